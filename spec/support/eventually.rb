@@ -1,0 +1,29 @@
+# frozen_string_literal: true
+
+# Waiting for a condition instead of for time.
+module Eventually
+  # Seconds between two looks at the condition.
+  STEP = 0.01
+
+  class TimedOut < StandardError; end
+
+  module_function
+
+  # Polls the block until it gives a true value, and returns that value.
+  #
+  # @param timeout [Numeric] seconds after which TimedOut is raised
+  # @param message [String, #call] what was awaited, for the failure's text
+  def eventually(timeout = 10, message = nil)
+    deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + timeout
+    loop do
+      value = yield
+      return value if value
+
+      if Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
+        text = message.respond_to?(:call) ? message.call : message
+        raise TimedOut, "not within #{timeout} s: #{text || "the condition at #{caller(1, 1).first}"}"
+      end
+      sleep STEP
+    end
+  end
+end

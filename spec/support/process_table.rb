@@ -1,0 +1,64 @@
+# frozen_string_literal: true
+
+require "etc"
+
+# What /proc says about processes (see proc(5)).
+module ProcessTable
+  Entry = Struct.new(:pid, :name, :state, :parent, :group, :cpu_ticks)
+
+  module_function
+
+  # @return [Entry, nil] nil when there is no such process
+  def entry(pid)
+    text = File.binread("/proc/#{pid}/stat")
+    name = text[/\((.*)\)/m, 1]
+    fields = text[(text.rindex(")") + 2)..].split
+    Entry.new(pid, name, fields[0], fields[1].to_i, fields[2].to_i, fields[11].to_i + fields[12].to_i)
+  rescue Errno::ENOENT, Errno::ESRCH
+    nil
+  end
+
+  def all
+    Dir.children("/proc").grep(/\A\d+\z/).filter_map { |pid| entry(pid.to_i) }
+  end
+
+  # Whether the process runs; a zombie does not.
+  def alive?(pid)
+    found = entry(pid)
+    !found.nil? && found.state != "Z" && found.state != "X"
+  end
+
+  # Pids of the children of a process that run (zombies are left out).
+  def children(pid)
+    all.select { |found| found.parent == pid && found.state != "Z" }.map(&:pid).sort
+  end
+
+  def zombies(pid)
+    all.select { |found| found.parent == pid && found.state == "Z" }.map(&:pid).sort
+  end
+
+  # Pids of everything that runs in a process group, whoever its parent is by now.
+  def group(pgid)
+    all.select { |found| found.group == pgid && found.state != "Z" }.map(&:pid).sort
+  end
+
+  # CPU seconds (user and system) that a process has used, its threads included.
+  def cpu_seconds(pid)
+    found = entry(pid) or raise "no process #{pid}"
+    found.cpu_ticks.fdiv(Etc.sysconf(Etc::SC_CLK_TCK))
+  end
+
+  # The command line as ps shows it: a process title, where one was set.
+  def title(pid)
+    File.binread("/proc/#{pid}/cmdline").tr("\0", " ").strip
+  end
+
+  # Numbers of the open file descriptors, each with what it points at.
+  def descriptors(pid)
+    Dir.children("/proc/#{pid}/fd").to_h do |number|
+      [number.to_i, File.readlink("/proc/#{pid}/fd/#{number}")]
+    rescue Errno::ENOENT
+      [number.to_i, nil]
+    end
+  end
+end

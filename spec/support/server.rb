@@ -1,0 +1,306 @@
+# frozen_string_literal: true
+
+require "etc"
+require "fileutils"
+require "rbconfig"
+require "socket"
+require "tmpdir"
+
+# A server under test, started as a user would start it and seen only from
+# outside: through its port or socket, its signals, its log and /proc.
+class Server
+  ROOT = File.expand_path("../..", __dir__)
+  LIB = File.join(ROOT, "lib")
+  LISTENING = /^Fastrack starts Listening on (?:(?<host>.+):(?<port>\d+)|:unix:(?<path>.+)) Pid:(?<pid>\d+)$/.freeze
+
+  # Seconds that a boot, a response or a stop may take before it is a failure.
+  DEADLINE = 20
+
+  # Environment of the machine that would change what a server does.
+  CLEAN_ENVIRONMENT = %w[
+    WEB_CONCURRENCY PORT SERVER_STARTER_PORT LISTEN_FDS LISTEN_PID RACK_ENV RAILS_ENV RACK_HANDLER RUBYOPT
+  ].to_h { |name| [name, nil] }.freeze
+
+  class Failed < StandardError; end
+
+  @started = []
+
+  class << self
+    # Starts a server and returns when it listens.
+    #
+    # @param ru [String] the text of config.ru
+    # @param options [Hash] handler options by name; given as -O Key=Value, a true as bare -O Key
+    # @param env [Hash] environment variables; nil removes one
+    # @param config [String, nil] the text of a ConfigFile
+    # @param rackup [Boolean] through the rackup command, or by a call of the handler's `run`
+    # @param unix [Boolean] on a unix socket in the private directory instead of port 0
+    # @param keywords passed on to #initialize
+    # @raise [Failed] when it exits or does not listen in time
+    def start(**keywords)
+      launch(**keywords).tap(&:await_listening)
+    end
+
+    # Starts a server without waiting for anything.
+    def launch(**keywords)
+      scope = RSpec.current_example ? :example : :context
+      new(**keywords).tap { |server| @started << [scope, server] }
+    end
+
+    # Starts a server that is expected to give up.
+    #
+    # @return [Server] ended; see #status and #log
+    def fail_to_start(**keywords)
+      launch(**keywords).tap(&:wait)
+    end
+
+    def show_logs
+      @started.each do |_, server|
+        warn "--- log of server #{server.pid} (#{server.command.join(" ")})", server.log[-20_000..] || server.log
+      end
+    end
+
+    # Ends every server of a scope, and raises when one had to be killed, left
+    # a process behind, or made Ruby warn about the project's own code.
+    def stop_all(scope)
+      ending, @started = @started.partition { |owner, _| owner == scope }
+      problems = ending.flat_map { |_, server| server.finish }
+      raise Failed, problems.join("\n") unless problems.empty?
+    end
+  end
+
+  attr_reader :pid, :dir, :command, :status, :host
+
+  # @param wrapper [Array<String>] a command that is put before the server's own (strace, start_server)
+  # @param inherit [Hash{Integer => IO}] descriptors that the server inherits, by the number it sees
+  # @param arguments [Array<String>] further arguments of rackup
+  # @param environment [String] rackup's -E
+  def initialize(ru:, options: {}, env: {}, config: nil, rackup: true, unix: false, wrapper: [], inherit: {},
+                 arguments: [], environment: "none", name: "Fastrack")
+    @dir = Dir.mktmpdir("fastrack-spec")
+    @options = complete(options, unix, config)
+    @host = @options.fetch("Host", "127.0.0.1")
+    write("config.ru", ru)
+    @command = wrapper + (rackup ? rackup_command(name, environment, arguments) : script_command)
+    @pid = spawn(CLEAN_ENVIRONMENT.merge(env.transform_keys(&:to_s)), *@command,
+                 chdir: @dir, in: File::NULL, out: log_path, err: %i[child out], pgroup: true, **inherit)
+  end
+
+  # Writes a file into the private directory and gives its path.
+  def write(file, text)
+    File.join(@dir, file).tap { |path| File.write(path, text) }
+  end
+
+  def log_path
+    File.join(@dir, "server.log")
+  end
+
+  # Everything written to stdout and stderr so far.
+  def log
+    File.exist?(log_path) ? File.read(log_path, encoding: "UTF-8").scrub : ""
+  end
+
+  def await_listening
+    Eventually.eventually(DEADLINE, -> { "no listening line in:\n#{log}" }) do
+      raise Failed, "the server ended with #{status.inspect}:\n#{log}" if ended?
+
+      listening
+    end
+    self
+  end
+
+  # The last `starts Listening` line, taken apart.
+  def listening
+    log.lines.reverse_each.lazy.filter_map { |line| LISTENING.match(line.chomp) }.first
+  end
+
+  def port
+    listening[:port]&.to_i
+  end
+
+  def path
+    listening[:path]
+  end
+
+  # The pid of the master: not #pid when a wrapper stands before it.
+  def master
+    listening[:pid].to_i
+  end
+
+  def url(path = "/")
+    "http://#{host.include?(":") ? "[#{host}]" : host}:#{port}#{path}"
+  end
+
+  # Pids of the live workers.
+  def workers
+    ProcessTable.children(master)
+  end
+
+  # Waits until that many workers run and gives their pids.
+  def await_workers(count)
+    Eventually.eventually(DEADLINE, -> { "#{workers.size} workers instead of #{count}" }) do
+      found = workers
+      found if found.size == count
+    end
+  end
+
+  # A new connection to the server; closed after the block, when one is given.
+  def connect
+    socket = path ? UNIXSocket.new(path) : TCPSocket.new(host, port)
+    return socket unless block_given?
+
+    begin
+      yield socket
+    ensure
+      socket.close
+    end
+  end
+
+  # Sends bytes and gives everything that comes back until the server closes.
+  #
+  # @param half_close [Boolean] shut the sending side down after the bytes
+  def raw(bytes, half_close: false, timeout: DEADLINE)
+    connect do |socket|
+      begin
+        socket.write(bytes)
+        socket.close_write if half_close
+      rescue Errno::EPIPE, Errno::ECONNRESET
+        # The server may answer and close before it has read everything.
+      end
+      read_to_end(socket, timeout)
+    end
+  end
+
+  def get(path = "/", headers = {}, **keywords)
+    request("GET", path, headers, **keywords)
+  end
+
+  def post(path, body, headers = {}, **keywords)
+    request("POST", path, { "Content-Length" => body.bytesize }.merge(headers), body, **keywords)
+  end
+
+  # One request on a connection of its own.
+  #
+  # @return [HttpResponse]
+  def request(verb, path, headers = {}, body = "", timeout: DEADLINE)
+    lines = { "Host" => "localhost", "Connection" => "close" }.merge(headers)
+    head = lines.flat_map { |name, value| Array(value).map { |one| "#{name}: #{one}\r\n" } }.join
+    bytes = raw("#{verb} #{path} HTTP/1.1\r\n#{head}\r\n#{body}".b, timeout: timeout)
+    HttpResponse.parse(bytes, head_only: verb == "HEAD")
+  end
+
+  def signal(name, to: pid)
+    Process.kill(name, to)
+  end
+
+  # Sends a signal and waits for the end.
+  #
+  # @return [Process::Status]
+  # @raise [Eventually::TimedOut] when it does not end in time
+  def stop(name = :TERM, timeout: DEADLINE)
+    signal(name) unless ended?
+    wait(timeout)
+  end
+
+  # Waits for the end of the server without asking for it.
+  #
+  # @return [Process::Status]
+  def wait(timeout = DEADLINE)
+    Eventually.eventually(timeout, -> { "the server did not end; its processes: #{processes}" }) { ended? }
+    status
+  end
+
+  def ended?
+    return true if @status
+
+    _, @status = Process.wait2(pid, Process::WNOHANG)
+    !@status.nil?
+  end
+
+  # Pids of everything that was started by this server and still runs.
+  def processes
+    ProcessTable.group(pid)
+  end
+
+  # Ends the server for good and removes its directory.
+  #
+  # @return [Array<String>] what was wrong; empty when all is well
+  def finish
+    problems = [end_politely, end_leftovers, own_warnings].compact
+    FileUtils.remove_entry(@dir)
+    problems
+  end
+
+  private
+
+  def complete(options, unix, config)
+    given = options.transform_keys(&:to_s)
+    place = unix ? { "Path" => File.join(@dir, "server.sock") } : { "Host" => "127.0.0.1", "Port" => 0 }
+    given = place.merge(given)
+    given["ConfigFile"] ||= write("fastrack.rb", config) if config
+    given
+  end
+
+  def rackup_command(name, environment, arguments)
+    flags = @options.flat_map do |key, value|
+      next [] if value.nil?
+
+      ["-O", value == true ? key : "#{key}=#{value}"]
+    end
+    [RbConfig.ruby, "-w", "-I", LIB, "-S", "rackup", "-s", name, "-E", environment, *flags, *arguments, "config.ru"]
+  end
+
+  def script_command
+    script = write("run.rb", <<~RUBY)
+      # frozen_string_literal: true
+
+      require "rack"
+      require "rhebok-rs"
+      app = Rack::Builder.parse_file(File.expand_path("config.ru", __dir__))
+      app = app.first if app.is_a?(Array)
+      Fastrack::Handler.run(app, **#{@options.transform_keys(&:to_sym).inspect})
+      puts "run returned"
+    RUBY
+    [RbConfig.ruby, "-w", "-I", LIB, script]
+  end
+
+  def read_to_end(socket, timeout)
+    deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + timeout
+    bytes = +"".b
+    loop do
+      left = deadline - Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      raise Failed, "no end after #{timeout} s of #{bytes.inspect[0, 500]}" unless left.positive? && socket.wait_readable(left)
+
+      bytes << socket.readpartial(65_536)
+    end
+  rescue EOFError, Errno::ECONNRESET
+    bytes
+  end
+
+  def end_politely
+    stop(:TERM, timeout: 10)
+    nil
+  rescue Eventually::TimedOut => e
+    Process.kill(:KILL, pid)
+    wait
+    "server #{pid} had to be killed: #{e.message}"
+  end
+
+  # A wrapper may end before what it started, and a killed master before its workers.
+  def end_leftovers
+    Eventually.eventually(5) { processes.empty? }
+    nil
+  rescue Eventually::TimedOut
+    left = processes
+    left.each do |one|
+      Process.kill(:KILL, one)
+    rescue Errno::ESRCH
+      nil
+    end
+    "server #{pid} left processes behind: #{left.inspect}"
+  end
+
+  def own_warnings
+    warnings = log.lines.select { |line| line.start_with?(LIB) && line.include?(": warning: ") }
+    "Ruby warned:\n#{warnings.join}" unless warnings.empty?
+  end
+end
