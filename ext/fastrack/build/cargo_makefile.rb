@@ -1,0 +1,89 @@
+# frozen_string_literal: true
+
+require "mkmf"
+require "shellwords"
+
+# The Makefile of a Rust extension where the rb_sys gem is not installed: mkmf's own variables (RubyGems sets sitearchdir
+# and DESTDIR through them) and rules that let cargo do the work.
+#
+# RB_SYS_CARGO_TARGET_DIR names cargo's target folder, as in rb_sys' Makefile: bin/setup gives one for each Ruby. The
+# folder used without it, ./target, is removed after an installation.
+class CargoMakefile
+  # @param target [String] what Ruby will require, "fastrack/fastrack"; its last part is the library's name in Cargo.toml
+  # @param cargo [String] path of cargo
+  # @param manifest_dir [String] where the crate's Cargo.toml is
+  def initialize(target, cargo:, manifest_dir:)
+    @prefix, @name = File.split(target)
+    @cargo = cargo
+    @manifest = File.join(manifest_dir, "Cargo.toml")
+    @triple = ENV.fetch("CARGO_BUILD_TARGET", nil)
+  end
+
+  # @return [String] the Makefile's text
+  def to_s
+    configuration(File.dirname(@manifest)).join + variables + rules
+  end
+
+  private
+
+  def variables
+    <<~MAKE
+
+      CARGO ?= #{@cargo}
+      RB_SYS_CARGO_TARGET_DIR ?= target
+      RUBYARCHDIR = $(sitearchdir)/#{@prefix}
+      DLLIB = #{@name}.#{RbConfig::CONFIG["DLEXT"]}
+    MAKE
+  end
+
+  # Cargo alone knows what is out of date, so it is always asked (FORCE).
+  def rules
+    <<~MAKE
+
+      all: $(DLLIB)
+
+      FORCE:
+
+      $(DLLIB): FORCE
+      \t#{cargo_command}
+      \t$(COPY) "$(RB_SYS_CARGO_TARGET_DIR)/#{library}" $(DLLIB)
+
+      install: install-so
+      \t-$(Q)$(RM_RF) target
+
+      install-so: $(DLLIB)
+      \t$(MAKEDIRS) $(RUBYARCHDIR)
+      \t$(INSTALL_PROG) $(DLLIB) $(RUBYARCHDIR)
+
+      clean:
+      \t-$(Q)$(RM_RF) $(DLLIB) target
+
+      distclean realclean: clean
+      \t-$(Q)$(RM) Makefile mkmf.log
+
+      .PHONY: all install install-so clean distclean realclean FORCE
+    MAKE
+  end
+
+  # RUBY tells the crates' build scripts which Ruby to ask about itself.
+  def cargo_command
+    words = ["--release", "--locked", "--lib", "--manifest-path", @manifest]
+    words += ["--target", @triple] if @triple
+    "RUBY=#{quote(RbConfig.ruby)} $(CARGO) rustc #{words.map { |word| quote(word) }.join(" ")} " \
+      "--target-dir \"$(RB_SYS_CARGO_TARGET_DIR)\" -- #{link_arguments}".rstrip
+  end
+
+  # Ruby's symbols are there when Ruby loads the file: macOS' linker has to be told so, ELF's takes it as it is.
+  def link_arguments
+    RbConfig::CONFIG["target_os"].include?("darwin") ? "-C link-arg=-Wl,-undefined,dynamic_lookup" : ""
+  end
+
+  def library
+    extension = RbConfig::CONFIG["target_os"].include?("darwin") ? "dylib" : "so"
+    [*@triple, "release", "lib#{@name}.#{extension}"].join("/")
+  end
+
+  def quote(word)
+    Shellwords.escape(word).gsub("$", "$$")
+  end
+end

@@ -1,0 +1,62 @@
+# frozen_string_literal: true
+
+require "rbconfig"
+
+# What compiling the extension takes besides Ruby, looked for before cargo starts: what cargo, or a crate deep below it,
+# prints when one of these is missing helps nobody who only wanted to install a gem.
+module Toolchain
+  # Where clang-sys finds libclang, on Linux and macOS (its `directory` and `search` modules).
+  LIBCLANG_FOLDERS = %w[
+    /usr/lib /usr/lib64 /usr/local/lib /usr/local/lib64 /usr/lib/*-linux-* /usr/lib/llvm*/lib* /usr/lib/llvm/*/lib*
+    /usr/local/llvm*/lib* /opt/homebrew/opt/llvm/lib /usr/local/opt/llvm/lib /Library/Developer/CommandLineTools/usr/lib
+    /Applications/Xcode.app/Contents/Developer/Toolchains/XcodeDefault.xctoolchain/usr/lib
+  ].freeze
+
+  # The package of libclang by the package manager that is there.
+  LIBCLANG_PACKAGES = {
+    "apt-get" => "apt-get install libclang-dev", "dnf" => "dnf install clang-devel", "apk" => "apk add clang-dev",
+    "pacman" => "pacman -S clang", "zypper" => "zypper install clang-devel", "brew" => "brew install llvm"
+  }.freeze
+
+  RUSTUP = "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y"
+
+  module_function
+
+  # The absolute path of a cargo that is new enough. Ends the process with one line when there is none.
+  # @param workspace [String] the folder of the workspace's Cargo.toml, whose `rust-version` is the oldest that will do
+  def cargo!(workspace)
+    wanted = File.read(File.join(workspace, "Cargo.toml"))[/^rust-version = "([\d.]+)"/, 1]
+    cargo = find_cargo
+    abort "fastrack: cargo (Rust #{wanted} or newer) is missing; install it with: #{RUSTUP}" unless cargo
+
+    found = IO.popen([cargo, "--version"], err: File::NULL, &:read)[/\Acargo ([\d.]+)/, 1]
+    return cargo if found && Gem::Version.new(found) >= Gem::Version.new(wanted)
+
+    abort "fastrack: #{cargo} is #{found || "unusable"}, Rust #{wanted} or newer is needed; " \
+          "get it with: rustup update stable, or without rustup: #{RUSTUP}"
+  end
+
+  # Ends the process with one line when bindgen would not find libclang.
+  def libclang!
+    return if ENV["LIBCLANG_PATH"] || executable("llvm-config") || libclang_installed?
+
+    command = LIBCLANG_PACKAGES.find { |manager, _| executable(manager) }&.last || "your package manager (libclang)"
+    abort "fastrack: libclang is missing; install it with: #{command}"
+  end
+
+  # CARGO, else the PATH's, else where rustup puts it: shells that were open before rustup ran do not have it on PATH.
+  def find_cargo
+    home = ENV.fetch("CARGO_HOME") { File.expand_path("~/.cargo") }
+    [ENV.fetch("CARGO", nil), executable("cargo"), File.join(home, "bin/cargo")].compact.find { |f| File.executable?(f) }
+  end
+
+  def libclang_installed?
+    LIBCLANG_FOLDERS.any? do |folder|
+      Dir.glob(File.join(folder, "libclang{,-*}.{so,so.*,dylib}")).any? { |file| !file.include?("libclang-cpp") }
+    end
+  end
+
+  def executable(name)
+    ENV.fetch("PATH", "").split(File::PATH_SEPARATOR).map { |dir| File.join(dir, name) }.find { |f| File.executable?(f) }
+  end
+end
