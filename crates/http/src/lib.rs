@@ -1,1 +1,28 @@
-//! Placeholder.
+//! HTTP/1.x without I/O: bytes in, values out.
+//!
+//! Nothing here reads a socket, knows Ruby or holds a connection: a caller
+//! feeds bytes and gets a parsed head, decoded body bytes, an encoded
+//! response, or an error that names its status code. "Not enough bytes yet"
+//! is a value ([`Status::Partial`]), never an error.
+
+mod chunked;
+mod date;
+mod error;
+mod expect;
+mod field_name;
+mod framing;
+mod head;
+mod response;
+mod status;
+mod target;
+
+pub use chunked::ChunkedDecoder;
+pub use date::{DateCache, DATE_LEN};
+pub use error::Error;
+pub use expect::Expectation;
+pub use field_name::{env_key, KnownName, MAX_NAME};
+pub use framing::Framing;
+pub use head::{Field, Head, Limits, Span, Status, Version};
+pub use response::{chunk_size_line, error_response, FieldError, ResponseHead, CHUNK_END, LAST_CHUNK};
+pub use status::{has_no_body, reason};
+pub use target::{percent_decode, Target};

@@ -1,1 +1,21 @@
-//! Placeholder.
+//! The operating system, as far as a worker needs it.
+//!
+//! Every call that is not the same on every Unix is in this crate, and so is
+//! all `unsafe` that is not about Ruby. Where nix has a safe call, that one is
+//! used; the rest are the calls whose arguments nix cannot express (the peer's
+//! address from accept4(2), reading into spare capacity).
+
+mod clock;
+mod fd;
+mod parent;
+mod poller;
+mod socket;
+
+pub use clock::{epoch_seconds, monotonic_millis};
+pub use fd::{duplicate, neutralise, set_nonblocking};
+pub use nix::sys::signal::Signal;
+pub use parent::signal_on_parent_death;
+pub use poller::{Event, Events, Poller};
+pub use socket::{
+    accept, any_readable, recv, reset_on_close, shutdown_write, wait_readable, wait_writable, writev,
+};

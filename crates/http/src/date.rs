@@ -1,0 +1,56 @@
+//! The Date field (RFC 9110 §6.6.1), formatted once a second.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+/// The length of an IMF-fixdate, in bytes.
+pub const DATE_LEN: usize = 29;
+
+/// The date of the second that was last asked for.
+#[derive(Debug)]
+pub struct DateCache {
+    second: u64,
+    text: [u8; DATE_LEN],
+}
+
+impl Default for DateCache {
+    fn default() -> Self {
+        let mut cache = DateCache { second: 0, text: [0; DATE_LEN] };
+        cache.format(0);
+        cache
+    }
+}
+
+impl DateCache {
+    /// The IMF-fixdate of a second since the epoch.
+    pub fn at(&mut self, second: u64) -> &[u8; DATE_LEN] {
+        if second != self.second {
+            self.format(second);
+        }
+        &self.text
+    }
+
+    fn format(&mut self, second: u64) {
+        // httpdate formats years up to 9999; a clock beyond that is broken, and is shown as the last second it knows.
+        let second = second.min(253_402_300_799);
+        let date = httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(second)).to_string();
+        if let Ok(text) = date.as_bytes().try_into() {
+            self.text = text;
+        }
+        self.second = second;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_is_an_imf_fixdate_of_its_second() {
+        let mut cache = DateCache::default();
+        assert_eq!(cache.at(0), b"Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(cache.at(784_111_777), b"Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(cache.at(784_111_777), b"Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(cache.at(784_111_778), b"Sun, 06 Nov 1994 08:49:38 GMT");
+        assert_eq!(cache.at(u64::MAX), b"Fri, 31 Dec 9999 23:59:59 GMT");
+    }
+}

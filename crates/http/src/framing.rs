@@ -1,0 +1,78 @@
+//! How long a request's body is (RFC 9112 §6.3), strictly.
+
+use crate::error::Error;
+
+/// How the end of a request's body is found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Framing {
+    /// There is no body.
+    #[default]
+    None,
+    /// `Content-Length` bytes follow the head; may be 0.
+    Length(u64),
+    /// The body is chunked.
+    Chunked,
+}
+
+/// Reads a Content-Length: digits only. A list, a sign or a blank would let
+/// two readers see two lengths, so each is refused (RFC 9110 §8.6).
+pub(crate) fn content_length(value: &[u8]) -> Result<u64, Error> {
+    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+        return Err(Error::Framing);
+    }
+    value.iter().try_fold(0_u64, |sum, digit| {
+        sum.checked_mul(10)
+            .and_then(|sum| sum.checked_add(u64::from(digit - b'0')))
+            .ok_or(Error::BodyTooLarge)
+    })
+}
+
+/// Accepts `chunked`, whatever its case, as the only transfer coding.
+///
+/// A last coding that is not chunked leaves the length unknown: 400. A coding
+/// before it would have to be undone, which nobody sends: 501 (RFC 9112 §6.1).
+pub(crate) fn transfer_encoding(value: &[u8]) -> Result<Framing, Error> {
+    if value.eq_ignore_ascii_case(b"chunked") {
+        return Ok(Framing::Chunked);
+    }
+    let mut codings = value.split(|byte| *byte == b',').map(|coding| coding.trim_ascii());
+    let last = codings.next_back().unwrap_or_default();
+    let repeated = codings.any(|coding| coding.eq_ignore_ascii_case(b"chunked"));
+    if last.eq_ignore_ascii_case(b"chunked") && !repeated {
+        Err(Error::NotImplemented)
+    } else {
+        Err(Error::Framing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_length_is_digits_only() {
+        assert_eq!(content_length(b"0"), Ok(0));
+        assert_eq!(content_length(b"00042"), Ok(42));
+        assert_eq!(content_length(b"18446744073709551615"), Ok(u64::MAX));
+        assert_eq!(content_length(b"18446744073709551616"), Err(Error::BodyTooLarge));
+        for bad in [&b""[..], b"+1", b"-1", b"1 ", b"1,1", b"0x10", b"1_0", b"5;"] {
+            assert_eq!(content_length(bad), Err(Error::Framing), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn chunked_alone_is_accepted_whatever_its_case() {
+        assert_eq!(transfer_encoding(b"chunked"), Ok(Framing::Chunked));
+        assert_eq!(transfer_encoding(b"ChUnKeD"), Ok(Framing::Chunked));
+    }
+
+    #[test]
+    fn other_codings_are_refused() {
+        assert_eq!(transfer_encoding(b"gzip, chunked"), Err(Error::NotImplemented));
+        for bad in
+            [&b""[..], b"gzip", b"identity", b"chunked, gzip", b"chunked, chunked", b"xchunked", b"chunked,"]
+        {
+            assert_eq!(transfer_encoding(bad), Err(Error::Framing), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The head of a request: request line and field lines (RFC 9112 §3, §5).
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use memchr::memchr;
+
+use crate::error::Error;
+use crate::expect::Expectation;
+use crate::field_name::KnownName;
+use crate::framing::{self, Framing};
+
+/// Fields that a head may have at most, whatever the limits say.
+const MAX_FIELDS: usize = 128;
+
+/// How large a request's head may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The request target, in bytes.
+    pub target: usize,
+    /// Request line and header section together, in bytes.
+    pub head: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { target: 16 * 1024, head: 64 * 1024 }
+    }
+}
+
+/// Whether there were bytes enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// The value is there.
+    Complete,
+    /// So far nothing is wrong, and more bytes are needed.
+    Partial,
+}
+
+/// The versions of HTTP that are spoken here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    #[default]
+    Http11,
+}
+
+/// A place in the buffer that a head was parsed from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    /// Where `part` lies in `whole`. Both come from one parse, so `part` is
+    /// inside `whole`; if it were not, the span would be empty, never wild.
+    fn of(part: &[u8], whole: &[u8]) -> Span {
+        let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
+        match (u32::try_from(start), u32::try_from(start.wrapping_add(part.len()))) {
+            (Ok(start), Ok(end)) if end as usize <= whole.len() => Span { start, end },
+            _ => Span::default(),
+        }
+    }
+
+    /// The bytes at this place of the buffer that was parsed.
+    pub fn of_buffer(self, buffer: &[u8]) -> &[u8] {
+        buffer.get(Range::from(self)).unwrap_or_default()
+    }
+}
+
+impl From<Span> for Range<usize> {
+    fn from(span: Span) -> Self {
+        span.start as usize..span.end as usize
+    }
+}
+
+/// One field line.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// The name as it was sent.
+    pub name: Span,
+    /// The value without the white space around it.
+    pub value: Span,
+    /// Which of the common names it is, if any.
+    pub known: Option<KnownName>,
+}
+
+/// A parsed head. It holds places rather than slices, so that it can wait
+/// with its connection for the body, and its memory serves the next request.
+#[derive(Debug, Default)]
+pub struct Head {
+    /// The method.
+    pub method: Span,
+    /// The request target as it was sent.
+    pub target: Span,
+    /// The version in the request line.
+    pub version: Version,
+    /// The field lines in the order in which they came.
+    pub fields: Vec<Field>,
+    /// How the end of the body is found.
+    pub framing: Framing,
+    /// What the client waits for before it sends the body.
+    pub expectation: Expectation,
+    /// The length of the head in bytes, with its empty line: the body starts here.
+    pub len: usize,
+    /// Whether some field name came more than once, or could be taken for
+    /// another's because of an underscore; false lets the environment be
+    /// filled without looking for an earlier value.
+    pub clashes: bool,
+}
+
+impl Head {
+    /// Parses the head at the start of `buffer`.
+    ///
+    /// Strictness beyond httparse's: only what leaves one meaning is accepted
+    /// (RFC 9112 §3.2 for Host, §6.1 and §6.3 for the framing). On an error
+    /// the contents of the head are of no use.
+    pub fn parse(&mut self, buffer: &[u8], limits: Limits) -> Result<Status, Error> {
+        let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+        let mut request = httparse::Request::new(&mut []);
+        let parsed = httparse::ParserConfig::default().parse_request_with_uninit_headers(
+            &mut request,
+            buffer,
+            &mut fields,
+        );
+        match parsed {
+            Ok(httparse::Status::Complete(len)) => self.len = len,
+            Ok(httparse::Status::Partial) => return partial(buffer, limits),
+            Err(error) => return Err(refusal(error, buffer)),
+        }
+        if self.len > limits.head {
+            return Err(Error::HeadTooLarge);
+        }
+        let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version)
+        else {
+            return Err(Error::Syntax);
+        };
+        if target.len() > limits.target {
+            return Err(Error::TargetTooLong);
+        }
+        self.method = Span::of(method.as_bytes(), buffer);
+        self.target = Span::of(target.as_bytes(), buffer);
+        self.version = if version == 0 { Version::Http10 } else { Version::Http11 };
+        self.take_fields(request.headers, buffer)?;
+        Ok(Status::Complete)
+    }
+
+    /// One pass over the fields: places, known names, and all that frames the request.
+    fn take_fields(&mut self, fields: &[httparse::Header<'_>], buffer: &[u8]) -> Result<(), Error> {
+        self.fields.clear();
+        self.framing = Framing::None;
+        self.expectation = Expectation::None;
+        self.clashes = false;
+        let mut seen = 0_u64;
+        for field in fields {
+            let name = field.name.as_bytes();
+            let known = KnownName::find(name);
+            match known {
+                Some(known) => {
+                    let repeated = seen & known.bit() != 0;
+                    seen |= known.bit();
+                    self.clashes |= repeated;
+                    self.take_known(known, field.value, repeated)?;
+                }
+                None => self.clashes |= memchr(b'_', name).is_some() || self.has_unknown(name, buffer),
+            }
+            self.fields.push(Field {
+                name: Span::of(name, buffer),
+                value: Span::of(field.value, buffer),
+                known,
+            });
+        }
+        let length = KnownName::ContentLength.bit();
+        let chunked = KnownName::TransferEncoding.bit();
+        if seen & chunked != 0 && (seen & length != 0 || self.version == Version::Http10) {
+            return Err(Error::Framing);
+        }
+        if seen & KnownName::Host.bit() == 0 && self.version == Version::Http11 {
+            return Err(Error::Host);
+        }
+        Ok(())
+    }
+
+    fn take_known(&mut self, known: KnownName, value: &[u8], repeated: bool) -> Result<(), Error> {
+        match known {
+            KnownName::ContentLength if repeated => return Err(Error::Framing),
+            KnownName::TransferEncoding if repeated => return Err(Error::Framing),
+            KnownName::Host if repeated => return Err(Error::Host),
+            KnownName::ContentLength => self.framing = Framing::Length(framing::content_length(value)?),
+            KnownName::TransferEncoding => self.framing = framing::transfer_encoding(value)?,
+            // An HTTP/1.0 client cannot mean it (RFC 9110 §10.1.1).
+            KnownName::Expect if self.version == Version::Http11 => {
+                self.expectation = Expectation::parse(value).ok_or(Error::Expectation)?
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn has_unknown(&self, name: &[u8], buffer: &[u8]) -> bool {
+        self.fields
+            .iter()
+            .filter(|field| field.known.is_none())
+            .any(|field| field.name.of_buffer(buffer).eq_ignore_ascii_case(name))
+    }
+
+    /// The value of the first field of this name.
+    pub fn value<'b>(&self, known: KnownName, buffer: &'b [u8]) -> Option<&'b [u8]> {
+        let field = self.fields.iter().find(|field| field.known == Some(known))?;
+        Some(field.value.of_buffer(buffer))
+    }
+}
+
+/// An unfinished head is fine until it has outgrown its limits.
+fn partial(buffer: &[u8], limits: Limits) -> Result<Status, Error> {
+    // The longest request line: method, target, version and what stands between them.
+    const AROUND_TARGET: usize = 64;
+    let line = memchr(b'\n', buffer);
+    if line.is_none() && buffer.len() > limits.target + AROUND_TARGET {
+        return Err(Error::TargetTooLong);
+    }
+    if buffer.len() >= limits.head {
+        return Err(Error::HeadTooLarge);
+    }
+    Ok(Status::Partial)
+}
+
+/// The refusal that fits a parser's error.
+fn refusal(error: httparse::Error, buffer: &[u8]) -> Error {
+    match error {
+        httparse::Error::TooManyHeaders => Error::HeadTooLarge,
+        httparse::Error::Version if names_a_version(buffer) => Error::Version,
+        _ => Error::Syntax,
+    }
+}
+
+/// Whether the request line ends in `HTTP/` and a digit: another version of
+/// HTTP rather than no HTTP at all.
+fn names_a_version(buffer: &[u8]) -> bool {
+    let line = &buffer[..memchr(b'\n', buffer).unwrap_or(buffer.len())];
+    let word = line.trim_ascii_end().rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+    word.strip_prefix(b"HTTP/").is_some_and(|version| version.first().is_some_and(u8::is_ascii_digit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<(Status, Head), Error> {
+        let mut head = Head::default();
+        head.parse(text.as_bytes(), Limits::default()).map(|status| (status, head))
+    }
+
+    fn refused(text: &str) -> Option<Error> {
+        parse(text).err()
+    }
+
+    const BROWSER: &str =
+        "GET /a?b HTTP/1.1\r\nHost: h\r\nX-One:  two \r\nAccept: */*\r\nX-One: 3\r\n\r\nrest";
+
+    #[test]
+    fn a_whole_head_gives_its_parts() {
+        let (status, head) = parse(BROWSER).expect("valid");
+        let at = |span: Span| std::str::from_utf8(span.of_buffer(BROWSER.as_bytes())).expect("utf-8");
+        assert_eq!(status, Status::Complete);
+        assert_eq!((at(head.method), at(head.target)), ("GET", "/a?b"));
+        assert_eq!(head.version, Version::Http11);
+        assert_eq!(&BROWSER[head.len..], "rest");
+        let fields: Vec<_> =
+            head.fields.iter().map(|field| (at(field.name), at(field.value), field.known)).collect();
+        assert_eq!(fields[0], ("Host", "h", Some(KnownName::Host)));
+        assert_eq!(fields[1], ("X-One", "two", None));
+        assert_eq!(fields[2], ("Accept", "*/*", Some(KnownName::Accept)));
+        assert!(head.clashes);
+    }
+
+    #[test]
+    fn every_prefix_of_a_valid_head_is_partial() {
+        let end = BROWSER.len() - "rest".len();
+        for cut in 0..end {
+            let (status, _) = parse(&BROWSER[..cut]).expect("a prefix is never an error");
+            assert_eq!(status, Status::Partial, "{cut}");
+        }
+    }
+
+    #[test]
+    fn fields_without_repeats_or_underscores_do_not_clash() {
+        assert!(!parse("GET / HTTP/1.1\r\nHost: a\r\nX-A: 1\r\nX-B: 2\r\n\r\n").expect("valid").1.clashes);
+        assert!(parse("GET / HTTP/1.1\r\nHost: a\r\nX_A: 1\r\n\r\n").expect("valid").1.clashes);
+        assert!(parse("GET / HTTP/1.1\r\nHost: a\r\nX-A: 1\r\nx-a: 1\r\n\r\n").expect("valid").1.clashes);
+        assert!(
+            parse("GET / HTTP/1.1\r\nHost: a\r\nCookie: 1\r\ncookie: 1\r\n\r\n").expect("valid").1.clashes
+        );
+    }
+
+    #[test]
+    fn framing_and_expectation_are_read_without_case() {
+        let framing =
+            |fields: &str| parse(&format!("POST / HTTP/1.1\r\nhost: a\r\n{fields}\r\n\r\n")).expect(fields).1;
+        assert_eq!(framing("content-LENGTH: 12").framing, Framing::Length(12));
+        assert_eq!(framing("transfer-encoding: Chunked").framing, Framing::Chunked);
+        assert_eq!(framing("EXPECT: 100-Continue").expectation, Expectation::Continue);
+        assert_eq!(framing("X: y").framing, Framing::None);
+    }
+
+    #[test]
+    fn what_could_mean_two_things_is_refused() {
+        let request = |fields: &str| refused(&format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n"));
+        assert_eq!(request("Content-Length: 1\r\nTransfer-Encoding: chunked"), Some(Error::Framing));
+        assert_eq!(request("Transfer-Encoding: chunked\r\nContent-Length: 1"), Some(Error::Framing));
+        assert_eq!(request("Content-Length: 1\r\nContent-Length: 2"), Some(Error::Framing));
+        assert_eq!(request("Content-Length: 1\r\nContent-Length: 1"), Some(Error::Framing));
+        assert_eq!(request("Content-Length: 1, 1"), Some(Error::Framing));
+        assert_eq!(request("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"), Some(Error::Framing));
+        assert_eq!(request("Transfer-Encoding: gzip, chunked"), Some(Error::NotImplemented));
+        assert_eq!(request("Host: b"), Some(Error::Host));
+        assert_eq!(request("Expect: the-unexpected"), Some(Error::Expectation));
+        assert_eq!(request("Content-Length : 1"), Some(Error::Syntax));
+        assert_eq!(request("X: a\rb"), Some(Error::Syntax));
+        assert_eq!(request("X: a\0b"), Some(Error::Syntax));
+        assert_eq!(request("X: a\r\n folded"), Some(Error::Syntax));
+        assert_eq!(refused("GET / HTTP/1.1\r\nX: y\r\n\r\n"), Some(Error::Host));
+        assert_eq!(refused("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), Some(Error::Framing));
+        assert_eq!(refused("GET / HTTP/1.0\r\n\r\n"), None);
+        assert_eq!(refused("GET / HTTP/1.0\r\nExpect: the-unexpected\r\n\r\n"), None);
+    }
+
+    #[test]
+    fn versions_and_garbage_are_told_apart() {
+        assert_eq!(refused("GET / HTTP/2.0\r\nHost: a\r\n\r\n"), Some(Error::Version));
+        assert_eq!(refused("GET / HTTP/1.2\r\nHost: a\r\n\r\n"), Some(Error::Version));
+        assert_eq!(refused("GET / FTP/1.1\r\nHost: a\r\n\r\n"), Some(Error::Syntax));
+        assert_eq!(refused("\x16\x03\x01\x02\x00"), Some(Error::Syntax));
+        assert_eq!(refused("GET  / HTTP/1.1\r\nHost: a\r\n\r\n"), Some(Error::Syntax));
+    }
+
+    #[test]
+    fn limits_hold_for_whole_and_for_unfinished_heads() {
+        let long = "a".repeat(16 * 1024);
+        let wide = "a".repeat(64 * 1024);
+        assert_eq!(refused(&format!("GET /{long} HTTP/1.1\r\nHost: a\r\n\r\n")), Some(Error::TargetTooLong));
+        assert_eq!(refused(&format!("GET /{long}{long}")), Some(Error::TargetTooLong));
+        assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: a\r\nX: {wide}")), Some(Error::HeadTooLarge));
+        assert_eq!(
+            refused(&format!("GET / HTTP/1.1\r\nHost: a\r\nX: {wide}\r\n\r\n")),
+            Some(Error::HeadTooLarge)
+        );
+        let many = "X: y\r\n".repeat(128);
+        assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: a\r\n{many}\r\n")), Some(Error::HeadTooLarge));
+        let fits = "X: y\r\n".repeat(127);
+        assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: a\r\n{fits}\r\n")), None);
+    }
+}

@@ -1,0 +1,320 @@
+//! The head of a response, and the framing of its body.
+
+use std::fmt;
+
+use memchr::memchr3;
+
+use crate::date::DATE_LEN;
+use crate::error::Error;
+use crate::status::{has_no_body, reason};
+
+/// Ends each chunk of a chunked body.
+pub const CHUNK_END: &[u8] = b"\r\n";
+/// Ends a chunked body.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// Why a field of the application's response cannot be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldError {
+    /// The name is not a token (RFC 9110 §5.6.2).
+    Name,
+    /// The value has a CR, LF or NUL in it (RFC 9110 §5.5).
+    Value,
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            FieldError::Name => "is not a valid header name",
+            FieldError::Value => "has a value with CR, LF or NUL in it",
+        })
+    }
+}
+
+impl std::error::Error for FieldError {}
+
+/// Collects the fields of a response and lays its head out:
+/// status line, Date, Server, the application's fields, framing, Connection.
+///
+/// One is kept per worker: its memory serves response after response.
+#[derive(Debug, Default)]
+pub struct ResponseHead {
+    code: u16,
+    date: Vec<u8>,
+    server: Vec<u8>,
+    fields: Vec<u8>,
+    /// Whether the application named a Content-Length.
+    pub has_length: bool,
+    /// Whether the application named a Transfer-Encoding, and so framed the body itself.
+    pub has_coding: bool,
+}
+
+impl ResponseHead {
+    /// Starts anew, for a response with this status code.
+    pub fn start(&mut self, code: u16) {
+        self.code = code;
+        self.date.clear();
+        self.server.clear();
+        self.fields.clear();
+        self.has_length = false;
+        self.has_coding = false;
+    }
+
+    /// The status code of this response.
+    pub fn code(&self) -> u16 {
+        self.code
+    }
+
+    /// Adds a field of the application's.
+    ///
+    /// As Rhebok does, a value of several lines becomes several fields and
+    /// its empty lines none. Date and Server replace our own; Connection is left
+    /// out, because only the server knows what becomes of the connection.
+    pub fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), FieldError> {
+        if !is_token(name) {
+            return Err(FieldError::Name);
+        }
+        // One look for all three: nearly every value has none of them.
+        if memchr3(b'\n', b'\r', b'\0', value).is_none() {
+            self.line(name, value);
+            return Ok(());
+        }
+        for line in value.split(|byte| *byte == b'\n') {
+            if memchr3(b'\r', b'\0', b'\n', line).is_some() {
+                return Err(FieldError::Value);
+            }
+            if !line.is_empty() {
+                self.line(name, line);
+            }
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, name: &[u8], value: &[u8]) {
+        let to = match name.len() {
+            4 if name.eq_ignore_ascii_case(b"date") => {
+                self.date.clear();
+                &mut self.date
+            }
+            6 if name.eq_ignore_ascii_case(b"server") => {
+                self.server.clear();
+                &mut self.server
+            }
+            10 if name.eq_ignore_ascii_case(b"connection") => return,
+            14 if name.eq_ignore_ascii_case(b"content-length") => {
+                if self.forbids_framing() {
+                    return;
+                }
+                self.has_length = true;
+                &mut self.fields
+            }
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                if self.forbids_framing() {
+                    return;
+                }
+                self.has_coding = true;
+                &mut self.fields
+            }
+            _ => &mut self.fields,
+        };
+        to.reserve(name.len() + value.len() + 4);
+        to.extend_from_slice(name);
+        to.extend_from_slice(b": ");
+        to.extend_from_slice(value);
+        to.extend_from_slice(b"\r\n");
+    }
+
+    /// Neither may be sent with 1xx and 204 (RFC 9110 §8.6, RFC 9112 §6.1).
+    fn forbids_framing(&self) -> bool {
+        has_no_body(self.code) && self.code != 304
+    }
+
+    /// Frames the body as so many bytes.
+    pub fn frame_length(&mut self, length: u64) {
+        self.has_length = true;
+        self.fields.extend_from_slice(b"Content-Length: ");
+        self.fields.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+        self.fields.extend_from_slice(b"\r\n");
+    }
+
+    /// Frames the body in chunks.
+    pub fn frame_chunked(&mut self) {
+        self.has_coding = true;
+        self.fields.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    }
+
+    /// Appends the whole head to `out`; `date` is used when the application named none.
+    pub fn write(&self, date: &[u8; DATE_LEN], out: &mut Vec<u8>) {
+        out.extend_from_slice(b"HTTP/1.1 ");
+        out.extend_from_slice(itoa::Buffer::new().format(self.code).as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(reason(self.code).as_bytes());
+        if self.date.is_empty() {
+            out.extend_from_slice(b"\r\nDate: ");
+            out.extend_from_slice(date);
+            out.extend_from_slice(b"\r\n");
+        } else {
+            out.extend_from_slice(b"\r\n");
+            out.extend_from_slice(&self.date);
+        }
+        out.extend_from_slice(if self.server.is_empty() { b"Server: Fastrack\r\n" } else { &self.server });
+        out.extend_from_slice(&self.fields);
+        out.extend_from_slice(b"Connection: close\r\n\r\n");
+    }
+}
+
+/// Whether every byte may stand in a field name (RFC 9110 §5.6.2).
+fn is_token(name: &[u8]) -> bool {
+    const TOKEN: [bool; 256] = {
+        let mut table = [false; 256];
+        let mut byte = 0;
+        while byte < 256 {
+            table[byte] = matches!(byte as u8,
+                b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~'
+                | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z');
+            byte += 1;
+        }
+        table
+    };
+    !name.is_empty() && name.iter().all(|byte| TOKEN[usize::from(*byte)])
+}
+
+/// Writes the line before a chunk of `len` bytes into `out` and returns it.
+pub fn chunk_size_line(len: usize, out: &mut [u8; 18]) -> &[u8] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut at = out.len() - 2;
+    out[at..].copy_from_slice(CHUNK_END);
+    let mut rest = len;
+    loop {
+        at -= 1;
+        out[at] = DIGITS[rest % 16];
+        rest /= 16;
+        if rest == 0 {
+            return &out[at..];
+        }
+    }
+}
+
+/// Appends a whole response that refuses a request to `out`.
+pub fn error_response(error: Error, date: &[u8; DATE_LEN], with_body: bool, out: &mut Vec<u8>) {
+    let code = error.status();
+    let body = format!("{code} {}: {error}\n", reason(code));
+    let mut head = ResponseHead::default();
+    head.start(code);
+    // Neither name nor value comes from outside, so neither can be refused.
+    let _ = head.field(b"Content-Type", b"text/plain");
+    head.frame_length(body.len() as u64);
+    head.write(date, out);
+    if with_body {
+        out.extend_from_slice(body.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const DATE: &[u8; DATE_LEN] = b"Sun, 06 Nov 1994 08:49:37 GMT";
+
+    fn written(code: u16, fields: &[(&str, &str)]) -> String {
+        let mut head = ResponseHead::default();
+        head.start(code);
+        for (name, value) in fields {
+            head.field(name.as_bytes(), value.as_bytes()).expect("a valid field");
+        }
+        let mut out = Vec::new();
+        head.write(DATE, &mut out);
+        String::from_utf8(out).expect("utf-8")
+    }
+
+    #[test]
+    fn the_head_comes_in_the_order_of_the_contract() {
+        let text = written(200, &[("Content-Type", "text/plain"), ("X", "y")]);
+        assert_eq!(
+            text,
+            "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nServer: Fastrack\r\n\
+             Content-Type: text/plain\r\nX: y\r\nConnection: close\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn the_applications_date_and_server_win_and_its_connection_does_not() {
+        let text = written(
+            404,
+            &[("date", "Foooo"), ("Connection", "keep-alive"), ("SERVER", "mine"), ("Dat", "x")],
+        );
+        assert_eq!(
+            text,
+            "HTTP/1.1 404 Not Found\r\ndate: Foooo\r\nSERVER: mine\r\nDat: x\r\nConnection: close\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn lines_become_fields_and_empty_ones_nothing() {
+        let text =
+            written(200, &[("A", "Foo\nBar"), ("B", "\nBaz"), ("C", "Fuga\n"), ("D", "x\n\ny"), ("E", "")]);
+        assert!(
+            text.contains("\r\nA: Foo\r\nA: Bar\r\nB: Baz\r\nC: Fuga\r\nD: x\r\nD: y\r\nE: \r\nConnection"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn bytes_that_could_split_a_response_are_refused() {
+        let mut head = ResponseHead::default();
+        head.start(200);
+        assert_eq!(head.field(b"A", b"b\r\nC: d"), Err(FieldError::Value));
+        assert_eq!(head.field(b"A", b"b\0"), Err(FieldError::Value));
+        for name in ["", "A B", "A:", "A\r\nB", "\u{e4}"] {
+            assert_eq!(head.field(name.as_bytes(), b"x"), Err(FieldError::Name), "{name}");
+        }
+    }
+
+    #[test]
+    fn framing_is_dropped_where_it_is_forbidden() {
+        assert!(!written(204, &[("Content-Length", "0")]).contains("Content-Length"));
+        assert!(!written(101, &[("Transfer-Encoding", "chunked")]).contains("Transfer"));
+        assert!(written(304, &[("Content-Length", "7")]).contains("Content-Length: 7"));
+    }
+
+    #[test]
+    fn a_size_line_is_hexadecimal() {
+        let mut out = [0; 18];
+        assert_eq!(chunk_size_line(0, &mut out), b"0\r\n");
+        assert_eq!(chunk_size_line(26, &mut out), b"1a\r\n");
+        assert_eq!(chunk_size_line(usize::MAX, &mut out), b"ffffffffffffffff\r\n");
+    }
+
+    #[test]
+    fn an_error_response_says_its_length_and_closes() {
+        let mut out = Vec::new();
+        error_response(Error::HeadTooLarge, DATE, true, &mut out);
+        let text = String::from_utf8(out).expect("utf-8");
+        let (head, body) = text.split_once("\r\n\r\n").expect("a whole head");
+        assert!(head.starts_with("HTTP/1.1 431 "), "{head}");
+        assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{head}");
+        assert!(head.ends_with("Connection: close"), "{head}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_field_can_add_a_line_of_its_own(name in prop::collection::vec(any::<u8>(), 0..12), value in prop::collection::vec(any::<u8>(), 0..24)) {
+            let mut head = ResponseHead::default();
+            head.start(200);
+            let accepted = head.field(&name, &value).is_ok();
+            let mut out = Vec::new();
+            head.write(DATE, &mut out);
+            // Three lines of ours and one empty; the rest are the application's, each with its own name.
+            let lines: Vec<_> = out.split(|byte| *byte == b'\n').collect();
+            prop_assert!(lines.iter().all(|line| line.is_empty() || line.ends_with(b"\r")));
+            prop_assert_eq!(out.windows(4).filter(|four| four == b"\r\n\r\n").count(), 1);
+            let several = value.contains(&b'\n');
+            let parts = value.split(|byte| *byte == b'\n').filter(|part| !(several && part.is_empty())).count();
+            let ours = [&b"date"[..], b"server", b"connection"].iter().any(|own| name.eq_ignore_ascii_case(own));
+            if accepted && !ours {
+                prop_assert_eq!(lines.len(), 6 + parts);
+            }
+        }
+    }
+}

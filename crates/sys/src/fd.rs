@@ -1,0 +1,48 @@
+//! File descriptors.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use nix::fcntl::{fcntl, FcntlArg, OFlag};
+
+/// A copy of a descriptor that somebody else owns, close-on-exec.
+///
+/// Fails with EBADF when `fd` is not open.
+pub fn duplicate(fd: RawFd) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(nix::libc::EBADF));
+    }
+    // SAFETY: fd is not -1, the one value that BorrowedFd may not hold; the borrow
+    // ends with this call, and try_clone_to_owned asks the kernel whether it is open.
+    unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()
+}
+
+/// Sets O_NONBLOCK, which belongs to the open file and so to all who share it.
+pub fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
+    let flags = OFlag::from_bits_retain(fcntl(fd.as_fd(), FcntlArg::F_GETFL)?);
+    if !flags.contains(OFlag::O_NONBLOCK) {
+        fcntl(fd.as_fd(), FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
+    }
+    Ok(())
+}
+
+/// Puts `/dev/null` in the place of descriptors, which lets go of what they
+/// were while their numbers stay taken: whoever owns them may still close them.
+///
+/// For a child that an application forked: its copies of clients' sockets
+/// would otherwise keep connections open that the worker has closed.
+pub fn neutralise(fds: impl IntoIterator<Item = RawFd>) -> io::Result<()> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    for fd in fds {
+        // SAFETY: dup2 takes any number; it replaces the descriptor in one step, and
+        // the owner of `fd` goes on owning a descriptor of that number.
+        let done = unsafe { nix::libc::dup2(null.as_raw_fd(), fd) };
+        if done >= 0 {
+            // SAFETY: fd has just been opened by dup2.
+            let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+            fcntl(fd, FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
+        }
+    }
+    Ok(())
+}

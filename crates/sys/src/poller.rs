@@ -1,0 +1,112 @@
+//! Waiting for many descriptors at once: epoll(7).
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+
+/// A descriptor that is ready, by the token it was added with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What the descriptor was added as.
+    pub token: u64,
+}
+
+/// Room for the events of one wait.
+#[derive(Debug)]
+pub struct Events {
+    list: [EpollEvent; Events::MOST],
+    filled: usize,
+}
+
+impl Events {
+    const MOST: usize = 64;
+
+    /// The events of the last wait.
+    pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
+        self.list[..self.filled].iter().map(|event| Event { token: event.data() })
+    }
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Events { list: [EpollEvent::empty(); Events::MOST], filled: 0 }
+    }
+}
+
+/// A set of descriptors to wait for. Level-triggered: what is not taken care
+/// of is reported again.
+#[derive(Debug)]
+pub struct Poller(Epoll);
+
+impl Poller {
+    /// An empty set, close-on-exec.
+    pub fn new() -> io::Result<Self> {
+        Ok(Poller(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
+    }
+
+    /// Waits for `fd` to become readable.
+    pub fn add(&self, fd: impl AsFd, token: u64) -> io::Result<()> {
+        Ok(self.0.add(fd, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP, token))?)
+    }
+
+    /// Waits for a descriptor that other processes wait for too: the kernel
+    /// wakes one of them, or a few, rather than all (EPOLLEXCLUSIVE).
+    pub fn add_shared(&self, fd: impl AsFd, token: u64) -> io::Result<()> {
+        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE;
+        Ok(self.0.add(fd, EpollEvent::new(flags, token))?)
+    }
+
+    /// Takes `fd` out. Needed before close where a forked child may hold a
+    /// copy: the kernel drops an entry only with the last copy (epoll(7)).
+    pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
+        Ok(self.0.delete(fd)?)
+    }
+
+    /// Waits for events, at most `millis` milliseconds; None waits for ever.
+    /// A signal ends the wait with no events.
+    pub fn wait(&self, events: &mut Events, millis: Option<u64>) -> io::Result<()> {
+        events.filled = 0;
+        let timeout = match millis {
+            None => EpollTimeout::NONE,
+            // A longer wait is cut short and asked for again.
+            Some(millis) => EpollTimeout::from(u16::try_from(millis).unwrap_or(u16::MAX)),
+        };
+        match self.0.wait(&mut events.list, timeout) {
+            Ok(filled) => events.filled = filled,
+            Err(nix::Error::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// The descriptor of the set itself.
+    pub fn raw_fd(&self) -> RawFd {
+        self.0 .0.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_readable_descriptor_is_reported_until_it_is_removed() {
+        let (mut near, far) = UnixStream::pair().expect("socketpair");
+        let poller = Poller::new().expect("epoll");
+        let mut events = Events::default();
+        poller.add(&far, 7).expect("add");
+        poller.wait(&mut events, Some(0)).expect("wait");
+        assert_eq!(events.iter().count(), 0);
+        near.write_all(b"x").expect("write");
+        for _ in 0..2 {
+            poller.wait(&mut events, None).expect("wait");
+            assert_eq!(events.iter().collect::<Vec<_>>(), [Event { token: 7 }]);
+        }
+        poller.remove(&far).expect("remove");
+        poller.wait(&mut events, Some(0)).expect("wait");
+        assert_eq!(events.iter().count(), 0);
+    }
+}
