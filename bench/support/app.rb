@@ -1,0 +1,53 @@
+# frozen_string_literal: true
+
+require "stringio"
+
+module Bench
+  # A config.ru of bench/apps, run here, outside any server: what it answers is what every server
+  # must answer, and what the limit program sends.
+  class App
+    # @return [String] path of the config.ru
+    attr_reader :path
+
+    def initialize(path)
+      @path = path
+    end
+
+    # @return [String] the body that `request` must get
+    def body(request)
+      parts = +""
+      answer(request).last.each { |part| parts << part }
+      parts
+    end
+
+    # @param close [Boolean] with the header line that announces the end of the connection
+    # @return [String] a whole response such as a server sends, with the usual Date and Server
+    def response(request, close:)
+      status, headers, = answer(request)
+      lines = ["HTTP/1.1 #{status} OK", "Date: Thu, 01 Jan 1970 00:00:00 GMT", "Server: Fastrack"]
+      lines.concat(headers.map { |name, value| "#{name}: #{value}" })
+      lines << "Connection: close" if close
+      "#{lines.join("\r\n")}\r\n\r\n#{body(request)}"
+    end
+
+    private
+
+    def answer(request)
+      loaded.call(request.env)
+    end
+
+    # What a config.ru sees, of which these use only `run`.
+    class Builder
+      attr_reader :app
+
+      def run(app)
+        @app = app
+      end
+    end
+    private_constant :Builder
+
+    def loaded
+      @loaded ||= Builder.new.tap { |builder| builder.instance_eval(File.read(path), path) }.app
+    end
+  end
+end

@@ -1,0 +1,93 @@
+# frozen_string_literal: true
+
+require "time"
+require_relative "machine"
+require_relative "statistics"
+require_relative "trial"
+
+module Bench
+  # A whole run: every workload, in rounds in which each server has its turn.
+  class Campaign
+    FORMAT = 1
+    # The servers that the others are compared with.
+    REFERENCES = %w[limit unicorn].freeze
+
+    # @param options [Options]
+    # @param log [IO] for one line per measurement
+    # @raise [Options::Invalid] for unknown names
+    def initialize(options, log: $stderr)
+      @options = options
+      @log = log
+      @lane = Lane.new(options.lane)
+      @workloads = Workloads.named(options.workloads)
+      @chosen = Servers.named(options.servers, options.commands)
+    end
+
+    # @return [Hash] the results, as they go into the JSON
+    # @raise [RunningServer::Failed] when a server that was asked for by name does not work
+    def run
+      {
+        "format" => FORMAT, "started" => Time.now.utc.iso8601, "lane" => @lane.name, "machine" => Machine.facts,
+        "versions" => @lane.versions, "rounds" => @options.common(:rounds), "seconds" => @options.common(:seconds),
+        "workloads" => @workloads.map { |workload| measure(workload) }
+      }
+    end
+
+    private
+
+    def measure(workload)
+      servers = servers_for(workload)
+      rounds = servers.to_h { |server| [server, []] }
+      @options.common(:rounds).times do |round|
+        turns(servers, round).each { |server| rounds[server] << trial(server, workload, round) if rounds.key?(server) }
+        drop_failed(rounds)
+      end
+      result(workload, rounds)
+    end
+
+    # Forwards and backwards in turn, so that none is always the first, or always after the same one.
+    def turns(servers, round) = round.even? ? servers : servers.reverse
+
+    def servers_for(workload)
+      servers = @chosen.empty? ? Servers.named(workload.servers, []) : @chosen
+      able, unable = servers.partition { |server| server.serves?(workload) }
+      unable.each { |server| say(workload, server, "left out: it cannot run this workload") }
+      able
+    end
+
+    def trial(server, workload, round)
+      measured = Trial.new(server, workload, @options, @lane).run
+      say(workload, server, "round #{round + 1}: #{measured.map { |name, value| "#{name} #{value}" }.join(", ")}")
+      measured
+    rescue RunningServer::Failed => error
+      raise if round.zero? && !@chosen.empty?
+
+      say(workload, server, "round #{round + 1} failed: #{error.message}")
+      nil
+    end
+
+    # Not every lane has every server: one that does not work the first time is left out, unless it was asked for. One
+    # that fails later has a round less, which the reports say.
+    def drop_failed(rounds)
+      rounds.reject! { |_, measured| measured == [nil] }
+    end
+
+    def result(workload, rounds)
+      references = rounds.filter_map { |server, own| [server.name, own] if REFERENCES.include?(server.name) }
+      servers = rounds.map do |server, own|
+        ratios = references.to_h { |name, others| [name, Statistics.ratios(own, others)] }
+        { "name" => server.name, "rounds" => own, "failed" => own.count(nil),
+          "medians" => Statistics.medians(own), "ratios" => ratios }
+      end
+      {
+        "name" => workload.name, "title" => workload.title, "kind" => workload.memory? ? "memory" : "load",
+        "workers" => workload.setting(:workers, @options),
+        "concurrency" => workload.setting(:concurrency, @options), "servers" => servers
+      }
+    end
+
+    def say(workload, server, text)
+      @log.puts "#{workload.name} #{server.name}: #{text}"
+    end
+  end
+end

@@ -1,0 +1,46 @@
+# frozen_string_literal: true
+
+module Bench
+  # The Ruby and the gems that the servers run with: this machine's, or those of the Debian root that bin/lane keeps.
+  # Only the servers run there; nginx, the load generator and the limit program are always this machine's.
+  class Lane
+    NAMES = %w[system rack3 ruby34].freeze
+    ROOT = File.expand_path("../..", __dir__)
+    ENTRY = File.join(ROOT, "bin/lane")
+    # What the reports say about a lane; the gems whose versions are worth knowing.
+    FACTS = <<~'RUBY'
+      versions = %w[rack rackup unicorn puma thin].to_h do |name|
+        [name, Gem::Specification.find_all_by_name(name).map(&:version).max&.to_s]
+      end
+      print versions.compact.merge("ruby" => RUBY_DESCRIPTION).to_a.flatten.join("\t")
+    RUBY
+    private_constant :ENTRY, :FACTS
+
+    attr_reader :name
+
+    def initialize(name)
+      @name = name
+    end
+
+    # @param words [Array<String>] a program and its arguments
+    # @return [Array<String>] the same, run in this lane
+    def command(words)
+      system? ? words : [ENTRY, name, *words]
+    end
+
+    # @return [Hash{String => String}] the version of Ruby and of each gem that is there
+    # @raise [RuntimeError] when nothing runs in the lane
+    def versions
+      @versions ||= begin
+        output = IO.popen(command(["ruby", "-e", FACTS]), &:read)
+        raise "the lane #{name} is not there; bin/test --lane #{name} makes it" unless $?.success?
+
+        output.lines.last.split("\t").each_slice(2).to_h
+      end
+    end
+
+    private
+
+    def system? = name == "system"
+  end
+end

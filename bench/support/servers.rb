@@ -1,0 +1,32 @@
+# frozen_string_literal: true
+
+require_relative "servers/command"
+require_relative "servers/fastrack"
+require_relative "servers/limit"
+require_relative "servers/puma"
+require_relative "servers/thin"
+require_relative "servers/unicorn"
+
+module Bench
+  # The servers that bench/run knows how to start. Each has a `name`, says with `serves?` whether it can take a
+  # workload, and gives with `commands` what to start for a Site.
+  module Servers
+    BUILT_IN = [
+      Limit.new, Fastrack.new("fastrack"), Fastrack.new("fastrack-oobgc", "OobGC"), Unicorn.new, Puma.new, Thin.new
+    ].freeze
+    NAMES = BUILT_IN.map(&:name).freeze
+
+    # @param names [Array<String>]
+    # @param commands [Array<Array(String, String)>] name and command of servers that are not built in; a name may
+    #   come twice, with {port} in one command and {socket} in the other
+    # @return [Array] one object for each name
+    # @raise [Options::Invalid] for a name that is none
+    def self.named(names, commands)
+      others = commands.group_by(&:first).map { |name, pairs| Command.new(name, pairs.map(&:last)) }
+      names.uniq.map do |name|
+        (others + BUILT_IN).find { |server| server.name == name } or
+          raise Options::Invalid, "no server #{name}; there are: #{NAMES.join(", ")}"
+      end
+    end
+  end
+end

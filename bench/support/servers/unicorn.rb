@@ -1,0 +1,22 @@
+# frozen_string_literal: true
+
+module Bench
+  module Servers
+    # unicorn, with the app preloaded: its memory is least then.
+    class Unicorn
+      def name = "unicorn"
+
+      def serves?(workload) = workload.close?
+
+      # @return [Array<Array<String>>] one program
+      def commands(site)
+        config = site.write("unicorn.rb", <<~RUBY)
+          worker_processes #{site.workers}
+          preload_app true
+          listen #{site.endpoint.to_s.dump}
+        RUBY
+        [site.lane.command(["ruby", "-S", "unicorn", "-E", "none", "-c", config, site.ru])]
+      end
+    end
+  end
+end

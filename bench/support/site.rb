@@ -1,0 +1,51 @@
+# frozen_string_literal: true
+
+module Bench
+  # Where one server of one measurement lives: its private directory, and what it is to serve where.
+  class Site
+    # @return [String] a directory that is removed afterwards; paths in it are short enough for a unix socket
+    attr_reader :dir
+    # @return [Workload]
+    attr_reader :workload
+    # @return [Integer] how many processes shall serve
+    attr_reader :workers
+    # @return [Lane]
+    attr_reader :lane
+
+    # @return [Array<Endpoint::Tcp, Endpoint::Unix>] the places that have been given out
+    attr_reader :endpoints
+
+    # @param unix [Boolean] whether to listen on unix sockets
+    def initialize(dir:, workload:, workers:, lane:, unix: workload.nginx?)
+      @dir = dir
+      @workload = workload
+      @workers = workers
+      @lane = lane
+      @unix = unix
+      @endpoints = []
+    end
+
+    # @return [String] path of the app's config.ru
+    def ru = workload.app.path
+
+    # @return [Endpoint::Tcp, Endpoint::Unix] a place to listen, the same one every time
+    def endpoint = several_endpoints(1).first
+
+    # @return [Array<Endpoint::Tcp, Endpoint::Unix>] places for a server whose processes share none
+    def several_endpoints(count)
+      @endpoints << new_endpoint while @endpoints.size < count
+      @endpoints.first(count)
+    end
+
+    # @return [String] path of a new file in the directory
+    def write(name, bytes)
+      File.join(dir, name).tap { |path| File.binwrite(path, bytes) }
+    end
+
+    private
+
+    def new_endpoint
+      @unix ? Endpoint::Unix.new(File.join(dir, "#{@endpoints.size}.sock")) : Endpoint.free_tcp
+    end
+  end
+end

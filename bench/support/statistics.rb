@@ -1,0 +1,47 @@
+# frozen_string_literal: true
+
+module Bench
+  # What is made of the rounds' measurements.
+  module Statistics
+    # Measurements whose ratios are reported.
+    RATIOS = %w[rps cpu_us p50_ms p95_ms p99_ms pss_mb_after_2000 pss_mb_after_50000].freeze
+
+    # @param numbers [Array<Numeric, nil>]
+    # @return [Numeric, nil] the middle one, or the mean of the middle two; nil when there is no number
+    def self.median(numbers)
+      sorted = numbers.compact.sort
+      return nil if sorted.empty?
+
+      middle = sorted.size / 2
+      sorted.size.odd? ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2.0
+    end
+
+    # @param rounds [Array<Hash, nil>] measurements by name; nil for a round in which the server failed
+    # @return [Hash] the median of each measurement; `errors` are added up
+    def self.medians(rounds)
+      there = rounds.compact
+      names = there.flat_map(&:keys).uniq
+      result = names.to_h { |name| [name, median(there.map { |round| round[name] })] }
+      result.merge("errors" => there.sum { |round| round["errors"] })
+    end
+
+    # The median of the ratios of each round, not the ratio of the medians: both of a round's measurements were made
+    # within the same minute, so that what slows the machine down meanwhile is in both.
+    #
+    # @param rounds [Array<Hash, nil>] measurements of a server
+    # @param others [Array<Hash, nil>] of the one to compare it with, in the same order
+    # @return [Hash{String => Float}] by measurement
+    def self.ratios(rounds, others)
+      RATIOS.to_h { |name| [name, median(paired_ratios(name, rounds, others))] }.compact
+    end
+
+    def self.paired_ratios(name, rounds, others)
+      rounds.zip(others).filter_map do |round, other|
+        mine = round&.fetch(name, nil)
+        its = other&.fetch(name, nil)
+        mine.fdiv(its) if mine && its&.positive?
+      end
+    end
+    private_class_method :paired_ratios
+  end
+end

@@ -1,0 +1,80 @@
+# frozen_string_literal: true
+
+module Bench
+  # What Fastrack has to reach in a run.
+  module Targets
+    # One target and what came out. `limit` is the highest value (for requests per second: the lowest) that reaches it;
+    # `value` is nil when the run has no such measurement.
+    Verdict = Struct.new(:workload, :subject, :value, :limit, :at_least) do
+      def reached? = !value.nil? && (at_least ? value >= limit : value <= limit)
+
+      def to_s
+        bound = format("%<sign>s %<limit>.2f", sign: at_least ? ">=" : "<=", limit: limit)
+        found = value ? format("%.3f", value) : "not measured"
+        "#{reached? ? "reached" : "MISSED "}  #{workload}: #{subject} #{found} (#{bound})"
+      end
+    end
+
+    # CPU per request, as a multiple of another server's; by lane where it differs.
+    CPU = [
+      ["hello-tcp", "limit", { "system" => 1.15, "rack3" => 1.15, "ruby34" => 1.15 }],
+      ["hello-tcp", "unicorn", { "system" => 0.60, "rack3" => 0.33 }],
+      ["hello-nginx", "limit", { "system" => 1.10, "rack3" => 1.10, "ruby34" => 1.10 }],
+      ["hello-nginx", "unicorn", { "system" => 0.55, "rack3" => 0.55 }],
+      ["browser", "limit", { "system" => 1.40, "rack3" => 1.40, "ruby34" => 1.40 }],
+      ["post64k", "limit", { "system" => 3.00, "rack3" => 3.00, "ruby34" => 3.00 }]
+    ].freeze
+    # Workload in which no other server may serve more requests per second; the limit program is no server.
+    FASTEST = "hello-nginx"
+    # PSS may differ by so much, as a share, between two readings of a server that keeps nothing.
+    NOISE = 0.01
+    private_constant :CPU, :FASTEST, :NOISE
+
+    # @param results [Hash] as Campaign gives them
+    # @return [Array<Verdict>] one for each target of the workloads that were run
+    def self.check(results)
+      results["workloads"].flat_map do |workload|
+        cpu(workload, results["lane"]) + fastest(workload) + memory(workload) + errors(workload)
+      end
+    end
+
+    def self.cpu(workload, lane)
+      CPU.filter_map do |name, other, limits|
+        next unless name == workload["name"] && limits.key?(lane)
+
+        value = fastrack(workload)&.dig("ratios", other, "cpu_us")
+        Verdict.new(name, "CPU per request, to #{other}'s", value, limits[lane], false)
+      end
+    end
+
+    def self.fastest(workload)
+      return [] unless workload["name"] == FASTEST
+
+      others = workload["servers"].reject { |server| %w[fastrack limit].include?(server["name"]) }
+      others.map do |other|
+        ratios = Statistics.ratios(fastrack(workload)&.fetch("rounds") || [], other["rounds"])
+        Verdict.new(FASTEST, "requests/s, to #{other["name"]}'s", ratios["rps"], 1.0, true)
+      end
+    end
+
+    def self.memory(workload)
+      return [] unless workload["kind"] == "memory"
+
+      own = fastrack(workload)
+      first, last = own&.fetch("medians")&.values_at("pss_mb_after_2000", "pss_mb_after_50000")
+      growth = last.fdiv(first) if first && last
+      [
+        Verdict.new("memory", "PSS, to unicorn's", own&.dig("ratios", "unicorn", "pss_mb_after_2000"), 1.0, false),
+        Verdict.new("memory", "PSS after 50,000 requests, to that after 2,000", growth, 1.0 + NOISE, false)
+      ]
+    end
+
+    def self.errors(workload)
+      own = fastrack(workload)
+      [Verdict.new(workload["name"], "errors and rounds that failed", own && own["medians"]["errors"] + own["failed"], 0, false)]
+    end
+
+    def self.fastrack(workload) = workload["servers"].find { |server| server["name"] == "fastrack" }
+    private_class_method :cpu, :fastest, :memory, :errors, :fastrack
+  end
+end

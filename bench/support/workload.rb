@@ -1,0 +1,66 @@
+# frozen_string_literal: true
+
+require_relative "app"
+require_relative "request"
+
+module Bench
+  # What is asked of the servers: an app, a request, and the way from the load generator to them.
+  class Workload
+    APPS = File.expand_path("../apps", __dir__)
+
+    # @return [String] the name on the command line
+    attr_reader :name
+    # @return [String] one line for the reports
+    attr_reader :title
+    # @return [App]
+    attr_reader :app
+    # @return [Request]
+    attr_reader :request
+    # @return [Float, nil] mean milliseconds that a client waits between answer and next request
+    attr_reader :think_ms
+    # @return [Array<Integer>] memory is read after so many requests; empty: load is measured
+    attr_reader :memory_after
+    # @return [Array<String>] names of the servers that run it when none is chosen
+    attr_reader :servers
+
+    # @param front [Symbol] :nginx (unix sockets behind nginx) or :tcp (straight to the server)
+    # @param close [Boolean] over :tcp, a new connection for each request
+    # @param settings [Hash] defaults of this workload that the command line may change: `workers`, `concurrency`
+    def initialize(name, title:, app:, front:, servers:, request: Request.new, close: true, think_ms: nil,
+                   memory_after: [], settings: {})
+      @name = name
+      @title = title
+      @app = App.new(File.join(APPS, app))
+      @front = front
+      @servers = servers
+      @request = request
+      @close = close
+      @think_ms = think_ms
+      @memory_after = memory_after
+      @settings = settings
+    end
+
+    def nginx? = @front == :nginx
+
+    # @return [Boolean] whether the connections that the server sees carry one request each
+    def close? = nginx? || @close
+
+    def memory? = !memory_after.empty?
+
+    # @return [Boolean] whether the limit program's work is a lower bound of a server's
+    def floor? = servers.include?("limit")
+
+    # @param key [Symbol] `:workers` or `:concurrency`
+    # @return [Integer] the command line's choice, else this workload's, else the common one
+    def setting(key, options)
+      options.public_send(key) || @settings[key] || options.common(key)
+    end
+
+    # @return [String] the bytes that the load generator sends each time; nginx keeps its clients'
+    #   connections, so only the servers' side of it is new for each request
+    def request_bytes = request.to_s(close: @close && !nginx?)
+
+    # @return [String] the limit program's canned response
+    def canned_response = app.response(request, close: close?)
+  end
+end
