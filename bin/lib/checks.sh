@@ -1,0 +1,54 @@
+#!/bin/bash
+# The checks that need no server: formatting, lints and unit tests of the Rust code, syntax of Ruby and shell files.
+# Run by bin/test. All are run, whatever fails; the status says whether any did.
+set -uo pipefail
+
+# shellcheck source-path=SCRIPTDIR
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+failed=()
+
+check() {
+  printf '\n== %s\n' "$*"
+  "$@" || failed+=("$*")
+}
+
+rust_checks() {
+  check cargo fmt --manifest-path "$1" --all --check
+  check cargo clippy --manifest-path "$1" --workspace --all-targets --locked -- -D warnings
+  check cargo test --manifest-path "$1" --workspace --locked
+}
+
+# shellcheck disable=SC2046
+shell_lint() { shellcheck -x $(shell_files); }
+
+shell_files() { grep -rlE '^(#!/bin/(ba)?sh|# shellcheck shell=)' bin .ci; }
+
+ruby_syntax() {
+  # shellcheck disable=SC2046
+  "$ruby" bin/lib/syntax.rb Gemfile Rakefile $(find . -type f \( -name '*.rb' -o -name '*.ru' -o -name '*.gemspec' \) |
+    grep -Ev '^\./(tmp|vendor)/|/target/' | sort)
+}
+
+shell_syntax() {
+  local file status=0
+  for file in $(shell_files); do bash -n "$file" || status=1; done
+  return $status
+}
+
+cd "$repo" || exit 1
+ruby_facts
+export RUBY=$ruby_program
+have cargo || PATH=$(dirname "$cargo"):$PATH
+
+rust_checks Cargo.toml
+[ ! -e bench/limit/Cargo.toml ] || rust_checks bench/limit/Cargo.toml
+check ruby_syntax
+check shell_syntax
+! have shellcheck || check shell_lint
+
+if [ ${#failed[@]} -gt 0 ]; then
+  printf '\nfailed:\n'
+  printf '  %s\n' "${failed[@]}"
+  exit 1
+fi

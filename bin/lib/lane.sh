@@ -1,0 +1,60 @@
+# Sourced by bin/lane: the Debian root that lanes other than `system` run in, and the way into it.
+# shellcheck shell=bash disable=SC2154
+
+lane_cache=${XDG_CACHE_HOME:-$HOME/.cache}/fastrack
+
+# The status of bin/lane that says: this lane cannot be had on this machine (EX_UNAVAILABLE of sysexits(3)).
+lane_unavailable=69
+
+unavailable() { say "lane $lane is not to be had here: $*"; exit $lane_unavailable; }
+
+lane_root() { echo "$lane_cache/trixie-$(cksum <"$repo/bin/lib/lane-root.sh" | cut -d' ' -f1)"; }
+
+# What must be so before a root is worth an attempt.
+can_have_root() {
+  [ "$(uname)" = Linux ] || unavailable "it takes Linux"
+  [ "$(id -u)" = 0 ] || unavailable "it takes root, for chroot(2) and mount(2)"
+  have debootstrap || unavailable "it takes debootstrap; run: apt-get install debootstrap"
+  have cargo || unavailable "cargo is missing"
+  unshare -m true 2>/dev/null || unavailable "no mount namespaces (unshare -m)"
+}
+
+# Makes the root if it is not there. A half-made one is never taken for a whole one: it gets its name last.
+ensure_root() {
+  local root making log="$lane_cache/making.log"
+  root=$(lane_root)
+  mkdir -p "$lane_cache"
+  exec 9>"$lane_cache/lock"
+  flock 9
+  if [ ! -d "$root" ]; then
+    making=$root.making
+    rm -rf --one-file-system "$making"
+    say "making the root of lane $lane in $root (a few minutes, once; its log is $log)"
+    if ! unshare -m bash "$repo/bin/lib/lane-root.sh" "$making" 2>&1 9>&- | tee "$log" | grep '^lane-root: ' >&2; then
+      tail -n 20 "$log" >&2
+      rm -rf --one-file-system "$making"
+      # On a machine that tests for others a lane that was lost on the way must not look like a lane that passed.
+      [ -z "${CI:-}" ] || die "lane $lane: its root could not be made"
+      unavailable "its root could not be made"
+    fi
+    mv "$making" "$root"
+  fi
+  flock -u 9
+  exec 9>&-
+}
+
+# What cargo needs to work in the root, which may not reach its registry. The command in the lane may do without.
+fetch_crates() {
+  local quiet=(--locked --quiet --manifest-path "$repo/Cargo.toml")
+  cargo fetch --offline "${quiet[@]}" 2>/dev/null || cargo fetch "${quiet[@]}" || say "cargo fetch failed; going on"
+}
+
+# Runs a command in the root, in a mount namespace that ends with it.
+run_in_root() {
+  local sysroot cargo_home
+  sysroot=$(rustc --print sysroot)
+  [ "$sysroot" != /usr ] || unavailable "it shares Rust with the machine, and only rustup's can be shared"
+  cargo_home=${CARGO_HOME:-$HOME/.cargo}
+  mkdir -p "$lane_cache/mnt"
+  exec unshare -m bash "$repo/bin/lib/lane-enter.sh" "$lane" "$(lane_root)" "$lane_cache/mnt" "$repo" "$sysroot" "$cargo_home" "$@"
+}

@@ -1,0 +1,29 @@
+# frozen_string_literal: true
+
+require_relative "lib/fastrack/version"
+
+Gem::Specification.new do |spec|
+  spec.name = "rhebok-rs"
+  spec.version = Fastrack::VERSION
+  spec.authors = ["The Fastrack authors"]
+  spec.summary = "Fastrack, a fast prefork Rack web server: a drop-in for Rhebok, written in Rust"
+  spec.description = "Fastrack (rackup -s Fastrack) serves Rack applications from preforked worker processes whose " \
+                     "request path is a native extension in Rust. It takes Rhebok's options and configuration files."
+  spec.license = "MIT"
+
+  spec.required_ruby_version = ">= 3.1"
+  spec.metadata = { "rubygems_mfa_required" => "true" }
+
+  # No git: a gem is also built from an unpacked archive, and a Gemfile's path: line may name one.
+  spec.files = Dir.glob(
+    %w[LICENSE README.md CHANGELOG.md Cargo.toml Cargo.lock
+       crates/**/*.{rs,toml} ext/**/*.{rs,rb,toml} lib/**/*.rb docs/**/*.md],
+    base: __dir__
+  ).grep_v(%r{/target/}).sort
+  spec.extra_rdoc_files = spec.files.grep(/\A[A-Z]+\.md\z/)
+  spec.require_paths = ["lib"]
+  spec.extensions = ["ext/fastrack/extconf.rb"]
+
+  # The rackup command of Rack 3 is a gem of its own, and only those who use it need it.
+  spec.add_dependency "rack", ">= 2.2"
+end
