@@ -45,7 +45,7 @@ module Bench
     def check(results)
       verdicts = Targets.check(results)
       @out.puts "", verdicts
-      verdicts.all?(&:reached?) && !verdicts.empty? ? 0 : 1
+      verdicts.all?(&:reached?) ? 0 : 1
     end
   end
 end

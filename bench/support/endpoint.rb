@@ -17,7 +17,7 @@ module Bench
       def puma = "tcp://#{self}"
     end
 
-    # A unix stream socket.
+    # A unix stream socket. Its path may have 107 bytes, see unix(7).
     Unix = Struct.new(:path) do
       def connect = UNIXSocket.new(path)
       def to_s = path

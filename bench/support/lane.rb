@@ -1,5 +1,9 @@
 # frozen_string_literal: true
 
+require "fileutils"
+require "open3"
+require "tmpdir"
+
 module Bench
   # The Ruby and the gems that the servers run with: this machine's, or those of the Debian root that bin/lane keeps.
   # Only the servers run there; nginx, the load generator and the limit program are always this machine's.
@@ -28,12 +32,20 @@ module Bench
       system? ? words : [ENTRY, name, *words]
     end
 
+    # @return [String] where directories can be made that the lane's programs see too: of this machine's file system they
+    #   have only the checkout
+    def scratch
+      return Dir.tmpdir if system?
+
+      File.join(ROOT, "tmp").tap { |dir| FileUtils.mkdir_p(dir) }
+    end
+
     # @return [Hash{String => String}] the version of Ruby and of each gem that is there
-    # @raise [RuntimeError] when nothing runs in the lane
+    # @raise [Options::Invalid] when nothing runs in the lane; bin/lane has said why
     def versions
       @versions ||= begin
-        output = IO.popen(command(["ruby", "-e", FACTS]), &:read)
-        raise "the lane #{name} is not there; bin/test --lane #{name} makes it" unless $?.success?
+        output, status = Open3.capture2(*command(["ruby", "-e", FACTS]))
+        raise Options::Invalid, "the lane #{name} cannot be had" unless status.success?
 
         output.lines.last.split("\t").each_slice(2).to_h
       end

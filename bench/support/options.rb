@@ -30,7 +30,6 @@ module Bench
 
     # @raise [Invalid]
     def initialize(arguments)
-      @common = COMMON
       @chosen = {}
       @workloads = []
       @servers = []
@@ -46,8 +45,9 @@ module Bench
 
     # @return [Integer, Float] a setting that no workload and no option has changed: `:rounds`, `:seconds` and
     #   `:warm_up` of one measurement, `:workers`, `:concurrency` (connections), `:scale` (of numbers of requests)
-    def common(key) = @chosen.fetch(key) { @common.fetch(key) }
+    def common(key) = @chosen.fetch(key) { (quick? ? COMMON.merge(QUICK) : COMMON).fetch(key) }
 
+    def quick? = @quick == true
     def check? = @check == true
     def help? = @help == true
 
@@ -76,7 +76,7 @@ module Bench
     def how_long(parser)
       parser.on("--rounds N", Integer, "every server in turn, so many times") { |number| @chosen[:rounds] = number }
       parser.on("--seconds N", Float, "of load for each measurement") { |number| @chosen[:seconds] = number }
-      parser.on("--quick", "see that everything works; no figure means anything") { @common = COMMON.merge(QUICK) }
+      parser.on("--quick", "see that everything works; no figure means anything") { @quick = true }
     end
 
     def where_to(parser)

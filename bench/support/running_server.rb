@@ -110,9 +110,11 @@ module Bench
       end
     end
 
+    # What it wrote last, without the lines of a Ruby backtrace, which come after the message.
     def last_words
-      lines = File.exist?(@log) ? File.read(@log).scrub.lines.map(&:strip).reject(&:empty?) : []
-      lines.empty? ? "it wrote nothing" : lines.last(5).join(" | ")[0, 600]
+      lines = File.exist?(@log) ? File.read(@log).scrub.lines.map(&:strip) : []
+      told = lines.reject { |line| line.empty? || line.start_with?("from ") }
+      told.empty? ? "it wrote nothing" : told.last(4).join(" | ")[0, 600]
     end
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)

@@ -28,14 +28,20 @@ module Bench
     FASTEST = "hello-nginx"
     # PSS may differ by so much, as a share, between two readings of a server that keeps nothing.
     NOISE = 0.01
-    private_constant :CPU, :FASTEST, :NOISE
+    ROUNDS = 5
+    private_constant :CPU, :FASTEST, :NOISE, :ROUNDS
 
     # @param results [Hash] as Campaign gives them
     # @return [Array<Verdict>] one for each target of the workloads that were run
     def self.check(results)
-      results["workloads"].flat_map do |workload|
+      [rounds(results)] + results["workloads"].flat_map do |workload|
         cpu(workload, results["lane"]) + fastest(workload) + memory(workload) + errors(workload)
       end
+    end
+
+    # Figures of fewer rounds than this reach nothing.
+    def self.rounds(results)
+      Verdict.new("run", "rounds", results["quick"] ? 0 : results["rounds"], ROUNDS, true)
     end
 
     def self.cpu(workload, lane)
@@ -71,10 +77,11 @@ module Bench
 
     def self.errors(workload)
       own = fastrack(workload)
-      [Verdict.new(workload["name"], "errors and rounds that failed", own && own["medians"]["errors"] + own["failed"], 0, false)]
+      count = own["medians"]["errors"] + own["failed"] if own
+      [Verdict.new(workload["name"], "errors and failed rounds", count, 0, false)]
     end
 
     def self.fastrack(workload) = workload["servers"].find { |server| server["name"] == "fastrack" }
-    private_class_method :cpu, :fastest, :memory, :errors, :fastrack
+    private_class_method :rounds, :cpu, :fastest, :memory, :errors, :fastrack
   end
 end

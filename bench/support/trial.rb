@@ -25,7 +25,7 @@ module Bench
     # @return [Hash{String => Object}] see #load and #memory
     # @raise [RunningServer::Failed]
     def run
-      Dir.mktmpdir("fastrack-bench") do |dir|
+      Dir.mktmpdir("bench", @lane.scratch) do |dir|
         site = Site.new(dir: dir, workload: @workload, workers: @workload.setting(:workers, @options), lane: @lane)
         RunningServer.run(@server, site) do |running|
           behind_front(site) { |endpoints| measure(running.tree, generator(site, endpoints)) }
