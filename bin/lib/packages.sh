@@ -42,12 +42,44 @@ become_root() {
 
 # Installs `wanted`, or says with which command to do it, and fails.
 install_packages() {
-  apt_here || die "missing: $(list "${lacking[@]}"); install it, then run this again"
-  if [ -n "${FASTRACK_NO_INSTALL:-}" ] || ! become_root; then
-    die "missing: $(list "${lacking[@]}"); run as root: apt-get install --no-install-recommends ${wanted[*]}"
+  if ! apt_here || [ -n "${FASTRACK_NO_INSTALL:-}" ] || ! become_root; then
+    die "missing: $(list "${lacking[@]}"); install it with: $(install_command)"
   fi
   say "installing Debian packages: ${wanted[*]}"
   with_services_off apt_install "${wanted[@]}"
+}
+
+# The command that installs `wanted` here.
+install_command() {
+  local manager name names=()
+  if [ "$(uname)" = Darwin ]; then
+    case " ${wanted[*]} " in *" ruby "*) echo "brew install ruby" ;; *) echo "xcode-select --install" ;; esac
+    return
+  fi
+  if apt_here; then
+    echo "apt-get install --no-install-recommends ${wanted[*]} (as root)"
+    return
+  fi
+  for manager in "dnf install" "zypper install" "apk add" "pacman -S" "your package manager:"; do
+    ! have "${manager%% *}" || break
+  done
+  for name in "${wanted[@]}"; do names+=("$(foreign_name "${manager%% *}" "$name")"); done
+  echo "$manager ${names[*]} (as root)"
+}
+
+# What other distributions call one of Debian's packages.
+foreign_name() {
+  case $1:$2 in
+    dnf:ruby-dev | zypper:ruby-dev) echo ruby-devel ;;
+    dnf:libclang-dev | zypper:libclang-dev) echo clang-devel ;;
+    dnf:libc6-dev | zypper:libc6-dev) echo glibc-devel ;;
+    apk:libclang-dev) echo clang-dev ;;
+    apk:libc6-dev) echo musl-dev ;;
+    pacman:ruby-dev) echo ruby ;;
+    pacman:libclang-dev) echo clang ;;
+    pacman:libc6-dev) echo glibc ;;
+    *) echo "$2" ;;
+  esac
 }
 
 list() { local words; words=$(printf '%s, ' "$@"); echo "${words%, }"; }
@@ -58,7 +90,7 @@ apt_install() {
   # A source of another vendor that does not answer is no reason to stop: what matters is whether the packages are found.
   privileged apt-get -q update >&2 || say "apt-get update failed; going on with the lists that are there"
   privileged env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
-    apt-get -qy install --no-install-recommends "$@" </dev/null >&2
+    apt-get -qy -o Dpkg::Use-Pty=0 install --no-install-recommends "$@" </dev/null >&2
 }
 
 # Runs a command that installs packages so that no daemon of theirs starts, now or when the machine boots.
