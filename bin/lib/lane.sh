@@ -1,7 +1,10 @@
 # Sourced by bin/lane: the Debian root that lanes other than `system` run in, and the way into it.
 # shellcheck shell=bash disable=SC2154
 
-lane_cache=${XDG_CACHE_HOME:-$HOME/.cache}/fastrack
+lane_cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/fastrack
+
+# Shells that were open before rustup ran do not have it on PATH.
+have cargo || PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 
 # The status of bin/lane that says: this lane cannot be had on this machine (EX_UNAVAILABLE of sysexits(3)).
 lane_unavailable=69
@@ -54,7 +57,7 @@ run_in_root() {
   local sysroot cargo_home
   sysroot=$(rustc --print sysroot)
   [ "$sysroot" != /usr ] || unavailable "it shares Rust with the machine, and only rustup's can be shared"
-  cargo_home=${CARGO_HOME:-$HOME/.cargo}
+  cargo_home=${CARGO_HOME:-${HOME:-/root}/.cargo}
   mkdir -p "$lane_cache/mnt"
   exec unshare -m bash "$repo/bin/lib/lane-enter.sh" "$lane" "$(lane_root)" "$lane_cache/mnt" "$repo" "$sysroot" "$cargo_home" "$@"
 }
