@@ -1,0 +1,104 @@
+# frozen_string_literal: true
+
+require_relative "config_file"
+require_relative "error"
+require_relative "nearest_name"
+require_relative "option"
+
+module Fastrack
+  # What a server was told, from everywhere it can be told, with the right of way
+  # defaults < environment < options < ConfigFile. One reader for each option, named by its word.
+  class Configuration
+    # Variables of the environment that platforms and Procfiles set.
+    VARIABLES = { MaxWorkers: "WEB_CONCURRENCY", Port: "PORT" }.freeze
+
+    # Keys that rackup, Rails and Sinatra hand to every handler; they are not for us.
+    FOREIGN_KEYS = %i[
+      AccessLog DoNotReverseLookup Silent Verbose app builder caching config daemonize debug debugger early_hints
+      environment eval heapfile ignore_options include log_stdout log_to_stdout options pid profile_file profile_mode
+      quiet require restart_cmd server user_supplied_options using warn
+    ].freeze
+
+    Option::ALL.each do |option|
+      define_method(option.word) { @values.fetch(option.name) }
+    end
+
+    # @param given [Hash] what the handler was given; names as Symbols or Strings
+    # @param environment [Hash, ENV]
+    # @param output [IO] where the reading of a ConfigFile is announced
+    # @param warnings [IO] where unknown options are named
+    # @raise [ConfigurationError]
+    def initialize(given = {}, environment: ENV, output: $stdout, warnings: $stderr)
+      given = given.to_h { |key, value| [key.to_sym, value] }
+      warn_of_unknown(given, warnings)
+      assumed, chosen = known(given).partition { |name, _| assumed?(name, given) }.map(&:to_h)
+      # All of a command line is checked, whatever a ConfigFile then says.
+      assumed, chosen = [assumed, chosen].map { |values| coerce(values) }
+      @values = defaults.merge(assumed, variables(environment), chosen, file(chosen[:ConfigFile], output)).freeze
+    end
+
+    # @return [Integer] requests after which a worker is replaced, drawn anew by each call; 0: never
+    def draw_request_limit
+      max_request_per_child.zero? ? 0 : draw(min_request_per_child, max_request_per_child)
+    end
+
+    # @return [Integer] requests between two collections of garbage, drawn anew by each call
+    def draw_gc_interval
+      draw(min_gc_per_request, max_gc_per_request)
+    end
+
+    private
+
+    def defaults
+      Option::ALL.to_h { |option| [option.name, option.default] }
+    end
+
+    def known(given)
+      given.filter_map do |key, value|
+        option = Option::BY_NAME[key]
+        [option.name, value] if option && !value.nil?
+      end
+    end
+
+    # Whether a host and port were only filled in by what started us. rackup fills in an Integer, and hands over a
+    # String when its user chose; Rails tells.
+    def assumed?(name, given)
+      return false unless %i[Host Port].include?(name)
+
+      chosen = given[:user_supplied_options]
+      return !chosen.include?(name) if chosen.respond_to?(:include?)
+
+      name == :Port && given.key?(:AccessLog) && given[name].is_a?(Integer)
+    end
+
+    def coerce(values)
+      values.to_h { |name, value| [name, Option::BY_NAME[name].coerce(value)] }
+    end
+
+    # An empty variable counts as none, as it does on the platforms that set these.
+    def variables(environment)
+      VARIABLES.filter_map do |name, variable|
+        value = environment[variable]
+        [name, Option::BY_NAME[name].coerce(value, variable)] unless value.nil? || value.empty?
+      end.to_h
+    end
+
+    def file(path, output)
+      return {} unless path
+
+      output.puts "loading from config_file:#{path}"
+      output.flush
+      ConfigFile.load(path)
+    end
+
+    def warn_of_unknown(given, warnings)
+      (given.keys - Option::BY_NAME.keys - FOREIGN_KEYS).each do |key|
+        warnings.puts "fastrack: unknown option #{key}#{NearestName.hint(key, Option::BY_NAME.keys)}"
+      end
+    end
+
+    def draw(min, max)
+      min && min < max ? rand(min..max) : max
+    end
+  end
+end

@@ -1,0 +1,62 @@
+# frozen_string_literal: true
+
+require "socket"
+
+module Fastrack
+  # What the master and one worker say to each other, each word of it a byte, over a pair of connected sockets.
+  class ControlChannel
+    # From the worker: its hooks have run and its signal handlers are set; it serves from now on.
+    READY = "r"
+    # From the worker: it has served as many requests as it may, and asks whether it may go. It waits for the answer.
+    LIMIT_REACHED = "l"
+    # The answers: go, for another has your place; or serve on until you are told to go by a signal.
+    GO = "g"
+    STAY = "s"
+
+    # @return [Array(ControlChannel, ControlChannel)] the master's end and the worker's
+    def self.pair
+      UNIXSocket.pair(:STREAM).map { |socket| new(socket) }
+    end
+
+    def initialize(socket)
+      @socket = socket
+    end
+
+    # @return [IO] for IO.select
+    def to_io
+      @socket
+    end
+
+    # The other side may be gone; its death is noticed by other means.
+    def say(word)
+      @socket.write_nonblock(word)
+    rescue IO::WaitWritable, SystemCallError
+      nil
+    end
+
+    # @return [Array<String>] the words that have arrived; nil when the other side has closed
+    def heard
+      @socket.read_nonblock(256).chars
+    rescue IO::WaitReadable
+      []
+    rescue EOFError, SystemCallError
+      nil
+    end
+
+    # Waits for words.
+    #
+    # @param timeout [Numeric] seconds
+    # @return [Array<String>, nil] see #heard; empty when none came in time
+    def await(timeout)
+      @socket.wait_readable(timeout) ? heard : []
+    end
+
+    def closed?
+      @socket.closed?
+    end
+
+    def close
+      @socket.close
+    end
+  end
+end

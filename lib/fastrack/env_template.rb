@@ -1,0 +1,33 @@
+# frozen_string_literal: true
+
+require_relative "null_input"
+
+module Fastrack
+  # What the env of each request starts from: everything that is known before a request arrives. The keys that a request
+  # always sets are there too, so that a copy has room for them, and has them where a unix socket has no value.
+  module EnvTemplate
+    module_function
+
+    # @param listener [Listener] where the requests arrive
+    # @param errors [IO] rack.errors
+    # @return [Hash{String => Object}] frozen, like all of its strings
+    def for(listener, errors: $stderr)
+      {
+        "SCRIPT_NAME" => "", "QUERY_STRING" => "",
+        "SERVER_NAME" => listener.server_name, "SERVER_PORT" => listener.server_port,
+        "REMOTE_ADDR" => "", "REMOTE_PORT" => "0",
+        **rack_version,
+        "rack.errors" => errors, "rack.input" => NullInput::SHARED, "rack.url_scheme" => "http",
+        "rack.multithread" => false, "rack.multiprocess" => true, "rack.run_once" => false
+      }.freeze
+    end
+
+    # Rack 2 wants the version of its protocol in the env and Rack 3 has no such key. What counts is the Rack that the
+    # app has loaded; one without Rack is spoken to as by Rack 3.
+    def rack_version
+      rack2 = defined?(::Rack) && ::Rack.respond_to?(:release) && ::Rack.release.to_i < 3
+      rack2 ? { "rack.version" => [1, 1].freeze } : {}
+    end
+    private_class_method :rack_version
+  end
+end

@@ -1,0 +1,68 @@
+# frozen_string_literal: true
+
+require "fcntl"
+require "socket"
+require_relative "error"
+
+module Fastrack
+  # A socket that connections arrive on, with what apps and log lines call it. It belongs to the master for as long as
+  # the server runs; workers inherit it.
+  class Listener
+    # @return [String] SERVER_NAME for the requests that arrive here
+    attr_reader :server_name
+    # @return [String] SERVER_PORT
+    attr_reader :server_port
+
+    # @param socket [Socket] listening already
+    # @param host [String, nil] what SERVER_NAME shall be; nil on a unix socket
+    # @param port [Integer, String, nil]
+    def initialize(socket, host: nil, port: nil)
+      @socket = socket
+      @address = socket.local_address
+      @server_name = self.class.authority(tcp? ? host || @address.ip_address : "0.0.0.0").freeze
+      @server_port = (tcp? ? port || @address.ip_port : 0).to_s.freeze
+      prepare
+    end
+
+    # A host as it stands in a URL and in SERVER_NAME: an IPv6 address in brackets (RFC 3875, 4.1.14; RFC 3986, 3.2.2).
+    def self.authority(host)
+      host.include?(":") && !host.start_with?("[") ? "[#{host}]" : host.dup
+    end
+
+    def tcp?
+      !@address.unix?
+    end
+
+    # @return [Integer] its file descriptor
+    def fileno
+      @socket.fileno
+    end
+
+    # @return [String] the address as the listening line shows it
+    def to_s
+      tcp? ? "#{server_name}:#{server_port}" : ":unix:#{@address.unix_path}"
+    end
+
+    def close
+      @socket.close
+    end
+
+    private
+
+    def prepare
+      @socket.close_on_exec = true
+      # Of all workers that wake for one connection, one gets it; the others must not stay in accept4(2).
+      @socket.fcntl(Fcntl::F_SETFL, @socket.fcntl(Fcntl::F_GETFL) | Fcntl::O_NONBLOCK)
+      prepare_tcp if tcp?
+    end
+
+    # Set here for all connections to come: on Linux an accepted socket has its listener's TCP_NODELAY (tcp(7)), which
+    # saves a system call for each request.
+    def prepare_tcp
+      @socket.setsockopt(Socket::IPPROTO_TCP, Socket::TCP_NODELAY, 1)
+      # Wakes us when a request arrives rather than when a client connects. Linux only; the value is in seconds, for how
+      # long the kernel then waits for the request.
+      @socket.setsockopt(Socket::IPPROTO_TCP, Socket::TCP_DEFER_ACCEPT, 1) if Socket.const_defined?(:TCP_DEFER_ACCEPT)
+    end
+  end
+end

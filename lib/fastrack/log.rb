@@ -1,0 +1,21 @@
+# frozen_string_literal: true
+
+module Fastrack
+  # What the server has to say about itself, on stderr; it is the user's log.
+  module Log
+    module_function
+
+    # One line.
+    def line(text)
+      $stderr.write("fastrack: #{text}\n")
+    rescue SystemCallError, IOError
+      # Nobody reads the log any more (a closed pipe, a full disk): no reason to stop serving.
+      nil
+    end
+
+    # An exception that nobody else will show, with its backtrace and causes.
+    def exception(text, error)
+      line("#{text}: #{error.full_message(highlight: false, order: :top)}".chomp)
+    end
+  end
+end

@@ -1,0 +1,86 @@
+# frozen_string_literal: true
+
+require "socket"
+require_relative "option_type"
+
+module Fastrack
+  # One thing that can be set: as an option (`-O MaxWorkers=3`) or as a word of a ConfigFile (`max_workers 3`).
+  class Option
+    # @return [Symbol] the option's name, :MaxWorkers
+    attr_reader :name
+    # @return [Symbol] the word for a ConfigFile and for Configuration's readers, :max_workers
+    attr_reader :word
+    attr_reader :default
+    # @return [String] one line for `rackup -s Fastrack --help`
+    attr_reader :help
+
+    # @param block [Proc] turns a value into one of the option's type, see OptionType
+    def initialize(name, word, default, help, &block)
+      @name = name
+      @word = word
+      @default = default
+      @help = help
+      @type = block
+    end
+
+    # @param source [String] where the value was written, for the message
+    # @raise [ConfigurationError] when the value does not fit the type
+    def coerce(value, source = "option #{name}")
+      @type.call(value)
+    rescue ArgumentError => e
+      given = value == true ? "no value was given" : "it is #{value.inspect[0, 200]}"
+      raise ConfigurationError, "#{source} takes #{e.message}: #{given}"
+    end
+
+    # Whether a ConfigFile gives it as a block.
+    def hook?
+      word == :before_fork || word == :after_fork
+    end
+
+    type = OptionType
+    # Every option, with what Rhebok's users know first.
+    ALL = [
+      new(:ConfigFile, :config_file, nil, "a file of settings in Ruby") { |value| type.text(value) },
+      new(:Host, :host, "0.0.0.0", "the address to listen on") { |value| type.text(value) },
+      new(:Port, :port, 9292, "the port to listen on (0: any that is free)") { |value| type.integer(value, 0..65_535) },
+      new(:Path, :path, nil, "a unix socket to listen on, instead of Host and Port") { |value| type.text(value) },
+      new(:BackLog, :backlog, Socket::SOMAXCONN, "connections that may wait to be accepted") do |value|
+        type.integer(value, 1..2_147_483_647)
+      end,
+      new(:ReusePort, :reuseport, false, "listen with SO_REUSEPORT") { |value| type.boolean(value) },
+      new(:MaxWorkers, :max_workers, 5, "how many worker processes serve") { |value| type.integer(value, 1..) },
+      new(:MaxRequestPerChild, :max_request_per_child, 1000, "requests after which a worker is replaced (0: never)") do |value|
+        type.integer(value, 0..)
+      end,
+      new(:MinRequestPerChild, :min_request_per_child, nil, "draw that number for each worker, from here on") do |value|
+        type.integer(value, 0..)
+      end,
+      new(:Timeout, :timeout, 300.0, "seconds that a client may keep a worker waiting") do |value|
+        type.seconds(value, zero: false)
+      end,
+      new(:OobGC, :oobgc, false, "collect garbage between requests") { |value| type.boolean(value) },
+      new(:MaxGCPerRequest, :max_gc_per_request, 5, "requests between two such collections") do |value|
+        type.integer(value, 1..)
+      end,
+      new(:MinGCPerRequest, :min_gc_per_request, nil, "draw that number for each worker, from here on") do |value|
+        type.integer(value, 1..)
+      end,
+      new(:ChunkedTransfer, :chunked_transfer, false, "send bodies of unknown length in chunks") { |value| type.boolean(value) },
+      new(:SpawnInterval, :spawn_interval, 0.0, "seconds between two spawns of workers") do |value|
+        type.seconds(value, zero: true)
+      end,
+      new(:ErrRespawnInterval, :err_respawn_interval, 1.0, "seconds to wait after a worker has failed") do |value|
+        type.seconds(value, zero: true)
+      end,
+      new(:BeforeFork, :before_fork, nil, "called in the master before each fork") { |value| type.callable(value) },
+      new(:AfterFork, :after_fork, nil, "called in each worker after its fork") { |value| type.callable(value) },
+      new(:PathInfo, :path_info, "encoded", "PATH_INFO: encoded, as it was sent, or decoded, as Rhebok did") do |value|
+        type.choice(value, %w[encoded decoded])
+      end,
+      new(:MaxBodySize, :max_body_size, nil, "bytes that a request's body may have") { |value| type.integer(value, 0..) }
+    ].freeze
+
+    BY_NAME = ALL.to_h { |option| [option.name, option] }.merge(Chunked_Transfer: ALL.find { |option| option.name == :ChunkedTransfer }).freeze
+    BY_WORD = ALL.to_h { |option| [option.word, option] }.freeze
+  end
+end

@@ -1,0 +1,49 @@
+# frozen_string_literal: true
+
+require "socket"
+require_relative "error"
+require_relative "listener"
+
+module Fastrack
+  # Listeners inherited from start_server (Perl's Server::Starter), which keeps them open from one deploy to the next.
+  # It tells their descriptors in SERVER_STARTER_PORT: `0.0.0.0:80=3;[::1]:80=4;8080=5;/run/app.sock=6`.
+  module ServerStarter
+    VARIABLE = "SERVER_STARTER_PORT"
+    PAIR = /\A(?<address>.+)=(?<fd>\d+)\z/.freeze
+    HOST_AND_PORT = /\A(?:\[(?<host>[^\]]+)\]|(?<host>.*)):(?<port>\d+)\z/.freeze
+
+    module_function
+
+    # @param environment [Hash, ENV]
+    # @return [Array<Listener>] empty when there is no start_server
+    # @raise [ListenError] when the variable names something that is no listening socket
+    def listeners(environment = ENV)
+      environment.fetch(VARIABLE, "").split(";").map do |pair|
+        match = PAIR.match(pair) or raise ListenError, "#{VARIABLE}: #{pair.inspect} is not of the form address=descriptor"
+        listener(match[:address], match[:fd].to_i)
+      end
+    end
+
+    # What the address says is not asked for what kind of socket it is: a path may look like a port.
+    def listener(address, number)
+      socket = listening_socket(number)
+      return Listener.new(socket) if socket.local_address.unix?
+
+      host, port = HOST_AND_PORT.match(address)&.named_captures&.values_at("host", "port")
+      # With a bare port start_server listens on all addresses of IPv4.
+      Listener.new(socket, host: host || "0.0.0.0", port: port || address[/\d+\z/])
+    rescue SystemCallError, SocketError
+      raise ListenError, "#{VARIABLE}: descriptor #{number} for #{address} is not a listening socket"
+    end
+
+    def listening_socket(number)
+      socket = Socket.for_fd(number)
+      # The descriptor is start_server's gift, not an object's to close when it is collected.
+      socket.autoclose = false
+      raise SocketError unless socket.getsockopt(:SOCKET, :ACCEPTCONN).bool
+
+      socket
+    end
+    private_class_method :listener, :listening_socket
+  end
+end

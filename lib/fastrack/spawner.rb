@@ -1,0 +1,55 @@
+# frozen_string_literal: true
+
+require_relative "clock"
+require_relative "control_channel"
+require_relative "hook"
+require_relative "log"
+require_relative "worker"
+require_relative "worker_handle"
+
+module Fastrack
+  # Forks workers off the master, with everything that they need from it.
+  class Spawner
+    # @param signals [SignalQueue] the master's
+    # @param lifeline [Lifeline]
+    def initialize(app, configuration, listeners, signals, lifeline)
+      @app = app
+      @configuration = configuration
+      @listeners = listeners
+      @signals = signals
+      @lifeline = lifeline
+    end
+
+    # @param nr [Integer] the slot
+    # @param others [Array<ControlChannel>] the master's ends to the workers that are there, which a worker has to close
+    # @return [WorkerHandle, nil] nil when it failed; the log says why
+    def spawn(nr, generation, others)
+      worker = Worker.new(nr, @app, @configuration, @listeners)
+      Hook.call(@configuration.before_fork, self, worker)
+      fork_off(worker, generation, others)
+    rescue StandardError, ScriptError => e
+      # Later it may succeed: memory and pids come free, a database that a hook needs comes back.
+      Log.exception("cannot spawn worker #{nr}", e)
+      nil
+    end
+
+    private
+
+    def fork_off(worker, generation, others)
+      ours, theirs = ControlChannel.pair
+      # What is buffered now would be written by the worker as well.
+      [$stdout, $stderr].each(&:flush)
+      pending = @signals.size
+      pid = Process.fork do
+        [ours, *others].each(&:close)
+        worker.live(self, theirs, @signals, pending, @lifeline)
+      end
+      WorkerHandle.new(worker.nr, pid, generation, ours, Clock.now)
+    rescue StandardError
+      ours&.close
+      raise
+    ensure
+      theirs&.close
+    end
+  end
+end

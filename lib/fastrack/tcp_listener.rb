@@ -1,0 +1,77 @@
+# frozen_string_literal: true
+
+require "socket"
+require_relative "error"
+require_relative "listener"
+
+module Fastrack
+  # Makes the listeners for a host and port.
+  class TCPListener
+    # What the user has to mend, for the errors of bind(2) and listen(2) that are met in practice.
+    REASONS = {
+      Errno::EADDRINUSE => "the port is in use",
+      Errno::EACCES => "not permitted for this user",
+      Errno::EADDRNOTAVAIL => "no such address on this machine",
+      Errno::EAFNOSUPPORT => "addresses of this family are not available on this machine"
+    }.freeze
+
+    # Listens on every address of the host: `localhost` is 127.0.0.1 and ::1, and clients may try either first.
+    #
+    # @param port [Integer] 0 for any that is free
+    # @param backlog [Integer] connections
+    # @param reuseport [Boolean] SO_REUSEPORT (socket(7)): other servers of this user may listen there too
+    # @return [Array<Listener>] at least one
+    # @raise [ListenError]
+    def self.open(host, port, backlog:, reuseport: false)
+      new(host, port, backlog, reuseport).open
+    end
+
+    def initialize(host, port, backlog, reuseport)
+      # "[::1]", as URLs write it, is "::1" to the resolver.
+      @host = host.delete_prefix("[").delete_suffix("]")
+      @port = port
+      @backlog = backlog
+      @reuseport = reuseport
+    end
+
+    def open
+      sockets = []
+      unavailable = nil
+      resolve.each do |address|
+        sockets << listen(address)
+        # The kernel chooses for the first address, and the others have to have the same.
+        @port = sockets.first.local_address.ip_port
+      rescue Errno::EADDRNOTAVAIL, Errno::EAFNOSUPPORT => e
+        # IPv6 may be switched off where names still have such addresses: one address that works is enough.
+        unavailable = e
+      end
+      raise unavailable if sockets.empty?
+
+      sockets.map { |socket| Listener.new(socket, host: @host, port: @port) }
+    rescue SystemCallError => e
+      sockets.each(&:close)
+      raise ListenError, "cannot listen on #{Listener.authority(@host)}:#{@port}: #{REASONS.fetch(e.class, e.message)}"
+    end
+
+    private
+
+    def resolve
+      Addrinfo.getaddrinfo(@host, nil, nil, :STREAM, nil, Socket::AI_PASSIVE).uniq(&:ip_address)
+    rescue SocketError => e
+      raise ListenError, "cannot listen on #{Listener.authority(@host)}:#{@port}: the host is unknown (#{e.message})"
+    end
+
+    def listen(address)
+      socket = Socket.new(address.afamily, Socket::SOCK_STREAM, 0)
+      # A server that was just stopped leaves connections in TIME_WAIT, which must not keep it from starting.
+      socket.setsockopt(Socket::SOL_SOCKET, Socket::SO_REUSEADDR, 1)
+      socket.setsockopt(Socket::SOL_SOCKET, Socket::SO_REUSEPORT, 1) if @reuseport
+      socket.bind(Addrinfo.tcp(address.ip_address, @port))
+      socket.listen(@backlog)
+      socket
+    rescue SystemCallError
+      socket&.close
+      raise
+    end
+  end
+end

@@ -1,0 +1,126 @@
+# frozen_string_literal: true
+
+require "tmpdir"
+require_relative "control_channel"
+require_relative "env_template"
+require_relative "fork_guard"
+require_relative "hook"
+require_relative "log"
+require_relative "oob_gc"
+
+module Fastrack
+  # A process that serves requests, from its fork to its end. The master makes the object before the fork, for the hooks.
+  class Worker
+    # What the master acts upon. A terminal sends INT, QUIT and HUP to all processes of the job alike, so that most of
+    # them are nothing for a worker. They are taken rather than ignored, because commands that the app starts would
+    # inherit that.
+    STOP_SIGNALS = %w[TERM QUIT].freeze
+    MASTER_SIGNALS = %w[INT HUP USR1].freeze
+
+    # Seconds to wait for the master's word on whether to go. It answers at once unless it is stopped (SIGSTOP).
+    ANSWER_TIMEOUT = 1
+
+    # @return [Integer] its slot, from 0
+    attr_reader :nr
+
+    def initialize(nr, app, configuration, listeners)
+      @nr = nr
+      @app = app
+      @configuration = configuration
+      @listeners = listeners
+      @stopping = false
+      @engine = nil
+    end
+
+    # The whole life of the process: does not return. It ends without at_exit hooks, which are the master's: a pid file
+    # is removed once.
+    #
+    # @param server [Object] what hooks get as their first argument
+    # @param channel [ControlChannel] to the master
+    # @param signals [SignalQueue] the master's
+    # @param pending [Integer] signals in that queue before the fork
+    # @param lifeline [Lifeline]
+    def live(server, channel, signals, pending, lifeline)
+      status = 1
+      take_signals(signals, pending)
+      prepare(server, lifeline.hold)
+      serve(channel)
+      status = 0
+    rescue SystemExit => e
+      status = e.status
+    rescue Exception => e # rubocop:disable Lint/RescueException -- nothing above would show it
+      Log.exception("worker #{@nr} failed", e)
+    ensure
+      flush
+      exit!(status)
+    end
+
+    private
+
+    def take_signals(signals, pending)
+      STOP_SIGNALS.each { |name| trap(name) { stop } }
+      MASTER_SIGNALS.each { |name| trap(name) {} } # rubocop:disable Lint/EmptyBlock -- see MASTER_SIGNALS
+      trap("CHLD", "DEFAULT")
+      stop unless (signals.arrived_since_fork(pending) & STOP_SIGNALS).empty?
+      signals.close
+    end
+
+    # In the signal handler, too: before the engine is there, the flag has to do.
+    def stop
+      @stopping = true
+      @engine&.stop
+    end
+
+    def prepare(server, master_fd)
+      Process.setproctitle("fastrack worker[#{@nr}]")
+      # All workers have the master's random numbers ahead of them until then. The limits are drawn before a hook of the
+      # app's seeds them all alike.
+      srand
+      @request_limit = @configuration.draw_request_limit
+      @gc_interval = @configuration.draw_gc_interval
+      Hook.call(@configuration.after_fork, server, self)
+      @engine = Engine.new(listener_settings, engine_settings(master_fd))
+      ForkGuard.install(@engine, STOP_SIGNALS + MASTER_SIGNALS)
+    end
+
+    def listener_settings
+      @listeners.map { |listener| { fd: listener.fileno, tcp: listener.tcp?, env: EnvTemplate.for(listener) } }
+    end
+
+    def engine_settings(master_fd)
+      {
+        timeout: @configuration.timeout,
+        chunked: @configuration.chunked_transfer,
+        decode_path: @configuration.path_info == "decoded",
+        max_body: @configuration.max_body_size,
+        tmpdir: Dir.tmpdir,
+        master_fd: master_fd,
+        after_response: @configuration.oobgc ? OobGC.start(@gc_interval, -> { @engine.waiting? }) : nil
+      }
+    end
+
+    def serve(channel)
+      return if @stopping
+
+      channel.say(ControlChannel::READY)
+      return unless @engine.run(@app, @request_limit) == :limit && !may_go?(channel)
+
+      # Its place cannot be spared just now: it serves until the master tells it to go.
+      @engine.run(@app, 0)
+    end
+
+    # @return [Boolean] without an answer it stays: the master says go by a signal as well
+    def may_go?(channel)
+      channel.say(ControlChannel::LIMIT_REACHED)
+      words = channel.await(ANSWER_TIMEOUT)
+      words.nil? || words.include?(ControlChannel::GO)
+    end
+
+    def flush
+      [$stdout, $stderr].each(&:flush)
+    rescue SystemCallError, IOError
+      # There is nobody to tell.
+      nil
+    end
+  end
+end

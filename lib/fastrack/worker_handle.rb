@@ -1,0 +1,108 @@
+# frozen_string_literal: true
+
+require_relative "control_channel"
+
+module Fastrack
+  # The master's view of a worker.
+  #
+  #     booting --ready--> serving --stop--> stopping --> (reaped)
+  #
+  # A worker that is overdue, because it has reached its limit and its place could not be spared, goes on serving.
+  class WorkerHandle
+    attr_reader :nr, :pid, :generation, :channel
+
+    # @return [Float] monotonic seconds
+    attr_reader :spawned_at
+
+    # @param nr [Integer] its slot
+    # @param channel [ControlChannel] the master's end
+    def initialize(nr, pid, generation, channel, spawned_at)
+      @nr = nr
+      @pid = pid
+      @generation = generation
+      @channel = channel
+      @spawned_at = spawned_at
+      @state = :booting
+      @overdue = false
+    end
+
+    def serving?
+      @state == :serving
+    end
+
+    def stopping?
+      @state == :stopping
+    end
+
+    # Whether it serves beyond its limit.
+    def overdue?
+      @overdue
+    end
+
+    # It has said that it is ready.
+    def ready
+      @state = :serving if @state == :booting
+    end
+
+    # What it has said since.
+    #
+    # @return [Array<String>] see ControlChannel
+    def words
+      @channel.heard || hang_up
+    end
+
+    # Whether it can still be heard; it cannot any more when it has ended, or is about to.
+    def connected?
+      !@channel.closed?
+    end
+
+    # It has asked to go.
+    def answer(may_go)
+      if may_go
+        @channel.say(ControlChannel::GO)
+        # For one that has given up waiting for the answer.
+        stop
+      else
+        @overdue = true
+        @channel.say(ControlChannel::STAY)
+      end
+    end
+
+    # Has it finish the request that it is at, and go.
+    def stop
+      @state = :stopping
+      signal(:TERM)
+    end
+
+    def kill
+      @state = :stopping
+      signal(:KILL)
+    end
+
+    # @return [Process::Status, nil] nil while it runs
+    def reap
+      # By its pid alone: the children that the app has started in the master are the app's to wait for.
+      _, status = Process.wait2(@pid, Process::WNOHANG)
+      @channel.close if status
+      status
+    end
+
+    # Has it reaped by Ruby, where no master will.
+    def abandon
+      @channel.close
+      Process.detach(@pid)
+    end
+
+    private
+
+    def hang_up
+      @channel.close
+      []
+    end
+
+    # The pid is still its own: it stays taken until the worker is reaped.
+    def signal(name)
+      Process.kill(name, @pid)
+    end
+  end
+end

@@ -1,0 +1,71 @@
+# frozen_string_literal: true
+
+module Fastrack
+  # The workers that the master has, by slot. A worker that is stopping has left its slot to its successor, but is not
+  # gone yet: that is how a successor starts before the other has ended.
+  class WorkerPool
+    # @param size [Integer] slots
+    def initialize(size)
+      @size = size
+      @handles = []
+    end
+
+    def add(handle)
+      @handles << handle
+    end
+
+    # @return [Integer, nil] the first slot without a worker that stays
+    def free_slot
+      taken = @handles.reject(&:stopping?).map(&:nr)
+      (0...@size).find { |nr| !taken.include?(nr) }
+    end
+
+    # Whether one of the workers can be spared: all slots are served. So it can be only one at a time, until its
+    # successor serves.
+    def spare?
+      @handles.count(&:serving?) >= @size
+    end
+
+    # @return [WorkerHandle, nil] one that should go as soon as it can be spared
+    def due_for_recycling(generation)
+      serving = @handles.select(&:serving?)
+      serving.find(&:overdue?) || serving.find { |handle| handle.generation < generation }
+    end
+
+    # @return [Array<WorkerHandle>] those that have not been told to go
+    def staying
+      @handles.reject(&:stopping?)
+    end
+
+    def empty?
+      @handles.empty?
+    end
+
+    def each(&block)
+      @handles.each(&block)
+    end
+
+    # Removes the workers that have ended.
+    #
+    # @yieldparam handle [WorkerHandle]
+    # @yieldparam status [Process::Status]
+    def reap
+      @handles.reject! do |handle|
+        status = handle.reap
+        yield handle, status if status
+        status
+      end
+    end
+
+    # @return [Array<ControlChannel>] those that are open
+    def channels
+      @handles.select(&:connected?).map(&:channel)
+    end
+
+    # Lets go of all of them, when the master fails.
+    def abandon
+      @handles.each(&:abandon)
+      @handles.clear
+    end
+  end
+end
