@@ -25,10 +25,11 @@ module Bench
     end
 
     # @param seconds [Numeric] a fraction of a second will do
+    # @param think [Boolean] with the pauses, if there are any
     # @return [Hash] `requests`, `duration_us`, `bytes`, `p50_us`, `p95_us`, `p99_us`, `max_us` and
     #   `errors`, a Hash by kind
-    def for_seconds(seconds)
-      run(threads, @environment, seconds)
+    def for_seconds(seconds, think: true)
+      run(threads, think ? @environment : @environment.merge("BENCH_THINK_MS" => nil), seconds)
     end
 
     # @param requests [Integer] how many answers to wait for; those under way are not cut off at

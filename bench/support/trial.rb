@@ -73,9 +73,9 @@ module Bench
 
     # Warms the server up, then loads it for the time asked for.
     def load(tree, generator)
-      generator.for_seconds(@options.common(:warm_up))
+      generator.for_seconds(@options.common(:warm_up), think: false)
       before = tree.cpu_ns
-      result = generator.for_seconds(@options.common(:seconds))
+      result = generator.for_seconds(@options.common(:seconds) * @workload.stretch)
       self.class.measurement(tree.cpu_ns - before, result)
     end
 

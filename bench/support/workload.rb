@@ -18,6 +18,8 @@ module Bench
     attr_reader :request
     # @return [Float, nil] mean milliseconds that a client waits between answer and next request
     attr_reader :think_ms
+    # @return [Integer] how many times longer than the other workloads' its measurements are, because it makes few requests
+    attr_reader :stretch
     # @return [Array<Integer>] memory is read after so many requests; empty: load is measured
     attr_reader :memory_after
     # @return [Array<String>] names of the servers that run it when none is chosen
@@ -27,7 +29,7 @@ module Bench
     # @param close [Boolean] over :tcp, a new connection for each request
     # @param settings [Hash] defaults of this workload that the command line may change: `workers`, `concurrency`
     def initialize(name, title:, app:, front:, servers:, request: Request.new, close: true, think_ms: nil,
-                   memory_after: [], settings: {})
+                   stretch: 1, memory_after: [], settings: {})
       @name = name
       @title = title
       @app = App.new(File.join(APPS, app))
@@ -36,6 +38,7 @@ module Bench
       @request = request
       @close = close
       @think_ms = think_ms
+      @stretch = stretch
       @memory_after = memory_after
       @settings = settings
     end

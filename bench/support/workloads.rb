@@ -41,9 +41,9 @@ module Bench
                               request: Request.new(headers: BROWSER_HEADERS)),
       Workload.new("post64k", title: "POST of 64 KB whose length is echoed",
                               app: "post.ru", front: :tcp, servers: SERVERS, request: POST),
-      Workload.new("gc", title: "App that allocates, half loaded, behind nginx",
-                         app: "allocate.ru", front: :nginx, think_ms: 8.0,
-                         servers: %w[fastrack fastrack-oobgc unicorn puma thin], settings: { concurrency: 4 }),
+      Workload.new("gc", title: "App that allocates, with pauses between the requests, behind nginx",
+                         app: "allocate.ru", front: :nginx, think_ms: 70.0, stretch: 4,
+                         servers: %w[fastrack fastrack-oobgc unicorn], settings: { concurrency: 4 }),
       Workload.new("memory", title: "Memory of master and 4 workers",
                              app: "hello.ru", front: :nginx, memory_after: [2_000, 50_000],
                              servers: %w[fastrack unicorn puma], settings: { workers: 4 })

@@ -46,7 +46,7 @@ module Bench
           # #{"A quick run, whose figures mean nothing: " if @results["quick"]}Results: lane `#{@results["lane"]}`
 
           Made by `bench/run --lane #{@results["lane"]}` at #{@results["started"]}: medians of #{@results["rounds"]} rounds,
-          #{@results["seconds"]} s of load each. What the figures mean is told in [benchmark.md](../benchmark.md).
+          #{@results["seconds"]} s of load each. What the figures mean is told in docs/benchmark.md.
 
           - #{versions["ruby"]}; #{gems.join(", ")}
           - #{machine["cpu"]}, #{machine["cores"]} cores (shared with the load generator), #{machine["memory_gb"]} GB, Linux #{machine["kernel"]}; #{machine["wrk"]}, #{machine["nginx"]}
