@@ -32,8 +32,8 @@ module Bench
       system? ? words : [ENTRY, name, *words]
     end
 
-    # @return [String] where directories can be made that the lane's programs see too: of this machine's file system they
-    #   have only the checkout
+    # @return [String] where directories can be made that the lane's programs see too: in a root they have nothing of this
+    #   machine's but the checkout
     def scratch
       return Dir.tmpdir if system?
 

@@ -18,7 +18,7 @@ module Bench
     attr_reader :request
     # @return [Float, nil] mean milliseconds that a client waits between answer and next request
     attr_reader :think_ms
-    # @return [Integer] how many times longer than the other workloads' its measurements are, because it makes few requests
+    # @return [Integer] how many times longer than others its measurements last, because it makes few requests
     attr_reader :stretch
     # @return [Array<Integer>] memory is read after so many requests; empty: load is measured
     attr_reader :memory_after

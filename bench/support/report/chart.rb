@@ -37,7 +37,8 @@ module Bench
         end
         height = y + MARGIN
         <<~SVG
-          <svg xmlns="http://www.w3.org/2000/svg" width="#{WIDTH}" height="#{height}" viewBox="0 0 #{WIDTH} #{height}" font-family="sans-serif" font-size="13" role="img">
+          <svg xmlns="http://www.w3.org/2000/svg" width="#{WIDTH}" height="#{height}" viewBox="0 0 #{WIDTH} #{height}"
+               font-family="sans-serif" font-size="13" role="img">
           <title>Fastrack and other servers, lane #{@results["lane"]}: less is better</title>
           <rect width="#{WIDTH}" height="#{height}" fill="#ffffff"/>
           #{groups.join("\n")}
@@ -51,7 +52,9 @@ module Bench
         measure, words, unit = MEASURES.fetch(workload["name"], CPU)
         values = workload["servers"].map { |server| [server["name"], server["medians"][measure]] }
         scale = (WIDTH - LEFT - FIGURE).fdiv([values.filter_map(&:last).max || 0, Float::MIN].max)
-        bars = values.map.with_index { |(name, value), index| bar(name, value, unit, scale, top + TITLE + (index * (BAR + GAP))) }
+        bars = values.map.with_index do |(name, value), index|
+          bar(name, value, unit, scale, top + TITLE + (index * (BAR + GAP)))
+        end
         title = text(MARGIN, top + 26, "#{workload["title"]}: #{words} (less is better)", weight: "bold")
         [title, *bars].join("\n")
       end
@@ -68,7 +71,8 @@ module Bench
       end
 
       def text(left, baseline, words, anchor: "start", weight: "normal")
-        %(<text x="#{left}" y="#{baseline}" text-anchor="#{anchor}" font-weight="#{weight}" fill="#222222">#{CGI.escapeHTML(words)}</text>)
+        attributes = %(x="#{left}" y="#{baseline}" text-anchor="#{anchor}" font-weight="#{weight}" fill="#222222")
+        "<text #{attributes}>#{CGI.escapeHTML(words)}</text>"
       end
     end
   end

@@ -45,19 +45,22 @@ module Bench
         <<~TEXT
           # #{"A quick run, whose figures mean nothing: " if @results["quick"]}Results: lane `#{@results["lane"]}`
 
-          Made by `bench/run --lane #{@results["lane"]}` at #{@results["started"]}: medians of #{@results["rounds"]} rounds,
-          #{@results["seconds"]} s of load each. What the figures mean is told in docs/benchmark.md.
+          Made by `bench/run --lane #{@results["lane"]}` at #{@results["started"]}:
+          medians of #{@results["rounds"]} rounds, #{@results["seconds"]} s of load each.
+          What the figures mean is told in docs/benchmark.md.
 
           - #{versions["ruby"]}; #{gems.join(", ")}
-          - #{machine["cpu"]}, #{machine["cores"]} cores (shared with the load generator), #{machine["memory_gb"]} GB, Linux #{machine["kernel"]}; #{machine["wrk"]}, #{machine["nginx"]}
+          - #{machine["cpu"]}, #{machine["cores"]} cores (shared with the load generator), #{machine["memory_gb"]} GB,
+            Linux #{machine["kernel"]}; #{machine["wrk"]}, #{machine["nginx"]}
         TEXT
       end
 
       def section(workload)
         columns, ratios = workload["kind"] == "memory" ? [MEMORY, MEMORY_RATIOS] : [LOAD, LOAD_RATIOS]
-        ratios = ratios.select { |_, reference, name| workload["servers"].any? { |server| ratio(server, reference, name) } }
+        servers = workload["servers"]
+        ratios = ratios.select { |_, reference, name| servers.any? { |server| ratio(server, reference, name) } }
         head = ["", *columns.map(&:first), *ratios.map(&:first), "errors"]
-        rows = workload["servers"].map { |server| row(server, columns, ratios) }
+        rows = servers.map { |server| row(server, columns, ratios) }
         <<~TEXT
           ## #{workload["title"]} (`#{workload["name"]}`)
 
