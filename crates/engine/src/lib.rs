@@ -1,1 +1,25 @@
-//! Placeholder.
+//! One worker's connections, without Ruby.
+//!
+//! Data flows one way: [`Listener`] -> connection -> [`Request`] -> [`App`]
+//! -> [`Exchange`] -> wire -> recycle. The engine is driven through the small
+//! trait [`App`], so that the whole request path runs under `cargo test`.
+
+mod app;
+mod body;
+mod connection;
+mod control;
+mod engine;
+mod exchange;
+mod input;
+mod listener;
+mod parked;
+mod request;
+mod settings;
+
+pub use app::{App, Flow};
+pub use control::Control;
+pub use engine::{Engine, Finish};
+pub use exchange::{Exchange, Progress};
+pub use listener::Listener;
+pub use request::{Content, Request};
+pub use settings::Settings;

@@ -31,6 +31,8 @@ pub enum Error {
     Version,
     /// The server could not keep the request's body (no room for the temporary file).
     Storage,
+    /// The application failed before it gave a response.
+    Application,
 }
 
 impl Error {
@@ -44,6 +46,7 @@ impl Error {
             Error::Expectation => 417,
             Error::HeadTooLarge => 431,
             Error::NotImplemented => 501,
+            Error::Application => 500,
             Error::Storage => 503,
             Error::Version => 505,
         }
@@ -65,6 +68,7 @@ impl fmt::Display for Error {
             Error::HeadTooLarge => "header section too large",
             Error::NotImplemented => "unknown transfer coding or method",
             Error::Storage => "no room for the request body",
+            Error::Application => "the application failed",
             Error::Version => "unsupported HTTP version",
         };
         out.write_str(text)

@@ -7,8 +7,9 @@ use memchr::memchr;
 
 use crate::error::Error;
 use crate::expect::Expectation;
-use crate::field_name::KnownName;
+use crate::field_name::{KnownName, MAX_NAME};
 use crate::framing::{self, Framing};
+use crate::target::Target;
 
 /// Fields that a head may have at most, whatever the limits say.
 const MAX_FIELDS: usize = 128;
@@ -96,6 +97,12 @@ pub struct Head {
     pub method: Span,
     /// The request target as it was sent.
     pub target: Span,
+    /// The path of the target, percent-encoded as it came; empty stands for `/`.
+    path: Span,
+    /// The query of the target, without its question mark.
+    pub query: Span,
+    /// The authority of an absolute-form target, which outranks Host (RFC 9112 §3.2.2).
+    pub authority: Option<Span>,
     /// The version in the request line.
     pub version: Version,
     /// The field lines in the order in which they came.
@@ -142,10 +149,19 @@ impl Head {
             return Err(Error::TargetTooLong);
         }
         self.method = Span::of(method.as_bytes(), buffer);
-        self.target = Span::of(target.as_bytes(), buffer);
+        self.take_target(target.as_bytes(), buffer)?;
         self.version = if version == 0 { Version::Http10 } else { Version::Http11 };
         self.take_fields(request.headers, buffer)?;
         Ok(Status::Complete)
+    }
+
+    fn take_target(&mut self, raw: &[u8], buffer: &[u8]) -> Result<(), Error> {
+        let target = Target::parse(raw)?;
+        self.target = Span::of(raw, buffer);
+        self.path = Span::of(target.path, buffer);
+        self.query = Span::of(target.query, buffer);
+        self.authority = target.authority.map(|authority| Span::of(authority, buffer));
+        Ok(())
     }
 
     /// One pass over the fields: places, known names, and all that frames the request.
@@ -165,6 +181,7 @@ impl Head {
                     self.clashes |= repeated;
                     self.take_known(known, field.value, repeated)?;
                 }
+                None if name.len() > MAX_NAME => return Err(Error::HeadTooLarge),
                 None => self.clashes |= memchr(b'_', name).is_some() || self.has_unknown(name, buffer),
             }
             self.fields.push(Field {
@@ -205,6 +222,15 @@ impl Head {
             .iter()
             .filter(|field| field.known.is_none())
             .any(|field| field.name.of_buffer(buffer).eq_ignore_ascii_case(name))
+    }
+
+    /// The path of the target, percent-encoded as it came.
+    pub fn path<'b>(&self, buffer: &'b [u8]) -> &'b [u8] {
+        match self.path.of_buffer(buffer) {
+            // An absolute-form target without a path means the root (RFC 9110 §4.2.3).
+            b"" => b"/",
+            path => path,
+        }
     }
 
     /// The value of the first field of this name.
@@ -275,6 +301,29 @@ mod tests {
         assert_eq!(fields[1], ("X-One", "two", None));
         assert_eq!(fields[2], ("Accept", "*/*", Some(KnownName::Accept)));
         assert!(head.clashes);
+    }
+
+    #[test]
+    fn the_target_is_taken_apart() {
+        let parts = |target: &str| {
+            let text = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+            let (_, head) = parse(&text).expect("valid");
+            let at = |span: Span| String::from_utf8(span.of_buffer(text.as_bytes()).to_vec()).expect("utf-8");
+            let path = String::from_utf8(head.path(text.as_bytes()).to_vec()).expect("utf-8");
+            (path, at(head.query), head.authority.map(at))
+        };
+        assert_eq!(parts("/a%20b?c=d"), ("/a%20b".into(), "c=d".into(), None));
+        assert_eq!(parts("http://a:1?c"), ("/".into(), "c".into(), Some("a:1".into())));
+        assert_eq!(refused("GET a HTTP/1.1\r\nHost: h\r\n\r\n"), Some(Error::Target));
+    }
+
+    #[test]
+    fn a_field_name_too_long_for_a_key_is_refused() {
+        let long = "a".repeat(MAX_NAME + 1);
+        assert_eq!(
+            refused(&format!("GET / HTTP/1.1\r\nHost: h\r\n{long}: b\r\n\r\n")),
+            Some(Error::HeadTooLarge)
+        );
     }
 
     #[test]

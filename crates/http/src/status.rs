@@ -66,10 +66,16 @@ pub fn reason(code: u16) -> &'static str {
         508 => "Loop Detected",
         510 => "Not Extended",
         511 => "Network Authentication Required",
-        100..=199 => "Informational",
-        200..=299 => "Success",
-        300..=399 => "Redirection",
-        400..=499 => "Client Error",
+        _ => class(code),
+    }
+}
+
+fn class(code: u16) -> &'static str {
+    match code / 100 {
+        1 => "Informational",
+        2 => "Success",
+        3 => "Redirection",
+        4 => "Client Error",
         _ => "Error",
     }
 }

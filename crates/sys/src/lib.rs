@@ -17,5 +17,6 @@ pub use nix::sys::signal::Signal;
 pub use parent::signal_on_parent_death;
 pub use poller::{Event, Events, Poller};
 pub use socket::{
-    accept, any_readable, recv, reset_on_close, shutdown_write, wait_readable, wait_writable, writev,
+    accept, is_exhaustion, is_readable, pause, recv, reset_on_close, shutdown_write, wait_readable,
+    wait_writable, writev,
 };

@@ -26,6 +26,11 @@ impl Events {
     pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
         self.list[..self.filled].iter().map(|event| Event { token: event.data() })
     }
+
+    /// Forgets them, so that none is handled twice.
+    pub fn clear(&mut self) {
+        self.filled = 0;
+    }
 }
 
 impl Default for Events {

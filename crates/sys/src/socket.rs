@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice};
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::libc;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
@@ -78,6 +78,22 @@ fn socket_addr(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     }
 }
 
+/// Whether accept(2) failed because the process or the system has run out of
+/// descriptors or memory, or because the socket is no listener (any more):
+/// trying again at once would fail again.
+pub fn is_exhaustion(errno: i32) -> bool {
+    matches!(
+        errno,
+        libc::EMFILE
+            | libc::ENFILE
+            | libc::ENOBUFS
+            | libc::ENOMEM
+            | libc::EBADF
+            | libc::EINVAL
+            | libc::ENOTSOCK
+    )
+}
+
 /// Receives at most `most` bytes and appends them to `buffer`; 0 is the end.
 ///
 /// Reads into spare capacity: a buffer that is reused is never cleared first.
@@ -131,14 +147,22 @@ fn wait(fd: BorrowedFd<'_>, what: PollFlags, millis: u64) -> io::Result<bool> {
     }
 }
 
-/// Whether any of the descriptors can be read right now.
-pub fn any_readable<'fd>(fds: impl IntoIterator<Item = BorrowedFd<'fd>>) -> io::Result<bool> {
-    let mut list: Vec<_> = fds.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-    match poll(&mut list, PollTimeout::ZERO) {
-        Ok(ready) => Ok(ready > 0),
-        Err(nix::Error::EINTR) => Ok(false),
-        Err(error) => Err(error.into()),
+/// Does nothing for `millis` milliseconds, or until a signal comes.
+pub fn pause(millis: u64) {
+    // The only outcomes are that time passed and that a signal came.
+    let _ = poll(&mut [], PollTimeout::from(u16::try_from(millis).unwrap_or(u16::MAX)));
+}
+
+/// Whether `fd` can be read right now; false also for a descriptor that is not open.
+pub fn is_readable(fd: RawFd) -> bool {
+    if fd < 0 {
+        return false;
     }
+    // SAFETY: fd is not -1; poll(2) reports one that is not open as such (POLLNVAL).
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let mut list = [PollFd::new(fd, PollFlags::POLLIN)];
+    poll(&mut list, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+        && list[0].revents().is_some_and(|events| events.contains(PollFlags::POLLIN))
 }
 
 #[cfg(test)]

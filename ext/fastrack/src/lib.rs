@@ -1,1 +1,30 @@
-//! Placeholder.
+//! The Ruby side of Fastrack's engine: environment, application call, response.
+//!
+//! No protocol and no system calls here; those are the crates'. Every Ruby
+//! call that may raise runs inside [`protect`], in frames that own nothing.
+
+// The one public item is Init_fastrack, which the macro makes.
+#![allow(missing_docs)]
+
+mod app;
+mod body;
+mod engine;
+mod env;
+mod errors;
+mod fields;
+mod gvl;
+mod input;
+mod names;
+mod protect;
+mod response;
+mod roots;
+mod settings;
+
+use magnus::{Error, Ruby};
+
+#[magnus::init]
+fn init(ruby: &Ruby) -> Result<(), Error> {
+    let module = ruby.define_module("Fastrack")?;
+    names::init(ruby)?;
+    engine::init(ruby, module)
+}

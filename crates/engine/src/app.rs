@@ -1,0 +1,33 @@
+//! What the engine wants of an application.
+
+use crate::exchange::Exchange;
+use crate::request::Request;
+
+/// Whether the engine may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Flow {
+    /// Go on.
+    Continue,
+    /// Leave [`Engine::run`](crate::Engine::run) at once: something outside waits to be dealt with.
+    Break,
+}
+
+/// The application behind the engine, and the thread that it runs on.
+pub trait App {
+    /// Answers one request through `exchange`.
+    ///
+    /// An exchange on which nothing was sent makes the engine answer 500;
+    /// one that is not [finished](Exchange::finish) makes it reset the connection.
+    fn call(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>) -> Flow;
+
+    /// Called after each response has left and its connection is closed.
+    fn after_response(&mut self) -> Flow;
+
+    /// Runs `wait`, which may block the thread: nothing else ever does. It is
+    /// run at most once, and not at all when the thread has something else to do.
+    fn block(&mut self, wait: &mut (dyn FnMut() + Send)) -> Flow;
+
+    /// Takes a line for the server's log.
+    fn warn(&mut self, line: &str);
+}

@@ -1,0 +1,150 @@
+//! A request's body while it comes in.
+//!
+//! Up to 1 MiB it stays in memory: a body of known length where it was
+//! received, right after the head; a chunked one beside it, decoded. A larger
+//! one goes to a file that has no name any more, so that nothing is left
+//! behind whatever becomes of this process.
+
+use std::fs::File;
+use std::io::{Seek, Write};
+
+use fastrack_http::{ChunkedDecoder, Error, Framing, Status};
+
+use crate::input::{Input, READ_SIZE};
+use crate::settings::Settings;
+
+/// The longest body that is kept in memory, in bytes.
+const MEMORY: u64 = 1024 * 1024;
+
+/// What one read of a long body asks for.
+const LONG_READ: usize = 64 * 1024;
+
+/// A read asks for this much more than is due, to notice what should not be there.
+const BEYOND: usize = 2;
+
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// There is none.
+    None,
+    /// So many bytes after the head, in the input.
+    InPlace(usize),
+    /// Decoded into the input's second buffer, or its file, as it comes.
+    Chunked { decoder: Box<ChunkedDecoder>, file: Option<File>, length: u64 },
+    /// In a file; `left` bytes are still to come.
+    Spooled { file: File, length: u64, left: u64 },
+}
+
+impl Body {
+    /// The body that a head announces.
+    pub fn of(input: &mut Input, settings: &Settings) -> Result<Self, Error> {
+        Ok(match input.head.framing {
+            Framing::None | Framing::Length(0) => Body::None,
+            Framing::Length(length) => {
+                check_length(length, settings)?;
+                match usize::try_from(length) {
+                    Ok(in_place) if length <= MEMORY => Body::InPlace(in_place),
+                    _ => Body::Spooled { file: spool(settings)?, length, left: length },
+                }
+            }
+            Framing::Chunked => Body::Chunked { decoder: Box::default(), file: None, length: 0 },
+        })
+    }
+
+    /// How many bytes the next read should ask for.
+    pub fn wanted(&self, input: &Input) -> usize {
+        match self {
+            Body::None => READ_SIZE,
+            Body::InPlace(length) => {
+                (input.head.len + length).saturating_sub(input.bytes.len()).saturating_add(BEYOND)
+            }
+            Body::Chunked { .. } => LONG_READ,
+            Body::Spooled { left, .. } => {
+                usize::try_from(*left).unwrap_or(LONG_READ).saturating_add(BEYOND).min(LONG_READ)
+            }
+        }
+    }
+
+    /// Takes in what was received after the head, and says whether that is all.
+    ///
+    /// Bytes beyond the end are an error: this connection carries one request,
+    /// so they would be somebody's smuggled second one.
+    pub fn take(&mut self, input: &mut Input, settings: &Settings) -> Result<Status, Error> {
+        let at = input.head.len;
+        match self {
+            Body::None => Ok(Status::Complete),
+            Body::InPlace(length) => match input.bytes.get(at + *length..) {
+                Some(beyond) => nothing_beyond(beyond),
+                None => Ok(Status::Partial),
+            },
+            Body::Spooled { file, left, .. } => {
+                let received = &input.bytes[at..];
+                let due = usize::try_from(*left).unwrap_or(usize::MAX).min(received.len());
+                let (due, beyond) = received.split_at(due);
+                file.write_all(due).map_err(|_| Error::Storage)?;
+                *left -= due.len() as u64;
+                let status = if *left == 0 { nothing_beyond(beyond)? } else { Status::Partial };
+                input.bytes.truncate(at);
+                if status == Status::Complete {
+                    file.rewind().map_err(|_| Error::Storage)?;
+                }
+                Ok(status)
+            }
+            Body::Chunked { decoder, file, length } => {
+                let Input { bytes, decoded, .. } = input;
+                let (status, used) = decoder.decode(&bytes[at..], |data| {
+                    *length += data.len() as u64;
+                    check_length(*length, settings)?;
+                    keep(data, decoded, file, *length, settings)
+                })?;
+                let status =
+                    if status == Status::Complete { nothing_beyond(&bytes[at + used..])? } else { status };
+                bytes.truncate(at);
+                if let (Status::Complete, Some(file)) = (status, file) {
+                    file.rewind().map_err(|_| Error::Storage)?;
+                }
+                Ok(status)
+            }
+        }
+    }
+}
+
+fn check_length(length: u64, settings: &Settings) -> Result<(), Error> {
+    match settings.max_body {
+        Some(most) if length > most => Err(Error::BodyTooLarge),
+        _ => Ok(()),
+    }
+}
+
+/// Appends decoded data to the memory, or to the file once there is too much of it.
+fn keep(
+    data: &[u8],
+    decoded: &mut Vec<u8>,
+    file: &mut Option<File>,
+    length: u64,
+    settings: &Settings,
+) -> Result<(), Error> {
+    if length <= MEMORY {
+        decoded.extend_from_slice(data);
+        return Ok(());
+    }
+    if file.is_none() {
+        let mut new = spool(settings)?;
+        new.write_all(decoded).map_err(|_| Error::Storage)?;
+        *file = Some(new);
+        *decoded = Vec::new();
+    }
+    let Some(file) = file else { return Err(Error::Storage) };
+    file.write_all(data).map_err(|_| Error::Storage)
+}
+
+fn spool(settings: &Settings) -> Result<File, Error> {
+    tempfile::tempfile_in(&settings.tmpdir).map_err(|_| Error::Storage)
+}
+
+/// A lone CRLF after a body is what old clients send (RFC 9112 §2.2), and means nothing.
+fn nothing_beyond(beyond: &[u8]) -> Result<Status, Error> {
+    match beyond {
+        b"" | b"\r\n" => Ok(Status::Complete),
+        _ => Err(Error::Framing),
+    }
+}

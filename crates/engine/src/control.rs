@@ -1,0 +1,98 @@
+//! What may be asked of an engine while it runs: from a signal handler, from
+//! another thread, from a forked child.
+
+use std::collections::HashSet;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// No descriptor.
+const NONE: RawFd = -1;
+
+/// The side of an engine that needs no exclusive access to it.
+#[derive(Debug)]
+pub struct Control {
+    stopping: AtomicBool,
+    closed: AtomicBool,
+    requests: AtomicU64,
+    poller: RawFd,
+    /// The connection whose request the application is answering.
+    current: AtomicI32,
+    /// The other descriptors that a forked child must let go of.
+    held: Mutex<HashSet<RawFd>>,
+}
+
+impl Control {
+    pub(crate) fn new(poller: RawFd, held: impl IntoIterator<Item = RawFd>) -> Self {
+        Control {
+            stopping: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            requests: AtomicU64::new(0),
+            poller,
+            current: AtomicI32::new(NONE),
+            held: Mutex::new(held.into_iter().collect()),
+        }
+    }
+
+    /// Asks the engine to finish what has begun and to accept nothing more.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`stop`](Self::stop) was called.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// How many requests the application has answered.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Whether a client is waiting: to be accepted, or with bytes that nobody has read.
+    pub fn is_anybody_waiting(&self) -> bool {
+        // An epoll descriptor is readable when one of its members is ready (epoll(7)).
+        !self.is_closed() && fastrack_sys::is_readable(self.poller)
+    }
+
+    /// Lets go of every connection and listener, for good, without a byte or a
+    /// FIN to any client: for a forked child, whose parent goes on with them.
+    pub fn close(&self) {
+        if self.closed.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let mut held: Vec<RawFd> = self.held().drain().collect();
+        held.push(self.poller);
+        held.push(self.current.load(Ordering::Relaxed));
+        // Without /dev/null there is nothing to put in their place; the descriptors are
+        // close-on-exec, and go with this process at the latest.
+        let _ = fastrack_sys::neutralise(held.into_iter().filter(|fd| *fd != NONE));
+    }
+
+    /// Whether [`close`](Self::close) was called.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn begin(&self, fd: RawFd) {
+        self.current.store(fd, Ordering::Relaxed);
+    }
+
+    pub(crate) fn end(&self) {
+        self.current.store(NONE, Ordering::Relaxed);
+        self.requests.store(self.requests() + 1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn hold(&self, fd: RawFd) {
+        self.held().insert(fd);
+    }
+
+    pub(crate) fn release(&self, fd: RawFd) {
+        self.held().remove(&fd);
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashSet<RawFd>> {
+        // A set of numbers is whole whoever panicked beside it.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,358 @@
+//! The loop of one worker.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use fastrack_http::{error_response, DateCache, Error};
+use fastrack_sys::{epoch_seconds, monotonic_millis, Events, Poller};
+
+use crate::app::{App, Flow};
+use crate::connection::{Connection, Step};
+use crate::control::Control;
+use crate::exchange::{Exchange, Stage};
+use crate::input::InputPool;
+use crate::listener::{Accepted, Listener};
+use crate::parked::Parked;
+use crate::settings::Settings;
+
+/// The poller's tokens that are no key of a parked connection.
+const LISTENER: u64 = u64::MAX;
+const MASTER: u64 = u64::MAX - 1;
+
+/// While new clients keep coming, the parked ones are looked at after so many of them.
+const NEW_IN_A_ROW: u32 = 16;
+
+/// How long nobody is accepted after the system has run out of descriptors, in milliseconds.
+const EXHAUSTION_PAUSE: u64 = 20;
+
+/// How long a local client gets to send its request before its connection is parked, in milliseconds. A proxy
+/// writes microseconds after it has connected: waiting for it costs one system call, parking it three.
+const LOCAL_PATIENCE: u64 = 1;
+
+/// How long a refused client gets to read the answer, in milliseconds.
+const DRAIN_TIME: u64 = 2_000;
+
+/// How long requests that have begun get to come in whole once the engine is stopping, in milliseconds.
+const STOP_TIME: u64 = 5_000;
+
+/// Why [`Engine::run`] came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// It was asked to stop, and has finished what had begun.
+    Stopped,
+    /// It has served as many requests as it was to.
+    Limit,
+    /// The master is gone.
+    Orphaned,
+    /// This is a forked child, which has let go of the connections.
+    Closed,
+    /// The application's side has something to deal with first, or the poller has failed.
+    Broken,
+}
+
+/// One worker's listeners and connections.
+#[derive(Debug)]
+pub struct Engine {
+    listeners: Vec<Listener>,
+    next_listener: usize,
+    settings: Settings,
+    poller: Poller,
+    control: Arc<Control>,
+    parked: Parked,
+    inputs: InputPool,
+    unsent: Vec<u8>,
+    date: DateCache,
+    /// The second of the last warning about exhaustion.
+    last_warning: u64,
+    /// Requests still to be served in this run.
+    left: Option<u64>,
+    finish: Option<Finish>,
+    /// When what has begun is cut off; set while stopping.
+    stop_deadline: Option<u64>,
+    // Kept open for the poller.
+    _master: Option<OwnedFd>,
+}
+
+impl Engine {
+    /// An engine for these listeners. `master` is the read end of a pipe whose
+    /// other end only the master holds: its end of file means that the master is gone.
+    pub fn new(listeners: Vec<Listener>, master: Option<RawFd>, settings: Settings) -> io::Result<Self> {
+        let poller = Poller::new()?;
+        for listener in &listeners {
+            poller.add_shared(listener, LISTENER)?;
+        }
+        let master = master.map(fastrack_sys::duplicate).transpose()?;
+        if let Some(master) = &master {
+            poller.add(master, MASTER)?;
+        }
+        let held = listeners.iter().map(|listener| listener.as_fd().as_raw_fd());
+        let control = Arc::new(Control::new(poller.raw_fd(), held));
+        Ok(Engine {
+            listeners,
+            next_listener: 0,
+            settings,
+            poller,
+            control,
+            parked: Parked::default(),
+            inputs: InputPool::default(),
+            unsent: Vec::new(),
+            date: DateCache::default(),
+            last_warning: 0,
+            left: None,
+            finish: None,
+            stop_deadline: None,
+            _master: master,
+        })
+    }
+
+    /// What may be asked of this engine while it runs.
+    pub fn control(&self) -> Arc<Control> {
+        Arc::clone(&self.control)
+    }
+
+    /// The date of the present second, for a response (RFC 9110 §6.6.1).
+    fn error_response(&mut self, error: Error, with_body: bool) -> Vec<u8> {
+        let mut response = Vec::new();
+        error_response(error, self.date.at(epoch_seconds()), with_body, &mut response);
+        response
+    }
+
+    /// Serves until asked to stop, or `limit` requests have been answered.
+    pub fn run(&mut self, app: &mut impl App, limit: Option<u64>) -> Finish {
+        self.left = limit;
+        self.finish = None;
+        let mut events = Events::default();
+        let mut in_a_row = 0;
+        loop {
+            if let Some(finish) = self.finished() {
+                return finish;
+            }
+            let accepted = self.stop_deadline.is_none() && self.accept(app);
+            in_a_row = if accepted { in_a_row + 1 } else { NEW_IN_A_ROW };
+            if in_a_row < NEW_IN_A_ROW || self.finish.is_some() || (accepted && self.parked.is_empty()) {
+                continue;
+            }
+            in_a_row = 0;
+            self.poll(app, &mut events, !accepted);
+        }
+    }
+
+    /// Whether there is a reason to return, and which.
+    fn finished(&mut self) -> Option<Finish> {
+        if self.finish.is_some() {
+            return self.finish;
+        }
+        if self.control.is_closed() {
+            return Some(Finish::Closed);
+        }
+        if self.left == Some(0) {
+            return Some(Finish::Limit);
+        }
+        if self.control.is_stopping() {
+            if self.stop_deadline.is_none() {
+                self.begin_stop();
+            }
+            if self.parked.is_empty() {
+                return Some(Finish::Stopped);
+            }
+        }
+        None
+    }
+
+    /// From now on nobody is accepted, and only requests that have begun are waited for.
+    fn begin_stop(&mut self) {
+        self.stop_deadline = Some(monotonic_millis() + STOP_TIME);
+        for listener in &self.listeners {
+            // Others go on listening; this one must not be woken for it.
+            let _ = self.poller.remove(listener);
+        }
+        for key in self.parked.keys_where(|connection| !connection.has_begun()) {
+            if let Some((connection, _)) = self.parked.take(key, &self.poller, &self.control) {
+                self.recycle(connection);
+            }
+        }
+    }
+
+    /// Accepts and serves one client; false when nobody was there.
+    fn accept(&mut self, app: &mut impl App) -> bool {
+        for _ in 0..self.listeners.len() {
+            let index = self.next_listener;
+            self.next_listener = (index + 1) % self.listeners.len();
+            match self.listeners[index].accept() {
+                Accepted::Client(fd, peer) => {
+                    self.next_listener = index;
+                    self.welcome(fd, peer, index, app);
+                    return true;
+                }
+                Accepted::Nobody => {}
+                Accepted::Gone => return true,
+                Accepted::Exhausted(error) => {
+                    self.warn_of_exhaustion(&error, app);
+                    self.note(app.block(&mut || fastrack_sys::pause(EXHAUSTION_PAUSE)));
+                }
+            }
+        }
+        false
+    }
+
+    /// Says so once a second at most, however often it happens.
+    fn warn_of_exhaustion(&mut self, error: &io::Error, app: &mut impl App) {
+        let now = epoch_seconds();
+        if self.last_warning != now {
+            self.last_warning = now;
+            app.warn(&format!("cannot accept: {error}"));
+        }
+    }
+
+    fn welcome(&mut self, fd: OwnedFd, peer: Option<SocketAddr>, listener: usize, app: &mut impl App) {
+        let mut connection = Connection::new(fd, peer, listener, self.inputs.take());
+        let mut step = connection.read(&self.settings);
+        if step == Step::Wait && !self.listeners[listener].is_tcp() && !connection.has_begun() {
+            self.note(app.block(&mut || {
+                // Whatever comes of it, the next read tells.
+                let _ = fastrack_sys::wait_readable(connection.as_fd(), LOCAL_PATIENCE);
+            }));
+            step = connection.read(&self.settings);
+        }
+        let deadline = monotonic_millis() + self.settings.timeout;
+        self.proceed(connection, step, deadline, app);
+    }
+
+    /// Does what reading has made possible.
+    fn proceed(&mut self, connection: Connection, step: Step, deadline: u64, app: &mut impl App) {
+        match step {
+            Step::Ready => self.serve(connection, app),
+            Step::Wait => self.park(connection, deadline, app),
+            Step::Refuse(error) => self.refuse(connection, error, app),
+            Step::Close => self.recycle(connection),
+        }
+    }
+
+    fn serve(&mut self, mut connection: Connection, app: &mut impl App) {
+        self.control.begin(connection.raw_fd());
+        let mut exchange = Exchange::new(connection.as_fd(), &mut self.unsent, self.settings.timeout);
+        let flow = app.call(&connection.request(&self.settings), &mut exchange);
+        let stage = exchange.stage();
+        self.control.end();
+        self.note(flow);
+        if self.control.is_closed() {
+            return;
+        }
+        self.left = self.left.map(|left| left - 1);
+        match stage {
+            Stage::Finished if connection.may_have_more() => {
+                connection.drain();
+                self.park(connection, monotonic_millis() + DRAIN_TIME, app);
+            }
+            Stage::Finished => self.recycle(connection),
+            Stage::Untouched => self.refuse(connection, Error::Application, app),
+            Stage::Begun | Stage::Broken => {
+                // If it fails the close is an orderly one, which is all that can be had then.
+                let _ = fastrack_sys::reset_on_close(connection.as_fd());
+                self.recycle(connection);
+            }
+        }
+        self.note(app.after_response());
+    }
+
+    /// Answers with an error, and lets the client read it before the close.
+    fn refuse(&mut self, mut connection: Connection, error: Error, app: &mut impl App) {
+        let response = self.error_response(error, !connection.is_head_request());
+        // It fits into any socket's buffer; a client that takes nothing gets nothing.
+        let sent = fastrack_sys::writev(connection.as_fd(), &[IoSlice::new(&response)]);
+        if sent.is_ok_and(|sent| sent == response.len()) {
+            connection.drain();
+            self.park(connection, monotonic_millis() + DRAIN_TIME, app);
+        } else {
+            self.recycle(connection);
+        }
+    }
+
+    fn park(&mut self, connection: Connection, deadline: u64, app: &mut impl App) {
+        let deadline = self.stop_deadline.map_or(deadline, |stop| deadline.min(stop));
+        if let Err(error) = self.parked.park(connection, deadline, &self.poller, &self.control) {
+            app.warn(&format!("cannot wait for a client: {error}"));
+        }
+    }
+
+    /// Closes the connection and keeps its memory.
+    fn recycle(&mut self, connection: Connection) {
+        self.inputs.give_back(connection.input);
+    }
+
+    /// Waits for the poller's events and handles them.
+    fn poll(&mut self, app: &mut impl App, events: &mut Events, block: bool) {
+        let result = if block {
+            let timeout = self.next_deadline().map(|at| at.saturating_sub(monotonic_millis()));
+            let mut result = Ok(());
+            let poller = &self.poller;
+            let flow = app.block(&mut || result = poller.wait(events, timeout));
+            self.note(flow);
+            result
+        } else {
+            self.poller.wait(events, Some(0))
+        };
+        if self.control.is_closed() {
+            return;
+        }
+        if let Err(error) = result {
+            app.warn(&format!("cannot wait: {error}"));
+            self.finish = Some(Finish::Broken);
+        }
+        for event in events.iter() {
+            self.handle(event.token, app);
+        }
+        events.clear();
+        self.expire(app);
+    }
+
+    fn next_deadline(&self) -> Option<u64> {
+        match (self.parked.next_deadline(), self.stop_deadline) {
+            (Some(parked), Some(stop)) => Some(parked.min(stop)),
+            (parked, stop) => parked.or(stop),
+        }
+    }
+
+    fn handle(&mut self, token: u64, app: &mut impl App) {
+        match token {
+            // Accepting is what the loop does next.
+            LISTENER => {}
+            // Nobody ever writes to this pipe: readable means end of file.
+            MASTER => self.finish = Some(Finish::Orphaned),
+            key => {
+                let taken = self.parked.take(key as usize, &self.poller, &self.control);
+                let Some((mut connection, deadline)) = taken else { return };
+                let was_in_body = connection.is_in_body();
+                let step = connection.read(&self.settings);
+                // A head has its time as a whole, so that it cannot be sent for ever byte by byte.
+                let deadline =
+                    if was_in_body { monotonic_millis() + self.settings.timeout } else { deadline };
+                self.proceed(connection, step, deadline, app);
+            }
+        }
+    }
+
+    /// Parts with the connections that took too long.
+    fn expire(&mut self, app: &mut impl App) {
+        if self.parked.is_empty() {
+            return;
+        }
+        let now = monotonic_millis();
+        while let Some(key) = self.parked.due(now) {
+            let Some((connection, _)) = self.parked.take(key, &self.poller, &self.control) else { return };
+            if connection.has_begun() {
+                self.refuse(connection, Error::Timeout, app);
+            } else {
+                self.recycle(connection);
+            }
+        }
+    }
+
+    fn note(&mut self, flow: Flow) {
+        if flow == Flow::Break {
+            self.finish = Some(Finish::Broken);
+        }
+    }
+}

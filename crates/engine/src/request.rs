@@ -1,0 +1,34 @@
+//! A complete request, as the application gets it.
+
+use std::fs::File;
+use std::net::SocketAddr;
+
+use fastrack_http::Head;
+
+/// A request's body, decoded.
+#[derive(Clone, Copy, Debug)]
+pub enum Content<'a> {
+    /// There is none.
+    None,
+    /// All of it.
+    Memory(&'a [u8]),
+    /// A file that has no name, positioned at its start, and its length in bytes.
+    File(&'a File, u64),
+}
+
+/// One request: its head, its whole body, and where it came from.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The parsed head, whose places are in `bytes`.
+    pub head: &'a Head,
+    /// What the head was parsed from.
+    pub bytes: &'a [u8],
+    /// The path, decoded if the settings ask for it.
+    pub path: &'a [u8],
+    /// The body.
+    pub content: Content<'a>,
+    /// The index of the listener that it came by.
+    pub listener: usize,
+    /// The client's address; None on a unix socket.
+    pub peer: Option<SocketAddr>,
+}

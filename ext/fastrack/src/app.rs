@@ -1,0 +1,201 @@
+//! The Rack application, as the engine calls it.
+
+use magnus::Error;
+use rb_sys::*;
+
+use fastrack_engine::{App, Content, Exchange, Flow, Request};
+use fastrack_http::{DateCache, ResponseHead, Version};
+use fastrack_sys::epoch_seconds;
+
+use crate::body::{Manner, Sender};
+use crate::env::{self, PeerCache};
+use crate::errors::{is_failure, report, warn};
+use crate::gvl::without_gvl;
+use crate::names::names;
+use crate::protect::{protect, Raised};
+use crate::response::{take_headers, triple};
+use crate::roots::Roots;
+
+/// What the application's side may choose.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    /// Bodies of unknown length are sent in chunks to HTTP/1.1 clients.
+    pub chunked: bool,
+    /// Rack 3 or later.
+    pub rack_3: bool,
+}
+
+/// A Rack application and the memory that its responses are made in.
+///
+/// INVARIANT: lives on the stack of the thread that runs the engine, so that
+/// the GC sees the values in it.
+pub(crate) struct RackApp {
+    app: VALUE,
+    roots: Roots,
+    options: Options,
+    head: ResponseHead,
+    encoded: Vec<u8>,
+    date: DateCache,
+    peers: PeerCache,
+    /// An exception that is not the application's failure, to be raised when the engine has returned.
+    pending: Option<Error>,
+}
+
+/// The Ruby objects of the request that is being answered.
+struct Objects {
+    env: VALUE,
+    /// The body while close is still due.
+    unclosed: VALUE,
+}
+
+impl RackApp {
+    pub fn new(app: VALUE, roots: Roots, options: Options) -> Self {
+        RackApp {
+            app,
+            roots,
+            options,
+            head: ResponseHead::default(),
+            encoded: Vec::new(),
+            date: DateCache::default(),
+            peers: PeerCache::default(),
+            pending: None,
+        }
+    }
+
+    /// What is to be raised now that the engine has returned.
+    pub fn take_pending(&mut self) -> Option<Error> {
+        self.pending.take()
+    }
+
+    /// Environment, application, response.
+    ///
+    /// # Safety
+    /// Under protect, with the GVL. Its frames own nothing.
+    unsafe fn respond(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>, objects: &mut Objects) {
+        // SAFETY: as this function's; `objects` is on the stack, where the GC sees it.
+        unsafe {
+            objects.env = env::build(request, self.roots, &mut self.peers);
+            let result = rb_funcallv(self.app, names().id_call, 1, &objects.env);
+            let triple = triple(result, &mut objects.unclosed);
+            self.head.start(triple.code);
+            take_headers(triple.headers, &mut self.head);
+            let manner = Manner {
+                head_only: request.head.method.of_buffer(request.bytes) == b"HEAD",
+                chunked: self.options.chunked && request.head.version == Version::Http11,
+                rack_3: self.options.rack_3,
+                tcp: request.peer.is_some(),
+            };
+            let mut sender = Sender {
+                exchange,
+                head: &mut self.head,
+                encoded: &mut self.encoded,
+                date: self.date.at(epoch_seconds()),
+                manner,
+                unclosed: &mut objects.unclosed,
+            };
+            sender.send(triple.body);
+        }
+    }
+
+    /// What happens after the response, well or badly as it went.
+    fn clean_up(&mut self, request: &Request<'_>, objects: &mut Objects) {
+        let body = std::mem::replace(&mut objects.unclosed, Qnil as VALUE);
+        if body != Qnil as VALUE {
+            let closed = protect(|| {
+                // SAFETY: under protect, and owning nothing.
+                unsafe { call_if_there(body, names().id_close) }
+            });
+            self.settle(closed, objects.env);
+        }
+        if matches!(request.content, Content::File(..)) && objects.env != Qnil as VALUE {
+            // The GC would come round to the file too, but a busy server may have hundreds by then.
+            let closed = protect(|| {
+                // SAFETY: under protect, and owning nothing.
+                unsafe { call_if_there(rb_hash_lookup(objects.env, names().rack_input), names().id_close) }
+            });
+            self.settle(closed, objects.env);
+        }
+    }
+
+    /// Reports a failure, or keeps what is to be raised.
+    fn settle(&mut self, result: Result<VALUE, Raised>, env: VALUE) {
+        match result {
+            Ok(_) => {}
+            Err(Raised::Panic(message)) => warn(&format!("a request failed inside Fastrack: {message}")),
+            Err(Raised::Ruby(error)) if is_failure(&error) => report(&error, env),
+            Err(Raised::Ruby(error)) => self.pending = Some(error),
+        }
+    }
+
+    /// Runs traps and whatever other threads want of this one.
+    fn check_interrupts(&mut self) {
+        let checked = protect(|| {
+            // SAFETY: under protect, and owning nothing.
+            unsafe { rb_thread_check_ints() };
+            Qnil as VALUE
+        });
+        // What a trap raises is for whoever called run, whatever its class.
+        match checked {
+            Err(Raised::Ruby(error)) => self.pending = Some(error),
+            other => self.settle(other, Qnil as VALUE),
+        }
+    }
+
+    fn flow(&self) -> Flow {
+        if self.pending.is_some() {
+            Flow::Break
+        } else {
+            Flow::Continue
+        }
+    }
+}
+
+impl App for RackApp {
+    fn call(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>) -> Flow {
+        let mut objects = Objects { env: Qnil as VALUE, unclosed: Qnil as VALUE };
+        let result = protect(|| {
+            // SAFETY: under protect. This closure borrows everything, and owns nothing.
+            unsafe { self.respond(request, exchange, &mut objects) };
+            Qnil as VALUE
+        });
+        self.settle(result, objects.env);
+        self.clean_up(request, &mut objects);
+        self.flow()
+    }
+
+    fn after_response(&mut self) -> Flow {
+        let callable = self.roots.after_response();
+        if callable != Qnil as VALUE {
+            let called = protect(|| {
+                // SAFETY: under protect, and owning nothing.
+                unsafe { rb_funcallv(callable, names().id_call, 0, std::ptr::null()) }
+            });
+            self.settle(called, Qnil as VALUE);
+        }
+        // A busy worker may never block, and an application may return without Ruby having looked.
+        self.check_interrupts();
+        self.flow()
+    }
+
+    fn block(&mut self, wait: &mut (dyn FnMut() + Send)) -> Flow {
+        without_gvl(wait);
+        self.check_interrupts();
+        self.flow()
+    }
+
+    fn warn(&mut self, line: &str) {
+        warn(line);
+    }
+}
+
+/// # Safety
+/// Under protect, with the GVL.
+unsafe fn call_if_there(object: VALUE, method: ID) -> VALUE {
+    // SAFETY: as this function's.
+    unsafe {
+        if rb_respond_to(object, method) == 0 {
+            return Qnil as VALUE;
+        }
+        rb_funcallv(object, method, 0, std::ptr::null())
+    }
+}

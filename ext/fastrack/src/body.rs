@@ -1,0 +1,337 @@
+//! The response on its way out: head and body to the exchange.
+
+use std::ffi::c_int;
+use std::io::IoSlice;
+use std::os::fd::{AsFd, IntoRawFd};
+
+use rb_sys::*;
+
+use fastrack_engine::{Exchange, Progress};
+use fastrack_http::{chunk_size_line, has_no_body, ResponseHead, CHUNK_END, DATE_LEN, LAST_CHUNK};
+
+use crate::gvl::without_gvl;
+use crate::names::names;
+use crate::protect::callback;
+use crate::response::{as_string, bytes, raise};
+
+/// Slices of one writev: on the stack, so that a raise leaves nothing behind.
+const SLICES: usize = 64;
+
+/// What the request and the settings say about the way a body is sent.
+#[derive(Clone, Copy)]
+pub(crate) struct Manner {
+    /// The request was HEAD.
+    pub head_only: bool,
+    /// Bodies of unknown length are sent in chunks.
+    pub chunked: bool,
+    /// Rack 3: to_ary and callable bodies mean what its SPEC says.
+    pub rack_3: bool,
+    /// The client came by TCP.
+    pub tcp: bool,
+}
+
+/// A response being sent. Borrows all that owns something.
+pub(crate) struct Sender<'a, 'e> {
+    pub exchange: &'a mut Exchange<'e>,
+    pub head: &'a mut ResponseHead,
+    /// The encoded head, until it has left.
+    pub encoded: &'a mut Vec<u8>,
+    pub date: &'a [u8; DATE_LEN],
+    pub manner: Manner,
+    /// The body, as long as close is still to be called on it; else nil.
+    pub unclosed: &'a mut VALUE,
+}
+
+impl Sender<'_, '_> {
+    /// Sends the head and the body.
+    ///
+    /// # Safety
+    /// Under protect, with the GVL; the caller's frames own nothing.
+    pub unsafe fn send(&mut self, body: VALUE) {
+        let names = names();
+        // SAFETY: as this function's.
+        unsafe {
+            if self.manner.head_only || has_no_body(self.head.code()) {
+                self.encode();
+                self.transmit_head();
+            } else if RB_TYPE_P(body, ruby_value_type::RUBY_T_ARRAY) {
+                self.send_array(body);
+            } else if self.manner.rack_3 && rb_respond_to(body, names.id_to_ary) != 0 {
+                // By the SPEC to_ary closes the body itself.
+                *self.unclosed = Qnil as VALUE;
+                let parts = rb_check_array_type(body);
+                if parts == Qnil as VALUE {
+                    raise(rb_eTypeError, c"to_ary of a body must return an Array");
+                }
+                self.send_array(parts);
+            } else if rb_respond_to(body, names.id_each) != 0 {
+                self.send_each(body);
+            } else if self.manner.rack_3 && rb_respond_to(body, names.id_call) != 0 {
+                self.hand_over(body);
+            } else {
+                raise(rb_eTypeError, c"a body must respond to each");
+            }
+        }
+        if !self.exchange.is_broken() {
+            self.exchange.finish();
+        }
+    }
+
+    fn encode(&mut self) {
+        self.encoded.clear();
+        self.head.write(self.date, self.encoded);
+    }
+
+    /// Whether nothing says yet how long the body is.
+    fn is_unframed(&self) -> bool {
+        !self.head.has_length && !self.head.has_coding
+    }
+
+    /// Frames in chunks, if that is what is wanted.
+    fn frame_chunked(&mut self) -> bool {
+        let chunked = self.manner.chunked && self.is_unframed();
+        if chunked {
+            self.head.frame_chunked();
+        }
+        chunked
+    }
+
+    /// All parts are there: head and body leave together, in one writev if they fit.
+    unsafe fn send_array(&mut self, parts: VALUE) {
+        // SAFETY: under protect. The parts are kept alive by the Array, which is on the stack.
+        unsafe {
+            let parts = all_strings(parts);
+            let total = total_length(parts);
+            let chunked = self.frame_chunked();
+            if self.is_unframed() {
+                self.head.frame_length(total as u64);
+            }
+            self.encode();
+            let mut size_line = [0; 18];
+            let mut batch = Batch::new();
+            batch.push(self.encoded);
+            if chunked && total > 0 {
+                batch.push(chunk_size_line(total, &mut size_line));
+            }
+            let mut index = 0;
+            while index < RARRAY_LEN(parts) as isize {
+                let part = RARRAY_AREF(parts, index);
+                // Another thread may have put something else in its place while the last batch was sent.
+                if RB_TYPE_P(part, ruby_value_type::RUBY_T_STRING) {
+                    batch.push(bytes(part));
+                }
+                if batch.is_full() {
+                    transmit(self.exchange, batch.slices());
+                    batch = Batch::new();
+                }
+                index += 1;
+            }
+            if chunked {
+                // One chunk for all: a client cannot tell, and it is less to send.
+                batch.push(if total > 0 { b"\r\n0\r\n\r\n" } else { LAST_CHUNK });
+            }
+            transmit(self.exchange, batch.slices());
+        }
+    }
+
+    /// Each part is sent when it comes; the head with the first.
+    unsafe fn send_each(&mut self, body: VALUE) {
+        let chunked = self.frame_chunked();
+        let mut parts = Parts { sender: self, chunked, started: false, panicked: false };
+        // SAFETY: under protect. The callback gets a pointer to `parts`, which outlives the
+        // iteration and which nobody else touches meanwhile.
+        unsafe {
+            let data = (&raw mut parts) as VALUE;
+            rb_block_call(body, names().id_each, 0, std::ptr::null(), Some(yielded_part), data);
+        }
+        let Parts { started, panicked, .. } = parts;
+        if panicked {
+            self.exchange.abandon();
+        }
+        if self.exchange.is_broken() {
+            return;
+        }
+        if !started && self.is_unframed() {
+            self.head.frame_length(0);
+        }
+        if !started {
+            self.encode();
+            // SAFETY: under protect, as before.
+            unsafe { self.transmit_head() };
+        }
+        if chunked {
+            // SAFETY: under protect, as before.
+            unsafe { transmit(self.exchange, &[IoSlice::new(LAST_CHUNK)]) };
+        }
+    }
+
+    unsafe fn send_part(&mut self, part: VALUE, chunked: bool, first: bool) {
+        // SAFETY: under protect; the part is alive on the stack.
+        unsafe {
+            let part = bytes(part);
+            let mut size_line = [0; 18];
+            let mut batch = Batch::new();
+            if first {
+                self.encode();
+                batch.push(self.encoded);
+            }
+            if chunked {
+                batch.push(chunk_size_line(part.len(), &mut size_line));
+            }
+            batch.push(part);
+            if chunked {
+                batch.push(CHUNK_END);
+            }
+            transmit(self.exchange, batch.slices());
+        }
+    }
+
+    /// Gives a streaming body the socket, after the head (Rack SPEC, "Streaming Body").
+    unsafe fn hand_over(&mut self, body: VALUE) {
+        self.encode();
+        // SAFETY: under protect. The descriptor is a plain number before Ruby is called.
+        unsafe {
+            self.transmit_head();
+            if self.exchange.is_broken() {
+                return;
+            }
+            let fd = match self.exchange.as_fd().try_clone_to_owned() {
+                Ok(copy) => copy.into_raw_fd(),
+                Err(error) => {
+                    let errno = error.raw_os_error().unwrap_or(0);
+                    drop(error);
+                    rb_syserr_fail(errno, c"streaming body".as_ptr())
+                }
+            };
+            let number = LONG2NUM(fd.into());
+            let class = if self.manner.tcp { c"TCPSocket" } else { c"UNIXSocket" };
+            let class = rb_const_get(rb_cObject, rb_intern(class.as_ptr()));
+            let stream = rb_funcallv(class, names().id_for_fd, 1, &number);
+            rb_funcallv(body, names().id_call, 1, &stream);
+        }
+    }
+
+    unsafe fn transmit_head(&mut self) {
+        // SAFETY: under protect; the head's memory is the application object's, and stays.
+        unsafe { transmit(self.exchange, &[IoSlice::new(self.encoded)]) };
+    }
+}
+
+/// Sends slices, waiting without the GVL for a client that takes its time.
+/// A client that is gone leaves the exchange broken, which is no exception.
+///
+/// The slices are copied before Ruby may run.
+unsafe fn transmit(exchange: &mut Exchange<'_>, slices: &[IoSlice<'_>]) {
+    if exchange.is_broken() {
+        return;
+    }
+    let mut progress = exchange.send(slices).unwrap_or(Progress::Sent);
+    while progress == Progress::Blocked {
+        without_gvl(&mut || {
+            // A failure marks the exchange as broken.
+            let _ = exchange.wait();
+        });
+        // SAFETY: under protect, and owning nothing. Traps run here; what they raise goes through.
+        unsafe { rb_thread_check_ints() };
+        if exchange.is_broken() {
+            return;
+        }
+        progress = exchange.flush().unwrap_or(Progress::Sent);
+    }
+}
+
+/// What the iteration over a body carries along.
+struct Parts<'s, 'a, 'e> {
+    sender: &'s mut Sender<'a, 'e>,
+    chunked: bool,
+    started: bool,
+    panicked: bool,
+}
+
+unsafe extern "C" fn yielded_part(
+    part: VALUE,
+    data: VALUE,
+    _argc: c_int,
+    _argv: *const VALUE,
+    _block: VALUE,
+) -> VALUE {
+    // SAFETY: `data` is what send_each passed; under its protect.
+    let parts = unsafe { &mut *(data as *mut Parts<'_, '_, '_>) };
+    let done = callback(|| {
+        // SAFETY: as above.
+        unsafe {
+            let part = as_string(part);
+            if RSTRING_LEN(part) > 0 {
+                let first = !std::mem::replace(&mut parts.started, true);
+                parts.sender.send_part(part, parts.chunked, first);
+            }
+        }
+    });
+    parts.panicked = done.is_none();
+    if parts.panicked || parts.sender.exchange.is_broken() {
+        // SAFETY: leaves each, as `break` in a block does; this frame owns nothing.
+        unsafe { rb_iter_break() };
+    }
+    Qnil as VALUE
+}
+
+/// Slices that are sent together.
+struct Batch<'a> {
+    slices: [IoSlice<'a>; SLICES],
+    filled: usize,
+}
+
+impl<'a> Batch<'a> {
+    fn new() -> Self {
+        Batch { slices: [IoSlice::new(&[]); SLICES], filled: 0 }
+    }
+
+    fn push(&mut self, bytes: &'a [u8]) {
+        self.slices[self.filled] = IoSlice::new(bytes);
+        self.filled += 1;
+    }
+
+    /// Whether another part, and what may come after the last one, would not fit.
+    fn is_full(&self) -> bool {
+        self.filled >= SLICES - 2
+    }
+
+    fn slices(&self) -> &[IoSlice<'a>] {
+        &self.slices[..self.filled]
+    }
+}
+
+/// The Array itself when there are only Strings in it, else one of their `to_s`.
+unsafe fn all_strings(parts: VALUE) -> VALUE {
+    // SAFETY: under protect; both Arrays are on the stack.
+    unsafe {
+        let mut index = 0;
+        while index < RARRAY_LEN(parts) as isize {
+            if !RB_TYPE_P(RARRAY_AREF(parts, index), ruby_value_type::RUBY_T_STRING) {
+                break;
+            }
+            index += 1;
+        }
+        if index == RARRAY_LEN(parts) as isize {
+            return parts;
+        }
+        let strings = rb_ary_new_capa(RARRAY_LEN(parts));
+        index = 0;
+        while index < RARRAY_LEN(parts) as isize {
+            rb_ary_push(strings, as_string(RARRAY_AREF(parts, index)));
+            index += 1;
+        }
+        strings
+    }
+}
+
+unsafe fn total_length(strings: VALUE) -> usize {
+    let mut total = 0;
+    // SAFETY: an Array of Strings; nothing here calls Ruby.
+    unsafe {
+        for index in 0..RARRAY_LEN(strings) as isize {
+            total += RSTRING_LEN(RARRAY_AREF(strings, index)) as usize;
+        }
+    }
+    total
+}

@@ -1,0 +1,121 @@
+//! Fastrack::Engine: one worker's listeners and connections, as Ruby sees them.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use magnus::rb_sys::AsRawValue;
+use magnus::{
+    function, gc, method, prelude::*, DataTypeFunctions, Error, RArray, RHash, RModule, Ruby, Symbol,
+    TypedData, Value,
+};
+
+use fastrack_engine::{Control, Engine, Finish};
+
+use crate::app::{Options, RackApp};
+use crate::roots::RootSet;
+use crate::settings::{listeners, optional, settings, system_error};
+
+/// The engine as a Ruby object. It belongs to the process that made it.
+#[derive(TypedData)]
+#[magnus(class = "Fastrack::Engine", free_immediately, mark)]
+struct RubyEngine {
+    engine: RefCell<Engine>,
+    /// Apart from the engine, which is in use while `run` runs.
+    control: Arc<Control>,
+    roots: RootSet,
+    options: Options,
+    pid: u32,
+}
+
+impl DataTypeFunctions for RubyEngine {
+    fn mark(&self, marker: &gc::Marker) {
+        self.roots.mark(marker);
+    }
+}
+
+pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
+    ruby.require("socket")?;
+    ruby.require("fastrack/spooled_body")?;
+    let class = module.define_class("Engine", ruby.class_object())?;
+    class.undef_default_alloc_func();
+    class.define_singleton_method("new", function!(RubyEngine::new, 2))?;
+    class.define_method("run", method!(RubyEngine::run, 2))?;
+    class.define_method("stop", method!(RubyEngine::stop, 0))?;
+    class.define_method("requests", method!(RubyEngine::requests, 0))?;
+    class.define_method("waiting?", method!(RubyEngine::is_anybody_waiting, 0))?;
+    class.define_method("close", method!(RubyEngine::close, 0))?;
+    Ok(())
+}
+
+impl RubyEngine {
+    /// `Engine.new(listeners, settings)`; see lib/fastrack/worker.rb for both.
+    fn new(ruby: &Ruby, list: RArray, hash: RHash) -> Result<Self, Error> {
+        let (listeners, templates) = listeners(ruby, list)?;
+        let after_response: Option<Value> = optional(ruby, hash, "after_response")?;
+        let roots = RootSet::new(ruby, templates, after_response)?;
+        let options =
+            Options { chunked: optional(ruby, hash, "chunked")?.unwrap_or(false), rack_3: rack_3(ruby)? };
+        let master: Option<i32> = optional(ruby, hash, "master_fd")?;
+        let engine = Engine::new(listeners, master, settings(ruby, hash)?)
+            .map_err(|error| system_error(ruby, "engine", &error))?;
+        let control = engine.control();
+        Ok(RubyEngine { engine: RefCell::new(engine), control, roots, options, pid: std::process::id() })
+    }
+
+    /// `run(app, limit)`: serves until stopped, or `limit` more requests were answered (0: no limit).
+    fn run(ruby: &Ruby, this: &Self, app: Value, limit: u64) -> Result<Symbol, Error> {
+        if std::process::id() != this.pid {
+            return Err(misuse(ruby, "this engine belongs to another process"));
+        }
+        let Ok(mut engine) = this.engine.try_borrow_mut() else {
+            return Err(misuse(ruby, "this engine is running already"));
+        };
+        let mut app = RackApp::new(app.as_raw(), this.roots.borrow(ruby), this.options);
+        let finish = engine.run(&mut app, (limit > 0).then_some(limit));
+        match (app.take_pending(), finish) {
+            (Some(error), _) => Err(error),
+            (None, Finish::Stopped) => Ok(ruby.to_symbol("stopped")),
+            (None, Finish::Limit) => Ok(ruby.to_symbol("limit")),
+            (None, Finish::Orphaned) => Ok(ruby.to_symbol("orphaned")),
+            (None, Finish::Closed) => Ok(ruby.to_symbol("closed")),
+            (None, Finish::Broken) => Err(misuse(ruby, "the engine cannot wait for its descriptors")),
+        }
+    }
+
+    /// `stop`: the current request, and those that have begun, are finished; then run returns. For traps too.
+    fn stop(&self) {
+        self.control.stop();
+    }
+
+    /// `requests`: how many requests were answered.
+    fn requests(&self) -> u64 {
+        self.control.requests()
+    }
+
+    /// `waiting?`: whether a client waits to be accepted or read.
+    fn is_anybody_waiting(&self) -> bool {
+        self.control.is_anybody_waiting()
+    }
+
+    /// `close`: lets go of all connections without a word to any client. For a forked child.
+    fn close(&self) {
+        self.control.close();
+    }
+}
+
+impl Drop for RubyEngine {
+    fn drop(&mut self) {
+        // A forked child that collects its copy must not take the parent's clients out of the shared epoll set.
+        if std::process::id() != self.pid {
+            self.control.close();
+        }
+    }
+}
+
+fn rack_3(ruby: &Ruby) -> Result<bool, Error> {
+    ruby.eval("defined?(::Rack.release) ? ::Rack.release.to_i >= 3 : false")
+}
+
+fn misuse(ruby: &Ruby, message: &'static str) -> Error {
+    Error::new(ruby.exception_runtime_error(), message)
+}

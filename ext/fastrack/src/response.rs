@@ -1,0 +1,188 @@
+//! The application's response, taken apart (Rack SPEC, "The Response").
+
+use std::ffi::{c_int, CStr};
+
+use rb_sys::*;
+
+use fastrack_http::{FieldError, ResponseHead};
+
+use crate::names::names;
+use crate::protect::callback;
+
+/// The three parts of a response.
+pub(crate) struct Triple {
+    pub code: u16,
+    pub headers: VALUE,
+    pub body: VALUE,
+}
+
+/// Takes apart what the application returned; raises TypeError or RangeError if it is no response.
+///
+/// `unclosed` gets the body as soon as there is one: whatever goes wrong from
+/// there on, close is called on it.
+///
+/// # Safety
+/// Under protect, with the GVL.
+pub(crate) unsafe fn triple(result: VALUE, unclosed: &mut VALUE) -> Triple {
+    // SAFETY: as this function's.
+    unsafe {
+        let array = rb_check_array_type(result);
+        if array == Qnil as VALUE || RARRAY_LEN(array) != 3 {
+            raise(rb_eTypeError, c"the application must return [status, headers, body]");
+        }
+        let (headers, body) = (RARRAY_AREF(array, 1), RARRAY_AREF(array, 2));
+        // An Array has no close, and is the most frequent body.
+        if !RB_TYPE_P(body, ruby_value_type::RUBY_T_ARRAY) {
+            *unclosed = body;
+        }
+        Triple { code: code(RARRAY_AREF(array, 0)), headers, body }
+    }
+}
+
+unsafe fn code(status: VALUE) -> u16 {
+    // SAFETY: under protect, and owning nothing.
+    unsafe {
+        let number =
+            if FIXNUM_P(status) { status } else { rb_funcallv(status, names().id_to_i, 0, std::ptr::null()) };
+        match u16::try_from(NUM2LONG(number)) {
+            Ok(code @ 100..=999) => code,
+            _ => raise(rb_eRangeError, c"a status must be an Integer from 100 to 999"),
+        }
+    }
+}
+
+/// Raises an exception with a fixed message.
+///
+/// # Safety
+/// Under protect; the caller's frames own nothing.
+pub(crate) unsafe fn raise(class: VALUE, message: &CStr) -> ! {
+    // SAFETY: as this function's; the message is the only argument that its format takes.
+    unsafe { rb_raise(class, c"%s".as_ptr(), message.as_ptr()) }
+}
+
+/// What the iteration over the headers carries along.
+struct Fields<'a> {
+    head: &'a mut ResponseHead,
+    /// The first field that cannot be sent, and why.
+    refused: Option<(VALUE, FieldError)>,
+}
+
+/// Fills `head` with the headers; raises ArgumentError on one that cannot be sent.
+///
+/// # Safety
+/// Under protect, with the GVL.
+pub(crate) unsafe fn take_headers(headers: VALUE, head: &mut ResponseHead) {
+    let mut fields = Fields { head, refused: None };
+    let data = (&raw mut fields) as VALUE;
+    // SAFETY: as this function's. The callbacks get a pointer to `fields`, which outlives
+    // the iteration and which nobody else touches meanwhile.
+    unsafe {
+        if RB_TYPE_P(headers, ruby_value_type::RUBY_T_HASH) {
+            rb_hash_foreach(headers, Some(hash_entry), data);
+        } else {
+            rb_block_call(headers, names().id_each, 0, std::ptr::null(), Some(yielded_pair), data);
+        }
+        if let Some((name, error)) = fields.refused {
+            refuse(name, error);
+        }
+    }
+}
+
+unsafe fn refuse(name: VALUE, error: FieldError) -> ! {
+    // SAFETY: under protect, and owning nothing; the message is a Ruby String.
+    unsafe {
+        let message = rb_str_dup(rb_inspect(name));
+        let text: &CStr = match error {
+            FieldError::Name => c" is not a valid header name",
+            FieldError::Value => c" has a value with CR, LF or NUL in it",
+        };
+        rb_str_cat_cstr(message, text.as_ptr());
+        rb_exc_raise(rb_exc_new_str(rb_eArgError, message))
+    }
+}
+
+unsafe extern "C" fn hash_entry(name: VALUE, value: VALUE, data: VALUE) -> c_int {
+    // SAFETY: `data` is what take_headers passed; under its protect.
+    callback(|| unsafe { take(name, value, data) });
+    st_retval::ST_CONTINUE as c_int
+}
+
+/// For headers that are no Hash: each yields a pair, or two values.
+unsafe extern "C" fn yielded_pair(
+    first: VALUE,
+    data: VALUE,
+    argc: c_int,
+    argv: *const VALUE,
+    _block: VALUE,
+) -> VALUE {
+    callback(|| {
+        // SAFETY: `data` is what take_headers passed, `argv` has `argc` values; under its protect.
+        unsafe {
+            if argc >= 2 {
+                take(first, *argv.add(1), data);
+                return;
+            }
+            let pair = rb_check_array_type(first);
+            if pair != Qnil as VALUE && RARRAY_LEN(pair) == 2 {
+                take(RARRAY_AREF(pair, 0), RARRAY_AREF(pair, 1), data);
+            }
+        }
+    });
+    Qnil as VALUE
+}
+
+unsafe fn take(name: VALUE, value: VALUE, data: VALUE) {
+    // SAFETY: see the callers.
+    unsafe {
+        let fields = &mut *(data as *mut Fields<'_>);
+        let name = as_string(name);
+        // Those are messages from the application to the server.
+        if bytes(name).get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"rack.")) {
+            return;
+        }
+        if RB_TYPE_P(value, ruby_value_type::RUBY_T_ARRAY) {
+            let mut index = 0;
+            while index < RARRAY_LEN(value) as isize {
+                add(fields, name, RARRAY_AREF(value, index));
+                index += 1;
+            }
+        } else {
+            add(fields, name, value);
+        }
+    }
+}
+
+unsafe fn add(fields: &mut Fields<'_>, name: VALUE, value: VALUE) {
+    // SAFETY: both are Strings, alive on the stack; nothing calls Ruby while their bytes are borrowed.
+    unsafe {
+        let value = as_string(value);
+        if let Err(error) = fields.head.field(bytes(name), bytes(value)) {
+            fields.refused.get_or_insert((name, error));
+        }
+    }
+}
+
+/// The object itself if it is a String, else its `to_s`.
+///
+/// # Safety
+/// Under protect, with the GVL.
+pub(crate) unsafe fn as_string(object: VALUE) -> VALUE {
+    // SAFETY: as this function's.
+    unsafe {
+        if RB_TYPE_P(object, ruby_value_type::RUBY_T_STRING) {
+            object
+        } else {
+            rb_obj_as_string(object)
+        }
+    }
+}
+
+/// The bytes of a String.
+///
+/// # Safety
+/// The value is a String that stays alive, and unchanged, while the slice is
+/// used: no Ruby code may run meanwhile.
+pub(crate) unsafe fn bytes<'a>(string: VALUE) -> &'a [u8] {
+    // SAFETY: as this function's; Ruby's pointer is never null.
+    unsafe { std::slice::from_raw_parts(RSTRING_PTR(string).cast(), RSTRING_LEN(string) as usize) }
+}

@@ -1,0 +1,74 @@
+//! The Ruby objects that belong to one engine.
+
+use magnus::rb_sys::AsRawValue;
+use magnus::{gc::Marker, prelude::*, value::Opaque, Error, RArray, Ruby, Value};
+use rb_sys::*;
+
+const TEMPLATES: isize = 0;
+const AFTER_RESPONSE: isize = 1;
+const TEMPORARY_INPUT: isize = 2;
+const PEER: isize = 3;
+
+/// What keeps an engine's objects alive: one Array, which the engine marks,
+/// so that the GC sees all of them and a new one takes no unsafe bookkeeping.
+pub(crate) struct RootSet(Opaque<RArray>);
+
+impl RootSet {
+    pub fn new(ruby: &Ruby, templates: RArray, after_response: Option<Value>) -> Result<Self, Error> {
+        let fastrack: magnus::RModule = ruby.class_object().const_get("Fastrack")?;
+        let temporary_input: Value = fastrack.const_get("SpooledBody")?;
+        let roots = ruby.ary_new();
+        roots.push(templates)?;
+        roots.push(after_response)?;
+        roots.push(temporary_input)?;
+        roots.push(())?;
+        Ok(RootSet(roots.into()))
+    }
+
+    pub fn mark(&self, marker: &Marker) {
+        marker.mark(self.0);
+    }
+
+    /// For the time of one call from Ruby, whose receiver keeps the engine, and so the roots, alive.
+    pub fn borrow(&self, ruby: &Ruby) -> Roots {
+        Roots(ruby.get_inner(self.0).as_raw())
+    }
+}
+
+/// The roots, as the frames under a running engine see them.
+#[derive(Clone, Copy)]
+pub(crate) struct Roots(VALUE);
+
+impl Roots {
+    fn get(self, slot: isize) -> VALUE {
+        // SAFETY: the Array is alive (see RootSet::borrow), and is never shortened.
+        unsafe { RARRAY_AREF(self.0, slot) }
+    }
+
+    /// The environment template of a listener.
+    pub fn template(self, listener: usize) -> VALUE {
+        // SAFETY: the engine was made with one template for each of its listeners.
+        unsafe { rb_ary_entry(self.get(TEMPLATES), listener as _) }
+    }
+
+    /// What is called after each response; nil if nothing is.
+    pub fn after_response(self) -> VALUE {
+        self.get(AFTER_RESPONSE)
+    }
+
+    /// What makes an input of a descriptor.
+    pub fn temporary_input(self) -> VALUE {
+        self.get(TEMPORARY_INPUT)
+    }
+
+    /// The address of the last client, as a string.
+    pub fn peer(self) -> VALUE {
+        self.get(PEER)
+    }
+
+    /// Keeps the address of a client for the next request from there.
+    pub fn set_peer(self, address: VALUE) {
+        // SAFETY: the Array is alive, not frozen, and has this slot: storing allocates nothing.
+        unsafe { rb_ary_store(self.0, PEER as _, address) }
+    }
+}

@@ -1,0 +1,53 @@
+//! What Ruby passes to Engine.new, taken apart.
+
+use std::path::PathBuf;
+
+use magnus::{Error, RArray, RHash, Ruby, TryConvert, Value};
+
+use fastrack_engine::{Listener, Settings};
+
+/// The templates of the environments, and the engine's listeners, in the same order.
+pub(crate) fn listeners(ruby: &Ruby, list: RArray) -> Result<(Vec<Listener>, RArray), Error> {
+    let templates = ruby.ary_new();
+    let mut listeners = Vec::new();
+    for item in list {
+        let hash = RHash::try_convert(item)?;
+        let fd: i32 = required(ruby, hash, "fd")?;
+        let template: RHash = required(ruby, hash, "env")?;
+        let listener = Listener::from_fd(fd, optional(ruby, hash, "tcp")?.unwrap_or(false));
+        listeners.push(listener.map_err(|error| system_error(ruby, &format!("descriptor {fd}"), &error))?);
+        templates.push(template)?;
+    }
+    Ok((listeners, templates))
+}
+
+/// The settings that are the engine's own.
+pub(crate) fn settings(ruby: &Ruby, hash: RHash) -> Result<Settings, Error> {
+    let defaults = Settings::default();
+    let timeout: Option<f64> = optional(ruby, hash, "timeout")?;
+    let tmpdir: Option<PathBuf> = optional(ruby, hash, "tmpdir")?;
+    Ok(Settings {
+        // A cast to u64 saturates, and makes 0 of a NaN.
+        timeout: timeout.map_or(defaults.timeout, |seconds| (seconds * 1000.0) as u64),
+        max_body: optional(ruby, hash, "max_body")?,
+        tmpdir: tmpdir.unwrap_or(defaults.tmpdir),
+        decode_path: optional(ruby, hash, "decode_path")?.unwrap_or(false),
+        limits: defaults.limits,
+    })
+}
+
+fn required<T: TryConvert>(ruby: &Ruby, hash: RHash, key: &str) -> Result<T, Error> {
+    let missing = || Error::new(ruby.exception_key_error(), format!("{key} is missing"));
+    optional(ruby, hash, key)?.ok_or_else(missing)
+}
+
+/// The value of a Symbol key; None when it is nil or absent.
+pub(crate) fn optional<T: TryConvert>(ruby: &Ruby, hash: RHash, key: &str) -> Result<Option<T>, Error> {
+    let value: Option<Value> = hash.lookup(ruby.to_symbol(key))?;
+    value.map(T::try_convert).transpose()
+}
+
+/// An IOError that says what failed, and why.
+pub(crate) fn system_error(ruby: &Ruby, what: &str, error: &std::io::Error) -> Error {
+    Error::new(ruby.exception_io_error(), format!("{what}: {error}"))
+}
