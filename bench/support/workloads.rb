@@ -41,7 +41,7 @@ module Bench
                               request: Request.new(headers: BROWSER_HEADERS)),
       Workload.new("post64k", title: "POST of 64 KB whose length is echoed",
                               app: "post.ru", front: :tcp, servers: SERVERS, request: POST),
-      Workload.new("gc", title: "App that allocates, with pauses between the requests, behind nginx",
+      Workload.new("gc", title: "App that allocates, with pauses, behind nginx",
                          app: "allocate.ru", front: :nginx, think_ms: 70.0, stretch: 4,
                          servers: %w[fastrack fastrack-oobgc unicorn], settings: { concurrency: 4 }),
       Workload.new("memory", title: "Memory of master and 4 workers",

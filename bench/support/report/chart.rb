@@ -11,6 +11,7 @@ module Bench
       BAR = 18
       GAP = 6
       TITLE = 44
+      HEAD = 10
       MARGIN = 16
       # Room for the figure at the end of the longest bar.
       FIGURE = 110
@@ -31,7 +32,7 @@ module Bench
 
       # @return [String] the SVG document
       def svg
-        y = MARGIN
+        y = MARGIN + HEAD
         groups = @results["workloads"].map do |workload|
           group(workload, y).tap { y += TITLE + (workload["servers"].size * (BAR + GAP)) }
         end
@@ -41,12 +42,18 @@ module Bench
                font-family="sans-serif" font-size="13" role="img">
           <title>Fastrack and other servers, lane #{@results["lane"]}: less is better</title>
           <rect width="#{WIDTH}" height="#{height}" fill="#ffffff"/>
+          #{text(MARGIN, MARGIN + 8, head)}
           #{groups.join("\n")}
           </svg>
         SVG
       end
 
       private
+
+      def head
+        ruby = @results["versions"]["ruby"].split.first(2).join(" ")
+        "Lane #{@results["lane"]}, #{ruby}; less is better."
+      end
 
       def group(workload, top)
         measure, words, unit = MEASURES.fetch(workload["name"], CPU)
@@ -55,7 +62,7 @@ module Bench
         bars = values.map.with_index do |(name, value), index|
           bar(name, value, unit, scale, top + TITLE + (index * (BAR + GAP)))
         end
-        title = text(MARGIN, top + 26, "#{workload["title"]}: #{words} (less is better)", weight: "bold")
+        title = text(MARGIN, top + 26, "#{workload["title"]}: #{words}", weight: "bold")
         [title, *bars].join("\n")
       end
 
