@@ -4,6 +4,7 @@ require_relative "support/eventually"
 require_relative "support/process_table"
 require_relative "support/http_response"
 require_relative "support/server"
+require_relative "support/rackups"
 
 RSpec.configure do |config|
   config.disable_monkey_patching!

@@ -39,7 +39,8 @@ module Fastrack
 
     # @return [Integer] requests after which a worker is replaced, drawn anew by each call; 0: never
     def draw_request_limit
-      max_request_per_child.zero? ? 0 : draw(min_request_per_child, max_request_per_child)
+      # A limit of 0 means none; it is not to be drawn by chance.
+      max_request_per_child.zero? ? 0 : draw(min_request_per_child&.clamp(1..), max_request_per_child)
     end
 
     # @return [Integer] requests between two collections of garbage, drawn anew by each call
