@@ -1,0 +1,25 @@
+# frozen_string_literal: true
+
+# The apps that the HTTP and Rack specs serve, each a class in its own file under http_apps/.
+module HttpApps
+  FOLDER = File.expand_path("http_apps", __dir__)
+
+  # The text of a config.ru that serves an app of that folder.
+  #
+  # @param name [Symbol] :responder for HttpApps::Responder in responder.rb
+  # @param middleware [Array<String>] what stands before it, as Ruby source
+  def self.ru(name, middleware: [])
+    constant = name.to_s.split("_").map(&:capitalize).join
+    [
+      "require #{File.join(FOLDER, name.to_s).inspect}",
+      *middleware.map { |one| "use #{one}" },
+      "run HttpApps::#{constant}.new"
+    ].join("\n") << "\n"
+  end
+
+  # Whether the Rack here is one whose SPEC has callable bodies, arrays of header values and to_ary.
+  def self.rack3?
+    require "rack"
+    Rack.release.to_i >= 3
+  end
+end

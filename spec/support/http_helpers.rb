@@ -1,0 +1,57 @@
+# frozen_string_literal: true
+
+require_relative "http_apps"
+require_relative "http_apps/echo"
+require_relative "http_journal"
+require_relative "http_peer"
+
+# What specs about HTTP and Rack share: they have one server for a whole group, in @server.
+module HttpHelpers
+  # One server for all examples of a group, with one worker that stays: whoever dies in an example is noticed.
+  #
+  # @param keywords as for Server.start
+  def serve(ru, options: {}, **keywords)
+    options = { "MaxWorkers" => 1, "MaxRequestPerChild" => 0 }.merge(options)
+    @server = Server.start(ru: ru, options: options, **keywords)
+    @worker = @server.await_workers(1).first if options["MaxWorkers"] == 1
+    @server
+  end
+
+  def server
+    @server
+  end
+
+  def journal
+    HttpJournal.new(@server.dir)
+  end
+
+  # Sends a head, given without line ends, and a body; the response.
+  #
+  # @return [HttpResponse]
+  def talk(*lines, body: "", to: @server)
+    HttpResponse.parse(to.raw(message(*lines, body: body)), head_only: lines.first.start_with?("HEAD "))
+  end
+
+  # The bytes of a request.
+  def message(*lines, body: "")
+    "#{lines.join("\r\n")}\r\n\r\n".b << body.b
+  end
+
+  # What the echo app saw of a request.
+  def echoed(*lines, body: "", to: @server)
+    HttpApps::Echo.read(talk(*lines, body: body, to: to))
+  end
+
+  # The env that the echo app saw.
+  def env_of(*lines, body: "", to: @server)
+    echoed(*lines, body: body, to: to).fetch("env")
+  end
+
+  # The worker is the one that was started with the group, and it answers.
+  def expect_worker_alive(to: @server)
+    expect(to.workers).to eq([@worker])
+    expect(to.get("/").status).to be_between(200, 499)
+  end
+end
+
+RSpec.configure { |config| config.include HttpHelpers }

@@ -1,0 +1,102 @@
+# frozen_string_literal: true
+
+require "socket"
+
+# A client that says what it wants, byte by byte, and sees how its connection ends: an orderly close and a reset are
+# not the same to it, as they are not to a client that must know whether it got a whole response.
+class HttpPeer
+  # Seconds that anything awaited here may take.
+  DEADLINE = 20
+
+  class Failed < StandardError; end
+
+  # @yield [HttpPeer] closed afterwards
+  def self.open(server)
+    peer = new(server)
+    yield peer
+  ensure
+    peer&.close
+  end
+
+  # Everything that comes back for some bytes, and how it ended.
+  #
+  # @return [Array(String, Symbol)]
+  def self.exchange(server, bytes, half_close: false)
+    open(server) do |peer|
+      peer.write(bytes)
+      peer.finish_sending if half_close
+      peer.read_to_end
+      [peer.received, peer.ending]
+    end
+  end
+
+  # @return [String] everything that has been read so far
+  attr_reader :received
+  # @return [Symbol, nil] :closed or :reset once the connection has ended
+  attr_reader :ending
+
+  def initialize(server)
+    @socket = server.connect
+    @received = +"".b
+    @ending = nil
+  end
+
+  # Sends all of the bytes. A server that has answered and closed already is no error here: the answer tells.
+  def write(bytes)
+    @socket.write(bytes)
+    self
+  rescue Errno::EPIPE, Errno::ECONNRESET
+    self
+  end
+
+  # Ends the sending side; the server sees an end of file.
+  def finish_sending
+    @socket.close_write
+    self
+  end
+
+  # Reads until the bytes match, and gives them all.
+  def read_until(pattern)
+    until @received.match?(pattern)
+      raise Failed, "#{@ending} before #{pattern.inspect}: #{@received.inspect[0, 500]}" unless read_some
+    end
+    @received
+  end
+
+  def read_to_end
+    loop { break unless read_some }
+    @received
+  end
+
+  # Whether the server sends or ends something within that time, in seconds.
+  def anything_within?(seconds)
+    !@socket.wait_readable(seconds).nil?
+  end
+
+  # Reads no more and forgets the connection: unread bytes turn into a reset for the server.
+  def abort
+    @socket.setsockopt(Socket::SOL_SOCKET, Socket::SO_LINGER, [1, 0].pack("ii"))
+    close
+  end
+
+  def close
+    @socket.close unless @socket.closed?
+  end
+
+  private
+
+  # @return [Boolean] false when there is nothing more to come
+  def read_some
+    return false if @ending
+    raise Failed, "no end after #{DEADLINE} s of #{@received.inspect[0, 500]}" unless anything_within?(DEADLINE)
+
+    @received << @socket.readpartial(65_536)
+    true
+  rescue EOFError
+    @ending = :closed
+    false
+  rescue Errno::ECONNRESET
+    @ending = :reset
+    false
+  end
+end
