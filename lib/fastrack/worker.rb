@@ -58,11 +58,24 @@ module Fastrack
     private
 
     def take_signals(signals, pending)
-      STOP_SIGNALS.each { |name| trap(name) { stop } }
-      MASTER_SIGNALS.each { |name| trap(name) {} } # rubocop:disable Lint/EmptyBlock -- see MASTER_SIGNALS
+      @pid = Process.pid
+      STOP_SIGNALS.each { |name| take(name) { stop } }
+      MASTER_SIGNALS.each { |name| take(name) }
       trap("CHLD", "DEFAULT")
       stop unless (signals.arrived_since_fork(pending) & STOP_SIGNALS).empty?
       signals.close
+    end
+
+    # A process that the app forks has these handlers too, and does with the signals what any process does.
+    def take(name)
+      trap(name) do
+        if Process.pid == @pid
+          yield if block_given?
+        else
+          trap(name, "DEFAULT")
+          Process.kill(name, Process.pid)
+        end
+      end
     end
 
     # In the signal handler, too: before the engine is there, the flag has to do.
@@ -80,7 +93,7 @@ module Fastrack
       @gc_interval = @configuration.draw_gc_interval
       Hook.call(@configuration.after_fork, server, self)
       @engine = Engine.new(listener_settings, engine_settings(master_fd))
-      ForkGuard.install(@engine, STOP_SIGNALS + MASTER_SIGNALS)
+      ForkGuard.install(@engine)
     end
 
     def listener_settings
@@ -103,9 +116,11 @@ module Fastrack
       return if @stopping
 
       channel.say(ControlChannel::READY)
-      return unless @engine.run(@app, @request_limit) == :limit && !may_go?(channel)
+      return unless @engine.run(@app, @request_limit) == :limit
 
-      # Its place cannot be spared just now: it serves until the master tells it to go.
+      # Requests that have begun to arrive are finished all the same. And where its place cannot be spared just now, it
+      # serves until the master tells it to go.
+      @engine.stop if may_go?(channel)
       @engine.run(@app, 0)
     end
 

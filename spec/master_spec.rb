@@ -1,0 +1,148 @@
+# frozen_string_literal: true
+
+require_relative "spec_helper"
+
+RSpec.describe "Master" do
+  it "C6 master and workers have titles" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2 })
+    titles = eventually { server.await_workers(2).map { |pid| ProcessTable.title(pid) }.sort.then { |all| all if all.last.include?("worker") && all.first.include?("worker") } }
+    expect(titles).to eq(["fastrack worker[0]", "fastrack worker[1]"])
+    expect(ProcessTable.title(server.master)).to eq("fastrack master")
+  end
+
+  describe "workers" do
+    it "A9 there are exactly MaxWorkers" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 3 })
+      pids = server.await_workers(3)
+      20.times { expect(pids).to include(server.get.body.to_i) }
+      expect(server.workers).to eq(pids)
+    end
+
+    { "TERM" => :TERM, "QUIT" => :QUIT, "kill -9" => :KILL }.each do |what, signal|
+      it "A9 one that ends by #{what} is replaced, and leaves no zombie" do
+        server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1 })
+        before = server.await_workers(2)
+        server.signal(signal, to: before.first)
+        eventually { (server.workers - before).size == 1 && server.workers.size == 2 }
+        expect(ProcessTable.zombies(server.master)).to be_empty
+        expect(server.workers).to include(before.last)
+        expect(server.get.status).to eq(200)
+      end
+    end
+
+    it "A10 one that gets TERM finishes its request first" do
+      server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 1 })
+      request = SlowRequest.new(server)
+      worker = request.pid
+      server.signal(:TERM, to: worker)
+      expect(request.finish.body.to_i).to eq(worker)
+      eventually { server.workers.size == 1 && server.workers != [worker] }
+    end
+
+    it "A9 SpawnInterval spaces spawns, those at boot included" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 3, SpawnInterval: 0.3 }, config: <<~'RUBY')
+        before_fork { File.write("spawns", "#{Process.clock_gettime(Process::CLOCK_MONOTONIC)}\n", mode: "a") }
+      RUBY
+      server.await_workers(3)
+      times = File.readlines(File.join(server.dir, "spawns")).map(&:to_f)
+      expect(times.each_cons(2).map { |one, two| two - one }).to all(be_between(0.299, 1.5))
+    end
+
+    it "B-no-inheritance a process that the app forks is not stopped from ending by the worker's signal handlers" do
+      server = Server.start(ru: <<~'RUBY', options: { MaxWorkers: 1 })
+        run ->(_env) { [200, {}, [fork { sleep }.to_s]] }
+      RUBY
+      child = server.get.body.to_i
+      server.signal(:TERM, to: child)
+      eventually { !ProcessTable.alive?(child) }
+      expect(server.get.status).to eq(200)
+    ensure
+      ProcessTable.group(server.pid).each { |pid| Process.kill(:KILL, pid) unless [server.master, *server.workers].include?(pid) }
+    end
+  end
+
+  describe "HUP" do
+    it "A10 replaces all workers, one generation on, while the master stays and every request is answered" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 3 })
+      before = server.await_workers(3)
+      server.signal(:HUP, to: server.master)
+      answers = []
+      eventually do
+        answers << server.get.status
+        (server.workers & before).empty? && server.workers.size == 3
+      end
+      expect(answers).to all(eq(200))
+      expect(server.ended?).to be(false)
+    end
+
+    it "A10 has a worker that is at a request finish it, and replaces it meanwhile" do
+      server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 1 })
+      request = SlowRequest.new(server)
+      server.signal(:HUP, to: server.master)
+      eventually { server.workers.size == 2 }
+      expect(server.get.body.to_i).not_to eq(request.pid)
+      expect(request.finish.body.to_i).to eq(request.pid)
+      expect(server.await_workers(1)).not_to include(request.pid)
+    end
+
+    it "A10 keeps the old workers where the new ones cannot start" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 3, ErrRespawnInterval: 0.1 }, config: <<~RUBY)
+        after_fork { raise "broken" if File.exist?("broken") }
+      RUBY
+      before = server.await_workers(3)
+      server.write("broken", "")
+      server.signal(:HUP, to: server.master)
+      eventually { server.log.scan("broken (RuntimeError)").size >= 3 }
+      expect((server.workers & before).size).to eq(2)
+      File.unlink(File.join(server.dir, "broken"))
+      eventually { (server.workers & before).empty? && server.workers.size == 3 }
+    end
+  end
+
+  describe "USR1" do
+    it "A10 with SpawnInterval collects one worker per interval, then the master ends" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 3, SpawnInterval: 0.3 })
+      server.await_workers(3)
+      server.signal(:USR1, to: server.master)
+      ends = [2, 1, 0].map do |count|
+        eventually { server.workers.size <= count }
+        Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      end
+      expect(ends.each_cons(2).map { |one, two| two - one }).to all(be_between(0.2, 2))
+      expect(server.wait.exitstatus).to eq(0)
+    end
+
+    it "A10 without SpawnInterval does no harm" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1 })
+      before = server.await_workers(1)
+      server.signal(:USR1, to: server.master)
+      server.signal(:USR1, to: before.first)
+      expect(server.get.body.to_i).to eq(before.first)
+    end
+  end
+
+  describe "without requests" do
+    it "B-idle neither master nor workers use CPU" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 3 })
+      pids = [server.master, *server.await_workers(3)]
+      pids.size.times { server.get }
+      used = -> { pids.sum { |pid| ProcessTable.cpu_seconds(pid) } }
+      # What they are still about to do after their start is over when nothing is used between two looks.
+      eventually { used.call.then { |before| sleep(0.1) && used.call == before } }
+      before = used.call
+      sleep 1
+      # A clock tick (10 ms) at most, for what the system may want of them; one that spins uses a hundred.
+      expect(used.call - before).to be <= 0.011
+    end
+
+    it "B-idle background threads of the app run while a worker waits" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1 }, config: <<~RUBY)
+        after_fork { Thread.new { loop { File.write("beats", ".", mode: "a"); sleep 0.01 } } }
+      RUBY
+      server.get
+      beats = File.join(server.dir, "beats")
+      before = eventually { File.size?(beats) }
+      eventually(3, "no beats while idle") { File.size(beats) >= before + 20 }
+    end
+  end
+end
