@@ -209,6 +209,20 @@ RSpec.describe Bench do
       expect(missed(without)).to eq(["CPU per request, to unicorn's"])
     end
 
+    it "compares memory with unicorn's and with what it was before" do
+      readings = { "fastrack" => [30.0, 30.2, 31.0], "unicorn" => [30.0, 30.1, 30.1] }
+      names = %w[pss_mb_after_2000 pss_mb_after_50000 pss_mb_after_100000]
+      servers = readings.map do |name, values|
+        round = names.zip(values).to_h.merge("errors" => 0)
+        { "name" => name, "failed" => 0, "rounds" => [round], "medians" => round }
+      end
+      servers.each { |one| one["ratios"] = { "unicorn" => Bench::Statistics.ratios(one["rounds"], servers.last["rounds"]) } }
+      workload = { "name" => "memory", "kind" => "memory", "servers" => servers }
+      expect(missed("lane" => "rack3", "quick" => false, "rounds" => 5, "workloads" => [workload])).to eq(
+        ["PSS after 50000 requests, to unicorn's", "PSS after 100000 requests, to that after 50000"]
+      )
+    end
+
     it "makes bench/run --check exit 1 when one is missed, and 0 when none is" do
       Dir.mktmpdir do |dir|
         statuses = [11.0, 12.0].map do |cpu_us|
@@ -254,7 +268,7 @@ RSpec.describe Bench do
     def expect_measured(workload)
       memory = workload["kind"] == "memory"
       expect(workload["servers"].map { |server| server["name"] }).to eq(memory ? servers - ["limit"] : servers)
-      names = memory ? %w[pss_mb_after_2000 pss_mb_after_50000] : %w[requests rps cpu_us p50_ms p95_ms p99_ms]
+      names = memory ? %w[pss_mb_after_2000 pss_mb_after_50000 pss_mb_after_100000] : %w[requests rps cpu_us p50_ms p95_ms p99_ms]
       workload["servers"].each do |server|
         expect(server["medians"].values_at(*names)).to all(be > 0)
         expect(server["medians"]["errors"]).to eq(0)

@@ -28,8 +28,10 @@ module Bench
     FASTEST = "hello-nginx"
     # PSS may differ by so much, as a share, between two readings of a server that keeps nothing.
     NOISE = 0.01
+    MEMORY_TO_UNICORN = [2_000, 50_000].freeze
+    MEMORY_GROWTH = [[2_000, 50_000], [50_000, 100_000]].freeze
     ROUNDS = 5
-    private_constant :CPU, :FASTEST, :NOISE, :ROUNDS
+    private_constant :CPU, :FASTEST, :NOISE, :MEMORY_TO_UNICORN, :MEMORY_GROWTH, :ROUNDS
 
     # @param results [Hash] as Campaign gives them
     # @return [Array<Verdict>] one for each target of the workloads that were run
@@ -67,12 +69,14 @@ module Bench
       return [] unless workload["kind"] == "memory"
 
       own = fastrack(workload)
-      first, last = own&.fetch("medians")&.values_at("pss_mb_after_2000", "pss_mb_after_50000")
-      growth = last.fdiv(first) if first && last
-      [
-        Verdict.new("memory", "PSS, to unicorn's", own&.dig("ratios", "unicorn", "pss_mb_after_2000"), 1.0, false),
-        Verdict.new("memory", "PSS after 50,000 requests, to that after 2,000", growth, 1.0 + NOISE, false)
-      ]
+      MEMORY_TO_UNICORN.map do |requests|
+        value = own&.dig("ratios", "unicorn", "pss_mb_after_#{requests}")
+        Verdict.new("memory", "PSS after #{requests} requests, to unicorn's", value, 1.0, false)
+      end + MEMORY_GROWTH.map do |from, to|
+        before, after = own&.fetch("medians")&.values_at("pss_mb_after_#{from}", "pss_mb_after_#{to}")
+        growth = after.fdiv(before) if before && after
+        Verdict.new("memory", "PSS after #{to} requests, to that after #{from}", growth, 1.0 + NOISE, false)
+      end
     end
 
     def self.errors(workload)

@@ -45,7 +45,7 @@ module Bench
                          app: "allocate.ru", front: :nginx, think_ms: 70.0, stretch: 4,
                          servers: %w[fastrack fastrack-oobgc unicorn], settings: { concurrency: 4 }),
       Workload.new("memory", title: "Memory of master and 4 workers",
-                             app: "hello.ru", front: :nginx, memory_after: [2_000, 50_000],
+                             app: "hello.ru", front: :nginx, memory_after: [2_000, 50_000, 100_000],
                              servers: %w[fastrack unicorn puma], settings: { workers: 4 })
     ].freeze
 

@@ -10,14 +10,18 @@ module Bench
         ["p50 ms", "p50_ms", 2], ["p95 ms", "p95_ms", 2], ["p99 ms", "p99_ms", 2]
       ].freeze
       MEMORY = [
-        ["PSS MB after 2,000", "pss_mb_after_2000", 1], ["after 50,000 requests", "pss_mb_after_50000", 1]
+        ["PSS MB after 2,000", "pss_mb_after_2000", 1], ["after 50,000", "pss_mb_after_50000", 1],
+        ["after 100,000 requests", "pss_mb_after_100000", 1]
       ].freeze
       # Heading, reference, measurement.
       LOAD_RATIOS = [
         ["CPU to limit", "limit", "cpu_us"], ["CPU to unicorn", "unicorn", "cpu_us"],
         ["requests/s to limit", "limit", "rps"], ["requests/s to unicorn", "unicorn", "rps"]
       ].freeze
-      MEMORY_RATIOS = [["to unicorn", "unicorn", "pss_mb_after_2000"]].freeze
+      MEMORY_RATIOS = [
+        ["to unicorn after 2,000", "unicorn", "pss_mb_after_2000"],
+        ["after 50,000", "unicorn", "pss_mb_after_50000"]
+      ].freeze
       private_constant :LOAD, :MEMORY, :LOAD_RATIOS, :MEMORY_RATIOS
 
       # @param results [Hash] as Campaign gives them
