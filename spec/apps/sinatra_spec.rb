@@ -1,0 +1,136 @@
+# frozen_string_literal: true
+
+require "digest"
+require "securerandom"
+require_relative "../support/app_browser"
+require_relative "../support/app_requirements"
+
+SINATRA_MISSING = AppRequirements.missing("Sinatra 4", 'require "sinatra/base"; exit Sinatra::VERSION.to_i >= 4')
+
+RSpec.describe "A Sinatra app", skip: SINATRA_MISSING do
+  before(:context) do
+    example = File.read(File.join(Server::ROOT, "examples/sinatra/config.ru"))
+    @server = Server.start(ru: example, options: { MaxWorkers: 3 })
+    @server.await_workers(3)
+  end
+
+  before { @visitor = AppBrowser.new(@server) }
+
+  after { @visitor.close }
+
+  def retire(pid)
+    Process.kill(:TERM, pid)
+    eventually { !ProcessTable.alive?(pid) && @server.workers.size == 3 }
+  end
+
+  it "keeps a session in a cookie, whichever worker answers, one that was just spawned too" do
+    pids = (1..4).map do |visit|
+      page = @visitor.visit("/")
+      expect(page.body).to include("Visit #{visit},")
+      # It is replaced, so that the next visit gets to another.
+      page.body[/worker (\d+)/, 1].to_i.tap { |pid| retire(pid) }
+    end
+
+    expect(pids.uniq.size).to eq(4)
+  end
+
+  it "keeps the sessions of visitors apart" do
+    other = AppBrowser.new(@server)
+    2.times { @visitor.visit("/") }
+
+    expect(other.visit("/").body).to include("Visit 1,")
+    expect(@visitor.visit("/").body).to include("Visit 3,")
+  ensure
+    other.close
+  end
+
+  it "takes a form and redirects (303) to the page that shows it" do
+    token = @visitor.visit("/").token
+    text = "Käse & <b>50 %</b> + 1=2;\r\nnext line"
+
+    answer = @visitor.submit("/notes", authenticity_token: token, text: text)
+    expect(answer.status).to eq(303)
+    expect(answer.headers["Location"]).to eq(@server.url("/"))
+    expect(answer.body).to be_empty
+
+    page = @visitor.submit("/notes", { authenticity_token: token, text: "second" }, "--location")
+    expect(page.status).to eq(200)
+    expect(page.body.force_encoding("UTF-8")).to include(
+      "<li>Käse &amp; &lt;b&gt;50 %&lt;/b&gt; + 1=2;\r\nnext line</li><li>second</li>"
+    )
+  end
+
+  it "refuses a form (403) that does not carry the session's token" do
+    token = @visitor.visit("/").token
+    stranger = AppBrowser.new(@server)
+
+    expect(stranger.submit("/notes", authenticity_token: token, text: "x").status).to eq(403)
+    expect(@visitor.submit("/notes", authenticity_token: token, text: "x").status).to eq(303)
+  ensure
+    stranger.close
+  end
+
+  # The limits of memory and temporary file (A12), and of what curl sends without asking first (A13).
+  { "an empty file" => 0, "a small file" => 2_000, "1 MiB" => 1 << 20, "5 MB" => 5_000_000 }.each do |what, size|
+    it "takes an upload of #{what}" do
+      content = SecureRandom.random_bytes(size)
+      file = @visitor.write("photo.bin", content)
+      token = @visitor.visit("/").token
+
+      answer = @visitor.upload("/files", { authenticity_token: token }, "file", file)
+
+      expect(answer.status).to eq(200), answer.body
+      expect(answer.body).to start_with("photo.bin #{size} #{Digest::SHA256.hexdigest(content)} by ")
+    end
+  end
+
+  it "takes an upload whose size is not announced (chunked), larger than 1 MiB" do
+    content = SecureRandom.random_bytes(3_000_000)
+    file = @visitor.write("photo.bin", content)
+    token = @visitor.visit("/").token
+
+    answer = @visitor.upload("/files", { authenticity_token: token }, "file", file,
+                             "--header", "Transfer-Encoding: chunked")
+
+    expect(answer.body).to start_with("photo.bin 3000000 #{Digest::SHA256.hexdigest(content)} by ")
+  end
+
+  it "takes uploads of several visitors at a time, and leaves no temporary file open" do
+    contents = Array.new(6) { |nr| [nr.to_s, SecureRandom.random_bytes(1_500_000)] }
+    answers = contents.map do |name, content|
+      Thread.new do
+        visitor = AppBrowser.new(@server)
+        token = visitor.visit("/").token
+        visitor.upload("/files", { authenticity_token: token }, "file", visitor.write(name, content)).body
+      ensure
+        visitor.close
+      end
+    end.map(&:value)
+
+    contents.zip(answers).each do |(name, content), answer|
+      expect(answer).to start_with("#{name} 1500000 #{Digest::SHA256.hexdigest(content)} by ")
+    end
+    # Rack's copies of the parts have a name (RackMultipart) and are Rack's to close; the server's have none.
+    nameless = %r{\A#{Dir.tmpdir}/(?:#\d+|fastrack\d\S*) \(deleted\)}
+    left = -> { @server.workers.flat_map { |pid| ProcessTable.descriptors(pid).values.compact.grep(nameless) } }
+    eventually(5, -> { left.call.inspect }) { left.call.empty? }
+  end
+
+  it "sends a file (a body with to_path) and answers a conditional request with 304" do
+    page = @visitor.visit("/source")
+    expect(page.status).to eq(200)
+    expect(page.body).to eq(File.binread(File.join(@server.dir, "config.ru")))
+
+    page = @visitor.visit("/source", "--header", "If-Modified-Since: #{page.headers["Last-Modified"]}")
+    expect(page.status).to eq(304)
+    expect(page.body).to be_empty
+  end
+
+  it "answers HEAD without a body, and 404 with the app's own" do
+    head = @server.request("HEAD", "/source")
+    expect(head.status).to eq(200)
+    expect(head.headers["Content-Length"].to_i).to eq(File.size(File.join(@server.dir, "config.ru")))
+
+    expect(@visitor.visit("/nowhere").status).to eq(404)
+  end
+end

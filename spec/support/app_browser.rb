@@ -1,0 +1,77 @@
+# frozen_string_literal: true
+
+require "cgi"
+require "fileutils"
+require "open3"
+require "tmpdir"
+
+# A visitor of a server: curl with a cookie jar of its own, so that what is tested is tested by a client of another make.
+class AppBrowser
+  # Seconds that one request may take.
+  DEADLINE = 20
+
+  class Failed < StandardError; end
+
+  Page = Struct.new(:status, :headers, :body) do
+    # The value of a hidden field of a form in the page.
+    def token(name = "authenticity_token")
+      CGI.unescapeHTML(body[/name="#{name}" value="([^"]+)"/, 1])
+    end
+  end
+
+  # @param server [Server] on TCP
+  def initialize(server)
+    @server = server
+    @dir = Dir.mktmpdir("fastrack-browser")
+  end
+
+  # @param arguments [Array<String>] further arguments of curl
+  # @return [Page] the last one, when curl follows redirects (-L)
+  # @raise [Failed] when there is no whole response
+  def visit(path, *arguments)
+    _, errors, status = Open3.capture3(
+      "curl", "--silent", "--show-error", "--noproxy", "*", "--max-time", DEADLINE.to_s,
+      "--cookie", file("jar"), "--cookie-jar", file("jar"), "--dump-header", file("head"), "--output", file("body"),
+      *arguments, @server.url(path)
+    )
+    raise Failed, "#{path}: #{errors}" unless status.success?
+
+    page
+  end
+
+  # A form as browsers send it by default.
+  def submit(path, fields, *arguments)
+    visit(path, *fields.flat_map { |name, value| ["--data-urlencode", "#{name}=#{value}"] }, *arguments)
+  end
+
+  # A form with a file, as multipart/form-data.
+  def upload(path, fields, name, file, *arguments)
+    parts = fields.flat_map { |key, value| ["--form-string", "#{key}=#{value}"] }
+    visit(path, *parts, "--form", "#{name}=@#{file}", *arguments)
+  end
+
+  # Writes a file that can be uploaded.
+  def write(name, content)
+    file(name).tap { |path| File.binwrite(path, content) }
+  end
+
+  def close
+    FileUtils.remove_entry(@dir)
+  end
+
+  private
+
+  def file(name)
+    File.join(@dir, name)
+  end
+
+  # Interim responses and redirects have heads of their own; the last one counts.
+  def page
+    head = File.binread(file("head")).split("\r\n\r\n").last
+    status_line, *lines = head.split("\r\n")
+    headers = HttpResponse::Headers.new(lines.map { |line| line.split(": ", 2) })
+    body = File.exist?(file("body")) ? File.binread(file("body")) : +""
+    FileUtils.rm_f([file("head"), file("body")])
+    Page.new(status_line[/\A\S+ (\d+)/, 1].to_i, headers, body)
+  end
+end
