@@ -9,6 +9,7 @@ use fastrack_http::{error_response, DateCache, Error};
 use fastrack_sys::{epoch_seconds, monotonic_millis, Events, Poller};
 
 use crate::app::{App, Flow};
+use crate::backlog::Backlog;
 use crate::connection::{Connection, Step};
 use crate::control::Control;
 use crate::exchange::{Exchange, Stage};
@@ -57,6 +58,7 @@ pub enum Finish {
 pub struct Engine {
     listeners: Vec<Listener>,
     next_listener: usize,
+    backlog: Backlog,
     settings: Settings,
     poller: Poller,
     control: Arc<Control>,
@@ -92,6 +94,7 @@ impl Engine {
         Ok(Engine {
             listeners,
             next_listener: 0,
+            backlog: Backlog::default(),
             settings,
             poller,
             control,
@@ -129,13 +132,15 @@ impl Engine {
             if let Some(finish) = self.finished() {
                 return finish;
             }
-            let accepted = self.stop_deadline.is_none() && self.accept(app);
-            in_a_row = if accepted { in_a_row + 1 } else { NEW_IN_A_ROW };
-            if in_a_row < NEW_IN_A_ROW || self.finish.is_some() || (accepted && self.parked.is_empty()) {
-                continue;
+            if self.backlog.is_likely() && self.stop_deadline.is_none() {
+                self.accept(app);
+                in_a_row += 1;
+                if in_a_row < NEW_IN_A_ROW || self.parked.is_empty() {
+                    continue;
+                }
             }
             in_a_row = 0;
-            self.poll(app, &mut events, !accepted);
+            self.poll(app, &mut events);
         }
     }
 
@@ -175,26 +180,25 @@ impl Engine {
         }
     }
 
-    /// Accepts and serves one client; false when nobody was there.
-    fn accept(&mut self, app: &mut impl App) -> bool {
+    /// Accepts and serves one client, if there is one.
+    fn accept(&mut self, app: &mut impl App) {
         for _ in 0..self.listeners.len() {
             let index = self.next_listener;
-            self.next_listener = (index + 1) % self.listeners.len();
             match self.listeners[index].accept() {
                 Accepted::Client(fd, peer) => {
-                    self.next_listener = index;
-                    self.welcome(fd, peer, index, app);
-                    return true;
+                    self.backlog.found();
+                    return self.welcome(fd, peer, index, app);
                 }
-                Accepted::Nobody => {}
-                Accepted::Gone => return true,
+                Accepted::Gone => return,
                 Accepted::Exhausted(error) => {
                     self.warn_of_exhaustion(&error, app);
                     self.note(app.block(&mut || fastrack_sys::pause(EXHAUSTION_PAUSE)));
                 }
+                Accepted::Nobody => {}
             }
+            self.next_listener = (index + 1) % self.listeners.len();
         }
-        false
+        self.backlog.missed();
     }
 
     /// Says so once a second at most, however often it happens.
@@ -282,18 +286,12 @@ impl Engine {
         self.inputs.give_back(connection.input);
     }
 
-    /// Waits for the poller's events and handles them.
-    fn poll(&mut self, app: &mut impl App, events: &mut Events, block: bool) {
-        let result = if block {
-            let timeout = self.next_deadline().map(|at| at.saturating_sub(monotonic_millis()));
-            let mut result = Ok(());
-            let poller = &self.poller;
-            let flow = app.block(&mut || result = poller.wait(events, timeout));
-            self.note(flow);
-            result
-        } else {
-            self.poller.wait(events, Some(0))
-        };
+    /// Asks the poller, waits for it if it knows of nothing, and handles its events.
+    fn poll(&mut self, app: &mut impl App, events: &mut Events) {
+        let mut result = self.poller.wait(events, Some(0));
+        if result.is_ok() && events.is_empty() && !self.backlog.is_likely() {
+            result = self.wait(app, events);
+        }
         if self.control.is_closed() {
             return;
         }
@@ -308,6 +306,16 @@ impl Engine {
         self.expire(app);
     }
 
+    fn wait(&mut self, app: &mut impl App, events: &mut Events) -> io::Result<()> {
+        self.backlog.missed();
+        let timeout = self.next_deadline().map(|at| at.saturating_sub(monotonic_millis()));
+        let mut result = Ok(());
+        let poller = &self.poller;
+        let flow = app.block(&mut || result = poller.wait(events, timeout));
+        self.note(flow);
+        result
+    }
+
     fn next_deadline(&self) -> Option<u64> {
         match (self.parked.next_deadline(), self.stop_deadline) {
             (Some(parked), Some(stop)) => Some(parked.min(stop)),
@@ -317,8 +325,7 @@ impl Engine {
 
     fn handle(&mut self, token: u64, app: &mut impl App) {
         match token {
-            // Accepting is what the loop does next.
-            LISTENER => {}
+            LISTENER => self.backlog.announce(),
             // Nobody ever writes to this pipe: readable means end of file.
             MASTER => self.finish = Some(Finish::Orphaned),
             key => {

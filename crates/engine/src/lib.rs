@@ -5,6 +5,7 @@
 //! trait [`App`], so that the whole request path runs under `cargo test`.
 
 mod app;
+mod backlog;
 mod body;
 mod connection;
 mod control;

@@ -27,6 +27,11 @@ impl Events {
         self.list[..self.filled].iter().map(|event| Event { token: event.data() })
     }
 
+    /// Whether the last wait had none.
+    pub fn is_empty(&self) -> bool {
+        self.filled == 0
+    }
+
     /// Forgets them, so that none is handled twice.
     pub fn clear(&mut self) {
         self.filled = 0;
