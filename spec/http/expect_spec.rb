@@ -1,0 +1,74 @@
+# frozen_string_literal: true
+
+require "support/http_helpers"
+
+RSpec.describe "A13 Expect" do
+  before(:context) { serve(HttpApps.ru(:echo)) }
+
+  go_on = "HTTP/1.1 100 Continue\r\n\r\n"
+
+  def head(*fields, protocol: "HTTP/1.1")
+    message("POST / #{protocol}", "Host: a", *fields)
+  end
+
+  # A client that sends its body only once it has been told to.
+  def patient(*fields, body:)
+    HttpPeer.open(server) do |peer|
+      peer.write(head(*fields))
+      peer.read_until(/\r\n\r\n/)
+      peer.write(body)
+      yield peer.read_to_end
+    end
+  end
+
+  it "A13 sends 100 Continue before the body is read" do
+    patient("Expect: 100-continue", "Content-Length: 3", body: "abc") do |bytes|
+      interim, final = HttpResponse.all(bytes)
+      expect(interim.raw).to eq(go_on)
+      expect(HttpApps::Echo.read(final)).to include("body" => "abc", "env" => a_hash_including("HTTP_EXPECT" => "100-continue"))
+    end
+  end
+
+  it "A13 does so for a chunked body, and for one that goes to a file" do
+    patient("Expect: 100-continue", "Transfer-Encoding: chunked", body: "3\r\nabc\r\n0\r\n\r\n") do |bytes|
+      expect(bytes).to start_with(go_on)
+      expect(HttpApps::Echo.read(HttpResponse.parse(bytes))["body"]).to eq("abc")
+    end
+    large = "x" * 2_000_000
+    patient("Expect: 100-continue", "Content-Length: #{large.bytesize}", body: large) do |bytes|
+      expect(bytes).to start_with(go_on)
+      expect(HttpApps::Echo.read(HttpResponse.parse(bytes))["body"]).to eq(large)
+    end
+  end
+
+  it "B-expect-case matches the name and the value without case" do
+    patient("EXPECT: 100-Continue", "Content-Length: 1", body: "x") do |bytes|
+      expect(bytes).to start_with(go_on)
+      expect(HttpResponse.parse(bytes).status).to eq(200)
+    end
+  end
+
+  it "A13 sends it once, and the response once" do
+    bytes = server.raw(head("Expect: 100-continue", "Content-Length: 3") << "abc")
+    expect(HttpResponse.all(bytes).map(&:status)).to eq([100, 200]).or eq([200])
+  end
+
+  it "A13 has nothing to say where there is no body to wait for" do
+    expect(server.raw(head("Expect: 100-continue"))).to start_with("HTTP/1.1 200 ")
+    expect(server.raw(head("Expect: 100-continue", "Content-Length: 0"))).to start_with("HTTP/1.1 200 ")
+  end
+
+  it "A13 does not send it to HTTP/1.0, which does not know it" do
+    bytes = server.raw(head("Expect: 100-continue", "Content-Length: 3", protocol: "HTTP/1.0") << "abc")
+    expect(HttpResponse.all(bytes).map(&:status)).to eq([200])
+  end
+
+  it "A13 answers any other expectation with 417, without calling the app" do
+    before = journal.lines.size
+    ["200-ok", "100-continued", "100-continue, more", "100", "x"].each do |value|
+      bytes = server.raw(head("Expect: #{value}", "Content-Length: 3"))
+      expect(HttpResponse.all(bytes).map(&:status)).to eq([417])
+    end
+    expect(journal.lines.size).to eq(before)
+  end
+end

@@ -1,0 +1,151 @@
+# frozen_string_literal: true
+
+require "digest"
+require "support/http_helpers"
+
+RSpec.describe "A12 rack.input" do
+  mebibyte = 1024 * 1024
+
+  before(:context) do
+    @tmpdir = Dir.mktmpdir("fastrack-input")
+    serve(HttpApps.ru(:input_probe), env: { "TMPDIR" => @tmpdir })
+  end
+
+  after(:context) { FileUtils.remove_entry(@tmpdir) }
+
+  # The app's answer to a body, as the Ruby object that it was.
+  def ask(path, body, *fields)
+    fields = ["Content-Length: #{body.bytesize}"] if fields.empty?
+    response = talk("POST #{path} HTTP/1.1", "Host: a", *fields, body: body)
+    expect(response.status).to eq(200), response.body
+    eval(response.body) # rubocop:disable Security/Eval -- written by the app of this spec
+  end
+
+  def chunked(body, size)
+    pieces = body.empty? ? [] : (0...body.bytesize).step(size).map { |at| body.byteslice(at, size) }
+    pieces.map { |piece| "#{piece.bytesize.to_s(16)}\r\n".b << piece << "\r\n" }.join << "0\r\n\r\n"
+  end
+
+  def ask_chunked(path, body, size)
+    ask(path, chunked(body, size), "Transfer-Encoding: chunked")
+  end
+
+  # Every byte there is, in an order that shows when a part is lost or doubled.
+  def bytes(size)
+    Random.new(size).bytes(size)
+  end
+
+  it "A12 is a binary StringIO up to 1 MiB" do
+    expect(ask("/kind", "x")).to eq(["StringIO", "ASCII-8BIT", "ASCII-8BIT", 1])
+    expect(ask("/kind", bytes(mebibyte))).to eq(["StringIO", "ASCII-8BIT", "ASCII-8BIT", mebibyte])
+    expect(ask_chunked("/kind", bytes(mebibyte), 60_000)).to eq(["StringIO", "ASCII-8BIT", "ASCII-8BIT", mebibyte])
+  end
+
+  it "A12 is a binary Tempfile above 1 MiB" do
+    size = mebibyte + 1
+    expect(ask("/kind", bytes(size))).to eq(["Tempfile", "ASCII-8BIT", "ASCII-8BIT", size])
+    expect(ask_chunked("/kind", bytes(size), 60_000)).to eq(["Tempfile", "ASCII-8BIT", "ASCII-8BIT", size])
+  end
+
+  it "A12 holds every body whole: lengths around each boundary" do
+    [0, 1, 2, 16_383, 16_384, 16_385, 65_535, 65_537, mebibyte - 1, mebibyte, mebibyte + 1, 3 * mebibyte].each do |size|
+      body = bytes(size)
+      expect(ask("/digest", body)).to eq([size.to_s, nil, Digest::SHA256.hexdigest(body)])
+    end
+  end
+
+  it "A12 decodes chunked bodies: CONTENT_LENGTH is set, TRANSFER_ENCODING is gone" do
+    [[0, 1], [1, 1], [10, 3], [5_000, 1], [70_000, 16_384], [mebibyte, 9_999], [mebibyte + 1, 99_999], [3 * mebibyte, 65_536]]
+      .each do |size, step|
+        body = bytes(size)
+        expect(ask_chunked("/digest", body, step)).to eq([size.to_s, nil, Digest::SHA256.hexdigest(body)])
+      end
+  end
+
+  it "A12 decodes chunks that come in pieces of any kind" do
+    body = bytes(300)
+    wire = message("POST /digest HTTP/1.1", "Host: a", "Transfer-Encoding: chunked", body: chunked(body, 7))
+    HttpPeer.open(server) do |peer|
+      wire.each_char { |byte| peer.write(byte) }
+      answer = HttpResponse.parse(peer.read_to_end).body
+      expect(answer).to eq(["300", nil, Digest::SHA256.hexdigest(body)].inspect)
+    end
+  end
+
+  it "A12 takes chunk extensions, leading zeros and capital digits, and passes trailers over" do
+    body = "00A;name=value;other=\"x\"\r\n0123456789\r\n000\r\nX-Trailer: forged\r\nHost: forged\r\n\r\n"
+    expect(ask("/digest", body, "Transfer-Encoding: chunked")).to eq(["10", nil, Digest::SHA256.hexdigest("0123456789")])
+  end
+
+  it "B-te-case matches Transfer-Encoding without case" do
+    %w[Chunked CHUNKED chunkeD].each do |coding|
+      expect(ask("/digest", chunked("abc", 2), "TRANSFER-encoding: #{coding}")).to eq(["3", nil, Digest::SHA256.hexdigest("abc")])
+    end
+  end
+
+  it "A12 is rewindable, in memory and in a file" do
+    expect(ask("/twice", bytes(1000))).to eq([1000, true])
+    expect(ask("/twice", bytes(2 * mebibyte))).to eq([2 * mebibyte, true])
+    expect(ask_chunked("/twice", bytes(2 * mebibyte), 50_000)).to eq([2 * mebibyte, true])
+  end
+
+  it "A12 reads as the Rack SPEC says: read(length, buffer), gets, each, nil and empty at the end" do
+    expect(ask("/pieces", "0123456789")).to eq(["012", "", "34", "34", "56789"])
+    expect(ask("/lines", "one\ntwo\nthree")).to eq(["one\n", %W[two\n three]])
+    expect(ask("/end", "x")).to eq(["", nil, nil])
+    expect(ask("/end", "")).to eq(["", nil, nil])
+    expect(ask("/end", bytes(mebibyte + 1))).to eq(["", nil, nil])
+  end
+
+  it "A12 keeps a large body in a file that has no name any more" do
+    expect(ask("/file", bytes(2 * mebibyte))).to eq(["Tempfile", nil, 0, 2 * mebibyte])
+    expect(Dir.children(@tmpdir)).to be_empty
+  end
+
+  it "A12 leaves nothing in the tmpdir while a large body comes in, nor when it is cut off" do
+    HttpPeer.open(server) do |peer|
+      peer.write(message("POST / HTTP/1.1", "Host: a", "Content-Length: #{3 * mebibyte}", body: bytes(2 * mebibyte)))
+      eventually { ProcessTable.descriptors(@worker).values.compact.any? { |name| name.start_with?(@tmpdir) } }
+      expect(Dir.children(@tmpdir)).to be_empty
+    end
+    eventually { ProcessTable.descriptors(@worker).values.compact.none? { |name| name.start_with?(@tmpdir) } }
+    expect(Dir.children(@tmpdir)).to be_empty
+  end
+
+  it "A12 closes the files of large bodies after their requests, without waiting for the GC" do
+    3.times { ask("/twice", bytes(2 * mebibyte)) }
+    expect(ask("/open-files", "").grep(/#{@tmpdir}/)).to be_empty
+  end
+
+  it "A12 gives an input of its own to each request: one that is closed or used up harms no other" do
+    3.times { expect(ask("/spoil", "")).to eq("closed") }
+    expect(ask("/end", "")).to eq(["", nil, nil])
+    expect(ask("/spoil", "abc")).to eq("closed")
+    expect(ask("/spoil", bytes(2 * mebibyte))).to eq("closed")
+    expect(ask("/twice", "abc")).to eq([3, true])
+  end
+
+  it "A12 survives an app that never looks at a large body" do
+    expect(ask("/open-files", bytes(4 * mebibyte)).grep(/#{@tmpdir}/).uniq.size).to eq(1)
+    expect_worker_alive
+  end
+end
+
+RSpec.describe "B-status the option MaxBodySize" do
+  before(:context) { serve(HttpApps.ru(:echo), options: { "MaxBodySize" => 1000 }) }
+
+  it "B-status-413 takes a body up to the limit, and refuses a longer one before it is sent" do
+    expect(talk("POST / HTTP/1.1", "Host: a", "Content-Length: 1000", body: "x" * 1000).status).to eq(200)
+    expect(talk("POST /no HTTP/1.1", "Host: a", "Content-Length: 1001").status).to eq(413)
+    expect(talk("POST /no HTTP/1.1", "Host: a", "Expect: 100-continue", "Content-Length: 1001").status).to eq(413)
+    expect(journal.lines.grep(/no/)).to be_empty
+  end
+
+  it "B-status-413 counts a chunked body as it comes" do
+    fits = "1f4\r\n#{"x" * 500}\r\n" * 2
+    chunked = ["POST /c HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"]
+    expect(talk(*chunked, body: "#{fits}0\r\n\r\n").status).to eq(200)
+    expect(talk(*chunked, body: "#{fits}1\r\nx\r\n0\r\n\r\n").status).to eq(413)
+    expect(journal.count("POST /c")).to eq(1)
+  end
+end
