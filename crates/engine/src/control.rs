@@ -96,3 +96,33 @@ impl Control {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{ErrorKind, Read, Write};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_forked_child_lets_go_of_connections_and_the_parent_keeps_them() {
+        let (mut client, mut parents) = UnixStream::pair().expect("a pair");
+        client.set_nonblocking(true).expect("nonblocking");
+        // A fork copies every descriptor; so does this.
+        let childs = parents.try_clone().expect("a copy");
+        let poller = fastrack_sys::Poller::new().expect("a poller");
+        let control = Control::new(poller.raw_fd(), []);
+        control.hold(childs.as_raw_fd());
+        control.close();
+        control.close();
+        assert!(control.is_closed());
+        (&childs).write_all(b"lost").expect_err("not a socket any more");
+        parents.write_all(b"a").expect("write");
+        let mut buffer = [0; 8];
+        assert_eq!(client.read(&mut buffer).expect("read"), 1);
+        drop(childs);
+        assert_eq!(client.read(&mut buffer).expect_err("still open").kind(), ErrorKind::WouldBlock);
+        drop(parents);
+        assert_eq!(client.read(&mut buffer).expect("the end"), 0);
+    }
+}

@@ -1,0 +1,127 @@
+//! How a worker ends, what it does with clients that take their time, and with answers that fail.
+
+use std::io::{ErrorKind, Read, Write};
+use std::time::{Duration, Instant};
+
+use crate::support::{read_all, Worker};
+use fastrack_engine::{Finish, Settings};
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+
+/// Impatient, so that a test need not wait for long.
+fn impatient() -> Settings {
+    Settings { timeout: 200, ..Settings::default() }
+}
+
+#[test]
+fn the_engine_returns_after_as_many_requests_as_it_was_to_serve() {
+    let mut worker = Worker::start(Settings::default(), Some(3));
+    for _ in 0..3 {
+        assert!(worker.exchange(GET).starts_with("HTTP/1.1 200"));
+    }
+    assert_eq!(worker.finish(), Finish::Limit);
+}
+
+#[test]
+fn a_refused_request_does_not_count() {
+    let mut worker = Worker::start(Settings::default(), Some(1));
+    assert!(worker.exchange(b"bad\r\n\r\n").starts_with("HTTP/1.1 400"));
+    assert!(worker.exchange(GET).starts_with("HTTP/1.1 200"));
+    assert_eq!(worker.finish(), Finish::Limit);
+}
+
+#[test]
+fn a_request_that_has_begun_is_finished_before_a_stop() {
+    let mut worker = Worker::start(Settings::default(), None);
+    let mut silent = worker.connect();
+    let mut begun = worker.connect();
+    begun.write_all(&GET[..10]).expect("write");
+    // Served after it was read: so the engine has read the other one's beginning, too.
+    assert!(worker.exchange(GET).starts_with("HTTP/1.1 200"));
+    worker.control.stop();
+    begun.write_all(&GET[10..]).expect("write");
+    assert!(read_all(begun).starts_with("HTTP/1.1 200"));
+    assert_eq!(worker.finish(), Finish::Stopped);
+    assert_eq!(silent.read(&mut [0]).expect("closed in order"), 0);
+}
+
+#[test]
+fn the_end_of_the_master_ends_the_engine() {
+    let (master, worker_end) = std::os::unix::net::UnixStream::pair().expect("a pair");
+    let mut worker = Worker::start_with_master(Settings::default(), None, Some(&worker_end));
+    assert!(worker.exchange(GET).starts_with("HTTP/1.1 200"));
+    drop(master);
+    assert_eq!(worker.finish(), Finish::Orphaned);
+}
+
+#[test]
+fn a_slow_head_is_answered_408_and_a_silent_client_is_closed_without_a_word() {
+    let mut worker = Worker::start(impatient(), None);
+    let silent = worker.connect();
+    let mut slow = worker.connect();
+    slow.write_all(b"GET / HTTP/1.1\r\n").expect("write");
+    assert!(read_all(slow).starts_with("HTTP/1.1 408 "));
+    assert_eq!(read_all(silent), "");
+    worker.stop();
+}
+
+#[test]
+fn a_head_sent_byte_by_byte_does_not_get_more_time_for_each_byte() {
+    let mut worker = Worker::start(impatient(), None);
+    let mut slow = worker.connect();
+    let start = Instant::now();
+    let refused = (0..400).find(|index| {
+        slow.write_all(b"G").is_err() || {
+            slow.set_read_timeout(Some(Duration::from_millis(10))).expect("a timeout");
+            index > &0 && matches!(slow.read(&mut [0; 64]), Ok(1..))
+        }
+    });
+    assert!(refused.is_some(), "still reading after {:?}", start.elapsed());
+    worker.stop();
+}
+
+#[test]
+fn an_application_that_sends_nothing_is_answered_for() {
+    let mut worker = Worker::start(Settings::default(), None);
+    assert!(worker.exchange(b"GET /nothing HTTP/1.1\r\nHost: h\r\n\r\n").starts_with("HTTP/1.1 500 "));
+    let head = worker.exchange(b"HEAD /nothing HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 500 ") && head.ends_with("\r\n\r\n"), "{head}");
+    worker.stop();
+}
+
+#[test]
+fn half_a_response_ends_in_a_reset() {
+    let mut worker = Worker::start(Settings::default(), None);
+    let mut stream = worker.connect();
+    stream.write_all(b"GET /half HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
+    let error = stream.read_to_end(&mut Vec::new()).expect_err("a reset");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    worker.stop();
+}
+
+#[test]
+fn a_large_response_reaches_a_slow_reader_whole() {
+    let mut worker = Worker::start(Settings::default(), None);
+    let mut stream = worker.connect();
+    stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
+    let mut total = 0;
+    let mut buffer = vec![0; 100_000];
+    loop {
+        match stream.read(&mut buffer).expect("read") {
+            0 => break,
+            got => total += got,
+        }
+        std::thread::yield_now();
+    }
+    assert_eq!(total, 8_000_000 + "HTTP/1.1 200 OK\r\n\r\n".len());
+    worker.stop();
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_given_up() {
+    let mut worker = Worker::start(impatient(), Some(1));
+    let mut stream = worker.connect();
+    stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
+    assert_eq!(worker.finish(), Finish::Limit);
+    assert!(stream.read_to_end(&mut Vec::new()).is_err(), "a cut response must not pass for a whole one");
+}

@@ -1,0 +1,149 @@
+//! A worker in a thread, with an application that needs no Ruby.
+
+use std::io::{IoSlice, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use fastrack_engine::{
+    App, Content, Control, Engine, Exchange, Finish, Flow, Listener, Progress, Request, Settings,
+};
+
+/// What the application saw of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub method: String,
+    pub path: String,
+    pub body: Vec<u8>,
+    pub in_file: bool,
+}
+
+/// Answers by path: `/nothing` sends nothing, `/half` stops halfway, `/large`
+/// sends 8 MB, everything else the length of the body.
+struct Echo(Sender<Seen>);
+
+impl Echo {
+    fn send(exchange: &mut Exchange<'_>, text: &[u8]) {
+        let mut progress = exchange.send(&[IoSlice::new(text)]).unwrap_or(Progress::Sent);
+        while progress == Progress::Blocked && !exchange.is_broken() {
+            let _ = exchange.wait();
+            progress = exchange.flush().unwrap_or(Progress::Sent);
+        }
+    }
+}
+
+impl App for Echo {
+    fn call(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>) -> Flow {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (body, in_file) = match request.content {
+            Content::None => (Vec::new(), false),
+            Content::Memory(bytes) => (bytes.to_vec(), false),
+            Content::File(mut file, length) => {
+                let mut body = Vec::new();
+                file.read_to_end(&mut body).expect("readable");
+                assert_eq!(body.len() as u64, length);
+                (body, true)
+            }
+        };
+        let path = text(request.path);
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {0}\r\n\r\n{1:>0$}", 9, body.len());
+        match path.as_str() {
+            "/nothing" => {}
+            "/half" => Self::send(exchange, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhal"),
+            "/large" => {
+                Self::send(exchange, b"HTTP/1.1 200 OK\r\n\r\n");
+                Self::send(exchange, &vec![b'x'; 8_000_000]);
+                exchange.finish();
+            }
+            _ => {
+                Self::send(exchange, answer.as_bytes());
+                exchange.finish();
+            }
+        }
+        let method = text(request.head.method.of_buffer(request.bytes));
+        let _ = self.0.send(Seen { method, path, body, in_file });
+        Flow::Continue
+    }
+
+    fn after_response(&mut self) -> Flow {
+        Flow::Continue
+    }
+
+    fn block(&mut self, wait: &mut (dyn FnMut() + Send)) -> Flow {
+        wait();
+        Flow::Continue
+    }
+
+    fn warn(&mut self, line: &str) {
+        panic!("{line}");
+    }
+}
+
+pub struct Worker {
+    pub address: SocketAddr,
+    pub control: Arc<Control>,
+    pub seen: Receiver<Seen>,
+    thread: Option<JoinHandle<Finish>>,
+}
+
+/// A deadline for whatever should come at once.
+const SOON: Duration = Duration::from_secs(20);
+
+impl Worker {
+    pub fn start(settings: Settings, limit: Option<u64>) -> Worker {
+        Self::start_with_master(settings, limit, None)
+    }
+
+    pub fn start_with_master(settings: Settings, limit: Option<u64>, master: Option<&dyn AsRawFd>) -> Worker {
+        let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let listener = Listener::from_fd(socket.as_raw_fd(), true).expect("a listener");
+        let mut engine =
+            Engine::new(vec![listener], master.map(AsRawFd::as_raw_fd), settings).expect("an engine");
+        let control = engine.control();
+        let (sender, seen) = channel();
+        let thread = std::thread::spawn(move || engine.run(&mut Echo(sender), limit));
+        Worker { address: socket.local_addr().expect("an address"), control, seen, thread: Some(thread) }
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).expect("connect");
+        stream.set_read_timeout(Some(SOON)).expect("a timeout");
+        stream
+    }
+
+    /// Sends bytes, and returns all that comes back until the end.
+    pub fn exchange(&self, bytes: &[u8]) -> String {
+        let mut stream = self.connect();
+        stream.write_all(bytes).expect("write");
+        read_all(stream)
+    }
+
+    pub fn next_seen(&self) -> Seen {
+        self.seen.recv_timeout(SOON).expect("a request")
+    }
+
+    /// Why the engine returned, once it has.
+    pub fn finish(&mut self) -> Finish {
+        self.thread.take().expect("not finished before").join().expect("no panic")
+    }
+
+    pub fn stop(&mut self) -> Finish {
+        self.control.stop();
+        // The engine may be waiting, and no signal interrupts it here: a client that comes does.
+        drop(TcpStream::connect(self.address));
+        self.finish()
+    }
+}
+
+pub fn read_all(mut stream: TcpStream) -> String {
+    let mut text = Vec::new();
+    stream.read_to_end(&mut text).expect("a response and an orderly end");
+    String::from_utf8(text).expect("utf-8")
+}
+
+pub fn end_of_sending(stream: &TcpStream) {
+    stream.shutdown(Shutdown::Write).expect("shutdown");
+}
