@@ -10,12 +10,17 @@ module AppRequirements
 
   module_function
 
+  # Whether this is that lane.
+  def complete?
+    ENV["FASTRACK_LANE"] == COMPLETE_LANE
+  end
+
   # @param code [String] Ruby that succeeds where the libraries are there
   # @return [String, nil] why an example must be skipped
   def missing(what, code)
     _, errors, status = Open3.capture3(RbConfig.ruby, "-e", code)
     return if status.success?
-    raise "lane #{COMPLETE_LANE} must have #{what}: #{errors}" if ENV["FASTRACK_LANE"] == COMPLETE_LANE
+    raise "lane #{COMPLETE_LANE} must have #{what}: #{errors}" if complete?
 
     "no #{what} for Ruby #{RUBY_VERSION}"
   end

@@ -1,0 +1,24 @@
+# frozen_string_literal: true
+
+require "rails"
+require "active_record/railtie"
+require "action_controller/railtie"
+require "action_view/railtie"
+
+# A small Rails app with a table of notes in PostgreSQL.
+class Notes < Rails::Application
+  config.load_defaults 7.1
+  # Everything is loaded in the master, and shared by the workers.
+  config.eager_load = true
+  config.consider_all_requests_local = Rails.env.development?
+  config.public_file_server.enabled = true
+  config.secret_key_base = ENV.fetch("SECRET_KEY_BASE") { SecureRandom.hex(64) }
+  # Log lines are there at once, whole, where stdout is a file or a pipe, too.
+  $stdout.sync = true
+  config.logger = ActiveSupport::TaggedLogging.new(ActiveSupport::Logger.new($stdout))
+  config.log_tags = [:request_id]
+  config.hosts.clear
+
+  # So that the example needs no step of its own; a real app migrates when it is deployed.
+  config.after_initialize { load Rails.root.join("db/schema.rb") unless Note.table_exists? }
+end

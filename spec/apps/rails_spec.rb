@@ -1,0 +1,214 @@
+# frozen_string_literal: true
+
+require "digest"
+require "json"
+require "net/http"
+require_relative "../support/app_browser"
+require_relative "../support/app_postgres"
+require_relative "../support/app_rails"
+
+RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
+  before(:context) do
+    @postgres = AppPostgres.new
+    @app = AppRails.new(@postgres)
+    @server = @app.serve(options: { MaxWorkers: 3 })
+    @server.await_workers(3)
+  end
+
+  after(:context) do
+    Server.stop_all(:context)
+    @app&.remove
+    @postgres&.stop
+  end
+
+  before { @visitor = AppBrowser.new(@server) }
+
+  after { @visitor.close }
+
+  # What /connection says, asked by so many clients at a time, so often each.
+  def connections(clients: 6, requests: 15)
+    Array.new(clients) do
+      Thread.new { Array.new(requests) { JSON.parse(@server.get("/connection").body) } }
+    end.flat_map(&:value)
+  end
+
+  describe "connections to the database, with before_fork and after_fork in its ConfigFile" do
+    it "has one for each worker, and none in the master" do
+      seen = connections
+
+      by_worker = seen.group_by { |one| one["worker"] }.transform_values { |ones| ones.map { |one| one["backend"] }.uniq }
+      expect(by_worker.keys).to match_array(@server.workers)
+      expect(by_worker.values.map(&:size)).to all(eq(1))
+      expect(by_worker.values.flatten.uniq.size).to eq(3)
+      # The boot has made the table, so the master has had one.
+      expect(@postgres.query("SELECT to_regclass('notes')")).to eq([["notes"]])
+      expect(@postgres.backends).to match_array(by_worker.values.flatten)
+    end
+
+    it "gives each back when its response has left (A15: close, which Rails' executor waits for)" do
+      expect(connections.map { |one| one["busy"] }).to all(eq(0))
+    end
+
+    it "has a new one in a worker that replaces another" do
+      before = connections
+      Process.kill(:TERM, before.first["worker"])
+      eventually { !ProcessTable.alive?(before.first["worker"]) && @server.workers.size == 3 }
+      after = connections
+
+      expect(after.map { |one| one["worker"] }).not_to include(before.first["worker"])
+      fresh = after.map { |one| one["backend"] }.uniq - before.map { |one| one["backend"] }
+      expect(fresh.size).to eq(1)
+      eventually { @postgres.backends.size == 3 }
+    end
+
+    it "survives the database's loss of a connection, as Rails does" do
+      lost = connections.map { |one| one["backend"] }.uniq
+      @postgres.query("SELECT pg_terminate_backend(#{lost.first})")
+      eventually { !@postgres.backends.include?(lost.first) }
+
+      expect(connections.map { |one| one["backend"] }).not_to include(lost.first)
+    end
+  end
+
+  describe "pages" do
+    it "takes a form, redirects (303), and shows the flash once" do
+      token = @visitor.visit("/").token
+      page = @visitor.submit("/notes", { authenticity_token: token, text: "Tea & <scones>" }, "--location")
+
+      expect(page.status).to eq(200)
+      expect(page.body).to include("<li>Tea &amp; &lt;scones&gt;</li>").and match(/Added by worker \d+/)
+      expect(@visitor.visit("/").body).to include("<li>Tea &amp; &lt;scones&gt;</li>")
+      expect(@visitor.visit("/").body).not_to include("Added by")
+    end
+
+    it "refuses a form without the session's token (422), with Rails' own error page" do
+      expect(@visitor.submit("/notes", text: "x").status).to eq(422)
+    end
+
+    it "answers what fails inside with the app's 500 page, and the log has the reason" do
+      token = @visitor.visit("/").token
+      # NUL cannot be in a text of PostgreSQL's.
+      page = @visitor.visit("/notes", "--data", "authenticity_token=#{CGI.escape(token)}&text=%00")
+
+      expect([page.status, page.body]).to eq([500, File.read(@app.path("public/500.html"))])
+      expect(@server.log.lines.grep(/ArgumentError \(string contains null byte\)/).size).to eq(1)
+      expect(@visitor.visit("/").status).to eq(200)
+    end
+
+    it "answers conditional requests with 304: an action's (ETag) and a file's (Last-Modified)" do
+      { "/notes.json" => %w[ETag If-None-Match], "/robots.txt" => %w[Last-Modified If-Modified-Since] }.each do |path, (tag, condition)|
+        first = @server.get(path)
+        second = @server.get(path, { condition => first.headers[tag] })
+
+        expect([first.status, second.status, second.body]).to eq([200, 304, ""])
+      end
+    end
+
+    it "answers HEAD as GET, without the body" do
+      head, get = %w[HEAD GET].map { |verb| @server.request(verb, "/notes.json") }
+      expect([head.status, head.body]).to eq([200, ""])
+      expect(head.headers["ETag"]).to eq(get.headers["ETag"])
+    end
+
+    it "redirects by the router (301)" do
+      answer = @visitor.visit("/old")
+      expect([answer.status, answer.headers["Location"]]).to eq([301, @server.url("/notes")])
+    end
+  end
+
+  describe "files" do
+    it "serves one of public/ and one that an action sends (bodies with to_path)" do
+      expect(@server.get("/robots.txt").body).to eq(File.binread(@app.path("public/robots.txt")))
+      expect(@server.get("/source").body).to eq(File.binread(@app.path("app/controllers/notes_controller.rb")))
+    end
+
+    it "serves a part of one (206)" do
+      answer = @server.get("/robots.txt", { "Range" => "bytes=0-9" })
+      expect([answer.status, answer.body]).to eq([206, "User-agent"])
+    end
+
+    it "serves a large one whole" do
+      content = Random.new(1).bytes(3_000_000)
+      File.binwrite(@app.path("public/large.bin"), content)
+      answer = @server.get("/large.bin")
+
+      expect(answer.headers["Content-Length"]).to eq("3000000")
+      expect(Digest::SHA256.hexdigest(answer.body)).to eq(Digest::SHA256.hexdigest(content))
+    end
+  end
+
+  describe "ActionController::Live" do
+    it "has each part sent when it is written" do
+      @server.connect do |socket|
+        socket.write("GET /progress?file=go HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        bytes = +""
+        bytes << socket.readpartial(4096) until bytes.include?("waiting for go\n")
+        File.write(@app.path("tmp/go"), "")
+        bytes << socket.read
+
+        expect(HttpResponse.parse(bytes).body).to match(/\Awaiting for go\n\d+ notes\n\z/)
+      end
+    end
+
+    it "is sent in chunks with ChunkedTransfer" do
+      server = @app.serve(options: { MaxWorkers: 1, ChunkedTransfer: "yes" })
+      File.write(@app.path("tmp/at-once"), "")
+      answer = server.get("/progress?file=at-once")
+
+      expect(answer.headers["Transfer-Encoding"]).to eq("chunked")
+      expect(answer.body).to match(/\Awaiting for at-once\n\d+ notes\n\z/)
+    end
+
+    it "gives its connection back when the client is gone before the end" do
+      3.times do |nr|
+        @server.connect do |socket|
+          socket.write("GET /progress?file=gone-#{nr} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+          socket.readpartial(1)
+        end
+        File.write(@app.path("tmp/gone-#{nr}"), "")
+      end
+      expect(connections.map { |one| one["busy"] }).to all(eq(0))
+    end
+  end
+
+  it "logs each request's begin and end, from every worker, whole lines" do
+    ids = Array.new(20) { |nr| "spec-#{nr}-#{Process.pid}" }
+    ids.each_slice(5).map { |some| Thread.new { some.each { |id| @server.get("/notes", { "X-Request-Id" => id }) } } }.each(&:join)
+
+    log = @server.log
+    lines = ids.to_h { |id| [id, log.lines.select { |line| line.start_with?("[#{id}] ") }] }
+    expect(lines.values.map(&:first)).to all(match(%r{\] Started GET "/notes" for 127\.0\.0\.1 at .*\n\z}))
+    expect(lines.values.map(&:last)).to all(match(/\] Completed 200 OK in \d+ms .*\n\z/))
+  end
+
+  it "recycles workers under way, and no request fails for it" do
+    server = @app.serve(options: { MaxWorkers: 2, MaxRequestPerChild: 5 })
+    answers = Array.new(4) { Thread.new { Array.new(20) { server.get("/connection") } } }.flat_map(&:value)
+
+    expect(answers.map(&:status)).to all(eq(200))
+    workers = answers.map { |answer| JSON.parse(answer.body)["worker"] }
+    expect(workers.uniq.size).to be > 8
+  end
+
+  describe "bin/rails server -u fastrack (A1)" do
+    it "serves in production, with its own host and port, and WEB_CONCURRENCY" do
+      server = @app.rails_server(%w[-e production -b 127.0.0.1 -p 0], env: { "WEB_CONCURRENCY" => "2" })
+      server.await_workers(2)
+
+      expect(server.log).to include("Booting Fastrack")
+      expect(server.get("/notes").status).to eq(200)
+      expect(server.stop(:TERM)).to be_success
+      expect(server.log).to include("Exiting")
+    end
+
+    it "serves in development, and has its pid file until the end" do
+      server = @app.rails_server(%w[-p 0], env: { "WEB_CONCURRENCY" => "1" })
+      pid_file = @app.path("tmp/pids/server.pid")
+
+      expect(File.read(pid_file).to_i).to eq(server.master)
+      expect(server.get("/notes").status).to eq(200)
+      expect(server.stop(:INT)).to be_success
+      expect(File).not_to exist(pid_file)
+    end
+  end
+end

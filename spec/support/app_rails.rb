@@ -1,0 +1,61 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "rbconfig"
+require "shellwords"
+require "tmpdir"
+require_relative "app_postgres"
+require_relative "app_requirements"
+
+# The Rails app of the examples, in a copy that may be written to.
+class AppRails
+  LIBRARIES = 'require "rails"; require "active_record"; require "pg"; exit Rails.gem_version >= Gem::Version.new("7.1")'
+
+  # @return [String, nil] why the app cannot be served here
+  def self.missing
+    libraries = AppRequirements.missing("Rails 7.1 with pg", LIBRARIES)
+    return libraries if libraries
+
+    require "pg"
+    raise "lane #{AppRequirements::COMPLETE_LANE} must have PostgreSQL" if AppPostgres.bin.nil? && AppRequirements.complete?
+
+    "no PostgreSQL" unless AppPostgres.bin
+  end
+
+  def initialize(postgres)
+    @postgres = postgres
+    @dir = Dir.mktmpdir("fastrack-rails")
+    FileUtils.cp_r(File.join(Server::ROOT, "examples/rails/."), @dir)
+    FileUtils.mkdir_p(path("tmp"))
+  end
+
+  # Through rackup, with the app's own ConfigFile.
+  def serve(options:, env: {})
+    # The ConfigFile would have the last word on these.
+    config = File.read(path("config/fastrack.rb")).lines.grep_v(/\A(?:max|min)_/).join
+    Server.start(ru: %(require "#{path("config/environment")}"\nrun Rails.application\n), options: options, config: config,
+                 env: environment.merge("RAILS_ENV" => "production", **env))
+  end
+
+  # Through bin/rails server.
+  def rails_server(arguments, env: {})
+    command = [RbConfig.ruby, "-w", "-I", Server::LIB, path("bin/rails"), "server", "-u", "fastrack", *arguments]
+    # A wrapper that leaves out what it wraps, which is rackup.
+    wrapper = ["sh", "-c", "cd #{Shellwords.escape(@dir)} && exec #{Shellwords.join(command)}"]
+    Server.start(ru: "", wrapper: wrapper, env: environment.merge(env))
+  end
+
+  def path(file)
+    File.join(@dir, file)
+  end
+
+  def remove
+    FileUtils.remove_entry(@dir)
+  end
+
+  private
+
+  def environment
+    @postgres.environment.merge("SECRET_KEY_BASE" => "0123456789abcdef" * 8)
+  end
+end
