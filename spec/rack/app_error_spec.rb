@@ -1,0 +1,79 @@
+# frozen_string_literal: true
+
+require "support/http_helpers"
+require "support/http_apps/raising"
+
+RSpec.describe "B-app-error an app that fails" do
+  before(:context) { serve(HttpApps.ru(:raising)) }
+
+  def expect_500(path, verb: "GET")
+    response = talk("#{verb} #{path} HTTP/1.1", "Host: a", "Connection: close")
+    expect(response.status).to eq(500)
+    response
+  end
+
+  it "B-app-error gives 500, without a word about what went wrong inside" do
+    response = expect_500("/standard")
+    expect(response.headers["Content-Type"]).to start_with("text/plain")
+    expect(response.headers["Content-Length"]).to eq(response.body.bytesize.to_s)
+    expect(response.body).not_to match(/trouble|ArgumentError|raising\.rb/)
+    expect(expect_500("/standard", verb: "HEAD").body).to eq("")
+    expect_worker_alive
+  end
+
+  it "B-app-error has class, message and backtrace on rack.errors" do
+    expect_500("/standard")
+    eventually { server.log.include?("trouble on purpose (ArgumentError)") }
+    expect(server.log).to match(/raising\.rb:\d+:in [`'](HttpApps::Raising#)?fail_somewhere'/)
+  end
+
+  it "B-app-error writes to the rack.errors that the env has, and flushes it" do
+    expect_500("/own-errors")
+    eventually { journal.lines.include?("flushed") }
+    expect(journal.lines.grep(/errors: .*for my own log/).size).to eq(1)
+    expect(server.log).not_to include("for my own log")
+  end
+
+  HttpApps::Raising::GRAVE.each do |path, kind|
+    it "B-app-error gives 500 for #{kind}, which is no StandardError, and the worker lives" do
+      expect_500(path)
+      eventually { server.log.include?("grave trouble (#{kind})") }
+      expect_worker_alive
+    end
+  end
+
+  {
+    "/recursion" => "a stack that is too deep", "/throw" => "a throw that nobody catches", "/frozen" => "a FrozenError",
+    "/mute" => "an exception whose message fails", "/binary" => "a message that is no text"
+  }.each do |path, what|
+    it "B-app-error gives 500 for #{what}, and the worker lives" do
+      expect_500(path)
+      expect_worker_alive
+    end
+  end
+
+  HttpApps::Raising::BAD_RESPONSES.each do |path, response|
+    it "B-app-error gives 500 for the response #{response.inspect}, and the worker lives" do
+      expect_500(path)
+      expect_worker_alive
+    end
+  end
+
+  it "B-app-error goes on for as long as it must" do
+    200.times { expect(server.get("/standard").status).to eq(500) }
+    expect_worker_alive
+  end
+end
+
+RSpec.describe "B-app-error an app that ends its process" do
+  before(:context) { serve(HttpApps.ru(:raising), options: { "ErrRespawnInterval" => 0 }) }
+
+  %w[/exit /exit-status].each do |path|
+    it "B-app-error answers the client of #{path}, and the worker is replaced" do
+      before = server.await_workers(1)
+      expect(server.get(path).status).to eq(500)
+      eventually { server.workers.size == 1 && server.workers != before }
+      expect(server.get("/").status).to eq(200)
+    end
+  end
+end
