@@ -18,7 +18,4 @@ class Notes < Rails::Application
   config.logger = ActiveSupport::TaggedLogging.new(ActiveSupport::Logger.new($stdout))
   config.log_tags = [:request_id]
   config.hosts.clear
-
-  # So that the example needs no step of its own; a real app migrates when it is deployed.
-  config.after_initialize { load Rails.root.join("db/schema.rb") unless Note.table_exists? }
 end
