@@ -18,7 +18,7 @@ module Fastrack
       end
 
       def step(now)
-        return if now < @due_at
+        return if @due_at.nil? || now < @due_at
 
         @pool.each(&:kill)
         # They end when the kernel gets round to it, which CHLD tells.

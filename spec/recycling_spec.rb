@@ -1,0 +1,104 @@
+# frozen_string_literal: true
+
+require_relative "spec_helper"
+
+RSpec.describe "Recycling" do
+  # Pids of the workers that answered `count` requests, one after the other.
+  def answers(server, count)
+    Array.new(count) { server.get.body.to_i }
+  end
+
+  it "A9 a worker ends after exactly as many requests as it may, and no request fails for it" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, MaxRequestPerChild: 5 })
+    expect(answers(server, 25).chunk_while { |one, two| one == two }.map(&:size)).to eq([5] * 5)
+  end
+
+  it "A9 with a limit of 1 each request has a worker of its own" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, MaxRequestPerChild: 1 })
+    pids = answers(server, 10)
+    expect(pids.uniq.size).to eq(10)
+    eventually { ProcessTable.zombies(server.master).empty? && server.workers.size == 1 }
+  end
+
+  it "A3 with MaxRequestPerChild 0 a worker is never recycled" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, MaxRequestPerChild: 0 })
+    # More than any default would allow.
+    expect(answers(server, 1100).uniq.size).to eq(1)
+  end
+
+  it "A3 each worker draws its own limit, from Min to Max" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, MinRequestPerChild: 2, MaxRequestPerChild: 4 })
+    # The last worker may not be at its end.
+    runs = answers(server, 200).chunk_while { |one, two| one == two }.map(&:size)[0...-1]
+    # That one of the three does not turn up in 50 draws has p < 1e-8.
+    expect(runs.uniq.sort).to eq([2, 3, 4])
+  end
+
+  it "A9 a request that is arriving while the limit is reached is answered" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, MaxRequestPerChild: 3 })
+    server.connect do |slow|
+      slow.write("GET / HTTP/1.1\r\nHost: x\r\n")
+      worker = eventually { answers(server, 3).first }
+      slow.write("Connection: close\r\n\r\n")
+      expect(HttpResponse.parse(slow.read).body.to_i).to eq(worker)
+    end
+  end
+
+  # Starts are slow and limits low: all workers want to go all the time. Each notes when it is ready, and when it has
+  # answered a request.
+  describe "under load" do
+    let(:config) do
+      <<~'RUBY'
+        $note = ->(what) { File.write("notes", "#{Process.clock_gettime(Process::CLOCK_MONOTONIC)} #{what} #{$$}\n", mode: "a") }
+        after_fork { sleep 0.05; $note.call("ready") }
+      RUBY
+    end
+
+    let(:app) { 'run ->(_env) { sleep 0.005; $note.call("answered"); [200, {}, []] }' }
+
+    # Has more clients than there are workers ask as often as they can while the block runs.
+    #
+    # @return [Array<Integer>] the statuses that they got
+    def under_load(server, clients: 6)
+      over = false
+      threads = Array.new(clients) do
+        Thread.new { [].tap { |found| found << server.get.status until over } }
+      end
+      yield
+      over = true
+      threads.flat_map(&:value)
+    end
+
+    # Seconds that a worker may have been there after its last answer. A successor takes longer to be ready, so that no
+    # gap is missed.
+    let(:idle) { 0.02 }
+
+    # How many workers served, at each change of it. While clients wait, a worker serves from the moment that it is ready
+    # to shortly after its last answer.
+    #
+    # @param present [Array<Integer>] the workers that were there at the end of it
+    def capacities(notes, present)
+      by_pid = notes.group_by { |_, _, pid| pid.to_i }
+      changes = by_pid.values.map { |lines| [lines.first.first.to_f, 1] }
+      changes += by_pid.except(*present).values.map { |lines| [lines.last.first.to_f + idle, -1] }
+      changes.sort.each_with_object([0]) { |(_, change), counts| counts << (counts.last + change) }
+    end
+
+    it "A9 capacity never falls below MaxWorkers - 1 by recycling, and no request fails" do
+      server = Server.start(ru: app, options: { MaxWorkers: 3, MaxRequestPerChild: 20 }, config: config)
+      path = File.join(server.dir, "notes")
+      eventually { File.exist?(path) && File.readlines(path).size == 3 }
+      notes = present = nil
+      statuses = under_load(server) do
+        eventually { File.readlines(path).size > 1200 }
+        present = server.workers
+        notes = File.readlines(path).map(&:split)
+      end
+      expect(statuses).to all(eq(200))
+      counts = capacities(notes, present)
+      expect(counts.size).to be > 20
+      # The first three are the start. With four, a successor is there before the other has ended.
+      expect(counts.drop(3).minmax).to match([be >= 2, be <= 4])
+    end
+  end
+end

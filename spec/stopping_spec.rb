@@ -1,0 +1,137 @@
+# frozen_string_literal: true
+
+require_relative "spec_helper"
+
+RSpec.describe "Stopping" do
+  let(:at_exit_app) do
+    <<~'RUBY'
+      at_exit { File.write("exits", "#{$$}\n", mode: "a") }
+      run ->(_env) { [200, {}, ["ok"]] }
+    RUBY
+  end
+
+  %i[TERM QUIT INT].each do |signal|
+    it "#{signal == :TERM ? "A10" : "B-#{signal}"} #{signal} lets requests finish and ends the server with status 0 and no process left" do
+      server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
+      server.await_workers(2)
+      request = SlowRequest.new(server)
+      server.signal(signal)
+      # The one that is not at a request goes at once.
+      eventually { server.workers == [request.pid] }
+      expect(request.finish.body.to_i).to eq(request.pid)
+      expect(server.wait.exitstatus).to eq(0)
+      expect(server.processes).to be_empty
+    end
+  end
+
+  it "A10 a second TERM, as supervisors send it, cuts nothing off" do
+    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
+    request = SlowRequest.new(server)
+    3.times do
+      server.signal(:TERM)
+      eventually { server.workers == [request.pid] }
+    end
+    expect(request.finish.status).to eq(200)
+    expect(server.wait.exitstatus).to eq(0)
+  end
+
+  it "B-INT a terminal's INT, which all processes get, lets requests finish too" do
+    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
+    request = SlowRequest.new(server)
+    Process.kill(:INT, -server.pid)
+    eventually { server.workers == [request.pid] }
+    expect(request.finish.status).to eq(200)
+    expect(server.wait.exitstatus).to eq(0)
+  end
+
+  it "B-INT a second INT ends the server without waiting for requests" do
+    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
+    request = SlowRequest.new(server)
+    server.signal(:INT)
+    eventually { server.workers == [request.pid] }
+    server.signal(:INT)
+    expect(server.wait(5).exitstatus).to eq(0)
+    expect(server.processes).to be_empty
+  ensure
+    request&.abandon
+  end
+
+  it "A10 a worker that does not end within Timeout is killed, and the server ends" do
+    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 1, Timeout: 1 })
+    request = SlowRequest.new(server)
+    expect(server.stop(timeout: 5).exitstatus).to eq(0)
+    expect(server.processes).to be_empty
+  ensure
+    request&.abandon
+  end
+
+  it "A10 at_exit hooks run once, in the master" do
+    server = Server.start(ru: at_exit_app, options: { MaxWorkers: 2, MaxRequestPerChild: 2 })
+    8.times { server.get }
+    server.stop
+    expect(File.readlines(File.join(server.dir, "exits"), chomp: true)).to eq([server.pid.to_s])
+  end
+
+  it "A10 run returns" do
+    server = Server.start(ru: Rackups::PID, rackup: false)
+    expect(server.stop.exitstatus).to eq(0)
+    expect(server.log.lines.last).to eq("run returned\n")
+  end
+
+  it "A10 what workers have written to stdout is not lost, nor written twice" do
+    server = Server.start(ru: <<~RUBY, options: { MaxWorkers: 1 })
+      puts "loaded"
+      run ->(_env) { puts "served"; [200, {}, []] }
+    RUBY
+    server.get
+    server.stop
+    expect([server.log.scan("loaded").size, server.log.scan("served").size]).to eq([1, 1])
+  end
+
+  # Where puma 8 hung in 4 of 10 stops. Half of the servers are stopped before all of their workers are up.
+  describe "again and again" do
+    def start(index)
+      server = Server.start(ru: Rackups::PID, rackup: false, options: { MaxWorkers: 2 })
+      server.await_workers(2) if index.even?
+      server
+    end
+
+    # Seconds from TERM to the end.
+    def stop(server)
+      before = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      expect(server.stop(timeout: 10).exitstatus).to eq(0)
+      expect(server.processes).to be_empty
+      Process.clock_gettime(Process::CLOCK_MONOTONIC) - before
+    end
+
+    it "B-faults TERM ends an idle server, 50 times of 50" do
+      expect(Array.new(50) { |index| stop(start(index)) }.max).to be < 5
+    end
+
+    it "B-faults TERM ends a server under load, 50 times of 50, and no accepted request is cut off" do
+      results = Array.new(50) do |index|
+        server = start(index)
+        clients = Array.new(4) { Thread.new { ask_until_refused(server) } }
+        eventually { clients.sum { |client| client[:answered].to_i }.positive? }
+        [stop(server), clients.flat_map(&:value)]
+      end
+      expect(results.map(&:first).max).to be < 5
+      expect(results.flat_map(&:last)).to all(match(/\A\d+\z/))
+    end
+
+    # @return [Array<String>] the bodies of all responses; a raw string stands for a response that is none
+    def ask_until_refused(server)
+      bodies = []
+      loop do
+        bytes = server.raw("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        # Connections in the backlog are reset with the listener: nobody has accepted them.
+        return bodies if bytes.empty?
+
+        bodies << HttpResponse.parse(bytes).body
+        Thread.current[:answered] = bodies.size
+      end
+    rescue Errno::ECONNREFUSED, Errno::ECONNRESET, Errno::EPIPE
+      bodies
+    end
+  end
+end
