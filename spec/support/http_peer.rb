@@ -63,6 +63,15 @@ class HttpPeer
     @received
   end
 
+  # Reads until so many bytes are there, or the end.
+  def read_until_size(size)
+    while @received.bytesize < size
+      break unless read_some
+    end
+    @received
+  end
+
+  # @return [String] all bytes; see #ending for what came after them
   def read_to_end
     loop { break unless read_some }
     @received

@@ -1,0 +1,84 @@
+# frozen_string_literal: true
+
+require_relative "../http_journal"
+
+module HttpApps
+  # Large and endless responses, failing ones, and a background thread whose progress shows who holds the GVL.
+  class Pacing
+    LARGE = 20 * 1024 * 1024
+    PART = 1024 * 1024
+
+    # Yields a large body, and notes how often the background thread ran in the meantime.
+    class Watched
+      def initialize(journal, name, &each)
+        @journal = journal
+        @name = name
+        @each = each
+      end
+
+      def each(&block)
+        @before = Pacing.ticks
+        @each.call(block)
+      end
+
+      def close
+        @journal.write("#{@name} ticks #{Pacing.ticks - @before.to_i}")
+      end
+    end
+
+    class << self
+      # @return [Integer] how often the background thread has run in this process
+      def ticks
+        @thread ||= Thread.new { loop { sleep(0.002) && @ticks += 1 } }
+        @ticks
+      end
+    end
+    @ticks = 0
+
+    def initialize
+      @journal = HttpJournal.new
+    end
+
+    def call(env)
+      Pacing.ticks
+      case path = env["PATH_INFO"]
+      when "/ticks" then answer([Pacing.ticks.to_s])
+      when "/large" then answer(["l" * LARGE])
+      when "/watched" then answer(watched("watched") { |take| take.call("l" * LARGE) })
+      when "/parts" then answer(watched("parts") { |take| (LARGE / PART).times { take.call("p" * PART) } })
+      when "/gate" then gate
+      when %r{\A/half} then half(path)
+      else answer([Process.pid.to_s])
+      end
+    end
+
+    private
+
+    def answer(body, headers = {})
+      [200, { "content-type" => "text/plain" }.merge(headers), body]
+    end
+
+    def watched(name, &each)
+      Watched.new(@journal, name, &each)
+    end
+
+    # Answers when the spec has written the file `go`.
+    def gate
+      @journal.write("in the app")
+      sleep 0.005 until File.exist?("go")
+      answer(["through"])
+    end
+
+    # Half of a response of 20 bytes, and then trouble.
+    def half(path)
+      trouble = path.end_with?("grave") ? NotImplementedError : RuntimeError
+      headers = path.include?("length") ? { "Content-Length" => "20" } : {}
+      each = lambda do |take|
+        take.call("0123456789")
+        raise trouble, "in the middle"
+      end
+      body = path.include?("stream") ? ->(stream) { each.call(stream.method(:write)) } : watched("half", &each)
+      answer(body, headers)
+    end
+  end
+end
