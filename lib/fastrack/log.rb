@@ -13,6 +13,16 @@ module Fastrack
       nil
     end
 
+    # Writes out what Ruby has buffered for stdout and stderr, the app's output included.
+    def flush
+      [$stdout, $stderr].each do |stream|
+        stream.flush
+      rescue SystemCallError, IOError
+        # As above.
+        nil
+      end
+    end
+
     # An exception that nobody else will show, with its backtrace and causes.
     def exception(text, error)
       line("#{text}: #{error.full_message(highlight: false, order: :top)}".chomp)

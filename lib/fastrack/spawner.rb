@@ -38,7 +38,7 @@ module Fastrack
     def fork_off(worker, generation, others)
       ours, theirs = ControlChannel.pair
       # What is buffered now would be written by the worker as well.
-      [$stdout, $stderr].each(&:flush)
+      Log.flush
       pending = @signals.size
       pid = Process.fork do
         [ours, *others].each(&:close)

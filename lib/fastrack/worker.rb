@@ -51,7 +51,7 @@ module Fastrack
     rescue Exception => e # rubocop:disable Lint/RescueException -- nothing above would show it
       Log.exception("worker #{@nr} failed", e)
     ensure
-      flush
+      Log.flush
       exit!(status)
     end
 
@@ -129,13 +129,6 @@ module Fastrack
       channel.say(ControlChannel::LIMIT_REACHED)
       words = channel.await(ANSWER_TIMEOUT)
       words.nil? || words.include?(ControlChannel::GO)
-    end
-
-    def flush
-      [$stdout, $stderr].each(&:flush)
-    rescue SystemCallError, IOError
-      # There is nobody to tell.
-      nil
     end
   end
 end

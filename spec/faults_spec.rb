@@ -1,0 +1,156 @@
+# frozen_string_literal: true
+
+require_relative "spec_helper"
+
+RSpec.describe "Faults" do
+  describe "an app that fails to boot" do
+    let(:server) do
+      Server.fail_to_start(ru: <<~'RUBY', unix: true)
+        File.write("loads", "#{$$}\n", mode: "a")
+        raise "no database"
+      RUBY
+    end
+
+    it "B-faults is loaded once, and ends the server with its error and status 1, with nothing bound" do
+      expect(server.status.exitstatus).to eq(1)
+      expect(server.log.lines.grep(/no database/).size).to eq(1)
+      expect(File.readlines(File.join(server.dir, "loads")).size).to eq(1)
+      expect(File).not_to exist(File.join(server.dir, "server.sock"))
+    end
+  end
+
+  it "B-faults something that is no app is one line and status 1" do
+    server = Server.fail_to_start(ru: "run(:nothing)", rackup: false)
+    expect(server.log).to eq("fastrack: the app does not respond to call: :nothing\n")
+    expect(server.status.exitstatus).to eq(1)
+  end
+
+  { "in no folder" => ["no/app.sock", "no such file or directory"], "that is a file" => ["config.ru", "it exists and is not a socket"] }
+    .each do |what, (path, reason)|
+    it "B-faults a Path #{what} is one line and status 1" do
+      server = Server.fail_to_start(ru: Rackups::PID, options: { Path: path })
+      expect(server.log).to eq("fastrack: cannot listen on #{path}: #{reason}\n")
+      expect(server.status.exitstatus).to eq(1)
+    end
+  end
+
+  it "B-faults a Path where nothing may be written is one line and status 1" do
+    # Nobody may make files in /proc, root included.
+    server = Server.fail_to_start(ru: Rackups::PID, options: { Path: "/proc/app.sock" })
+    expect(server.log).to match(%r{\Afastrack: cannot listen on /proc/app\.sock: [a-z ]+\n\z})
+    expect(server.status.exitstatus).to eq(1)
+  end
+
+  describe "a worker that dies at boot again and again" do
+    # What after_fork does, and what the log says of it.
+    { "raises" => ["raise 'no database'", /worker \d failed: .*no database \(RuntimeError\)/],
+      "exits" => ["exit 3", /worker \d \(pid \d+\) ended with status 3/],
+      "is killed" => ["Process.kill(:KILL, $$)", /worker \d \(pid \d+\) was killed by SIGKILL/] }.each do |what, (code, line)|
+      it "B-faults is spaced by ErrRespawnInterval and burns no CPU when it #{what}" do
+        server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.25 }, config: <<~RUBY)
+          before_fork { File.write("forks", "\#{Process.clock_gettime(Process::CLOCK_MONOTONIC)}\\n", mode: "a") }
+          after_fork { #{code} }
+        RUBY
+        forks = -> { File.readlines(File.join(server.dir, "forks")).map(&:to_f) }
+        times = eventually { forks.call.then { |found| found if found.size >= 9 } }
+        # The first two are forked before either can have died; then at most two for each interval.
+        expect(times.each_cons(3).drop(1).map { |one, _, three| three - one }).to all(be >= 0.2)
+        expect(ProcessTable.cpu_seconds(server.master)).to be < 1.5
+        expect(server.log).to match(line)
+        expect(server.stop.exitstatus).to eq(0)
+      end
+    end
+
+    it "B-faults the default spaces it by a second" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1 }, config: <<~'RUBY')
+        before_fork { File.write("forks", "#{Process.clock_gettime(Process::CLOCK_MONOTONIC)}\n", mode: "a") }
+        after_fork { exit 1 }
+      RUBY
+      times = eventually { File.readlines(File.join(server.dir, "forks")).then { |lines| lines.map(&:to_f) if lines.size == 3 } }
+      expect(times.each_cons(2).map { |one, two| two - one }).to all(be_between(1, 2))
+    end
+  end
+
+  it "B-faults a before_fork that raises is logged, spaced, and tried again" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0.1 }, config: <<~RUBY)
+      before_fork { raise "not yet" unless File.exist?("ready") }
+    RUBY
+    eventually { server.log.scan("cannot spawn worker 0: ").size == 3 }
+    server.write("ready", "")
+    expect(server.get.status).to eq(200)
+  end
+
+  it "A9 a worker that is killed after it has served for a while is replaced at once" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0.5 })
+    before = server.await_workers(1).first
+    started = File.stat("/proc/#{before}").ctime
+    eventually { Time.now - started > 0.6 }
+    killed = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    server.signal(:KILL, to: before)
+    server.get
+    expect(Process.clock_gettime(Process::CLOCK_MONOTONIC) - killed).to be < 0.4
+  end
+
+  it "B-faults kill -9 of all workers loses no listener and leaves no zombie" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 3, ErrRespawnInterval: 0.1 })
+    before = server.await_workers(3)
+    before.each { |pid| server.signal(:KILL, to: pid) }
+    expect(server.get.status).to eq(200)
+    expect(server.await_workers(3) & before).to be_empty
+    expect(ProcessTable.zombies(server.master)).to be_empty
+  end
+
+  describe "kill -9 of the master" do
+    it "B-orphans idle workers end" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 3 })
+      server.await_workers(3).each { |pid| eventually { ProcessTable.title(pid).start_with?("fastrack worker") } }
+      server.signal(:KILL)
+      server.wait
+      eventually(3) { server.processes.empty? }
+    end
+
+    it "B-orphans workers that are just starting end" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 3 })
+      server.signal(:KILL)
+      server.wait
+      eventually(3) { server.processes.empty? }
+    end
+
+    it "B-orphans a busy worker finishes its request and ends, and the address is free" do
+      server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
+      request = SlowRequest.new(server)
+      server.signal(:KILL)
+      server.wait
+      eventually(3) { server.processes == [request.pid] }
+      expect(request.finish.status).to eq(200)
+      eventually(3) { server.processes.empty? }
+      expect(Server.start(ru: Rackups::PID, options: { Port: server.port }).get.status).to eq(200)
+    end
+
+    it "B-orphans a process that the app has left in the background keeps no worker alive" do
+      server = Server.start(ru: <<~'RUBY', options: { MaxWorkers: 1 })
+        run ->(_env) { [200, {}, [spawn("sleep", "60").to_s]] }
+      RUBY
+      child = server.get.body.to_i
+      server.signal(:KILL)
+      server.wait
+      eventually(3) { server.processes == [child] }
+    ensure
+      Process.kill(:KILL, child) if child
+    end
+  end
+
+  it "B-faults a log that nobody reads any more stops nothing" do
+    reader, writer = IO.pipe
+    server = Server.start(ru: Rackups::PID, inherit: { 7 => writer }, options: { MaxWorkers: 1, ErrRespawnInterval: 0.1 },
+                          config: <<~RUBY)
+                            $stderr.reopen(IO.for_fd(7, autoclose: false))
+                            $stderr.sync = true
+                          RUBY
+    before = server.await_workers(1).first
+    [reader, writer].each(&:close)
+    server.signal(:KILL, to: before)
+    eventually { server.workers != [before] && server.workers.size == 1 }
+    expect(server.get.status).to eq(200)
+  end
+end
