@@ -1,0 +1,82 @@
+# frozen_string_literal: true
+
+require "json"
+require "support/http_helpers"
+
+if HttpApps.rack3?
+  RSpec.describe "A15 bodies of Rack 3" do
+    [false, true].each do |unix|
+      context(unix ? "over a unix socket" : "over TCP") do
+        before(:context) { serve(HttpApps.ru(:streaming), unix: unix) }
+
+        def body(path)
+          server.get(path).body
+        end
+
+        it "A15 a callable body writes to the stream, and ends by closing it" do
+          expect(body("/parts")).to eq("part 0,part 1,part 2,")
+          expect(body("/append")).to eq("ab")
+          expect_worker_alive
+        end
+
+        it "A15 the stream has what the SPEC asks of it" do
+          expect(JSON.parse(body("/able"))).to eq(%w[read write << flush close close_read close_write closed?])
+        end
+
+        it "A15 a callable body is sent as it comes: no framing that it does not know of, unless the app named one" do
+          expect(server.get("/parts").headers).not_to be_key("Transfer-Encoding")
+          expect(server.get("/parts").headers).not_to be_key("Content-Length")
+          expect(server.get("/length").headers["Content-Length"]).to eq("5")
+        end
+
+        it "A15 a callable body may be large" do
+          expect(body("/large").bytesize).to eq(10_000_000)
+        end
+
+        it "A15 a callable body may read what the client goes on to send" do
+          HttpPeer.open(server) do |peer|
+            peer.write(message("GET /echo HTTP/1.1", "Host: a", "Connection: close"))
+            peer.read_until(/\r\n\r\n/)
+            peer.write("hello")
+            expect(HttpResponse.parse(peer.read_to_end).body).to eq("HELLO")
+          end
+        end
+
+        it "A15 a callable body may hand the stream to a thread, while others are served" do
+          expect(body("/thread")).to eq("from a thread")
+          expect_worker_alive
+        end
+
+        it "A15 a callable body is not called on HEAD" do
+          response = talk("HEAD /parts HTTP/1.1", "Host: a")
+          expect(response.status).to eq(200)
+          expect_worker_alive
+        end
+
+        it "A15 a body with each and call is asked for each" do
+          expect(body("/both")).to eq("by each")
+        end
+
+        it "A15 a body with to_ary is taken by it, and its length is told" do
+          response = server.get("/to-ary")
+          expect(response.body).to eq("by to_ary")
+          expect(response.headers["Content-Length"]).to eq("9")
+        end
+      end
+    end
+  end
+else
+  RSpec.describe "A15 bodies of Rack 3, on a Rack that does not know them" do
+    before(:context) { serve(HttpApps.ru(:streaming)) }
+
+    it "A15 a body that can only be called is none: 500, and the worker lives" do
+      expect(server.get("/parts").status).to eq(500)
+      expect_worker_alive
+    end
+
+    it "A15 a body with each is asked for each" do
+      expect(server.get("/both").body).to eq("by each")
+      expect(server.get("/to-ary").body).to eq("by each")
+    end
+  end
+end

@@ -1,0 +1,66 @@
+# frozen_string_literal: true
+
+require "json"
+
+module HttpApps
+  # Bodies that Rack 3 brought: callable ones, and those with to_ary.
+  class Streaming
+    # Both an Enumerable and callable: by the SPEC each comes first.
+    class Both
+      def each
+        yield "by each"
+      end
+
+      def call(stream)
+        stream.write("by call")
+        stream.close
+      end
+    end
+
+    # An Array by its own account.
+    class ArrayLike
+      def each
+        yield "by each"
+      end
+
+      def to_ary
+        ["by ", "to_ary"]
+      end
+    end
+
+    # Says what it can do.
+    WANTED = %i[read write << flush close close_read close_write closed?].freeze
+
+    def call(env)
+      [200, headers(env["PATH_INFO"]), body(env["PATH_INFO"])]
+    end
+
+    private
+
+    def headers(path)
+      path == "/length" ? { "content-length" => "5" } : { "content-type" => "text/plain" }
+    end
+
+    def body(path)
+      case path
+      when "/parts" then streaming { |stream| 3.times { |index| stream.write("part #{index},") && stream.flush } }
+      when "/append" then streaming { |stream| stream << "a" << "b" }
+      when "/able" then streaming { |stream| stream.write(JSON.generate(WANTED.select { |name| stream.respond_to?(name) })) }
+      when "/length" then streaming { |stream| stream.write("12345") }
+      when "/large" then streaming { |stream| 20.times { stream.write("s" * 500_000) } }
+      when "/echo" then streaming { |stream| stream.write(stream.readpartial(100).upcase) }
+      when "/thread" then ->(stream) { Thread.new { stream.write("from a thread") && stream.close } }
+      when "/both" then Both.new
+      when "/to-ary" then ArrayLike.new
+      else ["hello"]
+      end
+    end
+
+    def streaming
+      lambda do |stream|
+        yield stream
+        stream.close
+      end
+    end
+  end
+end
