@@ -42,9 +42,11 @@ module Fastrack
 
     # Full marks when they are due (Ruby >= 3.4).
     class Deferred
-      def initialize(interval, waiting)
+      # @param collector [#start, #latest_gc_info] Ruby's, except in tests
+      def initialize(interval, waiting, collector = GC)
         @interval = interval
         @waiting = waiting
+        @collector = collector
         @responses = 0
         @put_off = 0
       end
@@ -55,13 +57,13 @@ module Fastrack
         return if @responses < @interval
 
         @responses = 0
-        GC.start(full_mark: false)
+        @collector.start(full_mark: false)
       end
 
       private
 
       def full_mark_due?
-        return false unless GC.latest_gc_info(:need_major_by)
+        return false unless @collector.latest_gc_info(:need_major_by)
 
         @put_off += 1
         true
@@ -69,7 +71,7 @@ module Fastrack
 
       def collect_fully
         @responses = @put_off = 0
-        GC.start
+        @collector.start
       end
     end
   end

@@ -9,8 +9,8 @@ module Fastrack
   # It tells their descriptors in SERVER_STARTER_PORT: `0.0.0.0:80=3;[::1]:80=4;8080=5;/run/app.sock=6`.
   module ServerStarter
     VARIABLE = "SERVER_STARTER_PORT"
-    PAIR = /\A(?<address>.+)=(?<fd>\d+)\z/.freeze
-    HOST_AND_PORT = /\A(?:\[(?<host>[^\]]+)\]|(?<host>.*)):(?<port>\d+)\z/.freeze
+    PAIR = /\A(?<address>.+)=(?<number>\d+)\z/.freeze
+    HOST_AND_PORT = /\A\[?([^\]]*)\]?:(\d+)\z/.freeze
 
     module_function
 
@@ -20,7 +20,7 @@ module Fastrack
     def listeners(environment = ENV)
       environment.fetch(VARIABLE, "").split(";").map do |pair|
         match = PAIR.match(pair) or raise ListenError, "#{VARIABLE}: #{pair.inspect} is not of the form address=descriptor"
-        listener(match[:address], match[:fd].to_i)
+        listener(match[:address], match[:number].to_i)
       end
     end
 
@@ -29,10 +29,12 @@ module Fastrack
       socket = listening_socket(number)
       return Listener.new(socket) if socket.local_address.unix?
 
-      host, port = HOST_AND_PORT.match(address)&.named_captures&.values_at("host", "port")
-      # With a bare port start_server listens on all addresses of IPv4.
-      Listener.new(socket, host: host || "0.0.0.0", port: port || address[/\d+\z/])
-    rescue SystemCallError, SocketError
+      host, port = HOST_AND_PORT.match(address)&.captures
+      # With a bare port start_server listens on all addresses of IPv4. With port 0 the kernel has chosen one.
+      port = (port || address).to_i
+      Listener.new(socket, host: host || "0.0.0.0", port: port.zero? ? nil : port)
+    rescue SystemCallError, SocketError, ArgumentError
+      # Ruby's own check, that it is a socket at all, is an ArgumentError in some versions.
       raise ListenError, "#{VARIABLE}: descriptor #{number} for #{address} is not a listening socket"
     end
 

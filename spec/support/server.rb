@@ -117,8 +117,9 @@ class Server
     listening[:port]&.to_i
   end
 
+  # The unix socket's path, nil on a port.
   def path
-    listening[:path]
+    listening[:path]&.then { |found| File.expand_path(found, dir) }
   end
 
   # The pid of the master: not #pid when a wrapper stands before it.
