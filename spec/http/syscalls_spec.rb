@@ -1,0 +1,78 @@
+# frozen_string_literal: true
+
+require "support/http_helpers"
+require "support/http_strace"
+
+# What a request costs the kernel is most of what it costs at all.
+RSpec.describe "the system calls of a hello request" do
+  # Requests that are looked at, and those before them: as long as the worker does not know that clients keep coming, it
+  # asks the poller before it accepts.
+  requests = 20
+  warm_up = 50
+
+  app = <<~'RUBY'
+    require "socket"
+
+    # The accepted socket of this request, found by its peer: the server does not show it.
+    def no_delay(env)
+      Dir.children("/proc/self/fd").each do |number|
+        next unless File.readlink("/proc/self/fd/#{number}").start_with?("socket:")
+
+        socket = Socket.for_fd(number.to_i).tap { |one| one.autoclose = false }
+        peer = socket.remote_address
+        next unless peer.ip? && peer.ip_port.to_s == env["REMOTE_PORT"]
+
+        return socket.getsockopt(:TCP, :NODELAY).bool.to_s
+      rescue SystemCallError
+        next
+      end
+      "not found"
+    end
+
+    run lambda { |env|
+      case env["PATH_INFO"]
+      when "/gate" then sleep 0.002 until File.exist?("go")
+      when "/no-delay" then next [200, {}, [no_delay(env)]]
+      end
+      [200, { "content-type" => "text/plain" }, ["hello"]]
+    }
+  RUBY
+
+  before(:context) { @traces = Dir.mktmpdir("fastrack-traces") }
+  after(:context) { FileUtils.remove_entry(@traces) }
+
+  # The calls for the last requests of many, all of which wait already when the first one is served.
+  def trace_of(count, before:)
+    worker = server.await_workers(1).first
+    peers = [HttpPeer.new(server).write(message("GET /gate HTTP/1.1", "Host: a", "Connection: close"))]
+    trace = HttpStrace.new(@traces, worker)
+    eventually(20) { trace.calls.any? { |call| call.arguments.include?("GET /gate ") } }
+    peers += Array.new(before + count) do |index|
+      HttpPeer.new(server).write(message("GET /#{index} HTTP/1.1", "Host: a", "Connection: close"))
+    end
+    server.write("go", "")
+    expect(peers.map { |peer| HttpResponse.parse(peer.read_to_end).body }).to all(eq("hello"))
+    window = []
+    eventually(20) { (window = trace.window("/#{before}", "/#{before + count - 1}")).last&.name == "close" }
+    window
+  ensure
+    peers&.each(&:close)
+  end
+
+  [true, false].each do |unix|
+    it "are exactly accept4, recvfrom, writev and close #{unix ? "on a unix socket" : "over TCP"}" do
+      serve(app, unix: unix, wrapper: HttpStrace.wrapper(@traces))
+      calls = trace_of(requests, before: warm_up)
+      expect(calls.map(&:name)).to eq(%w[accept4 recvfrom writev close] * requests), calls.join("\n")
+      calls.each_slice(4) do |accept, receive, write, close|
+        expect(accept.arguments).to match(/SOCK_CLOEXEC\|SOCK_NONBLOCK/)
+        expect([receive, write, close].map { |call| call.arguments[/\A\d+/] }).to all(eq(accept.result[/\A\d+/]))
+      end
+    end
+  end
+
+  it "include no setsockopt for TCP_NODELAY, which the accepted socket has all the same (A7)" do
+    serve(app)
+    expect(server.get("/no-delay").body).to eq("true")
+  end
+end

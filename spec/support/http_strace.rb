@@ -1,0 +1,44 @@
+# frozen_string_literal: true
+
+# The system calls of a server's workers, as strace(1) tells them: one file for each thread.
+class HttpStrace
+  # A line of a trace: the call, its arguments and its result.
+  Call = Struct.new(:name, :arguments, :result) do
+    def to_s
+      "#{name}(#{arguments}) = #{result}"
+    end
+  end
+
+  # The tracer is a grandchild of the server's parent (-D), so that signals go to the server and not to strace.
+  #
+  # @param folder [String] where the traces go
+  # @return [Array<String>] the words to put before the server's command
+  def self.wrapper(folder)
+    ["strace", "-D", "-ff", "-q", "-q", "-s", "64", "-e", "signal=none", "-o", File.join(folder, "trace")]
+  end
+
+  # @param thread [Integer] for a process's main thread its pid
+  def initialize(folder, thread)
+    @path = File.join(folder, "trace.#{thread}")
+  end
+
+  # @return [Array<Call>] all so far, in order
+  def calls
+    File.readlines(@path).filter_map do |line|
+      name, arguments, result = line.match(/\A(\w+)\((.*)\)\s+= (.*)\n/)&.captures
+      Call.new(name, arguments, result) if name
+    end
+  end
+
+  # The calls between a request with that target being taken in and the close after the response to another one, both
+  # included.
+  def window(first, last)
+    list = calls
+    start = list.index { |call| call.name == "recvfrom" && call.arguments.include?("GET #{first} ") }
+    finish = list.index { |call| call.name == "recvfrom" && call.arguments.include?("GET #{last} ") }
+    return [] unless start && finish
+
+    finish += 1 until finish >= list.size || list[finish].name == "close"
+    list[start - 1..finish]
+  end
+end
