@@ -10,7 +10,7 @@ need() {
   local what=$1 package=$2
   shift 2
   if ! "$@" >/dev/null 2>&1; then
-    wanted+=("$package")
+    case " ${wanted[*]-} " in *" $package "*) ;; *) wanted+=("$package") ;; esac
     lacking+=("$what")
   fi
 }
