@@ -1,0 +1,89 @@
+# frozen_string_literal: true
+
+require "support/http_helpers"
+require "support/http_apps/pacing"
+require "support/http_nginx"
+
+RSpec.describe "behind nginx" do
+  {
+    "over a unix socket" => { unix: true, options: { "MaxWorkers" => 2 } },
+    "over a TCP upstream" => { unix: false, options: { "MaxWorkers" => 2 } },
+    "over a unix socket, by HTTP/1.1 and in chunks" => {
+      unix: true, options: { "MaxWorkers" => 2, "ChunkedTransfer" => true }, settings: "proxy_http_version 1.1;"
+    },
+    "over a TCP upstream, unbuffered" => {
+      unix: false, options: { "MaxWorkers" => 2 }, settings: "proxy_buffering off; proxy_request_buffering off; proxy_http_version 1.1;"
+    }
+  }.each do |what, setup|
+    context what do
+      before(:context) do
+        serve(HttpApps.ru(:proxied), unix: setup[:unix], options: setup[:options])
+        upstream = setup[:unix] ? "unix:#{server.path}" : "127.0.0.1:#{server.port}"
+        @nginx = HttpNginx.new(upstream, settings: setup.fetch(:settings, ""))
+      end
+
+      after(:context) { @nginx&.stop }
+
+      # A response as nginx's client sees it.
+      def through(verb, path, *fields, body: "")
+        bytes, ending = HttpPeer.exchange(@nginx, message("#{verb} #{path} HTTP/1.1", "Host: example.org", "Connection: close", *fields, body: body))
+        expect(ending).to eq(:closed)
+        HttpResponse.parse(bytes, head_only: verb == "HEAD")
+      end
+
+      it "nginx: a request comes through, with what nginx has to say about it" do
+        env = HttpApps::Echo.read(through("GET", "/echo/a%20b?c=d", "Cookie: a=1", "X-Own: yes")).fetch("env")
+        expect(env).to include(
+          "PATH_INFO" => "/echo/a%20b", "QUERY_STRING" => "c=d", "HTTP_HOST" => "example.org", "HTTP_COOKIE" => "a=1",
+          "HTTP_X_OWN" => "yes", "HTTP_X_FORWARDED_FOR" => "10.1.2.3", "HTTP_X_FORWARDED_PROTO" => "https"
+        )
+        expect(env["REMOTE_ADDR"]).to eq(setup[:unix] ? "" : "127.0.0.1")
+      end
+
+      it "nginx: bodies of any size come through, with a length and in chunks" do
+        [0, 1, 10_000, 3_000_000].each do |size|
+          body = Random.new(size).bytes(size)
+          expect(HttpApps::Echo.read(through("POST", "/echo", "Content-Length: #{size}", body: body))["body"]).to eq(body)
+        end
+        chunks = "5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n"
+        expect(HttpApps::Echo.read(through("POST", "/echo", "Transfer-Encoding: chunked", body: chunks))["body"]).to eq("hello world")
+      end
+
+      it "nginx: every kind of response comes through" do
+        expect(through("GET", "/").body).to eq("hello")
+        expect(through("GET", "/body/array").body).to eq("onetwothree")
+        expect(through("GET", "/body/each").body).to eq("onetwothree")
+        expect(through("GET", "/body/empty").body).to eq("")
+        expect(through("GET", "/body/each-large").body).to eq("z" * 5_000_000)
+        expect(through("GET", "/large").body.bytesize).to eq(HttpApps::Pacing::LARGE)
+        expect(through("HEAD", "/body/array").headers["Content-Length"]).to eq("11").or be_nil
+        [204, 304, 404, 503].each { |code| expect(through("GET", "/status/#{code}").status).to eq(code) }
+        expect(through("GET", "/headers/lines").headers.all("X-Foo")).to eq(%w[Foo Bar])
+        expect(through("GET", "/headers/crlf").status).to eq(500)
+      end
+
+      it "nginx: half a response never passes for a whole one, as far as its framing can tell" do
+        bytes, = HttpPeer.exchange(@nginx, message("GET /half-length HTTP/1.1", "Host: a", "Connection: close"))
+        expect { HttpResponse.parse(bytes) }.to raise_error(HttpResponse::Malformed)
+        expect(@nginx.log).to match(/prematurely closed|reset by peer/)
+      end
+
+      it "nginx: many clients at once are all served" do
+        before = @nginx.log
+        threads = Array.new(16) do
+          Thread.new { Array.new(25) { |index| through(*(index.even? ? %w[GET /] : %w[POST /echo]), "Content-Length: 0").status } }
+        end
+        expect(threads.flat_map(&:value)).to all(eq(200))
+        expect(@nginx.log).to eq(before)
+      end
+
+      it "nginx: its clients' slowness is none of ours: an upload that comes in bits is served" do
+        HttpPeer.open(@nginx) do |peer|
+          peer.write("POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 30\r\n\r\n")
+          30.times { |index| peer.write(index.to_s[-1]) }
+          expect(HttpApps::Echo.read(HttpResponse.parse(peer.read_to_end))["body"]).to eq("012345678901234567890123456789")
+        end
+      end
+    end
+  end
+end

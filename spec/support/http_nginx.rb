@@ -1,0 +1,93 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "socket"
+require "tmpdir"
+require_relative "eventually"
+
+# nginx as a reverse proxy in front of a server, listening on a unix socket in a folder of its own, so that no port has
+# to be found for it.
+class HttpNginx
+  # Seconds that nginx may take to start or to stop.
+  DEADLINE = 10
+
+  attr_reader :path
+
+  # @param upstream [String] as in proxy_pass: "127.0.0.1:1234" or "unix:/a/b.sock:"
+  # @param settings [String] further lines for the location
+  def initialize(upstream, settings: "")
+    @dir = Dir.mktmpdir("fastrack-nginx")
+    @path = File.join(@dir, "nginx.sock")
+    File.write(File.join(@dir, "nginx.conf"), configuration(upstream, settings))
+    @pid = spawn("nginx", "-p", @dir, "-c", "nginx.conf", "-e", log_path, in: File::NULL, out: log_path, err: log_path)
+    Eventually.eventually(DEADLINE, -> { "nginx does not listen: #{log}" }) { listening? }
+  end
+
+  # A new connection to nginx.
+  def connect
+    socket = UNIXSocket.new(@path)
+    return socket unless block_given?
+
+    begin
+      yield socket
+    ensure
+      socket.close
+    end
+  end
+
+  # What nginx has had to complain about.
+  def log
+    File.exist?(log_path) ? File.read(log_path) : ""
+  end
+
+  def stop
+    Process.kill(:QUIT, @pid)
+    Eventually.eventually(DEADLINE, "nginx did not end") { Process.wait(@pid, Process::WNOHANG) }
+    FileUtils.remove_entry(@dir)
+  end
+
+  private
+
+  def log_path
+    File.join(@dir, "error.log")
+  end
+
+  def listening?
+    raise "nginx ended: #{log}" if Process.wait(@pid, Process::WNOHANG)
+
+    connect(&:itself)
+  rescue Errno::ENOENT, Errno::ECONNREFUSED
+    false
+  end
+
+  # One process, as whoever runs the specs: it can reach a private socket, and leaves nobody behind.
+  def configuration(upstream, settings)
+    <<~NGINX
+      daemon off;
+      master_process off;
+      pid nginx.pid;
+      error_log #{log_path} warn;
+      events { worker_connections 512; }
+      http {
+        access_log off;
+        client_body_temp_path body;
+        proxy_temp_path proxy;
+        fastcgi_temp_path fastcgi;
+        uwsgi_temp_path uwsgi;
+        scgi_temp_path scgi;
+        client_max_body_size 100m;
+        upstream app { server #{upstream}; }
+        server {
+          listen unix:#{@path};
+          location / {
+            proxy_pass http://app;
+            proxy_set_header Host $http_host;
+            proxy_set_header X-Forwarded-For 10.1.2.3;
+            proxy_set_header X-Forwarded-Proto https;
+            #{settings}
+          }
+        }
+      }
+    NGINX
+  end
+end
