@@ -127,9 +127,9 @@ RSpec.describe "ConfigFile" do
     it "A4 hooks get server and worker when they take them, and nothing when they do not" do
       server = Server.start(ru: "run ->(_env) { [200, {}, [$seen.inspect]] }", options: { MaxWorkers: 1 }, config: <<~RUBY)
         before_fork ->() { $seen = [] }
-        after_fork { |server, worker| $seen << worker.nr << server.nil? }
+        after_fork { |server, worker| $seen << worker.nr << server.class }
       RUBY
-      expect(server.get.body).to eq("[0, false]")
+      expect(server.get.body).to eq("[0, Fastrack::Launcher]")
     end
 
     it "A4 each worker has random numbers of its own, from before after_fork on" do

@@ -1,7 +1,9 @@
 # frozen_string_literal: true
 
 require_relative "spec_helper"
+require "fileutils"
 require "open3"
+require "tmpdir"
 
 RSpec.describe "Loading" do
   # Runs Ruby with the project's lib and nothing else of it.
@@ -35,6 +37,19 @@ RSpec.describe "Loading" do
   it "A1 the gem can be required where the extension is not built" do
     output, status = ruby("require 'rhebok-rs'; print $LOADED_FEATURES.grep(/fastrack\\.so/).size")
     expect([output, status.success?]).to eq(["0", true])
+  end
+
+  it "B-faults a server whose extension is not built ends with one line and status 1" do
+    Dir.mktmpdir do |dir|
+      Dir.glob("**/*.rb", base: Server::LIB).each do |file|
+        FileUtils.mkdir_p(File.join(dir, File.dirname(file)))
+        FileUtils.cp(File.join(Server::LIB, file), File.join(dir, file))
+      end
+      output, status = Open3.capture2e(Server::CLEAN_ENVIRONMENT, RbConfig.ruby, "-w", "-I", dir, "-e",
+                                       "require 'rhebok-rs'; Fastrack::Handler.run(->(_env) {}, Port: 0)")
+      expect(output).to match(/\Afastrack: the native extension of Fastrack is not built for Ruby [^\n]+\n\z/)
+      expect(status.exitstatus).to eq(1)
+    end
   end
 
   it "A1 Rack::Handler::Fastrack is there on every Rack, and warns of nothing" do

@@ -65,6 +65,41 @@ RSpec.describe "Stopping" do
     request&.abandon
   end
 
+  # A client of the only worker that has sent no more than this, and that the worker has accepted.
+  #
+  # @yieldparam client [UNIXSocket]
+  # @yieldparam worker [Integer] its pid
+  def with_slow_client(server, part)
+    worker = server.await_workers(1).first
+    sockets = -> { ProcessTable.descriptors(worker).values.compact.grep(/\Asocket:/).size }
+    # Once it has served, it has all the sockets of its own.
+    server.get
+    before = sockets.call
+    server.connect do |client|
+      client.write(part)
+      eventually { sockets.call > before }
+      yield client, worker
+    end
+  end
+
+  it "A8 a client that has connected, and sends its request when the worker is already stopping, is answered" do
+    server = Server.start(ru: Rackups::PID, unix: true, options: { MaxWorkers: 1 })
+    with_slow_client(server, "") do |client, worker|
+      server.signal(:HUP, to: server.master)
+      # The successor is there; the worker has been told to stop.
+      eventually { server.get.body.to_i != worker }
+      client.write("GET / HTTP/1.0\r\n\r\n")
+      expect(HttpResponse.parse(client.read).body.to_i).to eq(worker)
+    end
+  end
+
+  ["", "GET / HTTP/1.1\r\n", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf"].each do |part|
+    it "B-faults TERM ends the server where a client has sent no more than #{part.inspect}" do
+      server = Server.start(ru: Rackups::PID, unix: true, options: { MaxWorkers: 1 })
+      with_slow_client(server, part) { expect(server.stop(timeout: 10).exitstatus).to eq(0) }
+    end
+  end
+
   it "A10 at_exit hooks run once, in the master" do
     server = Server.start(ru: at_exit_app, options: { MaxWorkers: 2, MaxRequestPerChild: 2 })
     8.times { server.get }

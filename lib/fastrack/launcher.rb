@@ -27,7 +27,7 @@ module Fastrack
       @configuration = Configuration.new(options)
       load_engine
       @listeners = listen
-      @master = Master.new(app, @configuration, @listeners)
+      @master = Master.new(self, app)
     end
 
     # Serves until the server is told to stop.

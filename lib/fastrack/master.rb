@@ -16,16 +16,15 @@ module Fastrack
   class Master
     SIGNALS = %w[TERM QUIT INT HUP USR1 CHLD].freeze
 
+    # @param launcher [Launcher]
     # @param app [#call] the Rack app
-    # @param configuration [Configuration]
-    # @param listeners [Array<Listener>]
-    def initialize(app, configuration, listeners)
-      @configuration = configuration
+    def initialize(launcher, app)
+      @configuration = launcher.configuration
       @signals = SignalQueue.new(SIGNALS)
       @lifeline = Lifeline.new
-      @pool = WorkerPool.new(configuration.max_workers)
-      @pace = Pace.new(configuration.spawn_interval, configuration.err_respawn_interval)
-      @spawner = Spawner.new(app, configuration, listeners, @signals, @lifeline)
+      @pool = WorkerPool.new(@configuration.max_workers)
+      @pace = Pace.new(@configuration.spawn_interval, @configuration.err_respawn_interval)
+      @spawner = Spawner.new(launcher, app, @signals, @lifeline)
       @generation = 1
     end
 

@@ -49,7 +49,7 @@ module Fastrack
       end,
       new(:ReusePort, :reuseport, false, "listen with SO_REUSEPORT") { |value| type.boolean(value) },
       new(:MaxWorkers, :max_workers, 5, "how many worker processes serve") { |value| type.integer(value, 1..) },
-      new(:MaxRequestPerChild, :max_request_per_child, 1000, "requests after which a worker is replaced (0: never)") do |value|
+      new(:MaxRequestPerChild, :max_request_per_child, 1000, "requests until a worker is replaced (0: never)") do |value|
         type.integer(value, 0..)
       end,
       new(:MinRequestPerChild, :min_request_per_child, nil, "draw that number for each worker, from here on") do |value|
@@ -80,7 +80,11 @@ module Fastrack
       new(:MaxBodySize, :max_body_size, nil, "bytes that a request's body may have") { |value| type.integer(value, 0..) }
     ].freeze
 
-    BY_NAME = ALL.to_h { |option| [option.name, option] }.merge(Chunked_Transfer: ALL.find { |option| option.name == :ChunkedTransfer }).freeze
+    # Other spellings that Rhebok's users have.
+    ALIASES = { Chunked_Transfer: :ChunkedTransfer }.freeze
+
+    BY_NAME = ALL.to_h { |option| [option.name, option] }
+                 .then { |options| options.merge(ALIASES.transform_values { |name| options.fetch(name) }) }.freeze
     BY_WORD = ALL.to_h { |option| [option.word, option] }.freeze
   end
 end

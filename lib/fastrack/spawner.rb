@@ -10,12 +10,13 @@ require_relative "worker_handle"
 module Fastrack
   # Forks workers off the master, with everything that they need from it.
   class Spawner
+    # @param launcher [Launcher]
+    # @param app [#call]
     # @param signals [SignalQueue] the master's
     # @param lifeline [Lifeline]
-    def initialize(app, configuration, listeners, signals, lifeline)
+    def initialize(launcher, app, signals, lifeline)
+      @launcher = launcher
       @app = app
-      @configuration = configuration
-      @listeners = listeners
       @signals = signals
       @lifeline = lifeline
     end
@@ -24,8 +25,8 @@ module Fastrack
     # @param others [Array<ControlChannel>] the master's ends to the workers that are there, which a worker has to close
     # @return [WorkerHandle, nil] nil when it failed; the log says why
     def spawn(nr, generation, others)
-      worker = Worker.new(nr, @app, @configuration, @listeners)
-      Hook.call(@configuration.before_fork, self, worker)
+      worker = Worker.new(nr, @launcher, @app)
+      Hook.call(@launcher.configuration.before_fork, @launcher, worker)
       fork_off(worker, generation, others)
     rescue StandardError, ScriptError => e
       # Later it may succeed: memory and pids come free, a database that a hook needs comes back.
@@ -42,7 +43,7 @@ module Fastrack
       pending = @signals.size
       pid = Process.fork do
         [ours, *others].each(&:close)
-        worker.live(self, theirs, @signals, pending, @lifeline)
+        worker.live(theirs, @signals, pending, @lifeline)
       end
       WorkerHandle.new(worker.nr, pid, generation, ours, Clock.now)
     rescue StandardError

@@ -23,11 +23,13 @@ module Fastrack
     # @return [Integer] its slot, from 0
     attr_reader :nr
 
-    def initialize(nr, app, configuration, listeners)
+    # @param launcher [Launcher]
+    # @param app [#call]
+    def initialize(nr, launcher, app)
       @nr = nr
+      @launcher = launcher
+      @configuration = launcher.configuration
       @app = app
-      @configuration = configuration
-      @listeners = listeners
       @stopping = false
       @engine = nil
     end
@@ -35,15 +37,14 @@ module Fastrack
     # The whole life of the process: does not return. It ends without at_exit hooks, which are the master's: a pid file
     # is removed once.
     #
-    # @param server [Object] what hooks get as their first argument
     # @param channel [ControlChannel] to the master
     # @param signals [SignalQueue] the master's
     # @param pending [Integer] signals in that queue before the fork
     # @param lifeline [Lifeline]
-    def live(server, channel, signals, pending, lifeline)
+    def live(channel, signals, pending, lifeline)
       status = 1
       take_signals(signals, pending)
-      prepare(server, lifeline.hold)
+      prepare(lifeline.hold)
       serve(channel)
       status = 0
     rescue SystemExit => e
@@ -84,20 +85,20 @@ module Fastrack
       @engine&.stop
     end
 
-    def prepare(server, master_fd)
+    def prepare(master_fd)
       Process.setproctitle("fastrack worker[#{@nr}]")
       # All workers have the master's random numbers ahead of them until then. The limits are drawn before a hook of the
       # app's seeds them all alike.
       srand
       @request_limit = @configuration.draw_request_limit
       @gc_interval = @configuration.draw_gc_interval
-      Hook.call(@configuration.after_fork, server, self)
+      Hook.call(@configuration.after_fork, @launcher, self)
       @engine = Engine.new(listener_settings, engine_settings(master_fd))
       ForkGuard.install(@engine)
     end
 
     def listener_settings
-      @listeners.map { |listener| { fd: listener.fileno, tcp: listener.tcp?, env: EnvTemplate.for(listener) } }
+      @launcher.listeners.map { |listener| { fd: listener.fileno, tcp: listener.tcp?, env: EnvTemplate.for(listener) } }
     end
 
     def engine_settings(master_fd)
