@@ -24,7 +24,7 @@ const BEYOND: usize = 2;
 
 #[derive(Debug)]
 pub(crate) enum Body {
-    /// There is none.
+    /// There is none, or one of length 0.
     None,
     /// So many bytes after the head, in the input.
     InPlace(usize),
@@ -71,7 +71,10 @@ impl Body {
     pub fn take(&mut self, input: &mut Input, settings: &Settings) -> Result<Status, Error> {
         let at = input.head.len;
         match self {
-            Body::None => Ok(Status::Complete),
+            // Without a body what follows is another request (RFC 9112 §9.3.2): on a connection that closes
+            // after the first one it is not heard, which harms nobody.
+            Body::None if input.head.framing == Framing::None => Ok(Status::Complete),
+            Body::None => nothing_beyond(&input.bytes[at..]),
             Body::InPlace(length) => match input.bytes.get(at + *length..) {
                 Some(beyond) => nothing_beyond(beyond),
                 None => Ok(Status::Partial),

@@ -11,7 +11,7 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use fastrack_http::{percent_decode, Error, Expectation, Framing, Status};
+use fastrack_http::{percent_decode, Error, Expectation, Status};
 
 use crate::body::Body;
 use crate::input::{Input, READ_SIZE};
@@ -116,17 +116,10 @@ impl Connection {
             percent_decode(input.head.path(&input.bytes), &mut input.path)?;
         }
         let mut body = Body::of(input, settings)?;
-        if matches!(body, Body::None) && input.head.framing == Framing::None {
-            self.state = State::Body(body);
-            return Ok(Status::Complete);
-        }
         if input.head.expectation == Expectation::Continue && !matches!(body, Body::None) {
             self.send_continue();
         }
-        let status = match body {
-            Body::None => Status::Complete,
-            _ => body.take(&mut self.input, settings)?,
-        };
+        let status = body.take(&mut self.input, settings)?;
         self.state = State::Body(body);
         Ok(status)
     }
@@ -171,9 +164,9 @@ impl Connection {
         matches!(self.state, State::Body(Body::None)) && self.input.bytes.len() >= READ_SIZE
     }
 
-    /// Whether the request's method is HEAD, whose answers have no body.
+    /// Whether the request's method is HEAD, whose answers have no body; also when the rest of its head is wrong.
     pub fn is_head_request(&self) -> bool {
-        self.is_in_body() && self.input.head.method.of_buffer(&self.input.bytes) == b"HEAD"
+        self.input.bytes.trim_ascii_start().starts_with(b"HEAD ")
     }
 
     /// From now on reads and discards; the client is told that nothing more will come.

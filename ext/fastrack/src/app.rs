@@ -11,6 +11,7 @@ use crate::body::{Manner, Sender};
 use crate::env::{self, PeerCache};
 use crate::errors::{is_failure, report, warn};
 use crate::gvl::without_gvl;
+use crate::input::input;
 use crate::names::names;
 use crate::protect::{protect, Raised};
 use crate::response::{take_headers, triple};
@@ -44,6 +45,10 @@ pub(crate) struct RackApp {
 /// The Ruby objects of the request that is being answered.
 struct Objects {
     env: VALUE,
+    /// The Tempfile of a large body.
+    file: VALUE,
+    /// The socket object that a streaming body has while it is called.
+    stream: VALUE,
     /// The body while close is still due.
     unclosed: VALUE,
 }
@@ -74,7 +79,11 @@ impl RackApp {
     unsafe fn respond(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>, objects: &mut Objects) {
         // SAFETY: as this function's; `objects` is on the stack, where the GC sees it.
         unsafe {
-            objects.env = env::build(request, self.roots, &mut self.peers);
+            let input = input(request.content, self.roots);
+            if matches!(request.content, Content::File(..)) {
+                objects.file = input;
+            }
+            objects.env = env::build(request, input, self.roots, &mut self.peers);
             let result = rb_funcallv(self.app, names().id_call, 1, &objects.env);
             let triple = triple(result, &mut objects.unclosed);
             self.head.start(triple.code);
@@ -92,28 +101,26 @@ impl RackApp {
                 date: self.date.at(epoch_seconds()),
                 manner,
                 unclosed: &mut objects.unclosed,
+                stream: &mut objects.stream,
             };
             sender.send(triple.body);
         }
     }
 
-    /// What happens after the response, well or badly as it went.
-    fn clean_up(&mut self, request: &Request<'_>, objects: &mut Objects) {
-        let body = std::mem::replace(&mut objects.unclosed, Qnil as VALUE);
-        if body != Qnil as VALUE {
-            let closed = protect(|| {
-                // SAFETY: under protect, and owning nothing.
-                unsafe { call_if_there(body, names().id_close) }
-            });
-            self.settle(closed, objects.env);
-        }
-        if matches!(request.content, Content::File(..)) && objects.env != Qnil as VALUE {
-            // The GC would come round to the file too, but a busy server may have hundreds by then.
-            let closed = protect(|| {
-                // SAFETY: under protect, and owning nothing.
-                unsafe { call_if_there(rb_hash_lookup(objects.env, names().rack_input), names().id_close) }
-            });
-            self.settle(closed, objects.env);
+    /// Closes what is still open after the response, well or badly as it went.
+    fn clean_up(&mut self, objects: &mut Objects) {
+        // The body's close is the application's. A large body's file would be closed by the GC, too, but a
+        // busy server may have hundreds by then; and a stream that is left belongs to a call that has failed:
+        // the client would wait for the rest.
+        for slot in [&mut objects.unclosed, &mut objects.file, &mut objects.stream] {
+            let object = std::mem::replace(slot, Qnil as VALUE);
+            if object != Qnil as VALUE {
+                let closed = protect(|| {
+                    // SAFETY: under protect, and owning nothing.
+                    unsafe { call_if_there(object, names().id_close) }
+                });
+                self.settle(closed, objects.env);
+            }
         }
     }
 
@@ -152,14 +159,15 @@ impl RackApp {
 
 impl App for RackApp {
     fn call(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>) -> Flow {
-        let mut objects = Objects { env: Qnil as VALUE, unclosed: Qnil as VALUE };
+        let nil = Qnil as VALUE;
+        let mut objects = Objects { env: nil, file: nil, stream: nil, unclosed: nil };
         let result = protect(|| {
             // SAFETY: under protect. This closure borrows everything, and owns nothing.
             unsafe { self.respond(request, exchange, &mut objects) };
             Qnil as VALUE
         });
         self.settle(result, objects.env);
-        self.clean_up(request, &mut objects);
+        self.clean_up(&mut objects);
         self.flow()
     }
 

@@ -40,6 +40,8 @@ pub(crate) struct Sender<'a, 'e> {
     pub manner: Manner,
     /// The body, as long as close is still to be called on it; else nil.
     pub unclosed: &'a mut VALUE,
+    /// The socket object that a streaming body was given, until its call has returned.
+    pub stream: &'a mut VALUE,
 }
 
 impl Sender<'_, '_> {
@@ -206,8 +208,10 @@ impl Sender<'_, '_> {
             let number = LONG2NUM(fd.into());
             let class = if self.manner.tcp { c"TCPSocket" } else { c"UNIXSocket" };
             let class = rb_const_get(rb_cObject, rb_intern(class.as_ptr()));
-            let stream = rb_funcallv(class, names().id_for_fd, 1, &number);
-            rb_funcallv(body, names().id_call, 1, &stream);
+            *self.stream = rb_funcallv(class, names().id_for_fd, 1, &number);
+            rb_funcallv(body, names().id_call, 1, self.stream);
+            // From here on it is the application's, which may go on with it in another thread.
+            *self.stream = Qnil as VALUE;
         }
     }
 

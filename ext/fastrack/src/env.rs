@@ -9,7 +9,6 @@ use fastrack_engine::{Content, Request};
 use fastrack_http::{Framing, KnownName, Version};
 
 use crate::fields;
-use crate::input::input;
 use crate::names::names;
 use crate::roots::Roots;
 
@@ -49,11 +48,17 @@ impl Pairs {
 #[derive(Default)]
 pub(crate) struct PeerCache(Option<IpAddr>);
 
-/// Builds the environment: the listener's template, and what this request says.
+/// Builds the environment: the listener's template, and what this request says; `input` replaces the
+/// template's unless it is nil.
 ///
 /// # Safety
 /// Under protect, with the GVL. Owns nothing while it calls Ruby.
-pub(crate) unsafe fn build(request: &Request<'_>, roots: Roots, peers: &mut PeerCache) -> VALUE {
+pub(crate) unsafe fn build(
+    request: &Request<'_>,
+    input: VALUE,
+    roots: Roots,
+    peers: &mut PeerCache,
+) -> VALUE {
     let names = names();
     // SAFETY: as this function's; all values are on the stack or in the Hash.
     unsafe {
@@ -77,7 +82,7 @@ pub(crate) unsafe fn build(request: &Request<'_>, roots: Roots, peers: &mut Peer
         if let Some(authority) = head.authority {
             pairs.add(names.key(KnownName::Host), string(authority.of_buffer(request.bytes)));
         }
-        add_body(&mut pairs, request, roots);
+        add_body(&mut pairs, request, input);
         pairs.flush();
         env
     }
@@ -107,11 +112,11 @@ fn printed(buffer: &mut [u8; 48], value: impl std::fmt::Display) -> &[u8] {
 }
 
 /// The input; and a chunked body's length, which is known by now (RFC 9112 §7.1.3).
-unsafe fn add_body(pairs: &mut Pairs, request: &Request<'_>, roots: Roots) {
+unsafe fn add_body(pairs: &mut Pairs, request: &Request<'_>, input: VALUE) {
     let names = names();
     // SAFETY: under protect, and owning nothing.
     unsafe {
-        if let Some(input) = input(request.content, roots) {
+        if input != Qnil as VALUE {
             pairs.add(names.rack_input, input);
         }
         if request.head.framing == Framing::Chunked {

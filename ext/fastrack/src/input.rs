@@ -10,17 +10,17 @@ use fastrack_engine::Content;
 use crate::names::names;
 use crate::roots::Roots;
 
-/// The input object of a body; None where there is none, and the template's shared one will do.
+/// The input object of a body; nil where there is none, and the template's shared one will do.
 ///
 /// # Safety
 /// Under protect, with the GVL.
-pub(crate) unsafe fn input(content: Content<'_>, roots: Roots) -> Option<VALUE> {
+pub(crate) unsafe fn input(content: Content<'_>, roots: Roots) -> VALUE {
     match content {
-        Content::None => None,
+        Content::None => Qnil as VALUE,
         // SAFETY: as this function's.
-        Content::Memory(bytes) => Some(unsafe { string_io(bytes) }),
+        Content::Memory(bytes) => unsafe { string_io(bytes) },
         // SAFETY: as this function's.
-        Content::File(file, _) => Some(unsafe { temporary_file(file, roots) }),
+        Content::File(file, _) => unsafe { temporary_file(file, roots) },
     }
 }
 

@@ -31,10 +31,7 @@ pub(crate) unsafe fn triple(result: VALUE, unclosed: &mut VALUE) -> Triple {
             raise(rb_eTypeError, c"the application must return [status, headers, body]");
         }
         let (headers, body) = (RARRAY_AREF(array, 1), RARRAY_AREF(array, 2));
-        // An Array has no close, and is the most frequent body.
-        if !RB_TYPE_P(body, ruby_value_type::RUBY_T_ARRAY) {
-            *unclosed = body;
-        }
+        *unclosed = body;
         Triple { code: code(RARRAY_AREF(array, 0)), headers, body }
     }
 }
@@ -65,6 +62,7 @@ struct Fields<'a> {
     head: &'a mut ResponseHead,
     /// The first field that cannot be sent, and why.
     refused: Option<(VALUE, FieldError)>,
+    panicked: bool,
 }
 
 /// Fills `head` with the headers; raises ArgumentError on one that cannot be sent.
@@ -72,7 +70,7 @@ struct Fields<'a> {
 /// # Safety
 /// Under protect, with the GVL.
 pub(crate) unsafe fn take_headers(headers: VALUE, head: &mut ResponseHead) {
-    let mut fields = Fields { head, refused: None };
+    let mut fields = Fields { head, refused: None, panicked: false };
     let data = (&raw mut fields) as VALUE;
     // SAFETY: as this function's. The callbacks get a pointer to `fields`, which outlives
     // the iteration and which nobody else touches meanwhile.
@@ -81,6 +79,9 @@ pub(crate) unsafe fn take_headers(headers: VALUE, head: &mut ResponseHead) {
             rb_hash_foreach(headers, Some(hash_entry), data);
         } else {
             rb_block_call(headers, names().id_each, 0, std::ptr::null(), Some(yielded_pair), data);
+        }
+        if fields.panicked {
+            raise(rb_eRuntimeError, c"the headers could not be taken in");
         }
         if let Some((name, error)) = fields.refused {
             refuse(name, error);
@@ -103,7 +104,10 @@ unsafe fn refuse(name: VALUE, error: FieldError) -> ! {
 
 unsafe extern "C" fn hash_entry(name: VALUE, value: VALUE, data: VALUE) -> c_int {
     // SAFETY: `data` is what take_headers passed; under its protect.
-    callback(|| unsafe { take(name, value, data) });
+    if callback(|| unsafe { take(name, value, data) }).is_none() {
+        // SAFETY: as above.
+        unsafe { (*(data as *mut Fields<'_>)).panicked = true };
+    }
     st_retval::ST_CONTINUE as c_int
 }
 
@@ -115,7 +119,7 @@ unsafe extern "C" fn yielded_pair(
     argv: *const VALUE,
     _block: VALUE,
 ) -> VALUE {
-    callback(|| {
+    let done = callback(|| {
         // SAFETY: `data` is what take_headers passed, `argv` has `argc` values; under its protect.
         unsafe {
             if argc >= 2 {
@@ -128,6 +132,10 @@ unsafe extern "C" fn yielded_pair(
             }
         }
     });
+    if done.is_none() {
+        // SAFETY: as above.
+        unsafe { (*(data as *mut Fields<'_>)).panicked = true };
+    }
     Qnil as VALUE
 }
 
