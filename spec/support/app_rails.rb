@@ -11,6 +11,8 @@ require_relative "app_requirements"
 class AppRails
   LIBRARIES = 'require "rails"; require "active_record"; require "pg"; exit Rails.gem_version >= Gem::Version.new("7.1")'
 
+  COMPLETED = "the executor has completed in"
+
   # @return [String, nil] why the app cannot be served here
   def self.missing
     libraries = AppRequirements.missing("Rails 7.1 with pg", LIBRARIES)
@@ -29,12 +31,17 @@ class AppRails
     FileUtils.mkdir_p(path("tmp"))
   end
 
-  # Through rackup, with the app's own ConfigFile.
+  # Through rackup, with the app's own ConfigFile. Whenever Rails has done with a request, and not before its body was
+  # closed, the log gets a line: COMPLETED and the worker's pid.
   def serve(options:, env: {})
     # The ConfigFile would have the last word on these.
     config = File.read(path("config/fastrack.rb")).lines.grep_v(/\A(?:max|min)_/).join
-    Server.start(ru: %(require "#{path("config/environment")}"\nrun Rails.application\n), options: options, config: config,
-                 env: environment.merge("RAILS_ENV" => "production", **env))
+    ru = <<~RUBY
+      require "#{path("config/environment")}"
+      Rails.application.executor.to_complete { puts "#{COMPLETED} \#{Process.pid}" }
+      run Rails.application
+    RUBY
+    Server.start(ru: ru, options: options, config: config, env: environment.merge("RAILS_ENV" => "production", **env))
   end
 
   # Through bin/rails server.
