@@ -108,9 +108,8 @@ RSpec.describe "ConfigFile" do
 
     # What the hooks of all workers have noted: an Array of lines, each an Array of words.
     def notes(server, count)
-      path = File.join(server.dir, "notes")
-      eventually(10, "#{count} notes") { File.exist?(path) && File.readlines(path).size == count }
-      File.readlines(path, chomp: true).map(&:split)
+      eventually(10, "#{count} notes") { server.lines_of("notes").size == count }
+      server.lines_of("notes").map(&:split)
     end
 
     it "A4 before_fork runs in the master before each fork, after_fork in each worker" do

@@ -44,17 +44,22 @@ RSpec.describe "Recycling" do
     end
   end
 
-  # Starts are slow and limits low: all workers want to go all the time. Each notes when it is ready, and when it has
-  # answered a request.
+  # Starts are slow and limits low: all workers want to go all the time. Each notes when it is ready, and when it ends.
   describe "under load" do
     let(:config) do
       <<~'RUBY'
-        $note = ->(what) { File.write("notes", "#{Process.clock_gettime(Process::CLOCK_MONOTONIC)} #{what} #{$$}\n", mode: "a") }
+        $note = ->(what) { File.write("notes", "#{Process.clock_gettime(Process::CLOCK_MONOTONIC)} #{what}\n", mode: "a") }
+        Fastrack::Worker.prepend(Module.new do
+          def exit!(*)
+            $note.call("ends")
+            super
+          end
+        end)
         after_fork { sleep 0.05; $note.call("ready") }
       RUBY
     end
 
-    let(:app) { 'run ->(_env) { sleep 0.005; $note.call("answered"); [200, {}, []] }' }
+    let(:app) { "run ->(_env) { sleep 0.005; [200, {}, []] }" }
 
     # Has more clients than there are workers ask as often as they can while the block runs.
     #
@@ -69,36 +74,19 @@ RSpec.describe "Recycling" do
       threads.flat_map(&:value)
     end
 
-    # Seconds that a worker may have been there after its last answer. A successor takes longer to be ready, so that no
-    # gap is missed.
-    let(:idle) { 0.02 }
-
-    # How many workers served, at each change of it. While clients wait, a worker serves from the moment that it is ready
-    # to shortly after its last answer.
-    #
-    # @param present [Array<Integer>] the workers that were there at the end of it
-    def capacities(notes, present)
-      by_pid = notes.group_by { |_, _, pid| pid.to_i }
-      changes = by_pid.values.map { |lines| [lines.first.first.to_f, 1] }
-      changes += by_pid.except(*present).values.map { |lines| [lines.last.first.to_f + idle, -1] }
+    # How many workers there were, at each change of it.
+    def capacities(notes)
+      changes = notes.map { |time, what| [time.to_f, what == "ready" ? 1 : -1] }
       changes.sort.each_with_object([0]) { |(_, change), counts| counts << (counts.last + change) }
     end
 
     it "A9 capacity never falls below MaxWorkers - 1 by recycling, and no request fails" do
       server = Server.start(ru: app, options: { MaxWorkers: 3, MaxRequestPerChild: 20 }, config: config)
-      path = File.join(server.dir, "notes")
-      eventually { File.exist?(path) && File.readlines(path).size == 3 }
-      notes = present = nil
-      statuses = under_load(server) do
-        eventually { File.readlines(path).size > 1200 }
-        present = server.workers
-        notes = File.readlines(path).map(&:split)
-      end
+      eventually { server.lines_of("notes").size == 3 }
+      statuses = under_load(server) { eventually(30) { server.lines_of("notes").size > 60 } }
       expect(statuses).to all(eq(200))
-      counts = capacities(notes, present)
-      expect(counts.size).to be > 20
       # The first three are the start. With four, a successor is there before the other has ended.
-      expect(counts.drop(3).minmax).to match([be >= 2, be <= 4])
+      expect(capacities(server.lines_of("notes").map(&:split)).drop(3).minmax).to match([2, be <= 4])
     end
   end
 end

@@ -104,7 +104,7 @@ RSpec.describe "Stopping" do
     server = Server.start(ru: at_exit_app, options: { MaxWorkers: 2, MaxRequestPerChild: 2 })
     8.times { server.get }
     server.stop
-    expect(File.readlines(File.join(server.dir, "exits"), chomp: true)).to eq([server.pid.to_s])
+    expect(server.lines_of("exits")).to eq([server.pid.to_s])
   end
 
   it "A10 run returns" do

@@ -90,6 +90,13 @@ class Server
     File.join(@dir, file).tap { |path| File.write(path, text) }
   end
 
+  # Lines of a file in the private directory, where the app or its hooks write what they do; none while it is not there.
+  def lines_of(file)
+    File.readlines(File.join(@dir, file), chomp: true)
+  rescue Errno::ENOENT
+    []
+  end
+
   def log_path
     File.join(@dir, "server.log")
   end
