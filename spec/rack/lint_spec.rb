@@ -8,7 +8,7 @@ RSpec.describe "C5 an app inside Rack::Lint" do
       before(:context) do
         ru = %(require "rack"\nrequire "rack/lint"\nrequire #{File.expand_path("../support/http_apps", __dir__).inspect}\n)
         ru << HttpApps.ru(:clean, middleware: ["Rack::Lint"])
-        serve(ru, unix: unix, options: { "ChunkedTransfer" => chunked }, environment: "development")
+        serve(ru, unix: unix, options: { "ChunkedTransfer" => chunked })
       end
 
       def expect_clean(response, status = 200)

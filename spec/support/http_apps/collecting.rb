@@ -50,7 +50,11 @@ module HttpApps
       GC.compact
       status, headers, body = @app.call(env)
       GC.compact
-      [status, headers, body.respond_to?(:each) && !body.is_a?(Array) ? Body.new(body) : body]
+      [status, headers, only_each?(body) ? Body.new(body) : body]
+    end
+
+    def only_each?(body)
+      body.respond_to?(:each) && !body.respond_to?(:to_ary)
     end
 
     def auto_compact(env)

@@ -89,6 +89,7 @@ module HttpApps
       {
         "array" => -> { %w[one two three] }, "empty" => -> { [] }, "blank" => -> { ["", ""] },
         "mixed-array" => -> { ["Content", "", "Again", nil, 0] }, "frozen" => -> { %w[a b].freeze },
+        "some" => -> { Array.new(200) { |index| "#{index}," } },
         "many" => -> { Array.new(5000) { |index| "#{index}," } }, "binary" => -> { [(0..255).to_a.pack("C*")] },
         "wide" => -> { ["\u00E9\u4E16", "x".encode("UTF-16LE")] }, "large" => -> { ["x" * 3_000_000, "y" * 3_000_000] },
         "each" => stream.call("one", "two", "three"), "each-empty" => stream.call, "each-blank" => stream.call("", ""),
