@@ -32,6 +32,8 @@ module Fastrack
 
     # Serves until the server is told to stop.
     def run
+      # A log is read while it is written, through a pipe too, and must not be lost with a worker that is killed.
+      [$stdout, $stderr].each { |stream| stream.sync = true if stream.respond_to?(:sync=) }
       warm_up
       @master.run { announce }
     ensure

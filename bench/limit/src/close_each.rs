@@ -34,12 +34,7 @@ pub fn serve(listener: &Listener, response: &Response, request_bytes: usize) -> 
 }
 
 /// Reads one request, answers it and closes (by dropping) the connection.
-fn answer(
-    client: OwnedFd,
-    response: &Response,
-    request_bytes: usize,
-    buffer: &mut [u8],
-) -> io::Result<()> {
+fn answer(client: OwnedFd, response: &Response, request_bytes: usize, buffer: &mut [u8]) -> io::Result<()> {
     let mut received = 0;
     while received < request_bytes.max(1) {
         match connection::receive(&client, buffer)? {

@@ -35,10 +35,7 @@ pub fn receive(connection: impl AsFd, buffer: &mut [u8]) -> io::Result<Received>
 /// # Errors
 /// Those of poll(2), except EINTR, after which the caller tries its syscall again anyway.
 pub fn wait(connection: impl AsFd, events: PollFlags) -> io::Result<()> {
-    match poll(
-        &mut [PollFd::new(connection.as_fd(), events)],
-        PollTimeout::NONE,
-    ) {
+    match poll(&mut [PollFd::new(connection.as_fd(), events)], PollTimeout::NONE) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(error) => Err(error.into()),
     }

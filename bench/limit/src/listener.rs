@@ -60,18 +60,12 @@ impl Listener {
     fn tcp(socket: TcpListener) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         setsockopt(&socket, TcpDeferAccept, &1)?;
-        Ok(Self {
-            fd: socket.into(),
-            tcp: true,
-        })
+        Ok(Self { fd: socket.into(), tcp: true })
     }
 
     fn unix(socket: UnixListener) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        Ok(Self {
-            fd: socket.into(),
-            tcp: false,
-        })
+        Ok(Self { fd: socket.into(), tcp: false })
     }
 
     /// The next connection, ready to read, or `None` when nobody waits (or whoever waited left).

@@ -41,10 +41,7 @@ impl Response {
         while sent < self.head.len() + self.body.len() {
             let head = &self.head[sent.min(self.head.len())..];
             let body = &self.body[sent.saturating_sub(self.head.len())..];
-            match writev(
-                connection.as_fd(),
-                &[IoSlice::new(head), IoSlice::new(body)],
-            ) {
+            match writev(connection.as_fd(), &[IoSlice::new(head), IoSlice::new(body)]) {
                 Ok(bytes) => sent += bytes,
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => connection::wait(connection.as_fd(), PollFlags::POLLOUT)?,

@@ -38,6 +38,9 @@ const DRAIN_TIME: u64 = 2_000;
 /// How long requests that have begun get to come in whole once the engine is stopping, in milliseconds.
 const STOP_TIME: u64 = 5_000;
 
+/// How long clients get then that were accepted and have sent nothing yet, in milliseconds: theirs is on its way.
+const STOP_TIME_FRESH: u64 = 1_000;
+
 /// Why [`Engine::run`] came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
@@ -168,16 +171,14 @@ impl Engine {
 
     /// From now on nobody is accepted, and only requests that have begun are waited for.
     fn begin_stop(&mut self) {
-        self.stop_deadline = Some(monotonic_millis() + STOP_TIME);
+        let now = monotonic_millis();
+        self.stop_deadline = Some(now + STOP_TIME);
         for listener in &self.listeners {
             // Others go on listening; this one must not be woken for it.
             let _ = self.poller.remove(listener);
         }
-        for key in self.parked.keys_where(|connection| !connection.has_begun()) {
-            if let Some((connection, _)) = self.parked.take(key, &self.poller, &self.control) {
-                self.recycle(connection);
-            }
-        }
+        self.parked
+            .hasten(|connection| now + if connection.has_begun() { STOP_TIME } else { STOP_TIME_FRESH });
     }
 
     /// Accepts and serves one client, if there is one.
@@ -308,19 +309,12 @@ impl Engine {
 
     fn wait(&mut self, app: &mut impl App, events: &mut Events) -> io::Result<()> {
         self.backlog.missed();
-        let timeout = self.next_deadline().map(|at| at.saturating_sub(monotonic_millis()));
+        let timeout = self.parked.next_deadline().map(|at| at.saturating_sub(monotonic_millis()));
         let mut result = Ok(());
         let poller = &self.poller;
         let flow = app.block(&mut || result = poller.wait(events, timeout));
         self.note(flow);
         result
-    }
-
-    fn next_deadline(&self) -> Option<u64> {
-        match (self.parked.next_deadline(), self.stop_deadline) {
-            (Some(parked), Some(stop)) => Some(parked.min(stop)),
-            (parked, stop) => parked.or(stop),
-        }
     }
 
     fn handle(&mut self, token: u64, app: &mut impl App) {

@@ -68,8 +68,12 @@ impl Parked {
         self.deadlines.first().filter(|(deadline, _)| *deadline <= now).map(|(_, key)| *key)
     }
 
-    /// The keys of the connections for which `condition` holds.
-    pub fn keys_where(&self, condition: impl Fn(&Connection) -> bool) -> Vec<usize> {
-        self.entries.iter().filter(|(_, entry)| condition(&entry.connection)).map(|(key, _)| key).collect()
+    /// Brings deadlines forward to what `latest` says of each connection.
+    pub fn hasten(&mut self, latest: impl Fn(&Connection) -> u64) {
+        self.deadlines.clear();
+        for (key, entry) in &mut self.entries {
+            entry.deadline = entry.deadline.min(latest(&entry.connection));
+            self.deadlines.insert((entry.deadline, key));
+        }
     }
 }

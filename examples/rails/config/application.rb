@@ -13,8 +13,6 @@ class Notes < Rails::Application
   config.consider_all_requests_local = Rails.env.development?
   config.public_file_server.enabled = true
   config.secret_key_base = ENV.fetch("SECRET_KEY_BASE") { SecureRandom.hex(64) }
-  # Log lines are there at once, whole, where stdout is a file or a pipe, too.
-  $stdout.sync = true
   config.logger = ActiveSupport::TaggedLogging.new(ActiveSupport::Logger.new($stdout))
   config.log_tags = [:request_id]
   config.hosts.clear

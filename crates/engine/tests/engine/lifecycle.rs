@@ -33,6 +33,7 @@ fn a_refused_request_does_not_count() {
 #[test]
 fn a_request_that_has_begun_is_finished_before_a_stop() {
     let mut worker = Worker::start(Settings::default(), None);
+    let mut fresh = worker.connect();
     let mut silent = worker.connect();
     let mut begun = worker.connect();
     begun.write_all(&GET[..10]).expect("write");
@@ -41,8 +42,20 @@ fn a_request_that_has_begun_is_finished_before_a_stop() {
     worker.control.stop();
     begun.write_all(&GET[10..]).expect("write");
     assert!(read_all(begun).starts_with("HTTP/1.1 200"));
+    fresh.write_all(GET).expect("write");
+    assert!(read_all(fresh).starts_with("HTTP/1.1 200"));
     assert_eq!(worker.finish(), Finish::Stopped);
     assert_eq!(silent.read(&mut [0]).expect("closed in order"), 0);
+}
+
+#[test]
+fn half_a_request_does_not_hold_up_a_stop_for_longer_than_its_time() {
+    let mut worker = Worker::start(Settings::default(), None);
+    let mut half = worker.connect();
+    half.write_all(&GET[..10]).expect("write");
+    assert!(worker.exchange(GET).starts_with("HTTP/1.1 200"));
+    assert_eq!(worker.stop(), Finish::Stopped);
+    assert!(read_all(half).starts_with("HTTP/1.1 408 "));
 }
 
 #[test]
