@@ -57,11 +57,11 @@ RSpec.describe "A16 the option ChunkedTransfer" do
     expect(bytes).not_to match(/transfer-encoding/i)
   end
 
-  it "A16 sends no chunks with HEAD, 204 and 304" do
-    bytes = server.raw(message("HEAD /body/each HTTP/1.1", "Host: a", "Connection: close"))
-    expect(bytes).not_to match(/transfer-encoding/i)
-    [204, 304].each do |code|
-      expect(server.get("/status/#{code}").headers).not_to be_key("Transfer-Encoding")
+  it "A16 sends no chunks with HEAD, 1xx, 204 and 304" do
+    ["HEAD /body/each", "GET /status/103", "GET /status/204", "GET /status/304"].each do |request|
+      bytes = server.raw(message("#{request} HTTP/1.1", "Host: a", "Connection: close"))
+      expect(bytes).to match(%r{\AHTTP/1.1 \d+ .*\r\n\r\n\z}m)
+      expect(bytes).not_to match(/transfer-encoding/i)
     end
   end
 end
@@ -91,7 +91,7 @@ RSpec.describe "A16 without the option ChunkedTransfer" do
     end
   end
 
-  [204, 304].each do |code|
+  [103, 204, 304].each do |code|
     it "B-no-body sends no body on #{code}" do
       %W[/status/#{code} /status-length/#{code}].each do |path|
         expect(after_head("GET #{path} HTTP/1.1", "Host: a", "Connection: close")).to eq("")

@@ -1,0 +1,80 @@
+# frozen_string_literal: true
+
+require "support/http_helpers"
+
+RSpec.describe "an app that starts processes" do
+  [false, true].each do |unix|
+    context unix ? "over a unix socket" : "over TCP" do
+      before(:context) { serve(HttpApps.ru(:forking), unix: unix) }
+      after(:context) { end_children }
+
+      def end_children
+        journal.lines.each do |pid|
+          Process.kill(:KILL, pid.to_i)
+        rescue Errno::ESRCH
+          nil
+        end
+      end
+
+      # The response and the end of its connection, which others may hold open.
+      def ended_response(path)
+        bytes, ending = HttpPeer.exchange(server, message("GET #{path} HTTP/1.1", "Host: a", "Connection: close"))
+        expect(ending).to eq(:closed)
+        HttpResponse.parse(bytes)
+      end
+
+      it "B-fork runs commands as in any Ruby program" do
+        expect(ended_response("/system").body).to eq("true")
+        expect(ended_response("/backtick").body).to eq("from a command\n")
+      end
+
+      %w[/spawn /fork].each do |path|
+        it "B-fork the response comes to an end though a process stays behind (#{path})" do
+          response = ended_response(path)
+          child = response.body[/\d+/].to_i
+          expect(ProcessTable.alive?(child)).to be(true)
+        end
+
+        it "B-fork the process that stays behind has none of the server's sockets (#{path})" do
+          HttpPeer.open(server) do |parked|
+            parked.write("GET / HTTP/1.1\r\n")
+            server.get("/")
+            child = ended_response(path).body[/\d+/].to_i
+            sockets = -> { ProcessTable.descriptors(child).values.compact.grep(/\Asocket:/) }
+            eventually(3, -> { "it has #{sockets.call}" }) { sockets.call.empty? }
+          end
+        end
+      end
+
+      it "B-fork a process that stays behind keeps neither port nor path when the server is gone" do
+        ended = Server.start(ru: HttpApps.ru(:forking), unix: unix, options: { "MaxWorkers" => 1 })
+        child = ended.get("/fork").body[/\d+/].to_i
+        ended.connect(&:itself)
+        listening = ended.listening
+        ended.stop
+        expect(ProcessTable.alive?(child)).to be(true)
+        expect { unix ? UNIXSocket.new(listening[:path]) : TCPSocket.new("127.0.0.1", listening[:port]) }
+          .to raise_error(SystemCallError)
+      ensure
+        Process.kill(:KILL, child) if child
+      end
+
+      it "B-fork a child that ends takes no client along" do
+        HttpPeer.open(server) do |parked|
+          parked.write("GET / HTTP/1.1\r\nHost: a\r\n")
+          server.get("/")
+          expect(ended_response("/fork-exit").body).to eq("0")
+          expect(ended_response("/fork-raise").body).to eq("1")
+          parked.write("Connection: close\r\n\r\n")
+          expect(HttpResponse.parse(parked.read_to_end).body).to eq(@worker.to_s)
+        end
+      end
+
+      it "B-fork a child that comes back to the server does not answer a second time" do
+        bytes, = HttpPeer.exchange(server, message("GET /fork-both-return HTTP/1.1", "Host: a", "Connection: close"))
+        expect(HttpResponse.all(bytes).map(&:body)).to eq(["from the parent"])
+        expect_worker_alive
+      end
+    end
+  end
+end
