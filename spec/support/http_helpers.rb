@@ -54,4 +54,7 @@ module HttpHelpers
   end
 end
 
-RSpec.configure { |config| config.include HttpHelpers }
+RSpec.configure do |config|
+  # Names as short as these are not for everybody's specs.
+  config.include HttpHelpers, file_path: %r{/spec/(http|proxy|rack|rhebok)/}
+end
