@@ -44,7 +44,7 @@ module Fastrack
     def live(channel, signals, pending, lifeline)
       status = 1
       take_signals(signals, pending)
-      prepare(lifeline.hold)
+      prepare(lifeline.hold, channel)
       serve(channel)
       status = 0
     rescue SystemExit => e
@@ -85,7 +85,7 @@ module Fastrack
       @engine&.stop
     end
 
-    def prepare(master_fd)
+    def prepare(master_fd, channel)
       Process.setproctitle("fastrack worker[#{@nr}]")
       # All workers have the master's random numbers ahead of them until then. The limits are drawn before a hook of the
       # app's seeds them all alike.
@@ -94,7 +94,7 @@ module Fastrack
       @gc_interval = @configuration.draw_gc_interval
       Hook.call(@configuration.after_fork, @launcher, self)
       @engine = Engine.new(listener_settings, engine_settings(master_fd))
-      ForkGuard.install(@engine)
+      ForkGuard.install(@engine, channel, *@launcher.listeners)
     end
 
     def listener_settings
