@@ -45,6 +45,8 @@ RSpec.describe "Faults" do
     # What after_fork does, and what the log says of it.
     { "raises" => ["raise 'no database'", /worker \d failed: .*no database \(RuntimeError\)/],
       "exits" => ["exit 3", /worker \d \(pid \d+\) ended with status 3/],
+      "exits with status 0" => ["exit 0", /worker \d \(pid \d+\) ended before it was ready/],
+      "exits with status 0 and at once" => ["exit!(0)", /worker \d \(pid \d+\) ended before it was ready/],
       "is killed" => ["Process.kill(:KILL, $$)", /worker \d \(pid \d+\) was killed by SIGKILL/] }.each do |what, (code, line)|
       it "B-faults is spaced by ErrRespawnInterval and burns no CPU when it #{what}" do
         server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.25 }, config: <<~RUBY)
@@ -98,6 +100,23 @@ RSpec.describe "Faults" do
     expect(server.get.status).to eq(200)
     expect(server.await_workers(3) & before).to be_empty
     expect(ProcessTable.zombies(server.master)).to be_empty
+  end
+
+  it "B-faults an app that waits for all children, the workers included, costs no more than their statuses" do
+    server = Server.start(ru: <<~RUBY, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1 })
+      Thread.new { loop { Process.wait rescue sleep 0.001 } }
+      #{Rackups::PID}
+    RUBY
+    unknown = -> { server.log.scan(/worker \d \(pid \d+\) ended; its status is unknown/).size }
+    # The two of them race for each status.
+    eventually(20, -> { server.log }) do
+      before = server.await_workers(2)
+      server.signal(:KILL, to: before.first)
+      eventually { server.workers.size == 2 && server.workers != before }
+      unknown.call.positive?
+    end
+    expect(server.get.status).to eq(200)
+    expect(server.stop.exitstatus).to eq(0)
   end
 
   describe "kill -9 of the master" do

@@ -85,14 +85,11 @@ module Fastrack
     end
 
     def reap
-      @pool.reap do |handle, status|
-        if status.signaled?
-          Log.line("worker #{handle.nr} (pid #{handle.pid}) was killed by SIG#{Signal.signame(status.termsig)}")
-          @pace.killed(handle.spawned_at)
-        elsif !status.success?
-          Log.line("worker #{handle.nr} (pid #{handle.pid}) ended with status #{status.exitstatus}")
-          @pace.failed(Clock.now)
-        end
+      @pool.reap do |handle, ending|
+        next unless ending.failed?
+
+        Log.line("worker #{handle.nr} (pid #{handle.pid}) #{ending}")
+        ending.killed? ? @pace.killed(handle.spawned_at) : @pace.failed(Clock.now)
       end
     end
 

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "control_channel"
+require_relative "worker_ending"
 
 module Fastrack
   # The master's view of a worker.
@@ -79,12 +80,14 @@ module Fastrack
       signal(:KILL)
     end
 
-    # @return [Process::Status, nil] nil while it runs
+    # @return [WorkerEnding, nil] nil while it runs
     def reap
       # By its pid alone: the children that the app has started in the master are the app's to wait for.
-      _, status = Process.wait2(@pid, Process::WNOHANG)
-      @channel.close if status
-      status
+      pid, status = Process.wait2(@pid, Process::WNOHANG)
+      ended(status) if pid
+    rescue Errno::ECHILD
+      # Some part of the app waits for all children, ours included, and was quicker.
+      ended(nil)
     end
 
     # Has it reaped by Ruby, where no master will.
@@ -95,6 +98,13 @@ module Fastrack
 
     private
 
+    def ended(status)
+      # What it said last may not have been read yet.
+      ready if connected? && words.include?(ControlChannel::READY)
+      @channel.close
+      WorkerEnding.new(status, @state)
+    end
+
     def hang_up
       @channel.close
       []
@@ -103,6 +113,9 @@ module Fastrack
     # The pid is still its own: it stays taken until the worker is reaped.
     def signal(name)
       Process.kill(name, @pid)
+    rescue Errno::ESRCH
+      # Unless some part of the app has reaped it, which #reap is about to find out.
+      nil
     end
   end
 end

@@ -48,12 +48,12 @@ module Fastrack
     # Removes the workers that have ended.
     #
     # @yieldparam handle [WorkerHandle]
-    # @yieldparam status [Process::Status]
+    # @yieldparam ending [WorkerEnding]
     def reap
       @handles.reject! do |handle|
-        status = handle.reap
-        yield handle, status if status
-        status
+        ending = handle.reap
+        yield handle, ending if ending
+        ending
       end
     end
 
