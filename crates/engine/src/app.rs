@@ -24,6 +24,10 @@ pub trait App {
     /// Called after each response has left and its connection is closed.
     fn after_response(&mut self) -> Flow;
 
+    /// Has whatever else wants this thread take its turn: signals, other threads. Called now and then
+    /// while there is much to read and nothing to answer.
+    fn check(&mut self) -> Flow;
+
     /// Runs `wait`, which may block the thread: nothing else ever does. It is
     /// run at most once, and not at all when the thread has something else to do.
     fn block(&mut self, wait: &mut (dyn FnMut() + Send)) -> Flow;

@@ -22,6 +22,11 @@ impl Backlog {
         self.announced || self.row >= ROW
     }
 
+    /// Whether the poller has said so, and nobody has looked since.
+    pub fn is_announced(&self) -> bool {
+        self.announced
+    }
+
     /// The poller says that somebody waits.
     pub fn announce(&mut self) {
         self.announced = true;

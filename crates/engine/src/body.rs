@@ -19,8 +19,8 @@ const MEMORY: u64 = 1024 * 1024;
 /// What one read of a long body asks for.
 const LONG_READ: usize = 64 * 1024;
 
-/// A read asks for this much more than is due, to notice what should not be there.
-const BEYOND: usize = 2;
+/// A read asks for this much more than is due, to notice what should not be there: more than a CRLF.
+const BEYOND: usize = 3;
 
 #[derive(Debug)]
 pub(crate) enum Body {
@@ -97,11 +97,15 @@ impl Body {
                 let (status, used) = decoder.decode(&bytes[at..], |data| {
                     *length += data.len() as u64;
                     check_length(*length, settings)?;
-                    keep(data, decoded, file, *length, settings)
+                    decoded.extend_from_slice(data);
+                    Ok(())
                 })?;
                 let status =
                     if status == Status::Complete { nothing_beyond(&bytes[at + used..])? } else { status };
                 bytes.truncate(at);
+                if *length > MEMORY {
+                    spill(decoded, file, settings)?;
+                }
                 if let (Status::Complete, Some(file)) = (status, file) {
                     file.rewind().map_err(|_| Error::Storage)?;
                 }
@@ -118,26 +122,15 @@ fn check_length(length: u64, settings: &Settings) -> Result<(), Error> {
     }
 }
 
-/// Appends decoded data to the memory, or to the file once there is too much of it.
-fn keep(
-    data: &[u8],
-    decoded: &mut Vec<u8>,
-    file: &mut Option<File>,
-    length: u64,
-    settings: &Settings,
-) -> Result<(), Error> {
-    if length <= MEMORY {
-        decoded.extend_from_slice(data);
-        return Ok(());
-    }
-    if file.is_none() {
-        let mut new = spool(settings)?;
-        new.write_all(decoded).map_err(|_| Error::Storage)?;
-        *file = Some(new);
-        *decoded = Vec::new();
-    }
-    let Some(file) = file else { return Err(Error::Storage) };
-    file.write_all(data).map_err(|_| Error::Storage)
+/// Moves decoded data to the file.
+fn spill(decoded: &mut Vec<u8>, file: &mut Option<File>, settings: &Settings) -> Result<(), Error> {
+    let file = match file {
+        Some(file) => file,
+        None => file.insert(spool(settings)?),
+    };
+    file.write_all(decoded).map_err(|_| Error::Storage)?;
+    decoded.clear();
+    Ok(())
 }
 
 fn spool(settings: &Settings) -> Result<File, Error> {
@@ -147,7 +140,7 @@ fn spool(settings: &Settings) -> Result<File, Error> {
 /// A lone CRLF after a body is what old clients send (RFC 9112 §2.2), and means nothing.
 fn nothing_beyond(beyond: &[u8]) -> Result<Status, Error> {
     match beyond {
-        b"" | b"\r\n" => Ok(Status::Complete),
+        b"" | b"\r" | b"\r\n" => Ok(Status::Complete),
         _ => Err(Error::Framing),
     }
 }

@@ -22,6 +22,9 @@ use crate::settings::Settings;
 /// was under way, too little to keep anybody busy.
 const DRAINED: usize = 1024 * 1024;
 
+/// Reads of one connection before another has its turn: a megabyte of a long body.
+const READS_IN_A_ROW: usize = 16;
+
 #[derive(Debug)]
 enum State {
     /// Reading the head.
@@ -40,6 +43,8 @@ pub(crate) struct Connection {
     peer: Option<SocketAddr>,
     pub input: Box<Input>,
     state: State,
+    /// The last read gave all that was asked for.
+    brim: bool,
 }
 
 /// What reading came to.
@@ -57,12 +62,12 @@ pub(crate) enum Step {
 
 impl Connection {
     pub fn new(fd: OwnedFd, peer: Option<SocketAddr>, listener: usize, input: Box<Input>) -> Self {
-        Connection { fd, listener, peer, input, state: State::Head }
+        Connection { fd, listener, peer, input, state: State::Head, brim: false }
     }
 
-    /// Reads until the request is complete or the kernel has no more of it.
+    /// Reads until the request is complete, or the kernel has no more of it, or others should have their turn.
     pub fn read(&mut self, settings: &Settings) -> Step {
-        loop {
+        for _ in 0..READS_IN_A_ROW {
             let most = self.wanted();
             let got = match fastrack_sys::recv(self.fd.as_fd(), &mut self.input.bytes, most) {
                 Ok(0) => return Step::Close,
@@ -71,15 +76,17 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(_) => return Step::Close,
             };
+            self.brim = got == most;
             match self.take(got, settings) {
                 // Less than asked for: the kernel has no more, and asking again would only tell so.
-                Ok(Status::Partial) if got < most => return Step::Wait,
+                Ok(Status::Partial) if !self.brim => return Step::Wait,
                 Ok(Status::Partial) => {}
                 Ok(Status::Complete) if self.is_draining() => return Step::Close,
                 Ok(Status::Complete) => return Step::Ready,
                 Err(error) => return Step::Refuse(error),
             }
         }
+        Step::Wait
     }
 
     fn wanted(&self) -> usize {
@@ -161,7 +168,7 @@ impl Connection {
 
     /// Whether the kernel may hold bytes of this client that were not read: the last read was filled to the brim.
     pub fn may_have_more(&self) -> bool {
-        matches!(self.state, State::Body(Body::None)) && self.input.bytes.len() >= READ_SIZE
+        self.brim
     }
 
     /// Whether the request's method is HEAD, whose answers have no body; also when the rest of its head is wrong.

@@ -1,29 +1,34 @@
 //! The loop of one worker.
 
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use fastrack_http::{error_response, DateCache, Error};
 use fastrack_sys::{epoch_seconds, monotonic_millis, Events, Poller};
 
 use crate::app::{App, Flow};
-use crate::backlog::Backlog;
 use crate::connection::{Connection, Step};
 use crate::control::Control;
 use crate::exchange::{Exchange, Stage};
 use crate::input::InputPool;
-use crate::listener::{Accepted, Listener};
+use crate::listener::Listener;
+use crate::listeners::{Client, Listeners};
 use crate::parked::Parked;
 use crate::settings::Settings;
 
-/// The poller's tokens that are no key of a parked connection.
-const LISTENER: u64 = u64::MAX;
-const MASTER: u64 = u64::MAX - 1;
+/// The poller's token of the master's pipe. Those of the listeners come below it, and far below the parked connections'.
+const MASTER: u64 = u64::MAX;
 
-/// While new clients keep coming, the parked ones are looked at after so many of them.
-const NEW_IN_A_ROW: u32 = 16;
+/// So many new clients are served in a row before the parked ones are looked at, or whatever else the poller knows.
+const NEW_BEFORE_PARKED: u32 = 16;
+const NEW_BEFORE_POLL: u32 = 128;
+
+/// Descriptors that are not for parked connections: the application has files and sockets, too.
+const RESERVED_DESCRIPTORS: usize = 64;
+
+/// What the memory of unsent output may keep when the response has left, in bytes.
+const UNSENT_KEPT: usize = 256 * 1024;
 
 /// How long nobody is accepted after the system has run out of descriptors, in milliseconds.
 const EXHAUSTION_PAUSE: u64 = 20;
@@ -59,9 +64,7 @@ pub enum Finish {
 /// One worker's listeners and connections.
 #[derive(Debug)]
 pub struct Engine {
-    listeners: Vec<Listener>,
-    next_listener: usize,
-    backlog: Backlog,
+    listeners: Listeners,
     settings: Settings,
     poller: Poller,
     control: Arc<Control>,
@@ -69,6 +72,8 @@ pub struct Engine {
     inputs: InputPool,
     unsent: Vec<u8>,
     date: DateCache,
+    /// Connections that may be parked at most.
+    most_parked: usize,
     /// The second of the last warning about exhaustion.
     last_warning: u64,
     /// Requests still to be served in this run.
@@ -85,19 +90,16 @@ impl Engine {
     /// other end only the master holds: its end of file means that the master is gone.
     pub fn new(listeners: Vec<Listener>, master: Option<RawFd>, settings: Settings) -> io::Result<Self> {
         let poller = Poller::new()?;
-        for listener in &listeners {
-            poller.add_shared(listener, LISTENER)?;
-        }
+        let listeners = Listeners::new(listeners);
+        listeners.join(&poller)?;
         let master = master.map(fastrack_sys::duplicate).transpose()?;
         if let Some(master) = &master {
             poller.add(master, MASTER)?;
         }
-        let held = listeners.iter().map(|listener| listener.as_fd().as_raw_fd());
-        let control = Arc::new(Control::new(poller.raw_fd(), held));
+        let control = Arc::new(Control::new(poller.raw_fd(), listeners.raw_fds()));
+        let descriptors = fastrack_sys::descriptors();
         Ok(Engine {
             listeners,
-            next_listener: 0,
-            backlog: Backlog::default(),
             settings,
             poller,
             control,
@@ -105,6 +107,7 @@ impl Engine {
             inputs: InputPool::default(),
             unsent: Vec::new(),
             date: DateCache::default(),
+            most_parked: descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2),
             last_warning: 0,
             left: None,
             finish: None,
@@ -118,7 +121,6 @@ impl Engine {
         Arc::clone(&self.control)
     }
 
-    /// The date of the present second, for a response (RFC 9110 §6.6.1).
     fn error_response(&mut self, error: Error, with_body: bool) -> Vec<u8> {
         let mut response = Vec::new();
         error_response(error, self.date.at(epoch_seconds()), with_body, &mut response);
@@ -132,13 +134,13 @@ impl Engine {
         let mut events = Events::default();
         let mut in_a_row = 0;
         loop {
-            if let Some(finish) = self.finished() {
+            if let Some(finish) = self.finished(app) {
                 return finish;
             }
-            if self.backlog.is_likely() && self.stop_deadline.is_none() {
+            if self.stop_deadline.is_none() && self.listeners.is_anybody_likely() {
                 self.accept(app);
                 in_a_row += 1;
-                if in_a_row < NEW_IN_A_ROW || self.parked.is_empty() {
+                if in_a_row < if self.parked.is_empty() { NEW_BEFORE_POLL } else { NEW_BEFORE_PARKED } {
                     continue;
                 }
             }
@@ -148,7 +150,10 @@ impl Engine {
     }
 
     /// Whether there is a reason to return, and which.
-    fn finished(&mut self) -> Option<Finish> {
+    fn finished(&mut self, app: &mut impl App) -> Option<Finish> {
+        if self.control.is_stopping() && self.stop_deadline.is_none() && !self.is_done() {
+            self.begin_stop(app);
+        }
         if self.finish.is_some() {
             return self.finish;
         }
@@ -158,48 +163,44 @@ impl Engine {
         if self.left == Some(0) {
             return Some(Finish::Limit);
         }
-        if self.control.is_stopping() {
-            if self.stop_deadline.is_none() {
-                self.begin_stop();
-            }
-            if self.parked.is_empty() {
-                return Some(Finish::Stopped);
-            }
-        }
-        None
+        (self.stop_deadline.is_some() && self.parked.is_empty()).then_some(Finish::Stopped)
     }
 
-    /// From now on nobody is accepted, and only requests that have begun are waited for.
-    fn begin_stop(&mut self) {
+    /// Whether no other request may be served in this run.
+    fn is_done(&self) -> bool {
+        self.finish.is_some() || self.left == Some(0) || self.control.is_closed()
+    }
+
+    /// From now on nobody is accepted, and only clients that are here already are waited for, each for a while.
+    fn begin_stop(&mut self, app: &mut impl App) {
+        if self.listeners.is_anybody_announced() {
+            // The kernel has woken this worker for that client and no other one: it would wait for the next client
+            // to come before anybody looked (EPOLLEXCLUSIVE, epoll_ctl(2)).
+            self.accept(app);
+        }
         let now = monotonic_millis();
         self.stop_deadline = Some(now + STOP_TIME);
-        for listener in &self.listeners {
-            // Others go on listening; this one must not be woken for it.
-            let _ = self.poller.remove(listener);
-        }
+        self.listeners.leave(&self.poller, &self.control);
         self.parked
             .hasten(|connection| now + if connection.has_begun() { STOP_TIME } else { STOP_TIME_FRESH });
     }
 
     /// Accepts and serves one client, if there is one.
     fn accept(&mut self, app: &mut impl App) {
-        for _ in 0..self.listeners.len() {
-            let index = self.next_listener;
-            match self.listeners[index].accept() {
-                Accepted::Client(fd, peer) => {
-                    self.backlog.found();
-                    return self.welcome(fd, peer, index, app);
-                }
-                Accepted::Gone => return,
-                Accepted::Exhausted(error) => {
-                    self.warn_of_exhaustion(&error, app);
-                    self.note(app.block(&mut || fastrack_sys::pause(EXHAUSTION_PAUSE)));
-                }
-                Accepted::Nobody => {}
-            }
-            self.next_listener = (index + 1) % self.listeners.len();
+        match self.listeners.accept() {
+            Ok(Some(client)) => self.welcome(client, app),
+            Ok(None) => {}
+            Err(error) => self.make_room(&error, app),
         }
-        self.backlog.missed();
+    }
+
+    /// Something has run out, descriptors most likely: a parked connection makes room, or else time must.
+    fn make_room(&mut self, error: &io::Error, app: &mut impl App) {
+        self.warn_of_exhaustion(error, app);
+        match self.parked.due(u64::MAX) {
+            Some(key) => self.part_with(key, app),
+            None => self.note(app.block(&mut || fastrack_sys::pause(EXHAUSTION_PAUSE))),
+        }
     }
 
     /// Says so once a second at most, however often it happens.
@@ -211,18 +212,25 @@ impl Engine {
         }
     }
 
-    fn welcome(&mut self, fd: OwnedFd, peer: Option<SocketAddr>, listener: usize, app: &mut impl App) {
-        let mut connection = Connection::new(fd, peer, listener, self.inputs.take());
+    fn welcome(&mut self, client: Client, app: &mut impl App) {
+        let mut connection = Connection::new(client.fd, client.peer, client.listener, self.inputs.take());
         let mut step = connection.read(&self.settings);
-        if step == Step::Wait && !self.listeners[listener].is_tcp() && !connection.has_begun() {
+        if step == Step::Wait && !self.listeners.is_tcp(client.listener) && !connection.has_begun() {
+            // While other threads may run, one of them may fork.
+            self.control.hold(connection.raw_fd());
             self.note(app.block(&mut || {
                 // Whatever comes of it, the next read tells.
                 let _ = fastrack_sys::wait_readable(connection.as_fd(), LOCAL_PATIENCE);
             }));
+            self.control.release(connection.raw_fd());
             step = connection.read(&self.settings);
         }
-        let deadline = monotonic_millis() + self.settings.timeout;
-        self.proceed(connection, step, deadline, app);
+        self.proceed(connection, step, self.deadline(), app);
+    }
+
+    /// When a client that is waited for from now on has taken too long.
+    fn deadline(&self) -> u64 {
+        monotonic_millis().saturating_add(self.settings.timeout)
     }
 
     /// Does what reading has made possible.
@@ -245,13 +253,16 @@ impl Engine {
         if self.control.is_closed() {
             return;
         }
-        self.left = self.left.map(|left| left - 1);
+        self.left = self.left.map(|left| left.saturating_sub(1));
+        if self.unsent.capacity() > UNSENT_KEPT {
+            self.unsent = Vec::new();
+        }
         match stage {
             Stage::Finished if connection.may_have_more() => {
                 connection.drain();
                 self.park(connection, monotonic_millis() + DRAIN_TIME, app);
             }
-            Stage::Finished => self.recycle(connection),
+            Stage::Finished | Stage::HandedOver => self.recycle(connection),
             Stage::Untouched => self.refuse(connection, Error::Application, app),
             Stage::Begun | Stage::Broken => {
                 // If it fails the close is an orderly one, which is all that can be had then.
@@ -277,6 +288,11 @@ impl Engine {
 
     fn park(&mut self, connection: Connection, deadline: u64, app: &mut impl App) {
         let deadline = self.stop_deadline.map_or(deadline, |stop| deadline.min(stop));
+        if self.parked.len() >= self.most_parked {
+            if let Some(key) = self.parked.due(u64::MAX) {
+                self.part_with(key, app);
+            }
+        }
         if let Err(error) = self.parked.park(connection, deadline, &self.poller, &self.control) {
             app.warn(&format!("cannot wait for a client: {error}"));
         }
@@ -290,7 +306,8 @@ impl Engine {
     /// Asks the poller, waits for it if it knows of nothing, and handles its events.
     fn poll(&mut self, app: &mut impl App, events: &mut Events) {
         let mut result = self.poller.wait(events, Some(0));
-        if result.is_ok() && events.is_empty() && !self.backlog.is_likely() {
+        let busy = !events.is_empty() || self.listeners.is_anybody_likely();
+        if result.is_ok() && !busy {
             result = self.wait(app, events);
         }
         if self.control.is_closed() {
@@ -300,15 +317,15 @@ impl Engine {
             app.warn(&format!("cannot wait: {error}"));
             self.finish = Some(Finish::Broken);
         }
-        for event in events.iter() {
-            self.handle(event.token, app);
-        }
-        events.clear();
+        self.handle(events, app);
         self.expire(app);
+        if busy {
+            self.note(app.check());
+        }
     }
 
     fn wait(&mut self, app: &mut impl App, events: &mut Events) -> io::Result<()> {
-        self.backlog.missed();
+        self.listeners.missed();
         let timeout = self.parked.next_deadline().map(|at| at.saturating_sub(monotonic_millis()));
         let mut result = Ok(());
         let poller = &self.poller;
@@ -317,22 +334,34 @@ impl Engine {
         result
     }
 
-    fn handle(&mut self, token: u64, app: &mut impl App) {
-        match token {
-            LISTENER => self.backlog.announce(),
-            // Nobody ever writes to this pipe: readable means end of file.
-            MASTER => self.finish = Some(Finish::Orphaned),
-            key => {
-                let taken = self.parked.take(key as usize, &self.poller, &self.control);
-                let Some((mut connection, deadline)) = taken else { return };
-                let was_in_body = connection.is_in_body();
-                let step = connection.read(&self.settings);
-                // A head has its time as a whole, so that it cannot be sent for ever byte by byte.
-                let deadline =
-                    if was_in_body { monotonic_millis() + self.settings.timeout } else { deadline };
-                self.proceed(connection, step, deadline, app);
+    fn handle(&mut self, events: &Events, app: &mut impl App) {
+        // The listeners first: whatever the others lead to, what the kernel said of these must not be forgotten.
+        for event in events.iter() {
+            self.listeners.announce(event.token);
+        }
+        for event in events.iter() {
+            // What is left is reported again, if there is a next time.
+            if self.is_done() {
+                return;
+            }
+            match event.token {
+                // Nobody ever writes to this pipe: readable means end of file.
+                MASTER => self.finish = Some(Finish::Orphaned),
+                token if self.listeners.is_token(token) => {}
+                key => self.resume(key as usize, app),
             }
         }
+    }
+
+    /// Goes on with a parked connection that has become readable.
+    fn resume(&mut self, key: usize, app: &mut impl App) {
+        let taken = self.parked.take(key, &self.poller, &self.control);
+        let Some((mut connection, deadline)) = taken else { return };
+        let was_in_body = connection.is_in_body();
+        let step = connection.read(&self.settings);
+        // A head has its time as a whole, so that it cannot be sent for ever byte by byte.
+        let deadline = if was_in_body { self.deadline() } else { deadline };
+        self.proceed(connection, step, deadline, app);
     }
 
     /// Parts with the connections that took too long.
@@ -342,12 +371,17 @@ impl Engine {
         }
         let now = monotonic_millis();
         while let Some(key) = self.parked.due(now) {
-            let Some((connection, _)) = self.parked.take(key, &self.poller, &self.control) else { return };
-            if connection.has_begun() {
-                self.refuse(connection, Error::Timeout, app);
-            } else {
-                self.recycle(connection);
-            }
+            self.part_with(key, app);
+        }
+    }
+
+    /// Ends a parked connection, with a word if the client has begun a request.
+    fn part_with(&mut self, key: usize, app: &mut impl App) {
+        let Some((connection, _)) = self.parked.take(key, &self.poller, &self.control) else { return };
+        if connection.has_begun() {
+            self.refuse(connection, Error::Timeout, app);
+        } else {
+            self.recycle(connection);
         }
     }
 

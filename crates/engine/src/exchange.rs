@@ -21,6 +21,8 @@ pub(crate) enum Stage {
     Begun,
     /// It has been sent whole.
     Finished,
+    /// Somebody else has the connection now, and goes on with it.
+    HandedOver,
     /// The client is gone, or did not take the response in time.
     Broken,
 }
@@ -135,13 +137,25 @@ impl<'a> Exchange<'a> {
             self.stage = Stage::Broken;
             return Err(io::ErrorKind::TimedOut.into());
         }
-        fastrack_sys::wait_writable(self.fd, self.timeout - waited).map(|_| ())
+        match fastrack_sys::wait_writable(self.fd, self.timeout - waited) {
+            Ok(_) => Ok(()),
+            Err(error) => self.fail(error).map(|_| ()),
+        }
     }
 
-    /// The response has been sent whole, or its connection was handed to somebody else.
+    /// The response has been sent whole.
     pub fn finish(&mut self) {
+        self.end(Stage::Finished);
+    }
+
+    /// Somebody else has a copy of the connection's descriptor and sends the rest.
+    pub fn hand_over(&mut self) {
+        self.end(Stage::HandedOver);
+    }
+
+    fn end(&mut self, stage: Stage) {
         if self.stage != Stage::Broken {
-            self.stage = Stage::Finished;
+            self.stage = stage;
         }
     }
 

@@ -13,6 +13,7 @@ mod engine;
 mod exchange;
 mod input;
 mod listener;
+mod listeners;
 mod parked;
 mod request;
 mod settings;

@@ -19,8 +19,9 @@ pub(crate) enum Accepted {
     Nobody,
     /// The client has gone before it was accepted; there may be others.
     Gone,
-    /// The process or the system has run out of something.
-    Exhausted(io::Error),
+    /// The process or the system has run out of something, or the socket is no listener: trying
+    /// again at once would fail again.
+    Failed(io::Error),
 }
 
 impl Listener {
@@ -43,9 +44,8 @@ impl Listener {
         match fastrack_sys::accept(self.fd.as_fd(), self.tcp) {
             Ok((fd, peer)) => Accepted::Client(fd, peer),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Accepted::Nobody,
-            Err(error) if is_exhaustion(&error) => Accepted::Exhausted(error),
-            // The rest are the client's own network errors (accept(2), "Error handling").
-            Err(_) => Accepted::Gone,
+            Err(error) if fastrack_sys::is_clients_error(&error) => Accepted::Gone,
+            Err(error) => Accepted::Failed(error),
         }
     }
 }
@@ -54,8 +54,4 @@ impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
-}
-
-fn is_exhaustion(error: &io::Error) -> bool {
-    error.raw_os_error().is_some_and(fastrack_sys::is_exhaustion)
 }

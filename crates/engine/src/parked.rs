@@ -31,6 +31,10 @@ impl Parked {
         self.entries.is_empty()
     }
 
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Parks a connection until it is readable or `deadline` has passed.
     pub fn park(
         &mut self,
@@ -63,9 +67,9 @@ impl Parked {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// The key of a connection whose deadline is not after `now`.
-    pub fn due(&self, now: u64) -> Option<usize> {
-        self.deadlines.first().filter(|(deadline, _)| *deadline <= now).map(|(_, key)| *key)
+    /// The key of the connection that is due first, if that is not after `latest`.
+    pub fn due(&self, latest: u64) -> Option<usize> {
+        self.deadlines.first().filter(|(deadline, _)| *deadline <= latest).map(|(_, key)| *key)
     }
 
     /// Brings deadlines forward to what `latest` says of each connection.

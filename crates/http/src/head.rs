@@ -1,7 +1,6 @@
 //! The head of a request: request line and field lines (RFC 9112 §3, §5).
 
 use std::mem::MaybeUninit;
-use std::ops::Range;
 
 use memchr::memchr;
 
@@ -9,7 +8,8 @@ use crate::error::Error;
 use crate::expect::Expectation;
 use crate::field_name::{KnownName, MAX_NAME};
 use crate::framing::{self, Framing};
-use crate::target::Target;
+use crate::span::Span;
+use crate::target::{self, Target};
 
 /// Fields that a head may have at most, whatever the limits say.
 const MAX_FIELDS: usize = 128;
@@ -46,36 +46,6 @@ pub enum Version {
     /// HTTP/1.1
     #[default]
     Http11,
-}
-
-/// A place in the buffer that a head was parsed from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Span {
-    start: u32,
-    end: u32,
-}
-
-impl Span {
-    /// Where `part` lies in `whole`. Both come from one parse, so `part` is
-    /// inside `whole`; if it were not, the span would be empty, never wild.
-    fn of(part: &[u8], whole: &[u8]) -> Span {
-        let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
-        match (u32::try_from(start), u32::try_from(start.wrapping_add(part.len()))) {
-            (Ok(start), Ok(end)) if end as usize <= whole.len() => Span { start, end },
-            _ => Span::default(),
-        }
-    }
-
-    /// The bytes at this place of the buffer that was parsed.
-    pub fn of_buffer(self, buffer: &[u8]) -> &[u8] {
-        buffer.get(Range::from(self)).unwrap_or_default()
-    }
-}
-
-impl From<Span> for Range<usize> {
-    fn from(span: Span) -> Self {
-        span.start as usize..span.end as usize
-    }
 }
 
 /// One field line.
@@ -157,6 +127,10 @@ impl Head {
 
     fn take_target(&mut self, raw: &[u8], buffer: &[u8]) -> Result<(), Error> {
         let target = Target::parse(raw)?;
+        // Only OPTIONS is about the server as a whole (RFC 9112 §3.2.4).
+        if target.path == b"*" && self.method.of_buffer(buffer) != b"OPTIONS" {
+            return Err(Error::Target);
+        }
         self.target = Span::of(raw, buffer);
         self.path = Span::of(target.path, buffer);
         self.query = Span::of(target.query, buffer);
@@ -205,7 +179,7 @@ impl Head {
         match known {
             KnownName::ContentLength if repeated => return Err(Error::Framing),
             KnownName::TransferEncoding if repeated => return Err(Error::Framing),
-            KnownName::Host if repeated => return Err(Error::Host),
+            KnownName::Host if repeated || !target::is_authority(value) => return Err(Error::Host),
             KnownName::ContentLength => self.framing = Framing::Length(framing::content_length(value)?),
             KnownName::TransferEncoding => self.framing = framing::transfer_encoding(value)?,
             // An HTTP/1.0 client cannot mean it (RFC 9110 §10.1.1).
@@ -231,12 +205,6 @@ impl Head {
             b"" => b"/",
             path => path,
         }
-    }
-
-    /// The value of the first field of this name.
-    pub fn value<'b>(&self, known: KnownName, buffer: &'b [u8]) -> Option<&'b [u8]> {
-        let field = self.fields.iter().find(|field| field.known == Some(known))?;
-        Some(field.value.of_buffer(buffer))
     }
 }
 
@@ -366,6 +334,18 @@ mod tests {
         assert_eq!(request("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"), Some(Error::Framing));
         assert_eq!(request("Transfer-Encoding: gzip, chunked"), Some(Error::NotImplemented));
         assert_eq!(request("Host: b"), Some(Error::Host));
+        for host in ["a b", "a/b", "a@b", "<a>", "a\\b", "a,b#"] {
+            assert_eq!(
+                refused(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")),
+                Some(Error::Host),
+                "{host}"
+            );
+        }
+        for host in ["", "a", "a.b:80", "[::1]:80", "a_b-c~%41!$&'()*+,;="] {
+            assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")), None, "{host}");
+        }
+        assert_eq!(refused("GET * HTTP/1.1\r\nHost: a\r\n\r\n"), Some(Error::Target));
+        assert_eq!(refused("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n"), None);
         assert_eq!(request("Expect: the-unexpected"), Some(Error::Expectation));
         assert_eq!(request("Content-Length : 1"), Some(Error::Syntax));
         assert_eq!(request("X: a\rb"), Some(Error::Syntax));

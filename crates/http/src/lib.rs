@@ -13,6 +13,7 @@ mod field_name;
 mod framing;
 mod head;
 mod response;
+mod span;
 mod status;
 mod target;
 
@@ -22,7 +23,8 @@ pub use error::Error;
 pub use expect::Expectation;
 pub use field_name::{env_key, KnownName, MAX_NAME};
 pub use framing::Framing;
-pub use head::{Field, Head, Limits, Span, Status, Version};
+pub use head::{Field, Head, Limits, Status, Version};
 pub use response::{chunk_size_line, error_response, FieldError, ResponseHead, CHUNK_END, LAST_CHUNK};
+pub use span::Span;
 pub use status::{has_no_body, reason};
 pub use target::{percent_decode, Target};

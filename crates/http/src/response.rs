@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use memchr::memchr3;
+use memchr::{memchr2, memchr3};
 
 use crate::date::DATE_LEN;
 use crate::error::Error;
@@ -22,12 +22,19 @@ pub enum FieldError {
     Value,
 }
 
-impl fmt::Display for FieldError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
+impl FieldError {
+    /// What is wrong, in words that follow the field's name.
+    pub fn text(self) -> &'static str {
+        match self {
             FieldError::Name => "is not a valid header name",
             FieldError::Value => "has a value with CR, LF or NUL in it",
-        })
+        }
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.text())
     }
 }
 
@@ -80,7 +87,7 @@ impl ResponseHead {
             return Ok(());
         }
         for line in value.split(|byte| *byte == b'\n') {
-            if memchr3(b'\r', b'\0', b'\n', line).is_some() {
+            if memchr2(b'\r', b'\0', line).is_some() {
                 return Err(FieldError::Value);
             }
             if !line.is_empty() {

@@ -51,7 +51,7 @@ impl<'a> Target<'a> {
         let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
         // User information in an http URI is to be treated as an error (RFC 9110 §4.2.4).
-        if authority.is_empty() || memchr(b'@', authority).is_some() {
+        if authority.is_empty() || !is_authority(authority) {
             return Err(Error::Target);
         }
         let mut target = Self::split(path, Some(authority));
@@ -60,6 +60,16 @@ impl<'a> Target<'a> {
         }
         Ok(target)
     }
+}
+
+/// Whether bytes can be a host and a port (RFC 3986 §3.2.2, §3.2.3): none stands outside their grammar, so that
+/// nothing that is built from them means something else elsewhere. Empty is allowed (RFC 9110 §7.2).
+pub(crate) fn is_authority(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| {
+        matches!(byte,
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'%' | b':' | b'[' | b']'
+            | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=')
+    })
 }
 
 /// Decodes percent triplets (RFC 3986 §2.1) into `out`, which is emptied first.
@@ -115,7 +125,9 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused() {
-        for bad in ["", "a", "a:80", "http://", "http:///a", "ftp://a/", "http://u@a/", "*a", "?a"] {
+        for bad in
+            ["", "a", "a:80", "http://", "http:///a", "ftp://a/", "http://u@a/", "http://a,b\\c/", "*a", "?a"]
+        {
             assert_eq!(Target::parse(bad.as_bytes()), Err(Error::Target), "{bad}");
         }
     }

@@ -7,16 +7,15 @@
 
 mod clock;
 mod fd;
-mod parent;
+mod limit;
 mod poller;
 mod socket;
 
 pub use clock::{epoch_seconds, monotonic_millis};
 pub use fd::{duplicate, neutralise, set_nonblocking};
-pub use nix::sys::signal::Signal;
-pub use parent::signal_on_parent_death;
+pub use limit::descriptors;
 pub use poller::{Event, Events, Poller};
 pub use socket::{
-    accept, is_exhaustion, is_readable, pause, recv, reset_on_close, shutdown_write, wait_readable,
+    accept, is_clients_error, is_readable, pause, recv, reset_on_close, shutdown_write, wait_readable,
     wait_writable, writev,
 };

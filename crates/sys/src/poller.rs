@@ -31,11 +31,6 @@ impl Events {
     pub fn is_empty(&self) -> bool {
         self.filled == 0
     }
-
-    /// Forgets them, so that none is handled twice.
-    pub fn clear(&mut self) {
-        self.filled = 0;
-    }
 }
 
 impl Default for Events {

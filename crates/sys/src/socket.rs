@@ -78,19 +78,22 @@ fn socket_addr(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     }
 }
 
-/// Whether accept(2) failed because the process or the system has run out of
-/// descriptors or memory, or because the socket is no listener (any more):
-/// trying again at once would fail again.
-pub fn is_exhaustion(errno: i32) -> bool {
+/// Whether accept(2) failed for a reason of the one client that it would have
+/// returned (accept(2), "Error handling"): the next try is about another one.
+pub fn is_clients_error(error: &io::Error) -> bool {
     matches!(
-        errno,
-        libc::EMFILE
-            | libc::ENFILE
-            | libc::ENOBUFS
-            | libc::ENOMEM
-            | libc::EBADF
-            | libc::EINVAL
-            | libc::ENOTSOCK
+        error.raw_os_error(),
+        Some(
+            libc::EINTR
+                | libc::ECONNABORTED
+                | libc::EPROTO
+                | libc::ENOPROTOOPT
+                | libc::EHOSTDOWN
+                | libc::EHOSTUNREACH
+                | libc::ENETDOWN
+                | libc::ENETUNREACH
+                | libc::EPERM
+        )
     )
 }
 

@@ -12,6 +12,7 @@ use crate::env::{self, PeerCache};
 use crate::errors::{is_failure, report, warn};
 use crate::gvl::without_gvl;
 use crate::input::input;
+use crate::loan::Loan;
 use crate::names::names;
 use crate::protect::{protect, Raised};
 use crate::response::{take_headers, triple};
@@ -51,6 +52,8 @@ struct Objects {
     stream: VALUE,
     /// The body while close is still due.
     unclosed: VALUE,
+    /// What the block of an iteration works on while it lasts.
+    loan: Loan,
 }
 
 impl RackApp {
@@ -87,7 +90,7 @@ impl RackApp {
             let result = rb_funcallv(self.app, names().id_call, 1, &objects.env);
             let triple = triple(result, &mut objects.unclosed);
             self.head.start(triple.code);
-            take_headers(triple.headers, &mut self.head);
+            take_headers(triple.headers, &mut self.head, &mut objects.loan);
             let manner = Manner {
                 head_only: request.head.method.of_buffer(request.bytes) == b"HEAD",
                 chunked: self.options.chunked && request.head.version == Version::Http11,
@@ -101,6 +104,7 @@ impl RackApp {
                 date: self.date.at(epoch_seconds()),
                 manner,
                 unclosed: &mut objects.unclosed,
+                loan: &mut objects.loan,
                 stream: &mut objects.stream,
             };
             sender.send(triple.body);
@@ -109,6 +113,7 @@ impl RackApp {
 
     /// Closes what is still open after the response, well or badly as it went.
     fn clean_up(&mut self, objects: &mut Objects) {
+        objects.loan.end();
         // The body's close is the application's. A large body's file would be closed by the GC, too, but a
         // busy server may have hundreds by then; and a stream that is left belongs to a call that has failed:
         // the client would wait for the rest.
@@ -160,7 +165,7 @@ impl RackApp {
 impl App for RackApp {
     fn call(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>) -> Flow {
         let nil = Qnil as VALUE;
-        let mut objects = Objects { env: nil, file: nil, stream: nil, unclosed: nil };
+        let mut objects = Objects { env: nil, file: nil, stream: nil, unclosed: nil, loan: Loan::none() };
         let result = protect(|| {
             // SAFETY: under protect. This closure borrows everything, and owns nothing.
             unsafe { self.respond(request, exchange, &mut objects) };
@@ -181,6 +186,11 @@ impl App for RackApp {
             self.settle(called, Qnil as VALUE);
         }
         // A busy worker may never block, and an application may return without Ruby having looked.
+        self.check_interrupts();
+        self.flow()
+    }
+
+    fn check(&mut self) -> Flow {
         self.check_interrupts();
         self.flow()
     }

@@ -10,12 +10,10 @@ use fastrack_engine::{Exchange, Progress};
 use fastrack_http::{chunk_size_line, has_no_body, ResponseHead, CHUNK_END, DATE_LEN, LAST_CHUNK};
 
 use crate::gvl::without_gvl;
+use crate::loan::{self, Loan};
 use crate::names::names;
 use crate::protect::callback;
 use crate::response::{as_string, bytes, raise};
-
-/// Slices of one writev: on the stack, so that a raise leaves nothing behind.
-const SLICES: usize = 64;
 
 /// What the request and the settings say about the way a body is sent.
 #[derive(Clone, Copy)]
@@ -40,6 +38,8 @@ pub(crate) struct Sender<'a, 'e> {
     pub manner: Manner,
     /// The body, as long as close is still to be called on it; else nil.
     pub unclosed: &'a mut VALUE,
+    /// Lends this to the block of an iteration.
+    pub loan: &'a mut Loan,
     /// The socket object that a streaming body was given, until its call has returned.
     pub stream: &'a mut VALUE,
 }
@@ -48,7 +48,8 @@ impl Sender<'_, '_> {
     /// Sends the head and the body.
     ///
     /// # Safety
-    /// Under protect, with the GVL; the caller's frames own nothing.
+    /// Under protect, with the GVL; the caller's frames own nothing, and end the loan and close the stream
+    /// when this raises.
     pub unsafe fn send(&mut self, body: VALUE) {
         let names = names();
         // SAFETY: as this function's.
@@ -69,14 +70,12 @@ impl Sender<'_, '_> {
             } else if rb_respond_to(body, names.id_each) != 0 {
                 self.send_each(body);
             } else if self.manner.rack_3 && rb_respond_to(body, names.id_call) != 0 {
-                self.hand_over(body);
+                return self.hand_over(body);
             } else {
                 raise(rb_eTypeError, c"a body must respond to each");
             }
         }
-        if !self.exchange.is_broken() {
-            self.exchange.finish();
-        }
+        self.exchange.finish();
     }
 
     fn encode(&mut self) {
@@ -110,7 +109,7 @@ impl Sender<'_, '_> {
             }
             self.encode();
             let mut size_line = [0; 18];
-            let mut batch = Batch::new();
+            let mut batch: Batch<'_, 64> = Batch::new();
             batch.push(self.encoded);
             if chunked && total > 0 {
                 batch.push(chunk_size_line(total, &mut size_line));
@@ -139,12 +138,14 @@ impl Sender<'_, '_> {
     /// Each part is sent when it comes; the head with the first.
     unsafe fn send_each(&mut self, body: VALUE) {
         let chunked = self.frame_chunked();
+        let loan: *mut Loan = self.loan;
         let mut parts = Parts { sender: self, chunked, started: false, panicked: false };
-        // SAFETY: under protect. The callback gets a pointer to `parts`, which outlives the
-        // iteration and which nobody else touches meanwhile.
+        // SAFETY: under protect. `parts` is lent until each has returned or raised; the loan is not
+        // the sender's, which only holds it for whoever ends it then, and nothing else uses it here.
         unsafe {
-            let data = (&raw mut parts) as VALUE;
-            rb_block_call(body, names().id_each, 0, std::ptr::null(), Some(yielded_part), data);
+            let lent = (*loan).begin(&mut parts);
+            rb_block_call(body, names().id_each, 0, std::ptr::null(), Some(yielded_part), lent);
+            (*loan).end();
         }
         let Parts { started, panicked, .. } = parts;
         if panicked {
@@ -172,7 +173,7 @@ impl Sender<'_, '_> {
         unsafe {
             let part = bytes(part);
             let mut size_line = [0; 18];
-            let mut batch = Batch::new();
+            let mut batch: Batch<'_, 4> = Batch::new();
             if first {
                 self.encode();
                 batch.push(self.encoded);
@@ -212,6 +213,7 @@ impl Sender<'_, '_> {
             rb_funcallv(body, names().id_call, 1, self.stream);
             // From here on it is the application's, which may go on with it in another thread.
             *self.stream = Qnil as VALUE;
+            self.exchange.hand_over();
         }
     }
 
@@ -254,40 +256,42 @@ struct Parts<'s, 'a, 'e> {
 
 unsafe extern "C" fn yielded_part(
     part: VALUE,
-    data: VALUE,
+    loan: VALUE,
     _argc: c_int,
     _argv: *const VALUE,
     _block: VALUE,
 ) -> VALUE {
-    // SAFETY: `data` is what send_each passed; under its protect.
-    let parts = unsafe { &mut *(data as *mut Parts<'_, '_, '_>) };
-    let done = callback(|| {
-        // SAFETY: as above.
-        unsafe {
-            let part = as_string(part);
-            if RSTRING_LEN(part) > 0 {
-                let first = !std::mem::replace(&mut parts.started, true);
-                parts.sender.send_part(part, parts.chunked, first);
-            }
+    let mut over = false;
+    // SAFETY: `loan` is what send_each passed; under its protect.
+    unsafe {
+        let part = as_string(part);
+        loan::with(loan, |parts: &mut Parts<'_, '_, '_>| {
+            let sent = callback(|| {
+                if RSTRING_LEN(part) > 0 {
+                    let first = !std::mem::replace(&mut parts.started, true);
+                    parts.sender.send_part(part, parts.chunked, first);
+                }
+            });
+            parts.panicked = sent.is_none();
+            over = parts.panicked || parts.sender.exchange.is_broken();
+        });
+        if over {
+            // Leaves each, as `break` in a block does.
+            rb_iter_break();
         }
-    });
-    parts.panicked = done.is_none();
-    if parts.panicked || parts.sender.exchange.is_broken() {
-        // SAFETY: leaves each, as `break` in a block does; this frame owns nothing.
-        unsafe { rb_iter_break() };
     }
     Qnil as VALUE
 }
 
-/// Slices that are sent together.
-struct Batch<'a> {
-    slices: [IoSlice<'a>; SLICES],
+/// Slices that are sent together: on the stack, so that a raise leaves nothing behind.
+struct Batch<'a, const MOST: usize> {
+    slices: [IoSlice<'a>; MOST],
     filled: usize,
 }
 
-impl<'a> Batch<'a> {
+impl<'a, const MOST: usize> Batch<'a, MOST> {
     fn new() -> Self {
-        Batch { slices: [IoSlice::new(&[]); SLICES], filled: 0 }
+        Batch { slices: [IoSlice::new(&[]); MOST], filled: 0 }
     }
 
     fn push(&mut self, bytes: &'a [u8]) {
@@ -297,7 +301,7 @@ impl<'a> Batch<'a> {
 
     /// Whether another part, and what may come after the last one, would not fit.
     fn is_full(&self) -> bool {
-        self.filled >= SLICES - 2
+        self.filled + 2 >= MOST
     }
 
     fn slices(&self) -> &[IoSlice<'a>] {

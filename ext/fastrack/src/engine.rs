@@ -4,10 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use magnus::rb_sys::AsRawValue;
-use magnus::{
-    function, gc, method, prelude::*, DataTypeFunctions, Error, RArray, RHash, RModule, Ruby, Symbol,
-    TypedData, Value,
-};
+use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, Ruby, Symbol, Value};
 
 use fastrack_engine::{Control, Engine, Finish};
 
@@ -16,8 +13,7 @@ use crate::roots::RootSet;
 use crate::settings::{listeners, optional, settings, system_error};
 
 /// The engine as a Ruby object. It belongs to the process that made it.
-#[derive(TypedData)]
-#[magnus(class = "Fastrack::Engine", free_immediately, mark)]
+#[magnus::wrap(class = "Fastrack::Engine", free_immediately)]
 struct RubyEngine {
     engine: RefCell<Engine>,
     /// Apart from the engine, which is in use while `run` runs.
@@ -25,12 +21,6 @@ struct RubyEngine {
     roots: RootSet,
     options: Options,
     pid: u32,
-}
-
-impl DataTypeFunctions for RubyEngine {
-    fn mark(&self, marker: &gc::Marker) {
-        self.roots.mark(marker);
-    }
 }
 
 pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {

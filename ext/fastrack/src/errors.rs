@@ -1,5 +1,7 @@
 //! What becomes of an exception that the application lets out.
 
+use std::io::Write;
+
 use magnus::error::ErrorType;
 use magnus::rb_sys::AsRawValue;
 use magnus::Error;
@@ -46,7 +48,7 @@ pub(crate) fn report(error: &Error, env: VALUE) {
     }
 }
 
-/// A line for the server's log, which is stderr.
+/// A line for the server's log, which is stderr. Its reader may be gone, or slow: that must not matter here.
 pub(crate) fn warn(line: &str) {
-    eprintln!("fastrack: {line} (worker {})", std::process::id());
+    let _ = writeln!(std::io::stderr(), "fastrack: {line} (worker {})", std::process::id());
 }

@@ -7,6 +7,7 @@ use rb_sys::*;
 
 use fastrack_engine::Content;
 
+use crate::env::string;
 use crate::names::names;
 use crate::roots::Roots;
 
@@ -25,10 +26,9 @@ pub(crate) unsafe fn input(content: Content<'_>, roots: Roots) -> VALUE {
 }
 
 unsafe fn string_io(bytes: &[u8]) -> VALUE {
-    let pointer = if bytes.is_empty() { c"".as_ptr() } else { bytes.as_ptr().cast() };
-    // SAFETY: the pointer is valid for the length; the string is on the stack until the object holds it.
+    // SAFETY: under protect; the string is on the stack until the object holds it.
     unsafe {
-        let string = rb_str_new(pointer, bytes.len() as _);
+        let string = string(bytes);
         rb_class_new_instance(1, &string, names().string_io)
     }
 }

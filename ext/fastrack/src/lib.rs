@@ -14,6 +14,7 @@ mod errors;
 mod fields;
 mod gvl;
 mod input;
+mod loan;
 mod names;
 mod protect;
 mod response;

@@ -6,6 +6,7 @@ use rb_sys::*;
 
 use fastrack_http::{FieldError, ResponseHead};
 
+use crate::loan::{self, Loan};
 use crate::names::names;
 use crate::protect::callback;
 
@@ -68,17 +69,18 @@ struct Fields<'a> {
 /// Fills `head` with the headers; raises ArgumentError on one that cannot be sent.
 ///
 /// # Safety
-/// Under protect, with the GVL.
-pub(crate) unsafe fn take_headers(headers: VALUE, head: &mut ResponseHead) {
+/// Under protect, with the GVL; `loan` is ended when this has returned or raised.
+pub(crate) unsafe fn take_headers(headers: VALUE, head: &mut ResponseHead, loan: &mut Loan) {
     let mut fields = Fields { head, refused: None, panicked: false };
-    let data = (&raw mut fields) as VALUE;
-    // SAFETY: as this function's. The callbacks get a pointer to `fields`, which outlives
-    // the iteration and which nobody else touches meanwhile.
+    // SAFETY: as this function's. rb_hash_foreach calls back while it runs and not later, and
+    // nobody else touches `fields` meanwhile; a block of Ruby's gets a loan.
     unsafe {
         if RB_TYPE_P(headers, ruby_value_type::RUBY_T_HASH) {
-            rb_hash_foreach(headers, Some(hash_entry), data);
+            rb_hash_foreach(headers, Some(hash_entry), (&raw mut fields) as VALUE);
         } else {
-            rb_block_call(headers, names().id_each, 0, std::ptr::null(), Some(yielded_pair), data);
+            let lent = loan.begin(&mut fields);
+            rb_block_call(headers, names().id_each, 0, std::ptr::null(), Some(yielded_pair), lent);
+            loan.end();
         }
         if fields.panicked {
             raise(rb_eRuntimeError, c"the headers could not be taken in");
@@ -90,23 +92,22 @@ pub(crate) unsafe fn take_headers(headers: VALUE, head: &mut ResponseHead) {
 }
 
 unsafe fn refuse(name: VALUE, error: FieldError) -> ! {
-    // SAFETY: under protect, and owning nothing; the message is a Ruby String.
+    let text = error.text();
+    // SAFETY: under protect, and owning nothing; the text is valid for its length.
     unsafe {
         let message = rb_str_dup(rb_inspect(name));
-        let text: &CStr = match error {
-            FieldError::Name => c" is not a valid header name",
-            FieldError::Value => c" has a value with CR, LF or NUL in it",
-        };
-        rb_str_cat_cstr(message, text.as_ptr());
+        rb_str_cat(message, c" ".as_ptr(), 1);
+        rb_str_cat(message, text.as_ptr().cast(), text.len() as _);
         rb_exc_raise(rb_exc_new_str(rb_eArgError, message))
     }
 }
 
 unsafe extern "C" fn hash_entry(name: VALUE, value: VALUE, data: VALUE) -> c_int {
     // SAFETY: `data` is what take_headers passed; under its protect.
-    if callback(|| unsafe { take(name, value, data) }).is_none() {
-        // SAFETY: as above.
-        unsafe { (*(data as *mut Fields<'_>)).panicked = true };
+    let fields = unsafe { &mut *(data as *mut Fields<'_>) };
+    // SAFETY: as above.
+    if callback(|| unsafe { take(fields, name, value) }).is_none() {
+        fields.panicked = true;
     }
     st_retval::ST_CONTINUE as c_int
 }
@@ -114,35 +115,35 @@ unsafe extern "C" fn hash_entry(name: VALUE, value: VALUE, data: VALUE) -> c_int
 /// For headers that are no Hash: each yields a pair, or two values.
 unsafe extern "C" fn yielded_pair(
     first: VALUE,
-    data: VALUE,
+    loan: VALUE,
     argc: c_int,
     argv: *const VALUE,
     _block: VALUE,
 ) -> VALUE {
-    let done = callback(|| {
-        // SAFETY: `data` is what take_headers passed, `argv` has `argc` values; under its protect.
-        unsafe {
-            if argc >= 2 {
-                take(first, *argv.add(1), data);
-                return;
-            }
+    // SAFETY: `loan` is what take_headers passed, `argv` has `argc` values; under its protect.
+    unsafe {
+        let (name, value) = if argc >= 2 {
+            (first, *argv.add(1))
+        } else {
             let pair = rb_check_array_type(first);
-            if pair != Qnil as VALUE && RARRAY_LEN(pair) == 2 {
-                take(RARRAY_AREF(pair, 0), RARRAY_AREF(pair, 1), data);
+            if pair == Qnil as VALUE || RARRAY_LEN(pair) != 2 {
+                raise(rb_eTypeError, c"headers must be a Hash, or yield pairs");
             }
-        }
-    });
-    if done.is_none() {
-        // SAFETY: as above.
-        unsafe { (*(data as *mut Fields<'_>)).panicked = true };
+            (RARRAY_AREF(pair, 0), RARRAY_AREF(pair, 1))
+        };
+        loan::with(loan, |fields: &mut Fields<'_>| {
+            if callback(|| take(fields, name, value)).is_none() {
+                fields.panicked = true;
+            }
+        });
     }
     Qnil as VALUE
 }
 
-unsafe fn take(name: VALUE, value: VALUE, data: VALUE) {
-    // SAFETY: see the callers.
+/// Takes in one header, whose value may be an Array of several.
+unsafe fn take(fields: &mut Fields<'_>, name: VALUE, value: VALUE) {
+    // SAFETY: under protect.
     unsafe {
-        let fields = &mut *(data as *mut Fields<'_>);
         let name = as_string(name);
         // Those are messages from the application to the server.
         if bytes(name).get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"rack.")) {

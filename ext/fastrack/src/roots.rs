@@ -1,7 +1,7 @@
 //! The Ruby objects that belong to one engine.
 
 use magnus::rb_sys::AsRawValue;
-use magnus::{gc::Marker, prelude::*, value::Opaque, Error, RArray, Ruby, Value};
+use magnus::{prelude::*, value::Opaque, Error, RArray, Ruby, Value};
 use rb_sys::*;
 
 const TEMPLATES: isize = 0;
@@ -9,8 +9,11 @@ const AFTER_RESPONSE: isize = 1;
 const TEMPORARY_INPUT: isize = 2;
 const PEER: isize = 3;
 
-/// What keeps an engine's objects alive: one Array, which the engine marks,
-/// so that the GC sees all of them and a new one takes no unsafe bookkeeping.
+/// What keeps an engine's objects alive: one Array, so that a new one takes no unsafe bookkeeping.
+///
+/// It is registered with the GC for good. A worker makes one engine in its
+/// life; and to mark it from the engine's Ruby object would leave a gap before
+/// there is one.
 pub(crate) struct RootSet(Opaque<RArray>);
 
 impl RootSet {
@@ -22,14 +25,11 @@ impl RootSet {
         roots.push(after_response)?;
         roots.push(temporary_input)?;
         roots.push(())?;
+        ruby.gc_register_mark_object(roots);
         Ok(RootSet(roots.into()))
     }
 
-    pub fn mark(&self, marker: &Marker) {
-        marker.mark(self.0);
-    }
-
-    /// For the time of one call from Ruby, whose receiver keeps the engine, and so the roots, alive.
+    /// The roots, for whoever has the GVL.
     pub fn borrow(&self, ruby: &Ruby) -> Roots {
         Roots(ruby.get_inner(self.0).as_raw())
     }
@@ -41,7 +41,7 @@ pub(crate) struct Roots(VALUE);
 
 impl Roots {
     fn get(self, slot: isize) -> VALUE {
-        // SAFETY: the Array is alive (see RootSet::borrow), and is never shortened.
+        // SAFETY: the Array is alive for good, and is never shortened.
         unsafe { RARRAY_AREF(self.0, slot) }
     }
 

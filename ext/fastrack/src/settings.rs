@@ -6,6 +6,9 @@ use magnus::{Error, RArray, RHash, Ruby, TryConvert, Value};
 
 use fastrack_engine::{Listener, Settings};
 
+/// The longest timeout, in milliseconds.
+const YEAR: u64 = 365 * 24 * 3600 * 1000;
+
 /// The templates of the environments, and the engine's listeners, in the same order.
 pub(crate) fn listeners(ruby: &Ruby, list: RArray) -> Result<(Vec<Listener>, RArray), Error> {
     let templates = ruby.ary_new();
@@ -28,7 +31,7 @@ pub(crate) fn settings(ruby: &Ruby, hash: RHash) -> Result<Settings, Error> {
     let tmpdir: Option<PathBuf> = optional(ruby, hash, "tmpdir")?;
     Ok(Settings {
         // A cast to u64 saturates, and makes 0 of a NaN.
-        timeout: timeout.map_or(defaults.timeout, |seconds| (seconds * 1000.0) as u64),
+        timeout: timeout.map_or(defaults.timeout, |seconds| ((seconds * 1000.0) as u64).clamp(1, YEAR)),
         max_body: optional(ruby, hash, "max_body")?,
         tmpdir: tmpdir.unwrap_or(defaults.tmpdir),
         decode_path: optional(ruby, hash, "decode_path")?.unwrap_or(false),

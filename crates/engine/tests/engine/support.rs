@@ -72,6 +72,10 @@ impl App for Echo {
         Flow::Continue
     }
 
+    fn check(&mut self) -> Flow {
+        Flow::Continue
+    }
+
     fn block(&mut self, wait: &mut (dyn FnMut() + Send)) -> Flow {
         wait();
         Flow::Continue

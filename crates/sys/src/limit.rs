@@ -1,0 +1,9 @@
+//! What the system allows a process.
+
+use nix::sys::resource::{getrlimit, Resource};
+
+/// How many descriptors this process may have open (RLIMIT_NOFILE, the soft limit).
+pub fn descriptors() -> usize {
+    let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
