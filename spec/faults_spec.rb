@@ -159,6 +159,35 @@ RSpec.describe "Faults" do
     end
   end
 
+  { "a hook" => "before_fork { $child ||= fork { sleep }.tap { |pid| File.write('child', pid.to_s) } }",
+    "a thread" => "before_fork { $child ||= Thread.new { fork { sleep }.tap { |pid| File.write('child', pid.to_s) } } }",
+    "after_fork" => "after_fork { |_, worker| fork { sleep }.tap { |pid| File.write('child', pid.to_s) } if worker.nr == 0 }" }
+    .each do |what, config|
+    describe "a process that #{what} forks" do
+      let(:server) { Server.start(ru: Rackups::PID, options: { MaxWorkers: 2 }, config: config) }
+      let(:child) { eventually { server.get && server.lines_of("child").first&.to_i } }
+
+      after { Process.kill(:KILL, child) if ProcessTable.alive?(child) }
+
+      it "B-orphans keeps no worker alive when the master is killed, and not the port" do
+        child
+        server.signal(:KILL)
+        server.wait
+        eventually { server.processes == [child] }
+        expect { server.connect }.to raise_error(Errno::ECONNREFUSED)
+      end
+
+      it "B-fork has none of the server's sockets and pipes, and is ended by TERM" do
+        # What this process has, the server may have from it.
+        kept = -> { (ProcessTable.descriptors(child).values - ProcessTable.descriptors(Process.pid).values).grep(/\A(?:socket|pipe):/) }
+        eventually(10, kept) { kept.call.empty? }
+        server.signal(:TERM, to: child)
+        eventually { !ProcessTable.alive?(child) }
+        expect(server.get.status).to eq(200)
+      end
+    end
+  end
+
   it "B-faults a log that nobody reads any more stops nothing" do
     reader, writer = IO.pipe
     server = Server.start(ru: Rackups::PID, inherit: { 7 => writer }, options: { MaxWorkers: 1, ErrRespawnInterval: 0.1 },

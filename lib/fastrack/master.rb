@@ -2,6 +2,7 @@
 
 require_relative "clock"
 require_relative "control_channel"
+require_relative "fork_guard"
 require_relative "lifeline"
 require_relative "log"
 require_relative "pace"
@@ -19,6 +20,7 @@ module Fastrack
     # @param launcher [Launcher]
     # @param app [#call] the Rack app
     def initialize(launcher, app)
+      @launcher = launcher
       @configuration = launcher.configuration
       @signals = SignalQueue.new(SIGNALS)
       @lifeline = Lifeline.new
@@ -33,6 +35,7 @@ module Fastrack
     # @yield once signals are taken and before the first worker is spawned
     def run
       @signals.install
+      ForkGuard.install { release }
       Process.setproctitle("fastrack master")
       yield if block_given?
       supervise
@@ -40,6 +43,7 @@ module Fastrack
       # Nothing is left to let go of, unless something was raised: then the workers notice that the lifeline is cut.
       @lifeline.close
       @pool.abandon
+      ForkGuard.uninstall
       @signals.uninstall
       @signals.close
       Process.setproctitle($PROGRAM_NAME)
@@ -51,6 +55,12 @@ module Fastrack
     end
 
     private
+
+    # In a process that a hook of the app's, or a thread, has forked off the master.
+    def release
+      @signals.disown
+      [@signals, @lifeline, *@launcher.listeners, *@spawner.channels, *@pool.channels].each(&:close)
+    end
 
     def supervise
       loop do

@@ -31,6 +31,11 @@ module Fastrack
       @previous.clear
     end
 
+    # In a process that is neither master nor worker: it does with the signals what any process does.
+    def disown
+      @names.each { |name| trap(name, "DEFAULT") }
+    end
+
     # Safe in a signal handler and from any thread.
     def push(name)
       @signals << name

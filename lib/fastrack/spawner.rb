@@ -2,6 +2,7 @@
 
 require_relative "clock"
 require_relative "control_channel"
+require_relative "fork_guard"
 require_relative "hook"
 require_relative "log"
 require_relative "worker"
@@ -19,7 +20,11 @@ module Fastrack
       @app = app
       @signals = signals
       @lifeline = lifeline
+      @channels = []
     end
+
+    # @return [Array<ControlChannel>] both ends to the worker that was spawned last, or is being spawned
+    attr_reader :channels
 
     # @param nr [Integer] the slot
     # @param others [Array<ControlChannel>] the master's ends to the workers that are there, which a worker has to close
@@ -37,13 +42,15 @@ module Fastrack
     private
 
     def fork_off(worker, generation, others)
-      ours, theirs = ControlChannel.pair
+      ours, theirs = @channels = ControlChannel.pair
       # What is buffered now would be written by the worker as well.
       Log.flush
       pending = @signals.size
-      pid = Process.fork do
-        [ours, *others].each(&:close)
-        worker.live(theirs, @signals, pending, @lifeline)
+      pid = ForkGuard.own_fork do
+        Process.fork do
+          [ours, *others].each(&:close)
+          worker.live(theirs, @signals, pending, @lifeline)
+        end
       end
       WorkerHandle.new(worker.nr, pid, generation, ours, Clock.now)
     rescue StandardError

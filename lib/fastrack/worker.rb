@@ -44,7 +44,8 @@ module Fastrack
     def live(channel, signals, pending, lifeline)
       status = 1
       take_signals(signals, pending)
-      prepare(lifeline.hold, channel)
+      ForkGuard.install { release(lifeline, channel) }
+      prepare(lifeline.hold)
       serve(channel)
       status = 0
     rescue SystemExit => e
@@ -85,7 +86,7 @@ module Fastrack
       @engine&.stop
     end
 
-    def prepare(master_fd, channel)
+    def prepare(master_fd)
       Process.setproctitle("fastrack worker[#{@nr}]")
       # All workers have the master's random numbers ahead of them until then. The limits are drawn before a hook of the
       # app's seeds them all alike.
@@ -94,7 +95,11 @@ module Fastrack
       @gc_interval = @configuration.draw_gc_interval
       Hook.call(@configuration.after_fork, @launcher, self)
       @engine = Engine.new(listener_settings, engine_settings(master_fd))
-      ForkGuard.install(@engine, channel, *@launcher.listeners)
+    end
+
+    # In a process that the app has forked off this one.
+    def release(lifeline, channel)
+      [@engine, lifeline, channel, *@launcher.listeners].compact.each(&:close)
     end
 
     def listener_settings

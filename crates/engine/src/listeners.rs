@@ -67,9 +67,13 @@ impl Listeners {
         index(event) < MOST
     }
 
-    /// Whether accepting is worth a try without asking the poller.
+    /// Whether accepting is worth a try without asking the poller. Of several listeners none is
+    /// taken for granted: a busy one would keep the poller from being asked about the others.
     pub fn is_anybody_likely(&self) -> bool {
-        self.list.iter().any(|(_, backlog)| backlog.is_likely())
+        match &self.list[..] {
+            [(_, backlog)] => backlog.is_likely(),
+            _ => self.is_anybody_announced(),
+        }
     }
 
     /// Whether the poller has reported a client that was not looked for yet.
@@ -85,10 +89,11 @@ impl Listeners {
     /// Accepts a client of a listener that is worth a try; None when there is nobody. Fails with what
     /// the process or the system has run out of.
     pub fn accept(&mut self) -> io::Result<Option<Client>> {
+        let alone = self.list.len() == 1;
         for step in 0..self.list.len() {
             let index = (self.next + step) % self.list.len();
             let (listener, backlog) = &mut self.list[index];
-            if !backlog.is_likely() {
+            if !(backlog.is_announced() || alone && backlog.is_likely()) {
                 continue;
             }
             match listener.accept() {
