@@ -5,9 +5,7 @@ module Fastrack
   # connections open, nor the port when the server is gone, nor have workers believe that their master lives. (What the
   # app starts by exec has lost them already.) All of Ruby's forks go through Process._fork, from Ruby 3.1 on.
   module ForkGuard
-    # Marks a thread that makes a fork of the server's own.
-    OWN = :__fastrack_own_fork
-    private_constant :OWN
+    @turn = Mutex.new
 
     class << self
       # Guards this process, in the way that is given and in no other that was given before.
@@ -22,18 +20,33 @@ module Fastrack
         @release = nil
       end
 
-      # For the forks that shall have everything. Their children are guarded as the parent is, until they say otherwise.
-      def own_fork
-        Thread.current.thread_variable_set(OWN, true)
-        yield
-      ensure
-        Thread.current.thread_variable_set(OWN, nil)
+      # For a fork of the server's own, whose child shall have everything. Other threads' forks wait until it is done:
+      # what it opens and closes meanwhile nobody could close in their children.
+      def own_fork(&block)
+        @turn.synchronize(&block)
       end
 
-      # In the child of a fork.
-      def forked
-        own = Thread.current.thread_variable_get(OWN)
-        Thread.current.thread_variable_set(OWN, nil)
+      # @yield to fork(2)
+      # @return [Integer] as fork(2)
+      def guard(&fork)
+        own = @turn.owned?
+        pid = own ? yield : in_turn(&fork)
+        forked(own) if pid.zero?
+        pid
+      end
+
+      private
+
+      def in_turn(&fork)
+        @turn.synchronize(&fork)
+      rescue ThreadError
+        # Signal handlers may not wait for a lock.
+        fork.call
+      end
+
+      # In the child. That of an own fork is guarded as its parent is, until it says otherwise.
+      def forked(own)
+        @turn = Mutex.new
         return if own
 
         release = @release
@@ -44,7 +57,7 @@ module Fastrack
 
     # @return [Integer] as fork(2)
     def _fork
-      super.tap { |pid| ForkGuard.forked if pid.zero? }
+      ForkGuard.guard { super }
     end
   end
 end

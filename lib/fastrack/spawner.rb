@@ -32,7 +32,7 @@ module Fastrack
     def spawn(nr, generation, others)
       worker = Worker.new(nr, @launcher, @app)
       Hook.call(@launcher.configuration.before_fork, @launcher, worker)
-      fork_off(worker, generation, others)
+      ForkGuard.own_fork { fork_off(worker, generation, others) }
     rescue StandardError, ScriptError => e
       # Later it may succeed: memory and pids come free, a database that a hook needs comes back.
       Log.exception("cannot spawn worker #{nr}", e)
@@ -46,11 +46,9 @@ module Fastrack
       # What is buffered now would be written by the worker as well.
       Log.flush
       pending = @signals.size
-      pid = ForkGuard.own_fork do
-        Process.fork do
-          [ours, *others].each(&:close)
-          worker.live(theirs, @signals, pending, @lifeline)
-        end
+      pid = Process.fork do
+        [ours, *others].each(&:close)
+        worker.live(theirs, @signals, pending, @lifeline)
       end
       WorkerHandle.new(worker.nr, pid, generation, ours, Clock.now)
     rescue StandardError
