@@ -43,6 +43,18 @@ RSpec.describe "Listeners" do
       end
     end
 
+    it "B-path-in-use a socket that another server listens on is left to it, with one clear line and status 1" do
+      second = Server.fail_to_start(ru: Rackups::PID, options: { Host: nil, Port: nil, Path: server.path })
+      expect(second.log).to eq("fastrack: cannot listen on #{server.path}: the path is in use\n")
+      expect(second.status.exitstatus).to eq(1)
+      expect(server.get.status).to eq(200)
+    end
+
+    it "A7 a path can be listened on again as soon as its server has ended" do
+      server.stop
+      expect(Server.start(ru: Rackups::PID, options: { Host: nil, Port: nil, Path: server.path }).get.status).to eq(200)
+    end
+
     it "A7 a path goes before a port" do
       server = Server.start(ru: Rackups::PID, unix: true, options: { Port: 1 })
       expect(server.get.status).to eq(200)
@@ -71,6 +83,18 @@ RSpec.describe "Listeners" do
       expect { open_path(link) }.to raise_error(Fastrack::ListenError, /is not a socket/)
       expect { open_path(dir) }.to raise_error(Fastrack::ListenError, /is not a socket/)
       expect(File).to be_symlink(link)
+    end
+
+    it "B-path-in-use nor is a socket whose server is too busy to accept, or that is of another type" do
+      path = File.join(dir, "app.sock")
+      busy = UNIXServer.new(path)
+      busy.listen(0)
+      client = UNIXSocket.new(path)
+      expect { open_path(path) }.to raise_error(Fastrack::ListenError, "cannot listen on #{path}: the path is in use")
+      log = Socket.new(:UNIX, :DGRAM).tap { |socket| socket.bind(Addrinfo.unix("#{path}.log")) }
+      expect { open_path("#{path}.log") }.to raise_error(Fastrack::ListenError, /: the path is in use\z/)
+      expect([path, "#{path}.log"]).to all(satisfy { |one| File.socket?(one) })
+      [client, busy, log].each(&:close)
     end
 
     it "B-faults a path in no folder, or too long for a socket, is an error of one line" do

@@ -30,10 +30,28 @@ module Fastrack
     def remove_stale(path, output)
       return unless File.exist?(path) || File.symlink?(path)
       raise ListenError, "cannot listen on #{path}: it exists and is not a socket" unless File.socket?(path)
+      raise ListenError, "cannot listen on #{path}: the path is in use" if in_use?(path)
 
       output.puts "removing existing socket file:#{path}"
       output.flush
       File.unlink(path)
+    rescue Errno::ENOENT
+      # The server that is just ending was quicker.
+      nil
+    end
+
+    # Whether a process listens there: the kernel refuses connections to a socket that nobody has open (unix(7)).
+    def in_use?(path)
+      probe = Socket.new(Socket::AF_UNIX, Socket::SOCK_STREAM, 0)
+      probe.connect_nonblock(Addrinfo.unix(path))
+      true
+    rescue Errno::EAGAIN, Errno::EPROTOTYPE
+      # Its backlog is full; or it is somebody's socket of another type.
+      true
+    rescue Errno::ECONNREFUSED, Errno::ENOENT
+      false
+    ensure
+      probe&.close
     end
 
     def listen(path, backlog)
@@ -47,6 +65,6 @@ module Fastrack
       socket&.close
       raise
     end
-    private_class_method :remove_stale, :listen
+    private_class_method :remove_stale, :in_use?, :listen
   end
 end
