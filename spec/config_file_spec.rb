@@ -72,6 +72,11 @@ RSpec.describe "ConfigFile" do
     expect(found).to have_attributes(max_workers: 2, port: 8001)
   end
 
+  it "A6 a variable in whose place it has a word need not be understood" do
+    found = configure("max_workers 2\npath 'app.sock'", {}, "WEB_CONCURRENCY" => "auto", "PORT" => "tcp://1")
+    expect(found).to have_attributes(max_workers: 2, path: "app.sock")
+  end
+
   # What is wrong, the file's text, and what the line says after the file's name.
   { "raises" => ["host 'a'\nraise 'no luck'", ":2: no luck (RuntimeError)"],
     "raises deep down" => ["\n\ndef helper\n  Integer('x')\nend\nhelper", ":4: invalid value for Integer(): \"x\" (ArgumentError)"],

@@ -124,6 +124,17 @@ RSpec.describe "Options" do
       .to raise_error(Fastrack::ConfigurationError, /\AWEB_CONCURRENCY takes a whole number, 1 or more: it is "many"\z/)
   end
 
+  it "A6 a variable that does not count need not be understood" do
+    expect(configure({ MaxWorkers: 2 }, "WEB_CONCURRENCY" => "auto").max_workers).to eq(2)
+    expect(configure({ Port: 1 }, "PORT" => "tcp://1").port).to eq(1)
+    expect(configure({ Path: "app.sock" }, "PORT" => "tcp://1").path).to eq("app.sock")
+  end
+
+  it "A6 WEB_CONCURRENCY=0 is one worker, and an option of 0 is an error" do
+    expect(configure({}, "WEB_CONCURRENCY" => "0").max_workers).to eq(1)
+    expect { configure(MaxWorkers: "0") }.to raise_error(Fastrack::ConfigurationError)
+  end
+
   describe "draws" do
     # Every number of the range has to turn up, and nothing else: 500 draws miss one of 4 with p < 1e-61.
     def drawn(configuration, draw)

@@ -34,7 +34,8 @@ module Fastrack
       assumed, chosen = known(given).partition { |name, _| assumed?(name, given) }.map(&:to_h)
       # All of a command line is checked, whatever a ConfigFile then says.
       assumed, chosen = [assumed, chosen].map { |values| coerce(values) }
-      @values = defaults.merge(assumed, variables(environment), chosen, file(chosen[:ConfigFile], output)).freeze
+      chosen = chosen.merge(file(chosen[:ConfigFile], output))
+      @values = defaults.merge(assumed, variables(environment, chosen), chosen).freeze
     end
 
     # @return [Integer] requests after which a worker is replaced, drawn anew by each call; 0: never
@@ -76,12 +77,21 @@ module Fastrack
       values.to_h { |name, value| [name, Option::BY_NAME[name].coerce(value)] }
     end
 
-    # An empty variable counts as none, as it does on the platforms that set these.
-    def variables(environment)
-      VARIABLES.filter_map do |name, variable|
+    # Those that count: a platform may set them to what is not for us, where its user has chosen something else. An empty
+    # variable counts as none, as it does on the platforms that set these.
+    def variables(environment, chosen)
+      decided = chosen.key?(:Path) ? [*chosen.keys, :Port] : chosen.keys
+      VARIABLES.except(*decided).filter_map do |name, variable|
         value = environment[variable]
-        [name, Option::BY_NAME[name].coerce(value, variable)] unless value.nil? || value.empty?
+        [name, variable_value(name, variable, value)] unless value.nil? || value.empty?
       end.to_h
+    end
+
+    # With WEB_CONCURRENCY=0 Puma's users ask for one process. Here it is one worker.
+    def variable_value(name, variable, value)
+      return 1 if name == :MaxWorkers && value == "0"
+
+      Option::BY_NAME[name].coerce(value, variable)
     end
 
     def file(path, output)
