@@ -7,7 +7,17 @@ set -euo pipefail
 
 target=$1
 suite=trixie
-mirror=${FASTRACK_DEBIAN_MIRROR:-http://deb.debian.org/debian}
+
+# The mirror that this machine's own apt uses (security updates come from another place), from the lists of packages that
+# it has fetched.
+machines_mirror() {
+  apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | awk '!/security/ && !found++'
+}
+mirror=${FASTRACK_DEBIAN_MIRROR:-$(machines_mirror)}
+if [ -z "$mirror" ]; then
+  apt-get -q update >&2
+  mirror=$(machines_mirror)
+fi
 
 # What debootstrap puts in besides its minimal set; everything else is apt's to resolve.
 base=(ca-certificates)
