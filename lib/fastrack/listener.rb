@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "fcntl"
 require "socket"
 require_relative "error"
 
@@ -51,8 +50,6 @@ module Fastrack
 
     def prepare
       @socket.close_on_exec = true
-      # Of all workers that wake for one connection, one gets it; the others must not stay in accept4(2).
-      @socket.fcntl(Fcntl::F_SETFL, @socket.fcntl(Fcntl::F_GETFL) | Fcntl::O_NONBLOCK)
       prepare_tcp if tcp?
     end
 
