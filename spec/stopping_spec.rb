@@ -93,6 +93,26 @@ RSpec.describe "Stopping" do
     end
   end
 
+  [false, true].each do |unix|
+    it "A10 new clients are refused while the last requests are finished, on a #{unix ? "path" : "port"}" do
+      server = Server.start(ru: Rackups::PID, unix: unix, options: { MaxWorkers: 1 })
+      with_slow_client(server, "GET / HTTP/1.0\r\n") do |client, worker|
+        server.signal(:TERM)
+        eventually { refused?(server) }
+        client.write("\r\n")
+        expect(HttpResponse.parse(client.read).body.to_i).to eq(worker)
+      end
+      expect(server.wait.exitstatus).to eq(0)
+    end
+  end
+
+  def refused?(server)
+    server.connect(&:itself)
+    false
+  rescue Errno::ECONNREFUSED
+    true
+  end
+
   ["", "GET / HTTP/1.1\r\n", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf"].each do |part|
     it "B-faults TERM ends the server where a client has sent no more than #{part.inspect}" do
       server = Server.start(ru: Rackups::PID, unix: true, options: { MaxWorkers: 1 })
@@ -105,6 +125,55 @@ RSpec.describe "Stopping" do
     8.times { server.get }
     server.stop
     expect(server.lines_of("exits")).to eq([server.pid.to_s])
+  end
+
+  describe "a TERM while at_exit hooks run" do
+    # The hook waits for a file, so that the example decides when it is over.
+    def app(before = "")
+      <<~RUBY
+        #{before}
+        at_exit do
+          File.write("exits", "begun\\n")
+          sleep 0.01 until File.exist?("go")
+          File.write("exits", "finished\\n", mode: "a")
+        end
+        #{Rackups::PID}
+      RUBY
+    end
+
+    # @yield once the server's hooks run
+    def stopped(server)
+      server.get
+      server.signal(:TERM)
+      eventually { server.lines_of("exits") == ["begun"] }
+      yield
+      server.write("go", "")
+      server.wait
+    end
+
+    it "A10 does not cut them off, nor change the status" do
+      server = Server.start(ru: app, options: { MaxWorkers: 1 })
+      status = stopped(server) { %i[TERM QUIT HUP].each { |name| server.signal(name) } }
+      expect(status.exitstatus).to eq(0)
+      expect(server.lines_of("exits")).to eq(%w[begun finished])
+    end
+
+    it "A10 is given to the program's own handler, where it has one" do
+      server = Server.start(ru: app('trap("TERM") { File.write("heard", "TERM\n") }'), options: { MaxWorkers: 1 })
+      stopped(server) do
+        server.signal(:TERM)
+        eventually { server.lines_of("heard") == ["TERM"] }
+      end
+    end
+  end
+
+  it "A10 TERM ends a server at once whose workers are stuck in after_fork" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2 }, config: <<~RUBY)
+      after_fork { File.write("stuck", ".", mode: "a"); sleep }
+    RUBY
+    eventually { server.lines_of("stuck") == [".."] }
+    expect(server.stop(timeout: 5).exitstatus).to eq(0)
+    expect(server.processes).to be_empty
   end
 
   it "A10 run returns" do

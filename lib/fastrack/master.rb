@@ -17,6 +17,14 @@ module Fastrack
   class Master
     SIGNALS = %w[TERM QUIT INT HUP USR1 CHLD].freeze
 
+    STOP_SIGNALS = %w[TERM QUIT INT USR1].freeze
+
+    # What a supervisor may send once more while the program's at_exit hooks run.
+    REPEATED = %w[TERM QUIT HUP USR1].freeze
+
+    # In the queue for a stop that is the program's own wish.
+    STOP = "stop"
+
     # @param launcher [Launcher]
     # @param app [#call] the Rack app
     def initialize(launcher, app)
@@ -44,14 +52,14 @@ module Fastrack
       @lifeline.close
       @pool.abandon
       ForkGuard.uninstall
-      @signals.uninstall
+      @signals.uninstall(quiet: @signalled ? REPEATED : [])
       @signals.close
       Process.setproctitle($PROGRAM_NAME)
     end
 
     # Has #run end as TERM does. Safe in a signal handler and from any thread, before #run too.
     def stop
-      @signals.push("TERM")
+      @signals.push(STOP)
     end
 
     private
@@ -77,11 +85,12 @@ module Fastrack
       @signals.drain
       while (name = @signals.shift)
         case name
-        when "TERM", "QUIT" then shut_down(Shutdown::Graceful)
+        when "TERM", "QUIT", STOP then shut_down(Shutdown::Graceful)
         when "INT" then shut_down(@interrupted ? Shutdown::Quick : Shutdown::Graceful)
         when "HUP" then @generation += 1
         when "USR1" then shut_down(Shutdown::Phased) if @configuration.spawn_interval.positive?
         end
+        @signalled ||= @shutdown && STOP_SIGNALS.include?(name)
         # Someone at a terminal who asks a second time does not want to wait; a supervisor that repeats a TERM does.
         @interrupted ||= name == "INT"
       end
@@ -91,6 +100,8 @@ module Fastrack
     def shut_down(kind)
       return if @shutdown && @shutdown.class::RANK >= kind::RANK
 
+      # A client that comes from now on had better be refused than wait in vain. The workers have copies of their own.
+      @launcher.listeners.each(&:close) unless kind == Shutdown::Phased
       @shutdown = kind.new(@pool, @configuration, Clock.now)
     end
 

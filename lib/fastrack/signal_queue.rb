@@ -25,9 +25,13 @@ module Fastrack
     end
 
     # Gives the signals back to whoever had them before.
-    def uninstall
-      # trap gives nil for a handler that Ruby did not set; the system's own is the nearest to it.
-      @previous.each { |name, handler| trap(name, handler || "SYSTEM_DEFAULT") }
+    #
+    # @param quiet [Array<String>] those that shall do nothing from now on where nobody had them: they would end the
+    #   process
+    def uninstall(quiet: [])
+      @previous.each do |name, handler|
+        trap(name, quiet.include?(name) && nobodys?(handler) ? proc {} : handler || "SYSTEM_DEFAULT")
+      end
       @previous.clear
     end
 
@@ -73,6 +77,11 @@ module Fastrack
     end
 
     private
+
+    # trap gives nil for a handler that Ruby did not set; the system's own is the nearest to it.
+    def nobodys?(handler)
+      [nil, "DEFAULT", "SYSTEM_DEFAULT"].include?(handler)
+    end
 
     def wake
       @writer.write_nonblock(".")

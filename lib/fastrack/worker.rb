@@ -30,7 +30,6 @@ module Fastrack
       @launcher = launcher
       @configuration = launcher.configuration
       @app = app
-      @stopping = false
       @engine = nil
     end
 
@@ -80,10 +79,9 @@ module Fastrack
       end
     end
 
-    # In the signal handler, too: before the engine is there, the flag has to do.
+    # In the signal handler, too. Before the engine is there, no request is either, and a hook may take for ever.
     def stop
-      @stopping = true
-      @engine&.stop
+      @engine ? @engine.stop : exit!(0)
     end
 
     def prepare(master_fd)
@@ -95,6 +93,8 @@ module Fastrack
       @gc_interval = @configuration.draw_gc_interval
       Hook.call(@configuration.after_fork, @launcher, self)
       @engine = Engine.new(listener_settings, engine_settings(master_fd))
+      # The engine has copies, which it closes when it stops: then nobody may hold the port any more.
+      @launcher.listeners.each(&:close)
     end
 
     # In a process that the app has forked off this one.
@@ -119,8 +119,6 @@ module Fastrack
     end
 
     def serve(channel)
-      return if @stopping
-
       channel.say(ControlChannel::READY)
       return unless @engine.run(@app, @request_limit) == :limit
 
