@@ -1,0 +1,84 @@
+# frozen_string_literal: true
+
+require_relative "spec_helper"
+require "open3"
+
+# The scripts that a newcomer runs.
+RSpec.describe "bin" do
+  describe "bin/serve" do
+    # What it starts is a server like any other.
+    let(:server_class) do
+      Class.new(Server) do
+        private
+
+        def rackup_command(*)
+          [File.join(Server::ROOT, "bin/serve"), *(["config.ru"] if own_app?)]
+        end
+
+        def own_app?
+          !File.zero?(File.join(dir, "config.ru"))
+        end
+      end
+    end
+
+    let(:free_port) { TCPServer.open("127.0.0.1", 0) { |socket| socket.addr[1] } }
+
+    def serving(ru, **env)
+      server = server_class.new(ru: ru, env: { "RUBY" => RbConfig.ruby, **env.transform_keys(&:to_s) })
+      server.await_listening
+      yield server
+    ensure
+      problems = server ? server.finish : []
+      expect(problems).to eq([])
+    end
+
+    it "serves the example on the port and with the workers that are asked for, and TERM ends it with nothing left" do
+      serving("", PORT: free_port.to_s, MAX_WORKERS: "3") do |server|
+        expect(server.log).to include("http://127.0.0.1:#{free_port}/")
+        expect(server.port).to eq(free_port)
+        workers = server.await_workers(3)
+        pages = Array.new(10) { server.get.body }
+        seen = pages.map { |page| [page[/worker.*process (\d+), of master #{server.master}/, 1].to_i, page[/requests so far.*>(\d+) by/, 1].to_i] }
+        expect(workers).to include(*seen.map(&:first))
+        # Each worker counts its own, from 1 on.
+        seen.group_by(&:first).each_value { |own| expect(own.map(&:last)).to eq([*1..own.size]) }
+        expect(server.stop.exitstatus).to eq(0)
+        expect(server.processes).to be_empty
+      end
+    end
+
+    it "serves an app of its user's" do
+      serving(Rackups::PID, PORT: "0", MAX_WORKERS: "1") do |server|
+        expect(server.await_workers(1)).to eq([server.get.body.to_i])
+      end
+    end
+  end
+
+  describe "bin/setup" do
+    # A PATH with all that there is here, but some programs.
+    def path_without(*programs)
+      folder = File.join(@dir, "bin")
+      FileUtils.mkdir(folder)
+      %w[/bin /usr/bin].flat_map { |place| Dir.glob("#{place}/*") }.each do |file|
+        link = File.join(folder, File.basename(file))
+        File.symlink(file, link) unless programs.include?(File.basename(file)) || File.symlink?(link)
+      end
+      folder
+    end
+
+    around do |example|
+      Dir.mktmpdir("fastrack-bin") do |dir|
+        @dir = dir
+        example.run
+      end
+    end
+
+    it "names all that is missing at once, where it cannot install it" do
+      env = { "PATH" => path_without("cargo", "make", "apt-get", "dpkg"), "HOME" => @dir, "CARGO_HOME" => nil, "CARGO" => nil,
+              "RUBY" => RbConfig.ruby, "FASTRACK_NO_INSTALL" => "yes" }
+      output, status = Open3.capture2e(env, File.join(Server::ROOT, "bin/setup"))
+      expect(status.exitstatus).to eq(1)
+      expect(output).to match(/missing: .*\bmake; install it with: /).and match(/missing: cargo .*rustup/)
+    end
+  end
+end
