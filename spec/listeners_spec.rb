@@ -28,6 +28,7 @@ RSpec.describe "Listeners" do
     end
 
     it "A7 the socket's mode is 0777, whatever the umask" do
+      server = Server.start(ru: Rackups::PID, unix: true, wrapper: ["sh", "-c", 'umask 077; exec "$@"', "sh"])
       expect(format("%o", File.stat(server.path).mode & 0o7777)).to eq("777")
     end
 
@@ -53,6 +54,31 @@ RSpec.describe "Listeners" do
     it "A7 a path can be listened on again as soon as its server has ended" do
       server.stop
       expect(Server.start(ru: Rackups::PID, options: { Host: nil, Port: nil, Path: server.path }).get.status).to eq(200)
+    end
+
+    it "A7 BackLog is how many may wait to be accepted" do
+      server = Server.start(ru: Rackups::PID, unix: true, options: { MaxWorkers: 1, BackLog: 3 })
+      server.get
+      worker, = server.await_workers(1)
+      server.signal(:STOP, to: worker)
+      eventually { ProcessTable.entry(worker).state == "T" }
+      clients = []
+      # Linux lets one more in than it was asked for.
+      4.times { clients << knock(server.path) }
+      expect { knock(server.path) }.to raise_error(Errno::EAGAIN)
+    ensure
+      clients&.each(&:close)
+      server.signal(:CONT, to: worker) if worker
+    end
+
+    # A connection, if it is to be had at once.
+    def knock(path)
+      socket = Socket.new(:UNIX, :STREAM)
+      socket.connect_nonblock(Addrinfo.unix(path))
+      socket
+    rescue SystemCallError
+      socket.close
+      raise
     end
 
     it "A7 a path goes before a port" do
@@ -135,6 +161,15 @@ RSpec.describe "Listeners" do
       # A listener's backlog is where other sockets have tcpi_sacked, the sixth word of struct tcp_info (linux/tcp.h).
       expect(socket.getsockopt(:TCP, :INFO).data.unpack("x8 L6").last).to eq(7)
       listener.close
+    end
+
+    it "A7 the backlog of a port is BackLog" do
+      require_relative "../lib/fastrack/launcher"
+      launcher = Fastrack::Launcher.new(->(_env) {}, Host: "127.0.0.1", Port: 0, BackLog: 7)
+      socket = Socket.for_fd(launcher.listeners.first.fileno)
+      socket.autoclose = false
+      expect(socket.getsockopt(:TCP, :INFO).data.unpack("x8 L6").last).to eq(7)
+      launcher.listeners.each(&:close)
     end
 
     it "A7 localhost is every address that it has, on one port" do

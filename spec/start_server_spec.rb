@@ -44,6 +44,18 @@ RSpec.describe "Under start_server" do
       end
     end
 
+    it "A7 the sockets are not handed on to programs that are started" do
+      TCPServer.open("127.0.0.1", 0) do |socket|
+        server = Server.start(ru: Rackups::PID, options: { Host: nil, Port: nil, MaxWorkers: 1 }, inherit: { 10 => socket },
+                              env: { "SERVER_STARTER_PORT" => "#{socket.addr[1]}=10" },
+                              config: "before_fork { File.write('descriptors', `ls -l /proc/self/fd`) }")
+        server.get
+        expect(server.lines_of("descriptors").grep(/ 10 -> |socket:/)).to eq([])
+        expect(server.lines_of("descriptors")).not_to be_empty
+        server.stop
+      end
+    end
+
     { "what is no pair" => ["0.0.0.0:80", /\ASERVER_STARTER_PORT: "0\.0\.0\.0:80" is not of the form address=descriptor\z/],
       "a descriptor that is not open" => ["80=97", /descriptor 97 for 80 is not a listening socket\z/],
       "an empty address" => ["=3", /\ASERVER_STARTER_PORT: "=3" is not of the form/] }.each do |what, (value, message)|

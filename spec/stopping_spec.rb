@@ -192,10 +192,26 @@ RSpec.describe "Stopping" do
     expect([server.log.scan("loaded").size, server.log.scan("served").size]).to eq([1, 1])
   end
 
+  it "A10 what a worker has written is in the log even if it is killed right after" do
+    server = Server.start(ru: <<~RUBY, options: { MaxWorkers: 1 })
+      run ->(_env) { puts "last words"; Process.kill(:KILL, Process.pid) }
+    RUBY
+    server.raw("GET / HTTP/1.0\r\n\r\n")
+    eventually { server.log.include?("was killed by SIGKILL") }
+    expect(server.log).to include("last words\n")
+  end
+
   # Where puma 8 hung in 4 of 10 stops. Half of the servers are stopped before all of their workers are up.
   describe "again and again" do
-    def start(index)
-      server = Server.start(ru: Rackups::PID, rackup: false, options: { MaxWorkers: 2 })
+    # The app notes each request that has begun, and gives a stop some time to come in between.
+    let(:noting_app) do
+      <<~RUBY
+        run ->(_env) { File.write("begun", ".", mode: "a"); sleep 0.002; [200, {}, [Process.pid.to_s]] }
+      RUBY
+    end
+
+    def start(index, ru = Rackups::PID)
+      server = Server.start(ru: ru, rackup: false, options: { MaxWorkers: 2 })
       server.await_workers(2) if index.even?
       server
     end
@@ -214,10 +230,13 @@ RSpec.describe "Stopping" do
 
     it "B-faults TERM ends a server under load, 50 times of 50, and no accepted request is cut off" do
       results = Array.new(50) do |index|
-        server = start(index)
+        server = start(index, noting_app)
         clients = Array.new(4) { Thread.new { ask_until_refused(server) } }
         eventually { clients.sum { |client| client[:answered].to_i }.positive? }
-        [stop(server), clients.flat_map(&:value)]
+        seconds = stop(server)
+        bodies = clients.flat_map(&:value)
+        expect(bodies.size).to eq(server.lines_of("begun").first.size)
+        [seconds, bodies]
       end
       expect(results.map(&:first).max).to be < 5
       expect(results.flat_map(&:last)).to all(match(/\A\d+\z/))
