@@ -1,0 +1,46 @@
+# frozen_string_literal: true
+
+require "support/http_helpers"
+require "support/http_gates"
+
+RSpec.describe "requests that become complete while the worker is busy with another one" do
+  include HttpGates
+
+  # The responses to halves of requests that got their other halves while one request was in the app.
+  def responses_at_once(*paths)
+    halves = paths.map { |path| half_ask(path) }
+    busy = ask("/gate/slow")
+    await_gate("slow")
+    halves.each { |peer| peer.write("\r\n") }
+    open_gate("slow")
+    (busy + halves).map(&:read_to_end)
+  ensure
+    [*busy, *halves].each(&:close)
+  end
+
+  it "A9 are all answered, and a worker whose limit they passed is replaced all the same" do
+    # Two ask who comes later, one is at the gate: the limit is reached by the first of the halves, or before.
+    serve(HttpApps.ru(:gated), options: { "MaxRequestPerChild" => 4 })
+    bodies = responses_at_once("/one", "/two").map { |bytes| HttpResponse.parse(bytes).body }
+    expect(bodies).to eq([@worker.to_s] * 3)
+    eventually { server.workers.size == 1 && server.workers != [@worker] }
+    expect(Array.new(5) { server.get("/next").body }).not_to include(@worker.to_s)
+  end
+
+  it "B-app-error none of them reaches an app that has just ended its process, and others are served by the next worker" do
+    serve(HttpApps.ru(:gated), options: { "ErrRespawnInterval" => 0 })
+    slow, ended, = responses_at_once("/exit", "/one", "/two")
+    expect(HttpResponse.parse(slow).body).to eq(@worker.to_s)
+    expect(HttpResponse.parse(ended).status).to eq(500)
+    expect(server.get("/next").status).to eq(200)
+    expect(calls(@worker) & %w[/one /two]).to be_empty
+  end
+
+  it "B-app-error clients that have not been accepted are served by the worker that comes after one that ended" do
+    serve(HttpApps.ru(:gated), options: { "ErrRespawnInterval" => 0 })
+    ended, *others = ask("/gate/first", "/exit", *["/one"] * 10).drop(1).tap { open_gate("first") }
+    expect(HttpResponse.parse(ended.read_to_end).status).to eq(500)
+    expect(others.map { |peer| HttpResponse.parse(peer.read_to_end).status }).to all(eq(200))
+    expect(calls(@worker)).not_to include("/one")
+  end
+end
