@@ -38,7 +38,9 @@ RSpec.describe "bin" do
         expect(server.port).to eq(free_port)
         workers = server.await_workers(3)
         pages = Array.new(10) { server.get.body }
-        seen = pages.map { |page| [page[/worker.*process (\d+), of master #{server.master}/, 1].to_i, page[/requests so far.*>(\d+) by/, 1].to_i] }
+        seen = pages.map do |page|
+          [page[/worker.*process (\d+), of master #{server.master}/, 1], page[/requests so far.*>(\d+) by/, 1]].map(&:to_i)
+        end
         expect(workers).to include(*seen.map(&:first))
         # Each worker counts its own, from 1 on.
         seen.group_by(&:first).each_value { |own| expect(own.map(&:last)).to eq([*1..own.size]) }

@@ -179,7 +179,8 @@ RSpec.describe "Faults" do
 
       it "B-fork has none of the server's sockets and pipes, and is ended by TERM" do
         # What this process has, the server may have from it.
-        kept = -> { (ProcessTable.descriptors(child).values - ProcessTable.descriptors(Process.pid).values).grep(/\A(?:socket|pipe):/) }
+        inherited = ProcessTable.descriptors(Process.pid).values
+        kept = -> { (ProcessTable.descriptors(child).values - inherited).grep(/\A(?:socket|pipe):/) }
         eventually(10, kept) { kept.call.empty? }
         server.signal(:TERM, to: child)
         eventually { !ProcessTable.alive?(child) }
