@@ -75,6 +75,9 @@ RSpec.describe "B-framing a request whose end is in doubt" do
       "Content-Length: a whole request" => "#{post}Content-Length: 5\r\n\r\nabcde#{smuggled}",
       "a Content-Length of 0" => "#{post}Content-Length: 0\r\n\r\n#{smuggled}",
       "a Content-Length of 2 MB" => "#{post}Content-Length: 2000000\r\n\r\n#{"x" * 2_000_000}#{smuggled}",
+      "Content-Length: a CRLF and a request" => "#{post}Content-Length: 5\r\n\r\nabcde\r\n#{smuggled}",
+      "Content-Length: a CRLF and a byte" => "#{post}Content-Length: 5\r\n\r\nabcde\r\nx",
+      "a Content-Length of 2 MB: a CRLF and a request" => "#{post}Content-Length: 2000000\r\n\r\n#{"x" * 2_000_000}\r\n#{smuggled}",
       "the last chunk" => "#{post}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n#{smuggled}"
     }
   }.each do |group, cases|
@@ -96,6 +99,33 @@ RSpec.describe "B-framing a request whose end is in doubt" do
       expect(HttpResponse.all(peer.read_to_end).map(&:status)).to eq([400])
     end
     expect(journal.lines.grep(/smuggled/)).to be_empty
+  end
+
+  # How much the next read asks for depends on how much is still due.
+  [6, 20_000, 2_000_000].each do |length|
+    it "B-past-length refuses them, too, when they begin with CRLF and come with the last of #{length} bytes" do
+      HttpPeer.open(server) do |peer|
+        peer.write("#{post}Content-Length: #{length}\r\n\r\nab")
+        server.get("/between")
+        peer.write("#{"x" * (length - 2)}\r\n#{smuggled}")
+        expect(HttpResponse.all(peer.read_to_end).map(&:status)).to eq([400])
+      end
+      expect(journal.lines.grep(/smuggled/)).to be_empty
+      expect(journal.lines.last).to eq("GET /between")
+    end
+
+    it "B-past-length minds no CRLF, as old clients send it, nor a CR whose LF is still to come (after #{length} bytes)" do
+      ["\r\n", "\r"].each do |ending|
+        HttpPeer.open(server) do |peer|
+          peer.write("#{post}Content-Length: #{length}\r\n\r\nab")
+          server.get("/between")
+          peer.write("#{"x" * (length - 2)}#{ending}")
+          expect(HttpResponse.parse(peer.read_to_end).status).to eq(200)
+          expect(peer.ending).to eq(:closed)
+        end
+      end
+      expect_worker_alive
+    end
   end
 
   it "B-past-length never shows the app a request behind one that ends the connection" do

@@ -28,6 +28,18 @@ RSpec.describe "B-status a refused request" do
     "a NUL in the target" => "GET /a\0b HTTP/1.1\r\nHost: a\r\n\r\n",
     "no Host in HTTP/1.1" => "GET / HTTP/1.1\r\n\r\n",
     "two Hosts" => "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    "a Host with a blank in it" => "GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
+    "a Host with a path" => "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
+    "a Host with user information" => "GET / HTTP/1.1\r\nHost: user@a\r\n\r\n",
+    "a Host with a backslash" => "GET / HTTP/1.1\r\nHost: a\\b\r\n\r\n",
+    "a Host with a query" => "GET / HTTP/1.1\r\nHost: a?b\r\n\r\n",
+    "a Host with a fragment" => "GET / HTTP/1.1\r\nHost: a#b\r\n\r\n",
+    "a Host in angle brackets" => "GET / HTTP/1.1\r\nHost: <a>\r\n\r\n",
+    "a Host in quotes" => "GET / HTTP/1.1\r\nHost: \"a\"\r\n\r\n",
+    "a Host with bytes that are no ASCII" => "GET / HTTP/1.1\r\nHost: caf\xE9\r\n\r\n",
+    "a Host with a blank in it, of HTTP/1.0" => "GET / HTTP/1.0\r\nHost: a b\r\n\r\n",
+    "a target whose authority is no host" => "GET http://a\\b/ HTTP/1.1\r\nHost: a\r\n\r\n",
+    "the asterisk for another method than OPTIONS" => "GET * HTTP/1.1\r\nHost: a\r\n\r\n",
     "a field without a colon" => "GET / HTTP/1.1\r\nHost: a\r\nnonsense\r\n\r\n",
     "a field without a name" => "GET / HTTP/1.1\r\nHost: a\r\n: b\r\n\r\n",
     "a field name that is no token" => "GET / HTTP/1.1\r\nHost: a\r\nX(Y): b\r\n\r\n",
@@ -39,6 +51,13 @@ RSpec.describe "B-status a refused request" do
     it "B-status-400 answers #{what} with 400" do
       expect(refused(bytes.b).status).to eq(400)
     end
+  end
+
+  it "B-status takes every Host that is one" do
+    ["", "a", "a.example:80", "127.0.0.1", "[::1]:9292", "xn--caf-dma.example", "a_b", "a%20b"].each do |host|
+      expect(talk("GET / HTTP/1.1", "Host: #{host}").status).to eq(200)
+    end
+    expect(talk("OPTIONS * HTTP/1.1", "Host: a").status).to eq(200)
   end
 
   it "B-status-400 says in a line what was wrong" do

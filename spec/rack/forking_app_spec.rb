@@ -9,7 +9,7 @@ RSpec.describe "an app that starts processes" do
       after(:context) { end_children }
 
       def end_children
-        journal.lines.each do |pid|
+        journal.lines.grep(/\A\d+\z/).each do |pid|
           Process.kill(:KILL, pid.to_i)
         rescue Errno::ESRCH
           nil
@@ -44,6 +44,24 @@ RSpec.describe "an app that starts processes" do
             eventually(3, -> { "it has #{sockets.call}" }) { sockets.call.empty? }
           end
         end
+      end
+
+      # On a unix socket the worker waits for a client that was accepted a moment ago.
+      it "B-fork a process that a background thread forks while a client is waited for does not hold its connection" do
+        expect(ended_response("/fork-on").body).to eq("forking")
+        peers = []
+        until journal.lines.include?("forked")
+          peers << HttpPeer.new(server)
+          # Some of the millisecond for which it waits.
+          sleep 0.0008
+          peers.last.write(message("GET / HTTP/1.1", "Host: a", "Connection: close"))
+          peers.last.read_until(/\r\n\r\n\d+\z/)
+        end
+        still_open = peers.reject { |peer| peer.anything_within?(1) && peer.read_to_end && peer.ending == :closed }
+        expect(still_open.size).to eq(0)
+        expect_worker_alive
+      ensure
+        peers&.each(&:close)
       end
 
       it "B-fork a process that stays behind keeps neither port nor path when the server is gone" do

@@ -47,6 +47,19 @@ if HttpApps.rack3?
           expect_worker_alive
         end
 
+        it "A15 a callable body goes on though the head of its request was long, and others are served meanwhile" do
+          [10_000, 16_300, 17_000, 20_000].each do |size|
+            HttpPeer.open(server) do |peer|
+              peer.write(message("GET /gate HTTP/1.1", "Host: a", "X: #{"y" * size}", "Connection: close"))
+              peer.read_until(/before,\z/)
+              expect(server.get("/").body).to eq("hello")
+              server.write("go", "")
+              expect(HttpResponse.parse(peer.read_to_end).body).to eq("before,after")
+            end
+            File.delete(File.join(server.dir, "go"))
+          end
+        end
+
         it "A15 a callable body is not called on HEAD" do
           response = talk("HEAD /parts HTTP/1.1", "Host: a")
           expect(response.status).to eq(200)

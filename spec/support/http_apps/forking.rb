@@ -8,6 +8,9 @@ module HttpApps
     # Longer than any spec waits, and not for ever.
     LONG = 60
 
+    # How often a background thread forks.
+    MANY = 40
+
     def initialize
       @journal = HttpJournal.new
     end
@@ -18,6 +21,7 @@ module HttpApps
       when "/backtick" then answer(`echo from a command`)
       when "/spawn" then stay(spawn("sleep #{LONG}"))
       when "/fork" then stay(fork { sleep LONG })
+      when "/fork-on" then fork_on
       when "/fork-exit" then answer(wait_for(fork { exit }))
       when "/fork-raise" then answer(wait_for(fork { quietly { raise "in the child" } }))
       when "/fork-both-return" then both_return
@@ -35,6 +39,18 @@ module HttpApps
       @journal.write(pid.to_s)
       Process.detach(pid)
       answer("started #{pid}")
+    end
+
+    # Forks in a background thread, whenever this one waits.
+    def fork_on
+      Thread.new do
+        MANY.times do
+          stay(fork { sleep LONG })
+          sleep 0.002
+        end
+        @journal.write("forked")
+      end
+      answer("forking")
     end
 
     def wait_for(pid)

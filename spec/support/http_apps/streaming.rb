@@ -50,9 +50,22 @@ module HttpApps
       when "/large" then streaming { |stream| 20.times { stream.write("s" * 500_000) } }
       when "/echo" then streaming { |stream| stream.write(stream.readpartial(100).upcase) }
       when "/thread" then ->(stream) { Thread.new { stream.write("from a thread") && stream.close } }
+      when "/gate" then gate
       when "/both" then Both.new
       when "/to-ary" then ArrayLike.new
       else ["hello"]
+      end
+    end
+
+    # Ends when the spec has written the file `go`, in a thread of its own.
+    def gate
+      lambda do |stream|
+        stream.write("before,")
+        Thread.new do
+          sleep 0.005 until File.exist?("go")
+          stream.write("after")
+          stream.close
+        end
       end
     end
 
