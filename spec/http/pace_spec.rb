@@ -80,6 +80,21 @@ RSpec.describe "B-pace clients that are slow, or gone" do
     end
   end
 
+  # Chunks of one byte are sent faster than they can be decoded: there is always more to read.
+  it "B-gvl background threads run while 200 MB come in without a pause" do
+    part = "1\r\nu\r\n" * 100_000
+    server.get("/gap")
+    HttpPeer.open(server) do |peer|
+      began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      peer.write(message("POST /gap HTTP/1.1", "Host: a", "Connection: close", "Transfer-Encoding: chunked"))
+      335.times { peer.write(part) }
+      peer.write("0\r\n\r\n")
+      gap = HttpResponse.parse(peer.read_to_end).body.to_f
+      # Ruby lets a thread have its lock for 0.1 s.
+      expect(gap).to be < [0.3, (Process.clock_gettime(Process::CLOCK_MONOTONIC) - began) / 2].max
+    end
+  end
+
   it "B-gvl background threads run while nobody is there" do
     before = server.get("/ticks").body.to_i
     sleep 0.2
@@ -150,6 +165,29 @@ RSpec.describe "B-pace the option Timeout" do
         sleep 0.05
       end
       expect(HttpResponse.parse(peer.read_to_end).body.bytesize).to eq(HttpApps::Pacing::LARGE)
+    end
+  end
+end
+
+RSpec.describe "B-pace a Timeout past all numbers" do
+  before(:context) { serve(HttpApps.ru(:pacing), options: { "Timeout" => "1e30" }) }
+
+  it "B-pace is a long one: nobody is refused for it" do
+    HttpPeer.open(server) do |peer|
+      peer.write("GET / HTTP/1.1\r\n")
+      expect(server.get("/other").status).to eq(200)
+      peer.write("Host: a\r\nConnection: close\r\n\r\n")
+      expect(HttpResponse.parse(peer.read_to_end).status).to eq(200)
+    end
+    expect(read_whole.bytesize).to eq(HttpApps::Pacing::LARGE)
+  end
+
+  # To a reader that has to be waited for.
+  def read_whole
+    HttpPeer.open(server) do |peer|
+      peer.write(message("GET /large HTTP/1.1", "Host: a", "Connection: close"))
+      peer.read_until(/\r\n\r\n/)
+      HttpResponse.parse(peer.read_to_end).body
     end
   end
 end

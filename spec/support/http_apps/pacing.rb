@@ -29,11 +29,30 @@ module HttpApps
     class << self
       # @return [Integer] how often the background thread has run in this process
       def ticks
-        @thread ||= Thread.new { loop { sleep(0.002) && @ticks += 1 } }
+        @thread ||= Thread.new { loop { sleep(0.002) && tick } }
         @ticks
+      end
+
+      # @return [Float] the longest time in seconds that it did not run, since this was asked before
+      def gap
+        [@gap, now - @last].max.tap { @gap = 0 }
+      end
+
+      private
+
+      def tick
+        @ticks += 1
+        @gap = [@gap, now - @last].max
+        @last = now
+      end
+
+      def now
+        Process.clock_gettime(Process::CLOCK_MONOTONIC)
       end
     end
     @ticks = 0
+    @gap = 0
+    @last = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
     def initialize
       @journal = HttpJournal.new
@@ -43,6 +62,7 @@ module HttpApps
       Pacing.ticks
       case path = env["PATH_INFO"]
       when "/ticks" then answer([Pacing.ticks.to_s])
+      when "/gap" then answer([Pacing.gap.to_s])
       when "/large" then answer(["l" * LARGE])
       when "/watched" then answer(watched("watched") { |take| take.call("l" * LARGE) })
       when "/parts" then answer(watched("parts") { |take| (LARGE / PART).times { take.call("p" * PART) } })
