@@ -122,10 +122,21 @@ module Fastrack
       channel.say(ControlChannel::READY)
       return unless @engine.run(@app, @request_limit) == :limit
 
-      # Requests that have begun to arrive are finished all the same. And where its place cannot be spared just now, it
-      # serves until the master tells it to go.
-      @engine.stop if may_go?(channel)
+      # Where its place cannot be spared just now, it serves until the master tells it to go.
+      may_go?(channel) ? finish : @engine.run(@app, 0)
+    rescue SystemExit
+      # The app has had enough of this process. Its other clients have not.
+      finish
+      raise
+    end
+
+    # Serves the requests that have begun to arrive, and no others.
+    def finish
+      @engine.stop
       @engine.run(@app, 0)
+    rescue SystemExit
+      # With each one that ends so, there is one less.
+      retry
     end
 
     # @return [Boolean] without an answer it stays: the master says go by a signal as well
