@@ -77,7 +77,8 @@ RSpec.describe "B-framing a request whose end is in doubt" do
       "a Content-Length of 2 MB" => "#{post}Content-Length: 2000000\r\n\r\n#{"x" * 2_000_000}#{smuggled}",
       "Content-Length: a CRLF and a request" => "#{post}Content-Length: 5\r\n\r\nabcde\r\n#{smuggled}",
       "Content-Length: a CRLF and a byte" => "#{post}Content-Length: 5\r\n\r\nabcde\r\nx",
-      "a Content-Length of 2 MB: a CRLF and a request" => "#{post}Content-Length: 2000000\r\n\r\n#{"x" * 2_000_000}\r\n#{smuggled}",
+      "a Content-Length of 2 MB: a CRLF and a request" =>
+        "#{post}Content-Length: 2000000\r\n\r\n#{"x" * 2_000_000}\r\n#{smuggled}",
       "the last chunk" => "#{post}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n#{smuggled}"
     }
   }.each do |group, cases|

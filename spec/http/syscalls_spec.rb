@@ -71,6 +71,17 @@ RSpec.describe "the system calls of a hello request" do
     end
   end
 
+  # Whatever else the kernel has to say, the master's end for one, must be heard by a worker that is never idle.
+  it "include, once in 128 of them, a look at what else there is, without waiting" do
+    serve(app, wrapper: HttpStrace.wrapper(@traces))
+    # Of so many the app makes objects enough for Ruby to ask for memory now and then.
+    calls = trace_of(256, before: warm_up).reject { |call| %w[brk mmap munmap madvise mprotect].include?(call.name) }
+    looks, others = calls.partition { |call| call.name == "epoll_wait" }
+    expect(others.map(&:name)).to eq(%w[accept4 recvfrom writev close] * 256)
+    expect(looks.size).to eq(2)
+    expect(looks.map { |call| call.arguments[/\d+\z/] }).to all(eq("0"))
+  end
+
   it "include no setsockopt for TCP_NODELAY, which the accepted socket has all the same (A7)" do
     serve(app)
     expect(server.get("/no-delay").body).to eq("true")
