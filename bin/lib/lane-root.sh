@@ -11,6 +11,7 @@ suite=trixie
 # The mirror that this machine's own apt uses (security updates come from another place), from the lists of packages that
 # it has fetched.
 machines_mirror() {
+  # shellcheck disable=SC2016 # apt-get itself fills the form in
   apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | awk '!/security/ && !found++'
 }
 mirror=${FASTRACK_DEBIAN_MIRROR:-$(machines_mirror)}
