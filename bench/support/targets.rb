@@ -30,8 +30,7 @@ module Bench
     NOISE = 0.01
     # After so many requests, in the lanes that have unicorn.
     MEMORY_TO_UNICORN = { "system" => [2_000, 50_000], "rack3" => [2_000, 50_000] }.freeze
-    # A Ruby heap settles within the first thousands of requests, any server's; from then on growth would be a leak.
-    MEMORY_GROWTH = [[50_000, 100_000]].freeze
+    MEMORY_GROWTH = [[2_000, 50_000], [50_000, 100_000]].freeze
     ROUNDS = 5
     private_constant :CPU, :FASTEST, :NOISE, :MEMORY_TO_UNICORN, :MEMORY_GROWTH, :ROUNDS
 
