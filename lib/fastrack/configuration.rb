@@ -56,7 +56,8 @@ module Fastrack
     end
 
     def known(given)
-      given.filter_map do |key, value|
+      # The file that rackup writes itself, for --pid. Where it is to be kept right from one master to the next, it is ours.
+      { Pid: given[:pid] }.merge(given).filter_map do |key, value|
         option = Option::BY_NAME[key]
         [option.name, value] if option && !value.nil?
       end

@@ -32,9 +32,12 @@ module Fastrack
       raise ConfigurationError, "#{source} takes #{e.message}: #{given}"
     end
 
+    # Words that a ConfigFile gives a block.
+    HOOKS = %i[before_fork after_fork before_exec].freeze
+
     # Whether a ConfigFile gives it as a block.
     def hook?
-      word == :before_fork || word == :after_fork
+      HOOKS.include?(word)
     end
 
     type = OptionType
@@ -77,7 +80,17 @@ module Fastrack
       new(:PathInfo, :path_info, "encoded", "PATH_INFO: encoded, as it was sent, or decoded, as Rhebok did") do |value|
         type.choice(value, %w[encoded decoded])
       end,
-      new(:MaxBodySize, :max_body_size, nil, "bytes that a request's body may have") { |value| type.integer(value, 0..) }
+      new(:MaxBodySize, :max_body_size, nil, "bytes that a request's body may have") { |value| type.integer(value, 0..) },
+      new(:GracefulTimeout, :graceful_timeout, 30.0, "seconds that workers get to finish when the server stops") do |value|
+        type.seconds(value, zero: true)
+      end,
+      new(:DrainDelay, :drain_delay, 0.0, "seconds to go on serving after TERM") { |value| type.seconds(value, zero: true) },
+      new(:BootTimeout, :boot_timeout, 120.0, "seconds that a new master gets to be ready after USR2") do |value|
+        type.seconds(value, zero: false)
+      end,
+      new(:AutoQuit, :auto_quit, true, "have the old master end when the new one is ready") { |value| type.boolean(value) },
+      new(:BeforeExec, :before_exec, nil, "called before a new master is started") { |value| type.callable(value) },
+      new(:Pid, :pid, nil, "a file for the master's pid") { |value| type.text(value) }
     ].freeze
 
     # Other spellings that Rhebok's users have.
