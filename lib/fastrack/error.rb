@@ -12,4 +12,8 @@ module Fastrack
   # An address that cannot be listened on.
   class ListenError < Error
   end
+
+  # An address where something else listens, which may end soon.
+  class AddressInUseError < ListenError
+  end
 end

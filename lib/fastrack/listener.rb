@@ -15,12 +15,15 @@ module Fastrack
     # @param socket [Socket] listening already
     # @param host [String, nil] what SERVER_NAME shall be; nil on a unix socket
     # @param port [Integer, String, nil]
-    def initialize(socket, host: nil, port: nil)
+    # @param tcp_nodelay [Boolean] whether responses leave at once
+    # @param tcp_defer_accept [Integer] seconds that the kernel keeps a connection to itself until its request is there
+    def initialize(socket, host: nil, port: nil, tcp_nodelay: true, tcp_defer_accept: 1)
       @socket = socket
       @address = socket.local_address
       @server_name = self.class.authority(tcp? ? host || @address.ip_address : "0.0.0.0").freeze
       @server_port = (tcp? ? port || @address.ip_port : 0).to_s.freeze
-      prepare
+      @socket.close_on_exec = true
+      prepare_tcp(tcp_nodelay, tcp_defer_accept) if tcp?
     end
 
     # A host as it stands in a URL and in SERVER_NAME: an IPv6 address in brackets (RFC 3875, 4.1.14; RFC 3986, 3.2.2).
@@ -48,18 +51,12 @@ module Fastrack
 
     private
 
-    def prepare
-      @socket.close_on_exec = true
-      prepare_tcp if tcp?
-    end
-
     # Set here for all connections to come: on Linux an accepted socket has its listener's TCP_NODELAY (tcp(7)), which
     # saves a system call for each request.
-    def prepare_tcp
-      @socket.setsockopt(Socket::IPPROTO_TCP, Socket::TCP_NODELAY, 1)
-      # Wakes us when a request arrives rather than when a client connects. Linux only; the value is in seconds, for how
-      # long the kernel then waits for the request.
-      @socket.setsockopt(Socket::IPPROTO_TCP, Socket::TCP_DEFER_ACCEPT, 1) if Socket.const_defined?(:TCP_DEFER_ACCEPT)
+    def prepare_tcp(nodelay, defer_accept)
+      @socket.setsockopt(:TCP, :NODELAY, nodelay)
+      # Wakes us when a request arrives rather than when a client connects. Linux only.
+      @socket.setsockopt(:TCP, :DEFER_ACCEPT, defer_accept) if Socket.const_defined?(:TCP_DEFER_ACCEPT)
     end
   end
 end

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "account"
 require_relative "error"
 
 module Fastrack
@@ -59,6 +60,40 @@ module Fastrack
       return value if value.respond_to?(:call)
 
       raise ArgumentError, "a block or anything that can be called"
+    end
+
+    # @param value [Integer, String] a String is octal, as chmod(1) and umask(1) take it
+    # @return [Integer] bits of a file's mode
+    def mode(value)
+      bits = value.is_a?(String) && /\A0?o?[0-7]{1,4}\z/.match?(value) ? value.oct : value
+      return bits if bits.is_a?(Integer) && bits.between?(0, 0o777)
+
+      raise ArgumentError, "a file's mode, from 0000 to 0777"
+    end
+
+    # @param value [String, Array<String>] "user", "user:group" or ["user", "group"]
+    # @return [Account]
+    def account(value)
+      names = value.is_a?(String) ? value.split(":", 2) : value
+      return Account.find(*names) if names.is_a?(Array) && names.size.between?(1, 2) && names.all?(String)
+
+      raise ArgumentError, "a user, and a group if it is not the user's own"
+    end
+
+    # @param value [Array<Address>, String] a String may have several, with commas in between
+    # @return [Array<Address>] frozen
+    def addresses(value)
+      list = value.is_a?(String) ? value.split(",") : Array(value)
+      raise ArgumentError, Address::FORMS if list.empty?
+
+      list.map { |one| one.is_a?(Address) ? one : Address.parse(one) }.freeze
+    end
+
+    # @return [Object] the value itself
+    def logger(value)
+      return value if %i[debug info warn error fatal].all? { |level| value.respond_to?(level) }
+
+      raise ArgumentError, "a Logger"
     end
 
     def at_least(number)

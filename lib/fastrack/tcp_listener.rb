@@ -20,18 +20,24 @@ module Fastrack
     # @param port [Integer] 0 for any that is free
     # @param backlog [Integer] connections
     # @param reuseport [Boolean] SO_REUSEPORT (socket(7)): other servers of this user may listen there too
+    # @param ipv6only [Boolean, nil] IPV6_V6ONLY (ipv6(7)); nil: as the system has it
+    # @param rcvbuf [Integer, nil] bytes, SO_RCVBUF (socket(7)), which connections inherit; sndbuf likewise
+    # @param tuning see Listener
     # @return [Array<Listener>] at least one
-    # @raise [ListenError]
-    def self.open(host, port, backlog:, reuseport: false)
-      new(host, port, backlog, reuseport).open
+    # @raise [AddressInUseError, ListenError]
+    def self.open(host, port, backlog:, reuseport: false, ipv6only: nil, rcvbuf: nil, sndbuf: nil, **tuning)
+      options = { [:SOCKET, :REUSEPORT] => reuseport || nil, [:IPV6, :V6ONLY] => ipv6only, [:SOCKET, :RCVBUF] => rcvbuf,
+                  [:SOCKET, :SNDBUF] => sndbuf }
+      new(host, port, backlog, options.compact, tuning).open
     end
 
-    def initialize(host, port, backlog, reuseport)
+    def initialize(host, port, backlog, options, tuning)
       # "[::1]", as URLs write it, is "::1" to the resolver.
       @host = host.delete_prefix("[").delete_suffix("]")
       @port = port
       @backlog = backlog
-      @reuseport = reuseport
+      @options = options
+      @tuning = tuning
     end
 
     def open
@@ -47,10 +53,11 @@ module Fastrack
       end
       raise unavailable if sockets.empty?
 
-      sockets.map { |socket| Listener.new(socket, host: @host, port: @port) }
+      sockets.map { |socket| Listener.new(socket, host: @host, port: @port, **@tuning) }
     rescue SystemCallError => e
       sockets.each(&:close)
-      raise ListenError, "cannot listen on #{Listener.authority(@host)}:#{@port}: #{REASONS.fetch(e.class, e.message)}"
+      kind = e.is_a?(Errno::EADDRINUSE) ? AddressInUseError : ListenError
+      raise kind, "cannot listen on #{Listener.authority(@host)}:#{@port}: #{REASONS.fetch(e.class, e.message)}"
     end
 
     private
@@ -65,7 +72,7 @@ module Fastrack
       socket = Socket.new(address.afamily, Socket::SOCK_STREAM, 0)
       # A server that was just stopped leaves connections in TIME_WAIT, which must not keep it from starting.
       socket.setsockopt(Socket::SOL_SOCKET, Socket::SO_REUSEADDR, 1)
-      socket.setsockopt(Socket::SOL_SOCKET, Socket::SO_REUSEPORT, 1) if @reuseport
+      @options.each { |(level, name), value| socket.setsockopt(level, name, value) if level != :IPV6 || address.ipv6? }
       socket.bind(Addrinfo.tcp(address.ip_address, @port))
       socket.listen(@backlog)
       socket

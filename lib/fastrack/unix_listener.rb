@@ -13,12 +13,13 @@ module Fastrack
     module_function
 
     # @param backlog [Integer] connections
+    # @param mode [Integer] of the file
     # @param output [IO] where the removal of a socket that an earlier server left is announced
     # @return [Listener]
-    # @raise [ListenError]
-    def open(path, backlog:, output: $stdout)
+    # @raise [AddressInUseError, ListenError]
+    def open(path, backlog:, mode: MODE, output: $stdout)
       remove_stale(path, output)
-      Listener.new(listen(path, backlog))
+      Listener.new(listen(path, backlog, mode))
     rescue SystemCallError => e
       raise ListenError, "cannot listen on #{path}: #{SystemCallError.new(nil, e.errno).message.downcase}"
     rescue ArgumentError
@@ -30,7 +31,7 @@ module Fastrack
     def remove_stale(path, output)
       return unless File.exist?(path) || File.symlink?(path)
       raise ListenError, "cannot listen on #{path}: it exists and is not a socket" unless File.socket?(path)
-      raise ListenError, "cannot listen on #{path}: the path is in use" if in_use?(path)
+      raise AddressInUseError, "cannot listen on #{path}: the path is in use" if in_use?(path)
 
       output.puts "removing existing socket file:#{path}"
       output.flush
@@ -54,11 +55,11 @@ module Fastrack
       probe&.close
     end
 
-    def listen(path, backlog)
+    def listen(path, backlog, mode)
       socket = Socket.new(Socket::AF_UNIX, Socket::SOCK_STREAM, 0)
       socket.bind(Addrinfo.unix(path))
       # Before listen(2), so that no client meets the other mode; umask(2) would change the files of other threads too.
-      File.chmod(MODE, path)
+      File.chmod(mode, path)
       socket.listen(backlog)
       socket
     rescue SystemCallError
