@@ -13,8 +13,8 @@ module Fastrack
   #     8080   "8080"   "*:8080"   "10.0.0.5:8080"   "[::1]:8080"   "tcp://localhost:8080"
   #     "/run/app.sock"   "~/app.sock"   "./app.sock"   "unix:///run/app.sock"
   class Address
-    PORT = /\A(?:(?:tcp|http):\/\/)?(?:(?<host>\[[\h:.%\w]+\]|[^\[\]:\/]*):)?(?<port>\d+)\/?\z/.freeze
-    PATH = /\A(?:unix:(?:\/\/)?)?(?<path>[^:]*\/.*)\z/.freeze
+    PORT = /\A(?:(?:tcp|http):\/\/)?(?:(?<host>\[[\w:.%]+\]|[^\[\]:\/]*):)?(?<port>\d+)\/?\z/.freeze
+    PATH = /\A(?:unix:(?:\/\/)?)?(?<path>[^:]*\/.*|[^:]+\.sock)\z/.freeze
     TLS = /\A(?:ssl|https):\/\//.freeze
 
     FORMS = "a port, host:port, [IPv6]:port or a path"
@@ -79,7 +79,6 @@ module Fastrack
       @port = port
       @path = path
       @settings = settings
-      freeze
     end
 
     # How often to try, at least once, where something else listens; -1: until it does not any more.

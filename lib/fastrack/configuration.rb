@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "address"
 require_relative "config_file"
 require_relative "error"
 require_relative "nearest_name"
@@ -19,23 +20,46 @@ module Fastrack
       quiet require restart_cmd server user_supplied_options using warn
     ].freeze
 
+    # What Listen goes instead of.
+    PLACE = %i[Host Port Path].freeze
+
+    # Where a ConfigFile is looked for when none is named.
+    CONFIG_FILE = "config/fastrack.rb"
+
     Option::ALL.each do |option|
       define_method(option.word) { @values.fetch(option.name) }
     end
 
     # @param given [Hash] what the handler was given; names as Symbols or Strings
+    # @param overrides [Hash{Symbol => Object}] what goes before a ConfigFile, by option name and of the options' types
     # @param environment [Hash, ENV]
     # @param output [IO] where the reading of a ConfigFile is announced
     # @param warnings [IO] where unknown options are named
     # @raise [ConfigurationError]
-    def initialize(given = {}, environment: ENV, output: $stdout, warnings: $stderr)
+    def initialize(given = {}, overrides: {}, environment: ENV, output: $stdout, warnings: $stderr)
       given = given.to_h { |key, value| [key.to_sym, value] }
       warn_of_unknown(given, warnings)
       assumed, chosen = known(given).partition { |name, _| assumed?(name, given) }.map(&:to_h)
       # All of a command line is checked, whatever a ConfigFile then says.
       assumed, chosen = [assumed, chosen].map { |values| coerce(values) }
-      chosen = chosen.merge(file(chosen[:ConfigFile], output))
+      chosen[:ConfigFile] ||= CONFIG_FILE if File.file?(CONFIG_FILE)
+      written = file(chosen[:ConfigFile], output)
+      chosen.delete(:Listen) if (written.keys & PLACE).any?
+      chosen = chosen.merge(written, overrides)
       @values = defaults.merge(assumed, variables(environment, chosen), chosen).freeze
+    end
+
+    # @param name [Symbol] an option's
+    # @return [String] where its value was written, for messages: "ConfigFile /srv/app.rb:3: user"
+    def source(name)
+      @places.fetch(name) { "option #{name}" }
+    end
+
+    # @return [Array<Address>] where to listen
+    def addresses
+      default = { backlog: backlog, reuseport: reuseport }
+      given = listen || [path ? Address.new(path: path) : Address.new(host: host, port: port)]
+      given.map { |address| address.with_defaults(**default) }
     end
 
     # @return [Integer] requests after which a worker is replaced, drawn anew by each call; 0: never
@@ -81,7 +105,7 @@ module Fastrack
     # Those that count: a platform may set them to what is not for us, where its user has chosen something else. An empty
     # variable counts as none, as it does on the platforms that set these.
     def variables(environment, chosen)
-      decided = chosen.key?(:Path) ? [*chosen.keys, :Port] : chosen.keys
+      decided = chosen.key?(:Path) || chosen.key?(:Listen) ? [*chosen.keys, :Port] : chosen.keys
       VARIABLES.except(*decided).filter_map do |name, variable|
         value = environment[variable]
         [name, variable_value(name, variable, value)] unless value.nil? || value.empty?
@@ -96,11 +120,14 @@ module Fastrack
     end
 
     def file(path, output)
+      @places = {}
       return {} unless path
 
       output.puts "loading from config_file:#{path}"
       output.flush
-      ConfigFile.load(path)
+      config = ConfigFile.evaluate(path)
+      @places = config.__places__.freeze
+      config.__settings__
     end
 
     def warn_of_unknown(given, warnings)

@@ -2,10 +2,8 @@
 
 require_relative "configuration"
 require_relative "error"
+require_relative "listeners"
 require_relative "master"
-require_relative "server_starter"
-require_relative "tcp_listener"
-require_relative "unix_listener"
 
 module Fastrack
   # A server, from its options to its end. Handlers yield it to a block, through which it can be stopped.
@@ -26,7 +24,7 @@ module Fastrack
 
       @configuration = Configuration.new(options)
       load_engine
-      @listeners = listen
+      @listeners = Listeners.open(@configuration)
       @master = Master.new(self, app)
     end
 
@@ -54,16 +52,6 @@ module Fastrack
       require_relative "native"
     rescue LoadError => e
       raise Error, e.message.lines.first.chomp
-    end
-
-    def listen
-      inherited = ServerStarter.listeners
-      return inherited unless inherited.empty?
-
-      backlog = @configuration.backlog
-      return [UNIXListener.open(@configuration.path, backlog: backlog)] if @configuration.path
-
-      TCPListener.open(@configuration.host, @configuration.port, backlog: backlog, reuseport: @configuration.reuseport)
     end
 
     # What the app has loaded is made old and compact, so that workers share the master's memory instead of copying it

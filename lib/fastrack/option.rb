@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "socket"
+require_relative "address"
 require_relative "option_type"
 
 module Fastrack
@@ -33,7 +34,7 @@ module Fastrack
     end
 
     # Words that a ConfigFile gives a block.
-    HOOKS = %i[before_fork after_fork before_exec].freeze
+    HOOKS = %i[before_fork after_fork before_exec after_worker_ready after_worker_exit].freeze
 
     # Whether a ConfigFile gives it as a block.
     def hook?
@@ -90,7 +91,22 @@ module Fastrack
       end,
       new(:AutoQuit, :auto_quit, true, "have the old master end when the new one is ready") { |value| type.boolean(value) },
       new(:BeforeExec, :before_exec, nil, "called before a new master is started") { |value| type.callable(value) },
-      new(:Pid, :pid, nil, "a file for the master's pid") { |value| type.text(value) }
+      new(:Pid, :pid, nil, "a file for the master's pid") { |value| type.text(value) },
+      new(:Listen, :listen, nil, "addresses to listen on, instead of Host, Port and Path") { |value| type.addresses(value) },
+      new(:RequestTimeout, :request_timeout, 60.0, "seconds that the app may take for a request (0: any)") do |value|
+        type.seconds(value, zero: true)
+      end,
+      new(:PreloadApp, :preload_app, true, "load the app once, in the master") { |value| type.boolean(value) },
+      new(:WorkingDirectory, :working_directory, nil, "the folder to run in") { |value| type.text(value) },
+      new(:StdoutPath, :stdout_path, nil, "a file for what is written to stdout") { |value| type.text(value) },
+      new(:StderrPath, :stderr_path, nil, "a file for what is written to stderr") { |value| type.text(value) },
+      new(:Umask, :umask, nil, "the mask for files that are made (octal)") { |value| type.mode(value) },
+      new(:User, :user, nil, "the user, or user:group, that workers run as") { |value| type.account(value) },
+      new(:Logger, :logger, nil, "takes the server's own lines, instead of stderr") { |value| type.logger(value) },
+      new(:AfterWorkerReady, :after_worker_ready, nil, "called in each worker that is ready") { |value| type.callable(value) },
+      new(:AfterWorkerExit, :after_worker_exit, nil, "called in the master when a worker has ended") do |value|
+        type.callable(value)
+      end
     ].freeze
 
     # Other spellings that Rhebok's users have.
@@ -98,6 +114,11 @@ module Fastrack
 
     BY_NAME = ALL.to_h { |option| [option.name, option] }
                  .then { |options| options.merge(ALIASES.transform_values { |name| options.fetch(name) }) }.freeze
-    BY_WORD = ALL.to_h { |option| [option.word, option] }.freeze
+    # Words of a ConfigFile that say the same as an option's own: Unicorn's, and one for Timeout that is never mistaken for
+    # Unicorn's `timeout`.
+    OTHER_WORDS = { worker_processes: :MaxWorkers, client_timeout: :Timeout }.freeze
+
+    BY_WORD = ALL.to_h { |option| [option.word, option] }
+                 .merge(OTHER_WORDS.transform_values { |name| BY_NAME.fetch(name) }).freeze
   end
 end
