@@ -8,3 +8,6 @@ end
 require_relative "fastrack/version"
 require_relative "fastrack/error"
 require_relative "fastrack/handler"
+require_relative "fastrack/start_context"
+
+Fastrack::StartContext.capture

@@ -96,7 +96,7 @@ RSpec.describe "the documentation" do
     end
 
     expect(listed.fetch("To the master") - ["KILL"]).to match_array(Fastrack::Master::SIGNALS)
-    expect(listed.fetch("To a worker") - ["KILL"]).to match_array(Fastrack::Worker::STOP_SIGNALS + Fastrack::Worker::MASTER_SIGNALS)
+    expect(listed.fetch("To a worker") - ["KILL"]).to match_array([*Fastrack::Worker::STOP_SIGNALS, Fastrack::Worker::LOG_SIGNAL, *Fastrack::Worker::MASTER_SIGNALS])
   end
 
   it "names commands in the README that can be run" do

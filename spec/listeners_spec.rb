@@ -17,7 +17,7 @@ RSpec.describe "Listeners" do
     let(:server) { Server.start(ru: Rackups::ENV_LINES, unix: true, options: { MaxWorkers: 1 }) }
 
     it "A5 the listening line has the path and the master's pid" do
-      expect(server.log).to eq("Fastrack starts Listening on :unix:#{server.dir}/server.sock Pid:#{server.pid}\n")
+      expect(server.log).to start_with("Fastrack starts Listening on :unix:#{server.dir}/server.sock Pid:#{server.pid}\n")
     end
 
     it "A7 the env says so: SERVER_NAME 0.0.0.0, SERVER_PORT 0, REMOTE_ADDR empty, REMOTE_PORT 0" do

@@ -5,6 +5,7 @@ require_relative "support/process_table"
 require_relative "support/http_response"
 require_relative "support/server"
 require_relative "support/rackups"
+require_relative "support/client_loop"
 
 RSpec.configure do |config|
   config.disable_monkey_patching!

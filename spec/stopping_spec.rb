@@ -10,7 +10,7 @@ RSpec.describe "Stopping" do
     RUBY
   end
 
-  %i[TERM QUIT INT].each do |signal|
+  %i[TERM QUIT].each do |signal|
     it "#{signal == :TERM ? "A10" : "B-#{signal}"} #{signal} lets requests finish and ends the server with status 0 and no process left" do
       server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
       server.await_workers(2)
@@ -35,19 +35,22 @@ RSpec.describe "Stopping" do
     expect(server.wait.exitstatus).to eq(0)
   end
 
-  it "B-INT a terminal's INT, which all processes get, lets requests finish too" do
-    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
+  it "C1 INT ends the server at once, without waiting for requests, with status 0 and no process left" do
+    server = Server.start(ru: "#{at_exit_app.sub(/^run.*/, "")}#{Rackups::GATE}", options: { MaxWorkers: 2 })
     request = SlowRequest.new(server)
+    # As a terminal sends it, to all processes of the job.
     Process.kill(:INT, -server.pid)
-    eventually { server.workers == [request.pid] }
-    expect(request.finish.status).to eq(200)
-    expect(server.wait.exitstatus).to eq(0)
+    expect(server.wait(5).exitstatus).to eq(0)
+    expect(server.processes).to be_empty
+    expect(server.lines_of("exits")).to eq([server.pid.to_s])
+  ensure
+    request&.abandon
   end
 
-  it "B-INT a second INT ends the server without waiting for requests" do
+  it "C1 INT makes a graceful stop quick" do
     server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
     request = SlowRequest.new(server)
-    server.signal(:INT)
+    server.signal(:TERM)
     eventually { server.workers == [request.pid] }
     server.signal(:INT)
     expect(server.wait(5).exitstatus).to eq(0)
@@ -56,13 +59,25 @@ RSpec.describe "Stopping" do
     request&.abandon
   end
 
-  it "A10 a worker that does not end within Timeout is killed, and the server ends" do
-    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 1, Timeout: 1 })
+  it "C1 a worker that does not end within GracefulTimeout is named in the log and killed, and the server ends" do
+    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2, GracefulTimeout: 0.5 })
     request = SlowRequest.new(server)
     expect(server.stop(timeout: 5).exitstatus).to eq(0)
     expect(server.processes).to be_empty
+    expect(server.log.scan(/^fastrack: worker \d \(pid (\d+)\) has not finished within 0.5 s, and is killed$/)).to eq([[request.pid.to_s]])
   ensure
     request&.abandon
+  end
+
+  it "C1 WINCH, HUP and the like change nothing once the server is stopping" do
+    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
+    request = SlowRequest.new(server)
+    server.signal(:QUIT)
+    eventually { server.workers == [request.pid] }
+    %w[HUP USR2 TTIN TTOU WINCH].each { |name| server.signal(name) }
+    eventually { server.log.scan(/ is ignored: the server is stopping$/).size == 5 }
+    expect(request.finish.status).to eq(200)
+    expect(server.wait.exitstatus).to eq(0)
   end
 
   # A client of the only worker that has sent no more than this, and that the worker has accepted.

@@ -3,6 +3,7 @@
 require_relative "address"
 require_relative "config_file"
 require_relative "error"
+require_relative "log"
 require_relative "nearest_name"
 require_relative "option"
 
@@ -33,10 +34,10 @@ module Fastrack
     # @param given [Hash] what the handler was given; names as Symbols or Strings
     # @param overrides [Hash{Symbol => Object}] what goes before a ConfigFile, by option name and of the options' types
     # @param environment [Hash, ENV]
-    # @param output [IO] where the reading of a ConfigFile is announced
-    # @param warnings [IO] where unknown options are named
+    # @param output [IO, Log::Output] where the reading of a ConfigFile is announced
+    # @param warnings [IO, Log::Output] where unknown options are named
     # @raise [ConfigurationError]
-    def initialize(given = {}, overrides: {}, environment: ENV, output: $stdout, warnings: $stderr)
+    def initialize(given = {}, overrides: {}, environment: ENV, output: Log::STDOUT, warnings: Log::STDERR)
       given = given.to_h { |key, value| [key.to_sym, value] }
       warn_of_unknown(given, warnings)
       assumed, chosen = known(given).partition { |name, _| assumed?(name, given) }.map(&:to_h)

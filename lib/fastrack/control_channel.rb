@@ -3,7 +3,8 @@
 require "socket"
 
 module Fastrack
-  # What the master and one worker say to each other, each word of it a byte, over a pair of connected sockets.
+  # What the master and one worker say to each other, or the old master and the new one: each word of it a byte, over a
+  # pair of connected sockets.
   class ControlChannel
     # From the worker: its hooks have run and its signal handlers are set; it serves from now on.
     READY = "r"
@@ -12,6 +13,10 @@ module Fastrack
     # The answers: go, for another has your place; or serve on until you are told to go by a signal.
     GO = "g"
     STAY = "s"
+    # From a new master: READY as above, said of all its workers; or that, and the old one is to QUIT.
+    READY_AND_QUIT = "q"
+    # From the old master: it has waited for too long.
+    GIVE_UP = "u"
 
     # @return [Array(ControlChannel, ControlChannel)] the master's end and the worker's
     def self.pair

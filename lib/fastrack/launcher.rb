@@ -1,17 +1,30 @@
 # frozen_string_literal: true
 
+require_relative "announcer"
 require_relative "configuration"
 require_relative "error"
+require_relative "hook_server"
+require_relative "inherited_listeners"
 require_relative "listeners"
+require_relative "log_files"
 require_relative "master"
+require_relative "pid_file"
+require_relative "predecessor"
 
 module Fastrack
-  # A server, from its options to its end. Handlers yield it to a block, through which it can be stopped.
+  # A server, from its options to its end. Handlers yield it to a block, through which it can be stopped; hooks get it.
   class Launcher
-    # @return [Configuration]
+    include HookServer
+
+    # @return [Configuration] another one after a HUP
     attr_reader :configuration
     # @return [Array<Listener>]
     attr_reader :listeners
+    # @return [Boolean] whether they are a supervisor's, and not those that are configured
+    attr_reader :listeners_given
+    alias listeners_given? listeners_given
+    # @return [PidFile, nil]
+    attr_reader :pid_file
 
     # Takes the options and listens. Everything that can be wrong with them is found here, before anything is forked, and
     # what is wrong with an option before anything is bound.
@@ -22,20 +35,26 @@ module Fastrack
     def initialize(app, options = {})
       raise Error, "the app does not respond to call: #{app.inspect[0, 200]}" unless app.respond_to?(:call)
 
+      @options = options
       @configuration = Configuration.new(options)
       load_engine
-      @listeners = Listeners.open(@configuration)
-      @master = Master.new(self, app)
+      predecessor = Predecessor.take_over
+      @listeners = listen
+      @pid_file = @configuration.pid && PidFile.new(@configuration.pid)
+      @master = Master.new(self, app, predecessor)
     end
 
     # Serves until the server is told to stop.
     def run
       # A log is read while it is written, through a pipe too, and must not be lost with a worker that is killed.
       [$stdout, $stderr].each { |stream| stream.sync = true if stream.respond_to?(:sync=) }
+      LogFiles.remember
+      @pid_file&.claim
       warm_up
-      @master.run { announce }
+      @master.run
     ensure
       @listeners.each(&:close)
+      @pid_file&.remove
     end
 
     # Has #run return once the requests that are being served are finished. Safe in a signal handler, from any thread, and
@@ -44,6 +63,19 @@ module Fastrack
       @master.stop
     end
     alias shutdown stop
+
+    # Reads the ConfigFile anew. The address stays: listeners are what a server has that is never taken from under its
+    # clients.
+    #
+    # @raise [Error] when there is something wrong with it; then nothing has changed
+    def reload
+      @configuration = Configuration.new(@options)
+    end
+
+    # @return [Integer] as many as there are to be just now, as Unicorn's hooks ask
+    def worker_processes
+      @master.worker_processes
+    end
 
     private
 
@@ -54,6 +86,15 @@ module Fastrack
       raise Error, e.message.lines.first.chomp
     end
 
+    def listen
+      inherited = InheritedListeners.take_over
+      given = inherited.given? ? inherited.take_all : Listeners.given_by(ENV)
+      @listeners_given = !given.empty?
+      @listeners_given ? given : Listeners.open(@configuration) { |address| inherited.take(address) }
+    ensure
+      inherited&.close_rest
+    end
+
     # What the app has loaded is made old and compact, so that workers share the master's memory instead of copying it
     # when they first collect garbage.
     def warm_up
@@ -61,12 +102,6 @@ module Fastrack
 
       # Objects are old, and no longer touched by most collections, once they have survived three.
       4.times { GC.start }
-    end
-
-    # One line for each address; a name with several addresses is listened on as one.
-    def announce
-      @listeners.map(&:to_s).uniq.each { |address| puts "Fastrack starts Listening on #{address} Pid:#{Process.pid}" }
-      $stdout.flush
     end
   end
 end

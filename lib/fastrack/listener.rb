@@ -15,8 +15,8 @@ module Fastrack
     # @param socket [Socket] listening already
     # @param host [String, nil] what SERVER_NAME shall be; nil on a unix socket
     # @param port [Integer, String, nil]
-    # @param tcp_nodelay [Boolean] whether responses leave at once
-    # @param tcp_defer_accept [Integer] seconds that the kernel keeps a connection to itself until its request is there
+    # @param tcp_nodelay [Boolean, nil] whether responses leave at once; nil leaves it as it is
+    # @param tcp_defer_accept [Integer, nil] seconds that the kernel keeps a connection to itself until its request is there
     def initialize(socket, host: nil, port: nil, tcp_nodelay: true, tcp_defer_accept: 1)
       @socket = socket
       @address = socket.local_address
@@ -40,6 +40,11 @@ module Fastrack
       @socket.fileno
     end
 
+    # @return [String, nil] the absolute path of a unix socket; nil on a port
+    def unix_path
+      File.expand_path(@address.unix_path) unless tcp?
+    end
+
     # @return [String] the address as the listening line shows it
     def to_s
       tcp? ? "#{server_name}:#{server_port}" : ":unix:#{@address.unix_path}"
@@ -54,9 +59,9 @@ module Fastrack
     # Set here for all connections to come: on Linux an accepted socket has its listener's TCP_NODELAY (tcp(7)), which
     # saves a system call for each request.
     def prepare_tcp(nodelay, defer_accept)
-      @socket.setsockopt(:TCP, :NODELAY, nodelay)
+      @socket.setsockopt(:TCP, :NODELAY, nodelay) unless nodelay.nil?
       # Wakes us when a request arrives rather than when a client connects. Linux only.
-      @socket.setsockopt(:TCP, :DEFER_ACCEPT, defer_accept) if Socket.const_defined?(:TCP_DEFER_ACCEPT)
+      @socket.setsockopt(:TCP, :DEFER_ACCEPT, defer_accept) if defer_accept && Socket.const_defined?(:TCP_DEFER_ACCEPT)
     end
   end
 end

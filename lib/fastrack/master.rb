@@ -1,56 +1,64 @@
 # frozen_string_literal: true
 
+require_relative "announcer"
 require_relative "clock"
 require_relative "control_channel"
+require_relative "error"
 require_relative "fork_guard"
 require_relative "lifeline"
 require_relative "log"
+require_relative "log_files"
 require_relative "pace"
 require_relative "shutdown"
 require_relative "signal_queue"
 require_relative "spawner"
+require_relative "succession"
+require_relative "terminal"
 require_relative "worker_pool"
 
 module Fastrack
   # The parent of the workers. It keeps as many of them as it was told to, recycles them, and ends them; it never touches
   # a request. Everything happens in one loop, which sleeps until a signal, a worker's word or a time that was set.
   class Master
-    SIGNALS = %w[TERM QUIT INT HUP USR1 CHLD].freeze
+    SIGNALS = %w[TERM QUIT INT HUP USR1 USR2 TTIN TTOU WINCH CHLD].freeze
 
     STOP_SIGNALS = %w[TERM QUIT INT USR1].freeze
 
     # What a supervisor may send once more while the program's at_exit hooks run.
-    REPEATED = %w[TERM QUIT HUP USR1].freeze
+    REPEATED = %w[TERM QUIT HUP USR1 USR2 TTIN TTOU WINCH].freeze
 
     # In the queue for a stop that is the program's own wish.
     STOP = "stop"
 
     # @param launcher [Launcher]
     # @param app [#call] the Rack app
-    def initialize(launcher, app)
+    # @param predecessor [Predecessor, nil] the master whose place this one takes
+    def initialize(launcher, app, predecessor = nil)
       @launcher = launcher
-      @configuration = launcher.configuration
       @signals = SignalQueue.new(SIGNALS)
       @lifeline = Lifeline.new
-      @pool = WorkerPool.new(@configuration.max_workers)
-      @pace = Pace.new(@configuration.spawn_interval, @configuration.err_respawn_interval)
+      @pool = WorkerPool.new(configuration.max_workers)
+      @pace = Pace.new(configuration)
       @spawner = Spawner.new(launcher, app, @signals, @lifeline)
+      @succession = Succession.new(launcher, predecessor)
+      @takes_over = !predecessor.nil?
+      @announcer = Announcer.new
       @generation = 1
+      @announced = 0
     end
 
     # Runs until the server is told to stop and all workers are gone.
-    #
-    # @yield once signals are taken and before the first worker is spawned
     def run
       @signals.install
       ForkGuard.install { release }
       Process.setproctitle("fastrack master")
-      yield if block_given?
+      @announcer.listening(@launcher.listeners)
       supervise
     ensure
       # Nothing is left to let go of, unless something was raised: then the workers notice that the lifeline is cut.
       @lifeline.close
       @pool.abandon
+      @succession.close
       ForkGuard.uninstall
       @signals.uninstall(quiet: @signalled ? REPEATED : [])
       @signals.close
@@ -62,12 +70,27 @@ module Fastrack
       @signals.push(STOP)
     end
 
+    # @return [Integer] how many workers there are to be
+    def worker_processes
+      @pool.size
+    end
+
     private
+
+    def configuration
+      @launcher.configuration
+    end
 
     # In a process that a hook of the app's, or a thread, has forked off the master.
     def release
+      let_go
+      [*@launcher.listeners, *@succession.channels].each(&:close)
+    end
+
+    # In the one that becomes the new master, too.
+    def let_go
       @signals.disown
-      [@signals, @lifeline, *@launcher.listeners, *@spawner.channels, *@pool.channels].each(&:close)
+      [@signals, @lifeline, *@spawner.channels, *@pool.channels].each(&:close)
     end
 
     def supervise
@@ -76,33 +99,98 @@ module Fastrack
         reap
         break if @shutdown && @pool.empty?
 
-        @shutdown ? @shutdown.step(Clock.now) : maintain
-        listen_to_workers(wait)
+        keep_up(Clock.now)
+        listen(wait)
       end
+    end
+
+    # What there is to be done apart from signals and words.
+    def keep_up(now)
+      shut_down(Shutdown::Graceful) if @drained_at && now >= @drained_at
+      @announcer.alive(now)
+      @succession.step(now)
+      @shutdown ? @shutdown.step(now) : maintain
     end
 
     def act_on_signals
       @signals.drain
       while (name = @signals.shift)
-        case name
-        when "TERM", "QUIT", STOP then shut_down(Shutdown::Graceful)
-        when "INT" then shut_down(@interrupted ? Shutdown::Quick : Shutdown::Graceful)
-        when "HUP" then @generation += 1
-        when "USR1" then shut_down(Shutdown::Phased) if @configuration.spawn_interval.positive?
-        end
-        @signalled ||= @shutdown && STOP_SIGNALS.include?(name)
-        # Someone at a terminal who asks a second time does not want to wait; a supervisor that repeats a TERM does.
-        @interrupted ||= name == "INT"
+        act_on(name)
+        @signalled ||= (@shutdown || @drained_at) && STOP_SIGNALS.include?(name)
       end
+    end
+
+    def act_on(name)
+      case name
+      when "TERM", STOP then terminate
+      when "QUIT" then shut_down(Shutdown::Graceful)
+      when "INT" then interrupt
+      when "USR1" then configuration.spawn_interval.positive? ? shut_down(Shutdown::Phased) : reopen_logs
+      when "CHLD" then nil
+      else @shutdown ? Log.line("#{name} is ignored: the server is stopping") : change(name)
+      end
+    end
+
+    def change(name)
+      case name
+      when "HUP" then reload
+      when "USR2" then renew
+      when "TTIN" then resize(@pool.size + 1, name)
+      when "TTOU" then resize([@pool.size - 1, 0].max, name)
+      when "WINCH" then Terminal.foreground? ? Log.line("WINCH is ignored: a terminal sends it, too") : resize(0, name)
+      end
+    end
+
+    def resize(workers, name)
+      @pool.size = workers
+      Log.line("#{name}: there are to be #{workers} workers")
+    end
+
+    # The whole server is to stop, with a new master that is still booting.
+    def terminate
+      @succession.cancel("TERM")
+      delay = configuration.drain_delay
+      return shut_down(Shutdown::Graceful) unless delay.positive?
+      return if @drained_at || @shutdown
+
+      @announcer.stopping
+      @drained_at = Clock.now + delay
+    end
+
+    def interrupt
+      @succession.cancel("INT")
+      shut_down(Shutdown::Quick)
+    end
+
+    def reload
+      @announcer.reloading
+      @launcher.reload
+      @pool.size = configuration.max_workers
+      @pace.adopt(configuration)
+      @generation += 1
+    rescue Error, SystemExit => e
+      Log.line("HUP changes nothing: #{e.is_a?(Error) ? e.message : "the ConfigFile calls exit"}")
+      @announcer.unchanged(@pool.size)
+    end
+
+    def renew
+      @announcer.reloading if @succession.start { let_go }
+    end
+
+    def reopen_logs
+      LogFiles.reopen
+      @pool.each(&:reopen_logs)
     end
 
     # Changes over to a faster way of stopping, never to a slower one.
     def shut_down(kind)
       return if @shutdown && @shutdown.class::RANK >= kind::RANK
 
+      @announcer.stopping
+      @drained_at = nil
       # A client that comes from now on had better be refused than wait in vain. The workers have copies of their own.
       @launcher.listeners.each(&:close) unless kind == Shutdown::Phased
-      @shutdown = kind.new(@pool, @configuration, Clock.now)
+      @shutdown = kind.new(@pool, configuration, Clock.now)
     end
 
     def reap
@@ -116,12 +204,13 @@ module Fastrack
 
     # One spawn at most in a turn of the loop, so that a signal need not wait for all of them.
     def maintain
+      @pool.surplus.each(&:stop)
       recycle
       now = Clock.now
       slot = @pool.free_slot
       return if slot.nil? || now < @pace.not_before
 
-      handle = @spawner.spawn(slot, @generation, @pool.channels)
+      handle = @spawner.spawn(slot, @generation, [*@pool.channels, *@succession.channels])
       if handle
         @pool.add(handle)
         @pace.spawned(now)
@@ -135,31 +224,56 @@ module Fastrack
       @pool.due_for_recycling(@generation)&.stop if @pool.spare?
     end
 
+    # Once for each generation: when all slots have changed over to it.
+    def announce_readiness
+      return if @announced == @generation || @shutdown || !@pool.complete?(@generation)
+
+      @announced = @generation
+      @announcer.ready(@pool.size, takes_over: @takes_over)
+      @takes_over = false
+      @succession.ready(quit: configuration.auto_quit)
+    end
+
     def wait
-      ready, = IO.select([@signals.reader, *@pool.channels], nil, nil, seconds_until_due)
+      ready, = IO.select([@signals.reader, *@pool.channels, *@succession.channels], nil, nil, seconds_until_due)
       ready || []
     end
 
     # @return [Float, nil] seconds until there is something to do; nil when nothing is planned
     def seconds_until_due
-      due = if @shutdown
-              @shutdown.due_at
-            elsif @pool.free_slot
-              @pace.not_before
-            end
+      due = [@succession.due_at, @announcer.due_at, @drained_at, next_step_at].compact.min
       due && [due - Clock.now, 0].max
     end
 
-    def listen_to_workers(ready)
+    def next_step_at
+      return @shutdown.due_at if @shutdown
+
+      @pace.not_before if @pool.free_slot
+    end
+
+    def listen(ready)
       @pool.each do |handle|
         handle.words.each { |word| hear(handle, word) } if ready.include?(handle.channel)
       end
+      announce_readiness
+      @succession.listen(ready).each { |news| heed(news) }
     end
 
     def hear(handle, word)
       case word
       when ControlChannel::READY then handle.ready
       when ControlChannel::LIMIT_REACHED then handle.answer(@shutdown || handle.stopping? || @pool.spare?)
+      end
+    end
+
+    # What the other masters' news mean for this one.
+    def heed(news)
+      case news
+      when :quit, :stop then shut_down(Shutdown::Graceful)
+      when :alone
+        # Whoever has sent the workers away (TTOU, WINCH) counted on the new master.
+        @pool.size = configuration.max_workers unless @shutdown
+        @announcer.unchanged(@pool.size) unless @shutdown
       end
     end
   end

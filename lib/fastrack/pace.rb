@@ -3,12 +3,16 @@
 module Fastrack
   # When the master may spawn again. Times are monotonic seconds.
   class Pace
-    # @param spawn_interval [Float] seconds between two spawns
-    # @param error_interval [Float] seconds after a failure
-    def initialize(spawn_interval, error_interval)
-      @spawn_interval = spawn_interval
-      @error_interval = error_interval
+    # @param configuration [Configuration]
+    def initialize(configuration)
       @not_before = 0.0
+      adopt(configuration)
+    end
+
+    # From now on. What has been put off stays put off.
+    def adopt(configuration)
+      @spawn_interval = configuration.spawn_interval
+      @error_interval = configuration.err_respawn_interval
     end
 
     # @return [Float] when the next spawn may be

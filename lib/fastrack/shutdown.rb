@@ -1,11 +1,13 @@
 # frozen_string_literal: true
 
+require_relative "log"
+
 module Fastrack
   # The ways for a server to stop. Each is made when it begins, is stepped by the master until no worker is left, and says
   # when the next step is due. Times are monotonic seconds.
   module Shutdown
-    # All workers finish the requests that they are at. One that has not ended after Timeout is killed, so that a server
-    # that was told to stop always does.
+    # All workers finish the requests that they are at. Those that have not ended after GracefulTimeout are killed, so that
+    # a server that was told to stop always does.
     class Graceful
       RANK = 2
 
@@ -13,14 +15,18 @@ module Fastrack
 
       def initialize(pool, configuration, now)
         @pool = pool
-        @due_at = now + configuration.timeout
+        @timeout = configuration.graceful_timeout
+        @due_at = now + @timeout
         pool.each(&:stop)
       end
 
       def step(now)
         return if @due_at.nil? || now < @due_at
 
-        @pool.each(&:kill)
+        @pool.each do |handle|
+          Log.line("worker #{handle.nr} (pid #{handle.pid}) has not finished within #{format("%g", @timeout)} s, and is killed")
+          handle.kill
+        end
         # They end when the kernel gets round to it, which CHLD tells.
         @due_at = nil
       end

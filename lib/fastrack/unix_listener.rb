@@ -3,6 +3,7 @@
 require "socket"
 require_relative "error"
 require_relative "listener"
+require_relative "log"
 
 module Fastrack
   # Makes the listener for a path in the file system.
@@ -14,10 +15,10 @@ module Fastrack
 
     # @param backlog [Integer] connections
     # @param mode [Integer] of the file
-    # @param output [IO] where the removal of a socket that an earlier server left is announced
+    # @param output [IO, Log::Output] where the removal of a socket that an earlier server left is announced
     # @return [Listener]
     # @raise [AddressInUseError, ListenError]
-    def open(path, backlog:, mode: MODE, output: $stdout)
+    def open(path, backlog:, mode: MODE, output: Log::STDOUT)
       remove_stale(path, output)
       Listener.new(listen(path, backlog, mode))
     rescue SystemCallError => e

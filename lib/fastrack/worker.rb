@@ -6,6 +6,7 @@ require_relative "env_template"
 require_relative "fork_guard"
 require_relative "hook"
 require_relative "log"
+require_relative "log_files"
 require_relative "oob_gc"
 
 module Fastrack
@@ -15,7 +16,10 @@ module Fastrack
     # them are nothing for a worker. They are taken rather than ignored, because commands that the app starts would
     # inherit that.
     STOP_SIGNALS = %w[TERM QUIT].freeze
-    MASTER_SIGNALS = %w[INT HUP USR1].freeze
+    MASTER_SIGNALS = %w[INT HUP USR2 TTIN TTOU WINCH].freeze
+
+    # Opens the log files anew. The master passes it on, once it has done so itself.
+    LOG_SIGNAL = "USR1"
 
     # Seconds to wait for the master's word on whether to go. It answers at once unless it is stopped (SIGSTOP).
     ANSWER_TIMEOUT = 1
@@ -62,6 +66,8 @@ module Fastrack
       @pid = Process.pid
       STOP_SIGNALS.each { |name| take(name) { stop } }
       MASTER_SIGNALS.each { |name| take(name) }
+      # In a thread: a signal handler may not wait for what a stream's writers hold.
+      take(LOG_SIGNAL) { Thread.new { LogFiles.reopen } }
       trap("CHLD", "DEFAULT")
       stop unless (signals.arrived_since_fork(pending) & STOP_SIGNALS).empty?
       signals.close

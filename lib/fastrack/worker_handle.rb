@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "control_channel"
+require_relative "worker"
 require_relative "worker_ending"
 
 module Fastrack
@@ -78,6 +79,11 @@ module Fastrack
     def kill
       @state = :stopping
       signal(:KILL)
+    end
+
+    # Has it open its log files anew.
+    def reopen_logs
+      signal(Worker::LOG_SIGNAL)
     end
 
     # @return [WorkerEnding, nil] nil while it runs

@@ -4,7 +4,10 @@ module Fastrack
   # The workers that the master has, by slot. A worker that is stopping has left its slot to its successor, but is not
   # gone yet: that is how a successor starts before the other has ended.
   class WorkerPool
-    # @param size [Integer] slots
+    # @return [Integer] slots. Workers of slots that are no longer there are #surplus
+    attr_accessor :size
+
+    # @param size [Integer]
     def initialize(size)
       @size = size
       @handles = []
@@ -24,6 +27,17 @@ module Fastrack
     # successor serves.
     def spare?
       @handles.count(&:serving?) >= @size
+    end
+
+    # @param generation [Integer]
+    # @return [Boolean] whether each slot is served, by that generation
+    def complete?(generation)
+      @size.positive? && @handles.count { |handle| handle.serving? && handle.generation == generation } >= @size
+    end
+
+    # @return [Array<WorkerHandle>] those without a slot that have not been told to go
+    def surplus
+      staying.select { |handle| handle.nr >= @size }
     end
 
     # @return [WorkerHandle, nil] one that should go as soon as it can be spared

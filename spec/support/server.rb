@@ -287,6 +287,7 @@ class Server
 
   def end_politely
     stop(:TERM, timeout: 10)
+    end_successor
     nil
   rescue Eventually::TimedOut => e
     Process.kill(:KILL, pid)
@@ -294,9 +295,17 @@ class Server
     "server #{pid} had to be killed: #{e.message}"
   end
 
+  # After USR2 another process is the master, which is not a child of this one.
+  def end_successor
+    last = listening && listening[:pid].to_i
+    signal(:TERM, to: last) if last && last != pid && processes.include?(last)
+  rescue Errno::ESRCH
+    nil
+  end
+
   # A wrapper may end before what it started, and a killed master before its workers.
   def end_leftovers
-    Eventually.eventually(5) { processes.empty? }
+    Eventually.eventually(10) { processes.empty? }
     nil
   rescue Eventually::TimedOut
     left = processes

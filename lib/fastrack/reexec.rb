@@ -1,0 +1,150 @@
+# frozen_string_literal: true
+
+require_relative "clock"
+require_relative "control_channel"
+require_relative "fork_guard"
+require_relative "hook"
+require_relative "inherited_listeners"
+require_relative "log"
+require_relative "predecessor"
+require_relative "start_context"
+require_relative "systemd_sockets"
+
+module Fastrack
+  # A master's view of the new one that it has started with the command that it was started with itself.
+  #
+  #     booting --ready--> ready
+  #        \---- boot timeout ----> given up
+  class Reexec
+    # What an end of the new master's process says, when no program could be run in it.
+    NOT_FOUND = 127
+
+    # Variables with descriptors of this process's, or with its pid.
+    STALE_VARIABLES = [InheritedListeners::VARIABLE, Predecessor::VARIABLE, *SystemdSockets::VARIABLES].freeze
+
+    # @return [Integer]
+    attr_reader :pid
+    # @return [ControlChannel]
+    attr_reader :channel
+    # @return [Float, nil] monotonic seconds when #step has something to do
+    attr_reader :due_at
+
+    # @param launcher [Launcher]
+    # @param release [Proc] lets go, in the child, of what a program has no use for
+    # @raise [SystemCallError] when there can be no other process
+    def self.start(launcher, release)
+      ForkGuard.own_fork do
+        ours, theirs = ControlChannel.pair
+        Log.flush
+        pid = Process.fork { become_master(launcher, release, ours, theirs) }
+        new(pid, ours, Clock.now, launcher.configuration)
+      rescue SystemCallError
+        ours&.close
+        raise
+      ensure
+        theirs&.close
+      end
+    end
+
+    class << self
+      private
+
+      def become_master(launcher, release, ours, theirs)
+        release.call
+        ours.close
+        run_program(launcher, theirs)
+      rescue Exception => e # rubocop:disable Lint/RescueException -- nothing above would show it
+        Log.exception("cannot start a new master", e)
+      ensure
+        exit!(NOT_FOUND)
+      end
+
+      def run_program(launcher, channel)
+        context = StartContext.current
+        # A folder that has been moved or replaced is entered anew.
+        Dir.chdir(context.directory)
+        ENV.replace(context.environment.except(*STALE_VARIABLES))
+        # systemd's watchdog is fed by the process that has this pid.
+        ENV["WATCHDOG_PID"] = Process.pid.to_s if ENV.key?("WATCHDOG_PID")
+        Hook.call(launcher.configuration.before_exec, launcher)
+        ENV[InheritedListeners::VARIABLE] = InheritedListeners.describe(launcher.listeners, given: launcher.listeners_given?)
+        ENV[Predecessor::VARIABLE] = channel.to_io.fileno.to_s
+        program, *arguments = context.command
+        Process.exec([program, program], *arguments, descriptors(launcher, channel))
+      end
+
+      # Nothing else is inherited, so that nothing piles up from one master to the next.
+      def descriptors(launcher, channel)
+        numbers = launcher.listeners.map(&:fileno) << channel.to_io.fileno
+        numbers.to_h { |number| [number, number] }.merge(close_others: true)
+      end
+    end
+
+    def initialize(pid, channel, now, configuration)
+      @pid = pid
+      @channel = channel
+      @grace = configuration.graceful_timeout
+      @due_at = now + configuration.boot_timeout
+      @state = :booting
+      @status = nil
+    end
+
+    def booting?
+      @state == :booting
+    end
+
+    # All of its workers serve.
+    def ready
+      @state = :ready
+      @due_at = nil
+    end
+
+    # It has taken too long: it is asked to end, and then not asked any more.
+    #
+    # @return [Boolean] whether it has just been given up
+    def step(now)
+      return false if @due_at.nil? || now < @due_at
+      return signal(:KILL) && false unless booting?
+
+      @state = :given_up
+      @due_at = now + @grace
+      # One that has become another process (rackup's --daemonize) hears it this way.
+      @channel.say(ControlChannel::GIVE_UP)
+      signal(:TERM)
+      true
+    end
+
+    # @param name [Symbol, String]
+    def signal(name)
+      @due_at = nil if name == :KILL
+      Process.kill(name, @pid) if @status.nil?
+      true
+    rescue SystemCallError
+      true
+    end
+
+    # Whether it is gone: it has closed its channel, or has failed. One that has gone on as another process has ended with
+    # success, and its channel is open.
+    def gone?(hung_up)
+      _, @status = Process.wait2(@pid, Process::WNOHANG) if @status.nil?
+      hung_up || (!@status.nil? && !@status.success?)
+    rescue Errno::ECHILD
+      hung_up
+    end
+
+    # @return [String] how it ended, for the log
+    def ending
+      return "was not ready within BootTimeout" if @state == :given_up
+      return "ended" if @status.nil?
+
+      how = @status.signaled? ? "was killed by SIG#{Signal.signame(@status.termsig)}" : "ended with status #{@status.exitstatus}"
+      @state == :booting ? "#{how} before it was ready" : how
+    end
+
+    # Lets go of it, where this master ends and the other one does not.
+    def abandon
+      @channel.close
+      Process.detach(@pid) if @status.nil?
+    end
+  end
+end

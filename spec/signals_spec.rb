@@ -1,0 +1,173 @@
+# frozen_string_literal: true
+
+require_relative "spec_helper"
+
+RSpec.describe "Signals" do
+  # Each example does something to a server that clients ask all the time; none of them may notice.
+  def unnoticed(server, &block)
+    loop = ClientLoop.run(server, &block)
+    expect(loop.failures).to eq([])
+    expect(loop.bodies).not_to be_empty
+  end
+
+  def start(**options)
+    Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, MaxRequestPerChild: 0 }.merge(options)).tap { |server| server.await_workers(options.fetch(:MaxWorkers, 2)) }
+  end
+
+  # Waits until the server says so.
+  def await_line(server, text, times = 1)
+    eventually(20, -> { server.log }) { server.log.scan(text).size >= times }
+  end
+
+  it "C1 says that it is ready when after_fork has run in all workers, and not before" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2 }, config: <<~RUBY)
+      after_fork do |_server, worker|
+        File.write("up", ".", mode: "a")
+        sleep 0.01 until File.exist?("go\#{worker.nr}")
+      end
+    RUBY
+    eventually { server.lines_of("up") == [".."] }
+    server.write("go0", "")
+    server.get
+    expect(server.log).not_to include("Fastrack is ready")
+    server.write("go1", "")
+    await_line(server, /^Fastrack is ready Workers:2 Pid:#{server.pid}$/)
+  end
+
+  describe "HUP" do
+    it "C1 recycles the workers with the ConfigFile as it is by then, and no client notices" do
+      config = ->(workers, text) { "max_workers #{workers}\nafter_fork { $text = #{text.inspect} }" }
+      server = Server.start(ru: 'run ->(_env) { [200, {}, [$text]] }', config: config.call(2, "old"))
+      await_line(server, "Fastrack is ready")
+      unnoticed(server) do |clients|
+        server.write("fastrack.rb", config.call(3, "new"))
+        server.signal(:HUP)
+        await_line(server, /^Fastrack is ready Workers:3/)
+        expect(clients.news).to include("old")
+        clients.await_answers
+        expect(clients.news.last).to eq("new")
+      end
+      expect(server.workers.size).to eq(3)
+      server.write("fastrack.rb", config.call(1, "last"))
+      server.signal(:HUP)
+      await_line(server, /^Fastrack is ready Workers:1/)
+      server.await_workers(1)
+      expect(server.get.body).to eq("last")
+    end
+
+    { "raises" => ["raise 'no such luck'", "no such luck (RuntimeError)"],
+      "has an ill-typed value" => ["max_workers :many", "max_workers takes a whole number, 1 or more: it is :many"],
+      "does not compile" => ["max_workers (", "SyntaxError"],
+      "calls exit" => ["exit 3", "the ConfigFile calls exit"] }.each do |what, (text, reason)|
+      it "C1 with a ConfigFile that #{what} keeps the old configuration and all workers, and says why" do
+        server = Server.start(ru: Rackups::PID, config: "max_workers 2")
+        await_line(server, "Fastrack is ready")
+        before = server.workers
+        unnoticed(server) do
+          server.write("fastrack.rb", text)
+          server.signal(:HUP)
+          await_line(server, /^fastrack: HUP changes nothing: .*#{Regexp.escape(reason)}/)
+        end
+        expect(server.workers).to eq(before)
+        # And it can be mended.
+        server.write("fastrack.rb", "max_workers 1")
+        server.signal(:HUP)
+        await_line(server, /^Fastrack is ready Workers:1/)
+      end
+    end
+
+    it "C1 with a ConfigFile that is gone keeps the old configuration, and says why" do
+      server = Server.start(ru: Rackups::PID, config: "max_workers 2")
+      await_line(server, "Fastrack is ready")
+      before = server.workers
+      File.unlink(File.join(server.dir, "fastrack.rb"))
+      server.signal(:HUP)
+      await_line(server, /^fastrack: HUP changes nothing: ConfigFile .*: no such file or directory$/)
+      expect(server.workers).to eq(before)
+    end
+  end
+
+  describe "TTIN, TTOU and WINCH" do
+    it "C1 TTIN spawns another worker, and TTOU ends the last one, and no client notices" do
+      server = start
+      before = server.workers
+      unnoticed(server) do
+        [3, 4].each { |count| server.signal(:TTIN) && server.await_workers(count) }
+        eventually { server.workers.map { |pid| ProcessTable.title(pid) }.sort == %w[0 1 2 3].map { |nr| "fastrack worker[#{nr}]" } }
+        [3, 2, 1].each { |count| server.signal(:TTOU) && server.await_workers(count) }
+      end
+      expect(before).to include(*server.workers)
+      expect(ProcessTable.title(server.workers.first)).to eq("fastrack worker[0]")
+    end
+
+    it "C1 TTOU leaves no worker at last, and TTIN brings them back; clients wait meanwhile" do
+      server = start(MaxWorkers: 1)
+      server.signal(:TTOU)
+      server.await_workers(0)
+      server.signal(:TTOU)
+      await_line(server, "TTOU: there are to be 0 workers", 2)
+      client = Thread.new { server.get.status }
+      server.signal(:TTIN)
+      expect(client.value).to eq(200)
+      server.await_workers(1)
+    end
+
+    it "C1 WINCH ends all workers once they have finished, while the master stays; HUP brings them back" do
+      server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
+      await_line(server, "Fastrack is ready")
+      request = SlowRequest.new(server)
+      server.signal(:WINCH)
+      eventually { server.workers == [request.pid] }
+      expect(request.finish.body.to_i).to eq(request.pid)
+      server.await_workers(0)
+      waiting = Thread.new { server.get.status }
+      server.signal(:HUP)
+      expect(waiting.value).to eq(200)
+      server.await_workers(2)
+      expect(server.ended?).to be(false)
+    end
+  end
+
+  describe "to a worker" do
+    %w[QUIT TERM].each do |signal|
+      it "C1 #{signal} has it replaced, and no client notices" do
+        server = start
+        unnoticed(server) do
+          5.times do
+            victim = server.workers.first
+            server.signal(signal, to: victim)
+            eventually { !server.workers.include?(victim) && server.workers.size == 2 }
+          end
+        end
+      end
+    end
+
+    it "C1 kill -9, while it is idle, has it replaced, and no client notices" do
+      server = start(ErrRespawnInterval: 0.05)
+      answers = Array.new(20) do
+        victim = server.get.body.to_i
+        # Nobody else asks: it is idle by now.
+        server.signal(:KILL, to: victim)
+        server.get.tap { eventually { !server.workers.include?(victim) && server.workers.size == 2 } }
+      end
+      expect(answers.map(&:status)).to all(eq(200))
+    end
+
+    it "C1 those that are for the master change nothing" do
+      server = start(MaxWorkers: 1)
+      worker = server.workers.first
+      server.get
+      unnoticed(server) do |clients|
+        %w[INT HUP USR1 USR2 TTIN TTOU WINCH].each { |name| server.signal(name, to: worker) && clients.await_answers }
+      end
+      expect(server.workers).to eq([worker])
+    end
+  end
+
+  it "C1 recycling after MaxRequestPerChild is not noticed" do
+    server = start(MaxRequestPerChild: 5)
+    loop = ClientLoop.run(server) { |clients| 30.times { clients.await_answers } }
+    expect(loop.failures).to eq([])
+    expect(loop.bodies.uniq.size).to be > 10
+  end
+end
