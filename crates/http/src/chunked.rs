@@ -1,5 +1,6 @@
 //! The chunked transfer coding of a request (RFC 9112 §7.1), decoded strictly.
 
+use crate::bytes::is_tchar;
 use crate::error::Error;
 use crate::head::Status;
 
@@ -24,7 +25,8 @@ enum State {
     DataLf,
     /// The start of a trailer line or of the last line.
     TrailerStart,
-    /// The rest of a trailer line, which is dropped.
+    /// The name of a trailer field, and its value: both are dropped.
+    TrailerName,
     Trailer,
     /// The LF that ends a trailer line.
     TrailerLf,
@@ -107,7 +109,9 @@ impl ChunkedDecoder {
                 Ok(State::Size(false))
             }
             (State::TrailerStart, b'\r') => Ok(State::LastLf),
-            (State::TrailerStart | State::Trailer, b'\t' | b' '..=b'~' | 0x80..=0xff) => Ok(State::Trailer),
+            (State::TrailerStart | State::TrailerName, byte) if is_tchar(byte) => Ok(State::TrailerName),
+            (State::TrailerName, b':') => Ok(State::Trailer),
+            (State::Trailer, b'\t' | b' '..=b'~' | 0x80..=0xff) => Ok(State::Trailer),
             (State::Trailer, b'\r') => Ok(State::TrailerLf),
             (State::TrailerLf, b'\n') => Ok(State::TrailerStart),
             (State::LastLf, b'\n') => Ok(State::Done),
@@ -172,6 +176,11 @@ mod tests {
             "0\r\nA: b\n",
             "5;a\0\r\n",
             "0\r\nA\0: b\r\n",
+            "0\r\nA b\r\n",
+            "0\r\nA\r\n",
+            "0\r\n A: b\r\n",
+            "0\r\n: b\r\n",
+            "0\r\nA: b\r\n c\r\n",
             "5\rhello",
         ];
         for input in bad {

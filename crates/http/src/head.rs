@@ -8,26 +8,9 @@ use crate::error::Error;
 use crate::expect::Expectation;
 use crate::field_name::{KnownName, MAX_NAME};
 use crate::framing::{self, Framing};
+use crate::limits::{incomplete, Limits, FEW_FIELDS, MAX_METHOD};
 use crate::span::Span;
 use crate::target::{self, Target};
-
-/// Fields that a head may have at most, whatever the limits say.
-const MAX_FIELDS: usize = 128;
-
-/// How large a request's head may be.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// The request target, in bytes.
-    pub target: usize,
-    /// Request line and header section together, in bytes.
-    pub head: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits { target: 16 * 1024, head: 64 * 1024 }
-    }
-}
 
 /// Whether there were bytes enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,33 +75,51 @@ pub struct Head {
 impl Head {
     /// Parses the head at the start of `buffer`.
     ///
-    /// Strictness beyond httparse's: only what leaves one meaning is accepted
-    /// (RFC 9112 §3.2 for Host, §6.1 and §6.3 for the framing). On an error
-    /// the contents of the head are of no use.
+    /// Strictness beyond httparse's: only what leaves one meaning is accepted;
+    /// [`rules`](crate::rules) lists each decision. What is answered does not
+    /// depend on how much of the input is there already: a prefix is Partial,
+    /// or is refused for the reason for which the whole is. On an error the
+    /// contents of the head are of no use.
     pub fn parse(&mut self, buffer: &[u8], limits: Limits) -> Result<Status, Error> {
-        let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+        let mut few = [const { MaybeUninit::uninit() }; FEW_FIELDS];
+        match few.get_mut(..limits.fields) {
+            Some(fields) => self.parse_into(fields, buffer, limits),
+            None => self.parse_into(&mut vec![MaybeUninit::uninit(); limits.fields], buffer, limits),
+        }
+    }
+
+    fn parse_into<'b>(
+        &mut self,
+        fields: &mut [MaybeUninit<httparse::Header<'b>>],
+        buffer: &'b [u8],
+        limits: Limits,
+    ) -> Result<Status, Error> {
+        // What lies beyond the limit can complete nothing.
+        let window = &buffer[..buffer.len().min(limits.head)];
         let mut request = httparse::Request::new(&mut []);
-        let parsed = httparse::ParserConfig::default().parse_request_with_uninit_headers(
-            &mut request,
-            buffer,
-            &mut fields,
-        );
-        match parsed {
-            Ok(httparse::Status::Complete(len)) => self.len = len,
-            Ok(httparse::Status::Partial) => return partial(buffer, limits),
-            Err(error) => return Err(refusal(error, buffer)),
-        }
-        if self.len > limits.head {
-            return Err(Error::HeadTooLarge);
-        }
-        let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version)
+        // The grammar of RFC 9112 §3 and §5, but for the ends of lines.
+        let parsed =
+            httparse::ParserConfig::default().parse_request_with_uninit_headers(&mut request, window, fields);
+        let (Ok(httparse::Status::Complete(len)), Some(method), Some(target), Some(version)) =
+            (parsed, request.method, request.path, request.version)
         else {
-            return Err(Error::Syntax);
+            return incomplete(parsed, &request, window, limits);
         };
+        self.len = len;
+        self.method = Span::of(method.as_bytes(), buffer);
+        if !matches!(&buffer[..self.method.start()], b"" | b"\r\n") {
+            return Err(Error::Syntax);
+        }
+        if method.len() > MAX_METHOD {
+            return Err(Error::NotImplemented);
+        }
         if target.len() > limits.target {
             return Err(Error::TargetTooLong);
         }
-        self.method = Span::of(method.as_bytes(), buffer);
+        // The last two lines end as the others do, see take_fields.
+        if !window[..len].ends_with(b"\r\n\r\n") {
+            return Err(Error::Syntax);
+        }
         self.take_target(target.as_bytes(), buffer)?;
         self.version = if version == 0 { Version::Http10 } else { Version::Http11 };
         self.take_fields(request.headers, buffer)?;
@@ -126,9 +127,14 @@ impl Head {
     }
 
     fn take_target(&mut self, raw: &[u8], buffer: &[u8]) -> Result<(), Error> {
+        let method = self.method.of_buffer(buffer);
+        // A tunnel is for proxies, whatever the form of its target (RFC 9110 §9.3.6).
+        if method == b"CONNECT" {
+            return Err(Error::NotImplemented);
+        }
         let target = Target::parse(raw)?;
         // Only OPTIONS is about the server as a whole (RFC 9112 §3.2.4).
-        if target.path == b"*" && self.method.of_buffer(buffer) != b"OPTIONS" {
+        if target.path == b"*" && method != b"OPTIONS" {
             return Err(Error::Target);
         }
         self.target = Span::of(raw, buffer);
@@ -147,6 +153,11 @@ impl Head {
         let mut seen = 0_u64;
         for field in fields {
             let name = field.name.as_bytes();
+            let place = Span::of(name, buffer);
+            // The line before it ended in LF, which must have had its CR (RFC 9112 §2.2).
+            if buffer.get(place.start().wrapping_sub(2)) != Some(&b'\r') {
+                return Err(Error::Syntax);
+            }
             let known = KnownName::find(name);
             match known {
                 Some(known) => {
@@ -158,11 +169,7 @@ impl Head {
                 None if name.len() > MAX_NAME => return Err(Error::HeadTooLarge),
                 None => self.clashes |= memchr(b'_', name).is_some() || self.has_unknown(name, buffer),
             }
-            self.fields.push(Field {
-                name: Span::of(name, buffer),
-                value: Span::of(field.value, buffer),
-                known,
-            });
+            self.fields.push(Field { name: place, value: Span::of(field.value, buffer), known });
         }
         let length = KnownName::ContentLength.bit();
         let chunked = KnownName::TransferEncoding.bit();
@@ -206,37 +213,6 @@ impl Head {
             path => path,
         }
     }
-}
-
-/// An unfinished head is fine until it has outgrown its limits.
-fn partial(buffer: &[u8], limits: Limits) -> Result<Status, Error> {
-    // The longest request line: method, target, version and what stands between them.
-    const AROUND_TARGET: usize = 64;
-    let line = memchr(b'\n', buffer);
-    if line.is_none() && buffer.len() > limits.target + AROUND_TARGET {
-        return Err(Error::TargetTooLong);
-    }
-    if buffer.len() >= limits.head {
-        return Err(Error::HeadTooLarge);
-    }
-    Ok(Status::Partial)
-}
-
-/// The refusal that fits a parser's error.
-fn refusal(error: httparse::Error, buffer: &[u8]) -> Error {
-    match error {
-        httparse::Error::TooManyHeaders => Error::HeadTooLarge,
-        httparse::Error::Version if names_a_version(buffer) => Error::Version,
-        _ => Error::Syntax,
-    }
-}
-
-/// Whether the request line ends in `HTTP/` and a digit: another version of
-/// HTTP rather than no HTTP at all.
-fn names_a_version(buffer: &[u8]) -> bool {
-    let line = &buffer[..memchr(b'\n', buffer).unwrap_or(buffer.len())];
-    let word = line.trim_ascii_end().rsplit(|byte| *byte == b' ').next().unwrap_or_default();
-    word.strip_prefix(b"HTTP/").is_some_and(|version| version.first().is_some_and(u8::is_ascii_digit))
 }
 
 #[cfg(test)]
@@ -364,22 +340,5 @@ mod tests {
         assert_eq!(refused("GET / FTP/1.1\r\nHost: a\r\n\r\n"), Some(Error::Syntax));
         assert_eq!(refused("\x16\x03\x01\x02\x00"), Some(Error::Syntax));
         assert_eq!(refused("GET  / HTTP/1.1\r\nHost: a\r\n\r\n"), Some(Error::Syntax));
-    }
-
-    #[test]
-    fn limits_hold_for_whole_and_for_unfinished_heads() {
-        let long = "a".repeat(16 * 1024);
-        let wide = "a".repeat(64 * 1024);
-        assert_eq!(refused(&format!("GET /{long} HTTP/1.1\r\nHost: a\r\n\r\n")), Some(Error::TargetTooLong));
-        assert_eq!(refused(&format!("GET /{long}{long}")), Some(Error::TargetTooLong));
-        assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: a\r\nX: {wide}")), Some(Error::HeadTooLarge));
-        assert_eq!(
-            refused(&format!("GET / HTTP/1.1\r\nHost: a\r\nX: {wide}\r\n\r\n")),
-            Some(Error::HeadTooLarge)
-        );
-        let many = "X: y\r\n".repeat(128);
-        assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: a\r\n{many}\r\n")), Some(Error::HeadTooLarge));
-        let fits = "X: y\r\n".repeat(127);
-        assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: a\r\n{fits}\r\n")), None);
     }
 }

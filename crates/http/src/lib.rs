@@ -5,6 +5,7 @@
 //! response, or an error that names its status code. "Not enough bytes yet"
 //! is a value ([`Status::Partial`]), never an error.
 
+mod bytes;
 mod chunked;
 mod date;
 mod error;
@@ -12,6 +13,7 @@ mod expect;
 mod field_name;
 mod framing;
 mod head;
+mod limits;
 mod response;
 mod span;
 mod status;
@@ -23,7 +25,8 @@ pub use error::Error;
 pub use expect::Expectation;
 pub use field_name::{env_key, KnownName, MAX_NAME};
 pub use framing::Framing;
-pub use head::{Field, Head, Limits, Status, Version};
+pub use head::{Field, Head, Status, Version};
+pub use limits::Limits;
 pub use response::{chunk_size_line, error_response, FieldError, ResponseHead, CHUNK_END, LAST_CHUNK};
 pub use span::Span;
 pub use status::{has_no_body, reason};

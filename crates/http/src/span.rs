@@ -20,6 +20,11 @@ impl Span {
         }
     }
 
+    /// Where it begins.
+    pub(crate) fn start(self) -> usize {
+        self.start as usize
+    }
+
     /// The bytes at this place of the buffer that was parsed.
     pub fn of_buffer(self, buffer: &[u8]) -> &[u8] {
         buffer.get(Range::from(self)).unwrap_or_default()

@@ -1,7 +1,10 @@
 //! The request target (RFC 9112 §3.2).
 
+use std::net::Ipv6Addr;
+
 use memchr::{memchr, memchr2};
 
+use crate::bytes::is_in_host;
 use crate::error::Error;
 
 /// The parts of a request target, borrowed from it.
@@ -50,8 +53,8 @@ impl<'a> Target<'a> {
         let rest = &raw[scheme.len()..];
         let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
-        // User information in an http URI is to be treated as an error (RFC 9110 §4.2.4).
-        if authority.is_empty() || !is_authority(authority) {
+        // User information in an http URI is to be treated as an error (RFC 9110 §4.2.4), as is an empty host (§4.2.1).
+        if matches!(authority, [] | [b':', ..]) || !is_authority(authority) {
             return Err(Error::Target);
         }
         let mut target = Self::split(path, Some(authority));
@@ -62,14 +65,43 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Whether bytes can be a host and a port (RFC 3986 §3.2.2, §3.2.3): none stands outside their grammar, so that
-/// nothing that is built from them means something else elsewhere. Empty is allowed (RFC 9110 §7.2).
+/// Whether bytes are a host and, perhaps, a port (RFC 9110 §7.2, RFC 3986 §3.2.2 and §3.2.3). The host may be
+/// empty; an address in brackets is one of IPv6 without a zone, as no other kind is in use.
 pub(crate) fn is_authority(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| {
-        matches!(byte,
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'%' | b':' | b'[' | b']'
-            | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=')
-    })
+    let (host_is_valid, port) = match bytes {
+        [b'[', rest @ ..] => match memchr(b']', rest) {
+            Some(end) => (is_ipv6(&rest[..end]), &rest[end + 1..]),
+            None => return false,
+        },
+        _ => {
+            let end = bytes.iter().position(|byte| !is_in_host(*byte)).unwrap_or(bytes.len());
+            let port = &bytes[end..];
+            if port.first() == Some(&b'%') {
+                return is_escaped_authority(bytes);
+            }
+            (true, port)
+        }
+    };
+    host_is_valid
+        && match port {
+            [] => true,
+            [b':', digits @ ..] => digits.iter().all(u8::is_ascii_digit),
+            _ => false,
+        }
+}
+
+/// The same for a name with percent triplets, as of an international name in UTF-8: nearly nobody sends one.
+#[cold]
+fn is_escaped_authority(bytes: &[u8]) -> bool {
+    let mut decoded = Vec::new();
+    let end = memchr(b':', bytes).unwrap_or(bytes.len());
+    let (name, port) = bytes.split_at(end);
+    let is_name = name.iter().all(|byte| is_in_host(*byte) || *byte == b'%');
+    is_name && percent_decode(name, &mut decoded).is_ok() && is_authority(port)
+}
+
+fn is_ipv6(address: &[u8]) -> bool {
+    std::str::from_utf8(address).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok())
 }
 
 /// Decodes percent triplets (RFC 3986 §2.1) into `out`, which is emptied first.
@@ -119,15 +151,66 @@ mod tests {
     }
 
     #[test]
+    fn an_authority_is_a_host_and_a_port() {
+        for good in [
+            "",
+            "a",
+            "a:",
+            "a:80",
+            "127.0.0.1:1",
+            "[::1]",
+            "[2001:db8::192.0.2.1]:443",
+            "a%20b",
+            "a_b,c",
+            ":80",
+        ] {
+            assert!(is_authority(good.as_bytes()), "{good}");
+        }
+        for bad in [
+            "a:b",
+            "a:80:80",
+            "[::1",
+            "::1",
+            "[::1]a",
+            "[a]",
+            "[::1%25eth0]",
+            "[]",
+            "a]",
+            "a%",
+            "a%2",
+            "a%zz",
+            "u@a",
+            "a/b",
+            "a b",
+            "a\\b",
+            "caf\u{e9}",
+            "a:8 0",
+            "a:+80",
+        ] {
+            assert!(!is_authority(bad.as_bytes()), "{bad}");
+        }
+    }
+
+    #[test]
     fn asterisk_form_stands_for_itself() {
         assert_eq!(parts("*"), ("*", "", None));
     }
 
     #[test]
     fn anything_else_is_refused() {
-        for bad in
-            ["", "a", "a:80", "http://", "http:///a", "ftp://a/", "http://u@a/", "http://a,b\\c/", "*a", "?a"]
-        {
+        for bad in [
+            "",
+            "a",
+            "a:80",
+            "http://",
+            "http:///a",
+            "ftp://a/",
+            "http://u@a/",
+            "http://:80/",
+            "http://a,b\\c/",
+            "*a",
+            "?a",
+        ] {
             assert_eq!(Target::parse(bad.as_bytes()), Err(Error::Target), "{bad}");
         }
     }

@@ -1,0 +1,109 @@
+//! How large a head may be, and what is answered to one that is not whole: that it has outgrown its limits, that
+//! it is wrong, or nothing yet.
+
+use crate::bytes::{is_in_target, is_tchar};
+use crate::error::Error;
+use crate::head::Status;
+
+/// Fields for which there is room on the stack.
+pub(crate) const FEW_FIELDS: usize = 128;
+
+/// The longest method, in bytes; no registered one is half as long.
+pub(crate) const MAX_METHOD: usize = 32;
+
+/// How large a request's head may be. What each costs: see [`rules`](crate::rules).
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The request target, in bytes.
+    pub target: usize,
+    /// Request line and header section together, in bytes.
+    pub head: usize,
+    /// Field lines.
+    pub fields: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { target: 16 * 1024, head: 64 * 1024, fields: FEW_FIELDS }
+    }
+}
+
+/// An unfinished head is fine until it has outgrown its limits. One that is
+/// wrong may have outgrown them before its error: then that is the answer, as
+/// it would have been with the bytes up to there.
+#[cold]
+pub(crate) fn incomplete(
+    parsed: httparse::Result<usize>,
+    request: &httparse::Request<'_, '_>,
+    window: &[u8],
+    limits: Limits,
+) -> Result<Status, Error> {
+    let empty = window.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    if !b"\r\n".starts_with(&window[..empty]) {
+        return Err(Error::Syntax);
+    }
+    let method = request.method.map(str::len);
+    if method.map_or_else(|| outgrows(window, empty, MAX_METHOD, is_tchar), |len| len > MAX_METHOD) {
+        return Err(Error::NotImplemented);
+    }
+    let target = empty + method.unwrap_or(0) + 1;
+    let path = request.path.map(str::len);
+    let has_outgrown = || method.is_some() && outgrows(window, target, limits.target, is_in_target);
+    if path.map_or_else(has_outgrown, |len| len > limits.target) {
+        return Err(Error::TargetTooLong);
+    }
+    match parsed {
+        Err(httparse::Error::TooManyHeaders) => Err(Error::HeadTooLarge),
+        Err(httparse::Error::Version) if names_a_version(window.get(target + path.unwrap_or(0) + 1..)) => {
+            Err(Error::Version)
+        }
+        Err(_) => Err(Error::Syntax),
+        Ok(_) if window.len() < limits.head => Ok(Status::Partial),
+        Ok(_) if path.is_none() => Err(Error::TargetTooLong),
+        Ok(_) => Err(Error::HeadTooLarge),
+    }
+}
+
+/// Whether more than `most` bytes from `start` on are there, and of one word.
+fn outgrows(buffer: &[u8], start: usize, most: usize, is_of_word: fn(u8) -> bool) -> bool {
+    buffer.get(start..=start + most).is_some_and(|word| word.iter().all(|byte| is_of_word(*byte)))
+}
+
+/// Whether a version begins with `HTTP/` and a digit: another version of HTTP rather than no HTTP at all.
+fn names_a_version(version: Option<&[u8]>) -> bool {
+    version
+        .unwrap_or_default()
+        .strip_prefix(b"HTTP/")
+        .is_some_and(|number| number.first().is_some_and(u8::is_ascii_digit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::head::Head;
+
+    fn answer(text: &str, limits: Limits) -> Result<Status, Error> {
+        Head::default().parse(text.as_bytes(), limits)
+    }
+
+    fn refused(text: &str) -> Option<Error> {
+        answer(text, Limits::default()).err()
+    }
+
+    #[test]
+    fn limits_hold_for_whole_and_for_unfinished_heads() {
+        let long = "a".repeat(16 * 1024);
+        let wide = "a".repeat(64 * 1024);
+        assert_eq!(refused(&format!("GET /{long} HTTP/1.1\r\nHost: a\r\n\r\n")), Some(Error::TargetTooLong));
+        assert_eq!(refused(&format!("GET /{long}{long}")), Some(Error::TargetTooLong));
+        assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: a\r\nX: {wide}")), Some(Error::HeadTooLarge));
+        assert_eq!(
+            refused(&format!("GET / HTTP/1.1\r\nHost: a\r\nX: {wide}\r\n\r\n")),
+            Some(Error::HeadTooLarge)
+        );
+        let many = "X: y\r\n".repeat(128);
+        assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: a\r\n{many}\r\n")), Some(Error::HeadTooLarge));
+        let fits = "X: y\r\n".repeat(127);
+        assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: a\r\n{fits}\r\n")), None);
+    }
+}
