@@ -17,7 +17,7 @@ Gem::Specification.new do |spec|
   # No git: a gem is also built from an unpacked archive, and a Gemfile's path: line may name one.
   spec.files = Dir.glob(
     %w[LICENSE README.md CHANGELOG.md Cargo.toml Cargo.lock
-       crates/**/*.{rs,toml} ext/**/*.{rs,rb,toml} lib/**/*.rb docs/**/*.md],
+       crates/**/*.{rs,toml} crates/*/src/*.md ext/**/*.{rs,rb,toml} lib/**/*.rb docs/**/*.md],
     base: __dir__
   ).grep_v(%r{/target/}).sort
   spec.extra_rdoc_files = spec.files.grep(/\A[A-Z]+\.md\z/)

@@ -28,7 +28,8 @@ RSpec.describe "Options" do
 
   { Port: ["8080", 8080], BackLog: ["64", 64], MaxWorkers: ["3", 3], MaxRequestPerChild: ["0", 0],
     MinRequestPerChild: ["7", 7], Timeout: ["30", 30.0], MaxGCPerRequest: ["9", 9], MinGCPerRequest: ["2", 2],
-    SpawnInterval: ["0.5", 0.5], ErrRespawnInterval: ["2", 2.0], MaxBodySize: ["1048576", 1_048_576] }.each do |name, (text, value)|
+    SpawnInterval: ["0.5", 0.5], ErrRespawnInterval: ["2", 2.0], MaxBodySize: ["1048576", 1_048_576],
+    MaxRequestTarget: ["8192", 8192], MaxHeaderSize: ["8192", 8192], MaxHeaderFields: ["64", 64] }.each do |name, (text, value)|
     it "A2 #{name} is understood as a string" do
       expect(configure(name => text).public_send(Fastrack::Option::BY_NAME[name].word)).to eq(value)
     end
@@ -62,7 +63,8 @@ RSpec.describe "Options" do
 
   { MaxWorkers: ["x", "0", "-1", "1.5", true, [], ""], Port: ["http", "65536", "-1"], Timeout: ["30s", "0", "-1", "NaN", true],
     OobGC: ["maybe", 2, Object], Path: [true, "", "a\0b"], BeforeFork: ["echo", true], PathInfo: ["raw"],
-    MaxRequestPerChild: ["1e3"], ErrRespawnInterval: ["soon"], MaxBodySize: ["1 MB"] }.each do |name, values|
+    MaxRequestPerChild: ["1e3"], ErrRespawnInterval: ["soon"], MaxBodySize: ["1 MB"],
+    MaxRequestTarget: ["0", "8k"], MaxHeaderSize: ["0", "2000000"], MaxHeaderFields: ["0", "1025"] }.each do |name, values|
     it "A2 a value that fits no type is an error that names #{name}" do
       values.each do |value|
         expect { configure(name => value) }

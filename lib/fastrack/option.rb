@@ -82,6 +82,13 @@ module Fastrack
         type.choice(value, %w[encoded decoded])
       end,
       new(:MaxBodySize, :max_body_size, nil, "bytes that a request's body may have") { |value| type.integer(value, 0..) },
+      new(:MaxRequestTarget, :max_request_target, 16_384, "bytes that a request's target may have") do |value|
+        type.integer(value, 1..1_048_576)
+      end,
+      new(:MaxHeaderSize, :max_header_size, 65_536, "bytes that a request's line and headers may have") do |value|
+        type.integer(value, 1..1_048_576)
+      end,
+      new(:MaxHeaderFields, :max_header_fields, 128, "headers that a request may have") { |value| type.integer(value, 1..1024) },
       new(:GracefulTimeout, :graceful_timeout, 30.0, "seconds that workers get to finish when the server stops") do |value|
         type.seconds(value, zero: true)
       end,

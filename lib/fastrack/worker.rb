@@ -118,6 +118,9 @@ module Fastrack
         chunked: @configuration.chunked_transfer,
         decode_path: @configuration.path_info == "decoded",
         max_body: @configuration.max_body_size,
+        max_target: @configuration.max_request_target,
+        max_head: @configuration.max_header_size,
+        max_fields: @configuration.max_header_fields,
         tmpdir: Dir.tmpdir,
         master_fd: master_fd,
         after_response: @configuration.oobgc ? OobGC.start(@gc_interval, -> { @engine.waiting? }) : nil

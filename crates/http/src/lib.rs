@@ -3,7 +3,10 @@
 //! Nothing here reads a socket, knows Ruby or holds a connection: a caller
 //! feeds bytes and gets a parsed head, decoded body bytes, an encoded
 //! response, or an error that names its status code. "Not enough bytes yet"
-//! is a value ([`Status::Partial`]), never an error.
+//! is a value ([`Status::Partial`]), never an error. Which requests are taken
+//! and which are refused: [`rules`].
+
+#![forbid(unsafe_code)]
 
 mod bytes;
 mod chunked;
@@ -18,6 +21,9 @@ mod response;
 mod span;
 mod status;
 mod target;
+
+#[doc = include_str!("rules.md")]
+pub mod rules {}
 
 pub use chunked::ChunkedDecoder;
 pub use date::{DateCache, DATE_LEN};

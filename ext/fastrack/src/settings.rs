@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use magnus::{Error, RArray, RHash, Ruby, TryConvert, Value};
 
 use fastrack_engine::{Listener, Settings};
+use fastrack_http::Limits;
 
 /// The longest timeout, in milliseconds.
 const YEAR: u64 = 365 * 24 * 3600 * 1000;
@@ -35,8 +36,16 @@ pub(crate) fn settings(ruby: &Ruby, hash: RHash) -> Result<Settings, Error> {
         max_body: optional(ruby, hash, "max_body")?,
         tmpdir: tmpdir.unwrap_or(defaults.tmpdir),
         decode_path: optional(ruby, hash, "decode_path")?.unwrap_or(false),
-        limits: defaults.limits,
+        limits: limits(ruby, hash, defaults.limits)?,
     })
+}
+
+fn limits(ruby: &Ruby, hash: RHash, defaults: Limits) -> Result<Limits, Error> {
+    let head = optional(ruby, hash, "max_head")?.unwrap_or(defaults.head);
+    let target: usize = optional(ruby, hash, "max_target")?.unwrap_or(defaults.target);
+    let fields = optional(ruby, hash, "max_fields")?.unwrap_or(defaults.fields);
+    // A target longer than the head that it is in may be would never be reached.
+    Ok(Limits { target: target.min(head), head, fields })
 }
 
 fn required<T: TryConvert>(ruby: &Ruby, hash: RHash, key: &str) -> Result<T, Error> {

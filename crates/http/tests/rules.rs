@@ -1,0 +1,144 @@
+//! The table of rules, its examples, and what is answered to them: one place each, held against each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fastrack_http::{ChunkedDecoder, Error, Framing, Head, Limits, Status};
+
+mod example;
+use example::Example;
+
+const TABLE: &str = include_str!("../src/rules.md");
+
+/// What becomes of a request.
+#[derive(Debug, PartialEq, Eq, Clone)]
+enum Answer {
+    Partial,
+    Refused(u16),
+    Taken(BTreeMap<String, Vec<u8>>),
+}
+
+/// Takes in pieces one after the other, as a server does.
+fn answer<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Answer {
+    let (mut head, mut body, mut decoder) = (Head::default(), Vec::new(), ChunkedDecoder::default());
+    let (mut buffer, mut is_in_body, mut taken) = (Vec::new(), false, 0);
+    for piece in pieces {
+        buffer.extend_from_slice(piece);
+        if !is_in_body {
+            match head.parse(&buffer, Limits::default()) {
+                Err(error) => return Answer::Refused(error.status()),
+                Ok(Status::Partial) => continue,
+                Ok(Status::Complete) => (is_in_body, taken) = (true, head.len),
+            }
+        }
+        let rest = &buffer[taken..];
+        let status = match head.framing {
+            Framing::None => Ok((Status::Complete, 0)),
+            Framing::Length(length) if rest.len() as u64 >= length => {
+                body = rest[..length as usize].to_vec();
+                Ok((Status::Complete, rest.len()))
+            }
+            Framing::Length(_) => Ok((Status::Partial, 0)),
+            Framing::Chunked => decoder.decode(rest, |data| {
+                body.extend_from_slice(data);
+                Ok::<_, Error>(())
+            }),
+        };
+        match status {
+            Err(error) => return Answer::Refused(error.status()),
+            Ok((Status::Complete, _)) => return Answer::Taken(seen(&head, &buffer, body)),
+            Ok((Status::Partial, used)) => taken += used,
+        }
+    }
+    Answer::Partial
+}
+
+/// What the application is shown.
+fn seen(head: &Head, buffer: &[u8], body: Vec<u8>) -> BTreeMap<String, Vec<u8>> {
+    let values = |name: &[u8]| {
+        let fields =
+            head.fields.iter().filter(|field| field.name.of_buffer(buffer).eq_ignore_ascii_case(name));
+        fields.map(|field| field.value.of_buffer(buffer)).collect::<Vec<_>>().join(&b", "[..])
+    };
+    let host = head.authority.map_or_else(|| values(b"host"), |place| place.of_buffer(buffer).to_vec());
+    BTreeMap::from([
+        ("method".into(), head.method.of_buffer(buffer).to_vec()),
+        ("path".into(), head.path(buffer).to_vec()),
+        ("query".into(), head.query.of_buffer(buffer).to_vec()),
+        ("host".into(), host),
+        ("x".into(), values(b"x")),
+        ("body".into(), body),
+    ])
+}
+
+/// Where to cut an example: everywhere, or, if it is long, near its ends and here and there.
+fn cuts(len: usize) -> impl Iterator<Item = usize> {
+    let is_near = move |cut: usize| len < 500 || cut < 60 || len - cut < 60;
+    (0..=len).filter(move |cut| is_near(*cut) || cut % 997 == 0)
+}
+
+#[test]
+fn the_examples_are_answered_as_they_say() {
+    for Example { rule, status, bytes, seen } in example::all() {
+        match answer([&bytes[..]]) {
+            Answer::Refused(refused) => assert_eq!(refused, status, "{rule}: {}", bytes.escape_ascii()),
+            Answer::Taken(parts) => {
+                assert_eq!(status, 200, "{rule}: {}", bytes.escape_ascii());
+                for (key, value) in seen {
+                    assert_eq!(parts[&key], value, "{rule}: {key} of {}", bytes.escape_ascii());
+                }
+            }
+            Answer::Partial => panic!("{rule}: {} is unfinished", bytes.escape_ascii()),
+        }
+    }
+}
+
+#[test]
+fn the_answer_does_not_depend_on_where_the_bytes_are_cut() {
+    for Example { rule, bytes, .. } in example::all() {
+        let whole = answer([&bytes[..]]);
+        for cut in cuts(bytes.len()) {
+            let (first, second) = bytes.split_at(cut);
+            let early = answer([first]);
+            let is_early = matches!(early, Answer::Partial) || early == whole;
+            assert!(is_early, "{rule}: {early:?} after {}", first.escape_ascii());
+            assert_eq!(answer([first, second]), whole, "{rule}: cut after {}", first.escape_ascii());
+        }
+    }
+}
+
+#[test]
+fn the_answer_is_the_same_byte_by_byte() {
+    for Example { rule, bytes, .. } in example::all().into_iter().filter(|example| example.bytes.len() < 2000)
+    {
+        assert_eq!(answer(bytes.chunks(1)), answer([&bytes[..]]), "{rule}: {}", bytes.escape_ascii());
+    }
+}
+
+#[test]
+fn every_row_of_the_table_has_examples_of_all_its_answers_and_of_no_others() {
+    let mut answers: BTreeMap<String, BTreeSet<u16>> = BTreeMap::new();
+    for Example { rule, status, .. } in example::all() {
+        answers.entry(rule).or_default().insert(status);
+    }
+    assert_eq!(table(), answers);
+}
+
+/// The statuses that the table says of each rule.
+fn table() -> BTreeMap<String, BTreeSet<u16>> {
+    let rows = TABLE.lines().filter(|line| line.starts_with("| `"));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        assert_eq!(cells.len(), 7, "{row}");
+        let words = cells[4].split(|byte: char| !byte.is_ascii_alphanumeric());
+        let statuses = words.filter_map(|word| {
+            if word == "taken" {
+                Some(200)
+            } else {
+                word.parse().ok().filter(|number| *number >= 100)
+            }
+        });
+        assert!(cells[3].contains('§'), "{row} names no section");
+        (cells[1].trim_matches('`').to_string(), statuses.collect())
+    })
+    .collect()
+}
