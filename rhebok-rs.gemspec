@@ -16,7 +16,7 @@ Gem::Specification.new do |spec|
 
   # No git: a gem is also built from an unpacked archive, and a Gemfile's path: line may name one.
   spec.files = Dir.glob(
-    %w[LICENSE README.md CHANGELOG.md Cargo.toml Cargo.lock
+    %w[LICENSE README.md SECURITY.md CHANGELOG.md Cargo.toml Cargo.lock
        crates/**/*.{rs,toml} crates/*/src/*.md ext/**/*.{rs,rb,toml} lib/**/*.rb docs/**/*.md],
     base: __dir__
   ).grep_v(%r{/target/}).sort
