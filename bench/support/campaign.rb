@@ -10,7 +10,7 @@ module Bench
   class Campaign
     FORMAT = 1
     # The servers that the others are compared with.
-    REFERENCES = %w[limit unicorn].freeze
+    REFERENCES = %w[limit unicorn puma].freeze
     # The server that the run is about.
     SUBJECT = "fastrack"
 
@@ -59,7 +59,7 @@ module Bench
     end
 
     def trial(server, workload, round)
-      measured = Trial.new(server, workload, @options, @lane).run
+      measured = Trial.new(server, workload, @options, @lane, round).run
       say(workload, server, "round #{round + 1}: #{measured.map { |name, value| "#{name} #{value}" }.join(", ")}")
       measured
     rescue RunningServer::Failed => error
@@ -83,7 +83,7 @@ module Bench
           "medians" => Statistics.medians(own), "ratios" => ratios }
       end
       {
-        "name" => workload.name, "title" => workload.title, "kind" => workload.memory? ? "memory" : "load",
+        "name" => workload.name, "title" => workload.title, "kind" => workload.measurement.kind,
         "workers" => workload.setting(:workers, @options),
         "concurrency" => workload.setting(:concurrency, @options), "servers" => servers
       }

@@ -53,7 +53,15 @@ module Bench
       pids.sum { |pid| own_ns(pid) + reaped_ns(pid) }
     end
 
-    # The same from utime, stime, cutime and cstime of /proc/PID/stat, in whole ticks: what #cpu_ns
+    # The same of each process that has no children: of a prefork server, the workers.
+    #
+    # @return [Hash{Integer => Integer}] nanoseconds by pid
+    def leaves_ns
+      parents = Dir.children("/proc").grep(/\A\d+\z/).filter_map { |pid| stat(pid)&.at(1)&.to_i }
+      (pids - parents).to_h { |pid| [pid, own_ns(pid)] }
+    end
+
+    # The same as #cpu_ns from utime, stime, cutime and cstime of /proc/PID/stat, in whole ticks: what #cpu_ns
     # is checked against.
     #
     # @return [Integer] nanoseconds

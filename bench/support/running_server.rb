@@ -17,7 +17,10 @@ module Bench
     # What would make a server act otherwise than its command says.
     CLEAN = %w[PORT WEB_CONCURRENCY RACK_ENV RACK_HANDLER RAILS_ENV RUBYOPT SERVER_STARTER_PORT LISTEN_FDS]
             .to_h { |name| [name, nil] }.freeze
-    private_constant :BOOT, :STOP, :STEP, :CLEAN
+    # Descriptors that a process of it may have open, where the machine's own limit allows it: a server is not to be judged
+    # by the shell that bench/run was started from.
+    DESCRIPTORS = [65_536, Process.getrlimit(:NOFILE).last].min
+    private_constant :BOOT, :STOP, :STEP, :CLEAN, :DESCRIPTORS
 
     # Starts `server`, yields when it answers as it should, and ends it whatever happens.
     #
@@ -69,7 +72,8 @@ module Bench
     private
 
     def start(words)
-      Process.spawn(CLEAN, *words, chdir: @site.dir, in: File::NULL, out: [@log, "a"], err: %i[child out], pgroup: true)
+      Process.spawn(CLEAN, *words, chdir: @site.dir, in: File::NULL, out: [@log, "a"], err: %i[child out], pgroup: true,
+                                   rlimit_nofile: [DESCRIPTORS, Process.getrlimit(:NOFILE).last])
     rescue SystemCallError => error
       raise Failed, "#{@name} cannot be started: #{error.message}"
     end

@@ -12,7 +12,9 @@ module Bench
   # workload, and gives with `commands` what to start for a Site.
   module Servers
     BUILT_IN = [
-      Limit.new, Fastrack.new("fastrack"), Fastrack.new("fastrack-oobgc", "OobGC"), Unicorn.new, Puma.new, Thin.new
+      Limit.new, Fastrack.new("fastrack"), Fastrack.new("fastrack-oobgc", "OobGC"),
+      # A connection stays with the worker that accepted it.
+      Fastrack.new("fastrack-pinned", "HandOver=false"), Unicorn.new, Puma.new, Thin.new
     ].freeze
     NAMES = BUILT_IN.map(&:name).freeze
 

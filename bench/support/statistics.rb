@@ -17,6 +17,13 @@ module Bench
       sorted.size.odd? ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2.0
     end
 
+    # @param sorted [Array<Numeric>]
+    # @param percent [Numeric]
+    # @return [Numeric, nil] the nearest rank: the least number that so many per cent of them do not exceed
+    def self.percentile(sorted, percent)
+      sorted[[(sorted.size * percent / 100.0).ceil, 1].max - 1]
+    end
+
     # @param rounds [Array<Hash, nil>] measurements by name; nil for a round in which the server failed
     # @return [Hash] the median of each measurement; `errors` are added up
     def self.medians(rounds)

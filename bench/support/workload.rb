@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "app"
+require_relative "measurements/load"
 require_relative "request"
 
 module Bench
@@ -18,10 +19,10 @@ module Bench
     attr_reader :request
     # @return [Float, nil] mean milliseconds that a client waits between answer and next request
     attr_reader :think_ms
-    # @return [Integer] how many times longer than others its measurements last, because it makes few requests
+    # @return [Numeric] how many times longer than others its measurements last
     attr_reader :stretch
-    # @return [Array<Integer>] memory is read after so many requests; empty: load is measured
-    attr_reader :memory_after
+    # @return [#kind, #run] see Measurements
+    attr_reader :measurement
     # @return [Array<String>] names of the servers that run it when none is chosen
     attr_reader :servers
 
@@ -29,7 +30,7 @@ module Bench
     # @param close [Boolean] over :tcp, a new connection for each request
     # @param settings [Hash] defaults of this workload that the command line may change: `workers`, `concurrency`
     def initialize(name, title:, app:, front:, servers:, request: Request.new, close: true, think_ms: nil,
-                   stretch: 1, memory_after: [], settings: {})
+                   stretch: 1, measurement: Measurements::Load.new, settings: {})
       @name = name
       @title = title
       @app = App.new(File.join(APPS, app))
@@ -39,7 +40,7 @@ module Bench
       @close = close
       @think_ms = think_ms
       @stretch = stretch
-      @memory_after = memory_after
+      @measurement = measurement
       @settings = settings
     end
 
@@ -47,8 +48,6 @@ module Bench
 
     # @return [Boolean] whether the connections that the server sees carry one request each
     def close? = nginx? || @close
-
-    def memory? = !memory_after.empty?
 
     # @return [Boolean] whether the limit program's work is a lower bound of a server's
     def floor? = servers.include?("limit")

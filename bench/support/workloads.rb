@@ -1,5 +1,9 @@
 # frozen_string_literal: true
 
+require_relative "measurements/idle_connections"
+require_relative "measurements/memory"
+require_relative "measurements/mix"
+require_relative "measurements/slow_clients"
 require_relative "workload"
 
 module Bench
@@ -30,8 +34,8 @@ module Bench
     POST = Request.new(verb: "POST", body: "x" * 65_536,
                        headers: { "Content-Type" => "application/octet-stream" })
 
-    # Run when none is named.
-    ALL = [
+    # What a request costs.
+    REQUESTS = [
       Workload.new("hello-nginx", title: "Hello over a unix socket behind nginx",
                                   app: "hello.ru", front: :nginx, servers: SERVERS),
       Workload.new("hello-tcp", title: "Hello over TCP, a new connection each",
@@ -44,28 +48,62 @@ module Bench
       Workload.new("gc", title: "App that allocates, with pauses, behind nginx",
                          app: "allocate.ru", front: :nginx, think_ms: 70.0, stretch: 4,
                          servers: %w[fastrack fastrack-oobgc unicorn], settings: { concurrency: 4 }),
-      Workload.new("memory", title: "Memory of master and 4 workers",
-                             app: "hello.ru", front: :nginx, memory_after: [2_000, 50_000, 100_000],
+      Workload.new("memory", title: "Memory of master and 4 workers", app: "hello.ru", front: :nginx,
+                             measurement: Measurements::Memory.new([2_000, 50_000, 100_000]),
                              servers: %w[fastrack unicorn puma], settings: { workers: 4 })
     ].freeze
 
-    # Run when asked for by name: not every server keeps connections.
-    EXTRA = [
-      Workload.new("hello-keepalive", title: "Hello over TCP, kept-alive connections",
-                                      app: "hello.ru", front: :tcp, servers: SERVERS - %w[unicorn], close: false)
+    # @return [Workload] one over kept-alive connections
+    def self.kept_alive(name, title, app, measurement, **more)
+      Workload.new(name, title: title, app: app, measurement: measurement, front: :tcp, close: false, **more)
+    end
+    private_class_method :kept_alive
+
+    # @return [Workload] one whose requests take differently long
+    def self.mix(name, title, app, slow, **more)
+      kept_alive(name, title, app, Measurements::Mix.new("/fast" => 100 - slow, "/slow" => slow),
+                 request: Request.new(path: "/fast"), servers: %w[fastrack fastrack-pinned puma unicorn], **more)
+    end
+    private_class_method :mix
+
+    BURN = "95 % of requests burn 2 ms of CPU, 5 % burn 40 ms"
+    WAIT = "90 % of requests sleep for 20 ms, 10 % for 200 ms"
+    private_constant :BURN, :WAIT
+
+    # What becomes of connections. Pauses of 40 and 100 ms give 16 clients a load of 65 % and of 30 %.
+    CONNECTIONS = [
+      kept_alive("keepalive", "Hello over kept-alive TCP", "hello.ru", Measurements::Load.new("keepalive"),
+                 stretch: 0.6, servers: %w[limit fastrack puma unicorn]),
+      kept_alive("browser-keepalive", "Browser-like request over kept-alive TCP", "browser.ru",
+                 Measurements::Load.new("keepalive"), stretch: 0.6, request: Request.new(headers: BROWSER_HEADERS),
+                                                      servers: %w[limit fastrack puma]),
+      mix("mix-burn", "#{BURN}: saturated", "burn.ru", 5, stretch: 0.8, settings: { concurrency: 16 }),
+      mix("mix-burn-65", "#{BURN}: 65 % load", "burn.ru", 5, think_ms: 40.0, settings: { concurrency: 16 }),
+      mix("mix-burn-30", "#{BURN}: 30 % load", "burn.ru", 5, think_ms: 100.0, settings: { concurrency: 16 }),
+      mix("mix-sleep", "#{WAIT}: saturated", "wait.ru", 10, settings: { workers: 4 }),
+      kept_alive("slow", "Hello beside slow clients", "sizes.ru", Measurements::SlowClients.new,
+                 stretch: 0.4, servers: %w[fastrack puma unicorn]),
+      kept_alive("idle", "10,000 idle connections", "hello.ru", Measurements::IdleConnections.new(10_000),
+                 stretch: 0.3, servers: %w[fastrack puma])
     ].freeze
 
-    def self.names = (ALL + EXTRA).map(&:name)
+    # Names that stand for several workloads.
+    GROUPS = { "requests" => REQUESTS, "connections" => CONNECTIONS }.freeze
+    # Run when none is named.
+    ALL = (REQUESTS + CONNECTIONS).freeze
 
-    # @return [Array<Workload>] those named, or all of the default ones
+    def self.names = ALL.map(&:name) + GROUPS.keys
+
+    # @return [Array<Workload>] those named, or all
     # @raise [Options::Invalid] for a name that is none
     def self.named(names)
       return ALL if names.empty?
 
-      names.map do |name|
-        (ALL + EXTRA).find { |workload| workload.name == name } or
-          raise Options::Invalid, "no workload #{name}; there are: #{self.names.join(", ")}"
-      end
+      names.flat_map do |name|
+        GROUPS.fetch(name) { ALL.select { |workload| workload.name == name } }.tap do |found|
+          raise Options::Invalid, "no workload #{name}; there are: #{self.names.join(", ")}" if found.empty?
+        end
+      end.uniq
     end
   end
 end

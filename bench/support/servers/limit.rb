@@ -1,13 +1,11 @@
 # frozen_string_literal: true
 
+require_relative "../rust_program"
+
 module Bench
   module Servers
     # The program of bench/limit, which does a request's syscalls and nothing else.
     class Limit
-      DIR = File.expand_path("../../limit", __dir__)
-      PROGRAM = File.join(DIR, "target/release/limit")
-      private_constant :DIR, :PROGRAM
-
       def name = "limit"
 
       def serves?(workload) = workload.floor?
@@ -15,20 +13,14 @@ module Bench
       # @return [Array<Array<String>>] one program
       # @raise [RuntimeError] when it cannot be built
       def commands(site)
-        build
         workload = site.workload
-        words = [PROGRAM, *place(site.endpoint), "--workers", site.workers.to_s,
+        words = [RustProgram.path("limit"), *place(site.endpoint), "--workers", site.workers.to_s,
                  "--response", site.write("response", workload.canned_response), *body(workload.request)]
         words << "--keep-alive" unless workload.close?
         [words]
       end
 
       private
-
-      def build
-        @build ||= system("cargo", "build", "--release", "--locked", "--quiet", chdir: DIR) ||
-                   raise("the limit program cannot be built: cargo build --release in #{DIR}")
-      end
 
       def place(endpoint)
         case endpoint

@@ -6,7 +6,8 @@ module Bench
     class Unicorn
       def name = "unicorn"
 
-      def serves?(workload) = workload.close?
+      # It closes each connection, which its clients can but take.
+      def serves?(workload) = workload.close? || workload.servers.include?(name)
 
       # @return [Array<Array<String>>] one program
       def commands(site)

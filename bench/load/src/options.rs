@@ -1,0 +1,181 @@
+//! The command line.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// What to play.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// Clients that send their next request when they have their answer, and have paused.
+    ClosedLoop,
+    /// Clients that send their head, or read their answer, a few bytes at a time.
+    Trickle,
+    /// Clients that make one request and then keep their connection.
+    Hold,
+}
+
+/// What is asked for, and how often in proportion to the others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kind {
+    /// The request's path.
+    pub path: String,
+    /// Its share is this over the sum of all weights.
+    pub weight: u32,
+}
+
+/// What the command line asked for.
+#[derive(Debug)]
+pub struct Options {
+    /// What to play.
+    pub command: Command,
+    /// The server.
+    pub address: SocketAddr,
+    /// The requests; one at least.
+    pub kinds: Vec<Kind>,
+    /// How many clients (`closed-loop`, `hold`).
+    pub connections: usize,
+    /// For how long new requests are begun (`closed-loop`).
+    pub duration: Duration,
+    /// The mean of a client's exponential pause before a request (`closed-loop`).
+    pub pause: Duration,
+    /// Of the sequence of requests and pauses (`closed-loop`).
+    pub seed: u64,
+    /// Where to write a line for each request (`closed-loop`).
+    pub trace: Option<PathBuf>,
+    /// How many clients send slowly, and how many read slowly (`trickle`).
+    pub senders: usize,
+    /// See `senders`.
+    pub readers: usize,
+    /// The time between two steps of a slow client, and how many bytes it takes in each (`trickle`).
+    pub interval: Duration,
+    /// See `interval`.
+    pub bytes: usize,
+}
+
+const USAGE: &str = "usage: load closed-loop|trickle|hold --address ADDRESS:PORT [--path /PATH[=WEIGHT]]... \
+    [--connections N] [--seconds S] [--pause-ms MS] [--seed N] [--trace FILE] \
+    [--senders N] [--readers N] [--interval-ms MS] [--bytes N]";
+
+impl Options {
+    /// Reads `arguments` (the program's name left out).
+    ///
+    /// # Errors
+    /// One line that names the argument which is unknown, incomplete or missing.
+    pub fn parse(mut arguments: impl Iterator<Item = String>) -> io::Result<Self> {
+        let mut options = Self::of(command(arguments.next().as_deref())?);
+        let mut address = None;
+        while let Some(name) = arguments.next() {
+            let value = arguments.next().ok_or_else(|| wrong(&name))?;
+            match name.as_str() {
+                "--address" => address = Some(parsed(&name, &value)?),
+                "--path" => options.kinds.push(kind(&name, &value)?),
+                "--connections" => options.connections = parsed(&name, &value)?,
+                "--seconds" => options.duration = seconds(&name, &value, 1.0)?,
+                "--pause-ms" => options.pause = seconds(&name, &value, 1e3)?,
+                "--seed" => options.seed = parsed(&name, &value)?,
+                "--trace" => options.trace = Some(value.into()),
+                "--senders" => options.senders = parsed(&name, &value)?,
+                "--readers" => options.readers = parsed(&name, &value)?,
+                "--interval-ms" => options.interval = seconds(&name, &value, 1e3)?,
+                "--bytes" => options.bytes = parsed(&name, &value)?,
+                _ => return Err(wrong(&name)),
+            }
+        }
+        options.address = address.ok_or_else(|| wrong("--address"))?;
+        if options.kinds.is_empty() {
+            options.kinds.push(Kind { path: "/".into(), weight: 1 });
+        }
+        Ok(options)
+    }
+
+    fn of(command: Command) -> Self {
+        Self {
+            command,
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            kinds: Vec::new(),
+            connections: 1,
+            duration: Duration::from_secs(1),
+            pause: Duration::ZERO,
+            seed: 0,
+            trace: None,
+            senders: 0,
+            readers: 0,
+            interval: Duration::from_secs(1),
+            bytes: 1,
+        }
+    }
+}
+
+fn command(name: Option<&str>) -> io::Result<Command> {
+    match name {
+        Some("closed-loop") => Ok(Command::ClosedLoop),
+        Some("trickle") => Ok(Command::Trickle),
+        Some("hold") => Ok(Command::Hold),
+        _ => Err(wrong("the command")),
+    }
+}
+
+/// `/path`, or `/path=weight`.
+fn kind(name: &str, value: &str) -> io::Result<Kind> {
+    let (path, weight) = value.split_once('=').unwrap_or((value, "1"));
+    let weight = parsed(name, weight)?;
+    if weight == 0 || !path.starts_with('/') {
+        return Err(wrong(name));
+    }
+    Ok(Kind { path: path.into(), weight })
+}
+
+/// `value` in units of which a second has `parts`.
+fn seconds(name: &str, value: &str, parts: f64) -> io::Result<Duration> {
+    let number: f64 = parsed(name, value)?;
+    Duration::try_from_secs_f64(number / parts).map_err(|_| wrong(name))
+}
+
+fn parsed<T: FromStr>(name: &str, value: &str) -> io::Result<T> {
+    value.parse().map_err(|_| wrong(name))
+}
+
+fn wrong(name: &str) -> io::Error {
+    let message = format!("{name} is unknown, missing or has no fitting value; {USAGE}");
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> io::Result<Options> {
+        Options::parse(line.split(' ').map(String::from))
+    }
+
+    #[test]
+    fn reads_paths_with_weights_and_times() {
+        let line =
+            "closed-loop --address 127.0.0.1:80 --path /fast=95 --path /slow=5 --pause-ms 2.5 --seconds 0.3";
+        let options = parse(line).unwrap();
+        assert_eq!(options.kinds[1], Kind { path: "/slow".into(), weight: 5 });
+        assert_eq!(
+            (options.pause, options.duration),
+            (Duration::from_micros(2_500), Duration::from_millis(300))
+        );
+    }
+
+    #[test]
+    fn refuses_what_it_does_not_understand() {
+        for line in [
+            "walk --address 127.0.0.1:80",
+            "hold",
+            "hold --address",
+            "hold --address here",
+            "hold --address 127.0.0.1:80 --path fast",
+            "hold --address 127.0.0.1:80 --path /fast=0",
+            "closed-loop --address 127.0.0.1:80 --pause-ms -1",
+            "hold --address 127.0.0.1:80 --often 3",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+}

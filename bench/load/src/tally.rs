@@ -1,0 +1,157 @@
+//! What came out, in numbers.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::client::Failure;
+use crate::options::Kind;
+
+/// One request that was answered.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    /// Its ticket's number.
+    pub number: u64,
+    /// Its kind, by index.
+    pub kind: usize,
+    /// How long its client had waited before it.
+    pub pause: Duration,
+    /// From its beginning (connecting included, where that was needed) to the last byte of its answer.
+    pub latency: Duration,
+    /// What the app says that it took, in microseconds.
+    pub service_us: Option<u64>,
+}
+
+/// The requests that have ended.
+#[derive(Debug, Default)]
+pub struct Tally {
+    samples: Vec<Sample>,
+    connect: u64,
+    read: u64,
+    status: u64,
+    timeout: u64,
+}
+
+impl Tally {
+    /// Notes an answer.
+    pub fn add(&mut self, sample: Sample) {
+        self.samples.push(sample);
+    }
+
+    /// Notes that there was none.
+    pub fn fail(&mut self, failure: Failure) {
+        *match failure {
+            Failure::Connect => &mut self.connect,
+            Failure::Read => &mut self.read,
+            Failure::Status => &mut self.status,
+            Failure::Timeout => &mut self.timeout,
+        } += 1;
+    }
+
+    /// Writes a line for each answer, in the order of the tickets: number, kind, pause, latency and service
+    /// time (`-` when the app said none), all times in microseconds.
+    ///
+    /// # Errors
+    /// Those of writing the file.
+    pub fn write_trace(&self, path: &Path) -> io::Result<()> {
+        let mut file = BufWriter::new(File::create(path)?);
+        let mut samples: Vec<&Sample> = self.samples.iter().collect();
+        samples.sort_by_key(|sample| sample.number);
+        for sample in samples {
+            let service = sample.service_us.map_or("-".into(), |us| us.to_string());
+            let (pause, latency) = (sample.pause.as_micros(), sample.latency.as_micros());
+            writeln!(file, "{} {} {pause} {latency} {service}", sample.number, sample.kind)?;
+        }
+        file.flush()
+    }
+
+    /// Everything as one line of JSON, whose names are those that wrk's script prints, and `kinds`.
+    pub fn json(&self, kinds: &[Kind], duration: Duration) -> String {
+        let each: Vec<_> =
+            kinds.iter().enumerate().map(|(kind, one)| self.kind_json(kind, &one.path)).collect();
+        let all: Vec<&Sample> = self.samples.iter().collect();
+        format!(
+            r#"{{"requests":{},"duration_us":{},{},"errors":{{"connect":{},"read":{},"status":{},"timeout":{}}},"kinds":{{{}}}}}"#,
+            all.len(),
+            duration.as_micros().max(1),
+            latencies(&all),
+            self.connect,
+            self.read,
+            self.status,
+            self.timeout,
+            each.join(",")
+        )
+    }
+
+    fn kind_json(&self, kind: usize, path: &str) -> String {
+        let samples: Vec<&Sample> = self.samples.iter().filter(|sample| sample.kind == kind).collect();
+        let mut service: Vec<u64> = samples.iter().filter_map(|sample| sample.service_us).collect();
+        service.sort_unstable();
+        let mut json = format!(r#""{path}":{{"requests":{},{}"#, samples.len(), latencies(&samples));
+        if !service.is_empty() {
+            let mean = service.iter().sum::<u64>() / service.len() as u64;
+            let median = percentile(&service, 50);
+            let _ = write!(json, r#","service_mean_us":{mean},"service_p50_us":{median}"#);
+        }
+        json + "}"
+    }
+}
+
+fn latencies(samples: &[&Sample]) -> String {
+    let mut latencies: Vec<u64> = samples.iter().map(|sample| sample.latency.as_micros() as u64).collect();
+    latencies.sort_unstable();
+    format!(
+        r#""p50_us":{},"p95_us":{},"p99_us":{},"max_us":{}"#,
+        percentile(&latencies, 50),
+        percentile(&latencies, 95),
+        percentile(&latencies, 99),
+        latencies.last().unwrap_or(&0)
+    )
+}
+
+/// The nearest rank: the least value that so many per cent of the values do not exceed; 0 of none.
+fn percentile(sorted: &[u64], percent: usize) -> u64 {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_the_nearest_rank() {
+        let hundred: Vec<u64> = (1..=100).collect();
+        assert_eq!([50, 95, 99, 100].map(|percent| percentile(&hundred, percent)), [50, 95, 99, 100]);
+        assert_eq!(percentile(&[7], 50), 7);
+        assert_eq!(percentile(&[1, 2, 3], 50), 2);
+        assert_eq!(percentile(&[], 99), 0);
+    }
+
+    #[test]
+    fn tells_kinds_apart_and_counts_failures() {
+        let mut tally = Tally::default();
+        for number in 0..4 {
+            let latency = Duration::from_micros(10 * (number + 1));
+            let service_us = (number != 3).then_some(number);
+            tally.add(Sample {
+                number,
+                kind: (number % 2) as usize,
+                pause: Duration::ZERO,
+                latency,
+                service_us,
+            });
+        }
+        tally.fail(Failure::Status);
+        let kinds = ["/a", "/b"].map(|path| Kind { path: path.into(), weight: 1 });
+        let expected = concat!(
+            r#"{"requests":4,"duration_us":9,"p50_us":20,"p95_us":40,"p99_us":40,"max_us":40,"#,
+            r#""errors":{"connect":0,"read":0,"status":1,"timeout":0},"kinds":{"#,
+            r#""/a":{"requests":2,"p50_us":10,"p95_us":30,"p99_us":30,"max_us":30,"service_mean_us":1,"service_p50_us":0},"#,
+            r#""/b":{"requests":2,"p50_us":20,"p95_us":40,"p99_us":40,"max_us":40,"service_mean_us":1,"service_p50_us":1}}}"#
+        );
+        assert_eq!(tally.json(&kinds, Duration::from_micros(9)), expected);
+    }
+}

@@ -1,0 +1,54 @@
+# frozen_string_literal: true
+
+module Bench
+  module Measurements
+    # What slow clients cost the others.
+    class SlowClients
+      # Clients that send a byte of their head each second, and that read one of /1m.
+      CLIENTS = { senders: 64, readers: 64, path: "/1m", interval_ms: 1_000, bytes: 1 }.freeze
+      # A client that reads 640 KB of /50m each second: it would take longer than any measurement.
+      HUGE = { readers: 1, path: "/50m", interval_ms: 100, bytes: 65_536 }.freeze
+      # How often the server is measured without and with them, by turns: what slows the machine down meanwhile is in
+      # both.
+      TURNS = 2
+      # The others beside the huge answer pause, so that what delays them is not that they are many.
+      OTHERS = { connections: 8, pause_ms: 5.0 }.freeze
+      private_constant :CLIENTS, :HUGE, :TURNS, :OTHERS
+
+      def kind = "slow"
+
+      # @param bed [TestBed]
+      # @return [Hash{String => Numeric}] `rps_alone`, `rps_beside` (with the slow clients) and `rps_kept`, the one over
+      #   the other; `max_alone_ms` and `max_beside_ms` (the longest latency of others during one huge answer); `broken`,
+      #   how often the server left a slow client; errors
+      def run(bed)
+        bed.wrk.for_seconds(bed.warm_up)
+        result = crowd(bed)
+        alone = bed.closed_loop(**OTHERS).for_seconds(bed.seconds)
+        beside, = bed.beside("trickle", **HUGE) { bed.closed_loop(**OTHERS).for_seconds(bed.seconds) }
+        errors = [alone, beside].sum { |load| load[:errors].values.sum }
+        result.merge("max_alone_ms" => alone[:max_us] / 1e3, "max_beside_ms" => beside[:max_us] / 1e3,
+                     "errors" => result["errors"] + errors)
+      end
+
+      private
+
+      def crowd(bed)
+        turns = Array.new(TURNS) do
+          alone = bed.wrk.for_seconds(bed.seconds)
+          beside, said = bed.beside("trickle", **CLIENTS) { bed.wrk.for_seconds(bed.seconds) }
+          [alone, beside, said["broken"]]
+        end
+        alone, beside, broken = turns.transpose
+        rates = [alone, beside].map { |loads| rate(loads) }
+        kept = rates.last.fdiv(rates.first).round(3) if rates.first.positive?
+        { "rps_alone" => rates.first, "rps_beside" => rates.last, "rps_kept" => kept, "broken" => broken.sum,
+          "errors" => (alone + beside).sum { |load| load[:errors].values.sum } }
+      end
+
+      def rate(loads)
+        (loads.sum { |load| load[:requests] } / loads.sum { |load| load[:duration_us] / 1e6 }).round(1)
+      end
+    end
+  end
+end

@@ -1,0 +1,63 @@
+# frozen_string_literal: true
+
+require_relative "bystanders"
+require_relative "closed_loop"
+require_relative "load_generator"
+
+module Bench
+  # What a measurement has to work with: a server that runs, and clients for it.
+  class TestBed
+    # @return [Workload]
+    attr_reader :workload
+    # @return [ProcessTree] the server's processes
+    attr_reader :tree
+
+    # @param site [Site] of the server
+    # @param endpoints [Array<Endpoint::Tcp>] where clients connect
+    # @param tree [ProcessTree]
+    # @param options [Options]
+    # @param round [Integer] from 0
+    def initialize(site:, endpoints:, tree:, options:, round:)
+      @site = site
+      @endpoints = endpoints
+      @tree = tree
+      @options = options
+      @round = round
+      @workload = site.workload
+    end
+
+    # @return [Float] how long to load the server
+    def seconds = @options.common(:seconds) * workload.stretch
+
+    # @return [Float] how long to load it before
+    def warm_up = @options.common(:warm_up)
+
+    # @return [Integer] of clients
+    def concurrency = workload.setting(:concurrency, @options)
+
+    # @return [Integer] of the server's processes
+    def workers = @site.workers
+
+    # @return [Integer] a number of requests or connections, less in a quick run
+    def scaled(number) = [(number * @options.common(:scale)).round, 1].max
+
+    # @return [String] path of a file that is gone afterwards
+    def file(name) = File.join(@site.dir, name)
+
+    # @return [LoadGenerator] that sends the workload's request as fast as it is answered
+    def wrk
+      @wrk ||= LoadGenerator.new(request_file: @site.write("request", workload.request_bytes), endpoints: @endpoints,
+                                 concurrency: concurrency, think_ms: workload.think_ms)
+    end
+
+    # Every server of a round is asked the same.
+    #
+    # @return [ClosedLoop]
+    def closed_loop(paths: { workload.request.path => 1 }, connections: concurrency, pause_ms: workload.think_ms)
+      ClosedLoop.new(endpoint: @endpoints.first, paths: paths, connections: connections, pause_ms: pause_ms, seed: @round)
+    end
+
+    # @see Bystanders.run
+    def beside(command, **options, &block) = Bystanders.run(@endpoints.first, command, **options, &block)
+  end
+end
