@@ -37,11 +37,11 @@ RSpec.describe Bench do
     end
   end
 
-  describe Bench::Trial do
+  describe Bench::Measurements::Load do
     it "divides CPU time by the requests done" do
       load = { requests: 2_000, duration_us: 4_000_000, p50_us: 1_500, p95_us: 2_000, p99_us: 3_250, max_us: 9_000,
                errors: { connect: 1, read: 0, write: 0, status: 2, timeout: 0 } }
-      expect(described_class.measurement(50_000_000, load)).to include(
+      expect(described_class.result(50_000_000, load)).to include(
         "requests" => 2_000, "seconds" => 4.0, "rps" => 500.0, "cpu_us" => 25.0, "p50_ms" => 1.5, "p99_ms" => 3.25,
         "errors" => 3
       )
@@ -49,7 +49,7 @@ RSpec.describe Bench do
 
     it "has no CPU per request when no request was done" do
       load = { requests: 0, duration_us: 1, p50_us: 0, p95_us: 0, p99_us: 0, max_us: 0, errors: { timeout: 4 } }
-      expect(described_class.measurement(1, load)).to include("cpu_us" => nil, "errors" => 4)
+      expect(described_class.result(1, load)).to include("cpu_us" => nil, "errors" => 4)
     end
   end
 

@@ -53,7 +53,7 @@ module Bench
       pids.sum { |pid| own_ns(pid) + reaped_ns(pid) }
     end
 
-    # The same of each process that has no children: of a prefork server, the workers.
+    # The same of each process that has no children: with a prefork server, of the workers.
     #
     # @return [Hash{Integer => Integer}] nanoseconds by pid
     def leaves_ns

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "connection_targets"
+
 module Bench
   # What Fastrack has to reach in a run.
   module Targets
@@ -38,7 +40,8 @@ module Bench
     # @return [Array<Verdict>] one for each target of the workloads that were run
     def self.check(results)
       [rounds(results)] + results["workloads"].flat_map do |workload|
-        cpu(workload, results["lane"]) + fastest(workload) + memory(workload, results["lane"]) + errors(workload)
+        cpu(workload, results["lane"]) + fastest(workload) + memory(workload, results["lane"]) +
+          ConnectionTargets.check(workload) + errors(workload)
       end
     end
 

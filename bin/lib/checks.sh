@@ -42,7 +42,7 @@ export RUBY=$ruby_program
 have cargo || PATH=$(dirname "$cargo"):$PATH
 
 rust_checks Cargo.toml
-[ ! -e bench/limit/Cargo.toml ] || rust_checks bench/limit/Cargo.toml
+[ ! -e bench/Cargo.toml ] || rust_checks bench/Cargo.toml
 check ruby_syntax
 check shell_syntax
 ! have shellcheck || check shell_lint

@@ -1,6 +1,7 @@
 //! Connections that are kept after one request and then lie idle.
 
 use std::io::{self, Write};
+use std::time::Instant;
 
 use nix::poll::PollFlags;
 
@@ -15,7 +16,7 @@ const BATCH: usize = 32;
 /// Milliseconds in which an answer must come.
 const PATIENCE: u16 = 10_000;
 
-/// Makes the connections, prints how many the server keeps, and holds them until the standard input ends;
+/// Makes the connections, as many as there is time for, prints how many the server keeps, and holds them until the standard input ends;
 /// then prints how many are still open.
 ///
 /// # Errors
@@ -24,7 +25,8 @@ pub fn run(options: &Options) -> io::Result<()> {
     let possible = descriptors::allow(options.connections)?;
     let mut held = Vec::with_capacity(possible);
     let (mut closed, mut failed) = (0, 0);
-    while held.len() + closed + failed < possible {
+    let last_batch = Instant::now() + options.duration;
+    while held.len() + closed + failed < possible && Instant::now() < last_batch {
         let batch = BATCH.min(possible - held.len() - closed - failed);
         let asked: Vec<_> = (0..batch).map(|_| ask(options)).collect();
         for connection in asked {

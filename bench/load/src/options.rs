@@ -37,7 +37,7 @@ pub struct Options {
     pub kinds: Vec<Kind>,
     /// How many clients (`closed-loop`, `hold`).
     pub connections: usize,
-    /// For how long new requests are begun (`closed-loop`).
+    /// For how long new requests are begun (`closed-loop`), or connections made (`hold`).
     pub duration: Duration,
     /// The mean of a client's exponential pause before a request (`closed-loop`).
     pub pause: Duration,

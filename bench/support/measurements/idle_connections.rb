@@ -6,7 +6,10 @@ module Bench
     class IdleConnections
       # The other traffic.
       OTHERS = { connections: 16, pause_ms: 5.0 }.freeze
-      private_constant :OTHERS
+      # Seconds in which all connections should have been made. puma 5 waits up to 0.2 s for the next request on each, and
+      # comes to as many as that allows.
+      MAKING = 15
+      private_constant :OTHERS, :MAKING
 
       # @param connections [Integer]
       def initialize(connections)
@@ -16,7 +19,7 @@ module Bench
       def kind = "idle"
 
       # @param bed [TestBed]
-      # @return [Hash{String => Numeric}] `held` connections (`possible` were as many as the limit of descriptors lets
+      # @return [Hash{String => Numeric}] `held` connections (`possible` are as many as the limit of descriptors lets
       #   the clients have), of which `still_open` in the end; `bytes_each`, growth of the server's PSS; `idle_cpu_us`
       #   per second without any request, with and without them; p99 of other traffic with and without them; errors
       def run(bed)
@@ -25,7 +28,8 @@ module Bench
         alone_cpu = idle_cpu(bed)
         before = others(bed)
         pss = bed.tree.pss_bytes
-        beside, left = bed.beside("hold", connections: bed.scaled(@connections)) { |there| measure(bed, there, pss) }
+        connections = bed.scaled(@connections)
+        beside, left = bed.beside("hold", connections: connections, seconds: MAKING) { |there| measure(bed, there, pss) }
         after = others(bed)
         alone = [before, after].sum { |load| load[:p99_us] } / 2e3
         errors = [before, after].sum { |load| load[:errors].values.sum }

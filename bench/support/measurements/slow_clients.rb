@@ -19,7 +19,7 @@ module Bench
 
       # @param bed [TestBed]
       # @return [Hash{String => Numeric}] `rps_alone`, `rps_beside` (with the slow clients) and `rps_kept`, the one over
-      #   the other; `max_alone_ms` and `max_beside_ms` (the longest latency of others during one huge answer); `broken`,
+      #   the other, and `rps_lost`, what that is less than all, in per cent; `max_alone_ms` and `max_beside_ms` (the longest latency of others during one huge answer); `broken`,
       #   how often the server left a slow client; errors
       def run(bed)
         bed.wrk.for_seconds(bed.warm_up)
@@ -43,6 +43,7 @@ module Bench
         rates = [alone, beside].map { |loads| rate(loads) }
         kept = rates.last.fdiv(rates.first).round(3) if rates.first.positive?
         { "rps_alone" => rates.first, "rps_beside" => rates.last, "rps_kept" => kept, "broken" => broken.sum,
+          "rps_lost" => kept && [(100 * (1 - kept)).round(1), 0.0].max,
           "errors" => (alone + beside).sum { |load| load[:errors].values.sum } }
       end
 

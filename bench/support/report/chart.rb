@@ -15,13 +15,18 @@ module Bench
       MARGIN = 16
       # Room for the figure at the end of the longest bar.
       FIGURE = 110
-      COLOURS = { "fastrack" => "#c0392b", "fastrack-oobgc" => "#e08e79", "limit" => "#9aa5b1" }.freeze
+      COLOURS = {
+        "fastrack" => "#c0392b", "fastrack-oobgc" => "#e08e79", "fastrack-pinned" => "#e08e79", "limit" => "#9aa5b1"
+      }.freeze
       OTHER = "#4a6fa5"
-      # What is drawn of which workload: measurement, words, unit.
+      # What is drawn of which workload, by its name or its kind: measurement, words, unit.
       CPU = ["cpu_us", "CPU per request", "µs"].freeze
       MEASURES = {
         "gc" => ["p99_ms", "99th percentile of latency", "ms"],
-        "memory" => ["pss_mb_after_50000", "PSS after 50,000 requests", "MB"]
+        "memory" => ["pss_mb_after_50000", "PSS after 50,000 requests", "MB"],
+        "mix" => ["p99_ms", "99th percentile of latency", "ms"],
+        "slow" => ["rps_lost", "requests/s lost to them", "%"],
+        "idle" => ["bytes_each", "user-space memory of each", "bytes"]
       }.freeze
       private_constant(*constants(false))
 
@@ -56,7 +61,7 @@ module Bench
       end
 
       def group(workload, top)
-        measure, words, unit = MEASURES.fetch(workload["name"], CPU)
+        measure, words, unit = MEASURES[workload["name"]] || MEASURES.fetch(workload["kind"], CPU)
         values = workload["servers"].map { |server| [server["name"], server["medians"][measure]] }
         scale = (WIDTH - LEFT - FIGURE).fdiv([values.filter_map(&:last).max || 0, Float::MIN].max)
         bars = values.map.with_index do |(name, value), index|

@@ -1,29 +1,11 @@
 # frozen_string_literal: true
 
+require_relative "columns"
+
 module Bench
   module Report
     # A run's results as tables for people.
     class Markdown
-      # Heading, measurement, digits after the point.
-      LOAD = [
-        ["requests/s", "rps", 0], ["CPU µs/request", "cpu_us", 1],
-        ["p50 ms", "p50_ms", 2], ["p95 ms", "p95_ms", 2], ["p99 ms", "p99_ms", 2]
-      ].freeze
-      MEMORY = [
-        ["PSS MB after 2,000", "pss_mb_after_2000", 1], ["after 50,000", "pss_mb_after_50000", 1],
-        ["after 100,000 requests", "pss_mb_after_100000", 1]
-      ].freeze
-      # Heading, reference, measurement.
-      LOAD_RATIOS = [
-        ["CPU to limit", "limit", "cpu_us"], ["CPU to unicorn", "unicorn", "cpu_us"],
-        ["requests/s to limit", "limit", "rps"], ["requests/s to unicorn", "unicorn", "rps"]
-      ].freeze
-      MEMORY_RATIOS = [
-        ["to unicorn after 2,000", "unicorn", "pss_mb_after_2000"],
-        ["after 50,000", "unicorn", "pss_mb_after_50000"]
-      ].freeze
-      private_constant :LOAD, :MEMORY, :LOAD_RATIOS, :MEMORY_RATIOS
-
       # @param results [Hash] as Campaign gives them
       def initialize(results)
         @results = results
@@ -60,9 +42,9 @@ module Bench
       end
 
       def section(workload)
-        columns, ratios = workload["kind"] == "memory" ? [MEMORY, MEMORY_RATIOS] : [LOAD, LOAD_RATIOS]
         servers = workload["servers"]
-        ratios = ratios.select { |_, reference, name| servers.any? { |server| ratio(server, reference, name) } }
+        columns = Columns.figures(workload["kind"])
+        ratios = Columns.ratios(workload["kind"]).select { |_, reference, name| servers.any? { |server| ratio(server, reference, name) } }
         head = ["", *columns.map(&:first), *ratios.map(&:first), "errors"]
         rows = servers.map { |server| row(server, columns, ratios) }
         <<~TEXT

@@ -1,0 +1,68 @@
+# frozen_string_literal: true
+
+module Bench
+  # What Fastrack has to reach in the workloads that are about connections, in every lane.
+  module ConnectionTargets
+    # One figure of the medians of Fastrack: measurement, words, limit, whether that is the least.
+    FIGURES = {
+      "keepalive" => [["least_share", "share of the less busy worker", 1.0 / 3, true]],
+      "mix" => [
+        ["p95_to_ideal", "p95, to that of an ideal single queue", 1.10, false],
+        ["p99_to_ideal", "p99, to that of an ideal single queue", 1.10, false]
+      ],
+      "slow" => [
+        ["rps_kept", "requests/s beside slow clients, to those without", 0.95, true],
+        # What the cores' other users cost at worst; a request that waits for the slow reader takes seconds.
+        ["max_beside_ms", "longest latency in ms beside a huge answer", 100.0, false]
+      ],
+      "idle" => [
+        ["still_open", "idle connections", 10_000, true],
+        ["bytes_each", "bytes of memory per idle connection", 4_096.0, false],
+        # A ten-thousandth of a core: a process that only wakes up a few times a second uses more.
+        ["idle_cpu_us", "CPU us per second while idle", 100.0, false],
+        # Unchanged, but for what the machine does meanwhile.
+        ["p99_kept", "p99 of other traffic, to that without", 1.10, false]
+      ]
+    }.freeze
+    # A figure as a multiple of another server's: by workload.
+    RATIOS = {
+      "keepalive" => [["limit", "cpu_us", "CPU per request", 1.35, false], ["puma", "rps", "requests/s", 3.5, true]],
+      "browser-keepalive" => [["limit", "cpu_us", "CPU per request", 2.20, false]]
+    }.freeze
+    PERCENTILES = %w[p95_ms p99_ms].freeze
+    private_constant :FIGURES, :RATIOS, :PERCENTILES
+
+    # @param workload [Hash] of the results
+    # @return [Array<Targets::Verdict>]
+    def self.check(workload)
+      own = workload["servers"].find { |server| server["name"] == "fastrack" }
+      figures(workload, own) + ratios(workload, own) + below_others(workload, own)
+    end
+
+    def self.figures(workload, own)
+      FIGURES.fetch(workload["kind"], []).map do |name, words, limit, at_least|
+        Targets::Verdict.new(workload["name"], words, own&.dig("medians", name), limit, at_least)
+      end
+    end
+
+    def self.ratios(workload, own)
+      RATIOS.fetch(workload["name"], []).map do |other, name, words, limit, at_least|
+        value = own&.dig("ratios", other, name)
+        Targets::Verdict.new(workload["name"], "#{words}, to #{other}'s", value, limit, at_least)
+      end
+    end
+
+    # No other server of the run, and not Fastrack without hand-over either, may have lower percentiles.
+    def self.below_others(workload, own)
+      return [] unless workload["kind"] == "mix"
+
+      others = workload["servers"].reject { |server| server["name"] == "fastrack" }
+      others.product(PERCENTILES).map do |other, name|
+        value = Statistics.ratios(own&.fetch("rounds") || [], other["rounds"])[name]
+        words = "#{name.delete_suffix("_ms")}, to #{other["name"]}'s"
+        Targets::Verdict.new(workload["name"], words, value, 1.0, false)
+      end
+    end
+    private_class_method :figures, :ratios, :below_others
+  end
+end

@@ -1,0 +1,58 @@
+# frozen_string_literal: true
+
+module Bench
+  module Report
+    # What the tables show of which kind of measurement.
+    module Columns
+      LATENCIES = [["p50 ms", "p50_ms", 2], ["p95 ms", "p95_ms", 2], ["p99 ms", "p99_ms", 2]].freeze
+      LOAD = [["requests/s", "rps", 0], ["CPU µs/request", "cpu_us", 1], *LATENCIES].freeze
+      MEMORY = [
+        ["PSS MB after 2,000", "pss_mb_after_2000", 1], ["after 50,000", "pss_mb_after_50000", 1],
+        ["after 100,000 requests", "pss_mb_after_100000", 1]
+      ].freeze
+      MIX = [
+        ["requests/s", "rps", 0], *LATENCIES, ["ideal p50", "ideal_p50_ms", 2], ["ideal p95", "ideal_p95_ms", 2],
+        ["ideal p99", "ideal_p99_ms", 2], ["p95 to ideal", "p95_to_ideal", 2], ["p99 to ideal", "p99_to_ideal", 2]
+      ].freeze
+      SLOW = [
+        ["requests/s alone", "rps_alone", 0], ["beside slow clients", "rps_beside", 0], ["kept", "rps_kept", 3],
+        ["longest ms alone", "max_alone_ms", 1], ["beside a huge answer", "max_beside_ms", 1],
+        ["slow clients cut off", "broken", 0]
+      ].freeze
+      IDLE = [
+        ["connections held", "held", 0], ["still open", "still_open", 0], ["bytes each", "bytes_each", 0],
+        ["idle CPU µs/s alone", "idle_cpu_alone_us", 1], ["beside them", "idle_cpu_us", 1],
+        ["others' p99 ms alone", "p99_alone_ms", 2], ["beside them", "p99_beside_ms", 2], ["to alone", "p99_kept", 2]
+      ].freeze
+      # Heading, measurement, digits after the point.
+      FIGURES = {
+        "load" => LOAD, "keepalive" => [*LOAD, ["least share", "least_share", 2]].freeze, "memory" => MEMORY,
+        "mix" => MIX, "slow" => SLOW, "idle" => IDLE
+      }.freeze
+      # Heading, reference, measurement.
+      RATIOS = {
+        "load" => [
+          ["CPU to limit", "limit", "cpu_us"], ["CPU to unicorn", "unicorn", "cpu_us"],
+          ["requests/s to limit", "limit", "rps"], ["requests/s to unicorn", "unicorn", "rps"]
+        ],
+        "keepalive" => [
+          ["CPU to limit", "limit", "cpu_us"], ["requests/s to limit", "limit", "rps"],
+          ["requests/s to puma", "puma", "rps"]
+        ],
+        "memory" => [
+          ["to unicorn after 2,000", "unicorn", "pss_mb_after_2000"],
+          ["after 50,000", "unicorn", "pss_mb_after_50000"]
+        ]
+      }.freeze
+      private_constant(*constants(false))
+
+      # @param kind [String] of a workload's measurement
+      # @return [Array<Array(String, String, Integer)>] heading, measurement, digits after the point
+      def self.figures(kind) = FIGURES.fetch(kind)
+
+      # @param kind [String]
+      # @return [Array<Array(String, String, String)>] heading, server to compare with, measurement
+      def self.ratios(kind) = RATIOS.fetch(kind, [])
+    end
+  end
+end
