@@ -17,11 +17,13 @@ Gem::Specification.new do |spec|
   # No git: a gem is also built from an unpacked archive, and a Gemfile's path: line may name one.
   spec.files = Dir.glob(
     %w[LICENSE README.md SECURITY.md CHANGELOG.md Cargo.toml Cargo.lock
-       crates/**/*.{rs,toml} crates/*/src/*.md ext/**/*.{rs,rb,toml} lib/**/*.rb docs/**/*.md],
+       crates/**/*.{rs,toml} crates/*/src/*.md ext/**/*.{rs,rb,toml} lib/**/*.rb exe/* docs/**/*.md],
     base: __dir__
   ).grep_v(%r{/target/}).sort
   spec.extra_rdoc_files = spec.files.grep(/\A[A-Z]+\.md\z/)
   spec.require_paths = ["lib"]
+  spec.bindir = "exe"
+  spec.executables = ["fastrack"]
   spec.extensions = ["ext/fastrack/extconf.rb"]
 
   # The rackup command of Rack 3 is a gem of its own, and only those who use it need it.

@@ -5,6 +5,7 @@ require_relative "address"
 require_relative "error"
 require_relative "listeners"
 require_relative "log"
+require_relative "option"
 
 module Fastrack
   # What the hooks of a unicorn.rb ask of their `server`, which is the Launcher.
@@ -29,16 +30,6 @@ module Fastrack
       configuration.logger || (@logger ||= Logger.new($stderr))
     end
 
-    # @return [String, nil] the pid file's path
-    def pid
-      configuration.pid && File.expand_path(configuration.pid)
-    end
-
-    # @return [Integer]
-    def worker_processes
-      configuration.max_workers
-    end
-
     # @return [Float] seconds that the app may take for a request
     def timeout
       configuration.request_timeout
@@ -47,6 +38,59 @@ module Fastrack
     # @return [Boolean]
     def preload_app
       configuration.preload_app
+    end
+
+    # Listens on one address more: in after_fork, in that worker alone.
+    #
+    # A worker does not wait for an address that is taken. It serves what it has, and goes on trying; once the address is
+    # free it makes room for a successor, whose after_fork then listens there.
+    #
+    # @param place see Address
+    # @param settings see Address::SETTINGS; `tries` is 5 and -1 for ever, `delay` is 0.5 s
+    # @raise [ListenError] when it cannot be listened on for another reason
+    def listen(place, settings = {})
+      # With SO_REUSEPORT a successor may listen there while its predecessor is still at work.
+      address = Address.parse(place, settings).with_defaults(tries: UnicornWords::TRIES, backlog: configuration.backlog, reuseport: true)
+      return if listeners.any? { |listener| [address.to_s, ":unix:#{address.path}"].include?(listener.to_s) }
+
+      listeners.concat(in_master? ? Listeners.open_at(address) : address.open)
+    rescue ArgumentError => e
+      raise ConfigurationError, "server.listen takes #{e.message}"
+    rescue AddressInUseError => e
+      raise if in_master?
+
+      Log.line("#{e.message}; trying again every #{address.delay} s")
+      Thread.new { try_later(address) }
+    end
+
+    # Short, for the message of a hook that calls what there is not.
+    def inspect
+      "#<#{self.class} #{listeners.map(&:to_s).join(" ")}>"
+    end
+
+    private
+
+    def in_master?
+      Process.pid == @master_pid
+    end
+
+    def try_later(address)
+      left = address.tries.negative? ? Float::INFINITY : address.tries - 1
+      until (left -= 1).negative?
+        sleep(address.delay)
+        next unless free?(address)
+
+        Log.line("#{address} is free; a new worker is going to listen there")
+        return Process.kill(:TERM, Process.pid)
+      end
+      Log.line("#{address} is still in use; giving up")
+    end
+
+    def free?(address)
+      address.open.each(&:close)
+      true
+    rescue ListenError
+      false
     end
   end
 end

@@ -6,10 +6,12 @@ require_relative "error"
 require_relative "hook_server"
 require_relative "inherited_listeners"
 require_relative "listeners"
+require_relative "log"
 require_relative "log_files"
 require_relative "master"
 require_relative "pid_file"
 require_relative "predecessor"
+require_relative "process_settings"
 
 module Fastrack
   # A server, from its options to its end. Handlers yield it to a block, through which it can be stopped; hooks get it.
@@ -29,23 +31,32 @@ module Fastrack
     # Takes the options and listens. Everything that can be wrong with them is found here, before anything is forked, and
     # what is wrong with an option before anything is bound.
     #
-    # @param app [#call] a Rack app
+    # @param app [#call, AppFile] a Rack app, or one that is still to be loaded
     # @param options [Hash] see Option
+    # @param overrides [Hash] see Configuration
     # @raise [Error]
-    def initialize(app, options = {})
-      raise Error, "the app does not respond to call: #{app.inspect[0, 200]}" unless app.respond_to?(:call)
+    def initialize(app, options = {}, overrides: {})
+      deferred = app.respond_to?(:load) && !app.respond_to?(:call)
+      raise Error, "the app does not respond to call: #{app.inspect[0, 200]}" unless deferred || app.respond_to?(:call)
 
-      @options = options
-      @configuration = Configuration.new(options)
+      @master_pid = Process.pid
+      @configuration = Configuration.new(options, overrides: overrides)
+      @process_settings = ProcessSettings.new(@configuration)
+      @process_settings.enter
       load_engine
       predecessor = Predecessor.take_over
       @listeners = listen
       @pid_file = @configuration.pid && PidFile.new(@configuration.pid)
-      @master = Master.new(self, app, predecessor)
+      @master = Master.new(self, deferred ? preload(app) : loaded(app), predecessor)
     end
 
     # Serves until the server is told to stop.
-    def run
+    #
+    # @param background [Boolean] whether there is no terminal any more to write to
+    # @yield once it listens, and before the first worker is spawned
+    def run(background: false)
+      @process_settings.redirect(background ? File.open(File::NULL, "w") : nil)
+      yield if block_given?
       # A log is read while it is written, through a pipe too, and must not be lost with a worker that is killed.
       [$stdout, $stderr].each { |stream| stream.sync = true if stream.respond_to?(:sync=) }
       LogFiles.remember
@@ -69,7 +80,12 @@ module Fastrack
     #
     # @raise [Error] when there is something wrong with it; then nothing has changed
     def reload
-      @configuration = Configuration.new(@options)
+      configuration = @configuration.reload
+      settings = ProcessSettings.new(configuration)
+      settings.enter
+      settings.redirect
+      LogFiles.remember
+      @configuration = configuration
     end
 
     # @return [Integer] as many as there are to be just now, as Unicorn's hooks ask
@@ -93,6 +109,23 @@ module Fastrack
       @listeners_given ? given : Listeners.open(@configuration) { |address| inherited.take(address) }
     ensure
       inherited&.close_rest
+    end
+
+    # An app that is loaded after the server listens: meanwhile clients wait, and are not refused.
+    #
+    # @return [#call, AppFile] the latter where each worker is to load it
+    def preload(app)
+      @configuration.preload_app ? app.load : app
+    rescue Exception # rubocop:disable Lint/RescueException -- whatever it is, it goes on
+      @listeners.each(&:close)
+      raise
+    end
+
+    def loaded(app)
+      return app if @configuration.preload_app
+
+      Log.line("#{@configuration.source(:PreloadApp)} has no effect: the app is loaded already. `fastrack` loads it in each worker")
+      app
     end
 
     # What the app has loaded is made old and compact, so that workers share the master's memory instead of copying it

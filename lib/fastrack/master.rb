@@ -5,6 +5,7 @@ require_relative "clock"
 require_relative "control_channel"
 require_relative "error"
 require_relative "fork_guard"
+require_relative "hook"
 require_relative "lifeline"
 require_relative "log"
 require_relative "log_files"
@@ -195,11 +196,18 @@ module Fastrack
 
     def reap
       @pool.reap do |handle, ending|
+        tell_of_exit(handle, ending)
         next unless ending.failed?
 
         Log.line("worker #{handle.nr} (pid #{handle.pid}) #{ending}")
         ending.killed? ? @pace.killed(handle.spawned_at) : @pace.failed(Clock.now)
       end
+    end
+
+    def tell_of_exit(handle, ending)
+      Hook.call(@launcher.configuration.after_worker_exit, @launcher, handle, ending.status)
+    rescue StandardError, ScriptError => e
+      Log.exception("after_worker_exit failed", e)
     end
 
     # One spawn at most in a turn of the loop, so that a signal need not wait for all of them.

@@ -5,6 +5,7 @@ require_relative "control_channel"
 require_relative "env_template"
 require_relative "fork_guard"
 require_relative "hook"
+require_relative "hook_worker"
 require_relative "log"
 require_relative "log_files"
 require_relative "oob_gc"
@@ -12,6 +13,8 @@ require_relative "oob_gc"
 module Fastrack
   # A process that serves requests, from its fork to its end. The master makes the object before the fork, for the hooks.
   class Worker
+    include HookWorker
+
     # What the master acts upon. A terminal sends INT, QUIT and HUP to all processes of the job alike, so that most of
     # them are nothing for a worker. They are taken rather than ignored, because commands that the app starts would
     # inherit that.
@@ -28,7 +31,7 @@ module Fastrack
     attr_reader :nr
 
     # @param launcher [Launcher]
-    # @param app [#call]
+    # @param app [#call, AppFile] the latter is loaded by the worker
     def initialize(nr, launcher, app)
       @nr = nr
       @launcher = launcher
@@ -98,6 +101,8 @@ module Fastrack
       @request_limit = @configuration.draw_request_limit
       @gc_interval = @configuration.draw_gc_interval
       Hook.call(@configuration.after_fork, @launcher, self)
+      @configuration.user&.assume
+      @app = @app.load unless @app.respond_to?(:call)
       @engine = Engine.new(listener_settings, engine_settings(master_fd))
       # The engine has copies, which it closes when it stops: then nobody may hold the port any more.
       @launcher.listeners.each(&:close)
@@ -128,6 +133,7 @@ module Fastrack
     end
 
     def serve(channel)
+      Hook.call(@configuration.after_worker_ready, @launcher, self)
       channel.say(ControlChannel::READY)
       return unless @engine.run(@app, @request_limit) == :limit
 

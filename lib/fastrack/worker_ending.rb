@@ -3,6 +3,9 @@
 module Fastrack
   # How a worker has ended, and what that says about it.
   class WorkerEnding
+    # @return [Process::Status, nil]
+    attr_reader :status
+
     # @param status [Process::Status, nil] nil where another part of the program has taken it
     # @param state [Symbol] the worker's last, see WorkerHandle
     def initialize(status, state)

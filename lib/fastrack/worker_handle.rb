@@ -70,10 +70,11 @@ module Fastrack
       end
     end
 
-    # Has it finish the request that it is at, and go.
+    # Has it finish the request that it is at, and go. By QUIT: with Heroku's recipe for Unicorn, workers ignore TERM, which
+    # a platform sends to all processes at once, and wait for the master's word.
     def stop
       @state = :stopping
-      signal(:TERM)
+      signal(:QUIT)
     end
 
     def kill

@@ -11,6 +11,7 @@ require "tmpdir"
 class Server
   ROOT = File.expand_path("../..", __dir__)
   LIB = File.join(ROOT, "lib")
+  COMMAND = File.join(ROOT, "exe/fastrack")
   LISTENING = /^Fastrack starts Listening on (?:(?<host>.+):(?<port>\d+)|:unix:(?<path>.+)) Pid:(?<pid>\d+)$/.freeze
 
   # Seconds that a boot, a response or a stop may take before it is a failure.
@@ -34,6 +35,7 @@ class Server
     # @param env [Hash] environment variables; nil removes one
     # @param config [String, nil] the text of a ConfigFile
     # @param rackup [Boolean] through the rackup command, or by a call of the handler's `run`
+    # @param fastrack [Boolean] through the fastrack command
     # @param unix [Boolean] on a unix socket in the private directory instead of port 0
     # @param keywords passed on to #initialize
     # @raise [Failed] when it exits or does not listen in time
@@ -75,13 +77,14 @@ class Server
   # @param inherit [Hash{Integer => IO}] descriptors that the server inherits, by the number it sees
   # @param arguments [Array<String>] further arguments of rackup
   # @param environment [String] rackup's -E
-  def initialize(ru:, options: {}, env: {}, config: nil, rackup: true, unix: false, wrapper: [], inherit: {},
-                 arguments: [], environment: "none", name: "Fastrack")
+  def initialize(ru:, options: {}, env: {}, config: nil, rackup: true, fastrack: false, unix: false, wrapper: [],
+                 inherit: {}, arguments: [], environment: "none", name: "Fastrack")
     @dir = Dir.mktmpdir("fastrack-spec")
     @options = complete(options, unix, config)
     @host = @options.fetch("Host", "127.0.0.1")
     write("config.ru", ru)
-    @command = wrapper + (rackup ? rackup_command(name, environment, arguments) : script_command)
+    server = words([RbConfig.ruby, "-w", COMMAND], environment, arguments) if fastrack
+    @command = wrapper + (server || (rackup ? rackup_command(name, environment, arguments) : script_command))
     @pid = spawn(CLEAN_ENVIRONMENT.merge(env.transform_keys(&:to_s)), *@command,
                  chdir: @dir, in: File::NULL, out: log_path, err: %i[child out], pgroup: true, **inherit)
   end
@@ -250,12 +253,16 @@ class Server
   end
 
   def rackup_command(name, environment, arguments)
+    words([RbConfig.ruby, "-w", "-I", LIB, "-S", "rackup", "-s", name], environment, arguments)
+  end
+
+  def words(program, environment, arguments)
     flags = @options.flat_map do |key, value|
       next [] if value.nil?
 
       ["-O", value == true ? key : "#{key}=#{value}"]
     end
-    [RbConfig.ruby, "-w", "-I", LIB, "-S", "rackup", "-s", name, "-E", environment, *flags, *arguments, "config.ru"]
+    [*program, "-E", environment, *flags, *arguments, "config.ru"]
   end
 
   def script_command

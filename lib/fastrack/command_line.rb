@@ -1,0 +1,106 @@
+# frozen_string_literal: true
+
+require "optparse"
+require_relative "address"
+require_relative "error"
+require_relative "nearest_name"
+require_relative "option"
+
+module Fastrack
+  # The arguments of the `fastrack` command, taken apart.
+  class CommandLine
+    USAGE = <<~TEXT
+      Usage: fastrack [check] [options] [config.ru]
+
+      Serves a Rack app. With check: looks whether the configuration is in order and the app loads, and ends with 0 or 1.
+
+    TEXT
+
+    # @return [Symbol] :serve, :check, :help or :version
+    attr_reader :action
+    # @return [String] the app's file
+    attr_reader :app_file
+    # @return [String, nil] as given, or nil
+    attr_reader :environment
+    # @return [Hash{Symbol => Object}] what was given, by option name and of the options' types
+    attr_reader :settings
+
+    # @param arguments [Array<String>] left as they are
+    # @raise [Error]
+    def initialize(arguments)
+      @action = :serve
+      @settings = {}
+      @addresses = []
+      rest = parser.parse(arguments)
+      @action = :check if rest.first == "check" && rest.shift && @action == :serve
+      @app_file = rest.shift || "config.ru"
+      raise Error, "one app at a time: #{rest.join(" ")} is too much" unless rest.empty?
+    rescue OptionParser::ParseError => e
+      raise Error, e.message
+    end
+
+    def daemonize?
+      @daemonize
+    end
+
+    # @return [String]
+    def help
+      parser.help
+    end
+
+    # What goes before a ConfigFile: somebody has just typed it.
+    #
+    # @param host [String] where to listen if only a port was given
+    # @return [Hash{Symbol => Object}]
+    def overrides(host)
+      addresses = [*@settings[:Listen], *@addresses]
+      addresses << Address.new(path: @settings[:Path]) if @settings.key?(:Path)
+      if @settings.key?(:Host) || @settings.key?(:Port)
+        addresses << Address.new(host: @settings.fetch(:Host, host), port: @settings.fetch(:Port, 9292))
+      end
+      rest = @settings.except(:Listen, :Host, :Port, :Path)
+      addresses.empty? ? rest : rest.merge(Listen: addresses.freeze)
+    end
+
+    private
+
+    def parser
+      @parser ||= OptionParser.new(USAGE) do |options|
+        add_places(options)
+        add_settings(options)
+        options.on("-h", "--help", "show this") { @action = :help }
+        options.on("-v", "--version", "show the version") { @action = :version }
+      end
+    end
+
+    def add_places(options)
+      options.on("-b", "--bind URI", "listen there: tcp://HOST:PORT, unix:///PATH; may be repeated") do |text|
+        @addresses.concat(OptionType.addresses(text))
+      rescue ArgumentError => e
+        raise Error, "-b takes #{e.message}: it is #{text.inspect}"
+      end
+      option(options, :Host, "-o", "--host HOST", "listen at that address")
+      option(options, :Port, "-p", "--port PORT", "listen at that port (default: 9292)")
+    end
+
+    def add_settings(options)
+      option(options, :ConfigFile, "-c", "--config FILE", "settings; default: config/fastrack.rb, if it is there")
+      option(options, :MaxWorkers, "-w", "--workers NUMBER", "worker processes")
+      option(options, :Pid, "-P", "--pid FILE", "a file for the master's pid")
+      options.on("-e", "-E", "--environment NAME", "default: RACK_ENV, RAILS_ENV or development") { |name| @environment = name }
+      options.on("-d", "-D", "--daemonize", "go into the background once the server listens") { @daemonize = true }
+      options.on("-O", "--option NAME=VALUE", "any other option, as for rackup: see README.md") { |text| set(*text.split("=", 2)) }
+    end
+
+    def option(options, name, *description)
+      options.on(*description) { |value| @settings[name] = Option::BY_NAME.fetch(name).coerce(value, description.first) }
+    end
+
+    def set(name, value = true)
+      option = Option::BY_NAME[name.to_sym]
+      raise Error, "there is no option #{name}#{NearestName.hint(name, Option::BY_NAME.keys)}" unless option
+
+      @settings[option.name] = option.coerce(value, "-O #{name}")
+    end
+  end
+end

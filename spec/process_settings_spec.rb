@@ -1,0 +1,113 @@
+# frozen_string_literal: true
+
+require_relative "spec_helper"
+require "etc"
+
+RSpec.describe "The server's process" do
+  # Writes what a worker is into its response.
+  let(:ru) do
+    <<~RUBY
+      run lambda { |_env|
+        $stdout.puts "an app's line"
+        $stderr.puts "an app's complaint"
+        File.write("made", "")
+        [200, {}, [[Dir.pwd, Process.euid, Process.egid, Process.groups.sort].inspect]]
+      }
+    RUBY
+  end
+
+  def fail_to_start(config, **keywords)
+    Server.fail_to_start(ru: Rackups::PID, unix: true, config: config, **keywords).tap do |server|
+      expect(server.status.exitstatus).to eq(1)
+      expect(File).not_to exist("#{server.dir}/server.sock")
+    end
+  end
+
+  # The line that tells what was wrong, without the folder.
+  def complaint(server)
+    server.log.lines.last.chomp.gsub("#{server.dir}/", "")
+  end
+
+  it "C2 runs in working_directory, whose name it keeps though it is a link" do
+    Dir.mktmpdir do |dir|
+      Dir.mkdir("#{dir}/release")
+      File.symlink("release", "#{dir}/current")
+      server = Server.start(ru: ru, options: { MaxWorkers: 1 }, config: <<~RUBY)
+        working_directory "#{dir}/current"
+        stderr_path "err.log"
+        before_fork { $stderr.puts ENV["PWD"] }
+      RUBY
+      expect(server.get.body).to start_with("[\"#{File.realpath(dir)}/release\"")
+      expect(File.readlines("#{dir}/release/err.log", chomp: true)).to start_with("#{dir}/current")
+      server.stop
+    end
+  end
+
+  it "C2 stdout_path and stderr_path get what master and workers write, and add to what is there" do
+    server = Server.launch(ru: ru, options: { MaxWorkers: 1 }, unix: true, config: "stdout_path 'out.log'\nstderr_path 'err.log'")
+    server.write("out.log", "before\n")
+    path = "#{server.dir}/server.sock"
+    eventually { File.socket?(path) && server.lines_of("out.log").any? { |line| line.include?("Listening") } }
+    UNIXSocket.open(path) { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") && socket.read }
+    expect(server.lines_of("out.log")).to include(/\AFastrack starts Listening on :unix:/, "an app's line")
+    expect(server.lines_of("err.log")).to include("an app's complaint")
+    expect(server.log).to eq("loading from config_file:#{server.dir}/fastrack.rb\n")
+  end
+
+  it "C2 umask is that of the master and its workers, and no business of the socket's" do
+    server = Server.start(ru: ru, unix: true, options: { Umask: "0077", MaxWorkers: 1 })
+    server.get
+    expect(format("%o", File.stat("#{server.dir}/made").mode & 0o777)).to eq("600")
+    expect(format("%o", File.stat(server.path).mode & 0o777)).to eq("777")
+  end
+
+  it "C2 the workers may have as many files open as the system allows" do
+    server = Server.start(ru: "run ->(_env) { [200, {}, [Process.getrlimit(:NOFILE).inspect]] }",
+                          wrapper: ["sh", "-c", 'ulimit -Hn 2000 && ulimit -Sn 200 && exec "$@"', "sh"])
+    expect(server.get.body).to eq("[2000, 2000]")
+  end
+
+  describe "as root", if: Process.uid.zero? do
+    let(:nobody) { Etc.getpwnam("nobody") }
+
+    it "C2 has workers that are the user's once after_fork has run, and a master that is root's" do
+      server = Server.start(ru: ru.sub(/^ +File.write.*\n/, ""), options: { MaxWorkers: 1 }, config: <<~RUBY)
+        user "nobody"
+        stderr_path "err.log"
+        after_fork { File.write("hook", Process.euid.to_s) }
+      RUBY
+      expect(server.get.body).to end_with("#{nobody.uid}, #{nobody.gid}, [#{nobody.gid}]]")
+      expect(File.read("#{server.dir}/hook")).to eq("0")
+      expect(File.stat("/proc/#{server.master}").uid).to eq(0)
+      expect(File.stat("#{server.dir}/err.log").uid).to eq(nobody.uid)
+    end
+
+    it "C2 the group may be another, and come from the command line" do
+      group = Etc.getgrnam("daemon")
+      server = Server.start(ru: ru.sub(/^ +File.write.*\n/, ""), options: { MaxWorkers: 1, User: "nobody:daemon" })
+      expect(server.get.body).to include(", #{nobody.uid}, #{group.gid}, ")
+    end
+
+    it "C2 a user that cannot be become is one line with its place, and nothing is bound" do
+      server = fail_to_start("\nuser 'root'", wrapper: ["setpriv", "--reuid=65534", "--clear-groups", "--regid=65534"],
+                             arguments: ["-I", "."])
+      expect(server.log).to match(/permission denied|only root may become root/)
+    end
+  end
+
+  { "working_directory '/no/such'" => "working_directory: cannot enter /no/such: no such file or directory",
+    "stdout_path 'log/out.log'" => "stdout_path: cannot write to log/out.log: no such file or directory",
+    "stderr_path '.'" => /\Afastrack: ConfigFile fastrack.rb:2: stderr_path: cannot write to .*: is a directory\z/,
+    "user 'no-such-user'" => "user takes a user of this machine, which has no \"no-such-user\": it is \"no-such-user\"",
+    "umask 'rwx'" => "umask takes a file's mode, from 0000 to 0777: it is \"rwx\"" }.each do |text, message|
+    it "C2 #{text} is one line with its place, and nothing is bound" do
+      expected = message.is_a?(Regexp) ? message : "fastrack: ConfigFile fastrack.rb:2: #{message}"
+      expect(complaint(fail_to_start("\n#{text}"))).to match(expected)
+    end
+  end
+
+  it "C2 on the command line, the option is named" do
+    server = Server.fail_to_start(ru: Rackups::PID, options: { StderrPath: "/no/such/err.log" })
+    expect(server.log).to eq("fastrack: option StderrPath: cannot write to /no/such/err.log: no such file or directory\n")
+  end
+end
