@@ -39,6 +39,8 @@ module Fastrack
     # @raise [ConfigurationError]
     def initialize(given = {}, overrides: {}, environment: ENV, output: Log::STDOUT, warnings: Log::STDERR)
       given = given.to_h { |key, value| [key.to_sym, value] }
+      @given = given
+      @overrides = overrides
       warn_of_unknown(given, warnings)
       assumed, chosen = known(given).partition { |name, _| assumed?(name, given) }.map(&:to_h)
       # All of a command line is checked, whatever a ConfigFile then says.
@@ -48,6 +50,14 @@ module Fastrack
       chosen.delete(:Listen) if (written.keys & PLACE).any?
       chosen = chosen.merge(written, overrides)
       @values = defaults.merge(assumed, variables(environment, chosen), chosen).freeze
+    end
+
+    # Reads the same file anew, wherever the process has gone since.
+    #
+    # @return [Configuration]
+    # @raise [ConfigurationError]
+    def reload
+      self.class.new({ **@given, ConfigFile: @file }, overrides: @overrides.except(:ConfigFile))
     end
 
     # @param name [Symbol] an option's
@@ -126,9 +136,16 @@ module Fastrack
 
       output.puts "loading from config_file:#{path}"
       output.flush
+      @file = File.expand_path(path, folder)
       config = ConfigFile.evaluate(path)
       @places = config.__places__.freeze
       config.__settings__
+    end
+
+    # This one, by the name that it was entered by: a link may lead elsewhere when the file is read again.
+    def folder
+      given = ENV["PWD"].to_s
+      given.start_with?("/") && File.identical?(given, ".") ? given : Dir.pwd
     end
 
     def warn_of_unknown(given, warnings)

@@ -30,6 +30,11 @@ module Fastrack
       configuration.logger || (@logger ||= Logger.new($stderr))
     end
 
+    # @return [String, nil] the pid file's absolute path
+    def pid
+      pid_file&.path
+    end
+
     # @return [Float] seconds that the app may take for a request
     def timeout
       configuration.request_timeout

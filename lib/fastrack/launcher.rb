@@ -45,7 +45,7 @@ module Fastrack
       @process_settings.enter
       load_engine
       predecessor = Predecessor.take_over
-      @listeners = listen
+      @listeners = open_listeners
       @pid_file = @configuration.pid && PidFile.new(@configuration.pid)
       @master = Master.new(self, deferred ? preload(app) : loaded(app), predecessor)
     end
@@ -102,7 +102,7 @@ module Fastrack
       raise Error, e.message.lines.first.chomp
     end
 
-    def listen
+    def open_listeners
       inherited = InheritedListeners.take_over
       given = inherited.given? ? inherited.take_all : Listeners.given_by(ENV)
       @listeners_given = !given.empty?

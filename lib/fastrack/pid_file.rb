@@ -27,6 +27,9 @@ module Fastrack
       true
     end
 
+    # @return [String] absolute
+    attr_reader :path
+
     # @param path [String]
     def initialize(path)
       # Folders change, for at_exit hooks too.

@@ -36,6 +36,7 @@ class Server
     # @param config [String, nil] the text of a ConfigFile
     # @param rackup [Boolean] through the rackup command, or by a call of the handler's `run`
     # @param fastrack [Boolean] through the fastrack command
+    # @param command [Array<String>, nil] words to start it by that have everything in them
     # @param unix [Boolean] on a unix socket in the private directory instead of port 0
     # @param keywords passed on to #initialize
     # @raise [Failed] when it exits or does not listen in time
@@ -77,14 +78,14 @@ class Server
   # @param inherit [Hash{Integer => IO}] descriptors that the server inherits, by the number it sees
   # @param arguments [Array<String>] further arguments of rackup
   # @param environment [String] rackup's -E
-  def initialize(ru:, options: {}, env: {}, config: nil, rackup: true, fastrack: false, unix: false, wrapper: [],
-                 inherit: {}, arguments: [], environment: "none", name: "Fastrack")
+  def initialize(ru:, options: {}, env: {}, config: nil, rackup: true, fastrack: false, command: nil,
+                 unix: false, wrapper: [], inherit: {}, arguments: [], environment: "none", name: "Fastrack")
     @dir = Dir.mktmpdir("fastrack-spec")
     @options = complete(options, unix, config)
     @host = @options.fetch("Host", "127.0.0.1")
     write("config.ru", ru)
-    server = words([RbConfig.ruby, "-w", COMMAND], environment, arguments) if fastrack
-    @command = wrapper + (server || (rackup ? rackup_command(name, environment, arguments) : script_command))
+    command ||= words([RbConfig.ruby, "-w", COMMAND], environment, arguments) if fastrack
+    @command = wrapper + (command || (rackup ? rackup_command(name, environment, arguments) : script_command))
     @pid = spawn(CLEAN_ENVIRONMENT.merge(env.transform_keys(&:to_s)), *@command,
                  chdir: @dir, in: File::NULL, out: log_path, err: %i[child out], pgroup: true, **inherit)
   end
