@@ -102,7 +102,7 @@ module Fastrack
     # @raise [AddressInUseError, ListenError]
     def open
       backlog = @settings.fetch(:backlog, Socket::SOMAXCONN)
-      return [UNIXListener.open(File.expand_path(@path), backlog: backlog, mode: mode)] if @path
+      return [UNIXListener.open(@path.sub(/\A~.*/) { |home| File.expand_path(home) }, backlog: backlog, mode: mode)] if @path
 
       tcp = @settings.slice(:reuseport, :ipv6only, :tcp_nodelay, :tcp_defer_accept, :rcvbuf, :sndbuf)
       TCPListener.open(@host, @port, backlog: backlog, **tcp)

@@ -12,7 +12,8 @@ module Fastrack
 
     # @param app [AppFile]
     # @param options see Configuration
-    def initialize(app, options:, overrides:)
+    # @param overrides see Configuration
+    def initialize(app, options, overrides)
       @app = app
       @options = options
       @overrides = overrides

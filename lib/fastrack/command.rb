@@ -6,6 +6,8 @@ require_relative "command_line"
 require_relative "daemon"
 require_relative "error"
 require_relative "handler"
+require_relative "option"
+require_relative "predecessor"
 require_relative "version"
 
 module Fastrack
@@ -31,7 +33,7 @@ module Fastrack
       case @line.action
       when :help then puts(@line.help)
       when :version then puts("Fastrack #{VERSION} (Ruby #{RUBY_VERSION}, Rack #{Rack.release})")
-      when :check then return Check.new(app, **settings).run
+      when :check then return Check.new(app, *settings).run
       else serve
       end
       0
@@ -48,18 +50,17 @@ module Fastrack
       AppFile.new(@line.app_file, environment)
     end
 
-    # In development nobody else is to reach it, unless the user or the ConfigFile says so.
+    # Options and overrides, see Configuration. In development nobody else is to reach it, unless the user or the ConfigFile says so.
     def settings
       host = environment == "development" ? "localhost" : Option::BY_NAME.fetch(:Host).default
       overrides = @line.overrides(host)
-      { options: { **overrides.slice(:ConfigFile), Host: host, user_supplied_options: [] }, overrides: overrides }
+      [{ **overrides.slice(:ConfigFile), Host: host, user_supplied_options: [] }, overrides]
     end
 
     def serve
       # A new master is in the background where the old one is.
-      daemon = Daemon.detach if @line.daemonize? && !ENV.key?("FASTRACK_PREDECESSOR")
-      given = settings
-      launcher = Launcher.new(app, given[:options], overrides: given[:overrides])
+      daemon = Daemon.detach if @line.daemonize? && !ENV.key?(Predecessor::VARIABLE)
+      launcher = Launcher.new(app, *settings)
       launcher.run(background: !daemon.nil?) { daemon&.started }
     end
   end

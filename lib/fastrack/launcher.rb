@@ -35,7 +35,7 @@ module Fastrack
     # @param options [Hash] see Option
     # @param overrides [Hash] see Configuration
     # @raise [Error]
-    def initialize(app, options = {}, overrides: {})
+    def initialize(app, options = {}, overrides = {})
       deferred = app.respond_to?(:load) && !app.respond_to?(:call)
       raise Error, "the app does not respond to call: #{app.inspect[0, 200]}" unless deferred || app.respond_to?(:call)
 
