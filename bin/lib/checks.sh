@@ -1,5 +1,6 @@
 #!/bin/bash
-# The checks that need no server: formatting, lints and unit tests of the Rust code, syntax of Ruby and shell files.
+# The checks that need no server: formatting, lints, unit tests and a little fuzzing of the Rust code, syntax of Ruby
+# and shell files.
 # Run by bin/test. All are run, whatever fails; the status says whether any did.
 set -uo pipefail
 
@@ -43,6 +44,8 @@ have cargo || PATH=$(dirname "$cargo"):$PATH
 
 rust_checks Cargo.toml
 [ ! -e bench/Cargo.toml ] || rust_checks bench/Cargo.toml
+check cargo fmt --manifest-path crates/http/fuzz/Cargo.toml --check
+check bash bin/lib/fuzz.sh 4
 check ruby_syntax
 check shell_syntax
 ! have shellcheck || check shell_lint

@@ -39,7 +39,8 @@ pub(crate) fn incomplete(
     limits: Limits,
 ) -> Result<Status, Error> {
     let empty = window.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-    if !b"\r\n".starts_with(&window[..empty]) {
+    // A CR may be all that has come so far.
+    if !matches!(&window[..empty], b"" | b"\r\n") && window != b"\r" {
         return Err(Error::Syntax);
     }
     let method = request.method.map(str::len);

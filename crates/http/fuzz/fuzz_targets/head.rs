@@ -1,25 +1,52 @@
-//! A head is refused, unfinished or complete; what was complete stays so whatever follows, and its places lie in it.
+//! A head is refused, unfinished or complete, whatever its limits; what has come so far decides no otherwise than all
+//! of it, and the places of a complete one lie in it.
 
 #![no_main]
 
-use fastrack_http::{percent_decode, Head, Limits, Status};
+use fastrack_http::{percent_decode, Error, Head, Limits, Status};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+const SMALL: Limits = Limits { target: 12, head: 60, fields: 3 };
+
+fn parse(bytes: &[u8], limits: Limits) -> Result<(Status, Head), Error> {
     let mut head = Head::default();
-    let Ok(Status::Complete) = head.parse(bytes, Limits::default()) else { return };
-    assert!(head.len <= bytes.len());
+    head.parse(bytes, limits).map(|status| (status, head))
+}
+
+fn check_parts(head: &Head, bytes: &[u8]) {
     let whole = &bytes[..head.len];
+    assert!(whole.ends_with(b"\r\n\r\n"));
     assert!(!head.method.of_buffer(whole).is_empty());
     assert!(!head.path(whole).is_empty());
     let _ = percent_decode(head.path(whole), &mut Vec::new());
     for field in &head.fields {
-        assert!(!field.name.of_buffer(whole).is_empty());
-        assert!(!field.value.of_buffer(whole).iter().any(|byte| matches!(byte, b'\r' | b'\n' | b'\0')));
+        let (name, value) = (field.name.of_buffer(whole), field.value.of_buffer(whole));
+        assert!(!name.is_empty());
+        assert!(!value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | b'\0')));
+        assert_eq!(value, value.trim_ascii());
     }
+}
 
-    // No prefix of it is an error or complete, or a slow client would be treated otherwise than a quick one.
-    for cut in 0..head.len {
-        assert_eq!(Head::default().parse(&bytes[..cut], Limits::default()), Ok(Status::Partial));
+fuzz_target!(|bytes: &[u8]| {
+    for limits in [Limits::default(), SMALL] {
+        let whole = parse(bytes, limits);
+        if let Ok((Status::Complete, head)) = &whole {
+            assert!(head.fields.len() <= limits.fields && head.len <= limits.head);
+            check_parts(head, bytes);
+        }
+        for cut in 0..bytes.len() {
+            let part = parse(&bytes[..cut], limits);
+            match (&part, &whole) {
+                (Ok((Status::Partial, _)), Ok((Status::Complete, head))) => assert!(cut < head.len),
+                (Ok((Status::Partial, _)), _) => {}
+                (Ok((Status::Complete, early)), Ok((Status::Complete, head))) => {
+                    assert_eq!(early.len, head.len)
+                }
+                (Err(early), Err(error)) => {
+                    assert_eq!(early.status(), error.status(), "{early} after {cut} bytes")
+                }
+                _ => panic!("{part:?} after {cut} bytes, {whole:?} in the end"),
+            }
+        }
     }
 });

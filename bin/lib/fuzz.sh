@@ -1,0 +1,50 @@
+#!/bin/bash
+# Runs each fuzz target for some seconds, from its seeds: bash bin/lib/fuzz.sh [SECONDS] [TARGET...]
+#
+# An ordinary compiler will do, because nothing here needs a sanitizer: the crate has no unsafe code. For long hunts
+# cargo-fuzz is the better tool, see docs/internals.md. Where libFuzzer cannot be built, nothing is run, and the crate's
+# own tests of the same properties have to do.
+set -euo pipefail
+
+# shellcheck source-path=SCRIPTDIR
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+seconds=${1:-5}
+shift || true
+fuzz=$repo/crates/http/fuzz
+targets=("$@")
+if [ ${#targets[@]} = 0 ]; then
+  for file in "$fuzz"/fuzz_targets/*.rs; do targets+=("$(basename "$file" .rs)"); done
+fi
+
+if ! have c++; then
+  say "skipped, there is no C++ compiler to build libFuzzer with"
+  exit
+fi
+
+# What libFuzzer needs to see where the code goes, as cargo-fuzz passes it. With a target named, build scripts and
+# macros do without.
+host=$(rustc -vV | sed -n 's/^host: //p')
+flags=(-Cpasses=sancov-module)
+for setting in level=4 inline-8bit-counters pc-table; do flags+=("-Cllvm-args=-sanitizer-coverage-$setting"); done
+RUSTFLAGS="${flags[*]} -Cdebug-assertions=on" \
+  cargo build --release --locked --manifest-path "$fuzz/Cargo.toml" --target "$host" --target-dir "$repo/target/fuzz" --bins
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+status=0
+for target in "${targets[@]}"; do
+  mkdir "$scratch/$target"
+  seeds=("$fuzz/seeds/$target")
+  [ -e "${seeds[0]}" ] || seeds=("$fuzz/seeds/head")
+  # What was found is printed in base64, so that it is in the log of whoever sees the failure.
+  if "$repo/target/fuzz/$host/release/$target" -max_total_time="$seconds" -max_len=512 -print_final_stats=1 -verbosity=0 \
+    -artifact_prefix="$scratch/" "$scratch/$target" "${seeds[@]}" >"$scratch/log" 2>&1; then
+    say "$target, $(sed -n 's/^stat::number_of_executed_units: *//p' "$scratch/log") runs, nothing found"
+  else
+    say "$target has found something"
+    tail -n 60 "$scratch/log"
+    status=1
+  fi
+done
+exit $status

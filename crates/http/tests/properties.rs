@@ -1,0 +1,151 @@
+//! Any request that is written by the rules comes back as it was, and any bytes at all are answered the same however
+//! they are cut.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use fastrack_http::{Head, Limits};
+
+mod answer;
+
+use answer::{answer, Answer};
+
+/// A request before it is written.
+#[derive(Clone, Debug)]
+struct Written {
+    method: String,
+    path: String,
+    query: Option<String>,
+    fields: Vec<(String, Vec<u8>)>,
+    body: Body,
+}
+
+#[derive(Clone, Debug)]
+enum Body {
+    None,
+    Length(Vec<u8>),
+    /// The chunks, each with an extension, and trailers.
+    Chunks(Vec<(Vec<u8>, String)>, Vec<String>),
+}
+
+/// Field values: what RFC 9110 §5.5 allows, without white space around it.
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    let byte = prop_oneof![8 => b' '..=b'~', 1 => Just(b'\t'), 1 => 0x80..=0xff_u8];
+    vec(byte, 0..30).prop_map(|bytes| bytes.trim_ascii().to_vec())
+}
+
+fn body() -> impl Strategy<Value = Body> {
+    let data = || vec(any::<u8>(), 0..50);
+    let chunk = (vec(any::<u8>(), 1..40), "(;[a-z]{1,5}(=(\"[ -!#-\\[\\]-~]{0,6}\"|[a-z0-9]{1,4}))?){0,2}");
+    prop_oneof![
+        Just(Body::None),
+        data().prop_map(Body::Length),
+        (vec(chunk, 0..5), vec("[A-Za-z-]{1,9}: ?[ -~]{0,9}", 0..3))
+            .prop_map(|(chunks, trailers)| Body::Chunks(chunks, trailers)),
+    ]
+}
+
+fn request() -> impl Strategy<Value = Written> {
+    let path = "/([a-zA-Z0-9/._~!$&'()*+,;=:@-]|%[0-9A-F]{2}|é){0,30}";
+    let query = proptest::option::of("([a-zA-Z0-9/?_.=&;-]|%[0-9A-F]{2}){0,20}");
+    // None of the names that mean something to the parser begin like this.
+    let fields = vec(("(X|x)-[A-Za-z0-9!#$%&'*+.^_`|~-]{1,12}", value()), 0..12);
+    ("[A-Z!#$%&'*+.^_`|~a-z0-9-]{1,32}", path, query, fields, body())
+        .prop_filter("CONNECT is refused", |parts| parts.0 != "CONNECT")
+        .prop_map(|(method, path, query, fields, body)| Written { method, path, query, fields, body })
+}
+
+impl Written {
+    fn bytes(&self) -> Vec<u8> {
+        let query = self.query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
+        let mut bytes = format!("{} {}{query} HTTP/1.1\r\nHost: a\r\n", self.method, self.path).into_bytes();
+        for (name, value) in &self.fields {
+            bytes.extend_from_slice(name.as_bytes());
+            bytes.extend_from_slice(b": ");
+            bytes.extend_from_slice(value);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        self.write_body(&mut bytes);
+        bytes
+    }
+
+    fn write_body(&self, bytes: &mut Vec<u8>) {
+        match &self.body {
+            Body::None => bytes.extend_from_slice(b"\r\n"),
+            Body::Length(data) => {
+                bytes.extend_from_slice(format!("Content-Length: {}\r\n\r\n", data.len()).as_bytes());
+                bytes.extend_from_slice(data);
+            }
+            Body::Chunks(chunks, trailers) => {
+                bytes.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
+                for (data, extension) in chunks {
+                    bytes.extend_from_slice(format!("{:x}{extension}\r\n", data.len()).as_bytes());
+                    bytes.extend_from_slice(data);
+                    bytes.extend_from_slice(b"\r\n");
+                }
+                let trailers: String = trailers.iter().map(|line| format!("{line}\r\n")).collect();
+                bytes.extend_from_slice(format!("0\r\n{trailers}\r\n").as_bytes());
+            }
+        }
+    }
+
+    fn data(&self) -> Vec<u8> {
+        match &self.body {
+            Body::None => Vec::new(),
+            Body::Length(data) => data.clone(),
+            Body::Chunks(chunks, _) => chunks.iter().flat_map(|(data, _)| data.clone()).collect(),
+        }
+    }
+}
+
+/// Pieces that are `bytes` cut at some places.
+fn cut<'a>(bytes: &'a [u8], places: &[Index]) -> Vec<&'a [u8]> {
+    let mut places: Vec<usize> = places.iter().map(|place| place.index(bytes.len() + 1)).collect();
+    places.extend([0, bytes.len()]);
+    places.sort_unstable();
+    places.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn what_is_written_is_read(request in request(), places in vec(any::<Index>(), 0..6)) {
+        let bytes = request.bytes();
+        let Answer::Taken(seen) = answer(cut(&bytes, &places)) else {
+            return Err(TestCaseError::fail(format!("{}", bytes.escape_ascii())));
+        };
+        prop_assert_eq!(&seen["method"], request.method.as_bytes());
+        prop_assert_eq!(&seen["path"], request.path.as_bytes());
+        prop_assert_eq!(&seen["query"], request.query.as_deref().unwrap_or_default().as_bytes());
+        prop_assert_eq!(&seen["body"], &request.data());
+
+        let mut head = Head::default();
+        head.parse(&bytes, Limits::default()).expect("taken");
+        for ((name, value), field) in request.fields.iter().zip(&head.fields[1..]) {
+            prop_assert_eq!(name.as_bytes(), field.name.of_buffer(&bytes));
+            prop_assert_eq!(&value[..], field.value.of_buffer(&bytes));
+        }
+    }
+
+    #[test]
+    fn what_is_nearly_right_is_answered_the_same_however_it_is_cut(
+        request in request(),
+        at in any::<Index>(),
+        removed in 0..6_usize,
+        added in "(\r|\n|\r\n|\t| |:|;|,|\0|%|x|5|é|chunked|Host: b\r\n|HTTP/1.1){0,3}",
+        places in vec(any::<Index>(), 0..6),
+    ) {
+        let mut bytes = request.bytes();
+        let from = at.index(bytes.len());
+        let to = bytes.len().min(from + removed);
+        bytes.splice(from..to, added.bytes());
+        prop_assert_eq!(answer(cut(&bytes, &places)), answer([&bytes[..]]), "{}", bytes.escape_ascii());
+    }
+
+    #[test]
+    fn garbage_is_answered_the_same_however_it_is_cut(bytes in vec(any::<u8>(), 0..80), places in vec(any::<Index>(), 0..6)) {
+        prop_assert_eq!(answer(cut(&bytes, &places)), answer([&bytes[..]]));
+    }
+}
