@@ -70,8 +70,8 @@ RSpec.describe "Under systemd" do
       skip "systemd is not installed" unless installed?("systemd-socket-activate")
       # It starts the server when the first client arrives.
       port = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
-      server = Server.launch(ru: Rackups::ENV_LINES, options: { Host: nil, Port: nil, MaxWorkers: 1 }, fastrack: true,
-                             wrapper: %W[systemd-socket-activate -E PATH -l 127.0.0.1:#{port} -l #{@dir}/app.sock])
+      Server.launch(ru: Rackups::ENV_LINES, options: { Host: nil, Port: nil, MaxWorkers: 1 }, fastrack: true,
+                    wrapper: %W[systemd-socket-activate -E PATH -l 127.0.0.1:#{port} -l #{@dir}/app.sock])
       client = eventually { connect(port) }
       expect(names(client)).to eq(["127.0.0.1", port.to_s])
       expect(names(UNIXSocket.new("#{@dir}/app.sock"))).to eq(%w[0.0.0.0 0])
