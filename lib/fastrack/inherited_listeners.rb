@@ -31,7 +31,7 @@ module Fastrack
     def self.take_over(environment = ENV)
       text = environment.delete(VARIABLE).to_s
       # The options of the sockets are as the configuration wanted them.
-      listeners = ServerStarter.parse(text.delete_prefix(GIVEN), VARIABLE, tcp_nodelay: nil, tcp_defer_accept: nil)
+      listeners = ServerStarter.parse(text.delete_prefix(GIVEN), VARIABLE, tcp_nodelay: nil, tcp_defer_accept: nil).map(&:own)
       new(listeners, given: text.start_with?(GIVEN))
     rescue ListenError => e
       Log.line("#{e.message}; listening anew")

@@ -50,6 +50,12 @@ module Fastrack
       tcp? ? "#{server_name}:#{server_port}" : ":unix:#{@address.unix_path}"
     end
 
+    # Has #close close the descriptor too, where it was somebody else's (a Socket made by for_fd, with autoclose off).
+    def own
+      @socket.autoclose = true
+      self
+    end
+
     def close
       @socket.close
     end

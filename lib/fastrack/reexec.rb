@@ -123,13 +123,21 @@ module Fastrack
       true
     end
 
-    # Whether it is gone: it has closed its channel, or has failed. One that has gone on as another process has ended with
-    # success, and its channel is open.
-    def gone?(hung_up)
+    # @return [Array<String>] what it has said since
+    def words
+      return [] if @channel.closed?
+
+      @channel.heard || hang_up
+    end
+
+    # Whether it is gone: it has failed, or has ended and closed its channel. One that has gone on as another process
+    # (rackup's --daemonize) has ended with success, and its channel is open.
+    def gone?
       _, @status = Process.wait2(@pid, Process::WNOHANG) if @status.nil?
-      hung_up || (!@status.nil? && !@status.success?)
+      !@status.nil? && (@channel.closed? || !@status.success?)
     rescue Errno::ECHILD
-      hung_up
+      # Some part of the app has waited for it.
+      @channel.closed?
     end
 
     # @return [String] how it ended, for the log
@@ -141,10 +149,17 @@ module Fastrack
       @state == :booting ? "#{how} before it was ready" : how
     end
 
-    # Lets go of it, where this master ends and the other one does not.
+    # Has it reaped by Ruby, where this master ends before it.
     def abandon
-      @channel.close
       Process.detach(@pid) if @status.nil?
+    end
+
+    private
+
+    # The kernel closes a process's descriptors before it tells its parent; CHLD is on its way.
+    def hang_up
+      @channel.close
+      []
     end
   end
 end

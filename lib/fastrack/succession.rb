@@ -8,6 +8,10 @@ module Fastrack
   # One master after the other: how this one starts the next (USR2), and how it takes over from the one before. Both are
   # seen from here, because a master can be in the middle of either and must not be in the middle of both.
   class Succession
+    # Out of reach of the garbage collector.
+    KEPT = [] # rubocop:disable Style/MutableConstant
+    private_constant :KEPT
+
     # @param launcher [Launcher]
     # @param predecessor [Predecessor, nil]
     def initialize(launcher, predecessor)
@@ -18,7 +22,7 @@ module Fastrack
 
     # @return [Array<ControlChannel>] those to both sides
     def channels
-      [@predecessor, @reexec].compact.map(&:channel)
+      [@predecessor, @reexec].compact.map(&:channel).reject(&:closed?)
     end
 
     # @return [Float, nil] monotonic seconds
@@ -63,10 +67,11 @@ module Fastrack
       [hear_successor(ready), hear_predecessor(ready)].compact
     end
 
-    # At the end of this master.
+    # At the end of this master. The channels stay open for as long as the process is there, at_exit hooks and all: the
+    # other master takes their end for its end.
     def close
       @reexec&.abandon
-      @predecessor&.channel&.close
+      KEPT << self
     end
 
     private
@@ -92,8 +97,8 @@ module Fastrack
     def hear_successor(ready)
       return unless @reexec
 
-      words = ready.include?(@reexec.channel) ? @reexec.channel.heard : []
-      return lose_successor if @reexec.gone?(words.nil?)
+      words = ready.include?(@reexec.channel) ? @reexec.words : []
+      return lose_successor if @reexec.gone?
       return if (words & [ControlChannel::READY, ControlChannel::READY_AND_QUIT]).empty? || !@reexec.booting?
 
       @reexec.ready
@@ -103,7 +108,7 @@ module Fastrack
 
     def lose_successor
       Log.line("the new master (pid #{@reexec.pid}) #{@reexec.ending}; this one carries on")
-      @reexec.abandon
+      @reexec.channel.close
       @reexec = nil
       @launcher.pid_file&.restore
       :alone

@@ -1,0 +1,253 @@
+# frozen_string_literal: true
+
+require_relative "spec_helper"
+
+RSpec.describe "A new master (USR2)" do
+  # Answers with a version, which a deploy changes, and the master's pid.
+  def app(version)
+    "run ->(env) { sleep 0.01 if env['PATH_INFO'] == '/slow'; [200, {}, ['#{version} ' + Process.ppid.to_s]] }"
+  end
+
+  def start(config: nil, options: {}, **keywords)
+    Server.start(ru: app("v1"), config: config, options: { MaxWorkers: 2 }.merge(options), **keywords).tap do |server|
+      await_line(server, "Fastrack is ready")
+    end
+  end
+
+  def await_line(server, text, times = 1)
+    eventually(20, -> { "no #{times} of #{text.inspect} in:\n#{server.log}" }) { server.log.scan(text).size >= times }
+  end
+
+  # While clients ask, old and new ones, slow and fast.
+  def unnoticed(server, &block)
+    loop = ClientLoop.run(server, paths: %w[/ /slow / /slow], &block)
+    expect(loop.failures).to eq([])
+    loop.bodies
+  end
+
+  def usr2(server, to: server.pid)
+    server.signal(:USR2, to: to)
+  end
+
+  # The new master's pid, once it is ready and the old one is gone.
+  def taken_over(server)
+    expect(server.wait.exitstatus).to eq(0)
+    expect(server.master).not_to eq(server.pid)
+    server.master
+  end
+
+  # Masters and workers, of both generations.
+  def await_processes(server, count)
+    eventually(20, -> { "#{server.processes.size} processes instead of #{count}:\n#{server.log}" }) { server.processes.size == count }
+  end
+
+  def pid_in(server, file = "app.pid")
+    server.lines_of(file).first.to_i
+  end
+
+  { "a port" => false, "a path" => true }.each do |what, unix|
+    it "C1 takes over with new code, on #{what}, and no client notices" do
+      server = start(unix: unix)
+      answers = unnoticed(server) do |clients|
+        server.write("config.ru", app("v2"))
+        usr2(server)
+        taken_over(server)
+        clients.news
+        clients.await_answers
+        expect(clients.news.last).to eq("v2 #{server.master}")
+      end
+      expect(answers.uniq).to contain_exactly("v1 #{server.pid}", "v2 #{server.master}")
+      await_processes(server, 3)
+    end
+  end
+
+  it "C1 reads the ConfigFile anew: addresses that stay are taken over, new ones opened, the others let go of" do
+    Dir.mktmpdir do |dir|
+      paths = %w[a b c].map { |name| File.join(dir, name) }
+      config = ->(*listens) { listens.map { |path| "listen #{path.inspect}\n" }.join }
+      server = Server.launch(ru: app("v1"), options: { MaxWorkers: 1, Host: nil, Port: nil }, config: config.call(*paths.first(2)))
+      await_line(server, "Fastrack is ready")
+      inode = File.stat(paths[0]).ino
+      server.write("fastrack.rb", config.call(paths[0], paths[2]))
+      usr2(server)
+      taken_over(server)
+      expect(File.stat(paths[0]).ino).to eq(inode)
+      expect(server.log).to include("fastrack: no longer listening on :unix:#{paths[1]}\n")
+      served = paths.map do |path|
+        UNIXSocket.open(path) do |socket|
+          socket.write("GET / HTTP/1.0\r\n\r\n")
+          socket.wait_readable(5) ? HttpResponse.parse(socket.read).status : :silent
+        end
+      rescue Errno::ECONNREFUSED
+        :refused
+      end
+      expect(served).to eq([200, :refused, 200])
+    end
+  end
+
+  it "C1 sockets that systemd has opened are taken over as they are" do
+    socket = TCPServer.new("127.0.0.1", 0)
+    server = Server.start(ru: app("v1"), options: { MaxWorkers: 1, Host: nil, Port: nil }, inherit: { 3 => socket },
+                          wrapper: ["sh", "-c", 'LISTEN_FDS=1 LISTEN_PID=$$ exec "$@"', "sh"])
+    await_line(server, "Fastrack is ready")
+    expect(server.port).to eq(socket.addr[1])
+    unnoticed(server) do
+      usr2(server)
+      taken_over(server)
+    end
+    expect(server.port).to eq(socket.addr[1])
+  ensure
+    socket&.close
+  end
+
+  it "C1 is refused under start_server, which would take it for a crash" do
+    socket = TCPServer.new("127.0.0.1", 0)
+    server = Server.start(ru: app("v1"), options: { MaxWorkers: 1, Host: nil, Port: nil }, inherit: { 10 => socket },
+                          env: { "SERVER_STARTER_PORT" => "127.0.0.1:#{socket.addr[1]}=10" })
+    usr2(server)
+    await_line(server, "USR2 is ignored: start_server deploys by a HUP to itself")
+    expect(server.get.status).to eq(200)
+  ensure
+    socket&.close
+  end
+
+  it "C1 finishes a request that the old master's worker is at" do
+    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
+    await_line(server, "Fastrack is ready")
+    request = SlowRequest.new(server)
+    usr2(server)
+    await_line(server, "Fastrack is ready", 2)
+    expect(server.ended?).to be(false)
+    expect(request.finish.body.to_i).to eq(request.pid)
+    taken_over(server)
+  end
+
+  describe "starts the server as it was started" do
+    it "C1 with its command line, its folder and its environment, whatever has become of them since" do
+      server = start(arguments: ["--quiet", "-I", "with spaces/and 'quotes'"], env: { "GIVEN" => "yes" }, config: <<~'RUBY')
+        ENV["GIVEN"] = "changed"
+        ENV["ADDED"] = "yes"
+        Dir.chdir("/")
+      RUBY
+      server.write("config.ru", <<~'RUBY')
+        seen = [ENV["GIVEN"], ENV["ADDED"], $LOAD_PATH.include?("with spaces/and 'quotes'"), ENV.keys.grep(/FASTRACK/)]
+        run ->(_env) { [200, {}, [seen.inspect]] }
+      RUBY
+      usr2(server)
+      taken_over(server)
+      # The ConfigFile is read after config.ru; the variables that are for the server are still there by then.
+      expect(server.get.body).to start_with('["yes", nil, true, ')
+      environ = File.binread("/proc/#{server.workers.first}/environ")
+      expect(environ).not_to include("ADDED")
+    end
+
+    it "C1 in the folder that a symbolic link leads to by then" do
+      server = Server.launch(ru: "", options: { MaxWorkers: 1 }, wrapper: ["sh", "-c", 'cd current && exec "$@"', "sh"])
+      %w[v1 v2].each { |name| FileUtils.mkdir_p(File.join(server.dir, name)) && server.write("#{name}/config.ru", app(name)) }
+      File.symlink("v1", File.join(server.dir, "current"))
+      eventually { server.ended? || server.listening }
+      expect(server.ended?).to be(false)
+      expect(server.get.body).to start_with("v1 ")
+      File.symlink("v2", File.join(server.dir, "next"))
+      File.rename(File.join(server.dir, "next"), File.join(server.dir, "current"))
+      usr2(server)
+      taken_over(server)
+      expect(server.get.body).to start_with("v2 ")
+    end
+
+    it "C1 by before_exec, whose environment it gets" do
+      server = start(config: <<~'RUBY')
+        before_exec do |server|
+          ENV["FROM_HOOK"] = "#{server.worker_processes} #{Process.ppid}"
+        end
+      RUBY
+      server.write("config.ru", 'run ->(_env) { [200, {}, [ENV["FROM_HOOK"]]] }')
+      usr2(server)
+      taken_over(server)
+      expect(server.get.body).to eq("2 #{server.pid}")
+    end
+  end
+
+  describe "the pid file" do
+    it "C1 has the new master's pid, and meanwhile the old one's is in app.pid.oldbin" do
+      server = start(config: <<~'RUBY', options: { Pid: "app.pid" })
+        before_fork { sleep 0.01 until !File.exist?("app.pid.oldbin") || File.exist?("go") }
+      RUBY
+      expect(pid_in(server)).to eq(server.pid)
+      usr2(server)
+      eventually { server.master != server.pid && pid_in(server) == server.master }
+      expect(pid_in(server, "app.pid.oldbin")).to eq(server.pid)
+      server.write("go", "")
+      taken_over(server)
+      expect(pid_in(server)).to eq(server.master)
+      expect(server.lines_of("app.pid.oldbin")).to eq([])
+      server.signal(:TERM, to: server.master)
+      await_processes(server, 0)
+      expect(server.lines_of("app.pid")).to eq([])
+    end
+
+    it "C1 is kept right where rackup writes and removes it (--pid)" do
+      server = start(arguments: ["--pid", "app.pid"])
+      2.times do
+        old = server.master
+        usr2(server, to: pid_in(server))
+        eventually { server.master != old && !ProcessTable.alive?(old) }
+        eventually { pid_in(server) == server.master }
+      end
+      expect(server.lines_of("app.pid.oldbin")).to eq([])
+    end
+  end
+
+  describe "AutoQuit=false" do
+    it "C1 both serve until somebody ends the old one" do
+      server = start(options: { AutoQuit: false })
+      bodies = unnoticed(server) do
+        usr2(server)
+        await_line(server, "is ready", 3)
+        await_processes(server, 6)
+        expect(server.ended?).to be(false)
+        eventually { server.get.body == "v1 #{server.master}" }
+        server.signal(:QUIT)
+        taken_over(server)
+      end
+      expect(bodies.uniq.size).to eq(2)
+      await_processes(server, 3)
+    end
+
+    it "C1 a before_fork as in Unicorn's example ends the old one" do
+      server = start(options: { AutoQuit: false, Pid: "app.pid" }, config: <<~'RUBY')
+        before_fork do |server, worker|
+          old_pid = "#{server.config[:pid]}.oldbin"
+          if File.exist?(old_pid) && server.pid != old_pid
+            begin
+              sig = (worker.nr + 1) >= server.worker_processes ? :QUIT : :TTOU
+              Process.kill(sig, File.read(old_pid).to_i)
+            rescue Errno::ENOENT, Errno::ESRCH
+            end
+          end
+        end
+      RUBY
+      unnoticed(server) do
+        usr2(server)
+        taken_over(server)
+      end
+      expect(server.log).to include("TTOU: there are to be 1 workers")
+      await_processes(server, 3)
+    end
+
+    it "C1 goes back to the old one when the new one is ended, with the workers that had been sent away" do
+      server = start(options: { AutoQuit: false, Pid: "app.pid" })
+      unnoticed(server) do
+        usr2(server)
+        await_line(server, "is ready", 3)
+        server.signal(:WINCH)
+        await_processes(server, 4)
+        server.signal(:QUIT, to: server.master)
+        await_line(server, "ended with status 0; this one carries on")
+        await_processes(server, 3)
+      end
+      expect(pid_in(server)).to eq(server.pid)
+      expect(ProcessTable.children(server.pid).size).to eq(2)
+    end
+  end
+end
