@@ -1,49 +1,10 @@
 # frozen_string_literal: true
 
 require_relative "spec_helper"
+require_relative "support/reexec_helpers"
 
 RSpec.describe "A new master (USR2)" do
-  # Answers with a version, which a deploy changes, and the master's pid.
-  def app(version)
-    "run ->(env) { sleep 0.01 if env['PATH_INFO'] == '/slow'; [200, {}, ['#{version} ' + Process.ppid.to_s]] }"
-  end
-
-  def start(config: nil, options: {}, **keywords)
-    Server.start(ru: app("v1"), config: config, options: { MaxWorkers: 2 }.merge(options), **keywords).tap do |server|
-      await_line(server, "Fastrack is ready")
-    end
-  end
-
-  def await_line(server, text, times = 1)
-    eventually(20, -> { "no #{times} of #{text.inspect} in:\n#{server.log}" }) { server.log.scan(text).size >= times }
-  end
-
-  # While clients ask, old and new ones, slow and fast.
-  def unnoticed(server, &block)
-    loop = ClientLoop.run(server, paths: %w[/ /slow / /slow], &block)
-    expect(loop.failures).to eq([])
-    loop.bodies
-  end
-
-  def usr2(server, to: server.pid)
-    server.signal(:USR2, to: to)
-  end
-
-  # The new master's pid, once it is ready and the old one is gone.
-  def taken_over(server)
-    expect(server.wait.exitstatus).to eq(0)
-    expect(server.master).not_to eq(server.pid)
-    server.master
-  end
-
-  # Masters and workers, of both generations.
-  def await_processes(server, count)
-    eventually(20, -> { "#{server.processes.size} processes instead of #{count}:\n#{server.log}" }) { server.processes.size == count }
-  end
-
-  def pid_in(server, file = "app.pid")
-    server.lines_of(file).first.to_i
-  end
+  include ReexecHelpers
 
   { "a port" => false, "a path" => true }.each do |what, unix|
     it "C1 takes over with new code, on #{what}, and no client notices" do
@@ -142,17 +103,22 @@ RSpec.describe "A new master (USR2)" do
     end
 
     it "C1 in the folder that a symbolic link leads to by then" do
-      server = Server.launch(ru: "", options: { MaxWorkers: 1 }, wrapper: ["sh", "-c", 'cd current && exec "$@"', "sh"])
-      %w[v1 v2].each { |name| FileUtils.mkdir_p(File.join(server.dir, name)) && server.write("#{name}/config.ru", app(name)) }
-      File.symlink("v1", File.join(server.dir, "current"))
-      eventually { server.ended? || server.listening }
-      expect(server.ended?).to be(false)
-      expect(server.get.body).to start_with("v1 ")
-      File.symlink("v2", File.join(server.dir, "next"))
-      File.rename(File.join(server.dir, "next"), File.join(server.dir, "current"))
-      usr2(server)
-      taken_over(server)
-      expect(server.get.body).to start_with("v2 ")
+      Dir.mktmpdir do |dir|
+        releases = %w[v1 v2].map { |name| File.join(dir, name).tap { |release| FileUtils.mkdir(release) } }
+        releases.each { |release| File.write(File.join(release, "config.ru"), app(File.basename(release))) }
+        current = File.join(dir, "current")
+        File.symlink("v1", current)
+        server = start(ru: "", wrapper: ["sh", "-c", "cd #{current} && exec \"$@\"", "sh"])
+        expect(server.get.body).to start_with("v1 ")
+        # As Capistrano does it.
+        File.symlink("v2", "#{current}.new")
+        File.rename("#{current}.new", current)
+        # The release is removed, in the end.
+        FileUtils.rm_r(releases.first)
+        usr2(server)
+        taken_over(server)
+        expect(server.get.body).to start_with("v2 ")
+      end
     end
 
     it "C1 by before_exec, whose environment it gets" do

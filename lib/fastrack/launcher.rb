@@ -58,6 +58,7 @@ module Fastrack
       @process_settings.redirect(background ? File.open(File::NULL, "w") : nil)
       yield if block_given?
       # A log is read while it is written, through a pipe too, and must not be lost with a worker that is killed.
+      Log.flush
       [$stdout, $stderr].each { |stream| stream.sync = true if stream.respond_to?(:sync=) }
       LogFiles.remember
       @pid_file&.claim

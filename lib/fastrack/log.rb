@@ -20,7 +20,24 @@ module Fastrack
       def flush
         @stream.call.flush
       rescue SystemCallError, IOError
+        discard
+      end
+
+      private
+
+      # What Ruby has buffered and cannot write: as long as it is there, fork(2) fails, which Ruby flushes for.
+      def discard
+        stream = @stream.call
+        descriptor = IO.for_fd(stream.fileno, "w", autoclose: false)
+        copy = descriptor.dup
+        descriptor.reopen(File::NULL, "w")
+        stream.flush
+      rescue SystemCallError, IOError
         nil
+      ensure
+        # To the same file as before, where there may be space by and by.
+        copy && descriptor.reopen(copy)
+        copy&.close
       end
     end
 

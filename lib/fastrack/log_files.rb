@@ -58,7 +58,8 @@ module Fastrack
 
       def renew(stream, path)
         owner = stream.stat
-        stream.reopen(path, mode(stream))
+        # What cannot be opened leaves the stream as it is.
+        File.open(path, mode(stream)) { |file| stream.reopen(file) }
         stream.sync = true
         # Workers run as another user than the master, maybe, and open the same file.
         stream.chown(owner.uid, owner.gid) unless [stream.stat.uid, stream.stat.gid] == [owner.uid, owner.gid]

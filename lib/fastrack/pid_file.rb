@@ -75,10 +75,9 @@ module Fastrack
       Log.line("pid file #{@path}: #{e.message}")
     end
 
-    # Removes what a master that was killed has left.
+    # Removes what the master before has left, where it was killed.
     def remove_aside
-      owner = self.class.read(aside)
-      remove_file(aside) if owner && !self.class.running?(owner)
+      remove_file(aside)
     end
 
     # Removes it at the end, unless it is another's by now.

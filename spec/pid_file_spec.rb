@@ -1,0 +1,70 @@
+# frozen_string_literal: true
+
+require_relative "spec_helper"
+require_relative "support/reexec_helpers"
+
+RSpec.describe "The pid file" do
+  include ReexecHelpers
+
+  # The pid of a process that has ended.
+  def dead_pid
+    Process.wait(spawn("true")).tap { |pid| expect(ProcessTable.entry(pid)).to be_nil }
+  end
+
+  it "C2 is written before the server is ready, and removed at its end" do
+    server = start(config: 'pid "app.pid"')
+    expect(pid_in(server)).to eq(server.pid)
+    server.stop
+    expect(File.exist?(File.join(server.dir, "app.pid"))).to be(false)
+  end
+
+  it "B-faults one that a dead process has left is replaced, with a line in the log" do
+    Dir.mktmpdir do |dir|
+      path = File.join(dir, "app.pid")
+      pid = dead_pid
+      File.write(path, "#{pid}\n")
+      server = start(options: { Pid: path })
+      expect(server.log).to include("fastrack: pid file #{path}: replacing what process #{pid} has left there\n")
+      expect(File.read(path)).to eq("#{server.pid}\n")
+    end
+  end
+
+  it "B-faults one without a number is replaced" do
+    Dir.mktmpdir do |dir|
+      path = File.join(dir, "app.pid")
+      File.write(path, "")
+      expect(start(options: { Pid: path }).pid).to eq(File.read(path).to_i)
+    end
+  end
+
+  it "B-faults one of a process that runs ends the start with one line, and stays" do
+    Dir.mktmpdir do |dir|
+      path = File.join(dir, "app.pid")
+      File.write(path, Process.pid.to_s)
+      server = Server.fail_to_start(ru: Rackups::PID, options: { Pid: path })
+      expect(server.log).to eq("fastrack: pid file #{path}: process #{Process.pid} has it, and runs\n")
+      expect(server.status.exitstatus).to eq(1)
+      expect(File.read(path)).to eq(Process.pid.to_s)
+    end
+  end
+
+  { "in a folder that is not there" => ["missing/app.pid", "no such file or directory"],
+    "that is a folder" => [".", "is a directory"] }.each do |what, (name, reason)|
+    it "B-faults one #{what} ends the start with one line" do
+      Dir.mktmpdir do |dir|
+        path = File.expand_path(name, dir)
+        server = Server.fail_to_start(ru: Rackups::PID, options: { Pid: path })
+        expect(server.log).to eq("fastrack: pid file #{path}: #{reason}\n")
+        expect(server.status.exitstatus).to eq(1)
+        expect(Dir.glob("#{path}*")).to eq([path].select { |one| File.directory?(one) })
+      end
+    end
+  end
+
+  it "B-faults one that is another's by the end stays" do
+    server = start(options: { Pid: "app.pid" })
+    server.write("app.pid", "1")
+    server.stop
+    expect(pid_in(server)).to eq(1)
+  end
+end

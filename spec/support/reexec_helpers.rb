@@ -1,0 +1,54 @@
+# frozen_string_literal: true
+
+# What specs about two masters have in common. ClientLoop has the clients.
+module ReexecHelpers
+  # Answers with a version, which a deploy changes, and the master's pid.
+  def app(version)
+    "run ->(env) { sleep 0.01 if env['PATH_INFO'] == '/slow'; [200, {}, ['#{version} ' + Process.ppid.to_s]] }"
+  end
+
+  # A server whose workers are all ready.
+  def start(ru: app("v1"), options: {}, **keywords)
+    Server.start(ru: ru, options: { MaxWorkers: 2, MaxRequestPerChild: 0 }.merge(options), **keywords).tap do |server|
+      await_line(server, "Fastrack is ready")
+    end
+  end
+
+  def await_line(server, text, times = 1)
+    eventually(20, -> { "no #{times} of #{text.inspect} in:\n#{server.log}" }) { server.log.scan(text).size >= times }
+  end
+
+  # While clients ask, old and new ones, slow and fast.
+  #
+  # @return [Array<String>] what they got
+  def unnoticed(server, &block)
+    loop = ClientLoop.run(server, paths: %w[/ /slow / /slow], &block)
+    expect(loop.failures).to eq([])
+    loop.bodies
+  end
+
+  def usr2(server, to: server.pid)
+    server.signal(:USR2, to: to)
+  end
+
+  # The pid of the new master that is being started.
+  def new_master(server)
+    eventually(20, -> { server.log }) { server.log[/^fastrack: starting a new master \(pid (\d+)\)$/, 1] }.to_i
+  end
+
+  # Waits for the end of the old master.
+  def taken_over(server)
+    expect(server.wait.exitstatus).to eq(0)
+    expect(server.master).not_to eq(server.pid)
+    server.master
+  end
+
+  # Masters and workers, of both generations.
+  def await_processes(server, count)
+    eventually(20, -> { "#{server.processes.size} processes instead of #{count}:\n#{server.log}" }) { server.processes.size == count }
+  end
+
+  def pid_in(server, file = "app.pid")
+    server.lines_of(file).first.to_i
+  end
+end
