@@ -1,7 +1,7 @@
 //! Waiting for many descriptors at once: epoll(7).
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
@@ -10,7 +10,14 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 pub struct Event {
     /// What the descriptor was added as.
     pub token: u64,
+    /// The peer sends nothing more, or is gone: after what there is to read comes the end.
+    pub ended: bool,
 }
+
+const ENDED: EpollFlags = EpollFlags::EPOLLRDHUP.union(EpollFlags::EPOLLHUP).union(EpollFlags::EPOLLERR);
+
+/// What is asked of a connection: each arrival once.
+const INPUT: EpollFlags = EpollFlags::EPOLLIN.union(EpollFlags::EPOLLRDHUP).union(EpollFlags::EPOLLET);
 
 /// Room for the events of one wait.
 #[derive(Debug)]
@@ -24,7 +31,10 @@ impl Events {
 
     /// The events of the last wait.
     pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
-        self.list[..self.filled].iter().map(|event| Event { token: event.data() })
+        self.list[..self.filled].iter().map(|event| Event {
+            token: event.data(),
+            ended: event.events().intersects(ENDED),
+        })
     }
 
     /// Whether the last wait had none.
@@ -39,8 +49,7 @@ impl Default for Events {
     }
 }
 
-/// A set of descriptors to wait for. Level-triggered: what is not taken care
-/// of is reported again.
+/// A set of descriptors to wait for.
 #[derive(Debug)]
 pub struct Poller(Epoll);
 
@@ -50,9 +59,21 @@ impl Poller {
         Ok(Poller(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
     }
 
-    /// Waits for `fd` to become readable.
+    /// Waits for `fd` to become readable, and reports it as long as it is (level-triggered).
     pub fn add(&self, fd: impl AsFd, token: u64) -> io::Result<()> {
-        Ok(self.0.add(fd, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP, token))?)
+        Ok(self.0.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token))?)
+    }
+
+    /// Reports each arrival on `fd` once (edge-triggered), and what is there already at once: a connection
+    /// stays in the set from request to request without a system call, whoever is busy with it.
+    pub fn watch(&self, fd: impl AsFd, token: u64) -> io::Result<()> {
+        Ok(self.0.add(fd, EpollEvent::new(INPUT, token))?)
+    }
+
+    /// Also reports when `fd`, which is watched, takes more output, or no longer does so.
+    pub fn watch_output(&self, fd: impl AsFd, token: u64, wanted: bool) -> io::Result<()> {
+        let flags = if wanted { INPUT | EpollFlags::EPOLLOUT } else { INPUT };
+        Ok(self.0.modify(fd, &mut EpollEvent::new(flags, token))?)
     }
 
     /// Waits for a descriptor that other processes wait for too: the kernel
@@ -91,6 +112,12 @@ impl Poller {
     }
 }
 
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0 .0.as_fd()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,10 +135,33 @@ mod tests {
         near.write_all(b"x").expect("write");
         for _ in 0..2 {
             poller.wait(&mut events, None).expect("wait");
-            assert_eq!(events.iter().collect::<Vec<_>>(), [Event { token: 7 }]);
+            assert_eq!(events.iter().collect::<Vec<_>>(), [Event { token: 7, ended: false }]);
         }
         poller.remove(&far).expect("remove");
         poller.wait(&mut events, Some(0)).expect("wait");
         assert_eq!(events.iter().count(), 0);
+    }
+
+    #[test]
+    fn a_watched_descriptor_is_reported_once_for_each_arrival() {
+        let (mut near, far) = UnixStream::pair().expect("socketpair");
+        let poller = Poller::new().expect("epoll");
+        let mut events = Events::default();
+        let mut reported = || {
+            poller.wait(&mut events, Some(0)).expect("wait");
+            events.iter().collect::<Vec<_>>()
+        };
+        near.write_all(b"x").expect("write");
+        poller.watch(&far, 7).expect("watch");
+        assert_eq!(reported(), [Event { token: 7, ended: false }]);
+        assert_eq!(reported(), []);
+        near.write_all(b"y").expect("write");
+        assert_eq!(reported(), [Event { token: 7, ended: false }]);
+        poller.watch_output(&far, 7, true).expect("output");
+        assert_eq!(reported(), [Event { token: 7, ended: false }]);
+        poller.watch_output(&far, 7, false).expect("no output");
+        drop(near);
+        assert_eq!(reported(), [Event { token: 7, ended: true }]);
+        assert_eq!(reported(), []);
     }
 }

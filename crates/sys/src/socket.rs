@@ -158,14 +158,26 @@ pub fn pause(millis: u64) {
 
 /// Whether `fd` can be read right now; false also for a descriptor that is not open.
 pub fn is_readable(fd: RawFd) -> bool {
-    if fd < 0 {
-        return false;
-    }
-    // SAFETY: fd is not -1; poll(2) reports one that is not open as such (POLLNVAL).
-    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-    let mut list = [PollFd::new(fd, PollFlags::POLLIN)];
-    poll(&mut list, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
-        && list[0].revents().is_some_and(|events| events.contains(PollFlags::POLLIN))
+    is_now(fd, libc::POLLIN)
+}
+
+/// Whether the peer of `fd` is gone, or sends nothing more, whatever there may be left to read; false also for a
+/// descriptor that is not open.
+pub fn has_ended(fd: RawFd) -> bool {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let ended = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let ended = libc::POLLHUP | libc::POLLERR;
+    is_now(fd, ended)
+}
+
+/// Whether any of `what` is the case with `fd`. (nix knows no POLLRDHUP.)
+fn is_now(fd: RawFd, what: libc::c_short) -> bool {
+    let mut entry = libc::pollfd { fd, events: what, revents: 0 };
+    // SAFETY: one entry, which outlives the call; poll(2) passes over a negative descriptor and reports one that is
+    // not open as such (POLLNVAL).
+    let ready = unsafe { libc::poll(&mut entry, 1, 0) };
+    ready > 0 && entry.revents & what != 0
 }
 
 #[cfg(test)]
