@@ -66,10 +66,11 @@ impl Body {
 
     /// Takes in what was received after the head, and says whether that is all.
     ///
-    /// Bytes beyond the end are an error: this connection carries one request,
-    /// so they would be somebody's smuggled second one.
+    /// Bytes beyond the end are the next request of a connection that goes on. On
+    /// one that carries no other they are an error: they would be somebody's smuggled second request.
     pub fn take(&mut self, input: &mut Input, settings: &Settings) -> Result<Status, Error> {
         let at = input.head.len;
+        let nothing_beyond = if goes_on(input, settings) { anything_beyond } else { nothing_beyond };
         match self {
             // Without a body what follows is another request (RFC 9112 §9.3.2): on a connection that closes
             // after the first one it is not heard, which harms nobody.
@@ -86,6 +87,7 @@ impl Body {
                 file.write_all(due).map_err(|_| Error::Storage)?;
                 *left -= due.len() as u64;
                 let status = if *left == 0 { nothing_beyond(beyond)? } else { Status::Partial };
+                input.rest.extend_from_slice(beyond);
                 input.bytes.truncate(at);
                 if status == Status::Complete {
                     file.rewind().map_err(|_| Error::Storage)?;
@@ -93,15 +95,17 @@ impl Body {
                 Ok(status)
             }
             Body::Chunked { decoder, file, length } => {
-                let Input { bytes, decoded, .. } = input;
+                let Input { bytes, decoded, rest, .. } = input;
                 let (status, used) = decoder.decode(&bytes[at..], |data| {
                     *length += data.len() as u64;
                     check_length(*length, settings)?;
                     decoded.extend_from_slice(data);
                     Ok(())
                 })?;
-                let status =
-                    if status == Status::Complete { nothing_beyond(&bytes[at + used..])? } else { status };
+                if status == Status::Complete {
+                    let _ = nothing_beyond(&bytes[at + used..])?;
+                    rest.extend_from_slice(&bytes[at + used..]);
+                }
                 bytes.truncate(at);
                 if *length > MEMORY {
                     spill(decoded, file, settings)?;
@@ -135,6 +139,15 @@ fn spill(decoded: &mut Vec<u8>, file: &mut Option<File>, settings: &Settings) ->
 
 fn spool(settings: &Settings) -> Result<File, Error> {
     tempfile::tempfile_in(&settings.tmpdir).map_err(|_| Error::Storage)
+}
+
+/// Whether another request may follow on this connection.
+fn goes_on(input: &Input, settings: &Settings) -> bool {
+    settings.keep_alive && input.head.is_persistent()
+}
+
+fn anything_beyond(_: &[u8]) -> Result<Status, Error> {
+    Ok(Status::Complete)
 }
 
 /// A lone CRLF after a body is what old clients send (RFC 9112 §2.2), and means nothing.

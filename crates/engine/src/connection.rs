@@ -3,10 +3,13 @@
 //! ```text
 //!            bytes            whole head          whole body
 //!   accept -> Head -----------> Body ---------------> app -> close
-//!               \ error           \ error
-//!                `------ Draining <-'  (answered; discards until the client closes)
+//!              ^ \ error          \ error              |  \ not all taken
+//!              |  `------ Draining <-' (answered;      |   `-> Sending -> close
+//!              |                        discards)      |         |
+//!              `---------------------------------------'<--------'  the connection goes on
 //! ```
 
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -14,7 +17,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use fastrack_http::{percent_decode, Error, Expectation, Status};
 
 use crate::body::Body;
-use crate::input::{Input, READ_SIZE};
+use crate::input::{Input, InputPool, READ_SIZE};
+use crate::output::Output;
 use crate::request::{Content, Request};
 use crate::settings::Settings;
 
@@ -31,20 +35,54 @@ enum State {
     Head,
     /// The head is there; reading the body.
     Body(Body),
+    /// The application is done, and the client has not taken all of the response; then the connection goes on, or not.
+    Sending(bool),
     /// Answered. Closing now would reset the connection and could take the
     /// answer from the client before it has read it (RFC 9112 §9.6).
     Draining(usize),
 }
 
+/// What a connection is waiting for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// A first request.
+    Fresh,
+    /// Another request, of which nothing has come.
+    Idle,
+    /// The rest of a head.
+    Head,
+    /// The rest of a body.
+    Body,
+    /// The client taking its response.
+    Sending,
+    /// The client closing.
+    Draining,
+}
+
 #[derive(Debug)]
 pub(crate) struct Connection {
     fd: OwnedFd,
-    listener: usize,
-    peer: Option<SocketAddr>,
-    pub input: Box<Input>,
+    pub listener: usize,
+    pub peer: Option<SocketAddr>,
+    /// Where it is kept while nobody works on it, once it has been there.
+    pub key: Option<usize>,
+    /// None while there is nothing in it.
+    input: Option<Box<Input>>,
+    pub output: Output,
     state: State,
+    /// Requests answered before this one.
+    pub served: u32,
     /// The last read gave all that was asked for.
     brim: bool,
+    /// The client sends nothing after what there is to read.
+    pub ended: bool,
+}
+
+/// What has been read of a connection.
+pub(crate) struct Contents<'a> {
+    pub input: Option<&'a Input>,
+    /// A decoded body: the file that it is in, unless it is in the input, and its length.
+    pub body: Option<(Option<&'a File>, u64)>,
 }
 
 /// What reading came to.
@@ -61,27 +99,42 @@ pub(crate) enum Step {
 }
 
 impl Connection {
-    pub fn new(fd: OwnedFd, peer: Option<SocketAddr>, listener: usize, input: Box<Input>) -> Self {
-        Connection { fd, listener, peer, input, state: State::Head, brim: false }
+    pub fn new(fd: OwnedFd, peer: Option<SocketAddr>, listener: usize) -> Self {
+        Connection {
+            fd,
+            listener,
+            peer,
+            key: None,
+            input: None,
+            output: Output::default(),
+            state: State::Head,
+            served: 0,
+            brim: false,
+            ended: false,
+        }
     }
 
     /// Reads until the request is complete, or the kernel has no more of it, or others should have their turn.
-    pub fn read(&mut self, settings: &Settings) -> Step {
+    pub fn read(&mut self, settings: &Settings, inputs: &mut InputPool) -> Step {
         for _ in 0..READS_IN_A_ROW {
             let most = self.wanted();
-            let got = match fastrack_sys::recv(self.fd.as_fd(), &mut self.input.bytes, most) {
+            let input = self.input.get_or_insert_with(|| inputs.take());
+            let got = match fastrack_sys::recv(self.fd.as_fd(), &mut input.bytes, most) {
                 Ok(0) => return Step::Close,
                 Ok(got) => got,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Step::Wait,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.brim = false;
+                    return Step::Wait;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(_) => return Step::Close,
             };
             self.brim = got == most;
             match self.take(got, settings) {
                 // Less than asked for: the kernel has no more, and asking again would only tell so.
-                Ok(Status::Partial) if !self.brim => return Step::Wait,
+                Ok(Status::Partial) if !self.may_have_more() => return Step::Wait,
                 Ok(Status::Partial) => {}
-                Ok(Status::Complete) if self.is_draining() => return Step::Close,
+                Ok(Status::Complete) if self.phase() == Phase::Draining => return Step::Close,
                 Ok(Status::Complete) => return Step::Ready,
                 Err(error) => return Step::Refuse(error),
             }
@@ -90,19 +143,21 @@ impl Connection {
     }
 
     fn wanted(&self) -> usize {
-        match &self.state {
-            State::Head | State::Draining(_) => READ_SIZE,
-            State::Body(body) => body.wanted(&self.input),
+        match (&self.state, &self.input) {
+            (State::Body(body), Some(input)) => body.wanted(input),
+            _ => READ_SIZE,
         }
     }
 
     /// Takes in the `got` bytes that have just been received.
     fn take(&mut self, got: usize, settings: &Settings) -> Result<Status, Error> {
+        let Some(input) = &mut self.input else { return Ok(Status::Partial) };
         match &mut self.state {
             State::Head => self.take_head(got, settings),
-            State::Body(body) => body.take(&mut self.input, settings),
+            State::Body(body) => body.take(input, settings),
+            State::Sending(_) => Ok(Status::Partial),
             State::Draining(left) => {
-                self.input.bytes.clear();
+                input.bytes.clear();
                 *left = left.saturating_sub(got);
                 Ok(if *left == 0 { Status::Complete } else { Status::Partial })
             }
@@ -110,7 +165,7 @@ impl Connection {
     }
 
     fn take_head(&mut self, got: usize, settings: &Settings) -> Result<Status, Error> {
-        let input = &mut *self.input;
+        let Some(input) = &mut self.input else { return Ok(Status::Partial) };
         let new = input.bytes.len() - got;
         if new > 0 && input.bytes.len() < settings.limits.target && !input.bytes[new..].contains(&b'\n') {
             // Byte by byte, a head would be parsed anew for each byte; only the end of a line can complete it.
@@ -124,22 +179,29 @@ impl Connection {
         }
         let mut body = Body::of(input, settings)?;
         if input.head.expectation == Expectation::Continue && !matches!(body, Body::None) {
-            self.send_continue();
+            send_continue(self.fd.as_fd());
         }
-        let status = body.take(&mut self.input, settings)?;
+        let status = body.take(input, settings)?;
         self.state = State::Body(body);
         Ok(status)
     }
 
-    /// Tells the client to send the body (RFC 9110 §15.2.1). If it does not
-    /// get through, the client sends it anyway after a while, or goes away.
-    fn send_continue(&self) {
-        let _ = fastrack_sys::writev(self.fd.as_fd(), &[IoSlice::new(b"HTTP/1.1 100 Continue\r\n\r\n")]);
+    /// Goes on with bytes that are there already, from somewhere else than the socket.
+    pub fn take_stock(&mut self, settings: &Settings) -> Step {
+        let got = self.input.as_ref().map_or(0, |input| input.bytes.len());
+        if got == 0 {
+            return Step::Wait;
+        }
+        match self.take(got, settings) {
+            Ok(Status::Complete) => Step::Ready,
+            Ok(Status::Partial) => Step::Wait,
+            Err(error) => Step::Refuse(error),
+        }
     }
 
     /// The request, once it is [`Step::Ready`].
-    pub fn request<'a>(&'a self, settings: &Settings) -> Request<'a> {
-        let Input { bytes, head, decoded, path } = &*self.input;
+    pub fn request<'a>(&'a self, settings: &Settings) -> Option<Request<'a>> {
+        let Input { bytes, head, decoded, path, .. } = self.input.as_deref()?;
         let content = match &self.state {
             State::Body(Body::InPlace(length)) => Content::Memory(&bytes[head.len..head.len + length]),
             State::Body(
@@ -149,48 +211,140 @@ impl Connection {
             _ => Content::None,
         };
         let path = if settings.decode_path { path } else { head.path(bytes) };
-        Request { head, bytes, path, content, listener: self.listener, peer: self.peer }
+        Some(Request { head, bytes, path, content, listener: self.listener, peer: self.peer })
+    }
+
+    /// The request has been answered, and the connection goes on: what has come after it is the next one.
+    pub fn turn_over(&mut self, settings: &Settings) -> Step {
+        self.served = self.served.saturating_add(1);
+        let state = std::mem::replace(&mut self.state, State::Head);
+        if let Some(input) = &mut self.input {
+            let body = if let State::Body(Body::InPlace(length)) = state { length } else { 0 };
+            let used = (input.head.len + body).min(input.bytes.len());
+            input.bytes.drain(..used);
+            input.bytes.append(&mut input.rest);
+            input.decoded.clear();
+            input.path.clear();
+            // Empty lines before a request mean nothing (RFC 9112 §2.2).
+            if input.bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n')) {
+                input.bytes.clear();
+            }
+        }
+        self.take_stock(settings)
+    }
+
+    /// Sends more of the response, and says how much; 0 means that the client takes nothing now.
+    pub fn send_more(&mut self) -> io::Result<usize> {
+        self.output.flush(self.fd.as_fd())
+    }
+
+    /// The rest of the response is sent when the client takes it, and then the connection goes on, or not.
+    pub fn send_later(&mut self, output: Output, goes_on: bool) {
+        // What comes next stays, and waits.
+        if let (Some(input), State::Body(body)) = (&mut self.input, &self.state) {
+            let length = if let Body::InPlace(length) = body { *length } else { 0 };
+            let used = (input.head.len + length).min(input.bytes.len());
+            input.bytes.drain(..used);
+            input.head.len = 0;
+        }
+        self.output = output;
+        self.state = State::Sending(goes_on);
+    }
+
+    /// Whether the connection goes on once the response has been sent.
+    pub fn goes_on_after_sending(&self) -> bool {
+        matches!(self.state, State::Sending(true))
+    }
+
+    pub fn phase(&self) -> Phase {
+        match self.state {
+            State::Head if self.has_bytes() => Phase::Head,
+            State::Head if self.served == 0 => Phase::Fresh,
+            State::Head => Phase::Idle,
+            State::Body(_) => Phase::Body,
+            State::Sending(_) => Phase::Sending,
+            State::Draining(_) => Phase::Draining,
+        }
+    }
+
+    fn has_bytes(&self) -> bool {
+        self.input.as_ref().is_some_and(|input| !input.bytes.is_empty())
     }
 
     /// Whether the client has sent part of a request.
     pub fn has_begun(&self) -> bool {
-        match self.state {
-            State::Head => !self.input.bytes.is_empty(),
-            State::Body(_) => true,
-            State::Draining(_) => false,
-        }
-    }
-
-    /// Whether a whole head is there, and the body under way.
-    pub fn is_in_body(&self) -> bool {
-        matches!(self.state, State::Body(_))
+        matches!(self.phase(), Phase::Head | Phase::Body)
     }
 
     /// Whether the kernel may hold bytes of this client that were not read: the last read was filled to the brim.
-    pub fn may_have_more(&self) -> bool {
+    pub fn is_brimful(&self) -> bool {
         self.brim
+    }
+
+    /// Whether there is something left to read, if only the end.
+    pub fn may_have_more(&self) -> bool {
+        self.brim || self.ended
     }
 
     /// Whether the request's method is HEAD, whose answers have no body; also when the rest of its head is wrong.
     pub fn is_head_request(&self) -> bool {
-        self.input.bytes.trim_ascii_start().starts_with(b"HEAD ")
+        self.input.as_ref().is_some_and(|input| input.bytes.trim_ascii_start().starts_with(b"HEAD "))
     }
 
     /// From now on reads and discards; the client is told that nothing more will come.
     pub fn drain(&mut self) {
         self.state = State::Draining(DRAINED);
-        self.input.bytes.clear();
+        self.input.iter_mut().for_each(|input| input.bytes.clear());
         // A client that is gone already will be noticed by the next read.
         let _ = fastrack_sys::shutdown_write(self.fd.as_fd());
     }
 
-    pub fn is_draining(&self) -> bool {
-        matches!(self.state, State::Draining(_))
+    /// Gives its memory back if there is nothing in it, and always when asked to.
+    pub fn rest(&mut self, inputs: &mut InputPool, always: bool) {
+        if always || matches!(self.state, State::Head) && !self.has_bytes() {
+            self.input.take().into_iter().for_each(|input| inputs.give_back(input));
+        }
+    }
+
+    /// What another process needs to go on with this connection, whose request has been read whole or whose head is
+    /// under way; None in a phase that stays with this process.
+    pub fn contents(&self) -> Option<Contents<'_>> {
+        let body = match &self.state {
+            State::Head | State::Body(Body::None | Body::InPlace(_)) => None,
+            State::Body(Body::Chunked { file, length, .. }) => Some((file.as_ref(), *length)),
+            State::Body(Body::Spooled { file, length, .. }) => Some((Some(file), *length)),
+            State::Sending(_) | State::Draining(_) => return None,
+        };
+        Some(Contents { input: self.input.as_deref(), body })
+    }
+
+    /// Puts bytes in that another process has read.
+    pub fn load(&mut self, input: Box<Input>) {
+        self.input = Some(input);
+    }
+
+    /// Puts a body in that another process has read, after its head has been [loaded](Self::load).
+    pub fn load_body(&mut self, file: Option<File>, length: u64, settings: &Settings) -> Result<(), Error> {
+        let Some(input) = &mut self.input else { return Err(Error::Syntax) };
+        if input.head.parse(&input.bytes, settings.limits)? == Status::Partial {
+            return Err(Error::Syntax);
+        }
+        if settings.decode_path {
+            percent_decode(input.head.path(&input.bytes), &mut input.path)?;
+        }
+        self.state = State::Body(Body::Chunked { decoder: Box::default(), file, length });
+        Ok(())
     }
 
     pub fn raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
+}
+
+/// Tells the client to send the body (RFC 9110 §15.2.1). If it does not
+/// get through, the client sends it anyway after a while, or goes away.
+fn send_continue(fd: BorrowedFd<'_>) {
+    let _ = fastrack_sys::writev(fd, &[IoSlice::new(b"HTTP/1.1 100 Continue\r\n\r\n")]);
 }
 
 impl AsFd for Connection {

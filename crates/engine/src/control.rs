@@ -1,10 +1,10 @@
 //! What may be asked of an engine while it runs: from a signal handler, from
 //! another thread, from a forked child.
 
-use std::collections::HashSet;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::held::Held;
 
 /// No descriptor.
 const NONE: RawFd = -1;
@@ -15,22 +15,29 @@ pub struct Control {
     stopping: AtomicBool,
     closed: AtomicBool,
     requests: AtomicU64,
+    dropped: AtomicU64,
+    /// Whether requests have been read that nobody answers yet.
+    pending: AtomicBool,
     poller: RawFd,
     /// The connection whose request the application is answering.
     current: AtomicI32,
     /// The other descriptors that a forked child must let go of.
-    held: Mutex<HashSet<RawFd>>,
+    held: Held,
 }
 
 impl Control {
     pub(crate) fn new(poller: RawFd, held: impl IntoIterator<Item = RawFd>) -> Self {
+        let set = Held::new(fastrack_sys::most_descriptors());
+        held.into_iter().for_each(|fd| set.insert(fd));
         Control {
             stopping: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             requests: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            pending: AtomicBool::new(false),
             poller,
             current: AtomicI32::new(NONE),
-            held: Mutex::new(held.into_iter().collect()),
+            held: set,
         }
     }
 
@@ -49,10 +56,21 @@ impl Control {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Whether a client is waiting: to be accepted, or with bytes that nobody has read.
+    /// How many requests were dropped because their client had left before the application was free.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Whether a client is waiting: to be accepted, with bytes that nobody has read, or for an answer.
     pub fn is_anybody_waiting(&self) -> bool {
         // An epoll descriptor is readable when one of its members is ready (epoll(7)).
-        !self.is_closed() && fastrack_sys::is_readable(self.poller)
+        !self.is_closed() && (self.pending.load(Ordering::Relaxed) || fastrack_sys::is_readable(self.poller))
+    }
+
+    /// Whether the client whose request the application is answering has left: it has closed its side of the
+    /// connection, or all of it. False between requests.
+    pub fn is_client_gone(&self) -> bool {
+        fastrack_sys::has_ended(self.current.load(Ordering::Relaxed))
     }
 
     /// Lets go of every connection and listener, for good, without a byte or a
@@ -61,12 +79,11 @@ impl Control {
         if self.closed.swap(true, Ordering::Relaxed) {
             return;
         }
-        let mut held: Vec<RawFd> = self.held().drain().collect();
-        held.push(self.poller);
-        held.push(self.current.load(Ordering::Relaxed));
+        let others = [self.poller, self.current.load(Ordering::Relaxed)];
+        let held = self.held.drain().chain(others).filter(|fd| *fd != NONE);
         // Without /dev/null there is nothing to put in their place; the descriptors are
         // close-on-exec, and go with this process at the latest.
-        let _ = fastrack_sys::neutralise(held.into_iter().filter(|fd| *fd != NONE));
+        let _ = fastrack_sys::neutralise(held);
     }
 
     /// Whether [`close`](Self::close) was called.
@@ -84,16 +101,19 @@ impl Control {
     }
 
     pub(crate) fn hold(&self, fd: RawFd) {
-        self.held().insert(fd);
+        self.held.insert(fd);
     }
 
     pub(crate) fn release(&self, fd: RawFd) {
-        self.held().remove(&fd);
+        self.held.remove(fd);
     }
 
-    fn held(&self) -> MutexGuard<'_, HashSet<RawFd>> {
-        // A set of numbers is whole whoever panicked beside it.
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn drop_one(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_pending(&self, pending: bool) {
+        self.pending.store(pending, Ordering::Relaxed);
     }
 }
 

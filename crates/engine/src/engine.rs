@@ -1,31 +1,40 @@
 //! The loop of one worker.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
-use fastrack_http::{error_response, DateCache, Error};
 use fastrack_sys::{epoch_seconds, monotonic_millis, Events, Poller};
 
 use crate::app::{App, Flow};
 use crate::connection::{Connection, Step};
+use crate::connections::Connections;
 use crate::control::Control;
-use crate::exchange::{Exchange, Stage};
-use crate::input::InputPool;
+use crate::dispatch::{Dispatch, Seat};
+use crate::exchange::Exchange;
+use crate::helper::Helper;
 use crate::listener::Listener;
 use crate::listeners::{Client, Listeners};
-use crate::parked::Parked;
+use crate::output::Output;
+use crate::reactor::Reactor;
 use crate::settings::Settings;
+use crate::shared::Shared;
 
-/// The poller's token of the master's pipe. Those of the listeners come below it, and far below the parked connections'.
+/// The poller's tokens of the master's pipe, the workers' queue, and the set of this worker's own connections.
+/// Those of the listeners come below them.
 const MASTER: u64 = u64::MAX;
+const QUEUE: u64 = 0;
+const CONNECTIONS: u64 = 1;
 
-/// So many new clients are served in a row before the parked ones are looked at, or whatever else the poller knows.
-const NEW_BEFORE_PARKED: u32 = 16;
+/// So many new clients are served in a row before the connections are looked at, or whatever else the poller knows.
+const NEW_BEFORE_CONNECTIONS: u32 = 16;
 const NEW_BEFORE_POLL: u32 = 128;
 
-/// Descriptors that are not for parked connections: the application has files and sockets, too.
-const RESERVED_DESCRIPTORS: usize = 64;
+/// So many requests of kept connections are served in a row before new clients are looked for.
+const KEPT_BEFORE_POLL: u32 = 64;
+
+/// Requests in a row without a wait after which a worker has more to do than it should while another is idle.
+const BUSY_ROW: u32 = 32;
 
 /// What the memory of unsent output may keep when the response has left, in bytes.
 const UNSENT_KEPT: usize = 256 * 1024;
@@ -36,15 +45,6 @@ const EXHAUSTION_PAUSE: u64 = 20;
 /// How long a local client gets to send its request before its connection is parked, in milliseconds. A proxy
 /// writes microseconds after it has connected: waiting for it costs one system call, parking it three.
 const LOCAL_PATIENCE: u64 = 1;
-
-/// How long a refused client gets to read the answer, in milliseconds.
-const DRAIN_TIME: u64 = 2_000;
-
-/// How long requests that have begun get to come in whole once the engine is stopping, in milliseconds.
-const STOP_TIME: u64 = 5_000;
-
-/// How long clients get then that were accepted and have sent nothing yet, in milliseconds: theirs is on its way.
-const STOP_TIME_FRESH: u64 = 1_000;
 
 /// Why [`Engine::run`] came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,34 +61,67 @@ pub enum Finish {
     Broken,
 }
 
+/// So many steps without a request to answer are made before others get the thread.
+const STEPS_BEFORE_CHECK: u32 = 16;
+
+/// What to do next.
+enum Move {
+    /// A request is complete.
+    Serve(Connection),
+    /// A client has connected, and its request is on the way.
+    Expect(Connection),
+    /// There may be more to do at once.
+    GoOn,
+    /// The system has to recover.
+    Pause,
+    /// Nobody wants anything.
+    Wait,
+}
+
 /// One worker's listeners and connections.
 #[derive(Debug)]
 pub struct Engine {
-    listeners: Listeners,
-    settings: Settings,
-    poller: Poller,
+    shared: Arc<Shared>,
     control: Arc<Control>,
-    parked: Parked,
-    inputs: InputPool,
-    unsent: Vec<u8>,
-    date: DateCache,
-    /// Connections that may be parked at most.
-    most_parked: usize,
+    listeners: Listeners,
+    /// What wakes an idle worker: listeners, the workers' queue, its own connections, the master's end.
+    poller: Poller,
+    events: Events,
+    output: Output,
+    /// Clients accepted in a row, and requests served in a row without a look at the poller, and without a wait.
+    accepted: u32,
+    kept: u32,
+    row: u32,
+    /// Steps in a row without a request to answer.
+    idle_steps: u32,
+    /// A request that is complete.
+    first: Option<Connection>,
+    /// The poller has said that there is something in the workers' queue.
+    queue_announced: bool,
     /// The second of the last warning about exhaustion.
     last_warning: u64,
     /// Requests still to be served in this run.
     left: Option<u64>,
     finish: Option<Finish>,
-    /// When what has begun is cut off; set while stopping.
-    stop_deadline: Option<u64>,
+    // Before what it works on goes.
+    _helper: Helper,
     // Kept open for the poller.
     _master: Option<OwnedFd>,
 }
 
+/// The reactor, in hand.
+type Hold<'a> = MutexGuard<'a, Reactor>;
+
 impl Engine {
-    /// An engine for these listeners. `master` is the read end of a pipe whose
-    /// other end only the master holds: its end of file means that the master is gone.
-    pub fn new(listeners: Vec<Listener>, master: Option<RawFd>, settings: Settings) -> io::Result<Self> {
+    /// An engine for these listeners, and its thread. `master` is the read end of a pipe whose
+    /// other end only the master holds: its end of file means that the master is gone. With a
+    /// `dispatch` it shares connections with the other workers of that.
+    pub fn new(
+        listeners: Vec<Listener>,
+        master: Option<RawFd>,
+        settings: Settings,
+        dispatch: Option<&Dispatch>,
+    ) -> io::Result<Self> {
         let poller = Poller::new()?;
         let listeners = Listeners::new(listeners);
         listeners.join(&poller)?;
@@ -96,22 +129,36 @@ impl Engine {
         if let Some(master) = &master {
             poller.add(master, MASTER)?;
         }
-        let control = Arc::new(Control::new(poller.raw_fd(), listeners.raw_fds()));
-        let descriptors = fastrack_sys::descriptors();
+        let connections = Connections::new()?;
+        poller.add(connections.poller(), CONNECTIONS)?;
+        let seat = dispatch.map(Dispatch::seat).transpose()?.flatten();
+        if let Some(seat) = &seat {
+            poller.add_shared(seat.receiver(), QUEUE)?;
+        }
+        let set = fastrack_sys::duplicate(connections.poller().raw_fd())?;
+        let held = listeners.raw_fds().chain(seat.iter().flat_map(Seat::raw_fds));
+        let held = held.chain([connections.poller().raw_fd(), std::os::fd::AsRawFd::as_raw_fd(&set)]);
+        let control = Arc::new(Control::new(poller.raw_fd(), held));
+        let count = listeners.raw_fds().count();
+        let reactor = Reactor::new(settings, Arc::clone(&control), connections, seat, count);
+        let shared = Arc::new(Shared::new(reactor, set));
         Ok(Engine {
-            listeners,
-            settings,
-            poller,
             control,
-            parked: Parked::default(),
-            inputs: InputPool::default(),
-            unsent: Vec::new(),
-            date: DateCache::default(),
-            most_parked: descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2),
+            listeners,
+            poller,
+            events: Events::default(),
+            output: Output::default(),
+            accepted: 0,
+            kept: 0,
+            row: 0,
+            idle_steps: 0,
+            first: None,
+            queue_announced: false,
             last_warning: 0,
             left: None,
             finish: None,
-            stop_deadline: None,
+            _helper: Helper::start(Arc::clone(&shared))?,
+            shared,
             _master: master,
         })
     }
@@ -121,86 +168,263 @@ impl Engine {
         Arc::clone(&self.control)
     }
 
-    fn error_response(&mut self, error: Error, with_body: bool) -> Vec<u8> {
-        let mut response = Vec::new();
-        error_response(error, self.date.at(epoch_seconds()), with_body, &mut response);
-        response
-    }
-
     /// Serves until asked to stop, or `limit` requests have been answered.
     pub fn run(&mut self, app: &mut impl App, limit: Option<u64>) -> Finish {
+        if self.control.is_closed() {
+            return Finish::Closed;
+        }
         self.left = limit;
         self.finish = None;
-        let mut events = Events::default();
-        let mut in_a_row = 0;
+        let shared = Arc::clone(&self.shared);
+        shared.pulse.awake();
+        let finish = self.serve_all(&shared, app);
+        shared.pulse.idle();
+        finish
+    }
+
+    fn serve_all(&mut self, shared: &Shared, app: &mut impl App) -> Finish {
+        let mut hold = shared.reactor();
+        if let (Some(seat), false) = (hold.seat(), hold.is_stopping()) {
+            seat.set_serving(true);
+        }
         loop {
-            if let Some(finish) = self.finished(app) {
-                return finish;
-            }
-            if self.stop_deadline.is_none() && self.listeners.is_anybody_likely() {
-                self.accept(app);
-                in_a_row += 1;
-                if in_a_row < if self.parked.is_empty() { NEW_BEFORE_POLL } else { NEW_BEFORE_PARKED } {
-                    continue;
+            let in_hand = match self.finished(&mut hold) {
+                Some(finish) => return finish,
+                None => self.next(&mut hold, app),
+            };
+            shared.pulse.beat();
+            // In a forked child the reactor may be in the hand of a thread that is not there.
+            let after = match in_hand {
+                Move::Serve(connection) => self.serve(shared, hold, connection, app),
+                Move::Expect(connection) => self.expect(shared, hold, connection, app),
+                Move::GoOn => self.go_on(shared, hold, app),
+                Move::Pause => {
+                    self.aside(shared, hold, |_| app.block(&mut || fastrack_sys::pause(EXHAUSTION_PAUSE)))
                 }
-            }
-            in_a_row = 0;
-            self.poll(app, &mut events);
+                Move::Wait => self.wait(shared, hold, app),
+            };
+            let Some(after) = after else { return Finish::Closed };
+            hold = after;
         }
     }
 
     /// Whether there is a reason to return, and which.
-    fn finished(&mut self, app: &mut impl App) -> Option<Finish> {
-        if self.control.is_stopping() && self.stop_deadline.is_none() && !self.is_done() {
-            self.begin_stop(app);
+    fn finished(&mut self, hold: &mut Hold<'_>) -> Option<Finish> {
+        if self.control.is_stopping() && !hold.is_stopping() && !self.is_done() {
+            self.begin_stop(hold);
         }
         if self.finish.is_some() {
             return self.finish;
         }
-        if self.control.is_closed() {
-            return Some(Finish::Closed);
-        }
         if self.left == Some(0) {
             return Some(Finish::Limit);
         }
-        (self.stop_deadline.is_some() && self.parked.is_empty()).then_some(Finish::Stopped)
+        (hold.is_stopping() && hold.is_done()).then_some(Finish::Stopped)
     }
 
     /// Whether no other request may be served in this run.
     fn is_done(&self) -> bool {
-        self.finish.is_some() || self.left == Some(0) || self.control.is_closed()
+        self.finish.is_some() || self.left == Some(0)
     }
 
     /// From now on nobody is accepted, and only clients that are here already are waited for, each for a while.
-    fn begin_stop(&mut self, app: &mut impl App) {
+    fn begin_stop(&mut self, hold: &mut Hold<'_>) {
         if self.listeners.is_anybody_announced() {
             // The kernel has woken this worker for that client and no other one: it would wait for the next client
             // to come before anybody looked (EPOLLEXCLUSIVE, epoll_ctl(2)).
-            self.accept(app);
+            if let Ok(Some(client)) = self.listeners.accept() {
+                let (connection, step) = greet(client, hold);
+                hold.enter(connection, step).into_iter().for_each(|connection| hold.queue(connection));
+            }
         }
-        let now = monotonic_millis();
-        self.stop_deadline = Some(now + STOP_TIME);
         self.listeners.leave(&self.poller, &self.control);
-        self.parked
-            .hasten(|connection| now + if connection.has_begun() { STOP_TIME } else { STOP_TIME_FRESH });
-    }
-
-    /// Accepts and serves one client, if there is one.
-    fn accept(&mut self, app: &mut impl App) {
-        match self.listeners.accept() {
-            Ok(Some(client)) => self.welcome(client, app),
-            Ok(None) => {}
-            Err(error) => self.make_room(&error, app),
+        hold.begin_stop();
+        let Some(seat) = hold.seat() else { return };
+        // It fails only if the queue is not there, which is what is wanted.
+        let _ = self.poller.remove(seat.receiver());
+        if !seat.is_another_serving() {
+            hold.drain_queue();
         }
     }
 
-    /// Something has run out, descriptors most likely: a parked connection makes room, or else time must.
-    fn make_room(&mut self, error: &io::Error, app: &mut impl App) {
-        self.warn_of_exhaustion(error, app);
-        match self.parked.due(u64::MAX) {
-            Some(key) => self.part_with(key, app),
-            None => self.note(app.block(&mut || fastrack_sys::pause(EXHAUSTION_PAUSE))),
+    /// Finds a request that is complete.
+    fn next(&mut self, hold: &mut Hold<'_>, app: &mut impl App) -> Move {
+        if let Some(connection) = self.first.take() {
+            return Move::Serve(connection);
         }
+        // Those that have waited for longest.
+        let queued = self.queue_announced || hold.seat().is_some_and(Seat::is_anybody_queued);
+        if queued && !hold.is_stopping() {
+            self.queue_announced = false;
+            if let Some(connection) = hold.take_queued() {
+                return Move::Serve(connection);
+            }
+        }
+        if let Some(connection) = hold.take_ready() {
+            return Move::Serve(connection);
+        }
+        let most = if hold.is_watching() { NEW_BEFORE_CONNECTIONS } else { NEW_BEFORE_POLL };
+        if self.accepted < most && self.listeners.is_anybody_likely() {
+            self.accepted += 1;
+            return self.accept(hold, app);
+        }
+        if let Some(connection) = hold.take_arrival() {
+            self.kept += 1;
+            return Move::Serve(connection);
+        }
+        self.accepted = 0;
+        self.poll(hold, app)
+    }
+
+    /// Asks both pollers, as far as that is due.
+    fn poll(&mut self, hold: &mut Hold<'_>, app: &mut impl App) -> Move {
+        let mut result = Ok(());
+        if hold.is_watching() {
+            result = hold.poll();
+            if self.row >= BUSY_ROW && hold.arrived() > 1 {
+                self.row = 0;
+                hold.share();
+            }
+        }
+        hold.expire();
+        let mut busy = hold.has_pending();
+        let due = if busy {
+            self.kept >= KEPT_BEFORE_POLL || self.shared.had_long_request()
+        } else {
+            // The wait asks as well; but for new clients it is worth a look without letting go of everything.
+            !hold.is_watching()
+        };
+        if result.is_ok() && due {
+            self.kept = 0;
+            result = self.poller.wait(&mut self.events, Some(0));
+            self.announce();
+            busy |= !self.events.is_empty();
+        }
+        busy |= self.queue_announced || self.listeners.is_anybody_likely();
+        busy |= self.finish.is_some() || hold.is_stopping() && hold.is_done();
+        self.log(hold, app);
+        if let Err(error) = result {
+            self.fail(&error, app);
+        }
+        if busy {
+            Move::GoOn
+        } else {
+            Move::Wait
+        }
+    }
+
+    /// Takes note of what the poller has said.
+    fn announce(&mut self) {
+        for event in self.events.iter() {
+            match event.token {
+                // Nobody ever writes to this pipe: readable means end of file.
+                MASTER => self.finish = self.finish.or(Some(Finish::Orphaned)),
+                QUEUE => self.queue_announced = true,
+                CONNECTIONS => {}
+                listener => self.listeners.announce(listener),
+            }
+        }
+    }
+
+    /// Waits until somebody wants something. None in a forked child.
+    fn wait<'a>(&mut self, shared: &'a Shared, hold: Hold<'a>, app: &mut impl App) -> Option<Hold<'a>> {
+        self.listeners.missed();
+        self.row = 0;
+        let timeout = hold.next_deadline().map(|at| at.saturating_sub(monotonic_millis()));
+        if let Some(seat) = hold.seat() {
+            seat.set_idle(!hold.is_stopping());
+        }
+        drop(hold);
+        shared.pulse.idle();
+        let mut result = Ok(());
+        let (poller, events) = (&self.poller, &mut self.events);
+        events.clear();
+        let flow = app.block(&mut || {
+            result = poller.wait(events, timeout);
+            shared.pulse.awake();
+        });
+        shared.pulse.awake();
+        self.note(flow);
+        let hold = self.hold(shared)?;
+        if let Some(seat) = hold.seat() {
+            seat.set_idle(false);
+        }
+        if let Err(error) = result {
+            self.fail(&error, app);
+        }
+        self.announce();
+        Some(hold)
+    }
+
+    /// The reactor again, after something outside has had the thread; None in a forked child.
+    fn hold<'a>(&self, shared: &'a Shared) -> Option<Hold<'a>> {
+        (!self.control.is_closed()).then(|| shared.reactor())
+    }
+
+    /// Accepts one client, if there is one.
+    fn accept(&mut self, hold: &mut Hold<'_>, app: &mut impl App) -> Move {
+        let client = match self.listeners.accept() {
+            Ok(Some(client)) => client,
+            Ok(None) => return Move::GoOn,
+            // Something has run out, descriptors most likely: a parked connection makes room, or else time must.
+            Err(error) => {
+                self.warn_of_exhaustion(&error, app);
+                return if hold.make_room() { Move::GoOn } else { Move::Pause };
+            }
+        };
+        let local = !self.listeners.is_tcp(client.listener);
+        match greet(client, hold) {
+            (connection, Step::Ready) => Move::Serve(connection),
+            (connection, Step::Wait) if local && !connection.has_begun() => Move::Expect(connection),
+            (connection, step) => {
+                self.first = hold.enter(connection, step);
+                Move::GoOn
+            }
+        }
+    }
+
+    /// Gives a local client a moment to send its request. None in a forked child.
+    fn expect<'a>(
+        &mut self,
+        shared: &'a Shared,
+        hold: Hold<'a>,
+        mut connection: Connection,
+        app: &mut impl App,
+    ) -> Option<Hold<'a>> {
+        let fd = connection.raw_fd();
+        self.control.hold(fd);
+        let mut hold = self.aside(shared, hold, |_| {
+            // Whatever comes of it, the next read tells.
+            app.block(&mut || drop(fastrack_sys::wait_readable(connection.as_fd(), LOCAL_PATIENCE)))
+        })?;
+        self.control.release(fd);
+        let reactor = &mut *hold;
+        let step = connection.read(&reactor.settings, &mut reactor.inputs);
+        self.first = hold.enter(connection, step);
+        Some(hold)
+    }
+
+    /// Nothing was answered: others may want the thread now and then. None in a forked child.
+    fn go_on<'a>(&mut self, shared: &'a Shared, hold: Hold<'a>, app: &mut impl App) -> Option<Hold<'a>> {
+        self.idle_steps += 1;
+        if self.idle_steps < STEPS_BEFORE_CHECK {
+            return Some(hold);
+        }
+        self.idle_steps = 0;
+        self.aside(shared, hold, |_| app.check())
+    }
+
+    /// Runs what is not the engine's own, with the reactor in nobody's hand. None in a forked child.
+    fn aside<'a>(
+        &mut self,
+        shared: &'a Shared,
+        hold: Hold<'a>,
+        work: impl FnOnce(&mut Self) -> Flow,
+    ) -> Option<Hold<'a>> {
+        drop(hold);
+        let flow = work(self);
+        self.note(flow);
+        self.hold(shared)
     }
 
     /// Says so once a second at most, however often it happens.
@@ -212,177 +436,56 @@ impl Engine {
         }
     }
 
-    fn welcome(&mut self, client: Client, app: &mut impl App) {
-        let mut connection = Connection::new(client.fd, client.peer, client.listener, self.inputs.take());
-        let mut step = connection.read(&self.settings);
-        if step == Step::Wait && !self.listeners.is_tcp(client.listener) && !connection.has_begun() {
-            // While other threads may run, one of them may fork.
-            self.control.hold(connection.raw_fd());
-            self.note(app.block(&mut || {
-                // Whatever comes of it, the next read tells.
-                let _ = fastrack_sys::wait_readable(connection.as_fd(), LOCAL_PATIENCE);
-            }));
-            self.control.release(connection.raw_fd());
-            step = connection.read(&self.settings);
-        }
-        self.proceed(connection, step, self.deadline(), app);
-    }
-
-    /// When a client that is waited for from now on has taken too long.
-    fn deadline(&self) -> u64 {
-        monotonic_millis().saturating_add(self.settings.timeout)
-    }
-
-    /// Does what reading has made possible.
-    fn proceed(&mut self, connection: Connection, step: Step, deadline: u64, app: &mut impl App) {
-        match step {
-            Step::Ready => self.serve(connection, app),
-            Step::Wait => self.park(connection, deadline, app),
-            Step::Refuse(error) => self.refuse(connection, error, app),
-            Step::Close => self.recycle(connection),
-        }
-    }
-
-    fn serve(&mut self, mut connection: Connection, app: &mut impl App) {
+    /// Has the application answer a request. None in a forked child.
+    fn serve<'a>(
+        &mut self,
+        shared: &'a Shared,
+        mut hold: Hold<'a>,
+        connection: Connection,
+        app: &mut impl App,
+    ) -> Option<Hold<'a>> {
+        self.idle_steps = 0;
+        let settings = &hold.settings;
+        let Some(request) = connection.request(settings) else {
+            // Nothing is ever complete without one.
+            hold.discard(connection);
+            return Some(hold);
+        };
+        let served = connection.served.saturating_add(1);
+        let last = settings.keep_alive_requests != 0 && served >= settings.keep_alive_requests;
         self.control.begin(connection.raw_fd());
-        let mut exchange = Exchange::new(connection.as_fd(), &mut self.unsent, self.settings.timeout);
-        let flow = app.call(&connection.request(&self.settings), &mut exchange);
-        let stage = exchange.stage();
+        let control = Arc::clone(&self.control);
+        let mut exchange =
+            Exchange::new(connection.as_fd(), &mut self.output, &control, &request, settings, last);
+        self.control.set_pending(hold.has_pending());
+        drop(hold);
+        let flow = app.call(&request, &mut exchange);
+        let (stage, goes_on) = (exchange.stage(), exchange.is_persistent());
+        shared.pulse.beat();
         self.control.end();
-        self.note(flow);
-        if self.control.is_closed() {
-            return;
-        }
+        let mut hold = self.hold(shared)?;
         self.left = self.left.map(|left| left.saturating_sub(1));
-        if self.unsent.capacity() > UNSENT_KEPT {
-            self.unsent = Vec::new();
+        self.row += 1;
+        if let Some(next) = hold.settle(connection, stage, goes_on, &mut self.output) {
+            hold.queue(next);
         }
-        match stage {
-            Stage::Finished if connection.may_have_more() => {
-                connection.drain();
-                self.park(connection, monotonic_millis() + DRAIN_TIME, app);
-            }
-            Stage::Finished | Stage::HandedOver => self.recycle(connection),
-            Stage::Untouched => self.refuse(connection, Error::Application, app),
-            Stage::Begun | Stage::Broken => {
-                // If it fails the close is an orderly one, which is all that can be had then.
-                let _ = fastrack_sys::reset_on_close(connection.as_fd());
-                self.recycle(connection);
-            }
-        }
-        self.note(app.after_response());
-    }
-
-    /// Answers with an error, and lets the client read it before the close.
-    fn refuse(&mut self, mut connection: Connection, error: Error, app: &mut impl App) {
-        let response = self.error_response(error, !connection.is_head_request());
-        // It fits into any socket's buffer; a client that takes nothing gets nothing.
-        let sent = fastrack_sys::writev(connection.as_fd(), &[IoSlice::new(&response)]);
-        if sent.is_ok_and(|sent| sent == response.len()) {
-            connection.drain();
-            self.park(connection, monotonic_millis() + DRAIN_TIME, app);
-        } else {
-            self.recycle(connection);
-        }
-    }
-
-    fn park(&mut self, connection: Connection, deadline: u64, app: &mut impl App) {
-        let deadline = self.stop_deadline.map_or(deadline, |stop| deadline.min(stop));
-        if self.parked.len() >= self.most_parked {
-            if let Some(key) = self.parked.due(u64::MAX) {
-                self.part_with(key, app);
-            }
-        }
-        if let Err(error) = self.parked.park(connection, deadline, &self.poller, &self.control) {
-            app.warn(&format!("cannot wait for a client: {error}"));
-        }
-    }
-
-    /// Closes the connection and keeps its memory.
-    fn recycle(&mut self, connection: Connection) {
-        self.inputs.give_back(connection.input);
-    }
-
-    /// Asks the poller, waits for it if it knows of nothing, and handles its events.
-    fn poll(&mut self, app: &mut impl App, events: &mut Events) {
-        let mut result = self.poller.wait(events, Some(0));
-        let busy = !events.is_empty() || self.listeners.is_anybody_likely();
-        if result.is_ok() && !busy {
-            result = self.wait(app, events);
-        }
-        if self.control.is_closed() {
-            return;
-        }
-        if let Err(error) = result {
-            app.warn(&format!("cannot wait: {error}"));
-            self.finish = Some(Finish::Broken);
-        }
-        self.handle(events, app);
-        self.expire(app);
-        if busy {
-            self.note(app.check());
-        }
-    }
-
-    fn wait(&mut self, app: &mut impl App, events: &mut Events) -> io::Result<()> {
-        self.listeners.missed();
-        let timeout = self.parked.next_deadline().map(|at| at.saturating_sub(monotonic_millis()));
-        let mut result = Ok(());
-        let poller = &self.poller;
-        let flow = app.block(&mut || result = poller.wait(events, timeout));
+        self.output.shrink(UNSENT_KEPT);
+        drop(hold);
         self.note(flow);
-        result
+        let flow = app.after_response();
+        self.note(flow);
+        shared.pulse.beat();
+        self.hold(shared)
     }
 
-    fn handle(&mut self, events: &Events, app: &mut impl App) {
-        // The listeners first: whatever the others lead to, what the kernel said of these must not be forgotten.
-        for event in events.iter() {
-            self.listeners.announce(event.token);
-        }
-        for event in events.iter() {
-            // What is left is reported again, if there is a next time.
-            if self.is_done() {
-                return;
-            }
-            match event.token {
-                // Nobody ever writes to this pipe: readable means end of file.
-                MASTER => self.finish = Some(Finish::Orphaned),
-                token if self.listeners.is_token(token) => {}
-                key => self.resume(key as usize, app),
-            }
-        }
+    /// Passes on what the reactor has to say.
+    fn log(&self, hold: &mut Hold<'_>, app: &mut impl App) {
+        hold.warnings().iter().for_each(|line| app.warn(line));
     }
 
-    /// Goes on with a parked connection that has become readable.
-    fn resume(&mut self, key: usize, app: &mut impl App) {
-        let taken = self.parked.take(key, &self.poller, &self.control);
-        let Some((mut connection, deadline)) = taken else { return };
-        let was_in_body = connection.is_in_body();
-        let step = connection.read(&self.settings);
-        // A head has its time as a whole, so that it cannot be sent for ever byte by byte.
-        let deadline = if was_in_body { self.deadline() } else { deadline };
-        self.proceed(connection, step, deadline, app);
-    }
-
-    /// Parts with the connections that took too long.
-    fn expire(&mut self, app: &mut impl App) {
-        if self.parked.is_empty() {
-            return;
-        }
-        let now = monotonic_millis();
-        while let Some(key) = self.parked.due(now) {
-            self.part_with(key, app);
-        }
-    }
-
-    /// Ends a parked connection, with a word if the client has begun a request.
-    fn part_with(&mut self, key: usize, app: &mut impl App) {
-        let Some((connection, _)) = self.parked.take(key, &self.poller, &self.control) else { return };
-        if connection.has_begun() {
-            self.refuse(connection, Error::Timeout, app);
-        } else {
-            self.recycle(connection);
-        }
+    fn fail(&mut self, error: &io::Error, app: &mut impl App) {
+        app.warn(&format!("cannot wait: {error}"));
+        self.finish = Some(Finish::Broken);
     }
 
     fn note(&mut self, flow: Flow) {
@@ -390,4 +493,11 @@ impl Engine {
             self.finish = Some(Finish::Broken);
         }
     }
+}
+
+/// Reads what a client has sent that has just been accepted.
+fn greet(client: Client, reactor: &mut Reactor) -> (Connection, Step) {
+    let mut connection = Connection::new(client.fd, client.peer, client.listener);
+    let step = connection.read(&reactor.settings, &mut reactor.inputs);
+    (connection, step)
 }

@@ -3,10 +3,17 @@
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 
+use fastrack_http::{Persistence, Version};
+
+use crate::control::Control;
+use crate::output::{self, Output};
+use crate::request::Request;
+use crate::settings::Settings;
+
 /// How far sending has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// All that was handed over has been sent.
+    /// All that was handed over has been sent, or will be without the application.
     Sent,
     /// The client must take something first: [wait](Exchange::wait), then [flush](Exchange::flush).
     Blocked,
@@ -19,7 +26,7 @@ pub(crate) enum Stage {
     Untouched,
     /// Some was sent, and there is more to come.
     Begun,
-    /// It has been sent whole.
+    /// The application has given all of it.
     Finished,
     /// Somebody else has the connection now, and goes on with it.
     HandedOver,
@@ -31,27 +38,61 @@ pub(crate) enum Stage {
 #[derive(Debug)]
 pub struct Exchange<'a> {
     fd: BorrowedFd<'a>,
-    /// What the socket did not take, from `taken` on.
-    unsent: &'a mut Vec<u8>,
-    taken: usize,
+    /// What the socket did not take.
+    output: &'a mut Output,
+    control: &'a Control,
+    /// How much output may wait, in bytes.
+    budget: usize,
+    /// How long the client may take nothing, in milliseconds.
     timeout: u64,
-    /// Since when the client has taken nothing, in milliseconds of the steady clock.
+    /// Since when it has taken nothing, in milliseconds of the steady clock.
     stalled: Option<u64>,
     stage: Stage,
+    /// What becomes of the connection, as far as the application goes along.
+    persistence: Persistence,
 }
 
 impl<'a> Exchange<'a> {
     /// Most slices for one [`send`](Self::send): what one writev(2) takes (IOV_MAX on Linux and BSD).
     pub const MOST_SLICES: usize = 1024;
 
-    /// `unsent` lends its memory; `timeout` is how long a client may take nothing, in milliseconds.
-    pub(crate) fn new(fd: BorrowedFd<'a>, unsent: &'a mut Vec<u8>, timeout: u64) -> Self {
-        unsent.clear();
-        Exchange { fd, unsent, taken: 0, timeout, stalled: None, stage: Stage::Untouched }
+    /// `output` is empty, and lends its memory. `last` says that the connection closes after this.
+    pub(crate) fn new(
+        fd: BorrowedFd<'a>,
+        output: &'a mut Output,
+        control: &'a Control,
+        request: &Request<'_>,
+        settings: &Settings,
+        last: bool,
+    ) -> Self {
+        let persistence = match request.head.version {
+            _ if last || !settings.keep_alive || !request.head.is_persistent() => Persistence::Close,
+            Version::Http11 => Persistence::Implied,
+            Version::Http10 => Persistence::Named,
+        };
+        let (budget, timeout) = (settings.response_buffer, settings.write_timeout);
+        Exchange { fd, output, control, budget, timeout, stalled: None, stage: Stage::Untouched, persistence }
     }
 
     pub(crate) fn stage(&self) -> Stage {
         self.stage
+    }
+
+    /// What becomes of the connection after this response: what its head has to say.
+    pub fn persistence(&mut self) -> Persistence {
+        if self.control.is_stopping() {
+            self.close();
+        }
+        self.persistence
+    }
+
+    pub(crate) fn is_persistent(&self) -> bool {
+        self.persistence != Persistence::Close
+    }
+
+    /// The connection has to be closed after this response.
+    pub fn close(&mut self) {
+        self.persistence = Persistence::Close;
     }
 
     /// Whether nothing was sent yet, so that a different response still can be.
@@ -69,61 +110,53 @@ impl<'a> Exchange<'a> {
     /// What the socket does not take at once is copied: the slices are the
     /// caller's again when this returns. Must not be called while blocked.
     pub fn send(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Progress> {
-        let total: usize = slices.iter().map(|slice| slice.len()).sum();
-        let sent = match self.attempt(slices) {
-            Ok(sent) => sent,
-            Err(error) => return self.fail(error),
-        };
-        if sent == total {
-            return Ok(Progress::Sent);
+        if !self.output.is_empty() {
+            self.flush()?;
         }
-        let mut skip = sent;
-        for slice in slices {
-            let from = skip.min(slice.len());
-            self.unsent.extend_from_slice(&slice[from..]);
-            skip -= from;
+        let mut sent = 0;
+        if self.output.is_empty() {
+            let result = output::write(self.fd, slices);
+            sent = self.note(result)?;
+            if sent == slices.iter().map(|slice| slice.len()).sum() {
+                return Ok(Progress::Sent);
+            }
         }
-        Ok(Progress::Blocked)
+        self.output.push(slices, sent);
+        // What is left of it will be sent, whoever waits for it.
+        self.stage = Stage::Begun;
+        Ok(self.progress())
     }
 
     /// Goes on with what was left over.
     pub fn flush(&mut self) -> io::Result<Progress> {
-        let unsent = std::mem::take(self.unsent);
-        let result = self.attempt(&[IoSlice::new(&unsent[self.taken..])]);
-        *self.unsent = unsent;
+        let result = self.output.flush(self.fd);
+        self.note(result)?;
+        Ok(self.progress())
+    }
+
+    fn progress(&self) -> Progress {
+        if self.output.len() <= self.budget {
+            Progress::Sent
+        } else {
+            Progress::Blocked
+        }
+    }
+
+    fn note(&mut self, result: io::Result<usize>) -> io::Result<usize> {
         match result {
-            Ok(sent) => self.taken += sent,
-            Err(error) => return self.fail(error),
-        }
-        if self.taken < self.unsent.len() {
-            return Ok(Progress::Blocked);
-        }
-        self.unsent.clear();
-        self.taken = 0;
-        Ok(Progress::Sent)
-    }
-
-    /// One writev; a socket that takes nothing now has taken 0.
-    fn attempt(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        loop {
-            match fastrack_sys::writev(self.fd, slices) {
-                Ok(sent) => {
-                    if sent > 0 {
-                        self.stage = Stage::Begun;
-                        self.stalled = None;
-                    }
-                    return Ok(sent);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
-                Err(error) => return Err(error),
+            Ok(0) => {}
+            Ok(_) => {
+                self.stage = Stage::Begun;
+                self.stalled = None;
             }
+            Err(_) => self.stage = Stage::Broken,
         }
+        result
     }
 
-    fn fail(&mut self, error: io::Error) -> io::Result<Progress> {
-        self.stage = Stage::Broken;
-        Err(error)
+    /// From now on nothing waits: [`Progress::Sent`] means that the system has taken everything.
+    pub fn unbuffer(&mut self) {
+        self.budget = 0;
     }
 
     /// Blocks until the client may take more, or a signal came; fails when it
@@ -133,17 +166,18 @@ impl<'a> Exchange<'a> {
     pub fn wait(&mut self) -> io::Result<()> {
         let now = fastrack_sys::monotonic_millis();
         let waited = now.saturating_sub(*self.stalled.get_or_insert(now));
-        if waited >= self.timeout {
+        let result = if waited >= self.timeout {
+            Err(io::ErrorKind::TimedOut.into())
+        } else {
+            fastrack_sys::wait_writable(self.fd, self.timeout - waited)
+        };
+        if result.is_err() {
             self.stage = Stage::Broken;
-            return Err(io::ErrorKind::TimedOut.into());
         }
-        match fastrack_sys::wait_writable(self.fd, self.timeout - waited) {
-            Ok(_) => Ok(()),
-            Err(error) => self.fail(error).map(|_| ()),
-        }
+        result.map(|_| ())
     }
 
-    /// The response has been sent whole.
+    /// The application has given the whole response; what waits of it is sent without it.
     pub fn finish(&mut self) {
         self.end(Stage::Finished);
     }

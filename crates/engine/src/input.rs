@@ -20,6 +20,8 @@ pub(crate) struct Input {
     pub head: Head,
     /// The body when it had to be decoded.
     pub decoded: Vec<u8>,
+    /// What came after a body that is not kept in place: the next request.
+    pub rest: Vec<u8>,
     /// The path when it is shown decoded.
     pub path: Vec<u8>,
 }
@@ -37,8 +39,8 @@ impl InputPool {
         if self.0.len() >= SPARE {
             return;
         }
-        let Input { bytes, decoded, path, .. } = &mut *input;
-        for buffer in [bytes, decoded, path] {
+        let Input { bytes, decoded, rest, path, .. } = &mut *input;
+        for buffer in [bytes, decoded, rest, path] {
             buffer.clear();
             if buffer.capacity() > KEPT {
                 buffer.shrink_to(READ_SIZE);

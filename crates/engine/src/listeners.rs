@@ -10,9 +10,6 @@ use crate::backlog::Backlog;
 use crate::control::Control;
 use crate::listener::{Accepted, Listener};
 
-/// More listeners than any process can have.
-const MOST: usize = u16::MAX as usize;
-
 /// A client that has been accepted.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -60,11 +57,6 @@ impl Listeners {
         if let Some((_, backlog)) = self.list.get_mut(index(event)) {
             backlog.announce();
         }
-    }
-
-    /// Whether an event is about a listener, be it one that was let go of.
-    pub fn is_token(&self, event: u64) -> bool {
-        index(event) < MOST
     }
 
     /// Whether accepting is worth a try without asking the poller. Of several listeners none is
@@ -118,12 +110,12 @@ impl Listeners {
     }
 }
 
-/// The poller's token of a listener: from the top down, out of the way of the parked connections' keys.
+/// The poller's token of a listener: from the top down, out of the way of the others.
 fn token(index: usize) -> u64 {
     u64::MAX - 1 - index as u64
 }
 
-/// The index of the listener with a token; at least [`MOST`] for a token that is no listener's.
+/// The index of the listener with a token; beyond all of them for a token that is no listener's.
 fn index(token: u64) -> usize {
     usize::try_from((u64::MAX - 1).wrapping_sub(token)).unwrap_or(usize::MAX)
 }
@@ -162,12 +154,10 @@ mod tests {
         let mut listeners = Listeners::new(vec![listening().1]);
         for other in [u64::MAX, 0, 12345] {
             listeners.announce(other);
-            assert!(!listeners.is_token(other));
         }
         listeners.announce(token(1));
         assert!(!listeners.is_anybody_announced());
         listeners.announce(token(0));
         assert!(listeners.is_anybody_announced());
-        assert!(listeners.is_token(token(0)) && listeners.is_token(token(1)));
     }
 }

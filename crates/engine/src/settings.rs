@@ -7,9 +7,20 @@ use fastrack_http::Limits;
 /// How the engine treats its connections.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How long a request's head may take altogether, and each wait for more of its body or for a client
-    /// to take more of a response, in milliseconds.
-    pub timeout: u64,
+    /// How long a request's head may take altogether, in milliseconds, as all times here.
+    pub header_timeout: u64,
+    /// How long each wait for more of a request's body may take.
+    pub body_timeout: u64,
+    /// How long a client may take nothing of a response.
+    pub write_timeout: u64,
+    /// Whether connections are kept open from request to request.
+    pub keep_alive: bool,
+    /// How long a connection may be idle between two requests.
+    pub keep_alive_timeout: u64,
+    /// How many requests one connection may carry; 0 is no limit.
+    pub keep_alive_requests: u32,
+    /// How much of a response may wait for a slow client while the application goes on, in bytes.
+    pub response_buffer: usize,
     /// How large a request's head may be.
     pub limits: Limits,
     /// The longest body that is accepted, in bytes.
@@ -23,7 +34,13 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            timeout: 300_000,
+            header_timeout: 300_000,
+            body_timeout: 300_000,
+            write_timeout: 300_000,
+            keep_alive: true,
+            keep_alive_timeout: 95_000,
+            keep_alive_requests: 0,
+            response_buffer: 1024 * 1024,
             limits: Limits::default(),
             max_body: None,
             tmpdir: std::env::temp_dir(),

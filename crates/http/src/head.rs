@@ -42,6 +42,26 @@ pub struct Field {
     pub known: Option<KnownName>,
 }
 
+/// What Connection fields say (RFC 9110 §7.6.1); of several wishes the later one here counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Wish {
+    #[default]
+    None,
+    KeepAlive,
+    Close,
+}
+
+impl Wish {
+    fn parse(value: &[u8]) -> Self {
+        let wish = |option: &[u8]| match option.trim_ascii() {
+            option if option.eq_ignore_ascii_case(b"close") => Wish::Close,
+            option if option.eq_ignore_ascii_case(b"keep-alive") => Wish::KeepAlive,
+            _ => Wish::None,
+        };
+        value.split(|byte| *byte == b',').map(wish).max().unwrap_or_default()
+    }
+}
+
 /// A parsed head. It holds places rather than slices, so that it can wait
 /// with its connection for the body, and its memory serves the next request.
 #[derive(Debug, Default)]
@@ -64,6 +84,8 @@ pub struct Head {
     pub framing: Framing,
     /// What the client waits for before it sends the body.
     pub expectation: Expectation,
+    /// What the client says of the connection.
+    wish: Wish,
     /// The length of the head in bytes, with its empty line: the body starts here.
     pub len: usize,
     /// Whether some field name came more than once, or could be taken for
@@ -150,6 +172,7 @@ impl Head {
         self.framing = Framing::None;
         self.expectation = Expectation::None;
         self.clashes = false;
+        self.wish = Wish::None;
         let mut seen = 0_u64;
         for field in fields {
             let name = field.name.as_bytes();
@@ -190,6 +213,7 @@ impl Head {
             KnownName::ContentLength => self.framing = Framing::Length(framing::content_length(value)?),
             KnownName::TransferEncoding => self.framing = framing::transfer_encoding(value)?,
             // An HTTP/1.0 client cannot mean it (RFC 9110 §10.1.1).
+            KnownName::Connection => self.wish = self.wish.max(Wish::parse(value)),
             KnownName::Expect if self.version == Version::Http11 => {
                 self.expectation = Expectation::parse(value).ok_or(Error::Expectation)?
             }
@@ -203,6 +227,14 @@ impl Head {
             .iter()
             .filter(|field| field.known.is_none())
             .any(|field| field.name.of_buffer(buffer).eq_ignore_ascii_case(name))
+    }
+
+    /// Whether the client would go on with this connection after the response (RFC 9112 §9.3).
+    pub fn is_persistent(&self) -> bool {
+        match self.version {
+            Version::Http11 => self.wish != Wish::Close,
+            Version::Http10 => self.wish == Wish::KeepAlive,
+        }
     }
 
     /// The path of the target, percent-encoded as it came.
@@ -287,6 +319,23 @@ mod tests {
         assert!(
             parse("GET / HTTP/1.1\r\nHost: a\r\nCookie: 1\r\ncookie: 1\r\n\r\n").expect("valid").1.clashes
         );
+    }
+
+    #[test]
+    fn a_connection_lasts_as_its_version_and_its_fields_say() {
+        let persistent = |version: &str, fields: &str| {
+            let text = format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n");
+            parse(&text).expect(fields).1.is_persistent()
+        };
+        assert!(persistent("1.1", ""));
+        assert!(!persistent("1.0", ""));
+        assert!(persistent("1.0", "Connection: Keep-Alive\r\n"));
+        assert!(persistent("1.1", "Connection: Upgrade, HTTP2-Settings\r\n"));
+        for version in ["1.0", "1.1"] {
+            assert!(!persistent(version, "Connection: foo ,CLOSE\r\n"));
+            assert!(!persistent(version, "Connection: close\r\nConnection: keep-alive\r\n"));
+            assert!(!persistent(version, "Connection: keep-alive\r\nConnection: close\r\n"));
+        }
     }
 
     #[test]

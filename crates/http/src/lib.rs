@@ -33,7 +33,9 @@ pub use field_name::{env_key, KnownName, MAX_NAME};
 pub use framing::Framing;
 pub use head::{Field, Head, Status, Version};
 pub use limits::Limits;
-pub use response::{chunk_size_line, error_response, FieldError, ResponseHead, CHUNK_END, LAST_CHUNK};
+pub use response::{
+    chunk_size_line, error_response, FieldError, Length, Persistence, ResponseHead, CHUNK_END, LAST_CHUNK,
+};
 pub use span::Span;
 pub use status::{has_no_body, reason};
 pub use target::{percent_decode, Target};

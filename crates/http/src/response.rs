@@ -6,6 +6,7 @@ use memchr::{memchr2, memchr3};
 
 use crate::date::DATE_LEN;
 use crate::error::Error;
+use crate::framing::content_length;
 use crate::status::{has_no_body, reason};
 
 /// Ends each chunk of a chunked body.
@@ -50,10 +51,34 @@ pub struct ResponseHead {
     date: Vec<u8>,
     server: Vec<u8>,
     fields: Vec<u8>,
-    /// Whether the application named a Content-Length.
-    pub has_length: bool,
+    length: Length,
     /// Whether the application named a Transfer-Encoding, and so framed the body itself.
     pub has_coding: bool,
+    /// Whether the application wants the connection closed after this response.
+    pub wants_close: bool,
+}
+
+/// What a response's Content-Length fields say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Length {
+    /// There are none.
+    #[default]
+    Unknown,
+    /// So many bytes follow.
+    Known(u64),
+    /// What no client may rely on: no number, or several.
+    Unclear,
+}
+
+/// What becomes of the connection after a response, as its head tells the client (RFC 9112 §9.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Persistence {
+    /// It closes.
+    Close,
+    /// It stays open, for a client that takes this for granted.
+    Implied,
+    /// It stays open, for a client that has to be told (HTTP/1.0).
+    Named,
 }
 
 impl ResponseHead {
@@ -63,8 +88,19 @@ impl ResponseHead {
         self.date.clear();
         self.server.clear();
         self.fields.clear();
-        self.has_length = false;
+        self.length = Length::Unknown;
         self.has_coding = false;
+        self.wants_close = false;
+    }
+
+    /// How long the body is, by the head.
+    pub fn length(&self) -> Length {
+        self.length
+    }
+
+    /// Whether nothing says yet where the body ends.
+    pub fn is_unframed(&self) -> bool {
+        self.length == Length::Unknown && !self.has_coding
     }
 
     /// The status code of this response.
@@ -76,7 +112,8 @@ impl ResponseHead {
     ///
     /// As Rhebok does, a value of several lines becomes several fields and
     /// its empty lines none. Date and Server replace our own; Connection is left
-    /// out, because only the server knows what becomes of the connection.
+    /// out, because only the server knows what becomes of the connection: the
+    /// application's `close` is taken as a wish.
     pub fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), FieldError> {
         if !is_token(name) {
             return Err(FieldError::Name);
@@ -107,12 +144,18 @@ impl ResponseHead {
                 self.server.clear();
                 &mut self.server
             }
-            10 if name.eq_ignore_ascii_case(b"connection") => return,
+            10 if name.eq_ignore_ascii_case(b"connection") => {
+                self.wants_close |= value.eq_ignore_ascii_case(b"close");
+                return;
+            }
             14 if name.eq_ignore_ascii_case(b"content-length") => {
                 if self.forbids_framing() {
                     return;
                 }
-                self.has_length = true;
+                self.length = match (self.length, content_length(value)) {
+                    (Length::Unknown, Ok(length)) => Length::Known(length),
+                    _ => Length::Unclear,
+                };
                 &mut self.fields
             }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
@@ -138,7 +181,7 @@ impl ResponseHead {
 
     /// Frames the body as so many bytes.
     pub fn frame_length(&mut self, length: u64) {
-        self.has_length = true;
+        self.length = Length::Known(length);
         self.fields.extend_from_slice(b"Content-Length: ");
         self.fields.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
         self.fields.extend_from_slice(b"\r\n");
@@ -151,7 +194,7 @@ impl ResponseHead {
     }
 
     /// Appends the whole head to `out`; `date` is used when the application named none.
-    pub fn write(&self, date: &[u8; DATE_LEN], out: &mut Vec<u8>) {
+    pub fn write(&self, date: &[u8; DATE_LEN], persistence: Persistence, out: &mut Vec<u8>) {
         out.extend_from_slice(b"HTTP/1.1 ");
         out.extend_from_slice(itoa::Buffer::new().format(self.code).as_bytes());
         out.push(b' ');
@@ -166,7 +209,11 @@ impl ResponseHead {
         }
         out.extend_from_slice(if self.server.is_empty() { b"Server: Fastrack\r\n" } else { &self.server });
         out.extend_from_slice(&self.fields);
-        out.extend_from_slice(b"Connection: close\r\n\r\n");
+        out.extend_from_slice(match persistence {
+            Persistence::Close => b"Connection: close\r\n\r\n",
+            Persistence::Implied => b"\r\n",
+            Persistence::Named => b"Connection: keep-alive\r\n\r\n",
+        });
     }
 }
 
@@ -211,7 +258,7 @@ pub fn error_response(error: Error, date: &[u8; DATE_LEN], with_body: bool, out:
     // Neither name nor value comes from outside, so neither can be refused.
     let _ = head.field(b"Content-Type", b"text/plain");
     head.frame_length(body.len() as u64);
-    head.write(date, out);
+    head.write(date, Persistence::Close, out);
     if with_body {
         out.extend_from_slice(body.as_bytes());
     }
@@ -231,7 +278,7 @@ mod tests {
             head.field(name.as_bytes(), value.as_bytes()).expect("a valid field");
         }
         let mut out = Vec::new();
-        head.write(DATE, &mut out);
+        head.write(DATE, Persistence::Close, &mut out);
         String::from_utf8(out).expect("utf-8")
     }
 
@@ -255,6 +302,35 @@ mod tests {
             text,
             "HTTP/1.1 404 Not Found\r\ndate: Foooo\r\nSERVER: mine\r\nDat: x\r\nConnection: close\r\n\r\n"
         );
+    }
+
+    #[test]
+    fn the_client_is_told_what_becomes_of_the_connection() {
+        let end = |persistence| {
+            let mut head = ResponseHead::default();
+            head.start(204);
+            let mut out = Vec::new();
+            head.write(DATE, persistence, &mut out);
+            String::from_utf8(out).expect("utf-8").split("Server: Fastrack").last().map(str::to_owned)
+        };
+        assert_eq!(end(Persistence::Close).as_deref(), Some("\r\nConnection: close\r\n\r\n"));
+        assert_eq!(end(Persistence::Implied).as_deref(), Some("\r\n\r\n"));
+        assert_eq!(end(Persistence::Named).as_deref(), Some("\r\nConnection: keep-alive\r\n\r\n"));
+    }
+
+    #[test]
+    fn the_length_is_known_only_where_there_is_one() {
+        let length = |values: &[&str]| {
+            let mut head = ResponseHead::default();
+            head.start(200);
+            values.iter().for_each(|value| head.field(b"content-length", value.as_bytes()).expect("valid"));
+            head.length()
+        };
+        assert_eq!(length(&[]), Length::Unknown);
+        assert_eq!(length(&["12"]), Length::Known(12));
+        for unclear in [&["-1"][..], &["x"], &["1", "1"], &["1\n2"], &[" 1"], &["99999999999999999999"]] {
+            assert_eq!(length(unclear), Length::Unclear, "{unclear:?}");
+        }
     }
 
     #[test]
@@ -311,7 +387,7 @@ mod tests {
             head.start(200);
             let accepted = head.field(&name, &value).is_ok();
             let mut out = Vec::new();
-            head.write(DATE, &mut out);
+            head.write(DATE, Persistence::Close, &mut out);
             // Three lines of ours and one empty; the rest are the application's, each with its own name.
             let lines: Vec<_> = out.split(|byte| *byte == b'\n').collect();
             prop_assert!(lines.iter().all(|line| line.is_empty() || line.ends_with(b"\r")));

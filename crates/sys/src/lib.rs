@@ -16,12 +16,12 @@ mod socket;
 
 pub use clock::{epoch_seconds, monotonic_millis};
 pub use fd::{duplicate, neutralise, set_nonblocking};
-pub use limit::descriptors;
+pub use limit::{descriptors, most_descriptors};
 pub use passing::{message_queue, receive_message, send_message, MOST_PASSED};
 pub use poller::{Event, Events, Poller};
 pub use shared::{memory_file, SharedNumbers};
 pub use signals::with_signals_blocked;
 pub use socket::{
-    accept, has_ended, is_clients_error, is_readable, pause, recv, reset_on_close, shutdown_write, wait_readable,
-    wait_writable, writev,
+    accept, has_ended, is_clients_error, is_readable, pause, recv, reset_on_close, shutdown_both,
+    shutdown_write, wait_readable, wait_writable, writev,
 };

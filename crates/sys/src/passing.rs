@@ -17,8 +17,7 @@ pub fn message_queue() -> io::Result<(OwnedFd, OwnedFd)> {
     // macOS has no SOCK_SEQPACKET for unix sockets; its datagrams keep their order, too.
     let kind = if cfg!(target_os = "macos") { SockType::Datagram } else { SockType::SeqPacket };
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
-    let pair =
-        socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK)?;
+    let pair = socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK)?;
     #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
     let pair = {
         let pair = socketpair(AddressFamily::Unix, kind, None, SockFlag::empty())?;

@@ -31,10 +31,14 @@ impl Events {
 
     /// The events of the last wait.
     pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
-        self.list[..self.filled].iter().map(|event| Event {
-            token: event.data(),
-            ended: event.events().intersects(ENDED),
-        })
+        self.list[..self.filled]
+            .iter()
+            .map(|event| Event { token: event.data(), ended: event.events().intersects(ENDED) })
+    }
+
+    /// Forgets the events of the last wait.
+    pub fn clear(&mut self) {
+        self.filled = 0;
     }
 
     /// Whether the last wait had none.

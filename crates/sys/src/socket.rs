@@ -122,6 +122,11 @@ pub fn shutdown_write(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(shutdown(fd.as_raw_fd(), Shutdown::Write)?)
 }
 
+/// Says that nothing more will be sent or read, whoever else has a copy of the descriptor.
+pub fn shutdown_both(fd: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(shutdown(fd.as_raw_fd(), Shutdown::Both)?)
+}
+
 /// Makes the coming close a reset, so that the peer cannot take a cut-off
 /// response for a whole one. Without effect on a unix socket.
 pub fn reset_on_close(fd: BorrowedFd<'_>) -> io::Result<()> {

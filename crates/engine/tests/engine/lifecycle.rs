@@ -3,19 +3,19 @@
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
-use crate::support::{read_all, Worker};
+use crate::support::{closing, read_all, Worker};
 use fastrack_engine::{Finish, Settings};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
 /// Impatient, so that a test need not wait for long.
 fn impatient() -> Settings {
-    Settings { timeout: 200, ..Settings::default() }
+    Settings { header_timeout: 200, body_timeout: 200, write_timeout: 200, ..closing() }
 }
 
 #[test]
 fn the_engine_returns_after_as_many_requests_as_it_was_to_serve() {
-    let mut worker = Worker::start(Settings::default(), Some(3));
+    let mut worker = Worker::start(closing(), Some(3));
     for _ in 0..3 {
         assert!(worker.exchange(GET).starts_with("HTTP/1.1 200"));
     }
@@ -24,7 +24,7 @@ fn the_engine_returns_after_as_many_requests_as_it_was_to_serve() {
 
 #[test]
 fn a_refused_request_does_not_count() {
-    let mut worker = Worker::start(Settings::default(), Some(1));
+    let mut worker = Worker::start(closing(), Some(1));
     assert!(worker.exchange(b"bad\r\n\r\n").starts_with("HTTP/1.1 400"));
     assert!(worker.exchange(GET).starts_with("HTTP/1.1 200"));
     assert_eq!(worker.finish(), Finish::Limit);
@@ -32,7 +32,7 @@ fn a_refused_request_does_not_count() {
 
 #[test]
 fn a_request_that_has_begun_is_finished_before_a_stop() {
-    let mut worker = Worker::start(Settings::default(), None);
+    let mut worker = Worker::start(closing(), None);
     let mut fresh = worker.connect();
     let mut silent = worker.connect();
     let mut begun = worker.connect();
@@ -50,7 +50,7 @@ fn a_request_that_has_begun_is_finished_before_a_stop() {
 
 #[test]
 fn half_a_request_does_not_hold_up_a_stop_for_longer_than_its_time() {
-    let mut worker = Worker::start(Settings::default(), None);
+    let mut worker = Worker::start(closing(), None);
     let mut half = worker.connect();
     half.write_all(&GET[..10]).expect("write");
     assert!(worker.exchange(GET).starts_with("HTTP/1.1 200"));
@@ -61,7 +61,7 @@ fn half_a_request_does_not_hold_up_a_stop_for_longer_than_its_time() {
 #[test]
 fn the_end_of_the_master_ends_the_engine() {
     let (master, worker_end) = std::os::unix::net::UnixStream::pair().expect("a pair");
-    let mut worker = Worker::start_with_master(Settings::default(), None, Some(&worker_end));
+    let mut worker = Worker::start_with_master(closing(), None, Some(&worker_end));
     assert!(worker.exchange(GET).starts_with("HTTP/1.1 200"));
     drop(master);
     assert_eq!(worker.finish(), Finish::Orphaned);
@@ -95,7 +95,7 @@ fn a_head_sent_byte_by_byte_does_not_get_more_time_for_each_byte() {
 
 #[test]
 fn an_application_that_sends_nothing_is_answered_for() {
-    let mut worker = Worker::start(Settings::default(), None);
+    let mut worker = Worker::start(closing(), None);
     assert!(worker.exchange(b"GET /nothing HTTP/1.1\r\nHost: h\r\n\r\n").starts_with("HTTP/1.1 500 "));
     let head = worker.exchange(b"HEAD /nothing HTTP/1.1\r\nHost: h\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 500 ") && head.ends_with("\r\n\r\n"), "{head}");
@@ -104,7 +104,7 @@ fn an_application_that_sends_nothing_is_answered_for() {
 
 #[test]
 fn half_a_response_ends_in_a_reset() {
-    let mut worker = Worker::start(Settings::default(), None);
+    let mut worker = Worker::start(closing(), None);
     let mut stream = worker.connect();
     stream.write_all(b"GET /half HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
     let error = stream.read_to_end(&mut Vec::new()).expect_err("a reset");
@@ -114,7 +114,7 @@ fn half_a_response_ends_in_a_reset() {
 
 #[test]
 fn a_large_response_reaches_a_slow_reader_whole() {
-    let mut worker = Worker::start(Settings::default(), None);
+    let mut worker = Worker::start(closing(), None);
     let mut stream = worker.connect();
     stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
     let mut total = 0;

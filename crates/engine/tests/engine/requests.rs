@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::support::{end_of_sending, read_all, Seen, Worker};
+use crate::support::{closing, end_of_sending, read_all, Seen, Worker};
 use fastrack_engine::{Finish, Settings};
 use proptest::prelude::*;
 
@@ -16,7 +16,7 @@ fn status(response: &str) -> &str {
 
 #[test]
 fn a_request_reaches_the_application_and_its_answer_the_client() {
-    let mut worker = Worker::start(Settings::default(), None);
+    let mut worker = Worker::start(closing(), None);
     let response = worker.exchange(b"GET /a?b HTTP/1.1\r\nHost: h\r\n\r\n");
     assert!(response.ends_with("\r\n\r\n        0"), "{response}");
     assert_eq!(worker.next_seen(), seen("GET", "/a", b""));
@@ -26,7 +26,7 @@ fn a_request_reaches_the_application_and_its_answer_the_client() {
 
 #[test]
 fn a_body_of_known_length_stays_in_memory_up_to_a_mebibyte_and_goes_to_a_file_above() {
-    let mut worker = Worker::start(Settings::default(), None);
+    let mut worker = Worker::start(closing(), None);
     for length in [1, 20_000, 1 << 20, (1 << 20) + 1, 3_000_000] {
         let body: Vec<u8> = (0..length).map(|index| (index % 251) as u8).collect();
         let mut request =
@@ -41,7 +41,7 @@ fn a_body_of_known_length_stays_in_memory_up_to_a_mebibyte_and_goes_to_a_file_ab
 
 #[test]
 fn a_chunked_body_is_decoded_into_memory_or_a_file() {
-    let mut worker = Worker::start(Settings::default(), None);
+    let mut worker = Worker::start(closing(), None);
     for chunks in [0, 1, 70, 900] {
         let chunk = [b'c'; 3000];
         let mut request = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
@@ -60,7 +60,7 @@ fn a_chunked_body_is_decoded_into_memory_or_a_file() {
 
 #[test]
 fn what_is_wrong_is_answered_and_never_reaches_the_application() {
-    let mut worker = Worker::start(Settings { max_body: Some(10), ..Settings::default() }, None);
+    let mut worker = Worker::start(Settings { max_body: Some(10), ..closing() }, None);
     let cases = [
         ("GET / HTTP/1.1\r\n\r\n", "400"),
         ("garbage\r\n\r\n", "400"),
@@ -82,7 +82,7 @@ fn what_is_wrong_is_answered_and_never_reaches_the_application() {
 
 #[test]
 fn a_refusal_is_read_even_by_a_client_that_is_still_sending() {
-    let mut worker = Worker::start(Settings { max_body: Some(10), ..Settings::default() }, None);
+    let mut worker = Worker::start(Settings { max_body: Some(10), ..closing() }, None);
     let mut request = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 500000\r\n\r\n".to_vec();
     request.resize(request.len() + 500_000, b'x');
     assert_eq!(status(&worker.exchange(&request)), "413");
@@ -91,7 +91,7 @@ fn a_refusal_is_read_even_by_a_client_that_is_still_sending() {
 
 #[test]
 fn a_crlf_after_a_body_means_nothing() {
-    let mut worker = Worker::start(Settings::default(), None);
+    let mut worker = Worker::start(closing(), None);
     let response = worker.exchange(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc\r\n");
     assert_eq!(status(&response), "200");
     worker.stop();
@@ -99,7 +99,7 @@ fn a_crlf_after_a_body_means_nothing() {
 
 #[test]
 fn a_truncated_request_closes_the_connection_without_calling_the_application() {
-    let mut worker = Worker::start(Settings::default(), None);
+    let mut worker = Worker::start(closing(), None);
     for request in ["GET / HT", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nabc"] {
         let mut stream = worker.connect();
         stream.write_all(request.as_bytes()).expect("write");
@@ -112,7 +112,7 @@ fn a_truncated_request_closes_the_connection_without_calling_the_application() {
 
 #[test]
 fn the_interim_response_comes_before_the_body_is_sent() {
-    let mut worker = Worker::start(Settings::default(), None);
+    let mut worker = Worker::start(closing(), None);
     let mut stream = worker.connect();
     stream
         .write_all(b"POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
@@ -128,7 +128,7 @@ fn the_interim_response_comes_before_the_body_is_sent() {
 #[test]
 fn the_path_is_decoded_on_request_only() {
     for (decode_path, path) in [(false, "/a%20b"), (true, "/a b")] {
-        let mut worker = Worker::start(Settings { decode_path, ..Settings::default() }, None);
+        let mut worker = Worker::start(Settings { decode_path, ..closing() }, None);
         worker.exchange(b"GET /a%20b HTTP/1.1\r\nHost: h\r\n\r\n");
         assert_eq!(worker.next_seen(), seen("GET", path, b""));
         let broken = worker.exchange(b"GET /a%2 HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -142,7 +142,7 @@ proptest! {
 
     #[test]
     fn a_request_is_the_same_however_it_is_cut(cuts in prop::collection::vec(0_usize..150, 0..5), chunked: bool) {
-        let mut worker = Worker::start(Settings::default(), None);
+        let mut worker = Worker::start(closing(), None);
         let request: &[u8] = if chunked {
             b"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n3;e=f\r\nefg\r\n0\r\nT: r\r\n\r\n"
         } else {
@@ -167,7 +167,7 @@ proptest! {
 
     #[test]
     fn garbage_ends_in_a_refusal_or_a_close_and_never_in_a_panic(bytes in prop::collection::vec(any::<u8>(), 1..300)) {
-        let mut worker = Worker::start(Settings::default(), None);
+        let mut worker = Worker::start(closing(), None);
         let mut stream = worker.connect();
         stream.write_all(&bytes).expect("write");
         end_of_sending(&stream);

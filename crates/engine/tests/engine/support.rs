@@ -86,6 +86,11 @@ impl App for Echo {
     }
 }
 
+/// One request for each connection.
+pub fn closing() -> Settings {
+    Settings { keep_alive: false, ..Settings::default() }
+}
+
 pub struct Worker {
     pub address: SocketAddr,
     pub control: Arc<Control>,
@@ -105,7 +110,7 @@ impl Worker {
         let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
         let listener = Listener::from_fd(socket.as_raw_fd(), true).expect("a listener");
         let mut engine =
-            Engine::new(vec![listener], master.map(AsRawFd::as_raw_fd), settings).expect("an engine");
+            Engine::new(vec![listener], master.map(AsRawFd::as_raw_fd), settings, None).expect("an engine");
         let control = engine.control();
         let (sender, seen) = channel();
         let thread = std::thread::spawn(move || engine.run(&mut Echo(sender), limit));

@@ -14,7 +14,7 @@ fuzz_target!(|fields: Vec<(&[u8], &[u8])>| {
         let _ = head.field(name, value);
     }
     let mut out = Vec::new();
-    head.write(DATE, &mut out);
+    head.write(DATE, fastrack_http::Persistence::Close, &mut out);
     assert_eq!(out.windows(4).position(|four| four == b"\r\n\r\n"), Some(out.len() - 4));
     assert!(!out.contains(&0));
     for line in out.split(|byte| *byte == b'\n') {

@@ -1,0 +1,217 @@
+//! What the workers of one master share, so that no client waits for a busy
+//! worker while another one is idle: a queue of connections, first come first
+//! served, and a page that says who is idle.
+//!
+//! The queue is a socket: what is in it when a worker dies stays there for the
+//! next one to read.
+
+use std::fs::File;
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use fastrack_sys::{memory_file, message_queue, SharedNumbers};
+
+/// Workers that may share, at most.
+const MOST: usize = 512;
+
+const BITS: usize = u32::BITS as usize;
+const WORDS: usize = MOST / BITS;
+
+// The places in the page.
+const QUEUED: usize = 0;
+const IDLE: usize = 16;
+const SERVING: usize = IDLE + WORDS;
+const PIDS: usize = SERVING + WORDS;
+const COUNT: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+const _: () = assert!(PIDS + MOST <= COUNT.get());
+
+/// The shared queue and page, from the master's side. Its workers inherit it.
+#[derive(Debug)]
+pub struct Dispatch {
+    sender: OwnedFd,
+    receiver: OwnedFd,
+    file: File,
+    page: SharedNumbers,
+}
+
+impl Dispatch {
+    /// A queue and a page for the workers that will be forked.
+    pub fn new() -> io::Result<Self> {
+        let (sender, receiver) = message_queue()?;
+        let file = memory_file((COUNT.get() * size_of::<u32>()) as u64)?;
+        let page = SharedNumbers::map(&file, COUNT)?;
+        Ok(Dispatch { sender, receiver, file, page })
+    }
+
+    /// Takes over what another process has made, by the numbers that [`raw_fds`](Self::raw_fds) gave there.
+    /// The descriptors stay the caller's; these are copies.
+    pub fn from_raw_fds([sender, receiver, file]: [RawFd; 3]) -> io::Result<Self> {
+        let file = File::from(fastrack_sys::duplicate(file)?);
+        if file.metadata()?.len() < (COUNT.get() * size_of::<u32>()) as u64 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let page = SharedNumbers::map(&file, COUNT)?;
+        let sender = fastrack_sys::duplicate(sender)?;
+        Ok(Dispatch { sender, receiver: fastrack_sys::duplicate(receiver)?, file, page })
+    }
+
+    /// Its descriptors: both ends of the queue, and the page's file.
+    pub fn raw_fds(&self) -> [RawFd; 3] {
+        [self.sender.as_raw_fd(), self.receiver.as_raw_fd(), self.file.as_raw_fd()]
+    }
+
+    /// A worker is dead, and neither idle nor serving whatever it has said.
+    pub fn forget(&self, pid: u32) {
+        for slot in (0..MOST).filter(|slot| self.page[PIDS + slot].load(Ordering::SeqCst) == pid) {
+            vacate(&self.page, slot);
+        }
+    }
+
+    /// A place for this process among those who share; None when all are taken.
+    pub(crate) fn seat(&self) -> io::Result<Option<Seat>> {
+        let pid = std::process::id();
+        let free = |slot: &usize| {
+            let place = &self.page[PIDS + slot];
+            place.compare_exchange(0, pid, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        };
+        let Some(slot) = (0..MOST).find(free) else { return Ok(None) };
+        Ok(Some(Seat {
+            sender: fastrack_sys::duplicate(self.sender.as_raw_fd())?,
+            receiver: fastrack_sys::duplicate(self.receiver.as_raw_fd())?,
+            page: SharedNumbers::map(&self.file, COUNT)?,
+            slot,
+        }))
+    }
+}
+
+fn vacate(page: &SharedNumbers, slot: usize) {
+    for set in [IDLE, SERVING] {
+        page[set + slot / BITS].fetch_and(!(1 << (slot % BITS)), Ordering::SeqCst);
+    }
+    page[PIDS + slot].store(0, Ordering::SeqCst);
+}
+
+/// One worker's place at the queue.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    sender: OwnedFd,
+    receiver: OwnedFd,
+    page: SharedNumbers,
+    slot: usize,
+}
+
+impl Seat {
+    pub fn sender(&self) -> BorrowedFd<'_> {
+        self.sender.as_fd()
+    }
+
+    pub fn receiver(&self) -> BorrowedFd<'_> {
+        self.receiver.as_fd()
+    }
+
+    pub fn raw_fds(&self) -> [RawFd; 2] {
+        [self.sender.as_raw_fd(), self.receiver.as_raw_fd()]
+    }
+
+    /// Whether there may be connections in the queue. Only a hint: a worker that dies between counting and sending
+    /// leaves the number wrong until somebody finds the queue empty.
+    pub fn is_anybody_queued(&self) -> bool {
+        self.page[QUEUED].load(Ordering::Relaxed) > 0
+    }
+
+    pub fn count_one_more(&self) {
+        self.page[QUEUED].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn count_one_less(&self) {
+        let less = |count: u32| count.checked_sub(1);
+        // There is nothing to take from a count of none.
+        let _ = self.page[QUEUED].fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// The queue was found empty.
+    pub fn count_none(&self) {
+        self.page[QUEUED].store(0, Ordering::Relaxed);
+    }
+
+    /// Whether this worker waits for clients.
+    pub fn set_idle(&self, idle: bool) {
+        self.set(IDLE, idle);
+    }
+
+    /// Whether this worker takes connections from the queue.
+    pub fn set_serving(&self, serving: bool) {
+        self.set(SERVING, serving);
+    }
+
+    fn set(&self, set: usize, on: bool) {
+        let word = &self.page[set + self.slot / BITS];
+        let bit = 1 << (self.slot % BITS);
+        if on {
+            word.fetch_or(bit, Ordering::SeqCst);
+        } else {
+            word.fetch_and(!bit, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether another worker waits for clients.
+    pub fn is_another_idle(&self) -> bool {
+        self.others(IDLE).any(|others| others != 0)
+    }
+
+    /// Whether another worker takes connections from the queue.
+    pub fn is_another_serving(&self) -> bool {
+        self.others(SERVING).any(|others| others != 0)
+    }
+
+    fn others(&self, set: usize) -> impl Iterator<Item = u32> + '_ {
+        let words: &[AtomicU32] = &self.page[set..set + WORDS];
+        words.iter().enumerate().map(|(index, word)| {
+            let own = if index == self.slot / BITS { 1 << (self.slot % BITS) } else { 0 };
+            word.load(Ordering::SeqCst) & !own
+        })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        vacate(&self.page, self.slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_worker_sees_what_the_others_say() {
+        let dispatch = Dispatch::new().expect("a dispatch");
+        let copy = Dispatch::from_raw_fds(dispatch.raw_fds()).expect("a copy");
+        let one = dispatch.seat().expect("a seat").expect("free");
+        let two = copy.seat().expect("a seat").expect("free");
+        one.set_idle(true);
+        one.set_serving(true);
+        assert!(!one.is_another_idle() && two.is_another_idle() && two.is_another_serving());
+        one.count_one_more();
+        assert!(two.is_anybody_queued());
+        two.count_one_less();
+        two.count_one_less();
+        assert!(!one.is_anybody_queued());
+        // Both are this process's; a dead one's word counts no more.
+        dispatch.forget(std::process::id());
+        assert!(!two.is_another_idle() && !two.is_another_serving());
+    }
+
+    #[test]
+    fn there_is_a_seat_for_each_of_many_workers_and_then_none() {
+        let dispatch = Dispatch::new().expect("a dispatch");
+        let mut seats: Vec<_> = (0..MOST).map(|_| dispatch.seat().expect("a seat").expect("free")).collect();
+        assert!(dispatch.seat().expect("no error").is_none());
+        seats.iter().for_each(|seat| seat.set_idle(true));
+        seats.truncate(1);
+        assert!(!seats[0].is_another_idle());
+        assert!(dispatch.seat().expect("a seat").is_some());
+    }
+}

@@ -1,0 +1,118 @@
+//! The thread that looks after a worker's connections while the application
+//! has the other one.
+//!
+//! It never touches the application. It sleeps while that thread waits for
+//! clients itself; while it is busy, a tick now and then tells whether one
+//! request has kept it for longer than a whole tick, and only then the helper
+//! takes over, until the request is done.
+
+use std::io;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
+use std::thread::{park, sleep, Builder, JoinHandle};
+use std::time::Duration;
+
+use fastrack_sys::{monotonic_millis, wait_readable, with_signals_blocked};
+
+use crate::pulse::is_busy;
+use crate::shared::Shared;
+
+/// How often to look while requests take long, and while they are so short that hardly any outlasts it.
+const TICK: Duration = Duration::from_micros(250);
+const LONG_TICK: Duration = Duration::from_millis(1);
+
+/// So many steps in one tick are short ones.
+const MANY_STEPS: u64 = 8;
+
+/// Ticks without anybody busy before the helper sleeps until it is woken.
+const QUIET_TICKS: u32 = 8;
+
+/// The longest wait for clients of a busy worker, in milliseconds: by then another request may be the one that lasts.
+const LONGEST_WAIT: u64 = 100;
+
+/// What the helper's thread needs: it calls nothing deep.
+const STACK: usize = 128 * 1024;
+
+#[derive(Debug)]
+pub(crate) struct Helper {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    pid: u32,
+}
+
+impl Helper {
+    /// Starts the thread, with all signals blocked in it. To be called after the last fork of this process's own.
+    pub fn start(shared: Arc<Shared>) -> io::Result<Self> {
+        let its = Arc::clone(&shared);
+        let thread = with_signals_blocked(|| {
+            Builder::new().name("fastrack helper".into()).stack_size(STACK).spawn(move || run(&its))
+        })?;
+        shared.pulse.set_helper(thread.thread().clone());
+        Ok(Helper { shared, thread: Some(thread), pid: std::process::id() })
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.shared.end();
+        let Some(thread) = self.thread.take() else { return };
+        if self.pid != std::process::id() {
+            // A fork has not copied the thread.
+            std::mem::forget(thread);
+            return;
+        }
+        thread.thread().unpark();
+        // A panic has ended the process.
+        let _ = thread.join();
+    }
+}
+
+fn run(shared: &Shared) {
+    if catch_unwind(AssertUnwindSafe(|| watch(shared))).is_err() {
+        // The message is out. Connections may be in any state: the master starts another worker.
+        std::process::abort();
+    }
+}
+
+fn watch(shared: &Shared) {
+    let (mut before, mut quiet) = (0, 0);
+    while !shared.has_ended() {
+        let beat = shared.pulse.read();
+        if is_busy(beat) {
+            quiet = 0;
+            if beat == before {
+                take_over(shared, beat);
+            }
+        } else {
+            quiet += 1;
+            if quiet > QUIET_TICKS {
+                park();
+                quiet = 0;
+            }
+        }
+        let steps = beat.wrapping_sub(before) / 2;
+        before = beat;
+        sleep(if is_busy(beat) && steps < MANY_STEPS { TICK } else { LONG_TICK });
+    }
+}
+
+/// Looks after the connections until the application's thread has come a step further.
+fn take_over(shared: &Shared, beat: u64) {
+    loop {
+        let Some(mut reactor) = shared.try_reactor() else { return };
+        if shared.pulse.read() != beat {
+            return;
+        }
+        shared.note_long_request();
+        reactor.attend();
+        let now = monotonic_millis();
+        let time =
+            reactor.next_deadline().map_or(LONGEST_WAIT, |at| at.saturating_sub(now).min(LONGEST_WAIT));
+        drop(reactor);
+        // Whatever comes of it, the next look tells.
+        let _ = wait_readable(shared.connections(), time.max(1));
+        if shared.pulse.read() != beat || shared.has_ended() {
+            return;
+        }
+    }
+}

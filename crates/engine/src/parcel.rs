@@ -1,0 +1,270 @@
+//! A connection on its way from one worker to another: its descriptor, what
+//! has been read of it, and where it came from.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use fastrack_sys::{memory_file, receive_message, send_message};
+
+use crate::connection::{Connection, Contents, Step};
+use crate::input::InputPool;
+use crate::settings::Settings;
+
+/// What a message begins with; another layout gets another word.
+const MAGIC: &[u8; 8] = b"fastrak1";
+
+/// Bytes of a connection that travel in the message. More of them go in a file beside it.
+const INLINE: usize = 16 * 1024;
+
+const HEADER: usize = 64;
+
+/// A body is in the input, decoded, or in a file.
+const DECODED: u8 = 1;
+const FILE: u8 = 2;
+/// The bytes are in a file beside the message.
+const ASIDE: u8 = 4;
+
+/// Sends a connection, which stays the sender's as well: to be forgotten when this succeeds.
+/// Fails with Unsupported for a connection in a phase that cannot travel.
+pub(crate) fn send(queue: BorrowedFd<'_>, connection: &Connection) -> io::Result<()> {
+    let Contents { input, body } = connection.contents().ok_or(io::ErrorKind::Unsupported)?;
+    let (bytes, decoded, rest) = match input {
+        Some(input) if body.is_some() => (&input.bytes[..], &input.decoded[..], &input.rest[..]),
+        Some(input) => (&input.bytes[..], &[][..], &[][..]),
+        None => (&[][..], &[][..], &[][..]),
+    };
+    let length = bytes.len() + decoded.len() + rest.len();
+    let mut message = Vec::with_capacity(HEADER + INLINE.min(length));
+    let file = body.and_then(|(file, _)| file);
+    let aside = (length > INLINE).then(|| memory_file(0)).transpose()?;
+    let flags = match (body, file) {
+        (None, _) => 0,
+        (Some(_), None) => DECODED,
+        (Some(_), Some(_)) => FILE,
+    } | if aside.is_some() { ASIDE } else { 0 };
+    message.extend_from_slice(MAGIC);
+    message.push(flags);
+    put_peer(&mut message, connection.peer);
+    for number in [connection.listener, bytes.len(), decoded.len(), rest.len()] {
+        message.extend_from_slice(&u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
+    }
+    message.extend_from_slice(&connection.served.to_le_bytes());
+    message.extend_from_slice(&body.map_or(0, |(_, length)| length).to_le_bytes());
+    debug_assert!(message.len() <= HEADER);
+    message.resize(HEADER, 0);
+    let mut fds = vec![connection.as_fd()];
+    match &aside {
+        Some(aside) => {
+            let mut aside: &File = aside;
+            [bytes, decoded, rest].iter().try_for_each(|part| aside.write_all(part))?;
+        }
+        None => [bytes, decoded, rest].iter().for_each(|part| message.extend_from_slice(part)),
+    }
+    fds.extend(aside.as_ref().map(AsFd::as_fd));
+    fds.extend(file.map(AsFd::as_fd));
+    send_message(queue, &message, &fds)
+}
+
+/// Receives a connection, and says how far its request has come. Fails with
+/// WouldBlock when there is none, and with InvalidData when it is nothing that can be used.
+pub(crate) fn receive(
+    queue: BorrowedFd<'_>,
+    settings: &Settings,
+    inputs: &mut InputPool,
+) -> io::Result<(Connection, Step)> {
+    let mut message = [0; HEADER + INLINE];
+    let (length, fds) = receive_message(queue, &mut message)?;
+    let mut fds = fds.into_iter();
+    let header = Header::read(&message[..length]).ok_or(io::ErrorKind::InvalidData)?;
+    let socket = fds.next().ok_or(io::ErrorKind::InvalidData)?;
+    let mut connection = Connection::new(socket, header.peer, header.listener);
+    connection.served = header.served;
+    if header.lengths == [0; 3] {
+        return Ok((connection, Step::Wait));
+    }
+    let mut input = inputs.take();
+    let inline = &mut &message[HEADER..length];
+    let mut aside = if header.flags & ASIDE != 0 { Some(rewound(fds.next())?) } else { None };
+    let [bytes, decoded, rest] = header.lengths;
+    for (length, buffer) in
+        [(bytes, &mut input.bytes), (decoded, &mut input.decoded), (rest, &mut input.rest)]
+    {
+        let source: &mut dyn Read = match &mut aside {
+            Some(file) => file,
+            None => inline,
+        };
+        if source.take(length as u64).read_to_end(buffer)? != length {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+    }
+    connection.load(input);
+    let step = if header.flags & (DECODED | FILE) == 0 {
+        connection.take_stock(settings)
+    } else {
+        let file = if header.flags & FILE != 0 { Some(rewound(fds.next())?) } else { None };
+        match connection.load_body(file, header.body, settings) {
+            Ok(()) => Step::Ready,
+            Err(error) => Step::Refuse(error),
+        }
+    };
+    Ok((connection, step))
+}
+
+fn rewound(fd: Option<OwnedFd>) -> io::Result<File> {
+    let mut file = File::from(fd.ok_or(io::ErrorKind::InvalidData)?);
+    file.rewind()?;
+    Ok(file)
+}
+
+struct Header {
+    flags: u8,
+    peer: Option<SocketAddr>,
+    listener: usize,
+    lengths: [usize; 3],
+    served: u32,
+    body: u64,
+}
+
+impl Header {
+    fn read(message: &[u8]) -> Option<Self> {
+        let (header, _) = message.split_at_checked(HEADER)?;
+        let rest = header.strip_prefix(MAGIC)?;
+        let (flags, rest) = rest.split_first()?;
+        let (peer, mut rest) = rest.split_first_chunk::<19>()?;
+        let mut number = || {
+            let (bytes, after) = rest.split_first_chunk::<4>()?;
+            rest = after;
+            Some(u32::from_le_bytes(*bytes))
+        };
+        let listener = number()? as usize;
+        let lengths = [number()? as usize, number()? as usize, number()? as usize];
+        let served = number()?;
+        let body = u64::from_le_bytes(*rest.first_chunk()?);
+        Some(Header { flags: *flags, peer: peer_of(peer), listener, lengths, served, body })
+    }
+}
+
+/// 1 and an address, in the form that IPv6 has for each, with its port; 0 where there is none.
+fn put_peer(message: &mut Vec<u8>, peer: Option<SocketAddr>) {
+    let address = match peer.map(|peer| peer.ip()) {
+        None => Ipv6Addr::UNSPECIFIED,
+        Some(IpAddr::V4(address)) => address.to_ipv6_mapped(),
+        Some(IpAddr::V6(address)) => address,
+    };
+    message.push(u8::from(peer.is_some()));
+    message.extend_from_slice(&peer.map_or(0, |peer| peer.port()).to_le_bytes());
+    message.extend_from_slice(&address.octets());
+}
+
+fn peer_of([there, low, high, address @ ..]: &[u8; 19]) -> Option<SocketAddr> {
+    let address = Ipv6Addr::from(*address).to_canonical();
+    (*there == 1).then(|| SocketAddr::new(address, u16::from_le_bytes([*low, *high])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fastrack_sys::message_queue;
+    use std::os::unix::net::UnixStream;
+
+    fn passed(request: &[u8], peer: Option<SocketAddr>) -> (Connection, Step) {
+        let (sender, receiver) = message_queue().expect("a queue");
+        let (mut client, server) = UnixStream::pair().expect("a pair");
+        server.set_nonblocking(true).expect("nonblocking");
+        let (settings, mut inputs) = (Settings::default(), InputPool::default());
+        let mut connection = Connection::new(server.into(), peer, 7);
+        connection.served = 3;
+        let writer = std::thread::spawn({
+            let request = request.to_vec();
+            move || client.write_all(&request).map(|()| client)
+        });
+        let step = loop {
+            match connection.read(&settings, &mut inputs) {
+                Step::Wait if !writer.is_finished() => std::thread::yield_now(),
+                step => break step,
+            }
+        };
+        // Whoever has finished writing meanwhile is read by another try.
+        let step = if step == Step::Wait { connection.read(&settings, &mut inputs) } else { step };
+        send(sender.as_fd(), &connection).expect("send");
+        let (other, received) = receive(receiver.as_fd(), &settings, &mut inputs).expect("receive");
+        assert_eq!(step, received);
+        assert_eq!((other.listener, other.served, other.peer), (7, 3, peer));
+        let _client = writer.join().expect("no panic").expect("written");
+        (other, received)
+    }
+
+    fn body_of(connection: &Connection) -> Vec<u8> {
+        match connection.request(&Settings::default()).expect("a request").content {
+            crate::Content::None => Vec::new(),
+            crate::Content::Memory(bytes) => bytes.to_vec(),
+            crate::Content::File(mut file, length) => {
+                let mut body = Vec::new();
+                file.read_to_end(&mut body).expect("read");
+                assert_eq!(body.len() as u64, length);
+                body
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_arrives_as_it_was_sent_whatever_its_body() {
+        let peers = ["127.0.0.1:80", "[2001:db8::1]:65535"].map(|peer| peer.parse().ok());
+        for (size, peer) in [(0, None), (5, peers[0]), (40_000, peers[1]), (1_100_000, None)] {
+            let body = vec![b'b'; size];
+            let mut plain =
+                format!("POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: {size}\r\n\r\n").into_bytes();
+            plain.extend_from_slice(&body);
+            let mut chunked =
+                format!("POST /p HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{size:x}\r\n")
+                    .into_bytes();
+            chunked.extend_from_slice(&body);
+            chunked.extend_from_slice(if size == 0 { b"\r\n" } else { b"\r\n0\r\n\r\n" });
+            for request in [plain, chunked] {
+                let (connection, step) = passed(&request, peer);
+                assert_eq!(step, Step::Ready);
+                let request = connection.request(&Settings::default()).expect("a request");
+                assert_eq!(request.path, b"/p");
+                assert!(body_of(&connection) == body, "{size}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_follows_a_request_travels_with_it() {
+        for body in ["Content-Length: 2\r\n\r\nab", "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n"]
+        {
+            let request =
+                format!("POST / HTTP/1.1\r\nHost: h\r\n{body}GET /next HTTP/1.1\r\nHost: h\r\n\r\n");
+            let (mut connection, _) = passed(request.as_bytes(), None);
+            assert_eq!(body_of(&connection), b"ab");
+            assert_eq!(connection.turn_over(&Settings::default()), Step::Ready);
+            assert_eq!(connection.request(&Settings::default()).expect("a request").path, b"/next");
+        }
+    }
+
+    #[test]
+    fn half_a_head_and_nothing_at_all_travel_too() {
+        let (connection, step) = passed(b"GET / HT", None);
+        assert!(connection.has_begun() && step == Step::Wait);
+        let (sender, receiver) = message_queue().expect("a queue");
+        let (_client, server) = UnixStream::pair().expect("a pair");
+        send(sender.as_fd(), &Connection::new(server.into(), None, 0)).expect("send");
+        let (connection, step) =
+            receive(receiver.as_fd(), &Settings::default(), &mut InputPool::default()).expect("receive");
+        assert!(!connection.has_begun() && step == Step::Wait);
+    }
+
+    #[test]
+    fn what_is_no_connection_is_refused() {
+        let (sender, receiver) = message_queue().expect("a queue");
+        for message in [&b"x"[..], &[0; HEADER], &[MAGIC, &[0; 56][..]].concat()] {
+            send_message(sender.as_fd(), message, &[]).expect("send");
+            let error = receive(receiver.as_fd(), &Settings::default(), &mut InputPool::default())
+                .expect_err("not a connection");
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        }
+    }
+}

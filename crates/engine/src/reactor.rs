@@ -1,0 +1,427 @@
+//! Where a worker's connections are looked after: by the thread that runs the
+//! application whenever it has time, and by the helper while it has none.
+//!
+//! Nothing here waits, and nothing knows the application. What comes out is
+//! connections whose requests are complete.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use fastrack_http::{error_response, DateCache, Error};
+use fastrack_sys::{epoch_seconds, monotonic_millis, Events};
+
+use crate::connection::{Connection, Phase, Step};
+use crate::connections::{Arrival, Connections};
+use crate::control::Control;
+use crate::dispatch::Seat;
+use crate::exchange::Stage;
+use crate::input::InputPool;
+use crate::output::Output;
+use crate::settings::Settings;
+
+/// How long a refused client gets to read the answer, in milliseconds.
+const DRAIN_TIME: u64 = 2_000;
+
+/// How long requests that have begun get to come in whole once the engine is stopping, in milliseconds.
+const STOP_TIME: u64 = 5_000;
+
+/// How long clients get then that were accepted and have sent nothing yet, in milliseconds: theirs is on its way.
+const STOP_TIME_FRESH: u64 = 1_000;
+
+/// Descriptors that are not for connections: the application has files and sockets, too.
+const RESERVED_DESCRIPTORS: usize = 64;
+
+/// Arrivals that are seen to before the poller is asked for newer ones.
+const ARRIVALS_IN_A_ROW: u32 = 64;
+
+#[derive(Debug)]
+pub(crate) struct Reactor {
+    pub settings: Settings,
+    control: Arc<Control>,
+    pub(crate) connections: Connections,
+    pub inputs: InputPool,
+    events: Events,
+    /// Arrivals that nobody has looked at yet.
+    pub(crate) arrivals: VecDeque<Arrival>,
+    /// How many of them were looked at since the poller was asked.
+    in_a_row: u32,
+    /// Complete requests, in the order in which they became so.
+    pub(crate) ready: VecDeque<Connection>,
+    /// This worker's place at the queue that all workers share.
+    pub(crate) seat: Option<Seat>,
+    /// How many listeners there are.
+    pub(crate) listeners: usize,
+    date: DateCache,
+    /// Connections that may be kept at most.
+    most: usize,
+    /// When what has begun is cut off; set while stopping.
+    pub(crate) stop_deadline: Option<u64>,
+    /// Lines for the log.
+    pub(crate) warnings: Vec<String>,
+    /// Whether the application may fork meanwhile.
+    beside_application: bool,
+}
+
+impl Reactor {
+    pub fn new(
+        settings: Settings,
+        control: Arc<Control>,
+        connections: Connections,
+        seat: Option<Seat>,
+        listeners: usize,
+    ) -> Self {
+        let descriptors = fastrack_sys::descriptors();
+        Reactor {
+            settings,
+            control,
+            connections,
+            inputs: InputPool::default(),
+            events: Events::default(),
+            arrivals: VecDeque::new(),
+            in_a_row: 0,
+            ready: VecDeque::new(),
+            seat,
+            listeners,
+            date: DateCache::default(),
+            most: descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2),
+            stop_deadline: None,
+            warnings: Vec::new(),
+            beside_application: false,
+        }
+    }
+
+    pub fn seat(&self) -> Option<&Seat> {
+        self.seat.as_ref()
+    }
+
+    pub fn warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    /// Whether there are connections to be asked about.
+    pub fn is_watching(&self) -> bool {
+        !self.connections.is_empty()
+    }
+
+    /// Whether everything that was waited for has come or gone.
+    pub fn is_done(&self) -> bool {
+        self.connections.is_empty() && self.ready.is_empty()
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stop_deadline.is_some()
+    }
+
+    /// When to look for connections that have taken too long.
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.connections.next_deadline()
+    }
+
+    pub fn has_pending(&self) -> bool {
+        !self.arrivals.is_empty() || !self.ready.is_empty()
+    }
+
+    // --- requests come in
+
+    /// Asks the poller, unless there are arrivals enough.
+    pub fn poll(&mut self) -> io::Result<()> {
+        if !self.arrivals.is_empty() && self.in_a_row < ARRIVALS_IN_A_ROW {
+            return Ok(());
+        }
+        self.in_a_row = 0;
+        self.connections.poll(&mut self.events)?;
+        for event in self.events.iter() {
+            self.arrivals.push_back(Arrival { key: event.token as usize, ended: event.ended });
+        }
+        Ok(())
+    }
+
+    /// A request that was read while nobody had time for it.
+    pub fn take_ready(&mut self) -> Option<Connection> {
+        while let Some(connection) = self.ready.pop_front() {
+            if let Some(connection) = self.unless_gone(connection) {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// Drops a request that has waited, if its client has left meanwhile.
+    pub(crate) fn unless_gone(&mut self, connection: Connection) -> Option<Connection> {
+        if !fastrack_sys::has_ended(connection.raw_fd()) {
+            return Some(connection);
+        }
+        self.control.drop_one();
+        self.discard(connection);
+        None
+    }
+
+    /// Looks at arrivals until one completes a request.
+    pub fn take_arrival(&mut self) -> Option<Connection> {
+        while let Some(arrival) = self.arrivals.pop_front() {
+            self.in_a_row += 1;
+            if let Some(connection) = self.resume(arrival) {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    fn resume(&mut self, arrival: Arrival) -> Option<Connection> {
+        let Some((mut connection, deadline)) = self.connections.take(arrival.key) else {
+            self.connections.note(arrival);
+            return None;
+        };
+        connection.ended |= arrival.ended;
+        let before = connection.phase();
+        if before == Phase::Sending {
+            return self.send_more(connection, deadline);
+        }
+        let step = connection.read(&self.settings, &mut self.inputs);
+        // A head has its time as a whole, so that it cannot be sent for ever byte by byte.
+        let deadline = match (before, connection.phase()) {
+            (Phase::Idle, Phase::Head) | (_, Phase::Body) => self.deadline(connection.phase()),
+            _ => deadline,
+        };
+        self.proceed(connection, step, deadline)
+    }
+
+    /// When a connection that enters this phase now has taken too long.
+    fn deadline(&self, phase: Phase) -> u64 {
+        let time = match phase {
+            Phase::Fresh | Phase::Head => self.settings.header_timeout,
+            Phase::Idle => self.settings.keep_alive_timeout,
+            Phase::Body => self.settings.body_timeout,
+            Phase::Sending => self.settings.write_timeout,
+            Phase::Draining => DRAIN_TIME,
+        };
+        monotonic_millis().saturating_add(time)
+    }
+
+    /// A connection that is new here: what its first reading came to.
+    pub fn enter(&mut self, connection: Connection, step: Step) -> Option<Connection> {
+        let deadline = if step == Step::Wait { self.deadline(connection.phase()) } else { 0 };
+        self.proceed(connection, step, deadline)
+    }
+
+    /// Does what reading has made possible; gives back a connection whose request is complete.
+    pub(crate) fn proceed(
+        &mut self,
+        connection: Connection,
+        step: Step,
+        deadline: u64,
+    ) -> Option<Connection> {
+        match step {
+            Step::Ready => return Some(connection),
+            Step::Wait => self.park(connection, deadline),
+            Step::Refuse(error) => self.refuse(connection, error),
+            Step::Close => self.discard(connection),
+        }
+        None
+    }
+
+    pub(crate) fn park(&mut self, mut connection: Connection, deadline: u64) {
+        connection.rest(&mut self.inputs, false);
+        let mut deadline = deadline;
+        if let Some(stop) = self.stop_deadline {
+            if connection.phase() == Phase::Idle {
+                return self.retire(connection);
+            }
+            deadline = deadline.min(stop);
+        }
+        if connection.key.is_none() && self.connections.len() >= self.most {
+            self.make_room();
+        }
+        match self.connections.park(connection, deadline, &self.control) {
+            Ok(arrival) => self.arrivals.extend(arrival),
+            Err(error) => self.warnings.push(format!("cannot wait for a client: {error}")),
+        }
+    }
+
+    /// Parts with the connection that has the least time left; false when there is none.
+    pub fn make_room(&mut self) -> bool {
+        let due = self.connections.due(u64::MAX);
+        due.into_iter().for_each(|key| self.part_with(key));
+        due.is_some()
+    }
+
+    // --- responses go out
+
+    /// What becomes of a connection whose request has been answered; gives back one with another request.
+    pub fn settle(
+        &mut self,
+        mut connection: Connection,
+        stage: Stage,
+        goes_on: bool,
+        output: &mut Output,
+    ) -> Option<Connection> {
+        match stage {
+            Stage::Finished if !output.is_empty() => {
+                connection.send_later(output.take(), goes_on);
+                let deadline = self.deadline(Phase::Sending);
+                self.park(connection, deadline);
+            }
+            Stage::Finished => return self.sent(connection, goes_on),
+            Stage::HandedOver => self.discard(connection),
+            Stage::Untouched => self.refuse(connection, Error::Application),
+            Stage::Begun | Stage::Broken => self.reset(connection),
+        }
+        output.clear();
+        None
+    }
+
+    /// The response has left.
+    fn sent(&mut self, mut connection: Connection, goes_on: bool) -> Option<Connection> {
+        if !goes_on {
+            if connection.is_brimful() {
+                connection.drain();
+                let deadline = self.deadline(Phase::Draining);
+                self.park(connection, deadline);
+            } else {
+                self.discard(connection);
+            }
+            return None;
+        }
+        let mut step = connection.turn_over(&self.settings);
+        if step == Step::Wait && connection.ended {
+            step = connection.read(&self.settings, &mut self.inputs);
+        }
+        if step == Step::Ready {
+            return Some(connection);
+        }
+        let deadline = self.deadline(connection.phase());
+        self.proceed(connection, step, deadline)
+    }
+
+    /// Another request after the one that was just answered: it waits behind those of others.
+    pub fn queue(&mut self, connection: Connection) {
+        self.ready.push_back(connection);
+    }
+
+    /// Goes on with a response that the client has not taken whole.
+    fn send_more(&mut self, mut connection: Connection, deadline: u64) -> Option<Connection> {
+        match connection.send_more() {
+            Ok(_) if connection.output.is_empty() => {
+                let goes_on = connection.goes_on_after_sending();
+                return self.sent(connection, goes_on);
+            }
+            Ok(sent) => {
+                let deadline = if sent > 0 { self.deadline(Phase::Sending) } else { deadline };
+                self.park(connection, deadline);
+            }
+            Err(_) => self.discard(connection),
+        }
+        None
+    }
+
+    /// Answers with an error, and lets the client read it before the close.
+    pub fn refuse(&mut self, mut connection: Connection, error: Error) {
+        let mut response = Vec::new();
+        let with_body = !connection.is_head_request();
+        error_response(error, self.date.at(epoch_seconds()), with_body, &mut response);
+        // It fits into any socket's buffer; a client that takes nothing gets nothing.
+        let sent = fastrack_sys::writev(connection.as_fd(), &[IoSlice::new(&response)]);
+        if sent.is_ok_and(|sent| sent == response.len()) {
+            connection.drain();
+            let deadline = self.deadline(Phase::Draining);
+            self.park(connection, deadline);
+        } else {
+            self.discard(connection);
+        }
+    }
+
+    /// The client must not take what it has got for all.
+    fn reset(&mut self, connection: Connection) {
+        // If it fails the close is an orderly one, which is all that can be had then.
+        let _ = fastrack_sys::reset_on_close(connection.as_fd());
+        self.forget(connection);
+    }
+
+    /// Closes a connection and keeps its memory.
+    pub fn discard(&mut self, connection: Connection) {
+        if self.beside_application {
+            // A child that is forked in this moment would keep the connection open.
+            let _ = fastrack_sys::shutdown_both(connection.as_fd());
+        }
+        self.forget(connection);
+    }
+
+    /// Lets go of a connection, which lives on where another process has it.
+    pub(crate) fn forget(&mut self, mut connection: Connection) {
+        connection.rest(&mut self.inputs, true);
+        self.connections.part(&connection);
+        let fd = connection.raw_fd();
+        drop(connection);
+        self.control.release(fd);
+    }
+
+    // --- time passes
+
+    /// Parts with the connections that took too long.
+    pub fn expire(&mut self) {
+        if self.connections.next_deadline().is_none() {
+            return;
+        }
+        let now = monotonic_millis();
+        while let Some(key) = self.connections.due(now) {
+            self.part_with(key);
+        }
+    }
+
+    /// Ends a connection, with a word if the client has begun a request.
+    fn part_with(&mut self, key: usize) {
+        let Some((connection, _)) = self.connections.take(key) else { return };
+        match connection.phase() {
+            Phase::Head | Phase::Body => self.refuse(connection, Error::Timeout),
+            Phase::Sending => self.reset(connection),
+            Phase::Fresh | Phase::Idle | Phase::Draining => self.discard(connection),
+        }
+    }
+
+    /// From now on only clients that are here already are waited for, each for a while; idle ones go to another worker.
+    pub fn begin_stop(&mut self) {
+        let now = monotonic_millis();
+        self.stop_deadline = Some(now + STOP_TIME);
+        self.seat.iter().for_each(|seat| seat.set_serving(false));
+        for key in self.connections.parked() {
+            let Some((connection, deadline)) = self.connections.take(key) else { continue };
+            let latest = match connection.phase() {
+                Phase::Fresh => now + STOP_TIME_FRESH,
+                _ => now + STOP_TIME,
+            };
+            self.park(connection, deadline.min(latest));
+        }
+    }
+
+    // --- both threads
+
+    /// How many arrivals wait to be looked at.
+    pub fn arrived(&self) -> usize {
+        self.arrivals.len()
+    }
+
+    /// The helper's turn, while the application has the other thread: everything that can be done without it. Requests
+    /// that are complete go to whoever is free first.
+    pub fn attend(&mut self) {
+        self.beside_application = true;
+        if let Err(error) = self.poll() {
+            self.warnings.push(format!("cannot wait: {error}"));
+        }
+        while let Some(connection) = self.take_arrival() {
+            self.ready.push_back(connection);
+            // More may have come meanwhile; a failure will be there the next time, too.
+            let _ = self.poll();
+        }
+        self.expire();
+        while let Some(connection) = self.ready.pop_front() {
+            if let Some(connection) = self.give(connection) {
+                self.ready.push_front(connection);
+                break;
+            }
+        }
+        self.control.set_pending(self.has_pending());
+        self.beside_application = false;
+    }
+}
