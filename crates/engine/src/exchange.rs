@@ -86,7 +86,8 @@ impl<'a> Exchange<'a> {
         self.persistence
     }
 
-    pub(crate) fn is_persistent(&self) -> bool {
+    /// Whether the connection goes on after this response, as things stand.
+    pub fn is_persistent(&self) -> bool {
         self.persistence != Persistence::Close
     }
 

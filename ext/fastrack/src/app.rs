@@ -93,7 +93,8 @@ impl RackApp {
             take_headers(triple.headers, &mut self.head, &mut objects.loan);
             let manner = Manner {
                 head_only: request.head.method.of_buffer(request.bytes) == b"HEAD",
-                chunked: self.options.chunked && request.head.version == Version::Http11,
+                chunked: self.options.chunked,
+                http_11: request.head.version == Version::Http11,
                 rack_3: self.options.rack_3,
                 tcp: request.peer.is_some(),
             };
@@ -106,6 +107,7 @@ impl RackApp {
                 unclosed: &mut objects.unclosed,
                 loan: &mut objects.loan,
                 stream: &mut objects.stream,
+                left: None,
             };
             sender.send(triple.body);
         }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, IntoRawFd};
 use rb_sys::*;
 
 use fastrack_engine::{Exchange, Progress};
-use fastrack_http::{chunk_size_line, has_no_body, ResponseHead, CHUNK_END, DATE_LEN, LAST_CHUNK};
+use fastrack_http::{chunk_size_line, has_no_body, Length, ResponseHead, CHUNK_END, DATE_LEN, LAST_CHUNK};
 
 use crate::gvl::without_gvl;
 use crate::loan::{self, Loan};
@@ -20,8 +20,10 @@ use crate::response::{as_string, bytes, raise};
 pub(crate) struct Manner {
     /// The request was HEAD.
     pub head_only: bool,
-    /// Bodies of unknown length are sent in chunks.
+    /// Bodies whose length the application does not say are sent in chunks, even where it is known.
     pub chunked: bool,
+    /// The client knows chunks.
+    pub http_11: bool,
     /// Rack 3: to_ary and callable bodies mean what its SPEC says.
     pub rack_3: bool,
     /// The client came by TCP.
@@ -42,6 +44,8 @@ pub(crate) struct Sender<'a, 'e> {
     pub loan: &'a mut Loan,
     /// The socket object that a streaming body was given, until its call has returned.
     pub stream: &'a mut VALUE,
+    /// How much of the body is still to come, where the head says how long it is.
+    pub left: Option<u64>,
 }
 
 impl Sender<'_, '_> {
@@ -54,7 +58,7 @@ impl Sender<'_, '_> {
         let names = names();
         // SAFETY: as this function's.
         unsafe {
-            if self.manner.head_only || has_no_body(self.head.code()) {
+            if self.is_bodiless() {
                 self.encode();
                 self.transmit_head();
             } else if RB_TYPE_P(body, ruby_value_type::RUBY_T_ARRAY) {
@@ -75,22 +79,35 @@ impl Sender<'_, '_> {
                 raise(rb_eTypeError, c"a body must respond to each");
             }
         }
+        if self.left.is_some_and(|left| left > 0) {
+            // Less than was announced: on a connection that went on, the next response would be taken for the rest.
+            return self.exchange.abandon();
+        }
         self.exchange.finish();
     }
 
-    fn encode(&mut self) {
-        self.encoded.clear();
-        self.head.write(self.date, self.encoded);
+    fn is_bodiless(&self) -> bool {
+        self.manner.head_only || has_no_body(self.head.code())
     }
 
-    /// Whether nothing says yet how long the body is.
-    fn is_unframed(&self) -> bool {
-        !self.head.has_length && !self.head.has_coding
+    fn encode(&mut self) {
+        let bodiless = self.is_bodiless();
+        let vague = self.head.is_unframed() || self.head.length() == Length::Unclear;
+        let foreign = self.head.has_coding && !self.manner.http_11;
+        if self.head.wants_close || self.head.code() < 200 || !bodiless && (vague || foreign) {
+            self.exchange.close();
+        }
+        self.left = match self.head.length() {
+            Length::Known(length) if !bodiless => Some(length),
+            _ => None,
+        };
+        self.encoded.clear();
+        self.head.write(self.date, self.exchange.persistence(), self.encoded);
     }
 
     /// Frames in chunks, if that is what is wanted.
-    fn frame_chunked(&mut self) -> bool {
-        let chunked = self.manner.chunked && self.is_unframed();
+    fn frame_chunked(&mut self, wanted: bool) -> bool {
+        let chunked = wanted && self.manner.http_11 && self.head.is_unframed();
         if chunked {
             self.head.frame_chunked();
         }
@@ -103,9 +120,12 @@ impl Sender<'_, '_> {
         unsafe {
             let parts = all_strings(parts);
             let total = total_length(parts);
-            let chunked = self.frame_chunked();
-            if self.is_unframed() {
+            let chunked = self.frame_chunked(self.manner.chunked);
+            if self.head.is_unframed() {
                 self.head.frame_length(total as u64);
+            }
+            if matches!(self.head.length(), Length::Known(length) if length < total as u64) {
+                self.exchange.close();
             }
             self.encode();
             let mut size_line = [0; 18];
@@ -114,30 +134,25 @@ impl Sender<'_, '_> {
             if chunked && total > 0 {
                 batch.push(chunk_size_line(total, &mut size_line));
             }
-            let mut index = 0;
-            while index < RARRAY_LEN(parts) as isize {
-                let part = RARRAY_AREF(parts, index);
-                // Another thread may have put something else in its place while the last batch was sent.
-                if RB_TYPE_P(part, ruby_value_type::RUBY_T_STRING) {
-                    batch.push(bytes(part));
-                }
+            // Nothing here waits, nor calls Ruby: what the client does not take at once is sent without the application.
+            for index in 0..RARRAY_LEN(parts) as isize {
+                batch.push(announced(&mut self.left, bytes(RARRAY_AREF(parts, index))));
                 if batch.is_full() {
-                    transmit(self.exchange, batch.slices());
+                    post(self.exchange, batch.slices());
                     batch = Batch::new();
                 }
-                index += 1;
             }
             if chunked {
                 // One chunk for all: a client cannot tell, and it is less to send.
                 batch.push(if total > 0 { b"\r\n0\r\n\r\n" } else { LAST_CHUNK });
             }
-            transmit(self.exchange, batch.slices());
+            post(self.exchange, batch.slices());
         }
     }
 
     /// Each part is sent when it comes; the head with the first.
     unsafe fn send_each(&mut self, body: VALUE) {
-        let chunked = self.frame_chunked();
+        let chunked = self.frame_chunked(self.manner.chunked || self.exchange.is_persistent());
         let loan: *mut Loan = self.loan;
         let mut parts = Parts { sender: self, chunked, started: false, panicked: false };
         // SAFETY: under protect. `parts` is lent until each has returned or raised; the loan is not
@@ -154,7 +169,7 @@ impl Sender<'_, '_> {
         if self.exchange.is_broken() {
             return;
         }
-        if !started && self.is_unframed() {
+        if !started && self.head.is_unframed() {
             self.head.frame_length(0);
         }
         if !started {
@@ -178,6 +193,11 @@ impl Sender<'_, '_> {
                 self.encode();
                 batch.push(self.encoded);
             }
+            let announced = announced(&mut self.left, part);
+            if announced.len() < part.len() {
+                self.exchange.close();
+            }
+            let part = announced;
             if chunked {
                 batch.push(chunk_size_line(part.len(), &mut size_line));
             }
@@ -191,6 +211,8 @@ impl Sender<'_, '_> {
 
     /// Gives a streaming body the socket, after the head (Rack SPEC, "Streaming Body").
     unsafe fn hand_over(&mut self, body: VALUE) {
+        self.exchange.close();
+        self.exchange.unbuffer();
         self.encode();
         // SAFETY: under protect. The descriptor is a plain number before Ruby is called.
         unsafe {
@@ -244,6 +266,24 @@ unsafe fn transmit(exchange: &mut Exchange<'_>, slices: &[IoSlice<'_>]) {
         }
         progress = exchange.flush().unwrap_or(Progress::Sent);
     }
+}
+
+/// Sends slices; what the client does not take at once is sent when it does.
+/// A client that is gone leaves the exchange broken, which is no exception.
+fn post(exchange: &mut Exchange<'_>, slices: &[IoSlice<'_>]) {
+    if !exchange.is_broken() {
+        // A failure marks the exchange as broken.
+        let _ = exchange.send(slices);
+    }
+}
+
+/// As much of a part as the head has announced. What is beyond must not be sent: the client would take it for the
+/// next response.
+fn announced<'p>(left: &mut Option<u64>, part: &'p [u8]) -> &'p [u8] {
+    let Some(left) = left else { return part };
+    let fits = usize::try_from(*left).map_or(part.len(), |left| left.min(part.len()));
+    *left -= fits as u64;
+    &part[..fits]
 }
 
 /// What the iteration over a body carries along.

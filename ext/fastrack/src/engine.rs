@@ -9,13 +9,15 @@ use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, Ruby, 
 use fastrack_engine::{Control, Engine, Finish};
 
 use crate::app::{Options, RackApp};
+use crate::dispatch::RubyDispatch;
 use crate::roots::RootSet;
 use crate::settings::{listeners, optional, settings, system_error};
 
 /// The engine as a Ruby object. It belongs to the process that made it.
 #[magnus::wrap(class = "Fastrack::Engine", free_immediately)]
 struct RubyEngine {
-    engine: RefCell<Engine>,
+    /// None once a forked child has let go of it.
+    engine: RefCell<Option<Engine>>,
     /// Apart from the engine, which is in use while `run` runs.
     control: Arc<Control>,
     roots: RootSet,
@@ -33,6 +35,8 @@ pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.define_method("stop", method!(RubyEngine::stop, 0))?;
     class.define_method("requests", method!(RubyEngine::requests, 0))?;
     class.define_method("waiting?", method!(RubyEngine::is_anybody_waiting, 0))?;
+    class.define_method("dropped", method!(RubyEngine::dropped, 0))?;
+    class.define_method("client_gone?", method!(RubyEngine::is_client_gone, 0))?;
     class.define_method("close", method!(RubyEngine::close, 0))?;
     Ok(())
 }
@@ -46,10 +50,18 @@ impl RubyEngine {
         let options =
             Options { chunked: optional(ruby, hash, "chunked")?.unwrap_or(false), rack_3: rack_3(ruby)? };
         let master: Option<i32> = optional(ruby, hash, "master_fd")?;
-        let engine = Engine::new(listeners, master, settings(ruby, hash)?)
+        let dispatch: Option<magnus::typed_data::Obj<RubyDispatch>> = optional(ruby, hash, "dispatch")?;
+        let dispatch = dispatch.as_ref().map(|dispatch| dispatch.borrow(ruby)).transpose()?;
+        let engine = Engine::new(listeners, master, settings(ruby, hash)?, dispatch.as_deref())
             .map_err(|error| system_error(ruby, "engine", &error))?;
         let control = engine.control();
-        Ok(RubyEngine { engine: RefCell::new(engine), control, roots, options, pid: std::process::id() })
+        Ok(RubyEngine {
+            engine: RefCell::new(Some(engine)),
+            control,
+            roots,
+            options,
+            pid: std::process::id(),
+        })
     }
 
     /// `run(app, limit)`: serves until stopped, or `limit` more requests were answered (0: no limit).
@@ -60,6 +72,7 @@ impl RubyEngine {
         let Ok(mut engine) = this.engine.try_borrow_mut() else {
             return Err(misuse(ruby, "this engine is running already"));
         };
+        let Some(engine) = engine.as_mut() else { return Ok(ruby.to_symbol("closed")) };
         let mut app = RackApp::new(app.as_raw(), this.roots.borrow(ruby), this.options);
         let finish = engine.run(&mut app, (limit > 0).then_some(limit));
         match (app.take_pending(), finish) {
@@ -87,6 +100,16 @@ impl RubyEngine {
         self.control.is_anybody_waiting()
     }
 
+    /// `dropped`: how many requests were not answered because their client had left before it was their turn.
+    fn dropped(&self) -> u64 {
+        self.control.dropped()
+    }
+
+    /// `client_gone?`: whether the client whose request is being answered has left.
+    fn is_client_gone(&self) -> bool {
+        self.control.is_client_gone()
+    }
+
     /// `close`: lets go of all connections without a word to any client. For a forked child.
     fn close(&self) {
         self.control.close();
@@ -95,9 +118,11 @@ impl RubyEngine {
 
 impl Drop for RubyEngine {
     fn drop(&mut self) {
-        // A forked child that collects its copy must not take the parent's clients out of the shared epoll set.
+        // A forked child that collects its copy must not take the parent's clients out of the shared epoll set, and
+        // what it has a copy of was being changed by a thread that it has no copy of.
         if std::process::id() != self.pid {
             self.control.close();
+            std::mem::forget(self.engine.get_mut().take());
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod app;
 mod body;
+mod dispatch;
 mod engine;
 mod env;
 mod errors;
@@ -27,5 +28,6 @@ use magnus::{Error, Ruby};
 fn init(ruby: &Ruby) -> Result<(), Error> {
     let module = ruby.define_module("Fastrack")?;
     names::init(ruby)?;
+    dispatch::init(ruby, module)?;
     engine::init(ruby, module)
 }

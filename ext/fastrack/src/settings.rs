@@ -28,11 +28,21 @@ pub(crate) fn listeners(ruby: &Ruby, list: RArray) -> Result<(Vec<Listener>, RAr
 /// The settings that are the engine's own.
 pub(crate) fn settings(ruby: &Ruby, hash: RHash) -> Result<Settings, Error> {
     let defaults = Settings::default();
-    let timeout: Option<f64> = optional(ruby, hash, "timeout")?;
+    let millis = |key: &str, default: u64| -> Result<u64, Error> {
+        let seconds: Option<f64> = optional(ruby, hash, key)?;
+        // A cast to u64 saturates, and makes 0 of a NaN.
+        Ok(seconds.map_or(default, |seconds| ((seconds * 1000.0) as u64).clamp(1, YEAR)))
+    };
+    let timeout = millis("timeout", defaults.header_timeout)?;
     let tmpdir: Option<PathBuf> = optional(ruby, hash, "tmpdir")?;
     Ok(Settings {
-        // A cast to u64 saturates, and makes 0 of a NaN.
-        timeout: timeout.map_or(defaults.timeout, |seconds| ((seconds * 1000.0) as u64).clamp(1, YEAR)),
+        header_timeout: millis("header_timeout", timeout)?,
+        body_timeout: millis("body_timeout", timeout)?,
+        write_timeout: millis("write_timeout", timeout)?,
+        keep_alive: optional(ruby, hash, "keep_alive")?.unwrap_or(defaults.keep_alive),
+        keep_alive_timeout: millis("keep_alive_timeout", defaults.keep_alive_timeout)?,
+        keep_alive_requests: optional(ruby, hash, "keep_alive_requests")?.unwrap_or(0),
+        response_buffer: optional(ruby, hash, "response_buffer")?.unwrap_or(defaults.response_buffer),
         max_body: optional(ruby, hash, "max_body")?,
         tmpdir: tmpdir.unwrap_or(defaults.tmpdir),
         decode_path: optional(ruby, hash, "decode_path")?.unwrap_or(false),
