@@ -12,7 +12,7 @@ module Fastrack
   # defaults < environment < options < ConfigFile. One reader for each option, named by its word.
   class Configuration
     # Variables of the environment that platforms and Procfiles set.
-    VARIABLES = { MaxWorkers: "WEB_CONCURRENCY", Port: "PORT" }.freeze
+    VARIABLES = { MaxWorkers: "WEB_CONCURRENCY", Port: "PORT", KeepAliveTimeout: "PUMA_PERSISTENT_TIMEOUT" }.freeze
 
     # Keys that rackup, Rails and Sinatra hand to every handler; they are not for us.
     FOREIGN_KEYS = %i[

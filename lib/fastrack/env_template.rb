@@ -10,15 +10,17 @@ module Fastrack
 
     # @param listener [Listener] where the requests arrive
     # @param errors [IO] rack.errors
+    # @param client_gone [#call] tells whether the client whose request is being answered has left
     # @return [Hash{String => Object}] frozen, like all of its strings
-    def for(listener, errors: $stderr)
+    def for(listener, errors: $stderr, client_gone: -> { false })
       {
         "SCRIPT_NAME" => "", "QUERY_STRING" => "",
         "SERVER_NAME" => listener.server_name, "SERVER_PORT" => listener.server_port,
         "REMOTE_ADDR" => "", "REMOTE_PORT" => "0",
         **rack_version,
         "rack.errors" => errors, "rack.input" => NullInput::SHARED, "rack.url_scheme" => "http",
-        "rack.multithread" => false, "rack.multiprocess" => true, "rack.run_once" => false
+        "rack.multithread" => false, "rack.multiprocess" => true, "rack.run_once" => false,
+        "fastrack.client_gone" => client_gone
       }.freeze
     end
 

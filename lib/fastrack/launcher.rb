@@ -12,6 +12,7 @@ require_relative "master"
 require_relative "pid_file"
 require_relative "predecessor"
 require_relative "process_settings"
+require_relative "shared_queue"
 
 module Fastrack
   # A server, from its options to its end. Handlers yield it to a block, through which it can be stopped; hooks get it.
@@ -25,6 +26,8 @@ module Fastrack
     # @return [Boolean] whether they are a supervisor's, and not those that are configured
     attr_reader :listeners_given
     alias listeners_given? listeners_given
+    # @return [SharedQueue, nil] nil where connections stay with their workers
+    attr_reader :queue
     # @return [PidFile, nil]
     attr_reader :pid_file
 
@@ -45,6 +48,7 @@ module Fastrack
       @process_settings.enter
       load_engine
       predecessor = Predecessor.take_over
+      @queue = SharedQueue.take_over if @configuration.hand_over
       @listeners = open_listeners
       @pid_file = @configuration.pid && PidFile.new(@configuration.pid)
       @master = Master.new(self, deferred ? preload(app) : loaded(app), predecessor)
@@ -66,6 +70,7 @@ module Fastrack
       @master.run
     ensure
       @listeners.each(&:close)
+      @queue&.close
       @pid_file&.remove
     end
 

@@ -197,6 +197,7 @@ module Fastrack
     def reap
       @pool.reap do |handle, ending|
         tell_of_exit(handle, ending)
+        @launcher.queue&.forget(handle.pid)
         next unless ending.failed?
 
         Log.line("worker #{handle.nr} (pid #{handle.pid}) #{ending}")

@@ -89,6 +89,26 @@ module Fastrack
         type.integer(value, 1..1_048_576)
       end,
       new(:MaxHeaderFields, :max_header_fields, 128, "headers that a request may have") { |value| type.integer(value, 1..1024) },
+      new(:KeepAlive, :keep_alive, true, "keep connections open from request to request") { |value| type.boolean(value) },
+      new(:KeepAliveTimeout, :keep_alive_timeout, 95.0, "seconds that a connection may be idle between two requests") do |value|
+        type.seconds(value, zero: false)
+      end,
+      new(:KeepAliveRequests, :keep_alive_requests, 0, "requests that one connection may carry (0: any number)") do |value|
+        type.integer(value, 0..4_294_967_295)
+      end,
+      new(:HeaderTimeout, :header_timeout, nil, "seconds that a request's headers may take") do |value|
+        type.seconds(value, zero: false)
+      end,
+      new(:BodyTimeout, :body_timeout, nil, "seconds that a client may pause in a request's body") do |value|
+        type.seconds(value, zero: false)
+      end,
+      new(:WriteTimeout, :write_timeout, nil, "seconds that a client may take nothing of a response") do |value|
+        type.seconds(value, zero: false)
+      end,
+      new(:ResponseBuffer, :response_buffer, 1_048_576, "bytes of a response that may wait while the app goes on") do |value|
+        type.integer(value, 0..)
+      end,
+      new(:HandOver, :hand_over, true, "pass connections of busy workers to idle ones") { |value| type.boolean(value) },
       new(:GracefulTimeout, :graceful_timeout, 30.0, "seconds that workers get to finish when the server stops") do |value|
         type.seconds(value, zero: true)
       end,

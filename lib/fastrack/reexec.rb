@@ -7,6 +7,7 @@ require_relative "hook"
 require_relative "inherited_listeners"
 require_relative "log"
 require_relative "predecessor"
+require_relative "shared_queue"
 require_relative "start_context"
 require_relative "systemd_sockets"
 
@@ -20,7 +21,9 @@ module Fastrack
     NOT_FOUND = 127
 
     # Variables with descriptors of this process's, or with its pid.
-    STALE_VARIABLES = [InheritedListeners::VARIABLE, Predecessor::VARIABLE, *SystemdSockets::VARIABLES].freeze
+    STALE_VARIABLES = [
+      InheritedListeners::VARIABLE, Predecessor::VARIABLE, SharedQueue::VARIABLE, *SystemdSockets::VARIABLES
+    ].freeze
 
     # @return [Integer]
     attr_reader :pid
@@ -69,13 +72,14 @@ module Fastrack
         Hook.call(launcher.configuration.before_exec, launcher)
         ENV[InheritedListeners::VARIABLE] = InheritedListeners.describe(launcher.listeners, given: launcher.listeners_given?)
         ENV[Predecessor::VARIABLE] = channel.to_io.fileno.to_s
+        ENV[SharedQueue::VARIABLE] = launcher.queue.description if launcher.queue
         program, *arguments = context.command
         Process.exec([program, program], *arguments, descriptors(launcher, channel))
       end
 
       # Nothing else is inherited, so that nothing piles up from one master to the next.
       def descriptors(launcher, channel)
-        numbers = launcher.listeners.map(&:fileno) << channel.to_io.fileno
+        numbers = [*launcher.listeners.map(&:fileno), *launcher.queue&.descriptors, channel.to_io.fileno]
         numbers.to_h { |number| [number, number] }.merge(close_others: true)
       end
     end

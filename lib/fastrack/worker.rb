@@ -105,21 +105,34 @@ module Fastrack
       @app = @app.load unless @app.respond_to?(:call)
       @engine = Engine.new(listener_settings, engine_settings(master_fd))
       # The engine has copies, which it closes when it stops: then nobody may hold the port any more.
-      @launcher.listeners.each(&:close)
+      [*@launcher.listeners, @launcher.queue].compact.each(&:close)
     end
 
     # In a process that the app has forked off this one.
     def release(lifeline, channel)
-      [@engine, lifeline, channel, *@launcher.listeners].compact.each(&:close)
+      [@engine, lifeline, channel, *@launcher.listeners, @launcher.queue].compact.each(&:close)
+    end
+
+    # For the app, while it answers a request.
+    def client_gone?
+      @engine.client_gone?
     end
 
     def listener_settings
-      @launcher.listeners.map { |listener| { fd: listener.fileno, tcp: listener.tcp?, env: EnvTemplate.for(listener) } }
+      @launcher.listeners.map { |listener| { fd: listener.fileno, tcp: listener.tcp?, env: EnvTemplate.for(listener, client_gone: method(:client_gone?)) } }
     end
 
     def engine_settings(master_fd)
       {
         timeout: @configuration.timeout,
+        header_timeout: @configuration.header_timeout,
+        body_timeout: @configuration.body_timeout,
+        write_timeout: @configuration.write_timeout,
+        keep_alive: @configuration.keep_alive,
+        keep_alive_timeout: @configuration.keep_alive_timeout,
+        keep_alive_requests: @configuration.keep_alive_requests,
+        response_buffer: @configuration.response_buffer,
+        dispatch: @launcher.queue&.dispatch,
         chunked: @configuration.chunked_transfer,
         decode_path: @configuration.path_info == "decoded",
         max_body: @configuration.max_body_size,

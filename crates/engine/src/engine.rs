@@ -134,6 +134,8 @@ impl Engine {
         let seat = dispatch.map(Dispatch::seat).transpose()?.flatten();
         if let Some(seat) = &seat {
             poller.add_shared(seat.receiver(), QUEUE)?;
+            // From here on, for the master may send another worker away as soon as this one says that it is ready.
+            seat.set_serving(true);
         }
         let set = fastrack_sys::duplicate(connections.poller().raw_fd())?;
         let held = listeners.raw_fds().chain(seat.iter().flat_map(Seat::raw_fds));
@@ -184,9 +186,6 @@ impl Engine {
 
     fn serve_all(&mut self, shared: &Shared, app: &mut impl App) -> Finish {
         let mut hold = shared.reactor();
-        if let (Some(seat), false) = (hold.seat(), hold.is_stopping()) {
-            seat.set_serving(true);
-        }
         loop {
             let in_hand = match self.finished(&mut hold) {
                 Some(finish) => return finish,
@@ -219,7 +218,7 @@ impl Engine {
         if self.left == Some(0) {
             return Some(Finish::Limit);
         }
-        (hold.is_stopping() && hold.is_done()).then_some(Finish::Stopped)
+        (hold.is_stopping() && hold.is_done() && self.first.is_none()).then_some(Finish::Stopped)
     }
 
     /// Whether no other request may be served in this run.

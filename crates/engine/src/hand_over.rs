@@ -20,6 +20,18 @@ impl Reactor {
         Some(connection)
     }
 
+    /// Puts the requests that are complete into the queue: whoever is free first answers them, this worker perhaps.
+    pub(crate) fn give_ready(&mut self) {
+        if self.stop_deadline.is_some() && !self.seat.as_ref().is_some_and(Seat::is_another_serving) {
+            return;
+        }
+        while let Some(connection) = self.ready.pop_front() {
+            if let Some(connection) = self.give(connection) {
+                return self.ready.push_front(connection);
+            }
+        }
+    }
+
     /// Takes a connection out of that queue; gives back one whose request is complete.
     pub fn take_queued(&mut self) -> Option<Connection> {
         loop {

@@ -415,12 +415,7 @@ impl Reactor {
             let _ = self.poll();
         }
         self.expire();
-        while let Some(connection) = self.ready.pop_front() {
-            if let Some(connection) = self.give(connection) {
-                self.ready.push_front(connection);
-                break;
-            }
-        }
+        self.give_ready();
         self.control.set_pending(self.has_pending());
         self.beside_application = false;
     }
