@@ -85,7 +85,7 @@ module Fastrack
     # In a process that a hook of the app's, or a thread, has forked off the master.
     def release
       let_go
-      [*@launcher.listeners, *@succession.channels].each(&:close)
+      [*@launcher.listeners, @launcher.queue, *@succession.channels].compact.each(&:close)
     end
 
     # In the one that becomes the new master, too.

@@ -12,7 +12,7 @@ RSpec.describe "A16 the option ChunkedTransfer" do
   it "A16 sends chunks to HTTP/1.1 when the app tells no length" do
     %w[array each each-mixed one-buffer binary].each do |name|
       plain = talk("GET /body/#{name} HTTP/1.0")
-      response = talk("GET /body/#{name} HTTP/1.1", "Host: a")
+      response = talk("GET /body/#{name} HTTP/1.1", "Host: a", "Connection: close")
       expect(framing(response)).to eq([%w[Transfer-Encoding chunked]])
       expect(response.body).to eq(plain.body)
     end
@@ -25,13 +25,13 @@ RSpec.describe "A16 the option ChunkedTransfer" do
   end
 
   it "A16 sends no chunk for an empty part, which would end the body" do
-    expect(talk("GET /body/each-mixed HTTP/1.1", "Host: a").body).to eq("ContentAgain0")
-    expect(talk("GET /body/mixed-array HTTP/1.1", "Host: a").body).to eq("ContentAgain0")
+    expect(talk("GET /body/each-mixed HTTP/1.1", "Host: a", "Connection: close").body).to eq("ContentAgain0")
+    expect(talk("GET /body/mixed-array HTTP/1.1", "Host: a", "Connection: close").body).to eq("ContentAgain0")
   end
 
   it "A16 sends an empty body as one" do
     %w[empty blank each-empty each-blank].each do |name|
-      response = talk("GET /body/#{name} HTTP/1.1", "Host: a")
+      response = talk("GET /body/#{name} HTTP/1.1", "Host: a", "Connection: close")
       expect(response.status).to eq(200)
       expect(response.body).to eq("")
       expect(framing(response).size).to eq(1)
@@ -39,9 +39,9 @@ RSpec.describe "A16 the option ChunkedTransfer" do
   end
 
   it "A16 sends large bodies in chunks" do
-    expect(talk("GET /body/each-large HTTP/1.1", "Host: a").body).to eq("z" * 5_000_000)
-    expect(talk("GET /body/large HTTP/1.1", "Host: a").body.bytesize).to eq(6_000_000)
-    expect(talk("GET /body/many HTTP/1.1", "Host: a").body).to eq((0...5000).map { |index| "#{index}," }.join)
+    expect(talk("GET /body/each-large HTTP/1.1", "Host: a", "Connection: close").body).to eq("z" * 5_000_000)
+    expect(talk("GET /body/large HTTP/1.1", "Host: a", "Connection: close").body.bytesize).to eq(6_000_000)
+    expect(talk("GET /body/many HTTP/1.1", "Host: a", "Connection: close").body).to eq((0...5000).map { |index| "#{index}," }.join)
   end
 
   it "A16 sends no chunks to HTTP/1.0" do
@@ -51,7 +51,7 @@ RSpec.describe "A16 the option ChunkedTransfer" do
   end
 
   it "A16 sends no chunks with the app's Content-Length" do
-    response = HttpResponse.all(server.raw(message("HEAD /length/each HTTP/1.1", "Host: a")), head_only: true).first
+    response = HttpResponse.all(server.raw(message("HEAD /length/each HTTP/1.1", "Host: a", "Connection: close")), head_only: true).first
     expect(framing(response)).to eq([%w[Content-Length 10]])
     bytes = server.raw(message("GET /length/each HTTP/1.1", "Host: a", "Connection: close"))
     expect(bytes).not_to match(/transfer-encoding/i)
@@ -70,7 +70,7 @@ RSpec.describe "A16 without the option ChunkedTransfer" do
   before(:context) { serve(HttpApps.ru(:responder)) }
 
   it "A16 tells the length of an Array" do
-    response = talk("GET /body/array HTTP/1.1", "Host: a")
+    response = talk("GET /body/array HTTP/1.1", "Host: a", "Connection: close")
     expect(response.headers["Content-Length"]).to eq("11")
     expect(response.headers).not_to be_key("Transfer-Encoding")
   end

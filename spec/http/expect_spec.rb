@@ -8,7 +8,7 @@ RSpec.describe "A13 Expect" do
   go_on = "HTTP/1.1 100 Continue\r\n\r\n"
 
   def head(*fields, protocol: "HTTP/1.1")
-    message("POST / #{protocol}", "Host: a", *fields)
+    message("POST / #{protocol}", "Host: a", "Connection: close", *fields)
   end
 
   # A client that sends its body only once it has been told to.

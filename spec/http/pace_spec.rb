@@ -37,7 +37,7 @@ RSpec.describe "B-pace clients that are slow, or gone" do
 
   it "B-slow-head serves others while a body comes in bit by bit" do
     HttpPeer.open(server) do |peer|
-      peer.write("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20\r\n\r\n")
+      peer.write("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 20\r\n\r\n")
       20.times do
         peer.write("x")
         expect(server.get("/other").status).to eq(200)
@@ -148,6 +148,7 @@ RSpec.describe "B-pace the option Timeout" do
       peer.write(message("GET /large HTTP/1.1", "Host: a", "Connection: close"))
       peer.read_until(/\r\n\r\n/)
       expect(server.get("/other").status).to eq(200)
+      eventually { peer.cut_off? }
       peer.read_to_end
       expect(peer.received.bytesize).to be < HttpApps::Pacing::LARGE
       expect(peer.ending).to eq(:reset)

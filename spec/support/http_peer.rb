@@ -55,6 +55,12 @@ class HttpPeer
     self
   end
 
+  # Whether the server has ended the connection, for a client that does not read: tcp(7), TCP_INFO.
+  def cut_off?
+    closed = 7 # TCP_CLOSE
+    @socket.getsockopt(Socket::IPPROTO_TCP, Socket::TCP_INFO).data.getbyte(0) == closed
+  end
+
   # Reads until the bytes match, and gives them all.
   def read_until(pattern)
     until @received.match?(pattern)

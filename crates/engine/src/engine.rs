@@ -61,9 +61,6 @@ pub enum Finish {
     Broken,
 }
 
-/// So many steps without a request to answer are made before others get the thread.
-const STEPS_BEFORE_CHECK: u32 = 16;
-
 /// What to do next.
 enum Move {
     /// A request is complete.
@@ -92,8 +89,6 @@ pub struct Engine {
     accepted: u32,
     kept: u32,
     row: u32,
-    /// Steps in a row without a request to answer.
-    idle_steps: u32,
     /// A request that is complete.
     first: Option<Connection>,
     /// The poller has said that there is something in the workers' queue.
@@ -153,7 +148,6 @@ impl Engine {
             accepted: 0,
             kept: 0,
             row: 0,
-            idle_steps: 0,
             first: None,
             queue_announced: false,
             last_warning: 0,
@@ -403,13 +397,8 @@ impl Engine {
         Some(hold)
     }
 
-    /// Nothing was answered: others may want the thread now and then. None in a forked child.
+    /// Nothing was answered: others may want the thread. None in a forked child.
     fn go_on<'a>(&mut self, shared: &'a Shared, hold: Hold<'a>, app: &mut impl App) -> Option<Hold<'a>> {
-        self.idle_steps += 1;
-        if self.idle_steps < STEPS_BEFORE_CHECK {
-            return Some(hold);
-        }
-        self.idle_steps = 0;
         self.aside(shared, hold, |_| app.check())
     }
 
@@ -443,7 +432,6 @@ impl Engine {
         connection: Connection,
         app: &mut impl App,
     ) -> Option<Hold<'a>> {
-        self.idle_steps = 0;
         let settings = &hold.settings;
         let Some(request) = connection.request(settings) else {
             // Nothing is ever complete without one.
