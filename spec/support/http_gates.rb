@@ -26,7 +26,7 @@ module HttpGates
 
   # A client with half a request; what it has sent was read.
   def half_ask(path)
-    HttpPeer.new(server).write("GET #{path} HTTP/1.1\r\nHost: a\r\n").tap { server.get("/whoever-comes-later") }
+    HttpPeer.new(server).write("GET #{path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n").tap { server.get("/whoever-comes-later") }
   end
 
   # Returns when a request is in the app: the worker goes on when the gate is opened.

@@ -106,11 +106,14 @@ fn take_over(shared: &Shared, beat: u64) {
         shared.note_long_request();
         reactor.attend();
         let now = monotonic_millis();
-        let time =
-            reactor.next_deadline().map_or(LONGEST_WAIT, |at| at.saturating_sub(now).min(LONGEST_WAIT));
+        let next = reactor.next_deadline().unwrap_or(u64::MAX);
+        let time = match reactor.arrived() {
+            0 => next.saturating_sub(now).clamp(1, LONGEST_WAIT),
+            _ => 0,
+        };
         drop(reactor);
         // Whatever comes of it, the next look tells.
-        let _ = wait_readable(shared.connections(), time.max(1));
+        let _ = wait_readable(shared.connections(), time);
         if shared.pulse.read() != beat || shared.has_ended() {
             return;
         }

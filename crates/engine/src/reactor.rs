@@ -36,6 +36,9 @@ const RESERVED_DESCRIPTORS: usize = 64;
 /// Arrivals that are seen to before the poller is asked for newer ones.
 const ARRIVALS_IN_A_ROW: u32 = 64;
 
+/// Connections that are read without a request coming of it before others have their turn: each may bring a megabyte.
+const READ_IN_A_ROW: usize = 16;
+
 #[derive(Debug)]
 pub(crate) struct Reactor {
     pub settings: Settings,
@@ -158,9 +161,10 @@ impl Reactor {
         None
     }
 
-    /// Looks at arrivals until one completes a request.
+    /// Looks at arrivals until one completes a request, but not at too many: others want their turn.
     pub fn take_arrival(&mut self) -> Option<Connection> {
-        while let Some(arrival) = self.arrivals.pop_front() {
+        for _ in 0..self.arrivals.len().min(READ_IN_A_ROW) {
+            let arrival = self.arrivals.pop_front()?;
             self.in_a_row += 1;
             if let Some(connection) = self.resume(arrival) {
                 return Some(connection);
@@ -411,8 +415,6 @@ impl Reactor {
         }
         while let Some(connection) = self.take_arrival() {
             self.ready.push_back(connection);
-            // More may have come meanwhile; a failure will be there the next time, too.
-            let _ = self.poll();
         }
         self.expire();
         self.give_ready();
