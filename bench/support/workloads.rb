@@ -82,7 +82,7 @@ module Bench
       mix("mix-burn-30", "#{BURN}: 30 % load", "burn.ru", 5, think_ms: 100.0, settings: { concurrency: 16 }),
       mix("mix-sleep", "#{WAIT}: saturated", "wait.ru", 10, settings: { workers: 4 }),
       kept_alive("slow", "Hello beside slow clients", "sizes.ru", Measurements::SlowClients.new,
-                 stretch: 0.4, servers: %w[fastrack puma unicorn]),
+                 stretch: 0.2, servers: %w[fastrack puma unicorn]),
       kept_alive("idle", "10,000 idle connections", "hello.ru", Measurements::IdleConnections.new(10_000),
                  stretch: 0.3, servers: %w[fastrack puma])
     ].freeze

@@ -8,9 +8,9 @@ module Bench
       CLIENTS = { senders: 64, readers: 64, path: "/1m", interval_ms: 1_000, bytes: 1 }.freeze
       # A client that reads 640 KB of /50m each second: it would take longer than any measurement.
       HUGE = { readers: 1, path: "/50m", interval_ms: 100, bytes: 65_536 }.freeze
-      # How often the server is measured without and with them, by turns: what slows the machine down meanwhile is in
-      # both.
-      TURNS = 2
+      # How often the server is measured without and with them. Which comes first changes: what slows the machine down
+      # for a while is in both.
+      TURNS = 4
       # The others beside the huge answer pause, so that what delays them is not that they are many.
       OTHERS = { connections: 8, pause_ms: 5.0 }.freeze
       private_constant :CLIENTS, :HUGE, :TURNS, :OTHERS
@@ -24,8 +24,8 @@ module Bench
       def run(bed)
         bed.wrk.for_seconds(bed.warm_up)
         result = crowd(bed)
-        alone = bed.closed_loop(**OTHERS).for_seconds(bed.seconds)
-        beside, = bed.beside("trickle", **HUGE) { bed.closed_loop(**OTHERS).for_seconds(bed.seconds) }
+        alone = bed.closed_loop(**OTHERS).for_seconds(2 * bed.seconds)
+        beside, = bed.beside("trickle", **HUGE) { bed.closed_loop(**OTHERS).for_seconds(2 * bed.seconds) }
         errors = [alone, beside].sum { |load| load[:errors].values.sum }
         result.merge("max_alone_ms" => alone[:max_us] / 1e3, "max_beside_ms" => beside[:max_us] / 1e3,
                      "errors" => result["errors"] + errors)
@@ -34,17 +34,23 @@ module Bench
       private
 
       def crowd(bed)
-        turns = Array.new(TURNS) do
-          alone = bed.wrk.for_seconds(bed.seconds)
-          beside, said = bed.beside("trickle", **CLIENTS) { bed.wrk.for_seconds(bed.seconds) }
-          [alone, beside, said["broken"]]
+        alone = []
+        beside = []
+        TURNS.times do |turn|
+          both = [-> { alone << bed.wrk.for_seconds(bed.seconds) }, -> { beside << beside_slow(bed) }]
+          (turn.even? ? both : both.reverse).each(&:call)
         end
-        alone, beside, broken = turns.transpose
+        broken = beside.map { |load| load[:broken] }
         rates = [alone, beside].map { |loads| rate(loads) }
         kept = rates.last.fdiv(rates.first).round(3) if rates.first.positive?
         { "rps_alone" => rates.first, "rps_beside" => rates.last, "rps_kept" => kept, "broken" => broken.sum,
           "rps_lost" => kept && [(100 * (1 - kept)).round(1), 0.0].max,
           "errors" => (alone + beside).sum { |load| load[:errors].values.sum } }
+      end
+
+      def beside_slow(bed)
+        load, said = bed.beside("trickle", **CLIENTS) { bed.wrk.for_seconds(bed.seconds) }
+        load.merge(broken: said["broken"])
       end
 
       def rate(loads)
