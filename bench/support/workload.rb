@@ -19,7 +19,7 @@ module Bench
     attr_reader :request
     # @return [Float, nil] mean milliseconds that a client waits between answer and next request
     attr_reader :think_ms
-    # @return [Numeric] how many times longer than others its measurements last
+    # @return [Numeric] how many times as long as `--seconds` its measurements last
     attr_reader :stretch
     # @return [#kind, #run] see Measurements
     attr_reader :measurement

@@ -73,16 +73,16 @@ module Bench
     # What becomes of connections. Pauses of 40 and 100 ms give 16 clients a load of 65 % and of 30 %.
     CONNECTIONS = [
       kept_alive("keepalive", "Hello over kept-alive TCP", "hello.ru", Measurements::Load.new("keepalive"),
-                 stretch: 0.6, servers: %w[limit fastrack puma unicorn]),
+                 stretch: 0.5, servers: %w[limit fastrack puma unicorn]),
       kept_alive("browser-keepalive", "Browser-like request over kept-alive TCP", "browser.ru",
-                 Measurements::Load.new("keepalive"), stretch: 0.6, request: Request.new(headers: BROWSER_HEADERS),
+                 Measurements::Load.new("keepalive"), stretch: 0.5, request: Request.new(headers: BROWSER_HEADERS),
                                                       servers: %w[limit fastrack puma]),
-      mix("mix-burn", "#{BURN}: saturated", "burn.ru", 5, stretch: 0.8, settings: { concurrency: 16 }),
-      mix("mix-burn-65", "#{BURN}: 65 % load", "burn.ru", 5, think_ms: 40.0, settings: { concurrency: 16 }),
-      mix("mix-burn-30", "#{BURN}: 30 % load", "burn.ru", 5, think_ms: 100.0, settings: { concurrency: 16 }),
-      mix("mix-sleep", "#{WAIT}: saturated", "wait.ru", 10, settings: { workers: 4 }),
+      mix("mix-burn", "#{BURN}: saturated", "burn.ru", 5, stretch: 0.6, settings: { concurrency: 16 }),
+      mix("mix-burn-65", "#{BURN}: 65 % load", "burn.ru", 5, stretch: 0.7, think_ms: 40.0, settings: { concurrency: 16 }),
+      mix("mix-burn-30", "#{BURN}: 30 % load", "burn.ru", 5, stretch: 0.8, think_ms: 100.0, settings: { concurrency: 16 }),
+      mix("mix-sleep", "#{WAIT}: saturated", "wait.ru", 10, stretch: 0.7, settings: { workers: 4 }),
       kept_alive("slow", "Hello beside slow clients", "sizes.ru", Measurements::SlowClients.new,
-                 stretch: 0.2, servers: %w[fastrack puma unicorn]),
+                 stretch: 0.16, servers: %w[fastrack puma unicorn]),
       kept_alive("idle", "10,000 idle connections", "hello.ru", Measurements::IdleConnections.new(10_000),
                  stretch: 0.3, servers: %w[fastrack puma])
     ].freeze

@@ -46,7 +46,8 @@ RSpec.describe Bench::SingleQueue do
   it "agrees with queueing theory on exponential times" do
     random = Random.new(4)
     exponential = ->(mean) { -mean * Math.log(1 - random.rand) }
-    [[2, 16, 40.0, 4.0], [2, 16, 20.0, 4.0], [4, 32, 100.0, 20.0], [1, 8, 10.0, 5.0]].each do |servers, clients, pause, service|
+    networks = [[2, 16, 40.0, 4.0], [2, 16, 20.0, 4.0], [4, 32, 100.0, 20.0], [1, 8, 10.0, 5.0]]
+    networks.each do |servers, clients, pause, service|
       found = latencies(servers, clients, Array.new(60_000) { [exponential[pause], exponential[service]] })
       expect(found.sum / found.size).to be_within(3).percent_of(mean_by_theory(servers, clients, pause, service))
     end

@@ -8,7 +8,7 @@ module Bench
       OTHERS = { connections: 16, pause_ms: 5.0 }.freeze
       # Seconds in which all connections should have been made. puma 5 waits up to 0.2 s for the next request on each, and
       # comes to as many as that allows.
-      MAKING = 15
+      MAKING = 8
       private_constant :OTHERS, :MAKING
 
       # @param connections [Integer]

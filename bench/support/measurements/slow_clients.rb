@@ -18,9 +18,9 @@ module Bench
       def kind = "slow"
 
       # @param bed [TestBed]
-      # @return [Hash{String => Numeric}] `rps_alone`, `rps_beside` (with the slow clients) and `rps_kept`, the one over
-      #   the other, and `rps_lost`, what that is less than all, in per cent; `max_alone_ms` and `max_beside_ms` (the longest latency of others during one huge answer); `broken`,
-      #   how often the server left a slow client; errors
+      # @return [Hash{String => Numeric}] `rps_alone`, `rps_beside` (with the slow clients), `rps_kept` (the one over the
+      #   other) and `rps_lost` (what that is less than all, in per cent); `max_alone_ms` and `max_beside_ms`, the longest
+      #   latency of others without and during one huge answer; `broken`, how often the server left a slow client; errors
       def run(bed)
         bed.wrk.for_seconds(bed.warm_up)
         result = crowd(bed)
