@@ -76,7 +76,8 @@ RSpec.describe "packaging" do
     expect(spec.files).to include("Cargo.toml", "Cargo.lock", "LICENSE", "ext/fastrack/extconf.rb",
                                   "ext/fastrack/build/toolchain.rb", "ext/fastrack/src/lib.rs",
                                   "crates/http/src/lib.rs", "crates/sys/src/lib.rs", "crates/engine/src/lib.rs",
-                                  "lib/rhebok-rs.rb", "lib/rack/handler/fastrack.rb")
+                                  "lib/rhebok-rs.rb", "lib/rack/handler/fastrack.rb", "exe/fastrack")
+    expect(spec.executables).to eq(["fastrack"])
     expect(spec.files.grep(%r{\.(?:so|bundle|o)\z|/target/|\Aspec/|\Abin/})).to be_empty
   end
 
@@ -92,6 +93,7 @@ RSpec.describe "packaging" do
       start_with("#{home}/").and(end_with("/fastrack/fastrack.#{RbConfig::CONFIG["DLEXT"]}"))
     )
     expect(Dir.glob("#{home}/gems/*/**/target")).to be_empty
+    expect(run("#{home}/bin/fastrack", "--version", env: env, chdir: @dir)).to start_with("Fastrack ")
   end
 
   it "works as a path: line in an application's Gemfile" do

@@ -57,6 +57,33 @@ RSpec.describe "The server's process" do
     expect(server.log).to eq("loading from config_file:#{server.dir}/fastrack.rb\n")
   end
 
+  describe "after HUP" do
+    let(:server) { Server.start(ru: ru, options: { MaxWorkers: 1 }, config: "stderr_path 'one.log'") }
+
+    def reload(text)
+      server.await_workers(1)
+      server.write("fastrack.rb", text)
+      server.signal(:HUP)
+    end
+
+    it "C2 has the log files that the ConfigFile names by then, in the master and in the new workers" do
+      before = server.await_workers(1)
+      reload("stderr_path 'two.log'")
+      eventually { server.workers.size == 1 && server.workers != before }
+      server.get
+      expect(server.lines_of("two.log")).to include("an app's complaint")
+      expect(["one.log", "two.log"].map { |file| File.identical?("/proc/#{server.master}/fd/2", "#{server.dir}/#{file}") }).to eq([false, true])
+    end
+
+    it "C2 has those that it had where the new ones cannot be, and says so there" do
+      server
+      reload("working_directory '/'\nstderr_path 'no/such/two.log'")
+      eventually { server.lines_of("one.log").any? { |line| line.include?("cannot write to /no/such/two.log") } }
+      expect(File.readlink("/proc/#{server.master}/cwd")).to eq(File.realpath(server.dir))
+      expect(server.get.status).to eq(200)
+    end
+  end
+
   it "C2 umask is that of the master and its workers, and no business of the socket's" do
     server = Server.start(ru: ru, unix: true, options: { Umask: "0077", MaxWorkers: 1 })
     server.get

@@ -6,6 +6,7 @@ require_relative "error"
 require_relative "listeners"
 require_relative "log"
 require_relative "option"
+require_relative "unicorn_words"
 
 module Fastrack
   # What the hooks of a unicorn.rb ask of their `server`, which is the Launcher.
@@ -55,7 +56,8 @@ module Fastrack
     # @raise [ListenError] when it cannot be listened on for another reason
     def listen(place, settings = {})
       # With SO_REUSEPORT a successor may listen there while its predecessor is still at work.
-      address = Address.parse(place, settings).with_defaults(tries: UnicornWords::TRIES, backlog: configuration.backlog, reuseport: true)
+      address = Address.parse(place, settings)
+                       .with_defaults(tries: UnicornWords::TRIES, backlog: configuration.backlog, reuseport: true)
       return if listeners.any? { |listener| [address.to_s, ":unix:#{address.path}"].include?(listener.to_s) }
 
       listeners.concat(in_master? ? Listeners.open_at(address) : address.open)

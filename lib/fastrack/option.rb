@@ -129,7 +129,7 @@ module Fastrack
       new(:StderrPath, :stderr_path, nil, "a file for what is written to stderr") { |value| type.text(value) },
       new(:Umask, :umask, nil, "the mask for files that are made (octal)") { |value| type.mode(value) },
       new(:User, :user, nil, "the user, or user:group, that workers run as") { |value| type.account(value) },
-      new(:Logger, :logger, nil, "takes the server's own lines, instead of stderr") { |value| type.logger(value) },
+      new(:Logger, :logger, nil, "what hooks get as server.logger") { |value| type.logger(value) },
       new(:AfterWorkerReady, :after_worker_ready, nil, "called in each worker that is ready") { |value| type.callable(value) },
       new(:AfterWorkerExit, :after_worker_exit, nil, "called in the master when a worker has ended") do |value|
         type.callable(value)

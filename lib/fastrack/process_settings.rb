@@ -32,7 +32,11 @@ module Fastrack
       { StdoutPath: $stdout, StderrPath: $stderr }.each do |name, stream|
         stream.flush
         file = @files.fetch(name, otherwise)
-        stream.reopen(file) if file
+        next unless file
+
+        stream.reopen(file)
+        # Which it has from the file now; a log is read while it is written.
+        stream.sync = true
       end
       @files.each_value(&:close)
       @files.clear
