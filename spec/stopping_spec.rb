@@ -261,7 +261,7 @@ RSpec.describe "Stopping" do
     def ask_until_refused(server)
       bodies = []
       loop do
-        bytes = server.raw("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        bytes = server.raw("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         # Connections in the backlog are reset with the listener: nobody has accepted them.
         return bodies if bytes.empty?
 

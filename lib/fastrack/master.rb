@@ -98,9 +98,9 @@ module Fastrack
       loop do
         act_on_signals
         reap
+        keep_up(Clock.now)
         break if @shutdown && @pool.empty?
 
-        keep_up(Clock.now)
         listen(wait)
       end
     end
@@ -117,7 +117,7 @@ module Fastrack
       @signals.drain
       while (name = @signals.shift)
         act_on(name)
-        @signalled ||= (@shutdown || @drained_at) && STOP_SIGNALS.include?(name)
+        @signalled ||= stopping? && STOP_SIGNALS.include?(name)
       end
     end
 
@@ -128,8 +128,12 @@ module Fastrack
       when "INT" then interrupt
       when "USR1" then configuration.spawn_interval.positive? ? shut_down(Shutdown::Phased) : reopen_logs
       when "CHLD" then nil
-      else @shutdown ? Log.line("#{name} is ignored: the server is stopping") : change(name)
+      else stopping? ? Log.line("#{name} is ignored: the server is stopping") : change(name)
       end
+    end
+
+    def stopping?
+      !(@shutdown || @drained_at).nil?
     end
 
     def change(name)
@@ -149,13 +153,13 @@ module Fastrack
 
     # The whole server is to stop, with a new master that is still booting.
     def terminate
-      @succession.cancel("TERM")
-      delay = configuration.drain_delay
-      return shut_down(Shutdown::Graceful) unless delay.positive?
-      return if @drained_at || @shutdown
+      return shut_down(Shutdown::Graceful) if @shutdown
+      return if @drained_at
 
+      @succession.cancel("TERM")
       @announcer.stopping
-      @drained_at = Clock.now + delay
+      @pool.each(&:drain)
+      @drained_at = Clock.now + configuration.drain_delay
     end
 
     def interrupt
@@ -187,7 +191,7 @@ module Fastrack
     def shut_down(kind)
       return if @shutdown && @shutdown.class::RANK >= kind::RANK
 
-      @announcer.stopping
+      @announcer.stopping unless stopping?
       @drained_at = nil
       # A client that comes from now on had better be refused than wait in vain. The workers have copies of their own.
       @launcher.listeners.each(&:close) unless kind == Shutdown::Phased
@@ -270,7 +274,9 @@ module Fastrack
 
     def hear(handle, word)
       case word
-      when ControlChannel::READY then handle.ready
+      when ControlChannel::READY
+        handle.ready
+        handle.drain if @drained_at
       when ControlChannel::LIMIT_REACHED then handle.answer(@shutdown || handle.stopping? || @pool.spare?)
       end
     end

@@ -21,6 +21,10 @@ module Fastrack
     STOP_SIGNALS = %w[TERM QUIT].freeze
     MASTER_SIGNALS = %w[INT HUP USR2 TTIN TTOU WINCH].freeze
 
+    # From the master alone: the server is about to stop. Its default action is to be ignored, so that it does no harm to a
+    # worker that has no handler yet.
+    DRAIN_SIGNAL = "URG"
+
     # Opens the log files anew. The master passes it on, once it has done so itself.
     LOG_SIGNAL = "USR1"
 
@@ -71,6 +75,7 @@ module Fastrack
       MASTER_SIGNALS.each { |name| take(name) }
       # In a thread: a signal handler may not wait for what a stream's writers hold.
       take(LOG_SIGNAL) { Thread.new { LogFiles.reopen } }
+      take(DRAIN_SIGNAL) { @engine&.drain }
       trap("CHLD", "DEFAULT")
       stop unless (signals.arrived_since_fork(pending) & STOP_SIGNALS).empty?
       signals.close

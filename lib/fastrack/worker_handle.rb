@@ -77,6 +77,11 @@ module Fastrack
       signal(:QUIT)
     end
 
+    # Has it keep no connection any longer, and, once it is to stop, serve all who have come by then.
+    def drain
+      signal(Worker::DRAIN_SIGNAL)
+    end
+
     def kill
       @state = :stopping
       signal(:KILL)

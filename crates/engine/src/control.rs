@@ -13,6 +13,7 @@ const NONE: RawFd = -1;
 #[derive(Debug)]
 pub struct Control {
     stopping: AtomicBool,
+    draining: AtomicBool,
     closed: AtomicBool,
     requests: AtomicU64,
     dropped: AtomicU64,
@@ -31,6 +32,7 @@ impl Control {
         held.into_iter().for_each(|fd| set.insert(fd));
         Control {
             stopping: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             requests: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
@@ -44,6 +46,17 @@ impl Control {
     /// Asks the engine to finish what has begun and to accept nothing more.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells the engine that the whole server is going to stop, and nobody takes over: it goes on
+    /// accepting, but keeps no connection; and when it is asked to stop, it accepts all that are there.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`drain`](Self::drain) was called.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
     }
 
     /// Whether [`stop`](Self::stop) was called.

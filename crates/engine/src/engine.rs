@@ -222,7 +222,13 @@ impl Engine {
 
     /// From now on nobody is accepted, and only clients that are here already are waited for, each for a while.
     fn begin_stop(&mut self, hold: &mut Hold<'_>) {
-        if self.listeners.is_anybody_announced() {
+        if self.control.is_draining() {
+            // Nobody else would: they would be cut off with the last listener.
+            for client in self.listeners.accept_all() {
+                let (connection, step) = greet(client, hold);
+                hold.enter(connection, step).into_iter().for_each(|connection| hold.queue(connection));
+            }
+        } else if self.listeners.is_anybody_announced() {
             // The kernel has woken this worker for that client and no other one: it would wait for the next client
             // to come before anybody looked (EPOLLEXCLUSIVE, epoll_ctl(2)).
             if let Ok(Some(client)) = self.listeners.accept() {

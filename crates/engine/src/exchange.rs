@@ -80,7 +80,7 @@ impl<'a> Exchange<'a> {
 
     /// What becomes of the connection after this response: what its head has to say.
     pub fn persistence(&mut self) -> Persistence {
-        if self.control.is_stopping() {
+        if self.control.is_stopping() || self.control.is_draining() {
             self.close();
         }
         self.persistence

@@ -10,6 +10,9 @@ use crate::backlog::Backlog;
 use crate::control::Control;
 use crate::listener::{Accepted, Listener};
 
+/// Clients that one listener may have waiting, as far as [`accept_all`](Listeners::accept_all) goes.
+const MOST_QUEUED: usize = 4096;
+
 /// A client that has been accepted.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -101,6 +104,22 @@ impl Listeners {
         Ok(None)
     }
 
+    /// Accepts everybody who has come by now, but no more of a listener than its kernel's queue may hold
+    /// by default (listen(2)): others may come as fast as these are accepted.
+    pub fn accept_all(&mut self) -> Vec<Client> {
+        let mut clients = Vec::new();
+        for (index, (listener, _)) in self.list.iter().enumerate() {
+            for _ in 0..MOST_QUEUED {
+                match listener.accept() {
+                    Accepted::Client(fd, peer) => clients.push(Client { fd, peer, listener: index }),
+                    Accepted::Gone => {}
+                    Accepted::Nobody | Accepted::Failed(_) => break,
+                }
+            }
+        }
+        clients
+    }
+
     pub fn is_tcp(&self, index: usize) -> bool {
         self.list.get(index).is_some_and(|(listener, _)| listener.is_tcp())
     }
@@ -147,6 +166,21 @@ mod tests {
             order.extend(listeners.accept().expect("accept").map(|client| client.listener));
         }
         assert_eq!(order, [0, 1, 0, 0]);
+    }
+
+    #[test]
+    fn all_who_have_come_are_accepted_announced_or_not() {
+        let (sockets, listeners): (Vec<_>, Vec<_>) = (0..2).map(|_| listening()).unzip();
+        let mut listeners = Listeners::new(listeners);
+        assert!(listeners.accept_all().is_empty());
+        let _clients: Vec<TcpStream> = [0, 1, 0]
+            .map(|index: usize| {
+                TcpStream::connect(sockets[index].local_addr().expect("an address")).expect("connect")
+            })
+            .into();
+        let order: Vec<usize> = listeners.accept_all().iter().map(|client| client.listener).collect();
+        assert_eq!(order, [0, 0, 1]);
+        assert!(listeners.accept_all().is_empty());
     }
 
     #[test]

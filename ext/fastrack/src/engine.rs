@@ -33,6 +33,7 @@ pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.define_singleton_method("new", function!(RubyEngine::new, 2))?;
     class.define_method("run", method!(RubyEngine::run, 2))?;
     class.define_method("stop", method!(RubyEngine::stop, 0))?;
+    class.define_method("drain", method!(RubyEngine::drain, 0))?;
     class.define_method("requests", method!(RubyEngine::requests, 0))?;
     class.define_method("waiting?", method!(RubyEngine::is_anybody_waiting, 0))?;
     class.define_method("dropped", method!(RubyEngine::dropped, 0))?;
@@ -88,6 +89,11 @@ impl RubyEngine {
     /// `stop`: the current request, and those that have begun, are finished; then run returns. For traps too.
     fn stop(&self) {
         self.control.stop();
+    }
+
+    /// `drain`: keeps no connection from now on, and stops, once it is to, with all who have come. For traps too.
+    fn drain(&self) {
+        self.control.drain();
     }
 
     /// `requests`: how many requests were answered.
