@@ -125,7 +125,7 @@ impl Client {
     fn advance(&mut self, around: &Surroundings) -> io::Result<Progress> {
         let request = &around.requests[self.ticket.kind];
         if self.connection.is_none() {
-            let connection = Connection::open(around.address, None)?;
+            let connection = Connection::open(around.address, false)?;
             let events = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT;
             around.epoll.add(&connection, EpollEvent::new(events, self.key))?;
             self.connection = Some(connection);

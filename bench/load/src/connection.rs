@@ -11,6 +11,11 @@ use nix::sys::socket::{
     SockaddrStorage,
 };
 
+/// Bytes, which the kernel doubles and for which it has a minimum of its own, see socket(7).
+const RECEIVE_BUFFER: usize = 4096;
+/// Bytes of TCP in an Ethernet frame.
+const SEGMENT: u32 = 1460;
+
 /// What one recv(2) brought.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received {
@@ -29,18 +34,21 @@ pub struct Connection(OwnedFd);
 impl Connection {
     /// Begins to connect. Until that is done, [`Connection::send`] sends nothing.
     ///
-    /// `receive_buffer` are bytes for SO_RCVBUF: they bound what the kernel takes for a client that does
-    /// not read. They must be set before the connection is made, see tcp(7).
+    /// `reads_little` bounds what the kernels take for a client that does not read. It does so with SO_RCVBUF
+    /// for the client's own, and with TCP_MAXSEG for the server's: a send buffer grows with the size of a
+    /// segment, which is 64 KB on the loopback interface, and would be 3 MB. Both must be set before the
+    /// connection is made, see tcp(7).
     ///
     /// # Errors
     /// Those of socket(2), setsockopt(2) and connect(2), without EINPROGRESS.
-    pub fn open(address: SocketAddr, receive_buffer: Option<usize>) -> io::Result<Self> {
+    pub fn open(address: SocketAddr, reads_little: bool) -> io::Result<Self> {
         let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
         let fd = socket(family, SockType::Stream, flags, None)?;
         setsockopt(&fd, sockopt::TcpNoDelay, &true)?;
-        if let Some(bytes) = receive_buffer {
-            setsockopt(&fd, sockopt::RcvBuf, &bytes)?;
+        if reads_little {
+            setsockopt(&fd, sockopt::RcvBuf, &RECEIVE_BUFFER)?;
+            setsockopt(&fd, sockopt::TcpMaxSeg, &SEGMENT)?;
         }
         match connect(fd.as_raw_fd(), &SockaddrStorage::from(address)) {
             Ok(()) | Err(Errno::EINPROGRESS) => Ok(Self(fd)),

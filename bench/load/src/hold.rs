@@ -51,7 +51,7 @@ pub fn run(options: &Options) -> io::Result<()> {
 /// Connects and sends a request.
 fn ask(options: &Options) -> io::Result<Connection> {
     let request = format!("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", options.kinds[0].path);
-    let connection = Connection::open(options.address, None)?;
+    let connection = Connection::open(options.address, false)?;
     if connection.wait(PollFlags::POLLOUT, PATIENCE)? && connection.send(request.as_bytes())? == request.len()
     {
         return Ok(connection);

@@ -11,9 +11,6 @@ use crate::descriptors;
 use crate::options::Options;
 use crate::standard_input;
 
-/// SO_RCVBUF of a slow reader: what it does not read must stay with the server. The kernel doubles it and
-/// has a minimum of its own, see socket(7).
-const RECEIVE_BUFFER: usize = 4096;
 /// Milliseconds in which a connection must come about.
 const PATIENCE: u16 = 1_000;
 
@@ -76,7 +73,7 @@ impl SlowClient {
     /// When the server has closed the connection, or does not take one.
     fn step(&mut self, address: SocketAddr, bytes: usize) -> io::Result<()> {
         if self.connection.is_none() {
-            let connection = Connection::open(address, self.reads.then_some(RECEIVE_BUFFER))?;
+            let connection = Connection::open(address, self.reads)?;
             connection.wait(PollFlags::POLLOUT, PATIENCE)?;
             self.connection = Some(connection);
             self.sent = 0;
