@@ -33,8 +33,9 @@ const NEW_BEFORE_POLL: u32 = 128;
 /// So many requests of kept connections are served in a row before new clients are looked for.
 const KEPT_BEFORE_POLL: u32 = 64;
 
-/// Requests in a row without a wait after which a worker has more to do than it should while another is idle.
-const BUSY_ROW: u32 = 32;
+/// Requests from one connection that is given to an idle worker to the next. To give costs as much as half a short
+/// request, so that this is how fast connections spread over the workers and what two pay that give to and fro.
+const GIVE_INTERVAL: u32 = 128;
 
 /// What the memory of unsent output may keep when the response has left, in bytes.
 const UNSENT_KEPT: usize = 256 * 1024;
@@ -85,10 +86,11 @@ pub struct Engine {
     poller: Poller,
     events: Events,
     output: Output,
-    /// Clients accepted in a row, and requests served in a row without a look at the poller, and without a wait.
+    /// Clients accepted and requests of kept connections served in a row without a look at the poller, and
+    /// requests since a connection was given away.
     accepted: u32,
     kept: u32,
-    row: u32,
+    since_given: u32,
     /// A request that is complete.
     first: Option<Connection>,
     /// The poller has said that there is something in the workers' queue.
@@ -147,7 +149,7 @@ impl Engine {
             output: Output::default(),
             accepted: 0,
             kept: 0,
-            row: 0,
+            since_given: 0,
             first: None,
             queue_announced: false,
             last_warning: 0,
@@ -246,55 +248,54 @@ impl Engine {
         }
     }
 
-    /// Finds a request that is complete.
+    /// Finds a request that is complete. None may starve another: whoever has come by a listener, is in the workers'
+    /// queue or has just sent something.
     fn next(&mut self, hold: &mut Hold<'_>, app: &mut impl App) -> Move {
         if let Some(connection) = self.first.take() {
             return Move::Serve(connection);
         }
-        // Those that have waited for longest.
-        let queued = self.queue_announced || hold.seat().is_some_and(Seat::is_anybody_queued);
-        if queued && !hold.is_stopping() {
-            self.queue_announced = false;
-            if let Some(connection) = hold.take_queued() {
-                return Move::Serve(connection);
-            }
-        }
-        if let Some(connection) = hold.take_ready() {
-            return Move::Serve(connection);
+        if self.kept >= KEPT_BEFORE_POLL || self.shared.had_long_request() {
+            return self.poll(hold, app, true);
         }
         let most = if hold.is_watching() { NEW_BEFORE_CONNECTIONS } else { NEW_BEFORE_POLL };
         if self.accepted < most && self.listeners.is_anybody_likely() {
             self.accepted += 1;
             return self.accept(hold, app);
         }
-        if let Some(connection) = hold.take_arrival() {
+        if let Some(connection) = self.next_in_line(hold) {
             self.kept += 1;
             return Move::Serve(connection);
         }
-        self.accepted = 0;
-        self.poll(hold, app)
+        self.poll(hold, app, false)
     }
 
-    /// Asks both pollers, as far as that is due.
-    fn poll(&mut self, hold: &mut Hold<'_>, app: &mut impl App) -> Move {
+    /// A request of a client that was there before: first those that have waited for longest.
+    fn next_in_line(&mut self, hold: &mut Hold<'_>) -> Option<Connection> {
+        let queued = self.queue_announced || hold.seat().is_some_and(Seat::is_anybody_queued);
+        if queued && !hold.is_stopping() {
+            self.queue_announced = false;
+            let connection = hold.take_queued();
+            if connection.is_some() {
+                return connection;
+            }
+        }
+        hold.take_ready().or_else(|| hold.take_arrival())
+    }
+
+    /// Asks for what has arrived, on the kept connections and, where that is due, elsewhere.
+    fn poll(&mut self, hold: &mut Hold<'_>, app: &mut impl App, due: bool) -> Move {
+        (self.accepted, self.kept) = (0, 0);
         let mut result = Ok(());
         if hold.is_watching() {
             result = hold.poll();
-            if self.row >= BUSY_ROW && hold.arrived() > 1 {
-                self.row = 0;
-                hold.share();
+            if self.since_given >= GIVE_INTERVAL && hold.arrived() > 1 && hold.share() {
+                self.since_given = 0;
             }
         }
         hold.expire();
-        let mut busy = hold.has_pending();
-        let due = if busy {
-            self.kept >= KEPT_BEFORE_POLL || self.shared.had_long_request()
-        } else {
-            // The wait asks as well; but for new clients it is worth a look without letting go of everything.
-            !hold.is_watching()
-        };
-        if result.is_ok() && due {
-            self.kept = 0;
+        let mut busy = due || hold.has_pending();
+        // The wait asks as well; but for new clients it is worth a look without letting go of everything.
+        if result.is_ok() && (due || !busy && !hold.is_watching()) {
             result = self.poller.wait(&mut self.events, Some(0));
             self.announce();
             busy |= !self.events.is_empty();
@@ -328,7 +329,6 @@ impl Engine {
     /// Waits until somebody wants something. None in a forked child.
     fn wait<'a>(&mut self, shared: &'a Shared, hold: Hold<'a>, app: &mut impl App) -> Option<Hold<'a>> {
         self.listeners.missed();
-        self.row = 0;
         let timeout = hold.next_deadline().map(|at| at.saturating_sub(monotonic_millis()));
         if let Some(seat) = hold.seat() {
             seat.set_idle(!hold.is_stopping());
@@ -373,6 +373,10 @@ impl Engine {
         };
         let local = !self.listeners.is_tcp(client.listener);
         match greet(client, hold) {
+            (connection, Step::Ready) if hold.is_crowded() => {
+                hold.line_up(connection);
+                Move::GoOn
+            }
             (connection, Step::Ready) => Move::Serve(connection),
             (connection, Step::Wait) if local && !connection.has_begun() => Move::Expect(connection),
             (connection, step) => {
@@ -458,7 +462,7 @@ impl Engine {
         self.control.end();
         let mut hold = self.hold(shared)?;
         self.left = self.left.map(|left| left.saturating_sub(1));
-        self.row += 1;
+        self.since_given = self.since_given.saturating_add(1);
         if let Some(next) = hold.settle(connection, stage, goes_on, &mut self.output) {
             hold.queue(next);
         }

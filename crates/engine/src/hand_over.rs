@@ -32,6 +32,17 @@ impl Reactor {
         }
     }
 
+    /// Whether requests wait that have come before any new one.
+    pub fn is_crowded(&self) -> bool {
+        !self.ready.is_empty() || self.seat.as_ref().is_some_and(Seat::is_anybody_queued)
+    }
+
+    /// Has a complete request wait behind those.
+    pub fn line_up(&mut self, connection: Connection) {
+        let kept = self.give(connection);
+        self.ready.extend(kept);
+    }
+
     /// Takes a connection out of that queue; gives back one whose request is complete.
     pub fn take_queued(&mut self) -> Option<Connection> {
         loop {
@@ -64,24 +75,22 @@ impl Reactor {
         }
     }
 
-    /// One of several connections with something to read goes to a worker that has nothing to do.
-    pub fn share(&mut self) {
+    /// One of several connections with something to read goes to a worker that has nothing to do, if there is one.
+    pub fn share(&mut self) -> bool {
         if !self.seat.as_ref().is_some_and(Seat::is_another_idle) {
-            return;
+            return false;
         }
-        let Some(arrival) = self.arrivals.pop_back() else { return };
+        let Some(arrival) = self.arrivals.pop_back() else { return false };
         let Some((connection, deadline)) = self.connections.take(arrival.key) else {
-            return self.connections.note(arrival);
+            self.connections.note(arrival);
+            return false;
         };
-        let connection = match connection.phase() {
-            Phase::Idle if !arrival.ended => match self.give(connection) {
-                None => return,
-                Some(connection) => connection,
-            },
-            _ => connection,
-        };
+        let idle = connection.phase() == Phase::Idle && !arrival.ended;
+        let kept = if idle { self.give(connection) } else { Some(connection) };
+        let Some(connection) = kept else { return true };
         self.park(connection, deadline);
         self.arrivals.push_back(arrival);
+        false
     }
 
     /// Another worker goes on with an idle connection, or else it ends here.

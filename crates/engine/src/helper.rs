@@ -17,15 +17,16 @@ use fastrack_sys::{monotonic_millis, wait_readable, with_signals_blocked};
 use crate::pulse::is_busy;
 use crate::shared::Shared;
 
-/// How often to look while requests take long, and while they are so short that hardly any outlasts it.
+/// How often to look while requests take long, and at most while they are so short that hardly any outlasts it.
 const TICK: Duration = Duration::from_micros(250);
-const LONG_TICK: Duration = Duration::from_millis(1);
+const LONGEST_TICK: Duration = Duration::from_millis(4);
 
 /// So many steps in one tick are short ones.
-const MANY_STEPS: u64 = 8;
+const MANY_STEPS: u64 = 16;
 
-/// Ticks without anybody busy before the helper sleeps until it is woken.
-const QUIET_TICKS: u32 = 8;
+/// How soon to look again at least when nobody is busy, but somebody was. After a tick without a step the helper sleeps
+/// until it is woken.
+const IDLE_TICK: Duration = Duration::from_millis(1);
 
 /// The longest wait for clients of a busy worker, in milliseconds: by then another request may be the one that lasts.
 const LONGEST_WAIT: u64 = 100;
@@ -75,24 +76,26 @@ fn run(shared: &Shared) {
 }
 
 fn watch(shared: &Shared) {
-    let (mut before, mut quiet) = (0, 0);
+    let (mut before, mut tick) = (0, TICK);
     while !shared.has_ended() {
         let beat = shared.pulse.read();
-        if is_busy(beat) {
-            quiet = 0;
-            if beat == before {
-                take_over(shared, beat);
-            }
-        } else {
-            quiet += 1;
-            if quiet > QUIET_TICKS {
-                park();
-                quiet = 0;
-            }
-        }
         let steps = beat.wrapping_sub(before) / 2;
+        tick = match (is_busy(beat), steps) {
+            (true, 0) => {
+                take_over(shared, beat);
+                TICK
+            }
+            (true, MANY_STEPS..) => (tick * 2).min(LONGEST_TICK),
+            (true, _) => TICK,
+            // Where many come and go, to be woken for each would cost more than to look now and then.
+            (false, 1..) => tick.max(IDLE_TICK),
+            (false, 0) => {
+                park();
+                TICK
+            }
+        };
         before = beat;
-        sleep(if is_busy(beat) && steps < MANY_STEPS { TICK } else { LONG_TICK });
+        sleep(tick);
     }
 }
 
