@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "spec_helper"
+require_relative "support/client_loop"
 
 # Files of Unicorn's users, as they are.
 RSpec.describe "A unicorn.rb" do
@@ -55,6 +56,26 @@ RSpec.describe "A unicorn.rb" do
       nobody = Etc.getpwnam("nobody")
       expect(workers.map { |pid| File.stat("/proc/#{pid}").uid }).to eq([nobody.uid] * 2)
       expect(File.stat("/proc/#{server.master}").uid).to eq(0)
+    end
+
+    it "C1 USR2 works with its recipe: the first new worker ends the old master, the ports move, and no request is lost" do
+      server = serve(config, env: environment.transform_values(&:to_s))
+      old = server.await_workers(2)
+      expect(old).to include(server.get.body.to_i)
+      clients = ClientLoop.run(server) do
+        server.signal(:USR2)
+        expect(server.wait.exitstatus).to eq(0)
+      end
+      expect(clients.failures).to eq([])
+      expect(clients.bodies.map(&:to_i).uniq - old).not_to be_empty
+      fresh = File.read("#{@root}/unicorn.pid").to_i
+      expect(fresh).not_to eq(server.pid)
+      workers = eventually { ProcessTable.children(fresh).then { |found| found if found.size == 2 } }
+      expect(Array.new(2) { |nr| ask(TCPSocket.new("127.0.0.1", first + nr)) }).to match_array(workers)
+      expect(File.exist?("#{@root}/unicorn.pid.oldbin")).to be(false)
+    ensure
+      Process.kill(:TERM, fresh) if fresh
+      eventually { ProcessTable.entry(fresh).nil? } if fresh
     end
 
     it "C2 a worker's port that is taken keeps nobody waiting, and is listened on once it is free" do

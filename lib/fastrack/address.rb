@@ -25,7 +25,7 @@ module Fastrack
       backlog: ->(value) { OptionType.integer(value, 1..2_147_483_647) },
       reuseport: ->(value) { OptionType.boolean(value) },
       tcp_nodelay: ->(value) { OptionType.boolean(value) },
-      tcp_defer_accept: ->(value) { value.is_a?(Integer) ? OptionType.integer(value, 0..) : (OptionType.boolean(value) ? 1 : 0) },
+      tcp_defer_accept: ->(value) { OptionType.integer(value == true ? 1 : value || 0, 0..) },
       ipv6only: ->(value) { OptionType.boolean(value) },
       rcvbuf: ->(value) { OptionType.integer(value, 1..) },
       sndbuf: ->(value) { OptionType.integer(value, 1..) },
@@ -55,7 +55,8 @@ module Fastrack
       raise ArgumentError, "no TLS, which is for what stands in front" if TLS.match?(text)
 
       if (match = PORT.match(text))
-        new(host: match[:host].to_s.sub(/\A\*?\z/, "0.0.0.0"), port: OptionType.integer(match[:port], 0..65_535), **typed(settings))
+        host = match[:host].to_s.sub(/\A\*?\z/, "0.0.0.0")
+        new(host: host, port: OptionType.integer(match[:port], 0..65_535), **typed(settings))
       elsif (match = PATH.match(text) || /\A(?<path>~.*)\z/.match(text))
         new(path: OptionType.text(match[:path]), **typed(settings))
       else
@@ -66,7 +67,7 @@ module Fastrack
     def self.typed(settings)
       settings.to_h { |key, value| [SPELLINGS.fetch(key.to_sym, key.to_sym), value] }.filter_map do |key, value|
         type = SETTINGS.fetch(key) { raise ArgumentError, "no #{key}#{NearestName.hint(key, SETTINGS.keys)}" }
-        [key, type.call(value)] if type && !value.nil?
+        [key, type.call(value)] unless type.nil? || value.nil?
       rescue ArgumentError => e
         raise ArgumentError, SETTINGS.key?(key) ? "#{key}: #{e.message}" : e.message
       end.to_h

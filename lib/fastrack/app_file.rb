@@ -32,7 +32,9 @@ module Fastrack
       app = app.first if app.is_a?(Array)
       raise Error, "#{file} gives no app, but #{app.inspect[0, 200]}" unless app.respond_to?(:call)
 
-      MIDDLEWARE.fetch(@environment, []).reverse.inject(app) { |inner, name| Rack.const_get(name).new(inner, *arguments(name)) }
+      MIDDLEWARE.fetch(@environment, []).reverse.inject(app) do |inner, name|
+        Rack.const_get(name).new(inner, *arguments(name))
+      end
     end
 
     private

@@ -50,7 +50,8 @@ module Fastrack
       AppFile.new(@line.app_file, environment)
     end
 
-    # Options and overrides, see Configuration. In development nobody else is to reach it, unless the user or the ConfigFile says so.
+    # Options and overrides, see Configuration. In development nobody else is to reach it, unless the user or the ConfigFile
+    # says so.
     def settings
       host = environment == "development" ? "localhost" : Option::BY_NAME.fetch(:Host).default
       overrides = @line.overrides(host)

@@ -87,9 +87,13 @@ module Fastrack
       option(options, :ConfigFile, "-c", "--config FILE", "settings; default: config/fastrack.rb, if it is there")
       option(options, :MaxWorkers, "-w", "--workers NUMBER", "worker processes")
       option(options, :Pid, "-P", "--pid FILE", "a file for the master's pid")
-      options.on("-e", "-E", "--environment NAME", "default: RACK_ENV, RAILS_ENV or development") { |name| @environment = name }
+      options.on("-e", "-E", "--environment NAME", "default: RACK_ENV, RAILS_ENV or development") do |name|
+        @environment = name
+      end
       options.on("-d", "-D", "--daemonize", "go into the background once the server listens") { @daemonize = true }
-      options.on("-O", "--option NAME=VALUE", "any other option, as for rackup: see README.md") { |text| set(*text.split("=", 2)) }
+      options.on("-O", "--option NAME=VALUE", "any other option, as for rackup: see README.md") do |text|
+        set(*text.split("=", 2))
+      end
     end
 
     def option(options, name, *description)

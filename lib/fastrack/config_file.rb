@@ -93,8 +93,8 @@ module Fastrack
       marks = [__used__(UnicornWords::MARKS), __used__(UnicornWords::RHEBOK_MARKS)]
       return self unless @__words__.key?(:timeout) && marks.all?
 
-      __refuse__(:timeout, "timeout has two meanings in a file with #{marks.join(" and ")}; write request_timeout, for the app, " \
-                           "or client_timeout, for clients")
+      __refuse__(:timeout, "timeout has two meanings in a file with #{marks.join(" and ")}; " \
+                           "write request_timeout, for the app, or client_timeout, for clients")
     end
 
     (Option::BY_WORD.keys - %i[config_file listen user]).each do |word|

@@ -59,13 +59,13 @@ module Fastrack
     # @param background [Boolean] whether there is no terminal any more to write to
     # @yield once it listens, and before the first worker is spawned
     def run(background: false)
+      @pid_file&.claim
       @process_settings.redirect(background ? File.open(File::NULL, "w") : nil)
       yield if block_given?
       # A log is read while it is written, through a pipe too, and must not be lost with a worker that is killed.
       Log.flush
       [$stdout, $stderr].each { |stream| stream.sync = true if stream.respond_to?(:sync=) }
       LogFiles.remember
-      @pid_file&.claim
       warm_up
       @master.run
     ensure
@@ -130,7 +130,8 @@ module Fastrack
     def loaded(app)
       return app if @configuration.preload_app
 
-      Log.line("#{@configuration.source(:PreloadApp)} has no effect: the app is loaded already. `fastrack` loads it in each worker")
+      Log.line("#{@configuration.source(:PreloadApp)} has no effect: the app is loaded already. " \
+               "`fastrack` loads it in each worker")
       app
     end
 

@@ -119,7 +119,9 @@ module Fastrack
       new(:AutoQuit, :auto_quit, true, "have the old master end when the new one is ready") { |value| type.boolean(value) },
       new(:BeforeExec, :before_exec, nil, "called before a new master is started") { |value| type.callable(value) },
       new(:Pid, :pid, nil, "a file for the master's pid") { |value| type.text(value) },
-      new(:Listen, :listen, nil, "addresses to listen on, instead of Host, Port and Path") { |value| type.addresses(value) },
+      new(:Listen, :listen, nil, "addresses to listen on, instead of Host, Port and Path") do |value|
+        type.addresses(value)
+      end,
       new(:RequestTimeout, :request_timeout, 60.0, "seconds that the app may take for a request (0: any)") do |value|
         type.seconds(value, zero: true)
       end,
@@ -130,7 +132,9 @@ module Fastrack
       new(:Umask, :umask, nil, "the mask for files that are made (octal)") { |value| type.mode(value) },
       new(:User, :user, nil, "the user, or user:group, that workers run as") { |value| type.account(value) },
       new(:Logger, :logger, nil, "what hooks get as server.logger") { |value| type.logger(value) },
-      new(:AfterWorkerReady, :after_worker_ready, nil, "called in each worker that is ready") { |value| type.callable(value) },
+      new(:AfterWorkerReady, :after_worker_ready, nil, "called in each worker that is ready") do |value|
+        type.callable(value)
+      end,
       new(:AfterWorkerExit, :after_worker_exit, nil, "called in the master when a worker has ended") do |value|
         type.callable(value)
       end
