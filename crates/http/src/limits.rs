@@ -107,4 +107,23 @@ mod tests {
         let fits = "X: y\r\n".repeat(127);
         assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: a\r\n{fits}\r\n")), None);
     }
+
+    #[test]
+    fn limits_may_be_chosen() {
+        let head = |fields| format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(fields));
+        for fields in [1, 3, 128, 129, 300] {
+            let limits = Limits { fields, ..Limits::default() };
+            assert_eq!(answer(&head(fields - 1), limits), Ok(Status::Complete), "{fields}");
+            assert_eq!(answer(&head(fields), limits), Err(Error::HeadTooLarge), "{fields}");
+        }
+        let whole = head(5);
+        let limits = |head| Limits { head, ..Limits::default() };
+        assert_eq!(answer(&whole, limits(whole.len())), Ok(Status::Complete));
+        assert_eq!(answer(&whole, limits(whole.len() - 1)), Err(Error::HeadTooLarge));
+        let limits = |target| Limits { target, ..Limits::default() };
+        assert_eq!(answer("GET /abc HTTP/1.0\r\n\r\n", limits(4)), Ok(Status::Complete));
+        assert_eq!(answer("GET /abcd HTTP/1.0\r\n\r\n", limits(4)), Err(Error::TargetTooLong));
+        assert_eq!(answer("GET /abc", limits(4)), Ok(Status::Partial));
+        assert_eq!(answer("GET /abcd", limits(4)), Err(Error::TargetTooLong));
+    }
 }
