@@ -62,7 +62,7 @@ RSpec.describe "The fastrack command" do
   end
 
   it "listens where -b says, as often as it is there, and -p" do
-    server = serve(%w[-b tcp://127.0.0.1:0 -b unix://app.sock -p 0 -w 1 -e production])
+    server = serve(%w[-b tcp://127.0.0.1:0 -l unix://app.sock -p 0 -w 1 -e production])
     expect(server.log.scan(/Listening on (\S+)/).flatten).to match([/\A127\.0\.0\.1:\d+\z/, ":unix:app.sock", /\A0\.0\.0\.0:\d+\z/])
   end
 
@@ -78,6 +78,17 @@ RSpec.describe "The fastrack command" do
     server.signal(:HUP)
     eventually { server.log.scan("loading from").size == 2 && server.workers.size == 1 }
     expect(server.get.status).to eq(200)
+  end
+
+  it "C2 loads the app from working_directory, and on HUP reads the file that was named when it started" do
+    write("app/config.ru", "run ->(_env) { [200, {}, [Dir.pwd]] }")
+    write("app/other.rb", "max_workers 3")
+    write("other.rb", "working_directory 'app'\nmax_workers 1")
+    server = serve(%w[-c other.rb -b 127.0.0.1:0])
+    expect([server.get.body, server.await_workers(1).size]).to eq(["#{@dir}/app", 1])
+    write("other.rb", "working_directory 'app'\nmax_workers 2")
+    server.signal(:HUP)
+    expect(server.await_workers(2).size).to eq(2)
   end
 
   describe "-e" do
@@ -163,6 +174,12 @@ RSpec.describe "The fastrack command" do
         expect(output).to include("configuration: 3 workers at 127.0.0.1:#{taken.addr[1]}, app.sock\napp: loaded\n")
         expect([status, File.exist?("#{@dir}/app.sock")]).to eq([0, false])
       end
+    end
+
+    it "says when the system allows few open files" do
+      command = ["sh", "-c", 'ulimit -n 500 && exec "$@"', "sh", RbConfig.ruby, "-w", Server::COMMAND, "check"]
+      expect(Open3.capture2e(Server::CLEAN_ENVIRONMENT, *command, chdir: @dir).first)
+        .to include("only 500 open files are allowed, of which each client takes one (RLIMIT_NOFILE)\n")
     end
 
     { "a word that there is not" => ["config/fastrack.rb", "\nworker_process 3", "ConfigFile config/fastrack.rb:2: there is no word worker_process"],

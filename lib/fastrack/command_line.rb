@@ -74,10 +74,13 @@ module Fastrack
     end
 
     def add_places(options)
-      options.on("-b", "--bind URI", "listen there: tcp://HOST:PORT, unix:///PATH; may be repeated") do |text|
-        @addresses.concat(OptionType.addresses(text))
-      rescue ArgumentError => e
-        raise Error, "-b takes #{e.message}: it is #{text.inspect}"
+      # The latter as Unicorn's users type it.
+      %w[-b -l].zip(["--bind URI", "--listen ADDRESS"]) do |short, long|
+        options.on(short, long, "listen there: tcp://HOST:PORT, HOST:PORT, PATH; may be repeated") do |text|
+          @addresses.concat(OptionType.addresses(text))
+        rescue ArgumentError => e
+          raise Error, "#{short} takes #{e.message}: it is #{text.inspect}"
+        end
       end
       option(options, :Host, "-o", "--host HOST", "listen at that address")
       option(options, :Port, "-p", "--port PORT", "listen at that port (default: 9292)")

@@ -2,6 +2,7 @@
 
 require_relative "error"
 require_relative "option"
+require_relative "start_context"
 
 module Fastrack
   # What the configuration says about the master's own process: folder, umask, the files that stdout and stderr go to, and
@@ -64,8 +65,10 @@ module Fastrack
       ENV["PWD"] = directory
     end
 
+    # One that is not absolute is seen from where the server was started, after a reload as well.
     def directory
-      File.expand_path(@configuration.working_directory || Dir.pwd)
+      given = @configuration.working_directory
+      given ? File.expand_path(given, StartContext.current.directory) : Dir.pwd
     end
 
     def open_file(name)
