@@ -18,34 +18,37 @@ RSpec.describe "Many deploys" do
       arguments: ProcessTable.title(pid), signals: File.read("/proc/#{pid}/status")[/^Sig(?:Blk|Ign):.*/] }
   end
 
-  # The limit of 3 clients is in the server's favour: they are always there, and each request has a connection of its own.
-  it "C1 20 by USR2 lose no request, leave no process, and pile up neither descriptors nor memory nor variables" do
-    server = start(options: { Pid: "app.pid" }, unix: false)
-    masters = [server.pid]
-    sizes = []
-    unnoticed(server) do |clients|
-      20.times do |index|
-        server.write("config.ru", app("v#{index + 2}"))
-        usr2(server, to: pid_in(server))
-        eventually(20, -> { server.log }) { server.master != masters.last && server.log.scan("Fastrack is ready").size == masters.size + 1 }
-        server.ended?
-        eventually { !ProcessTable.alive?(masters.last) }
-        masters << server.master
-        clients.await_answers
-        # Once it has nothing of the old one any more.
-        sizes << eventually { measures(server.master).then { |found| found if pid_in(server) == server.master && server.workers.size == 2 } }
-        sizes.last[:memory] = memory(server.master)
+  # Deploys a version.
+  #
+  # @return [Hash] what the new master has, once the old one is gone
+  def deploy(server, version)
+    old = server.master
+    server.write("config.ru", app(version))
+    usr2(server, to: pid_in(server))
+    eventually(20, -> { server.log }) { server.master != old && server.log.include?("Fastrack is ready Workers:2 Pid:#{server.master}") }
+    # Which reaps the first one.
+    eventually { server.ended? && !ProcessTable.alive?(old) }
+    eventually { server.workers.size == 2 && pid_in(server) == server.master }
+    measures(server.master).merge(memory: memory(server.master))
+  end
+
+  { "connections for each request" => false, "kept connections" => true }.each do |what, kept|
+    it "C1 20 by USR2 lose no request of clients with #{what}, leave no process, and pile up no descriptors, memory, variables" do
+      server = start(options: { Pid: "app.pid" })
+      sizes = []
+      bodies = unnoticed(server, kept: kept) do |clients|
+        20.times do |index|
+          sizes << deploy(server, "v#{index + 2}")
+          clients.await_answers
+        end
       end
-      clients.news
-      clients.await_answers
-      expect(clients.news.last).to start_with("v21 ")
+      expect(bodies.map { |body| body.split.first }.uniq.size).to eq(21)
+      await_processes(server, 3)
+      expect(server.processes).to contain_exactly(server.master, *server.workers)
+      first, last = sizes.first, sizes.last
+      expect(last.except(:memory)).to eq(first.except(:memory))
+      expect(last[:memory]).to be < first[:memory] * 1.1
     end
-    await_processes(server, 3)
-    expect(server.processes).to contain_exactly(server.master, *server.workers)
-    first, last = sizes.first, sizes.last
-    expect(last.except(:memory)).to eq(first.except(:memory))
-    expect(last[:memory]).to be < first[:memory] * 1.1
-    expect(masters.uniq.size).to eq(21)
   end
 
   it "C1 20 by HUP lose no request, and pile up neither descriptors nor processes" do

@@ -13,6 +13,7 @@ require_relative "pid_file"
 require_relative "predecessor"
 require_relative "process_settings"
 require_relative "shared_queue"
+require_relative "start_context"
 
 module Fastrack
   # A server, from its options to its end. Handlers yield it to a block, through which it can be stopped; hooks get it.
@@ -43,6 +44,7 @@ module Fastrack
       raise Error, "the app does not respond to call: #{app.inspect[0, 200]}" unless deferred || app.respond_to?(:call)
 
       @master_pid = Process.pid
+      StartContext.current.daemonized if options[:daemonize]
       @configuration = Configuration.new(options, overrides: overrides)
       @process_settings = ProcessSettings.new(@configuration)
       @process_settings.enter

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Clients that ask one request after the other, each on a connection of its own, while an example does something to the
-# server; and what they got.
+# Clients that ask one request after the other, on connections of their own or on one that they keep, while an example does
+# something to the server; and what they got.
 class ClientLoop
   # @return [Array<String>] the bodies of all answers, oldest first for each client
   attr_reader :bodies
@@ -12,13 +12,19 @@ class ClientLoop
   #
   # @param server [Server]
   # @param paths [Array<String>] what each of the clients asks for
-  def self.run(server, paths: ["/"] * 3, &block)
-    new(server, paths).tap { |loop| loop.run(&block) }
+  # @param kept [Boolean] whether they use a connection again until they are told that it is closed
+  def self.run(server, paths: ["/"] * 3, kept: false, &block)
+    new(server, paths, kept).tap { |loop| loop.run(&block) }
   end
 
-  def initialize(server, paths)
+  # @return [Integer] connections that were made
+  attr_reader :connections
+
+  def initialize(server, paths, kept)
     @server = server
     @paths = paths
+    @kept = kept
+    @connections = 0
     @bodies = []
     @failures = []
     @lock = Mutex.new
@@ -37,7 +43,7 @@ class ClientLoop
     result
   ensure
     @over = true
-    threads.each(&:join)
+    threads.each { |thread| thread.join && thread[:connection]&.close }
   end
 
   # Waits until every client has begun and ended another request.
@@ -54,27 +60,39 @@ class ClientLoop
   private
 
   def ask(index)
-    response = HttpResponse.parse(exchange(@paths[index]))
+    socket = Thread.current[:connection] ||= connect
+    socket.write("GET #{@paths[index]} HTTP/1.1\r\nHost: localhost\r\n#{"Connection: close\r\n" unless @kept}\r\n")
+    response = HttpResponse.parse(read(socket))
+    hang_up if !@kept || response.headers["Connection"].to_s.casecmp?("close")
     note(response.status == 200 ? response.body : nil, response.inspect)
   rescue StandardError => e
+    hang_up
     note(nil, "#{e.class}: #{e.message}")
   ensure
     @asked[index] += 1
   end
 
-  def exchange(path)
-    socket = @path ? UNIXSocket.new(@path) : TCPSocket.new("127.0.0.1", @port)
-    socket.write("GET #{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+  def connect
+    @lock.synchronize { @connections += 1 }
+    @path ? UNIXSocket.new(@path) : TCPSocket.new("127.0.0.1", @port)
+  end
+
+  def hang_up
+    Thread.current[:connection]&.close
+    Thread.current[:connection] = nil
+  end
+
+  # A response whose length its head tells.
+  def read(socket)
     bytes = +""
-    loop do
+    until bytes =~ /\r\n\r\n/ && $~.post_match.bytesize >= bytes[/^content-length: (\d+)/i, 1].to_i
       raise "nothing within 20 s after #{bytes.inspect}" unless socket.wait_readable(20)
 
       bytes << socket.readpartial(65_536)
     end
-  rescue EOFError
     bytes
-  ensure
-    socket&.close
+  rescue EOFError
+    raise "the connection ended after #{bytes.inspect}"
   end
 
   def note(body, failure)

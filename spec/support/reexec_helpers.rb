@@ -21,8 +21,8 @@ module ReexecHelpers
   # While clients ask, old and new ones, slow and fast.
   #
   # @return [Array<String>] what they got
-  def unnoticed(server, &block)
-    loop = ClientLoop.run(server, paths: %w[/ /slow / /slow], &block)
+  def unnoticed(server, kept: false, &block)
+    loop = ClientLoop.run(server, paths: %w[/ /slow / /slow], kept: kept, &block)
     expect(loop.failures).to eq([])
     loop.bodies
   end
