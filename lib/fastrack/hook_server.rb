@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "logger"
 require_relative "address"
 require_relative "error"
 require_relative "listeners"
@@ -28,7 +27,7 @@ module Fastrack
 
     # @return [Logger] the one of the configuration, or one that writes to stderr
     def logger
-      configuration.logger || (@logger ||= Logger.new($stderr))
+      configuration.logger || (@logger ||= new_logger)
     end
 
     # @return [String, nil] the pid file's absolute path
@@ -98,6 +97,12 @@ module Fastrack
       true
     rescue ListenError
       false
+    end
+
+    # Not before it is asked for: from Ruby 4.0 on it is a gem, which a bundle has or has not.
+    def new_logger
+      require "logger"
+      Logger.new($stderr)
     end
   end
 end
