@@ -56,5 +56,5 @@ end
 
 RSpec.configure do |config|
   # Names as short as these are not for everybody's specs.
-  config.include HttpHelpers, file_path: %r{/spec/(http|proxy|rack|rhebok)/}
+  config.include HttpHelpers, file_path: %r{/spec/(connections|http|proxy|rack|rhebok)/}
 end

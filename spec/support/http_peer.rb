@@ -35,8 +35,9 @@ class HttpPeer
   # @return [Symbol, nil] :closed or :reset once the connection has ended
   attr_reader :ending
 
-  def initialize(server)
-    @socket = server.connect
+  # @param receive_buffer [Integer, nil] bytes that this client's kernel takes ahead of it (TCP)
+  def initialize(server, receive_buffer: nil)
+    @socket = receive_buffer ? narrow(server, receive_buffer) : server.connect
     @received = +"".b
     @ending = nil
   end
@@ -99,6 +100,14 @@ class HttpPeer
   end
 
   private
+
+  # The buffer's size counts before the connection is made (tcp(7), SO_RCVBUF).
+  def narrow(server, bytes)
+    socket = Socket.new(:INET, :STREAM)
+    socket.setsockopt(Socket::SOL_SOCKET, Socket::SO_RCVBUF, bytes)
+    socket.connect(Socket.sockaddr_in(server.port, server.host))
+    socket
+  end
 
   # @return [Boolean] false when there is nothing more to come
   def read_some

@@ -178,10 +178,11 @@ impl Connection {
             percent_decode(input.head.path(&input.bytes), &mut input.path)?;
         }
         let mut body = Body::of(input, settings)?;
-        if input.head.expectation == Expectation::Continue && !matches!(body, Body::None) {
+        let status = body.take(input, settings)?;
+        // A client that has sent the body already, if to another worker, waits for the answer alone.
+        if status == Status::Partial && input.head.expectation == Expectation::Continue {
             send_continue(self.fd.as_fd());
         }
-        let status = body.take(input, settings)?;
         self.state = State::Body(body);
         Ok(status)
     }
@@ -284,6 +285,11 @@ impl Connection {
     /// Whether there is something left to read, if only the end.
     pub fn may_have_more(&self) -> bool {
         self.brim || self.ended
+    }
+
+    /// Whether the client takes it that the connection goes on after this request.
+    pub fn is_to_go_on(&self) -> bool {
+        self.input.as_ref().is_some_and(|input| input.head.is_persistent())
     }
 
     /// Whether the request's method is HEAD, whose answers have no body; also when the rest of its head is wrong.

@@ -245,6 +245,9 @@ impl Engine {
         let _ = self.poller.remove(seat.receiver());
         if !seat.is_another_serving() {
             hold.drain_queue();
+        } else if self.queue_announced {
+            // As with a client that was announced to this worker alone.
+            hold.pass_on_queued();
         }
     }
 
@@ -285,6 +288,8 @@ impl Engine {
     /// Asks for what has arrived, on the kept connections and, where that is due, elsewhere.
     fn poll(&mut self, hold: &mut Hold<'_>, app: &mut impl App, due: bool) -> Move {
         (self.accepted, self.kept) = (0, 0);
+        // Whoever sends without a pause keeps nobody from being accepted.
+        let due = due || hold.arrived() > 0;
         let mut result = Ok(());
         if hold.is_watching() {
             result = hold.poll();

@@ -7,6 +7,9 @@ use crate::dispatch::Seat;
 use crate::parcel;
 use crate::reactor::Reactor;
 
+/// How long a worker that stops waits for room in the queue, in milliseconds.
+const ROOM_TIME: u64 = 100;
+
 impl Reactor {
     /// Puts a connection into the queue that all workers share; gives it back when that cannot be.
     pub(crate) fn give(&mut self, connection: Connection) -> Option<Connection> {
@@ -30,6 +33,7 @@ impl Reactor {
                 return self.ready.push_front(connection);
             }
         }
+        self.leave_nobody_behind();
     }
 
     /// Whether requests wait that have come before any new one.
@@ -40,37 +44,43 @@ impl Reactor {
     /// Has a complete request wait behind those.
     pub fn line_up(&mut self, connection: Connection) {
         let kept = self.give(connection);
-        self.ready.extend(kept);
+        kept.into_iter().for_each(|connection| self.queue(connection));
     }
 
     /// Takes a connection out of that queue; gives back one whose request is complete.
     pub fn take_queued(&mut self) -> Option<Connection> {
         loop {
-            let seat = self.seat.as_ref()?;
-            let (mut connection, step) =
-                match parcel::receive(seat.receiver(), &self.settings, &mut self.inputs) {
-                    Ok(received) => received,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        seat.count_none();
-                        return None;
-                    }
-                    Err(error) => {
-                        seat.count_one_less();
-                        self.warnings.push(format!("cannot take a connection over: {error}"));
-                        return None;
-                    }
-                };
-            seat.count_one_less();
-            if connection.listener >= self.listeners {
-                // It came by a listener that only another generation of workers has.
-                connection.listener = 0;
-            }
-            let connection = match step {
-                Step::Ready => self.unless_gone(connection),
-                step => self.enter(connection, step),
+            let connection = match self.receive_queued()? {
+                (connection, Step::Ready) => self.unless_gone(connection),
+                (connection, step) => self.enter(connection, step),
             };
             if connection.is_some() {
                 return connection;
+            }
+        }
+    }
+
+    fn receive_queued(&mut self) -> Option<(Connection, Step)> {
+        let seat = self.seat.as_ref()?;
+        let received = parcel::receive(seat.receiver(), &self.settings, &mut self.inputs);
+        match &received {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                seat.count_none();
+                return None;
+            }
+            _ => seat.count_one_less(),
+        }
+        match received {
+            Ok((mut connection, step)) => {
+                if connection.listener >= self.listeners {
+                    // It came by a listener that only another generation of workers has.
+                    connection.listener = 0;
+                }
+                Some((connection, step))
+            }
+            Err(error) => {
+                self.warnings.push(format!("cannot take a connection over: {error}"));
+                None
             }
         }
     }
@@ -98,19 +108,36 @@ impl Reactor {
         if !self.seat.as_ref().is_some_and(Seat::is_another_serving) {
             return self.discard_unless_begun(connection);
         }
-        if let Some(connection) = self.give(connection) {
-            return self.discard_unless_begun(connection);
+        let Some(connection) = self.give(connection) else { return self.leave_nobody_behind() };
+        // The queue is full: the others have it empty in no time, unless they are busy.
+        let has_room = |seat: &Seat| fastrack_sys::wait_writable(seat.sender(), ROOM_TIME).unwrap_or(false);
+        self.crammed = self.crammed || !self.seat.as_ref().is_some_and(has_room);
+        let connection = if self.crammed { Some(connection) } else { self.give(connection) };
+        match connection {
+            Some(connection) => self.discard_unless_begun(connection),
+            None => self.leave_nobody_behind(),
         }
-        // The others may have stopped in this moment: whoever is last looks after what is left.
-        if !self.seat.as_ref().is_some_and(Seat::is_another_serving) {
+    }
+
+    /// The others may have stopped in the moment of giving: whoever is last looks after what is left.
+    fn leave_nobody_behind(&mut self) {
+        if self.stop_deadline.is_some() && !self.seat.as_ref().is_some_and(Seat::is_another_serving) {
             self.drain_queue();
+        }
+    }
+
+    /// Takes one connection out of the queue, and puts it back unless its request is complete: that wakes another worker.
+    pub(crate) fn pass_on_queued(&mut self) {
+        if let Some((connection, step)) = self.receive_queued() {
+            let connection = self.enter(connection, step);
+            connection.into_iter().for_each(|connection| self.queue(connection));
         }
     }
 
     /// Takes all that is in the queue, for nobody else would.
     pub(crate) fn drain_queue(&mut self) {
         while let Some(connection) = self.take_queued() {
-            self.ready.push_back(connection);
+            self.queue(connection);
         }
     }
 
@@ -122,7 +149,7 @@ impl Reactor {
             step => {
                 let deadline = self.stop_deadline.unwrap_or_default();
                 if let Some(connection) = self.proceed(connection, step, deadline) {
-                    self.ready.push_back(connection);
+                    self.queue(connection);
                 }
             }
         }

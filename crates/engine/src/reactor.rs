@@ -61,6 +61,8 @@ pub(crate) struct Reactor {
     most: usize,
     /// When what has begun is cut off; set while stopping.
     pub(crate) stop_deadline: Option<u64>,
+    /// The queue was full, and stayed so, when connections were to go to other workers.
+    pub(crate) crammed: bool,
     /// Lines for the log.
     pub(crate) warnings: Vec<String>,
     /// Whether the application may fork meanwhile.
@@ -90,6 +92,7 @@ impl Reactor {
             date: DateCache::default(),
             most: descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2),
             stop_deadline: None,
+            crammed: false,
             warnings: Vec::new(),
             beside_application: false,
         }
@@ -279,7 +282,7 @@ impl Reactor {
     /// The response has left.
     fn sent(&mut self, mut connection: Connection, goes_on: bool) -> Option<Connection> {
         if !goes_on {
-            if connection.is_brimful() {
+            if connection.is_brimful() || self.settings.keep_alive && has_sent_more(&connection) {
                 connection.drain();
                 let deadline = self.deadline(Phase::Draining);
                 self.park(connection, deadline);
@@ -299,8 +302,10 @@ impl Reactor {
         self.proceed(connection, step, deadline)
     }
 
-    /// Another request after the one that was just answered: it waits behind those of others.
+    /// A request for which the application has no time yet: it waits behind those of others.
     pub fn queue(&mut self, connection: Connection) {
+        // The application may fork before its turn comes.
+        self.control.hold(connection.raw_fd());
         self.ready.push_back(connection);
     }
 
@@ -322,6 +327,11 @@ impl Reactor {
 
     /// Answers with an error, and lets the client read it before the close.
     pub fn refuse(&mut self, mut connection: Connection, error: Error) {
+        if error == Error::Storage {
+            let directory = self.settings.tmpdir.display();
+            self.warnings
+                .push(format!("cannot keep a request's body in {directory}: is there room, and leave?"));
+        }
         let mut response = Vec::new();
         let with_body = !connection.is_head_request();
         error_response(error, self.date.at(epoch_seconds()), with_body, &mut response);
@@ -414,11 +424,17 @@ impl Reactor {
             self.warnings.push(format!("cannot wait: {error}"));
         }
         while let Some(connection) = self.take_arrival() {
-            self.ready.push_back(connection);
+            self.queue(connection);
         }
         self.expire();
         self.give_ready();
         self.control.set_pending(self.has_pending());
         self.beside_application = false;
     }
+}
+
+/// Whether a client that did not expect the close has sent another request meanwhile: with that unread, the close would
+/// be a reset, and might take the answer from the client before it has read it (RFC 9112 §9.6).
+fn has_sent_more(connection: &Connection) -> bool {
+    connection.is_to_go_on() && fastrack_sys::is_readable(connection.raw_fd())
 }

@@ -1,0 +1,107 @@
+# frozen_string_literal: true
+
+require "digest"
+require_relative "../spec_helper"
+require_relative "../support/kept_helpers"
+
+RSpec.describe "Pipelining" do
+  # Requests of every kind of body, with what /body answers for each.
+  def mixture(random, count)
+    Array.new(count) { |index| kinds(random, index).sample(random: random).call }
+  end
+
+  def kinds(random, index)
+    body = random.bytes([0, 1, 300, 20_000, 70_000].sample(random: random))
+    large = random.bytes(1_100_000 + random.rand(10_000))
+    [
+      -> { [KeptPeer.request("/pid?#{index}"), @worker.to_s] },
+      -> { [KeptPeer.request("/body", verb: "POST", body: body), told(body)] },
+      -> { [KeptPeer.chunked("/body", *[body[0, 10], body[10..]].compact.reject(&:empty?)), told(body)] },
+      -> { index % 5 == 4 ? [KeptPeer.request("/body", verb: "POST", body: large), told(large)] : [KeptPeer.request("/pid"), @worker.to_s] },
+      -> { index % 5 == 3 ? [KeptPeer.chunked("/body", *large.scan(/.{1,50000}/mn)), told(large)] : [KeptPeer.request("/each/2/3"), "xxxxxx"] }
+    ]
+  end
+
+  def told(body)
+    "#{@worker} #{body.bytesize} #{Digest::MD5.hexdigest(body)}"
+  end
+
+  # Writes the bytes in pieces that end anywhere, while another thread reads the answers.
+  def send_cut(one, bytes, random)
+    Thread.new do
+      until bytes.empty?
+        size = [1, 7, 100, 5_000, 200_000].sample(random: random)
+        one.write(bytes.slice!(0, random.rand(1..size)))
+        sleep 0.001 if random.rand < 0.05
+      end
+    end
+  end
+
+  describe "of requests of all kinds" do
+    before(:context) { serve_kept }
+
+    5.times do |seed|
+      it "is answered in order, wherever the stream is cut (#{seed})" do
+        random = Random.new(seed)
+        requests = mixture(random, 25)
+        one = peer
+        writer = send_cut(one, requests.map(&:first).join, random)
+        expect(requests.map { one.answer.body }).to eq(requests.map(&:last))
+        writer.join
+        expect(one.anything_within?(0.05)).to be(false)
+      end
+    end
+
+    it "is answered in order when all comes at once" do
+      requests = mixture(Random.new(99), 40)
+      one = peer
+      writer = Thread.new { one.write(requests.map(&:first).join) }
+      expect(requests.map { one.answer.body }).to eq(requests.map(&:last))
+      writer.join
+    end
+
+    it "is answered in order around responses that take a while to read" do
+      one = peer(slow: true)
+      one.write(KeptPeer.request("/array/3000000") + KeptPeer.request("/body", verb: "POST", body: "abc") + KeptPeer.request("/each/30/100000") + KeptPeer.request("/pid"))
+      expect(Array.new(4) { one.answer.body.bytesize }).to eq([3_000_000, told("abc").bytesize, 3_000_000, @worker.to_s.bytesize])
+    end
+
+    it "ends where a request says that it is the last, and what follows is not heard" do
+      one = peer
+      one.write(KeptPeer.request("/pid") + KeptPeer.request("/pid", "Connection: close") + KeptPeer.request("/status/404"))
+      one.read_to_end
+      expect([HttpResponse.all(one.received).map(&:status), one.ending, calls_of("/status/404")]).to eq([[200, 200], :closed, 0])
+    end
+
+    it "ends at a request that is wrong, after the answers to those before it" do
+      one = peer
+      one.write("#{KeptPeer.request("/pid")}#{KeptPeer.request("/body", verb: "POST", body: "a")}GARBAGE\r\n\r\n#{KeptPeer.request("/status/410")}")
+      expect(Array.new(3) { one.answer.status }).to eq([200, 200, 400])
+      expect([one.closed_without_a_word?, calls_of("/status/410")]).to eq([true, 0])
+    end
+
+    it "costs nothing while the client does not take the answer and more is there to read" do
+      one = peer(slow: true)
+      one.write(KeptPeer.request("/array/20000000") + KeptPeer.request("/pid", "X: #{"y" * 900}") * 40)
+      eventually { calls_of("/array/20000000") == 1 }
+      server.get("/pid")
+      before = ProcessTable.cpu_seconds(@worker)
+      expect(one.anything_within?(1) && seconds { server.get("/pid") }).to be < 0.5
+      sleep 1
+      expect(ProcessTable.cpu_seconds(@worker) - before).to be < 0.3
+    end
+  end
+
+  it "of one client keeps nobody else waiting for its end" do
+    serve_kept
+    occupy("a")
+    one = peer
+    one.write(KeptPeer.request("/body", verb: "POST", body: "z" * 200) * 50)
+    others = [peer.ask("/status/404"), peer.ask("/status/410")]
+    open_gate("a")
+    50.times { one.answer }
+    others.each(&:answer)
+    expect(calls.index("/status/404")).to be < calls.rindex("/body")
+    expect(calls.index("/status/410")).to be < calls.rindex("/body")
+  end
+end

@@ -1,0 +1,71 @@
+# frozen_string_literal: true
+
+require_relative "http_helpers"
+require_relative "http_gates"
+require_relative "http_apps/kept"
+require_relative "kept_peer"
+
+# What the specs about connections share: servers with HttpApps::Kept, and clients that are closed with the example.
+module KeptHelpers
+  # A server for the example, or for all when called in a before(:context).
+  def serve_kept(workers: 1, options: {}, **keywords)
+    serve(HttpApps.ru(:kept), options: { "MaxWorkers" => workers }.merge(options), **keywords)
+    server.await_workers(workers)
+    server
+  end
+
+  # @return [KeptPeer]
+  def peer(slow: false)
+    (slow ? KeptPeer.open_slow(server) : KeptPeer.new(server)).tap { |one| (@peers ||= []) << one }
+  end
+
+  # Peers that have been served once each, and so are kept now.
+  def kept_peers(count)
+    Array.new(count) { peer.tap { |one| one.get("/pid") } }
+  end
+
+  def close_peers
+    @peers&.each(&:close)
+    @peers = nil
+  end
+
+  # Has workers busy until the gates are opened.
+  #
+  # @param kind [Symbol] :gate or :burn
+  # @return [Hash{Integer => String}] the names of the gates by their workers
+  def occupy(*names, kind: :gate)
+    names.to_h do |name|
+      busy_peer(name, kind)
+      [eventually(20) { worker_of("/#{kind}/#{name}") }, name]
+    end
+  end
+
+  # The worker that was called for that path.
+  def worker_of(path)
+    journal.lines.map(&:split).find { |_, called| called == path }&.first&.to_i
+  end
+
+  # How often the app was called for that path.
+  def calls_of(path)
+    calls.count(path)
+  end
+
+  # Seconds that a block takes.
+  def seconds
+    start = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    yield
+    Process.clock_gettime(Process::CLOCK_MONOTONIC) - start
+  end
+
+  private
+
+  def busy_peer(name, kind)
+    peer.ask("/#{kind}/#{name}", "Connection: close")
+  end
+end
+
+RSpec.configure do |config|
+  config.include HttpGates, file_path: %r{/spec/connections/}
+  config.include KeptHelpers, file_path: %r{/spec/connections/}
+  config.append_after(file_path: %r{/spec/connections/}) { close_peers }
+end

@@ -1,0 +1,67 @@
+# frozen_string_literal: true
+
+require_relative "http_peer"
+require_relative "http_response"
+
+# A client that keeps its connection: it takes the responses off it one by one.
+class KeptPeer < HttpPeer
+  # Sends a request, with whatever lines its head is to have besides.
+  #
+  # @return [KeptPeer] self
+  def ask(path, *lines, verb: "GET", version: "1.1", body: nil)
+    write(self.class.request(path, *lines, verb: verb, version: version, body: body))
+  end
+
+  # The next response, whole.
+  #
+  # @return [HttpResponse]
+  def answer(head_only: false)
+    read_until(/\r\n\r\n/)
+    read_until_size(whole_size(head_only))
+    loop do
+      response, @received = HttpResponse.take(@received, head_only: head_only)
+      return response
+    rescue HttpResponse::Malformed
+      raise unless read_some
+    end
+  end
+
+  # One request and its response.
+  def get(path, *lines, **keywords)
+    ask(path, *lines, **keywords).answer(head_only: keywords[:verb] == "HEAD")
+  end
+
+  # Whether the server has ended the connection in an orderly way, with nothing more to say.
+  def closed_without_a_word?
+    read_to_end.empty? && ending == :closed
+  end
+
+  # Sends no more than a few KB ahead: what this client does not read stays with the server.
+  def self.open_slow(server)
+    new(server, receive_buffer: 4096)
+  end
+
+  # The bytes of a request.
+  def self.request(path, *lines, verb: "GET", version: "1.1", body: nil)
+    lines.push("Content-Length: #{body.bytesize}") if body
+    "#{["#{verb} #{path} HTTP/#{version}", "Host: a", *lines].join("\r\n")}\r\n\r\n".b << body.to_s.b
+  end
+
+  # The same, with the body in chunks.
+  def self.chunked(path, *parts)
+    chunks = parts.map { |part| "#{part.bytesize.to_s(16)}\r\n".b << part.b << "\r\n" }
+    request(path, "Transfer-Encoding: chunked", verb: "POST") << chunks.join << "0\r\n\r\n"
+  end
+
+  private
+
+  # So many bytes there must be at least; without a length or chunks, all until the end.
+  def whole_size(head_only)
+    head = @received[/\A.*?\r\n\r\n/m]
+    bodiless = head_only || head.match?(%r{\AHTTP/1\.1 (?:1\d\d|204|304)})
+    return head.bytesize if bodiless || head.match?(/^transfer-encoding: chunked/i)
+
+    length = head[/^content-length: (\d+)/i, 1]
+    length ? head.bytesize + length.to_i : Float::INFINITY
+  end
+end
