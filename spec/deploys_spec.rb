@@ -51,6 +51,21 @@ RSpec.describe "Many deploys" do
     end
   end
 
+  it "A8 20 by start_server lose no request of clients with kept connections, and leave no process" do
+    skip "start_server is not installed (Debian: libserver-starter-perl)" unless system("command -v start_server >/dev/null")
+    server = start(ru: app("v0"), options: { Host: nil, Port: nil },
+                   wrapper: ["start_server", "--port=127.0.0.1:0", "--interval=1", "--"])
+    unnoticed(server, kept: true) do
+      20.times do |index|
+        server.write("config.ru", app("v#{index + 1}"))
+        server.signal(:HUP)
+        await_line(server, /^old worker \d+ died/, index + 1)
+      end
+    end
+    expect(server.get.body).to eq("v20 #{server.master}")
+    await_processes(server, 4)
+  end
+
   it "C1 20 by HUP lose no request, and pile up neither descriptors nor processes" do
     server = start(config: "after_fork { }")
     before = measures(server.pid)

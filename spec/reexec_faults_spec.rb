@@ -116,6 +116,26 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
     end
   end
 
+  it "B-faults USR2, QUIT and then TERM ends the new master, too" do
+    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 1 })
+    await_line(server, "Fastrack is ready")
+    request = SlowRequest.new(server)
+    pid = booting(server)
+    server.signal(:QUIT)
+    eventually { refused_usr2?(server) }
+    server.signal(:TERM)
+    eventually { !ProcessTable.alive?(pid) }
+    expect(request.finish.status).to eq(200)
+    expect(server.wait.exitstatus).to eq(0)
+    expect(server.processes).to eq([])
+  end
+
+  # Whether the old master has begun to stop.
+  def refused_usr2?(server)
+    usr2(server)
+    server.log.include?("USR2 is ignored: the server is stopping")
+  end
+
   it "B-faults TERM while the new master boots ends that one alone, if it is sent to that one" do
     server = start
     unnoticed(server) do

@@ -153,10 +153,10 @@ module Fastrack
 
     # The whole server is to stop, with a new master that is still booting.
     def terminate
+      @succession.cancel("TERM")
       return shut_down(Shutdown::Graceful) if @shutdown
       return if @drained_at
 
-      @succession.cancel("TERM")
       @announcer.stopping
       @pool.each(&:drain)
       @drained_at = Clock.now + configuration.drain_delay

@@ -141,11 +141,12 @@ impl Reactor {
         }
     }
 
-    /// A request may have come in the very moment: it is answered, and the client told that it was the last.
+    /// A request may come in the very moment, and one that is busy with this connection sends it soon: it is answered,
+    /// and the client told that it was the last. A close that crosses a request on its way costs that request.
     fn discard_unless_begun(&mut self, mut connection: Connection) {
         let step = connection.read(&self.settings, &mut self.inputs);
         match step {
-            Step::Wait if connection.phase() == Phase::Idle => self.discard(connection),
+            Step::Wait if connection.phase() == Phase::Idle => self.linger(connection),
             step => {
                 let deadline = self.stop_deadline.unwrap_or_default();
                 if let Some(connection) = self.proceed(connection, step, deadline) {

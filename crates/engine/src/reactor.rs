@@ -27,6 +27,9 @@ const DRAIN_TIME: u64 = 2_000;
 /// How long requests that have begun get to come in whole once the engine is stopping, in milliseconds.
 const STOP_TIME: u64 = 5_000;
 
+/// How long idle clients get then, where no other worker takes them over, in milliseconds.
+const STOP_TIME_IDLE: u64 = 250;
+
 /// How long clients get then that were accepted and have sent nothing yet, in milliseconds: theirs is on its way.
 const STOP_TIME_FRESH: u64 = 1_000;
 
@@ -391,6 +394,17 @@ impl Reactor {
             Phase::Head | Phase::Body => self.refuse(connection, Error::Timeout),
             Phase::Sending => self.reset(connection),
             Phase::Fresh | Phase::Idle | Phase::Draining => self.discard(connection),
+        }
+    }
+
+    /// Waits a little longer for an idle client, while stopping.
+    pub(crate) fn linger(&mut self, mut connection: Connection) {
+        connection.rest(&mut self.inputs, false);
+        let latest = self.stop_deadline.unwrap_or_default();
+        let deadline = latest.min(monotonic_millis() + STOP_TIME_IDLE);
+        match self.connections.park(connection, deadline, &self.control) {
+            Ok(arrival) => self.arrivals.extend(arrival),
+            Err(error) => self.warnings.push(format!("cannot wait for a client: {error}")),
         }
     }
 
