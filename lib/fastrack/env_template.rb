@@ -11,8 +11,9 @@ module Fastrack
     # @param listener [Listener] where the requests arrive
     # @param errors [IO] rack.errors
     # @param client_gone [#call] tells whether the client whose request is being answered has left
+    # @param timeout [#call] sets, in seconds, how long the request that is being answered may take from then on
     # @return [Hash{String => Object}] frozen, like all of its strings
-    def for(listener, errors: $stderr, client_gone: -> { false })
+    def for(listener, errors: $stderr, client_gone: -> { false }, timeout: ->(_seconds) {})
       {
         "SCRIPT_NAME" => "", "QUERY_STRING" => "",
         "SERVER_NAME" => listener.server_name, "SERVER_PORT" => listener.server_port,
@@ -20,7 +21,7 @@ module Fastrack
         **rack_version,
         "rack.errors" => errors, "rack.input" => NullInput::SHARED, "rack.url_scheme" => "http",
         "rack.multithread" => false, "rack.multiprocess" => true, "rack.run_once" => false,
-        "fastrack.client_gone" => client_gone
+        "fastrack.client_gone" => client_gone, "fastrack.timeout" => timeout
       }.freeze
     end
 

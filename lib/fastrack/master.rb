@@ -9,6 +9,7 @@ require_relative "hook"
 require_relative "lifeline"
 require_relative "log"
 require_relative "log_files"
+require_relative "overseer"
 require_relative "pace"
 require_relative "shutdown"
 require_relative "signal_queue"
@@ -40,6 +41,7 @@ module Fastrack
       @lifeline = Lifeline.new
       @pool = WorkerPool.new(configuration.max_workers)
       @pace = Pace.new(configuration)
+      @overseer = Overseer.new(@pool)
       @spawner = Spawner.new(launcher, app, @signals, @lifeline)
       @succession = Succession.new(launcher, predecessor)
       @takes_over = !predecessor.nil?
@@ -110,6 +112,7 @@ module Fastrack
       shut_down(Shutdown::Graceful) if @drained_at && now >= @drained_at
       @announcer.alive(now)
       @succession.step(now)
+      @overseer.step(now, configuration.request_timeout)
       @shutdown ? @shutdown.step(now) : maintain
     end
 
@@ -202,10 +205,10 @@ module Fastrack
       @pool.reap do |handle, ending|
         tell_of_exit(handle, ending)
         @launcher.queue&.forget(handle.pid)
+        Log.line("worker #{handle.nr} (pid #{handle.pid}) #{ending}") if ending.notable?
         next unless ending.failed?
 
-        Log.line("worker #{handle.nr} (pid #{handle.pid}) #{ending}")
-        ending.killed? ? @pace.killed(handle.spawned_at) : @pace.failed(Clock.now)
+        ending.sudden? ? @pace.killed(handle.spawned_at) : @pace.failed(Clock.now)
       end
     end
 
@@ -226,6 +229,7 @@ module Fastrack
       handle = @spawner.spawn(slot, @generation, [*@pool.channels, *@succession.channels])
       if handle
         @pool.add(handle)
+        @overseer.spawned
         @pace.spawned(now)
       else
         @pace.failed(Clock.now)
@@ -254,7 +258,7 @@ module Fastrack
 
     # @return [Float, nil] seconds until there is something to do; nil when nothing is planned
     def seconds_until_due
-      due = [@succession.due_at, @announcer.due_at, @drained_at, next_step_at].compact.min
+      due = [@succession.due_at, @announcer.due_at, @overseer.due_at, @drained_at, next_step_at].compact.min
       due && [due - Clock.now, 0].max
     end
 

@@ -7,6 +7,7 @@ require_relative "hook"
 require_relative "log"
 require_relative "worker"
 require_relative "worker_handle"
+require_relative "worker_record"
 
 module Fastrack
   # Forks workers off the master, with everything that they need from it.
@@ -21,6 +22,7 @@ module Fastrack
       @signals = signals
       @lifeline = lifeline
       @channels = []
+      @scoreboard = Scoreboard.new
     end
 
     # @return [Array<ControlChannel>] both ends to the worker that was spawned last, or is being spawned
@@ -30,18 +32,20 @@ module Fastrack
     # @param others [Array<ControlChannel>] the master's ends to the workers that are there, which a worker has to close
     # @return [WorkerHandle, nil] nil when it failed; the log says why
     def spawn(nr, generation, others)
-      worker = Worker.new(nr, @launcher, @app)
+      record = WorkerRecord.new(@scoreboard)
+      worker = Worker.new(nr, @launcher, @app, record.place)
       Hook.call(@launcher.configuration.before_fork, @launcher, worker)
-      ForkGuard.own_fork { fork_off(worker, generation, others) }
+      ForkGuard.own_fork { fork_off(worker, generation, others, record) }
     rescue StandardError, ScriptError => e
       # Later it may succeed: memory and pids come free, a database that a hook needs comes back.
+      record&.release
       Log.exception("cannot spawn worker #{nr}", e)
       nil
     end
 
     private
 
-    def fork_off(worker, generation, others)
+    def fork_off(worker, generation, others, record)
       ours, theirs = @channels = ControlChannel.pair
       # What is buffered now would be written by the worker as well.
       Log.flush
@@ -50,7 +54,7 @@ module Fastrack
         [ours, *others].each(&:close)
         worker.live(theirs, @signals, pending, @lifeline)
       end
-      WorkerHandle.new(worker.nr, pid, generation, ours, Clock.now)
+      WorkerHandle.new(worker.nr, pid, generation, ours, record, Clock.now)
     rescue StandardError
       ours&.close
       raise

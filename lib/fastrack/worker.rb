@@ -9,6 +9,7 @@ require_relative "hook_worker"
 require_relative "log"
 require_relative "log_files"
 require_relative "oob_gc"
+require_relative "testimony"
 
 module Fastrack
   # A process that serves requests, from its fork to its end. The master makes the object before the fork, for the hooks.
@@ -36,11 +37,13 @@ module Fastrack
 
     # @param launcher [Launcher]
     # @param app [#call, AppFile] the latter is loaded by the worker
-    def initialize(nr, launcher, app)
+    # @param place [Array(Scoreboard, Integer), nil] where it writes what it is at
+    def initialize(nr, launcher, app, place)
       @nr = nr
       @launcher = launcher
       @configuration = launcher.configuration
       @app = app
+      @place = place
       @engine = nil
     end
 
@@ -109,6 +112,7 @@ module Fastrack
       @configuration.user&.assume
       @app = @app.load unless @app.respond_to?(:call)
       @engine = Engine.new(listener_settings, engine_settings(master_fd))
+      take(Engine::INQUIRY_SIGNAL) { @engine.testify(Testimony.give) }
       # The engine has copies, which it closes when it stops: then nobody may hold the port any more.
       [*@launcher.listeners, @launcher.queue].compact.each(&:close)
     end
@@ -123,8 +127,14 @@ module Fastrack
       @engine.client_gone?
     end
 
+    # For the app, while it answers a request: how long it may take from now on.
+    def allow(seconds)
+      @engine.allow(seconds)
+    end
+
     def listener_settings
-      @launcher.listeners.map { |listener| { fd: listener.fileno, tcp: listener.tcp?, env: EnvTemplate.for(listener, client_gone: method(:client_gone?)) } }
+      callables = { client_gone: method(:client_gone?), timeout: method(:allow) }
+      @launcher.listeners.map { |listener| { fd: listener.fileno, tcp: listener.tcp?, env: EnvTemplate.for(listener, **callables) } }
     end
 
     def engine_settings(master_fd)
@@ -133,6 +143,8 @@ module Fastrack
         header_timeout: @configuration.header_timeout,
         body_timeout: @configuration.body_timeout,
         write_timeout: @configuration.write_timeout,
+        request_timeout: @configuration.request_timeout,
+        slot: @place,
         keep_alive: @configuration.keep_alive,
         keep_alive_timeout: @configuration.keep_alive_timeout,
         keep_alive_requests: @configuration.keep_alive_requests,

@@ -13,19 +13,25 @@ module Fastrack
   class WorkerHandle
     attr_reader :nr, :pid, :generation, :channel
 
+    # @return [WorkerRecord]
+    attr_reader :record
+
     # @return [Float] monotonic seconds
     attr_reader :spawned_at
 
     # @param nr [Integer] its slot
     # @param channel [ControlChannel] the master's end
-    def initialize(nr, pid, generation, channel, spawned_at)
+    # @param record [WorkerRecord]
+    def initialize(nr, pid, generation, channel, record, spawned_at)
       @nr = nr
       @pid = pid
       @generation = generation
       @channel = channel
+      @record = record
       @spawned_at = spawned_at
       @state = :booting
       @overdue = false
+      @killed = false
     end
 
     def serving?
@@ -39,6 +45,11 @@ module Fastrack
     # Whether it serves beyond its limit.
     def overdue?
       @overdue
+    end
+
+    # Whether the master has killed it.
+    def killed?
+      @killed
     end
 
     # It has said that it is ready.
@@ -83,6 +94,7 @@ module Fastrack
     end
 
     def kill
+      @killed = true
       @state = :stopping
       signal(:KILL)
     end
@@ -105,6 +117,7 @@ module Fastrack
     # Has it reaped by Ruby, where no master will.
     def abandon
       @channel.close
+      @record.release
       Process.detach(@pid)
     end
 
@@ -114,7 +127,7 @@ module Fastrack
       # What it said last may not have been read yet.
       ready if connected? && words.include?(ControlChannel::READY)
       @channel.close
-      WorkerEnding.new(status, @state)
+      WorkerEnding.new(status, @state, @record)
     end
 
     def hang_up

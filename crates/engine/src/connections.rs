@@ -163,6 +163,7 @@ impl Connections {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::watch::Oversight;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
@@ -177,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_deadline_that_was_put_off_is_not_due_before_its_time() {
-        let control = Control::new(-1, []);
+        let control = Control::new(-1, [], &Oversight::default()).expect("a control");
         let mut connections = Connections::new().expect("a poller");
         let (_one, first) = connected(&mut connections, &control, 100);
         let (_two, second) = connected(&mut connections, &control, 200);
@@ -197,7 +198,7 @@ mod tests {
 
     #[test]
     fn an_arrival_while_in_hand_is_given_back_with_the_next_wait() {
-        let control = Control::new(-1, []);
+        let control = Control::new(-1, [], &Oversight::default()).expect("a control");
         let mut connections = Connections::new().expect("a poller");
         let (mut client, key) = connected(&mut connections, &control, 1);
         let (connection, _) = connections.take(key).expect("parked");

@@ -1,10 +1,13 @@
 //! What may be asked of an engine while it runs: from a signal handler, from
 //! another thread, from a forked child.
 
+use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use crate::held::Held;
+use crate::request::Request;
+use crate::watch::{Oversight, Watch};
 
 /// No descriptor.
 const NONE: RawFd = -1;
@@ -22,15 +25,21 @@ pub struct Control {
     poller: RawFd,
     /// The connection whose request the application is answering.
     current: AtomicI32,
+    /// How long it takes, and who answers it.
+    pub(crate) watch: Watch,
     /// The other descriptors that a forked child must let go of.
     held: Held,
 }
 
 impl Control {
-    pub(crate) fn new(poller: RawFd, held: impl IntoIterator<Item = RawFd>) -> Self {
+    pub(crate) fn new(
+        poller: RawFd,
+        held: impl IntoIterator<Item = RawFd>,
+        oversight: &Oversight,
+    ) -> io::Result<Self> {
         let set = Held::new(fastrack_sys::most_descriptors());
         held.into_iter().for_each(|fd| set.insert(fd));
-        Control {
+        Ok(Control {
             stopping: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -39,8 +48,9 @@ impl Control {
             pending: AtomicBool::new(false),
             poller,
             current: AtomicI32::new(NONE),
+            watch: Watch::new(oversight)?,
             held: set,
-        }
+        })
     }
 
     /// Asks the engine to finish what has begun and to accept nothing more.
@@ -86,6 +96,13 @@ impl Control {
         fastrack_sys::has_ended(self.current.load(Ordering::Relaxed))
     }
 
+    /// The request that the application is answering may take so many milliseconds from now on; 0 is any time.
+    pub fn allow(&self, millis: u64) {
+        if !self.is_closed() {
+            self.watch.allow(millis);
+        }
+    }
+
     /// Lets go of every connection and listener, for good, without a byte or a
     /// FIN to any client: for a forked child, whose parent goes on with them.
     pub fn close(&self) {
@@ -104,11 +121,21 @@ impl Control {
         self.closed.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn begin(&self, fd: RawFd) {
+    /// The connection whose request the application is answering; negative between requests.
+    pub(crate) fn current(&self) -> RawFd {
+        self.current.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn begin(&self, fd: RawFd, request: &Request<'_>) {
         self.current.store(fd, Ordering::Relaxed);
+        self.watch.begin(request);
     }
 
     pub(crate) fn end(&self) {
+        // A forked child that has come back from the application: what the master sees is the parent's.
+        if !self.is_closed() {
+            self.watch.end();
+        }
         self.current.store(NONE, Ordering::Relaxed);
         self.requests.store(self.requests() + 1, Ordering::Relaxed);
     }
@@ -144,7 +171,7 @@ mod tests {
         // A fork copies every descriptor; so does this.
         let childs = parents.try_clone().expect("a copy");
         let poller = fastrack_sys::Poller::new().expect("a poller");
-        let control = Control::new(poller.raw_fd(), []);
+        let control = Control::new(poller.raw_fd(), [], &Oversight::default()).expect("a control");
         control.hold(childs.as_raw_fd());
         control.close();
         control.close();

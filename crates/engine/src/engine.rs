@@ -137,12 +137,12 @@ impl Engine {
         let set = fastrack_sys::duplicate(connections.poller().raw_fd())?;
         let held = listeners.raw_fds().chain(seat.iter().flat_map(Seat::raw_fds));
         let held = held.chain([connections.poller().raw_fd(), std::os::fd::AsRawFd::as_raw_fd(&set)]);
-        let control = Arc::new(Control::new(poller.raw_fd(), held));
+        let control = Arc::new(Control::new(poller.raw_fd(), held, &settings.oversight)?);
         let count = listeners.raw_fds().count();
         let reactor = Reactor::new(settings, Arc::clone(&control), connections, seat, count);
         let shared = Arc::new(Shared::new(reactor, set));
         Ok(Engine {
-            control,
+            control: Arc::clone(&control),
             listeners,
             poller,
             events: Events::default(),
@@ -155,7 +155,7 @@ impl Engine {
             last_warning: 0,
             left: None,
             finish: None,
-            _helper: Helper::start(Arc::clone(&shared))?,
+            _helper: Helper::start(Arc::clone(&shared), Arc::clone(&control))?,
             shared,
             _master: master,
         })
@@ -455,7 +455,7 @@ impl Engine {
         };
         let served = connection.served.saturating_add(1);
         let last = settings.keep_alive_requests != 0 && served >= settings.keep_alive_requests;
-        self.control.begin(connection.raw_fd());
+        self.control.begin(connection.raw_fd(), &request);
         let control = Arc::clone(&self.control);
         let mut exchange =
             Exchange::new(connection.as_fd(), &mut self.output, &control, &request, settings, last);

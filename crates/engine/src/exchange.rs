@@ -116,7 +116,7 @@ impl<'a> Exchange<'a> {
         }
         let mut sent = 0;
         if self.output.is_empty() {
-            let result = output::write(self.fd, slices);
+            let result = if self.may_answer() { output::write(self.fd, slices) } else { Err(overdue()) };
             sent = self.note(result)?;
             if sent == slices.iter().map(|slice| slice.len()).sum() {
                 return Ok(Progress::Sent);
@@ -133,6 +133,11 @@ impl<'a> Exchange<'a> {
         let result = self.output.flush(self.fd);
         self.note(result)?;
         Ok(self.progress())
+    }
+
+    /// Whether the client is still this thread's to answer.
+    fn may_answer(&self) -> bool {
+        self.stage != Stage::Untouched || self.control.watch.answer()
     }
 
     fn progress(&self) -> Progress {
@@ -170,7 +175,11 @@ impl<'a> Exchange<'a> {
         let result = if waited >= self.timeout {
             Err(io::ErrorKind::TimedOut.into())
         } else {
-            fastrack_sys::wait_writable(self.fd, self.timeout - waited)
+            // How long the client may take is not about the application.
+            let left = self.control.watch.pause();
+            let result = fastrack_sys::wait_writable(self.fd, self.timeout - waited);
+            self.control.watch.resume(left);
+            result
         };
         if result.is_err() {
             self.stage = Stage::Broken;
@@ -181,11 +190,15 @@ impl<'a> Exchange<'a> {
     /// The application has given the whole response; what waits of it is sent without it.
     pub fn finish(&mut self) {
         self.end(Stage::Finished);
+        if self.output.is_empty() {
+            self.control.watch.answered();
+        }
     }
 
     /// Somebody else has a copy of the connection's descriptor and sends the rest.
     pub fn hand_over(&mut self) {
         self.end(Stage::HandedOver);
+        self.control.watch.answered();
     }
 
     fn end(&mut self, stage: Stage) {
@@ -198,6 +211,11 @@ impl<'a> Exchange<'a> {
     pub fn abandon(&mut self) {
         self.stage = Stage::Broken;
     }
+}
+
+/// The helper has answered, or cut the connection.
+fn overdue() -> io::Error {
+    io::ErrorKind::TimedOut.into()
 }
 
 impl AsFd for Exchange<'_> {

@@ -14,8 +14,10 @@ use std::time::Duration;
 
 use fastrack_sys::{monotonic_millis, wait_readable, with_signals_blocked};
 
+use crate::control::Control;
 use crate::pulse::is_busy;
 use crate::shared::Shared;
+use crate::watchdog;
 
 /// How often to look while requests take long, and at most while they are so short that hardly any outlasts it.
 const TICK: Duration = Duration::from_micros(250);
@@ -43,10 +45,10 @@ pub(crate) struct Helper {
 
 impl Helper {
     /// Starts the thread, with all signals blocked in it. To be called after the last fork of this process's own.
-    pub fn start(shared: Arc<Shared>) -> io::Result<Self> {
+    pub fn start(shared: Arc<Shared>, control: Arc<Control>) -> io::Result<Self> {
         let its = Arc::clone(&shared);
         let thread = with_signals_blocked(|| {
-            Builder::new().name("fastrack helper".into()).stack_size(STACK).spawn(move || run(&its))
+            Builder::new().name("fastrack helper".into()).stack_size(STACK).spawn(move || run(&its, &control))
         })?;
         shared.pulse.set_helper(thread.thread().clone());
         Ok(Helper { shared, thread: Some(thread), pid: std::process::id() })
@@ -68,21 +70,21 @@ impl Drop for Helper {
     }
 }
 
-fn run(shared: &Shared) {
-    if catch_unwind(AssertUnwindSafe(|| watch(shared))).is_err() {
+fn run(shared: &Shared, control: &Control) {
+    if catch_unwind(AssertUnwindSafe(|| watch(shared, control))).is_err() {
         // The message is out. Connections may be in any state: the master starts another worker.
         std::process::abort();
     }
 }
 
-fn watch(shared: &Shared) {
+fn watch(shared: &Shared, control: &Control) {
     let (mut before, mut tick) = (0, TICK);
     while !shared.has_ended() {
         let beat = shared.pulse.read();
         let steps = beat.wrapping_sub(before) / 2;
         tick = match (is_busy(beat), steps) {
             (true, 0) => {
-                take_over(shared, beat);
+                take_over(shared, control, beat);
                 TICK
             }
             (true, MANY_STEPS..) => (tick * 2).min(LONGEST_TICK),
@@ -100,7 +102,7 @@ fn watch(shared: &Shared) {
 }
 
 /// Looks after the connections until the application's thread has come a step further.
-fn take_over(shared: &Shared, beat: u64) {
+fn take_over(shared: &Shared, control: &Control, beat: u64) {
     loop {
         let Some(mut reactor) = shared.try_reactor() else { return };
         if shared.pulse.read() != beat {
@@ -108,8 +110,9 @@ fn take_over(shared: &Shared, beat: u64) {
         }
         shared.note_long_request();
         reactor.attend();
+        watchdog::look(&control.watch, control.current(), &mut reactor);
         let now = monotonic_millis();
-        let next = reactor.next_deadline().unwrap_or(u64::MAX);
+        let next = reactor.next_deadline().unwrap_or(u64::MAX).min(control.watch.deadline());
         let time = match reactor.arrived() {
             0 => next.saturating_sub(now).clamp(1, LONGEST_WAIT),
             _ => 0,

@@ -350,7 +350,7 @@ impl Reactor {
     }
 
     /// The client must not take what it has got for all.
-    fn reset(&mut self, connection: Connection) {
+    pub(crate) fn reset(&mut self, connection: Connection) {
         // If it fails the close is an orderly one, which is all that can be had then.
         let _ = fastrack_sys::reset_on_close(connection.as_fd());
         self.forget(connection);

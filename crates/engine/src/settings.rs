@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use fastrack_http::Limits;
 
+use crate::watch::Oversight;
+
 /// How the engine treats its connections.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -29,6 +31,8 @@ pub struct Settings {
     pub tmpdir: PathBuf,
     /// Whether the path is shown to the application percent-decoded.
     pub decode_path: bool,
+    /// How the application's requests are watched.
+    pub oversight: Oversight,
 }
 
 impl Default for Settings {
@@ -45,6 +49,7 @@ impl Default for Settings {
             max_body: None,
             tmpdir: std::env::temp_dir(),
             decode_path: false,
+            oversight: Oversight::default(),
         }
     }
 }

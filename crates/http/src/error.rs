@@ -33,6 +33,8 @@ pub enum Error {
     Storage,
     /// The application failed before it gave a response.
     Application,
+    /// The application took longer than it may for a request.
+    Overdue,
 }
 
 impl Error {
@@ -48,6 +50,7 @@ impl Error {
             Error::NotImplemented => 501,
             Error::Application => 500,
             Error::Storage => 503,
+            Error::Overdue => 504,
             Error::Version => 505,
         }
     }
@@ -69,6 +72,7 @@ impl fmt::Display for Error {
             Error::NotImplemented => "unknown transfer coding or method",
             Error::Storage => "no room for the request body",
             Error::Application => "the application failed",
+            Error::Overdue => "the application took too long",
             Error::Version => "unsupported HTTP version",
         };
         out.write_str(text)

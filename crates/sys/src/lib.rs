@@ -10,6 +10,7 @@ mod fd;
 mod limit;
 mod passing;
 mod poller;
+mod process;
 mod shared;
 mod signals;
 mod socket;
@@ -19,8 +20,12 @@ pub use fd::{duplicate, neutralise, set_nonblocking};
 pub use limit::{descriptors, most_descriptors};
 pub use passing::{message_queue, receive_message, send_message, MOST_PASSED};
 pub use poller::{Event, Events, Poller};
+pub use process::{exit_at_once, say, with_descriptor, write};
 pub use shared::{memory_file, SharedNumbers};
-pub use signals::with_signals_blocked;
+pub use signals::{
+    handle_signal, other_threads, prepare_native_frames, signal_self, signal_thread, spare_signal,
+    with_signals_blocked, write_native_frames,
+};
 pub use socket::{
     accept, has_ended, is_clients_error, is_readable, pause, recv, reset_on_close, shutdown_both,
     shutdown_write, wait_readable, wait_writable, writev,

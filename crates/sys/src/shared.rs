@@ -6,48 +6,68 @@ use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use nix::sys::mman::{mmap, munmap, MapFlags, ProtFlags};
+use nix::sys::mman::{mmap, mmap_anonymous, munmap, MapFlags, ProtFlags};
 
-/// Numbers that several processes read and write at the same time (mmap(2), MAP_SHARED).
+mod number {
+    /// What processes may share.
+    pub trait Number {}
+    impl Number for super::AtomicU32 {}
+    impl Number for super::AtomicU64 {}
+}
+
+/// Numbers that several processes read and write at the same time (mmap(2), MAP_SHARED): 32 or 64 bits wide.
 #[derive(Debug)]
-pub struct SharedNumbers {
-    memory: NonNull<AtomicU32>,
+pub struct SharedNumbers<T: number::Number = AtomicU32> {
+    // INVARIANT: `count` numbers, mapped by this value's maker and unmapped by its drop.
+    memory: NonNull<T>,
     count: usize,
 }
 
 // SAFETY: the memory is reached through atomics only, and freed by the one owner.
-unsafe impl Send for SharedNumbers {}
+unsafe impl<T: number::Number> Send for SharedNumbers<T> {}
 // SAFETY: as above.
-unsafe impl Sync for SharedNumbers {}
+unsafe impl<T: number::Number> Sync for SharedNumbers<T> {}
 
-impl SharedNumbers {
+const BOTH: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
+
+impl<T: number::Number> SharedNumbers<T> {
     /// Maps the first `count` numbers of a file, which must be as long as that: see [`memory_file`].
     pub fn map(file: impl AsFd, count: NonZeroUsize) -> io::Result<Self> {
-        let length = count.checked_mul(NonZeroUsize::MIN.saturating_add(size_of::<AtomicU32>() - 1));
-        let length = length.ok_or(io::ErrorKind::InvalidInput)?;
-        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping, at an address of the kernel's choice.
-        let memory = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, file, 0) }?;
+        let memory = unsafe { mmap(None, Self::length(count)?, BOTH, MapFlags::MAP_SHARED, file, 0) }?;
         Ok(SharedNumbers { memory: memory.cast(), count: count.get() })
+    }
+
+    /// Zeroes that this process shares with those that it forks from now on, and with nobody else.
+    pub fn for_children(count: NonZeroUsize) -> io::Result<Self> {
+        // SAFETY: as above.
+        let memory = unsafe { mmap_anonymous(None, Self::length(count)?, BOTH, MapFlags::MAP_SHARED) }?;
+        Ok(SharedNumbers { memory: memory.cast(), count: count.get() })
+    }
+
+    fn length(count: NonZeroUsize) -> io::Result<NonZeroUsize> {
+        let length = count.checked_mul(NonZeroUsize::MIN.saturating_add(size_of::<T>() - 1));
+        Ok(length.ok_or(io::ErrorKind::InvalidInput)?)
     }
 }
 
-impl std::ops::Deref for SharedNumbers {
-    type Target = [AtomicU32];
+impl<T: number::Number> std::ops::Deref for SharedNumbers<T> {
+    type Target = [T];
 
-    fn deref(&self) -> &[AtomicU32] {
+    fn deref(&self) -> &[T] {
         // SAFETY: the mapping holds `count` numbers, aligned to a page, for as long as this value lives; any
-        // bytes are a value of an AtomicU32, and other processes write whole numbers.
+        // bytes are a value of an atomic number, and other processes write whole numbers.
         unsafe { slice::from_raw_parts(self.memory.as_ptr(), self.count) }
     }
 }
 
-impl Drop for SharedNumbers {
+impl<T: number::Number> Drop for SharedNumbers<T> {
     fn drop(&mut self) {
-        // SAFETY: this is the mapping that `map` made, and nothing borrows from it any more. It cannot fail then.
-        let _ = unsafe { munmap(self.memory.cast(), self.count * size_of::<AtomicU32>()) };
+        // SAFETY: this is the mapping that was made for this value, and nothing borrows from it any more. It cannot
+        // fail then.
+        let _ = unsafe { munmap(self.memory.cast(), self.count * size_of::<T>()) };
     }
 }
 
@@ -82,8 +102,8 @@ mod tests {
     fn two_mappings_of_a_file_are_the_same_numbers() {
         let file = memory_file(4096).expect("a file");
         let count = NonZeroUsize::new(1024).expect("not zero");
-        let one = SharedNumbers::map(&file, count).expect("a mapping");
-        let other = SharedNumbers::map(&file, count).expect("a mapping");
+        let one = SharedNumbers::<AtomicU32>::map(&file, count).expect("a mapping");
+        let other = SharedNumbers::<AtomicU32>::map(&file, count).expect("a mapping");
         drop(file);
         one[1023].fetch_or(5, Ordering::SeqCst);
         assert_eq!(other[1023].load(Ordering::SeqCst), 5);

@@ -11,7 +11,8 @@ use fastrack_engine::{Control, Engine, Finish};
 use crate::app::{Options, RackApp};
 use crate::dispatch::RubyDispatch;
 use crate::roots::RootSet;
-use crate::settings::{listeners, optional, settings, system_error};
+use crate::settings::{limit, listeners, optional, settings, system_error};
+use crate::testimony::{inquiry_signal, Testimony};
 
 /// The engine as a Ruby object. It belongs to the process that made it.
 #[magnus::wrap(class = "Fastrack::Engine", free_immediately)]
@@ -20,6 +21,7 @@ struct RubyEngine {
     engine: RefCell<Option<Engine>>,
     /// Apart from the engine, which is in use while `run` runs.
     control: Arc<Control>,
+    testimony: Arc<Testimony>,
     roots: RootSet,
     options: Options,
     pid: u32,
@@ -30,6 +32,7 @@ pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     ruby.require("fastrack/spooled_body")?;
     let class = module.define_class("Engine", ruby.class_object())?;
     class.undef_default_alloc_func();
+    class.const_set("INQUIRY_SIGNAL", inquiry_signal())?;
     class.define_singleton_method("new", function!(RubyEngine::new, 2))?;
     class.define_method("run", method!(RubyEngine::run, 2))?;
     class.define_method("stop", method!(RubyEngine::stop, 0))?;
@@ -38,6 +41,8 @@ pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.define_method("waiting?", method!(RubyEngine::is_anybody_waiting, 0))?;
     class.define_method("dropped", method!(RubyEngine::dropped, 0))?;
     class.define_method("client_gone?", method!(RubyEngine::is_client_gone, 0))?;
+    class.define_method("allow", method!(RubyEngine::allow, 1))?;
+    class.define_method("testify", method!(RubyEngine::testify, 1))?;
     class.define_method("close", method!(RubyEngine::close, 0))?;
     Ok(())
 }
@@ -53,12 +58,15 @@ impl RubyEngine {
         let master: Option<i32> = optional(ruby, hash, "master_fd")?;
         let dispatch: Option<magnus::typed_data::Obj<RubyDispatch>> = optional(ruby, hash, "dispatch")?;
         let dispatch = dispatch.as_ref().map(|dispatch| dispatch.borrow(ruby)).transpose()?;
-        let engine = Engine::new(listeners, master, settings(ruby, hash)?, dispatch.as_deref())
+        let testimony = Arc::<Testimony>::default();
+        let settings = settings(ruby, hash, Arc::clone(&testimony) as _)?;
+        let engine = Engine::new(listeners, master, settings, dispatch.as_deref())
             .map_err(|error| system_error(ruby, "engine", &error))?;
         let control = engine.control();
         Ok(RubyEngine {
             engine: RefCell::new(Some(engine)),
             control,
+            testimony,
             roots,
             options,
             pid: std::process::id(),
@@ -114,6 +122,23 @@ impl RubyEngine {
     /// `client_gone?`: whether the client whose request is being answered has left.
     fn is_client_gone(&self) -> bool {
         self.control.is_client_gone()
+    }
+
+    /// `allow(seconds)`: so long the request that is being answered may take from now on; 0 is any time.
+    fn allow(ruby: &Ruby, this: &Self, seconds: f64) -> Result<(), Error> {
+        if seconds.is_nan() || seconds < 0.0 {
+            return Err(Error::new(
+                ruby.exception_arg_error(),
+                "a limit is a number of seconds, or 0 for none",
+            ));
+        }
+        this.control.allow(limit(seconds));
+        Ok(())
+    }
+
+    /// `testify(text)`: what Ruby's threads are at, for the log. To be called on `INQUIRY_SIGNAL`.
+    fn testify(&self, text: String) {
+        self.testimony.give(text);
     }
 
     /// `close`: lets go of all connections without a word to any client. For a forked child.

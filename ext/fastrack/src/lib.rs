@@ -20,7 +20,9 @@ mod names;
 mod protect;
 mod response;
 mod roots;
+mod scoreboard;
 mod settings;
+mod testimony;
 
 use magnus::{Error, Ruby};
 
@@ -29,5 +31,6 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     let module = ruby.define_module("Fastrack")?;
     names::init(ruby)?;
     dispatch::init(ruby, module)?;
+    scoreboard::init(ruby, module)?;
     engine::init(ruby, module)
 }

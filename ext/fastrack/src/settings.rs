@@ -1,11 +1,14 @@
 //! What Ruby passes to Engine.new, taken apart.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use magnus::{Error, RArray, RHash, Ruby, TryConvert, Value};
 
-use fastrack_engine::{Listener, Settings};
+use fastrack_engine::{Listener, Oversight, Settings, Slot, Witness};
 use fastrack_http::Limits;
+
+use crate::scoreboard::RubyScoreboard;
 
 /// The longest timeout, in milliseconds.
 const YEAR: u64 = 365 * 24 * 3600 * 1000;
@@ -26,7 +29,7 @@ pub(crate) fn listeners(ruby: &Ruby, list: RArray) -> Result<(Vec<Listener>, RAr
 }
 
 /// The settings that are the engine's own.
-pub(crate) fn settings(ruby: &Ruby, hash: RHash) -> Result<Settings, Error> {
+pub(crate) fn settings(ruby: &Ruby, hash: RHash, witness: Arc<dyn Witness>) -> Result<Settings, Error> {
     let defaults = Settings::default();
     let millis = |key: &str, default: u64| -> Result<u64, Error> {
         let seconds: Option<f64> = optional(ruby, hash, key)?;
@@ -47,7 +50,23 @@ pub(crate) fn settings(ruby: &Ruby, hash: RHash) -> Result<Settings, Error> {
         tmpdir: tmpdir.unwrap_or(defaults.tmpdir),
         decode_path: optional(ruby, hash, "decode_path")?.unwrap_or(false),
         limits: limits(ruby, hash, defaults.limits)?,
+        oversight: oversight(ruby, hash, witness)?,
     })
+}
+
+fn oversight(ruby: &Ruby, hash: RHash, witness: Arc<dyn Witness>) -> Result<Oversight, Error> {
+    let seconds: Option<f64> = optional(ruby, hash, "request_timeout")?;
+    let place: Option<(magnus::typed_data::Obj<RubyScoreboard>, usize)> = optional(ruby, hash, "slot")?;
+    let slot: Option<Slot> = place.and_then(|(board, index)| board.0.slot(index));
+    Ok(Oversight { timeout: limit(seconds.unwrap_or(0.0)), slot, witness: Some(witness) })
+}
+
+/// Seconds of the application's in milliseconds; 0 is no limit, and anything else is one.
+pub(crate) fn limit(seconds: f64) -> u64 {
+    match seconds {
+        seconds if seconds > 0.0 => ((seconds * 1000.0) as u64).clamp(1, YEAR),
+        _ => 0,
+    }
 }
 
 fn limits(ruby: &Ruby, hash: RHash, defaults: Limits) -> Result<Limits, Error> {

@@ -1,0 +1,85 @@
+//! The end of a worker whose request has taken too long.
+//!
+//! The helper does all of it, because the application's thread may sleep, spin
+//! or hang in native code: the client is answered, the other clients go to
+//! other workers, the log gets what the threads are at, and the process ends.
+
+use std::io::IoSlice;
+use std::os::fd::{BorrowedFd, RawFd};
+
+use fastrack_http::{error_response, DateCache, Error};
+use fastrack_sys::{epoch_seconds, exit_at_once, monotonic_millis, recv, say, with_descriptor, writev};
+
+use crate::reactor::Reactor;
+use crate::watch::{Claim, Watch};
+
+/// The status of a worker that has ended because of a request that took too long: that of timeout(1).
+pub const EXIT_STATUS: i32 = 124;
+
+/// How long the application's threads get to say what they are at, in milliseconds, and how long for where they are
+/// in native code: a second together.
+const TO_TESTIFY: u64 = 600;
+const TO_POINT_OUT: u64 = 300;
+
+/// How long a log that takes nothing is waited for, in milliseconds.
+const FOR_LOG: u64 = 200;
+
+/// What is read of a client's further requests before the end, in bytes.
+const DRAINED: usize = 64 * 1024;
+
+/// Ends the process if the request that the application is at, on `client`, is overdue. The helper's.
+pub(crate) fn look(watch: &Watch, client: RawFd, reactor: &mut Reactor) {
+    let now = monotonic_millis();
+    let Some(claim) = watch.take_overdue(now) else { return };
+    // The application's thread can finish nothing any more: until the end, the descriptor stays what it is.
+    with_descriptor(client, |client| part(client, claim, watch.is_head_request()));
+    reactor.evacuate();
+    report(watch, now);
+    if claim == Claim::Open {
+        with_descriptor(client, drain);
+    }
+    exit_at_once(EXIT_STATUS);
+}
+
+/// What the client gets: an answer if it has none, or else a sign that what it has is not all.
+fn part(client: BorrowedFd<'_>, claim: Claim, head_only: bool) {
+    match claim {
+        Claim::Begun => {
+            // If it fails the close is an orderly one, which is all that can be had then.
+            let _ = fastrack_sys::reset_on_close(client);
+            return;
+        }
+        Claim::Open => {
+            let mut response = Vec::new();
+            let mut date = DateCache::default();
+            error_response(Error::Overdue, date.at(epoch_seconds()), !head_only, &mut response);
+            // It fits into any socket's buffer; a client that takes nothing gets nothing.
+            let _ = writev(client, &[IoSlice::new(&response)]);
+        }
+        Claim::None | Claim::Answered | Claim::Taken => {}
+    }
+    // It fails for a client that is gone.
+    let _ = fastrack_sys::shutdown_write(client);
+}
+
+/// A close with something unread would have the client's system throw away the answer.
+fn drain(client: BorrowedFd<'_>) {
+    let mut bytes = Vec::new();
+    while bytes.len() < DRAINED && recv(client, &mut bytes, 4096).is_ok_and(|got| got > 0) {}
+}
+
+fn report(watch: &Watch, now: u64) {
+    let pid = std::process::id();
+    let request = watch.describe(now);
+    let Some(witness) = &watch.witness else {
+        return say(format!("fastrack: {request}: this worker ends (worker {pid})\n").as_bytes(), FOR_LOG);
+    };
+    let testimony = witness.testify(TO_TESTIFY);
+    let threads = testimony
+        .as_deref()
+        .unwrap_or("Ruby does not get to tell what its threads are at; where they are:\n");
+    say(format!("fastrack: {request}: this worker ends (worker {pid})\n{threads}").as_bytes(), FOR_LOG);
+    if testimony.is_none() {
+        witness.point_out(TO_POINT_OUT);
+    }
+}

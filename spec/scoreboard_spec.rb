@@ -1,0 +1,98 @@
+# frozen_string_literal: true
+
+require "support/hanging_app"
+require "support/http_peer"
+
+# What the master's log says of a worker that has died: at which request it was.
+RSpec.describe "the scoreboard" do
+  def serve
+    Server.start(ru: HangingApp::RU, options: { MaxWorkers: 2 }).tap { |server| server.await_workers(2) }
+  end
+
+  def request(server, path, **headers)
+    Thread.new { HttpPeer.exchange(server, "GET #{path} HTTP/1.1\r\nHost: h\r\n#{headers.map { |pair| "#{pair.join(": ")}\r\n" }.join}\r\n") }
+  end
+
+  def line_of(server, pid)
+    Eventually.eventually { server.log[/^fastrack: worker \d \(pid #{pid}\) .*$/] }
+  end
+
+  { KILL: "was killed by SIGKILL", SEGV: "was killed by SIG(ABRT|SEGV)", TERM: nil }.each do |signal, manner|
+    next unless manner
+
+    it "C3: names the request, its id and its time where a worker #{manner}" do
+      server = serve
+      client = request(server, "/wait", "X-Request-ID": "r-1")
+      pid = Eventually.eventually { server.lines_of("waiting").first }
+      sleep 0.2
+      server.signal(signal, to: pid.to_i)
+
+      expect(line_of(server, pid)).to match(/#{manner}; it was at GET \/wait for 0\.[2-9] s, request id r-1$/)
+      client.value
+    end
+  end
+
+  it "names the request that has called exit!, which is an end without an error" do
+    server = serve
+    before = server.workers
+    client = request(server, "/exit?5")
+    pid = Eventually.eventually { (before - server.workers).first }
+    expect(line_of(server, pid)).to match(/ ended; it was at GET \/exit\?5 for 0\.0 s$/)
+    expect(client.value.first).to eq("")
+  end
+
+  it "names no request where there was none" do
+    server = serve
+    server.get("/")
+    pid = server.workers.first
+    server.signal(:KILL, to: pid)
+    expect(line_of(server, pid)).to end_with("was killed by SIGKILL")
+  end
+
+  it "does not name the request before, or a worker that ends as it should" do
+    server = serve
+    before = server.workers
+    server.signal(:HUP)
+    Eventually.eventually { (server.workers & before).empty? && server.workers.size == 2 }
+    expect(server.log).not_to match(/^fastrack: worker \d \(pid \d+\)/)
+  end
+
+  it "names what is left when a stop takes too long" do
+    server = Server.start(ru: HangingApp::RU, options: { MaxWorkers: 1, GracefulTimeout: 0.5 })
+    client = request(server, "/wait")
+    Eventually.eventually { server.lines_of("waiting").any? }
+    server.stop
+    expect(server.log).to match(/was killed by SIGKILL; it was at GET \/wait for \d\.\d s$/)
+    client.value
+  end
+
+  it "has room for long targets, and cuts them" do
+    server = serve
+    path = "/exit?#{"0" * 400}1"
+    before = server.workers
+    client = request(server, path)
+    pid = Eventually.eventually { (before - server.workers).first }
+    expect(line_of(server, pid)).to include("at GET #{path[0, 204]} for")
+    client.value
+  end
+
+  describe "the memory" do
+    before { require "fastrack/native" }
+
+    let(:board) { Fastrack::Scoreboard.new }
+
+    it "is shared with processes that are forked from then on, and outlives them" do
+      slot = board.reserve
+      expect(board.read(slot)).to include(state: :waiting, requests: 0, line: nil, id: nil)
+      expect(board.read(slot + 1)).to be_nil
+      Process.wait(fork { board.release(slot); exit!(0) })
+      expect(board.read(slot)).to be_nil
+    end
+
+    it "has each slot once" do
+      slots = Array.new(3) { board.reserve }
+      board.release(slots[1])
+      expect([slots, board.reserve]).to eq([[0, 1, 2], 1])
+    end
+  end
+end

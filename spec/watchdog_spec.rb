@@ -1,0 +1,189 @@
+# frozen_string_literal: true
+
+require "support/hanging_app"
+require "support/http_peer"
+
+# A request that takes longer than it may ends its worker, and its client gets an answer.
+RSpec.describe "the watchdog" do
+  def serve(timeout: 1, workers: 2, **options)
+    Server.start(ru: HangingApp::RU, options: { MaxWorkers: workers, RequestTimeout: timeout, **options }).tap { |server| server.await_workers(workers) }
+  end
+
+  def seconds
+    start = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    result = yield
+    [result, Process.clock_gettime(Process::CLOCK_MONOTONIC) - start]
+  end
+
+  # Clients have their answer before the log has its lines.
+  def expect_log(server, pattern)
+    Eventually.eventually(5, -> { "no #{pattern.inspect} in:\n#{server.log}" }) { server.log.match?(pattern) }
+  end
+
+  # @return [Thread] with the answer, once the app has been called
+  def waiting_request(server)
+    thread = Thread.new { server.get("/wait") }
+    Eventually.eventually { server.lines_of("waiting").any? }
+    thread
+  end
+
+  { "sleeps" => ["/sleep", HangingApp::SLEEP_LINE], "loops" => ["/loop", HangingApp::LOOP_LINE],
+    "keeps Ruby's lock in native code" => ["/native", HangingApp::NATIVE_LINE] }.each do |manner, (path, line)|
+    it "C3: answers 504 in time, names the request and its line, and replaces the worker, where the app #{manner}" do
+      server = serve
+      before = server.workers
+      others = Thread.new { Array.new(60) { server.get("/").tap { sleep 0.02 }.status } }
+      response, time = seconds { server.get(path, { "X-Request-ID" => "id-7" }) }
+      after = Eventually.eventually { (server.workers.size == 2 && server.workers != before) && server.workers }
+
+      expect(response.status).to eq(504)
+      expect(response.headers["connection"]).to eq("close")
+      expect(time).to be_between(0.95, 1.25)
+      expect(others.value).to all(eq(200))
+      expect((before & after).size).to eq(1)
+      expect_log(server, /^fastrack: GET #{path} has taken 1\.0 s, request id id-7: this worker ends \(worker #{(before - after).first}\)$/)
+      expect_log(server, %r{^    #{server.dir}/config.ru:#{line}:})
+      expect_log(server, /^fastrack: worker \d \(pid #{(before - after).first}\) has ended itself, with status 124: .* at GET #{path} for 1\.\d s, request id id-7$/)
+    end
+  end
+
+  it "shows where native code is that keeps Ruby's lock" do
+    server = serve
+    server.get("/native")
+    expect_log(server, /^  in native code:\n(.*\n)*?.*\bsigwait\b/)
+  end
+
+  it "names all of Ruby's threads" do
+    ru = 'run ->(_) { Thread.new { sleep }.name = "beside"; sleep }'
+    server = Server.start(ru: ru, options: { MaxWorkers: 1, RequestTimeout: 0.5 })
+    server.get("/")
+    expect_log(server, %r{^  the main thread:\n    #{server.dir}/config.ru:1:in .*sleep'\n    #{server.dir}/config.ru:1:in .*\n(    .*\n)*  a thread \(beside\):\n    #{server.dir}/config.ru:1:in .*sleep'$})
+    expect(server.log).not_to include("lib/fastrack/worker.rb")
+  end
+
+  it "answers HEAD without a body" do
+    bytes = serve.raw("HEAD /sleep HTTP/1.1\r\nHost: h\r\n\r\n")
+    expect(bytes).to start_with("HTTP/1.1 504 Gateway Timeout\r\n").and end_with("\r\n\r\n")
+  end
+
+  it "cuts a response that has begun by a reset, so that nobody takes it for whole" do
+    received, ending = HttpPeer.exchange(serve, "GET /half HTTP/1.0\r\n\r\n")
+    expect(received).to end_with("\r\n\r\nhalf")
+    expect(ending).to eq(:reset)
+  end
+
+  it "leaves a response alone that the client has whole, though the body's close hangs" do
+    server = serve
+    received, ending = HttpPeer.exchange(server, "GET /whole HTTP/1.0\r\n\r\n")
+    expect([received[-5..], ending]).to eq(["whole", :closed])
+    expect_log(server, %r{GET /whole has taken 1.0 s})
+  end
+
+  it "leaves clients alone that send or read slowly: their time is not the app's" do
+    server = serve(workers: 1, timeout: 0.5, ResponseBuffer: 0, WriteTimeout: 30)
+    HttpPeer.open(server) do |peer|
+      peer.write("GET /large HTTP/1.0\r\n")
+      expect(peer.anything_within?(0.8)).to be(false)
+      peer.write("\r\n")
+      # Nothing is read for longer than the app may take, and the app waits for it.
+      peer.read_until(/xxxx/)
+      expect(server.workers.size).to eq(1)
+      sleep 1.2
+      peer.read_to_end
+      expect([peer.received.scan("x" * 65_536).size, peer.ending]).to eq([640, :closed])
+    end
+    expect(server.log).not_to include("has taken")
+  end
+
+  it "counts neither collections between requests nor background threads" do
+    ru = <<~RUBY
+      Thread.new { sleep }
+      run ->(_) { [200, {}, [Process.pid.to_s]] }
+    RUBY
+    slow_gc = "after_fork { GC.singleton_class.prepend(Module.new { def start(**) = (sleep(0.9); super) }) }"
+    server = Server.start(ru: ru, options: { MaxWorkers: 1, RequestTimeout: 0.3, OobGC: true, MaxGCPerRequest: 1 }, config: slow_gc)
+    first = server.get("/").body
+    second, time = seconds { server.get("/").body }
+    # It had to wait for the collection.
+    expect([second, time > 0.6]).to eq([first, true])
+    expect(server.log).not_to include("has taken")
+  end
+
+  describe "env[\"fastrack.timeout\"]" do
+    it "gives a request more time than others have" do
+      server = serve(timeout: 0.5)
+      response = Thread.new { server.get("/wait?30") }
+      Eventually.eventually { server.lines_of("waiting").any? }
+      sleep 1
+      server.write("go", "")
+      expect(response.value.status).to eq(200)
+      expect(server.get("/sleep").status).to eq(504)
+    end
+
+    it "gives it less, and any" do
+      server = serve(timeout: 30)
+      response, time = seconds { server.get("/sleep?0.4") }
+      expect([response.status, time < 0.65]).to eq([504, true])
+
+      server = serve(timeout: 0.3)
+      response = Thread.new { server.get("/wait?0") }
+      sleep 0.9
+      server.write("go", "")
+      expect(response.value.status).to eq(200)
+    end
+
+    it "refuses what is no time" do
+      expect(serve.get("/?-1").status).to eq(500)
+    end
+  end
+
+  it "watches nothing with a RequestTimeout of 0" do
+    server = serve(timeout: 0, workers: 1)
+    response = waiting_request(server)
+    sleep 1
+    server.write("go", "")
+    expect(response.value.status).to eq(200)
+  end
+
+  it "hands the worker's other connections to its successor" do
+    server = serve(workers: 1)
+    HttpPeer.open(server) do |idle|
+      idle.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+      first = idle.read_until(/\r\n\r\n\d+/)[/\d+\z/]
+      HttpPeer.open(server) do |waiting|
+        hanging = waiting_request(server)
+        waiting.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        expect(waiting.read_until(/\r\n\r\n\d+/)).to start_with("HTTP/1.1 200")
+        expect(hanging.value.status).to eq(504)
+      end
+      idle.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+      expect(idle.read_until(/\r\n\r\n\d+HTTP.*\r\n\r\n\d+/m)[/\d+\z/]).not_to eq(first)
+      expect(idle.ending).to be_nil
+    end
+  end
+
+  describe "the master" do
+    it "kills a worker that cannot end itself, and says at which request" do
+      server = serve
+      before = server.workers
+      response, time = seconds { HttpPeer.exchange(server, "GET /stop HTTP/1.0\r\n\r\n").first }
+      pid = Eventually.eventually { (before - server.workers).first }
+
+      expect(response).to eq("")
+      expect(time).to be_between(2.9, 4.5)
+      expect_log(server, /^fastrack: worker \d \(pid #{pid}\) is killed: at GET \/stop for [34]\.\d s, and does not end$/)
+      expect_log(server, /^fastrack: worker \d \(pid #{pid}\) was killed by SIGKILL; it was at GET \/stop for [34]\.\d s$/)
+      expect(server.await_workers(2)).not_to include(pid)
+    end
+
+    it "sleeps while there is nothing to be seen" do
+      server = serve(timeout: 30)
+      server.get("/")
+      switches = -> { File.read("/proc/#{server.master}/status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1].to_i }
+      Eventually.eventually { (before = switches.call) && sleep(0.3) && switches.call == before }
+      before = switches.call
+      sleep 3
+      expect(switches.call - before).to eq(0)
+    end
+  end
+end
