@@ -25,10 +25,12 @@ module HttpHelpers
     HttpJournal.new(@server.dir)
   end
 
-  # Sends a head, given without line ends, and a body; the response.
+  # Sends a head, given without line ends, and a body; the response. It is the last on its connection, which the head need
+  # not say.
   #
   # @return [HttpResponse]
   def talk(*lines, body: "", to: @server)
+    lines += ["Connection: close"] unless lines.any? { |line| line.match?(/\Aconnection:/i) }
     HttpResponse.parse(to.raw(message(*lines, body: body)), head_only: lines.first.start_with?("HEAD "))
   end
 

@@ -8,12 +8,13 @@ use fastrack_http::{DateCache, ResponseHead, Version};
 use fastrack_sys::epoch_seconds;
 
 use crate::body::{Manner, Sender};
-use crate::env::{self, PeerCache};
+use crate::env;
 use crate::errors::{is_failure, report, warn};
 use crate::gvl::without_gvl;
 use crate::input::input;
 use crate::loan::Loan;
 use crate::names::names;
+use crate::peer::PeerCache;
 use crate::protect::{protect, Raised};
 use crate::response::{take_headers, triple};
 use crate::roots::Roots;
@@ -208,12 +209,26 @@ impl App for RackApp {
     }
 }
 
+/// Whether this is an Array of no other class, not even one of its own.
+///
+/// # Safety
+/// With the GVL.
+unsafe fn is_plain_array(object: VALUE) -> bool {
+    // SAFETY: as this function's; what has this type is an object on the heap, which begins with an RBasic.
+    unsafe {
+        RB_TYPE_P(object, ruby_value_type::RUBY_T_ARRAY) && (*(object as *const RBasic)).klass == rb_cArray
+    }
+}
+
 /// # Safety
 /// Under protect, with the GVL.
 unsafe fn call_if_there(object: VALUE, method: ID) -> VALUE {
     // SAFETY: as this function's.
     unsafe {
-        if rb_respond_to(object, method) == 0 {
+        // A plain Array answers this at length: it has to ask for respond_to_missing?, too.
+        if is_plain_array(object) && rb_method_boundp(rb_cArray, method, 0) == 0
+            || rb_respond_to(object, method) == 0
+        {
             return Qnil as VALUE;
         }
         rb_funcallv(object, method, 0, std::ptr::null())

@@ -1,7 +1,6 @@
 //! The Rack environment of a request (Rack SPEC, "The Environment").
 
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
 
 use rb_sys::*;
 
@@ -10,6 +9,7 @@ use fastrack_http::{Framing, KnownName, Version};
 
 use crate::fields;
 use crate::names::names;
+use crate::peer::PeerCache;
 use crate::roots::Roots;
 
 /// Pairs that are collected before they go into the Hash together, which is cheaper than one by one.
@@ -44,10 +44,6 @@ impl Pairs {
     }
 }
 
-/// The client's address as it was last asked for.
-#[derive(Default)]
-pub(crate) struct PeerCache(Option<IpAddr>);
-
 /// Builds the environment: the listener's template, and what this request says; `input` replaces the
 /// template's unless it is nil.
 ///
@@ -76,7 +72,7 @@ pub(crate) unsafe fn build(
         let http_11 = head.version == Version::Http11;
         pairs.add(names.server_protocol, if http_11 { names.http_11 } else { names.http_10 });
         if let Some(peer) = request.peer {
-            add_peer(&mut pairs, peer, roots, peers);
+            peers.add(&mut pairs, peer, roots);
         }
         fields::add(&mut pairs, env, request);
         if let Some(authority) = head.authority {
@@ -88,23 +84,8 @@ pub(crate) unsafe fn build(
     }
 }
 
-unsafe fn add_peer(pairs: &mut Pairs, peer: SocketAddr, roots: Roots, peers: &mut PeerCache) {
-    let names = names();
-    let mut text = [0; 48];
-    // SAFETY: under protect, and owning nothing.
-    unsafe {
-        if peers.0 != Some(peer.ip()) {
-            let address = rb_obj_freeze(string(printed(&mut text, peer.ip())));
-            roots.set_peer(address);
-            peers.0 = Some(peer.ip());
-        }
-        pairs.add(names.remote_addr, roots.peer());
-        pairs.add(names.remote_port, string(printed(&mut text, peer.port())));
-    }
-}
-
 /// The text of an address or a port; 48 bytes are enough for any.
-fn printed(buffer: &mut [u8; 48], value: impl std::fmt::Display) -> &[u8] {
+pub(crate) fn printed(buffer: &mut [u8; 48], value: impl std::fmt::Display) -> &[u8] {
     let mut rest = &mut buffer[..];
     let fits = write!(rest, "{value}").is_ok();
     let left = rest.len();

@@ -17,6 +17,7 @@ mod gvl;
 mod input;
 mod loan;
 mod names;
+mod peer;
 mod protect;
 mod response;
 mod roots;

@@ -4,10 +4,12 @@ use magnus::rb_sys::AsRawValue;
 use magnus::{prelude::*, value::Opaque, Error, RArray, Ruby, Value};
 use rb_sys::*;
 
+use crate::peer::PeerCache;
+
 const TEMPLATES: isize = 0;
 const AFTER_RESPONSE: isize = 1;
 const TEMPORARY_INPUT: isize = 2;
-const PEER: isize = 3;
+const PEERS: isize = 3;
 
 /// What keeps an engine's objects alive: one Array, so that a new one takes no unsafe bookkeeping.
 ///
@@ -24,7 +26,9 @@ impl RootSet {
         roots.push(templates)?;
         roots.push(after_response)?;
         roots.push(temporary_input)?;
-        roots.push(())?;
+        let peers = ruby.ary_new();
+        (0..PeerCache::STRINGS).try_for_each(|_| peers.push(()))?;
+        roots.push(peers)?;
         ruby.gc_register_mark_object(roots);
         Ok(RootSet(roots.into()))
     }
@@ -61,14 +65,8 @@ impl Roots {
         self.get(TEMPORARY_INPUT)
     }
 
-    /// The address of the last client, as a string.
-    pub fn peer(self) -> VALUE {
-        self.get(PEER)
-    }
-
-    /// Keeps the address of a client for the next request from there.
-    pub fn set_peer(self, address: VALUE) {
-        // SAFETY: the Array is alive, not frozen, and has this slot: storing allocates nothing.
-        unsafe { rb_ary_store(self.0, PEER as _, address) }
+    /// The Array of strings that [`PeerCache`] keeps.
+    pub fn peers(self) -> VALUE {
+        self.get(PEERS)
     }
 }
