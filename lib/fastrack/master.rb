@@ -195,6 +195,7 @@ module Fastrack
       return if @shutdown && @shutdown.class::RANK >= kind::RANK
 
       @announcer.stopping unless stopping?
+      @launcher.queue&.end
       @drained_at = nil
       # A client that comes from now on had better be refused than wait in vain. The workers have copies of their own.
       @launcher.listeners.each(&:close) unless kind == Shutdown::Phased

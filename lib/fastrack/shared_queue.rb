@@ -54,6 +54,11 @@ module Fastrack
       @dispatch.forget(pid)
     end
 
+    # The workers are about to end, and get no successors: connections that nobody else takes are not to wait for any.
+    def end
+      @dispatch.end
+    end
+
     def close
       @dispatch.close
     end

@@ -40,6 +40,17 @@ module KeptHelpers
     end
   end
 
+  # So many peers that one worker has, in a server with two, and that worker.
+  def peers_of_one_worker(count)
+    all = kept_peers((2 * count) - 1)
+    all.group_by { |one| one.get("/pid").body.to_i }.map { |worker, peers| [peers.first(count), worker] }.find { |peers, _| peers.size == count }
+  end
+
+  # Sockets that a process has open.
+  def sockets(pid)
+    ProcessTable.descriptors(pid).values.count { |target| target&.start_with?("socket:") }
+  end
+
   # The worker that was called for that path.
   def worker_of(path)
     journal.lines.map(&:split).find { |_, called| called == path }&.first&.to_i

@@ -21,6 +21,7 @@ const WORDS: usize = MOST / BITS;
 
 // The places in the page.
 const QUEUED: usize = 0;
+const ENDING: usize = 1;
 const IDLE: usize = 16;
 const SERVING: usize = IDLE + WORDS;
 const PIDS: usize = SERVING + WORDS;
@@ -34,6 +35,8 @@ pub struct Dispatch {
     receiver: OwnedFd,
     file: File,
     page: SharedNumbers,
+    /// The master's pid.
+    master: u32,
 }
 
 impl Dispatch {
@@ -42,7 +45,7 @@ impl Dispatch {
         let (sender, receiver) = message_queue()?;
         let file = memory_file((COUNT.get() * size_of::<u32>()) as u64)?;
         let page = SharedNumbers::map(&file, COUNT)?;
-        Ok(Dispatch { sender, receiver, file, page })
+        Ok(Dispatch { sender, receiver, file, page, master: std::process::id() })
     }
 
     /// Takes over what another process has made, by the numbers that [`raw_fds`](Self::raw_fds) gave there.
@@ -54,12 +57,18 @@ impl Dispatch {
         }
         let page = SharedNumbers::map(&file, COUNT)?;
         let sender = fastrack_sys::duplicate(sender)?;
-        Ok(Dispatch { sender, receiver: fastrack_sys::duplicate(receiver)?, file, page })
+        let receiver = fastrack_sys::duplicate(receiver)?;
+        Ok(Dispatch { sender, receiver, file, page, master: std::process::id() })
     }
 
     /// Its descriptors: both ends of the queue, and the page's file.
     pub fn raw_fds(&self) -> [RawFd; 3] {
         [self.sender.as_raw_fd(), self.receiver.as_raw_fd(), self.file.as_raw_fd()]
+    }
+
+    /// This master's workers are about to end, and have no successors but another master's.
+    pub fn end(&self) {
+        self.page[ENDING].store(self.master, Ordering::SeqCst);
     }
 
     /// A worker is dead, and neither idle nor serving whatever it has said.
@@ -82,6 +91,7 @@ impl Dispatch {
             receiver: fastrack_sys::duplicate(self.receiver.as_raw_fd())?,
             page: SharedNumbers::map(&self.file, COUNT)?,
             slot,
+            master: self.master,
         }))
     }
 }
@@ -100,6 +110,7 @@ pub(crate) struct Seat {
     receiver: OwnedFd,
     page: SharedNumbers,
     slot: usize,
+    master: u32,
 }
 
 impl Seat {
@@ -115,10 +126,15 @@ impl Seat {
         [self.sender.as_raw_fd(), self.receiver.as_raw_fd()]
     }
 
-    /// Whether there may be connections in the queue. Only a hint: a worker that dies between counting and sending
+    /// How many connections there may be in the queue. Only a hint: a worker that dies between counting and sending
     /// leaves the number wrong until somebody finds the queue empty.
+    pub fn queued(&self) -> u32 {
+        self.page[QUEUED].load(Ordering::Relaxed)
+    }
+
+    /// Whether there may be any.
     pub fn is_anybody_queued(&self) -> bool {
-        self.page[QUEUED].load(Ordering::Relaxed) > 0
+        self.queued() > 0
     }
 
     pub fn count_one_more(&self) {
@@ -164,6 +180,11 @@ impl Seat {
     /// Whether another worker takes connections from the queue.
     pub fn is_another_serving(&self) -> bool {
         self.others(SERVING).any(|others| others != 0)
+    }
+
+    /// Whether another worker takes connections from the queue, or a successor of this one will, for whom they wait there.
+    pub fn is_followed(&self) -> bool {
+        self.page[ENDING].load(Ordering::SeqCst) != self.master || self.is_another_serving()
     }
 
     fn others(&self, set: usize) -> impl Iterator<Item = u32> + '_ {

@@ -243,8 +243,10 @@ impl Engine {
         let Some(seat) = hold.seat() else { return };
         // It fails only if the queue is not there, which is what is wanted.
         let _ = self.poller.remove(seat.receiver());
-        if !seat.is_another_serving() {
+        if !seat.is_followed() {
             hold.drain_queue();
+        } else if !seat.is_another_serving() {
+            hold.answer_queued();
         } else if self.queue_announced {
             // As with a client that was announced to this worker alone.
             hold.pass_on_queued();

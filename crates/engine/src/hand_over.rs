@@ -105,7 +105,7 @@ impl Reactor {
 
     /// Another worker goes on with an idle connection, or else it ends here.
     pub(crate) fn retire(&mut self, connection: Connection) {
-        if !self.seat.as_ref().is_some_and(Seat::is_another_serving) {
+        if !self.seat.as_ref().is_some_and(Seat::is_followed) {
             return self.discard_unless_begun(connection);
         }
         let Some(connection) = self.give(connection) else { return self.leave_nobody_behind() };
@@ -121,7 +121,7 @@ impl Reactor {
 
     /// The others may have stopped in the moment of giving: whoever is last looks after what is left.
     fn leave_nobody_behind(&mut self) {
-        if self.stop_deadline.is_some() && !self.seat.as_ref().is_some_and(Seat::is_another_serving) {
+        if self.stop_deadline.is_some() && !self.seat.as_ref().is_some_and(Seat::is_followed) {
             self.drain_queue();
         }
     }
@@ -131,6 +131,14 @@ impl Reactor {
         if let Some((connection, step)) = self.receive_queued() {
             let connection = self.enter(connection, step);
             connection.into_iter().for_each(|connection| self.queue(connection));
+        }
+    }
+
+    /// Takes the requests out of the queue that nobody else would answer soon. Connections without one go back to its
+    /// end, for the successor.
+    pub(crate) fn answer_queued(&mut self) {
+        for _ in 0..self.seat.as_ref().map_or(0, Seat::queued) {
+            self.pass_on_queued();
         }
     }
 

@@ -19,6 +19,7 @@ pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.define_singleton_method("from_fds", function!(RubyDispatch::from_fds, 1))?;
     class.define_method("fds", method!(RubyDispatch::fds, 0))?;
     class.define_method("forget", method!(RubyDispatch::forget, 1))?;
+    class.define_method("end", method!(RubyDispatch::end, 0))?;
     class.define_method("close", method!(RubyDispatch::close, 0))?;
     Ok(())
 }
@@ -45,6 +46,12 @@ impl RubyDispatch {
     /// `forget(pid)`: that worker is dead.
     fn forget(ruby: &Ruby, this: &Self, pid: u32) -> Result<(), Error> {
         this.borrow(ruby)?.forget(pid);
+        Ok(())
+    }
+
+    /// `end`: this master's workers are about to end, and it starts no others.
+    fn end(ruby: &Ruby, this: &Self) -> Result<(), Error> {
+        this.borrow(ruby)?.end();
         Ok(())
     }
 

@@ -95,6 +95,10 @@ module HttpApps
       nil
     end
 
+    def answer_dropped(response, *)
+      response[2] = [ObjectSpace.each_object(Fastrack::Engine).sum(&:dropped).to_s]
+    end
+
     # Answers when the client has left, or the file NAME is there, and notes which.
     def answer_gone(_, env, name)
       sleep 0.005 until (gone = env["fastrack.client_gone"].call) || File.exist?(name)

@@ -1,0 +1,162 @@
+# frozen_string_literal: true
+
+require "digest"
+require_relative "../spec_helper"
+require_relative "../support/kept_helpers"
+
+RSpec.describe "Hand-over" do
+  # Seconds within which a client is served that waits for nobody.
+  soon = 1
+
+  # Requests by name, each with whether they have a body.
+  bodies = { "64 KB" => 64_000, "1 MB" => 1_000_000, "5 MB" => 5_000_000 }
+  forms = bodies.flat_map do |name, size|
+    body = Random.new(size).bytes(size)
+    [
+      ["#{name} of a known length", KeptPeer.request("/body", verb: "POST", body: body), body],
+      ["#{name} in chunks", KeptPeer.chunked("/body", *body.scan(/.{1,30000}/mn)), body]
+    ]
+  end
+  forms.unshift(["nothing", KeptPeer.request("/body", verb: "POST", body: ""), ""], ["a few bytes", KeptPeer.request("/body", verb: "POST", body: "abc"), "abc"])
+
+  def expect_answer(one, body, worker)
+    pid, size, digest = one.answer.body.split
+    expect([pid.to_i, size.to_i, digest]).to eq([worker, body.bytesize, Digest::MD5.hexdigest(body)])
+  end
+
+  # The worker that is not the given one.
+  def other(worker)
+    (server.workers - [worker]).first
+  end
+
+  %i[gate burn].each do |kind|
+    describe "of a kept connection whose worker is busy (#{kind == :gate ? "asleep in Ruby" : "with Ruby's lock in its hand"})" do
+      before { serve_kept(workers: 2) }
+
+      it "goes to the idle worker at once, and back again when that one is busy" do
+        (occupier, one, two), worker = peers_of_one_worker(3)
+        occupier.ask("/#{kind}/a")
+        eventually(20) { worker_of("/#{kind}/a") }
+        expect(seconds { expect(one.get("/pid").body.to_i).to eq(other(worker)) }).to be < soon
+        expect(seconds { expect(two.get("/pid").body.to_i).to eq(other(worker)) }).to be < soon
+        open_gate("a")
+        occupier.answer
+        one.ask("/#{kind}/b")
+        expect(eventually(20) { worker_of("/#{kind}/b") }).to eq(other(worker))
+        expect(seconds { expect(two.get("/pid").body.to_i).to eq(worker) }).to be < soon
+        open_gate("b")
+        expect(one.answer.body.to_i).to eq(other(worker))
+      end
+
+      forms.each do |name, request, body|
+        it "brings requests with #{name} along, whether nothing, a part of the head or half of all was read before" do
+          (occupier, *ones), worker = peers_of_one_worker(4)
+          cuts = [0, 10, request.bytesize / 2]
+          ones.zip(cuts) { |one, cut| one.write(request.byteslice(0, cut)) }
+          occupier.get("/pid") until sockets(worker) >= 4
+          occupier.ask("/#{kind}/a")
+          expect(eventually(20) { worker_of("/#{kind}/a") }).to eq(worker)
+          ones.zip(cuts) do |one, cut|
+            expect(seconds { one.write(request.byteslice(cut..)) && expect_answer(one, body, other(worker)) }).to be < 2 * soon
+          end
+          open_gate("a")
+          expect(occupier.answer.body.to_i).to eq(worker)
+          # The connections go on where they are.
+          expect(ones.map { |one| one.get("/pid").status }).to eq([200] * 3)
+          expect(calls_of("/body")).to eq(3)
+        end
+      end
+
+      it "is first come, first served when all workers are busy" do
+        ones = kept_peers(8)
+        occupy("a", "b", kind: kind)
+        ones.each.with_index(201) { |one, code| one.ask("/status/#{code}") && sleep(0.05) }
+        open_gate("b")
+        expect(ones.map { |one| one.answer.status }).to eq((201..208).to_a)
+        expect(calls.grep(%r{/status/})).to eq((201..208).map { |code| "/status/#{code}" })
+        open_gate("a")
+      end
+    end
+  end
+
+  it "is for connections on a unix socket, too" do
+    serve_kept(workers: 2, unix: true)
+    (occupier, one), worker = peers_of_one_worker(2)
+    occupier.ask("/gate/a")
+    eventually(20) { worker_of("/gate/a") }
+    expect(one.get("/pid").body.to_i).to eq(other(worker))
+    open_gate("a")
+  end
+
+  it "does not happen with HandOver=false" do
+    serve_kept(workers: 2, options: { HandOver: false })
+    (occupier, one), worker = peers_of_one_worker(2)
+    occupier.ask("/gate/a")
+    eventually(20) { worker_of("/gate/a") }
+    one.ask("/pid")
+    expect(one.anything_within?(0.5)).to be(false)
+    open_gate("a")
+    expect(one.answer.body.to_i).to eq(worker)
+  end
+
+  describe "through faults" do
+    before { serve_kept(workers: 2) }
+
+    # Clients whose connections are with no worker: both are busy, and have put them into the queue.
+    def queued(count)
+      ones = kept_peers(count)
+      busy = occupy("a", "b")
+      free = busy.keys.sum { |pid| sockets(pid) } - count
+      ones.each.with_index { |one, index| one.ask("/status/#{201 + (index % 90)}") }
+      eventually(20) { busy.keys.sum { |pid| sockets(pid) } == free }
+      [ones, busy]
+    end
+
+    it "connections in the queue outlast the workers that put them there, and each request is run once" do
+      ones, busy = queued(10)
+      busy.each_key { |pid| server.signal(:KILL, to: pid) }
+      expect(ones.map { |one| one.answer.status }).to eq((201..210).to_a)
+      expect(calls.grep(%r{/status/}).tally.values).to eq([1] * 10)
+      expect(ones.map { |one| one.get("/pid").status }.uniq).to eq([200])
+    end
+
+    it "connections in the queue are served when the server is told to stop" do
+      ones, = queued(10)
+      server.signal(:TERM)
+      open_gate("a")
+      open_gate("b")
+      answers = ones.map(&:answer)
+      expect(answers.map { |answer| [answer.status, answer.headers["Connection"]] }).to eq((201..210).map { |code| [code, "close"] })
+      expect(server.wait.exitstatus).to eq(0)
+    end
+
+    it "more requests than the queue holds are all answered, and each run once" do
+      ones = kept_peers(700)
+      occupy("a", "b")
+      ones.each { |one| one.ask("/array/10") }
+      open_gate("a")
+      open_gate("b")
+      expect(ones.map { |one| one.answer.status }.uniq).to eq([200])
+      expect(calls_of("/array/10")).to eq(700)
+      expect(ones.map { |one| one.get("/pid").status }.uniq).to eq([200])
+    end
+
+    it "a worker that is killed takes its own connections with it, and no others" do
+      (one, two), worker = peers_of_one_worker(2)
+      occupier = peer.ask("/gate/a")
+      busy = eventually(20) { worker_of("/gate/a") }
+      others = [occupier]
+      if busy == worker
+        # The kept ones go to the other worker, which is the one to be killed then.
+        worker = one.get("/pid").body.to_i
+        two.get("/pid")
+      end
+      server.signal(:KILL, to: worker)
+      expect([one, two].map { |each| each.read_to_end && each.ending }).to all(eq(:closed).or(eq(:reset)))
+      open_gate("a")
+      expect(others.map { |each| each.answer.body.to_i }).to eq([busy])
+      server.await_workers(2)
+      expect(server.get("/pid").status).to eq(200)
+    end
+  end
+end

@@ -1,0 +1,92 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../support/kept_helpers"
+require_relative "../support/kept_loop"
+
+RSpec.describe "Kept connections" do
+  # A kept connection that has nothing to say meanwhile; it is still there afterwards.
+  def around_idle_peers(count = 20)
+    ones = kept_peers(count)
+    yield
+    expect(ones.map { |one| one.anything_within?(0) }.uniq).to eq([false])
+    expect(ones.map { |one| one.get("/pid").status }.uniq).to eq([200])
+  end
+
+  def expect_no_failure(loop)
+    expect(loop.failures).to eq([])
+    expect(loop.bodies.size).to be > 20
+  end
+
+  [1, 2].each do |workers|
+    it "lose no request when #{workers} worker(s) reach their limit again and again" do
+      serve_kept(workers: workers, options: { "MinRequestPerChild" => 10, "MaxRequestPerChild" => 20 })
+      loop = KeptLoop.run(server) { |running| eventually(30) { running.bodies.uniq.size > 12 } }
+      expect_no_failure(loop)
+    end
+
+    it "keep their place when #{workers} worker(s) are exchanged by HUP" do
+      serve_kept(workers: workers)
+      before = server.workers
+      loop = nil
+      around_idle_peers do
+        loop = KeptLoop.run(server) do
+          server.signal(:HUP)
+          eventually(30) { (server.workers & before).empty? && server.workers.size == workers }
+        end
+      end
+      expect_no_failure(loop)
+    end
+
+    it "keep their place when a new master follows with #{workers} worker(s) of its own (USR2)" do
+      serve_kept(workers: workers)
+      before = server.workers
+      old = server.master
+      loop = nil
+      around_idle_peers do
+        loop = KeptLoop.run(server) do
+          server.signal(:USR2)
+          eventually(40) { server.master != old && !ProcessTable.alive?(old) && before.none? { |pid| ProcessTable.alive?(pid) } }
+        end
+      end
+      expect_no_failure(loop)
+    end
+  end
+
+  it "keep their place when a worker is told to end, and the other one has them" do
+    serve_kept(workers: 2)
+    loop = nil
+    around_idle_peers do
+      loop = KeptLoop.run(server) do
+        3.times do
+          worker = server.workers.first
+          server.signal(:TERM, to: worker)
+          eventually(20) { !server.workers.include?(worker) && server.workers.size == 2 }
+        end
+      end
+    end
+    expect_no_failure(loop)
+  end
+
+  it "keep their place when there are more of them than the queue holds" do
+    serve_kept(workers: 2)
+    before = server.workers
+    around_idle_peers(600) do
+      server.signal(:HUP)
+      eventually(30) { (server.workers & before).empty? && server.workers.size == 2 }
+    end
+  end
+
+  it "are closed in an orderly way, between requests, when the server stops" do
+    serve_kept(workers: 2)
+    ones = kept_peers(10)
+    half = peer.tap { |one| one.get("/pid") }
+    half.write("GET /pid HTTP/1.1\r\n")
+    server.signal(:TERM)
+    expect(ones.map(&:closed_without_a_word?).uniq).to eq([true])
+    half.write("Host: a\r\n\r\n")
+    expect(half.answer.headers["Connection"]).to eq("close")
+    expect(half).to be_closed_without_a_word
+    expect(server.wait.exitstatus).to eq(0)
+  end
+end

@@ -1,0 +1,130 @@
+# frozen_string_literal: true
+
+require "digest"
+require_relative "../spec_helper"
+require_relative "../support/kept_helpers"
+
+RSpec.describe "Slow clients" do
+  # While the only worker is in the app.
+  def while_busy
+    occupy("busy")
+    yield
+  ensure
+    open_gate("busy")
+  end
+
+  describe "while the worker is busy" do
+    before { serve_kept }
+
+    it "are read to the end of their requests" do
+      body = Random.new(1).bytes(30_000_000)
+      known, chunked, dribbling = kept_peers(3)
+      while_busy do
+        # More than any socket's buffers hold.
+        known.write(KeptPeer.request("/body", verb: "POST", body: body))
+        chunked.write(KeptPeer.chunked("/body", *body.scan(/.{1,30000}/mn)))
+        KeptPeer.request("/status/201").each_char { |byte| dribbling.write(byte) }
+        expect(calls).not_to include("/body")
+      end
+      expect([known, chunked].map { |one| one.answer.body }.uniq).to eq(["#{@worker} #{body.bytesize} #{Digest::MD5.hexdigest(body)}"])
+      expect(dribbling.answer.status).to eq(201)
+    end
+
+    it "get the rest of their responses" do
+      one = peer(slow: true).ask("/array/20000000")
+      eventually { calls_of("/array/20000000") == 1 }
+      while_busy { expect(one.answer.body.bytesize).to eq(20_000_000) }
+      expect(one.get("/pid").body.to_i).to eq(@worker)
+    end
+  end
+
+  [false, true].each do |busy|
+    describe "with a worker that is #{busy ? "busy" : "idle"}" do
+      let(:turn) { ->(&block) { busy ? while_busy(&block) : block.call } }
+
+      it "get 408 when a head takes longer than HeaderTimeout, however often a byte of it comes" do
+        serve_kept(options: { HeaderTimeout: 0.7 })
+        kept = peer.tap { |one| one.get("/pid") }
+        turn.call do
+          kept.write("GET /pid HTTP/1.1\r\nX: ")
+          took = seconds { 50.times { break if kept.write("x").anything_within?(0.1) } }
+          expect([kept.answer.status, kept.closed_without_a_word?]).to eq([408, true])
+          expect(took).to be_between(0.5, 2)
+        end
+      end
+
+      it "get 408 when the first head takes longer than HeaderTimeout" do
+        serve_kept(options: { HeaderTimeout: 0.7 })
+        # A client that comes while the worker is busy is not accepted before it has time.
+        fresh = peer.write("GET /pid HTTP/1.1\r\n").tap { server.get("/pid") }
+        turn.call { expect([fresh.answer.status, fresh.closed_without_a_word?]).to eq([408, true]) }
+      end
+
+      it "get 408 when BodyTimeout passes between two pieces of a body, and only then" do
+        serve_kept(options: { BodyTimeout: 0.6 })
+        one = peer.tap { |kept| kept.get("/pid") }
+        turn.call do
+          one.write("POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n")
+          6.times { one.write("x") && expect(one.anything_within?(0.25)).to(be(false)) }
+          expect(seconds { expect([one.answer.status, one.closed_without_a_word?]).to eq([408, true]) }).to be < 2
+        end
+        expect(calls).not_to include("/body")
+      end
+
+      it "are reset when they take nothing of a response for WriteTimeout" do
+        serve_kept(options: { WriteTimeout: 0.6 })
+        one = peer(slow: true).ask("/array/20000000")
+        eventually { calls_of("/array/20000000") == 1 }
+        turn.call do
+          expect(eventually(3) { one.cut_off? }).to be(true)
+          one.read_to_end
+          expect(one.ending).to eq(:reset)
+        end
+      end
+    end
+  end
+
+  it "that only connect are closed without a word after HeaderTimeout" do
+    serve_kept(options: { HeaderTimeout: 0.5 })
+    one = peer
+    expect(seconds { expect(one).to be_closed_without_a_word }).to be < 2
+  end
+
+  describe "that read their responses slowly" do
+    { "0.5 MB" => 500_000, "5 MB" => 5_000_000, "50 MB" => 50_000_000 }.each do |name, size|
+      it "do not hold up the only worker with #{name} in an Array" do
+        serve_kept
+        one = peer(slow: true).ask("/array/#{size}")
+        eventually { calls_of("/array/#{size}") == 1 }
+        expect(seconds { server.get("/pid") }).to be < 1
+        expect(one.answer.body.bytesize).to eq(size)
+        expect(one.get("/pid").status).to eq(200)
+      end
+    end
+
+    it "hold up the worker with an each-body only beyond the ResponseBuffer" do
+      serve_kept(options: { ResponseBuffer: 4_000_000 })
+      within = peer(slow: true).ask("/each/30/100000")
+      eventually { calls_of("/each/30/100000") == 1 }
+      expect(seconds { server.get("/pid") }).to be < 1
+      beyond = peer(slow: true).ask("/each/300/100000")
+      eventually { calls_of("/each/300/100000") == 1 }
+      waiting = peer.ask("/pid")
+      expect(waiting.anything_within?(0.5)).to be(false)
+      expect(beyond.answer.body.bytesize).to eq(30_000_000)
+      expect(waiting.answer.status).to eq(200)
+      expect(within.answer.body.bytesize).to eq(3_000_000)
+    end
+
+    it "do not make the worker keep more of an each-body than the ResponseBuffer" do
+      serve_kept(options: { ResponseBuffer: 1_000_000 })
+      resident = -> { File.read("/proc/#{@worker}/statm").split[1].to_i * 4096 }
+      before = resident.call
+      one = peer(slow: true).ask("/each/1000/100000")
+      eventually { calls_of("/each/1000/100000") == 1 }
+      expect(one.anything_within?(1)).to be(true)
+      expect(resident.call - before).to be < 30_000_000
+      one.abort
+    end
+  end
+end
