@@ -80,6 +80,13 @@ RSpec.describe "Pipelining" do
       expect([one.closed_without_a_word?, calls_of("/status/410")]).to eq([true, 0])
     end
 
+    it "is answered to the end for a client that ends its sending after it" do
+      one = peer
+      one.write(KeptPeer.request("/pid") * 20).finish_sending
+      one.read_to_end
+      expect(HttpResponse.all(one.received).size).to eq(20)
+    end
+
     it "costs nothing while the client does not take the answer and more is there to read" do
       one = peer(slow: true)
       one.write(KeptPeer.request("/array/20000000") + KeptPeer.request("/pid", "X: #{"y" * 900}") * 40)

@@ -25,6 +25,8 @@ const DECODED: u8 = 1;
 const FILE: u8 = 2;
 /// The bytes are in a file beside the message.
 const ASIDE: u8 = 4;
+/// The client has said that it sends nothing more.
+const ENDED: u8 = 8;
 
 /// Sends a connection, which stays the sender's as well: to be forgotten when this succeeds.
 /// Fails with Unsupported for a connection in a phase that cannot travel.
@@ -43,7 +45,8 @@ pub(crate) fn send(queue: BorrowedFd<'_>, connection: &Connection) -> io::Result
         (None, _) => 0,
         (Some(_), None) => DECODED,
         (Some(_), Some(_)) => FILE,
-    } | if aside.is_some() { ASIDE } else { 0 };
+    } | if aside.is_some() { ASIDE } else { 0 }
+        | if connection.ended { ENDED } else { 0 };
     message.extend_from_slice(MAGIC);
     message.push(flags);
     put_peer(&mut message, connection.peer);
@@ -81,6 +84,7 @@ pub(crate) fn receive(
     let socket = fds.next().ok_or(io::ErrorKind::InvalidData)?;
     let mut connection = Connection::new(socket, header.peer, header.listener);
     connection.served = header.served;
+    connection.ended = header.flags & ENDED != 0;
     if header.lengths == [0; 3] {
         return Ok((connection, Step::Wait));
     }

@@ -157,9 +157,10 @@ impl Reactor {
         None
     }
 
-    /// Drops a request that has waited, if its client has left meanwhile.
+    /// Drops a request that has waited, if its client has left meanwhile. One that had said before that it sends
+    /// nothing more may still be there for the answer.
     pub(crate) fn unless_gone(&mut self, connection: Connection) -> Option<Connection> {
-        if !fastrack_sys::has_ended(connection.raw_fd()) {
+        if connection.ended || !fastrack_sys::has_ended(connection.raw_fd()) {
             return Some(connection);
         }
         self.control.drop_one();
@@ -299,6 +300,7 @@ impl Reactor {
             step = connection.read(&self.settings, &mut self.inputs);
         }
         if step == Step::Ready {
+            connection.ended |= fastrack_sys::has_ended(connection.raw_fd());
             return Some(connection);
         }
         let deadline = self.deadline(connection.phase());

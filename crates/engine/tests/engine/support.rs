@@ -9,11 +9,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fastrack_engine::{
-    App, Content, Control, Engine, Exchange, Finish, Flow, Listener, Progress, Request, Settings,
+    App, Content, Control, Dispatch, Engine, Exchange, Finish, Flow, Listener, Progress, Request, Settings,
 };
 
 /// What the application saw of a request.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     pub method: String,
     pub path: String,
@@ -22,8 +22,9 @@ pub struct Seen {
 }
 
 /// Answers by path: `/nothing` sends nothing, `/half` stops halfway, `/large`
-/// sends 8 MB, everything else the length of the body.
-struct Echo(Sender<Seen>);
+/// sends 8 MB, `/array` as many without waiting for the client, `/hold` takes until the
+/// test says so, everything else the length of the body.
+struct Echo(Sender<Seen>, Receiver<()>);
 
 impl Echo {
     fn send(exchange: &mut Exchange<'_>, text: &[u8]) {
@@ -58,7 +59,16 @@ impl App for Echo {
                 Self::send(exchange, &vec![b'x'; 8_000_000]);
                 exchange.finish();
             }
+            "/array" => {
+                let head = b"HTTP/1.1 200 OK\r\nContent-Length: 8000000\r\n\r\n";
+                let _ = exchange.send(&[IoSlice::new(head), IoSlice::new(&vec![b'x'; 8_000_000])]);
+                exchange.finish();
+            }
             _ => {
+                if path == "/hold" {
+                    let _ = self.0.send(Seen { path: "/held".into(), ..Seen::default() });
+                    self.1.recv_timeout(SOON).expect("released");
+                }
                 Self::send(exchange, answer.as_bytes());
                 exchange.finish();
             }
@@ -95,6 +105,7 @@ pub struct Worker {
     pub address: SocketAddr,
     pub control: Arc<Control>,
     pub seen: Receiver<Seen>,
+    release: Sender<()>,
     thread: Option<JoinHandle<Finish>>,
 }
 
@@ -107,14 +118,38 @@ impl Worker {
     }
 
     pub fn start_with_master(settings: Settings, limit: Option<u64>, master: Option<&dyn AsRawFd>) -> Worker {
+        Self::start_sharing(settings, limit, master, None)
+    }
+
+    /// With a listener of its own, so that a test can say who accepts.
+    pub fn start_sharing(
+        settings: Settings,
+        limit: Option<u64>,
+        master: Option<&dyn AsRawFd>,
+        dispatch: Option<&Dispatch>,
+    ) -> Worker {
         let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
         let listener = Listener::from_fd(socket.as_raw_fd(), true).expect("a listener");
-        let mut engine =
-            Engine::new(vec![listener], master.map(AsRawFd::as_raw_fd), settings, None).expect("an engine");
+        let master = master.map(AsRawFd::as_raw_fd);
+        let mut engine = Engine::new(vec![listener], master, settings, dispatch).expect("an engine");
         let control = engine.control();
-        let (sender, seen) = channel();
-        let thread = std::thread::spawn(move || engine.run(&mut Echo(sender), limit));
-        Worker { address: socket.local_addr().expect("an address"), control, seen, thread: Some(thread) }
+        let ((sender, seen), (release, released)) = (channel(), channel());
+        let thread = std::thread::spawn(move || engine.run(&mut Echo(sender, released), limit));
+        let address = socket.local_addr().expect("an address");
+        Worker { address, control, seen, release, thread: Some(thread) }
+    }
+
+    /// Has the application busy; what is given back gets the answer.
+    pub fn hold(&self) -> TcpStream {
+        let mut stream = self.connect();
+        stream.write_all(b"GET /hold HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").expect("write");
+        assert_eq!(self.next_seen().path, "/held");
+        stream
+    }
+
+    pub fn release(&self) {
+        self.release.send(()).expect("somebody held");
+        assert_eq!(self.next_seen().path, "/hold");
     }
 
     pub fn connect(&self) -> TcpStream {
