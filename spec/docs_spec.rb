@@ -22,7 +22,7 @@ RSpec.describe "the documentation" do
   blocks = ->(page, language) { text.call(page).scan(/^```#{language}\n(.*?)^```$/m).flatten }
 
   it "has all of its pages" do
-    expect(pages).to include("README.md", "CHANGELOG.md", *%w[benchmark deploy internals migrate security signals tune].map { |name| "docs/#{name}.md" })
+    expect(pages).to include("README.md", "CHANGELOG.md", *%w[benchmark connections deploy internals migrate security signals tune].map { |name| "docs/#{name}.md" })
   end
 
   pages.each do |page|
