@@ -5,11 +5,11 @@ module Fastrack
   module Testimony
     module_function
 
-    # @return [String] the backtrace of each thread, the main one first
+    # @return [String] the backtrace of each thread, the main one first; UTF-8, whatever paths and names are
     def give
       threads = Thread.list
       main = Thread.main
-      [main, *(threads - [main])].map { |thread| describe(thread) }.join
+      [main, *(threads - [main])].map { |thread| describe(thread) }.join.force_encoding(Encoding::UTF_8).scrub
     end
 
     # A thread that has ended by now has no frames.
@@ -18,7 +18,7 @@ module Fastrack
       # What is below the app is the server's own, and so are the signal handler's frames.
       frames = frames.drop_while { |frame| own?(frame) || frame.include?("backtrace'") }.take_while { |frame| !own?(frame) }
       name = thread == Thread.main ? "the main thread" : "a thread#{" (#{thread.name})" if thread.name}"
-      "  #{name}:\n#{frames.map { |frame| "    #{frame}\n" }.join}"
+      ["  #{name}:\n", *frames.map { |frame| "    #{frame}\n" }].map(&:b).join
     end
     private_class_method :describe
 

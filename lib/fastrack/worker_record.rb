@@ -29,8 +29,8 @@ module Fastrack
       entry = read
       return if entry.nil? || entry[:state] == :waiting
 
-      id = ", request id #{entry[:id]}" if entry[:id]
-      format("at %<line>s for %<seconds>.1f s%<id>s", line: entry[:line] || "a request", seconds: [now - entry[:started], 0].max, id: id)
+      seconds = format("%.1f", [now - entry[:started], 0].max)
+      "at #{entry[:line] || "a request"} for #{seconds} s#{", request id #{entry[:id]}" if entry[:id]}"
     end
 
     # Whether the worker has said that it ends because a request has taken too long.

@@ -7,6 +7,7 @@
 
 use std::io;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::sync::atomic::{fence, AtomicU64, Ordering};
 use std::sync::Arc;
 
@@ -167,13 +168,9 @@ impl Slot {
         fence(Ordering::Release);
         slot[STARTED].store(now, Ordering::Relaxed);
         slot[DEADLINE].store(deadline, Ordering::Relaxed);
-        let line = line(request);
-        let line = &line[..line.len().min(LINE_WORDS * WORD)];
-        let id = id(request);
-        let id = &id[..id.len().min(ID_WORDS * WORD)];
-        slot[LENGTHS].store(line.len() as u64 | (id.len() as u64) << 32, Ordering::Relaxed);
-        store(&slot[LINE..][..LINE_WORDS], line);
-        store(&slot[ID..][..ID_WORDS], id);
+        let line = store(&slot[LINE..][..LINE_WORDS], request.bytes, line(request));
+        let id = store(&slot[ID..][..ID_WORDS], request.bytes, id(request));
+        slot[LENGTHS].store(line | id << 32, Ordering::Relaxed);
         let sequence = sequence.wrapping_add(2);
         slot[SEQUENCE].store(sequence, Ordering::Release);
         slot[STATE].store(State::Serving as u64, Ordering::Release);
@@ -214,27 +211,31 @@ impl Slot {
     }
 }
 
-/// Method and target, which stand side by side (RFC 9112 §3).
-fn line<'a>(request: &Request<'a>) -> &'a [u8] {
-    let (method, target) =
-        (std::ops::Range::from(request.head.method), std::ops::Range::from(request.head.target));
-    request.bytes.get(method.start..target.end).unwrap_or_default()
+/// Where method and target are, which stand side by side (RFC 9112 §3).
+fn line(request: &Request<'_>) -> Range<usize> {
+    Range::from(request.head.method).start..Range::from(request.head.target).end
 }
 
-fn id<'a>(request: &Request<'a>) -> &'a [u8] {
+fn id(request: &Request<'_>) -> Range<usize> {
     let field = request.head.fields.iter().find(|field| field.known == Some(KnownName::XRequestId));
-    field.map_or(&[], |field| field.value.of_buffer(request.bytes))
+    field.map_or(0..0, |field| field.value.into())
 }
 
-fn store(words: &[AtomicU64], bytes: &[u8]) {
-    for (word, bytes) in words.iter().zip(bytes.chunks(WORD)) {
-        let whole = bytes.try_into().unwrap_or_else(|_| {
-            let mut padded = [0; WORD];
-            padded[..bytes.len()].copy_from_slice(bytes);
-            padded
-        });
-        word.store(u64::from_ne_bytes(whole), Ordering::Relaxed);
+/// Copies as much of a text as fits, and says how much that is. A whole word is copied where the text ends before it
+/// does, if the buffer has one: its length tells how much of that counts.
+fn store(words: &[AtomicU64], buffer: &[u8], text: Range<usize>) -> u64 {
+    let length = text.len().min(words.len() * WORD);
+    for (index, word) in words.iter().take(length.div_ceil(WORD)).enumerate() {
+        let rest = buffer.get(text.start + index * WORD..).unwrap_or_default();
+        let bytes = rest.first_chunk().copied().unwrap_or_else(|| padded(rest));
+        word.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
     }
+    length as u64
+}
+
+#[cold]
+fn padded(rest: &[u8]) -> [u8; WORD] {
+    std::array::from_fn(|index| rest.get(index).copied().unwrap_or_default())
 }
 
 fn load(words: &[AtomicU64], length: u32) -> Vec<u8> {

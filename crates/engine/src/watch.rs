@@ -8,7 +8,7 @@
 //! can never take another one than that whose time it has looked at.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use fastrack_sys::monotonic_millis;
@@ -77,8 +77,6 @@ pub(crate) struct Watch {
     slot: Slot,
     timeout: u64,
     claim: AtomicU64,
-    /// Its method is HEAD, whose answers have no body.
-    head_only: AtomicBool,
     pub witness: Option<Arc<dyn Witness>>,
 }
 
@@ -92,7 +90,6 @@ impl Watch {
             slot,
             timeout: oversight.timeout,
             claim: AtomicU64::new(0),
-            head_only: AtomicBool::new(false),
             witness: oversight.witness.clone(),
         })
     }
@@ -103,7 +100,6 @@ impl Watch {
         let now = monotonic_millis();
         let deadline = if self.timeout == 0 { NEVER } else { now + self.timeout };
         let number = self.slot.begin(request, now, deadline);
-        self.head_only.store(request.head.method.of_buffer(request.bytes) == b"HEAD", Ordering::Relaxed);
         self.claim.store(Claim::Open.in_place_of(number << BITS), Ordering::Release);
     }
 
@@ -181,8 +177,9 @@ impl Watch {
         Some(claim)
     }
 
+    /// Whether the method is HEAD, whose answers have no body.
     pub fn is_head_request(&self) -> bool {
-        self.head_only.load(Ordering::Relaxed)
+        self.slot.texts().0.starts_with(b"HEAD ")
     }
 
     /// What the log says of the request: method and target, its id, and how long it has taken.
