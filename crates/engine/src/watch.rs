@@ -46,13 +46,13 @@ pub(crate) enum Claim {
     Open = 1,
     /// The application's thread has begun to.
     Begun = 2,
-    /// The client has all of the answer.
-    Answered = 3,
     /// The helper has it.
-    Taken = 4,
+    Taken = 3,
+    /// The client has all of the answer. Found out when it is taken, and never in the number.
+    Answered,
 }
 
-const BITS: u32 = 3;
+const BITS: u32 = 2;
 
 impl Claim {
     fn of(number: u64) -> Self {
@@ -60,7 +60,6 @@ impl Claim {
             0 => Claim::None,
             1 => Claim::Open,
             2 => Claim::Begun,
-            3 => Claim::Answered,
             _ => Claim::Taken,
         }
     }
@@ -77,6 +76,8 @@ pub(crate) struct Watch {
     slot: Slot,
     timeout: u64,
     claim: AtomicU64,
+    /// What the claim was when the client had all of the answer.
+    answered: AtomicU64,
     pub witness: Option<Arc<dyn Witness>>,
 }
 
@@ -90,6 +91,7 @@ impl Watch {
             slot,
             timeout: oversight.timeout,
             claim: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
             witness: oversight.witness.clone(),
         })
     }
@@ -110,7 +112,7 @@ impl Watch {
 
     /// The client has it all, whatever the application does from here on.
     pub fn answered(&self) {
-        self.change(Claim::Answered);
+        self.answered.store(self.claim.load(Ordering::Relaxed), Ordering::Release);
     }
 
     /// The application is done. Does not return when the helper has the request: the process is ending.
@@ -174,7 +176,8 @@ impl Watch {
         let taken = Claim::Taken.in_place_of(number);
         self.claim.compare_exchange(number, taken, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         self.slot.give_up();
-        Some(claim)
+        let answered = claim == Claim::Begun && self.answered.load(Ordering::Acquire) == number;
+        Some(if answered { Claim::Answered } else { claim })
     }
 
     /// Whether the method is HEAD, whose answers have no body.
@@ -246,12 +249,27 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_has_all_is_known_from_one_that_has_part() {
+        let (_board, watch) = watch(1000);
+        begin(&watch);
+        assert!(watch.answer());
+        watch.answered();
+        watch.end();
+        begin(&watch);
+        assert!(watch.answer());
+        let part = watch.claim.load(Ordering::SeqCst);
+        assert_eq!(watch.take_overdue(NEVER - 1), Some(Claim::Begun));
+        watch.claim.store(part, Ordering::SeqCst);
+        watch.answered();
+        assert_eq!(watch.take_overdue(NEVER - 1), Some(Claim::Answered));
+    }
+
+    #[test]
     fn one_request_is_not_taken_for_another() {
         let (_board, watch) = watch(1000);
         begin(&watch);
         let first = watch.claim.load(Ordering::SeqCst);
         assert!(watch.answer());
-        watch.answered();
         watch.end();
         assert_eq!(watch.take_overdue(NEVER - 1), None);
         begin(&watch);
