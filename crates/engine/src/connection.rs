@@ -99,8 +99,9 @@ pub(crate) enum Step {
 }
 
 impl Connection {
-    pub fn new(fd: OwnedFd, peer: Option<SocketAddr>, listener: usize) -> Self {
-        Connection {
+    /// Boxed, for it goes from hand to hand.
+    pub fn new(fd: OwnedFd, peer: Option<SocketAddr>, listener: usize) -> Box<Self> {
+        Box::new(Connection {
             fd,
             listener,
             peer,
@@ -111,7 +112,7 @@ impl Connection {
             served: 0,
             brim: false,
             ended: false,
-        }
+        })
     }
 
     /// Reads until the request is complete, or the kernel has no more of it, or others should have their turn.

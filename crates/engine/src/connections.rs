@@ -23,7 +23,7 @@ pub(crate) struct Arrival {
 #[derive(Debug, Default)]
 struct Place {
     /// None while somebody has it in hand.
-    connection: Option<Connection>,
+    connection: Option<Box<Connection>>,
     /// When it has waited too long, in milliseconds of the steady clock.
     deadline: u64,
     /// Under which time it is among the deadlines, which may be an earlier one.
@@ -68,7 +68,7 @@ impl Connections {
     /// Keeps a connection until something arrives or `deadline` has passed; gives back what has arrived already.
     pub fn park(
         &mut self,
-        mut connection: Connection,
+        mut connection: Box<Connection>,
         deadline: u64,
         control: &Control,
     ) -> io::Result<Option<Arrival>> {
@@ -108,7 +108,7 @@ impl Connections {
     }
 
     /// Takes a connection in hand, with its deadline; None when somebody has it.
-    pub fn take(&mut self, key: usize) -> Option<(Connection, u64)> {
+    pub fn take(&mut self, key: usize) -> Option<(Box<Connection>, u64)> {
         let place = self.places.get_mut(key)?;
         Some((place.connection.take()?, place.deadline))
     }

@@ -65,9 +65,9 @@ pub enum Finish {
 /// What to do next.
 enum Move {
     /// A request is complete.
-    Serve(Connection),
+    Serve(Box<Connection>),
     /// A client has connected, and its request is on the way.
-    Expect(Connection),
+    Expect(Box<Connection>),
     /// There may be more to do at once.
     GoOn,
     /// The system has to recover.
@@ -92,7 +92,7 @@ pub struct Engine {
     kept: u32,
     since_given: u32,
     /// A request that is complete.
-    first: Option<Connection>,
+    first: Option<Box<Connection>>,
     /// The poller has said that there is something in the workers' queue.
     queue_announced: bool,
     /// The second of the last warning about exhaustion.
@@ -275,7 +275,7 @@ impl Engine {
     }
 
     /// A request of a client that was there before: first those that have waited for longest.
-    fn next_in_line(&mut self, hold: &mut Hold<'_>) -> Option<Connection> {
+    fn next_in_line(&mut self, hold: &mut Hold<'_>) -> Option<Box<Connection>> {
         let queued = self.queue_announced || hold.seat().is_some_and(Seat::is_anybody_queued);
         if queued && !hold.is_stopping() {
             self.queue_announced = false;
@@ -398,7 +398,7 @@ impl Engine {
         &mut self,
         shared: &'a Shared,
         hold: Hold<'a>,
-        mut connection: Connection,
+        mut connection: Box<Connection>,
         app: &mut impl App,
     ) -> Option<Hold<'a>> {
         let fd = connection.raw_fd();
@@ -446,7 +446,7 @@ impl Engine {
         &mut self,
         shared: &'a Shared,
         mut hold: Hold<'a>,
-        connection: Connection,
+        connection: Box<Connection>,
         app: &mut impl App,
     ) -> Option<Hold<'a>> {
         let settings = &hold.settings;
@@ -500,7 +500,7 @@ impl Engine {
 }
 
 /// Reads what a client has sent that has just been accepted.
-fn greet(client: Client, reactor: &mut Reactor) -> (Connection, Step) {
+fn greet(client: Client, reactor: &mut Reactor) -> (Box<Connection>, Step) {
     let mut connection = Connection::new(client.fd, client.peer, client.listener);
     let step = connection.read(&reactor.settings, &mut reactor.inputs);
     (connection, step)

@@ -12,7 +12,7 @@ const ROOM_TIME: u64 = 100;
 
 impl Reactor {
     /// Puts a connection into the queue that all workers share; gives it back when that cannot be.
-    pub(crate) fn give(&mut self, connection: Connection) -> Option<Connection> {
+    pub(crate) fn give(&mut self, connection: Box<Connection>) -> Option<Box<Connection>> {
         let Some(seat) = &self.seat else { return Some(connection) };
         seat.count_one_more();
         if parcel::send(seat.sender(), &connection).is_ok() {
@@ -42,13 +42,13 @@ impl Reactor {
     }
 
     /// Has a complete request wait behind those.
-    pub fn line_up(&mut self, connection: Connection) {
+    pub fn line_up(&mut self, connection: Box<Connection>) {
         let kept = self.give(connection);
         kept.into_iter().for_each(|connection| self.queue(connection));
     }
 
     /// Takes a connection out of that queue; gives back one whose request is complete.
-    pub fn take_queued(&mut self) -> Option<Connection> {
+    pub fn take_queued(&mut self) -> Option<Box<Connection>> {
         loop {
             let connection = match self.receive_queued()? {
                 (connection, Step::Ready) => self.unless_gone(connection),
@@ -60,7 +60,7 @@ impl Reactor {
         }
     }
 
-    fn receive_queued(&mut self) -> Option<(Connection, Step)> {
+    fn receive_queued(&mut self) -> Option<(Box<Connection>, Step)> {
         let seat = self.seat.as_ref()?;
         let received = parcel::receive(seat.receiver(), &self.settings, &mut self.inputs);
         match &received {
@@ -104,7 +104,7 @@ impl Reactor {
     }
 
     /// Another worker goes on with an idle connection, or else it ends here.
-    pub(crate) fn retire(&mut self, connection: Connection) {
+    pub(crate) fn retire(&mut self, connection: Box<Connection>) {
         if !self.seat.as_ref().is_some_and(Seat::is_followed) {
             return self.discard_unless_begun(connection);
         }
@@ -151,7 +151,7 @@ impl Reactor {
 
     /// A request may come in the very moment, and one that is busy with this connection sends it soon: it is answered,
     /// and the client told that it was the last. A close that crosses a request on its way costs that request.
-    fn discard_unless_begun(&mut self, mut connection: Connection) {
+    fn discard_unless_begun(&mut self, mut connection: Box<Connection>) {
         let step = connection.read(&self.settings, &mut self.inputs);
         match step {
             Step::Wait if connection.phase() == Phase::Idle => self.linger(connection),

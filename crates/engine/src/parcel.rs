@@ -76,7 +76,7 @@ pub(crate) fn receive(
     queue: BorrowedFd<'_>,
     settings: &Settings,
     inputs: &mut InputPool,
-) -> io::Result<(Connection, Step)> {
+) -> io::Result<(Box<Connection>, Step)> {
     let mut message = [0; HEADER + INLINE];
     let (length, fds) = receive_message(queue, &mut message)?;
     let mut fds = fds.into_iter();
@@ -173,7 +173,7 @@ mod tests {
     use fastrack_sys::message_queue;
     use std::os::unix::net::UnixStream;
 
-    fn passed(request: &[u8], peer: Option<SocketAddr>) -> (Connection, Step) {
+    fn passed(request: &[u8], peer: Option<SocketAddr>) -> (Box<Connection>, Step) {
         let (sender, receiver) = message_queue().expect("a queue");
         let (mut client, server) = UnixStream::pair().expect("a pair");
         server.set_nonblocking(true).expect("nonblocking");

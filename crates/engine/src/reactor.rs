@@ -54,7 +54,7 @@ pub(crate) struct Reactor {
     /// How many of them were looked at since the poller was asked.
     in_a_row: u32,
     /// Complete requests, in the order in which they became so.
-    pub(crate) ready: VecDeque<Connection>,
+    pub(crate) ready: VecDeque<Box<Connection>>,
     /// This worker's place at the queue that all workers share.
     pub(crate) seat: Option<Seat>,
     /// How many listeners there are.
@@ -148,7 +148,7 @@ impl Reactor {
     }
 
     /// A request that was read while nobody had time for it.
-    pub fn take_ready(&mut self) -> Option<Connection> {
+    pub fn take_ready(&mut self) -> Option<Box<Connection>> {
         while let Some(connection) = self.ready.pop_front() {
             if let Some(connection) = self.unless_gone(connection) {
                 return Some(connection);
@@ -159,7 +159,7 @@ impl Reactor {
 
     /// Drops a request that has waited, if its client has left meanwhile. One that had said before that it sends
     /// nothing more may still be there for the answer.
-    pub(crate) fn unless_gone(&mut self, connection: Connection) -> Option<Connection> {
+    pub(crate) fn unless_gone(&mut self, connection: Box<Connection>) -> Option<Box<Connection>> {
         if connection.ended || !fastrack_sys::has_ended(connection.raw_fd()) {
             return Some(connection);
         }
@@ -169,7 +169,7 @@ impl Reactor {
     }
 
     /// Looks at arrivals until one completes a request, but not at too many: others want their turn.
-    pub fn take_arrival(&mut self) -> Option<Connection> {
+    pub fn take_arrival(&mut self) -> Option<Box<Connection>> {
         for _ in 0..self.arrivals.len().min(READ_IN_A_ROW) {
             let arrival = self.arrivals.pop_front()?;
             self.in_a_row += 1;
@@ -180,7 +180,7 @@ impl Reactor {
         None
     }
 
-    fn resume(&mut self, arrival: Arrival) -> Option<Connection> {
+    fn resume(&mut self, arrival: Arrival) -> Option<Box<Connection>> {
         let Some((mut connection, deadline)) = self.connections.take(arrival.key) else {
             self.connections.note(arrival);
             return None;
@@ -212,7 +212,7 @@ impl Reactor {
     }
 
     /// A connection that is new here: what its first reading came to.
-    pub fn enter(&mut self, connection: Connection, step: Step) -> Option<Connection> {
+    pub fn enter(&mut self, connection: Box<Connection>, step: Step) -> Option<Box<Connection>> {
         let deadline = if step == Step::Wait { self.deadline(connection.phase()) } else { 0 };
         self.proceed(connection, step, deadline)
     }
@@ -220,10 +220,10 @@ impl Reactor {
     /// Does what reading has made possible; gives back a connection whose request is complete.
     pub(crate) fn proceed(
         &mut self,
-        connection: Connection,
+        connection: Box<Connection>,
         step: Step,
         deadline: u64,
-    ) -> Option<Connection> {
+    ) -> Option<Box<Connection>> {
         match step {
             Step::Ready => return Some(connection),
             Step::Wait => self.park(connection, deadline),
@@ -233,7 +233,7 @@ impl Reactor {
         None
     }
 
-    pub(crate) fn park(&mut self, mut connection: Connection, deadline: u64) {
+    pub(crate) fn park(&mut self, mut connection: Box<Connection>, deadline: u64) {
         connection.rest(&mut self.inputs, false);
         let mut deadline = deadline;
         if let Some(stop) = self.stop_deadline {
@@ -263,11 +263,11 @@ impl Reactor {
     /// What becomes of a connection whose request has been answered; gives back one with another request.
     pub fn settle(
         &mut self,
-        mut connection: Connection,
+        mut connection: Box<Connection>,
         stage: Stage,
         goes_on: bool,
         output: &mut Output,
-    ) -> Option<Connection> {
+    ) -> Option<Box<Connection>> {
         match stage {
             Stage::Finished if !output.is_empty() => {
                 connection.send_later(output.take(), goes_on);
@@ -284,7 +284,7 @@ impl Reactor {
     }
 
     /// The response has left.
-    fn sent(&mut self, mut connection: Connection, goes_on: bool) -> Option<Connection> {
+    fn sent(&mut self, mut connection: Box<Connection>, goes_on: bool) -> Option<Box<Connection>> {
         if !goes_on {
             if connection.is_brimful() || self.settings.keep_alive && has_sent_more(&connection) {
                 connection.drain();
@@ -308,14 +308,14 @@ impl Reactor {
     }
 
     /// A request for which the application has no time yet: it waits behind those of others.
-    pub fn queue(&mut self, connection: Connection) {
+    pub fn queue(&mut self, connection: Box<Connection>) {
         // The application may fork before its turn comes.
         self.control.hold(connection.raw_fd());
         self.ready.push_back(connection);
     }
 
     /// Goes on with a response that the client has not taken whole.
-    fn send_more(&mut self, mut connection: Connection, deadline: u64) -> Option<Connection> {
+    fn send_more(&mut self, mut connection: Box<Connection>, deadline: u64) -> Option<Box<Connection>> {
         match connection.send_more() {
             Ok(_) if connection.output.is_empty() => {
                 let goes_on = connection.goes_on_after_sending();
@@ -331,7 +331,7 @@ impl Reactor {
     }
 
     /// Answers with an error, and lets the client read it before the close.
-    pub fn refuse(&mut self, mut connection: Connection, error: Error) {
+    pub fn refuse(&mut self, mut connection: Box<Connection>, error: Error) {
         if error == Error::Storage {
             let directory = self.settings.tmpdir.display();
             self.warnings
@@ -352,14 +352,14 @@ impl Reactor {
     }
 
     /// The client must not take what it has got for all.
-    pub(crate) fn reset(&mut self, connection: Connection) {
+    pub(crate) fn reset(&mut self, connection: Box<Connection>) {
         // If it fails the close is an orderly one, which is all that can be had then.
         let _ = fastrack_sys::reset_on_close(connection.as_fd());
         self.forget(connection);
     }
 
     /// Closes a connection and keeps its memory.
-    pub fn discard(&mut self, connection: Connection) {
+    pub fn discard(&mut self, connection: Box<Connection>) {
         if self.beside_application {
             // A child that is forked in this moment would keep the connection open.
             let _ = fastrack_sys::shutdown_both(connection.as_fd());
@@ -368,7 +368,7 @@ impl Reactor {
     }
 
     /// Lets go of a connection, which lives on where another process has it.
-    pub(crate) fn forget(&mut self, mut connection: Connection) {
+    pub(crate) fn forget(&mut self, mut connection: Box<Connection>) {
         connection.rest(&mut self.inputs, true);
         self.connections.part(&connection);
         let fd = connection.raw_fd();
@@ -400,7 +400,7 @@ impl Reactor {
     }
 
     /// Waits a little longer for an idle client, while stopping.
-    pub(crate) fn linger(&mut self, mut connection: Connection) {
+    pub(crate) fn linger(&mut self, mut connection: Box<Connection>) {
         connection.rest(&mut self.inputs, false);
         let latest = self.stop_deadline.unwrap_or_default();
         let deadline = latest.min(monotonic_millis() + STOP_TIME_IDLE);
