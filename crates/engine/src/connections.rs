@@ -30,6 +30,9 @@ struct Place {
     queued: Option<u64>,
     /// What has arrived while somebody had it in hand.
     arrival: Option<Arrival>,
+    /// An arrival is in line to be looked at, and whether it is the last.
+    in_line: bool,
+    ended: bool,
     /// The poller reports when it takes output.
     sending: bool,
 }
@@ -111,6 +114,21 @@ impl Connections {
     pub fn take(&mut self, key: usize) -> Option<(Box<Connection>, u64)> {
         let place = self.places.get_mut(key)?;
         Some((place.connection.take()?, place.deadline))
+    }
+
+    /// Whether an arrival has to get in line: not if one of that connection is there already, which then stands for
+    /// both. A client that sends without a pause would have more and more of them.
+    pub fn gets_in_line(&mut self, arrival: Arrival) -> bool {
+        let Some(place) = self.places.get_mut(arrival.key) else { return false };
+        place.ended |= arrival.ended;
+        !std::mem::replace(&mut place.in_line, true)
+    }
+
+    /// An arrival whose turn has come.
+    pub fn out_of_line(&mut self, arrival: Arrival) -> Arrival {
+        let Some(place) = self.places.get_mut(arrival.key) else { return arrival };
+        place.in_line = false;
+        Arrival { ended: arrival.ended | std::mem::take(&mut place.ended), ..arrival }
     }
 
     /// Remembers an arrival for whoever has the connection in hand.

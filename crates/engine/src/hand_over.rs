@@ -91,6 +91,7 @@ impl Reactor {
             return false;
         }
         let Some(arrival) = self.arrivals.pop_back() else { return false };
+        let arrival = self.connections.out_of_line(arrival);
         let Some((connection, deadline)) = self.connections.take(arrival.key) else {
             self.connections.note(arrival);
             return false;
@@ -99,7 +100,7 @@ impl Reactor {
         let kept = if idle { self.give(connection) } else { Some(connection) };
         let Some(connection) = kept else { return true };
         self.park(connection, deadline);
-        self.arrivals.push_back(arrival);
+        self.get_in_line(arrival);
         false
     }
 

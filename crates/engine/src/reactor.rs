@@ -37,7 +37,7 @@ const STOP_TIME_FRESH: u64 = 1_000;
 const RESERVED_DESCRIPTORS: usize = 64;
 
 /// Arrivals that are seen to before the poller is asked for newer ones.
-const ARRIVALS_IN_A_ROW: u32 = 64;
+const ARRIVALS_IN_A_ROW: u32 = 16;
 
 /// Connections that are read without a request coming of it before others have their turn: each may bring a megabyte.
 const READ_IN_A_ROW: usize = 16;
@@ -142,9 +142,19 @@ impl Reactor {
         self.in_a_row = 0;
         self.connections.poll(&mut self.events)?;
         for event in self.events.iter() {
-            self.arrivals.push_back(Arrival { key: event.token as usize, ended: event.ended });
+            let arrival = Arrival { key: event.token as usize, ended: event.ended };
+            if self.connections.gets_in_line(arrival) {
+                self.arrivals.push_back(arrival);
+            }
         }
         Ok(())
+    }
+
+    /// Has an arrival looked at when its turn comes.
+    pub(crate) fn get_in_line(&mut self, arrival: Arrival) {
+        if self.connections.gets_in_line(arrival) {
+            self.arrivals.push_back(arrival);
+        }
     }
 
     /// A request that was read while nobody had time for it.
@@ -181,6 +191,7 @@ impl Reactor {
     }
 
     fn resume(&mut self, arrival: Arrival) -> Option<Box<Connection>> {
+        let arrival = self.connections.out_of_line(arrival);
         let Some((mut connection, deadline)) = self.connections.take(arrival.key) else {
             self.connections.note(arrival);
             return None;
@@ -246,7 +257,7 @@ impl Reactor {
             self.make_room();
         }
         match self.connections.park(connection, deadline, &self.control) {
-            Ok(arrival) => self.arrivals.extend(arrival),
+            Ok(arrival) => arrival.into_iter().for_each(|arrival| self.get_in_line(arrival)),
             Err(error) => self.warnings.push(format!("cannot wait for a client: {error}")),
         }
     }
@@ -405,7 +416,7 @@ impl Reactor {
         let latest = self.stop_deadline.unwrap_or_default();
         let deadline = latest.min(monotonic_millis() + STOP_TIME_IDLE);
         match self.connections.park(connection, deadline, &self.control) {
-            Ok(arrival) => self.arrivals.extend(arrival),
+            Ok(arrival) => arrival.into_iter().for_each(|arrival| self.get_in_line(arrival)),
             Err(error) => self.warnings.push(format!("cannot wait for a client: {error}")),
         }
     }
