@@ -203,17 +203,25 @@ impl Connection {
 
     /// The request, once it is [`Step::Ready`].
     pub fn request<'a>(&'a self, settings: &Settings) -> Option<Request<'a>> {
-        let Input { bytes, head, decoded, path, .. } = self.input.as_deref()?;
+        let Input { bytes, head, decoded, rest, path } = self.input.as_deref()?;
+        let mut beyond = &bytes[head.len..];
         let content = match &self.state {
-            State::Body(Body::InPlace(length)) => Content::Memory(&bytes[head.len..head.len + length]),
+            State::Body(Body::InPlace(length)) => {
+                let (body, after) = beyond.split_at(*length);
+                beyond = after;
+                Content::Memory(body)
+            }
             State::Body(
                 Body::Chunked { file: Some(file), length, .. } | Body::Spooled { file, length, .. },
             ) => Content::File(file, *length),
             State::Body(Body::Chunked { .. }) => Content::Memory(decoded),
             _ => Content::None,
         };
+        if !rest.is_empty() {
+            beyond = rest;
+        }
         let path = if settings.decode_path { path } else { head.path(bytes) };
-        Some(Request { head, bytes, path, content, listener: self.listener, peer: self.peer })
+        Some(Request { head, bytes, path, content, beyond, listener: self.listener, peer: self.peer })
     }
 
     /// The request has been answered, and the connection goes on: what has come after it is the next one.
@@ -281,6 +289,15 @@ impl Connection {
     /// Whether the kernel may hold bytes of this client that were not read: the last read was filled to the brim.
     pub fn is_brimful(&self) -> bool {
         self.brim
+    }
+
+    /// Whether there is something to do before anything arrives: what the last turn has left.
+    pub fn is_due(&self) -> bool {
+        match self.state {
+            // Nothing is read meanwhile; the poller tells anew what has come by then.
+            State::Sending(_) => self.output.is_due(),
+            _ => self.brim,
+        }
     }
 
     /// Whether there is something left to read, if only the end.

@@ -85,10 +85,9 @@ impl Connections {
             self.poller.watch_output(connection.as_fd(), key as u64, sending)?;
             place.sending = sending;
         }
-        // While a response is sent nothing is read; the poller tells anew what has come by then.
-        let more = !sending && connection.is_brimful();
         let arrival = place.arrival.take();
-        let arrival = arrival.or_else(|| more.then_some(Arrival { key, ended: connection.ended }));
+        let arrival =
+            arrival.or_else(|| connection.is_due().then_some(Arrival { key, ended: connection.ended }));
         place.connection = Some(connection);
         place.deadline = deadline;
         if place.queued.is_none_or(|queued| deadline < queued) {

@@ -1,5 +1,6 @@
 //! The way back: what the application sends.
 
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -126,6 +127,45 @@ impl<'a> Exchange<'a> {
         // What is left of it will be sent, whoever waits for it.
         self.stage = Stage::Begun;
         Ok(self.progress())
+    }
+
+    /// Sends a head, the first `length` bytes of a file, and an end. What the socket does not take at once is sent
+    /// without the application. Must not be called while blocked; nothing can be sent after it.
+    ///
+    /// If the file turns out to be shorter the connection is reset.
+    pub fn send_file(
+        &mut self,
+        head: &[u8],
+        file: File,
+        length: u64,
+        end: &'static [u8],
+    ) -> io::Result<Progress> {
+        let mut sent = 0;
+        if self.output.is_empty() {
+            let result = output::write_more(self.fd, head);
+            sent = self.note(result)?;
+        }
+        self.output.push(&[IoSlice::new(head)], sent);
+        self.output.append_file(file, length, end);
+        self.stage = Stage::Begun;
+        self.flush()
+    }
+
+    /// Sends an interim response (RFC 9110 §15.2), after which the final one is still to come. A client that is slow in
+    /// taking what was sent before goes without.
+    pub fn send_interim(&mut self, bytes: &[u8]) {
+        if self.stage != Stage::Untouched {
+            return;
+        }
+        match output::write(self.fd, &[IoSlice::new(bytes)]) {
+            Ok(0) => {}
+            Ok(sent) if sent == bytes.len() => {}
+            Ok(sent) => {
+                self.output.push(&[IoSlice::new(bytes)], sent);
+                self.stage = Stage::Begun;
+            }
+            Err(_) => self.stage = Stage::Broken,
+        }
     }
 
     /// Goes on with what was left over.

@@ -1,28 +1,54 @@
 //! What a client has not taken yet of its response.
 
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 
-/// Bytes in the order in which they are to be sent.
+/// What is sent of a file before other connections have their turn, in bytes.
+const TURN: usize = 2 * 1024 * 1024;
+
+/// A part of a file, to be sent after the bytes.
+#[derive(Debug)]
+struct FilePart {
+    file: File,
+    /// Where to go on, and how much is left from there, in bytes.
+    offset: u64,
+    left: u64,
+    /// What comes after it.
+    end: &'static [u8],
+}
+
+/// Bytes in the order in which they are to be sent, and then perhaps a file.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     bytes: Vec<u8>,
     /// So many of them have been sent.
     sent: usize,
+    file: Option<Box<FilePart>>,
+    /// The last flush has ended because others had waited for long enough.
+    due: bool,
 }
 
 impl Output {
     pub fn is_empty(&self) -> bool {
-        self.sent == self.bytes.len()
+        self.len() == 0 && self.file.is_none()
     }
 
+    /// How many bytes there are in memory.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.sent
+    }
+
+    /// Whether the client may well take more, although it was not waited for.
+    pub fn is_due(&self) -> bool {
+        self.due
     }
 
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.sent = 0;
+        self.file = None;
+        self.due = false;
     }
 
     /// Adds what comes after the first `sent` bytes of the slices.
@@ -35,11 +61,38 @@ impl Output {
         }
     }
 
-    /// Sends what the socket takes, and says how much that is.
+    /// Adds the first `length` bytes of a file, and what comes after them. Nothing can be added to that.
+    pub fn append_file(&mut self, file: File, length: u64, end: &'static [u8]) {
+        self.file = Some(Box::new(FilePart { file, offset: 0, left: length, end }));
+    }
+
+    /// Sends what the socket takes, and says how much that is. Fails with UnexpectedEof when a file is shorter than it
+    /// was said to be.
     pub fn flush(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+        self.due = false;
+        let mut total = self.flush_bytes(fd)?;
+        if self.len() > 0 {
+            return Ok(total);
+        }
+        if let Some(part) = &mut self.file {
+            total += part.send(fd)?;
+            if part.left > 0 {
+                self.due = total >= TURN;
+                return Ok(total);
+            }
+            let end = part.end;
+            self.file = None;
+            self.push(&[IoSlice::new(end)], 0);
+            total += self.flush_bytes(fd)?;
+        }
+        Ok(total)
+    }
+
+    fn flush_bytes(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
         let mut total = 0;
-        while !self.is_empty() {
-            let sent = write(fd, &[IoSlice::new(&self.bytes[self.sent..])])?;
+        while self.len() > 0 {
+            let slice = &self.bytes[self.sent..];
+            let sent = if self.file.is_some() { write_more(fd, slice)? } else { write(fd, &[IoSlice::new(slice)])? };
             self.sent += sent;
             total += sent;
             if sent == 0 {
@@ -47,7 +100,8 @@ impl Output {
                 return Ok(total);
             }
         }
-        self.clear();
+        self.bytes.clear();
+        self.sent = 0;
         Ok(total)
     }
 
@@ -59,27 +113,58 @@ impl Output {
         }
     }
 
-    /// Takes the bytes out, and with them their memory.
+    /// Takes the contents out, and with them their memory.
     pub fn take(&mut self) -> Self {
         std::mem::take(self)
     }
 
     /// Returns memory beyond `most` bytes, if there are no bytes in it.
     pub fn shrink(&mut self, most: usize) {
-        if self.is_empty() && self.bytes.capacity() > most {
+        if self.len() == 0 && self.bytes.capacity() > most {
             self.bytes = Vec::new();
             self.sent = 0;
         }
     }
 }
 
+impl FilePart {
+    /// Sends what the socket takes, but not for longer than a turn.
+    fn send(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+        let mut total = 0;
+        while self.left > 0 && total < TURN {
+            let most = usize::try_from(self.left).unwrap_or(TURN).min(TURN - total);
+            let sent = once(|| fastrack_sys::send_file(fd, &self.file, self.offset, most))?;
+            match sent {
+                None => break,
+                Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Some(sent) => {
+                    self.offset += sent as u64;
+                    self.left -= sent as u64;
+                    total += sent;
+                }
+            }
+        }
+        Ok(total)
+    }
+}
+
 /// One writev; a socket that takes nothing now has taken 0.
 pub(crate) fn write(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    Ok(once(|| fastrack_sys::writev(fd, slices))?.unwrap_or(0))
+}
+
+/// One send of bytes that more will follow at once; a socket that takes nothing now has taken 0.
+pub(crate) fn write_more(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    Ok(once(|| fastrack_sys::send_more(fd, bytes))?.unwrap_or(0))
+}
+
+/// A call that is repeated when a signal interrupts it; None when it would have had to wait.
+fn once(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
     loop {
-        match fastrack_sys::writev(fd, slices) {
+        match call() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
-            result => return result,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            result => return result.map(Some),
         }
     }
 }
@@ -87,29 +172,91 @@ pub(crate) fn write(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<us
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
+    use std::io::{Read, Write};
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
-    #[test]
-    fn what_is_pushed_arrives_in_order_however_slowly_it_is_taken() {
-        let (mut client, server) = UnixStream::pair().expect("a pair");
+    fn pair() -> (UnixStream, UnixStream) {
+        let (client, server) = UnixStream::pair().expect("a pair");
         server.set_nonblocking(true).expect("nonblocking");
-        let expected: Vec<u8> = (0..3_000_000).map(|index| (index % 251) as u8).collect();
-        let mut output = Output::default();
-        output.push(&[IoSlice::new(b"sent"), IoSlice::new(&expected[..10]), IoSlice::new(&[])], 4);
-        output.push(&[IoSlice::new(&expected[10..])], 0);
+        (client, server)
+    }
+
+    /// What arrives of all that is flushed.
+    fn received(output: &mut Output, client: &mut UnixStream, server: &UnixStream) -> Vec<u8> {
         let mut received = Vec::new();
         while !output.is_empty() {
             let before = output.len();
+            let has_file = output.file.is_some();
             let sent = output.flush(server.as_fd()).expect("flush");
-            assert_eq!(output.len(), before - sent);
+            assert!(has_file || output.len() == before - sent);
             let mut part = vec![0; sent];
             client.read_exact(&mut part).expect("read");
             received.extend(part);
         }
-        assert!(received == expected);
+        received
+    }
+
+    #[test]
+    fn what_is_pushed_arrives_in_order_however_slowly_it_is_taken() {
+        let (mut client, server) = pair();
+        let expected: Vec<u8> = (0..3_000_000).map(|index| (index % 251) as u8).collect();
+        let mut output = Output::default();
+        output.push(&[IoSlice::new(b"sent"), IoSlice::new(&expected[..10]), IoSlice::new(&[])], 4);
+        output.push(&[IoSlice::new(&expected[10..])], 0);
+        assert!(received(&mut output, &mut client, &server) == expected);
         output.shrink(0);
         assert_eq!(output.len(), 0);
+    }
+
+    #[test]
+    fn a_file_arrives_after_the_bytes_and_before_its_end_and_no_more_of_it_than_was_said() {
+        let (mut client, server) = pair();
+        let content: Vec<u8> = (0..3_000_000).map(|index| (index % 253) as u8).collect();
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(&content).expect("write");
+        file.write_all(b"it has grown").expect("write");
+        let mut output = Output::default();
+        output.push(&[IoSlice::new(b"head")], 0);
+        output.append_file(file, content.len() as u64, b"end");
+        let all = received(&mut output, &mut client, &server);
+        assert!(all == [b"head", &content[..], b"end"].concat());
+        assert!(!output.is_due());
+    }
+
+    #[test]
+    fn a_file_that_has_shrunk_is_an_error_not_an_end() {
+        let (_client, server) = pair();
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(b"short").expect("write");
+        let mut output = Output::default();
+        output.append_file(file, 6, b"");
+        let error = output.flush(server.as_fd()).expect_err("shrunk");
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        output.clear();
+        assert!(output.is_empty());
+    }
+
+    #[test]
+    fn a_long_file_leaves_others_their_turn() {
+        let (mut client, server) = pair();
+        // A reader that keeps up, so that the socket always takes more.
+        let reader = std::thread::spawn(move || {
+            let mut sink = Vec::new();
+            client.read_to_end(&mut sink).map(|_| sink.len())
+        });
+        server.set_nonblocking(false).expect("blocking");
+        let length = 2 * TURN + 1;
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(length as u64).expect("length");
+        let mut output = Output::default();
+        output.append_file(file, length as u64, b"");
+        for (sent, due) in [(TURN, true), (TURN, true), (1, false)] {
+            assert_eq!(output.flush(server.as_fd()).expect("flush"), sent);
+            assert_eq!(output.is_due(), due);
+        }
+        assert!(output.is_empty());
+        drop(server);
+        assert_eq!(reader.join().expect("joined").expect("read"), length);
     }
 }

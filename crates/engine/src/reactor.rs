@@ -336,7 +336,7 @@ impl Reactor {
                 let deadline = if sent > 0 { self.deadline(Phase::Sending) } else { deadline };
                 self.park(connection, deadline);
             }
-            Err(_) => self.discard(connection),
+            Err(_) => self.reset(connection),
         }
         None
     }

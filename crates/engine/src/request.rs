@@ -27,6 +27,8 @@ pub struct Request<'a> {
     pub path: &'a [u8],
     /// The body.
     pub content: Content<'a>,
+    /// What was received after the request.
+    pub beyond: &'a [u8],
     /// The index of the listener that it came by.
     pub listener: usize,
     /// The client's address; None on a unix socket.

@@ -79,6 +79,8 @@ pub enum Persistence {
     Implied,
     /// It stays open, for a client that has to be told (HTTP/1.0).
     Named,
+    /// It goes on with another protocol (RFC 9110 §7.8).
+    Upgraded,
 }
 
 impl ResponseHead {
@@ -213,7 +215,29 @@ impl ResponseHead {
             Persistence::Close => b"Connection: close\r\n\r\n",
             Persistence::Implied => b"\r\n",
             Persistence::Named => b"Connection: keep-alive\r\n\r\n",
+            Persistence::Upgraded => b"Connection: Upgrade\r\n\r\n",
         });
+    }
+
+    /// Appends the head of an interim response (RFC 9110 §15.2) to `out`: nothing but the application's fields, and
+    /// nothing at all where there are none.
+    pub fn write_interim(&self, out: &mut Vec<u8>) {
+        if self.fields.is_empty() {
+            return;
+        }
+        out.extend_from_slice(b"HTTP/1.1 ");
+        out.extend_from_slice(itoa::Buffer::new().format(self.code).as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(reason(self.code).as_bytes());
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(&self.fields);
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// The application switches to another protocol (RFC 9110 §15.2.2).
+    pub fn switch_protocol(&mut self, protocol: &[u8]) -> Result<(), FieldError> {
+        self.code = 101;
+        self.field(b"Upgrade", protocol)
     }
 }
 
@@ -316,6 +340,34 @@ mod tests {
         assert_eq!(end(Persistence::Close).as_deref(), Some("\r\nConnection: close\r\n\r\n"));
         assert_eq!(end(Persistence::Implied).as_deref(), Some("\r\n\r\n"));
         assert_eq!(end(Persistence::Named).as_deref(), Some("\r\nConnection: keep-alive\r\n\r\n"));
+        assert_eq!(end(Persistence::Upgraded).as_deref(), Some("\r\nConnection: Upgrade\r\n\r\n"));
+    }
+
+    #[test]
+    fn an_interim_response_has_the_applications_fields_and_no_others() {
+        let mut head = ResponseHead::default();
+        let mut out = Vec::new();
+        head.start(103);
+        head.write_interim(&mut out);
+        assert!(out.is_empty());
+        for (name, value) in [("Link", "</a>\n</b>"), ("Content-Length", "5"), ("Connection", "close"), ("Date", "now")] {
+            head.field(name.as_bytes(), value.as_bytes()).expect("a valid field");
+        }
+        head.write_interim(&mut out);
+        assert_eq!(out, b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nLink: </b>\r\n\r\n");
+    }
+
+    #[test]
+    fn a_switch_of_protocols_names_the_other_one() {
+        let mut head = ResponseHead::default();
+        head.start(200);
+        head.switch_protocol(b"websocket").expect("a valid field");
+        head.switch_protocol(b"a\r\nb").expect_err("two lines");
+        let mut out = Vec::new();
+        head.write(DATE, Persistence::Upgraded, &mut out);
+        let text = String::from_utf8(out).expect("utf-8");
+        assert!(text.starts_with("HTTP/1.1 101 Switching Protocols\r\n"), "{text}");
+        assert!(text.ends_with("\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"), "{text}");
     }
 
     #[test]

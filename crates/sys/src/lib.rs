@@ -7,6 +7,7 @@
 
 mod clock;
 mod fd;
+mod file;
 mod limit;
 mod passing;
 mod poller;
@@ -17,6 +18,7 @@ mod socket;
 
 pub use clock::{epoch_seconds, monotonic_millis};
 pub use fd::{duplicate, neutralise, set_nonblocking};
+pub use file::{open_regular, send_file, send_more};
 pub use limit::{descriptors, most_descriptors};
 pub use passing::{message_queue, receive_message, send_message, MOST_PASSED};
 pub use poller::{Event, Events, Poller};
