@@ -34,7 +34,7 @@ module Fastrack
     end
 
     # Words that a ConfigFile gives a block.
-    HOOKS = %i[before_fork after_fork before_exec after_worker_ready after_worker_exit].freeze
+    HOOKS = %i[before_fork after_fork before_exec after_worker_ready after_worker_exit lowlevel_error_handler].freeze
 
     # Whether a ConfigFile gives it as a block.
     def hook?
@@ -136,6 +136,10 @@ module Fastrack
         type.callable(value)
       end,
       new(:AfterWorkerExit, :after_worker_exit, nil, "called in the master when a worker has ended") do |value|
+        type.callable(value)
+      end,
+      new(:EarlyHints, :early_hints, false, "let the app send 103 Early Hints") { |value| type.boolean(value) },
+      new(:LowlevelErrorHandler, :lowlevel_error_handler, nil, "makes the response when the app raises") do |value|
         type.callable(value)
       end
     ].freeze

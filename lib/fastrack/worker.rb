@@ -3,6 +3,7 @@
 require "tmpdir"
 require_relative "control_channel"
 require_relative "env_template"
+require_relative "error_page"
 require_relative "fork_guard"
 require_relative "hook"
 require_relative "hook_worker"
@@ -132,8 +133,19 @@ module Fastrack
       @engine.allow(seconds)
     end
 
+    # Likewise: rack.hijack.
+    def hijack
+      @engine.hijack
+    end
+
+    # Likewise: rack.early_hints.
+    def early_hints(headers)
+      @engine.early_hints(headers)
+    end
+
     def listener_settings
-      callables = { client_gone: method(:client_gone?), timeout: method(:allow) }
+      callables = { client_gone: method(:client_gone?), timeout: method(:allow), hijack: method(:hijack) }
+      callables[:early_hints] = method(:early_hints) if @configuration.early_hints
       @launcher.listeners.map { |listener| { fd: listener.fileno, tcp: listener.tcp?, env: EnvTemplate.for(listener, **callables) } }
     end
 
@@ -151,6 +163,7 @@ module Fastrack
         response_buffer: @configuration.response_buffer,
         dispatch: @launcher.queue&.dispatch,
         chunked: @configuration.chunked_transfer,
+        error_page: ErrorPage.for(@configuration.lowlevel_error_handler),
         decode_path: @configuration.path_info == "decoded",
         max_body: @configuration.max_body_size,
         max_target: @configuration.max_request_target,

@@ -31,7 +31,11 @@ pub(crate) struct Output {
 
 impl Output {
     pub fn is_empty(&self) -> bool {
-        self.len() == 0 && self.file.is_none()
+        !self.has_bytes() && self.file.is_none()
+    }
+
+    fn has_bytes(&self) -> bool {
+        self.sent < self.bytes.len()
     }
 
     /// How many bytes there are in memory.
@@ -71,7 +75,7 @@ impl Output {
     pub fn flush(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
         self.due = false;
         let mut total = self.flush_bytes(fd)?;
-        if self.len() > 0 {
+        if self.has_bytes() {
             return Ok(total);
         }
         if let Some(part) = &mut self.file {
@@ -90,9 +94,10 @@ impl Output {
 
     fn flush_bytes(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
         let mut total = 0;
-        while self.len() > 0 {
+        while self.has_bytes() {
             let slice = &self.bytes[self.sent..];
-            let sent = if self.file.is_some() { write_more(fd, slice)? } else { write(fd, &[IoSlice::new(slice)])? };
+            let sent =
+                if self.file.is_some() { write_more(fd, slice)? } else { write(fd, &[IoSlice::new(slice)])? };
             self.sent += sent;
             total += sent;
             if sent == 0 {
@@ -120,7 +125,7 @@ impl Output {
 
     /// Returns memory beyond `most` bytes, if there are no bytes in it.
     pub fn shrink(&mut self, most: usize) {
-        if self.len() == 0 && self.bytes.capacity() > most {
+        if !self.has_bytes() && self.bytes.capacity() > most {
             self.bytes = Vec::new();
             self.sent = 0;
         }

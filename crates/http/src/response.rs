@@ -258,14 +258,14 @@ fn is_token(name: &[u8]) -> bool {
 }
 
 /// Writes the line before a chunk of `len` bytes into `out` and returns it.
-pub fn chunk_size_line(len: usize, out: &mut [u8; 18]) -> &[u8] {
+pub fn chunk_size_line(len: u64, out: &mut [u8; 18]) -> &[u8] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut at = out.len() - 2;
     out[at..].copy_from_slice(CHUNK_END);
     let mut rest = len;
     loop {
         at -= 1;
-        out[at] = DIGITS[rest % 16];
+        out[at] = DIGITS[(rest % 16) as usize];
         rest /= 16;
         if rest == 0 {
             return &out[at..];
@@ -350,7 +350,9 @@ mod tests {
         head.start(103);
         head.write_interim(&mut out);
         assert!(out.is_empty());
-        for (name, value) in [("Link", "</a>\n</b>"), ("Content-Length", "5"), ("Connection", "close"), ("Date", "now")] {
+        for (name, value) in
+            [("Link", "</a>\n</b>"), ("Content-Length", "5"), ("Connection", "close"), ("Date", "now")]
+        {
             head.field(name.as_bytes(), value.as_bytes()).expect("a valid field");
         }
         head.write_interim(&mut out);
@@ -418,7 +420,7 @@ mod tests {
         let mut out = [0; 18];
         assert_eq!(chunk_size_line(0, &mut out), b"0\r\n");
         assert_eq!(chunk_size_line(26, &mut out), b"1a\r\n");
-        assert_eq!(chunk_size_line(usize::MAX, &mut out), b"ffffffffffffffff\r\n");
+        assert_eq!(chunk_size_line(u64::MAX, &mut out), b"ffffffffffffffff\r\n");
     }
 
     #[test]

@@ -8,15 +8,18 @@ use fastrack_http::{DateCache, ResponseHead, Version};
 use fastrack_sys::epoch_seconds;
 
 use crate::body::{Manner, Sender};
+use crate::callbacks::{Callbacks, Outcome};
+use crate::current::{Call, Current};
 use crate::env;
-use crate::errors::{is_failure, report, warn};
+use crate::errors::{exception, is_failure, report, warn};
 use crate::gvl::without_gvl;
 use crate::input::input;
 use crate::loan::Loan;
 use crate::names::names;
 use crate::peer::PeerCache;
 use crate::protect::{protect, Raised};
-use crate::response::{take_headers, triple};
+use crate::protocol;
+use crate::response::{take_headers, triple, unsent_body, Orders};
 use crate::roots::Roots;
 
 /// What the application's side may choose.
@@ -26,20 +29,26 @@ pub(crate) struct Options {
     pub chunked: bool,
     /// Rack 3 or later.
     pub rack_3: bool,
+    /// Rack 3.1 or later.
+    pub rack_3_1: bool,
 }
 
 /// A Rack application and the memory that its responses are made in.
 ///
 /// INVARIANT: lives on the stack of the thread that runs the engine, so that
 /// the GC sees the values in it.
-pub(crate) struct RackApp {
+pub(crate) struct RackApp<'a> {
     app: VALUE,
     roots: Roots,
     options: Options,
+    /// Where the call of the application is noted.
+    current: &'a Current,
     head: ResponseHead,
     encoded: Vec<u8>,
     date: DateCache,
     peers: PeerCache,
+    /// What is to be called now that the response has left.
+    callbacks: Callbacks,
     /// An exception that is not the application's failure, to be raised when the engine has returned.
     pending: Option<Error>,
 }
@@ -53,20 +62,32 @@ struct Objects {
     stream: VALUE,
     /// The body while close is still due.
     unclosed: VALUE,
+    /// What is told to those who wait for the end of the response.
+    outcome: Outcome,
     /// What the block of an iteration works on while it lasts.
     loan: Loan,
 }
 
-impl RackApp {
-    pub fn new(app: VALUE, roots: Roots, options: Options) -> Self {
+impl Objects {
+    fn none() -> Self {
+        let nil = Qnil as VALUE;
+        let outcome = Outcome { status: nil, headers: nil, error: nil };
+        Objects { env: nil, file: nil, stream: nil, unclosed: nil, outcome, loan: Loan::none() }
+    }
+}
+
+impl<'a> RackApp<'a> {
+    pub fn new(app: VALUE, roots: Roots, options: Options, current: &'a Current) -> Self {
         RackApp {
             app,
             roots,
             options,
+            current,
             head: ResponseHead::default(),
             encoded: Vec::new(),
             date: DateCache::default(),
             peers: PeerCache::default(),
+            callbacks: Callbacks::none(),
             pending: None,
         }
     }
@@ -79,7 +100,7 @@ impl RackApp {
     /// Environment, application, response.
     ///
     /// # Safety
-    /// Under protect, with the GVL. Its frames own nothing.
+    /// Under protect, with the GVL. Its frames own nothing. [`Current::end`] is called when this has raised.
     unsafe fn respond(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>, objects: &mut Objects) {
         // SAFETY: as this function's; `objects` is on the stack, where the GC sees it.
         unsafe {
@@ -87,20 +108,52 @@ impl RackApp {
             if matches!(request.content, Content::File(..)) {
                 objects.file = input;
             }
-            objects.env = env::build(request, input, self.roots, &mut self.peers);
+            objects.env = env::build(request, input, self.roots, &mut self.peers, self.options.rack_3_1);
+            let (head, encoded) = (&raw mut self.head, &raw mut self.encoded);
+            let mut call = Call::new(objects.env, &raw mut *exchange, &raw const *request, head, encoded);
+            // Nothing else touches what the call points to until the end.
+            self.current.begin(&raw mut call);
             let result = rb_funcallv(self.app, names().id_call, 1, &objects.env);
+            self.current.end();
+            if call.is_hijacked() {
+                objects.unclosed = unsent_body(result);
+                return;
+            }
+            self.answer(result, request, exchange, objects);
+        }
+    }
+
+    /// Sends a response.
+    ///
+    /// # Safety
+    /// Under protect, with the GVL. Its frames own nothing.
+    unsafe fn answer(
+        &mut self,
+        result: VALUE,
+        request: &Request<'_>,
+        exchange: &mut Exchange<'_>,
+        objects: &mut Objects,
+    ) {
+        // SAFETY: as this function's.
+        unsafe {
             let triple = triple(result, &mut objects.unclosed);
+            objects.outcome.status = triple.status;
+            objects.outcome.headers = triple.headers;
             self.head.start(triple.code);
-            take_headers(triple.headers, &mut self.head, &mut objects.loan);
+            let mut orders = Orders::none();
+            take_headers(triple.headers, &mut self.head, &mut objects.loan, &mut orders);
+            if orders.protocol != Qnil as VALUE {
+                protocol::switch(orders.protocol, objects.env, &mut self.head);
+            }
             let manner = Manner {
                 head_only: request.head.method.of_buffer(request.bytes) == b"HEAD",
                 chunked: self.options.chunked,
                 http_11: request.head.version == Version::Http11,
                 rack_3: self.options.rack_3,
-                tcp: request.peer.is_some(),
             };
             let mut sender = Sender {
                 exchange,
+                request,
                 head: &mut self.head,
                 encoded: &mut self.encoded,
                 date: self.date.at(epoch_seconds()),
@@ -110,8 +163,24 @@ impl RackApp {
                 stream: &mut objects.stream,
                 left: None,
             };
-            sender.send(triple.body);
+            sender.send(triple.body, orders.hijack);
         }
+    }
+
+    /// Answers a failure of the application's with the page that there is for it.
+    fn show_error(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>, objects: &mut Objects) {
+        let arguments = [objects.outcome.error, objects.env];
+        let result = protect(|| {
+            // SAFETY: under protect. This closure borrows everything, and owns nothing.
+            unsafe {
+                let page = self.roots.error_page();
+                let page = rb_funcallv(page, names().id_call, arguments.len() as _, arguments.as_ptr());
+                self.answer(page, request, exchange, objects);
+            }
+            Qnil as VALUE
+        });
+        self.settle(result, objects.env);
+        self.clean_up(objects);
     }
 
     /// Closes what is still open after the response, well or badly as it went.
@@ -127,9 +196,24 @@ impl RackApp {
                     // SAFETY: under protect, and owning nothing.
                     unsafe { call_if_there(object, names().id_close) }
                 });
+                note_failure(&closed, &mut objects.outcome);
                 self.settle(closed, objects.env);
             }
         }
+    }
+
+    /// Keeps what is to be called after the response.
+    fn collect_callbacks(&mut self, objects: &mut Objects, is_broken: bool) {
+        if objects.env == Qnil as VALUE {
+            return;
+        }
+        let Objects { env, outcome, .. } = objects;
+        let collected = protect(|| {
+            // SAFETY: under protect, and owning nothing.
+            unsafe { self.callbacks.collect(*env, outcome, is_broken, self.roots) };
+            Qnil as VALUE
+        });
+        self.settle(collected, *env);
     }
 
     /// Reports a failure, or keeps what is to be raised.
@@ -165,17 +249,22 @@ impl RackApp {
     }
 }
 
-impl App for RackApp {
+impl App for RackApp<'_> {
     fn call(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>) -> Flow {
-        let nil = Qnil as VALUE;
-        let mut objects = Objects { env: nil, file: nil, stream: nil, unclosed: nil, loan: Loan::none() };
+        let mut objects = Objects::none();
         let result = protect(|| {
             // SAFETY: under protect. This closure borrows everything, and owns nothing.
             unsafe { self.respond(request, exchange, &mut objects) };
             Qnil as VALUE
         });
+        self.current.end();
+        let failed = note_failure(&result, &mut objects.outcome);
         self.settle(result, objects.env);
         self.clean_up(&mut objects);
+        if failed && exchange.is_untouched() && self.roots.error_page() != Qnil as VALUE {
+            self.show_error(request, exchange, &mut objects);
+        }
+        self.collect_callbacks(&mut objects, exchange.is_broken());
         self.flow()
     }
 
@@ -188,6 +277,8 @@ impl App for RackApp {
             });
             self.settle(called, Qnil as VALUE);
         }
+        let mut callbacks = std::mem::replace(&mut self.callbacks, Callbacks::none());
+        callbacks.call(|result, env| self.settle(result, env));
         // A busy worker may never block, and an application may return without Ruby having looked.
         self.check_interrupts();
         self.flow()
@@ -218,6 +309,15 @@ unsafe fn is_plain_array(object: VALUE) -> bool {
     unsafe {
         RB_TYPE_P(object, ruby_value_type::RUBY_T_ARRAY) && (*(object as *const RBasic)).klass == rb_cArray
     }
+}
+
+/// Notes a failure of the application's as the outcome, unless there was one before; whether it is one.
+fn note_failure(result: &Result<VALUE, Raised>, outcome: &mut Outcome) -> bool {
+    let Err(Raised::Ruby(error)) = result else { return false };
+    if outcome.error == Qnil as VALUE {
+        outcome.error = exception(error);
+    }
+    is_failure(error)
 }
 
 /// # Safety

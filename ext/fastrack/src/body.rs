@@ -2,18 +2,20 @@
 
 use std::ffi::c_int;
 use std::io::IoSlice;
-use std::os::fd::{AsFd, IntoRawFd};
 
 use rb_sys::*;
 
-use fastrack_engine::{Exchange, Progress};
-use fastrack_http::{chunk_size_line, has_no_body, Length, ResponseHead, CHUNK_END, DATE_LEN, LAST_CHUNK};
+use fastrack_engine::{Exchange, Progress, Request};
+use fastrack_http::{
+    chunk_size_line, has_no_body, Length, Persistence, ResponseHead, CHUNK_END, DATE_LEN, LAST_CHUNK,
+};
 
 use crate::gvl::without_gvl;
 use crate::loan::{self, Loan};
 use crate::names::names;
 use crate::protect::callback;
 use crate::response::{as_string, bytes, raise};
+use crate::socket::socket_object;
 
 /// What the request and the settings say about the way a body is sent.
 #[derive(Clone, Copy)]
@@ -26,13 +28,12 @@ pub(crate) struct Manner {
     pub http_11: bool,
     /// Rack 3: to_ary and callable bodies mean what its SPEC says.
     pub rack_3: bool,
-    /// The client came by TCP.
-    pub tcp: bool,
 }
 
 /// A response being sent. Borrows all that owns something.
 pub(crate) struct Sender<'a, 'e> {
     pub exchange: &'a mut Exchange<'e>,
+    pub request: &'a Request<'a>,
     pub head: &'a mut ResponseHead,
     /// The encoded head, until it has left.
     pub encoded: &'a mut Vec<u8>,
@@ -49,18 +50,27 @@ pub(crate) struct Sender<'a, 'e> {
 }
 
 impl Sender<'_, '_> {
-    /// Sends the head and the body.
+    /// Sends the head and the body; or the head alone, and what `hijack` is called for, unless that is nil.
     ///
     /// # Safety
     /// Under protect, with the GVL; the caller's frames own nothing, and end the loan and close the stream
     /// when this raises.
-    pub unsafe fn send(&mut self, body: VALUE) {
+    pub unsafe fn send(&mut self, body: VALUE, hijack: VALUE) {
         let names = names();
         // SAFETY: as this function's.
         unsafe {
             if self.is_bodiless() {
+                // Another protocol is no body.
+                if self.head.code() < 200 && hijack != Qnil as VALUE {
+                    return self.hand_over(hijack);
+                }
+                if self.head.code() == 101 && self.manner.rack_3 && is_streaming(body) {
+                    return self.hand_over(body);
+                }
                 self.encode();
                 self.transmit_head();
+            } else if hijack != Qnil as VALUE {
+                return self.hand_over(hijack);
             } else if RB_TYPE_P(body, ruby_value_type::RUBY_T_ARRAY) {
                 self.send_array(body);
             } else if self.manner.rack_3 && rb_respond_to(body, names.id_to_ary) != 0 {
@@ -71,9 +81,11 @@ impl Sender<'_, '_> {
                     raise(rb_eTypeError, c"to_ary of a body must return an Array");
                 }
                 self.send_array(parts);
+            } else if self.send_file(body) {
+                return;
             } else if rb_respond_to(body, names.id_each) != 0 {
                 self.send_each(body);
-            } else if self.manner.rack_3 && rb_respond_to(body, names.id_call) != 0 {
+            } else if self.manner.rack_3 && is_streaming(body) {
                 return self.hand_over(body);
             } else {
                 raise(rb_eTypeError, c"a body must respond to each");
@@ -90,7 +102,8 @@ impl Sender<'_, '_> {
         self.manner.head_only || has_no_body(self.head.code())
     }
 
-    fn encode(&mut self) {
+    /// Makes the head.
+    pub fn encode(&mut self) {
         let bodiless = self.is_bodiless();
         let vague = self.head.is_unframed() || self.head.length() == Length::Unclear;
         let foreign = self.head.has_coding && !self.manner.http_11;
@@ -101,12 +114,17 @@ impl Sender<'_, '_> {
             Length::Known(length) if !bodiless => Some(length),
             _ => None,
         };
+        let persistence = self.exchange.persistence();
+        self.write_head(persistence);
+    }
+
+    fn write_head(&mut self, persistence: Persistence) {
         self.encoded.clear();
-        self.head.write(self.date, self.exchange.persistence(), self.encoded);
+        self.head.write(self.date, persistence, self.encoded);
     }
 
     /// Frames in chunks, if that is what is wanted.
-    fn frame_chunked(&mut self, wanted: bool) -> bool {
+    pub fn frame_chunked(&mut self, wanted: bool) -> bool {
         let chunked = wanted && self.manner.http_11 && self.head.is_unframed();
         if chunked {
             self.head.frame_chunked();
@@ -132,7 +150,7 @@ impl Sender<'_, '_> {
             let mut batch: Batch<'_, 64> = Batch::new();
             batch.push(self.encoded);
             if chunked && total > 0 {
-                batch.push(chunk_size_line(total, &mut size_line));
+                batch.push(chunk_size_line(total as u64, &mut size_line));
             }
             // Nothing here waits, nor calls Ruby: what the client does not take at once is sent without the application.
             for index in 0..RARRAY_LEN(parts) as isize {
@@ -199,7 +217,7 @@ impl Sender<'_, '_> {
             }
             let part = announced;
             if chunked {
-                batch.push(chunk_size_line(part.len(), &mut size_line));
+                batch.push(chunk_size_line(part.len() as u64, &mut size_line));
             }
             batch.push(part);
             if chunked {
@@ -209,30 +227,21 @@ impl Sender<'_, '_> {
         }
     }
 
-    /// Gives a streaming body the socket, after the head (Rack SPEC, "Streaming Body").
-    unsafe fn hand_over(&mut self, body: VALUE) {
+    /// Gives what is called the socket, after the head: a streaming body, or the header rack.hijack (Rack SPEC,
+    /// "Streaming Body", "Partial Hijack").
+    unsafe fn hand_over(&mut self, callable: VALUE) {
         self.exchange.close();
         self.exchange.unbuffer();
-        self.encode();
-        // SAFETY: under protect. The descriptor is a plain number before Ruby is called.
+        let switched = self.head.code() == 101;
+        self.write_head(if switched { Persistence::Upgraded } else { Persistence::Close });
+        // SAFETY: under protect, and owning nothing.
         unsafe {
             self.transmit_head();
             if self.exchange.is_broken() {
                 return;
             }
-            let fd = match self.exchange.as_fd().try_clone_to_owned() {
-                Ok(copy) => copy.into_raw_fd(),
-                Err(error) => {
-                    let errno = error.raw_os_error().unwrap_or(0);
-                    drop(error);
-                    rb_syserr_fail(errno, c"streaming body".as_ptr())
-                }
-            };
-            let number = LONG2NUM(fd.into());
-            let class = if self.manner.tcp { c"TCPSocket" } else { c"UNIXSocket" };
-            let class = rb_const_get(rb_cObject, rb_intern(class.as_ptr()));
-            *self.stream = rb_funcallv(class, names().id_for_fd, 1, &number);
-            rb_funcallv(body, names().id_call, 1, self.stream);
+            *self.stream = socket_object(&*self.exchange, self.request);
+            rb_funcallv(callable, names().id_call, 1, self.stream);
             // From here on it is the application's, which may go on with it in another thread.
             *self.stream = Qnil as VALUE;
             self.exchange.hand_over();
@@ -243,6 +252,12 @@ impl Sender<'_, '_> {
         // SAFETY: under protect; the head's memory is the application object's, and stays.
         unsafe { transmit(self.exchange, &[IoSlice::new(self.encoded)]) };
     }
+}
+
+/// Whether a body can only be called.
+unsafe fn is_streaming(body: VALUE) -> bool {
+    // SAFETY: under protect, as whoever calls this.
+    unsafe { rb_respond_to(body, names().id_each) == 0 && rb_respond_to(body, names().id_call) != 0 }
 }
 
 /// Sends slices, waiting without the GVL for a client that takes its time.

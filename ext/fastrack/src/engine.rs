@@ -9,6 +9,7 @@ use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, Ruby, 
 use fastrack_engine::{Control, Engine, Finish};
 
 use crate::app::{Options, RackApp};
+use crate::current::Current;
 use crate::dispatch::RubyDispatch;
 use crate::roots::RootSet;
 use crate::settings::{limit, listeners, optional, settings, system_error};
@@ -22,6 +23,8 @@ struct RubyEngine {
     /// Apart from the engine, which is in use while `run` runs.
     control: Arc<Control>,
     testimony: Arc<Testimony>,
+    /// What the application is being called for.
+    current: Current,
     roots: RootSet,
     options: Options,
     pid: u32,
@@ -43,6 +46,8 @@ pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.define_method("client_gone?", method!(RubyEngine::is_client_gone, 0))?;
     class.define_method("allow", method!(RubyEngine::allow, 1))?;
     class.define_method("testify", method!(RubyEngine::testify, 1))?;
+    class.define_method("hijack", method!(RubyEngine::hijack, 0))?;
+    class.define_method("early_hints", method!(RubyEngine::early_hints, 1))?;
     class.define_method("close", method!(RubyEngine::close, 0))?;
     Ok(())
 }
@@ -52,9 +57,11 @@ impl RubyEngine {
     fn new(ruby: &Ruby, list: RArray, hash: RHash) -> Result<Self, Error> {
         let (listeners, templates) = listeners(ruby, list)?;
         let after_response: Option<Value> = optional(ruby, hash, "after_response")?;
-        let roots = RootSet::new(ruby, templates, after_response)?;
-        let options =
-            Options { chunked: optional(ruby, hash, "chunked")?.unwrap_or(false), rack_3: rack_3(ruby)? };
+        let error_page: Option<Value> = optional(ruby, hash, "error_page")?;
+        let roots = RootSet::new(ruby, templates, after_response, error_page)?;
+        let (rack_3, rack_3_1) = rack_version(ruby)?;
+        let chunked = optional(ruby, hash, "chunked")?.unwrap_or(false);
+        let options = Options { chunked, rack_3, rack_3_1 };
         let master: Option<i32> = optional(ruby, hash, "master_fd")?;
         let dispatch: Option<magnus::typed_data::Obj<RubyDispatch>> = optional(ruby, hash, "dispatch")?;
         let dispatch = dispatch.as_ref().map(|dispatch| dispatch.borrow(ruby)).transpose()?;
@@ -67,6 +74,7 @@ impl RubyEngine {
             engine: RefCell::new(Some(engine)),
             control,
             testimony,
+            current: Current::default(),
             roots,
             options,
             pid: std::process::id(),
@@ -82,7 +90,7 @@ impl RubyEngine {
             return Err(misuse(ruby, "this engine is running already"));
         };
         let Some(engine) = engine.as_mut() else { return Ok(ruby.to_symbol("closed")) };
-        let mut app = RackApp::new(app.as_raw(), this.roots.borrow(ruby), this.options);
+        let mut app = RackApp::new(app.as_raw(), this.roots.borrow(ruby), this.options, &this.current);
         let finish = engine.run(&mut app, (limit > 0).then_some(limit));
         match (app.take_pending(), finish) {
             (Some(error), _) => Err(error),
@@ -141,6 +149,18 @@ impl RubyEngine {
         self.testimony.give(text);
     }
 
+    /// `hijack`: gives the application the connection whose request it is answering: a TCPSocket or UNIXSocket. Raises
+    /// IOError when there is none, or the response has begun.
+    fn hijack(ruby: &Ruby, this: &Self) -> Result<Value, Error> {
+        this.current.hijack(ruby)
+    }
+
+    /// `early_hints(headers)`: sends 103 with these headers to the client whose request is being answered, unless it
+    /// knows no HTTP/1.1. Raises ArgumentError for headers that cannot be sent, and IOError as `hijack` does.
+    fn early_hints(ruby: &Ruby, this: &Self, headers: Value) -> Result<(), Error> {
+        this.current.hint(ruby, headers)
+    }
+
     /// `close`: lets go of all connections without a word to any client. For a forked child.
     fn close(&self) {
         self.control.close();
@@ -158,8 +178,13 @@ impl Drop for RubyEngine {
     }
 }
 
-fn rack_3(ruby: &Ruby) -> Result<bool, Error> {
-    ruby.eval("defined?(::Rack.release) ? ::Rack.release.to_i >= 3 : false")
+/// Whether the Rack that the application has loaded is 3 or later, and 3.1 or later.
+fn rack_version(ruby: &Ruby) -> Result<(bool, bool), Error> {
+    let release: Option<String> = ruby.eval("::Rack.release if defined?(::Rack.release)")?;
+    let release = release.unwrap_or_default();
+    let mut numbers = release.split('.').map(|number| number.parse().unwrap_or(0));
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    Ok((version >= (3, 0), version >= (3, 1)))
 }
 
 fn misuse(ruby: &Ruby, message: &'static str) -> Error {

@@ -10,6 +10,7 @@ use fastrack_http::{Framing, KnownName, Version};
 use crate::fields;
 use crate::names::names;
 use crate::peer::PeerCache;
+use crate::protocol;
 use crate::roots::Roots;
 
 /// Pairs that are collected before they go into the Hash together, which is cheaper than one by one.
@@ -45,7 +46,7 @@ impl Pairs {
 }
 
 /// Builds the environment: the listener's template, and what this request says; `input` replaces the
-/// template's unless it is nil.
+/// template's unless it is nil. With `rack_3_1` it has what Rack 3.1 added.
 ///
 /// # Safety
 /// Under protect, with the GVL. Owns nothing while it calls Ruby.
@@ -54,6 +55,7 @@ pub(crate) unsafe fn build(
     input: VALUE,
     roots: Roots,
     peers: &mut PeerCache,
+    rack_3_1: bool,
 ) -> VALUE {
     let names = names();
     // SAFETY: as this function's; all values are on the stack or in the Hash.
@@ -74,7 +76,13 @@ pub(crate) unsafe fn build(
         if let Some(peer) = request.peer {
             peers.add(&mut pairs, peer, roots);
         }
-        fields::add(&mut pairs, env, request);
+        let is_upgrade = fields::add(&mut pairs, env, request);
+        if is_upgrade && rack_3_1 {
+            let protocols = protocol::offered(request);
+            if protocols != Qnil as VALUE {
+                pairs.add(names.rack_protocol, protocols);
+            }
+        }
         if let Some(authority) = head.authority {
             pairs.add(names.key(KnownName::Host), string(authority.of_buffer(request.bytes)));
         }

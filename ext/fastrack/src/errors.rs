@@ -24,6 +24,14 @@ pub(crate) fn is_failure(error: &Error) -> bool {
     }
 }
 
+/// The exception that an error is; nil for a jump that is none.
+pub(crate) fn exception(error: &Error) -> VALUE {
+    match error.error_type() {
+        ErrorType::Exception(exception) => exception.as_raw(),
+        _ => Qnil as VALUE,
+    }
+}
+
 /// Writes an exception with its backtrace to the request's rack.errors (Rack
 /// SPEC, "The Error Stream"), or to stderr when there is none.
 pub(crate) fn report(error: &Error, env: VALUE) {

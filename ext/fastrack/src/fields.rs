@@ -8,23 +8,27 @@ use fastrack_http::{env_key, Field, KnownName, MAX_NAME};
 use crate::env::{string, Pairs};
 use crate::names::names;
 
-/// Adds the request's fields.
+/// Adds the request's fields; whether Upgrade is one of them.
 ///
 /// # Safety
 /// Under protect, with the GVL. Owns nothing while it calls Ruby.
-pub(crate) unsafe fn add(pairs: &mut Pairs, env: VALUE, request: &Request<'_>) {
+pub(crate) unsafe fn add(pairs: &mut Pairs, env: VALUE, request: &Request<'_>) -> bool {
+    let mut is_upgrade = false;
     // SAFETY: as this function's.
     unsafe {
         if request.head.clashes {
             pairs.flush();
-            return add_clashing(env, request);
+            add_clashing(env, request);
+            return request.head.fields.iter().any(|field| field.known == Some(KnownName::Upgrade));
         }
         for field in &request.head.fields {
             if field.known != Some(KnownName::TransferEncoding) {
+                is_upgrade |= field.known == Some(KnownName::Upgrade);
                 pairs.add(key(field, request), string(field.value.of_buffer(request.bytes)));
             }
         }
     }
+    is_upgrade
 }
 
 unsafe fn key(field: &Field, request: &Request<'_>) -> VALUE {

@@ -8,21 +8,26 @@
 
 mod app;
 mod body;
+mod callbacks;
+mod current;
 mod dispatch;
 mod engine;
 mod env;
 mod errors;
 mod fields;
+mod file_body;
 mod gvl;
 mod input;
 mod loan;
 mod names;
 mod peer;
 mod protect;
+mod protocol;
 mod response;
 mod roots;
 mod scoreboard;
 mod settings;
+mod socket;
 mod testimony;
 
 use magnus::{Error, Ruby};

@@ -7,7 +7,7 @@ use rb_sys::*;
 
 use fastrack_http::KnownName;
 
-use crate::protect::{protect, Raised};
+use crate::protect::protect;
 
 /// Methods whose strings are made once; others are made for each request.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"];
@@ -30,11 +30,16 @@ pub(crate) struct Names {
     pub remote_port: VALUE,
     pub rack_input: VALUE,
     pub rack_errors: VALUE,
+    pub rack_protocol: VALUE,
+    pub after_reply: VALUE,
+    pub response_finished: VALUE,
+    pub hijack_io: VALUE,
     pub string_io: VALUE,
     pub id_call: ID,
     pub id_close: ID,
     pub id_each: ID,
     pub id_to_ary: ID,
+    pub id_to_path: ID,
     pub id_to_i: ID,
     pub id_puts: ID,
     pub id_flush: ID,
@@ -51,10 +56,7 @@ pub(crate) fn init(ruby: &Ruby) -> Result<(), Error> {
         made = Some(Box::new(Names::new()));
         Qnil as VALUE
     })
-    .map_err(|raised| match raised {
-        Raised::Ruby(error) => error,
-        Raised::Panic(message) => Error::new(ruby.exception_runtime_error(), message),
-    })?;
+    .map_err(|raised| raised.into_error(ruby))?;
     if let Some(names) = made {
         // The extension is loaded once; if it were not, the first names are as good.
         let _ = NAMES.set(names);
@@ -87,11 +89,16 @@ impl Names {
             remote_port: registered("REMOTE_PORT"),
             rack_input: registered("rack.input"),
             rack_errors: registered("rack.errors"),
+            rack_protocol: registered("rack.protocol"),
+            after_reply: registered("rack.after_reply"),
+            response_finished: registered("rack.response_finished"),
+            hijack_io: registered("rack.hijack_io"),
             string_io: string_io(),
             id_call: id("call"),
             id_close: id("close"),
             id_each: id("each"),
             id_to_ary: id("to_ary"),
+            id_to_path: id("to_path"),
             id_to_i: id("to_i"),
             id_puts: id("puts"),
             id_flush: id("flush"),

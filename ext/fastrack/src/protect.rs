@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-use magnus::Error;
+use magnus::{Error, Ruby};
 use rb_sys::{Qnil, VALUE};
 
 /// Why protected work did not come to its end.
@@ -12,6 +12,16 @@ pub(crate) enum Raised {
     Ruby(Error),
     /// Rust code panicked; the message.
     Panic(String),
+}
+
+impl Raised {
+    /// As an error for whoever called from Ruby.
+    pub fn into_error(self, ruby: &Ruby) -> Error {
+        match self {
+            Raised::Ruby(error) => error,
+            Raised::Panic(message) => Error::new(ruby.exception_runtime_error(), message),
+        }
+    }
 }
 
 /// Runs work that calls Ruby, and returns whatever it raises.

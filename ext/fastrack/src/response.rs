@@ -10,8 +10,23 @@ use crate::loan::{self, Loan};
 use crate::names::names;
 use crate::protect::callback;
 
+/// What the application tells the server by headers that no client sees; nil where it says nothing.
+pub(crate) struct Orders {
+    /// What is to be called with the socket, after the head: rack.hijack.
+    pub hijack: VALUE,
+    /// The protocol to switch to: rack.protocol.
+    pub protocol: VALUE,
+}
+
+impl Orders {
+    pub fn none() -> Self {
+        Orders { hijack: Qnil as VALUE, protocol: Qnil as VALUE }
+    }
+}
+
 /// The three parts of a response.
 pub(crate) struct Triple {
+    pub status: VALUE,
     pub code: u16,
     pub headers: VALUE,
     pub body: VALUE,
@@ -31,9 +46,24 @@ pub(crate) unsafe fn triple(result: VALUE, unclosed: &mut VALUE) -> Triple {
         if array == Qnil as VALUE || RARRAY_LEN(array) != 3 {
             raise(rb_eTypeError, c"the application must return [status, headers, body]");
         }
-        let (headers, body) = (RARRAY_AREF(array, 1), RARRAY_AREF(array, 2));
+        let (status, headers, body) = (RARRAY_AREF(array, 0), RARRAY_AREF(array, 1), RARRAY_AREF(array, 2));
         *unclosed = body;
-        Triple { code: code(RARRAY_AREF(array, 0)), headers, body }
+        Triple { status, code: code(status), headers, body }
+    }
+}
+
+/// The body of a response that is not sent, because the application has the connection; nil if there is none.
+///
+/// # Safety
+/// Under protect, with the GVL.
+pub(crate) unsafe fn unsent_body(result: VALUE) -> VALUE {
+    // SAFETY: as this function's.
+    unsafe {
+        if RB_TYPE_P(result, ruby_value_type::RUBY_T_ARRAY) && RARRAY_LEN(result) == 3 {
+            RARRAY_AREF(result, 2)
+        } else {
+            Qnil as VALUE
+        }
     }
 }
 
@@ -61,17 +91,24 @@ pub(crate) unsafe fn raise(class: VALUE, message: &CStr) -> ! {
 /// What the iteration over the headers carries along.
 struct Fields<'a> {
     head: &'a mut ResponseHead,
+    orders: &'a mut Orders,
     /// The first field that cannot be sent, and why.
     refused: Option<(VALUE, FieldError)>,
     panicked: bool,
 }
 
-/// Fills `head` with the headers; raises ArgumentError on one that cannot be sent.
+/// Fills `head` with the headers, and `orders` with those that are none; raises ArgumentError on one that cannot be
+/// sent.
 ///
 /// # Safety
 /// Under protect, with the GVL; `loan` is ended when this has returned or raised.
-pub(crate) unsafe fn take_headers(headers: VALUE, head: &mut ResponseHead, loan: &mut Loan) {
-    let mut fields = Fields { head, refused: None, panicked: false };
+pub(crate) unsafe fn take_headers(
+    headers: VALUE,
+    head: &mut ResponseHead,
+    loan: &mut Loan,
+    orders: &mut Orders,
+) {
+    let mut fields = Fields { head, orders, refused: None, panicked: false };
     // SAFETY: as this function's. rb_hash_foreach calls back while it runs and not later, and
     // nobody else touches `fields` meanwhile; a block of Ruby's gets a loan.
     unsafe {
@@ -147,6 +184,11 @@ unsafe fn take(fields: &mut Fields<'_>, name: VALUE, value: VALUE) {
         let name = as_string(name);
         // Those are messages from the application to the server.
         if bytes(name).get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"rack.")) {
+            match &bytes(name)[5..] {
+                b"hijack" => fields.orders.hijack = value,
+                b"protocol" => fields.orders.protocol = value,
+                _ => {}
+            }
             return;
         }
         if RB_TYPE_P(value, ruby_value_type::RUBY_T_ARRAY) {

@@ -4,12 +4,14 @@ use magnus::rb_sys::AsRawValue;
 use magnus::{prelude::*, value::Opaque, Error, RArray, Ruby, Value};
 use rb_sys::*;
 
+use crate::names::names;
 use crate::peer::PeerCache;
 
 const TEMPLATES: isize = 0;
 const AFTER_RESPONSE: isize = 1;
 const TEMPORARY_INPUT: isize = 2;
 const PEERS: isize = 3;
+const ERROR_PAGE: isize = 4;
 
 /// What keeps an engine's objects alive: one Array, so that a new one takes no unsafe bookkeeping.
 ///
@@ -19,7 +21,13 @@ const PEERS: isize = 3;
 pub(crate) struct RootSet(Opaque<RArray>);
 
 impl RootSet {
-    pub fn new(ruby: &Ruby, templates: RArray, after_response: Option<Value>) -> Result<Self, Error> {
+    /// `templates` are the engine's own: it changes them.
+    pub fn new(
+        ruby: &Ruby,
+        templates: RArray,
+        after_response: Option<Value>,
+        error_page: Option<Value>,
+    ) -> Result<Self, Error> {
         let fastrack: magnus::RModule = ruby.class_object().const_get("Fastrack")?;
         let temporary_input: Value = fastrack.const_get("SpooledBody")?;
         let roots = ruby.ary_new();
@@ -29,6 +37,7 @@ impl RootSet {
         let peers = ruby.ary_new();
         (0..PeerCache::STRINGS).try_for_each(|_| peers.push(()))?;
         roots.push(peers)?;
+        roots.push(error_page)?;
         ruby.gc_register_mark_object(roots);
         Ok(RootSet(roots.into()))
     }
@@ -58,6 +67,32 @@ impl Roots {
     /// What is called after each response; nil if nothing is.
     pub fn after_response(self) -> VALUE {
         self.get(AFTER_RESPONSE)
+    }
+
+    /// What makes a response of an application's failure; nil if nothing does.
+    pub fn error_page(self) -> VALUE {
+        self.get(ERROR_PAGE)
+    }
+
+    /// Puts new lists of callables into the templates for those that a request has used. Nil stands for none.
+    ///
+    /// # Safety
+    /// Under protect, with the GVL.
+    pub unsafe fn renew_lists(self, replies: VALUE, finished: VALUE) {
+        let names = names();
+        let used = [(names.after_reply, replies), (names.response_finished, finished)];
+        for (key, list) in used.into_iter().filter(|(_, list)| *list != Qnil as VALUE) {
+            // SAFETY: as this function's; the templates are Hashes that are not frozen.
+            unsafe {
+                let templates = self.get(TEMPLATES);
+                for index in 0..RARRAY_LEN(templates) as isize {
+                    let template = RARRAY_AREF(templates, index);
+                    if rb_hash_lookup(template, key) == list {
+                        rb_hash_aset(template, key, rb_ary_new());
+                    }
+                }
+            }
+        }
     }
 
     /// What makes an input of a descriptor.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use magnus::{Error, RArray, RHash, Ruby, TryConvert, Value};
+use magnus::{prelude::*, Error, RArray, RHash, Ruby, TryConvert, Value};
 
 use fastrack_engine::{Listener, Oversight, Settings, Slot, Witness};
 use fastrack_http::Limits;
@@ -23,7 +23,8 @@ pub(crate) fn listeners(ruby: &Ruby, list: RArray) -> Result<(Vec<Listener>, RAr
         let template: RHash = required(ruby, hash, "env")?;
         let listener = Listener::from_fd(fd, optional(ruby, hash, "tcp")?.unwrap_or(false));
         listeners.push(listener.map_err(|error| system_error(ruby, &format!("descriptor {fd}"), &error))?);
-        templates.push(template)?;
+        // A copy that is not frozen, for the engine renews what is in it.
+        templates.push(template.funcall::<_, _, Value>("dup", ())?)?;
     }
     Ok((listeners, templates))
 }

@@ -1,0 +1,158 @@
+//! The request whose application is being called, for what that application asks of the server meanwhile.
+
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use magnus::rb_sys::{AsRawValue, FromRawValue};
+use magnus::{Error, Ruby, Value};
+use rb_sys::*;
+
+use fastrack_engine::{Exchange, Request};
+use fastrack_http::{ResponseHead, Version};
+
+use crate::loan::Loan;
+use crate::names::names;
+use crate::protect::protect;
+use crate::response::{take_headers, Orders};
+use crate::socket::socket_object;
+
+/// Where the call is noted while it lasts. One for all requests: an object of its own for each of them would cost more
+/// than all that is done with it.
+#[derive(Default)]
+pub(crate) struct Current(AtomicPtr<Call>);
+
+/// What belongs to the call of the application.
+///
+/// INVARIANT: lives on the stack, where the GC sees the values in it, for as long as it is noted in a [`Current`].
+pub(crate) struct Call {
+    /// The thread that calls the application.
+    thread: VALUE,
+    env: VALUE,
+    /// The socket object, once the application has taken the connection over.
+    io: VALUE,
+    exchange: *mut Exchange<'static>,
+    request: *const Request<'static>,
+    /// Memory to make a head in.
+    head: *mut ResponseHead,
+    encoded: *mut Vec<u8>,
+}
+
+impl Call {
+    /// The pointers outlive the call, and are used by nobody else until it has [ended](Current::end).
+    pub fn new(
+        env: VALUE,
+        exchange: *mut Exchange<'_>,
+        request: *const Request<'_>,
+        head: *mut ResponseHead,
+        encoded: *mut Vec<u8>,
+    ) -> Self {
+        // SAFETY: has no requirements for a thread of Ruby's, with the GVL.
+        let thread = unsafe { rb_thread_current() };
+        Call {
+            thread,
+            env,
+            io: Qnil as VALUE,
+            exchange: exchange.cast(),
+            request: request.cast(),
+            head,
+            encoded,
+        }
+    }
+
+    /// Whether the application has taken the connection over.
+    pub fn is_hijacked(&self) -> bool {
+        self.io != Qnil as VALUE
+    }
+
+    fn hijack(&mut self, ruby: &Ruby) -> Result<VALUE, Error> {
+        if self.is_hijacked() {
+            return Ok(self.io);
+        }
+        // SAFETY: by the contract of `new`.
+        let (exchange, request) = unsafe { (&mut *self.exchange, &*self.request) };
+        if !exchange.is_untouched() {
+            return Err(Error::new(ruby.exception_io_error(), "the response has begun"));
+        }
+        let env = self.env;
+        self.io = protect(|| {
+            // SAFETY: under protect; what the closure borrows it does not own.
+            unsafe {
+                let io = socket_object(&*exchange, request);
+                rb_hash_aset(env, names().hijack_io, io)
+            }
+        })
+        .map_err(|raised| raised.into_error(ruby))?;
+        exchange.hand_over();
+        Ok(self.io)
+    }
+
+    fn hint(&mut self, ruby: &Ruby, headers: VALUE) -> Result<(), Error> {
+        // SAFETY: by the contract of `new`.
+        let (exchange, request) = unsafe { (&mut *self.exchange, &*self.request) };
+        // SAFETY: likewise.
+        let (head, encoded) = unsafe { (&mut *self.head, &mut *self.encoded) };
+        // A client of HTTP/1.0 knows nothing of interim responses (RFC 9110 §15.2).
+        if request.head.version != Version::Http11 || !exchange.is_untouched() {
+            return Ok(());
+        }
+        head.start(103);
+        let mut loan = Loan::none();
+        let taken = protect(|| {
+            // SAFETY: under protect; the closure owns nothing.
+            unsafe { take_headers(headers, head, &mut loan, &mut Orders::none()) };
+            Qnil as VALUE
+        });
+        loan.end();
+        taken.map_err(|raised| raised.into_error(ruby))?;
+        encoded.clear();
+        head.write_interim(encoded);
+        if !encoded.is_empty() {
+            exchange.send_interim(encoded);
+        }
+        Ok(())
+    }
+}
+
+impl Current {
+    /// Notes a call.
+    ///
+    /// # Safety
+    /// [`end`](Self::end) is called before `call` goes, and before the frames that it lies in are left.
+    pub unsafe fn begin(&self, call: *mut Call) {
+        self.0.store(call, Ordering::Relaxed);
+    }
+
+    /// The call is over.
+    pub fn end(&self) {
+        self.0.store(std::ptr::null_mut(), Ordering::Relaxed);
+    }
+
+    /// Takes the connection over for the application (Rack SPEC, "Full Hijack"); the socket object. An IOError when
+    /// there is no request of this thread's, or its response has begun.
+    pub fn hijack(&self, ruby: &Ruby) -> Result<Value, Error> {
+        let io = self.with(ruby, |call| call.hijack(ruby))?;
+        // SAFETY: a socket object; the call keeps it in sight of the GC.
+        Ok(unsafe { Value::from_raw(io) })
+    }
+
+    /// Sends early hints (RFC 8297). Raises what is wrong with the headers, or an IOError as [`hijack`](Self::hijack).
+    pub fn hint(&self, ruby: &Ruby, headers: Value) -> Result<(), Error> {
+        self.with(ruby, |call| call.hint(ruby, headers.as_raw()))
+    }
+
+    /// Does something with the call that this thread is in. Nobody finds it meanwhile: what the work calls may come
+    /// back here.
+    fn with<T>(&self, ruby: &Ruby, work: impl FnOnce(&mut Call) -> Result<T, Error>) -> Result<T, Error> {
+        let pointer = self.0.swap(std::ptr::null_mut(), Ordering::Relaxed);
+        // SAFETY: needs the GVL only, of which `ruby` is the proof.
+        let thread = unsafe { rb_thread_current() };
+        // SAFETY: not null while the application is called, and valid as long, by the contract of `begin`: its thread
+        // is in this frame, or waits for the GVL. Nobody else finds the pointer now.
+        let call = unsafe { pointer.as_mut() }.filter(|call| call.thread == thread);
+        // The work lets no exception through, so that the pointer comes back.
+        let result = call.map(work);
+        self.0.store(pointer, Ordering::Relaxed);
+        result.unwrap_or_else(|| {
+            Err(Error::new(ruby.exception_io_error(), "the request is over, or another thread's"))
+        })
+    }
+}

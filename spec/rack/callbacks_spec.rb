@@ -1,0 +1,73 @@
+# frozen_string_literal: true
+
+require "support/http_helpers"
+
+RSpec.describe "C5 what an app leaves to be called after its response" do
+  before(:context) { serve(HttpApps.ru(:calling_back)) }
+
+  def noted(path)
+    journal.lines.select { |line| line.start_with?("#{path} ") }.map { |line| line.delete_prefix("#{path} ") }
+  end
+
+  # What was called for a request, once that is all of it.
+  def called_for(path)
+    HttpPeer.exchange(server, message("GET #{path} HTTP/1.1", "Host: a", "Connection: close"))
+    server.get("/none")
+    noted(path)
+  end
+
+  it "C5 rack.after_reply: all of it is called, in order" do
+    expect(called_for("/fine").grep(/reply/)).to eq(["reply 1", "reply 2"])
+  end
+
+  it "C5 rack.after_reply: also where the app has put a list of its own in its place" do
+    expect(called_for("/own")).to eq(["reply"])
+  end
+
+  it "C5 rack.after_reply: also after an exception, and after half a response" do
+    %w[/raises /half].each { |path| expect(called_for(path).grep(/reply/)).to eq(["reply 1", "reply 2"]) }
+  end
+
+  it "C5 rack.after_reply: the client has its response before" do
+    HttpPeer.open(server) do |peer|
+      peer.write(message("GET /slow HTTP/1.1", "Host: a"))
+      peer.read_until(/done\z/)
+      server.write("go", "")
+    end
+    expect_worker_alive
+  end
+
+  it "C5 rack.after_reply: what raises there keeps nobody else from its turn, and is reported" do
+    expect(called_for("/failing")).to eq(["reply"])
+    eventually { server.log.include?("in a callable (RuntimeError)") && server.log.include?("NoMethodError") }
+    expect_worker_alive
+  end
+
+  it "C5 a list that a request has used is not seen by any other" do
+    3.times { server.get("/late") }
+    expect(server.get("/sees").body).to eq(HttpApps.rack3? ? "[] []" : "[] nothing")
+    expect(journal.lines).not_to include("too late")
+    expect(journal.count("/late reply")).to eq(3)
+  end
+
+  if HttpApps.rack3?
+    it "C5 rack.response_finished: is called with env, status and headers, the last one first (Rack 3)" do
+      outcome = '/fine 201 ["x-path"] none'
+      expect(called_for("/fine").last(2)).to eq(["finished 2: #{outcome}", "finished 1: #{outcome}"])
+    end
+
+    it "C5 rack.response_finished: gets the exception of an app that has raised (Rack 3)" do
+      expect(called_for("/raises").last).to eq("finished 1: /raises nil nil ArgumentError in the app")
+      expect(called_for("/half").last).to eq('finished 1: /half 200 ["x-half"] RuntimeError in each')
+    end
+
+    it "C5 rack.response_finished: gets an exception when the client has left before the end (Rack 3)" do
+      HttpPeer.open(server) do |peer|
+        peer.write(message("GET /endless HTTP/1.1", "Host: a"))
+        peer.read_until(/eeee/)
+        peer.abort
+      end
+      eventually { noted("/endless").last == "finished 1: /endless 200 [] IOError the response was not sent whole" }
+    end
+  end
+end

@@ -1,0 +1,77 @@
+# frozen_string_literal: true
+
+require "support/http_helpers"
+
+RSpec.describe "C5 rack.early_hints" do
+  # One interim response, with its fields.
+  let(:interim) { %r{\AHTTP/1\.1 103 Early Hints\r\n((?:[^\r]+\r\n)*)\r\n} }
+
+  context "with EarlyHints" do
+    before(:context) { serve(HttpApps.ru(:hinting), options: { "EarlyHints" => true }) }
+
+    # The headers of the hints, and the response after them.
+    def hinted(path, version: "1.1")
+      bytes, = HttpPeer.exchange(server, message("GET #{path} HTTP/#{version}", "Host: a", "Connection: close"))
+      hints = []
+      while (fields = bytes[interim, 1])
+        hints << fields.split("\r\n")
+        bytes = bytes.sub(interim, "")
+      end
+      [hints, HttpResponse.parse(bytes)]
+    end
+
+    it "C5 sends 103 with the headers, before the response" do
+      links = ["link: </a.css>; rel=preload", "link: </b.js>; rel=preload"]
+      %w[/lines /array].each do |path|
+        hints, response = hinted(path)
+        expect(hints).to eq([links])
+        expect([response.status, response.body]).to eq([200, "one"])
+      end
+    end
+
+    it "C5 sends it at once" do
+      HttpPeer.open(server) do |peer|
+        peer.write(message("GET /lines HTTP/1.1", "Host: a"))
+        expect(peer.read_until(/\r\n\r\n/)).to match(interim)
+      end
+    end
+
+    it "C5 sends as many as the app has" do
+      expect(hinted("/twice").first.size).to eq(2)
+    end
+
+    it "C5 sends nothing for no headers, and none that would frame a body" do
+      expect(hinted("/none").first).to eq([])
+      expect(hinted("/framing").first).to eq([["link: </a>"]])
+    end
+
+    it "C5 sends nothing to a client of HTTP/1.0, which knows no interim responses" do
+      hints, response = hinted("/lines", version: "1.0")
+      expect([hints, response.body]).to eq([[], "one"])
+    end
+
+    it "C5 sends a whole response after them when the app raises" do
+      hints, response = hinted("/raises")
+      expect([hints.size, response.status]).to eq([1, 500])
+      expect_worker_alive
+    end
+
+    it "C5 raises what is wrong with the headers in the app, and sends none of them" do
+      %w[/bad /no-headers].each { |path| expect(hinted(path)).to match([[], have_attributes(status: 500)]) }
+      eventually { server.log.include?("(ArgumentError)") && server.log.include?("(NoMethodError)") }
+      expect_worker_alive
+    end
+
+    it "C5 raises an IOError when the response has begun" do
+      expect(hinted("/late").last.body).to eq("oneIOError")
+    end
+  end
+
+  context "without it" do
+    before(:context) { serve(HttpApps.ru(:hinting)) }
+
+    it "C5 is not there: a proxy that knows no 103 would take it for the response" do
+      expect(server.get("/lines").body).to eq("no hints")
+    end
+  end
+end

@@ -1,0 +1,109 @@
+# frozen_string_literal: true
+
+require_relative "../http_journal"
+
+module HttpApps
+  # Takes the connection over in the way that the path names.
+  class Hijacking
+    # Notes that it was closed.
+    class Body
+      def initialize(journal, name)
+        @journal = journal
+        @name = name
+      end
+
+      def each
+        yield "never sent"
+      end
+
+      def close
+        @journal.write("#{@name} closed")
+      end
+    end
+
+    RESPONSE = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+
+    def initialize
+      @journal = HttpJournal.new
+      @kept = nil
+    end
+
+    def call(env)
+      path = env["PATH_INFO"]
+      case path
+      when %r{\A/full/} then full(env, path.delete_prefix("/full/"))
+      when %r{\A/partial/} then partial(path.delete_prefix("/partial/"))
+      when "/keep" then @kept = env["rack.hijack"] and [200, {}, ["kept"]]
+      when "/thread" then [200, {}, [Thread.new { error_of(env["rack.hijack"]) }.value]]
+      when "/begun" then [200, {}, Enumerator.new { |parts| parts << "one," << error_of(env["rack.hijack"]) }]
+      else [200, {}, ["hijack? #{env["rack.hijack?"]}"]]
+      end
+    end
+
+    private
+
+    def full(env, way)
+      io = env["rack.hijack"].call
+      case way
+      when "at-once" then answer(io, io.class.name)
+      when "twice" then answer(io, [env["rack.hijack"].call, env["rack.hijack_io"]].map { |one| one.equal?(io) }.inspect)
+      when "echo" then Thread.new { echo(io) }
+      when "nonblock" then Thread.new { nonblock(io) }
+      when "later" then Thread.new { later(io) }
+      when "raise" then answer(io, "before") || raise("after the hijack")
+      when "nil" then return answer(io, "nil")
+      when "number" then return answer(io, "number") || 5
+      end
+      [way == "at-once" ? 200 : -1, {}, Body.new(@journal, "full/#{way}")]
+    end
+
+    def answer(io, text)
+      io.write(RESPONSE, text)
+      io.close
+    end
+
+    # What the client has sent by now, and what it sends until it ends.
+    def echo(io)
+      io.write(RESPONSE)
+      io.write(io.read.upcase)
+      io.close
+    end
+
+    def nonblock(io)
+      io.write(RESPONSE)
+      io.wait_readable
+      io.write(io.read_nonblock(100).upcase)
+      io.close
+    end
+
+    # When another request has said so.
+    def later(io)
+      sleep 0.005 until File.exist?("go")
+      answer(io, "later")
+    end
+
+    def partial(way)
+      status = way == "switch" ? 101 : 200
+      headers = { "x-own" => "yes", "rack.hijack" => callable(way) }
+      headers["upgrade"] = "echo" if way == "switch"
+      [status, headers, Body.new(@journal, "partial/#{way}")]
+    end
+
+    def callable(way)
+      lambda do |io|
+        @journal.write("partial/#{way} called")
+        raise "in the hijack" if way == "raise"
+
+        way == "switch" ? io.write(io.readpartial(100).upcase) : io.write("partial #{io.class}")
+        io.close
+      end
+    end
+
+    def error_of(callable)
+      callable.call
+      "nothing was raised"
+    rescue IOError => e
+      "#{e.class}: #{e.message}"
+    end
+  end
+end
