@@ -59,7 +59,7 @@ RSpec.describe "A15 the body of a response" do
   end
 
   it "A15 keeps the app's Content-Length" do
-    response = HttpResponse.all(server.raw(message("HEAD /length/each HTTP/1.1", "Host: a")), head_only: true).first
+    response = HttpResponse.all(server.raw(message("HEAD /length/each HTTP/1.1", "Host: a", "Connection: close")), head_only: true).first
     expect(response.headers.all("Content-Length")).to eq(["10"])
   end
 

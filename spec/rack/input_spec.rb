@@ -64,7 +64,7 @@ RSpec.describe "A12 rack.input" do
 
   it "A12 decodes chunks that come in pieces of any kind" do
     body = bytes(300)
-    wire = message("POST /digest HTTP/1.1", "Host: a", "Transfer-Encoding: chunked", body: chunked(body, 7))
+    wire = message("POST /digest HTTP/1.1", "Host: a", "Transfer-Encoding: chunked", "Connection: close", body: chunked(body, 7))
     HttpPeer.open(server) do |peer|
       wire.each_char { |byte| peer.write(byte) }
       answer = HttpResponse.parse(peer.read_to_end).body
