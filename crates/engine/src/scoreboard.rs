@@ -254,8 +254,15 @@ mod tests {
     fn begin(slot: &Slot, bytes: &[u8]) -> u64 {
         let mut head = Head::default();
         head.parse(bytes, Limits::default()).expect("a good head");
-        let request =
-            Request { head: &head, bytes, path: b"/", content: Content::None, listener: 0, peer: None };
+        let request = Request {
+            head: &head,
+            bytes,
+            path: b"/",
+            content: Content::None,
+            beyond: b"",
+            listener: 0,
+            peer: None,
+        };
         slot.begin(&request, 5, 7)
     }
 

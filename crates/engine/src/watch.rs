@@ -217,6 +217,7 @@ mod tests {
             bytes,
             path: b"/",
             content: Content::None,
+            beyond: b"",
             listener: 0,
             peer: None,
         });
