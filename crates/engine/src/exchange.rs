@@ -142,7 +142,7 @@ impl<'a> Exchange<'a> {
     ) -> io::Result<Progress> {
         let mut sent = 0;
         if self.output.is_empty() {
-            let result = output::write_more(self.fd, head);
+            let result = if self.may_answer() { output::write_more(self.fd, head) } else { Err(overdue()) };
             sent = self.note(result)?;
         }
         self.output.push(&[IoSlice::new(head)], sent);
@@ -162,7 +162,7 @@ impl<'a> Exchange<'a> {
             Ok(sent) if sent == bytes.len() => {}
             Ok(sent) => {
                 self.output.push(&[IoSlice::new(bytes)], sent);
-                self.stage = Stage::Begun;
+                self.stage = if self.may_answer() { Stage::Begun } else { Stage::Broken };
             }
             Err(_) => self.stage = Stage::Broken,
         }
@@ -233,6 +233,12 @@ impl<'a> Exchange<'a> {
         if self.output.is_empty() {
             self.control.watch.answered();
         }
+    }
+
+    /// Keeps the client for this thread, or whoever it will [hand it over](Self::hand_over) to; false when the response
+    /// has begun, or the helper has answered.
+    pub fn claim(&mut self) -> bool {
+        self.stage == Stage::Untouched && self.control.watch.answer()
     }
 
     /// Somebody else has a copy of the connection's descriptor and sends the rest.

@@ -69,7 +69,7 @@ impl Call {
         }
         // SAFETY: by the contract of `new`.
         let (exchange, request) = unsafe { (&mut *self.exchange, &*self.request) };
-        if !exchange.is_untouched() {
+        if !exchange.claim() {
             return Err(Error::new(ruby.exception_io_error(), "the response has begun"));
         }
         let env = self.env;
