@@ -123,3 +123,13 @@ RSpec.describe "C5 hijacking" do
     end
   end
 end
+
+RSpec.describe "C5 a hijack that takes too long" do
+  it "C5 gets no 504 into its conversation, and its worker is replaced (C3)" do
+    serve(HttpApps.ru(:hijacking))
+    bytes, = HttpPeer.exchange(server, message("GET /full/hang HTTP/1.1", "Host: a"))
+    expect(bytes).to eq("mine")
+    eventually { server.workers.size == 1 && server.workers != [@worker] }
+    expect(server.get("/").status).to eq(200)
+  end
+end

@@ -51,6 +51,7 @@ module HttpApps
       when "nonblock" then Thread.new { nonblock(io) }
       when "later" then Thread.new { later(io) }
       when "raise" then answer(io, "before") || raise("after the hijack")
+      when "hang" then hang(env, io)
       when "nil" then return answer(io, "nil")
       when "number" then return answer(io, "number") || 5
       end
@@ -74,6 +75,13 @@ module HttpApps
       io.wait_readable
       io.write(io.read_nonblock(100).upcase)
       io.close
+    end
+
+    # For longer than the watchdog lets it.
+    def hang(env, io)
+      io.write("mine")
+      env["fastrack.timeout"].call(0.2)
+      sleep(60)
     end
 
     # When another request has said so.
