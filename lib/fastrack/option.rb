@@ -82,6 +82,7 @@ module Fastrack
         type.choice(value, %w[encoded decoded])
       end,
       new(:MaxBodySize, :max_body_size, nil, "bytes that a request's body may have") { |value| type.integer(value, 0..) },
+      new(:StreamBody, :stream_body, false, "call the app while the body comes in") { |value| type.boolean(value) },
       new(:MaxRequestTarget, :max_request_target, 16_384, "bytes that a request's target may have") do |value|
         type.integer(value, 1..1_048_576)
       end,

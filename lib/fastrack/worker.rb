@@ -169,6 +169,7 @@ module Fastrack
         max_target: @configuration.max_request_target,
         max_head: @configuration.max_header_size,
         max_fields: @configuration.max_header_fields,
+        stream_body: @configuration.stream_body,
         tmpdir: Dir.tmpdir,
         master_fd: master_fd,
         after_response: @configuration.oobgc ? OobGC.start(@gc_interval, -> { @engine.waiting? }) : nil

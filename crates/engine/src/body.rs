@@ -17,10 +17,10 @@ use crate::settings::Settings;
 const MEMORY: u64 = 1024 * 1024;
 
 /// What one read of a long body asks for.
-const LONG_READ: usize = 64 * 1024;
+pub(crate) const LONG_READ: usize = 64 * 1024;
 
 /// A read asks for this much more than is due, to notice what should not be there: more than a CRLF.
-const BEYOND: usize = 3;
+pub(crate) const BEYOND: usize = 3;
 
 #[derive(Debug)]
 pub(crate) enum Body {
@@ -40,7 +40,7 @@ impl Body {
         Ok(match input.head.framing {
             Framing::None | Framing::Length(0) => Body::None,
             Framing::Length(length) => {
-                check_length(length, settings)?;
+                check_length(length, settings.max_body)?;
                 match usize::try_from(length) {
                     Ok(in_place) if length <= MEMORY => Body::InPlace(in_place),
                     _ => Body::Spooled { file: spool(settings)?, length, left: length },
@@ -98,7 +98,7 @@ impl Body {
                 let Input { bytes, decoded, rest, .. } = input;
                 let (status, used) = decoder.decode(&bytes[at..], |data| {
                     *length += data.len() as u64;
-                    check_length(*length, settings)?;
+                    check_length(*length, settings.max_body)?;
                     decoded.extend_from_slice(data);
                     Ok(())
                 })?;
@@ -119,8 +119,8 @@ impl Body {
     }
 }
 
-fn check_length(length: u64, settings: &Settings) -> Result<(), Error> {
-    match settings.max_body {
+pub(crate) fn check_length(length: u64, most: Option<u64>) -> Result<(), Error> {
+    match most {
         Some(most) if length > most => Err(Error::BodyTooLarge),
         _ => Ok(()),
     }
@@ -142,7 +142,7 @@ fn spool(settings: &Settings) -> Result<File, Error> {
 }
 
 /// Whether another request may follow on this connection.
-fn goes_on(input: &Input, settings: &Settings) -> bool {
+pub(crate) fn goes_on(input: &Input, settings: &Settings) -> bool {
     settings.keep_alive && input.head.is_persistent()
 }
 
@@ -151,7 +151,7 @@ fn anything_beyond(_: &[u8]) -> Result<Status, Error> {
 }
 
 /// A lone CRLF after a body is what old clients send (RFC 9112 §2.2), and means nothing.
-fn nothing_beyond(beyond: &[u8]) -> Result<Status, Error> {
+pub(crate) fn nothing_beyond(beyond: &[u8]) -> Result<Status, Error> {
     match beyond {
         b"" | b"\r" | b"\r\n" => Ok(Status::Complete),
         _ => Err(Error::Framing),

@@ -1,7 +1,7 @@
 //! One client's connection, and how far its request has come.
 //!
 //! ```text
-//!            bytes            whole head          whole body
+//!            bytes            whole head          whole body, or none is waited for
 //!   accept -> Head -----------> Body ---------------> app -> close
 //!              ^ \ error          \ error              |  \ not all taken
 //!              |  `------ Draining <-' (answered;      |   `-> Sending -> close
@@ -13,10 +13,13 @@ use std::fs::File;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fastrack_http::{percent_decode, Error, Expectation, Status};
 
 use crate::body::Body;
+use crate::body_reader::{is_under_way, BodyError, BodyReader, BodyStream};
+use crate::control::Control;
 use crate::input::{Input, InputPool, READ_SIZE};
 use crate::output::Output;
 use crate::request::{Content, Request};
@@ -35,6 +38,10 @@ enum State {
     Head,
     /// The head is there; reading the body.
     Body(Body),
+    /// The head is there, and the application is to read the body: what has come of it is in the input, as it came.
+    Unread,
+    /// The application reads the body, or has read of it what it wanted.
+    Stream(Box<Mutex<BodyReader>>),
     /// The application is done, and the client has not taken all of the response; then the connection goes on, or not.
     Sending(bool),
     /// Answered. Closing now would reset the connection and could take the
@@ -156,7 +163,7 @@ impl Connection {
         match &mut self.state {
             State::Head => self.take_head(got, settings),
             State::Body(body) => body.take(input, settings),
-            State::Sending(_) => Ok(Status::Partial),
+            State::Unread | State::Stream(_) | State::Sending(_) => Ok(Status::Partial),
             State::Draining(left) => {
                 input.bytes.clear();
                 *left = left.saturating_sub(got);
@@ -177,6 +184,10 @@ impl Connection {
         }
         if settings.decode_path {
             percent_decode(input.head.path(&input.bytes), &mut input.path)?;
+        }
+        if settings.stream_body && is_under_way(input, settings)? {
+            self.state = State::Unread;
+            return Ok(Status::Complete);
         }
         let mut body = Body::of(input, settings)?;
         let status = body.take(input, settings)?;
@@ -215,6 +226,7 @@ impl Connection {
                 Body::Chunked { file: Some(file), length, .. } | Body::Spooled { file, length, .. },
             ) => Content::File(file, *length),
             State::Body(Body::Chunked { .. }) => Content::Memory(decoded),
+            State::Stream(reader) => Content::Stream(BodyStream { fd: self.fd.as_fd(), reader }),
             _ => Content::None,
         };
         if !rest.is_empty() {
@@ -222,6 +234,31 @@ impl Connection {
         }
         let path = if settings.decode_path { path } else { head.path(bytes) };
         Some(Request { head, bytes, path, content, beyond, listener: self.listener, peer: self.peer })
+    }
+
+    /// The application is about to have the request, and with it what there is of a body that it reads itself.
+    pub fn open_body(&mut self, settings: &Settings, control: &Arc<Control>) {
+        if let (State::Unread, Some(input)) = (&self.state, &mut self.input) {
+            self.state =
+                State::Stream(Box::new(Mutex::new(BodyReader::new(input, settings, Arc::clone(control)))));
+        }
+    }
+
+    /// The application is done with the request: discards what it has not read of the body, if that has come already
+    /// and is not much. False when the connection cannot go on.
+    pub fn pass_over_body(&mut self) -> bool {
+        let State::Stream(reader) = &mut self.state else { return true };
+        let reader = reader.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let whole = reader.pass_over(self.fd.as_fd());
+        self.brim = reader.is_brimful();
+        self.input.iter_mut().for_each(|input| reader.move_rest(&mut input.rest));
+        whole
+    }
+
+    /// Why the application could not read the body.
+    pub fn body_failure(&self) -> Option<BodyError> {
+        let State::Stream(reader) = &self.state else { return None };
+        reader.lock().unwrap_or_else(PoisonError::into_inner).failure()
     }
 
     /// The request has been answered, and the connection goes on: what has come after it is the next one.
@@ -251,8 +288,8 @@ impl Connection {
     /// The rest of the response is sent when the client takes it, and then the connection goes on, or not.
     pub fn send_later(&mut self, output: Output, goes_on: bool) {
         // What comes next stays, and waits.
-        if let (Some(input), State::Body(body)) = (&mut self.input, &self.state) {
-            let length = if let Body::InPlace(length) = body { *length } else { 0 };
+        if let (Some(input), State::Body(_) | State::Stream(_)) = (&mut self.input, &self.state) {
+            let length = if let State::Body(Body::InPlace(length)) = &self.state { *length } else { 0 };
             let used = (input.head.len + length).min(input.bytes.len());
             input.bytes.drain(..used);
             input.head.len = 0;
@@ -271,7 +308,7 @@ impl Connection {
             State::Head if self.has_bytes() => Phase::Head,
             State::Head if self.served == 0 => Phase::Fresh,
             State::Head => Phase::Idle,
-            State::Body(_) => Phase::Body,
+            State::Body(_) | State::Unread | State::Stream(_) => Phase::Body,
             State::Sending(_) => Phase::Sending,
             State::Draining(_) => Phase::Draining,
         }
@@ -334,10 +371,10 @@ impl Connection {
     /// under way; None in a phase that stays with this process.
     pub fn contents(&self) -> Option<Contents<'_>> {
         let body = match &self.state {
-            State::Head | State::Body(Body::None | Body::InPlace(_)) => None,
+            State::Head | State::Unread | State::Body(Body::None | Body::InPlace(_)) => None,
             State::Body(Body::Chunked { file, length, .. }) => Some((file.as_ref(), *length)),
             State::Body(Body::Spooled { file, length, .. }) => Some((Some(file), *length)),
-            State::Sending(_) | State::Draining(_) => return None,
+            State::Stream(_) | State::Sending(_) | State::Draining(_) => return None,
         };
         Some(Contents { input: self.input.as_deref(), body })
     }

@@ -11,7 +11,7 @@ use crate::connection::{Connection, Step};
 use crate::connections::Connections;
 use crate::control::Control;
 use crate::dispatch::{Dispatch, Seat};
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Stage};
 use crate::helper::Helper;
 use crate::listener::Listener;
 use crate::listeners::{Client, Listeners};
@@ -446,10 +446,11 @@ impl Engine {
         &mut self,
         shared: &'a Shared,
         mut hold: Hold<'a>,
-        connection: Box<Connection>,
+        mut connection: Box<Connection>,
         app: &mut impl App,
     ) -> Option<Hold<'a>> {
         let settings = &hold.settings;
+        connection.open_body(settings, &self.control);
         let Some(request) = connection.request(settings) else {
             // Nothing is ever complete without one.
             hold.discard(connection);
@@ -468,6 +469,8 @@ impl Engine {
         shared.pulse.beat();
         self.control.end();
         let mut hold = self.hold(shared)?;
+        // What comes on a connection that was handed over is somebody else's.
+        let goes_on = (stage == Stage::HandedOver || connection.pass_over_body()) && goes_on;
         self.left = self.left.map(|left| left.saturating_sub(1));
         self.since_given = self.since_given.saturating_add(1);
         if let Some(next) = hold.settle(connection, stage, goes_on, &mut self.output) {

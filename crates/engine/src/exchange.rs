@@ -6,9 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use fastrack_http::{Persistence, Version};
 
+use crate::body_reader::BodyStream;
 use crate::control::Control;
 use crate::output::{self, Output};
-use crate::request::Request;
+use crate::request::{Content, Request};
 use crate::settings::Settings;
 
 /// How far sending has come.
@@ -51,6 +52,8 @@ pub struct Exchange<'a> {
     stage: Stage,
     /// What becomes of the connection, as far as the application goes along.
     persistence: Persistence,
+    /// The request's body, where the application may not have read it yet.
+    body: Option<BodyStream<'a>>,
 }
 
 impl<'a> Exchange<'a> {
@@ -62,7 +65,7 @@ impl<'a> Exchange<'a> {
         fd: BorrowedFd<'a>,
         output: &'a mut Output,
         control: &'a Control,
-        request: &Request<'_>,
+        request: &Request<'a>,
         settings: &Settings,
         last: bool,
     ) -> Self {
@@ -72,7 +75,18 @@ impl<'a> Exchange<'a> {
             Version::Http10 => Persistence::Named,
         };
         let (budget, timeout) = (settings.response_buffer, settings.write_timeout);
-        Exchange { fd, output, control, budget, timeout, stalled: None, stage: Stage::Untouched, persistence }
+        let body = if let Content::Stream(body) = request.content { Some(body) } else { None };
+        Exchange {
+            fd,
+            output,
+            control,
+            budget,
+            timeout,
+            stalled: None,
+            stage: Stage::Untouched,
+            persistence,
+            body,
+        }
     }
 
     pub(crate) fn stage(&self) -> Stage {
@@ -81,7 +95,8 @@ impl<'a> Exchange<'a> {
 
     /// What becomes of the connection after this response: what its head has to say.
     pub fn persistence(&mut self) -> Persistence {
-        if self.control.is_stopping() || self.control.is_draining() {
+        let body_is_left = self.body.is_some_and(|body| !body.is_in_reach());
+        if body_is_left || self.control.is_stopping() || self.control.is_draining() {
             self.close();
         }
         self.persistence

@@ -7,6 +7,7 @@
 mod app;
 mod backlog;
 mod body;
+mod body_reader;
 mod connection;
 mod connections;
 mod control;
@@ -32,6 +33,7 @@ mod watch;
 mod watchdog;
 
 pub use app::{App, Flow};
+pub use body_reader::{BodyError, BodyStream, Intake};
 pub use control::Control;
 pub use dispatch::Dispatch;
 pub use engine::{Engine, Finish};

@@ -210,6 +210,7 @@ mod tests {
                 assert_eq!(body.len() as u64, length);
                 body
             }
+            crate::Content::Stream(_) => panic!("nobody asked for one"),
         }
     }
 

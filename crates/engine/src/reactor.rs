@@ -12,6 +12,7 @@ use std::sync::Arc;
 use fastrack_http::{error_response, DateCache, Error};
 use fastrack_sys::{epoch_seconds, monotonic_millis, Events};
 
+use crate::body_reader::BodyError;
 use crate::connection::{Connection, Phase, Step};
 use crate::connections::{Arrival, Connections};
 use crate::control::Control;
@@ -25,7 +26,7 @@ use crate::settings::Settings;
 const DRAIN_TIME: u64 = 2_000;
 
 /// How long requests that have begun get to come in whole once the engine is stopping, in milliseconds.
-const STOP_TIME: u64 = 5_000;
+pub(crate) const STOP_TIME: u64 = 5_000;
 
 /// How long idle clients get then, where no other worker takes them over, in milliseconds.
 const STOP_TIME_IDLE: u64 = 250;
@@ -287,7 +288,11 @@ impl Reactor {
             }
             Stage::Finished => return self.sent(connection, goes_on),
             Stage::HandedOver => self.discard(connection),
-            Stage::Untouched => self.refuse(connection, Error::Application),
+            Stage::Untouched => match connection.body_failure() {
+                None => self.refuse(connection, Error::Application),
+                Some(BodyError::Refused(error)) => self.refuse(connection, error),
+                Some(BodyError::Gone) => self.discard(connection),
+            },
             Stage::Begun | Stage::Broken => self.reset(connection),
         }
         output.clear();

@@ -1,9 +1,11 @@
-//! A complete request, as the application gets it.
+//! A request, as the application gets it.
 
 use std::fs::File;
 use std::net::SocketAddr;
 
 use fastrack_http::Head;
+
+use crate::body_reader::BodyStream;
 
 /// A request's body, decoded.
 #[derive(Clone, Copy, Debug)]
@@ -14,9 +16,11 @@ pub enum Content<'a> {
     Memory(&'a [u8]),
     /// A file that has no name, positioned at its start, and its length in bytes.
     File(&'a File, u64),
+    /// It is still coming in.
+    Stream(BodyStream<'a>),
 }
 
-/// One request: its head, its whole body, and where it came from.
+/// One request: its head, its body, and where it came from.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The parsed head, whose places are in `bytes`.

@@ -27,6 +27,8 @@ pub struct Settings {
     pub limits: Limits,
     /// The longest body that is accepted, in bytes.
     pub max_body: Option<u64>,
+    /// Whether the application is called before the body is whole, and reads the rest itself.
+    pub stream_body: bool,
     /// Where bodies over 1 MiB are kept.
     pub tmpdir: PathBuf,
     /// Whether the path is shown to the application percent-decoded.
@@ -47,6 +49,7 @@ impl Default for Settings {
             response_buffer: 1024 * 1024,
             limits: Limits::default(),
             max_body: None,
+            stream_body: false,
             tmpdir: std::env::temp_dir(),
             decode_path: false,
             oversight: Oversight::default(),

@@ -8,6 +8,7 @@ use fastrack_http::{DateCache, ResponseHead, Version};
 use fastrack_sys::epoch_seconds;
 
 use crate::body::{Manner, Sender};
+use crate::body_source::SourceLoan;
 use crate::callbacks::{Callbacks, Outcome};
 use crate::current::{Call, Current};
 use crate::env;
@@ -56,8 +57,10 @@ pub(crate) struct RackApp<'a> {
 /// The Ruby objects of the request that is being answered.
 struct Objects {
     env: VALUE,
-    /// The Tempfile of a large body.
+    /// The Tempfile of a large body, or what reads a body that is under way.
     file: VALUE,
+    /// What a body is read from that is under way.
+    source: SourceLoan,
     /// The socket object that a streaming body has while it is called.
     stream: VALUE,
     /// The body while close is still due.
@@ -72,7 +75,8 @@ impl Objects {
     fn none() -> Self {
         let nil = Qnil as VALUE;
         let outcome = Outcome { status: nil, headers: nil, error: nil };
-        Objects { env: nil, file: nil, stream: nil, unclosed: nil, outcome, loan: Loan::none() }
+        let (source, loan) = (SourceLoan::none(), Loan::none());
+        Objects { env: nil, file: nil, source, stream: nil, unclosed: nil, outcome, loan }
     }
 }
 
@@ -104,8 +108,11 @@ impl<'a> RackApp<'a> {
     unsafe fn respond(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>, objects: &mut Objects) {
         // SAFETY: as this function's; `objects` is on the stack, where the GC sees it.
         unsafe {
-            let input = input(request.content, self.roots);
-            if matches!(request.content, Content::File(..)) {
+            let input = match &request.content {
+                Content::Stream(stream) => objects.source.begin(stream, self.options.rack_3),
+                content => input(*content, self.roots),
+            };
+            if matches!(request.content, Content::File(..) | Content::Stream(_)) {
                 objects.file = input;
             }
             objects.env = env::build(request, input, self.roots, &mut self.peers, self.options.rack_3_1);
@@ -186,6 +193,7 @@ impl<'a> RackApp<'a> {
     /// Closes what is still open after the response, well or badly as it went.
     fn clean_up(&mut self, objects: &mut Objects) {
         objects.loan.end();
+        objects.source.end();
         // The body's close is the application's. A large body's file would be closed by the GC, too, but a
         // busy server may have hundreds by then; and a stream that is left belongs to a call that has failed:
         // the client would wait for the rest.

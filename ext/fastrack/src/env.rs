@@ -100,7 +100,8 @@ pub(crate) fn printed(buffer: &mut [u8; 48], value: impl std::fmt::Display) -> &
     &buffer[..if fits { 48 - left } else { 0 }]
 }
 
-/// The input; and a chunked body's length, which is known by now (RFC 9112 §7.1.3).
+/// The input; and a chunked body's length, if it is known by now (RFC 9112 §7.1.3). Else the application has to know
+/// that there is a body without one.
 unsafe fn add_body(pairs: &mut Pairs, request: &Request<'_>, input: VALUE) {
     let names = names();
     // SAFETY: under protect, and owning nothing.
@@ -113,6 +114,9 @@ unsafe fn add_body(pairs: &mut Pairs, request: &Request<'_>, input: VALUE) {
                 Content::None => 0,
                 Content::Memory(bytes) => bytes.len() as u64,
                 Content::File(_, length) => length,
+                Content::Stream(_) => {
+                    return pairs.add(names.key(KnownName::TransferEncoding), names.chunked);
+                }
             };
             let mut text = [0; 48];
             pairs.add(names.key(KnownName::ContentLength), string(printed(&mut text, length)));

@@ -11,13 +11,14 @@ use crate::env::string;
 use crate::names::names;
 use crate::roots::Roots;
 
-/// The input object of a body; nil where there is none, and the template's shared one will do.
+/// The input object of a body that is there; nil where there is none, and the template's shared one will do.
 ///
 /// # Safety
 /// Under protect, with the GVL.
 pub(crate) unsafe fn input(content: Content<'_>, roots: Roots) -> VALUE {
     match content {
-        Content::None => Qnil as VALUE,
+        // One that is under way is lent, by whoever ends the loan.
+        Content::None | Content::Stream(_) => Qnil as VALUE,
         // SAFETY: as this function's.
         Content::Memory(bytes) => unsafe { string_io(bytes) },
         // SAFETY: as this function's.

@@ -8,6 +8,7 @@
 
 mod app;
 mod body;
+mod body_source;
 mod callbacks;
 mod current;
 mod dispatch;
@@ -37,6 +38,7 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     let module = ruby.define_module("Fastrack")?;
     names::init(ruby)?;
     dispatch::init(ruby, module)?;
+    body_source::init(ruby, module)?;
     scoreboard::init(ruby, module)?;
     engine::init(ruby, module)
 }

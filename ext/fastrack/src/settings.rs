@@ -48,6 +48,7 @@ pub(crate) fn settings(ruby: &Ruby, hash: RHash, witness: Arc<dyn Witness>) -> R
         keep_alive_requests: optional(ruby, hash, "keep_alive_requests")?.unwrap_or(0),
         response_buffer: optional(ruby, hash, "response_buffer")?.unwrap_or(defaults.response_buffer),
         max_body: optional(ruby, hash, "max_body")?,
+        stream_body: optional(ruby, hash, "stream_body")?.unwrap_or(false),
         tmpdir: tmpdir.unwrap_or(defaults.tmpdir),
         decode_path: optional(ruby, hash, "decode_path")?.unwrap_or(false),
         limits: limits(ruby, hash, defaults.limits)?,

@@ -176,3 +176,23 @@ proptest! {
         prop_assert_eq!(worker.stop(), Finish::Stopped);
     }
 }
+
+#[test]
+fn a_body_that_is_under_way_is_read_by_the_application_if_that_is_wanted() {
+    let settings = Settings { stream_body: true, ..Settings::default() };
+    let mut worker = Worker::start(settings, None);
+    let mut stream = worker.connect();
+    // The application has read that before the rest is sent.
+    stream.write_all(b"POST /only/2 HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nab").expect("write");
+    assert_eq!(worker.next_seen(), seen("POST", "/only/2", b"ab"));
+    assert_eq!(status(&read_all(stream)), "200");
+    let mut stream = worker.connect();
+    stream
+        .write_all(b"POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+        .expect("write");
+    stream.write_all(b"0\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").expect("write");
+    assert_eq!(worker.next_seen(), seen("POST", "/a", b"abc"));
+    assert_eq!(worker.next_seen(), seen("GET", "/b", b""));
+    assert_eq!(read_all(stream).matches("HTTP/1.1 200").count(), 2);
+    worker.stop();
+}

@@ -9,7 +9,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fastrack_engine::{
-    App, Content, Control, Dispatch, Engine, Exchange, Finish, Flow, Listener, Progress, Request, Settings,
+    App, BodyStream, Content, Control, Dispatch, Engine, Exchange, Finish, Flow, Intake, Listener, Progress,
+    Request, Settings,
 };
 
 /// What the application saw of a request.
@@ -36,9 +37,26 @@ impl Echo {
     }
 }
 
+impl Echo {
+    /// A body that is still coming in, or as much of it as the path says.
+    fn read(stream: BodyStream<'_>, path: &str) -> Vec<u8> {
+        let mut body = Vec::new();
+        let most = path.strip_prefix("/only/").map_or(usize::MAX, |most| most.parse().expect("a number"));
+        while body.len() < most {
+            match stream.read(most - body.len(), &mut |bytes| body.extend_from_slice(bytes)) {
+                Ok(Intake::Taken) => {}
+                Ok(Intake::Blocked) => stream.wait(),
+                Ok(Intake::End) | Err(_) => break,
+            }
+        }
+        body
+    }
+}
+
 impl App for Echo {
     fn call(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>) -> Flow {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let path = text(request.path);
         let (body, in_file) = match request.content {
             Content::None => (Vec::new(), false),
             Content::Memory(bytes) => (bytes.to_vec(), false),
@@ -48,8 +66,8 @@ impl App for Echo {
                 assert_eq!(body.len() as u64, length);
                 (body, true)
             }
+            Content::Stream(stream) => (Self::read(stream, &path), false),
         };
-        let path = text(request.path);
         let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {0}\r\n\r\n{1:>0$}", 9, body.len());
         match path.as_str() {
             "/nothing" => {}

@@ -1,0 +1,345 @@
+# frozen_string_literal: true
+
+require "digest"
+require "rack"
+require_relative "../spec_helper"
+require_relative "../support/kept_helpers"
+require_relative "../support/http_apps/body_reading"
+
+RSpec.describe "StreamBody" do
+  def serve_streaming(options = {})
+    serve(HttpApps.ru(:body_reading), options: { "StreamBody" => true }.merge(options))
+  end
+
+  # A client that has sent a head and a part of the body; the app has been called.
+  def begun(path, *lines, part: "")
+    peer.write("POST #{path} HTTP/1.1\r\nHost: a\r\n#{lines.map { |line| "#{line}\r\n" }.join}\r\n#{part}").tap do
+      eventually { calls_of(path) == 1 }
+    end
+  end
+
+  def chunk(data)
+    "#{data.bytesize.to_s(16)}\r\n".b << data << "\r\n"
+  end
+
+  def bytes(size)
+    Random.new(size).bytes(size)
+  end
+
+  def md5(body)
+    Digest::MD5.hexdigest(body)
+  end
+
+  def noted
+    journal.lines
+  end
+
+  describe "when it is on" do
+    before { serve_streaming }
+
+    it "the app gets what there is before the rest is sent, whatever its framing" do
+      { "Content-Length: 8" => ["one\n", "two\n"], "Transfer-Encoding: chunked" => [chunk("three\n"), "#{chunk("four\n")}0\r\n\r\n"] }
+        .each do |framing, (first, second)|
+          one = peer.write("POST /lines HTTP/1.1\r\nHost: a\r\n#{framing}\r\n\r\n#{first}")
+          eventually { noted.include?("line #{first[/[a-z]+$/]}") }
+          one.write(second)
+          expect([one.answer.body, one.get("/pid").body]).to eq(["lines", @worker.to_s])
+          expect(noted).to include("line #{second[/[a-z]+$/]}")
+        end
+    end
+
+    it "the app is called before anything of the body is there" do
+      one = begun("/digest", "Content-Length: 3")
+      expect(one.write("abc").answer.body).to eq("3 ASCII-8BIT #{md5("abc")}")
+    end
+
+    it "a body without a length is announced by its transfer coding alone" do
+      expect(begun("/kind", "Transfer-Encoding: chunked").answer.body).to match(/StreamedBody", nil, "chunked"\]/)
+    end
+
+    it "a body that is there already, and none, are what they are without the option" do
+      one = peer
+      expect(one.get("/kind", verb: "POST", body: "abc").body).to eq('["StringIO", "3", nil]')
+      expect(one.write(KeptPeer.chunked("/kind", "abc", "de")).answer.body).to eq('["StringIO", "5", nil]')
+      expect(one.get("/kind").body).to eq('["Fastrack::NullInput", nil, nil]')
+    end
+
+    it "bodies of all sizes arrive whole, however they are read, and the connection goes on" do
+      one = peer
+      [1, 70_000, 1_048_577, 5_000_000].each do |size|
+        body = bytes(size)
+        ["/digest", "/pieces/10000", "/pieces/1000000", "/copy"].each do |path|
+          expect(one.get(path, verb: "POST", body: body).body).to end_with(md5(body))
+          expect(one.write(KeptPeer.chunked(path, *body.scan(/.{1,30000}/mn))).answer.body).to end_with(md5(body))
+        end
+      end
+      expect(one.get("/pid").body).to eq(@worker.to_s)
+    end
+
+    it "a body is the same wherever the stream is cut, and so are the requests behind it" do
+      random = Random.new(7)
+      body = bytes(3_000)
+      requests = KeptPeer.request("/digest", verb: "POST", body: body) + KeptPeer.chunked("/pieces/7", *body.scan(/.{1,100}/mn)) + KeptPeer.request("/pid")
+      10.times do
+        one = peer
+        at = 0
+        while at < requests.bytesize
+          size = random.rand(1..1_500)
+          one.write(requests.byteslice(at, size))
+          at += size
+          one.anything_within?(0.002)
+        end
+        expect(Array.new(3) { one.answer.body }).to eq(["3000 ASCII-8BIT #{md5(body)}", "3000 #{md5(body)}", @worker.to_s])
+      end
+    end
+
+    it "reads as IO does" do
+      one = begun("/contract", "Content-Length: 20", part: "ab")
+      one.write("cdefgh\nij\nklmnopqr")
+      expect(one.answer.body).to eq(["", "ab", "cde", "cde", "fgh\n", "ij\nklmnopqr", "", nil, nil, "", "", nil, []].inspect)
+    end
+
+    it "the next request may follow the body at once" do
+      one = begun("/digest", "Content-Length: 3", part: "a")
+      one.write("bc#{KeptPeer.request("/pid")}#{KeptPeer.chunked("/digest", "xyz")}#{KeptPeer.request("/pid")}")
+      expect(Array.new(4) { one.answer.body }).to eq(["3 ASCII-8BIT #{md5("abc")}", @worker.to_s, "3 ASCII-8BIT #{md5("xyz")}", @worker.to_s])
+    end
+
+    it "Ruby's other threads run while the app waits for the client" do
+      one = begun("/background", "Content-Length: 4", part: "ab")
+      expect(one.anything_within?(0.5)).to be(false)
+      size, count = one.write("cd").answer.body.split.map(&:to_i)
+      expect([size, count]).to match([4, be > 50])
+    end
+
+    it "waiting for a client costs no CPU time" do
+      one = begun("/digest", "Content-Length: 4", part: "ab")
+      before = ProcessTable.cpu_seconds(@worker)
+      # A time is what is measured here: a process that spins would use all of it.
+      sleep 0.5
+      expect(ProcessTable.cpu_seconds(@worker) - before).to be < 0.1
+      expect(one.write("cd").answer.status).to eq(200)
+    end
+
+    it "a response can begin before the body is there, and ends its connection" do
+      one = begun("/echo", "Transfer-Encoding: chunked", part: chunk("one\n"))
+      one.read_until(/one\n/)
+      one.write(chunk("two\n"))
+      one.read_until(/two\n/)
+      one.write("0\r\n\r\n")
+      one.read_to_end
+      response = HttpResponse.parse(one.received)
+      expect([response.body, response.headers["Connection"], one.ending]).to eq(["begun\none\ntwo\n", "close", :closed])
+    end
+
+    it "TERM lets it finish" do
+      one = begun("/digest", "Content-Length: 3", part: "a")
+      server.signal(:TERM)
+      expect(one.write("bc").answer.body).to eq("3 ASCII-8BIT #{md5("abc")}")
+      expect(server.wait.exitstatus).to eq(0)
+    end
+
+    it "TERM waits no longer than some seconds for a client that sends nothing" do
+      one = begun("/failing", "Content-Length: 3", part: "a")
+      server.signal(:TERM)
+      expect(seconds { expect(one.answer.status).to eq(408) }).to be_between(4, 9)
+      expect(server.wait.exitstatus).to eq(0)
+    end
+  end
+
+  describe "when the app does not read it all" do
+    before { serve_streaming }
+
+    it "what has come of it is passed over, and the connection goes on" do
+      [["Content-Length: 30000", bytes(30_000)], ["Transfer-Encoding: chunked", "#{chunk(bytes(30_000))}0\r\n\r\n"]].each do |framing, body|
+        one = begun("/first/#{framing[0]}", framing, part: body[0, 100])
+        one.write(body[100..] + KeptPeer.request("/pid"))
+        open_gate(framing[0])
+        expect([one.answer.body, one.answer.body]).to eq(["30", @worker.to_s])
+      end
+    end
+
+    it "a rest that has not come closes the connection, and the client reads the response" do
+      one = begun("/only/2", "Content-Length: 5000000", part: "abc")
+      response = one.answer
+      expect([response.body, response.headers["Connection"]]).to eq(%w[ab close])
+      # As a client does that sends first and reads then.
+      one.write("x" * 500_000)
+      expect(one.closed_without_a_word?).to be(true)
+      expect_worker_alive
+    end
+
+    it "nothing of it is taken for a request" do
+      one = begun("/only/2", "Content-Length: 5000", part: "abc")
+      one.write(KeptPeer.request("/kept"))
+      one.read_to_end
+      expect([HttpResponse.all(one.received).size, calls_of("/kept")]).to eq([1, 0])
+    end
+
+    it "nor of chunks that are passed over" do
+      one = begun("/only/2", "Transfer-Encoding: chunked", part: chunk("abc"))
+      one.write("#{chunk(KeptPeer.request("/kept"))}0\r\n\r\n")
+      one.read_to_end
+      expect([HttpResponse.all(one.received).size, calls_of("/kept")]).to eq([1, 0])
+    end
+
+    it "after close nothing can be read" do
+      expect(begun("/closed", "Content-Length: 9", part: "ab").answer.body).to eq("IOError closed stream true")
+    end
+
+    it "nothing can be read in another thread, or when the request has been answered" do
+      expect(begun("/keep", "Content-Length: 9", part: "ab").answer.body).to match(/only in the thread/)
+      expect(peer.get("/kept").body).to match(/closed stream.*only until its request has been answered/)
+    end
+
+    it "an app that raises is answered for" do
+      one = begun("/none-such", "Content-Length: 9", part: "ab")
+      expect([one.answer.status, one.closed_without_a_word?]).to eq([500, true])
+      expect_worker_alive
+    end
+  end
+
+  describe "with Expect: 100-continue" do
+    before { serve_streaming }
+
+    it "the client is asked for the body when the app reads it" do
+      one = begun("/digest", "Expect: 100-continue", "Content-Length: 3")
+      one.read_until(%r{\AHTTP/1.1 100 Continue\r\n\r\n\z})
+      one.received.clear
+      one.write("abc")
+      expect([one.answer.body, one.get("/pid").body]).to eq(["3 ASCII-8BIT #{md5("abc")}", @worker.to_s])
+    end
+
+    it "it is not asked when the app answers without the body; the connection closes then" do
+      one = begun("/pid", "Expect: 100-continue", "Content-Length: 3")
+      response = one.answer
+      expect([response.status, response.headers["Connection"], one.closed_without_a_word?]).to eq([200, "close", true])
+    end
+
+    it "it is not asked when it has sent the body already" do
+      one = peer.write(KeptPeer.request("/digest", "Expect: 100-continue", verb: "POST", body: "abc"))
+      expect(one.answer.status).to eq(200)
+    end
+  end
+
+  describe "when the client does not go on, or not by the rules" do
+    it "a client that has gone raises EOFError" do
+      serve_streaming
+      ["Content-Length: 9", "Transfer-Encoding: chunked"].each do |framing|
+        one = begun("/failing/#{framing[0]}", framing, part: "3\r\nab")
+        one.finish_sending
+        one.read_to_end
+      end
+      begun("/failing", "Content-Length: 9", part: "ab").abort
+      eventually { noted.grep(/\AEOFError /).size == 3 }
+      expect_worker_alive
+    end
+
+    it "bad chunks raise IOError, and are answered with 400" do
+      serve_streaming
+      one = begun("/failing", "Transfer-Encoding: chunked", part: chunk("abc"))
+      one.write("zz\r\n#{KeptPeer.request("/kept")}")
+      expect([one.answer.status, one.closed_without_a_word?, calls_of("/kept")]).to eq([400, true, 0])
+      expect(noted).to include("IOError malformed chunked body")
+      expect(peer.write("POST /late HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n").answer.status).to eq(400)
+      expect(calls_of("/late")).to eq(0)
+    end
+
+    it "an app that goes on after that has its answer sent, and the connection is closed" do
+      serve_streaming
+      one = begun("/failing/on", "Transfer-Encoding: chunked", part: chunk("abc"))
+      one.write("zz\r\n#{KeptPeer.request("/kept")}")
+      response = one.answer
+      expect([response.body, response.headers["Connection"], one.closed_without_a_word?, calls_of("/kept")]).to eq(["rescued", "close", true, 0])
+    end
+
+    it "bytes beyond the body of a last request are an error" do
+      serve_streaming
+      one = begun("/failing", "Connection: close", "Content-Length: 4", part: "ab")
+      expect(one.write("cdGET").answer.status).to eq(400)
+    end
+
+    it "a body over MaxBodySize raises IOError, and is answered with 413; one that says so never reaches the app" do
+      serve_streaming("MaxBodySize" => 1000)
+      one = begun("/failing", "Transfer-Encoding: chunked", part: chunk("a" * 900))
+      expect(one.write(chunk("b" * 101)).answer.status).to eq(413)
+      expect(noted).to include("IOError body too large")
+      expect(peer.write("POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n").answer.status).to eq(413)
+      expect(calls_of("/late")).to eq(0)
+    end
+
+    it "a pause longer than BodyTimeout raises IOError, and is answered with 408" do
+      serve_streaming("BodyTimeout" => 0.5)
+      one = begun("/failing", "Content-Length: 4", part: "a")
+      # Longer than that altogether.
+      2.times do
+        expect(one.anything_within?(0.3)).to be(false)
+        one.write("b")
+      end
+      expect(seconds { expect(one.answer.status).to eq(408) }).to be_between(0.3, 3)
+      expect(noted).to include("IOError request took too long")
+    end
+
+    it "the time that a client takes is not the app's" do
+      serve_streaming("RequestTimeout" => 1)
+      one = begun("/digest", "Content-Length: 3", part: "a")
+      expect(one.anything_within?(1.5)).to be(false)
+      expect(one.write("bc").answer.status).to eq(200)
+      expect_worker_alive
+    end
+
+    it "no descriptor is left behind" do
+      serve_streaming
+      sockets = -> { ProcessTable.descriptors(@worker).values.compact.count { |name| name.match?(/\Asocket:|deleted/) } }
+      server.get("/")
+      idle = sockets.call
+      5.times { |index| begun("/failing/#{index}", "Content-Length: 9", part: "ab").finish_sending.read_to_end }
+      5.times { |index| begun("/only/#{index}", "Content-Length: 9", part: "abcdef").close }
+      server.get("/")
+      eventually(10, -> { "#{sockets.call} open, #{idle} when idle" }) { sockets.call <= idle }
+    end
+  end
+
+  it "Rack 2's inputs can be rewound, and say their size; Rack 3's cannot" do
+    serve_streaming
+    body = "line\n#{bytes(300_000)}".b
+    one = begun("/twice", "Content-Length: #{body.bytesize}", part: body[0, 100])
+    if HttpApps.rack3?
+      expect(one.answer.status).to eq(500)
+    else
+      one.write(body[100..])
+      expect(one.answer.body).to eq("true true true #{md5(body)}")
+      expect(one.get("/pid").body).to eq(@worker.to_s)
+    end
+  end
+
+  it "Rack::Lint has nothing to complain about" do
+    ru = %(require "rack"\nrequire "rack/lint"\n#{HttpApps.ru(:clean, middleware: ["Rack::Lint"])})
+    serve(ru.sub("require \"rack\"", "require #{File.expand_path("../support/http_apps", __dir__).inspect}\nrequire \"rack\""), options: { "StreamBody" => true })
+    ["Content-Length: 70000", "Transfer-Encoding: chunked"].each do |framing|
+      body = "a line\n".ljust(70_000, "x")
+      one = peer.write("POST /input HTTP/1.1\r\nHost: a\r\n#{framing}\r\n\r\n")
+      expect(one.anything_within?(0.05)).to be(false)
+      response = one.write(framing.start_with?("T") ? "#{chunk(body)}0\r\n\r\n" : body).answer
+      expect([response.status, response.body]).to eq([200, "70000 0"])
+    end
+    expect(server.log).not_to match(/Lint/)
+  end
+
+  it "without the option the app is called when the body is whole" do
+    serve(HttpApps.ru(:body_reading))
+    one = peer.write("POST /kind HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na")
+    server.get("/pid")
+    expect(calls_of("/kind")).to eq(0)
+    expect(one.write("bc").answer.body).to eq('["StringIO", "3", nil]')
+  end
+
+  it "a request whose body is under way goes to a worker that is free" do
+    serve_streaming("MaxWorkers" => 2)
+    server.await_workers(2)
+    busy = begun("/digest", "Content-Length: 3", part: "a")
+    others = Array.new(4) { peer.get("/pid").body }
+    expect(others.uniq.size).to eq(1)
+    expect(busy.write("bc").answer.status).to eq(200)
+  end
+end

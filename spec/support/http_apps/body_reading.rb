@@ -1,0 +1,164 @@
+# frozen_string_literal: true
+
+require "digest"
+require_relative "../http_journal"
+
+module HttpApps
+  # Reads a body as it comes in, as the path says, and notes what it has got each time.
+  class BodyReading
+    # A response that begins before the body is there.
+    Echo = Struct.new(:input) do
+      def each
+        yield "begun\n"
+        while (line = input.gets)
+          yield line
+        end
+      end
+    end
+
+    TYPE = { "content-type" => "text/plain" }.freeze
+
+    def initialize
+      @journal = HttpJournal.new
+      @kept = nil
+    end
+
+    def call(env)
+      _, what, *arguments = env["PATH_INFO"].split("/")
+      @journal.write("#{Process.pid} #{env["PATH_INFO"]}")
+      response = send("answer_#{what || "pid"}", env["rack.input"], env, *arguments)
+      response.is_a?(Array) ? response : [200, TYPE.dup, [response.to_s]]
+    end
+
+    private
+
+    def answer_pid(*)
+      Process.pid
+    end
+
+    def answer_kind(input, env)
+      [input.class.name, env["CONTENT_LENGTH"], env["HTTP_TRANSFER_ENCODING"]].inspect
+    end
+
+    def answer_digest(input, _)
+      body = input.read
+      [body.bytesize, body.encoding.name, Digest::MD5.hexdigest(body)].join(" ")
+    end
+
+    # Each line is noted when it is there.
+    def answer_lines(input, _)
+      input.each { |line| @journal.write("line #{line.chomp}") }
+      "lines"
+    end
+
+    # In pieces of that size, from read and readpartial by turns.
+    def answer_pieces(input, _, size)
+      digest = Digest::MD5.new
+      total = 0
+      while (piece = (total / size.to_i).odd? ? part(input, size.to_i) : input.read(size.to_i))
+        raise "#{piece.bytesize} bytes" unless piece.bytesize.between?(1, size.to_i)
+
+        digest << piece
+        total += piece.bytesize
+      end
+      "#{total} #{digest}"
+    end
+
+    def part(input, size)
+      input.readpartial(size)
+    rescue EOFError
+      nil
+    end
+
+    def answer_copy(input, _)
+      into = StringIO.new(+"".b)
+      IO.copy_stream(input, into)
+      [into.string.bytesize, Digest::MD5.hexdigest(into.string)].join(" ")
+    end
+
+    # What IO#read says at the end, and with lengths and buffers of all kinds.
+    def answer_contract(input, _)
+      buffer = +"old"
+      list = [input.read(0), input.read(2), input.read(3, buffer).dup, buffer.dup, input.gets, input.read, input.read]
+      list.push(input.read(1), input.read(1, buffer), buffer, input.read(0), input.gets, input.each.to_a)
+      list.inspect
+    end
+
+    # The size of a first part, once the file NAME is there.
+    def answer_first(input, _, name)
+      size = input.readpartial(30).bytesize
+      sleep 0.005 until File.exist?(name)
+      size
+    end
+
+    # Only so many bytes.
+    def answer_only(input, _, size)
+      input.read(size.to_i)
+    end
+
+    def answer_echo(input, _)
+      [200, TYPE.dup, Echo.new(input)]
+    end
+
+    # Counts in another thread while this one waits for the client.
+    def answer_background(input, _)
+      count = 0
+      thread = Thread.new { loop { count += 1 and sleep 0.001 } }
+      body = input.read
+      thread.kill
+      [body.bytesize, count].join(" ")
+    end
+
+    # What the reading raises, noted, and told unless the path says that it goes on.
+    def answer_failing(input, _, *rest)
+      input.read
+      "read"
+    rescue StandardError => e
+      @journal.write("#{e.class} #{e.message}")
+      raise if rest.empty?
+
+      "rescued"
+    end
+
+    def answer_closed(input, _)
+      input.read(1)
+      input.close
+      input.read
+    rescue IOError => e
+      "#{e.class} #{e.message} #{input.closed?}"
+    end
+
+    # In another thread, and when another request is answered.
+    def answer_keep(input, _)
+      @kept = input
+      Thread.new { message { input.read(1) } }.value
+    end
+
+    def answer_kept(*)
+      [@kept, @kept.instance_variable_get(:@source)].map { |one| message { one.read(1) } }.inspect
+    end
+
+    def message
+      yield
+    rescue IOError => e
+      e.message
+    end
+
+    def answer_twice(input, _)
+      first = [input.gets, input.read(3)]
+      input.rewind
+      size = input.size
+      second = [input.gets, input.read(3)]
+      rest = input.read
+      input.rewind
+      whole = input.read
+      [first == second, size == whole.bytesize, whole.end_with?(rest), Digest::MD5.hexdigest(whole)].join(" ")
+    end
+
+    def answer_gone(_, env)
+      sleep 0.005 until env["fastrack.client_gone"].call
+      @journal.write("gone")
+      "gone"
+    end
+  end
+end
