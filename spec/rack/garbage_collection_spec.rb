@@ -15,7 +15,7 @@ RSpec.describe "the server under a garbage collector that is on the loose" do
       context [name, *("in chunks" if chunked)].join(", ") do
         before(:context) do
           ru = "require #{collecting.inspect}\n" << HttpApps.ru(:proxied, middleware: ["HttpApps::Collecting, #{mode.inspect}"])
-          serve(ru, options: { "ChunkedTransfer" => chunked }, env: environment)
+          serve(ru, options: { "ChunkedTransfer" => chunked, "EarlyHints" => true }, env: environment)
         end
 
         it "gives every kind of response as it always does, and the worker lives (#{name})" do
@@ -28,7 +28,7 @@ RSpec.describe "the server under a garbage collector that is on the loose" do
   end
 
   context "at peace" do
-    before(:context) { serve(HttpApps.ru(:proxied)) }
+    before(:context) { serve(HttpApps.ru(:proxied), options: { "EarlyHints" => true }) }
 
     it "gives every kind of response, so that the others can be compared to it" do
       expect_representative_requests

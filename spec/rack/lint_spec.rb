@@ -8,7 +8,7 @@ RSpec.describe "C5 an app inside Rack::Lint" do
       before(:context) do
         ru = %(require "rack"\nrequire "rack/lint"\nrequire #{File.expand_path("../support/http_apps", __dir__).inspect}\n)
         ru << HttpApps.ru(:clean, middleware: ["Rack::Lint"])
-        serve(ru, unix: unix, options: { "ChunkedTransfer" => chunked })
+        serve(ru, unix: unix, options: { "ChunkedTransfer" => chunked, "EarlyHints" => true })
       end
 
       def expect_clean(response, status = 200)
@@ -60,6 +60,19 @@ RSpec.describe "C5 an app inside Rack::Lint" do
             expect_clean(talk("HEAD #{path} HTTP/1.1", "Host: a"), status)
           end
         expect(server.get("/cookies").headers.all("set-cookie")).to eq(%w[a=1 b=2])
+      end
+
+      it "C5 takes files, hijacks of both kinds, early hints and callbacks" do
+        # Rack 2's Lint has an each around every body, and nothing else.
+        file = File.read(File.expand_path("../support/http_apps/clean.rb", __dir__))
+        expect(server.get("/file").body).to eq(HttpApps.rack3? ? file : "onetwo")
+        expect(server.get("/hijack").body).to eq("hijacked")
+        expect(server.get("/partial").body).to eq("streamed")
+        expect(HttpResponse.all(server.raw(message("GET /hints HTTP/1.1", "Host: a", "Connection: close"))).map(&:status)).to eq([103, 200])
+        next unless HttpApps.rack3?
+
+        expect(server.get("/streaming").body).to eq("streamed")
+        eventually { server.log.include?("finished") }
       end
 
       it "C5 has a rack.errors to write to" do

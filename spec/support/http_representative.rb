@@ -18,6 +18,7 @@ module HttpRepresentative
     expect_inputs
     expect_responses
     expect_failures
+    expect_taking_part
     expect_streaming if HttpApps.rack3?
   end
 
@@ -65,6 +66,18 @@ module HttpRepresentative
       peer.abort
     end
     expect(server.get("/").body).to eq("hello")
+  end
+
+  def expect_taking_part
+    expect(server.get("/hijacking/full/twice").body).to eq("[true, true]")
+    bytes, = HttpPeer.exchange(server, message("GET /hijacking/full/echo HTTP/1.1", "Host: a", body: "said at once"), half_close: true)
+    expect(bytes).to end_with("SAID AT ONCE")
+    expect(server.get("/hijacking/partial/plain").body).to eq("partial TCPSocket")
+    expect(server.get("/filing/config.ru").body).to eq(File.read(File.join(server.dir, "config.ru")))
+    expect(server.get("/calling/both").status).to eq(201)
+    server.get("/calling/none")
+    expect(journal.lines.grep(/\A\/both /).last).to include(HttpApps.rack3? ? "/both finished 1: /both 201" : "/both reply 2")
+    expect(HttpResponse.all(server.raw(message("GET /hinting/lines HTTP/1.1", "Host: a", "Connection: close"))).map(&:status)).to eq([103, 200])
   end
 
   def expect_streaming

@@ -19,8 +19,21 @@ module HttpApps
       end
     end
 
+    # A file that is sent as it is.
+    class FileBody < Parts
+      def to_path
+        __FILE__
+      end
+    end
+
     def call(env)
+      env["rack.response_finished"]&.push(->(*) { env["rack.errors"].puts("finished") })
       case env["PATH_INFO"]
+      when "/file" then [200, TEXT.dup, bodyless(env, FileBody.new)]
+      when "/hijack" then hijack(env["rack.hijack"].call)
+      when "/partial" then [200, TEXT.merge("rack.hijack" => method(:stream)), []]
+      when "/streaming" then [200, TEXT.dup, method(:stream)]
+      when "/hints" then hint(env)
       when "/length" then [200, TEXT.merge("content-length" => "5"), bodyless(env, ["hello"])]
       when "/each" then [200, TEXT.dup, bodyless(env, Parts.new)]
       when "/empty" then [200, TEXT.dup, []]
@@ -56,6 +69,24 @@ module HttpApps
       last = input.read
       total = [first, middle, into].compact.sum(&:bytesize) + rest
       [total, last.bytesize].join(" ")
+    end
+
+    def hijack(io)
+      io.write("HTTP/1.1 200 OK\r\nContent-Length: 8\r\nConnection: close\r\n\r\nhijacked")
+      io.flush
+      io.close
+      [200, TEXT.dup, []]
+    end
+
+    def stream(io)
+      io.write("streamed")
+      io.flush
+      io.close
+    end
+
+    def hint(env)
+      env["rack.early_hints"].call({ "link" => "</a>; rel=preload" })
+      [200, TEXT.dup, bodyless(env, ["hinted"])]
     end
 
     def errors(errors)

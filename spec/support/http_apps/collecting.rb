@@ -54,7 +54,7 @@ module HttpApps
     end
 
     def only_each?(body)
-      body.respond_to?(:each) && !body.respond_to?(:to_ary)
+      body.respond_to?(:each) && %i[to_ary to_path].none? { |name| body.respond_to?(name) }
     end
 
     def auto_compact(env)
