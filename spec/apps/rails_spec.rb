@@ -6,6 +6,7 @@ require "net/http"
 require_relative "../support/app_browser"
 require_relative "../support/app_postgres"
 require_relative "../support/app_rails"
+require_relative "../support/web_socket"
 
 RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
   before(:context) do
@@ -189,6 +190,49 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
         File.write(@app.path("tmp/gone-#{nr}"), "")
       end
       eventually { completed == before + 3 }
+    end
+  end
+
+  describe "ActionCable" do
+    # Says something on a channel, or subscribes to it.
+    def message(command, data = nil)
+      JSON.generate({ command: command, identifier: JSON.generate(channel: "NotesChannel"), data: data && JSON.generate(data) }.compact)
+    end
+
+    # What comes in, without ActionCable's pings.
+    def receive(socket)
+      loop do
+        message = JSON.parse(socket.receive)
+        return message unless message["type"] == "ping"
+      end
+    end
+
+    def subscribed(server)
+      socket = WebSocket.new(server, "/cable", protocol: "actioncable-v1-json")
+      expect(receive(socket)).to eq("type" => "welcome")
+      socket.send_text(message("subscribe"))
+      expect(receive(socket)).to include("type" => "confirm_subscription")
+      socket
+    end
+
+    it "talks to WebSockets by full hijack, through all workers, while pages are served (C5)" do
+      server = @app.serve(options: { MaxWorkers: 2 })
+      server.await_workers(2)
+      sockets = Array.new(6) { subscribed(server) }
+      sockets.each_with_index do |socket, nr|
+        socket.send_text(message("message", { action: "say", text: "hello #{nr}" }))
+        heard = sockets.map { |one| receive(one).fetch("message") }
+        expect(heard.map { |one| one["text"] }).to all(eq("hello #{nr}"))
+        expect(server.get("/notes").status).to eq(200)
+      end
+      sockets.first.close
+      expect(sockets.first.received_close?).to be(true)
+      expect(server.await_workers(2)).to eq(server.workers)
+      sockets.drop(1).each(&:close)
+    end
+
+    it "refuses what is no WebSocket, as Rails does" do
+      expect(@server.get("/cable").status).to eq(404)
     end
   end
 

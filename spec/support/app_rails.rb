@@ -9,7 +9,7 @@ require_relative "app_requirements"
 
 # The Rails app of the examples, in a copy that may be written to.
 class AppRails
-  LIBRARIES = 'require "rails"; require "active_record"; require "pg"; exit Rails.gem_version >= Gem::Version.new("7.1")'
+  LIBRARIES = 'require "rails"; require "active_record"; require "action_cable"; require "pg"; exit Rails.gem_version >= Gem::Version.new("7.1")'
 
   COMPLETED = "the executor has completed in"
 

@@ -4,6 +4,7 @@ require "rails"
 require "active_record/railtie"
 require "action_controller/railtie"
 require "action_view/railtie"
+require "action_cable/engine"
 
 # A small Rails app with a table of notes in PostgreSQL.
 class Notes < Rails::Application
@@ -16,4 +17,6 @@ class Notes < Rails::Application
   config.logger = ActiveSupport::TaggedLogging.new(ActiveSupport::Logger.new($stdout))
   config.log_tags = [:request_id]
   config.hosts.clear
+  # Host names that a WebSocket may come from; any will do for an example.
+  config.action_cable.disable_request_forgery_protection = true
 end
