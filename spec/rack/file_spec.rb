@@ -109,3 +109,21 @@ RSpec.describe "C5 a body with to_path" do
     end
   end
 end
+
+RSpec.describe "C5 the system calls for a body with to_path" do
+  it "C5 are a send of the head, which says that more comes, and sendfile for the rest" do
+    folder = Dir.mktmpdir("fastrack-trace")
+    serve(HttpApps.ru(:filing), wrapper: HttpStrace.wrapper(folder))
+    server.write("small", "some text")
+    expect(server.get("/small").body).to eq("some text")
+    server.stop
+    # What Ruby itself reads and writes before is none of ours.
+    calls = HttpStrace.new(folder, @worker).calls.drop_while { |call| !call.arguments.include?("GET /small") }
+    sent = calls.select { |call| %w[sendto sendfile write writev].include?(call.name) && !call.arguments.start_with?("2,") }
+    expect(sent.map(&:name).first(2)).to eq(%w[sendto sendfile])
+    expect(sent[0].arguments).to include("MSG_MORE")
+    expect(sent[1].result).to eq("9")
+  ensure
+    FileUtils.remove_entry(folder)
+  end
+end
