@@ -4,6 +4,7 @@
 //! -> [`Exchange`] -> wire -> recycle. The engine is driven through the small
 //! trait [`App`], so that the whole request path runs under `cargo test`.
 
+mod answers;
 mod app;
 mod backlog;
 mod body;
@@ -29,6 +30,7 @@ mod request;
 mod scoreboard;
 mod settings;
 mod shared;
+mod turn;
 mod watch;
 mod watchdog;
 

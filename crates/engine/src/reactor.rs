@@ -5,21 +5,17 @@
 //! connections whose requests are complete.
 
 use std::collections::VecDeque;
-use std::io::{self, IoSlice};
-use std::os::fd::AsFd;
+use std::io::{self};
 use std::sync::Arc;
 
-use fastrack_http::{error_response, DateCache, Error};
-use fastrack_sys::{epoch_seconds, monotonic_millis, Events};
+use fastrack_http::{DateCache, Error};
+use fastrack_sys::{monotonic_millis, Events};
 
-use crate::body_reader::BodyError;
 use crate::connection::{Connection, Phase, Step};
 use crate::connections::{Arrival, Connections};
 use crate::control::Control;
 use crate::dispatch::Seat;
-use crate::exchange::Stage;
 use crate::input::InputPool;
-use crate::output::Output;
 use crate::settings::Settings;
 
 /// How long a refused client gets to read the answer, in milliseconds.
@@ -29,7 +25,7 @@ const DRAIN_TIME: u64 = 2_000;
 pub(crate) const STOP_TIME: u64 = 5_000;
 
 /// How long idle clients get then, where no other worker takes them over, in milliseconds.
-const STOP_TIME_IDLE: u64 = 250;
+pub(crate) const STOP_TIME_IDLE: u64 = 250;
 
 /// How long clients get then that were accepted and have sent nothing yet, in milliseconds: theirs is on its way.
 const STOP_TIME_FRESH: u64 = 1_000;
@@ -46,23 +42,23 @@ const READ_IN_A_ROW: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Reactor {
     pub settings: Settings,
-    control: Arc<Control>,
+    pub(crate) control: Arc<Control>,
     pub(crate) connections: Connections,
     pub inputs: InputPool,
-    events: Events,
+    pub(crate) events: Events,
     /// Arrivals that nobody has looked at yet.
     pub(crate) arrivals: VecDeque<Arrival>,
     /// How many of them were looked at since the poller was asked.
-    in_a_row: u32,
+    pub(crate) in_a_row: u32,
     /// Complete requests, in the order in which they became so.
     pub(crate) ready: VecDeque<Box<Connection>>,
     /// This worker's place at the queue that all workers share.
     pub(crate) seat: Option<Seat>,
     /// How many listeners there are.
     pub(crate) listeners: usize,
-    date: DateCache,
+    pub(crate) date: DateCache,
     /// Connections that may be kept at most.
-    most: usize,
+    pub(crate) most: usize,
     /// When what has begun is cut off; set while stopping.
     pub(crate) stop_deadline: Option<u64>,
     /// The queue was full, and stayed so, when connections were to go to other workers.
@@ -70,7 +66,7 @@ pub(crate) struct Reactor {
     /// Lines for the log.
     pub(crate) warnings: Vec<String>,
     /// Whether the application may fork meanwhile.
-    beside_application: bool,
+    pub(crate) beside_application: bool,
 }
 
 impl Reactor {
@@ -212,7 +208,7 @@ impl Reactor {
     }
 
     /// When a connection that enters this phase now has taken too long.
-    fn deadline(&self, phase: Phase) -> u64 {
+    pub(crate) fn deadline(&self, phase: Phase) -> u64 {
         let time = match phase {
             Phase::Fresh | Phase::Head => self.settings.header_timeout,
             Phase::Idle => self.settings.keep_alive_timeout,
@@ -270,126 +266,11 @@ impl Reactor {
         due.is_some()
     }
 
-    // --- responses go out
-
-    /// What becomes of a connection whose request has been answered; gives back one with another request.
-    pub fn settle(
-        &mut self,
-        mut connection: Box<Connection>,
-        stage: Stage,
-        goes_on: bool,
-        output: &mut Output,
-    ) -> Option<Box<Connection>> {
-        match stage {
-            Stage::Finished if !output.is_empty() => {
-                connection.send_later(output.take(), goes_on);
-                let deadline = self.deadline(Phase::Sending);
-                self.park(connection, deadline);
-            }
-            Stage::Finished => return self.sent(connection, goes_on),
-            Stage::HandedOver => self.discard(connection),
-            Stage::Untouched => match connection.body_failure() {
-                None => self.refuse(connection, Error::Application),
-                Some(BodyError::Refused(error)) => self.refuse(connection, error),
-                Some(BodyError::Gone) => self.discard(connection),
-            },
-            Stage::Begun | Stage::Broken => self.reset(connection),
-        }
-        output.clear();
-        None
-    }
-
-    /// The response has left.
-    fn sent(&mut self, mut connection: Box<Connection>, goes_on: bool) -> Option<Box<Connection>> {
-        if !goes_on {
-            if connection.is_brimful() || self.settings.keep_alive && has_sent_more(&connection) {
-                connection.drain();
-                let deadline = self.deadline(Phase::Draining);
-                self.park(connection, deadline);
-            } else {
-                self.discard(connection);
-            }
-            return None;
-        }
-        let mut step = connection.turn_over(&self.settings);
-        if step == Step::Wait && connection.ended {
-            step = connection.read(&self.settings, &mut self.inputs);
-        }
-        if step == Step::Ready {
-            connection.ended |= fastrack_sys::has_ended(connection.raw_fd());
-            return Some(connection);
-        }
-        let deadline = self.deadline(connection.phase());
-        self.proceed(connection, step, deadline)
-    }
-
     /// A request for which the application has no time yet: it waits behind those of others.
     pub fn queue(&mut self, connection: Box<Connection>) {
         // The application may fork before its turn comes.
         self.control.hold(connection.raw_fd());
         self.ready.push_back(connection);
-    }
-
-    /// Goes on with a response that the client has not taken whole.
-    fn send_more(&mut self, mut connection: Box<Connection>, deadline: u64) -> Option<Box<Connection>> {
-        match connection.send_more() {
-            Ok(_) if connection.output.is_empty() => {
-                let goes_on = connection.goes_on_after_sending();
-                return self.sent(connection, goes_on);
-            }
-            Ok(sent) => {
-                let deadline = if sent > 0 { self.deadline(Phase::Sending) } else { deadline };
-                self.park(connection, deadline);
-            }
-            Err(_) => self.reset(connection),
-        }
-        None
-    }
-
-    /// Answers with an error, and lets the client read it before the close.
-    pub fn refuse(&mut self, mut connection: Box<Connection>, error: Error) {
-        if error == Error::Storage {
-            let directory = self.settings.tmpdir.display();
-            self.warnings
-                .push(format!("cannot keep a request's body in {directory}: is there room, and leave?"));
-        }
-        let mut response = Vec::new();
-        let with_body = !connection.is_head_request();
-        error_response(error, self.date.at(epoch_seconds()), with_body, &mut response);
-        // It fits into any socket's buffer; a client that takes nothing gets nothing.
-        let sent = fastrack_sys::writev(connection.as_fd(), &[IoSlice::new(&response)]);
-        if sent.is_ok_and(|sent| sent == response.len()) {
-            connection.drain();
-            let deadline = self.deadline(Phase::Draining);
-            self.park(connection, deadline);
-        } else {
-            self.discard(connection);
-        }
-    }
-
-    /// The client must not take what it has got for all.
-    pub(crate) fn reset(&mut self, connection: Box<Connection>) {
-        // If it fails the close is an orderly one, which is all that can be had then.
-        let _ = fastrack_sys::reset_on_close(connection.as_fd());
-        self.forget(connection);
-    }
-
-    /// Closes a connection and keeps its memory.
-    pub fn discard(&mut self, connection: Box<Connection>) {
-        if self.beside_application {
-            // A child that is forked in this moment would keep the connection open.
-            let _ = fastrack_sys::shutdown_both(connection.as_fd());
-        }
-        self.forget(connection);
-    }
-
-    /// Lets go of a connection, which lives on where another process has it.
-    pub(crate) fn forget(&mut self, mut connection: Box<Connection>) {
-        connection.rest(&mut self.inputs, true);
-        self.connections.part(&connection);
-        let fd = connection.raw_fd();
-        drop(connection);
-        self.control.release(fd);
     }
 
     // --- time passes
@@ -412,17 +293,6 @@ impl Reactor {
             Phase::Head | Phase::Body => self.refuse(connection, Error::Timeout),
             Phase::Sending => self.reset(connection),
             Phase::Fresh | Phase::Idle | Phase::Draining => self.discard(connection),
-        }
-    }
-
-    /// Waits a little longer for an idle client, while stopping.
-    pub(crate) fn linger(&mut self, mut connection: Box<Connection>) {
-        connection.rest(&mut self.inputs, false);
-        let latest = self.stop_deadline.unwrap_or_default();
-        let deadline = latest.min(monotonic_millis() + STOP_TIME_IDLE);
-        match self.connections.park(connection, deadline, &self.control) {
-            Ok(arrival) => arrival.into_iter().for_each(|arrival| self.get_in_line(arrival)),
-            Err(error) => self.warnings.push(format!("cannot wait for a client: {error}")),
         }
     }
 
@@ -463,10 +333,4 @@ impl Reactor {
         self.control.set_pending(self.has_pending());
         self.beside_application = false;
     }
-}
-
-/// Whether a client that did not expect the close has sent another request meanwhile: with that unread, the close would
-/// be a reset, and might take the answer from the client before it has read it (RFC 9112 §9.6).
-fn has_sent_more(connection: &Connection) -> bool {
-    connection.is_to_go_on() && fastrack_sys::is_readable(connection.raw_fd())
 }
