@@ -74,6 +74,10 @@ impl SourceLoan {
 
     /// From now on whoever reads is told that it is too late.
     pub fn end(&mut self) {
+        if self.0 == Qnil as VALUE {
+            // Nearly always. To ask magnus would cost an error and its message.
+            return;
+        }
         // SAFETY: what is in this slot is a value that is alive.
         let source = unsafe { Value::from_raw(std::mem::replace(&mut self.0, Qnil as VALUE)) };
         if let Ok(source) = <&BodySource as magnus::TryConvert>::try_convert(source) {
