@@ -77,8 +77,8 @@ module Fastrack
       @pid = Process.pid
       STOP_SIGNALS.each { |name| take(name) { stop } }
       MASTER_SIGNALS.each { |name| take(name) }
-      # In a thread: a signal handler may not wait for what a stream's writers hold.
-      take(LOG_SIGNAL) { Thread.new { LogFiles.reopen } }
+      # Not in the signal handler, which may not wait for what a stream's writers hold.
+      take(LOG_SIGNAL) { @engine ? @engine.pause : Thread.new { LogFiles.reopen } }
       take(DRAIN_SIGNAL) { @engine&.drain }
       trap("CHLD", "DEFAULT")
       stop unless (signals.arrived_since_fork(pending) & STOP_SIGNALS).empty?
@@ -179,20 +179,38 @@ module Fastrack
     def serve(channel)
       Hook.call(@configuration.after_worker_ready, @launcher, self)
       channel.say(ControlChannel::READY)
-      return unless @engine.run(@app, @request_limit) == :limit
+      return unless run(@request_limit) == :limit
 
       # Where its place cannot be spared just now, it serves until the master tells it to go.
-      may_go?(channel) ? finish : @engine.run(@app, 0)
+      may_go?(channel) ? finish : run(0)
     rescue SystemExit
       # The app has had enough of this process. Its other clients have not.
       finish
       raise
     end
 
+    # Log files are opened anew between two requests: a write to one of them that is under way would fail.
+    #
+    # @param limit [Integer] requests to serve; 0: any number
+    # @return [Symbol] see Engine#run
+    def run(limit)
+      last = @engine.requests + limit
+      loop do
+        finish = @engine.run(@app, limit)
+        return finish unless finish == :paused
+
+        LogFiles.reopen
+        next if limit.zero?
+
+        limit = last - @engine.requests
+        return :limit unless limit.positive?
+      end
+    end
+
     # Serves the requests that have begun to arrive, and no others.
     def finish
       @engine.stop
-      @engine.run(@app, 0)
+      run(0)
     rescue SystemExit
       # With each one that ends so, there is one less.
       retry

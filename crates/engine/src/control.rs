@@ -16,6 +16,7 @@ const NONE: RawFd = -1;
 #[derive(Debug)]
 pub struct Control {
     stopping: AtomicBool,
+    pausing: AtomicBool,
     draining: AtomicBool,
     closed: AtomicBool,
     requests: AtomicU64,
@@ -41,6 +42,7 @@ impl Control {
         held.into_iter().for_each(|fd| set.insert(fd));
         Ok(Control {
             stopping: AtomicBool::new(false),
+            pausing: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             requests: AtomicU64::new(0),
@@ -67,6 +69,16 @@ impl Control {
     /// Whether [`drain`](Self::drain) was called.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Asks the engine to return between two requests, to be run again.
+    pub fn pause(&self) {
+        self.pausing.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`pause`](Self::pause) was called since this was asked before.
+    pub(crate) fn take_pause(&self) -> bool {
+        self.pausing.load(Ordering::Relaxed) && self.pausing.swap(false, Ordering::Relaxed)
     }
 
     /// Whether [`stop`](Self::stop) was called.

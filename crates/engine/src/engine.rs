@@ -36,6 +36,8 @@ pub enum Finish {
     Stopped,
     /// It has served as many requests as it was to.
     Limit,
+    /// It was asked to pause, and no request is being answered.
+    Paused,
     /// The master is gone.
     Orphaned,
     /// This is a forked child, which has let go of the connections.
@@ -182,7 +184,10 @@ impl Engine {
         if self.left == Some(0) {
             return Some(Finish::Limit);
         }
-        (hold.is_stopping() && hold.is_done() && self.first.is_none()).then_some(Finish::Stopped)
+        if hold.is_stopping() && hold.is_done() && self.first.is_none() {
+            return Some(Finish::Stopped);
+        }
+        self.control.take_pause().then_some(Finish::Paused)
     }
 
     /// Whether no other request may be served in this run.

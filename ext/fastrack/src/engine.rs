@@ -40,6 +40,7 @@ pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.define_method("run", method!(RubyEngine::run, 2))?;
     class.define_method("stop", method!(RubyEngine::stop, 0))?;
     class.define_method("drain", method!(RubyEngine::drain, 0))?;
+    class.define_method("pause", method!(RubyEngine::pause, 0))?;
     class.define_method("requests", method!(RubyEngine::requests, 0))?;
     class.define_method("waiting?", method!(RubyEngine::is_anybody_waiting, 0))?;
     class.define_method("dropped", method!(RubyEngine::dropped, 0))?;
@@ -96,6 +97,7 @@ impl RubyEngine {
             (Some(error), _) => Err(error),
             (None, Finish::Stopped) => Ok(ruby.to_symbol("stopped")),
             (None, Finish::Limit) => Ok(ruby.to_symbol("limit")),
+            (None, Finish::Paused) => Ok(ruby.to_symbol("paused")),
             (None, Finish::Orphaned) => Ok(ruby.to_symbol("orphaned")),
             (None, Finish::Closed) => Ok(ruby.to_symbol("closed")),
             (None, Finish::Broken) => Err(misuse(ruby, "the engine cannot wait for its descriptors")),
@@ -110,6 +112,11 @@ impl RubyEngine {
     /// `drain`: keeps no connection from now on, and stops, once it is to, with all who have come. For traps too.
     fn drain(&self) {
         self.control.drain();
+    }
+
+    /// `pause`: run returns between two requests, to be called again. For traps too.
+    fn pause(&self) {
+        self.control.pause();
     }
 
     /// `requests`: how many requests were answered.
