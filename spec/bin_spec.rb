@@ -75,12 +75,26 @@ RSpec.describe "bin" do
       end
     end
 
-    it "names all that is missing at once, where it cannot install it" do
-      env = { "PATH" => path_without("cargo", "make", "apt-get", "dpkg"), "HOME" => @dir, "CARGO_HOME" => nil, "CARGO" => nil,
-              "RUBY" => RbConfig.ruby, "FASTRACK_NO_INSTALL" => "yes" }
-      output, status = Open3.capture2e(env, File.join(Server::ROOT, "bin/setup"))
+    # What it says where those programs are missing and it may not install them.
+    def lacking(*programs, arguments: [])
+      env = { "PATH" => path_without(*programs), "HOME" => @dir, "CARGO_HOME" => nil, "CARGO" => nil, "RUBY" => RbConfig.ruby,
+              "FASTRACK_NO_INSTALL" => "yes", "FASTRACK_LANE" => nil }
+      output, status = Open3.capture2e(env, File.join(Server::ROOT, "bin/setup"), *arguments)
       expect(status.exitstatus).to eq(1)
+      output
+    end
+
+    it "names all that is missing at once, where it cannot install it" do
+      output = lacking("cargo", "make", "apt-get", "dpkg")
       expect(output).to match(/missing: .*\bmake; install it with: /).and match(/missing: cargo .*rustup/)
+    end
+
+    it "names what only the tests need when it is to prepare for them" do
+      skip "takes Debian's packages" unless File.executable?("/usr/bin/apt-get")
+      output = lacking("cargo", "c++", "shellcheck", "systemd-analyze", "systemd-socket-activate", arguments: ["--test"])
+      expect(output[/missing: (.*); install it with/, 1].split(", "))
+        .to include("a C++ compiler", "shellcheck", "systemd-analyze", "systemd-socket-activate")
+      expect(output[/apt-get install --no-install-recommends (.*) \(as root\)/, 1].split).to include("g++", "shellcheck", "systemd")
     end
   end
 end

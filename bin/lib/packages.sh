@@ -114,7 +114,7 @@ service_units() { find /lib/systemd/system -maxdepth 1 -name '*.service' 2>/dev/
 disable_new_units() {
   local new
   have systemctl || return 0
-  new=$(service_units | comm -13 <(printf '%s\n' "$1") - | sed 's|.*/||' | grep -v '@' || true)
+  new=$(service_units | comm -13 <(printf '%s\n' "$1") - | sed 's|.*/||' | grep -Ev '@|^systemd-' || true)
   # shellcheck disable=SC2086
   [ -z "$new" ] || privileged systemctl --quiet disable $new 2>/dev/null || true
 }
