@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "spec_helper"
+require_relative "support/free_port"
 require "open3"
 
 # The scripts that a newcomer runs.
@@ -21,7 +22,7 @@ RSpec.describe "bin" do
       end
     end
 
-    let(:free_port) { TCPServer.open("127.0.0.1", 0) { |socket| socket.addr[1] } }
+    around { |example| FreePort.keep { |port| (@port = port) && example.run } }
 
     def serving(ru, **env)
       server = server_class.new(ru: ru, env: { "RUBY" => RbConfig.ruby, **env.transform_keys(&:to_s) })
@@ -33,9 +34,9 @@ RSpec.describe "bin" do
     end
 
     it "serves the example on the port and with the workers that are asked for, and TERM ends it with nothing left" do
-      serving("", PORT: free_port.to_s, MAX_WORKERS: "3") do |server|
-        expect(server.log).to include("http://127.0.0.1:#{free_port}/")
-        expect(server.port).to eq(free_port)
+      serving("", PORT: @port.to_s, MAX_WORKERS: "3") do |server|
+        expect(server.log).to include("http://127.0.0.1:#{@port}/")
+        expect(server.port).to eq(@port)
         workers = server.await_workers(3)
         pages = Array.new(10) { server.get.body }
         seen = pages.map do |page|

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "spec_helper"
+require_relative "support/free_port"
 
 RSpec.describe "Faults" do
   describe "an app that fails to boot" do
@@ -83,14 +84,14 @@ RSpec.describe "Faults" do
   end
 
   it "A9 a worker that is killed after it has served for a while is replaced at once" do
-    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 1.5 })
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 3 })
     before = server.await_workers(1).first
     started = File.stat("/proc/#{before}").ctime
-    eventually { Time.now - started > 1.6 }
+    eventually { Time.now - started > 3.1 }
     killed = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     server.signal(:KILL, to: before)
     server.get
-    expect(Process.clock_gettime(Process::CLOCK_MONOTONIC) - killed).to be < 1.4
+    expect(Process.clock_gettime(Process::CLOCK_MONOTONIC) - killed).to be < 2.9
   end
 
   it "B-faults kill -9 of all workers loses no listener and leaves no zombie" do
@@ -136,14 +137,16 @@ RSpec.describe "Faults" do
     end
 
     it "B-orphans a busy worker finishes its request and ends, and the address is free" do
-      server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
-      request = SlowRequest.new(server)
-      server.signal(:KILL)
-      server.wait
-      eventually { server.processes == [request.pid] }
-      expect(request.finish.status).to eq(200)
-      eventually { server.processes.empty? }
-      expect(Server.start(ru: Rackups::PID, options: { Port: server.port }).get.status).to eq(200)
+      FreePort.keep do |port|
+        server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2, Port: port })
+        request = SlowRequest.new(server)
+        server.signal(:KILL)
+        server.wait
+        eventually { server.processes == [request.pid] }
+        expect(request.finish.status).to eq(200)
+        eventually { server.processes.empty? }
+        expect(Server.start(ru: Rackups::PID, options: { Port: port }).get.status).to eq(200)
+      end
     end
 
     it "B-orphans a process that the app has left in the background keeps no worker alive" do
@@ -173,8 +176,14 @@ RSpec.describe "Faults" do
         child
         server.signal(:KILL)
         server.wait
-        eventually { server.processes == [child] }
-        expect { server.connect }.to raise_error(Errno::ECONNREFUSED)
+        eventually { server.processes == [child] && refused? }
+      end
+
+      # The child lets go of the port in its own time.
+      def refused?
+        server.connect(&:itself).nil?
+      rescue Errno::ECONNREFUSED
+        true
       end
 
       it "B-fork has none of the server's sockets and pipes, and is ended by TERM" do

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "spec_helper"
+require_relative "support/free_port"
 require_relative "../lib/fastrack/hook_server"
 
 # What of server.listen a server's clients do not see.
@@ -28,10 +29,11 @@ RSpec.describe Fastrack::HookServer do
   end
 
   it "C2 server.listen listens once on an address, however often it is called" do
-    place = TCPServer.open("127.0.0.1", 0) { |free| "127.0.0.1:#{free.addr[1]}" }
-    2.times { worker.listen(place) }
-    expect(worker.listeners.map(&:to_s)).to eq([place])
-    worker.listeners.each(&:close)
+    FreePort.keep do |port|
+      2.times { worker.listen("127.0.0.1:#{port}") }
+      expect(worker.listeners.map(&:to_s)).to eq(["127.0.0.1:#{port}"])
+      worker.listeners.each(&:close)
+    end
   end
 
   it "C2 a successor may listen where its predecessor still does" do

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "spec_helper"
+require_relative "support/free_port"
 require_relative "../lib/fastrack/tcp_listener"
 require_relative "../lib/fastrack/unix_listener"
 require "fileutils"
@@ -213,11 +214,12 @@ RSpec.describe "Listeners" do
     end
 
     it "A7 a server can be started again at once where connections of the last one are in TIME_WAIT" do
-      first = Server.start(ru: Rackups::PID)
-      port = first.port
-      10.times { first.get }
-      first.stop
-      expect(Server.start(ru: Rackups::PID, options: { Port: port }).get.status).to eq(200)
+      FreePort.keep do |port|
+        first = Server.start(ru: Rackups::PID, options: { Port: port })
+        10.times { first.get }
+        first.stop
+        expect(Server.start(ru: Rackups::PID, options: { Port: port }).get.status).to eq(200)
+      end
     end
 
     { "an address of another machine" => ["192.0.2.1", 0, "no such address on this machine"],

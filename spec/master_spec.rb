@@ -135,13 +135,10 @@ RSpec.describe "Master" do
       server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 3 })
       pids = [server.master, *server.await_workers(3)]
       pids.size.times { server.get }
-      used = -> { pids.sum { |pid| ProcessTable.cpu_seconds(pid) } }
-      # What they are still about to do after their start is over when nothing is used between two looks.
-      eventually { used.call.then { |before| sleep(0.1) && used.call == before } }
-      before = used.call
-      sleep 1
+      # What they are still about to do after their start is over when nothing is used for a while.
+      eventually { ProcessTable.cpu_seconds_within(0.1, pids).zero? }
       # A clock tick (10 ms) at most, for what the system may want of them; one that spins uses a hundred.
-      expect(used.call - before).to be <= 0.011
+      expect(ProcessTable.cpu_seconds_within(1, pids)).to be <= 0.011
     end
 
     it "B-idle background threads of the app run while a worker waits" do

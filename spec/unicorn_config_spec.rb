@@ -2,6 +2,7 @@
 
 require_relative "spec_helper"
 require_relative "support/client_loop"
+require_relative "support/free_port"
 
 # Files of Unicorn's users, as they are.
 RSpec.describe "A unicorn.rb" do
@@ -19,27 +20,16 @@ RSpec.describe "A unicorn.rb" do
   end
 
   describe "as a large site had it" do
-    # Ports that were free a moment ago: each worker's is the first one and its number.
-    def ports(count)
-      loop do
-        first = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
-        held = Array.new(count) { |nr| TCPServer.new("127.0.0.1", first + nr) }
-        held.each(&:close)
-        return first
-      rescue Errno::EADDRINUSE, SocketError
-        held&.each(&:close)
-      end
-    end
-
     around do |example|
       Dir.mktmpdir("fastrack-unicorn") do |dir|
         @root = dir
         File.chmod(0o755, dir)
-        example.run
+        FreePort.keep(2) { |port| (@port = port) && example.run }
       end
     end
 
-    let(:first) { ports(2) }
+    # Each worker's port is this one and its number.
+    let(:first) { @port }
     let(:config) { File.read(File.join(fixtures, "unicorn_github.rb")) }
     let(:environment) { { "APP_ROOT" => @root, "RAILS_ENV" => "staging", "WORKER_PORTS" => first } }
 

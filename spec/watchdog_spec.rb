@@ -17,7 +17,13 @@ RSpec.describe "the watchdog" do
 
   # Clients have their answer before the log has its lines.
   def expect_log(server, pattern)
-    Eventually.eventually(5, -> { "no #{pattern.inspect} in:\n#{server.log}" }) { server.log.match?(pattern) }
+    Eventually.eventually(20, -> { "no #{pattern.inspect} in:\n#{server.log}" }) { server.log.match?(pattern) }
+  end
+
+  # Has the request in the app go on after more than those seconds. That nothing is done about it, only time can show.
+  def outlast(timeout, server)
+    sleep timeout + 0.5
+    server.write("go", "")
   end
 
   # @return [Thread] with the answer, once the app has been called
@@ -38,12 +44,12 @@ RSpec.describe "the watchdog" do
 
       expect(response.status).to eq(504)
       expect(response.headers["connection"]).to eq("close")
-      expect(time).to be_between(0.95, 1.25)
+      expect(time).to be_between(0.95, 2.5)
       expect(others.value).to all(eq(200))
       expect((before & after).size).to eq(1)
-      expect_log(server, /^fastrack: GET #{path} has taken 1\.0 s, request id id-7: this worker ends \(worker #{(before - after).first}\)$/)
+      expect_log(server, /^fastrack: GET #{path} has taken [12]\.\d s, request id id-7: this worker ends \(worker #{(before - after).first}\)$/)
       expect_log(server, %r{^    #{server.dir}/config.ru:#{line}:})
-      expect_log(server, /^fastrack: worker \d \(pid #{(before - after).first}\) has ended itself, with status 124: .* at GET #{path} for 1\.\d s, request id id-7$/)
+      expect_log(server, /^fastrack: worker \d \(pid #{(before - after).first}\) has ended itself, with status 124: .* at GET #{path} for [1-3]\.\d s, request id id-7$/)
     end
   end
 
@@ -76,7 +82,7 @@ RSpec.describe "the watchdog" do
     server = serve
     received, ending = HttpPeer.exchange(server, "GET /whole HTTP/1.0\r\n\r\n")
     expect([received[-5..], ending]).to eq(["whole", :closed])
-    expect_log(server, %r{GET /whole has taken 1.0 s})
+    expect_log(server, %r{GET /whole has taken [12]\.\d s})
   end
 
   it "leaves clients alone that send or read slowly: their time is not the app's" do
@@ -114,8 +120,7 @@ RSpec.describe "the watchdog" do
       server = serve(timeout: 0.5)
       response = Thread.new { server.get("/wait?30") }
       Eventually.eventually { server.lines_of("waiting").any? }
-      sleep 1
-      server.write("go", "")
+      outlast(0.5, server)
       expect(response.value.status).to eq(200)
       expect(server.get("/sleep").status).to eq(504)
     end
@@ -123,12 +128,12 @@ RSpec.describe "the watchdog" do
     it "gives it less, and any" do
       server = serve(timeout: 30)
       response, time = seconds { server.get("/sleep?0.4") }
-      expect([response.status, time < 0.65]).to eq([504, true])
+      expect([response.status, time < 5]).to eq([504, true])
 
       server = serve(timeout: 0.3)
       response = Thread.new { server.get("/wait?0") }
-      sleep 0.9
-      server.write("go", "")
+      Eventually.eventually { server.lines_of("waiting").any? }
+      outlast(0.3, server)
       expect(response.value.status).to eq(200)
     end
 
@@ -140,8 +145,7 @@ RSpec.describe "the watchdog" do
   it "watches nothing with a RequestTimeout of 0" do
     server = serve(timeout: 0, workers: 1)
     response = waiting_request(server)
-    sleep 1
-    server.write("go", "")
+    outlast(0.5, server)
     expect(response.value.status).to eq(200)
   end
 
@@ -170,20 +174,26 @@ RSpec.describe "the watchdog" do
       pid = Eventually.eventually { (before - server.workers).first }
 
       expect(response).to eq("")
-      expect(time).to be_between(2.9, 4.5)
-      expect_log(server, /^fastrack: worker \d \(pid #{pid}\) is killed: at GET \/stop for [34]\.\d s, and does not end$/)
-      expect_log(server, /^fastrack: worker \d \(pid #{pid}\) was killed by SIGKILL; it was at GET \/stop for [34]\.\d s$/)
+      expect(time).to be_between(2.9, 9)
+      expect_log(server, /^fastrack: worker \d \(pid #{pid}\) is killed: at GET \/stop for [3-8]\.\d s, and does not end$/)
+      expect_log(server, /^fastrack: worker \d \(pid #{pid}\) was killed by SIGKILL; it was at GET \/stop for [3-9]\.\d s$/)
       expect(server.await_workers(2)).not_to include(pid)
     end
 
     it "sleeps while there is nothing to be seen" do
       server = serve(timeout: 30)
       server.get("/")
-      switches = -> { File.read("/proc/#{server.master}/status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1].to_i }
-      Eventually.eventually { (before = switches.call) && sleep(0.3) && switches.call == before }
+      Eventually.eventually { wakeups_within(0.3, server.master).zero? }
+      # Longer than any step that it might take.
+      expect(wakeups_within(3, server.master)).to eq(0)
+    end
+
+    # How often a process goes to sleep in a time, which is what has to pass here.
+    def wakeups_within(seconds, pid)
+      switches = -> { File.read("/proc/#{pid}/status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1].to_i }
       before = switches.call
-      sleep 3
-      expect(switches.call - before).to eq(0)
+      sleep(seconds)
+      switches.call - before
     end
   end
 end

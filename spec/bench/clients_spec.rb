@@ -4,6 +4,7 @@ require "json"
 require "open3"
 require "tmpdir"
 require_relative "../spec_helper"
+require_relative "../support/free_port"
 require_relative "../support/tiny_server"
 require_relative "../../bench/support/bench"
 
@@ -30,16 +31,16 @@ RSpec.describe "the clients of bench/load" do
           "/fast": server.paths.count("/fast"), "/slow": server.paths.count("/slow")
         )
         expect(load[:kinds].transform_values { |kind| kind[:service_mean_us] }).to eq("/fast": 7, "/slow": 20_000)
-        expect(load[:kinds][:"/slow"][:p50_us]).to be_between(20_000, 200_000)
+        expect(load[:kinds][:"/slow"][:p50_us]).to be_between(20_000, 1_000_000)
         expect(load[:errors].values).to all(eq(0))
-        expect(load[:duration_us]).to be_between(400_000, 1_500_000)
+        expect(load[:duration_us]).to be_between(400_000, 5_000_000)
       end
     end
 
     it "asks the same requests in the same order for the same seed, however the server answers" do
       runs = [[5, 0], [5, 0.003], [6, 0]].map do |seed, delay|
         TinyServer.run(->(_) { sleep(delay) && answer }) do |server|
-          clients(server, connections: 1, seed: seed).for_seconds(0.3)
+          clients(server, connections: 1, seed: seed).for_seconds(1)
           server.paths.first(40)
         end
       end
@@ -60,7 +61,7 @@ RSpec.describe "the clients of bench/load" do
           expect(samples.map(&:latency_us).max).to eq(load[:max_us])
           expect(samples.map(&:service_us).uniq).to eq([9])
           # Of about 200 pauses the mean has a standard deviation of 0.7 ms, and a busy machine makes them longer.
-          expect(samples.sum(&:pause_us).fdiv(samples.size)).to be_between(7_000, 20_000)
+          expect(samples.sum(&:pause_us).fdiv(samples.size)).to be_between(7_000, 60_000)
         end
       end
     end
@@ -89,9 +90,10 @@ RSpec.describe "the clients of bench/load" do
         end
       end
       expect(kinds).to eq([[:status, 0, [:status]], [:read, 0, [:read]]])
-      port = TCPServer.open("127.0.0.1", 0) { |listener| listener.addr[1] }
-      nobody = described_class.new(endpoint: "127.0.0.1:#{port}", paths: { "/" => 1 }, connections: 1)
-      expect(nobody.for_seconds(0.1)[:errors]).to include(read: 0, connect: be > 0)
+      FreePort.keep do |port|
+        nobody = described_class.new(endpoint: "127.0.0.1:#{port}", paths: { "/" => 1 }, connections: 1)
+        expect(nobody.for_seconds(0.1)[:errors]).to include(read: 0, connect: be > 0)
+      end
     end
   end
 

@@ -15,7 +15,7 @@ RSpec.describe "A client that has left" do
       one = peer.tap { |kept| kept.get("/pid") }.ask("/gone/never")
       eventually { calls_of("/gone/never") == 1 }
       one.public_send(manner)
-      expect(eventually(5) { gone_lines.first }).to eq("gone=true")
+      expect(eventually { gone_lines.first }).to eq("gone=true")
       expect_worker_alive
     end
 

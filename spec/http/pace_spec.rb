@@ -75,8 +75,8 @@ RSpec.describe "B-pace clients that are slow, or gone" do
   it "B-gvl background threads run while a slow reader is waited for" do
     %w[watched parts].each do |name|
       read_slowly(name)
-      # A tick takes 2 ms.
-      expect(ticks_during(name)).to be > 30
+      # A tick takes 2 ms, where the machine has time for it; without Ruby's lock there would be none.
+      expect(ticks_during(name)).to be > 10
     end
   end
 
@@ -97,8 +97,7 @@ RSpec.describe "B-pace clients that are slow, or gone" do
 
   it "B-gvl background threads run while nobody is there" do
     before = server.get("/ticks").body.to_i
-    sleep 0.2
-    expect(server.get("/ticks").body.to_i - before).to be > 20
+    eventually { server.lines_of("ticks").first.to_i > before + 50 }
   end
 
   it "B-client-gone a client that goes away mid-response is no trouble" do
@@ -163,6 +162,7 @@ RSpec.describe "B-pace the option Timeout" do
       while Process.clock_gettime(Process::CLOCK_MONOTONIC) - began < 1.5
         reached += 500_000
         peer.read_until_size(reached)
+        # The pauses are what makes the reader a slow one.
         sleep 0.05
       end
       expect(HttpResponse.parse(peer.read_to_end).body.bytesize).to eq(HttpApps::Pacing::LARGE)

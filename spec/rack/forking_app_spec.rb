@@ -41,7 +41,7 @@ RSpec.describe "an app that starts processes" do
             server.get("/")
             child = ended_response(path).body[/\d+/].to_i
             sockets = -> { ProcessTable.descriptors(child).values.compact.grep(/\Asocket:/) }
-            eventually(3, -> { "it has #{sockets.call}" }) { sockets.call.empty? }
+            eventually(20, -> { "it has #{sockets.call}" }) { sockets.call.empty? }
           end
         end
       end
@@ -57,7 +57,7 @@ RSpec.describe "an app that starts processes" do
           peers.last.write(message("GET / HTTP/1.1", "Host: a", "Connection: close"))
           peers.last.read_until(/\r\n\r\n\d+\z/)
         end
-        still_open = peers.reject { |peer| peer.anything_within?(1) && peer.read_to_end && peer.ending == :closed }
+        still_open = peers.reject { |peer| peer.anything_within?(10) && peer.read_to_end && peer.ending == :closed }
         expect(still_open.size).to eq(0)
         expect_worker_alive
       ensure

@@ -13,7 +13,7 @@ module Eventually
   #
   # @param timeout [Numeric] seconds after which TimedOut is raised
   # @param message [String, #call] what was awaited, for the failure's text
-  def eventually(timeout = 10, message = nil)
+  def eventually(timeout = 20, message = nil)
     deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + timeout
     loop do
       value = yield

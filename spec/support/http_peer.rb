@@ -62,6 +62,13 @@ class HttpPeer
     @socket.getsockopt(Socket::IPPROTO_TCP, Socket::TCP_INFO).data.getbyte(0) == closed
   end
 
+  # Whether the server has read all that was sent; until then its kernel keeps it: proc(5), /proc/net/tcp, rx_queue.
+  def taken?
+    ports = [@socket.remote_address, @socket.local_address].map { |address| format("%04X", address.ip_port) }
+    line = File.foreach("/proc/net/tcp").map(&:split).find { |fields| fields[1, 2].map { |place| place[/\h+\z/] } == ports }
+    line.nil? || line[4].end_with?(":00000000")
+  end
+
   # Reads until the bytes match, and gives them all.
   def read_until(pattern)
     until @received.match?(pattern)

@@ -48,6 +48,17 @@ module ProcessTable
     found.cpu_ticks.fdiv(Etc.sysconf(Etc::SC_CLK_TCK))
   end
 
+  # CPU seconds that processes use within a time. The time is what is measured, and so it has to pass: one that spins uses
+  # all of it, or its share of a busy machine, and one that sleeps next to nothing.
+  #
+  # @param pids [Integer, Array<Integer>]
+  def cpu_seconds_within(seconds, pids)
+    used = -> { Array(pids).sum { |pid| cpu_seconds(pid) } }
+    before = used.call
+    sleep(seconds)
+    used.call - before
+  end
+
   # The command line as ps shows it: a process title, where one was set.
   def title(pid)
     File.binread("/proc/#{pid}/cmdline").tr("\0", " ").strip

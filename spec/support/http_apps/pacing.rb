@@ -42,6 +42,8 @@ module HttpApps
 
       def tick
         @ticks += 1
+        # For whoever wants to know and may not ask.
+        File.write("ticks", @ticks.to_s) if (@ticks % 25).zero?
         @gap = [@gap, now - @last].max
         @last = now
       end
