@@ -107,10 +107,12 @@ module Fastrack
     end
 
     def lose_successor
-      Log.line("the new master (pid #{@reexec.pid}) #{@reexec.ending}; this one carries on")
-      @reexec.channel.close
+      lost = @reexec
+      lost.channel.close
       @reexec = nil
       @launcher.pid_file&.restore
+      # Said last: whoever reads it finds the pid file as it was.
+      Log.line("the new master (pid #{lost.pid}) #{lost.ending}; this one carries on")
       :alone
     end
 
