@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
+require_relative "process_tree"
 
 module Bench
   # Loads a server with wrk(1): so many connections, each of which sends its next request when it
@@ -50,6 +51,7 @@ module Bench
                  "-d", "#{seconds.ceil + 1}s", "--timeout", "#{TIMEOUT}s", "-s", SCRIPT,
                  "http://#{@endpoints.first}/"].map(&:to_s)
       IO.popen([environment, *command], err: %i[child out]) do |wrk|
+        await_handler(wrk.pid)
         output = read(wrk, seconds, until_line: "ENOUGH")
         Process.kill(:INT, wrk.pid)
         output << read(wrk, TIMEOUT)
@@ -58,6 +60,16 @@ module Bench
         # Without this, popen would wait for as long as wrk runs, whatever went wrong here.
         Process.kill(:KILL, wrk.pid)
       end
+    end
+
+    # Before it has a handler for it, INT ends it without a word; it sets the handler when its threads have begun. Of the
+    # signals' mask the lowest bit is for signal 1 (proc(5), SigCgt).
+    def await_handler(pid)
+      bit = 1 << (Signal.list.fetch("INT") - 1)
+      sleep 0.002 until File.read("/proc/#{pid}/status")[/^SigCgt:\s*(\h+)/, 1].to_s.hex.anybits?(bit) || !ProcessTree.alive?(pid)
+    rescue Errno::ENOENT, Errno::ESRCH
+      # It has ended; what it has printed tells why.
+      nil
     end
 
     # What it prints within so many seconds, or until it prints a line or ends.
