@@ -11,8 +11,8 @@ module Fastrack
     MARKS = %i[worker_processes listen preload_app].freeze
     RHEBOK_MARKS = %i[max_workers host port path reuseport].freeze
 
-    # Unicorn's words that need nothing done. A client that has gone away is noticed when the response is written; bodies
-    # are always rewindable, and in memory up to a size of our own.
+    # Unicorn's words that need nothing done. A request whose client has left by the time of its turn is dropped in any
+    # case; bodies are rewindable, and in memory up to a size of our own.
     WITHOUT_EFFECT = %i[check_client_connection client_body_buffer_size rewindable_input worker_exec].freeze
 
     # What Unicorn does where a file says nothing else about a listener: a server that is about to end may still be there.
