@@ -164,6 +164,16 @@ RSpec.describe "Keep-alive" do
       open_gate("a")
     end
 
+    it "KeepAliveTimeout loses no request that was there in time, though the worker did not get to read it" do
+      serve_kept(options: { KeepAliveTimeout: 0.5 })
+      peers = kept_peers(5)
+      server.signal(:STOP, to: @worker)
+      peers.each { |one| one.ask("/pid") }
+      sleep 0.7
+      server.signal(:CONT, to: @worker)
+      expect(peers.map { |one| one.answer.body.to_i }).to all(eq(@worker))
+    end
+
     it "PUMA_PERSISTENT_TIMEOUT is its default, and the option beats it" do
       serve_kept(env: { PUMA_PERSISTENT_TIMEOUT: "1" })
       one = peer.tap { |kept| kept.get("/pid") }

@@ -282,8 +282,27 @@ impl Reactor {
         }
         let now = monotonic_millis();
         while let Some(key) = self.connections.due(now) {
-            self.part_with(key);
+            if !self.is_just_in_time(key) {
+                self.part_with(key);
+            }
         }
+    }
+
+    /// Whether an idle client has sent a request before its time was over, which nobody has had the time to read: a
+    /// close would cost it that. It is in line to be read then.
+    fn is_just_in_time(&mut self, key: usize) -> bool {
+        let Some((connection, deadline)) = self.connections.take(key) else { return false };
+        let begun = matches!(connection.phase(), Phase::Fresh | Phase::Idle)
+            && fastrack_sys::is_readable(connection.raw_fd());
+        let deadline = if begun { self.deadline(Phase::Head) } else { deadline };
+        match self.connections.park(connection, deadline, &self.control) {
+            Ok(arrival) => arrival.into_iter().for_each(|arrival| self.get_in_line(arrival)),
+            Err(error) => self.warnings.push(format!("cannot wait for a client: {error}")),
+        }
+        if begun {
+            self.get_in_line(Arrival { key, ended: false });
+        }
+        begun
     }
 
     /// Ends a connection, with a word if the client has begun a request.
