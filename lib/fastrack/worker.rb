@@ -4,6 +4,7 @@ require "tmpdir"
 require_relative "control_channel"
 require_relative "env_template"
 require_relative "error_page"
+require_relative "exit_guard"
 require_relative "fork_guard"
 require_relative "hook"
 require_relative "hook_worker"
@@ -114,6 +115,8 @@ module Fastrack
       @app = @app.load unless @app.respond_to?(:call)
       @engine = Engine.new(listener_settings, engine_settings(master_fd))
       take(Engine::INQUIRY_SIGNAL) { @engine.testify(Testimony.give) }
+      @engine.answer_crashes
+      ExitGuard.install { @engine.give_up }
       # The engine has copies, which it closes when it stops: then nobody may hold the port any more.
       [*@launcher.listeners, @launcher.queue].compact.each(&:close)
     end

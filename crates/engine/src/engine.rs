@@ -12,6 +12,7 @@ use crate::connections::Connections;
 use crate::control::Control;
 use crate::dispatch::{Dispatch, Seat};
 use crate::helper::Helper;
+use crate::last_words::LastWords;
 use crate::listener::Listener;
 use crate::listeners::Listeners;
 use crate::output::Output;
@@ -134,6 +135,11 @@ impl Engine {
     /// What may be asked of this engine while it runs.
     pub fn control(&self) -> Arc<Control> {
         Arc::clone(&self.control)
+    }
+
+    /// What its clients get when the process comes to its end in the middle of it.
+    pub fn last_words(&self) -> LastWords {
+        LastWords::new(Arc::clone(&self.shared), Arc::clone(&self.control))
     }
 
     /// Serves until asked to stop, or `limit` requests have been answered.

@@ -33,6 +33,9 @@ const IDLE_TICK: Duration = Duration::from_millis(1);
 /// The longest wait for clients of a busy worker, in milliseconds: by then another request may be the one that lasts.
 const LONGEST_WAIT: u64 = 100;
 
+/// How long to wait for the reactor when the process is ending, in milliseconds: whoever has crashed may have it.
+const LAST_WAIT: u64 = 50;
+
 /// What the helper's thread needs: it calls nothing deep.
 const STACK: usize = 128 * 1024;
 
@@ -80,6 +83,7 @@ fn run(shared: &Shared, control: &Control) {
 fn watch(shared: &Shared, control: &Control) {
     let (mut before, mut tick) = (0, TICK);
     while !shared.has_ended() {
+        leave_if_asked_to(shared);
         let beat = shared.pulse.read();
         let steps = beat.wrapping_sub(before) / 2;
         tick = match (is_busy(beat), steps) {
@@ -104,6 +108,7 @@ fn watch(shared: &Shared, control: &Control) {
 /// Looks after the connections until the application's thread has come a step further.
 fn take_over(shared: &Shared, control: &Control, beat: u64) {
     loop {
+        leave_if_asked_to(shared);
         let Some(mut reactor) = shared.try_reactor() else { return };
         if shared.pulse.read() != beat {
             return;
@@ -122,6 +127,17 @@ fn take_over(shared: &Shared, control: &Control, beat: u64) {
         let _ = wait_readable(shared.connections(), time);
         if shared.pulse.read() != beat || shared.has_ended() {
             return;
+        }
+    }
+}
+
+/// A thread has crashed: the process ends as soon as this is done. Nothing may be touched any more after that.
+fn leave_if_asked_to(shared: &Shared) {
+    if shared.is_evacuation_asked_for() {
+        shared.evacuate(LAST_WAIT);
+        shared.note_evacuation();
+        loop {
+            park();
         }
     }
 }

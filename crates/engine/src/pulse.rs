@@ -23,13 +23,18 @@ impl Pulse {
         let _ = self.helper.set(helper);
     }
 
+    /// Wakes the helper if it sleeps because nobody is busy.
+    pub fn wake_helper(&self) {
+        self.helper.get().into_iter().for_each(Thread::unpark);
+    }
+
     /// The thread has stopped waiting.
     pub fn awake(&self) {
         let beat = self.beat.load(Ordering::Relaxed);
         if !is_busy(beat) {
             // Before the look at the helper's sleep that unpark takes: either it sees this, or it is woken.
             self.beat.store(beat + 1, Ordering::SeqCst);
-            self.helper.get().into_iter().for_each(Thread::unpark);
+            self.wake_helper();
         }
     }
 

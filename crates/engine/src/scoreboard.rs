@@ -202,6 +202,12 @@ impl Slot {
         self.words()[DEADLINE].store(deadline, Ordering::Relaxed);
     }
 
+    /// Whether the method of the request that this worker is at is HEAD. For signal handlers, too.
+    pub(crate) fn is_head_request(&self) -> bool {
+        let method = self.words()[LINE].load(Ordering::Relaxed).to_ne_bytes();
+        self.words()[LENGTHS].load(Ordering::Relaxed) as u32 >= 5 && method.starts_with(b"HEAD ")
+    }
+
     /// Method and target, and the id, of the request that this worker is at.
     pub(crate) fn texts(&self) -> (Vec<u8>, Vec<u8>) {
         let slot = self.words();

@@ -1,7 +1,7 @@
 //! What the two threads of a worker share.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::pulse::Pulse;
@@ -16,7 +16,12 @@ pub(crate) struct Shared {
     /// A request has lasted so long that the helper took over.
     long_request: AtomicBool,
     ended: AtomicBool,
+    /// How far the evacuation has come that a signal handler has asked the helper for.
+    evacuation: AtomicU8,
 }
+
+const ASKED_FOR: u8 = 1;
+const DONE: u8 = 2;
 
 impl Shared {
     pub fn new(reactor: Reactor, connections: OwnedFd) -> Self {
@@ -26,6 +31,7 @@ impl Shared {
             connections,
             long_request: AtomicBool::new(false),
             ended: AtomicBool::new(false),
+            evacuation: AtomicU8::new(0),
         }
     }
 
@@ -63,5 +69,35 @@ impl Shared {
 
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::SeqCst)
+    }
+
+    /// Asks the helper to evacuate the connections. For signal handlers, too.
+    pub fn ask_for_evacuation(&self) {
+        self.evacuation.store(ASKED_FOR, Ordering::SeqCst);
+        // A store and a system call (futex(2)).
+        self.pulse.wake_helper();
+    }
+
+    pub fn is_evacuation_asked_for(&self) -> bool {
+        self.evacuation.load(Ordering::Relaxed) == ASKED_FOR
+    }
+
+    /// The helper has done what it could.
+    pub fn note_evacuation(&self) {
+        self.evacuation.store(DONE, Ordering::SeqCst);
+    }
+
+    pub fn is_evacuated(&self) -> bool {
+        self.evacuation.load(Ordering::SeqCst) == DONE
+    }
+
+    /// Lets the other connections go to other workers, if the reactor can be had within that many milliseconds.
+    pub fn evacuate(&self, millis: u64) {
+        for _ in 0..millis {
+            if let Some(mut reactor) = self.try_reactor() {
+                return reactor.evacuate();
+            }
+            fastrack_sys::pause(1);
+        }
     }
 }

@@ -169,20 +169,38 @@ impl Watch {
     /// Takes the request if its time is over: how far the answer had come.
     pub fn take_overdue(&self, now: u64) -> Option<Claim> {
         let number = self.claim.load(Ordering::Acquire);
-        let claim = Claim::of(number);
-        if matches!(claim, Claim::None | Claim::Taken) || self.slot.deadline() > now {
+        if matches!(Claim::of(number), Claim::None | Claim::Taken) || self.slot.deadline() > now {
             return None;
         }
-        let taken = Claim::Taken.in_place_of(number);
-        self.claim.compare_exchange(number, taken, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        let claim = self.take_as_is(number).ok()?;
         self.slot.give_up();
-        let answered = claim == Claim::Begun && self.answered.load(Ordering::Acquire) == number;
-        Some(if answered { Claim::Answered } else { claim })
+        Some(claim)
     }
 
-    /// Whether the method is HEAD, whose answers have no body.
+    fn take_as_is(&self, number: u64) -> Result<Claim, u64> {
+        let (claim, taken) = (Claim::of(number), Claim::Taken.in_place_of(number));
+        self.claim.compare_exchange(number, taken, Ordering::AcqRel, Ordering::Acquire)?;
+        let answered = claim == Claim::Begun && self.answered.load(Ordering::Acquire) == number;
+        Ok(if answered { Claim::Answered } else { claim })
+    }
+
+    // --- whoever ends the process
+
+    /// Takes the request, if there is one that nobody has taken: how far the answer had come. For signal handlers, too.
+    pub fn take(&self) -> Option<Claim> {
+        let mut number = self.claim.load(Ordering::Acquire);
+        while !matches!(Claim::of(number), Claim::None | Claim::Taken) {
+            match self.take_as_is(number) {
+                Ok(claim) => return Some(claim),
+                Err(other) => number = other,
+            }
+        }
+        None
+    }
+
+    /// Whether the method is HEAD, whose answers have no body. For signal handlers, too.
     pub fn is_head_request(&self) -> bool {
-        self.slot.texts().0.starts_with(b"HEAD ")
+        self.slot.is_head_request()
     }
 
     /// What the log says of the request: method and target, its id, and how long it has taken.
@@ -238,6 +256,16 @@ mod tests {
         assert_eq!(board.read(0).expect("an entry").state, State::Ending);
         let text = watch.describe(later);
         assert!(text.starts_with("HEAD /path has taken 1.5") && text.ends_with("request id 7"), "{text}");
+    }
+
+    #[test]
+    fn the_end_of_the_process_takes_a_request_whatever_its_time() {
+        let (board, watch) = watch(0);
+        assert_eq!(watch.take(), None);
+        begin(&watch);
+        assert_eq!((watch.take(), watch.take()), (Some(Claim::Open), None));
+        assert!(!watch.answer());
+        assert_eq!(board.read(0).expect("an entry").state, State::Serving);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::io::IoSlice;
 use std::os::fd::{BorrowedFd, RawFd};
 
 use fastrack_http::{error_response, DateCache, Error};
-use fastrack_sys::{epoch_seconds, exit_at_once, monotonic_millis, recv, say, with_descriptor, writev};
+use fastrack_sys::{discard, epoch_seconds, exit_at_once, monotonic_millis, say, with_descriptor, writev};
 
 use crate::reactor::Reactor;
 use crate::watch::{Claim, Watch};
@@ -32,7 +32,10 @@ pub(crate) fn look(watch: &Watch, client: RawFd, reactor: &mut Reactor) {
     let now = monotonic_millis();
     let Some(claim) = watch.take_overdue(now) else { return };
     // The application's thread can finish nothing any more: until the end, the descriptor stays what it is.
-    with_descriptor(client, |client| part(client, claim, watch.is_head_request()));
+    let mut response = Vec::new();
+    let mut date = DateCache::default();
+    error_response(Error::Overdue, date.at(epoch_seconds()), !watch.is_head_request(), &mut response);
+    with_descriptor(client, |client| part(client, claim, &response));
     reactor.evacuate();
     report(watch, now);
     if claim == Claim::Open {
@@ -41,8 +44,8 @@ pub(crate) fn look(watch: &Watch, client: RawFd, reactor: &mut Reactor) {
     exit_at_once(EXIT_STATUS);
 }
 
-/// What the client gets: an answer if it has none, or else a sign that what it has is not all.
-fn part(client: BorrowedFd<'_>, claim: Claim, head_only: bool) {
+/// What the client gets: an answer if it has none, or else a sign that what it has is not all. For signal handlers, too.
+pub(crate) fn part(client: BorrowedFd<'_>, claim: Claim, answer: &[u8]) {
     match claim {
         Claim::Begun => {
             // If it fails the close is an orderly one, which is all that can be had then.
@@ -50,11 +53,8 @@ fn part(client: BorrowedFd<'_>, claim: Claim, head_only: bool) {
             return;
         }
         Claim::Open => {
-            let mut response = Vec::new();
-            let mut date = DateCache::default();
-            error_response(Error::Overdue, date.at(epoch_seconds()), !head_only, &mut response);
             // It fits into any socket's buffer; a client that takes nothing gets nothing.
-            let _ = writev(client, &[IoSlice::new(&response)]);
+            let _ = writev(client, &[IoSlice::new(answer)]);
         }
         Claim::None | Claim::Answered | Claim::Taken => {}
     }
@@ -62,10 +62,15 @@ fn part(client: BorrowedFd<'_>, claim: Claim, head_only: bool) {
     let _ = fastrack_sys::shutdown_write(client);
 }
 
-/// A close with something unread would have the client's system throw away the answer.
-fn drain(client: BorrowedFd<'_>) {
-    let mut bytes = Vec::new();
-    while bytes.len() < DRAINED && recv(client, &mut bytes, 4096).is_ok_and(|got| got > 0) {}
+/// A close with something unread would have the client's system throw away the answer. For signal handlers, too.
+pub(crate) fn drain(client: BorrowedFd<'_>) {
+    let mut left = DRAINED;
+    while left > 0 {
+        match discard(client) {
+            Ok(got) if got > 0 => left = left.saturating_sub(got),
+            _ => return,
+        }
+    }
 }
 
 fn report(watch: &Watch, now: u64) {

@@ -1,5 +1,6 @@
 //! The Date field (RFC 9110 §6.6.1), formatted once a second.
 
+use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// The length of an IMF-fixdate, in bytes.
@@ -32,10 +33,9 @@ impl DateCache {
     fn format(&mut self, second: u64) {
         // httpdate formats years up to 9999; a clock beyond that is broken, and is shown as the last second it knows.
         let second = second.min(253_402_300_799);
-        let date = httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(second)).to_string();
-        if let Ok(text) = date.as_bytes().try_into() {
-            self.text = text;
-        }
+        let date = httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(second));
+        // It fits. Nothing is allocated, so that signal handlers may ask, too.
+        let _ = write!(&mut self.text[..], "{date}");
         self.second = second;
     }
 }

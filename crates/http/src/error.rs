@@ -33,6 +33,8 @@ pub enum Error {
     Storage,
     /// The application failed before it gave a response.
     Application,
+    /// The application's process has come to its end before it gave a response.
+    Ended,
     /// The application took longer than it may for a request.
     Overdue,
 }
@@ -49,6 +51,7 @@ impl Error {
             Error::HeadTooLarge => 431,
             Error::NotImplemented => 501,
             Error::Application => 500,
+            Error::Ended => 502,
             Error::Storage => 503,
             Error::Overdue => 504,
             Error::Version => 505,
@@ -72,6 +75,7 @@ impl fmt::Display for Error {
             Error::NotImplemented => "unknown transfer coding or method",
             Error::Storage => "no room for the request body",
             Error::Application => "the application failed",
+            Error::Ended => "the application has ended",
             Error::Overdue => "the application took too long",
             Error::Version => "unsupported HTTP version",
         };

@@ -6,6 +6,7 @@
 //! address from accept4(2), reading into spare capacity).
 
 mod clock;
+mod fatal;
 mod fd;
 mod file;
 mod limit;
@@ -17,6 +18,7 @@ mod signals;
 mod socket;
 
 pub use clock::{epoch_seconds, monotonic_millis};
+pub use fatal::precede_fatal_signals;
 pub use fd::{duplicate, neutralise, set_nonblocking};
 pub use file::{open_regular, send_file, send_more};
 pub use limit::{descriptors, most_descriptors};
@@ -29,6 +31,6 @@ pub use signals::{
     with_signals_blocked, write_native_frames,
 };
 pub use socket::{
-    accept, has_ended, is_clients_error, is_readable, pause, recv, reset_on_close, shutdown_both,
+    accept, discard, has_ended, is_clients_error, is_readable, pause, recv, reset_on_close, shutdown_both,
     shutdown_write, wait_readable, wait_writable, writev,
 };

@@ -112,6 +112,15 @@ pub fn recv(fd: BorrowedFd<'_>, buffer: &mut Vec<u8>, most: usize) -> io::Result
     Ok(got)
 }
 
+/// Throws away what there is to be read, up to some kilobytes, without waiting: how much it was. For signal handlers, too.
+pub fn discard(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut bytes = [0_u8; 4096];
+    // SAFETY: the kernel writes at most as many bytes as the array has.
+    let got =
+        unsafe { libc::recv(fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT) };
+    usize::try_from(got).map_err(|_| io::Error::last_os_error())
+}
+
 /// Sends what the socket takes at once of the slices (writev(2)).
 pub fn writev(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     Ok(nix::sys::uio::writev(fd, slices)?)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use magnus::rb_sys::AsRawValue;
 use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, Ruby, Symbol, Value};
 
-use fastrack_engine::{Control, Engine, Finish};
+use fastrack_engine::{Control, Engine, Finish, LastWords};
 
 use crate::app::{Options, RackApp};
 use crate::current::Current;
@@ -23,6 +23,7 @@ struct RubyEngine {
     /// Apart from the engine, which is in use while `run` runs.
     control: Arc<Control>,
     testimony: Arc<Testimony>,
+    last_words: Arc<LastWords>,
     /// What the application is being called for.
     current: Current,
     roots: RootSet,
@@ -47,6 +48,8 @@ pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.define_method("client_gone?", method!(RubyEngine::is_client_gone, 0))?;
     class.define_method("allow", method!(RubyEngine::allow, 1))?;
     class.define_method("testify", method!(RubyEngine::testify, 1))?;
+    class.define_method("answer_crashes", method!(RubyEngine::answer_crashes, 0))?;
+    class.define_method("give_up", method!(RubyEngine::give_up, 0))?;
     class.define_method("hijack", method!(RubyEngine::hijack, 0))?;
     class.define_method("early_hints", method!(RubyEngine::early_hints, 1))?;
     class.define_method("close", method!(RubyEngine::close, 0))?;
@@ -70,11 +73,11 @@ impl RubyEngine {
         let settings = settings(ruby, hash, Arc::clone(&testimony) as _)?;
         let engine = Engine::new(listeners, master, settings, dispatch.as_deref())
             .map_err(|error| system_error(ruby, "engine", &error))?;
-        let control = engine.control();
         Ok(RubyEngine {
-            engine: RefCell::new(Some(engine)),
-            control,
+            control: engine.control(),
             testimony,
+            last_words: Arc::new(engine.last_words()),
+            engine: RefCell::new(Some(engine)),
             current: Current::default(),
             roots,
             options,
@@ -154,6 +157,18 @@ impl RubyEngine {
     /// `testify(text)`: what Ruby's threads are at, for the log. To be called on `INQUIRY_SIGNAL`.
     fn testify(&self, text: String) {
         self.testimony.give(text);
+    }
+
+    /// `answer_crashes`: from now on a fatal signal (SIGSEGV, SIGABRT and the like) does what `give_up` does, before Ruby
+    /// gets it.
+    fn answer_crashes(&self) {
+        self.last_words.say_on_fatal_signals(rb_sys::rb_funcallv as *const ());
+    }
+
+    /// `give_up`: this process ends as soon as this has returned. The request that is being answered gets a 502, or is cut
+    /// off if its response has begun; all other connections go to other workers.
+    fn give_up(&self) {
+        self.last_words.say();
     }
 
     /// `hijack`: gives the application the connection whose request it is answering: a TCPSocket or UNIXSocket. Raises

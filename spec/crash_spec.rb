@@ -1,0 +1,140 @@
+# frozen_string_literal: true
+
+require "support/http_peer"
+require "support/kept_peer"
+
+# A request that ends its worker's process, where the process learns of it before it is over.
+RSpec.describe "A request that ends its worker" do
+  ru = <<~'RUBY'
+    require "fiddle"
+    ABORT = Fiddle::Function.new(Fiddle.dlopen(nil)["abort"], [], Fiddle::TYPE_VOID)
+    HERE = File.dirname(File.expand_path(__FILE__))
+    DEEP = ->(depth) { [depth].each { |one| DEEP.call(one + 1) } }
+    ENDS = {
+      "/segv" => -> { Process.kill(:SEGV, Process.pid) },
+      "/bus" => -> { Process.kill(:BUS, Process.pid) },
+      "/ill" => -> { Process.kill(:ILL, Process.pid) },
+      "/fpe" => -> { Process.kill(:FPE, Process.pid) },
+      "/null" => -> { Fiddle::Pointer.new(8, 8)[0] },
+      "/native-abort" => -> { ABORT.call },
+      "/exit!" => -> { exit! },
+      "/process-exit!" => -> { Process.exit!(3) },
+      "/kernel-exit!" => -> { Kernel.exit!(true) },
+      "/thread-exit!" => -> { Thread.new { exit!(4) }; sleep },
+      "/exit" => -> { exit(5) },
+      "/abort" => -> { abort("enough") },
+      "/wrong-exit!" => -> { exit!("x") },
+      "/deep" => -> { DEEP.call(0) },
+      # Found out by a fault, where Ruby code finds it out itself.
+      "/native-deep" => -> { Marshal.dump(1_000_000.times.inject([]) { |inner, _| [inner] }) },
+      "/fork" => -> { Process.wait(fork { exit!(7) }) },
+      "/fork-segv" => -> { Process.wait(fork { Process.kill(:SEGV, Process.pid) }) }
+    }
+    run lambda { |env|
+      ends = ENDS[env["PATH_INFO"]]
+      case env["QUERY_STRING"]
+      when "half" then return [200, { "content-type" => "text/plain" }, Enumerator.new { |parts| parts << "half"; ends.call }]
+      when "wait"
+        File.write(File.join(HERE, "waiting"), "")
+        sleep 0.01 until File.exist?(File.join(HERE, "go"))
+      end
+      ends&.call
+      [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
+    }
+  RUBY
+
+  define_method(:serve) do |workers: 1|
+    Server.start(ru: ru, options: { MaxWorkers: workers, ErrRespawnInterval: 0.05 }).tap { |server| server.await_workers(workers) }
+  end
+
+  # What a death is called in the master's log.
+  def ending(server, pid)
+    Eventually.eventually(10, -> { server.log[-2000..] }) { server.log[/^fastrack: worker \d \(pid #{pid}\) (.*)$/, 1] }
+  end
+
+  {
+    "/segv" => "was killed by SIG", "/bus" => "was killed by SIG", "/ill" => "was killed by SIG", "/fpe" => "was killed by SIGFPE",
+    "/null" => "was killed by SIG", "/native-abort" => "was killed by SIGABRT", "/exit!" => "ended with status 1",
+    "/process-exit!" => "ended with status 3", "/kernel-exit!" => "ended", "/thread-exit!" => "ended with status 4"
+  }.each do |path, manner|
+    it "is answered with 502, and ends it all the same: #{path}" do
+      server = serve
+      pid = server.workers.first
+      response = server.get(path)
+      expect([response.status, response.headers["connection"]]).to eq([502, "close"])
+      expect(ending(server, pid)).to start_with(manner).and include("; it was at GET #{path} for ")
+      expect(server.get("/").status).to eq(200)
+    end
+  end
+
+  it "is answered without a body where the method is HEAD" do
+    bytes = serve.raw("HEAD /segv HTTP/1.1\r\nHost: h\r\n\r\n")
+    expect(bytes).to start_with("HTTP/1.1 502 Bad Gateway\r\nDate: #{Time.now.utc.strftime("%a, %d %b %Y %H:")}").and end_with("\r\n\r\n")
+  end
+
+  %w[/segv /null /native-abort /exit!].each do |path|
+    it "is cut off by a reset where a part of the response has left: #{path}" do
+      received, how = HttpPeer.exchange(serve, "GET #{path}?half HTTP/1.0\r\n\r\n")
+      expect([received[/half\z/], how]).to eq(["half", :reset])
+    end
+  end
+
+  { "/exit" => "ended with status 5", "/abort" => "ended with status 1" }.each do |path, manner|
+    it "by an exception is answered with 500: #{path}" do
+      server = serve
+      pid = server.workers.first
+      expect(server.get(path).status).to eq(500)
+      expect(ending(server, pid)).to start_with(manner)
+    end
+  end
+
+  ["/deep", "/native-deep", "/wrong-exit!"].each do |path|
+    it "is no request that only raises: #{path}" do
+      server = serve
+      pid = server.workers.first
+      2.times { expect(server.get(path).status).to eq(500) }
+      expect(server.get("/").body.to_i).to eq(pid)
+    end
+  end
+
+  ["/fork", "/fork-segv"].each do |path|
+    it "is no request whose child ends so: #{path}" do
+      server = serve
+      pid = server.workers.first
+      expect(server.get(path).body.to_i).to eq(pid)
+    end
+  end
+
+  ["/segv", "/exit!"].each do |path|
+    it "loses no other connection of the worker: #{path}" do
+      server = serve
+      pid = server.workers.first
+      idle = Array.new(3) { KeptPeer.new(server).tap { |peer| expect(peer.get("/").body.to_i).to eq(pid) } }
+      waiting = KeptPeer.new(server).tap { |peer| peer.get("/") }
+      ending = Thread.new { server.get("#{path}?wait") }
+      Eventually.eventually { File.exist?(File.join(server.dir, "waiting")) }
+      waiting.ask("/")
+      server.write("go", "")
+      expect(ending.value.status).to eq(502)
+      others = [waiting.answer, *idle.map { |peer| peer.get("/") }].map { |response| response.body.to_i }
+      expect(others.uniq).to eq([server.await_workers(1).first])
+      expect(others).not_to include(pid)
+    ensure
+      [waiting, *idle].compact.each(&:close)
+    end
+  end
+
+  it "leaves a handler alone that a library has set before, which may live by such faults" do
+    handler = <<~'RUBY'
+      require "fiddle/import"
+      # siglongjmp and the like are C's: a handler in libc stands for that of a library.
+      LIBC = Fiddle.dlopen("libc.so.6")
+      SIGNAL = Fiddle::Function.new(LIBC["signal"], [Fiddle::TYPE_INT, Fiddle::TYPE_VOIDP], Fiddle::TYPE_VOIDP)
+      SIGNAL.call(Signal.list["FPE"], LIBC["abs"])
+    RUBY
+    server = Server.start(ru: handler + ru, options: { MaxWorkers: 1 })
+    pid = server.await_workers(1).first
+    response = server.get("/fpe")
+    expect([response.status, response.body.to_i]).to eq([200, pid])
+  end
+end
