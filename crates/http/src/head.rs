@@ -86,6 +86,8 @@ pub struct Head {
     pub expectation: Expectation,
     /// What the client says of the connection.
     wish: Wish,
+    /// The bits of the known names among the fields.
+    known: u64,
     /// The length of the head in bytes, with its empty line: the body starts here.
     pub len: usize,
     /// Whether some field name came more than once, or could be taken for
@@ -173,7 +175,7 @@ impl Head {
         self.expectation = Expectation::None;
         self.clashes = false;
         self.wish = Wish::None;
-        let mut seen = 0_u64;
+        self.known = 0;
         for field in fields {
             let name = field.name.as_bytes();
             let place = Span::of(name, buffer);
@@ -184,8 +186,8 @@ impl Head {
             let known = KnownName::find(name);
             match known {
                 Some(known) => {
-                    let repeated = seen & known.bit() != 0;
-                    seen |= known.bit();
+                    let repeated = self.has(known);
+                    self.known |= known.bit();
                     self.clashes |= repeated;
                     self.take_known(known, field.value, repeated)?;
                 }
@@ -194,12 +196,11 @@ impl Head {
             }
             self.fields.push(Field { name: place, value: Span::of(field.value, buffer), known });
         }
-        let length = KnownName::ContentLength.bit();
-        let chunked = KnownName::TransferEncoding.bit();
-        if seen & chunked != 0 && (seen & length != 0 || self.version == Version::Http10) {
+        let is_chunked = self.has(KnownName::TransferEncoding);
+        if is_chunked && (self.has(KnownName::ContentLength) || self.version == Version::Http10) {
             return Err(Error::Framing);
         }
-        if seen & KnownName::Host.bit() == 0 && self.version == Version::Http11 {
+        if !self.has(KnownName::Host) && self.version == Version::Http11 {
             return Err(Error::Host);
         }
         Ok(())
@@ -220,6 +221,11 @@ impl Head {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Whether there is a field of this name.
+    pub fn has(&self, name: KnownName) -> bool {
+        self.known & name.bit() != 0
     }
 
     fn has_unknown(&self, name: &[u8], buffer: &[u8]) -> bool {

@@ -11,13 +11,12 @@ use crate::body::{Manner, Sender};
 use crate::body_source::SourceLoan;
 use crate::callbacks::{Callbacks, Outcome};
 use crate::current::{Call, Current};
-use crate::env;
+use crate::env::{self, Caches};
 use crate::errors::{exception, is_failure, report, warn};
 use crate::gvl::without_gvl;
 use crate::input::input;
 use crate::loan::Loan;
 use crate::names::names;
-use crate::peer::PeerCache;
 use crate::protect::{protect, Raised};
 use crate::protocol;
 use crate::response::{take_headers, triple, unsent_body, Orders};
@@ -47,7 +46,7 @@ pub(crate) struct RackApp<'a> {
     head: ResponseHead,
     encoded: Vec<u8>,
     date: DateCache,
-    peers: PeerCache,
+    caches: Caches,
     /// What is to be called now that the response has left.
     callbacks: Callbacks,
     /// An exception that is not the application's failure, to be raised when the engine has returned.
@@ -57,6 +56,8 @@ pub(crate) struct RackApp<'a> {
 /// The Ruby objects of the request that is being answered.
 struct Objects {
     env: VALUE,
+    /// What the environment is a copy of.
+    template: VALUE,
     /// The Tempfile of a large body, or what reads a body that is under way.
     file: VALUE,
     /// What a body is read from that is under way.
@@ -76,7 +77,7 @@ impl Objects {
         let nil = Qnil as VALUE;
         let outcome = Outcome { status: nil, headers: nil, error: nil };
         let (source, loan) = (SourceLoan::none(), Loan::none());
-        Objects { env: nil, file: nil, source, stream: nil, unclosed: nil, outcome, loan }
+        Objects { env: nil, template: nil, file: nil, source, stream: nil, unclosed: nil, outcome, loan }
     }
 }
 
@@ -90,7 +91,7 @@ impl<'a> RackApp<'a> {
             head: ResponseHead::default(),
             encoded: Vec::new(),
             date: DateCache::default(),
-            peers: PeerCache::default(),
+            caches: Caches::default(),
             callbacks: Callbacks::none(),
             pending: None,
         }
@@ -115,7 +116,9 @@ impl<'a> RackApp<'a> {
             if matches!(request.content, Content::File(..) | Content::Stream(_)) {
                 objects.file = input;
             }
-            objects.env = env::build(request, input, self.roots, &mut self.peers, self.options.rack_3_1);
+            let rack_3_1 = self.options.rack_3_1;
+            (objects.env, objects.template) =
+                env::build(request, input, self.roots, &mut self.caches, rack_3_1);
             let (head, encoded) = (&raw mut self.head, &raw mut self.encoded);
             let mut call = Call::new(objects.env, &raw mut *exchange, &raw const *request, head, encoded);
             // Nothing else touches what the call points to until the end.
@@ -215,10 +218,10 @@ impl<'a> RackApp<'a> {
         if objects.env == Qnil as VALUE {
             return;
         }
-        let Objects { env, outcome, .. } = objects;
+        let Objects { env, template, outcome, .. } = objects;
         let collected = protect(|| {
             // SAFETY: under protect, and owning nothing.
-            unsafe { self.callbacks.collect(*env, outcome, is_broken, self.roots) };
+            unsafe { self.callbacks.collect(*env, *template, outcome, is_broken) };
             Qnil as VALUE
         });
         self.settle(collected, *env);

@@ -5,7 +5,6 @@ use rb_sys::*;
 
 use crate::names::names;
 use crate::protect::{protect, Raised};
-use crate::roots::Roots;
 
 /// The callables of one request, until they are called.
 ///
@@ -36,12 +35,12 @@ impl Callbacks {
         Callbacks { env: nil, status: nil, headers: nil, error: nil, replies: nil, finished: nil }
     }
 
-    /// Looks what there is to call, and keeps it. The Arrays that are in the environments from the start are every
-    /// request's own as long as they are empty: one that is used goes with its request.
+    /// Looks what there is to call, and keeps it. The Arrays that are in the environments from the start, and so in
+    /// `template`, are every request's own as long as they are empty: one that is used goes with its request.
     ///
     /// # Safety
     /// Under protect, with the GVL.
-    pub unsafe fn collect(&mut self, env: VALUE, outcome: &mut Outcome, is_broken: bool, roots: Roots) {
+    pub unsafe fn collect(&mut self, env: VALUE, template: VALUE, outcome: &mut Outcome, is_broken: bool) {
         // SAFETY: as this function's.
         unsafe {
             let replies = callables(env, names().after_reply);
@@ -49,7 +48,8 @@ impl Callbacks {
             if replies == Qnil as VALUE && finished == Qnil as VALUE {
                 return;
             }
-            roots.renew_lists(replies, finished);
+            renew(template, names().after_reply, replies);
+            renew(template, names().response_finished, finished);
             if is_broken && outcome.error == Qnil as VALUE {
                 let message = c"the response was not sent whole";
                 outcome.error = rb_exc_new_cstr(rb_eIOError, message.as_ptr());
@@ -85,6 +85,16 @@ unsafe fn callables(env: VALUE, key: VALUE) -> VALUE {
             list
         } else {
             Qnil as VALUE
+        }
+    }
+}
+
+/// Puts a new Array in the place of one that was used.
+unsafe fn renew(template: VALUE, key: VALUE, used: VALUE) {
+    // SAFETY: under protect; the template is a Hash that is not frozen.
+    unsafe {
+        if used != Qnil as VALUE && rb_hash_lookup(template, key) == used {
+            rb_hash_aset(template, key, rb_ary_new());
         }
     }
 }

@@ -5,30 +5,43 @@ use rb_sys::*;
 use fastrack_engine::Request;
 use fastrack_http::{env_key, Field, KnownName, MAX_NAME};
 
-use crate::env::{string, Pairs};
+use crate::env::string;
 use crate::names::names;
+use crate::shapes::Values;
 
-/// Adds the request's fields; whether Upgrade is one of them.
+/// Adds the values of the fields that the request's [`Shape`](crate::shapes::Shape) names, in its order.
 ///
 /// # Safety
 /// Under protect, with the GVL. Owns nothing while it calls Ruby.
-pub(crate) unsafe fn add(pairs: &mut Pairs, env: VALUE, request: &Request<'_>) -> bool {
-    let mut is_upgrade = false;
-    // SAFETY: as this function's.
+pub(crate) unsafe fn add_known(values: &mut Values, request: &Request<'_>) {
+    let known = |field: &&Field| field.known.is_some_and(|name| name != KnownName::TransferEncoding);
+    for field in request.head.fields.iter().filter(known) {
+        // SAFETY: as this function's.
+        values.add(unsafe { string(field.value.of_buffer(request.bytes)) });
+    }
+}
+
+/// Sets the other fields: those with uncommon names, and where `has_known` is false, or names come twice, all.
+///
+/// # Safety
+/// Under protect, with the GVL. Owns nothing while it calls Ruby.
+pub(crate) unsafe fn set_others(env: VALUE, request: &Request<'_>, has_known: bool) {
+    let due = |field: &&Field| {
+        if has_known {
+            field.known.is_none()
+        } else {
+            field.known != Some(KnownName::TransferEncoding)
+        }
+    };
+    // SAFETY: as this function's; the iterators borrow and own nothing.
     unsafe {
         if request.head.clashes {
-            pairs.flush();
-            add_clashing(env, request);
-            return request.head.fields.iter().any(|field| field.known == Some(KnownName::Upgrade));
+            return add_clashing(env, request);
         }
-        for field in &request.head.fields {
-            if field.known != Some(KnownName::TransferEncoding) {
-                is_upgrade |= field.known == Some(KnownName::Upgrade);
-                pairs.add(key(field, request), string(field.value.of_buffer(request.bytes)));
-            }
+        for field in request.head.fields.iter().filter(due) {
+            rb_hash_aset(env, key(field, request), string(field.value.of_buffer(request.bytes)));
         }
     }
-    is_upgrade
 }
 
 unsafe fn key(field: &Field, request: &Request<'_>) -> VALUE {

@@ -28,6 +28,7 @@ mod response;
 mod roots;
 mod scoreboard;
 mod settings;
+mod shapes;
 mod socket;
 mod testimony;
 

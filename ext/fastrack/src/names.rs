@@ -8,6 +8,7 @@ use rb_sys::*;
 use fastrack_http::KnownName;
 
 use crate::protect::protect;
+use crate::shapes::LEADING;
 
 /// Methods whose strings are made once; others are made for each request.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"];
@@ -21,14 +22,14 @@ pub(crate) struct Names {
     methods: [VALUE; METHODS.len()],
     pub http_10: VALUE,
     pub http_11: VALUE,
-    pub request_method: VALUE,
-    pub request_uri: VALUE,
-    pub path_info: VALUE,
-    pub query_string: VALUE,
+    request_method: VALUE,
+    request_uri: VALUE,
+    path_info: VALUE,
+    query_string: VALUE,
     pub chunked: VALUE,
-    pub server_protocol: VALUE,
-    pub remote_addr: VALUE,
-    pub remote_port: VALUE,
+    server_protocol: VALUE,
+    remote_addr: VALUE,
+    remote_port: VALUE,
     pub rack_input: VALUE,
     pub rack_errors: VALUE,
     pub rack_protocol: VALUE,
@@ -112,6 +113,25 @@ impl Names {
     /// The environment key of a common field.
     pub fn key(&self, name: KnownName) -> VALUE {
         self.known[name as usize]
+    }
+
+    /// The environment key of the common field with this number.
+    pub fn known(&self, number: u8) -> VALUE {
+        self.known[usize::from(number)]
+    }
+
+    /// The keys that each environment begins with.
+    pub fn leading(&self) -> [VALUE; LEADING] {
+        let Names { request_method, request_uri, path_info, query_string, server_protocol, .. } = *self;
+        [
+            request_method,
+            request_uri,
+            path_info,
+            query_string,
+            server_protocol,
+            self.remote_addr,
+            self.remote_port,
+        ]
     }
 
     /// The string of a common method.

@@ -4,8 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use rb_sys::*;
 
-use crate::env::{printed, string, Pairs};
-use crate::names::names;
+use crate::env::{printed, string};
 use crate::roots::Roots;
 
 /// Ports whose text is kept: behind a proxy, or on kept connections, the same ones come again and again.
@@ -22,12 +21,11 @@ impl PeerCache {
     /// How many strings the roots have to keep for it.
     pub const STRINGS: usize = 1 + PORTS;
 
-    /// Adds both to an environment.
+    /// Both for an environment.
     ///
     /// # Safety
     /// Under protect, with the GVL. Owns nothing while it calls Ruby.
-    pub unsafe fn add(&mut self, pairs: &mut Pairs, peer: SocketAddr, roots: Roots) {
-        let names = names();
+    pub unsafe fn strings(&mut self, peer: SocketAddr, roots: Roots) -> (VALUE, VALUE) {
         let mut text = [0; 48];
         // SAFETY: as this function's; the strings are on the stack until the roots have them.
         unsafe {
@@ -37,14 +35,13 @@ impl PeerCache {
                 RARRAY_ASET(strings, 0, address);
                 self.address = Some(peer.ip());
             }
-            pairs.add(names.remote_addr, RARRAY_AREF(strings, 0));
             let place = usize::from(peer.port()) % PORTS;
             if self.ports[place] != Some(peer.port()) {
                 let port = rb_obj_freeze(string(printed(&mut text, peer.port())));
                 RARRAY_ASET(strings, 1 + place as isize, port);
                 self.ports[place] = Some(peer.port());
             }
-            pairs.add(names.remote_port, RARRAY_AREF(strings, 1 + place as isize));
+            (RARRAY_AREF(strings, 0), RARRAY_AREF(strings, 1 + place as isize))
         }
     }
 }

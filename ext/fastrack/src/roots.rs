@@ -4,14 +4,15 @@ use magnus::rb_sys::AsRawValue;
 use magnus::{prelude::*, value::Opaque, Error, RArray, Ruby, Value};
 use rb_sys::*;
 
-use crate::names::names;
 use crate::peer::PeerCache;
+use crate::shapes::Shapes;
 
 const TEMPLATES: isize = 0;
 const AFTER_RESPONSE: isize = 1;
 const TEMPORARY_INPUT: isize = 2;
 const PEERS: isize = 3;
 const ERROR_PAGE: isize = 4;
+const SHAPES: isize = 5;
 
 /// What keeps an engine's objects alive: one Array, so that a new one takes no unsafe bookkeeping.
 ///
@@ -38,6 +39,9 @@ impl RootSet {
         (0..PeerCache::STRINGS).try_for_each(|_| peers.push(()))?;
         roots.push(peers)?;
         roots.push(error_page)?;
+        let shapes = ruby.ary_new();
+        (0..Shapes::HASHES).try_for_each(|_| shapes.push(()))?;
+        roots.push(shapes)?;
         ruby.gc_register_mark_object(roots);
         Ok(RootSet(roots.into()))
     }
@@ -74,30 +78,14 @@ impl Roots {
         self.get(ERROR_PAGE)
     }
 
-    /// Puts new lists of callables into the templates for those that a request has used. Nil stands for none.
-    ///
-    /// # Safety
-    /// Under protect, with the GVL.
-    pub unsafe fn renew_lists(self, replies: VALUE, finished: VALUE) {
-        let names = names();
-        let used = [(names.after_reply, replies), (names.response_finished, finished)];
-        for (key, list) in used.into_iter().filter(|(_, list)| *list != Qnil as VALUE) {
-            // SAFETY: as this function's; the templates are Hashes that are not frozen.
-            unsafe {
-                let templates = self.get(TEMPLATES);
-                for index in 0..RARRAY_LEN(templates) as isize {
-                    let template = RARRAY_AREF(templates, index);
-                    if rb_hash_lookup(template, key) == list {
-                        rb_hash_aset(template, key, rb_ary_new());
-                    }
-                }
-            }
-        }
-    }
-
     /// What makes an input of a descriptor.
     pub fn temporary_input(self) -> VALUE {
         self.get(TEMPORARY_INPUT)
+    }
+
+    /// The Array of Hashes that [`Shapes`] keeps.
+    pub fn shapes(self) -> VALUE {
+        self.get(SHAPES)
     }
 
     /// The Array of strings that [`PeerCache`] keeps.

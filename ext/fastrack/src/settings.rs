@@ -3,12 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use magnus::{prelude::*, Error, RArray, RHash, Ruby, TryConvert, Value};
+use magnus::rb_sys::{AsRawValue, FromRawValue};
+use magnus::{Error, RArray, RHash, Ruby, TryConvert, Value};
 
 use fastrack_engine::{Listener, Oversight, Settings, Slot, Witness};
 use fastrack_http::Limits;
 
+use crate::protect::protect;
 use crate::scoreboard::RubyScoreboard;
+use crate::shapes;
 
 /// The longest timeout, in milliseconds.
 const YEAR: u64 = 365 * 24 * 3600 * 1000;
@@ -23,8 +26,10 @@ pub(crate) fn listeners(ruby: &Ruby, list: RArray) -> Result<(Vec<Listener>, RAr
         let template: RHash = required(ruby, hash, "env")?;
         let listener = Listener::from_fd(fd, optional(ruby, hash, "tcp")?.unwrap_or(false));
         listeners.push(listener.map_err(|error| system_error(ruby, &format!("descriptor {fd}"), &error))?);
-        // A copy that is not frozen, for the engine renews what is in it.
-        templates.push(template.funcall::<_, _, Value>("dup", ())?)?;
+        // SAFETY: under protect; a Hash, which is on the stack.
+        let template = protect(|| unsafe { shapes::make(template.as_raw(), &[]) });
+        // SAFETY: it was made by Ruby a moment ago.
+        templates.push(unsafe { Value::from_raw(template.map_err(|raised| raised.into_error(ruby))?) })?;
     }
     Ok((listeners, templates))
 }
