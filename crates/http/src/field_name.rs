@@ -115,7 +115,9 @@ impl KnownName {
             25 => &[UpgradeInsecureRequests],
             _ => &[],
         };
-        candidates.iter().copied().find(|known| known.name().as_bytes().eq_ignore_ascii_case(name))
+        // Nearly all clients spell them as we do, and that is compared several bytes at a time.
+        let same = candidates.iter().copied().find(|known| known.name().as_bytes() == name);
+        same.or_else(|| candidates.iter().copied().find(|known| known.name().as_bytes().eq_ignore_ascii_case(name)))
     }
 
     /// The bit of this name in a set of known names.
