@@ -34,7 +34,7 @@ pub(crate) unsafe fn build(
         let (template, has_fields) = caches.shapes.template(&shape, roots);
         let mut values = Values::none();
         add_leading(&mut values, request, roots, &mut caches.peers);
-        if has_fields && !head.clashes {
+        if has_fields {
             fields::add_known(&mut values, request);
         }
         let env = values.copy_of(template);

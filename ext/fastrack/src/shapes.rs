@@ -74,8 +74,8 @@ impl Shapes {
     /// How many Hashes the roots have to keep for it.
     pub const HASHES: usize = PLACES;
 
-    /// What the environment of a request of this shape is a copy of, and whether it has an entry for each name of the
-    /// shape, or is the listener's own, which has none.
+    /// What the environment of a request of this shape is a copy of, and whether it has the shape's entries: the
+    /// listener's own has none of any field.
     ///
     /// # Safety
     /// Under protect, with the GVL. Owns nothing while it calls Ruby.
@@ -86,7 +86,7 @@ impl Shapes {
         unsafe {
             let base = roots.template(shape.listener);
             if shape.len == 0 {
-                return (base, true);
+                return (base, false);
             }
             match &self.places[place] {
                 Some(kept) if kept.is(shape) => {
