@@ -117,7 +117,9 @@ impl KnownName {
         };
         // Nearly all clients spell them as we do, and that is compared several bytes at a time.
         let same = candidates.iter().copied().find(|known| known.name().as_bytes() == name);
-        same.or_else(|| candidates.iter().copied().find(|known| known.name().as_bytes().eq_ignore_ascii_case(name)))
+        same.or_else(|| {
+            candidates.iter().copied().find(|known| known.name().as_bytes().eq_ignore_ascii_case(name))
+        })
     }
 
     /// The bit of this name in a set of known names.

@@ -41,7 +41,8 @@ fn precede(signal: i32, before: &OnceLock<libc::sigaction>, anchor: *const ()) {
         let mut old: libc::sigaction = std::mem::zeroed();
         (libc::sigaction(signal, std::ptr::null(), &mut old), old)
     };
-    let others = old.sa_sigaction != libc::SIG_DFL && object_of(old.sa_sigaction) != object_of(anchor as usize);
+    let others =
+        old.sa_sigaction != libc::SIG_DFL && object_of(old.sa_sigaction) != object_of(anchor as usize);
     if found != 0 || others || before.set(old).is_err() {
         return;
     }
