@@ -116,6 +116,11 @@ module Fastrack
     def ==(other)
       other.is_a?(Address) && to_s == other.to_s
     end
+    alias eql? ==
+
+    def hash
+      to_s.hash
+    end
 
     private
 

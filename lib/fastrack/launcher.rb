@@ -5,6 +5,7 @@ require_relative "configuration"
 require_relative "error"
 require_relative "hook_server"
 require_relative "inherited_listeners"
+require_relative "listener_change"
 require_relative "listeners"
 require_relative "log"
 require_relative "log_files"
@@ -83,17 +84,23 @@ module Fastrack
     end
     alias shutdown stop
 
-    # Reads the ConfigFile anew. The address stays: listeners are what a server has that is never taken from under its
-    # clients.
+    # Reads the ConfigFile anew, and listens where that says by then. Listeners that are named as before stay what they
+    # are: they are never taken from under their clients.
     #
+    # @return [ListenerChange, nil] nil where a supervisor decides on the listeners
     # @raise [Error] when there is something wrong with it; then nothing has changed
     def reload
       configuration = @configuration.reload
+      change = ListenerChange.new(@listeners, @configuration, configuration) unless listeners_given?
       settings = ProcessSettings.new(configuration)
       settings.enter
       settings.redirect
       LogFiles.remember
       @configuration = configuration
+      change&.tap { @listeners = change.complete }
+    rescue Error
+      change&.cancel
+      raise
     end
 
     # @return [Integer] as many as there are to be just now, as Unicorn's hooks ask

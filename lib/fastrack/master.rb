@@ -172,13 +172,21 @@ module Fastrack
 
     def reload
       @announcer.reloading
-      @launcher.reload
+      change_listeners(@launcher.reload)
       @pool.size = configuration.max_workers
       @pace.adopt(configuration)
       @generation += 1
     rescue Error, SystemExit => e
       Log.line("HUP changes nothing: #{e.is_a?(Error) ? e.message : "the ConfigFile calls exit"}")
       @announcer.unchanged(@pool.size)
+    end
+
+    # Those who wait for a listener that is gone are for the workers that still have it.
+    def change_listeners(change)
+      return if change.nil?
+
+      @announcer.listening(change.opened)
+      @pool.each(&:drain) if change.gone.any?
     end
 
     def renew
