@@ -46,7 +46,7 @@ RSpec.describe "Draining" do
     server.signal(:TERM)
     eventually { server.connect { |socket| ask_on(socket) } =~ /^connection: close/i }
     workers.each { |pid| server.signal(:KILL, to: pid) }
-    eventually { server.workers.size == 2 && (server.workers & workers).empty? }
+    server.await_workers(2) { |found| (found & workers).empty? }
     eventually { server.connect { |socket| ask_on(socket) } =~ /^connection: close/i }
     expect(server.stop.exitstatus).to eq(0)
   end

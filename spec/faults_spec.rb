@@ -113,7 +113,7 @@ RSpec.describe "Faults" do
     eventually(20, -> { server.log }) do
       before = server.await_workers(2)
       server.signal(:KILL, to: before.first)
-      eventually { server.workers.size == 2 && server.workers != before }
+      server.await_workers(2) { |found| found != before }
       unknown.call.positive?
     end
     expect(server.get.status).to eq(200)
@@ -208,7 +208,7 @@ RSpec.describe "Faults" do
     before = server.await_workers(1).first
     [reader, writer].each(&:close)
     server.signal(:KILL, to: before)
-    eventually { server.workers != [before] && server.workers.size == 1 }
+    server.await_workers(1) { |found| found != [before] }
     expect(server.get.status).to eq(200)
   end
 end

@@ -114,9 +114,10 @@ RSpec.describe "Log files" do
     expect(ask.call.status).to eq(500)
     before = workers.call
     server.signal(:HUP)
-    eventually { workers.call.size == 2 && (workers.call & before).empty? }
-    server.signal(:KILL, to: workers.call.first)
-    eventually { workers.call.size == 2 }
+    eventually { workers.call.then { |found| found.size == 2 && (found & before).empty? } }
+    victim = workers.call.first
+    server.signal(:KILL, to: victim)
+    eventually { workers.call.then { |found| found.size == 2 && !found.include?(victim) } }
     server.signal(:USR1)
     server.signal(:USR2)
     expect(server.wait.exitstatus).to eq(0)

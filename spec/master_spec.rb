@@ -23,7 +23,7 @@ RSpec.describe "Master" do
         server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1 })
         before = server.await_workers(2)
         server.signal(signal, to: before.first)
-        eventually { (server.workers - before).size == 1 && server.workers.size == 2 }
+        server.await_workers(2) { |found| (found - before).size == 1 }
         expect(ProcessTable.zombies(server.master)).to be_empty
         expect(server.workers).to include(before.last)
         expect(server.get.status).to eq(200)
@@ -36,7 +36,7 @@ RSpec.describe "Master" do
       worker = request.pid
       server.signal(:TERM, to: worker)
       expect(request.finish.body.to_i).to eq(worker)
-      eventually { server.workers.size == 1 && server.workers != [worker] }
+      server.await_workers(1) { |found| found != [worker] }
     end
 
     it "A9 SpawnInterval spaces spawns, those at boot and those of successors" do
@@ -98,7 +98,7 @@ RSpec.describe "Master" do
       eventually { server.log.scan("broken (RuntimeError)").size >= 3 }
       expect((server.workers & before).size).to eq(2)
       File.unlink(File.join(server.dir, "broken"))
-      eventually { (server.workers & before).empty? && server.workers.size == 3 }
+      server.await_workers(3) { |found| (found & before).empty? }
     end
   end
 

@@ -69,7 +69,7 @@ RSpec.describe "The server's process" do
     it "C2 has the log files that the ConfigFile names by then, in the master and in the new workers" do
       before = server.await_workers(1)
       reload("stderr_path 'two.log'")
-      eventually { server.workers.size == 1 && server.workers != before }
+      server.await_workers(1) { |found| found != before }
       server.get
       expect(server.lines_of("two.log")).to include("an app's complaint")
       expect(["one.log", "two.log"].map { |file| File.identical?("/proc/#{server.master}/fd/2", "#{server.dir}/#{file}") }).to eq([false, true])

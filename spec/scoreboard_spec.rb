@@ -54,7 +54,7 @@ RSpec.describe "the scoreboard" do
     server = serve
     before = server.workers
     server.signal(:HUP)
-    Eventually.eventually { (server.workers & before).empty? && server.workers.size == 2 }
+    server.await_workers(2) { |found| (found & before).empty? }
     expect(server.log).not_to match(/^fastrack: worker \d \(pid \d+\)/)
   end
 

@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
 require_relative "spec_helper"
+require "io/console"
+require "pty"
 
 RSpec.describe "Signals" do
   # Each example does something to a server that clients ask all the time; none of them may notice.
@@ -47,12 +49,24 @@ RSpec.describe "Signals" do
         clients.await_answers
         expect(clients.news.last).to eq("new")
       end
-      expect(server.workers.size).to eq(3)
+      server.await_workers(3)
       server.write("fastrack.rb", config.call(1, "last"))
       server.signal(:HUP)
       await_line(server, /^Fastrack is ready Workers:1/)
       server.await_workers(1)
       expect(server.get.body).to eq("last")
+    end
+
+    it "C1 goes by the ConfigFile's intervals from then on" do
+      server = Server.start(ru: Rackups::PID, config: "max_workers 1\nerr_respawn_interval 600")
+      await_line(server, "Fastrack is ready")
+      server.write("fastrack.rb", "max_workers 1\nerr_respawn_interval 0.05")
+      server.signal(:HUP)
+      await_line(server, "Fastrack is ready", 2)
+      fresh = server.await_workers(1)
+      # So soon after its spawn, it is replaced after that interval.
+      server.signal(:KILL, to: fresh.first)
+      server.await_workers(1) { |found| found != fresh }
     end
 
     { "raises" => ["raise 'no such luck'", "no such luck (RuntimeError)"],
@@ -112,6 +126,28 @@ RSpec.describe "Signals" do
       server.await_workers(1)
     end
 
+    it "C1 WINCH changes nothing in the foreground of a terminal, which sends it when its window changes" do
+      Dir.mktmpdir do |dir|
+        File.write(File.join(dir, "config.ru"), Rackups::PID)
+        PTY.spawn(Server::CLEAN_ENVIRONMENT, RbConfig.ruby, Server::COMMAND, "-b", "app.sock", "-w", "1", chdir: dir) do |terminal, _, pid|
+          read_until(terminal, "Fastrack is ready")
+          workers = ProcessTable.children(pid)
+          terminal.winsize = [40, 132]
+          read_until(terminal, "WINCH is ignored: a terminal sends it, too")
+          expect(ProcessTable.children(pid)).to eq(workers)
+        ensure
+          Process.kill(:TERM, pid)
+          eventually { !ProcessTable.alive?(pid) }
+        end
+      end
+    end
+
+    def read_until(terminal, text)
+      seen = +""
+      seen << terminal.readpartial(4096) until seen.include?(text) || !terminal.wait_readable(20)
+      expect(seen).to include(text)
+    end
+
     it "C1 WINCH ends all workers once they have finished, while the master stays; HUP brings them back" do
       server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
       await_line(server, "Fastrack is ready")
@@ -136,7 +172,7 @@ RSpec.describe "Signals" do
           5.times do
             victim = server.workers.first
             server.signal(signal, to: victim)
-            eventually { !server.workers.include?(victim) && server.workers.size == 2 }
+            server.await_workers(2) { |found| !found.include?(victim) }
           end
         end
       end
@@ -148,7 +184,7 @@ RSpec.describe "Signals" do
         victim = server.get.body.to_i
         # Nobody else asks: it is idle by now.
         server.signal(:KILL, to: victim)
-        server.get.tap { eventually { !server.workers.include?(victim) && server.workers.size == 2 } }
+        server.get.tap { server.await_workers(2) { |found| !found.include?(victim) } }
       end
       expect(answers.map(&:status)).to all(eq(200))
     end

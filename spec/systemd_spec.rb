@@ -137,19 +137,43 @@ RSpec.describe "Under systemd" do
       expect(server.await_workers(2) & before).to eq([])
     end
 
+    it "C6 READY ends a reload that comes to nothing: the ConfigFile raises, the new master fails" do
+      server = notifying(config: "")
+      heard("READY")
+      server.write("fastrack.rb", "raise 'typo'")
+      %i[HUP USR2].each do |name|
+        server.signal(name)
+        expect(heard("RELOADING")).to include("MONOTONIC_USEC")
+        expect(heard("READY")).to eq("READY" => "1", "STATUS" => "2 workers")
+      end
+    end
+
     it "C6 after USR2 the new master says that it is the main process, with the sockets of the unit" do
       TCPServer.open("127.0.0.1", 0) do |socket|
-        server = start([socket], wrapper: activation, env: { "NOTIFY_SOCKET" => "#{@dir}/notify" })
+        server = start([socket], wrapper: activation, env: { "NOTIFY_SOCKET" => "#{@dir}/notify" },
+                                 config: "before_fork { File.write('seen', ENV.keys.join(' ') + \"\\n\", mode: 'a') }")
         heard("READY")
         server.signal(:USR2)
         fresh = heard("MAINPID")["MAINPID"].to_i
         heard("READY")
         expect(server.wait.exitstatus).to eq(0)
         expect(names(TCPSocket.new("127.0.0.1", socket.addr[1]))).to eq(["127.0.0.1", socket.addr[1].to_s])
+        # What systemd had told the old one is nothing for the new one's app.
+        expect(server.lines_of("seen").grep(/LISTEN_/)).to eq([])
+        expect(server.lines_of("seen").size).to eq(2)
         Process.kill(:TERM, fresh)
         expect(heard("STOPPING")).not_to be_nil
         eventually { ProcessTable.entry(fresh).nil? }
       end
+    end
+
+    it "C6 WATCHDOG is said by the new master after USR2, though systemd waits for the old one's pid" do
+      server = notifying({ "WATCHDOG_USEC" => "400000" }, wrapper: ["sh", "-c", 'WATCHDOG_PID=$$ exec "$@"', "sh"])
+      heard("WATCHDOG")
+      server.signal(:USR2)
+      expect(server.wait.exitstatus).to eq(0)
+      @systemd.recv(4096) while @systemd.wait_readable(0)
+      heard("WATCHDOG")
     end
 
     it "C6 WATCHDOG is said at least twice in the time that systemd waits, and not when the master hangs" do

@@ -40,7 +40,7 @@ RSpec.describe "A unicorn.rb" do
       expect(File.read("#{@root}/unicorn.pid").to_i).to eq(server.master)
       expect(File.readlines("#{@root}/before", chomp: true)).to eq(["0 of 2", "1 of 2"])
 
-      eventually { server.log.include?("is ready") || server.get }
+      eventually { server.log.include?("Fastrack is ready") }
       answering = Array.new(2) { |nr| ask(TCPSocket.new("127.0.0.1", first + nr)) }
       expect(answering).to match_array(workers)
       nobody = Etc.getpwnam("nobody")
@@ -60,6 +60,7 @@ RSpec.describe "A unicorn.rb" do
       expect(clients.bodies.map(&:to_i).uniq - old).not_to be_empty
       fresh = File.read("#{@root}/unicorn.pid").to_i
       expect(fresh).not_to eq(server.pid)
+      eventually { server.log.scan("Fastrack is ready").size == 2 }
       workers = eventually { ProcessTable.children(fresh).then { |found| found if found.size == 2 } }
       expect(Array.new(2) { |nr| ask(TCPSocket.new("127.0.0.1", first + nr)) }).to match_array(workers)
       expect(File.exist?("#{@root}/unicorn.pid.oldbin")).to be(false)
@@ -112,7 +113,7 @@ RSpec.describe "A unicorn.rb" do
     server = serve("worker_processes 1\nafter_worker_exit { |_, _, _| raise 'no luck' }", options: {})
     worker, = server.await_workers(1)
     server.signal(:KILL, to: worker)
-    eventually { server.workers.size == 1 && server.workers != [worker] }
+    server.await_workers(1) { |found| found != [worker] }
     expect(server.get.status).to eq(200)
     expect(server.log).to include("after_worker_exit failed: ")
   end

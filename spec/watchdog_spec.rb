@@ -40,7 +40,7 @@ RSpec.describe "the watchdog" do
       before = server.workers
       others = Thread.new { Array.new(60) { server.get("/").tap { sleep 0.02 }.status } }
       response, time = seconds { server.get(path, { "X-Request-ID" => "id-7" }) }
-      after = Eventually.eventually { (server.workers.size == 2 && server.workers != before) && server.workers }
+      after = server.await_workers(2) { |found| found != before }
 
       expect(response.status).to eq(504)
       expect(response.headers["connection"]).to eq("close")

@@ -96,6 +96,21 @@ RSpec.describe "Hand-over" do
     open_gate("a")
   end
 
+  it "leaves nothing in the queue to a worker that was killed, when the server stops" do
+    serve_kept(workers: 2, options: { ErrRespawnInterval: 600 })
+    server.signal(:KILL, to: server.workers.first)
+    worker, = server.await_workers(1)
+    ones = kept_peers(3)
+    occupy("a")
+    before = sockets(worker)
+    ones.each { |one| one.ask("/status/201") }
+    eventually { sockets(worker) == before - 3 }
+    server.signal(:TERM)
+    open_gate("a")
+    expect(ones.map { |one| one.answer.status }).to eq([201] * 3)
+    expect(server.wait.exitstatus).to eq(0)
+  end
+
   it "does not happen with HandOver=false" do
     serve_kept(workers: 2, options: { HandOver: false })
     (occupier, one), worker = peers_of_one_worker(2)

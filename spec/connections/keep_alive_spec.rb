@@ -195,7 +195,7 @@ RSpec.describe "Keep-alive" do
       one = peer
       worker = one.get("/pid").body.to_i
       server.signal(:TERM, to: worker)
-      eventually(20) { !server.workers.include?(worker) && server.workers.size == 2 }
+      server.await_workers(2) { |found| !found.include?(worker) }
       expect(Array.new(3) { one.get("/pid").headers["Connection"] }).to eq([nil, nil, "close"])
       expect(one).to be_closed_without_a_word
     end

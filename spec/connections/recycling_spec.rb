@@ -32,7 +32,7 @@ RSpec.describe "Kept connections" do
       around_idle_peers do
         loop = KeptLoop.run(server) do
           server.signal(:HUP)
-          eventually(30) { (server.workers & before).empty? && server.workers.size == workers }
+          server.await_workers(workers) { |found| (found & before).empty? }
         end
       end
       expect_no_failure(loop)
@@ -61,7 +61,7 @@ RSpec.describe "Kept connections" do
         3.times do
           worker = server.workers.first
           server.signal(:TERM, to: worker)
-          eventually(20) { !server.workers.include?(worker) && server.workers.size == 2 }
+          server.await_workers(2) { |found| !found.include?(worker) }
         end
       end
     end
@@ -73,7 +73,7 @@ RSpec.describe "Kept connections" do
     before = server.workers
     around_idle_peers(600) do
       server.signal(:HUP)
-      eventually(30) { (server.workers & before).empty? && server.workers.size == 2 }
+      server.await_workers(2) { |found| (found & before).empty? }
     end
   end
 

@@ -23,7 +23,7 @@ RSpec.describe "requests that become complete while the worker is busy with anot
     serve(HttpApps.ru(:gated), options: { "MaxRequestPerChild" => 4 })
     bodies = responses_at_once("/one", "/two").map { |bytes| HttpResponse.parse(bytes).body }
     expect(bodies).to eq([@worker.to_s] * 3)
-    eventually { server.workers.size == 1 && server.workers != [@worker] }
+    server.await_workers(1) { |found| found != [@worker] }
     expect(Array.new(5) { server.get("/next").body }).not_to include(@worker.to_s)
   end
 
@@ -32,7 +32,7 @@ RSpec.describe "requests that become complete while the worker is busy with anot
     slow, ended, *others = responses_at_once("/exit", "/one", "/exit", "/two")
     expect(HttpResponse.parse(slow).body).to eq(@worker.to_s)
     expect(([ended] + others).map { |bytes| HttpResponse.parse(bytes).status }).to match_array([500, 200, 500, 200])
-    eventually { server.workers.size == 1 && server.workers != [@worker] }
+    server.await_workers(1) { |found| found != [@worker] }
     expect(server.get("/next").status).to eq(200)
   end
 

@@ -83,7 +83,7 @@ RSpec.describe "B-app-error an app that ends its process" do
     it "B-app-error answers the client of #{path}, and the worker is replaced" do
       before = server.await_workers(1)
       expect(server.get(path).status).to eq(500)
-      eventually { server.workers.size == 1 && server.workers != before }
+      server.await_workers(1) { |found| found != before }
       expect(server.get("/").status).to eq(200)
     end
   end

@@ -129,7 +129,7 @@ RSpec.describe "C5 a hijack that takes too long" do
     serve(HttpApps.ru(:hijacking))
     bytes, = HttpPeer.exchange(server, message("GET /full/hang HTTP/1.1", "Host: a"))
     expect(bytes).to eq("mine")
-    eventually { server.workers.size == 1 && server.workers != [@worker] }
+    server.await_workers(1) { |found| found != [@worker] }
     expect(server.get("/").status).to eq(200)
   end
 end

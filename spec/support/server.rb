@@ -149,10 +149,13 @@ class Server
   end
 
   # Waits until that many workers run and gives their pids.
+  #
+  # @yieldparam found [Array<Integer>] those of one moment: two looks at #workers may see a worker come in between
+  # @yieldreturn [Boolean] whether they are the right ones
   def await_workers(count)
-    Eventually.eventually(DEADLINE, -> { "#{workers.size} workers instead of #{count}" }) do
+    Eventually.eventually(DEADLINE, -> { "#{workers.size} workers instead of #{count}, or not the right ones: #{workers}\n#{log}" }) do
       found = workers
-      found if found.size == count
+      found if found.size == count && (!block_given? || yield(found))
     end
   end
 
