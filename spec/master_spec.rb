@@ -130,6 +130,18 @@ RSpec.describe "Master" do
     end
   end
 
+  it "has Ruby make old and compact what the app has loaded, before the first fork" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1 }, config: <<~RUBY)
+      note = ->(line) { File.write("notes", line + "\\n", mode: "a") }
+      watch = ->(object, name) { object.singleton_class.prepend(Module.new { define_method(name) { |*all, **rest| note.call(name.to_s) || super(*all, **rest) } }) }
+      Process.respond_to?(:warmup) ? watch.call(Process, :warmup) : watch.call(GC, :start)
+      before_fork { note.call("fork") }
+    RUBY
+    server.get
+    warm_up = Process.respond_to?(:warmup) ? ["warmup"] : ["start"] * 4
+    expect(server.lines_of("notes")).to eq([*warm_up, "fork"])
+  end
+
   describe "without requests" do
     it "B-idle neither master nor workers use CPU" do
       server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 3 })

@@ -243,7 +243,7 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
   end
 
   it "B-faults no process to be had keeps the old one" do
-    server = start(config: <<~RUBY)
+    server = start(options: { Pid: "app.pid" }, config: <<~RUBY)
       Process.singleton_class.prepend(Module.new do
         def _fork
           raise Errno::EAGAIN, "fork(2)" if File.exist?("no_fork")
@@ -254,7 +254,7 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
     server.write("no_fork", "")
     usr2(server)
     await_line(server, "cannot start a new master, this one carries on: Resource temporarily unavailable")
-    expect(server.get.status).to eq(200)
+    expect([server.get.status, pid_in(server)]).to eq([200, server.pid])
     File.unlink(File.join(server.dir, "no_fork"))
     usr2(server)
     taken_over(server)

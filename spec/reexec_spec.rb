@@ -83,6 +83,17 @@ RSpec.describe "A new master (USR2)" do
     taken_over(server)
   end
 
+  it "C1 hands over the sockets, and no other descriptor" do
+    File.open("/dev/zero") do |file|
+      server = start(inherit: { 9 => file })
+      expect(ProcessTable.descriptors(server.pid).values).to include("/dev/zero")
+      usr2(server)
+      taken_over(server)
+      expect(ProcessTable.descriptors(server.master).values).not_to include("/dev/zero")
+      expect(server.get.status).to eq(200)
+    end
+  end
+
   describe "starts the server as it was started" do
     it "C1 with its command line, its folder and its environment, whatever has become of them since" do
       server = start(arguments: ["--quiet", "-I", "with spaces/and 'quotes'"], env: { "GIVEN" => "yes" }, config: <<~'RUBY')

@@ -42,22 +42,50 @@ RSpec.describe "A new master's start" do
     end
   end
 
-  it "C1 is in the folder that rackup was started in, where it has gone to / (--daemonize), and is a daemon again" do
-    Dir.mktmpdir do |dir|
-      release(dir, "v1")
-      arguments = %W[-s Fastrack -D -E none -O Path=#{dir}/app.sock -O MaxWorkers=1 --pid #{dir}/app.pid]
-      expect(system(Server::CLEAN_ENVIRONMENT.merge("RUBYLIB" => Server::LIB), "sh", "-c", "cd #{dir}/current && rackup \"$@\"", "sh", *arguments)).to be(true)
-      pid = -> { Integer(File.read("#{dir}/app.pid"), exception: false) if File.exist?("#{dir}/app.pid") }
-      ask = -> { UNIXSocket.open("#{dir}/app.sock") { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") && HttpResponse.parse(socket.read).body } }
-      old = eventually(20) { pid.call&.then { |number| number if ProcessTable.title(number) == "fastrack master" } }
-      expect(ask.call).to start_with("v1")
-      release(dir, "v2")
-      Process.kill(:USR2, old)
-      fresh = eventually(20) { !ProcessTable.alive?(old) && pid.call&.then { |number| number unless number == old } }
-      expect(ask.call).to start_with("v2")
-    ensure
-      [old, fresh].compact.each { |number| ProcessTable.alive?(number) && Process.kill(:TERM, number) }
-      eventually(20) { [old, fresh].compact.none? { |number| ProcessTable.alive?(number) } }
+  describe "where rackup has gone into the background, and to / (--daemonize)" do
+    around { |example| Dir.mktmpdir { |dir| (@dir = dir) && example.run } }
+
+    after do
+      masters = [@old, @fresh].compact
+      masters.each { |number| ProcessTable.alive?(number) && Process.kill(:TERM, number) }
+      eventually { masters.none? { |number| ProcessTable.alive?(number) } }
+    end
+
+    # @return [Integer] the master's pid
+    def daemonize(*options)
+      release(@dir, "v1")
+      arguments = %W[-s Fastrack -D -E none -O Path=#{@dir}/app.sock -O MaxWorkers=1 --pid #{@dir}/app.pid] + options
+      environment = Server::CLEAN_ENVIRONMENT.merge("RUBYLIB" => Server::LIB)
+      expect(system(environment, "sh", "-c", "cd #{@dir}/current && rackup \"$@\"", "sh", *arguments)).to be(true)
+      eventually { pid&.then { |number| number if ProcessTable.title(number) == "fastrack master" } }
+    end
+
+    def pid
+      Integer(File.read("#{@dir}/app.pid"), exception: false) if File.exist?("#{@dir}/app.pid")
+    end
+
+    def ask
+      UNIXSocket.open("#{@dir}/app.sock") { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") && HttpResponse.parse(socket.read).body }
+    end
+
+    it "C1 is in the folder that rackup was started in, and is a daemon again" do
+      @old = daemonize
+      expect(ask).to start_with("v1")
+      release(@dir, "v2")
+      Process.kill(:USR2, @old)
+      @fresh = eventually { !ProcessTable.alive?(@old) && pid&.then { |number| number unless number == @old } }
+      expect(ask).to start_with("v2")
+    end
+
+    it "B-faults ends after BootTimeout, though it is another process by then than the one that the old master has started" do
+      File.write("#{@dir}/config.rb", "after_fork { sleep if File.exist?('#{@dir}/stuck') }")
+      @old = daemonize("-O", "ConfigFile=#{@dir}/config.rb", "-O", "BootTimeout=2", "-O", "GracefulTimeout=1")
+      expect(ask).to start_with("v1")
+      File.write("#{@dir}/stuck", "")
+      Process.kill(:USR2, @old)
+      @fresh = eventually { pid&.then { |number| number unless number == @old } }
+      eventually { !ProcessTable.alive?(@fresh) && pid == @old }
+      expect(ask).to start_with("v1")
     end
   end
 end

@@ -67,8 +67,6 @@ module Fastrack
         # A folder that has been moved or replaced is entered anew.
         Dir.chdir(context.directory)
         ENV.replace(context.environment.except(*STALE_VARIABLES))
-        # systemd's watchdog is fed by the process that has this pid.
-        ENV["WATCHDOG_PID"] = Process.pid.to_s if ENV.key?("WATCHDOG_PID")
         Hook.call(launcher.configuration.before_exec, launcher)
         ENV[InheritedListeners::VARIABLE] = InheritedListeners.describe(launcher.listeners, given: launcher.listeners_given?)
         ENV[Predecessor::VARIABLE] = channel.to_io.fileno.to_s
