@@ -121,6 +121,12 @@ RSpec.describe "The fastrack command" do
       expect(log).to match(%r{"GET / HTTP/1.1" 500})
     end
 
+    it "is none with default_middleware false" do
+      write("config/fastrack.rb", "default_middleware false")
+      body, log = responses("development")
+      expect([body, log].join).not_to match(/Lint|"GET/)
+    end
+
     it "is none in production" do
       body, log = responses("production")
       expect([body, log].join).not_to match(/Lint|"GET/)

@@ -62,8 +62,33 @@ RSpec.describe "The words of a unicorn.rb" do
     expect(configure("path '/x'", overrides: override).addresses.map(&:to_s)).to eq(["0.0.0.0:1"])
   end
 
-  it "C2 those that need nothing done are taken" do
-    expect { configure("check_client_connection true\nrewindable_input false\nclient_body_buffer_size 1024") }.not_to raise_error
+  # What reading a file says on stderr.
+  def warnings_of(text)
+    warnings = StringIO.new
+    File.write(file, text)
+    Fastrack::Configuration.new({ ConfigFile: file }, environment: {}, output: StringIO.new, warnings: warnings)
+    warnings.string
+  end
+
+  it "C2 those that need nothing done are taken, without a word" do
+    expect(warnings_of("check_client_connection true\nrewindable_input true\nworker_exec false\ntrust_x_forwarded false")).to eq("")
+  end
+
+  it "C2 those whose effect is not to be had are taken, with a line that says so" do
+    text = "rewindable_input false\n\nclient_body_buffer_size 1024\nworker_exec true\ntrust_x_forwarded true"
+    expect(warnings_of(text)).to eq(<<~TEXT)
+      fastrack: ConfigFile #{file}:1: rewindable_input has no effect: bodies are rewindable; stream_body has the app called while one comes in
+      fastrack: ConfigFile #{file}:3: client_body_buffer_size has no effect: bodies up to 1 MiB are kept in memory, larger ones in a file
+      fastrack: ConfigFile #{file}:4: worker_exec has no effect: workers are forked off the master; preload_app false has each load the app
+      fastrack: ConfigFile #{file}:5: trust_x_forwarded has no effect: rack.url_scheme is as the client has connected; Rack::Request#scheme heeds X-Forwarded-Proto
+    TEXT
+  end
+
+  it "C2 all that Unicorn's documentation has are there" do
+    words = %i[after_fork after_worker_exit after_worker_ready before_exec before_fork check_client_connection client_body_buffer_size
+               default_middleware early_hints listen logger pid preload_app rewindable_input stderr_path stdout_path timeout user
+               worker_exec worker_processes working_directory]
+    expect(words - Fastrack::ConfigFile.new(file).public_methods).to eq([])
   end
 
   it "C2 logger takes what can be logged to" do

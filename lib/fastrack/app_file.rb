@@ -21,9 +21,10 @@ module Fastrack
 
     # Loads it, anew each time.
     #
+    # @param default_middleware [Boolean] whether to put around it what rackup would
     # @return [#call]
     # @raise [Error] when there is no such file, or no app in it; whatever the file raises
-    def load
+    def load(default_middleware: true)
       file = File.expand_path(@path)
       raise Error, "there is no #{file}" unless File.file?(file)
 
@@ -32,7 +33,8 @@ module Fastrack
       app = app.first if app.is_a?(Array)
       raise Error, "#{file} gives no app, but #{app.inspect[0, 200]}" unless app.respond_to?(:call)
 
-      MIDDLEWARE.fetch(@environment, []).reverse.inject(app) do |inner, name|
+      names = default_middleware ? MIDDLEWARE.fetch(@environment, []) : []
+      names.reverse.inject(app) do |inner, name|
         Rack.const_get(name).new(inner, *arguments(name))
       end
     end

@@ -26,7 +26,7 @@ module Fastrack
       ProcessSettings.new(configuration).enter
       puts "configuration: #{configuration.max_workers} workers at #{configuration.addresses.join(", ")}"
       require_relative "native"
-      load_app
+      load_app(configuration)
       puts "app: loaded"
       limit = Process.getrlimit(:NOFILE).last
       puts "only #{limit} open files are allowed, of which each client takes one (RLIMIT_NOFILE)" if limit < FEW_DESCRIPTORS
@@ -35,8 +35,8 @@ module Fastrack
 
     private
 
-    def load_app
-      @app.load
+    def load_app(configuration)
+      @app.load(default_middleware: configuration.default_middleware)
     rescue Error
       raise
     rescue StandardError, ScriptError => e

@@ -64,7 +64,12 @@ module Fastrack
     def initialize(file)
       @__file__ = file
       @__words__ = {}
+      @__useless__ = []
     end
+
+    # @!visibility private
+    # @return [Array<String>] what is to be told of words that have no effect
+    attr_reader :__useless__
 
     # @!visibility private
     # Named so that no word of a configuration can be it, like all that follow.
@@ -141,7 +146,7 @@ module Fastrack
     end
 
     def method_missing(word, *)
-      words = Option::BY_WORD.keys + UnicornWords::WITHOUT_EFFECT - [:config_file]
+      words = Option::BY_WORD.keys + UnicornWords::WITHOUT_EFFECT.keys - [:config_file]
       raise ConfigurationError, "there is no word #{word}#{NearestName.hint(word, words)}"
     end
 

@@ -46,7 +46,7 @@ module Fastrack
       # All of a command line is checked, whatever a ConfigFile then says.
       assumed, chosen = [assumed, chosen].map { |values| coerce(values) }
       chosen[:ConfigFile] ||= CONFIG_FILE if File.file?(CONFIG_FILE)
-      written = file(chosen[:ConfigFile], output)
+      written = file(chosen[:ConfigFile], output, warnings)
       chosen.delete(:Listen) if (written.keys & PLACE).any?
       chosen = chosen.merge(written, overrides)
       @values = defaults.merge(assumed, variables(environment, chosen), chosen).freeze
@@ -130,7 +130,7 @@ module Fastrack
       Option::BY_NAME[name].coerce(value, variable)
     end
 
-    def file(path, output)
+    def file(path, output, warnings)
       @places = {}
       return {} unless path
 
@@ -138,6 +138,7 @@ module Fastrack
       output.flush
       @file = File.expand_path(path, folder)
       config = ConfigFile.evaluate(path)
+      config.__useless__.each { |line| warnings.puts "fastrack: #{line}" }
       @places = config.__places__.freeze
       config.__settings__
     end

@@ -130,18 +130,20 @@ module Fastrack
     #
     # @return [#call, AppFile] the latter where each worker is to load it
     def preload(app)
-      @configuration.preload_app ? app.load : app
+      @configuration.preload_app ? app.load(default_middleware: @configuration.default_middleware) : app
     rescue Exception # rubocop:disable Lint/RescueException -- whatever it is, it goes on
       @listeners.each(&:close)
       raise
     end
 
     def loaded(app)
-      return app if @configuration.preload_app
-
-      Log.line("#{@configuration.source(:PreloadApp)} has no effect: the app is loaded already. " \
-               "`fastrack` loads it in each worker")
+      useless(:PreloadApp, "the app is loaded already. `fastrack` loads it in each worker") unless @configuration.preload_app
+      useless(:DefaultMiddleware, "the app has what rackup gave it") unless @configuration.default_middleware
       app
+    end
+
+    def useless(option, reason)
+      Log.line("#{@configuration.source(option)} has no effect: #{reason}")
     end
 
     # What the app has loaded is made old and compact, so that workers share the master's memory instead of copying it

@@ -140,6 +140,9 @@ module Fastrack
         type.callable(value)
       end,
       new(:EarlyHints, :early_hints, false, "let the app send 103 Early Hints") { |value| type.boolean(value) },
+      new(:DefaultMiddleware, :default_middleware, true, "have `fastrack` put rackup's middleware around the app") do |value|
+        type.boolean(value)
+      end,
       new(:LowlevelErrorHandler, :lowlevel_error_handler, nil, "makes the response when the app raises") do |value|
         type.callable(value)
       end

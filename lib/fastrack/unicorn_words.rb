@@ -11,9 +11,16 @@ module Fastrack
     MARKS = %i[worker_processes listen preload_app].freeze
     RHEBOK_MARKS = %i[max_workers host port path reuseport].freeze
 
-    # Unicorn's words that need nothing done. A request whose client has left by the time of its turn is dropped in any
-    # case; bodies are rewindable, and in memory up to a size of our own.
-    WITHOUT_EFFECT = %i[check_client_connection client_body_buffer_size rewindable_input worker_exec].freeze
+    # Unicorn's words that have no effect: the values that say what is so anyway, and what is to be told where another one
+    # is given, for somebody might wait for its effect.
+    WITHOUT_EFFECT = {
+      # A request whose client has left by the time of its turn is dropped in any case.
+      check_client_connection: [[true, false], nil],
+      rewindable_input: [[true], "bodies are rewindable; stream_body has the app called while one comes in"],
+      client_body_buffer_size: [[], "bodies up to 1 MiB are kept in memory, larger ones in a file"],
+      worker_exec: [[false], "workers are forked off the master; preload_app false has each load the app"],
+      trust_x_forwarded: [[false], "rack.url_scheme is as the client has connected; Rack::Request#scheme heeds X-Forwarded-Proto"]
+    }.freeze
 
     # What Unicorn does where a file says nothing else about a listener: a server that is about to end may still be there.
     TRIES = 5
@@ -37,6 +44,10 @@ module Fastrack
       __set__(Option::BY_NAME[:User], group ? [name, group] : name, :user)
     end
 
-    WITHOUT_EFFECT.each { |word| define_method(word) { |*| nil } }
+    WITHOUT_EFFECT.each do |word, (as_is, reason)|
+      define_method(word) do |value = true|
+        @__useless__ << "ConfigFile #{__place__}: #{word} has no effect: #{reason}" unless reason.nil? || as_is.include?(value)
+      end
+    end
   end
 end

@@ -112,7 +112,7 @@ module Fastrack
       @gc_interval = @configuration.draw_gc_interval
       Hook.call(@configuration.after_fork, @launcher, self)
       @configuration.user&.assume
-      @app = @app.load unless @app.respond_to?(:call)
+      @app = @app.load(default_middleware: @configuration.default_middleware) unless @app.respond_to?(:call)
       @engine = Engine.new(listener_settings, engine_settings(master_fd))
       take(Engine::INQUIRY_SIGNAL) { @engine.testify(Testimony.give) }
       @engine.answer_crashes
