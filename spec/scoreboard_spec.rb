@@ -60,10 +60,12 @@ RSpec.describe "the scoreboard" do
 
   it "names what is left when a stop takes too long" do
     server = Server.start(ru: HangingApp::RU, options: { MaxWorkers: 1, GracefulTimeout: 0.5 })
-    client = request(server, "/wait")
+    client = request(server, "/wait", "X-Request-ID": "r-2")
     Eventually.eventually { server.lines_of("waiting").any? }
     server.stop
-    expect(server.log).to match(/was killed by SIGKILL; it was at GET \/wait for \d\.\d s$/)
+    what = /GET \/wait for \d\.\d s, request id r-2$/
+    expect(server.log).to match(/^fastrack: worker 0 \(pid \d+\) has not finished within 0.5 s, and is killed: it is at #{what}/)
+    expect(server.log).to match(/was killed by SIGKILL; it was at #{what}/)
     client.value
   end
 

@@ -64,9 +64,20 @@ RSpec.describe "Stopping" do
     request = SlowRequest.new(server)
     expect(server.stop(timeout: 5).exitstatus).to eq(0)
     expect(server.processes).to be_empty
-    expect(server.log.scan(/^fastrack: worker \d \(pid (\d+)\) has not finished within 0.5 s, and is killed$/)).to eq([[request.pid.to_s]])
+    expect(server.log.scan(/^fastrack: worker \d \(pid (\d+)\) has not finished within 0.5 s, and is killed: it is at GET \/slow for \d\.\d s$/)).to eq([[request.pid.to_s]])
   ensure
     request&.abandon
+  end
+
+  it "C1 a worker that is killed so while it waits for a client has no request named" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, GracefulTimeout: 0.5 })
+    server.connect do |socket|
+      socket.write("GET / HTTP/1.1\r\n")
+      # So that the worker has read it before it is told to stop.
+      eventually { server.get.status == 200 }
+      expect(server.stop(timeout: 5).exitstatus).to eq(0)
+    end
+    expect(server.log).to match(/ has not finished within 0.5 s, and is killed, with no request in the app$/)
   end
 
   it "C1 WINCH, HUP and the like change nothing once the server is stopping" do

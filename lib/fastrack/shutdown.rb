@@ -24,11 +24,20 @@ module Fastrack
         return if @due_at.nil? || now < @due_at
 
         @pool.each do |handle|
-          Log.line("worker #{handle.nr} (pid #{handle.pid}) has not finished within #{format("%g", @timeout)} s, and is killed")
+          Log.line("worker #{handle.nr} (pid #{handle.pid}) has not finished within #{format("%g", @timeout)} s, and is killed" \
+                   "#{rest(handle, now)}")
           handle.kill
         end
         # They end when the kernel gets round to it, which CHLD tells.
         @due_at = nil
+      end
+
+      private
+
+      # What is left behind. Connections of clients that are slow are no request of the app's.
+      def rest(handle, now)
+        request = handle.record.request(now)
+        request ? ": it is #{request}" : ", with no request in the app"
       end
     end
 
