@@ -55,13 +55,25 @@ RSpec.describe "Master" do
       server = Server.start(ru: <<~'RUBY', options: { MaxWorkers: 1 })
         run ->(_env) { [200, {}, [fork { sleep }.to_s]] }
       RUBY
-      child = server.get.body.to_i
-      server.signal(:TERM, to: child)
-      eventually { !ProcessTable.alive?(child) }
+      %i[TERM HUP INT USR1].each do |name|
+        child = server.get.body.to_i
+        server.signal(name, to: child)
+        eventually { !ProcessTable.alive?(child) }
+      end
       expect(server.get.status).to eq(200)
     ensure
       ProcessTable.group(server.pid).each { |pid| Process.kill(:KILL, pid) unless [server.master, *server.workers].include?(pid) }
     end
+  end
+
+  it "A3 workers draw their limits apart, though a hook has them all begin with the same random numbers" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 3, MinRequestPerChild: 1_000, MaxRequestPerChild: 1_000_000_000 },
+                          config: <<~'RUBY')
+                            after_fork { srand(1) }
+                            after_worker_ready { |_, worker| File.write("limits", "#{worker.instance_variable_get(:@request_limit)}\n", mode: "a") }
+                          RUBY
+    eventually { server.lines_of("limits").size == 3 }
+    expect(server.lines_of("limits").map(&:to_i).uniq).to match([be_between(1_000, 1_000_000_000)] * 3)
   end
 
   describe "HUP" do

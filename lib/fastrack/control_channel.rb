@@ -23,6 +23,27 @@ module Fastrack
       UNIXSocket.pair(:STREAM).map { |socket| new(socket) }
     end
 
+    # Forks off a process that has the second of two channels, where this one has the first. Output that is buffered has to
+    # be flushed before, or both would write it.
+    #
+    # @param pair [Array(ControlChannel, ControlChannel)] this process's and the child's
+    # @yieldparam theirs [ControlChannel] in the child, which must not return
+    # @return [Array(Integer, ControlChannel)] its pid, and the first
+    # @raise [SystemCallError] when there can be no other process; then both are closed
+    def self.fork(pair)
+      ours, theirs = pair
+      pid = Process.fork do
+        ours.close
+        yield theirs
+      end
+      [pid, ours]
+    rescue StandardError
+      ours.close
+      raise
+    ensure
+      theirs.close
+    end
+
     def initialize(socket)
       @socket = socket
     end

@@ -37,25 +37,18 @@ module Fastrack
     # @raise [SystemCallError] when there can be no other process
     def self.start(launcher, release)
       ForkGuard.own_fork do
-        ours, theirs = ControlChannel.pair
         Log.flush
-        pid = Process.fork { become_master(launcher, release, ours, theirs) }
-        new(pid, ours, Clock.now, launcher.configuration)
-      rescue SystemCallError
-        ours&.close
-        raise
-      ensure
-        theirs&.close
+        pid, channel = ControlChannel.fork(ControlChannel.pair) { |theirs| become_master(launcher, release, theirs) }
+        new(pid, channel, Clock.now, launcher.configuration)
       end
     end
 
     class << self
       private
 
-      def become_master(launcher, release, ours, theirs)
+      def become_master(launcher, release, channel)
         release.call
-        ours.close
-        run_program(launcher, theirs)
+        run_program(launcher, channel)
       rescue Exception => e # rubocop:disable Lint/RescueException -- nothing above would show it
         Log.exception("cannot start a new master", e)
       ensure

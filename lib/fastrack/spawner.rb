@@ -46,20 +46,14 @@ module Fastrack
     private
 
     def fork_off(worker, generation, others, record)
-      ours, theirs = @channels = ControlChannel.pair
-      # What is buffered now would be written by the worker as well.
+      @channels = ControlChannel.pair
       Log.flush
       pending = @signals.size
-      pid = Process.fork do
-        [ours, *others].each(&:close)
+      pid, channel = ControlChannel.fork(@channels) do |theirs|
+        others.each(&:close)
         worker.live(theirs, @signals, pending, @lifeline)
       end
-      WorkerHandle.new(worker.nr, pid, generation, ours, record, Clock.now)
-    rescue StandardError
-      ours&.close
-      raise
-    ensure
-      theirs&.close
+      WorkerHandle.new(worker.nr, pid, generation, channel, record, Clock.now)
     end
   end
 end
