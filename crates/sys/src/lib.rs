@@ -21,7 +21,7 @@ pub use clock::{epoch_seconds, monotonic_millis};
 pub use fatal::precede_fatal_signals;
 pub use fd::{duplicate, neutralise, set_nonblocking};
 pub use file::{open_regular, send_file, send_more};
-pub use limit::{descriptors, most_descriptors};
+pub use limit::{descriptors, has_room, most_descriptors, no_descriptor};
 pub use passing::{message_queue, receive_message, send_message, MOST_PASSED};
 pub use poller::{Event, Events, Poller};
 pub use process::{exit_at_once, say, with_descriptor, write};
@@ -31,6 +31,6 @@ pub use signals::{
     with_signals_blocked, write_native_frames,
 };
 pub use socket::{
-    accept, discard, has_ended, is_clients_error, is_readable, pause, recv, reset_on_close, shutdown_both,
-    shutdown_write, wait_readable, wait_writable, writev,
+    accept, discard, has_ended, has_left, is_clients_error, is_readable, pause, recv, reset_on_close,
+    shutdown_both, shutdown_write, wait_readable, wait_writable, writev,
 };

@@ -1,12 +1,11 @@
 //! Descriptors that one process passes to another over a unix socket (unix(7), SCM_RIGHTS).
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
+use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use nix::sys::socket::{
-    recvmsg, sendmsg, socketpair, AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag,
-    SockType,
-};
+use nix::libc;
+use nix::sys::socket::{sendmsg, socketpair, AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType};
 
 /// Descriptors in one message, at most.
 pub const MOST_PASSED: usize = 3;
@@ -48,21 +47,73 @@ pub fn send_message(queue: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>])
 
 /// Receives one message into `buffer`: its length, and its descriptors, close-on-exec.
 ///
-/// Fails with WouldBlock when there is none; a length of 0 without descriptors
-/// means that all senders are gone.
+/// Fails with WouldBlock when there is none; a length of 0 without descriptors means that all senders are gone. Fails
+/// with EMFILE when this process could not take all descriptors: then the message is lost, and with it what no other
+/// process has a copy of. Ask [`has_room`](crate::has_room) before.
 pub fn receive_message(queue: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    let mut space = nix::cmsg_space!([RawFd; MOST_PASSED]);
-    let mut slices = [IoSliceMut::new(buffer)];
-    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
-    let message = recvmsg::<()>(queue.as_raw_fd(), &mut slices, Some(&mut space), flags)?;
+    let mut slice = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let mut control = Control { bytes: [0; CONTROL] };
+    // SAFETY: all zeroes are a msghdr that points to nothing.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_iov = &raw mut slice;
+    header.msg_iovlen = 1;
+    header.msg_control = (&raw mut control).cast();
+    header.msg_controllen = CONTROL as _;
+    // SAFETY: the header points to one slice and to so much memory for descriptors, which both outlive the call.
+    let length = unsafe { libc::recvmsg(queue.as_raw_fd(), &raw mut header, FLAGS) };
+    let length = usize::try_from(length).map_err(|_| io::Error::last_os_error())?;
+    // SAFETY: the kernel has filled the header in, and the memory that it points to is still there.
+    let fds = unsafe { received(&header) };
+    #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
+    for fd in &fds {
+        nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
+    }
+    if header.msg_flags & libc::MSG_CTRUNC != 0 {
+        // Those that have come are closed: nix, which is not used here, would leave them open.
+        return Err(crate::limit::no_descriptor());
+    }
+    Ok((length, fds))
+}
+
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
+const FLAGS: i32 = libc::MSG_DONTWAIT;
+
+// SAFETY: CMSG_SPACE only computes.
+const CONTROL: usize = unsafe { libc::CMSG_SPACE((MOST_PASSED * size_of::<RawFd>()) as u32) } as usize;
+
+/// Memory for one control message, aligned as its header has to be (cmsg(3)).
+#[repr(C)]
+union Control {
+    bytes: [u8; CONTROL],
+    _header: libc::cmsghdr,
+}
+
+/// The descriptors that came with a message.
+///
+/// # Safety
+/// recvmsg(2) has filled the header in, and nobody has taken its descriptors yet.
+unsafe fn received(header: &libc::msghdr) -> Vec<OwnedFd> {
     let mut fds = Vec::new();
-    for control in message.cmsgs()? {
-        if let ControlMessageOwned::ScmRights(received) = control {
-            // SAFETY: the kernel has just made these descriptors for this process, and nobody else has them.
-            fds.extend(received.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
+    // SAFETY: as this function's; the macros of cmsg(3) stay within what the kernel has written.
+    unsafe {
+        let mut message = libc::CMSG_FIRSTHDR(header);
+        while let Some(part) = message.as_ref() {
+            if (part.cmsg_level, part.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                let end = (&raw const *part).cast::<u8>().wrapping_add(part.cmsg_len as _);
+                let size = end.addr() - libc::CMSG_DATA(part).addr();
+                let first = libc::CMSG_DATA(part).cast::<RawFd>();
+                // The kernel has just made these descriptors for this process, and nobody else has them.
+                fds.extend(
+                    (0..size / size_of::<RawFd>())
+                        .map(|index| OwnedFd::from_raw_fd(first.add(index).read_unaligned())),
+                );
+            }
+            message = libc::CMSG_NXTHDR(header, part);
         }
     }
-    Ok((message.bytes, fds))
+    fds
 }
 
 #[cfg(test)]

@@ -178,11 +178,25 @@ pub fn is_readable(fd: RawFd) -> bool {
 /// Whether the peer of `fd` is gone, or sends nothing more, whatever there may be left to read; false also for a
 /// descriptor that is not open.
 pub fn has_ended(fd: RawFd) -> bool {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    let ended = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    let ended = libc::POLLHUP | libc::POLLERR;
-    is_now(fd, ended)
+    is_now(fd, SENDS_NOTHING | LEFT)
+}
+
+/// Whether the peer of `fd` is gone. TCP does not tell this from a peer that only sends nothing more (shutdown(2)),
+/// which so counts as gone; unix sockets do (POLLHUP, poll(2)).
+pub fn has_left(fd: RawFd) -> bool {
+    has_ended(fd) && (is_now(fd, LEFT) || !is_unix(fd))
+}
+
+const LEFT: libc::c_short = libc::POLLHUP | libc::POLLERR;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const SENDS_NOTHING: libc::c_short = libc::POLLRDHUP;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const SENDS_NOTHING: libc::c_short = 0;
+
+/// Whether `fd` is a unix socket.
+fn is_unix(fd: RawFd) -> bool {
+    let address = nix::sys::socket::getsockname::<nix::sys::socket::SockaddrStorage>(fd);
+    address.is_ok_and(|address| address.as_unix_addr().is_some())
 }
 
 /// Whether any of `what` is the case with `fd`. (nix knows no POLLRDHUP.)
@@ -237,6 +251,23 @@ mod tests {
         let mut text = String::new();
         far.read_to_string(&mut text).expect("read");
         assert_eq!(text, "abc");
+    }
+
+    #[test]
+    fn a_peer_that_only_sends_nothing_more_has_left_as_far_as_tcp_can_tell() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let client = TcpStream::connect(listener.local_addr().expect("addr")).expect("connect");
+        let (server, _) = listener.accept().expect("accept");
+        let (near, far) = UnixStream::pair().expect("socketpair");
+        let states = || [server.as_raw_fd(), far.as_raw_fd()].map(|fd| (has_ended(fd), has_left(fd)));
+        assert_eq!(states(), [(false, false), (false, false)]);
+        client.shutdown(std::net::Shutdown::Write).expect("shutdown");
+        near.shutdown(std::net::Shutdown::Write).expect("shutdown");
+        wait_readable(server.as_fd(), 5000).expect("wait");
+        assert_eq!(states(), [(true, true), (true, false)]);
+        drop((client, near));
+        assert_eq!(states(), [(true, true), (true, true)]);
+        assert_eq!((has_ended(-1), has_left(-1)), (false, false));
     }
 
     #[test]
