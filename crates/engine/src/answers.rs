@@ -125,9 +125,9 @@ impl Reactor {
     pub(crate) fn forget(&mut self, mut connection: Box<Connection>) {
         connection.rest(&mut self.inputs, true);
         self.connections.part(&connection);
-        let fd = connection.raw_fd();
-        drop(connection);
-        self.control.release(fd);
+        // Before the close: the number may be another thread's in no time, and a child that is forked then would let
+        // go of what is not the engine's.
+        self.control.release(connection.raw_fd());
     }
 
     /// Waits a little longer for an idle client, while stopping.
@@ -135,10 +135,7 @@ impl Reactor {
         connection.rest(&mut self.inputs, false);
         let latest = self.stop_deadline.unwrap_or_default();
         let deadline = latest.min(monotonic_millis() + STOP_TIME_IDLE);
-        match self.connections.park(connection, deadline, &self.control) {
-            Ok(arrival) => arrival.into_iter().for_each(|arrival| self.get_in_line(arrival)),
-            Err(error) => self.warnings.push(format!("cannot wait for a client: {error}")),
-        }
+        self.keep(connection, deadline);
     }
 }
 

@@ -195,13 +195,19 @@ impl Connection {
 
     pub fn phase(&self) -> Phase {
         match self.state {
-            State::Head if self.has_bytes() => Phase::Head,
+            State::Head if self.has_part_of_head() => Phase::Head,
             State::Head if self.served == 0 => Phase::Fresh,
             State::Head => Phase::Idle,
             State::Body(_) | State::Unread | State::Stream(_) => Phase::Body,
             State::Sending(_) => Phase::Sending,
             State::Draining(_) => Phase::Draining,
         }
+    }
+
+    /// Whether something of a head has come. An empty line before it means nothing (RFC 9112 §2.2): some clients send
+    /// one after a body.
+    fn has_part_of_head(&self) -> bool {
+        self.input.as_ref().is_some_and(|input| !b"\r\n".starts_with(&input.bytes))
     }
 
     fn has_bytes(&self) -> bool {

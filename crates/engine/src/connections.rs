@@ -68,23 +68,20 @@ impl Connections {
         self.poller.wait(events, Some(0))
     }
 
-    /// Keeps a connection until something arrives or `deadline` has passed; gives back what has arrived already.
+    /// Keeps a connection until something arrives or `deadline` has passed; gives back what has arrived already. Gives
+    /// back the connection when the system cannot tell of arrivals: it allows one user so many descriptors in such
+    /// sets, or has no memory (epoll_ctl(2), ENOSPC and ENOMEM).
     pub fn park(
         &mut self,
         mut connection: Box<Connection>,
         deadline: u64,
         control: &Control,
-    ) -> io::Result<Option<Arrival>> {
-        let key = match connection.key {
-            Some(key) => key,
-            None => self.admit(&mut connection, control)?,
+    ) -> Result<Option<Arrival>, (Box<Connection>, io::Error)> {
+        let key = match self.watch(&mut connection, control) {
+            Ok(key) => key,
+            Err(error) => return Err((connection, error)),
         };
-        let sending = connection.phase() == Phase::Sending;
         let Some(place) = self.places.get_mut(key) else { return Ok(None) };
-        if place.sending != sending {
-            self.poller.watch_output(connection.as_fd(), key as u64, sending)?;
-            place.sending = sending;
-        }
         let arrival = place.arrival.take();
         let arrival =
             arrival.or_else(|| connection.is_due().then_some(Arrival { key, ended: connection.ended }));
@@ -97,6 +94,20 @@ impl Connections {
             self.deadlines.insert((deadline, key));
         }
         Ok(arrival)
+    }
+
+    /// Has the poller tell of what the connection waits for.
+    fn watch(&mut self, connection: &mut Connection, control: &Control) -> io::Result<usize> {
+        let key = match connection.key {
+            Some(key) => key,
+            None => self.admit(connection, control)?,
+        };
+        let sending = connection.phase() == Phase::Sending;
+        if let Some(place) = self.places.get_mut(key).filter(|place| place.sending != sending) {
+            self.poller.watch_output(connection.as_fd(), key as u64, sending)?;
+            place.sending = sending;
+        }
+        Ok(key)
     }
 
     fn admit(&mut self, connection: &mut Connection, control: &Control) -> io::Result<usize> {
@@ -127,7 +138,8 @@ impl Connections {
     pub fn out_of_line(&mut self, arrival: Arrival) -> Arrival {
         let Some(place) = self.places.get_mut(arrival.key) else { return arrival };
         place.in_line = false;
-        Arrival { ended: arrival.ended | std::mem::take(&mut place.ended), ..arrival }
+        // What the arrival itself says may be about a connection that had the place before.
+        Arrival { ended: std::mem::take(&mut place.ended), ..arrival }
     }
 
     /// Remembers an arrival for whoever has the connection in hand.
@@ -211,6 +223,21 @@ mod tests {
         connections.park(connection, 120, &control).expect("park");
         assert_eq!(connections.next_deadline(), Some(120));
         assert_eq!(connections.due(120), Some(first));
+    }
+
+    #[test]
+    fn an_arrival_that_comes_too_late_says_nothing_of_the_next_one_in_its_place() {
+        let control = Control::new(-1, [], &Oversight::default()).expect("a control");
+        let mut connections = Connections::new().expect("a poller");
+        let (_one, key) = connected(&mut connections, &control, 1);
+        let arrival = Arrival { key, ended: true };
+        assert!(connections.gets_in_line(arrival) && !connections.gets_in_line(arrival));
+        let (connection, _) = connections.take(key).expect("parked");
+        connections.part(&connection);
+        let (_other, same) = connected(&mut connections, &control, 1);
+        assert_eq!((same, connections.out_of_line(arrival).ended), (key, false));
+        assert!(connections.gets_in_line(arrival));
+        assert!(connections.out_of_line(arrival).ended);
     }
 
     #[test]

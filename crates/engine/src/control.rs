@@ -102,10 +102,10 @@ impl Control {
         !self.is_closed() && (self.pending.load(Ordering::Relaxed) || fastrack_sys::is_readable(self.poller))
     }
 
-    /// Whether the client whose request the application is answering has left: it has closed its side of the
-    /// connection, or all of it. False between requests.
+    /// Whether the client whose request the application is answering has left; over TCP, also whether it has ended its
+    /// sending, which TCP does not tell from that. False between requests.
     pub fn is_client_gone(&self) -> bool {
-        fastrack_sys::has_ended(self.current.load(Ordering::Relaxed))
+        fastrack_sys::has_left(self.current.load(Ordering::Relaxed))
     }
 
     /// The request that the application is answering may take so many milliseconds from now on; 0 is any time.
@@ -158,6 +158,11 @@ impl Control {
 
     pub(crate) fn release(&self, fd: RawFd) {
         self.held.remove(fd);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn held_count(&self) -> usize {
+        self.held.drain().count()
     }
 
     pub(crate) fn drop_one(&self) {

@@ -9,7 +9,7 @@ impl Reactor {
     /// request is complete, and those that have sent part of a head. This worker's successor takes them if nobody else
     /// does. The others end with the process.
     pub fn evacuate(&mut self) {
-        self.attend();
+        self.attend(&|| false);
         self.seat.iter().for_each(|seat| seat.set_serving(false));
         let heirs = !self.is_stopping() || self.seat.as_ref().is_some_and(Seat::is_another_serving);
         while let Some(connection) = self.ready.pop_front() {

@@ -24,13 +24,16 @@ impl Reactor {
     }
 
     /// Puts the requests that are complete into the queue: whoever is free first answers them, this worker perhaps.
-    pub(crate) fn give_ready(&mut self) {
+    pub(crate) fn give_ready(&mut self, is_back: &dyn Fn() -> bool) {
         if self.stop_deadline.is_some() && !self.seat.as_ref().is_some_and(Seat::is_another_serving) {
             return;
         }
         while let Some(connection) = self.ready.pop_front() {
             if let Some(connection) = self.give(connection) {
                 return self.ready.push_front(connection);
+            }
+            if is_back() {
+                break;
             }
         }
         self.leave_nobody_behind();
@@ -61,6 +64,14 @@ impl Reactor {
     }
 
     fn receive_queued(&mut self) -> Option<(Box<Connection>, Step)> {
+        self.seat.as_ref()?;
+        // What is received without a descriptor being free is lost.
+        while !fastrack_sys::has_room() {
+            if !self.make_room() {
+                self.exhausted = true;
+                return None;
+            }
+        }
         let seat = self.seat.as_ref()?;
         let received = parcel::receive(seat.receiver(), &self.settings, &mut self.inputs);
         match &received {

@@ -114,7 +114,7 @@ fn take_over(shared: &Shared, control: &Control, beat: u64) {
             return;
         }
         shared.note_long_request();
-        reactor.attend();
+        reactor.attend(&|| shared.pulse.read() != beat);
         watchdog::look(&control.watch, control.current(), &mut reactor);
         let now = monotonic_millis();
         let next = reactor.next_deadline().unwrap_or(u64::MAX).min(control.watch.deadline());

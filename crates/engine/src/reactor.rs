@@ -9,7 +9,7 @@ use std::io::{self};
 use std::sync::Arc;
 
 use fastrack_http::{DateCache, Error};
-use fastrack_sys::{monotonic_millis, Events};
+use fastrack_sys::{epoch_seconds, monotonic_millis, Events};
 
 use crate::connection::{Connection, Phase, Step};
 use crate::connections::{Arrival, Connections};
@@ -63,8 +63,12 @@ pub(crate) struct Reactor {
     pub(crate) stop_deadline: Option<u64>,
     /// The queue was full, and stayed so, when connections were to go to other workers.
     pub(crate) crammed: bool,
+    /// No descriptor was free for a connection out of the queue.
+    pub(crate) exhausted: bool,
     /// Lines for the log.
     pub(crate) warnings: Vec<String>,
+    /// The second in which the last connection could not be kept.
+    pub(crate) last_failure: u64,
     /// Whether the application may fork meanwhile.
     pub(crate) beside_application: bool,
 }
@@ -93,7 +97,9 @@ impl Reactor {
             most: descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2),
             stop_deadline: None,
             crammed: false,
+            exhausted: false,
             warnings: Vec::new(),
+            last_failure: 0,
             beside_application: false,
         }
     }
@@ -167,7 +173,7 @@ impl Reactor {
     /// Drops a request that has waited, if its client has left meanwhile. One that had said before that it sends
     /// nothing more may still be there for the answer.
     pub(crate) fn unless_gone(&mut self, connection: Box<Connection>) -> Option<Box<Connection>> {
-        if connection.ended || !fastrack_sys::has_ended(connection.raw_fd()) {
+        if connection.ended || !fastrack_sys::has_left(connection.raw_fd()) {
             return Some(connection);
         }
         self.control.drop_one();
@@ -177,14 +183,14 @@ impl Reactor {
 
     /// Looks at arrivals until one completes a request, but not at too many: others want their turn.
     pub fn take_arrival(&mut self) -> Option<Box<Connection>> {
-        for _ in 0..self.arrivals.len().min(READ_IN_A_ROW) {
-            let arrival = self.arrivals.pop_front()?;
-            self.in_a_row += 1;
-            if let Some(connection) = self.resume(arrival) {
-                return Some(connection);
-            }
-        }
-        None
+        (0..self.arrivals.len().min(READ_IN_A_ROW)).find_map(|_| self.next_arrival())
+    }
+
+    /// Looks at the next arrival.
+    fn next_arrival(&mut self) -> Option<Box<Connection>> {
+        let arrival = self.arrivals.pop_front()?;
+        self.in_a_row += 1;
+        self.resume(arrival)
     }
 
     fn resume(&mut self, arrival: Arrival) -> Option<Box<Connection>> {
@@ -253,9 +259,24 @@ impl Reactor {
         if connection.key.is_none() && self.connections.len() >= self.most {
             self.make_room();
         }
-        match self.connections.park(connection, deadline, &self.control) {
-            Ok(arrival) => arrival.into_iter().for_each(|arrival| self.get_in_line(arrival)),
-            Err(error) => self.warnings.push(format!("cannot wait for a client: {error}")),
+        self.keep(connection, deadline);
+    }
+
+    /// Keeps a connection until something arrives or its time is over.
+    pub(crate) fn keep(&mut self, connection: Box<Connection>, deadline: u64) {
+        let (connection, error) = match self.connections.park(connection, deadline, &self.control) {
+            Ok(arrival) => return arrival.into_iter().for_each(|arrival| self.get_in_line(arrival)),
+            Err(failed) => failed,
+        };
+        let now = epoch_seconds();
+        if self.last_failure != now {
+            self.last_failure = now;
+            self.warnings.push(format!("cannot wait for a client: {error}"));
+        }
+        match connection.phase() {
+            // What it has got of its response must not look like all of it.
+            Phase::Sending => self.reset(connection),
+            _ => self.discard(connection),
         }
     }
 
@@ -275,8 +296,8 @@ impl Reactor {
 
     // --- time passes
 
-    /// Parts with the connections that took too long.
-    pub fn expire(&mut self) {
+    /// Parts with the connections that took too long, unless others become more urgent meanwhile.
+    pub fn expire(&mut self, is_urgent: &dyn Fn() -> bool) {
         if self.connections.next_deadline().is_none() {
             return;
         }
@@ -284,6 +305,9 @@ impl Reactor {
         while let Some(key) = self.connections.due(now) {
             if !self.is_just_in_time(key) {
                 self.part_with(key);
+            }
+            if is_urgent() {
+                return;
             }
         }
     }
@@ -295,10 +319,7 @@ impl Reactor {
         let begun = matches!(connection.phase(), Phase::Fresh | Phase::Idle)
             && fastrack_sys::is_readable(connection.raw_fd());
         let deadline = if begun { self.deadline(Phase::Head) } else { deadline };
-        match self.connections.park(connection, deadline, &self.control) {
-            Ok(arrival) => arrival.into_iter().for_each(|arrival| self.get_in_line(arrival)),
-            Err(error) => self.warnings.push(format!("cannot wait for a client: {error}")),
-        }
+        self.keep(connection, deadline);
         if begun {
             self.get_in_line(Arrival { key, ended: false });
         }
@@ -338,18 +359,26 @@ impl Reactor {
     }
 
     /// The helper's turn, while the application has the other thread: everything that can be done without it. Requests
-    /// that are complete go to whoever is free first.
-    pub fn attend(&mut self) {
+    /// are complete go to whoever is free first. What is left when the other thread `is_back` is left to that one: it
+    /// waits for a single connection at most, of which a megabyte is read.
+    pub fn attend(&mut self, is_back: &dyn Fn() -> bool) {
         self.beside_application = true;
         if let Err(error) = self.poll() {
             self.warnings.push(format!("cannot wait: {error}"));
         }
-        while let Some(connection) = self.take_arrival() {
-            self.queue(connection);
+        for _ in 0..self.arrivals.len() {
+            if is_back() {
+                break;
+            }
+            let next = self.next_arrival();
+            next.into_iter().for_each(|connection| self.queue(connection));
         }
-        self.expire();
-        self.give_ready();
+        self.expire(is_back);
+        self.give_ready(is_back);
         self.control.set_pending(self.has_pending());
         self.beside_application = false;
     }
 }
+
+#[cfg(test)]
+mod tests;

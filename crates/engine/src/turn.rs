@@ -66,6 +66,10 @@ impl Engine {
             self.kept += 1;
             return Move::Serve(connection);
         }
+        if std::mem::take(&mut hold.exhausted) {
+            self.warn_of_exhaustion("take a connection over", &fastrack_sys::no_descriptor(), app);
+            return Move::Pause;
+        }
         self.poll(hold, app, false)
     }
 
@@ -94,7 +98,7 @@ impl Engine {
                 self.since_given = 0;
             }
         }
-        hold.expire();
+        hold.expire(&|| false);
         let mut busy = due || hold.has_pending();
         // The wait asks as well; but for new clients it is worth a look without letting go of everything.
         if result.is_ok() && (due || !busy && !hold.is_watching()) {
@@ -169,7 +173,7 @@ impl Engine {
             Ok(None) => return Move::GoOn,
             // Something has run out, descriptors most likely: a parked connection makes room, or else time must.
             Err(error) => {
-                self.warn_of_exhaustion(&error, app);
+                self.warn_of_exhaustion("accept", &error, app);
                 return if hold.make_room() { Move::GoOn } else { Move::Pause };
             }
         };
@@ -254,11 +258,11 @@ impl Engine {
     }
 
     /// Says so once a second at most, however often it happens.
-    fn warn_of_exhaustion(&mut self, error: &io::Error, app: &mut impl App) {
+    fn warn_of_exhaustion(&mut self, what: &str, error: &io::Error, app: &mut impl App) {
         let now = epoch_seconds();
         if self.last_warning != now {
             self.last_warning = now;
-            app.warn(&format!("cannot accept: {error}"));
+            app.warn(&format!("cannot {what}: {error}"));
         }
     }
 }

@@ -1,0 +1,122 @@
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+
+use super::*;
+use crate::output::Output;
+use crate::watch::Oversight;
+
+fn reactor() -> Reactor {
+    let control = Control::new(-1, [], &Oversight::default()).expect("a control");
+    let connections = Connections::new().expect("a poller");
+    Reactor::new(Settings::default(), Arc::new(control), connections, None, 1)
+}
+
+fn pair() -> (UnixStream, Box<Connection>) {
+    let (client, server) = UnixStream::pair().expect("a pair");
+    server.set_nonblocking(true).expect("nonblocking");
+    (client, Connection::new(server.into(), None, 0))
+}
+
+/// A client whose connection is kept.
+fn kept(reactor: &mut Reactor) -> UnixStream {
+    let (client, connection) = pair();
+    reactor.park(connection, u64::MAX);
+    client
+}
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+
+#[test]
+fn the_helper_leaves_the_rest_to_the_other_thread_when_that_is_back() {
+    let mut reactor = reactor();
+    let clients: Vec<_> = (0..5).map(|_| kept(&mut reactor)).collect();
+    clients.iter().for_each(|mut client| client.write_all(REQUEST).expect("write"));
+    reactor.attend(&|| true);
+    assert_eq!((reactor.ready.len(), reactor.arrived()), (0, 5));
+    let asked = std::cell::Cell::new(0);
+    reactor.attend(&|| asked.replace(asked.get() + 1) == 2);
+    assert_eq!((reactor.ready.len(), reactor.arrived()), (2, 3));
+    reactor.attend(&|| false);
+    assert_eq!((reactor.ready.len(), reactor.arrived()), (5, 0));
+}
+
+#[test]
+fn the_helper_leaves_connections_whose_time_is_over_to_the_other_thread_too() {
+    let mut reactor = reactor();
+    let clients = [pair(), pair(), pair()].map(|(client, connection)| {
+        reactor.park(connection, 1);
+        client
+    });
+    reactor.expire(&|| true);
+    assert_eq!(reactor.connections.len(), 2);
+    reactor.expire(&|| false);
+    assert!(reactor.is_done());
+    drop(clients);
+}
+
+#[test]
+fn a_connection_that_the_system_cannot_watch_ends_and_is_forgotten() {
+    let mut reactor = reactor();
+    for _ in 0..100 {
+        // As with ENOSPC and ENOMEM, a refusal of epoll_ctl(2): of a regular file (EPERM).
+        let file = std::fs::File::open(std::env::current_exe().expect("a path")).expect("a file");
+        reactor.park(Connection::new(file.into(), None, 0), u64::MAX);
+    }
+    assert!(reactor.is_done() && reactor.next_deadline().is_none());
+    let warnings = reactor.warnings();
+    // One in each second.
+    assert!((1..50).contains(&warnings.len()), "{warnings:?}");
+    assert!(warnings[0].starts_with("cannot wait for a client: "), "{warnings:?}");
+}
+
+#[test]
+fn a_connection_that_the_system_can_watch_no_longer_ends_and_is_forgotten() {
+    let mut reactor = reactor();
+    let mut client = kept(&mut reactor);
+    let key = reactor.connections.parked()[0];
+    let (mut connection, _) = reactor.connections.take(key).expect("parked");
+    reactor.connections.poller().remove(&*connection).expect("watched");
+    let mut output = Output::default();
+    output.push(&[std::io::IoSlice::new(b"rest")], 0);
+    connection.send_later(output, true);
+    reactor.park(connection, u64::MAX);
+    assert!(reactor.is_done() && reactor.next_deadline().is_none());
+    assert_eq!(reactor.control.held_count(), 0);
+    assert_eq!(client.read(&mut [0; 1]).expect("the end"), 0);
+}
+
+#[test]
+fn a_request_in_line_is_dropped_only_when_its_client_has_left() {
+    let mut reactor = reactor();
+    for (leaves, dropped) in [(false, 0), (true, 1)] {
+        let (mut client, mut connection) = pair();
+        client.write_all(REQUEST).expect("write");
+        assert_eq!(connection.read(&reactor.settings, &mut reactor.inputs), Step::Ready);
+        reactor.queue(connection);
+        client.shutdown(Shutdown::Write).expect("shutdown");
+        let client = (!leaves).then_some(client);
+        assert_eq!(reactor.take_ready().is_some(), client.is_some());
+        assert_eq!(reactor.control.dropped(), dropped);
+    }
+}
+
+#[test]
+fn an_empty_line_before_a_request_is_no_part_of_it() {
+    let mut reactor = reactor();
+    let (mut client, mut connection) = pair();
+    connection.served = 1;
+    for (sent, step, phase) in [
+        (&b"\r"[..], Step::Wait, Phase::Idle),
+        (b"\n", Step::Wait, Phase::Idle),
+        (b"G", Step::Wait, Phase::Head),
+        (&REQUEST[1..], Step::Ready, Phase::Body),
+    ] {
+        client.write_all(sent).expect("write");
+        assert_eq!(connection.read(&reactor.settings, &mut reactor.inputs), step);
+        assert_eq!(connection.phase(), phase);
+        connection.rest(&mut reactor.inputs, false);
+    }
+    let request = connection.request(&reactor.settings).expect("a request");
+    assert_eq!(request.path, b"/");
+}

@@ -1,0 +1,115 @@
+//! A worker whose process can open nothing more. In a process of its own, for no other test could run meanwhile.
+
+#![cfg(target_os = "linux")]
+
+use std::fs::{read_dir, File};
+use std::io::{IoSlice, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use fastrack_engine::{App, Dispatch, Engine, Exchange, Flow, Listener, Request, Settings};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// Tells of each request and each warning, and lets `/hold` wait for a word.
+struct Teller(Sender<String>, Receiver<()>);
+
+impl App for Teller {
+    fn call(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>) -> Flow {
+        let _ = self.0.send(String::from_utf8_lossy(request.path).into_owned());
+        if request.path == b"/hold" {
+            self.1.recv_timeout(SOON).expect("released");
+        }
+        let _ = exchange.send(&[IoSlice::new(ANSWER)]);
+        exchange.finish();
+        Flow::Continue
+    }
+
+    fn after_response(&mut self) -> Flow {
+        Flow::Continue
+    }
+
+    fn check(&mut self) -> Flow {
+        Flow::Continue
+    }
+
+    fn block(&mut self, wait: &mut (dyn FnMut() + Send)) -> Flow {
+        wait();
+        Flow::Continue
+    }
+
+    fn warn(&mut self, line: &str) {
+        let _ = self.0.send(line.to_owned());
+    }
+}
+
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("connect");
+    stream.set_read_timeout(Some(SOON)).expect("a timeout");
+    stream
+}
+
+fn ask(mut stream: &TcpStream, path: &str) {
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
+}
+
+fn answered(mut stream: &TcpStream) {
+    let mut bytes = vec![0; ANSWER.len()];
+    stream.read_exact(&mut bytes).expect("an answer");
+    assert_eq!(bytes, ANSWER);
+}
+
+fn open_descriptors() -> usize {
+    read_dir("/proc/self/fd").expect("a directory").count()
+}
+
+#[test]
+fn a_request_in_the_queue_stays_there_until_a_descriptor_is_free() {
+    let dispatch = Dispatch::new().expect("a dispatch");
+    let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = socket.local_addr().expect("an address");
+    let listener = Listener::from_fd(socket.as_raw_fd(), true).expect("a listener");
+    let mut engine =
+        Engine::new(vec![listener], None, Settings::default(), Some(&dispatch)).expect("an engine");
+    let control = engine.control();
+    let ((tell, told), (release, released)) = (channel(), channel());
+    let worker = std::thread::spawn(move || engine.run(&mut Teller(tell, released), None));
+    let heard = |what: &str| {
+        let start = Instant::now();
+        while !told.recv_timeout(SOON).expect("a word").starts_with(what) {
+            assert!(start.elapsed() < SOON, "never heard {what}");
+        }
+    };
+
+    let (waiting, held) = (connect(address), connect(address));
+    for stream in [&waiting, &held] {
+        ask(stream, "/first");
+        answered(stream);
+    }
+    ask(&held, "/hold");
+    heard("/hold");
+    let before = open_descriptors();
+    ask(&waiting, "/waiting");
+    let start = Instant::now();
+    while open_descriptors() == before {
+        assert!(start.elapsed() < SOON, "it never went into the queue");
+        std::thread::yield_now();
+    }
+    let mut files = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        files.push(file);
+    }
+    release.send(()).expect("somebody held");
+    answered(&held);
+    heard("cannot take a connection over: ");
+    drop(files);
+    heard("/waiting");
+    answered(&waiting);
+    control.stop();
+    drop(connect(address));
+    worker.join().expect("no panic");
+}
