@@ -38,3 +38,12 @@ pub struct Request<'a> {
     /// The client's address; None on a unix socket.
     pub peer: Option<SocketAddr>,
 }
+
+/// For tests: a request with this head and no body.
+#[cfg(test)]
+pub(crate) fn with_request<T>(bytes: &[u8], work: impl FnOnce(&Request<'_>) -> T) -> T {
+    let mut head = Head::default();
+    head.parse(bytes, fastrack_http::Limits::default()).expect("a good head");
+    let content = Content::None;
+    work(&Request { head: &head, bytes, path: b"/", content, beyond: b"", listener: 0, peer: None })
+}

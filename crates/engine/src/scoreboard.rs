@@ -254,22 +254,10 @@ fn load(words: &[AtomicU64], length: u32) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Content;
-    use fastrack_http::{Head, Limits};
+    use crate::request::with_request;
 
     fn begin(slot: &Slot, bytes: &[u8]) -> u64 {
-        let mut head = Head::default();
-        head.parse(bytes, Limits::default()).expect("a good head");
-        let request = Request {
-            head: &head,
-            bytes,
-            path: b"/",
-            content: Content::None,
-            beyond: b"",
-            listener: 0,
-            peer: None,
-        };
-        slot.begin(&request, 5, 7)
+        with_request(bytes, |request| slot.begin(request, 5, 7))
     }
 
     #[test]

@@ -215,9 +215,8 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Content;
+    use crate::request::with_request;
     use crate::scoreboard::{Scoreboard, State};
-    use fastrack_http::{Head, Limits};
 
     fn watch(timeout: u64) -> (Scoreboard, Watch) {
         let board = Scoreboard::new().expect("memory");
@@ -228,17 +227,7 @@ mod tests {
 
     fn begin(watch: &Watch) {
         let bytes = b"HEAD /path HTTP/1.1\r\nHost: h\r\nX-Request-ID: 7\r\n\r\n";
-        let mut head = Head::default();
-        head.parse(bytes, Limits::default()).expect("a good head");
-        watch.begin(&Request {
-            head: &head,
-            bytes,
-            path: b"/",
-            content: Content::None,
-            beyond: b"",
-            listener: 0,
-            peer: None,
-        });
+        with_request(bytes, |request| watch.begin(request));
     }
 
     #[test]

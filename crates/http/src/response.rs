@@ -1,45 +1,11 @@
-//! The head of a response, and the framing of its body.
-
-use std::fmt;
+//! The head of a response.
 
 use memchr::{memchr2, memchr3};
 
 use crate::date::DATE_LEN;
-use crate::error::Error;
 use crate::framing::content_length;
+use crate::response_field::{is_token, FieldError};
 use crate::status::{has_no_body, reason};
-
-/// Ends each chunk of a chunked body.
-pub const CHUNK_END: &[u8] = b"\r\n";
-/// Ends a chunked body.
-pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
-
-/// Why a field of the application's response cannot be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldError {
-    /// The name is not a token (RFC 9110 §5.6.2).
-    Name,
-    /// The value has a CR, LF or NUL in it (RFC 9110 §5.5).
-    Value,
-}
-
-impl FieldError {
-    /// What is wrong, in words that follow the field's name.
-    pub fn text(self) -> &'static str {
-        match self {
-            FieldError::Name => "is not a valid header name",
-            FieldError::Value => "has a value with CR, LF or NUL in it",
-        }
-    }
-}
-
-impl fmt::Display for FieldError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.text())
-    }
-}
-
-impl std::error::Error for FieldError {}
 
 /// Collects the fields of a response and lays its head out:
 /// status line, Date, Server, the application's fields, framing, Connection.
@@ -241,53 +207,6 @@ impl ResponseHead {
     }
 }
 
-/// Whether every byte may stand in a field name (RFC 9110 §5.6.2).
-fn is_token(name: &[u8]) -> bool {
-    const TOKEN: [bool; 256] = {
-        let mut table = [false; 256];
-        let mut byte = 0;
-        while byte < 256 {
-            table[byte] = matches!(byte as u8,
-                b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~'
-                | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z');
-            byte += 1;
-        }
-        table
-    };
-    !name.is_empty() && name.iter().all(|byte| TOKEN[usize::from(*byte)])
-}
-
-/// Writes the line before a chunk of `len` bytes into `out` and returns it.
-pub fn chunk_size_line(len: u64, out: &mut [u8; 18]) -> &[u8] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut at = out.len() - 2;
-    out[at..].copy_from_slice(CHUNK_END);
-    let mut rest = len;
-    loop {
-        at -= 1;
-        out[at] = DIGITS[(rest % 16) as usize];
-        rest /= 16;
-        if rest == 0 {
-            return &out[at..];
-        }
-    }
-}
-
-/// Appends a whole response that refuses a request to `out`.
-pub fn error_response(error: Error, date: &[u8; DATE_LEN], with_body: bool, out: &mut Vec<u8>) {
-    let code = error.status();
-    let body = format!("{code} {}: {error}\n", reason(code));
-    let mut head = ResponseHead::default();
-    head.start(code);
-    // Neither name nor value comes from outside, so neither can be refused.
-    let _ = head.field(b"Content-Type", b"text/plain");
-    head.frame_length(body.len() as u64);
-    head.write(date, Persistence::Close, out);
-    if with_body {
-        out.extend_from_slice(body.as_bytes());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -413,25 +332,6 @@ mod tests {
         assert!(!written(204, &[("Content-Length", "0")]).contains("Content-Length"));
         assert!(!written(101, &[("Transfer-Encoding", "chunked")]).contains("Transfer"));
         assert!(written(304, &[("Content-Length", "7")]).contains("Content-Length: 7"));
-    }
-
-    #[test]
-    fn a_size_line_is_hexadecimal() {
-        let mut out = [0; 18];
-        assert_eq!(chunk_size_line(0, &mut out), b"0\r\n");
-        assert_eq!(chunk_size_line(26, &mut out), b"1a\r\n");
-        assert_eq!(chunk_size_line(u64::MAX, &mut out), b"ffffffffffffffff\r\n");
-    }
-
-    #[test]
-    fn an_error_response_says_its_length_and_closes() {
-        let mut out = Vec::new();
-        error_response(Error::HeadTooLarge, DATE, true, &mut out);
-        let text = String::from_utf8(out).expect("utf-8");
-        let (head, body) = text.split_once("\r\n\r\n").expect("a whole head");
-        assert!(head.starts_with("HTTP/1.1 431 "), "{head}");
-        assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{head}");
-        assert!(head.ends_with("Connection: close"), "{head}");
     }
 
     proptest! {

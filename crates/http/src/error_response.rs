@@ -1,0 +1,37 @@
+//! The answer to a request that is refused.
+
+use crate::date::DATE_LEN;
+use crate::error::Error;
+use crate::response::{Persistence, ResponseHead};
+use crate::status::reason;
+
+/// Appends a whole response that refuses a request to `out`.
+pub fn error_response(error: Error, date: &[u8; DATE_LEN], with_body: bool, out: &mut Vec<u8>) {
+    let code = error.status();
+    let body = format!("{code} {}: {error}\n", reason(code));
+    let mut head = ResponseHead::default();
+    head.start(code);
+    // Neither name nor value comes from outside, so neither can be refused.
+    let _ = head.field(b"Content-Type", b"text/plain");
+    head.frame_length(body.len() as u64);
+    head.write(date, Persistence::Close, out);
+    if with_body {
+        out.extend_from_slice(body.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_response_says_its_length_and_closes() {
+        let mut out = Vec::new();
+        error_response(Error::HeadTooLarge, b"Sun, 06 Nov 1994 08:49:37 GMT", true, &mut out);
+        let text = String::from_utf8(out).expect("utf-8");
+        let (head, body) = text.split_once("\r\n\r\n").expect("a whole head");
+        assert!(head.starts_with("HTTP/1.1 431 "), "{head}");
+        assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{head}");
+        assert!(head.ends_with("Connection: close"), "{head}");
+    }
+}
