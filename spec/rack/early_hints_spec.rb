@@ -62,6 +62,14 @@ RSpec.describe "C5 rack.early_hints" do
       expect_worker_alive
     end
 
+    it "C5 sends nothing for a Fiber that comes back to it when its request is over" do
+      { "/leave" => "IOError", "/leave-block" => "ThreadError" }.each do |path, error|
+        expect(hinted(path)).to match([[], have_attributes(status: 200, body: "left")])
+        expect(hinted("/back")).to match([[], have_attributes(status: 200, body: error)])
+      end
+      expect_worker_alive
+    end
+
     it "C5 raises an IOError when the response has begun" do
       expect(hinted("/late").last.body).to eq("oneIOError")
     end

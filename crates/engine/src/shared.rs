@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::pulse::Pulse;
 use crate::reactor::Reactor;
@@ -41,13 +41,10 @@ impl Shared {
         self.reactor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The reactor, if nobody has it.
+    /// The reactor, if nobody has it. None, too, when the application's thread has panicked with it in hand: it is in no
+    /// state to go on with, and the process is about to end.
     pub fn try_reactor(&self) -> Option<MutexGuard<'_, Reactor>> {
-        match self.reactor.try_lock() {
-            Ok(reactor) => Some(reactor),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        self.reactor.try_lock().ok()
     }
 
     pub fn connections(&self) -> BorrowedFd<'_> {

@@ -119,8 +119,7 @@ impl<'a> RackApp<'a> {
             let rack_3_1 = self.options.rack_3_1;
             (objects.env, objects.template) =
                 env::build(request, input, self.roots, &mut self.caches, rack_3_1);
-            let (head, encoded) = (&raw mut self.head, &raw mut self.encoded);
-            let mut call = Call::new(objects.env, &raw mut *exchange, &raw const *request, head, encoded);
+            let mut call = Call::new(objects.env, &raw mut *exchange, &raw const *request);
             // Nothing else touches what the call points to until the end.
             self.current.begin(&raw mut call);
             let result = rb_funcallv(self.app, names().id_call, 1, &objects.env);

@@ -16,6 +16,7 @@ use crate::names::names;
 use crate::protect::callback;
 use crate::response::{as_string, bytes, raise};
 use crate::socket::socket_object;
+use crate::strings::{all_strings, total_length};
 
 /// What the request and the settings say about the way a body is sent.
 #[derive(Clone, Copy)]
@@ -362,39 +363,4 @@ impl<'a, const MOST: usize> Batch<'a, MOST> {
     fn slices(&self) -> &[IoSlice<'a>] {
         &self.slices[..self.filled]
     }
-}
-
-/// The Array itself when there are only Strings in it, else one of their `to_s`.
-unsafe fn all_strings(parts: VALUE) -> VALUE {
-    // SAFETY: under protect; both Arrays are on the stack.
-    unsafe {
-        let mut index = 0;
-        while index < RARRAY_LEN(parts) as isize {
-            if !RB_TYPE_P(RARRAY_AREF(parts, index), ruby_value_type::RUBY_T_STRING) {
-                break;
-            }
-            index += 1;
-        }
-        if index == RARRAY_LEN(parts) as isize {
-            return parts;
-        }
-        let strings = rb_ary_new_capa(RARRAY_LEN(parts));
-        index = 0;
-        while index < RARRAY_LEN(parts) as isize {
-            rb_ary_push(strings, as_string(RARRAY_AREF(parts, index)));
-            index += 1;
-        }
-        strings
-    }
-}
-
-unsafe fn total_length(strings: VALUE) -> usize {
-    let mut total = 0;
-    // SAFETY: an Array of Strings; nothing here calls Ruby.
-    unsafe {
-        for index in 0..RARRAY_LEN(strings) as isize {
-            total += RSTRING_LEN(RARRAY_AREF(strings, index)) as usize;
-        }
-    }
-    total
 }

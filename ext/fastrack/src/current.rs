@@ -1,6 +1,6 @@
 //! The request whose application is being called, for what that application asks of the server meanwhile.
 
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use magnus::rb_sys::{AsRawValue, FromRawValue};
 use magnus::{Error, Ruby, Value};
@@ -18,7 +18,12 @@ use crate::socket::socket_object;
 /// Where the call is noted while it lasts. One for all requests: an object of its own for each of them would cost more
 /// than all that is done with it.
 #[derive(Default)]
-pub(crate) struct Current(AtomicPtr<Call>);
+pub(crate) struct Current {
+    call: AtomicPtr<Call>,
+    /// Grows with each beginning and each end. What a call asks for may run Ruby code, in a Fiber that is left there and
+    /// resumed when the call is over: then nothing that the call has pointed to is there any more.
+    turn: AtomicU64,
+}
 
 /// What belongs to the call of the application.
 ///
@@ -31,31 +36,14 @@ pub(crate) struct Call {
     io: VALUE,
     exchange: *mut Exchange<'static>,
     request: *const Request<'static>,
-    /// Memory to make a head in.
-    head: *mut ResponseHead,
-    encoded: *mut Vec<u8>,
 }
 
 impl Call {
     /// The pointers outlive the call, and are used by nobody else until it has [ended](Current::end).
-    pub fn new(
-        env: VALUE,
-        exchange: *mut Exchange<'_>,
-        request: *const Request<'_>,
-        head: *mut ResponseHead,
-        encoded: *mut Vec<u8>,
-    ) -> Self {
+    pub fn new(env: VALUE, exchange: *mut Exchange<'_>, request: *const Request<'_>) -> Self {
         // SAFETY: has no requirements for a thread of Ruby's, with the GVL.
         let thread = unsafe { rb_thread_current() };
-        Call {
-            thread,
-            env,
-            io: Qnil as VALUE,
-            exchange: exchange.cast(),
-            request: request.cast(),
-            head,
-            encoded,
-        }
+        Call { thread, env, io: Qnil as VALUE, exchange: exchange.cast(), request: request.cast() }
     }
 
     /// Whether the application has taken the connection over.
@@ -63,7 +51,8 @@ impl Call {
         self.io != Qnil as VALUE
     }
 
-    fn hijack(&mut self, ruby: &Ruby) -> Result<VALUE, Error> {
+    /// `is_on` tells whether the call is not over, which has to be asked after everything that runs Ruby code.
+    fn hijack(&mut self, ruby: &Ruby, is_on: &dyn Fn() -> bool) -> Result<VALUE, Error> {
         if self.is_hijacked() {
             return Ok(self.io);
         }
@@ -73,7 +62,7 @@ impl Call {
             return Err(Error::new(ruby.exception_io_error(), "the response has begun"));
         }
         let env = self.env;
-        self.io = protect(|| {
+        let io = protect(|| {
             // SAFETY: under protect; what the closure borrows it does not own.
             unsafe {
                 let io = socket_object(&*exchange, request);
@@ -81,32 +70,40 @@ impl Call {
             }
         })
         .map_err(|raised| raised.into_error(ruby))?;
+        if !is_on() {
+            return Err(over(ruby));
+        }
+        self.io = io;
         exchange.hand_over();
-        Ok(self.io)
+        Ok(io)
     }
 
-    fn hint(&mut self, ruby: &Ruby, headers: VALUE) -> Result<(), Error> {
+    /// As [`hijack`](Self::hijack).
+    fn hint(&mut self, ruby: &Ruby, headers: VALUE, is_on: &dyn Fn() -> bool) -> Result<(), Error> {
         // SAFETY: by the contract of `new`.
         let (exchange, request) = unsafe { (&mut *self.exchange, &*self.request) };
-        // SAFETY: likewise.
-        let (head, encoded) = unsafe { (&mut *self.head, &mut *self.encoded) };
         // A client of HTTP/1.0 knows nothing of interim responses (RFC 9110 §15.2).
         if request.head.version != Version::Http11 || !exchange.is_untouched() {
             return Ok(());
         }
+        // Its own: the response's may be begun before this has come to its end.
+        let mut head = ResponseHead::default();
         head.start(103);
         let mut loan = Loan::none();
         let taken = protect(|| {
             // SAFETY: under protect; the closure owns nothing.
-            unsafe { take_headers(headers, head, &mut loan, &mut Orders::none()) };
+            unsafe { take_headers(headers, &mut head, &mut loan, &mut Orders::none()) };
             Qnil as VALUE
         });
         loan.end();
         taken.map_err(|raised| raised.into_error(ruby))?;
-        encoded.clear();
-        head.write_interim(encoded);
+        if !is_on() {
+            return Err(over(ruby));
+        }
+        let mut encoded = Vec::new();
+        head.write_interim(&mut encoded);
         if !encoded.is_empty() {
-            exchange.send_interim(encoded);
+            exchange.send_interim(&encoded);
         }
         Ok(())
     }
@@ -118,41 +115,53 @@ impl Current {
     /// # Safety
     /// [`end`](Self::end) is called before `call` goes, and before the frames that it lies in are left.
     pub unsafe fn begin(&self, call: *mut Call) {
-        self.0.store(call, Ordering::Relaxed);
+        self.turn.fetch_add(1, Ordering::Relaxed);
+        self.call.store(call, Ordering::Relaxed);
     }
 
     /// The call is over.
     pub fn end(&self) {
-        self.0.store(std::ptr::null_mut(), Ordering::Relaxed);
+        self.turn.fetch_add(1, Ordering::Relaxed);
+        self.call.store(std::ptr::null_mut(), Ordering::Relaxed);
     }
 
     /// Takes the connection over for the application (Rack SPEC, "Full Hijack"); the socket object. An IOError when
     /// there is no request of this thread's, or its response has begun.
     pub fn hijack(&self, ruby: &Ruby) -> Result<Value, Error> {
-        let io = self.with(ruby, |call| call.hijack(ruby))?;
+        let io = self.with(ruby, |call, is_on| call.hijack(ruby, is_on))?;
         // SAFETY: a socket object; the call keeps it in sight of the GC.
         Ok(unsafe { Value::from_raw(io) })
     }
 
     /// Sends early hints (RFC 8297). Raises what is wrong with the headers, or an IOError as [`hijack`](Self::hijack).
     pub fn hint(&self, ruby: &Ruby, headers: Value) -> Result<(), Error> {
-        self.with(ruby, |call| call.hint(ruby, headers.as_raw()))
+        self.with(ruby, |call, is_on| call.hint(ruby, headers.as_raw(), is_on))
     }
 
     /// Does something with the call that this thread is in. Nobody finds it meanwhile: what the work calls may come
     /// back here.
-    fn with<T>(&self, ruby: &Ruby, work: impl FnOnce(&mut Call) -> Result<T, Error>) -> Result<T, Error> {
-        let pointer = self.0.swap(std::ptr::null_mut(), Ordering::Relaxed);
+    fn with<T>(
+        &self,
+        ruby: &Ruby,
+        work: impl FnOnce(&mut Call, &dyn Fn() -> bool) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let turn = self.turn.load(Ordering::Relaxed);
+        let is_on = || self.turn.load(Ordering::Relaxed) == turn;
+        let pointer = self.call.swap(std::ptr::null_mut(), Ordering::Relaxed);
         // SAFETY: needs the GVL only, of which `ruby` is the proof.
         let thread = unsafe { rb_thread_current() };
         // SAFETY: not null while the application is called, and valid as long, by the contract of `begin`: its thread
         // is in this frame, or waits for the GVL. Nobody else finds the pointer now.
         let call = unsafe { pointer.as_mut() }.filter(|call| call.thread == thread);
         // The work lets no exception through, so that the pointer comes back.
-        let result = call.map(work);
-        self.0.store(pointer, Ordering::Relaxed);
-        result.unwrap_or_else(|| {
-            Err(Error::new(ruby.exception_io_error(), "the request is over, or another thread's"))
-        })
+        let result = call.map(|call| work(call, &is_on));
+        if is_on() {
+            self.call.store(pointer, Ordering::Relaxed);
+        }
+        result.unwrap_or_else(|| Err(over(ruby)))
     }
+}
+
+fn over(ruby: &Ruby) -> Error {
+    Error::new(ruby.exception_io_error(), "the request is over, or another thread's")
 }

@@ -30,6 +30,7 @@ mod scoreboard;
 mod settings;
 mod shapes;
 mod socket;
+mod strings;
 mod testimony;
 
 use magnus::{Error, Ruby};

@@ -9,6 +9,7 @@ use fastrack_http::{FieldError, ResponseHead};
 use crate::loan::{self, Loan};
 use crate::names::names;
 use crate::protect::callback;
+use crate::strings::all_strings;
 
 /// What the application tells the server by headers that no client sees; nil where it says nothing.
 pub(crate) struct Orders {
@@ -168,6 +169,10 @@ unsafe extern "C" fn yielded_pair(
             }
             (RARRAY_AREF(pair, 0), RARRAY_AREF(pair, 1))
         };
+        // Here, for their to_s may leave the iteration (Fiber.yield) and come back when it is over: while the loan is in
+        // use, Ruby code must not run.
+        let name = as_string(name);
+        let value = if is_order(name) { value } else { as_strings(value) };
         loan::with(loan, |fields: &mut Fields<'_>| {
             if callback(|| take(fields, name, value)).is_none() {
                 fields.panicked = true;
@@ -177,13 +182,18 @@ unsafe extern "C" fn yielded_pair(
     Qnil as VALUE
 }
 
+/// Whether a header is a message from the application to the server.
+unsafe fn is_order(name: VALUE) -> bool {
+    // SAFETY: a String, alive on the stack.
+    unsafe { bytes(name).get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"rack.")) }
+}
+
 /// Takes in one header, whose value may be an Array of several.
 unsafe fn take(fields: &mut Fields<'_>, name: VALUE, value: VALUE) {
     // SAFETY: under protect.
     unsafe {
         let name = as_string(name);
-        // Those are messages from the application to the server.
-        if bytes(name).get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"rack.")) {
+        if is_order(name) {
             match &bytes(name)[5..] {
                 b"hijack" => fields.orders.hijack = value,
                 b"protocol" => fields.orders.protocol = value,
@@ -209,6 +219,18 @@ unsafe fn add(fields: &mut Fields<'_>, name: VALUE, value: VALUE) {
         let value = as_string(value);
         if let Err(error) = fields.head.field(bytes(name), bytes(value)) {
             fields.refused.get_or_insert((name, error));
+        }
+    }
+}
+
+/// The object itself if it is a String or an Array of Strings, else its `to_s`, or those of what is in it.
+unsafe fn as_strings(object: VALUE) -> VALUE {
+    // SAFETY: under protect.
+    unsafe {
+        if RB_TYPE_P(object, ruby_value_type::RUBY_T_ARRAY) {
+            all_strings(object)
+        } else {
+            as_string(object)
         }
     }
 }

@@ -14,6 +14,8 @@ module HttpApps
       path = env["PATH_INFO"]
       hint = env["rack.early_hints"]
       return [200, {}, ["no hints"]] unless hint
+      return [200, {}, [leave(hint, path)]] if path.start_with?("/leave")
+      return [200, {}, [@left.resume(true)]] if path == "/back"
 
       hint.call(HINTS.fetch(path, HINTS["/lines"]))
       raise "after the hints" if path == "/raises"
@@ -28,6 +30,33 @@ module HttpApps
 
     def twice(hint)
       hint.call("link" => "</c>")
+    end
+
+    # A value, or headers, that leave the server in the middle of its work, until somebody comes back.
+    def leave(hint, path)
+      value = Object.new.tap { |object| object.define_singleton_method(:to_s) { Fiber.yield("left") && "</e>" } }
+      return leave_block(hint, value) if path == "/leave-block"
+
+      @left = Fiber.new { outcome { hint.call("link" => value) } }
+      @left.resume
+    end
+
+    def leave_block(hint, value)
+      headers = Object.new
+      fiber = nil
+      headers.define_singleton_method(:each) do |&block|
+        (fiber = Fiber.new { block.call(["link", value]) }).resume
+      end
+      hint.call(headers)
+      @left = Fiber.new { outcome { fiber.resume(true) } }
+      "left"
+    end
+
+    def outcome
+      yield
+      "sent"
+    rescue IOError, ThreadError => e
+      e.class.name
     end
 
     def late(hint)
