@@ -98,3 +98,31 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connections::Connections;
+    use crate::control::Control;
+    use crate::settings::Settings;
+    use crate::watch::Oversight;
+    use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+    use std::sync::Arc;
+
+    #[test]
+    fn the_helper_keeps_its_hands_off_what_the_other_thread_has_or_has_left_in_a_panic() {
+        let connections = Connections::new().expect("a poller");
+        let set = fastrack_sys::duplicate(connections.poller().raw_fd()).expect("a copy");
+        let control = Control::new(-1, [], &Oversight::default()).expect("a control");
+        let reactor = Reactor::new(Settings::default(), Arc::new(control), connections, None, 1);
+        let shared = Shared::new(reactor, set);
+        assert!(shared.try_reactor().is_some());
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let _hold = shared.reactor();
+            assert!(shared.try_reactor().is_none());
+            // As a panic, without its message.
+            resume_unwind(Box::new(()));
+        }));
+        assert!(result.is_err() && shared.try_reactor().is_none());
+    }
+}

@@ -1,41 +1,68 @@
 //! What happens where no descriptor is free. In a process of its own, for no other test could run meanwhile.
 
 use std::fs::File;
-use std::io;
-use std::os::fd::AsFd;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 
+use nix::libc;
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
 
-use fastrack_sys::{has_room, message_queue, receive_message, send_message};
+use fastrack_sys::{has_room, message_queue, neutralise, receive_message, send_message};
 
-#[test]
-fn a_message_that_could_not_be_taken_whole_is_an_error_that_leaves_nothing_open() {
-    let (sender, receiver) = message_queue().expect("a queue");
-    let (passed, other) = UnixStream::pair().expect("a pair");
-    let both = [passed.as_fd(), passed.as_fd()];
-    send_message(sender.as_fd(), b"lost", &both).expect("send");
-    send_message(sender.as_fd(), b"taken", &both).expect("send");
-    drop(passed);
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("limits");
-    setrlimit(Resource::RLIMIT_NOFILE, most.min(200), most).expect("a limit");
-    assert!(has_room());
+/// Takes all descriptors that there are.
+fn exhaust() -> Vec<File> {
     let mut files = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
         files.push(file);
     }
     assert!(!has_room());
+    files
+}
+
+#[test]
+fn nothing_is_lost_or_left_open_where_it_can_be_helped() {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("limits");
+    setrlimit(Resource::RLIMIT_NOFILE, most.min(200), most).expect("a limit");
+    assert!(has_room());
+    a_message_that_cannot_be_taken_whole_is_an_error_that_leaves_nothing_open();
+    sockets_are_let_go_of_all_the_same();
+}
+
+fn a_message_that_cannot_be_taken_whole_is_an_error_that_leaves_nothing_open() {
+    let (sender, receiver) = message_queue().expect("a queue");
+    let (passed, mut other) = UnixStream::pair().expect("a pair");
+    let both = [passed.as_fd(), passed.as_fd()];
+    send_message(sender.as_fd(), b"lost", &both).expect("send");
+    send_message(sender.as_fd(), b"taken", &both).expect("send");
+    drop(passed);
+    let mut files = exhaust();
     files.truncate(files.len() - 1);
     assert!(!has_room());
     let mut buffer = [0; 16];
     // There is room for one of the two.
     let error = receive_message(receiver.as_fd(), &mut buffer).expect_err("no room");
-    assert_eq!(error.raw_os_error(), Some(24), "EMFILE");
+    assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
     files.truncate(files.len() - 2);
     assert!(has_room());
     let (length, fds) = receive_message(receiver.as_fd(), &mut buffer).expect("receive");
     assert_eq!((&buffer[..length], fds.len()), (&b"taken"[..], 2));
     drop(fds);
     other.set_nonblocking(true).expect("nonblocking");
-    assert_eq!(io::Read::read(&mut &other, &mut buffer).expect("the end"), 0);
+    assert_eq!(other.read(&mut buffer).expect("the end"), 0);
+}
+
+fn sockets_are_let_go_of_all_the_same() {
+    let pairs = [UnixStream::pair(), UnixStream::pair()].map(|pair| pair.expect("a pair"));
+    let files = exhaust();
+    neutralise(pairs.each_ref().map(|(near, _)| near.as_raw_fd())).expect("room is made");
+    for (near, far) in &pairs {
+        let (mut near, mut far) = (near, far);
+        assert_eq!(far.read(&mut [0; 1]).expect("the end"), 0);
+        // The number is still its owner's: a device's now.
+        near.write_all(b"nowhere").expect_err("no socket");
+    }
+    assert!(!has_room());
+    drop((pairs, files));
+    assert!(has_room());
 }
