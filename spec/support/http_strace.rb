@@ -22,8 +22,10 @@ class HttpStrace
     @path = File.join(folder, "trace.#{thread}")
   end
 
-  # @return [Array<Call>] all so far, in order
+  # @return [Array<Call>] all so far, in order; none before strace has made its file
   def calls
+    return [] unless File.exist?(@path)
+
     File.readlines(@path).filter_map do |line|
       name, arguments, result = line.match(/\A(\w+)\((.*)\)\s+= (.*)\n/)&.captures
       Call.new(name, arguments, result) if name
