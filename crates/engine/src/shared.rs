@@ -47,6 +47,13 @@ impl Shared {
         self.reactor.try_lock().ok()
     }
 
+    /// The application's thread is about to wait, and gives the reactor back: in this order, for the helper must not get
+    /// at it in between. What that then took from the poller nobody would look at until another client came.
+    pub fn rest(&self, hold: MutexGuard<'_, Reactor>) {
+        self.pulse.idle();
+        drop(hold);
+    }
+
     pub fn connections(&self) -> BorrowedFd<'_> {
         self.connections.as_fd()
     }
@@ -109,13 +116,39 @@ mod tests {
     use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
     use std::sync::Arc;
 
-    #[test]
-    fn the_helper_keeps_its_hands_off_what_the_other_thread_has_or_has_left_in_a_panic() {
+    fn shared() -> Shared {
         let connections = Connections::new().expect("a poller");
         let set = fastrack_sys::duplicate(connections.poller().raw_fd()).expect("a copy");
         let control = Control::new(-1, [], &Oversight::default()).expect("a control");
-        let reactor = Reactor::new(Settings::default(), Arc::new(control), connections, None, 1);
-        let shared = Shared::new(reactor, set);
+        Shared::new(Reactor::new(Settings::default(), Arc::new(control), connections, None, 1), set)
+    }
+
+    #[test]
+    fn who_gets_the_reactor_of_a_thread_that_rests_sees_that_it_rests() {
+        let shared = shared();
+        let (done, seen) = (AtomicBool::new(false), std::sync::atomic::AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::SeqCst) {
+                    let Some(_hold) = shared.try_reactor() else { continue };
+                    assert!(!crate::pulse::is_busy(shared.pulse.read()));
+                    seen.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+            let start = std::time::Instant::now();
+            while seen.load(Ordering::SeqCst) < 10_000 && start.elapsed().as_secs() < 20 {
+                let hold = shared.reactor();
+                shared.pulse.awake();
+                shared.rest(hold);
+            }
+            done.store(true, Ordering::SeqCst);
+        });
+        assert!(seen.into_inner() >= 10_000);
+    }
+
+    #[test]
+    fn the_helper_keeps_its_hands_off_what_the_other_thread_has_or_has_left_in_a_panic() {
+        let shared = shared();
         assert!(shared.try_reactor().is_some());
         let result = catch_unwind(AssertUnwindSafe(|| {
             let _hold = shared.reactor();

@@ -144,8 +144,7 @@ impl Engine {
         if let Some(seat) = hold.seat() {
             seat.set_idle(!hold.is_stopping());
         }
-        drop(hold);
-        shared.pulse.idle();
+        shared.rest(hold);
         let mut result = Ok(());
         let (poller, events) = (&self.poller, &mut self.events);
         events.clear();
