@@ -151,6 +151,17 @@ RSpec.describe "Connections, when something goes wrong" do
       end
     end
 
+    it "where the disk is full, the client gets 503, and the log a line, and there is room again afterwards" do
+      skip "a disk of its own takes root's rights" unless system("unshare", "-m", "true", err: File::NULL)
+      Dir.mktmpdir do |dir|
+        on_small_disk = 'mount -t tmpfs -o size=1536k tmpfs "$0" && exec "$@"'
+        serve_kept(wrapper: ["unshare", "-m", "sh", "-c", on_small_disk, dir], env: { "TMPDIR" => dir })
+        expect_clear_answer(peer, upload)
+        expect_clear_answer(peer.tap { |one| one.get("/pid") }, KeptPeer.chunked("/body", *Array.new(60, "x" * 50_000)))
+        expect(peer.ask("/body", verb: "POST", body: "x" * 1_200_000).answer.body).to include(" 1200000 ")
+      end
+    end
+
     it "where the file cannot grow, the client gets 503, and the log a line, whether the worker is idle or busy" do
       # In units of 512 bytes. A disk that is full would not send the signal.
       serve("trap(:XFSZ, 'IGNORE')\n#{HttpApps.ru(:kept)}", wrapper: ["sh", "-c", 'ulimit -f 4000; exec "$@"', "sh"])
