@@ -157,6 +157,10 @@ RSpec.describe "Under systemd" do
         fresh = heard("MAINPID")["MAINPID"].to_i
         heard("READY")
         expect(server.wait.exitstatus).to eq(0)
+        # By STOPPING, from whichever process, systemd takes the whole unit for one that ends.
+        said = []
+        said << @systemd.recv(4096) while @systemd.wait_readable(0)
+        expect(said.grep(/STOPPING/)).to eq([])
         expect(names(TCPSocket.new("127.0.0.1", socket.addr[1]))).to eq(["127.0.0.1", socket.addr[1].to_s])
         # What systemd had told the old one is nothing for the new one's app.
         expect(server.lines_of("seen").grep(/LISTEN_/)).to eq([])

@@ -160,7 +160,7 @@ module Fastrack
       return shut_down(Shutdown::Graceful) if @shutdown
       return if @drained_at
 
-      @announcer.stopping
+      announce_stop
       @pool.each(&:drain)
       @drained_at = Clock.now + configuration.drain_delay
     end
@@ -198,11 +198,16 @@ module Fastrack
       @pool.each(&:reopen_logs)
     end
 
+    # Not where a new master serves on: a supervisor would take the whole service for one that ends, and see to it.
+    def announce_stop
+      @announcer.stopping unless @succession.followed?
+    end
+
     # Changes over to a faster way of stopping, never to a slower one.
     def shut_down(kind)
       return if @shutdown && @shutdown.class::RANK >= kind::RANK
 
-      @announcer.stopping unless stopping?
+      announce_stop unless stopping?
       @launcher.queue&.end
       @drained_at = nil
       # A client that comes from now on had better be refused than wait in vain. The workers have copies of their own.

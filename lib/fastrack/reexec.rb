@@ -88,6 +88,11 @@ module Fastrack
       @state == :booting
     end
 
+    # Whether it was told to end, because it has taken too long.
+    def given_up?
+      @state == :given_up
+    end
+
     # All of its workers serve.
     def ready
       @state = :ready

@@ -18,6 +18,7 @@ module Fastrack
       @launcher = launcher
       @predecessor = predecessor
       @reexec = nil
+      @cancelled = false
     end
 
     # @return [Array<ControlChannel>] those to both sides
@@ -51,7 +52,15 @@ module Fastrack
     #
     # @param name [String] the signal
     def cancel(name)
-      @reexec.signal(name) if @reexec&.booting?
+      return unless @reexec&.booting?
+
+      @cancelled = true
+      @reexec.signal(name)
+    end
+
+    # Whether the server goes on without this master.
+    def followed?
+      !@reexec.nil? && !@reexec.given_up? && !@cancelled
     end
 
     # Does what is due.
