@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "spec_helper"
+require_relative "../lib/fastrack/log_files"
 require_relative "support/reexec_helpers"
 
 RSpec.describe "Log files" do
@@ -39,6 +40,18 @@ RSpec.describe "Log files" do
     [server.pid, *server.workers].all? do |pid|
       open = ProcessTable.descriptors(pid).values.compact
       open.include?(File.join(server.dir, file)) && !open.include?(File.join(server.dir, "#{file}.1"))
+    end
+  end
+
+  it "C1 a log keeps its encodings, and a file that was not opened to append is none" do
+    Dir.mktmpdir do |dir|
+      log, other = { "log" => "a:UTF-16LE:UTF-8", "other" => "w" }.map { |name, mode| File.open(File.join(dir, name), mode).tap { |file| file.sync = true } }
+      [log, other].each { |file| File.rename(file.path, "#{file.path}.1") }
+      Fastrack::LogFiles.reopen
+      [log, other].each { |file| file.write("a") }
+      expect(File.binread(log.path)).to eq("a\0")
+      expect(File.exist?(other.path)).to be(false)
+      [log, other].each(&:close)
     end
   end
 

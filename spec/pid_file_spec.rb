@@ -2,6 +2,7 @@
 
 require_relative "spec_helper"
 require_relative "support/reexec_helpers"
+require_relative "../lib/fastrack/pid_file"
 
 RSpec.describe "The pid file" do
   include ReexecHelpers
@@ -23,18 +24,36 @@ RSpec.describe "The pid file" do
       path = File.join(dir, "app.pid")
       pid = dead_pid
       File.write(path, "#{pid}\n")
+      reader = File.open(path)
       server = start(options: { Pid: path })
+      # In one step: whoever has it open reads the old number, and not a part of the new one.
+      expect(reader.read).to eq("#{pid}\n")
+      reader.close
       expect(server.log).to include("fastrack: pid file #{path}: replacing what process #{pid} has left there\n")
       expect(File.read(path)).to eq("#{server.pid}\n")
     end
   end
 
-  it "B-faults one without a number is replaced" do
-    Dir.mktmpdir do |dir|
-      path = File.join(dir, "app.pid")
-      File.write(path, "")
-      expect(start(options: { Pid: path }).pid).to eq(File.read(path).to_i)
+  { "without a number" => "", "with a number that is no pid" => "9" * 30 }.each do |what, text|
+    it "B-faults one #{what} is replaced" do
+      Dir.mktmpdir do |dir|
+        path = File.join(dir, "app.pid")
+        File.write(path, text)
+        expect(start(options: { Pid: path }).pid).to eq(File.read(path).to_i)
+      end
     end
+  end
+
+  it "B-faults a process of another user's, which may not be asked, runs" do
+    allow(Process).to receive(:kill).with(0, 4711).and_raise(Errno::EPERM)
+    expect(Fastrack::PidFile.running?(4711)).to be(true)
+  end
+
+  it "C2 is removed from where it was written, whatever folder the master is in by then" do
+    server = start(config: "pid 'app.pid'\nbefore_fork { Dir.chdir('/') }")
+    expect(pid_in(server)).to eq(server.pid)
+    server.stop
+    expect(File.exist?(File.join(server.dir, "app.pid"))).to be(false)
   end
 
   it "B-faults one of a process that runs ends the start with one line, and stays" do

@@ -62,7 +62,7 @@ RSpec.describe "Stopping" do
   it "C1 a worker that does not end within GracefulTimeout is named in the log and killed, and the server ends" do
     server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2, GracefulTimeout: 0.5 })
     request = SlowRequest.new(server)
-    expect(server.stop(timeout: 5).exitstatus).to eq(0)
+    expect(server.stop.exitstatus).to eq(0)
     expect(server.processes).to be_empty
     expect(server.log.scan(/^fastrack: worker \d \(pid (\d+)\) has not finished within 0.5 s, and is killed: it is at GET \/slow for \d\.\d s$/)).to eq([[request.pid.to_s]])
   ensure
@@ -75,9 +75,18 @@ RSpec.describe "Stopping" do
       socket.write("GET / HTTP/1.1\r\n")
       # So that the worker has read it before it is told to stop.
       eventually { server.get.status == 200 }
-      expect(server.stop(timeout: 5).exitstatus).to eq(0)
+      expect(server.stop.exitstatus).to eq(0)
     end
     expect(server.log).to match(/ has not finished within 0.5 s, and is killed, with no request in the app$/)
+  end
+
+  it "C1 a QUIT that comes again gives nobody more time" do
+    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 1, GracefulTimeout: 1.5 })
+    request = SlowRequest.new(server)
+    # If each of them began the stop anew, this would have no end.
+    eventually { server.ended? || !server.signal(:QUIT) }
+    expect(server.log).to match(/has not finished within 1\.5 s, and is killed/)
+    request.abandon
   end
 
   it "C1 WINCH, HUP and the like change nothing once the server is stopping" do
@@ -198,7 +207,7 @@ RSpec.describe "Stopping" do
       after_fork { File.write("stuck", ".", mode: "a"); sleep }
     RUBY
     eventually { server.lines_of("stuck") == [".."] }
-    expect(server.stop(timeout: 5).exitstatus).to eq(0)
+    expect(server.stop.exitstatus).to eq(0)
     expect(server.processes).to be_empty
   end
 
