@@ -21,6 +21,9 @@ use crate::settings::Settings;
 /// in bytes. It must have come already: nobody waits for it.
 const PASSED_OVER: usize = 64 * 1024;
 
+/// So much of a body is received ahead of the application for the sake of whoever takes the connection over, in bytes.
+const GATHERED: usize = 1024 * 1024;
+
 /// Why a body cannot be read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyError {
@@ -48,6 +51,17 @@ pub enum Intake {
     Blocked,
     /// The body has been read whole.
     End,
+}
+
+/// What one call of [`BodyStream::gather`] has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gathering {
+    /// The body has come whole; what was received after it is known.
+    Whole,
+    /// The client must send something first: [wait](BodyStream::wait), then try again.
+    Blocked,
+    /// So much of it has not been read that no more of it is kept.
+    TooMuch,
 }
 
 /// Where the end of the body is.
@@ -253,6 +267,25 @@ impl BodyReader {
         Ok(())
     }
 
+    /// Receives the body to its end, and keeps what has not been read.
+    fn gather(&mut self, fd: BorrowedFd<'_>) -> Result<Gathering, BodyError> {
+        loop {
+            if let Some(failure) = self.failure {
+                return Err(failure);
+            }
+            if self.complete {
+                return Ok(Gathering::Whole);
+            }
+            if self.decoded.len() - self.at > GATHERED {
+                return Ok(Gathering::TooMuch);
+            }
+            if self.receive(fd).is_none() {
+                self.send_continue(fd);
+                return Ok(Gathering::Blocked);
+            }
+        }
+    }
+
     /// Whether the whole body has come, as far as a little of it is fetched ahead. The response is about to begin: from
     /// here on nobody asks the client for the body.
     fn is_in_reach(&mut self, fd: BorrowedFd<'_>) -> bool {
@@ -321,6 +354,19 @@ impl BodyStream<'_> {
     /// stays.
     pub fn read(&self, most: usize, take: &mut dyn FnMut(&[u8])) -> Result<Intake, BodyError> {
         self.reader().read(self.fd, most, take)
+    }
+
+    /// Receives the body to its end without blocking; what the application has not read of it stays to be read.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read)'s.
+    pub fn gather(&self) -> Result<Gathering, BodyError> {
+        self.reader().gather(self.fd)
+    }
+
+    /// Shows what was received after the body, as far as that is known, to `look`, which must not come back here.
+    pub fn look_beyond(&self, look: &mut dyn FnMut(&[u8])) {
+        look(&self.reader().rest);
     }
 
     /// Blocks until the client has sent something, or a signal came. When it has sent nothing for the whole timeout the

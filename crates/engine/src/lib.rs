@@ -36,7 +36,7 @@ mod watch;
 mod watchdog;
 
 pub use app::{App, Flow};
-pub use body_reader::{BodyError, BodyStream, Intake};
+pub use body_reader::{BodyError, BodyStream, Gathering, Intake};
 pub use control::Control;
 pub use dispatch::Dispatch;
 pub use engine::{Engine, Finish};

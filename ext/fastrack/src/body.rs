@@ -5,11 +5,12 @@ use std::io::IoSlice;
 
 use rb_sys::*;
 
-use fastrack_engine::{Exchange, Progress, Request};
+use fastrack_engine::{Content, Exchange, Progress, Request};
 use fastrack_http::{
     chunk_size_line, has_no_body, Length, Persistence, ResponseHead, CHUNK_END, DATE_LEN, LAST_CHUNK,
 };
 
+use crate::body_source::gather;
 use crate::gvl::without_gvl;
 use crate::loan::{self, Loan};
 use crate::names::names;
@@ -63,15 +64,15 @@ impl Sender<'_, '_> {
             if self.is_bodiless() {
                 // Another protocol is no body.
                 if self.head.code() < 200 && hijack != Qnil as VALUE {
-                    return self.hand_over(hijack);
+                    return self.take_over(hijack);
                 }
                 if self.head.code() == 101 && self.manner.rack_3 && is_streaming(body) {
-                    return self.hand_over(body);
+                    return self.take_over(body);
                 }
                 self.encode();
                 self.transmit_head();
             } else if hijack != Qnil as VALUE {
-                return self.hand_over(hijack);
+                return self.take_over(hijack);
             } else if RB_TYPE_P(body, ruby_value_type::RUBY_T_ARRAY) {
                 self.send_array(body);
             } else if self.manner.rack_3 && rb_respond_to(body, names.id_to_ary) != 0 {
@@ -225,6 +226,17 @@ impl Sender<'_, '_> {
                 batch.push(CHUNK_END);
             }
             transmit(self.exchange, batch.slices());
+        }
+    }
+
+    /// As [`hand_over`](Self::hand_over), when the request's body has come whole: what follows it is the callable's.
+    unsafe fn take_over(&mut self, callable: VALUE) {
+        // SAFETY: under protect, and owning nothing.
+        unsafe {
+            if let Content::Stream(stream) = &self.request.content {
+                gather(stream);
+            }
+            self.hand_over(callable);
         }
     }
 

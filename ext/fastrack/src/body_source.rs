@@ -4,6 +4,7 @@
 //! nothing once the request is answered, and nothing anywhere but in the
 //! thread that was given the request.
 
+use std::io::Write;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::thread::{self, ThreadId};
 
@@ -12,12 +13,13 @@ use magnus::value::Lazy;
 use magnus::{method, prelude::*, Error, RModule, Ruby, Value};
 use rb_sys::*;
 
-use fastrack_engine::{BodyError, BodyStream, Intake};
+use fastrack_engine::{BodyError, BodyStream, Gathering, Intake};
 
 use crate::env::string;
 use crate::gvl::without_gvl;
 use crate::names::names;
 use crate::protect::{protect, Raised};
+use crate::response::raise;
 
 /// What makes an input of a source.
 static STREAMED_BODY: Lazy<Value> = Lazy::new(|ruby| {
@@ -135,6 +137,40 @@ impl BodySource {
         }
         // SAFETY: the loan is not over, and it is this thread that ends it: not before this method has returned.
         Ok(unsafe { &*pointer })
+    }
+}
+
+/// Receives a body to its end, so that whoever takes the connection over finds what comes after it. Waits for the client
+/// without the GVL. What the application has not read stays to be read.
+///
+/// Raises as [`BodySource::read`], and an IOError where more than a mebibyte would have to be kept.
+///
+/// # Safety
+/// Under protect, with the GVL; the caller's frames own nothing.
+pub(crate) unsafe fn gather(stream: &BodyStream<'_>) {
+    // SAFETY: as this function's; nothing here owns anything.
+    unsafe {
+        loop {
+            match stream.gather() {
+                Ok(Gathering::Whole) => return,
+                Ok(Gathering::Blocked) => {
+                    without_gvl(&mut || stream.wait());
+                    rb_thread_check_ints();
+                }
+                Ok(Gathering::TooMuch) => {
+                    raise(rb_eIOError, c"the body must be read before the connection is taken over")
+                }
+                Err(failure) => {
+                    let class = if failure == BodyError::Gone { rb_eEOFError } else { rb_eIOError };
+                    let mut text = [0; 100];
+                    let mut left = &mut text[..];
+                    // What does not fit is left out.
+                    let _ = write!(left, "{failure}");
+                    let unused = left.len();
+                    rb_exc_raise(rb_exc_new(class, text.as_ptr().cast(), (text.len() - unused) as _))
+                }
+            }
+        }
     }
 }
 

@@ -6,9 +6,10 @@ use magnus::rb_sys::{AsRawValue, FromRawValue};
 use magnus::{Error, Ruby, Value};
 use rb_sys::*;
 
-use fastrack_engine::{Exchange, Request};
+use fastrack_engine::{Content, Exchange, Request};
 use fastrack_http::{ResponseHead, Version};
 
+use crate::body_source::gather;
 use crate::loan::Loan;
 use crate::names::names;
 use crate::protect::protect;
@@ -58,6 +59,14 @@ impl Call {
         }
         // SAFETY: by the contract of `new`.
         let (exchange, request) = unsafe { (&mut *self.exchange, &*self.request) };
+        if let (true, Content::Stream(stream)) = (exchange.is_untouched(), &request.content) {
+            protect(|| {
+                // SAFETY: under protect; what the closure borrows it does not own.
+                unsafe { gather(stream) };
+                Qnil as VALUE
+            })
+            .map_err(|raised| raised.into_error(ruby))?;
+        }
         if !exchange.claim() {
             return Err(Error::new(ruby.exception_io_error(), "the response has begun"));
         }

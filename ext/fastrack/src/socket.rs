@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, IntoRawFd};
 
 use rb_sys::*;
 
-use fastrack_engine::Request;
+use fastrack_engine::{BodyStream, Content, Request};
 
 use crate::env::string;
 use crate::names::names;
@@ -30,9 +30,32 @@ pub(crate) unsafe fn socket_object(connection: &impl AsFd, request: &Request<'_>
         let class = if request.peer.is_some() { c"TCPSocket" } else { c"UNIXSocket" };
         let class = rb_const_get(rb_cObject, rb_intern(class.as_ptr()));
         let io = rb_funcallv(class, names().id_for_fd, 1, &number);
-        if !request.beyond.is_empty() {
-            rb_io_ungetbyte(io, string(request.beyond));
+        let beyond = match &request.content {
+            Content::Stream(stream) => beyond(stream),
+            _ => string(request.beyond),
+        };
+        if RSTRING_LEN(beyond) > 0 {
+            rb_io_ungetbyte(io, beyond);
         }
         io
+    }
+}
+
+/// What was received after a body that the application reads itself.
+///
+/// # Safety
+/// As [`socket_object`]'s.
+unsafe fn beyond(stream: &BodyStream<'_>) -> VALUE {
+    let mut length = 0;
+    stream.look_beyond(&mut |bytes| length = bytes.len());
+    // SAFETY: as this function's. Nothing of Ruby's is called while the stream is looked at: what raises there would
+    // leave it locked. The String has room for all, since nobody else receives meanwhile.
+    unsafe {
+        let string = rb_str_buf_new(length as _);
+        stream.look_beyond(&mut |bytes| {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), RSTRING_PTR(string).cast_mut().cast(), length);
+        });
+        rb_str_set_len(string, length as _);
+        string
     }
 }

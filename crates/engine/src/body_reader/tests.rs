@@ -56,6 +56,34 @@ impl Client {
 }
 
 #[test]
+fn a_body_that_is_gathered_stays_to_be_read_and_what_is_beyond_is_known() {
+    let framings: [(&str, &[u8], &[u8]); 2] = [
+        ("Content-Length: 8", b"abc", b"defghGET"),
+        ("Transfer-Encoding: chunked", b"3\r\nabc\r\n5", b"\r\ndefgh\r\n0\r\n\r\nGET"),
+    ];
+    for (framing, first, second) in framings {
+        let mut client = Client::new(framing, first, &Settings::default());
+        assert_eq!(client.stream().gather(), Ok(Gathering::Blocked));
+        client.send(second);
+        assert_eq!(client.stream().gather(), Ok(Gathering::Whole));
+        client.stream().look_beyond(&mut |bytes| assert_eq!(bytes, b"GET"));
+        assert_eq!(client.read(), (b"abcdefgh".to_vec(), Ok(Intake::End)));
+    }
+}
+
+#[test]
+fn a_body_is_gathered_up_to_a_mebibyte_of_what_was_not_read_and_no_error_of_it_is_missed() {
+    let part = vec![b'x'; GATHERED + 1];
+    let client = Client::new("Content-Length: 1048580", &part, &Settings::default());
+    assert_eq!(client.stream().gather(), Ok(Gathering::TooMuch));
+    assert_eq!(client.read().0.len(), part.len());
+    assert_eq!(client.stream().gather(), Ok(Gathering::Blocked));
+    let mut client = Client::new("Transfer-Encoding: chunked", b"3\r\nabc\r\n", &Settings::default());
+    client.send(b"zz\r\n");
+    assert_eq!(client.stream().gather(), Err(BodyError::Refused(Error::Chunk)));
+}
+
+#[test]
 fn a_body_is_read_as_it_comes_and_what_is_beyond_is_the_next_request() {
     let framings: [(&str, &[u8], &[u8]); 2] = [
         ("Content-Length: 8", b"abc", b"defghGET"),
