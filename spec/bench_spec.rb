@@ -209,6 +209,14 @@ RSpec.describe Bench do
       expect(missed(without)).to eq(["CPU per request, to unicorn's"])
     end
 
+    it "compares what a file costs with what it costs nginx" do
+      verdicts = [1.5, 1.51].map do |ratio|
+        servers = [{ "name" => "fastrack", "failed" => 0, "medians" => { "errors" => 0 }, "ratios" => { "nginx" => { "cpu_us" => ratio } } }]
+        missed("lane" => "rack3", "quick" => false, "rounds" => 5, "workloads" => [{ "name" => "file", "kind" => "load", "servers" => servers }])
+      end
+      expect(verdicts).to eq([[], ["CPU per request, to nginx's"]])
+    end
+
     it "compares memory with unicorn's and with what it was before" do
       readings = { "fastrack" => [30.0, 30.2, 31.0], "unicorn" => [30.0, 30.1, 30.1] }
       names = %w[pss_mb_after_2000 pss_mb_after_50000 pss_mb_after_100000]
@@ -263,6 +271,21 @@ RSpec.describe Bench do
       results["workloads"].each { |workload| expect_measured(workload) }
       workloads.each { |name| expect(markdown).to include("(`#{name}`)") }
       expect(REXML::Document.new(svg).root.get_elements("text").map(&:text)).to include("fastrack")
+    end
+
+    context "with files" do
+      let(:workloads) { %w[file] }
+      let(:servers) { %w[nginx fastrack] }
+
+      it "measures nginx beside Fastrack" do
+        json, markdown, = Dir.mktmpdir { |dir| run(dir) }
+        nginx, fastrack = JSON.parse(json).dig("workloads", 0, "servers")
+        expect([nginx, fastrack].map { |server| server["name"] }).to eq(%w[nginx fastrack])
+        expect([nginx, fastrack].flat_map { |server| server["medians"].values_at("requests", "cpu_us") }).to all(be > 0)
+        expect([nginx, fastrack].sum { |server| server["medians"]["errors"] + server["failed"] }).to eq(0)
+        expect(fastrack.dig("ratios", "nginx", "cpu_us")).to be > 0
+        expect(markdown).to include("CPU to nginx")
+      end
     end
 
     def expect_measured(workload)

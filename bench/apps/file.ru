@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "tempfile"
-require "rack/files"
+require "rack"
 
 # A file of 10 MB, as Rack's own middleware gives it: by a body with to_path.
 file = Tempfile.new("fastrack-bench").tap { |one| one.write("x" * 10_000_000) && one.flush }

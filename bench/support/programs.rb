@@ -20,7 +20,7 @@ module Bench
     # @param workloads [Array<Workload>]
     # @return [Array<String>] Debian packages of the programs that are not there
     def self.missing(workloads)
-      needed = PACKAGES.reject { |name, _| name == "nginx" && workloads.none?(&:nginx?) }
+      needed = PACKAGES.reject { |name, _| name == "nginx" && workloads.none? { |workload| workload.nginx? || workload.servers.include?(name) } }
       needed.reject { |name, _| find(name) }.values
     end
   end

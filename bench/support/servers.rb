@@ -3,6 +3,7 @@
 require_relative "servers/command"
 require_relative "servers/fastrack"
 require_relative "servers/limit"
+require_relative "servers/nginx_files"
 require_relative "servers/puma"
 require_relative "servers/thin"
 require_relative "servers/unicorn"
@@ -14,7 +15,7 @@ module Bench
     BUILT_IN = [
       Limit.new, Fastrack.new("fastrack"), Fastrack.new("fastrack-oobgc", "OobGC"),
       # A connection stays with the worker that accepted it.
-      Fastrack.new("fastrack-pinned", "HandOver=false"), Unicorn.new, Puma.new, Thin.new
+      Fastrack.new("fastrack-pinned", "HandOver=false"), NginxFiles.new, Unicorn.new, Puma.new, Thin.new
     ].freeze
     NAMES = BUILT_IN.map(&:name).freeze
 

@@ -24,7 +24,8 @@ module Bench
       ["hello-nginx", "limit", { "system" => 1.10, "rack3" => 1.10, "ruby34" => 1.10 }],
       ["hello-nginx", "unicorn", { "system" => 0.55, "rack3" => 0.55 }],
       ["browser", "limit", { "system" => 1.40, "rack3" => 1.40, "ruby34" => 1.40 }],
-      ["post64k", "limit", { "system" => 3.00, "rack3" => 3.00, "ruby34" => 3.00 }]
+      ["post64k", "limit", { "system" => 3.00, "rack3" => 3.00, "ruby34" => 3.00 }],
+      ["file", "nginx", { "system" => 1.50, "rack3" => 1.50, "ruby34" => 1.50 }]
     ].freeze
     # Workload in which no other server may serve more requests per second; the limit program is no server.
     FASTEST = "hello-nginx"

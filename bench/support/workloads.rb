@@ -45,6 +45,8 @@ module Bench
                               request: Request.new(headers: BROWSER_HEADERS)),
       Workload.new("post64k", title: "POST of 64 KB whose length is echoed",
                               app: "post.ru", front: :tcp, servers: SERVERS, request: POST),
+      Workload.new("file", title: "File of 10 MB, to be sent by sendfile(2)",
+                           app: "file.ru", front: :tcp, servers: %w[nginx fastrack puma unicorn], settings: { concurrency: 8 }),
       Workload.new("gc", title: "App that allocates, with pauses, behind nginx",
                          app: "allocate.ru", front: :nginx, think_ms: 70.0, stretch: 4,
                          servers: %w[fastrack fastrack-oobgc unicorn], settings: { concurrency: 4 }),

@@ -32,7 +32,7 @@ module Bench
       # Heading, reference, measurement.
       RATIOS = {
         "load" => [
-          ["CPU to limit", "limit", "cpu_us"], ["CPU to unicorn", "unicorn", "cpu_us"],
+          ["CPU to limit", "limit", "cpu_us"], ["CPU to nginx", "nginx", "cpu_us"], ["CPU to unicorn", "unicorn", "cpu_us"],
           ["requests/s to limit", "limit", "rps"], ["requests/s to unicorn", "unicorn", "rps"]
         ],
         "keepalive" => [
