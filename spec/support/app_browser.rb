@@ -4,11 +4,12 @@ require "cgi"
 require "fileutils"
 require "open3"
 require "tmpdir"
+require_relative "gc_mode"
 
 # A visitor of a server: curl with a cookie jar of its own, so that what is tested is tested by a client of another make.
 class AppBrowser
   # Seconds that one request may take.
-  DEADLINE = 20
+  DEADLINE = GcMode.patient(20)
 
   class Failed < StandardError; end
 

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "gc_mode"
+
 # Waiting for a condition instead of for time.
 module Eventually
   # Seconds between two looks at the condition.
@@ -11,9 +13,10 @@ module Eventually
 
   # Polls the block until it gives a true value, and returns that value.
   #
-  # @param timeout [Numeric] seconds after which TimedOut is raised
+  # @param timeout [Numeric] seconds after which TimedOut is raised; more under a GcMode
   # @param message [String, #call] what was awaited, for the failure's text
   def eventually(timeout = 20, message = nil)
+    timeout = GcMode.patient(timeout)
     deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + timeout
     loop do
       value = yield

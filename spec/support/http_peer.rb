@@ -1,12 +1,13 @@
 # frozen_string_literal: true
 
 require "socket"
+require_relative "gc_mode"
 
 # A client that says what it wants, byte by byte, and sees how its connection ends: an orderly close and a reset are
 # not the same to it, as they are not to a client that must know whether it got a whole response.
 class HttpPeer
   # Seconds that anything awaited here may take.
-  DEADLINE = 20
+  DEADLINE = GcMode.patient(20)
 
   class Failed < StandardError; end
 

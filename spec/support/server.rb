@@ -5,6 +5,7 @@ require "fileutils"
 require "rbconfig"
 require "socket"
 require "tmpdir"
+require_relative "gc_mode"
 
 # A server under test, started as a user would start it and seen only from
 # outside: through its port or socket, its signals, its log and /proc.
@@ -86,7 +87,7 @@ class Server
     write("config.ru", ru)
     command ||= words([RbConfig.ruby, "-w", COMMAND], environment, arguments) if fastrack
     @command = wrapper + (command || (rackup ? rackup_command(name, environment, arguments) : script_command))
-    @pid = spawn(CLEAN_ENVIRONMENT.merge(env.transform_keys(&:to_s)), *@command,
+    @pid = spawn(GcMode.in_environment(CLEAN_ENVIRONMENT.merge(env.transform_keys(&:to_s))), *@command,
                  chdir: @dir, in: File::NULL, out: log_path, err: %i[child out], pgroup: true, **inherit)
   end
 
@@ -284,6 +285,7 @@ class Server
   end
 
   def read_to_end(socket, timeout)
+    timeout = GcMode.patient(timeout)
     deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + timeout
     bytes = +"".b
     loop do

@@ -1,0 +1,43 @@
+#!/bin/bash
+# Runs the crates' tests where wrong use of memory, or of memory that threads share, is seen: sanitize.sh [WAY...]
+#
+#   address  AddressSanitizer, with leaks
+#   thread   ThreadSanitizer
+#   valgrind memcheck, for what the sanitizers' view of the standard library leaves out
+#
+# All are run unless some are named. A sanitizer is an unstable option of rustc's, which RUSTC_BOOTSTRAP lets a stable
+# compiler take too. The standard library is the precompiled one, which is not instrumented.
+set -euo pipefail
+
+# shellcheck source-path=SCRIPTDIR
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+ways=("$@")
+[ ${#ways[@]} -gt 0 ] || ways=(address thread valgrind)
+host=$(rustc -vV | sed -n 's/^host: //p')
+crates=(-p fastrack-http -p fastrack-sys -p fastrack-engine)
+
+# tests_of WAY [WORDS...]: builds and runs the tests apart from the other ways', with what WORDS set in the environment.
+tests_of() {
+  local way=$1
+  shift
+  say "$way"
+  env "$@" cargo test --locked --manifest-path "$repo/Cargo.toml" --target "$host" \
+    --no-fail-fast --target-dir "$repo/target/sanitize/$way" "${crates[@]}" --lib --tests
+}
+
+sanitizer() {
+  local way=$1
+  shift
+  # Without -Zbuild-std the standard library lacks the sanitizer's mark, which newer compilers refuse unless told so.
+  tests_of "$way" RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=$way -Cunsafe-allow-abi-mismatch=sanitizer" "$@"
+}
+
+for way in "${ways[@]}"; do
+  case $way in
+    address) sanitizer address ASAN_OPTIONS=detect_stack_use_after_return=1:detect_leaks=1 ;;
+    thread) sanitizer thread "TSAN_OPTIONS=suppressions=$repo/bin/lib/tsan.supp" ;;
+    valgrind) tests_of valgrind "CARGO_TARGET_$(tr a-z- A-Z_ <<<"$host")_RUNNER=valgrind -q --error-exitcode=99" ;;
+    *) die "no such way: $way (address, thread and valgrind are there)" ;;
+  esac
+done

@@ -1,0 +1,35 @@
+# frozen_string_literal: true
+
+# The garbage collector's mode in every server that the specs start, by the environment variable FASTRACK_GC:
+# `compact` or `stress`, see GcMode::Worker. `bash bin/lib/stress.sh` runs specs so.
+module GcMode
+  # How many times as long as usual everything awaited may take: what is not awaited is not slower.
+  PATIENCE = { nil => 1, "compact" => 4, "stress" => 20 }.freeze
+
+  module_function
+
+  # @return [String, nil]
+  def name
+    mode = ENV["FASTRACK_GC"].to_s
+    mode = nil if mode.empty?
+    raise ArgumentError, "FASTRACK_GC=#{mode}: it is #{PATIENCE.keys.compact.join(" or ")}" unless PATIENCE.key?(mode)
+
+    mode
+  end
+
+  # @param seconds [Numeric] that something may take without a mode
+  def patient(seconds)
+    seconds * PATIENCE.fetch(name)
+  end
+
+  # A server's environment with the mode in it.
+  #
+  # @param env [Hash{String => String, nil}]
+  def in_environment(env)
+    return env unless name
+
+    # error_highlight parses whole files to make a message longer: half a minute when each allocation collects garbage.
+    words = ["--disable=error_highlight", "-r#{File.join(__dir__, "gc_mode/worker")}", env["RUBYOPT"]]
+    env.merge("RUBYOPT" => words.compact.join(" "))
+  end
+end
