@@ -1,8 +1,10 @@
-//! Parses heads again and again, for counting what one costs:
-//! `valgrind --tool=callgrind --toggle-collect='*Head*parse*' target/release/examples/parse_heads browser 1000`
-//! gives the instructions of 1000 heads.
+//! Does the native part of requests again and again, for counting what one costs; `bench/instructions` does that.
+//!
+//! `requests hello|browser parse|respond TIMES`
 
-use fastrack_http::{Head, Limits};
+use std::hint::black_box;
+
+use fastrack_http::{DateCache, Head, Limits, Persistence, ResponseHead};
 
 const HELLO: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost:9292\r\n\r\n";
 
@@ -24,17 +26,55 @@ const BROWSER: &[u8] = b"GET /articles/42?page=2&sort=date HTTP/1.1\r\n\
     Cookie: _session=Zm9vYmFyYmF6cXV4; theme=dark; consent=1\r\n\
     X-Forwarded-For: 192.0.2.7\r\n\r\n";
 
-fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let bytes = match arguments.next().as_deref() {
-        Some("hello") => HELLO,
-        Some("browser") | None => BROWSER,
-        Some(other) => panic!("hello or browser, not {other}"),
-    };
-    let times: u32 = arguments.next().map_or(1, |text| text.parse().expect("a number"));
+/// The response's fields, as in bench/apps/browser.ru.
+const BROWSER_FIELDS: [(&[u8], &[u8]); 10] = [
+    (b"content-type", b"text/html; charset=utf-8"),
+    (b"content-length", b"10240"),
+    (b"cache-control", b"private, max-age=0, must-revalidate"),
+    (b"etag", b"W/\"7d1f0c2b9a4e4b66\""),
+    (b"vary", b"accept-encoding, accept-language"),
+    (b"set-cookie", b"session=9f2d6c1e8b7a4f35; path=/; httponly; samesite=lax"),
+    (b"x-frame-options", b"SAMEORIGIN"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"strict-origin-when-cross-origin"),
+    (b"x-header-bytes", b"some"),
+];
+
+const HELLO_FIELDS: [(&[u8], &[u8]); 2] = [(b"content-type", b"text/plain"), (b"content-length", b"12")];
+
+fn parse(bytes: &[u8], times: u32) {
     let mut head = Head::default();
     for _ in 0..times {
-        let parsed = head.parse(std::hint::black_box(bytes), Limits::default());
-        std::hint::black_box(&parsed).expect("a valid head");
+        let parsed = head.parse(black_box(bytes), Limits::default());
+        black_box(&parsed).expect("a valid head");
+    }
+}
+
+fn respond(fields: &[(&[u8], &[u8])], times: u32) {
+    let (mut head, mut date, mut out) = (ResponseHead::default(), DateCache::default(), Vec::new());
+    for _ in 0..times {
+        head.start(black_box(200));
+        for (name, value) in black_box(fields) {
+            head.field(name, value).expect("a valid field");
+        }
+        out.clear();
+        head.write(date.at(black_box(1_700_000_000)), Persistence::Implied, &mut out);
+        black_box(&out);
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [request, part, times] = &arguments[..] else { panic!("requests hello|browser parse|respond TIMES") };
+    let (bytes, fields) = match request.as_str() {
+        "hello" => (HELLO, &HELLO_FIELDS[..]),
+        "browser" => (BROWSER, &BROWSER_FIELDS[..]),
+        other => panic!("hello or browser, not {other}"),
+    };
+    let times = times.parse().expect("a number");
+    match part.as_str() {
+        "parse" => parse(bytes, times),
+        "respond" => respond(fields, times),
+        other => panic!("parse or respond, not {other}"),
     }
 }
