@@ -102,7 +102,7 @@ RSpec.describe "Connections, when something goes wrong" do
       expect_worker_alive
     end
 
-    it "the worker waits for better times when the app has taken all of them, and then goes on" do
+    it "the worker waits for better times when the app has taken all of them, and then goes on", :quiet do
       ru = <<~RUBY
         files = []
         run lambda { |env|

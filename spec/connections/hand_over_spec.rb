@@ -6,7 +6,7 @@ require_relative "../support/kept_helpers"
 
 RSpec.describe "Hand-over" do
   # Seconds within which a client is served that waits for nobody; one that waits for the busy worker would do so for ever.
-  soon = 5
+  soon = GcMode.patient(5)
 
   # Requests by name, each with whether they have a body.
   bodies = { "64 KB" => 64_000, "1 MB" => 1_000_000, "5 MB" => 5_000_000 }

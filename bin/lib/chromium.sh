@@ -1,0 +1,16 @@
+#!/bin/bash
+# Runs the specs that take a browser, in the lane that has Rails: bash bin/lib/chromium.sh
+#
+# Chromium is too large to be in the lane's root (80 MB to fetch, 290 MB installed). What is installed here lies in memory,
+# and is gone afterwards.
+set -euo pipefail
+
+# shellcheck source-path=SCRIPTDIR
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+# shellcheck disable=SC2016 # for the shell in the lane
+exec "$repo/bin/lane" rack3 bash -euc '
+  apt-get -q update
+  DEBIAN_FRONTEND=noninteractive apt-get -qy install --no-install-recommends chromium
+  bash bin/lib/specs.sh spec/apps/cable_page_spec.rb
+'

@@ -1,0 +1,44 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "tmpdir"
+require_relative "eventually"
+
+# A headless Chromium with a page open. It finds no other host than 127.0.0.1.
+class AppChromium
+  FLAGS = %w[
+    --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --disable-sync --remote-debugging-port=0
+    --disable-background-networking --disable-component-update --host-resolver-rules=MAP\ *\ ~NOTFOUND
+  ].freeze
+
+  # @return [String, nil] where the program is
+  def self.program
+    ENV.fetch("PATH", "").split(":").map { |dir| File.join(dir, "chromium") }.find { |path| File.executable?(path) }
+  end
+
+  # @return [String, nil] why no page can be opened here
+  def self.missing
+    "no chromium here; bin/lib/chromium.sh brings one" unless program
+  end
+
+  # @param url [String]
+  def initialize(url)
+    @dir = Dir.mktmpdir("fastrack-chromium")
+    @pid = spawn({ "HOME" => @dir }, self.class.program, *FLAGS, "--user-data-dir=#{File.join(@dir, "profile")}", url,
+                 in: File::NULL, out: File.join(@dir, "log"), err: %i[child out], pgroup: true)
+  end
+
+  # What it says for itself, mostly about what it does without.
+  def log
+    File.read(File.join(@dir, "log")).scrub
+  end
+
+  # Ends all of its processes.
+  def close
+    Process.kill(:KILL, -@pid)
+    Process.wait(@pid)
+    # They may write into the profile until they are gone.
+    Eventually.eventually { ProcessTable.group(@pid).empty? }
+    FileUtils.remove_entry(@dir)
+  end
+end
