@@ -34,7 +34,7 @@ RSpec.describe "A page of a Rails app that listens by ActionCable, in Chromium",
     @server = @app.serve(options: { MaxWorkers: 2 })
     gem = Gem::Specification.find_by_name("actioncable").gem_dir
     FileUtils.cp(File.join(gem, "app/assets/javascripts/actioncable.js"), @app.path("public/actioncable.js"))
-    File.write(@app.path("public/cable.html"), page)
+    File.write(@app.path("public/page.html"), page)
   end
 
   after(:context) do
@@ -50,7 +50,7 @@ RSpec.describe "A page of a Rails app that listens by ActionCable, in Chromium",
   end
 
   it "C5 shows what it said itself, and what another client says, while its WebSocket has no worker to itself" do
-    chromium = AppChromium.new(@server.url("/cable.html"))
+    chromium = AppChromium.new(@server.url("/page.html"))
     eventually(60, -> { "#{chromium.log}\n#{@server.log}" }) { shown == "Tea &amp; &lt;scones&gt;, déjà vu" }
     expect(@server.get("/notes").status).to eq(200)
 

@@ -27,6 +27,17 @@ RSpec.describe "the server under a garbage collector that is on the loose" do
     end
   end
 
+  it "is so for all servers where FASTRACK_GC says so", skip: ("it does not" unless GcMode.name) do
+    serve(<<~RUBY)
+      modes = -> { [GC.stress, GC.auto_compact].inspect }
+      run(lambda do |_|
+        called = modes.call
+        [200, {}, Enumerator.new { |parts| parts << called << modes.call }]
+      end)
+    RUBY
+    expect(server.get("/").body).to eq({ "stress" => "[false, false][true, false]", "compact" => "[false, true][false, true]" }.fetch(GcMode.name))
+  end
+
   context "at peace" do
     before(:context) { serve(HttpApps.ru(:proxied), options: { "EarlyHints" => true }) }
 

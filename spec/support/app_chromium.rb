@@ -7,8 +7,8 @@ require_relative "eventually"
 # A headless Chromium with a page open. It finds no other host than 127.0.0.1.
 class AppChromium
   FLAGS = %w[
-    --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --disable-sync --remote-debugging-port=0
-    --disable-background-networking --disable-component-update --host-resolver-rules=MAP\ *\ ~NOTFOUND
+    --headless --enable-logging=stderr --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --disable-sync --remote-debugging-port=0
+    --disable-background-networking --disable-component-update --host-resolver-rules=MAP\ *\ ~NOTFOUND\ ,\ EXCLUDE\ 127.0.0.1
   ].freeze
 
   # @return [String, nil] where the program is

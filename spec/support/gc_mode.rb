@@ -28,8 +28,8 @@ module GcMode
   def in_environment(env)
     return env unless name
 
-    # error_highlight parses whole files to make a message longer: half a minute when each allocation collects garbage.
-    words = ["--disable=error_highlight", "-r#{File.join(__dir__, "gc_mode/worker")}", env["RUBYOPT"]]
+    # What makes messages longer takes minutes when each allocation collects garbage.
+    words = ["--disable=error_highlight", "--disable=did_you_mean", "-r#{File.join(__dir__, "gc_mode/worker")}", env["RUBYOPT"]]
     env.merge("RUBYOPT" => words.compact.join(" "))
   end
 end
