@@ -158,6 +158,7 @@ mod tests {
         let here = object_of(precede_fatal_signals as *const () as usize);
         assert_ne!(here, 0);
         assert_eq!(object_of(is_beyond as *const () as usize), here);
-        assert_ne!(object_of(libc::strlen as *const () as usize), here);
+        // No sanitizer puts one of its own in its place.
+        assert_ne!(object_of(libc::getppid as *const () as usize), here);
     }
 }

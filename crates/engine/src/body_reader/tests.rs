@@ -1,11 +1,15 @@
 //! Bodies over a pair of sockets.
 
-use super::*;
-use crate::watch::Oversight;
-use fastrack_http::Limits;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
+
+use fastrack_http::Limits;
+
+use super::*;
+use crate::reactor::STOP_TIME;
+use crate::watch::Oversight;
 
 struct Client {
     client: UnixStream,
