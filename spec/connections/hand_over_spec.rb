@@ -123,7 +123,8 @@ RSpec.describe "Hand-over" do
   end
 
   describe "through faults" do
-    before { serve_kept(workers: 2) }
+    # Idle for as long as it takes to connect 700 clients, also where the garbage collector never rests.
+    before { serve_kept(workers: 2, options: { KeepAliveTimeout: 600 }) }
 
     # Clients whose connections are with no worker: both are busy, and have put them into the queue.
     def queued(count)
