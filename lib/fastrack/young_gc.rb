@@ -7,18 +7,18 @@ module Fastrack
   #
   # To be called after a response. It tells how many more may leave until it wants to be called again.
   class YoungGC
-    # Responses between two collections at least; a new worker's first ones come sooner, and with them the memory that it
-    # will have from then on.
+    # Responses between two collections at least; a new worker's first ones come sooner, so that it soon has all the memory
+    # that it will ever have.
     LEAST = 100
     FIRST = 25
 
     # A collection takes longer the more objects there are: one more response for so many.
-    SLOTS_PER_RESPONSE = 200
+    SLOTS_PER_RESPONSE = 300
 
     # @param collector [#start, #count, #stat, #disable, #enable] Ruby's, except in tests
     def initialize(collector = GC)
       @collector = collector
-      @count = nil
+      @count = collector.count
       @interval = FIRST
     end
 
