@@ -15,7 +15,10 @@ module Fastrack
     # A collection takes longer the more objects there are: one more response for so many.
     SLOTS_PER_RESPONSE = 300
 
-    # @param collector [#start, #count, #stat, #disable, #enable] Ruby's, except in tests
+    # Whether this Ruby says that the next collection will be a full one, whatever is asked for.
+    FORETOLD = GC.latest_gc_info.key?(:need_major_by)
+
+    # @param collector [#start, #count, #stat, #disable, #enable, #latest_gc_info] Ruby's, except in tests
     def initialize(collector = GC)
       @collector = collector
       @count = collector.count
@@ -24,7 +27,7 @@ module Fastrack
 
     # @return [Integer] responses until the next call
     def call
-      collect if @count == @collector.count && !disabled?
+      collect if @count == @collector.count && !full_mark_due? && !disabled?
       @count = @collector.count
       @interval = [@interval * 2, [LEAST, @collector.stat(:heap_live_slots) / SLOTS_PER_RESPONSE].max].min
     end
@@ -34,6 +37,11 @@ module Fastrack
     # Pages are swept when their room is wanted, which is when they get into the cache anyway.
     def collect
       @collector.start(full_mark: false, immediate_sweep: false)
+    end
+
+    # A full one takes many times as long: it comes when Ruby has to make it.
+    def full_mark_due?
+      FORETOLD && @collector.latest_gc_info(:need_major_by)
     end
 
     # An app that has switched the collector off has its reasons.
