@@ -37,8 +37,9 @@ mark() {
   while IFS= read -r line || [ -n "$line" ]; do printf '%s%s\n' "$1" "$line"; done
 }
 
+# Of the jobs that bash knows: one that has just been started may not be in `running` yet.
 stop_lanes() {
   local group
-  for group in "${running[@]}"; do kill "-$1" -- "-$group" 2>/dev/null; done
+  for group in $(jobs -p); do kill "-$1" -- "-$group" 2>/dev/null; done
   wait
 }
