@@ -11,7 +11,6 @@ require_relative "hook_worker"
 require_relative "log"
 require_relative "log_files"
 require_relative "oob_gc"
-require_relative "young_gc"
 require_relative "testimony"
 
 module Fastrack
@@ -176,7 +175,7 @@ module Fastrack
         stream_body: @configuration.stream_body,
         tmpdir: Dir.tmpdir,
         master_fd: master_fd,
-        after_response: @configuration.oobgc ? OobGC.start(@gc_interval, -> { @engine.waiting? }) : YoungGC.new
+        after_response: @configuration.oobgc ? OobGC.start(@gc_interval, -> { @engine.waiting? }) : nil
       }
     end
 
