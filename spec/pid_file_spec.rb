@@ -12,12 +12,15 @@ RSpec.describe "The pid file" do
     Process.wait(spawn("true")).tap { |pid| expect(ProcessTable.entry(pid)).to be_nil }
   end
 
-  it "C2 is written before the server is ready, and removed at its end" do
-    server = start(config: 'pid "app.pid"')
-    expect(pid_in(server)).to eq(server.pid)
-    server.stop
-    expect(File.exist?(File.join(server.dir, "app.pid"))).to be(false)
-  end
+  { "at its end" => "", "from where it was written, whatever folder the master is in by then" => "before_fork { Dir.chdir('/') }" }
+    .each do |what, hook|
+      it "C2 is written before the server is ready, and removed #{what}" do
+        server = start(config: "pid 'app.pid'\n#{hook}")
+        expect(pid_in(server)).to eq(server.pid)
+        server.stop
+        expect(File.exist?(File.join(server.dir, "app.pid"))).to be(false)
+      end
+    end
 
   it "B-faults one that a dead process has left is replaced, with a line in the log" do
     Dir.mktmpdir do |dir|
@@ -47,13 +50,6 @@ RSpec.describe "The pid file" do
   it "B-faults a process of another user's, which may not be asked, runs" do
     allow(Process).to receive(:kill).with(0, 4711).and_raise(Errno::EPERM)
     expect(Fastrack::PidFile.running?(4711)).to be(true)
-  end
-
-  it "C2 is removed from where it was written, whatever folder the master is in by then" do
-    server = start(config: "pid 'app.pid'\nbefore_fork { Dir.chdir('/') }")
-    expect(pid_in(server)).to eq(server.pid)
-    server.stop
-    expect(File.exist?(File.join(server.dir, "app.pid"))).to be(false)
   end
 
   it "B-faults one of a process that runs ends the start with one line, and stays" do

@@ -169,7 +169,7 @@ RSpec.describe "Keep-alive" do
       peers = kept_peers(5)
       server.signal(:STOP, to: @worker)
       peers.each { |one| one.ask("/pid") }
-      sleep 0.7
+      expect(peers.first.anything_within?(0.7)).to be(false)
       server.signal(:CONT, to: @worker)
       expect(peers.map { |one| one.answer.body.to_i }).to all(eq(@worker))
     end

@@ -14,13 +14,6 @@ RSpec.describe "C5 hijacking with StreamBody" do
     serve(HttpApps.ru(:body_hijacking), options: { "StreamBody" => true }.merge(options))
   end
 
-  # A client that has sent a head and a part of the body; the app has been called.
-  def begun(path, *lines, part: "")
-    peer.write("POST #{path} HTTP/1.1\r\nHost: a\r\n#{lines.map { |line| "#{line}\r\n" }.join}\r\n#{part}").tap do
-      eventually { calls_of(path) == 1 }
-    end
-  end
-
   # What the app says, once the client has sent the rest and something that follows the body.
   def conversation(one, rest)
     one.write("#{rest}at once").read_until(/\|/)

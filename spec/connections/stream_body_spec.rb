@@ -11,13 +11,6 @@ RSpec.describe "StreamBody" do
     serve(HttpApps.ru(:body_reading), options: { "StreamBody" => true }.merge(options))
   end
 
-  # A client that has sent a head and a part of the body; the app has been called.
-  def begun(path, *lines, part: "")
-    peer.write("POST #{path} HTTP/1.1\r\nHost: a\r\n#{lines.map { |line| "#{line}\r\n" }.join}\r\n#{part}").tap do
-      eventually { calls_of(path) == 1 }
-    end
-  end
-
   def chunk(data)
     "#{data.bytesize.to_s(16)}\r\n".b << data << "\r\n"
   end

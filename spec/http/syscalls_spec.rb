@@ -81,9 +81,8 @@ RSpec.describe "the system calls of a hello request", :quiet do
   # Whatever else the kernel has to say, the master's end for one, must be heard by a worker that is never idle.
   it "include, once in 128 of them, a look at what else there is, without waiting" do
     serve(app, wrapper: HttpStrace.wrapper(@traces))
-    # Of so many the app makes objects enough for Ruby to ask for memory now and then, and (3.4) to give it a name; and its
-    # collector looks at the clock of the process, for statistics of its own.
-    memory = %w[brk mmap munmap madvise mprotect prctl clock_gettime]
+    # Of so many the app makes objects enough for Ruby to ask for memory now and then, and (3.4) to give it a name.
+    memory = %w[brk mmap munmap madvise mprotect prctl]
     calls = trace_of(256, before: warm_up).reject { |call| memory.include?(call.name) }
     looks, others = calls.partition { |call| look?(call) }
     expect(others.map(&:name)).to eq(%w[accept4 recvfrom writev close] * 256), others.map(&:name).tally.inspect

@@ -24,6 +24,13 @@ module KeptHelpers
     Array.new(count) { peer.tap { |one| one.get("/pid") } }
   end
 
+  # A client that has sent a head and a part of the body (StreamBody); the app has been called.
+  def begun(path, *lines, part: "")
+    peer.write("POST #{path} HTTP/1.1\r\nHost: a\r\n#{lines.map { |line| "#{line}\r\n" }.join}\r\n#{part}").tap do
+      eventually { calls_of(path) == 1 }
+    end
+  end
+
   def close_peers
     @peers&.each(&:close)
     @peers = nil

@@ -22,15 +22,23 @@ pub trait App {
     fn call(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>) -> Flow;
 
     /// Called after each response has left and its connection is closed.
-    fn after_response(&mut self) -> Flow;
+    /// Nothing is to be done by itself.
+    fn after_response(&mut self) -> Flow {
+        Flow::Continue
+    }
 
     /// Has whatever else wants this thread take its turn: signals, other threads. Called now and then
-    /// while there is much to read and nothing to answer.
-    fn check(&mut self) -> Flow;
+    /// while there is much to read and nothing to answer. Nothing else wants it by itself.
+    fn check(&mut self) -> Flow {
+        Flow::Continue
+    }
 
     /// Runs `wait`, which may block the thread: nothing else ever does. It is
-    /// run at most once, and not at all when the thread has something else to do.
-    fn block(&mut self, wait: &mut (dyn FnMut() + Send)) -> Flow;
+    /// run at most once, and not at all when the thread has something else to do. By itself it is just run.
+    fn block(&mut self, wait: &mut (dyn FnMut() + Send)) -> Flow {
+        wait();
+        Flow::Continue
+    }
 
     /// Takes a line for the server's log.
     fn warn(&mut self, line: &str);

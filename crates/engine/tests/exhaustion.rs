@@ -27,19 +27,6 @@ impl App for Teller {
         Flow::Continue
     }
 
-    fn after_response(&mut self) -> Flow {
-        Flow::Continue
-    }
-
-    fn check(&mut self) -> Flow {
-        Flow::Continue
-    }
-
-    fn block(&mut self, wait: &mut (dyn FnMut() + Send)) -> Flow {
-        wait();
-        Flow::Continue
-    }
-
     fn warn(&mut self, line: &str) {
         let _ = self.0.send(line.to_owned());
     }

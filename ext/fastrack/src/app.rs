@@ -49,8 +49,6 @@ pub(crate) struct RackApp<'a> {
     caches: Caches,
     /// What is to be called now that the response has left.
     callbacks: Callbacks,
-    /// Responses until the hook that comes after responses is to be called again.
-    hook_in: u64,
     /// An exception that is not the application's failure, to be raised when the engine has returned.
     pending: Option<Error>,
 }
@@ -95,7 +93,6 @@ impl<'a> RackApp<'a> {
             date: DateCache::default(),
             caches: Caches::default(),
             callbacks: Callbacks::none(),
-            hook_in: 1,
             pending: None,
         }
     }
@@ -239,28 +236,6 @@ impl<'a> RackApp<'a> {
         }
     }
 
-    /// Calls what comes after responses, which may say for how many more it need not be called.
-    fn call_hook(&mut self) {
-        let callable = self.roots.after_response();
-        self.hook_in = u64::MAX;
-        if callable == Qnil as VALUE {
-            return;
-        }
-        let mut pause = 1;
-        let called = protect(|| {
-            // SAFETY: under protect, and owning nothing.
-            unsafe {
-                let answer = rb_funcallv(callable, names().id_call, 0, std::ptr::null());
-                if FIXNUM_P(answer) {
-                    pause = rb_num2ulong(answer);
-                }
-            }
-            Qnil as VALUE
-        });
-        self.hook_in = pause.max(1);
-        self.settle(called, Qnil as VALUE);
-    }
-
     /// Runs traps and whatever other threads want of this one.
     fn check_interrupts(&mut self) {
         let checked = protect(|| {
@@ -304,9 +279,13 @@ impl App for RackApp<'_> {
     }
 
     fn after_response(&mut self) -> Flow {
-        self.hook_in = self.hook_in.saturating_sub(1);
-        if self.hook_in == 0 {
-            self.call_hook();
+        let callable = self.roots.after_response();
+        if callable != Qnil as VALUE {
+            let called = protect(|| {
+                // SAFETY: under protect, and owning nothing.
+                unsafe { rb_funcallv(callable, names().id_call, 0, std::ptr::null()) }
+            });
+            self.settle(called, Qnil as VALUE);
         }
         let mut callbacks = std::mem::replace(&mut self.callbacks, Callbacks::none());
         callbacks.call(|result, env| self.settle(result, env));

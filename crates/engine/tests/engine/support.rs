@@ -96,19 +96,6 @@ impl App for Echo {
         Flow::Continue
     }
 
-    fn after_response(&mut self) -> Flow {
-        Flow::Continue
-    }
-
-    fn check(&mut self) -> Flow {
-        Flow::Continue
-    }
-
-    fn block(&mut self, wait: &mut (dyn FnMut() + Send)) -> Flow {
-        wait();
-        Flow::Continue
-    }
-
     fn warn(&mut self, line: &str) {
         panic!("{line}");
     }
