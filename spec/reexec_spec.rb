@@ -226,5 +226,26 @@ RSpec.describe "A new master (USR2)" do
       expect(pid_in(server)).to eq(server.pid)
       expect(ProcessTable.children(server.pid).size).to eq(2)
     end
+
+    # The kernel closes its channel a moment before, and nothing else may ever happen that would have the old one look again.
+    it "C1 goes back to the old one though the new one's process ends just after it was looked for" do
+      server = start(options: { AutoQuit: false }, config: <<~'RUBY')
+        Fastrack::Reexec.prepend(Module.new do
+          def gone?
+            return super if @late || !channel.closed?
+
+            @late = true
+            Thread.pass until File.read("/proc/#{pid}/stat").include?(") Z ")
+            false
+          end
+        end)
+      RUBY
+      usr2(server)
+      await_line(server, "is ready", 3)
+      server.signal(:WINCH)
+      await_processes(server, 4)
+      server.signal(:QUIT, to: server.master)
+      await_line(server, "ended with status 0; this one carries on")
+    end
   end
 end

@@ -216,6 +216,7 @@ module Fastrack
     end
 
     def reap
+      heed(@succession.reap)
       @pool.reap do |handle, ending|
         tell_of_exit(handle, ending)
         @launcher.queue&.forget(handle.pid)

@@ -70,6 +70,14 @@ module Fastrack
       Log.line("the new master (pid #{@reexec.pid}) was not ready within BootTimeout; it is told to end")
     end
 
+    # Has a look whether the new master's process is there still. To be called after the queue of signals was emptied: CHLD
+    # comes after the end of the channel, and whoever takes it has to look.
+    #
+    # @return [Symbol, nil] :alone when it is gone
+    def reap
+      lose_successor if @reexec&.gone?
+    end
+
     # @param ready [Array<ControlChannel>] those with something to be heard
     # @return [Array<Symbol>] what it means for this master: :quit, :stop, :alone (the new one is gone)
     def listen(ready)
