@@ -36,6 +36,20 @@ RSpec.describe "Signals" do
     await_line(server, /^Fastrack is ready Workers:2 Pid:#{server.pid}$/)
   end
 
+  # A deploy tool that has read the pid file would end a master with them that does not hear them yet.
+  it "C1 are heard from when the pid file is there, and acted on once the server is up" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, Pid: "app.pid" }, config: <<~'RUBY')
+      Fastrack::Launcher.prepend(Module.new do
+        private def warm_up
+          %i[USR1 TTIN].each { |name| Process.kill(name, File.read("app.pid").to_i) }
+          super
+        end
+      end)
+    RUBY
+    server.await_workers(3)
+    expect(server.log).to include("TTIN: there are to be 3 workers")
+  end
+
   describe "HUP" do
     it "C1 recycles the workers with the ConfigFile as it is by then, and no client notices" do
       config = ->(workers, text) { "max_workers #{workers}\nafter_fork { $text = #{text.inspect} }" }

@@ -62,15 +62,13 @@ module Fastrack
     # @param background [Boolean] whether there is no terminal any more to write to
     # @yield once it listens, and before the first worker is spawned
     def run(background: false)
-      @pid_file&.claim
-      @process_settings.redirect(background ? File.open(File::NULL, "w") : nil)
-      yield if block_given?
-      # A log is read while it is written, through a pipe too, and must not be lost with a worker that is killed.
-      Log.flush
-      [$stdout, $stderr].each { |stream| stream.sync = true if stream.respond_to?(:sync=) }
-      LogFiles.remember
-      warm_up
-      @master.run
+      @master.run do
+        # Whoever knows the pid may send it signals, which have their effect from here on.
+        @pid_file&.claim
+        redirect_output(background)
+        yield if block_given?
+        warm_up
+      end
     ensure
       @listeners.each(&:close)
       @queue&.close
@@ -144,6 +142,14 @@ module Fastrack
 
     def useless(option, reason)
       Log.line("#{@configuration.source(option)} has no effect: #{reason}")
+    end
+
+    # A log is read while it is written, through a pipe too, and must not be lost with a worker that is killed.
+    def redirect_output(background)
+      @process_settings.redirect(background ? File.open(File::NULL, "w") : nil)
+      Log.flush
+      [$stdout, $stderr].each { |stream| stream.sync = true if stream.respond_to?(:sync=) }
+      LogFiles.remember
     end
 
     # What the app has loaded is made old and compact, so that workers share the master's memory instead of copying it

@@ -51,8 +51,11 @@ module Fastrack
     end
 
     # Runs until the server is told to stop and all workers are gone.
+    #
+    # @yield at first, when signals are heard already: they are acted on afterwards
     def run
       @signals.install
+      yield
       ForkGuard.install { release }
       Process.setproctitle("fastrack master")
       @announcer.listening(@launcher.listeners)
