@@ -62,12 +62,13 @@ module Fastrack
     end
 
     # Lets go of those that nobody has asked for: they are not configured any more.
+    #
+    # @return [Array<Listener>]
     def close_rest
-      @listeners.each do |listener|
+      take_all.each do |listener|
         Log.line("no longer listening on #{listener}")
         listener.close
       end
-      @listeners.clear
     end
 
     private

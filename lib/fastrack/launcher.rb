@@ -25,7 +25,9 @@ module Fastrack
     attr_reader :configuration
     # @return [Array<Listener>]
     attr_reader :listeners
-    # @return [Boolean] whether they are a supervisor's, and not those that are configured
+    # @return [Array<Listener>] those that are gone: connections that came by one may still be kept
+    attr_reader :former_listeners
+    # @return [Boolean] whether the listeners are a supervisor's, and not those that are configured
     attr_reader :listeners_given
     alias listeners_given? listeners_given
     # @return [SharedQueue, nil] nil where connections stay with their workers
@@ -95,7 +97,10 @@ module Fastrack
       settings.redirect
       LogFiles.remember
       @configuration = configuration
-      change&.tap { @listeners = change.complete }
+      change&.tap do
+        @listeners = change.complete
+        @former_listeners += change.gone
+      end
     rescue Error
       change&.cancel
       raise
@@ -121,7 +126,7 @@ module Fastrack
       @listeners_given = !given.empty?
       @listeners_given ? given : Listeners.open(@configuration) { |address| inherited.take(address) }
     ensure
-      inherited&.close_rest
+      @former_listeners = inherited ? inherited.close_rest : []
     end
 
     # An app that is loaded after the server listens: meanwhile clients wait, and are not refused.

@@ -11,6 +11,8 @@ module Fastrack
     attr_reader :server_name
     # @return [String] SERVER_PORT
     attr_reader :server_port
+    # @return [Integer] what it is known by in all processes that have it, and when it is closed: the socket's inode
+    attr_reader :identity
 
     # @param socket [Socket] listening already
     # @param host [String, nil] what SERVER_NAME shall be; nil on a unix socket
@@ -20,6 +22,7 @@ module Fastrack
     def initialize(socket, host: nil, port: nil, tcp_nodelay: true, tcp_defer_accept: 1)
       @socket = socket
       @address = socket.local_address
+      @identity = socket.stat.ino
       @server_name = self.class.authority(tcp? ? host || @address.ip_address : "0.0.0.0").freeze
       @server_port = (tcp? ? port || @address.ip_port : 0).to_s.freeze
       @socket.close_on_exec = true

@@ -149,7 +149,13 @@ module Fastrack
     def listener_settings
       callables = { client_gone: method(:client_gone?), timeout: method(:allow), hijack: method(:hijack) }
       callables[:early_hints] = method(:early_hints) if @configuration.early_hints
-      @launcher.listeners.map { |listener| { fd: listener.fileno, tcp: listener.tcp?, env: EnvTemplate.for(listener, **callables) } }
+      open = @launcher.listeners.to_h { |listener| [listener, { fd: listener.fileno, tcp: listener.tcp? }] }
+      known_listeners.map { |listener| { **open.fetch(listener, {}), env: EnvTemplate.for(listener, **callables) } }
+    end
+
+    # Those, too, that only kept connections have come by.
+    def known_listeners
+      @launcher.listeners + @launcher.former_listeners
     end
 
     def engine_settings(master_fd)
@@ -174,6 +180,7 @@ module Fastrack
         max_fields: @configuration.max_header_fields,
         stream_body: @configuration.stream_body,
         tmpdir: Dir.tmpdir,
+        listeners: known_listeners.map(&:identity),
         master_fd: master_fd,
         after_response: @configuration.oobgc ? OobGC.start(@gc_interval, -> { @engine.waiting? }) : nil
       }

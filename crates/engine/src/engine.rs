@@ -109,8 +109,7 @@ impl Engine {
         let held = listeners.raw_fds().chain(seat.iter().flat_map(Seat::raw_fds));
         let held = held.chain([connections.poller().raw_fd(), std::os::fd::AsRawFd::as_raw_fd(&set)]);
         let control = Arc::new(Control::new(poller.raw_fd(), held, &settings.oversight)?);
-        let count = listeners.raw_fds().count();
-        let reactor = Reactor::new(settings, Arc::clone(&control), connections, seat, count);
+        let reactor = Reactor::new(settings, Arc::clone(&control), connections, seat);
         let shared = Arc::new(Shared::new(reactor, set));
         Ok(Engine {
             control: Arc::clone(&control),

@@ -15,7 +15,7 @@ impl Reactor {
     pub(crate) fn give(&mut self, connection: Box<Connection>) -> Option<Box<Connection>> {
         let Some(seat) = &self.seat else { return Some(connection) };
         seat.count_one_more();
-        if parcel::send(seat.sender(), &connection).is_ok() {
+        if parcel::send(seat.sender(), &connection, &self.settings).is_ok() {
             self.forget(connection);
             return None;
         }
@@ -82,13 +82,7 @@ impl Reactor {
             _ => seat.count_one_less(),
         }
         match received {
-            Ok((mut connection, step)) => {
-                if connection.listener >= self.listeners {
-                    // It came by a listener that only another generation of workers has.
-                    connection.listener = 0;
-                }
-                Some((connection, step))
-            }
+            Ok(received) => Some(received),
             Err(error) => {
                 self.warnings.push(format!("cannot take a connection over: {error}"));
                 None

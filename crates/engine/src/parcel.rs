@@ -13,7 +13,7 @@ use crate::input::InputPool;
 use crate::settings::Settings;
 
 /// What a message begins with; another layout gets another word.
-const MAGIC: &[u8; 8] = b"fastrak1";
+const MAGIC: &[u8; 8] = b"fastrak2";
 
 /// Bytes of a connection that travel in the message. More of them go in a file beside it.
 const INLINE: usize = 16 * 1024;
@@ -30,7 +30,7 @@ const ENDED: u8 = 8;
 
 /// Sends a connection, which stays the sender's as well: to be forgotten when this succeeds.
 /// Fails with Unsupported for a connection in a phase that cannot travel.
-pub(crate) fn send(queue: BorrowedFd<'_>, connection: &Connection) -> io::Result<()> {
+pub(crate) fn send(queue: BorrowedFd<'_>, connection: &Connection, settings: &Settings) -> io::Result<()> {
     let Contents { input, body } = connection.contents().ok_or(io::ErrorKind::Unsupported)?;
     let (bytes, decoded, rest) = match input {
         Some(input) if body.is_some() => (&input.bytes[..], &input.decoded[..], &input.rest[..]),
@@ -50,7 +50,10 @@ pub(crate) fn send(queue: BorrowedFd<'_>, connection: &Connection) -> io::Result
     message.extend_from_slice(MAGIC);
     message.push(flags);
     put_peer(&mut message, connection.peer);
-    for number in [connection.listener, bytes.len(), decoded.len(), rest.len()] {
+    // The receiver may have others, or in another order.
+    let listener = settings.listeners.get(connection.listener).copied().unwrap_or_default();
+    message.extend_from_slice(&listener.to_le_bytes());
+    for number in [bytes.len(), decoded.len(), rest.len()] {
         message.extend_from_slice(&u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
     }
     message.extend_from_slice(&connection.served.to_le_bytes());
@@ -70,8 +73,8 @@ pub(crate) fn send(queue: BorrowedFd<'_>, connection: &Connection) -> io::Result
     send_message(queue, &message, &fds)
 }
 
-/// Receives a connection, and says how far its request has come. Fails with
-/// WouldBlock when there is none, and with InvalidData when it is nothing that can be used.
+/// Receives a connection, and says how far its request has come. One that came by a listener
+/// that nobody here knows counts as one of the first. Fails with WouldBlock when there is none, and with InvalidData when it is nothing that can be used.
 pub(crate) fn receive(
     queue: BorrowedFd<'_>,
     settings: &Settings,
@@ -82,7 +85,8 @@ pub(crate) fn receive(
     let mut fds = fds.into_iter();
     let header = Header::read(&message[..length]).ok_or(io::ErrorKind::InvalidData)?;
     let socket = fds.next().ok_or(io::ErrorKind::InvalidData)?;
-    let mut connection = Connection::new(socket, header.peer, header.listener);
+    let listener = settings.listeners.iter().position(|known| *known == header.listener).unwrap_or_default();
+    let mut connection = Connection::new(socket, header.peer, listener);
     connection.served = header.served;
     connection.ended = header.flags & ENDED != 0;
     if header.lengths == [0; 3] {
@@ -125,7 +129,7 @@ fn rewound(fd: Option<OwnedFd>) -> io::Result<File> {
 struct Header {
     flags: u8,
     peer: Option<SocketAddr>,
-    listener: usize,
+    listener: u64,
     lengths: [usize; 3],
     served: u32,
     body: u64,
@@ -136,13 +140,14 @@ impl Header {
         let (header, _) = message.split_at_checked(HEADER)?;
         let rest = header.strip_prefix(MAGIC)?;
         let (flags, rest) = rest.split_first()?;
-        let (peer, mut rest) = rest.split_first_chunk::<19>()?;
+        let (peer, rest) = rest.split_first_chunk::<19>()?;
+        let (listener, mut rest) = rest.split_first_chunk::<8>()?;
+        let listener = u64::from_le_bytes(*listener);
         let mut number = || {
             let (bytes, after) = rest.split_first_chunk::<4>()?;
             rest = after;
             Some(u32::from_le_bytes(*bytes))
         };
-        let listener = number()? as usize;
         let lengths = [number()? as usize, number()? as usize, number()? as usize];
         let served = number()?;
         let body = u64::from_le_bytes(*rest.first_chunk()?);
@@ -173,12 +178,17 @@ mod tests {
     use fastrack_sys::message_queue;
     use std::os::unix::net::UnixStream;
 
+    fn knowing(listeners: &[u64]) -> Settings {
+        Settings { listeners: listeners.to_vec(), ..Settings::default() }
+    }
+
     fn passed(request: &[u8], peer: Option<SocketAddr>) -> (Box<Connection>, Step) {
         let (sender, receiver) = message_queue().expect("a queue");
         let (mut client, server) = UnixStream::pair().expect("a pair");
         server.set_nonblocking(true).expect("nonblocking");
-        let (settings, mut inputs) = (Settings::default(), InputPool::default());
-        let mut connection = Connection::new(server.into(), peer, 7);
+        let settings = knowing(&[5, 6, 7]);
+        let mut inputs = InputPool::default();
+        let mut connection = Connection::new(server.into(), peer, 1);
         connection.served = 3;
         let writer = std::thread::spawn({
             let request = request.to_vec();
@@ -192,10 +202,10 @@ mod tests {
         };
         // Whoever has finished writing meanwhile is read by another try.
         let step = if step == Step::Wait { connection.read(&settings, &mut inputs) } else { step };
-        send(sender.as_fd(), &connection).expect("send");
+        send(sender.as_fd(), &connection, &knowing(&[6, 7])).expect("send");
         let (other, received) = receive(receiver.as_fd(), &settings, &mut inputs).expect("receive");
         assert_eq!(step, received);
-        assert_eq!((other.listener, other.served, other.peer), (7, 3, peer));
+        assert_eq!((other.listener, other.served, other.peer), (2, 3, peer));
         let _client = writer.join().expect("no panic").expect("written");
         (other, received)
     }
@@ -256,10 +266,11 @@ mod tests {
         assert!(connection.has_begun() && step == Step::Wait);
         let (sender, receiver) = message_queue().expect("a queue");
         let (_client, server) = UnixStream::pair().expect("a pair");
-        send(sender.as_fd(), &Connection::new(server.into(), None, 0)).expect("send");
+        send(sender.as_fd(), &Connection::new(server.into(), None, 1), &knowing(&[6, 7])).expect("send");
         let (connection, step) =
-            receive(receiver.as_fd(), &Settings::default(), &mut InputPool::default()).expect("receive");
+            receive(receiver.as_fd(), &knowing(&[6]), &mut InputPool::default()).expect("receive");
         assert!(!connection.has_begun() && step == Step::Wait);
+        assert_eq!(connection.listener, 0, "one of the first where its own is not known");
     }
 
     #[test]

@@ -54,8 +54,6 @@ pub(crate) struct Reactor {
     pub(crate) ready: VecDeque<Box<Connection>>,
     /// This worker's place at the queue that all workers share.
     pub(crate) seat: Option<Seat>,
-    /// How many listeners there are.
-    pub(crate) listeners: usize,
     pub(crate) date: DateCache,
     /// Connections that may be kept at most.
     pub(crate) most: usize,
@@ -79,7 +77,6 @@ impl Reactor {
         control: Arc<Control>,
         connections: Connections,
         seat: Option<Seat>,
-        listeners: usize,
     ) -> Self {
         let descriptors = fastrack_sys::descriptors();
         Reactor {
@@ -92,7 +89,6 @@ impl Reactor {
             in_a_row: 0,
             ready: VecDeque::new(),
             seat,
-            listeners,
             date: DateCache::default(),
             most: descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2),
             stop_deadline: None,

@@ -33,6 +33,9 @@ pub struct Settings {
     pub tmpdir: PathBuf,
     /// Whether the path is shown to the application percent-decoded.
     pub decode_path: bool,
+    /// What the listeners are known by to all who share the workers' queue, in their order here; then those of listeners
+    /// that are gone, by which connections have come that are still kept.
+    pub listeners: Vec<u64>,
     /// How the application's requests are watched.
     pub oversight: Oversight,
 }
@@ -52,6 +55,7 @@ impl Default for Settings {
             stream_body: false,
             tmpdir: std::env::temp_dir(),
             decode_path: false,
+            listeners: Vec::new(),
             oversight: Oversight::default(),
         }
     }

@@ -120,7 +120,7 @@ mod tests {
         let connections = Connections::new().expect("a poller");
         let set = fastrack_sys::duplicate(connections.poller().raw_fd()).expect("a copy");
         let control = Control::new(-1, [], &Oversight::default()).expect("a control");
-        Shared::new(Reactor::new(Settings::default(), Arc::new(control), connections, None, 1), set)
+        Shared::new(Reactor::new(Settings::default(), Arc::new(control), connections, None), set)
     }
 
     #[test]

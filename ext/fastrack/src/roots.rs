@@ -64,7 +64,7 @@ impl Roots {
 
     /// The environment template of a listener.
     pub fn template(self, listener: usize) -> VALUE {
-        // SAFETY: the engine was made with one template for each of its listeners.
+        // SAFETY: the engine was made with one template for each listener that a connection may have come by.
         unsafe { rb_ary_entry(self.get(TEMPLATES), listener as _) }
     }
 

@@ -16,16 +16,19 @@ use crate::shapes;
 /// The longest timeout, in milliseconds.
 const YEAR: u64 = 365 * 24 * 3600 * 1000;
 
-/// The templates of the environments, and the engine's listeners, in the same order.
+/// The templates of the environments, and the engine's listeners, in the same order. Those without a descriptor are
+/// gone, and come last.
 pub(crate) fn listeners(ruby: &Ruby, list: RArray) -> Result<(Vec<Listener>, RArray), Error> {
     let templates = ruby.ary_new();
     let mut listeners = Vec::new();
     for item in list {
         let hash = RHash::try_convert(item)?;
-        let fd: i32 = required(ruby, hash, "fd")?;
         let template: RHash = required(ruby, hash, "env")?;
-        let listener = Listener::from_fd(fd, optional(ruby, hash, "tcp")?.unwrap_or(false));
-        listeners.push(listener.map_err(|error| system_error(ruby, &format!("descriptor {fd}"), &error))?);
+        if let Some(fd) = optional(ruby, hash, "fd")? {
+            let listener = Listener::from_fd(fd, optional(ruby, hash, "tcp")?.unwrap_or(false));
+            let failed = |error| system_error(ruby, &format!("descriptor {fd}"), &error);
+            listeners.push(listener.map_err(failed)?);
+        }
         // SAFETY: under protect; a Hash, which is on the stack.
         let template = protect(|| unsafe { shapes::make(template.as_raw(), &[]) });
         // SAFETY: it was made by Ruby a moment ago.
@@ -56,6 +59,7 @@ pub(crate) fn settings(ruby: &Ruby, hash: RHash, witness: Arc<dyn Witness>) -> R
         stream_body: optional(ruby, hash, "stream_body")?.unwrap_or(false),
         tmpdir: tmpdir.unwrap_or(defaults.tmpdir),
         decode_path: optional(ruby, hash, "decode_path")?.unwrap_or(false),
+        listeners: optional(ruby, hash, "listeners")?.unwrap_or_default(),
         limits: limits(ruby, hash, defaults.limits)?,
         oversight: oversight(ruby, hash, witness)?,
     })

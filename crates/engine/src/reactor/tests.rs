@@ -9,7 +9,7 @@ use crate::watch::Oversight;
 fn reactor() -> Reactor {
     let control = Control::new(-1, [], &Oversight::default()).expect("a control");
     let connections = Connections::new().expect("a poller");
-    Reactor::new(Settings::default(), Arc::new(control), connections, None, 1)
+    Reactor::new(Settings::default(), Arc::new(control), connections, None)
 }
 
 fn pair() -> (UnixStream, Box<Connection>) {
