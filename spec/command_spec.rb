@@ -228,6 +228,19 @@ RSpec.describe "The fastrack command" do
       stop
     end
 
+    it "does not wait for processes that the app has forked off while it was loaded" do
+      write("config.ru", <<~'RUBY')
+        pid = fork { [$stdout, $stderr].each { |stream| stream.reopen(File::NULL) } && sleep(15) }
+        File.write("forked", pid.to_s)
+        run ->(_env) { [200, {}, []] }
+      RUBY
+      expect(background).to eq(["", 0])
+      forked = File.read("#{@dir}/forked").to_i
+      expect(ProcessTable.alive?(forked)).to be(true)
+      Process.kill(:KILL, forked)
+      stop
+    end
+
     it "writes to stdout_path and stderr_path from then on" do
       expect(background("-O", "StdoutPath=out.log", "-O", "StderrPath=err.log")).to eq(["", 0])
       eventually { File.read("#{@dir}/out.log").include?("Listening on :unix:app.sock") }

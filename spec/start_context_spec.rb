@@ -87,5 +87,16 @@ RSpec.describe "A new master's start" do
       eventually { !ProcessTable.alive?(@fresh) && pid == @old }
       expect(ask).to start_with("v1")
     end
+
+    it "B-faults ends with a server that gets TERM while it boots, though it is another process by then" do
+      File.write("#{@dir}/config.rb", "after_fork { sleep if File.exist?('#{@dir}/stuck') }")
+      @old = daemonize("-O", "ConfigFile=#{@dir}/config.rb")
+      File.write("#{@dir}/stuck", "")
+      Process.kill(:USR2, @old)
+      @fresh = eventually { pid&.then { |number| number unless number == @old } }
+      eventually { ProcessTable.title(@fresh) == "fastrack master" }
+      Process.kill(:TERM, @old)
+      eventually { [@old, @fresh].none? { |number| ProcessTable.alive?(number) } }
+    end
   end
 end

@@ -53,10 +53,10 @@ module Fastrack
       @socket
     end
 
-    # The other side may be gone; its death is noticed by other means.
+    # The other side may be gone, and this one closed for that; its death is noticed by other means.
     def say(word)
       @socket.write_nonblock(word)
-    rescue IO::WaitWritable, SystemCallError
+    rescue IO::WaitWritable, SystemCallError, IOError
       nil
     end
 

@@ -24,7 +24,8 @@ module Fastrack
     # Without at_exit hooks, which are the server's.
     def self.wait_for(reader, writer)
       writer.close
-      exit!(reader.read == STARTED ? 0 : 1)
+      # No more than that: a process that the app has forked off meanwhile may keep the pipe open.
+      exit!(reader.read(STARTED.bytesize) == STARTED ? 0 : 1)
     end
     private_class_method :wait_for
 

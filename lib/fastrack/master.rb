@@ -93,9 +93,23 @@ module Fastrack
       [*@launcher.listeners, @launcher.queue, *@succession.channels].compact.each(&:close)
     end
 
-    # In the one that becomes the new master, too.
+    # In the one that becomes the new master. It has the old one's handlers at first, and what comes then must not be lost:
+    # the server may be told to stop right after USR2.
+    #
+    # @param pending [Integer] signals in the queue before the fork
+    def make_way(pending)
+      # Nothing that comes from now on waits for Ruby, which another program is about to replace.
+      @signals.disown("SYSTEM_DEFAULT")
+      (@signals.arrived_since_fork(pending) & %w[TERM INT]).each { |name| Process.kill(name, Process.pid) }
+      close_all
+    end
+
     def let_go
       @signals.disown
+      close_all
+    end
+
+    def close_all
       [@signals, @lifeline, *@spawner.channels, *@pool.channels].each(&:close)
     end
 
@@ -193,7 +207,8 @@ module Fastrack
     end
 
     def renew
-      @announcer.reloading if @succession.start { let_go }
+      pending = @signals.size
+      @announcer.reloading if @succession.start { make_way(pending) }
     end
 
     def reopen_logs
@@ -238,6 +253,7 @@ module Fastrack
 
     # One spawn at most in a turn of the loop, so that a signal need not wait for all of them.
     def maintain
+      announce_readiness
       @pool.surplus.each(&:stop)
       recycle
       now = Clock.now
@@ -261,7 +277,7 @@ module Fastrack
 
     # Once for each generation: when all slots have changed over to it.
     def announce_readiness
-      return if @announced == @generation || @shutdown || !@pool.complete?(@generation)
+      return if @announced == @generation || !@pool.complete?(@generation)
 
       @announced = @generation
       @announcer.ready(@pool.size, takes_over: @takes_over)
@@ -290,7 +306,6 @@ module Fastrack
       @pool.each do |handle|
         handle.words.each { |word| hear(handle, word) } if ready.include?(handle.channel)
       end
-      announce_readiness
       @succession.listen(ready).each { |news| heed(news) }
     end
 
@@ -298,7 +313,7 @@ module Fastrack
       case word
       when ControlChannel::READY
         handle.ready
-        handle.drain if @drained_at
+        handle.drain if @drained_at || handle.draining?
       when ControlChannel::LIMIT_REACHED then handle.answer(@shutdown || handle.stopping? || @pool.spare?)
       end
     end

@@ -108,8 +108,6 @@ module Fastrack
 
       @state = :given_up
       @due_at = now + @grace
-      # One that has become another process (rackup's --daemonize) hears it this way.
-      @channel.say(ControlChannel::GIVE_UP)
       signal(:TERM)
       true
     end
@@ -117,7 +115,8 @@ module Fastrack
     # @param name [Symbol, String]
     def signal(name)
       @due_at = nil if name == :KILL
-      Process.kill(name, @pid) if @status.nil?
+      # One that has become another process (rackup's --daemonize) has no pid that this one knows.
+      @status.nil? ? Process.kill(name, @pid) : @channel.say(ControlChannel::GIVE_UP)
       true
     rescue SystemCallError
       true

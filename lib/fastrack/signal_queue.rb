@@ -36,8 +36,10 @@ module Fastrack
     end
 
     # In a process that is neither master nor worker: it does with the signals what any process does.
-    def disown
-      @names.each { |name| trap(name, "DEFAULT") }
+    #
+    # @param action [String] see Signal.trap
+    def disown(action = "DEFAULT")
+      @names.each { |name| trap(name, action) }
     end
 
     # Safe in a signal handler and from any thread.
@@ -52,7 +54,7 @@ module Fastrack
       @signals.shift
     end
 
-    # In a worker just forked: what has arrived for it since. Call it once the worker's own handlers are set.
+    # In a process just forked: what has arrived for it since. Call it once it has handlers of its own, or none.
     #
     # @param pending [Integer] how many the queue had before the fork; these are the master's
     def arrived_since_fork(pending)

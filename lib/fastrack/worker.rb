@@ -82,8 +82,14 @@ module Fastrack
       take(LOG_SIGNAL) { @engine ? @engine.pause : Thread.new { LogFiles.reopen } }
       take(DRAIN_SIGNAL) { @engine&.drain }
       trap("CHLD", "DEFAULT")
-      stop unless (signals.arrived_since_fork(pending) & STOP_SIGNALS).empty?
+      heed(signals.arrived_since_fork(pending))
       signals.close
+    end
+
+    # What has come before there were handlers.
+    def heed(names)
+      stop unless (names & STOP_SIGNALS).empty?
+      LogFiles.reopen if names.include?(LOG_SIGNAL)
     end
 
     # A process that the app forks has these handlers too, and does with the signals what any process does.

@@ -32,6 +32,7 @@ module Fastrack
       @state = :booting
       @overdue = false
       @killed = false
+      @draining = false
     end
 
     def serving?
@@ -45,6 +46,11 @@ module Fastrack
     # Whether it serves beyond its limit.
     def overdue?
       @overdue
+    end
+
+    # Whether it was told to keep no connection; too early, maybe, for one that was booting.
+    def draining?
+      @draining
     end
 
     # Whether the master has killed it.
@@ -90,6 +96,7 @@ module Fastrack
 
     # Has it keep no connection any longer, and, once it is to stop, serve all who have come by then.
     def drain
+      @draining = true
       signal(Worker::DRAIN_SIGNAL)
     end
 
