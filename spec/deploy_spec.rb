@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "spec_helper"
+require_relative "support/kept_loop"
 require_relative "../lib/fastrack/config_file"
 require "fileutils"
 
@@ -18,7 +19,8 @@ RSpec.describe "Deploys" do
 
   # The documentation's words for this folder and this machine.
   def here(words)
-    words.gsub("/srv/app", @dir).gsub("bundle exec fastrack", "#{RbConfig.ruby} -w #{Server::COMMAND}")
+    words.gsub(%r{/srv/app|/run/app}, @dir).gsub("bundle exec fastrack", "#{RbConfig.ruby} -w #{Server::COMMAND}")
+         .gsub("bundle exec rackup", "#{RbConfig.ruby} -w -I #{File.join(Server::ROOT, "lib")} -S rackup")
   end
 
   def release(version, config)
@@ -63,6 +65,42 @@ RSpec.describe "Deploys" do
     ended = fresh || master.to_i
     Process.kill(:TERM, ended) if ended.positive?
     eventually { ProcessTable.entry(ended).nil? }
+  end
+
+  # The server that start_server has the socket of, for clients.
+  def behind(path)
+    Object.new.tap { |server| server.define_singleton_method(:connect) { UNIXSocket.new(path) } }
+  end
+
+  # An indented command of the documentation, with its continuation lines.
+  def command(text, beginning)
+    here(text[/^    (#{Regexp.escape(beginning)}.*?[^\\])$/m, 1])
+  end
+
+  it "A8 by start_server: no request is lost, not even on connections that were idle for a second" do
+    skip "start_server is not installed (Debian: libserver-starter-perl)" unless system("command -v start_server >/dev/null")
+    section = text[/^## Deploys that lose no request.*?(?=^## )/m].sub("--interval=10", "--interval=1")
+    FileUtils.mkdir_p("#{@dir}/config")
+    File.write("#{@dir}/config/fastrack.rb", "max_workers 2\nmax_request_per_child 0\n")
+    File.write("#{@dir}/config.ru", "run ->(_env) { [200, {}, ['one']] }")
+    log = "#{@dir}/log"
+    pid = spawn(Server::CLEAN_ENVIRONMENT, "exec #{command(section, "start_server --path")}", chdir: @dir, out: log, err: log)
+    eventually(20, -> { File.read(log) }) { File.read(log).include?("Fastrack is ready Workers:2") }
+
+    clients = KeptLoop.run(behind("#{@dir}/app.sock"), clients: 8, path: "/", pause: 1.5) do |loop|
+      File.write("#{@dir}/config.ru", "run ->(_env) { [200, {}, ['two']] }")
+      expect(system(Server::CLEAN_ENVIRONMENT, command(section, "start_server --restart"), chdir: @dir)).to be(true)
+      eventually(20) { loop.bodies.last == "two" }
+    end
+    expect([clients.failures, clients.renewals]).to eq([[], 8])
+    Process.kill(:TERM, pid)
+    expect(Process.wait2(pid).last.exitstatus).to eq(0)
+    pid = nil
+  ensure
+    if pid
+      Process.kill(:TERM, pid)
+      Process.wait(pid)
+    end
   end
 
   it "C2 examples/unicorn.rb is read as a unicorn.rb" do

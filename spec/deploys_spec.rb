@@ -2,6 +2,7 @@
 
 require_relative "spec_helper"
 require_relative "support/reexec_helpers"
+require_relative "support/kept_loop"
 require_relative "support/wrk"
 
 # Deploys add up over months: what each leaves behind counts.
@@ -70,17 +71,22 @@ RSpec.describe "Many deploys" do
       expect(last[:memory]["Pss_Anon"]).to be < first[:memory]["Pss_Anon"] * 1.1
     end
 
-    it "A8 20 by start_server lose no request on #{what}, and leave no process" do
+    it "A8 20 by start_server lose no request on #{what}, idle ones among them, and leave no process" do
       skip "start_server is not installed (Debian: libserver-starter-perl)" unless system("command -v start_server >/dev/null")
       server = start(ru: app("v0"), options: { Host: nil, Port: nil },
-                     wrapper: ["start_server", "--port=127.0.0.1:0", "--interval=1", "--"])
+                     wrapper: ["start_server", "--port=127.0.0.1:0", "--interval=1", "--signal-on-hup=QUIT", "--"])
       first = measures(server.master).except(:variables)
       under_load(server, kept: kept) do
-        20.times do |index|
-          server.write("config.ru", app("v#{index + 1}"))
-          server.signal(:HUP)
-          await_line(server, /^old worker \d+ died/, index + 1)
+        # More than the moment that idle connections get of a service that ends.
+        pausing = KeptLoop.run(server, path: "/", pause: 1.5) do
+          20.times do |index|
+            server.write("config.ru", app("v#{index + 1}"))
+            server.signal(:HUP)
+            await_line(server, /^old worker \d+ died/, index + 1)
+          end
         end
+        expect(pausing.failures).to eq([])
+        expect(pausing.renewals).to be_between(20, 20 * 6)
       end
       expect(server.get.body).to eq("v20 #{server.master}")
       await_processes(server, 4)

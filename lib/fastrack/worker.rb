@@ -174,6 +174,7 @@ module Fastrack
         slot: @place,
         keep_alive: @configuration.keep_alive,
         keep_alive_timeout: @configuration.keep_alive_timeout,
+        parting_time: parting_time,
         keep_alive_requests: @configuration.keep_alive_requests,
         response_buffer: @configuration.response_buffer,
         dispatch: @launcher.queue&.dispatch,
@@ -190,6 +191,14 @@ module Fastrack
         master_fd: master_fd,
         after_response: @configuration.oobgc ? OobGC.start(@gc_interval, -> { @engine.waiting? }) : nil
       }
+    end
+
+    # Where a supervisor has the listeners another server may take over, with no queue in common: who has kept a connection
+    # is told to leave then rather than shut out, for a close that crosses a request costs that request.
+    #
+    # @return [Float, nil] seconds; nil for a moment
+    def parting_time
+      @configuration.graceful_timeout / 2.0 if @launcher.listeners_given?
     end
 
     def serve(channel)

@@ -10,7 +10,7 @@ use crate::body_reader::BodyError;
 use crate::connection::{Connection, Phase, Step};
 use crate::exchange::Stage;
 use crate::output::Output;
-use crate::reactor::{Reactor, STOP_TIME_IDLE};
+use crate::reactor::Reactor;
 
 impl Reactor {
     /// What becomes of a connection whose request has been answered; gives back one with another request.
@@ -134,7 +134,7 @@ impl Reactor {
     pub(crate) fn linger(&mut self, mut connection: Box<Connection>) {
         connection.rest(&mut self.inputs, false);
         let latest = self.stop_deadline.unwrap_or_default();
-        let deadline = latest.min(monotonic_millis() + STOP_TIME_IDLE);
+        let deadline = latest.min(monotonic_millis() + self.parting_time());
         self.keep(connection, deadline);
     }
 }

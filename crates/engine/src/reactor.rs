@@ -24,7 +24,7 @@ const DRAIN_TIME: u64 = 2_000;
 /// How long requests that have begun get to come in whole once the engine is stopping, in milliseconds.
 pub(crate) const STOP_TIME: u64 = 5_000;
 
-/// How long idle clients get then, where no other worker takes them over, in milliseconds.
+/// How long idle clients get then, where no other worker takes them over and nobody wishes otherwise, in milliseconds.
 pub(crate) const STOP_TIME_IDLE: u64 = 250;
 
 /// How long clients get then that were accepted and have sent nothing yet, in milliseconds: theirs is on its way.
@@ -332,10 +332,20 @@ impl Reactor {
         }
     }
 
+    /// How long an idle connection is waited for while stopping. Where the whole service ends, waiting gains nothing.
+    pub(crate) fn parting_time(&self) -> u64 {
+        if self.control.is_draining() {
+            STOP_TIME_IDLE
+        } else {
+            self.settings.parting_time
+        }
+    }
+
     /// From now on only clients that are here already are waited for, each for a while; idle ones go to another worker.
     pub fn begin_stop(&mut self) {
         let now = monotonic_millis();
-        self.stop_deadline = Some(now + STOP_TIME);
+        // Whoever begins a request in the last moment gets the time for it, too.
+        self.stop_deadline = Some(now + self.parting_time() + STOP_TIME);
         self.seat.iter().for_each(|seat| seat.set_serving(false));
         for key in self.connections.parked() {
             let Some((connection, deadline)) = self.connections.take(key) else { continue };

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use fastrack_http::Limits;
 
+use crate::reactor::STOP_TIME_IDLE;
 use crate::watch::Oversight;
 
 /// How the engine treats its connections.
@@ -19,6 +20,9 @@ pub struct Settings {
     pub keep_alive: bool,
     /// How long a connection may be idle between two requests.
     pub keep_alive_timeout: u64,
+    /// How long an idle connection gets when the engine stops, no other worker takes it over and the server is not to
+    /// [drain](crate::Control::drain): its next request is answered, and told to be the last.
+    pub parting_time: u64,
     /// How many requests one connection may carry; 0 is no limit.
     pub keep_alive_requests: u32,
     /// How much of a response may wait for a slow client while the application goes on, in bytes.
@@ -48,6 +52,7 @@ impl Default for Settings {
             write_timeout: 300_000,
             keep_alive: true,
             keep_alive_timeout: 95_000,
+            parting_time: STOP_TIME_IDLE,
             keep_alive_requests: 0,
             response_buffer: 1024 * 1024,
             limits: Limits::default(),

@@ -53,6 +53,7 @@ pub(crate) fn settings(ruby: &Ruby, hash: RHash, witness: Arc<dyn Witness>) -> R
         write_timeout: millis("write_timeout", timeout)?,
         keep_alive: optional(ruby, hash, "keep_alive")?.unwrap_or(defaults.keep_alive),
         keep_alive_timeout: millis("keep_alive_timeout", defaults.keep_alive_timeout)?,
+        parting_time: millis("parting_time", defaults.parting_time)?,
         keep_alive_requests: optional(ruby, hash, "keep_alive_requests")?.unwrap_or(0),
         response_buffer: optional(ruby, hash, "response_buffer")?.unwrap_or(defaults.response_buffer),
         max_body: optional(ruby, hash, "max_body")?,
