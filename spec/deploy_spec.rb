@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "spec_helper"
+require_relative "support/http_nginx"
 require_relative "support/kept_loop"
 require_relative "../lib/fastrack/config_file"
 require "fileutils"
@@ -65,6 +66,46 @@ RSpec.describe "Deploys" do
     ended = fresh || master.to_i
     Process.kill(:TERM, ended) if ended.positive?
     eventually { ProcessTable.entry(ended).nil? }
+  end
+
+  it "C1 with Unicorn's recipe: the new master's first worker ends the old master, and no request is lost" do
+    section = text[/^## Unicorn's recipe.*?(?=^## )/m]
+    %w[config tmp].each { |name| FileUtils.mkdir_p("#{@dir}/#{name}") }
+    # Without what Fastrack would do by itself.
+    File.write("#{@dir}/config/unicorn.rb", "#{here(section[/^```ruby\n(.*?)^```$/m, 1])}\nauto_quit false\n")
+    File.write("#{@dir}/config.ru", "run ->(_env) { [200, {}, [Process.ppid.to_s]] }")
+    expect(system(Server::CLEAN_ENVIRONMENT, command(section, "bundle exec fastrack"), chdir: @dir)).to be(true)
+    old = File.read("#{@dir}/tmp/unicorn.pid").to_i
+    clients = KeptLoop.run(behind("#{@dir}/tmp/unicorn.sock"), path: "/") do |loop|
+      expect(system(command(section, "kill -USR2"))).to be(true)
+      eventually(20) { ProcessTable.entry(old).nil? }
+      loop.await_answers
+    end
+    fresh = File.read("#{@dir}/tmp/unicorn.pid").to_i
+    expect(clients.failures).to eq([])
+    expect(clients.bodies.uniq).to eq([old.to_s, fresh.to_s])
+  ensure
+    ended = fresh || old.to_i
+    Process.kill(:TERM, ended) if ended.positive?
+    eventually { ProcessTable.entry(ended).nil? }
+  end
+
+  it "C4 behind nginx, which sends static files itself" do
+    skip "nginx is not installed" unless system("command -v nginx >/dev/null")
+    FileUtils.mkdir_p("#{@dir}/public")
+    File.write("#{@dir}/public/a.txt", "static")
+    server = Server.start(ru: Rackups::ENV_LINES, options: { Host: nil, Port: nil, Path: "#{@dir}/app.sock" })
+    # The port is anybody's; a socket in this folder is not.
+    nginx = HttpNginx.new(nil, servers: here(text[/^```nginx\n(.*?)^```$/m, 1]).sub(/listen 80;/) { "listen unix:#{@dir}/nginx.sock;" },
+                               path: "#{@dir}/nginx.sock")
+    static, dynamic = %w[/a.txt /b.txt].map do |path|
+      nginx.connect { |socket| socket.write("GET #{path} HTTP/1.0\r\nHost: site\r\n\r\n") && HttpResponse.parse(socket.read) }
+    end
+    expect([static.status, static.body]).to eq([200, "static"])
+    expect(dynamic.body).to include('PATH_INFO="/b.txt"', 'HTTP_HOST="site"', 'HTTP_X_FORWARDED_PROTO="http"')
+    expect(server.stop.exitstatus).to eq(0)
+  ensure
+    nginx&.stop
   end
 
   # The server that start_server has the socket of, for clients.

@@ -83,6 +83,22 @@ RSpec.describe "Faults" do
     expect(server.get.status).to eq(200)
   end
 
+  it "B-faults no process to be had for a worker is logged, spaced, and tried again" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0.1 }, config: <<~RUBY)
+      Process.singleton_class.prepend(Module.new do
+        def _fork
+          File.exist?("no_fork") ? raise(Errno::EAGAIN, "fork(2)") : super
+        end
+      end)
+    RUBY
+    before = server.await_workers(1)
+    server.write("no_fork", "")
+    server.signal(:KILL, to: before.first)
+    eventually { server.log.scan(/cannot spawn worker 0: .*Resource temporarily unavailable/).size == 3 }
+    File.unlink(File.join(server.dir, "no_fork"))
+    expect(server.get.status).to eq(200)
+  end
+
   it "A9 a worker that is killed after it has served for a while is replaced at once" do
     server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 3 })
     before = server.await_workers(1).first

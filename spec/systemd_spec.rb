@@ -211,6 +211,42 @@ RSpec.describe "Under systemd" do
       expect(socket["ListenStream"]).not_to be_empty
     end
 
+    # What systemd does with them, for an app in another folder than /srv/app.
+    it "C6 start the server, and a reload brings the release that the link leads to by then" do
+      here = ->(words) { words.gsub("/srv/app", @dir) }
+      service = settings(units.first).transform_values { |values| values.map(&here) }
+      %w[one two].each do |name|
+        Dir.mkdir("#{@dir}/#{name}")
+        File.write("#{@dir}/#{name}/config.ru", "run ->(_env) { [200, {}, ['#{name}']] }")
+      end
+      File.symlink("one", "#{@dir}/current")
+      command = service["ExecStart"].first.sub("/usr/bin/bundle exec fastrack", "#{RbConfig.ruby} -w #{Server::COMMAND}")
+      environment = service["Environment"].to_h { |entry| entry.split("=", 2) }
+      UNIXServer.open("#{@dir}/app.sock") do |socket|
+        main = spawn({ **Server::CLEAN_ENVIRONMENT, **environment, "LISTEN_FDS" => "1" }, *activation, *command.split,
+                     chdir: File.realpath(service["WorkingDirectory"].first), 3 => socket, %i[out err] => "#{@dir}/log")
+        eventually(20, -> { File.read("#{@dir}/log") }) { File.read("#{@dir}/log").include?("is ready Workers:4") }
+        expect(asked).to eq("one")
+
+        File.unlink("#{@dir}/current")
+        File.symlink("two", "#{@dir}/current")
+        expect(system({ "MAINPID" => main.to_s }, service["ExecReload"].first)).to be(true)
+        expect(Process.wait2(main).last.exitstatus).to eq(0)
+        expect(asked).to eq("two")
+      ensure
+        last = File.read("#{@dir}/log")[/.*is ready Workers:4 Pid:(\d+)/m, 1].to_i
+        Process.kill(:TERM, last) if last.positive?
+        eventually { ProcessTable.entry(last).nil? }
+      end
+    end
+
+    def asked
+      UNIXSocket.open("#{@dir}/app.sock") do |socket|
+        socket.write("GET / HTTP/1.0\r\n\r\n")
+        HttpResponse.parse(socket.read).body
+      end
+    end
+
     it "C6 are in order for systemd-analyze" do
       skip "systemd is not installed" unless installed?("systemd-analyze")
       found = `systemd-analyze verify #{units.join(" ")} 2>&1`

@@ -15,10 +15,12 @@ class HttpNginx
 
   # @param upstream [String] as in proxy_pass: "127.0.0.1:1234" or "unix:/a/b.sock:"
   # @param settings [String] further lines for the location
-  def initialize(upstream, settings: "")
+  # @param servers [String, nil] the upstream and server blocks, instead of those
+  # @param path [String, nil] where these listen
+  def initialize(upstream, settings: "", servers: nil, path: nil)
     @dir = Dir.mktmpdir("fastrack-nginx")
-    @path = File.join(@dir, "nginx.sock")
-    File.write(File.join(@dir, "nginx.conf"), configuration(upstream, settings))
+    @path = path || File.join(@dir, "nginx.sock")
+    File.write(File.join(@dir, "nginx.conf"), configuration(servers || blocks(upstream, settings)))
     @pid = spawn("nginx", "-p", @dir, "-c", "nginx.conf", "-e", log_path, in: File::NULL, out: log_path, err: log_path)
     Eventually.eventually(DEADLINE, -> { "nginx does not listen: #{log}" }) { listening? }
   end
@@ -61,7 +63,7 @@ class HttpNginx
   end
 
   # One process, as whoever runs the specs: it can reach a private socket, and leaves nobody behind.
-  def configuration(upstream, settings)
+  def configuration(servers)
     <<~NGINX
       daemon off;
       master_process off;
@@ -75,17 +77,23 @@ class HttpNginx
         fastcgi_temp_path fastcgi;
         uwsgi_temp_path uwsgi;
         scgi_temp_path scgi;
+        #{servers}
+      }
+    NGINX
+  end
+
+  def blocks(upstream, settings)
+    <<~NGINX
+      upstream app { server #{upstream}; }
+      server {
+        listen unix:#{@path};
         client_max_body_size 100m;
-        upstream app { server #{upstream}; }
-        server {
-          listen unix:#{@path};
-          location / {
-            proxy_pass http://app;
-            proxy_set_header Host $http_host;
-            proxy_set_header X-Forwarded-For 10.1.2.3;
-            proxy_set_header X-Forwarded-Proto https;
-            #{settings}
-          }
+        location / {
+          proxy_pass http://app;
+          proxy_set_header Host $http_host;
+          proxy_set_header X-Forwarded-For 10.1.2.3;
+          proxy_set_header X-Forwarded-Proto https;
+          #{settings}
         }
       }
     NGINX
