@@ -85,6 +85,29 @@ RSpec.describe "bin" do
       output
     end
 
+    # A checkout of its own with what is compiled here. make says that it was called, and does nothing.
+    def checkout
+      FileUtils.mkdir_p(File.join(@dir, "checkout"))
+      %w[bin lib ext crates Cargo.toml Cargo.lock Gemfile rhebok-rs.gemspec].each { |name| FileUtils.cp_r(File.join(Server::ROOT, name), File.join(@dir, "checkout")) }
+      File.write(File.join(@dir, "make"), "#!/bin/sh\necho make is called\nexit 3\n", perm: 0o755)
+      File.join(@dir, "checkout")
+    end
+
+    it "compiles the extension when a source has changed, and only then" do
+      place = checkout
+      setup = -> { Open3.capture2e({ "PATH" => "#{@dir}:#{ENV.fetch("PATH")}", "RUBY" => RbConfig.ruby }, File.join(place, "bin/setup")) }
+      output, status = setup.call
+      expect([status.exitstatus, output]).to match([0, /the extension for Ruby #{RUBY_VERSION} is up to date/])
+      expect(output).not_to include("make is called")
+      FileUtils.touch(File.join(place, "crates/http/src/lib.rs"))
+      expect(setup.call.first).not_to include("make is called")
+      File.write(File.join(place, "crates/http/src/lib.rs"), "// another line\n", mode: "a")
+      2.times do
+        output, status = setup.call
+        expect([status.success?, output]).to match([false, /compiling the extension for Ruby #{RUBY_VERSION}.*make is called/m])
+      end
+    end
+
     it "names all that is missing at once, where it cannot install it" do
       output = lacking("cargo", "make", "apt-get", "dpkg")
       expect(output).to match(/missing: .*\bmake; install it with: /).and match(/missing: cargo .*rustup/)
@@ -96,6 +119,16 @@ RSpec.describe "bin" do
       expect(output[/missing: (.*); install it with/, 1].split(", "))
         .to include("a C++ compiler", "shellcheck", "systemd-analyze", "systemd-socket-activate")
       expect(output[/apt-get install --no-install-recommends (.*) \(as root\)/, 1].split).to include("g++", "shellcheck", "systemd")
+    end
+  end
+  describe "bin/lane" do
+    it "says in one line why a lane is not to be had, with a status of its own" do
+      Dir.mktmpdir("fastrack-bin") do |empty|
+        env = { "PATH" => "#{empty}:/bin", "HOME" => empty }
+        File.write(File.join(empty, "uname"), "#!/bin/sh\necho Plan9\n", perm: 0o755)
+        output, status = Open3.capture2e(env, File.join(Server::ROOT, "bin/lane"), "rack3", "true")
+        expect([output, status.exitstatus]).to eq(["lane: lane rack3 is not to be had here: it takes Linux\n", 69])
+      end
     end
   end
 end

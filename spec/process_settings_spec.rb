@@ -91,10 +91,15 @@ RSpec.describe "The server's process" do
     expect(format("%o", File.stat(server.path).mode & 0o777)).to eq("777")
   end
 
-  it "C2 the workers may have as many files open as the system allows" do
+  it "C2 the workers may have as many files open as the system allows, and the log says when that is few" do
     server = Server.start(ru: "run ->(_env) { [200, {}, [Process.getrlimit(:NOFILE).inspect]] }",
                           wrapper: ["sh", "-c", 'ulimit -Sn 200 && ulimit -Hn 2000 && exec "$@"', "sh"])
     expect(server.get.body).to eq("[2000, 2000]")
+    expect(server.log.scan(/^fastrack: only 2000 open files are allowed, of which each client takes one \(RLIMIT_NOFILE\)$/).size).to eq(1)
+  end
+
+  it "C2 nothing is said of files where there are enough", if: Process.getrlimit(:NOFILE).last >= 10_000 do
+    expect(Server.start(ru: "run ->(_env) { [200, {}, []] }").tap(&:get).log).not_to include("open files")
   end
 
   describe "as root", if: Process.uid.zero? do

@@ -7,9 +7,6 @@ require_relative "process_settings"
 module Fastrack
   # `fastrack check`: goes as far as a start without listening anywhere, so that it can be run beside the server.
   class Check
-    # Descriptors with which a busy server may have to turn clients away.
-    FEW_DESCRIPTORS = 10_000
-
     # @param app [AppFile]
     # @param options see Configuration
     # @param overrides see Configuration
@@ -28,8 +25,8 @@ module Fastrack
       require_relative "native"
       load_app(configuration)
       puts "app: loaded"
-      limit = Process.getrlimit(:NOFILE).last
-      puts "only #{limit} open files are allowed, of which each client takes one (RLIMIT_NOFILE)" if limit < FEW_DESCRIPTORS
+      shortage = ProcessSettings.shortage
+      puts shortage if shortage
       0
     end
 

@@ -8,6 +8,15 @@ module Fastrack
   # What the configuration says about the master's own process: folder, umask, the files that stdout and stderr go to, and
   # whether it may make its workers another user's.
   class ProcessSettings
+    # Descriptors with fewer of which a busy server may have to turn clients away.
+    FEW_DESCRIPTORS = 10_000
+
+    # @return [String, nil] what the system allows too little of, even so
+    def self.shortage
+      limit = Process.getrlimit(:NOFILE).first
+      "only #{limit} open files are allowed, of which each client takes one (RLIMIT_NOFILE)" if limit < FEW_DESCRIPTORS
+    end
+
     # @param configuration [Configuration]
     def initialize(configuration)
       @configuration = configuration

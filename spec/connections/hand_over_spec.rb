@@ -4,7 +4,7 @@ require "digest"
 require_relative "../spec_helper"
 require_relative "../support/kept_helpers"
 
-RSpec.describe "Hand-over" do
+RSpec.describe "C4 Hand-over" do
   # Seconds within which a client is served that waits for nobody; one that waits for the busy worker would do so for ever.
   soon = GcMode.patient(5)
 

@@ -3,7 +3,7 @@
 require_relative "../spec_helper"
 require_relative "../support/kept_helpers"
 
-RSpec.describe "New clients" do
+RSpec.describe "C4 New clients" do
   # Clients that ask one request after the other on connections that they keep, for as long as the block runs.
   def under_load(count, path)
     over = false

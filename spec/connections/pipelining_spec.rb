@@ -4,7 +4,7 @@ require "digest"
 require_relative "../spec_helper"
 require_relative "../support/kept_helpers"
 
-RSpec.describe "Pipelining" do
+RSpec.describe "C4 Pipelining" do
   # Requests of every kind of body, with what /body answers for each.
   def mixture(random, count)
     Array.new(count) { |index| kinds(random, index).sample(random: random).call }

@@ -6,7 +6,7 @@ require_relative "../spec_helper"
 require_relative "../support/kept_helpers"
 require_relative "../support/http_apps/body_reading"
 
-RSpec.describe "StreamBody" do
+RSpec.describe "C4 StreamBody" do
   def serve_streaming(options = {})
     serve(HttpApps.ru(:body_reading), options: { "StreamBody" => true }.merge(options))
   end

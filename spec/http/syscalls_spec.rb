@@ -2,6 +2,7 @@
 
 require "support/http_helpers"
 require "support/http_strace"
+require "support/kept_peer"
 
 # What a request costs the kernel is most of what it costs at all.
 RSpec.describe "the system calls of a hello request", :quiet do
@@ -88,6 +89,30 @@ RSpec.describe "the system calls of a hello request", :quiet do
     expect(others.map(&:name)).to eq(%w[accept4 recvfrom writev close] * 256), others.map(&:name).tally.inspect
     # There are more of them after requests that take long, as some do that are traced.
     expect(looks.size).to be_between(2, 64)
+  end
+
+  # One after the other, so that the worker waits for each of them.
+  it "are recvfrom and writev on a kept connection, and waits on one epoll set: no other thread has a hand in it (C4)" do
+    serve(app, wrapper: HttpStrace.wrapper(@traces))
+    KeptPeer.open(server) { |peer| requests.times { peer.get("/") } }
+    worker, *others = Dir.children("/proc/#{@worker}/task").map(&:to_i).sort.map { |thread| HttpStrace.new(@traces, thread) }
+    calls = eventually(20) do
+      served = worker.calls.drop_while { |call| call.name != "recvfrom" }
+      last = served.index { |call| call.name == "close" }
+      served.first(last) if last
+    end
+    counts = calls.map(&:name).tally.except("brk", "futex")
+    expect(counts.keys).to contain_exactly("recvfrom", "writev", "epoll_ctl", "epoll_wait"), calls.join("\n")
+    # The connection enters the set once, and leaves it at its end.
+    expect(counts.values_at("writev", "epoll_ctl")).to eq([requests, 2])
+    # It looks at the connections alone first, and waits for them with all the rest.
+    waits = calls.select { |call| call.name == "epoll_wait" && !look?(call) }
+    expect(waits.map { |call| call.arguments[/\A\d+/] }.uniq.size).to be <= 1
+    # The helper may read what comes when a traced request has taken long.
+    theirs = others.flat_map(&:calls).map(&:name).tally
+    expect(others.size).to be >= 1
+    expect(theirs.fetch("recvfrom", 0)).to be <= requests / 4
+    expect(theirs.keys & %w[accept4 writev sendto]).to eq([])
   end
 
   it "include no setsockopt for TCP_NODELAY, which the accepted socket has all the same (A7)" do
