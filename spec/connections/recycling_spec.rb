@@ -77,6 +77,16 @@ RSpec.describe "C4 Kept connections" do
     end
   end
 
+  it "are told so by the answer that the app is at when the worker is told to end, and closed after it" do
+    serve_kept
+    one = kept_peers(1).first.ask("/gate/a")
+    eventually { calls_of("/gate/a") == 1 }
+    server.signal(:TERM, to: @worker)
+    open_gate("a")
+    expect(one.answer.headers["Connection"]).to eq("close")
+    expect(one).to be_closed_without_a_word
+  end
+
   it "are closed in an orderly way, between requests, when the server stops" do
     serve_kept(workers: 2)
     ones = kept_peers(10)

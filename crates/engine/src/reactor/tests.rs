@@ -3,6 +3,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 
 use super::*;
+use crate::dispatch::Dispatch;
 use crate::output::Output;
 use crate::watch::Oversight;
 
@@ -39,6 +40,32 @@ fn the_helper_leaves_the_rest_to_the_other_thread_when_that_is_back() {
     assert_eq!((reactor.ready.len(), reactor.arrived()), (2, 3));
     reactor.attend(&|| false);
     assert_eq!((reactor.ready.len(), reactor.arrived()), (5, 0));
+}
+
+#[test]
+fn one_of_several_clients_with_something_to_say_goes_to_a_worker_that_is_idle() {
+    let dispatch = Dispatch::new().expect("a dispatch");
+    let seat = || dispatch.seat().expect("a seat").expect("free");
+    let (mut reactor, other) = (Reactor { seat: Some(seat()), ..reactor() }, seat());
+    let clients = [pair(), pair()].map(|(mut client, mut connection)| {
+        client.write_all(REQUEST).expect("write");
+        assert_eq!(connection.read(&reactor.settings, &mut reactor.inputs), Step::Ready);
+        assert_eq!(connection.turn_over(&reactor.settings), Step::Wait);
+        reactor.park(connection, u64::MAX);
+        client.write_all(REQUEST).expect("write");
+        client
+    });
+    reactor.poll().expect("polled");
+    assert!(!reactor.share() && reactor.arrived() == 2, "nobody is idle");
+    other.set_idle(true);
+    assert!(reactor.share());
+    assert_eq!((reactor.arrived(), reactor.connections.len(), other.queued()), (1, 1, 1));
+    // Its request is still with the kernel, for the other one to read.
+    let mut its = Reactor { seat: Some(other), ..self::reactor() };
+    assert!(its.take_queued().is_none());
+    its.poll().expect("polled");
+    assert!(its.take_arrival().is_some() && reactor.take_arrival().is_some());
+    drop(clients);
 }
 
 #[test]
