@@ -18,7 +18,7 @@ RSpec.describe "Under start_server" do
       socket.close
     end
 
-    it "A8 every inherited socket is used, IPv6 and unix ones too, with the names of its own pair, and none is bound" do
+    it "A8 B-starter every inherited socket is used, IPv6 and unix ones too, with the names of its own pair, and none is bound" do
       Dir.mktmpdir do |dir|
         path = File.join(dir, "app.sock")
         v4, bare, v6, unix = TCPServer.new("127.0.0.1", 0), TCPServer.new("127.0.0.1", 0), TCPServer.new("::1", 0), UNIXServer.new(path)

@@ -35,7 +35,7 @@ RSpec.describe "Stopping" do
     expect(server.wait.exitstatus).to eq(0)
   end
 
-  it "C1 INT ends the server at once, without waiting for requests, with status 0 and no process left" do
+  it "C1 B-INT INT ends the server at once, without waiting for requests, with status 0 and no process left" do
     server = Server.start(ru: "#{at_exit_app.sub(/^run.*/, "")}#{Rackups::GATE}", options: { MaxWorkers: 2 })
     request = SlowRequest.new(server)
     # As a terminal sends it, to all processes of the job.

@@ -121,6 +121,25 @@ RSpec.describe "B-status a refused request" do
     end
   end
 
+  # It takes 2 s for that; in that time a client may send far more than this.
+  it "B-status takes no more than a mebibyte of what is sent after a refusal" do
+    HttpPeer.open(server) do |peer|
+      peer.write("POST /flood HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n")
+      # What the kernels hold on the way comes on top.
+      expect { 500.times { peer.write!("f" * 100_000) } }.to raise_error(SystemCallError)
+    end
+    expect_worker_alive
+  end
+
+  it "B-status waits for 2 s at most for the end of a client that was refused" do
+    sockets = -> { ProcessTable.descriptors(@worker).values.count { |target| target&.start_with?("socket:") } }
+    before = sockets.call
+    HttpPeer.open(server) do |peer|
+      peer.write("nonsense\r\n\r\n").read_to_end
+      eventually(10) { sockets.call <= before }
+    end
+  end
+
   it "B-status a client that connects and leaves without a word is no request, and no error" do
     before = journal.lines.size
     server.connect(&:close_write)

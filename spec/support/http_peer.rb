@@ -45,9 +45,14 @@ class HttpPeer
 
   # Sends all of the bytes. A server that has answered and closed already is no error here: the answer tells.
   def write(bytes)
-    @socket.write(bytes)
-    self
+    write!(bytes)
   rescue Errno::EPIPE, Errno::ECONNRESET
+    self
+  end
+
+  # The same, where that is an error.
+  def write!(bytes)
+    @socket.write(bytes)
     self
   end
 
