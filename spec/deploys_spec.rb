@@ -76,6 +76,7 @@ RSpec.describe "Many deploys" do
       server = start(ru: app("v0"), options: { Host: nil, Port: nil },
                      wrapper: ["start_server", "--port=127.0.0.1:0", "--interval=1", "--signal-on-hup=QUIT", "--"])
       first = measures(server.master).except(:variables)
+      before = memory(server.master)["Anonymous"]
       under_load(server, kept: kept) do
         # More than the moment that idle connections get of a service that ends.
         pausing = KeptLoop.run(server, path: "/", pause: 1.5) do
@@ -91,6 +92,7 @@ RSpec.describe "Many deploys" do
       expect(server.get.body).to eq("v20 #{server.master}")
       await_processes(server, 4)
       expect(measures(server.master).except(:variables)).to eq(first)
+      expect(memory(server.master)["Anonymous"]).to be < before * 1.02
     end
   end
 

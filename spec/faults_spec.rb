@@ -20,6 +20,16 @@ RSpec.describe "Faults" do
     end
   end
 
+  { "rackup" => false, "fastrack" => true }.each do |command, fastrack|
+    it "B-faults TERM while #{command} loads the app ends the process at once" do
+      server = Server.launch(ru: "File.write('loading', Process.pid.to_s)\nsleep", fastrack: fastrack, options: { Path: "app.sock" })
+      eventually { server.lines_of("loading").any? }
+      expect(server.stop.termsig).to eq(Signal.list.fetch("TERM"))
+      expect(server.processes).to be_empty
+      expect(server.log).not_to match(/[Ee]rror|\.rb:\d/)
+    end
+  end
+
   it "B-faults something that is no app is one line and status 1" do
     server = Server.fail_to_start(ru: "run(:nothing)", rackup: false)
     expect(server.log).to eq("fastrack: the app does not respond to call: :nothing\n")
