@@ -14,7 +14,7 @@ use crate::dispatch::{Dispatch, Seat};
 use crate::helper::Helper;
 use crate::last_words::LastWords;
 use crate::listener::Listener;
-use crate::listeners::Listeners;
+use crate::listeners::{Client, Listeners};
 use crate::output::Output;
 use crate::reactor::Reactor;
 use crate::settings::Settings;
@@ -151,6 +151,8 @@ impl Engine {
         let shared = Arc::clone(&self.shared);
         shared.pulse.awake();
         let finish = self.serve_all(&shared, app);
+        let lines = self.hold(&shared).map(|mut hold| hold.warnings());
+        lines.into_iter().flatten().for_each(|line| app.warn(&line));
         shared.pulse.idle();
         finish
     }
@@ -160,7 +162,7 @@ impl Engine {
         loop {
             let in_hand = match self.finished(&mut hold) {
                 Some(finish) => return finish,
-                None => self.next(&mut hold, app),
+                None => self.next(&mut hold),
             };
             shared.pulse.beat();
             // In a forked child the reactor may be in the hand of a thread that is not there.
@@ -168,6 +170,7 @@ impl Engine {
                 Move::Serve(connection) => self.serve(shared, hold, connection, app),
                 Move::Expect(connection) => self.expect(shared, hold, connection, app),
                 Move::GoOn => self.go_on(shared, hold, app),
+                Move::Tell(lines) => self.tell(shared, hold, &lines, app),
                 Move::Pause => {
                     self.aside(shared, hold, |_| app.block(&mut || fastrack_sys::pause(EXHAUSTION_PAUSE)))
                 }
@@ -189,7 +192,7 @@ impl Engine {
         if self.left == Some(0) {
             return Some(Finish::Limit);
         }
-        if hold.is_stopping() && hold.is_done() && self.first.is_none() {
+        if hold.is_stopping() && self.first.is_none() && hold.has_left_nobody() {
             return Some(Finish::Stopped);
         }
         self.control.take_pause().then_some(Finish::Paused)
@@ -204,17 +207,13 @@ impl Engine {
     fn begin_stop(&mut self, hold: &mut Hold<'_>) {
         if self.control.is_draining() {
             // Nobody else would: they would be cut off with the last listener.
-            for client in self.listeners.accept_all() {
-                let (connection, step) = greet(client, hold);
-                hold.enter(connection, step).into_iter().for_each(|connection| hold.queue(connection));
-            }
-        } else if self.listeners.is_anybody_announced() {
-            // The kernel has woken this worker for that client and no other one: it would wait for the next client
-            // to come before anybody looked (EPOLLEXCLUSIVE, epoll_ctl(2)).
-            if let Ok(Some(client)) = self.listeners.accept() {
-                let (connection, step) = greet(client, hold);
-                hold.enter(connection, step).into_iter().for_each(|connection| hold.queue(connection));
-            }
+            self.listeners.accept_all().into_iter().for_each(|client| admit(client, hold));
+        }
+        // The kernel has woken this worker for those clients and no other one: they would wait for the next client to
+        // come before anybody looked (EPOLLEXCLUSIVE, epoll_ctl(2)). One for each listener.
+        while self.listeners.is_anybody_announced() {
+            let Ok(Some(client)) = self.listeners.accept() else { break };
+            admit(client, hold);
         }
         self.listeners.leave(&self.poller, &self.control);
         hold.begin_stop();
@@ -259,13 +258,23 @@ impl Engine {
         self.hold(shared)
     }
 
-    /// Passes on what the reactor has to say.
-    pub(crate) fn log(&self, hold: &mut Hold<'_>, app: &mut impl App) {
-        hold.warnings().iter().for_each(|line| app.warn(line));
+    /// Passes on what there is for the log, which may take its time, and run a signal's handler that asks for the end.
+    /// None in a forked child.
+    fn tell<'a>(
+        &mut self,
+        shared: &'a Shared,
+        hold: Hold<'a>,
+        lines: &[String],
+        app: &mut impl App,
+    ) -> Option<Hold<'a>> {
+        self.aside(shared, hold, |_| {
+            lines.iter().for_each(|line| app.warn(line));
+            app.check()
+        })
     }
 
-    pub(crate) fn fail(&mut self, error: &io::Error, app: &mut impl App) {
-        app.warn(&format!("cannot wait: {error}"));
+    pub(crate) fn fail(&mut self, error: &io::Error, hold: &mut Hold<'_>) {
+        hold.warnings.push(format!("cannot wait: {error}"));
         self.finish = Some(Finish::Broken);
     }
 
@@ -274,4 +283,10 @@ impl Engine {
             self.finish = Some(Finish::Broken);
         }
     }
+}
+
+/// Lets in a client that has come before the end.
+fn admit(client: Client, hold: &mut Hold<'_>) {
+    let (connection, step) = greet(client, hold);
+    hold.enter(connection, step).into_iter().for_each(|connection| hold.queue(connection));
 }

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use fastrack_sys::monotonic_millis;
+
 use crate::connection::{Connection, Phase, Step};
 use crate::dispatch::Seat;
 use crate::parcel;
@@ -130,6 +132,16 @@ impl Reactor {
         if self.stop_deadline.is_some() && !self.seat.as_ref().is_some_and(Seat::is_followed) {
             self.drain_queue();
         }
+    }
+
+    /// Whether a worker that stops is done. As long as it is the one to take what is in the queue and has no descriptor
+    /// for that, it is not, until its time is over.
+    pub(crate) fn has_left_nobody(&mut self) -> bool {
+        if !self.is_done() {
+            return false;
+        }
+        self.leave_nobody_behind();
+        self.is_done() && !(self.exhausted && self.stop_deadline.is_some_and(|end| monotonic_millis() < end))
     }
 
     /// Takes one connection out of the queue, and puts it back unless its request is complete: that wakes another worker.

@@ -41,6 +41,8 @@ pub(crate) enum Move {
     Expect(Box<Connection>),
     /// There may be more to do at once.
     GoOn,
+    /// There are lines for the log.
+    Tell(Vec<String>),
     /// The system has to recover.
     Pause,
     /// Nobody wants anything.
@@ -50,27 +52,31 @@ pub(crate) enum Move {
 impl Engine {
     /// Finds a request that is complete. None may starve another: whoever has come by a listener, is in the workers'
     /// queue or has just sent something.
-    pub(crate) fn next(&mut self, hold: &mut Hold<'_>, app: &mut impl App) -> Move {
+    pub(crate) fn next(&mut self, hold: &mut Hold<'_>) -> Move {
+        let lines = hold.warnings();
+        if !lines.is_empty() {
+            return Move::Tell(lines);
+        }
         if let Some(connection) = self.first.take() {
             return Move::Serve(connection);
         }
         if self.kept >= KEPT_BEFORE_POLL || self.shared.had_long_request() {
-            return self.poll(hold, app, true);
+            return self.poll(hold, true);
         }
         let most = if hold.is_watching() { NEW_BEFORE_CONNECTIONS } else { NEW_BEFORE_POLL };
         if self.accepted < most && self.listeners.is_anybody_likely() {
             self.accepted += 1;
-            return self.accept(hold, app);
+            return self.accept(hold);
         }
         if let Some(connection) = self.next_in_line(hold) {
             self.kept += 1;
             return Move::Serve(connection);
         }
         if std::mem::take(&mut hold.exhausted) {
-            self.warn_of_exhaustion("take a connection over", &fastrack_sys::no_descriptor(), app);
+            self.warn_of_exhaustion("take a connection over", &fastrack_sys::no_descriptor(), hold);
             return Move::Pause;
         }
-        self.poll(hold, app, false)
+        self.poll(hold, false)
     }
 
     /// A request of a client that was there before: first those that have waited for longest.
@@ -87,7 +93,7 @@ impl Engine {
     }
 
     /// Asks for what has arrived, on the kept connections and, where that is due, elsewhere.
-    fn poll(&mut self, hold: &mut Hold<'_>, app: &mut impl App, due: bool) -> Move {
+    fn poll(&mut self, hold: &mut Hold<'_>, due: bool) -> Move {
         (self.accepted, self.kept) = (0, 0);
         // Whoever sends without a pause keeps nobody from being accepted.
         let due = due || hold.arrived() > 0;
@@ -108,11 +114,11 @@ impl Engine {
         }
         busy |= self.queue_announced || self.listeners.is_anybody_likely();
         busy |= self.finish.is_some() || hold.is_stopping() && hold.is_done();
-        self.log(hold, app);
         if let Err(error) = result {
-            self.fail(&error, app);
+            self.fail(&error, hold);
         }
-        if busy {
+        // What is to be told comes first: the wait may be long.
+        if busy || !hold.warnings.is_empty() {
             Move::GoOn
         } else {
             Move::Wait
@@ -154,25 +160,25 @@ impl Engine {
         });
         shared.pulse.awake();
         self.note(flow);
-        let hold = self.hold(shared)?;
+        let mut hold = self.hold(shared)?;
         if let Some(seat) = hold.seat() {
             seat.set_idle(false);
         }
         if let Err(error) = result {
-            self.fail(&error, app);
+            self.fail(&error, &mut hold);
         }
         self.announce();
         Some(hold)
     }
 
     /// Accepts one client, if there is one.
-    fn accept(&mut self, hold: &mut Hold<'_>, app: &mut impl App) -> Move {
+    fn accept(&mut self, hold: &mut Hold<'_>) -> Move {
         let client = match self.listeners.accept() {
             Ok(Some(client)) => client,
             Ok(None) => return Move::GoOn,
             // Something has run out, descriptors most likely: a parked connection makes room, or else time must.
             Err(error) => {
-                self.warn_of_exhaustion("accept", &error, app);
+                self.warn_of_exhaustion("accept", &error, hold);
                 return if hold.make_room() { Move::GoOn } else { Move::Pause };
             }
         };
@@ -257,11 +263,11 @@ impl Engine {
     }
 
     /// Says so once a second at most, however often it happens.
-    fn warn_of_exhaustion(&mut self, what: &str, error: &io::Error, app: &mut impl App) {
+    fn warn_of_exhaustion(&mut self, what: &str, error: &io::Error, hold: &mut Hold<'_>) {
         let now = epoch_seconds();
         if self.last_warning != now {
             self.last_warning = now;
-            app.warn(&format!("cannot {what}: {error}"));
+            hold.warnings.push(format!("cannot {what}: {error}"));
         }
     }
 }

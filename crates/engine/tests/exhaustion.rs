@@ -1,4 +1,4 @@
-//! A worker whose process can open nothing more. In a process of its own, for no other test could run meanwhile.
+//! Workers whose process can open nothing more. In a process of its own, for no other test could run meanwhile.
 
 #![cfg(target_os = "linux")]
 
@@ -7,9 +7,11 @@ use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fastrack_engine::{App, Dispatch, Engine, Exchange, Flow, Listener, Request, Settings};
+use fastrack_engine::{App, Control, Dispatch, Engine, Exchange, Finish, Flow, Listener, Request, Settings};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -54,8 +56,32 @@ fn open_descriptors() -> usize {
     read_dir("/proc/self/fd").expect("a directory").count()
 }
 
-#[test]
-fn a_request_in_the_queue_stays_there_until_a_descriptor_is_free() {
+/// What one test takes away the other needs.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A worker that is at a request, with another one in the queue and no descriptor to be had.
+struct Exhausted {
+    dispatch: Dispatch,
+    socket: TcpListener,
+    control: Arc<Control>,
+    told: Receiver<String>,
+    release: Sender<()>,
+    worker: JoinHandle<Finish>,
+    held: TcpStream,
+    waiting: TcpStream,
+    files: Vec<File>,
+}
+
+impl Exhausted {
+    fn heard(&self, what: &str) {
+        let start = Instant::now();
+        while !self.told.recv_timeout(SOON).expect("a word").starts_with(what) {
+            assert!(start.elapsed() < SOON, "never heard {what}");
+        }
+    }
+}
+
+fn exhausted() -> Exhausted {
     let dispatch = Dispatch::new().expect("a dispatch");
     let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
     let address = socket.local_addr().expect("an address");
@@ -65,38 +91,56 @@ fn a_request_in_the_queue_stays_there_until_a_descriptor_is_free() {
     let control = engine.control();
     let ((tell, told), (release, released)) = (channel(), channel());
     let worker = std::thread::spawn(move || engine.run(&mut Teller(tell, released), None));
-    let heard = |what: &str| {
-        let start = Instant::now();
-        while !told.recv_timeout(SOON).expect("a word").starts_with(what) {
-            assert!(start.elapsed() < SOON, "never heard {what}");
-        }
-    };
-
     let (waiting, held) = (connect(address), connect(address));
-    for stream in [&waiting, &held] {
+    let mut all =
+        Exhausted { dispatch, socket, control, told, release, worker, held, waiting, files: Vec::new() };
+
+    for stream in [&all.waiting, &all.held] {
         ask(stream, "/first");
         answered(stream);
     }
-    ask(&held, "/hold");
-    heard("/hold");
+    ask(&all.held, "/hold");
+    all.heard("/hold");
     let before = open_descriptors();
-    ask(&waiting, "/waiting");
+    ask(&all.waiting, "/waiting");
     let start = Instant::now();
     while open_descriptors() == before {
         assert!(start.elapsed() < SOON, "it never went into the queue");
         std::thread::yield_now();
     }
-    let mut files = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
-        files.push(file);
+        all.files.push(file);
     }
-    release.send(()).expect("somebody held");
-    answered(&held);
-    heard("cannot take a connection over: ");
-    drop(files);
-    heard("/waiting");
-    answered(&waiting);
-    control.stop();
-    drop(connect(address));
-    worker.join().expect("no panic");
+    all
+}
+
+#[test]
+fn a_request_in_the_queue_stays_there_until_a_descriptor_is_free() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = exhausted();
+    all.release.send(()).expect("somebody held");
+    answered(&all.held);
+    all.heard("cannot take a connection over: ");
+    all.files.clear();
+    all.heard("/waiting");
+    answered(&all.waiting);
+    all.control.stop();
+    // Whatever wakes it.
+    drop(connect(all.socket.local_addr().expect("an address")));
+    assert_eq!(all.worker.join().expect("no panic"), Finish::Stopped);
+}
+
+#[test]
+fn the_last_worker_to_stop_waits_for_a_descriptor_for_those_in_the_queue() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = exhausted();
+    all.dispatch.end();
+    all.control.stop();
+    all.release.send(()).expect("somebody held");
+    answered(&all.held);
+    all.heard("cannot take a connection over: ");
+    all.files.clear();
+    all.heard("/waiting");
+    answered(&all.waiting);
+    assert_eq!(all.worker.join().expect("no panic"), Finish::Stopped);
 }

@@ -1,10 +1,14 @@
 //! How a worker ends, what it does with clients that take their time, and with answers that fail.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::mpsc::{channel, Sender};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::support::{closing, read_all, Worker};
-use fastrack_engine::{Finish, Settings};
+use crate::support::{closing, read_all, Worker, SOON};
+use fastrack_engine::{App, Control, Engine, Exchange, Finish, Flow, Listener, Request, Settings};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -137,4 +141,93 @@ fn a_client_that_takes_nothing_is_given_up() {
     stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
     assert_eq!(worker.finish(), Finish::Limit);
     assert!(stream.read_to_end(&mut Vec::new()).is_err(), "a cut response must not pass for a whole one");
+}
+
+/// What is done when the first line comes for the log.
+struct Warned<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> App for Warned<F> {
+    fn call(&mut self, _request: &Request<'_>, _exchange: &mut Exchange<'_>) -> Flow {
+        Flow::Continue
+    }
+
+    fn warn(&mut self, _line: &str) {
+        self.0.take().into_iter().for_each(|work| work());
+    }
+}
+
+/// A worker that has something for the log, because there is no folder for a large body; and a client that is there.
+fn warned(on_line: impl FnOnce(TcpStream, &Control) + Send + 'static) -> Finish {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let listener = Listener::from_fd(socket.as_raw_fd(), true).expect("a listener");
+    let settings = Settings { tmpdir: "/nowhere/at/all".into(), ..closing() };
+    let mut engine = Engine::new(vec![listener], None, settings, None).expect("an engine");
+    let control = engine.control();
+    let connect = || TcpStream::connect(socket.local_addr().expect("an address")).expect("connect");
+    let (mut other, mut large) = (connect(), connect());
+    other.write_all(b"ba").expect("write");
+    large.write_all(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2000000\r\n\r\n").expect("write");
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        let _ = tell.send(engine.run(&mut Warned(Some(|| on_line(other, &control))), None));
+    });
+    // It is refused before all of it has left.
+    let _ = large.write_all(&[b'x'; 2_000_000]);
+    drop(large);
+    told.recv_timeout(SOON).expect("the engine returns")
+}
+
+#[test]
+fn a_log_that_takes_its_time_holds_up_no_other_client() {
+    let finish = warned(|mut other, control| {
+        other.set_read_timeout(Some(SOON)).expect("a timeout");
+        other.write_all(b"d\r\n\r\n").expect("write");
+        assert!(read_all(other).starts_with("HTTP/1.1 400"));
+        control.stop();
+    });
+    assert_eq!(finish, Finish::Stopped);
+}
+
+/// Has a client come by each listener while the worker waits, and asks for the end right then.
+struct Crowded(Vec<SocketAddr>, Arc<Control>, Sender<TcpStream>);
+
+impl App for Crowded {
+    fn call(&mut self, _request: &Request<'_>, exchange: &mut Exchange<'_>) -> Flow {
+        let _ = exchange.send(&[IoSlice::new(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")]);
+        exchange.finish();
+        Flow::Continue
+    }
+
+    fn block(&mut self, wait: &mut (dyn FnMut() + Send)) -> Flow {
+        for address in self.0.drain(..) {
+            let mut client = TcpStream::connect(address).expect("connect");
+            client.set_read_timeout(Some(SOON)).expect("a timeout");
+            client.write_all(GET).expect("write");
+            self.2.send(client).expect("tell");
+        }
+        wait();
+        self.1.stop();
+        Flow::Continue
+    }
+
+    fn warn(&mut self, line: &str) {
+        panic!("{line}");
+    }
+}
+
+#[test]
+fn clients_that_were_announced_by_several_listeners_are_served_before_a_stop() {
+    // Open beyond the engine's end, as other workers have them.
+    let sockets = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("bind"));
+    let listeners =
+        sockets.iter().map(|socket| Listener::from_fd(socket.as_raw_fd(), true).expect("a listener"));
+    let mut engine = Engine::new(listeners.collect(), None, closing(), None).expect("an engine");
+    let (tell, told) = channel();
+    let addresses = sockets.iter().map(|socket| socket.local_addr().expect("an address")).collect();
+    let mut app = Crowded(addresses, engine.control(), tell);
+    assert_eq!(engine.run(&mut app, None), Finish::Stopped);
+    drop(app);
+    let answers: Vec<String> = told.iter().map(read_all).collect();
+    assert_eq!(answers.len(), 3);
+    assert!(answers.iter().all(|answer| answer.starts_with("HTTP/1.1 200")), "{answers:?}");
 }

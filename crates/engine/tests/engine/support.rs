@@ -115,7 +115,7 @@ pub struct Worker {
 }
 
 /// A deadline for whatever should come at once.
-const SOON: Duration = Duration::from_secs(20);
+pub const SOON: Duration = Duration::from_secs(20);
 
 impl Worker {
     pub fn start(settings: Settings, limit: Option<u64>) -> Worker {
