@@ -56,7 +56,8 @@ impl Reactor {
         if step == Step::Wait && connection.ended {
             step = connection.read(&self.settings, &mut self.inputs);
         }
-        if step == Step::Ready {
+        connection.pipelined = step == Step::Ready;
+        if connection.pipelined {
             connection.ended |= fastrack_sys::has_ended(connection.raw_fd());
             return Some(connection);
         }

@@ -83,6 +83,9 @@ pub(crate) struct Connection {
     brim: bool,
     /// The client sends nothing after what there is to read.
     pub ended: bool,
+    /// The request was there before the answer to the one before it had left. That its client sends nothing more says
+    /// nothing then: it has asked for all that it wants.
+    pub pipelined: bool,
 }
 
 impl Connection {
@@ -99,6 +102,7 @@ impl Connection {
             served: 0,
             brim: false,
             ended: false,
+            pipelined: false,
         })
     }
 

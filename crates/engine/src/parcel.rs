@@ -27,6 +27,8 @@ const FILE: u8 = 2;
 const ASIDE: u8 = 4;
 /// The client has said that it sends nothing more.
 const ENDED: u8 = 8;
+/// The request was there before the answer to the one before it had left.
+const PIPELINED: u8 = 16;
 
 /// Sends a connection, which stays the sender's as well: to be forgotten when this succeeds.
 /// Fails with Unsupported for a connection in a phase that cannot travel.
@@ -46,7 +48,8 @@ pub(crate) fn send(queue: BorrowedFd<'_>, connection: &Connection, settings: &Se
         (Some(_), None) => DECODED,
         (Some(_), Some(_)) => FILE,
     } | if aside.is_some() { ASIDE } else { 0 }
-        | if connection.ended { ENDED } else { 0 };
+        | if connection.ended { ENDED } else { 0 }
+        | if connection.pipelined { PIPELINED } else { 0 };
     message.extend_from_slice(MAGIC);
     message.push(flags);
     put_peer(&mut message, connection.peer);
@@ -89,6 +92,7 @@ pub(crate) fn receive(
     let mut connection = Connection::new(socket, header.peer, listener);
     connection.served = header.served;
     connection.ended = header.flags & ENDED != 0;
+    connection.pipelined = header.flags & PIPELINED != 0;
     if header.lengths == [0; 3] {
         return Ok((connection, Step::Wait));
     }

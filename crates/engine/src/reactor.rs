@@ -167,9 +167,9 @@ impl Reactor {
     }
 
     /// Drops a request that has waited, if its client has left meanwhile. One that had said before that it sends
-    /// nothing more may still be there for the answer.
+    /// nothing more may still be there for the answer, and so may one that has asked for several things at once.
     pub(crate) fn unless_gone(&mut self, connection: Box<Connection>) -> Option<Box<Connection>> {
-        if connection.ended || !fastrack_sys::has_left(connection.raw_fd()) {
+        if connection.ended || connection.pipelined || !fastrack_sys::has_left(connection.raw_fd()) {
             return Some(connection);
         }
         self.control.drop_one();

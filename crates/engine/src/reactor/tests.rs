@@ -1,5 +1,5 @@
 use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 
 use super::*;
@@ -125,6 +125,33 @@ fn a_request_in_line_is_dropped_only_when_its_client_has_left() {
         let client = (!leaves).then_some(client);
         assert_eq!(reactor.take_ready().is_some(), client.is_some());
         assert_eq!(reactor.control.dropped(), dropped);
+    }
+}
+
+#[test]
+fn a_request_of_a_pipeline_is_not_dropped_because_its_client_sends_nothing_more_whoever_has_it() {
+    let dispatch = Dispatch::new().expect("a dispatch");
+    let seat = Some(dispatch.seat().expect("a seat").expect("free"));
+    let mut reactor = Reactor { seat, ..self::reactor() };
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    for travels in [false, true] {
+        let mut client = TcpStream::connect(listener.local_addr().expect("an address")).expect("connect");
+        let (server, peer) = listener.accept().expect("accept");
+        server.set_nonblocking(true).expect("nonblocking");
+        client.write_all(&REQUEST.repeat(2)).expect("write");
+        let mut connection = Connection::new(server.into(), Some(peer), 0);
+        assert_eq!(connection.read(&reactor.settings, &mut reactor.inputs), Step::Ready);
+        let connection = reactor.sent(connection, true).expect("another request");
+        // A moment after the last look at it.
+        client.shutdown(Shutdown::Write).expect("shutdown");
+        let taken = if travels {
+            reactor.line_up(connection);
+            reactor.take_queued()
+        } else {
+            reactor.queue(connection);
+            reactor.take_ready()
+        };
+        assert!(taken.is_some() && reactor.control.dropped() == 0, "travels: {travels}");
     }
 }
 
