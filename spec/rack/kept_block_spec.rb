@@ -41,3 +41,39 @@ require "support/http_helpers"
     end
   end
 end
+
+RSpec.describe "A15 the block that the server gives to each of the body, called in a Fiber" do
+  it "A15 raises a ThreadError where a signal's handler leaves the Fiber, and it comes back in another request" do
+    server = Server.start(ru: <<~'RUBY', options: { MaxWorkers: 1, ResponseBuffer: 0 })
+      leaving = Object.new
+      def leaving.each(&block)
+        trap("CONT") { File.write("left", "") && Fiber.yield if Fiber.current.equal?($fiber) }
+        $fiber = Fiber.new { block.call("x" * 8_000_000) }
+        $fiber.resume
+      end
+      run(lambda { |env|
+        next [200, {}, leaving] if env["PATH_INFO"] == "/leave"
+
+        said = begin
+          $fiber.resume
+          "nothing"
+        rescue ThreadError => e
+          e.class.name
+        end
+        [200, {}, [said]]
+      })
+    RUBY
+    worker = server.await_workers(1).first
+    server.connect do |client|
+      client.write("GET /leave HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+      # It takes no more than the head and what the sockets hold.
+      client.wait_readable(10)
+      eventually { server.signal(:CONT, to: worker) && File.exist?(File.join(server.dir, "left")) }
+      client.read
+    rescue Errno::ECONNRESET
+      # The body was cut off.
+    end
+    expect(server.get("/back").body).to eq("ThreadError")
+    expect(server.workers).to eq([worker])
+  end
+end

@@ -288,7 +288,7 @@ unsafe fn transmit(exchange: &mut Exchange<'_>, slices: &[IoSlice<'_>]) {
             let _ = exchange.wait();
         });
         // SAFETY: under protect, and owning nothing. Traps run here; what they raise goes through.
-        unsafe { rb_thread_check_ints() };
+        unsafe { loan::check_interrupts() };
         if exchange.is_broken() {
             return;
         }

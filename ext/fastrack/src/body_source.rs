@@ -17,6 +17,7 @@ use fastrack_engine::{BodyError, BodyStream, Gathering, Intake};
 
 use crate::env::string;
 use crate::gvl::without_gvl;
+use crate::loan;
 use crate::names::names;
 use crate::protect::{protect, Raised};
 use crate::response::raise;
@@ -84,6 +85,7 @@ impl SourceLoan {
         let source = unsafe { Value::from_raw(std::mem::replace(&mut self.0, Qnil as VALUE)) };
         if let Ok(source) = <&BodySource as magnus::TryConvert>::try_convert(source) {
             source.stream.store(std::ptr::null_mut(), Ordering::Relaxed);
+            loan::note_end();
         }
     }
 }
@@ -155,7 +157,7 @@ pub(crate) unsafe fn gather(stream: &BodyStream<'_>) {
                 Ok(Gathering::Whole) => return,
                 Ok(Gathering::Blocked) => {
                     without_gvl(&mut || stream.wait());
-                    rb_thread_check_ints();
+                    loan::check_interrupts();
                 }
                 Ok(Gathering::TooMuch) => {
                     raise(rb_eIOError, c"the body must be read before the connection is taken over")

@@ -5,12 +5,38 @@
 //! pointer: it gets a Ruby object that holds one for as long as the iteration
 //! lasts, and only for the thread that lent it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use rb_sys::*;
 
 use crate::response::raise;
 
 const POINTER: isize = 0;
 const THREAD: isize = 1;
+
+/// How many loans have ended in this process, those of bodies under way too.
+static ENDED: AtomicU64 = AtomicU64::new(0);
+
+/// A loan is over.
+pub(crate) fn note_end() {
+    ENDED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Runs traps, and whatever other threads want of this one, in the middle of something that works on a loan. A trap may
+/// leave the Fiber that it runs in, which may be resumed when the request is over: then this raises, and nothing that was
+/// lent may be touched any more.
+///
+/// # Safety
+/// Under protect, with the GVL; the caller's frames own nothing.
+pub(crate) unsafe fn check_interrupts() {
+    let before = ENDED.load(Ordering::Relaxed);
+    // SAFETY: as this function's.
+    unsafe { rb_thread_check_ints() };
+    if ENDED.load(Ordering::Relaxed) != before {
+        // SAFETY: as this function's.
+        unsafe { raise(rb_eThreadError, c"the server's block was left, and came back after its iteration") }
+    }
+}
 
 /// A loan, as the lender sees it: a hidden Array, or nil when there is none.
 ///
@@ -45,6 +71,7 @@ impl Loan {
             // SAFETY: the Array is alive, not frozen and has this slot.
             unsafe { RARRAY_ASET(self.0, POINTER, Qnil as VALUE) };
             self.0 = Qnil as VALUE;
+            note_end();
         }
     }
 }
