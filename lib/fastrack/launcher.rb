@@ -69,7 +69,6 @@ module Fastrack
         @pid_file&.claim
         redirect_output(background)
         yield if block_given?
-        ProcessSettings.shortage&.then { |shortage| Log.line(shortage) }
         warm_up
       end
     ensure

@@ -11,6 +11,7 @@ require_relative "log"
 require_relative "log_files"
 require_relative "overseer"
 require_relative "pace"
+require_relative "process_settings"
 require_relative "shutdown"
 require_relative "signal_queue"
 require_relative "spawner"
@@ -59,6 +60,7 @@ module Fastrack
       ForkGuard.install { release }
       Process.setproctitle("fastrack master")
       @announcer.listening(@launcher.listeners)
+      ProcessSettings.shortage&.then { |shortage| Log.line(shortage) }
       supervise
     ensure
       # Nothing is left to let go of, unless something was raised: then the workers notice that the lifeline is cut.
