@@ -142,7 +142,7 @@ RSpec.describe "Master" do
     end
   end
 
-  it "has Ruby make old and compact what the app has loaded, before the first fork" do
+  it "has Ruby make old and compact what the app has loaded, before the first fork", :quiet do
     server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1 }, config: <<~RUBY)
       note = ->(line) { File.write("notes", line + "\\n", mode: "a") }
       watch = ->(object, name) { object.singleton_class.prepend(Module.new { define_method(name) { |*all, **rest| note.call(name.to_s) || super(*all, **rest) } }) }

@@ -3,7 +3,7 @@
 require_relative "spec_helper"
 require_relative "../lib/fastrack/oob_gc"
 
-RSpec.describe "Out-of-band GC" do
+RSpec.describe "Out-of-band GC", :quiet do
   # Answers with the collections so far. Ruby makes none of its own accord, so that those are all ours.
   let(:counting) { "run ->(_env) { [200, {}, [GC.count.to_s]] }" }
   let(:disabled) { "after_fork { GC.disable }" }

@@ -188,7 +188,7 @@ RSpec.describe "Options" do
       expect(File).not_to exist(File.join(server.dir, "server.sock"))
     end
 
-    it "A2 an unknown option is warned of and the server starts" do
+    it "A2 an unknown option is warned of and the server starts", :quiet do
       server = Server.start(ru: Rackups::PID, options: { MaxWorker: 1 })
       expect(server.log).to include("fastrack: unknown option MaxWorker; did you mean MaxWorkers?\n")
     end

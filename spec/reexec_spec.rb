@@ -94,6 +94,17 @@ RSpec.describe "A new master (USR2)" do
     end
   end
 
+  it "C1 leaves the queue behind where connections are not shared any longer" do
+    server = start(config: "hand_over true")
+    queue = ->(pid) { ProcessTable.descriptors(pid).values.grep(/memfd:fastrack/).size }
+    expect(queue.call(server.pid)).to be > 0
+    server.write("fastrack.rb", "hand_over false")
+    usr2(server)
+    taken_over(server)
+    expect(queue.call(server.master)).to eq(0)
+    expect(server.get.status).to eq(200)
+  end
+
   describe "starts the server as it was started" do
     it "C1 with its command line, its folder and its environment, whatever has become of them since" do
       server = start(arguments: ["--quiet", "-I", "with spaces/and 'quotes'"], env: { "GIVEN" => "yes" }, config: <<~'RUBY')

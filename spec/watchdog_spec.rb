@@ -115,7 +115,7 @@ RSpec.describe "the watchdog" do
     expect(server.log).not_to include("has taken")
   end
 
-  it "counts neither collections between requests nor background threads" do
+  it "counts neither collections between requests nor background threads", :quiet do
     ru = <<~RUBY
       Thread.new { sleep }
       run ->(_) { [200, {}, [Process.pid.to_s]] }

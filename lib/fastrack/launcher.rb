@@ -53,7 +53,7 @@ module Fastrack
       @process_settings.enter
       load_engine
       predecessor = Predecessor.take_over
-      @queue = SharedQueue.take_over if @configuration.hand_over
+      @queue = @configuration.hand_over ? SharedQueue.take_over : SharedQueue.decline
       @listeners = open_listeners
       @pid_file = @configuration.pid && PidFile.new(@configuration.pid)
       @master = Master.new(self, deferred ? preload(app) : loaded(app), predecessor)

@@ -61,7 +61,11 @@ module Fastrack
 
     # Before anything else is done, so that a reload that fails changes nothing.
     def check_directory
-      Dir.open(directory, &:close) if @configuration.working_directory
+      return unless @configuration.working_directory
+
+      folder = File.stat(directory)
+      raise Errno::ENOTDIR unless folder.directory?
+      raise Errno::EACCES unless folder.executable?
     rescue SystemCallError => e
       refuse(:WorkingDirectory, "cannot enter #{directory}: #{reason(e)}")
     end

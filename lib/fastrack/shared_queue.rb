@@ -17,9 +17,22 @@ module Fastrack
       new(text ? inherited(text) : Dispatch.new)
     end
 
+    # Lets go of the one that was inherited, where connections are not shared any longer.
+    #
+    # @param environment [Hash, ENV]
+    # @return [nil]
+    def self.decline(environment = ENV)
+      text = environment.delete(VARIABLE)
+      opened(text).each(&:close) if text
+      nil
+    rescue SystemCallError, ArgumentError
+      # Then there is nothing to let go of.
+      nil
+    end
+
     # The descriptors belong to Ruby from here on, and the Dispatch has copies.
     def self.inherited(text)
-      files = text.split(",").map { |number| IO.for_fd(Integer(number, 10)) }
+      files = opened(text)
       Dispatch.from_fds(files.map(&:fileno))
     rescue SystemCallError, ArgumentError, TypeError, IOError => e
       Log.line("#{VARIABLE} is of no use (#{e.message}): connections are not taken over")
@@ -27,7 +40,11 @@ module Fastrack
     ensure
       files&.each(&:close)
     end
-    private_class_method :inherited
+
+    def self.opened(text)
+      text.split(",").map { |number| IO.for_fd(Integer(number, 10)) }
+    end
+    private_class_method :inherited, :opened
 
     # @return [Dispatch] for the engine
     attr_reader :dispatch

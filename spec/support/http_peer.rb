@@ -56,9 +56,11 @@ class HttpPeer
     self
   end
 
-  # Ends the sending side; the server sees an end of file.
+  # Ends the sending side; the server sees an end of file, unless it has reset the connection before.
   def finish_sending
     @socket.close_write
+    self
+  rescue Errno::ENOTCONN
     self
   end
 

@@ -81,6 +81,7 @@ impl Dispatch {
     /// A place for this process among those who share; None when all are taken.
     pub(crate) fn seat(&self) -> io::Result<Option<Seat>> {
         let pid = std::process::id();
+        self.clear_out(pid);
         let free = |slot: &usize| {
             let place = &self.page[PIDS + slot];
             place.compare_exchange(0, pid, Ordering::SeqCst, Ordering::SeqCst).is_ok()
@@ -93,6 +94,21 @@ impl Dispatch {
             slot,
             master: self.master,
         }))
+    }
+
+    /// Vacates the places of processes that are gone without a master to say so: it was killed with them.
+    fn clear_out(&self, own: u32) {
+        for slot in 0..MOST {
+            let place = &self.page[PIDS + slot];
+            let pid = place.load(Ordering::SeqCst);
+            // While it is this process's, nobody else sits down there.
+            if pid != 0
+                && !fastrack_sys::is_running(pid)
+                && place.compare_exchange(pid, own, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+            {
+                vacate(&self.page, slot);
+            }
+        }
     }
 }
 
@@ -223,6 +239,20 @@ mod tests {
         // Both are this process's; a dead one's word counts no more.
         dispatch.forget(std::process::id());
         assert!(!two.is_another_idle() && !two.is_another_serving());
+    }
+
+    #[test]
+    fn the_seat_of_a_process_that_was_killed_with_its_master_is_vacated_by_the_next_to_come() {
+        let dispatch = Dispatch::new().expect("a dispatch");
+        let one = dispatch.seat().expect("a seat").expect("free");
+        let mut child = std::process::Command::new("true").spawn().expect("a process");
+        child.wait().expect("its end");
+        dispatch.page[PIDS + 7].store(child.id(), Ordering::SeqCst);
+        dispatch.page[IDLE].fetch_or(1 << 7, Ordering::SeqCst);
+        dispatch.page[SERVING].fetch_or(1 << 7, Ordering::SeqCst);
+        assert!(one.is_another_idle() && one.is_another_serving());
+        let _other = dispatch.seat().expect("a seat").expect("free");
+        assert!(!one.is_another_idle() && !one.is_another_serving());
     }
 
     #[test]

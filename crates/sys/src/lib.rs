@@ -24,7 +24,7 @@ pub use file::{open_regular, send_file, send_more};
 pub use limit::{descriptors, has_room, most_descriptors, no_descriptor};
 pub use passing::{message_queue, receive_message, send_message, MOST_PASSED};
 pub use poller::{Event, Events, Poller};
-pub use process::{exit_at_once, say, with_descriptor, write};
+pub use process::{exit_at_once, is_running, say, with_descriptor, write};
 pub use shared::{memory_file, SharedNumbers};
 pub use signals::{
     handle_signal, other_threads, prepare_native_frames, signal_self, signal_thread, spare_signal,

@@ -13,6 +13,12 @@ pub fn exit_at_once(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
+/// Whether there is a process with this pid; one that is another user's is there, too (kill(2)).
+pub fn is_running(pid: u32) -> bool {
+    let Ok(pid) = i32::try_from(pid) else { return false };
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None) != Err(nix::errno::Errno::ESRCH)
+}
+
 /// Does something with a descriptor that somebody else owns; None when the number can be none.
 pub fn with_descriptor<T>(fd: RawFd, work: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
     // SAFETY: it is not -1, the one value that BorrowedFd may not hold; if it is not open, the calls fail.
