@@ -224,15 +224,20 @@ RSpec.describe "A new master (USR2)" do
       await_processes(server, 3)
     end
 
+    # The old one's workers are sent away, and then the new master with its own.
+    def go_back(server)
+      usr2(server)
+      await_line(server, "is ready", 3)
+      server.signal(:WINCH)
+      await_processes(server, 4)
+      server.signal(:QUIT, to: server.master)
+      await_line(server, "ended with status 0; this one carries on")
+    end
+
     it "C1 goes back to the old one when the new one is ended, with the workers that had been sent away" do
       server = start(options: { AutoQuit: false, Pid: "app.pid" })
       unnoticed(server) do
-        usr2(server)
-        await_line(server, "is ready", 3)
-        server.signal(:WINCH)
-        await_processes(server, 4)
-        server.signal(:QUIT, to: server.master)
-        await_line(server, "ended with status 0; this one carries on")
+        go_back(server)
         await_processes(server, 3)
       end
       expect(pid_in(server)).to eq(server.pid)
@@ -252,12 +257,7 @@ RSpec.describe "A new master (USR2)" do
           end
         end)
       RUBY
-      usr2(server)
-      await_line(server, "is ready", 3)
-      server.signal(:WINCH)
-      await_processes(server, 4)
-      server.signal(:QUIT, to: server.master)
-      await_line(server, "ended with status 0; this one carries on")
+      go_back(server)
     end
   end
 end

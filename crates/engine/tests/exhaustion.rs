@@ -79,6 +79,16 @@ impl Exhausted {
             assert!(start.elapsed() < SOON, "never heard {what}");
         }
     }
+
+    /// The worker comes back from its request, finds no descriptor, and then some.
+    fn recover(&mut self) {
+        self.release.send(()).expect("somebody held");
+        answered(&self.held);
+        self.heard("cannot take a connection over: ");
+        self.files.clear();
+        self.heard("/waiting");
+        answered(&self.waiting);
+    }
 }
 
 fn exhausted() -> Exhausted {
@@ -118,12 +128,7 @@ fn exhausted() -> Exhausted {
 fn a_request_in_the_queue_stays_there_until_a_descriptor_is_free() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut all = exhausted();
-    all.release.send(()).expect("somebody held");
-    answered(&all.held);
-    all.heard("cannot take a connection over: ");
-    all.files.clear();
-    all.heard("/waiting");
-    answered(&all.waiting);
+    all.recover();
     all.control.stop();
     // Whatever wakes it.
     drop(connect(all.socket.local_addr().expect("an address")));
@@ -136,11 +141,6 @@ fn the_last_worker_to_stop_waits_for_a_descriptor_for_those_in_the_queue() {
     let mut all = exhausted();
     all.dispatch.end();
     all.control.stop();
-    all.release.send(()).expect("somebody held");
-    answered(&all.held);
-    all.heard("cannot take a connection over: ");
-    all.files.clear();
-    all.heard("/waiting");
-    answered(&all.waiting);
+    all.recover();
     assert_eq!(all.worker.join().expect("no panic"), Finish::Stopped);
 }
