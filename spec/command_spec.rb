@@ -237,8 +237,9 @@ RSpec.describe "The fastrack command" do
       expect(background).to eq(["", 0])
       forked = File.read("#{@dir}/forked").to_i
       expect(ProcessTable.alive?(forked)).to be(true)
-      Process.kill(:KILL, forked)
       stop
+    ensure
+      Process.kill(:KILL, File.read("#{@dir}/forked").to_i) if File.exist?("#{@dir}/forked")
     end
 
     it "writes to stdout_path and stderr_path from then on" do

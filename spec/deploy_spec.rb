@@ -34,6 +34,12 @@ RSpec.describe "Deploys" do
     File.rename("#{@dir}/next", "#{@dir}/current")
   end
 
+  # Ends a daemon, which is nobody's child here.
+  def end_master(pid)
+    Process.kill(:TERM, pid) if pid.positive?
+    eventually { ProcessTable.entry(pid).nil? }
+  end
+
   def ask
     UNIXSocket.open("#{@dir}/shared/tmp/app.sock") do |socket|
       socket.write("GET / HTTP/1.0\r\n\r\n")
@@ -63,9 +69,7 @@ RSpec.describe "Deploys" do
     fresh = File.read("#{@dir}/shared/tmp/app.pid").to_i
     expect(ask).to eq(["two", fresh.to_s])
   ensure
-    ended = fresh || master.to_i
-    Process.kill(:TERM, ended) if ended.positive?
-    eventually { ProcessTable.entry(ended).nil? }
+    end_master(fresh || master.to_i)
   end
 
   it "C1 with Unicorn's recipe: the new master's first worker ends the old master, and no request is lost" do
@@ -85,9 +89,7 @@ RSpec.describe "Deploys" do
     expect(clients.failures).to eq([])
     expect(clients.bodies.uniq).to eq([old.to_s, fresh.to_s])
   ensure
-    ended = fresh || old.to_i
-    Process.kill(:TERM, ended) if ended.positive?
-    eventually { ProcessTable.entry(ended).nil? }
+    end_master(fresh || old.to_i)
   end
 
   it "C4 behind nginx, which sends static files itself" do

@@ -77,7 +77,8 @@ pub(crate) fn send(queue: BorrowedFd<'_>, connection: &Connection, settings: &Se
 }
 
 /// Receives a connection, and says how far its request has come. One that came by a listener
-/// that nobody here knows counts as one of the first. Fails with WouldBlock when there is none, and with InvalidData when it is nothing that can be used.
+/// that nobody here knows counts as one of the first. Fails with WouldBlock when there is none,
+/// and with InvalidData when it is nothing that can be used.
 pub(crate) fn receive(
     queue: BorrowedFd<'_>,
     settings: &Settings,
