@@ -168,6 +168,7 @@ RSpec.describe "C4 Keep-alive" do
       serve_kept(options: { KeepAliveTimeout: 0.5 })
       peers = kept_peers(5)
       server.signal(:STOP, to: @worker)
+      eventually { File.read("/proc/#{@worker}/stat").include?(") T ") }
       peers.each { |one| one.ask("/pid") }
       expect(peers.first.anything_within?(0.7)).to be(false)
       server.signal(:CONT, to: @worker)
