@@ -68,7 +68,8 @@ RSpec.describe "C4 Kept connections" do
     expect_no_failure(loop)
   end
 
-  it "keep their place when there are more of them than the queue holds" do
+  # Quiet: the others must make room within a tenth of a second.
+  it "keep their place when there are more of them than the queue holds", :quiet do
     serve_kept(workers: 2)
     before = server.workers
     around_idle_peers(600) do
