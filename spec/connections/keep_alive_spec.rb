@@ -165,12 +165,13 @@ RSpec.describe "C4 Keep-alive" do
     end
 
     it "KeepAliveTimeout loses no request that was there in time, though the worker did not get to read it" do
-      serve_kept(options: { KeepAliveTimeout: 0.5 })
+      timeout = GcMode.patient(0.5)
+      serve_kept(options: { KeepAliveTimeout: timeout })
       peers = kept_peers(5)
       server.signal(:STOP, to: @worker)
       eventually { File.read("/proc/#{@worker}/stat").include?(") T ") }
       peers.each { |one| one.ask("/pid") }
-      expect(peers.first.anything_within?(0.7)).to be(false)
+      expect(peers.first.anything_within?(timeout + 0.2)).to be(false)
       server.signal(:CONT, to: @worker)
       expect(peers.map { |one| one.answer.body.to_i }).to all(eq(@worker))
     end

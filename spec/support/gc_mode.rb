@@ -6,6 +6,11 @@ module GcMode
   # How many times as long as usual everything awaited may take: what is not awaited is not slower.
   PATIENCE = { nil => 1, "compact" => 4, "stress" => 20 }.freeze
 
+  # What makes exceptions' messages longer: that takes minutes when each allocation collects garbage. Each Ruby has it by
+  # a constant if it has it at all.
+  TALKERS = { ErrorHighlight: "error_highlight", DidYouMean: "did_you_mean", SyntaxSuggest: "syntax_suggest" }
+            .select { |name, _| Object.const_defined?(name) }.values.freeze
+
   module_function
 
   # @return [String, nil]
@@ -28,8 +33,7 @@ module GcMode
   def in_environment(env)
     return env unless name
 
-    # What makes messages longer takes minutes when each allocation collects garbage.
-    words = ["--disable=error_highlight", "--disable=did_you_mean", "-r#{File.join(__dir__, "gc_mode/worker")}", env["RUBYOPT"]]
+    words = [*TALKERS.map { |name| "--disable=#{name}" }, "-r#{File.join(__dir__, "gc_mode/worker")}", env["RUBYOPT"]]
     env.merge("RUBYOPT" => words.compact.join(" "))
   end
 end
