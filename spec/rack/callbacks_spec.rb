@@ -24,6 +24,10 @@ RSpec.describe "C5 what an app leaves to be called after its response" do
     expect(called_for("/own")).to eq(["reply"])
   end
 
+  it "C5 all lists: also where the app has deleted the server's, and put its own there" do
+    expect(called_for("/anew")).to eq(HttpApps.rack3? ? %w[rack.after_reply rack.response_finished] : %w[rack.after_reply])
+  end
+
   it "C5 rack.after_reply: also after an exception, and after half a response" do
     %w[/raises /half].each { |path| expect(called_for(path).grep(/reply/)).to eq(["reply 1", "reply 2"]) }
   end
@@ -59,6 +63,7 @@ RSpec.describe "C5 what an app leaves to be called after its response" do
     it "C5 rack.response_finished: gets the exception of an app that has raised (Rack 3)" do
       expect(called_for("/raises").last).to eq("finished 1: /raises nil nil ArgumentError in the app")
       expect(called_for("/half").last).to eq('finished 1: /half 200 ["x-half"] RuntimeError in each')
+      expect(called_for("/close").last).to eq("finished 1: /close 200 [] RuntimeError in close")
     end
 
     it "C5 rack.response_finished: gets an exception when the client has left before the end (Rack 3)" do

@@ -9,7 +9,7 @@ use fastrack_sys::epoch_seconds;
 
 use crate::body::{Manner, Sender};
 use crate::body_source::SourceLoan;
-use crate::callbacks::{Callbacks, Outcome};
+use crate::callbacks::{Callbacks, How, Outcome};
 use crate::current::{Call, Current};
 use crate::env::{self, Caches};
 use crate::errors::{exception, is_failure, report, warn};
@@ -31,6 +31,12 @@ pub(crate) struct Options {
     pub rack_3: bool,
     /// Rack 3.1 or later.
     pub rack_3_1: bool,
+}
+
+impl Options {
+    fn how(self, exchange: &Exchange<'_>) -> How {
+        How { rack_3: self.rack_3, is_broken: exchange.is_broken() }
+    }
 }
 
 /// A Rack application and the memory that its responses are made in.
@@ -70,6 +76,19 @@ struct Objects {
     outcome: Outcome,
     /// What the block of an iteration works on while it lasts.
     loan: Loan,
+    /// How far the request has come.
+    stage: Stage,
+}
+
+/// How far a request has come that goes well.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// The application is called, or its response sent.
+    Answering,
+    /// The response has left.
+    Answered,
+    /// What was still open is closed, and what is to be called after the response collected.
+    Done,
 }
 
 impl Objects {
@@ -77,7 +96,32 @@ impl Objects {
         let nil = Qnil as VALUE;
         let outcome = Outcome { status: nil, headers: nil, error: nil };
         let (source, loan) = (SourceLoan::none(), Loan::none());
-        Objects { env: nil, template: nil, file: nil, source, stream: nil, unclosed: nil, outcome, loan }
+        let stage = Stage::Answering;
+        Objects {
+            env: nil,
+            template: nil,
+            file: nil,
+            source,
+            stream: nil,
+            unclosed: nil,
+            outcome,
+            loan,
+            stage,
+        }
+    }
+
+    fn end_loans(&mut self) {
+        self.loan.end();
+        self.source.end();
+    }
+
+    /// The next one that is to be closed. The body's close is the application's. A large body's file would be closed by
+    /// the GC, too, but a busy server may have hundreds by then; and a stream that is left belongs to a call that has
+    /// failed: the client would wait for the rest.
+    fn take_open(&mut self) -> Option<VALUE> {
+        let slots = [&mut self.unclosed, &mut self.file, &mut self.stream];
+        let open = slots.into_iter().find(|slot| **slot != Qnil as VALUE)?;
+        Some(std::mem::replace(open, Qnil as VALUE))
     }
 }
 
@@ -129,6 +173,15 @@ impl<'a> RackApp<'a> {
                 return;
             }
             self.answer(result, request, exchange, objects);
+            objects.stage = Stage::Answered;
+            // Here rather than by clean_up and collect_callbacks: each protect costs as much as what it is for.
+            objects.end_loans();
+            while let Some(object) = objects.take_open() {
+                call_if_there(object, names().id_close);
+            }
+            let Objects { env, template, outcome, .. } = objects;
+            self.callbacks.collect(*env, *template, outcome, self.options.how(exchange));
+            objects.stage = Stage::Done;
         }
     }
 
@@ -194,33 +247,26 @@ impl<'a> RackApp<'a> {
 
     /// Closes what is still open after the response, well or badly as it went.
     fn clean_up(&mut self, objects: &mut Objects) {
-        objects.loan.end();
-        objects.source.end();
-        // The body's close is the application's. A large body's file would be closed by the GC, too, but a
-        // busy server may have hundreds by then; and a stream that is left belongs to a call that has failed:
-        // the client would wait for the rest.
-        for slot in [&mut objects.unclosed, &mut objects.file, &mut objects.stream] {
-            let object = std::mem::replace(slot, Qnil as VALUE);
-            if object != Qnil as VALUE {
-                let closed = protect(|| {
-                    // SAFETY: under protect, and owning nothing.
-                    unsafe { call_if_there(object, names().id_close) }
-                });
-                note_failure(&closed, &mut objects.outcome);
-                self.settle(closed, objects.env);
-            }
+        objects.end_loans();
+        while let Some(object) = objects.take_open() {
+            let closed = protect(|| {
+                // SAFETY: under protect, and owning nothing.
+                unsafe { call_if_there(object, names().id_close) }
+            });
+            note_failure(&closed, &mut objects.outcome);
+            self.settle(closed, objects.env);
         }
     }
 
     /// Keeps what is to be called after the response.
-    fn collect_callbacks(&mut self, objects: &mut Objects, is_broken: bool) {
-        if objects.env == Qnil as VALUE {
+    fn collect_callbacks(&mut self, objects: &mut Objects, how: How) {
+        if objects.env == Qnil as VALUE || objects.stage == Stage::Done {
             return;
         }
         let Objects { env, template, outcome, .. } = objects;
         let collected = protect(|| {
             // SAFETY: under protect, and owning nothing.
-            unsafe { self.callbacks.collect(*env, *template, outcome, is_broken) };
+            unsafe { self.callbacks.collect(*env, *template, outcome, how) };
             Qnil as VALUE
         });
         self.settle(collected, *env);
@@ -271,10 +317,11 @@ impl App for RackApp<'_> {
         let failed = note_failure(&result, &mut objects.outcome);
         self.settle(result, objects.env);
         self.clean_up(&mut objects);
-        if failed && exchange.is_untouched() && self.roots.error_page() != Qnil as VALUE {
+        let unanswered = objects.stage == Stage::Answering && exchange.is_untouched();
+        if failed && unanswered && self.roots.error_page() != Qnil as VALUE {
             self.show_error(request, exchange, &mut objects);
         }
-        self.collect_callbacks(&mut objects, exchange.is_broken());
+        self.collect_callbacks(&mut objects, self.options.how(exchange));
         self.flow()
     }
 

@@ -134,6 +134,11 @@ impl Names {
         ]
     }
 
+    /// The keys of what is called after a response.
+    pub fn callbacks(&self) -> [VALUE; 2] {
+        [self.after_reply, self.response_finished]
+    }
+
     /// The string of a common method.
     pub fn method(&self, method: &[u8]) -> Option<VALUE> {
         let index = METHODS.iter().position(|known| known.as_bytes() == method)?;

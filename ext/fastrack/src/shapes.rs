@@ -13,8 +13,8 @@ use fastrack_http::{Head, KnownName};
 use crate::names::names;
 use crate::roots::Roots;
 
-/// The entries that each environment begins with: REQUEST_METHOD, REQUEST_URI, PATH_INFO, QUERY_STRING, SERVER_PROTOCOL,
-/// REMOTE_ADDR and REMOTE_PORT. Those of the fields follow.
+/// The entries that each environment begins with, behind those of [`callbacks`](crate::callbacks): REQUEST_METHOD,
+/// REQUEST_URI, PATH_INFO, QUERY_STRING, SERVER_PROTOCOL, REMOTE_ADDR and REMOTE_PORT. Those of the fields follow.
 pub(crate) const LEADING: usize = 7;
 
 /// The most fields that a shape has; requests with more are not worth one.
@@ -112,7 +112,7 @@ impl Default for Shapes {
     }
 }
 
-/// A Hash that begins with the leading entries and those of the names, and has all that `base` has.
+/// A Hash that begins with the entries for callbacks, the leading ones and those of the names, and has all that `base` has.
 ///
 /// # Safety
 /// Under protect, with the GVL.
@@ -121,15 +121,18 @@ pub(crate) unsafe fn make(base: VALUE, fields: &[u8]) -> VALUE {
     // SAFETY: as this function's; the Hash is on the stack.
     unsafe {
         let made = rb_hash_new();
+        let callbacks = names.callbacks();
+        let callbacks = callbacks.iter().filter(|key| rb_hash_lookup(base, **key) != Qnil as VALUE);
+        for key in callbacks.clone() {
+            rb_hash_aset(made, *key, Qnil as VALUE);
+        }
         for key in names.leading().into_iter().chain(fields.iter().map(|name| names.known(*name))) {
             rb_hash_aset(made, key, Qnil as VALUE);
         }
         rb_hash_update_by(made, base, None);
         // A request that uses one of these Arrays takes it with it: it must be in no other Hash.
-        for key in [names.after_reply, names.response_finished] {
-            if rb_hash_lookup(base, key) != Qnil as VALUE {
-                rb_hash_aset(made, key, rb_ary_new());
-            }
+        for key in callbacks {
+            rb_hash_aset(made, *key, rb_ary_new());
         }
         made
     }
@@ -179,10 +182,14 @@ impl Values {
 }
 
 /// Asked of each entry from the first one on, until all values are in.
-unsafe extern "C" fn is_next(_key: st_data_t, _value: st_data_t, values: st_data_t, _error: c_int) -> c_int {
+unsafe extern "C" fn is_next(key: st_data_t, _value: st_data_t, values: st_data_t, _error: c_int) -> c_int {
     // SAFETY: `copy_of` passes this, and nothing else uses it meanwhile.
     let values = unsafe { &*(values as *const Values) };
-    let answer = if values.written < values.filled { st_retval::ST_REPLACE } else { st_retval::ST_STOP };
+    let answer = match values.written {
+        0 if names().callbacks().contains(&(key as VALUE)) => st_retval::ST_CONTINUE,
+        written if written < values.filled => st_retval::ST_REPLACE,
+        _ => st_retval::ST_STOP,
+    };
     answer as c_int
 }
 

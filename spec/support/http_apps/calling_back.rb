@@ -19,6 +19,7 @@ module HttpApps
       when "/endless" then [200, {}, Enumerator.new { |parts| 20_000.times { parts << ("e" * 50_000) } }]
       when "/sees" then [200, {}, [seen(env)]]
       when "/slow" then [200, { "content-length" => "4" }, ["done"]]
+      when "/close" then [200, {}, ["done"].tap { |body| body.define_singleton_method(:close) { raise "in close" } }]
       else [201, { "x-path" => path }, ["done"]]
       end
     end
@@ -29,11 +30,18 @@ module HttpApps
       case path
       when "/sees", "/none" then nil
       when "/own" then env["rack.after_reply"] = [-> { @journal.write("/own reply") }]
+      when "/anew" then anew(env)
       when "/late" then late(env)
       when "/failing" then failing(env)
       when "/slow" then env["rack.after_reply"] << -> { sleep(0.005) until File.exist?("go") }
       else both(env, path)
       end
+    end
+
+    # Deletes the server's lists, and has others under the same keys.
+    def anew(env)
+      lists = %w[rack.after_reply rack.response_finished].select { |key| env.delete(key) }
+      lists.each { |key| env[key] = [->(*) { @journal.write("/anew #{key}") }] }
     end
 
     def both(env, path)
