@@ -54,6 +54,10 @@ RSpec.describe "C5 what an app leaves to be called after its response" do
     expect(journal.count("/late reply")).to eq(3)
   end
 
+  it "C5 rack.response_finished: one that the app has put there itself is called on Rack 3, and is nothing to us on Rack 2" do
+    expect(called_for("/unasked")).to eq(HttpApps.rack3? ? ["finished"] : [])
+  end
+
   if HttpApps.rack3?
     it "C5 rack.response_finished: is called with env, status and headers, the last one first (Rack 3)" do
       outcome = '/fine 201 ["x-path"] none'

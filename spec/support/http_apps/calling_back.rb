@@ -31,6 +31,7 @@ module HttpApps
       when "/sees", "/none" then nil
       when "/own" then env["rack.after_reply"] = [-> { @journal.write("/own reply") }]
       when "/anew" then anew(env)
+      when "/unasked" then env["rack.response_finished"] = [->(*) { @journal.write("/unasked finished") }]
       when "/late" then late(env)
       when "/failing" then failing(env)
       when "/slow" then env["rack.after_reply"] << -> { sleep(0.005) until File.exist?("go") }
