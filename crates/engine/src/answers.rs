@@ -1,6 +1,5 @@
 //! How answers leave, and what becomes of their connections: the reactor's side of the way out.
 
-use std::io::IoSlice;
 use std::os::fd::AsFd;
 
 use fastrack_http::{error_response, Error};
@@ -96,7 +95,7 @@ impl Reactor {
         let with_body = !connection.is_head_request();
         error_response(error, self.date.at(epoch_seconds()), with_body, &mut response);
         // It fits into any socket's buffer; a client that takes nothing gets nothing.
-        let sent = fastrack_sys::writev(connection.as_fd(), &[IoSlice::new(&response)]);
+        let sent = fastrack_sys::send(connection.as_fd(), &response);
         if sent.is_ok_and(|sent| sent == response.len()) {
             connection.drain();
             let deadline = self.deadline(Phase::Draining);

@@ -5,7 +5,7 @@
 //! [`BodyStream::wait`], which is to be run where other threads may go on.
 
 use std::fmt;
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -200,7 +200,7 @@ impl BodyReader {
     /// Tells the client to send the body, once. If it does not get through, the client sends it anyway after a while.
     fn send_continue(&mut self, fd: BorrowedFd<'_>) {
         if std::mem::take(&mut self.awaits_continue) {
-            let _ = fastrack_sys::writev(fd, &[IoSlice::new(b"HTTP/1.1 100 Continue\r\n\r\n")]);
+            let _ = fastrack_sys::send(fd, b"HTTP/1.1 100 Continue\r\n\r\n");
         }
     }
 

@@ -130,15 +130,15 @@ impl<'a> Exchange<'a> {
         if !self.output.is_empty() {
             self.flush()?;
         }
-        let mut sent = 0;
         if self.output.is_empty() {
-            let result = if self.may_answer() { output::write(self.fd, slices) } else { Err(overdue()) };
-            sent = self.note(result)?;
-            if sent == slices.iter().map(|slice| slice.len()).sum() {
+            let result = if self.may_answer() { self.output.send(self.fd, slices) } else { Err(overdue()) };
+            self.note(result)?;
+            if self.output.is_empty() {
                 return Ok(Progress::Sent);
             }
+        } else {
+            self.output.push(slices, 0);
         }
-        self.output.push(slices, sent);
         // What is left of it will be sent, whoever waits for it.
         self.stage = Stage::Begun;
         Ok(self.progress())
@@ -172,7 +172,7 @@ impl<'a> Exchange<'a> {
         if self.stage != Stage::Untouched {
             return;
         }
-        match output::write(self.fd, &[IoSlice::new(bytes)]) {
+        match output::write_one(self.fd, bytes) {
             Ok(0) => {}
             Ok(sent) if sent == bytes.len() => {}
             Ok(sent) => {

@@ -4,11 +4,10 @@
 //! or hang in native code: the client is answered, the other clients go to
 //! other workers, the log gets what the threads are at, and the process ends.
 
-use std::io::IoSlice;
 use std::os::fd::{BorrowedFd, RawFd};
 
 use fastrack_http::{error_response, DateCache, Error};
-use fastrack_sys::{discard, epoch_seconds, exit_at_once, monotonic_millis, say, with_descriptor, writev};
+use fastrack_sys::{discard, epoch_seconds, exit_at_once, monotonic_millis, say, send, with_descriptor};
 
 use crate::reactor::Reactor;
 use crate::watch::{Claim, Watch};
@@ -54,7 +53,7 @@ pub(crate) fn part(client: BorrowedFd<'_>, claim: Claim, answer: &[u8]) {
         }
         Claim::Open => {
             // It fits into any socket's buffer; a client that takes nothing gets nothing.
-            let _ = writev(client, &[IoSlice::new(answer)]);
+            let _ = send(client, answer);
         }
         Claim::None | Claim::Answered | Claim::Taken => {}
     }

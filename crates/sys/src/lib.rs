@@ -31,6 +31,6 @@ pub use signals::{
     with_signals_blocked, write_native_frames,
 };
 pub use socket::{
-    accept, discard, has_ended, has_left, is_clients_error, is_readable, pause, recv, reset_on_close,
+    accept, discard, has_ended, has_left, is_clients_error, is_readable, pause, recv, reset_on_close, send,
     shutdown_both, shutdown_write, wait_readable, wait_writable, writev,
 };

@@ -121,6 +121,17 @@ pub fn discard(fd: BorrowedFd<'_>) -> io::Result<usize> {
     usize::try_from(got).map_err(|_| io::Error::last_os_error())
 }
 
+/// Sends what the socket takes at once of the bytes (send(2)). A peer that is gone is an error only, never a SIGPIPE.
+pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    #[cfg(not(any(target_os = "macos", target_os = "ios")))]
+    let flags = libc::MSG_NOSIGNAL;
+    #[cfg(any(target_os = "macos", target_os = "ios"))]
+    let flags = 0;
+    // SAFETY: the descriptor is borrowed, and so open; the pointer is valid for the length.
+    let sent = unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
 /// Sends what the socket takes at once of the slices (writev(2)).
 pub fn writev(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     Ok(nix::sys::uio::writev(fd, slices)?)
@@ -240,6 +251,18 @@ mod tests {
         drop(near);
         assert_eq!(recv(far.as_fd(), &mut buffer, 4).expect("recv"), 1);
         assert_eq!(recv(far.as_fd(), &mut buffer, 4).expect("recv"), 0);
+    }
+
+    #[test]
+    fn sent_bytes_arrive_and_a_peer_that_is_gone_is_an_error() {
+        let (near, mut far) = UnixStream::pair().expect("socketpair");
+        assert_eq!(send(near.as_fd(), b"abc").expect("send"), 3);
+        let mut bytes = [0; 3];
+        far.read_exact(&mut bytes).expect("read");
+        assert_eq!(&bytes, b"abc");
+        drop(far);
+        let error = send(near.as_fd(), b"abc").expect_err("nobody is there");
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! How a connection's request comes in: reading what the client sends, and making a head and a body of it.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use fastrack_http::{percent_decode, Error, Expectation, Status};
@@ -122,5 +122,5 @@ impl Connection {
 /// Tells the client to send the body (RFC 9110 §15.2.1). If it does not
 /// get through, the client sends it anyway after a while, or goes away.
 fn send_continue(fd: BorrowedFd<'_>) {
-    let _ = fastrack_sys::writev(fd, &[IoSlice::new(b"HTTP/1.1 100 Continue\r\n\r\n")]);
+    let _ = fastrack_sys::send(fd, b"HTTP/1.1 100 Continue\r\n\r\n");
 }
