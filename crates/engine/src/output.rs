@@ -73,11 +73,18 @@ impl Output {
     /// after a failure nothing does.
     pub fn send(&mut self, fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let total: usize = slices.iter().map(|slice| slice.len()).sum();
-        if total > JOINED {
-            let sent = write(fd, slices)?;
+        let sent = match slices {
+            [slice] => write_one(fd, slice)?,
+            _ if total > JOINED => write(fd, slices)?,
+            _ => return self.send_joined(fd, slices),
+        };
+        if sent < total {
             self.push(slices, sent);
-            return Ok(sent);
         }
+        Ok(sent)
+    }
+
+    fn send_joined(&mut self, fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         self.push(slices, 0);
         let result = self.flush_bytes(fd);
         if result.is_err() {
@@ -245,13 +252,16 @@ mod tests {
             let (mut client, server) = pair();
             let body = vec![b'b'; length];
             let mut output = Output::default();
-            let slices = [IoSlice::new(b"head"), IoSlice::new(&[]), IoSlice::new(&body)];
-            let sent = output.send(server.as_fd(), &slices).expect("send");
-            assert!(sent > 0 && output.len() == 4 + length - sent, "{length}");
-            let mut all = vec![0; sent];
-            client.read_exact(&mut all).expect("read");
-            all.extend(received(&mut output, &mut client, &server));
-            assert!(all == [b"head", &body[..]].concat(), "{length}");
+            let whole = [b"head", &body[..]].concat();
+            let several = [IoSlice::new(b"head"), IoSlice::new(&[]), IoSlice::new(&body)];
+            for slices in [&several[..], &[IoSlice::new(&whole)]] {
+                let sent = output.send(server.as_fd(), slices).expect("send");
+                assert!(sent > 0 && output.len() == 4 + length - sent, "{length}");
+                let mut all = vec![0; sent];
+                client.read_exact(&mut all).expect("read");
+                all.extend(received(&mut output, &mut client, &server));
+                assert!(all == whole, "{length}");
+            }
         }
     }
 
@@ -261,8 +271,11 @@ mod tests {
             let (client, server) = pair();
             drop(client);
             let mut output = Output::default();
-            output.send(server.as_fd(), &[IoSlice::new(&vec![0; length])]).expect_err("nobody is there");
-            assert!(output.is_empty(), "{length}");
+            let bytes = vec![0; length];
+            for slices in [&[IoSlice::new(&bytes)][..], &[IoSlice::new(&bytes), IoSlice::new(b"end")]] {
+                output.send(server.as_fd(), slices).expect_err("nobody is there");
+                assert!(output.is_empty(), "{length}");
+            }
         }
     }
 

@@ -15,6 +15,7 @@ mod date;
 mod error;
 mod error_response;
 mod expect;
+mod field_lines;
 mod field_name;
 mod framing;
 mod head;

@@ -3,6 +3,7 @@
 use memchr::{memchr2, memchr3};
 
 use crate::date::DATE_LEN;
+use crate::field_lines::{lay_out, FieldLines};
 use crate::framing::content_length;
 use crate::response_field::{is_token, FieldError};
 use crate::status::{has_no_body, reason};
@@ -16,7 +17,9 @@ pub struct ResponseHead {
     code: u16,
     date: Vec<u8>,
     server: Vec<u8>,
-    fields: Vec<u8>,
+    fields: FieldLines,
+    /// The fields of the response before.
+    before: FieldLines,
     length: Length,
     /// Whether the application named a Transfer-Encoding, and so framed the body itself.
     pub has_coding: bool,
@@ -55,7 +58,11 @@ impl ResponseHead {
         self.code = code;
         self.date.clear();
         self.server.clear();
+        std::mem::swap(&mut self.fields, &mut self.before);
         self.fields.clear();
+        if self.forbids_framing() {
+            self.before.clear();
+        }
         self.length = Length::Unknown;
         self.has_coding = false;
         self.wants_close = false;
@@ -83,62 +90,73 @@ impl ResponseHead {
     /// out, because only the server knows what becomes of the connection: the
     /// application's `close` is taken as a wish.
     pub fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), FieldError> {
+        if let Some(length) = self.fields.repeat(&self.before, name, value) {
+            length.into_iter().for_each(|length| self.add_length(Some(length)));
+            return Ok(());
+        }
         if !is_token(name) {
             return Err(FieldError::Name);
         }
         if is_plain(value) {
-            self.line(name, value);
+            self.line(name, value, true);
             return Ok(());
         }
+        self.fields.note_unique();
         for line in value.split(|byte| *byte == b'\n') {
             if memchr2(b'\r', b'\0', line).is_some() {
                 return Err(FieldError::Value);
             }
             if !line.is_empty() {
-                self.line(name, line);
+                self.line(name, line, false);
             }
         }
         Ok(())
     }
 
-    fn line(&mut self, name: &[u8], value: &[u8]) {
-        let to = match name.len() {
+    /// Adds a line; `whole` says that the field has no other.
+    fn line(&mut self, name: &[u8], value: &[u8], whole: bool) {
+        match name.len() {
             4 if name.eq_ignore_ascii_case(b"date") => {
                 self.date.clear();
-                &mut self.date
+                lay_out(name, value, &mut self.date);
             }
             6 if name.eq_ignore_ascii_case(b"server") => {
                 self.server.clear();
-                &mut self.server
+                lay_out(name, value, &mut self.server);
             }
             10 if name.eq_ignore_ascii_case(b"connection") => {
                 self.wants_close |= value.eq_ignore_ascii_case(b"close");
-                return;
             }
             14 if name.eq_ignore_ascii_case(b"content-length") => {
-                if self.forbids_framing() {
-                    return;
+                if !self.forbids_framing() {
+                    let length = content_length(value).ok();
+                    self.add_length(length);
+                    if whole && length.is_some() {
+                        return self.fields.push(name, value, length);
+                    }
+                    self.fields.push_line(name, value);
                 }
-                self.length = match (self.length, content_length(value)) {
-                    (Length::Unknown, Ok(length)) => Length::Known(length),
-                    _ => Length::Unclear,
-                };
-                &mut self.fields
             }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
-                if self.forbids_framing() {
-                    return;
+                if !self.forbids_framing() {
+                    self.has_coding = true;
+                    self.fields.push_line(name, value);
                 }
-                self.has_coding = true;
-                &mut self.fields
             }
-            _ => &mut self.fields,
+            _ if whole => return self.fields.push(name, value, None),
+            _ => self.fields.push_line(name, value),
+        }
+        if whole {
+            self.fields.note_unique();
+        }
+    }
+
+    /// Takes in what one Content-Length says; None where it is no number.
+    fn add_length(&mut self, length: Option<u64>) {
+        self.length = match (self.length, length) {
+            (Length::Unknown, Some(length)) => Length::Known(length),
+            _ => Length::Unclear,
         };
-        to.reserve(name.len() + value.len() + 4);
-        to.extend_from_slice(name);
-        to.extend_from_slice(b": ");
-        to.extend_from_slice(value);
-        to.extend_from_slice(b"\r\n");
     }
 
     /// Neither may be sent with 1xx and 204 (RFC 9110 §8.6, RFC 9112 §6.1).
@@ -149,15 +167,13 @@ impl ResponseHead {
     /// Frames the body as so many bytes.
     pub fn frame_length(&mut self, length: u64) {
         self.length = Length::Known(length);
-        self.fields.extend_from_slice(b"Content-Length: ");
-        self.fields.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
-        self.fields.extend_from_slice(b"\r\n");
+        self.fields.push_line(b"Content-Length", itoa::Buffer::new().format(length).as_bytes());
     }
 
     /// Frames the body in chunks.
     pub fn frame_chunked(&mut self) {
         self.has_coding = true;
-        self.fields.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+        self.fields.push_line(b"Transfer-Encoding", b"chunked");
     }
 
     /// Appends the whole head to `out`; `date` is used when the application named none.
@@ -175,7 +191,7 @@ impl ResponseHead {
             out.extend_from_slice(&self.date);
         }
         out.extend_from_slice(if self.server.is_empty() { b"Server: Fastrack\r\n" } else { &self.server });
-        out.extend_from_slice(&self.fields);
+        out.extend_from_slice(self.fields.as_bytes());
         out.extend_from_slice(match persistence {
             Persistence::Close => b"Connection: close\r\n\r\n",
             Persistence::Implied => b"\r\n",
@@ -187,7 +203,7 @@ impl ResponseHead {
     /// Appends the head of an interim response (RFC 9110 §15.2) to `out`: nothing but the application's fields, and
     /// nothing at all where there are none.
     pub fn write_interim(&self, out: &mut Vec<u8>) {
-        if self.fields.is_empty() {
+        if self.fields.as_bytes().is_empty() {
             return;
         }
         out.extend_from_slice(b"HTTP/1.1 ");
@@ -195,7 +211,7 @@ impl ResponseHead {
         out.push(b' ');
         out.extend_from_slice(reason(self.code).as_bytes());
         out.extend_from_slice(b"\r\n");
-        out.extend_from_slice(&self.fields);
+        out.extend_from_slice(self.fields.as_bytes());
         out.extend_from_slice(b"\r\n");
     }
 
@@ -348,7 +364,32 @@ mod tests {
         assert!(written(304, &[("Content-Length", "7")]).contains("Content-Length: 7"));
     }
 
+    /// Names and values of which some are special, some bad, and most come again.
+    fn some_fields() -> impl Strategy<Value = Vec<(String, String)>> {
+        let name = "(a|A|b|date|server|connection|content-length|Content-Length|transfer-encoding|x y)";
+        let value = "(|1|12|2|close|chunked|1\n2|\nx|a\r|x{50})";
+        prop::collection::vec((name, value), 0..5)
+    }
+
     proptest! {
+        #[test]
+        fn a_head_does_not_depend_on_those_before_it(responses in prop::collection::vec((prop::sample::select(vec![200_u16, 204, 304, 404, 100]), some_fields()), 1..8)) {
+            let mut kept = ResponseHead::default();
+            for (code, fields) in responses {
+                let mut fresh = ResponseHead::default();
+                let mut heads = [Vec::new(), Vec::new()];
+                let mut said = Vec::new();
+                for (head, out) in [&mut kept, &mut fresh].into_iter().zip(&mut heads) {
+                    head.start(code);
+                    let results: Vec<_> = fields.iter().map(|(name, value)| head.field(name.as_bytes(), value.as_bytes())).collect();
+                    head.write(DATE, Persistence::Implied, out);
+                    said.push((results, head.length(), head.has_coding, head.wants_close));
+                }
+                prop_assert_eq!(&said[0], &said[1]);
+                prop_assert_eq!(&heads[0], &heads[1]);
+            }
+        }
+
         #[test]
         fn no_field_can_add_a_line_of_its_own(name in prop::collection::vec(any::<u8>(), 0..12), value in prop::collection::vec(any::<u8>(), 0..24)) {
             let mut head = ResponseHead::default();

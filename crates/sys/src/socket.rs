@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use nix::libc;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::socket::{setsockopt, shutdown, sockopt, Shutdown};
+use rustix::net::{RecvFlags, SendFlags};
 
 /// Accepts a connection without blocking: non-blocking, close-on-exec.
 ///
@@ -104,9 +105,9 @@ pub fn recv(fd: BorrowedFd<'_>, buffer: &mut Vec<u8>, most: usize) -> io::Result
     buffer.reserve(most);
     let spare = buffer.spare_capacity_mut();
     let most = most.min(spare.len());
-    // SAFETY: the kernel writes at most `most` bytes into spare capacity that is at least that large.
-    let got = unsafe { libc::recv(fd.as_raw_fd(), spare.as_mut_ptr().cast(), most, 0) };
-    let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+    // By rustix, as in `send`: these two are made for each request, and libc has code around them that lets other
+    // threads cancel the call, with four locked instructions.
+    let (_, got) = rustix::net::recv(fd, &mut spare[..most], RecvFlags::empty())?;
     // SAFETY: the kernel has initialised the first `got` bytes of the spare capacity.
     unsafe { buffer.set_len(buffer.len() + got) };
     Ok(got)
@@ -123,13 +124,11 @@ pub fn discard(fd: BorrowedFd<'_>) -> io::Result<usize> {
 
 /// Sends what the socket takes at once of the bytes (send(2)). A peer that is gone is an error only, never a SIGPIPE.
 pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    #[cfg(not(any(target_os = "macos", target_os = "ios")))]
-    let flags = libc::MSG_NOSIGNAL;
-    #[cfg(any(target_os = "macos", target_os = "ios"))]
-    let flags = 0;
-    // SAFETY: the descriptor is borrowed, and so open; the pointer is valid for the length.
-    let sent = unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) };
-    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    #[cfg(not(target_vendor = "apple"))]
+    let flags = SendFlags::NOSIGNAL;
+    #[cfg(target_vendor = "apple")]
+    let flags = SendFlags::empty();
+    Ok(rustix::net::send(fd, bytes, flags)?)
 }
 
 /// Sends what the socket takes at once of the slices (writev(2)).

@@ -19,6 +19,9 @@ use crate::response::{as_string, bytes, raise};
 use crate::socket::socket_object;
 use crate::strings::{all_strings, total_length};
 
+/// A body of no more bytes is copied behind its head: it leaves by the cheapest of calls, and nothing has to be laid out.
+const SHORT: usize = 8 * 1024;
+
 /// What the request and the settings say about the way a body is sent.
 #[derive(Clone, Copy)]
 pub(crate) struct Manner {
@@ -134,7 +137,7 @@ impl Sender<'_, '_> {
         chunked
     }
 
-    /// All parts are there: head and body leave together, in one writev if they fit.
+    /// All parts are there: head and body leave together.
     unsafe fn send_array(&mut self, parts: VALUE) {
         // SAFETY: under protect. The parts are kept alive by the Array, which is on the stack.
         unsafe {
@@ -148,6 +151,13 @@ impl Sender<'_, '_> {
                 self.exchange.close();
             }
             self.encode();
+            if total <= SHORT && !chunked {
+                for index in 0..RARRAY_LEN(parts) as isize {
+                    let part = announced(&mut self.left, bytes(RARRAY_AREF(parts, index)));
+                    self.encoded.extend_from_slice(part);
+                }
+                return post(self.exchange, &[IoSlice::new(self.encoded)]);
+            }
             let mut size_line = [0; 18];
             let mut batch: Batch<'_, 64> = Batch::new();
             batch.push(self.encoded);

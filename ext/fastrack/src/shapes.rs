@@ -168,14 +168,19 @@ impl Values {
     ///
     /// # Safety
     /// Under protect, with the GVL.
-    pub unsafe fn copy_of(mut self, template: VALUE) -> VALUE {
+    pub unsafe fn copy_of(&mut self, template: VALUE) -> VALUE {
         // SAFETY: as this function's. rb_hash_tbl (RHASH_TBL) makes a table of the Hash if it is none yet, and tells the
         // GC to look at all of it whenever it marks it, for nobody will say which values are new. The callbacks call
         // nothing: the table stays as it is, and nothing is collected meanwhile.
         unsafe {
             let copy = rb_hash_dup(template);
             let table = rb_hash_tbl(copy, c"".as_ptr(), 0);
-            rb_st_foreach_with_replace(table, Some(is_next), Some(write_next), (&raw mut self) as st_data_t);
+            rb_st_foreach_with_replace(
+                table,
+                Some(is_next),
+                Some(write_next),
+                (self as *mut Self) as st_data_t,
+            );
             copy
         }
     }
