@@ -66,10 +66,10 @@ RSpec.describe "the system calls of a hello request", :quiet do
   end
 
   [true, false].each do |unix|
-    it "are exactly accept4, recvfrom, writev and close #{unix ? "on a unix socket" : "over TCP"}" do
+    it "are exactly accept4, recvfrom, sendto and close #{unix ? "on a unix socket" : "over TCP"}" do
       serve(app, unix: unix, wrapper: HttpStrace.wrapper(@traces))
       looks, calls = trace_of(requests, before: warm_up).partition { |call| look?(call) }
-      expect(calls.map(&:name)).to eq(%w[accept4 recvfrom writev close] * requests), calls.join("\n")
+      expect(calls.map(&:name)).to eq(%w[accept4 recvfrom sendto close] * requests), calls.join("\n")
       # A request that is traced may well be a long one, after which there is a look at what else has come.
       expect(looks.size).to be <= requests / 4
       calls.each_slice(4) do |accept, receive, write, close|
@@ -86,13 +86,13 @@ RSpec.describe "the system calls of a hello request", :quiet do
     memory = %w[brk mmap munmap madvise mprotect prctl]
     calls = trace_of(256, before: warm_up).reject { |call| memory.include?(call.name) }
     looks, others = calls.partition { |call| look?(call) }
-    expect(others.map(&:name)).to eq(%w[accept4 recvfrom writev close] * 256), others.map(&:name).tally.inspect
+    expect(others.map(&:name)).to eq(%w[accept4 recvfrom sendto close] * 256), others.map(&:name).tally.inspect
     # There are more of them after requests that take long, as some do that are traced.
     expect(looks.size).to be_between(2, 64)
   end
 
   # One after the other, so that the worker waits for each of them.
-  it "are recvfrom and writev on a kept connection, and waits on one epoll set: no other thread has a hand in it (C4)" do
+  it "are recvfrom and sendto on a kept connection, and waits on one epoll set: no other thread has a hand in it (C4)" do
     serve(app, wrapper: HttpStrace.wrapper(@traces))
     KeptPeer.open(server) { |peer| requests.times { peer.get("/") } }
     worker, *others = Dir.children("/proc/#{@worker}/task").map(&:to_i).sort.map { |thread| HttpStrace.new(@traces, thread) }
@@ -102,9 +102,9 @@ RSpec.describe "the system calls of a hello request", :quiet do
       served.first(last) if last
     end
     counts = calls.map(&:name).tally.except("brk", "futex")
-    expect(counts.keys).to contain_exactly("recvfrom", "writev", "epoll_ctl", "epoll_wait"), calls.join("\n")
+    expect(counts.keys).to contain_exactly("recvfrom", "sendto", "epoll_ctl", "epoll_wait"), calls.join("\n")
     # The connection enters the set once, and leaves it at its end.
-    expect(counts.values_at("writev", "epoll_ctl")).to eq([requests, 2])
+    expect(counts.values_at("sendto", "epoll_ctl")).to eq([requests, 2])
     # It looks at the connections alone first, and waits for them with all the rest.
     waits = calls.select { |call| call.name == "epoll_wait" && !look?(call) }
     expect(waits.map { |call| call.arguments[/\A\d+/] }.uniq.size).to be <= 1

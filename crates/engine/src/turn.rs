@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 
 use fastrack_sys::{epoch_seconds, monotonic_millis};
 
@@ -236,9 +235,8 @@ impl Engine {
         let served = connection.served.saturating_add(1);
         let last = settings.keep_alive_requests != 0 && served >= settings.keep_alive_requests;
         self.control.begin(connection.raw_fd(), &request);
-        let control = Arc::clone(&self.control);
         let mut exchange =
-            Exchange::new(connection.as_fd(), &mut self.output, &control, &request, settings, last);
+            Exchange::new(connection.as_fd(), &mut self.output, &self.control, &request, settings, last);
         self.control.set_pending(hold.has_pending());
         drop(hold);
         let flow = app.call(&request, &mut exchange);
