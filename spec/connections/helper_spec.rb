@@ -32,11 +32,25 @@ RSpec.describe "C4 The helper thread, which looks after connections while Ruby i
 
   it "C4 sleeps while the worker waits for clients, however many are parked" do
     peers = kept_peers(20)
-    # It looks once more before it sleeps, and when the master has a word for the worker; awake, it would look a thousand
-    # times a second.
+    # It looks when the master has a word for the worker; awake, it would look hundreds of times a second.
     before = sleeps
     expect(peers.first.anything_within?(1)).to be(false)
     expect(sleeps - before).to be < 30
+  end
+
+  it "C4 sleeps on while short requests come one by one" do
+    peer = kept_peers(1).first
+    before = sleeps
+    long = Array.new(60) do
+      began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      peer.get("/")
+      took = Process.clock_gettime(Process::CLOCK_MONOTONIC) - began
+      # Long enough for whatever the end of a request would have it do.
+      expect(peer.anything_within?(0.005)).to be(false)
+      took
+    end.count { |took| took > 0.0009 }
+    # Those that take long on a busy machine are looked after.
+    expect(sleeps - before).to be <= 20 + (4 * long), "#{sleeps - before} times, #{long} long requests"
   end
 
   it "C4 is awake while a request lasts" do

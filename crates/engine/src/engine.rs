@@ -6,6 +6,7 @@ use std::sync::{Arc, MutexGuard};
 
 use fastrack_sys::{Events, Poller};
 
+use crate::alarm::Alarm;
 use crate::app::{App, Flow};
 use crate::connection::Connection;
 use crate::connections::Connections;
@@ -108,9 +109,11 @@ impl Engine {
         let set = fastrack_sys::duplicate(connections.poller().raw_fd())?;
         let held = listeners.raw_fds().chain(seat.iter().flat_map(Seat::raw_fds));
         let held = held.chain([connections.poller().raw_fd(), std::os::fd::AsRawFd::as_raw_fd(&set)]);
+        let alarm = Alarm::new(set)?;
+        let held = held.chain(alarm.raw_fds());
         let control = Arc::new(Control::new(poller.raw_fd(), held, &settings.oversight)?);
         let reactor = Reactor::new(settings, Arc::clone(&control), connections, seat);
-        let shared = Arc::new(Shared::new(reactor, set));
+        let shared = Arc::new(Shared::new(reactor, alarm));
         Ok(Engine {
             control: Arc::clone(&control),
             listeners,
@@ -149,11 +152,13 @@ impl Engine {
         self.left = limit;
         self.finish = None;
         let shared = Arc::clone(&self.shared);
-        shared.pulse.awake();
+        shared.awake();
         let finish = self.serve_all(&shared, app);
         let lines = self.hold(&shared).map(|mut hold| hold.warnings());
         lines.into_iter().flatten().for_each(|line| app.warn(&line));
-        shared.pulse.idle();
+        if !self.control.is_closed() {
+            shared.idle();
+        }
         finish
     }
 
@@ -164,7 +169,11 @@ impl Engine {
                 Some(finish) => return finish,
                 None => self.next(&mut hold),
             };
-            shared.pulse.beat();
+            if let Move::Wait = in_hand {
+                shared.pulse.beat();
+            } else {
+                shared.begin(matches!(in_hand, Move::Serve(_)));
+            }
             // In a forked child the reactor may be in the hand of a thread that is not there.
             let after = match in_hand {
                 Move::Serve(connection) => self.serve(shared, hold, connection, app),

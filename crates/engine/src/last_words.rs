@@ -17,7 +17,7 @@ use crate::watch::Claim;
 use crate::watchdog::{drain, part};
 
 /// How long the helper gets to pass the other connections on, in milliseconds, while a crashed thread waits for it. It
-/// looks every 100 ms at least; and where the heap is broken, it may never be done.
+/// is woken at once; but where the heap is broken, it may never be done.
 const FOR_HELPER: u64 = 250;
 
 /// How long to wait for the reactor where nothing is broken, in milliseconds.
@@ -115,7 +115,7 @@ fn date(answer: &mut [u8]) {
     }
 }
 
-/// In the handler of a fatal signal: only what signal-safety(7) allows, and the futex(2) of a wake-up.
+/// In the handler of a fatal signal: only what signal-safety(7) allows, and the write(2) of a wake-up.
 fn on_fatal_signal() {
     if let Some(words) = KEPT.get() {
         if words.is_to_be_said() {

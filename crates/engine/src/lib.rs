@@ -4,6 +4,7 @@
 //! -> [`Exchange`] -> wire -> recycle. The engine is driven through the small
 //! trait [`App`], so that the whole request path runs under `cargo test`.
 
+mod alarm;
 mod answers;
 mod app;
 mod backlog;

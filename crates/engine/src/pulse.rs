@@ -6,53 +6,38 @@
 //! all the while. Nobody reads a clock for it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::OnceLock;
-use std::thread::Thread;
 
 #[derive(Debug, Default)]
-pub(crate) struct Pulse {
-    beat: AtomicU64,
-    /// Who sleeps while nobody is busy.
-    helper: OnceLock<Thread>,
-}
+pub(crate) struct Pulse(AtomicU64);
 
 impl Pulse {
-    /// Names the thread that is to be woken when there may be something to do for it.
-    pub fn set_helper(&self, helper: Thread) {
-        // There is one for each pulse.
-        let _ = self.helper.set(helper);
-    }
-
-    /// Wakes the helper if it sleeps because nobody is busy.
-    pub fn wake_helper(&self) {
-        self.helper.get().into_iter().for_each(Thread::unpark);
-    }
-
-    /// The thread has stopped waiting.
-    pub fn awake(&self) {
-        let beat = self.beat.load(Ordering::Relaxed);
-        if !is_busy(beat) {
-            // Before the look at the helper's sleep that unpark takes: either it sees this, or it is woken.
-            self.beat.store(beat + 1, Ordering::SeqCst);
-            self.wake_helper();
+    /// The thread has stopped waiting: the beat, unless it was known before.
+    pub fn awake(&self) -> Option<u64> {
+        let beat = self.0.load(Ordering::Relaxed);
+        if is_busy(beat) {
+            return None;
         }
+        self.0.store(beat + 1, Ordering::SeqCst);
+        Some(beat + 1)
     }
 
     /// The busy thread has come one step further.
-    pub fn beat(&self) {
-        self.beat.store(self.beat.load(Ordering::Relaxed) + 2, Ordering::Release);
+    pub fn beat(&self) -> u64 {
+        let beat = self.0.load(Ordering::Relaxed) + 2;
+        self.0.store(beat, Ordering::Release);
+        beat
     }
 
     /// The thread is about to wait.
     pub fn idle(&self) {
-        let beat = self.beat.load(Ordering::Relaxed);
+        let beat = self.0.load(Ordering::Relaxed);
         if is_busy(beat) {
-            self.beat.store(beat + 1, Ordering::Release);
+            self.0.store(beat + 1, Ordering::Release);
         }
     }
 
     pub fn read(&self) -> u64 {
-        self.beat.load(Ordering::SeqCst)
+        self.0.load(Ordering::SeqCst)
     }
 }
 
@@ -68,12 +53,11 @@ mod tests {
     fn a_busy_pulse_is_odd_and_changes_with_each_step() {
         let pulse = Pulse::default();
         assert!(!is_busy(pulse.read()));
-        pulse.awake();
-        let first = pulse.read();
-        pulse.awake();
+        let first = pulse.awake().expect("it was idle");
+        assert_eq!(pulse.awake(), None);
         assert!(is_busy(first) && pulse.read() == first);
-        pulse.beat();
-        assert!(is_busy(pulse.read()) && pulse.read() != first);
+        let second = pulse.beat();
+        assert!(is_busy(second) && second != first && pulse.read() == second);
         pulse.idle();
         let idle = pulse.read();
         pulse.idle();

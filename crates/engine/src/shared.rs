@@ -1,9 +1,9 @@
 //! What the two threads of a worker share.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::alarm::Alarm;
 use crate::pulse::Pulse;
 use crate::reactor::Reactor;
 
@@ -11,8 +11,7 @@ use crate::reactor::Reactor;
 pub(crate) struct Shared {
     reactor: Mutex<Reactor>,
     pub pulse: Pulse,
-    /// The set of the reactor's connections, to wait for without the reactor.
-    connections: OwnedFd,
+    pub alarm: Alarm,
     /// A request has lasted so long that the helper took over.
     long_request: AtomicBool,
     ended: AtomicBool,
@@ -24,11 +23,11 @@ const ASKED_FOR: u8 = 1;
 const DONE: u8 = 2;
 
 impl Shared {
-    pub fn new(reactor: Reactor, connections: OwnedFd) -> Self {
+    pub fn new(reactor: Reactor, alarm: Alarm) -> Self {
         Shared {
             reactor: Mutex::new(reactor),
             pulse: Pulse::default(),
-            connections,
+            alarm,
             long_request: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             evacuation: AtomicU8::new(0),
@@ -52,10 +51,23 @@ impl Shared {
     pub fn rest(&self, hold: MutexGuard<'_, Reactor>) {
         self.pulse.idle();
         drop(hold);
+        self.alarm.rest();
     }
 
-    pub fn connections(&self) -> BorrowedFd<'_> {
-        self.connections.as_fd()
+    /// The application's thread has stopped waiting.
+    pub fn awake(&self) {
+        self.pulse.awake().into_iter().for_each(|beat| self.alarm.wake(beat));
+    }
+
+    /// The application's thread begins with something that may last: a request, or something else.
+    pub fn begin(&self, is_request: bool) {
+        self.alarm.begin(self.pulse.beat(), is_request);
+    }
+
+    /// The application's thread is nobody's any more.
+    pub fn idle(&self) {
+        self.pulse.idle();
+        self.alarm.rest();
     }
 
     pub fn note_long_request(&self) {
@@ -69,6 +81,7 @@ impl Shared {
 
     pub fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
+        self.alarm.call();
     }
 
     pub fn has_ended(&self) -> bool {
@@ -78,8 +91,8 @@ impl Shared {
     /// Asks the helper to evacuate the connections. For signal handlers, too.
     pub fn ask_for_evacuation(&self) {
         self.evacuation.store(ASKED_FOR, Ordering::SeqCst);
-        // A store and a system call (futex(2)).
-        self.pulse.wake_helper();
+        // A store and a system call (write(2)).
+        self.alarm.call();
     }
 
     pub fn is_evacuation_asked_for(&self) -> bool {
@@ -107,7 +120,7 @@ impl Shared {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::connections::Connections;
     use crate::control::Control;
@@ -116,11 +129,12 @@ mod tests {
     use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
     use std::sync::Arc;
 
-    fn shared() -> Shared {
+    pub fn shared() -> Shared {
         let connections = Connections::new().expect("a poller");
         let set = fastrack_sys::duplicate(connections.poller().raw_fd()).expect("a copy");
         let control = Control::new(-1, [], &Oversight::default()).expect("a control");
-        Shared::new(Reactor::new(Settings::default(), Arc::new(control), connections, None), set)
+        let alarm = Alarm::new(set).expect("an alarm");
+        Shared::new(Reactor::new(Settings::default(), Arc::new(control), connections, None), alarm)
     }
 
     #[test]
@@ -138,7 +152,7 @@ mod tests {
             let start = std::time::Instant::now();
             while seen.load(Ordering::SeqCst) < 10_000 && start.elapsed().as_secs() < 20 {
                 let hold = shared.reactor();
-                shared.pulse.awake();
+                shared.awake();
                 shared.rest(hold);
             }
             done.store(true, Ordering::SeqCst);

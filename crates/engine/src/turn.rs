@@ -155,10 +155,13 @@ impl Engine {
         events.clear();
         let flow = app.block(&mut || {
             result = poller.wait(events, timeout);
-            shared.pulse.awake();
+            shared.awake();
         });
-        shared.pulse.awake();
         self.note(flow);
+        if self.control.is_closed() {
+            return None;
+        }
+        shared.awake();
         let mut hold = self.hold(shared)?;
         if let Some(seat) = hold.seat() {
             seat.set_idle(false);
@@ -244,6 +247,8 @@ impl Engine {
         shared.pulse.beat();
         self.control.end();
         let mut hold = self.hold(shared)?;
+        // What is called after the response may last, too.
+        shared.begin(true);
         // What comes on a connection that was handed over is somebody else's.
         let goes_on = (stage == Stage::HandedOver || connection.pass_over_body()) && goes_on;
         self.left = self.left.map(|left| left.saturating_sub(1));

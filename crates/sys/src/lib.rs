@@ -5,6 +5,7 @@
 //! used; the rest are the calls whose arguments nix cannot express (the peer's
 //! address from accept4(2), reading into spare capacity).
 
+mod alarm;
 mod clock;
 mod fatal;
 mod fd;
@@ -17,6 +18,7 @@ mod shared;
 mod signals;
 mod socket;
 
+pub use alarm::{Timer, Waker};
 pub use clock::{epoch_seconds, monotonic_millis};
 pub use fatal::precede_fatal_signals;
 pub use fd::{duplicate, neutralise, set_nonblocking};

@@ -68,6 +68,12 @@ impl Poller {
         Ok(self.0.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token))?)
     }
 
+    /// Reports `fd`, which was added, or for a while does not.
+    pub fn set_wanted(&self, fd: impl AsFd, token: u64, wanted: bool) -> io::Result<()> {
+        let flags = if wanted { EpollFlags::EPOLLIN } else { EpollFlags::empty() };
+        Ok(self.0.modify(fd, &mut EpollEvent::new(flags, token))?)
+    }
+
     /// Reports each arrival on `fd` once (edge-triggered), and what is there already at once: a connection
     /// stays in the set from request to request without a system call, whoever is busy with it.
     pub fn watch(&self, fd: impl AsFd, token: u64) -> io::Result<()> {
@@ -140,6 +146,11 @@ mod tests {
         for _ in 0..2 {
             poller.wait(&mut events, None).expect("wait");
             assert_eq!(events.iter().collect::<Vec<_>>(), [Event { token: 7, ended: false }]);
+        }
+        for wanted in [false, true] {
+            poller.set_wanted(&far, 7, wanted).expect("modify");
+            poller.wait(&mut events, Some(0)).expect("wait");
+            assert_eq!(!events.is_empty(), wanted);
         }
         poller.remove(&far).expect("remove");
         poller.wait(&mut events, Some(0)).expect("wait");
