@@ -1,6 +1,7 @@
 //! Does the native part of requests again and again, for counting what one costs; `bench/instructions` does that.
 //!
-//! `requests hello|browser parse|respond TIMES`
+//! `requests hello|browser parse|respond|respond-anew TIMES`; anew is without any field that the response before had in the
+//! same place.
 
 use std::hint::black_box;
 
@@ -50,11 +51,15 @@ fn parse(bytes: &[u8], times: u32) {
     }
 }
 
-fn respond(fields: &[(&[u8], &[u8])], times: u32) {
+fn respond(fields: &[(&[u8], &[u8])], anew: bool, times: u32) {
     let (mut head, mut date, mut out) = (ResponseHead::default(), DateCache::default(), Vec::new());
-    for _ in 0..times {
+    let mut others = fields.to_vec();
+    if anew {
+        others.rotate_left(1);
+    }
+    for time in 0..times {
         head.start(black_box(200));
-        for (name, value) in black_box(fields) {
+        for (name, value) in black_box(if time % 2 == 0 { fields } else { &others }) {
             head.field(name, value).expect("a valid field");
         }
         out.clear();
@@ -74,7 +79,8 @@ fn main() {
     let times = times.parse().expect("a number");
     match part.as_str() {
         "parse" => parse(bytes, times),
-        "respond" => respond(fields, times),
-        other => panic!("parse or respond, not {other}"),
+        "respond" => respond(fields, false, times),
+        "respond-anew" => respond(fields, true, times),
+        other => panic!("parse, respond or respond-anew, not {other}"),
     }
 }
