@@ -1,24 +1,40 @@
-//! Whatever an application names, the head has one empty line, at its end, and no stray CR, LF or NUL.
+//! Whatever an application names, the head has one empty line, at its end, and no stray CR, LF or NUL; and it is the same
+//! whatever the responses before it had.
 
 #![no_main]
 
-use fastrack_http::{ResponseHead, DATE_LEN};
+use fastrack_http::{FieldError, Persistence, ResponseHead, DATE_LEN};
 use libfuzzer_sys::fuzz_target;
 
 const DATE: &[u8; DATE_LEN] = b"Sun, 06 Nov 1994 08:49:37 GMT";
 
-fuzz_target!(|fields: Vec<(&[u8], &[u8])>| {
-    let mut head = ResponseHead::default();
-    head.start(200);
-    for (name, value) in fields {
-        let _ = head.field(name, value);
-    }
+/// The head of a response with these fields, and what was said of each.
+fn encode(
+    head: &mut ResponseHead,
+    code: u16,
+    fields: &[(&[u8], &[u8])],
+) -> (Vec<u8>, Vec<Result<(), FieldError>>) {
+    head.start(code);
+    let said = fields.iter().map(|(name, value)| head.field(name, value)).collect();
     let mut out = Vec::new();
-    head.write(DATE, fastrack_http::Persistence::Close, &mut out);
-    assert_eq!(out.windows(4).position(|four| four == b"\r\n\r\n"), Some(out.len() - 4));
-    assert!(!out.contains(&0));
-    for line in out.split(|byte| *byte == b'\n') {
-        let inner = line.strip_suffix(b"\r").unwrap_or(line);
-        assert!(!inner.contains(&b'\r'));
+    head.write(DATE, Persistence::Close, &mut out);
+    (out, said)
+}
+
+fuzz_target!(|responses: Vec<Vec<(&[u8], &[u8])>>| {
+    let mut kept = ResponseHead::default();
+    for fields in &responses {
+        // Twice each, the second time with all lines known, or with none of them allowed.
+        for code in [200, [200, 204, 304][fields.len() % 3]] {
+            let encoded = encode(&mut kept, code, fields);
+            assert_eq!(encoded, encode(&mut ResponseHead::default(), code, fields));
+            let out = encoded.0;
+            assert_eq!(out.windows(4).position(|four| four == b"\r\n\r\n"), Some(out.len() - 4));
+            assert!(!out.contains(&0));
+            for line in out.split(|byte| *byte == b'\n') {
+                let inner = line.strip_suffix(b"\r").unwrap_or(line);
+                assert!(!inner.contains(&b'\r'));
+            }
+        }
     }
 });
