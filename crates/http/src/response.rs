@@ -371,6 +371,20 @@ mod tests {
         prop::collection::vec((name, value), 0..5)
     }
 
+    #[test]
+    fn a_length_that_the_response_before_had_is_dropped_where_it_is_forbidden() {
+        let mut head = ResponseHead::default();
+        for (code, length) in [(200, Length::Known(7)), (204, Length::Unknown), (200, Length::Known(7))] {
+            head.start(code);
+            head.field(b"Content-Length", b"7").expect("valid");
+            assert_eq!(head.length(), length);
+            let mut out = Vec::new();
+            head.write(DATE, Persistence::Close, &mut out);
+            let text = String::from_utf8(out).expect("utf-8");
+            assert_eq!(text.contains("Content-Length: 7"), code == 200);
+        }
+    }
+
     proptest! {
         #[test]
         fn a_head_does_not_depend_on_those_before_it(responses in prop::collection::vec((prop::sample::select(vec![200_u16, 204, 304, 404, 100]), some_fields()), 1..8)) {
