@@ -8,7 +8,7 @@
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
 use std::time::Duration;
 
 use fastrack_sys::{Events, Poller, Timer, Waker};
@@ -17,6 +17,10 @@ use crate::pulse::{is_busy, Pulse};
 
 /// How long something lasts at least that the helper is woken for.
 pub(crate) const SOON: Duration = Duration::from_millis(1);
+
+/// So often in a row the timer is stopped. Then it may go off, so that the helper sees whether there is so much to do
+/// that it had better keep the timer: to set and to stop it for each request costs more than to look now and then.
+const STOPS: u32 = 8;
 
 const CONNECTIONS: u64 = 0;
 const TIMER: u64 = 1;
@@ -42,6 +46,8 @@ pub(crate) struct Alarm {
     /// The beat at which what the timer was set for had begun.
     since: AtomicU64,
     following: AtomicBool,
+    /// How often the timer was stopped since it last went off.
+    stops: AtomicU32,
 }
 
 impl Alarm {
@@ -60,6 +66,7 @@ impl Alarm {
             state: AtomicU8::new(OFF),
             since: AtomicU64::new(0),
             following: AtomicBool::new(false),
+            stops: AtomicU32::new(0),
         })
     }
 
@@ -101,7 +108,12 @@ impl Alarm {
     pub fn rest(&self) {
         self.leave();
         let state = self.state.load(Ordering::Relaxed);
-        if matches!(state, WOKEN | SET) && self.change(state, OFF) {
+        if !matches!(state, WOKEN | SET) {
+            return;
+        }
+        let stops = self.stops.load(Ordering::Relaxed);
+        if stops < STOPS && self.change(state, OFF) {
+            self.stops.store(stops + 1, Ordering::Relaxed);
             // It cannot fail. At worst, the helper is woken for nothing.
             let _ = self.timer.stop();
             // The helper may have taken it over in between: it would wait for a timer that nobody sets.
@@ -134,6 +146,7 @@ impl Alarm {
     /// None where it was stopped at the last moment.
     pub fn take(&self, before: u64) -> Option<u64> {
         let state = self.state.load(Ordering::Acquire);
+        self.stops.store(0, Ordering::Relaxed);
         match state {
             OFF => None,
             KEPT => Some(before),
@@ -247,6 +260,20 @@ mod tests {
         assert_eq!(alarm.take(0), Some(beat));
         // From here on it counts for itself.
         assert_eq!(alarm.take(7), Some(7));
+    }
+
+    #[test]
+    fn much_that_is_short_is_shown_to_the_helper() {
+        let (alarm, pulse, _near) = alarm();
+        for _ in 0..3 * STOPS {
+            begin(&alarm, &pulse);
+            rest(&alarm, &pulse);
+        }
+        assert!(goes_off(&alarm) && alarm.take(0).is_some());
+        assert!(alarm.sleep(&pulse));
+        begin(&alarm, &pulse);
+        rest(&alarm, &pulse);
+        assert!(!goes_off(&alarm));
     }
 
     #[test]
