@@ -1,8 +1,8 @@
 //! When the helper is woken.
 //!
 //! The application's thread sets a timer when it has something to do, unless it is set already, and stops it when it has
-//! nothing to do any more: a helper that is not needed is not woken. Where one short request comes after the other the
-//! helper keeps the timer itself, and lets it go off ever less often; the application's thread then has nothing to do
+//! nothing to do any more: a helper that is not needed is not woken. Where one short request comes after the other, with
+//! pauses between them or without, the helper keeps the timer itself, and lets it go off ever less often; the application's thread then has nothing to do
 //! with it. While one request lasts the helper waits for the connections as well, until that thread has come further
 //! and takes them out again.
 

@@ -2,8 +2,9 @@
 //!
 //! Every call that is not the same on every Unix is in this crate, and so is
 //! all `unsafe` that is not about Ruby. Where nix has a safe call, that one is
-//! used; the rest are the calls whose arguments nix cannot express (the peer's
-//! address from accept4(2), reading into spare capacity).
+//! used; recv(2) and send(2), which each request takes, are rustix's; the rest
+//! are the calls whose arguments nix cannot express (the peer's address from
+//! accept4(2)).
 
 mod alarm;
 mod clock;
