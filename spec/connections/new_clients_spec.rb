@@ -18,6 +18,21 @@ RSpec.describe "C4 New clients" do
     threads.each(&:join)
   end
 
+  # Computes for a little longer than a millisecond: too short for the helper thread to step in, long enough that a crowd
+  # of kept clients takes a while.
+  let(:busy_app) do
+    <<~RUBY
+      require #{File.expand_path("../support/http_journal", __dir__).inspect}
+      journal = HttpJournal.new
+      run ->(env) do
+        journal.write("\#{Process.pid} \#{env["PATH_INFO"]}")
+        over = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.0005
+        nil until Process.clock_gettime(Process::CLOCK_MONOTONIC) > over
+        [200, { "content-type" => "text/plain" }, ["x"]]
+      end
+    RUBY
+  end
+
   # Somebody else's file, so that each call takes a while.
   let(:slow_app) do
     <<~RUBY
@@ -34,6 +49,22 @@ RSpec.describe "C4 New clients" do
         times = Array.new(5) { seconds { expect(server.get("/new").status).to eq(200) } }
         # Not much later than any other: 12 of 10 ms each are before it, at most twice.
         expect(times.max).to be < 5
+      end
+    end
+  end
+
+  [1, 2].each do |workers|
+    it "come after one round of the kept ones at most with #{workers} worker(s), however few and short those are" do
+      serve(busy_app, options: { "MaxWorkers" => workers })
+      under_load(24, "/kept") do
+        before = Array.new(10) do
+          start = calls.size
+          expect(server.get("/new").status).to eq(200)
+          calls.size - start
+        end
+        # Each kept client has had its turn two or three times by then, and not hundreds of times.
+        expect(before.sort[5]).to be < 24 * 3
+        expect(before.max).to be < 24 * 12
       end
     end
   end

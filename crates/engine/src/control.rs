@@ -138,9 +138,10 @@ impl Control {
         self.current.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn begin(&self, fd: RawFd, request: &Request<'_>) {
+    /// A request is about to be answered; when, in milliseconds of the steady clock.
+    pub(crate) fn begin(&self, fd: RawFd, request: &Request<'_>) -> u64 {
         self.current.store(fd, Ordering::Relaxed);
-        self.watch.begin(request);
+        self.watch.begin(request)
     }
 
     pub(crate) fn end(&self) {

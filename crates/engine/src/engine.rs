@@ -63,6 +63,9 @@ pub struct Engine {
     pub(crate) accepted: u32,
     pub(crate) kept: u32,
     pub(crate) since_given: u32,
+    /// When the last request began, and when the last one had begun when the listeners were asked, in milliseconds.
+    pub(crate) last_began: u64,
+    pub(crate) looked: u64,
     /// A request that is complete.
     pub(crate) first: Option<Box<Connection>>,
     /// The poller has said that there is something in the workers' queue.
@@ -123,6 +126,8 @@ impl Engine {
             accepted: 0,
             kept: 0,
             since_given: 0,
+            last_began: 0,
+            looked: 0,
             first: None,
             queue_announced: false,
             last_warning: 0,

@@ -18,8 +18,15 @@ use crate::shared::Shared;
 const NEW_BEFORE_CONNECTIONS: u32 = 16;
 const NEW_BEFORE_POLL: u32 = 128;
 
-/// So many requests of kept connections are served in a row before new clients are looked for.
-const KEPT_BEFORE_POLL: u32 = 64;
+/// New clients accepted by one look while kept ones are in line: as many as kept ones are served until the next.
+const NEW_IN_LINE: u32 = KEPT_BEFORE_LOOK;
+
+/// Kept-alive requests served before the listeners are asked again, however many more are in line.
+const KEPT_BEFORE_LOOK: u32 = 64;
+
+/// After this long the listeners are asked each time the line is empty, in milliseconds. For short requests the 64 above
+/// come first, which costs them next to nothing; long ones can afford the 0.2 microseconds each time.
+const LOOK_INTERVAL: u64 = 1;
 
 /// Requests from one connection that is given to an idle worker to the next. To give costs as much as half a short
 /// request, so that this is how fast connections spread over the workers and what two pay that give to and fro.
@@ -59,10 +66,14 @@ impl Engine {
         if let Some(connection) = self.first.take() {
             return Move::Serve(connection);
         }
-        if self.kept >= KEPT_BEFORE_POLL || self.shared.had_long_request() {
+        if self.kept >= KEPT_BEFORE_LOOK || self.shared.had_long_request() {
             return self.poll(hold, true);
         }
-        let most = if hold.is_watching() { NEW_BEFORE_CONNECTIONS } else { NEW_BEFORE_POLL };
+        let most = match (hold.is_watching(), hold.arrived()) {
+            (false, _) => NEW_BEFORE_POLL,
+            (true, 0) => NEW_BEFORE_CONNECTIONS,
+            (true, _) => NEW_IN_LINE,
+        };
         if self.accepted < most && self.listeners.is_anybody_likely() {
             self.accepted += 1;
             return self.accept(hold);
@@ -91,11 +102,18 @@ impl Engine {
         hold.take_ready().or_else(|| hold.take_arrival())
     }
 
-    /// Asks for what has arrived, on the kept connections and, where that is due, elsewhere.
+    /// Asks for what has arrived on the kept connections and, where that is due, on the listeners and the queue.
+    ///
+    /// INVARIANT: `kept` is reset only where the listeners are asked. Otherwise fewer than [`KEPT_BEFORE_LOOK`] busy
+    /// clients would keep new ones in the backlog for as long as they go on.
     fn poll(&mut self, hold: &mut Hold<'_>, due: bool) -> Move {
-        (self.accepted, self.kept) = (0, 0);
-        // Whoever sends without a pause keeps nobody from being accepted.
-        let due = due || hold.arrived() > 0;
+        self.accepted = 0;
+        // Clients that send without a pause do not keep new ones out either.
+        let due =
+            due || hold.arrived() > 0 || self.kept > 0 && self.last_began >= self.looked + LOOK_INTERVAL;
+        if due {
+            (self.kept, self.looked) = (0, self.last_began);
+        }
         let mut result = Ok(());
         if hold.is_watching() {
             result = hold.poll();
@@ -184,8 +202,16 @@ impl Engine {
                 return if hold.make_room() { Move::GoOn } else { Move::Pause };
             }
         };
+        if hold.is_watching() {
+            self.look_for_more(hold);
+        }
         let local = !self.listeners.is_tcp(client.listener);
         match greet(client, hold) {
+            // Kept clients are in line: the new ones of this look come next, each once, and then those.
+            (connection, Step::Ready) if hold.arrived() > 0 => {
+                hold.queue(connection);
+                Move::GoOn
+            }
             (connection, Step::Ready) if hold.is_crowded() => {
                 hold.line_up(connection);
                 Move::GoOn
@@ -196,6 +222,15 @@ impl Engine {
                 self.first = hold.enter(connection, step);
                 Move::GoOn
             }
+        }
+    }
+
+    /// Whether somebody else waits behind the client just accepted. Kept clients may come in between before the listeners
+    /// are asked again, and one new client at a time would leave a crowd in the backlog.
+    fn look_for_more(&mut self, hold: &mut Hold<'_>) {
+        match self.poller.wait(&mut self.events, Some(0)) {
+            Ok(()) => self.announce(),
+            Err(error) => self.fail(&error, hold),
         }
     }
 
@@ -237,7 +272,7 @@ impl Engine {
         };
         let served = connection.served.saturating_add(1);
         let last = settings.keep_alive_requests != 0 && served >= settings.keep_alive_requests;
-        self.control.begin(connection.raw_fd(), &request);
+        self.last_began = self.control.begin(connection.raw_fd(), &request);
         let mut exchange =
             Exchange::new(connection.as_fd(), &mut self.output, &self.control, &request, settings, last);
         self.control.set_pending(hold.has_pending());

@@ -98,11 +98,13 @@ impl Watch {
 
     // --- the application's thread
 
-    pub fn begin(&self, request: &Request<'_>) {
+    /// The request begins, at the time that is returned: milliseconds of the steady clock.
+    pub fn begin(&self, request: &Request<'_>) -> u64 {
         let now = monotonic_millis();
         let deadline = if self.timeout == 0 { NEVER } else { now + self.timeout };
         let number = self.slot.begin(request, now, deadline);
         self.claim.store(Claim::Open.in_place_of(number << BITS), Ordering::Release);
+        now
     }
 
     /// Before the first byte leaves: false when the helper has answered instead.
