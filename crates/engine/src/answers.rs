@@ -7,9 +7,9 @@ use fastrack_sys::{epoch_seconds, monotonic_millis};
 
 use crate::body_reader::BodyError;
 use crate::connection::{Connection, Phase, Step};
-use crate::exchange::Stage;
 use crate::output::Output;
 use crate::reactor::Reactor;
+use crate::response_writer::Stage;
 
 impl Reactor {
     /// What becomes of a connection whose request has been answered; gives back one with another request.

@@ -1,7 +1,7 @@
 //! What the engine wants of an application.
 
-use crate::exchange::Exchange;
 use crate::request::Request;
+use crate::response_writer::ResponseWriter;
 
 /// Whether the engine may go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,11 +15,11 @@ pub enum Flow {
 
 /// The application behind the engine, and the thread that it runs on.
 pub trait App {
-    /// Answers one request through `exchange`.
+    /// Answers one request through `writer`.
     ///
-    /// An exchange on which nothing was sent makes the engine answer 500;
-    /// one that is not [finished](Exchange::finish) makes it reset the connection.
-    fn call(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>) -> Flow;
+    /// An writer on which nothing was sent makes the engine answer 500;
+    /// one that is not [finished](ResponseWriter::finish) makes it reset the connection.
+    fn call(&mut self, request: &Request<'_>, writer: &mut ResponseWriter<'_>) -> Flow;
 
     /// Called after each response has left and its connection is closed.
     /// Nothing is to be done by itself.

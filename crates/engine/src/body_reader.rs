@@ -25,7 +25,7 @@ pub use stream::BodyStream;
 const PASSED_OVER: usize = 64 * 1024;
 
 /// So much of a body is received ahead of the application for the sake of whoever takes the connection over, in bytes.
-const GATHERED: usize = 1024 * 1024;
+const READ_AHEAD: usize = 1024 * 1024;
 
 /// Why a body cannot be read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl fmt::Display for BodyError {
 
 /// What one call of [`BodyStream::read`] has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Intake {
+pub enum BodyRead {
     /// There was something to read.
     Taken,
     /// The client must send something first: [wait](BodyStream::wait), then try again.
@@ -56,9 +56,9 @@ pub enum Intake {
     End,
 }
 
-/// What one call of [`BodyStream::gather`] has come to.
+/// What one call of [`BodyStream::read_ahead`] has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gathering {
+pub enum ReadAhead {
     /// The body has come whole; what was received after it is known.
     Whole,
     /// The client must send something first: [wait](BodyStream::wait), then try again.
@@ -170,24 +170,24 @@ impl BodyReader {
         fd: BorrowedFd<'_>,
         most: usize,
         take: &mut dyn FnMut(&[u8]),
-    ) -> Result<Intake, BodyError> {
+    ) -> Result<BodyRead, BodyError> {
         loop {
             if self.at < self.decoded.len() {
                 let end = self.decoded.len().min(self.at.saturating_add(most));
                 take(&self.decoded[self.at..end]);
                 self.at = end;
-                return Ok(Intake::Taken);
+                return Ok(BodyRead::Taken);
             }
             self.forget_read();
             if let Some(failure) = self.failure {
                 return Err(failure);
             }
             if self.complete {
-                return Ok(Intake::End);
+                return Ok(BodyRead::End);
             }
             if self.receive(fd).is_none() {
                 self.send_continue(fd);
-                return Ok(Intake::Blocked);
+                return Ok(BodyRead::Blocked);
             }
         }
     }
@@ -271,20 +271,20 @@ impl BodyReader {
     }
 
     /// Receives the body to its end, and keeps what has not been read.
-    fn gather(&mut self, fd: BorrowedFd<'_>) -> Result<Gathering, BodyError> {
+    fn read_ahead(&mut self, fd: BorrowedFd<'_>) -> Result<ReadAhead, BodyError> {
         loop {
             if let Some(failure) = self.failure {
                 return Err(failure);
             }
             if self.complete {
-                return Ok(Gathering::Whole);
+                return Ok(ReadAhead::Whole);
             }
-            if self.decoded.len() - self.at > GATHERED {
-                return Ok(Gathering::TooMuch);
+            if self.decoded.len() - self.at > READ_AHEAD {
+                return Ok(ReadAhead::TooMuch);
             }
             if self.receive(fd).is_none() {
                 self.send_continue(fd);
-                return Ok(Gathering::Blocked);
+                return Ok(ReadAhead::Blocked);
             }
         }
     }

@@ -192,7 +192,7 @@ impl Connections {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::Oversight;
+    use crate::watch::WatchSettings;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_deadline_that_was_put_off_is_not_due_before_its_time() {
-        let control = Control::new(-1, [], &Oversight::default()).expect("a control");
+        let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
         let mut connections = Connections::new().expect("a poller");
         let (_one, first) = connected(&mut connections, &control, 100);
         let (_two, second) = connected(&mut connections, &control, 200);
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn an_arrival_that_comes_too_late_says_nothing_of_the_next_one_in_its_place() {
-        let control = Control::new(-1, [], &Oversight::default()).expect("a control");
+        let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
         let mut connections = Connections::new().expect("a poller");
         let (_one, key) = connected(&mut connections, &control, 1);
         let arrival = Arrival { key, ended: true };
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn an_arrival_while_in_hand_is_given_back_with_the_next_wait() {
-        let control = Control::new(-1, [], &Oversight::default()).expect("a control");
+        let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
         let mut connections = Connections::new().expect("a poller");
         let (mut client, key) = connected(&mut connections, &control, 1);
         let (connection, _) = connections.take(key).expect("parked");

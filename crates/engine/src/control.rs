@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use crate::held::Held;
 use crate::request::Request;
-use crate::watch::{Oversight, Watch};
+use crate::watch::{Watch, WatchSettings};
 
 /// No descriptor.
 const NONE: RawFd = -1;
@@ -36,7 +36,7 @@ impl Control {
     pub(crate) fn new(
         poller: RawFd,
         held: impl IntoIterator<Item = RawFd>,
-        oversight: &Oversight,
+        watch: &WatchSettings,
     ) -> io::Result<Self> {
         let set = Held::new(fastrack_sys::most_descriptors());
         held.into_iter().for_each(|fd| set.insert(fd));
@@ -50,7 +50,7 @@ impl Control {
             pending: AtomicBool::new(false),
             poller,
             current: AtomicI32::new(NONE),
-            watch: Watch::new(oversight)?,
+            watch: Watch::new(watch)?,
             held: set,
         })
     }
@@ -189,7 +189,7 @@ mod tests {
         // A fork copies every descriptor; so does this.
         let childs = parents.try_clone().expect("a copy");
         let poller = fastrack_sys::Poller::new().expect("a poller");
-        let control = Control::new(poller.raw_fd(), [], &Oversight::default()).expect("a control");
+        let control = Control::new(poller.raw_fd(), [], &WatchSettings::default()).expect("a control");
         control.hold(childs.as_raw_fd());
         control.close();
         control.close();

@@ -11,15 +11,15 @@ use crate::app::{App, Flow};
 use crate::connection::Connection;
 use crate::connections::Connections;
 use crate::control::Control;
-use crate::dispatch::{Dispatch, Seat};
+use crate::exit_handler::ExitHandler;
 use crate::helper::Helper;
-use crate::last_words::LastWords;
 use crate::listener::Listener;
 use crate::listeners::{Client, Listeners};
 use crate::output::Output;
 use crate::reactor::Reactor;
 use crate::settings::Settings;
 use crate::shared::Shared;
+use crate::shared_queue::{Member, SharedQueue};
 use crate::turn::{greet, Move};
 
 /// The poller's tokens of the master's pipe, the workers' queue, and the set of this worker's own connections.
@@ -87,12 +87,12 @@ pub(crate) type Hold<'a> = MutexGuard<'a, Reactor>;
 impl Engine {
     /// An engine for these listeners, and its thread. `master` is the read end of a pipe whose
     /// other end only the master holds: its end of file means that the master is gone. With a
-    /// `dispatch` it shares connections with the other workers of that.
+    /// `queue` it shares connections with the other workers of that.
     pub fn new(
         listeners: Vec<Listener>,
         master: Option<RawFd>,
         settings: Settings,
-        dispatch: Option<&Dispatch>,
+        queue: Option<&SharedQueue>,
     ) -> io::Result<Self> {
         let poller = Poller::new()?;
         let listeners = Listeners::new(listeners);
@@ -103,19 +103,19 @@ impl Engine {
         }
         let connections = Connections::new()?;
         poller.add(connections.poller(), CONNECTIONS)?;
-        let seat = dispatch.map(Dispatch::seat).transpose()?.flatten();
-        if let Some(seat) = &seat {
-            poller.add_shared(seat.receiver(), QUEUE)?;
+        let member = queue.map(SharedQueue::member).transpose()?.flatten();
+        if let Some(member) = &member {
+            poller.add_shared(member.receiver(), QUEUE)?;
             // From here on, for the master may send another worker away as soon as this one says that it is ready.
-            seat.set_serving(true);
+            member.set_serving(true);
         }
         let set = fastrack_sys::duplicate(connections.poller().raw_fd())?;
-        let held = listeners.raw_fds().chain(seat.iter().flat_map(Seat::raw_fds));
+        let held = listeners.raw_fds().chain(member.iter().flat_map(Member::raw_fds));
         let held = held.chain([connections.poller().raw_fd(), std::os::fd::AsRawFd::as_raw_fd(&set)]);
         let alarm = Alarm::new(set)?;
         let held = held.chain(alarm.raw_fds());
-        let control = Arc::new(Control::new(poller.raw_fd(), held, &settings.oversight)?);
-        let reactor = Reactor::new(settings, Arc::clone(&control), connections, seat);
+        let control = Arc::new(Control::new(poller.raw_fd(), held, &settings.watch)?);
+        let reactor = Reactor::new(settings, Arc::clone(&control), connections, member);
         let shared = Arc::new(Shared::new(reactor, alarm));
         Ok(Engine {
             control: Arc::clone(&control),
@@ -145,8 +145,8 @@ impl Engine {
     }
 
     /// What its clients get when the process comes to its end in the middle of it.
-    pub fn last_words(&self) -> LastWords {
-        LastWords::new(Arc::clone(&self.shared), Arc::clone(&self.control))
+    pub fn exit_handler(&self) -> ExitHandler {
+        ExitHandler::new(Arc::clone(&self.shared), Arc::clone(&self.control))
     }
 
     /// Serves until asked to stop, or `limit` requests have been answered.
@@ -231,12 +231,12 @@ impl Engine {
         }
         self.listeners.leave(&self.poller, &self.control);
         hold.begin_stop();
-        let Some(seat) = hold.seat() else { return };
+        let Some(member) = hold.member() else { return };
         // It fails only if the queue is not there, which is what is wanted.
-        let _ = self.poller.remove(seat.receiver());
-        if !seat.is_followed() {
+        let _ = self.poller.remove(member.receiver());
+        if !member.is_followed() {
             hold.drain_queue();
-        } else if !seat.is_another_serving() {
+        } else if !member.is_another_serving() {
             hold.answer_queued();
         } else if self.queue_announced {
             // As with a client that was announced to this worker alone.

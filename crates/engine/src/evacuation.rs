@@ -1,8 +1,8 @@
 //! What becomes of a worker's other connections when one request has taken too long, and the process ends for it.
 
 use crate::connection::Phase;
-use crate::dispatch::Seat;
 use crate::reactor::Reactor;
+use crate::shared_queue::Member;
 
 impl Reactor {
     /// Connections that can go on elsewhere go into the queue that all workers share: those that are idle, those whose
@@ -10,8 +10,8 @@ impl Reactor {
     /// does. The others end with the process.
     pub fn evacuate(&mut self) {
         self.attend(&|| false);
-        self.seat.iter().for_each(|seat| seat.set_serving(false));
-        let heirs = !self.is_stopping() || self.seat.as_ref().is_some_and(Seat::is_another_serving);
+        self.member.iter().for_each(|member| member.set_serving(false));
+        let heirs = !self.is_stopping() || self.member.as_ref().is_some_and(Member::is_another_serving);
         while let Some(connection) = self.ready.pop_front() {
             let left = if heirs { self.give(connection) } else { Some(connection) };
             left.into_iter().for_each(|connection| self.discard(connection));

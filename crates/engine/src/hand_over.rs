@@ -5,9 +5,9 @@ use std::io;
 use fastrack_sys::monotonic_millis;
 
 use crate::connection::{Connection, Phase, Step};
-use crate::dispatch::Seat;
 use crate::parcel;
 use crate::reactor::Reactor;
+use crate::shared_queue::Member;
 
 /// How long a worker that stops waits for room in the queue, in milliseconds.
 const ROOM_TIME: u64 = 100;
@@ -15,19 +15,19 @@ const ROOM_TIME: u64 = 100;
 impl Reactor {
     /// Puts a connection into the queue that all workers share; gives it back when that cannot be.
     pub(crate) fn give(&mut self, connection: Box<Connection>) -> Option<Box<Connection>> {
-        let Some(seat) = &self.seat else { return Some(connection) };
-        seat.count_one_more();
-        if parcel::send(seat.sender(), &connection, &self.settings).is_ok() {
+        let Some(member) = &self.member else { return Some(connection) };
+        member.count_one_more();
+        if parcel::send(member.sender(), &connection, &self.settings).is_ok() {
             self.forget(connection);
             return None;
         }
-        seat.count_one_less();
+        member.count_one_less();
         Some(connection)
     }
 
     /// Puts the requests that are complete into the queue: whoever is free first answers them, this worker perhaps.
     pub(crate) fn give_ready(&mut self, is_back: &dyn Fn() -> bool) {
-        if self.stop_deadline.is_some() && !self.seat.as_ref().is_some_and(Seat::is_another_serving) {
+        if self.stop_deadline.is_some() && !self.member.as_ref().is_some_and(Member::is_another_serving) {
             return;
         }
         while let Some(connection) = self.ready.pop_front() {
@@ -43,7 +43,7 @@ impl Reactor {
 
     /// Whether requests wait that have come before any new one.
     pub fn is_crowded(&self) -> bool {
-        !self.ready.is_empty() || self.seat.as_ref().is_some_and(Seat::is_anybody_queued)
+        !self.ready.is_empty() || self.member.as_ref().is_some_and(Member::is_anybody_queued)
     }
 
     /// Has a complete request wait behind those.
@@ -66,7 +66,7 @@ impl Reactor {
     }
 
     fn receive_queued(&mut self) -> Option<(Box<Connection>, Step)> {
-        self.seat.as_ref()?;
+        self.member.as_ref()?;
         // What is received without a descriptor being free is lost.
         while !fastrack_sys::has_room() {
             if !self.make_room() {
@@ -74,14 +74,14 @@ impl Reactor {
                 return None;
             }
         }
-        let seat = self.seat.as_ref()?;
-        let received = parcel::receive(seat.receiver(), &self.settings, &mut self.inputs);
+        let member = self.member.as_ref()?;
+        let received = parcel::receive(member.receiver(), &self.settings, &mut self.inputs);
         match &received {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                seat.count_none();
+                member.count_none();
                 return None;
             }
-            _ => seat.count_one_less(),
+            _ => member.count_one_less(),
         }
         match received {
             Ok(received) => Some(received),
@@ -94,7 +94,7 @@ impl Reactor {
 
     /// One of several connections with something to read goes to a worker that has nothing to do, if there is one.
     pub fn share(&mut self) -> bool {
-        if !self.seat.as_ref().is_some_and(Seat::is_another_idle) {
+        if !self.member.as_ref().is_some_and(Member::is_another_idle) {
             return false;
         }
         let Some(arrival) = self.arrivals.pop_back() else { return false };
@@ -113,13 +113,14 @@ impl Reactor {
 
     /// Another worker goes on with an idle connection, or else it ends here.
     pub(crate) fn retire(&mut self, connection: Box<Connection>) {
-        if !self.seat.as_ref().is_some_and(Seat::is_followed) {
+        if !self.member.as_ref().is_some_and(Member::is_followed) {
             return self.discard_unless_begun(connection);
         }
         let Some(connection) = self.give(connection) else { return self.leave_nobody_behind() };
         // The queue is full: the others have it empty in no time, unless they are busy.
-        let has_room = |seat: &Seat| fastrack_sys::wait_writable(seat.sender(), ROOM_TIME).unwrap_or(false);
-        self.crammed = self.crammed || !self.seat.as_ref().is_some_and(has_room);
+        let has_room =
+            |member: &Member| fastrack_sys::wait_writable(member.sender(), ROOM_TIME).unwrap_or(false);
+        self.crammed = self.crammed || !self.member.as_ref().is_some_and(has_room);
         let connection = if self.crammed { Some(connection) } else { self.give(connection) };
         match connection {
             Some(connection) => self.discard_unless_begun(connection),
@@ -129,7 +130,7 @@ impl Reactor {
 
     /// The others may have stopped in the moment of giving: whoever is last looks after what is left.
     fn leave_nobody_behind(&mut self) {
-        if self.stop_deadline.is_some() && !self.seat.as_ref().is_some_and(Seat::is_followed) {
+        if self.stop_deadline.is_some() && !self.member.as_ref().is_some_and(Member::is_followed) {
             self.drain_queue();
         }
     }
@@ -155,7 +156,7 @@ impl Reactor {
     /// Takes the requests out of the queue that nobody else would answer soon. Connections without one go back to its
     /// end, for the successor.
     pub(crate) fn answer_queued(&mut self) {
-        for _ in 0..self.seat.as_ref().map_or(0, Seat::queued) {
+        for _ in 0..self.member.as_ref().map_or(0, Member::queued) {
             self.pass_on_queued();
         }
     }

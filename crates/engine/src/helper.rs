@@ -179,13 +179,13 @@ fn leave_if_asked_to(shared: &Shared) {
 mod tests {
     use super::*;
     use crate::shared::tests::shared;
-    use crate::watch::Oversight;
+    use crate::watch::WatchSettings;
     use std::time::Instant;
 
     #[test]
     fn what_lasts_is_noticed_however_much_that_did_not_came_before() {
         let shared = Arc::new(shared());
-        let control = Arc::new(Control::new(-1, [], &Oversight::default()).expect("a control"));
+        let control = Arc::new(Control::new(-1, [], &WatchSettings::default()).expect("a control"));
         let helper = Helper::start(Arc::clone(&shared), control).expect("a thread");
         for round in 0..40_u64 {
             for cycle in 0..200 {

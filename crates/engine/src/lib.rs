@@ -1,7 +1,7 @@
 //! One worker's connections, without Ruby.
 //!
 //! Data flows one way: [`Listener`] -> connection -> [`Request`] -> [`App`]
-//! -> [`Exchange`] -> wire -> recycle. The engine is driven through the small
+//! -> [`ResponseWriter`] -> wire -> recycle. The engine is driven through the small
 //! trait [`App`], so that the whole request path runs under `cargo test`.
 
 mod alarm;
@@ -13,15 +13,13 @@ mod body_reader;
 mod connection;
 mod connections;
 mod control;
-mod dispatch;
 mod engine;
 mod evacuation;
-mod exchange;
+mod exit_handler;
 mod hand_over;
 mod held;
 mod helper;
 mod input;
-mod last_words;
 mod listener;
 mod listeners;
 mod output;
@@ -29,23 +27,25 @@ mod parcel;
 mod pulse;
 mod reactor;
 mod request;
+mod response_writer;
 mod scoreboard;
 mod settings;
 mod shared;
+mod shared_queue;
 mod turn;
 mod watch;
 mod watchdog;
 
 pub use app::{App, Flow};
-pub use body_reader::{BodyError, BodyStream, Gathering, Intake};
+pub use body_reader::{BodyError, BodyRead, BodyStream, ReadAhead};
 pub use control::Control;
-pub use dispatch::Dispatch;
 pub use engine::{Engine, Finish};
-pub use exchange::{Exchange, Progress};
-pub use last_words::LastWords;
+pub use exit_handler::ExitHandler;
 pub use listener::Listener;
 pub use request::{Content, Request};
+pub use response_writer::{Progress, ResponseWriter};
 pub use scoreboard::{Entry, Scoreboard, Slot, State};
 pub use settings::Settings;
-pub use watch::{Oversight, Witness};
+pub use shared_queue::SharedQueue;
+pub use watch::{ThreadDumper, WatchSettings};
 pub use watchdog::EXIT_STATUS;

@@ -14,9 +14,9 @@ use fastrack_sys::{epoch_seconds, monotonic_millis, Events};
 use crate::connection::{Connection, Phase, Step};
 use crate::connections::{Arrival, Connections};
 use crate::control::Control;
-use crate::dispatch::Seat;
 use crate::input::InputPool;
 use crate::settings::Settings;
+use crate::shared_queue::Member;
 
 /// How long a refused client gets to read the answer, in milliseconds.
 const DRAIN_TIME: u64 = 2_000;
@@ -53,7 +53,7 @@ pub(crate) struct Reactor {
     /// Complete requests, in the order in which they became so.
     pub(crate) ready: VecDeque<Box<Connection>>,
     /// This worker's place at the queue that all workers share.
-    pub(crate) seat: Option<Seat>,
+    pub(crate) member: Option<Member>,
     pub(crate) date: DateCache,
     /// Connections that may be kept at most.
     pub(crate) most: usize,
@@ -76,7 +76,7 @@ impl Reactor {
         settings: Settings,
         control: Arc<Control>,
         connections: Connections,
-        seat: Option<Seat>,
+        member: Option<Member>,
     ) -> Self {
         let descriptors = fastrack_sys::descriptors();
         Reactor {
@@ -88,7 +88,7 @@ impl Reactor {
             arrivals: VecDeque::new(),
             in_a_row: 0,
             ready: VecDeque::new(),
-            seat,
+            member,
             date: DateCache::default(),
             most: descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2),
             stop_deadline: None,
@@ -100,8 +100,8 @@ impl Reactor {
         }
     }
 
-    pub fn seat(&self) -> Option<&Seat> {
-        self.seat.as_ref()
+    pub fn member(&self) -> Option<&Member> {
+        self.member.as_ref()
     }
 
     pub fn warnings(&mut self) -> Vec<String> {
@@ -346,7 +346,7 @@ impl Reactor {
         let now = monotonic_millis();
         // Whoever begins a request in the last moment gets the time for it, too.
         self.stop_deadline = Some(now + self.parting_time() + STOP_TIME);
-        self.seat.iter().for_each(|seat| seat.set_serving(false));
+        self.member.iter().for_each(|member| member.set_serving(false));
         for key in self.connections.parked() {
             let Some((connection, deadline)) = self.connections.take(key) else { continue };
             let latest = match connection.phase() {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use fastrack_http::Limits;
 
 use crate::reactor::STOP_TIME_IDLE;
-use crate::watch::Oversight;
+use crate::watch::WatchSettings;
 
 /// How the engine treats its connections.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ pub struct Settings {
     /// that are gone, by which connections have come that are still kept.
     pub listeners: Vec<u64>,
     /// How the application's requests are watched.
-    pub oversight: Oversight,
+    pub watch: WatchSettings,
 }
 
 impl Default for Settings {
@@ -61,7 +61,7 @@ impl Default for Settings {
             tmpdir: std::env::temp_dir(),
             decode_path: false,
             listeners: Vec::new(),
-            oversight: Oversight::default(),
+            watch: WatchSettings::default(),
         }
     }
 }

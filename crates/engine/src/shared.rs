@@ -125,14 +125,14 @@ pub(crate) mod tests {
     use crate::connections::Connections;
     use crate::control::Control;
     use crate::settings::Settings;
-    use crate::watch::Oversight;
+    use crate::watch::WatchSettings;
     use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
     use std::sync::Arc;
 
     pub fn shared() -> Shared {
         let connections = Connections::new().expect("a poller");
         let set = fastrack_sys::duplicate(connections.poller().raw_fd()).expect("a copy");
-        let control = Control::new(-1, [], &Oversight::default()).expect("a control");
+        let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
         let alarm = Alarm::new(set).expect("an alarm");
         Shared::new(Reactor::new(Settings::default(), Arc::new(control), connections, None), alarm)
     }

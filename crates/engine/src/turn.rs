@@ -7,12 +7,12 @@ use fastrack_sys::{epoch_seconds, monotonic_millis};
 
 use crate::app::App;
 use crate::connection::{Connection, Step};
-use crate::dispatch::Seat;
 use crate::engine::{Engine, Finish, Hold, CONNECTIONS, MASTER, QUEUE};
-use crate::exchange::{Exchange, Stage};
 use crate::listeners::Client;
 use crate::reactor::Reactor;
+use crate::response_writer::{ResponseWriter, Stage};
 use crate::shared::Shared;
+use crate::shared_queue::Member;
 
 /// So many new clients are served in a row before the connections are looked at, or whatever else the poller knows.
 const NEW_BEFORE_CONNECTIONS: u32 = 16;
@@ -91,7 +91,7 @@ impl Engine {
 
     /// A request of a client that was there before: first those that have waited for longest.
     fn next_in_line(&mut self, hold: &mut Hold<'_>) -> Option<Box<Connection>> {
-        let queued = self.queue_announced || hold.seat().is_some_and(Seat::is_anybody_queued);
+        let queued = self.queue_announced || hold.member().is_some_and(Member::is_anybody_queued);
         if queued && !hold.is_stopping() {
             self.queue_announced = false;
             let connection = hold.take_queued();
@@ -164,8 +164,8 @@ impl Engine {
     ) -> Option<Hold<'a>> {
         self.listeners.missed();
         let timeout = hold.next_deadline().map(|at| at.saturating_sub(monotonic_millis()));
-        if let Some(seat) = hold.seat() {
-            seat.set_idle(!hold.is_stopping());
+        if let Some(member) = hold.member() {
+            member.set_idle(!hold.is_stopping());
         }
         shared.rest(hold);
         let mut result = Ok(());
@@ -181,8 +181,8 @@ impl Engine {
         }
         shared.awake();
         let mut hold = self.hold(shared)?;
-        if let Some(seat) = hold.seat() {
-            seat.set_idle(false);
+        if let Some(member) = hold.member() {
+            member.set_idle(false);
         }
         if let Err(error) = result {
             self.fail(&error, &mut hold);
@@ -273,12 +273,18 @@ impl Engine {
         let served = connection.served.saturating_add(1);
         let last = settings.keep_alive_requests != 0 && served >= settings.keep_alive_requests;
         self.last_began = self.control.begin(connection.raw_fd(), &request);
-        let mut exchange =
-            Exchange::new(connection.as_fd(), &mut self.output, &self.control, &request, settings, last);
+        let mut writer = ResponseWriter::new(
+            connection.as_fd(),
+            &mut self.output,
+            &self.control,
+            &request,
+            settings,
+            last,
+        );
         self.control.set_pending(hold.has_pending());
         drop(hold);
-        let flow = app.call(&request, &mut exchange);
-        let (stage, goes_on) = (exchange.stage(), exchange.is_persistent());
+        let flow = app.call(&request, &mut writer);
+        let (stage, goes_on) = (writer.stage(), writer.is_persistent());
         shared.pulse.beat();
         self.control.end();
         let mut hold = self.hold(shared)?;

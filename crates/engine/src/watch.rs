@@ -17,23 +17,23 @@ use crate::request::Request;
 use crate::scoreboard::{Scoreboard, Slot, NEVER};
 
 /// What the helper asks of the application's side when a request has passed its time. Called from the helper's thread.
-pub trait Witness: Send + Sync + std::fmt::Debug {
+pub trait ThreadDumper: Send + Sync + std::fmt::Debug {
     /// What the application's threads are at, in their own words; None when they do not get to it within `millis`.
-    fn testify(&self, millis: u64) -> Option<String>;
+    fn dump(&self, millis: u64) -> Option<String>;
 
     /// Has each thread write to stderr where it is, whatever it is in the middle of; takes at most `millis`.
-    fn point_out(&self, millis: u64);
+    fn dump_frames(&self, millis: u64);
 }
 
 /// How requests are watched.
 #[derive(Clone, Debug, Default)]
-pub struct Oversight {
+pub struct WatchSettings {
     /// How long the application may take for a request, in milliseconds; 0 is no limit.
     pub timeout: u64,
     /// Where the master sees what this worker is at; None where there is no master.
     pub slot: Option<Slot>,
     /// Who is asked what the application is at, once it has taken too long.
-    pub witness: Option<Arc<dyn Witness>>,
+    pub dumper: Option<Arc<dyn ThreadDumper>>,
 }
 
 /// How far the answer to a request has come.
@@ -78,21 +78,21 @@ pub(crate) struct Watch {
     claim: AtomicU64,
     /// What the claim was when the client had all of the answer.
     answered: AtomicU64,
-    pub witness: Option<Arc<dyn Witness>>,
+    pub dumper: Option<Arc<dyn ThreadDumper>>,
 }
 
 impl Watch {
-    pub fn new(oversight: &Oversight) -> io::Result<Self> {
-        let slot = match &oversight.slot {
+    pub fn new(watch: &WatchSettings) -> io::Result<Self> {
+        let slot = match &watch.slot {
             Some(slot) => slot.clone(),
             None => Scoreboard::new()?.slot(0).ok_or(io::ErrorKind::NotFound)?,
         };
         Ok(Watch {
             slot,
-            timeout: oversight.timeout,
+            timeout: watch.timeout,
             claim: AtomicU64::new(0),
             answered: AtomicU64::new(0),
-            witness: oversight.witness.clone(),
+            dumper: watch.dumper.clone(),
         })
     }
 
@@ -223,7 +223,7 @@ mod tests {
     fn watch(timeout: u64) -> (Scoreboard, Watch) {
         let board = Scoreboard::new().expect("memory");
         let slot = board.reserve().and_then(|index| board.slot(index));
-        let watch = Watch::new(&Oversight { timeout, slot, witness: None }).expect("a slot");
+        let watch = Watch::new(&WatchSettings { timeout, slot, dumper: None }).expect("a slot");
         (board, watch)
     }
 

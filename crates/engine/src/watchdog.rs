@@ -75,15 +75,15 @@ pub(crate) fn drain(client: BorrowedFd<'_>) {
 fn report(watch: &Watch, now: u64) {
     let pid = std::process::id();
     let request = watch.describe(now);
-    let Some(witness) = &watch.witness else {
+    let Some(dumper) = &watch.dumper else {
         return say(format!("fastrack: {request}: this worker ends (worker {pid})\n").as_bytes(), FOR_LOG);
     };
-    let testimony = witness.testify(TO_TESTIFY);
+    let testimony = dumper.dump(TO_TESTIFY);
     let threads = testimony
         .as_deref()
         .unwrap_or("Ruby does not get to tell what its threads are at; where they are:\n");
     say(format!("fastrack: {request}: this worker ends (worker {pid})\n{threads}").as_bytes(), FOR_LOG);
     if testimony.is_none() {
-        witness.point_out(TO_POINT_OUT);
+        dumper.dump_frames(TO_POINT_OUT);
     }
 }

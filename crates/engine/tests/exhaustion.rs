@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fastrack_engine::{App, Control, Dispatch, Engine, Exchange, Finish, Flow, Listener, Request, Settings};
+use fastrack_engine::{
+    App, Control, Engine, Finish, Flow, Listener, Request, ResponseWriter, Settings, SharedQueue,
+};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -19,13 +21,13 @@ const SOON: Duration = Duration::from_secs(20);
 struct Teller(Sender<String>, Receiver<()>);
 
 impl App for Teller {
-    fn call(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>) -> Flow {
+    fn call(&mut self, request: &Request<'_>, writer: &mut ResponseWriter<'_>) -> Flow {
         let _ = self.0.send(String::from_utf8_lossy(request.path).into_owned());
         if request.path == b"/hold" {
             self.1.recv_timeout(SOON).expect("released");
         }
-        let _ = exchange.send(&[IoSlice::new(ANSWER)]);
-        exchange.finish();
+        let _ = writer.send(&[IoSlice::new(ANSWER)]);
+        writer.finish();
         Flow::Continue
     }
 
@@ -61,7 +63,7 @@ static TURN: Mutex<()> = Mutex::new(());
 
 /// A worker that is at a request, with another one in the queue and no descriptor to be had.
 struct Exhausted {
-    dispatch: Dispatch,
+    queue: SharedQueue,
     socket: TcpListener,
     control: Arc<Control>,
     told: Receiver<String>,
@@ -92,18 +94,17 @@ impl Exhausted {
 }
 
 fn exhausted() -> Exhausted {
-    let dispatch = Dispatch::new().expect("a dispatch");
+    let queue = SharedQueue::new().expect("a queue");
     let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
     let address = socket.local_addr().expect("an address");
     let listener = Listener::from_fd(socket.as_raw_fd(), true).expect("a listener");
-    let mut engine =
-        Engine::new(vec![listener], None, Settings::default(), Some(&dispatch)).expect("an engine");
+    let mut engine = Engine::new(vec![listener], None, Settings::default(), Some(&queue)).expect("an engine");
     let control = engine.control();
     let ((tell, told), (release, released)) = (channel(), channel());
     let worker = std::thread::spawn(move || engine.run(&mut Teller(tell, released), None));
     let (waiting, held) = (connect(address), connect(address));
     let mut all =
-        Exhausted { dispatch, socket, control, told, release, worker, held, waiting, files: Vec::new() };
+        Exhausted { queue, socket, control, told, release, worker, held, waiting, files: Vec::new() };
 
     for stream in [&all.waiting, &all.held] {
         ask(stream, "/first");
@@ -139,7 +140,7 @@ fn a_request_in_the_queue_stays_there_until_a_descriptor_is_free() {
 fn the_last_worker_to_stop_waits_for_a_descriptor_for_those_in_the_queue() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut all = exhausted();
-    all.dispatch.end();
+    all.queue.end();
     all.control.stop();
     all.recover();
     assert_eq!(all.worker.join().expect("no panic"), Finish::Stopped);

@@ -3,7 +3,7 @@
 use magnus::Error;
 use rb_sys::*;
 
-use fastrack_engine::{App, Content, Exchange, Flow, Request};
+use fastrack_engine::{App, Content, Flow, Request, ResponseWriter};
 use fastrack_http::{DateCache, ResponseHead, Version};
 use fastrack_sys::epoch_seconds;
 
@@ -34,8 +34,8 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    fn how(self, exchange: &Exchange<'_>) -> How {
-        How { rack_3: self.rack_3, is_broken: exchange.is_broken() }
+    fn how(self, writer: &ResponseWriter<'_>) -> How {
+        How { rack_3: self.rack_3, is_broken: writer.is_broken() }
     }
 }
 
@@ -150,7 +150,12 @@ impl<'a> RackApp<'a> {
     ///
     /// # Safety
     /// Under protect, with the GVL. Its frames own nothing. [`Current::end`] is called when this has raised.
-    unsafe fn respond(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>, objects: &mut Objects) {
+    unsafe fn respond(
+        &mut self,
+        request: &Request<'_>,
+        writer: &mut ResponseWriter<'_>,
+        objects: &mut Objects,
+    ) {
         // SAFETY: as this function's; `objects` is on the stack, where the GC sees it.
         unsafe {
             let input = match &request.content {
@@ -163,7 +168,7 @@ impl<'a> RackApp<'a> {
             let rack_3_1 = self.options.rack_3_1;
             (objects.env, objects.template) =
                 env::build(request, input, self.roots, &mut self.caches, rack_3_1);
-            let mut call = Call::new(objects.env, &raw mut *exchange, &raw const *request);
+            let mut call = Call::new(objects.env, &raw mut *writer, &raw const *request);
             // Nothing else touches what the call points to until the end.
             self.current.begin(&raw mut call);
             let result = rb_funcallv(self.app, names().id_call, 1, &objects.env);
@@ -172,7 +177,7 @@ impl<'a> RackApp<'a> {
                 objects.unclosed = unsent_body(result);
                 return;
             }
-            self.answer(result, request, exchange, objects);
+            self.answer(result, request, writer, objects);
             objects.stage = Stage::Answered;
             // Here rather than by clean_up and collect_callbacks: each protect costs as much as what it is for.
             objects.end_loans();
@@ -180,7 +185,7 @@ impl<'a> RackApp<'a> {
                 call_if_there(object, names().id_close);
             }
             let Objects { env, template, outcome, .. } = objects;
-            self.callbacks.collect(*env, *template, outcome, self.options.how(exchange));
+            self.callbacks.collect(*env, *template, outcome, self.options.how(writer));
             objects.stage = Stage::Done;
         }
     }
@@ -193,7 +198,7 @@ impl<'a> RackApp<'a> {
         &mut self,
         result: VALUE,
         request: &Request<'_>,
-        exchange: &mut Exchange<'_>,
+        writer: &mut ResponseWriter<'_>,
         objects: &mut Objects,
     ) {
         // SAFETY: as this function's.
@@ -214,7 +219,7 @@ impl<'a> RackApp<'a> {
                 rack_3: self.options.rack_3,
             };
             let mut sender = Sender {
-                exchange,
+                writer,
                 request,
                 head: &mut self.head,
                 encoded: &mut self.encoded,
@@ -230,14 +235,14 @@ impl<'a> RackApp<'a> {
     }
 
     /// Answers a failure of the application's with the page that there is for it.
-    fn show_error(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>, objects: &mut Objects) {
+    fn show_error(&mut self, request: &Request<'_>, writer: &mut ResponseWriter<'_>, objects: &mut Objects) {
         let arguments = [objects.outcome.error, objects.env];
         let result = protect(|| {
             // SAFETY: under protect. This closure borrows everything, and owns nothing.
             unsafe {
                 let page = self.roots.error_page();
                 let page = rb_funcallv(page, names().id_call, arguments.len() as _, arguments.as_ptr());
-                self.answer(page, request, exchange, objects);
+                self.answer(page, request, writer, objects);
             }
             Qnil as VALUE
         });
@@ -306,22 +311,22 @@ impl<'a> RackApp<'a> {
 }
 
 impl App for RackApp<'_> {
-    fn call(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>) -> Flow {
+    fn call(&mut self, request: &Request<'_>, writer: &mut ResponseWriter<'_>) -> Flow {
         let mut objects = Objects::none();
         let result = protect(|| {
             // SAFETY: under protect. This closure borrows everything, and owns nothing.
-            unsafe { self.respond(request, exchange, &mut objects) };
+            unsafe { self.respond(request, writer, &mut objects) };
             Qnil as VALUE
         });
         self.current.end();
         let failed = note_failure(&result, &mut objects.outcome);
         self.settle(result, objects.env);
         self.clean_up(&mut objects);
-        let unanswered = objects.stage == Stage::Answering && exchange.is_untouched();
+        let unanswered = objects.stage == Stage::Answering && writer.is_untouched();
         if failed && unanswered && self.roots.error_page() != Qnil as VALUE {
-            self.show_error(request, exchange, &mut objects);
+            self.show_error(request, writer, &mut objects);
         }
-        self.collect_callbacks(&mut objects, self.options.how(exchange));
+        self.collect_callbacks(&mut objects, self.options.how(writer));
         self.flow()
     }
 

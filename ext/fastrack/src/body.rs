@@ -1,16 +1,16 @@
-//! The response on its way out: head and body to the exchange.
+//! The response on its way out: head and body to the writer.
 
 use std::ffi::c_int;
 use std::io::IoSlice;
 
 use rb_sys::*;
 
-use fastrack_engine::{Content, Exchange, Progress, Request};
+use fastrack_engine::{Content, Progress, Request, ResponseWriter};
 use fastrack_http::{
     chunk_size_line, has_no_body, Length, Persistence, ResponseHead, CHUNK_END, DATE_LEN, LAST_CHUNK,
 };
 
-use crate::body_source::gather;
+use crate::body_source::read_ahead;
 use crate::gvl::without_gvl;
 use crate::loan::{self, Loan};
 use crate::names::names;
@@ -37,7 +37,7 @@ pub(crate) struct Manner {
 
 /// A response being sent. Borrows all that owns something.
 pub(crate) struct Sender<'a, 'e> {
-    pub exchange: &'a mut Exchange<'e>,
+    pub writer: &'a mut ResponseWriter<'e>,
     pub request: &'a Request<'a>,
     pub head: &'a mut ResponseHead,
     /// The encoded head, until it has left.
@@ -98,9 +98,9 @@ impl Sender<'_, '_> {
         }
         if self.left.is_some_and(|left| left > 0) {
             // Less than was announced: on a connection that went on, the next response would be taken for the rest.
-            return self.exchange.abandon();
+            return self.writer.abandon();
         }
-        self.exchange.finish();
+        self.writer.finish();
     }
 
     fn is_bodiless(&self) -> bool {
@@ -113,13 +113,13 @@ impl Sender<'_, '_> {
         let vague = self.head.is_unframed() || self.head.length() == Length::Unclear;
         let foreign = self.head.has_coding && !self.manner.http_11;
         if self.head.wants_close || self.head.code() < 200 || !bodiless && (vague || foreign) {
-            self.exchange.close();
+            self.writer.close();
         }
         self.left = match self.head.length() {
             Length::Known(length) if !bodiless => Some(length),
             _ => None,
         };
-        let persistence = self.exchange.persistence();
+        let persistence = self.writer.persistence();
         self.write_head(persistence);
     }
 
@@ -148,7 +148,7 @@ impl Sender<'_, '_> {
                 self.head.frame_length(total as u64);
             }
             if matches!(self.head.length(), Length::Known(length) if length < total as u64) {
-                self.exchange.close();
+                self.writer.close();
             }
             self.encode();
             if total <= SHORT && !chunked {
@@ -156,7 +156,7 @@ impl Sender<'_, '_> {
                     let part = announced(&mut self.left, bytes(RARRAY_AREF(parts, index)));
                     self.encoded.extend_from_slice(part);
                 }
-                return post(self.exchange, &[IoSlice::new(self.encoded)]);
+                return post(self.writer, &[IoSlice::new(self.encoded)]);
             }
             let mut size_line = [0; 18];
             let mut batch: Batch<'_, 64> = Batch::new();
@@ -168,7 +168,7 @@ impl Sender<'_, '_> {
             for index in 0..RARRAY_LEN(parts) as isize {
                 batch.push(announced(&mut self.left, bytes(RARRAY_AREF(parts, index))));
                 if batch.is_full() {
-                    post(self.exchange, batch.slices());
+                    post(self.writer, batch.slices());
                     batch = Batch::new();
                 }
             }
@@ -176,13 +176,13 @@ impl Sender<'_, '_> {
                 // One chunk for all: a client cannot tell, and it is less to send.
                 batch.push(if total > 0 { b"\r\n0\r\n\r\n" } else { LAST_CHUNK });
             }
-            post(self.exchange, batch.slices());
+            post(self.writer, batch.slices());
         }
     }
 
     /// Each part is sent when it comes; the head with the first.
     unsafe fn send_each(&mut self, body: VALUE) {
-        let chunked = self.frame_chunked(self.manner.chunked || self.exchange.is_persistent());
+        let chunked = self.frame_chunked(self.manner.chunked || self.writer.is_persistent());
         let loan: *mut Loan = self.loan;
         let mut parts = Parts { sender: self, chunked, started: false, panicked: false };
         // SAFETY: under protect. `parts` is lent until each has returned or raised; the loan is not
@@ -194,9 +194,9 @@ impl Sender<'_, '_> {
         }
         let Parts { started, panicked, .. } = parts;
         if panicked {
-            self.exchange.abandon();
+            self.writer.abandon();
         }
-        if self.exchange.is_broken() {
+        if self.writer.is_broken() {
             return;
         }
         if !started && self.head.is_unframed() {
@@ -209,7 +209,7 @@ impl Sender<'_, '_> {
         }
         if chunked {
             // SAFETY: under protect, as before.
-            unsafe { transmit(self.exchange, &[IoSlice::new(LAST_CHUNK)]) };
+            unsafe { transmit(self.writer, &[IoSlice::new(LAST_CHUNK)]) };
         }
     }
 
@@ -225,7 +225,7 @@ impl Sender<'_, '_> {
             }
             let announced = announced(&mut self.left, part);
             if announced.len() < part.len() {
-                self.exchange.close();
+                self.writer.close();
             }
             let part = announced;
             if chunked {
@@ -235,7 +235,7 @@ impl Sender<'_, '_> {
             if chunked {
                 batch.push(CHUNK_END);
             }
-            transmit(self.exchange, batch.slices());
+            transmit(self.writer, batch.slices());
         }
     }
 
@@ -244,7 +244,7 @@ impl Sender<'_, '_> {
         // SAFETY: under protect, and owning nothing.
         unsafe {
             if let Content::Stream(stream) = &self.request.content {
-                gather(stream);
+                read_ahead(stream);
             }
             self.hand_over(callable);
         }
@@ -253,27 +253,27 @@ impl Sender<'_, '_> {
     /// Gives what is called the socket, after the head: a streaming body, or the header rack.hijack (Rack SPEC,
     /// "Streaming Body", "Partial Hijack").
     unsafe fn hand_over(&mut self, callable: VALUE) {
-        self.exchange.close();
-        self.exchange.unbuffer();
+        self.writer.close();
+        self.writer.unbuffer();
         let switched = self.head.code() == 101;
         self.write_head(if switched { Persistence::Upgraded } else { Persistence::Close });
         // SAFETY: under protect, and owning nothing.
         unsafe {
             self.transmit_head();
-            if self.exchange.is_broken() {
+            if self.writer.is_broken() {
                 return;
             }
-            *self.stream = socket_object(&*self.exchange, self.request);
+            *self.stream = socket_object(&*self.writer, self.request);
             rb_funcallv(callable, names().id_call, 1, self.stream);
             // From here on it is the application's, which may go on with it in another thread.
             *self.stream = Qnil as VALUE;
-            self.exchange.hand_over();
+            self.writer.hand_over();
         }
     }
 
     unsafe fn transmit_head(&mut self) {
         // SAFETY: under protect; the head's memory is the application object's, and stays.
-        unsafe { transmit(self.exchange, &[IoSlice::new(self.encoded)]) };
+        unsafe { transmit(self.writer, &[IoSlice::new(self.encoded)]) };
     }
 }
 
@@ -284,34 +284,34 @@ unsafe fn is_streaming(body: VALUE) -> bool {
 }
 
 /// Sends slices, waiting without the GVL for a client that takes its time.
-/// A client that is gone leaves the exchange broken, which is no exception.
+/// A client that is gone leaves the writer broken, which is no exception.
 ///
 /// The slices are copied before Ruby may run.
-unsafe fn transmit(exchange: &mut Exchange<'_>, slices: &[IoSlice<'_>]) {
-    if exchange.is_broken() {
+unsafe fn transmit(writer: &mut ResponseWriter<'_>, slices: &[IoSlice<'_>]) {
+    if writer.is_broken() {
         return;
     }
-    let mut progress = exchange.send(slices).unwrap_or(Progress::Sent);
+    let mut progress = writer.send(slices).unwrap_or(Progress::Sent);
     while progress == Progress::Blocked {
         without_gvl(&mut || {
-            // A failure marks the exchange as broken.
-            let _ = exchange.wait();
+            // A failure marks the writer as broken.
+            let _ = writer.wait();
         });
         // SAFETY: under protect, and owning nothing. Traps run here; what they raise goes through.
         unsafe { loan::check_interrupts() };
-        if exchange.is_broken() {
+        if writer.is_broken() {
             return;
         }
-        progress = exchange.flush().unwrap_or(Progress::Sent);
+        progress = writer.flush().unwrap_or(Progress::Sent);
     }
 }
 
 /// Sends slices; what the client does not take at once is sent when it does.
-/// A client that is gone leaves the exchange broken, which is no exception.
-fn post(exchange: &mut Exchange<'_>, slices: &[IoSlice<'_>]) {
-    if !exchange.is_broken() {
-        // A failure marks the exchange as broken.
-        let _ = exchange.send(slices);
+/// A client that is gone leaves the writer broken, which is no exception.
+fn post(writer: &mut ResponseWriter<'_>, slices: &[IoSlice<'_>]) {
+    if !writer.is_broken() {
+        // A failure marks the writer as broken.
+        let _ = writer.send(slices);
     }
 }
 
@@ -351,7 +351,7 @@ unsafe extern "C" fn yielded_part(
                 }
             });
             parts.panicked = sent.is_none();
-            over = parts.panicked || parts.sender.exchange.is_broken();
+            over = parts.panicked || parts.sender.writer.is_broken();
         });
         if over {
             // Leaves each, as `break` in a block does.

@@ -13,7 +13,7 @@ use magnus::value::Lazy;
 use magnus::{method, prelude::*, Error, RModule, Ruby, Value};
 use rb_sys::*;
 
-use fastrack_engine::{BodyError, BodyStream, Gathering, Intake};
+use fastrack_engine::{BodyError, BodyRead, BodyStream, ReadAhead};
 
 use crate::env::string;
 use crate::gvl::without_gvl;
@@ -105,13 +105,13 @@ impl BodySource {
                 });
             });
             match intake {
-                Ok(Intake::Taken) => {
+                Ok(BodyRead::Taken) => {
                     let piece = piece.map_err(|raised| error(ruby, raised))?;
                     // SAFETY: a String that has just been made; it was on the stack all the time.
                     return Ok(Some(unsafe { Value::from_raw(piece) }));
                 }
-                Ok(Intake::End) => return Ok(None),
-                Ok(Intake::Blocked) => this.wait(ruby)?,
+                Ok(BodyRead::End) => return Ok(None),
+                Ok(BodyRead::Blocked) => this.wait(ruby)?,
                 Err(failure) => return Err(failed(ruby, failure)),
             }
         }
@@ -149,17 +149,17 @@ impl BodySource {
 ///
 /// # Safety
 /// Under protect, with the GVL; the caller's frames own nothing.
-pub(crate) unsafe fn gather(stream: &BodyStream<'_>) {
+pub(crate) unsafe fn read_ahead(stream: &BodyStream<'_>) {
     // SAFETY: as this function's; nothing here owns anything.
     unsafe {
         loop {
-            match stream.gather() {
-                Ok(Gathering::Whole) => return,
-                Ok(Gathering::Blocked) => {
+            match stream.read_ahead() {
+                Ok(ReadAhead::Whole) => return,
+                Ok(ReadAhead::Blocked) => {
                     without_gvl(&mut || stream.wait());
                     loan::check_interrupts();
                 }
-                Ok(Gathering::TooMuch) => {
+                Ok(ReadAhead::TooMuch) => {
                     raise(rb_eIOError, c"the body must be read before the connection is taken over")
                 }
                 Err(failure) => {

@@ -6,10 +6,10 @@ use magnus::rb_sys::{AsRawValue, FromRawValue};
 use magnus::{Error, Ruby, Value};
 use rb_sys::*;
 
-use fastrack_engine::{Content, Exchange, Request};
+use fastrack_engine::{Content, Request, ResponseWriter};
 use fastrack_http::{ResponseHead, Version};
 
-use crate::body_source::gather;
+use crate::body_source::read_ahead;
 use crate::loan::Loan;
 use crate::names::names;
 use crate::protect::protect;
@@ -35,16 +35,16 @@ pub(crate) struct Call {
     env: VALUE,
     /// The socket object, once the application has taken the connection over.
     io: VALUE,
-    exchange: *mut Exchange<'static>,
+    writer: *mut ResponseWriter<'static>,
     request: *const Request<'static>,
 }
 
 impl Call {
     /// The pointers outlive the call, and are used by nobody else until it has [ended](Current::end).
-    pub fn new(env: VALUE, exchange: *mut Exchange<'_>, request: *const Request<'_>) -> Self {
+    pub fn new(env: VALUE, writer: *mut ResponseWriter<'_>, request: *const Request<'_>) -> Self {
         // SAFETY: has no requirements for a thread of Ruby's, with the GVL.
         let thread = unsafe { rb_thread_current() };
-        Call { thread, env, io: Qnil as VALUE, exchange: exchange.cast(), request: request.cast() }
+        Call { thread, env, io: Qnil as VALUE, writer: writer.cast(), request: request.cast() }
     }
 
     /// Whether the application has taken the connection over.
@@ -58,23 +58,23 @@ impl Call {
             return Ok(self.io);
         }
         // SAFETY: by the contract of `new`.
-        let (exchange, request) = unsafe { (&mut *self.exchange, &*self.request) };
-        if let (true, Content::Stream(stream)) = (exchange.is_untouched(), &request.content) {
+        let (writer, request) = unsafe { (&mut *self.writer, &*self.request) };
+        if let (true, Content::Stream(stream)) = (writer.is_untouched(), &request.content) {
             protect(|| {
                 // SAFETY: under protect; what the closure borrows it does not own.
-                unsafe { gather(stream) };
+                unsafe { read_ahead(stream) };
                 Qnil as VALUE
             })
             .map_err(|raised| raised.into_error(ruby))?;
         }
-        if !exchange.claim() {
+        if !writer.claim() {
             return Err(Error::new(ruby.exception_io_error(), "the response has begun"));
         }
         let env = self.env;
         let io = protect(|| {
             // SAFETY: under protect; what the closure borrows it does not own.
             unsafe {
-                let io = socket_object(&*exchange, request);
+                let io = socket_object(&*writer, request);
                 rb_hash_aset(env, names().hijack_io, io)
             }
         })
@@ -83,16 +83,16 @@ impl Call {
             return Err(over(ruby));
         }
         self.io = io;
-        exchange.hand_over();
+        writer.hand_over();
         Ok(io)
     }
 
     /// As [`hijack`](Self::hijack).
     fn hint(&mut self, ruby: &Ruby, headers: VALUE, is_on: &dyn Fn() -> bool) -> Result<(), Error> {
         // SAFETY: by the contract of `new`.
-        let (exchange, request) = unsafe { (&mut *self.exchange, &*self.request) };
+        let (writer, request) = unsafe { (&mut *self.writer, &*self.request) };
         // A client of HTTP/1.0 knows nothing of interim responses (RFC 9110 §15.2).
-        if request.head.version != Version::Http11 || !exchange.is_untouched() {
+        if request.head.version != Version::Http11 || !writer.is_untouched() {
             return Ok(());
         }
         // Its own: the response's may be begun before this has come to its end.
@@ -112,7 +112,7 @@ impl Call {
         let mut encoded = Vec::new();
         head.write_interim(&mut encoded);
         if !encoded.is_empty() {
-            exchange.send_interim(&encoded);
+            writer.send_interim(&encoded);
         }
         Ok(())
     }

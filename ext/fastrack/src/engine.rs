@@ -6,14 +6,14 @@ use std::sync::Arc;
 use magnus::rb_sys::AsRawValue;
 use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, Ruby, Symbol, Value};
 
-use fastrack_engine::{Control, Engine, Finish, LastWords};
+use fastrack_engine::{Control, Engine, ExitHandler, Finish};
 
 use crate::app::{Options, RackApp};
 use crate::current::Current;
-use crate::dispatch::RubyDispatch;
 use crate::roots::RootSet;
 use crate::settings::{limit, listeners, optional, settings, system_error};
-use crate::testimony::{inquiry_signal, Testimony};
+use crate::shared_queue::RubySharedQueue;
+use crate::thread_dump::{inquiry_signal, RubyThreads};
 
 /// The engine as a Ruby object. It belongs to the process that made it.
 #[magnus::wrap(class = "Fastrack::Engine", free_immediately)]
@@ -22,8 +22,8 @@ struct RubyEngine {
     engine: RefCell<Option<Engine>>,
     /// Apart from the engine, which is in use while `run` runs.
     control: Arc<Control>,
-    testimony: Arc<Testimony>,
-    last_words: Arc<LastWords>,
+    testimony: Arc<RubyThreads>,
+    exit_handler: Arc<ExitHandler>,
     /// What the application is being called for.
     current: Current,
     roots: RootSet,
@@ -67,16 +67,16 @@ impl RubyEngine {
         let chunked = optional(ruby, hash, "chunked")?.unwrap_or(false);
         let options = Options { chunked, rack_3, rack_3_1 };
         let master: Option<i32> = optional(ruby, hash, "master_fd")?;
-        let dispatch: Option<magnus::typed_data::Obj<RubyDispatch>> = optional(ruby, hash, "dispatch")?;
-        let dispatch = dispatch.as_ref().map(|dispatch| dispatch.borrow(ruby)).transpose()?;
-        let testimony = Arc::<Testimony>::default();
+        let queue: Option<magnus::typed_data::Obj<RubySharedQueue>> = optional(ruby, hash, "dispatch")?;
+        let queue = queue.as_ref().map(|queue| queue.borrow(ruby)).transpose()?;
+        let testimony = Arc::<RubyThreads>::default();
         let settings = settings(ruby, hash, Arc::clone(&testimony) as _)?;
-        let engine = Engine::new(listeners, master, settings, dispatch.as_deref())
+        let engine = Engine::new(listeners, master, settings, queue.as_deref())
             .map_err(|error| system_error(ruby, "engine", &error))?;
         Ok(RubyEngine {
             control: engine.control(),
             testimony,
-            last_words: Arc::new(engine.last_words()),
+            exit_handler: Arc::new(engine.exit_handler()),
             engine: RefCell::new(Some(engine)),
             current: Current::default(),
             roots,
@@ -162,13 +162,13 @@ impl RubyEngine {
     /// `answer_crashes`: from now on a fatal signal (SIGSEGV, SIGABRT and the like) does what `give_up` does, before Ruby
     /// gets it.
     fn answer_crashes(&self) {
-        self.last_words.say_on_fatal_signals(rb_sys::rb_funcallv as *const ());
+        self.exit_handler.say_on_fatal_signals(rb_sys::rb_funcallv as *const ());
     }
 
     /// `give_up`: this process ends as soon as this has returned. The request that is being answered gets a 502, or is cut
     /// off if its response has begun; all other connections go to other workers.
     fn give_up(&self) {
-        self.last_words.say();
+        self.exit_handler.say();
     }
 
     /// `hijack`: gives the application the connection whose request it is answering: a TCPSocket or UNIXSocket. Raises

@@ -44,11 +44,11 @@ impl Sender<'_, '_> {
             self.encoded.extend_from_slice(chunk_size_line(length, &mut [0; 18]));
             end = b"\r\n0\r\n\r\n";
         }
-        if !self.exchange.is_broken() {
-            // A failure marks the exchange as broken.
-            let _ = self.exchange.send_file(self.encoded, file, length, end);
+        if !self.writer.is_broken() {
+            // A failure marks the writer as broken.
+            let _ = self.writer.send_file(self.encoded, file, length, end);
         }
-        self.exchange.finish();
+        self.writer.finish();
         true
     }
 

@@ -11,7 +11,6 @@ mod body;
 mod body_source;
 mod callbacks;
 mod current;
-mod dispatch;
 mod engine;
 mod env;
 mod errors;
@@ -29,9 +28,10 @@ mod roots;
 mod scoreboard;
 mod settings;
 mod shapes;
+mod shared_queue;
 mod socket;
 mod strings;
-mod testimony;
+mod thread_dump;
 
 use magnus::{Error, Ruby};
 
@@ -39,7 +39,7 @@ use magnus::{Error, Ruby};
 fn init(ruby: &Ruby) -> Result<(), Error> {
     let module = ruby.define_module("Fastrack")?;
     names::init(ruby)?;
-    dispatch::init(ruby, module)?;
+    shared_queue::init(ruby, module)?;
     body_source::init(ruby, module)?;
     scoreboard::init(ruby, module)?;
     engine::init(ruby, module)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use magnus::rb_sys::{AsRawValue, FromRawValue};
 use magnus::{Error, RArray, RHash, Ruby, TryConvert, Value};
 
-use fastrack_engine::{Listener, Oversight, Settings, Slot, Witness};
+use fastrack_engine::{Listener, Settings, Slot, ThreadDumper, WatchSettings};
 use fastrack_http::Limits;
 
 use crate::protect::protect;
@@ -38,7 +38,7 @@ pub(crate) fn listeners(ruby: &Ruby, list: RArray) -> Result<(Vec<Listener>, RAr
 }
 
 /// The settings that are the engine's own.
-pub(crate) fn settings(ruby: &Ruby, hash: RHash, witness: Arc<dyn Witness>) -> Result<Settings, Error> {
+pub(crate) fn settings(ruby: &Ruby, hash: RHash, dumper: Arc<dyn ThreadDumper>) -> Result<Settings, Error> {
     let defaults = Settings::default();
     let millis = |key: &str, default: u64| -> Result<u64, Error> {
         let seconds: Option<f64> = optional(ruby, hash, key)?;
@@ -62,15 +62,15 @@ pub(crate) fn settings(ruby: &Ruby, hash: RHash, witness: Arc<dyn Witness>) -> R
         decode_path: optional(ruby, hash, "decode_path")?.unwrap_or(false),
         listeners: optional(ruby, hash, "listeners")?.unwrap_or_default(),
         limits: limits(ruby, hash, defaults.limits)?,
-        oversight: oversight(ruby, hash, witness)?,
+        watch: watch(ruby, hash, dumper)?,
     })
 }
 
-fn oversight(ruby: &Ruby, hash: RHash, witness: Arc<dyn Witness>) -> Result<Oversight, Error> {
+fn watch(ruby: &Ruby, hash: RHash, dumper: Arc<dyn ThreadDumper>) -> Result<WatchSettings, Error> {
     let seconds: Option<f64> = optional(ruby, hash, "request_timeout")?;
     let place: Option<(magnus::typed_data::Obj<RubyScoreboard>, usize)> = optional(ruby, hash, "slot")?;
     let slot: Option<Slot> = place.and_then(|(board, index)| board.0.slot(index));
-    Ok(Oversight { timeout: limit(seconds.unwrap_or(0.0)), slot, witness: Some(witness) })
+    Ok(WatchSettings { timeout: limit(seconds.unwrap_or(0.0)), slot, dumper: Some(dumper) })
 }
 
 /// Seconds of the application's in milliseconds; 0 is no limit, and anything else is one.

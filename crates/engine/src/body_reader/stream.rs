@@ -5,14 +5,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fastrack_http::Error;
 
-use super::{BodyError, BodyReader, Gathering, Intake};
+use super::{BodyError, BodyRead, BodyReader, ReadAhead};
 use crate::reactor::STOP_TIME;
 
 /// A body under way, and the socket that it comes from.
 #[derive(Clone, Copy, Debug)]
 pub struct BodyStream<'a> {
     pub(crate) fd: BorrowedFd<'a>,
-    /// Nobody ever waits for it: one thread at a time has the exchange.
+    /// Nobody ever waits for it: one thread at a time has the writer.
     pub(crate) reader: &'a Mutex<BodyReader>,
 }
 
@@ -28,7 +28,7 @@ impl BodyStream<'_> {
     /// # Errors
     /// When the client does not go on, or not by the rules: what came before that has been given by then. The error
     /// stays.
-    pub fn read(&self, most: usize, take: &mut dyn FnMut(&[u8])) -> Result<Intake, BodyError> {
+    pub fn read(&self, most: usize, take: &mut dyn FnMut(&[u8])) -> Result<BodyRead, BodyError> {
         self.reader().read(self.fd, most, take)
     }
 
@@ -36,8 +36,8 @@ impl BodyStream<'_> {
     ///
     /// # Errors
     /// As [`read`](Self::read)'s.
-    pub fn gather(&self) -> Result<Gathering, BodyError> {
-        self.reader().gather(self.fd)
+    pub fn read_ahead(&self) -> Result<ReadAhead, BodyError> {
+        self.reader().read_ahead(self.fd)
     }
 
     /// Shows what was received after the body, as far as that is known, to `look`, which must not come back here.

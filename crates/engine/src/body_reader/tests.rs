@@ -9,7 +9,7 @@ use fastrack_http::Limits;
 
 use super::*;
 use crate::reactor::STOP_TIME;
-use crate::watch::Oversight;
+use crate::watch::WatchSettings;
 
 struct Client {
     client: UnixStream,
@@ -27,7 +27,7 @@ impl Client {
         input.head.parse(&input.bytes, Limits::default()).expect("a good head");
         input.bytes.extend_from_slice(part);
         assert_eq!(is_under_way(&input, settings), Ok(true));
-        let control = Control::new(-1, [], &Oversight::default()).expect("a control");
+        let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
         let reader = BodyReader::new(&mut input, settings, Arc::new(control));
         assert_eq!(input.bytes.len(), input.head.len);
         Client { client, server, reader: Mutex::new(reader) }
@@ -42,11 +42,11 @@ impl Client {
     }
 
     /// All that is there, and why there is no more.
-    fn read(&self) -> (Vec<u8>, Result<Intake, BodyError>) {
+    fn read(&self) -> (Vec<u8>, Result<BodyRead, BodyError>) {
         let mut body = Vec::new();
         loop {
             match self.stream().read(1000, &mut |bytes| body.extend_from_slice(bytes)) {
-                Ok(Intake::Taken) => {}
+                Ok(BodyRead::Taken) => {}
                 end => return (body, end),
             }
         }
@@ -67,24 +67,24 @@ fn a_body_that_is_gathered_stays_to_be_read_and_what_is_beyond_is_known() {
     ];
     for (framing, first, second) in framings {
         let mut client = Client::new(framing, first, &Settings::default());
-        assert_eq!(client.stream().gather(), Ok(Gathering::Blocked));
+        assert_eq!(client.stream().read_ahead(), Ok(ReadAhead::Blocked));
         client.send(second);
-        assert_eq!(client.stream().gather(), Ok(Gathering::Whole));
+        assert_eq!(client.stream().read_ahead(), Ok(ReadAhead::Whole));
         client.stream().look_beyond(&mut |bytes| assert_eq!(bytes, b"GET"));
-        assert_eq!(client.read(), (b"abcdefgh".to_vec(), Ok(Intake::End)));
+        assert_eq!(client.read(), (b"abcdefgh".to_vec(), Ok(BodyRead::End)));
     }
 }
 
 #[test]
 fn a_body_is_gathered_up_to_a_mebibyte_of_what_was_not_read_and_no_error_of_it_is_missed() {
-    let part = vec![b'x'; GATHERED + 1];
+    let part = vec![b'x'; READ_AHEAD + 1];
     let client = Client::new("Content-Length: 1048580", &part, &Settings::default());
-    assert_eq!(client.stream().gather(), Ok(Gathering::TooMuch));
+    assert_eq!(client.stream().read_ahead(), Ok(ReadAhead::TooMuch));
     assert_eq!(client.read().0.len(), part.len());
-    assert_eq!(client.stream().gather(), Ok(Gathering::Blocked));
+    assert_eq!(client.stream().read_ahead(), Ok(ReadAhead::Blocked));
     let mut client = Client::new("Transfer-Encoding: chunked", b"3\r\nabc\r\n", &Settings::default());
     client.send(b"zz\r\n");
-    assert_eq!(client.stream().gather(), Err(BodyError::Refused(Error::Chunk)));
+    assert_eq!(client.stream().read_ahead(), Err(BodyError::Refused(Error::Chunk)));
 }
 
 #[test]
@@ -95,10 +95,10 @@ fn a_body_is_read_as_it_comes_and_what_is_beyond_is_the_next_request() {
     ];
     for (framing, first, second) in framings {
         let mut client = Client::new(framing, first, &Settings::default());
-        assert_eq!(client.read(), (b"abc".to_vec(), Ok(Intake::Blocked)));
+        assert_eq!(client.read(), (b"abc".to_vec(), Ok(BodyRead::Blocked)));
         client.send(second);
-        assert_eq!(client.read(), (b"defgh".to_vec(), Ok(Intake::End)));
-        assert_eq!(client.read(), (Vec::new(), Ok(Intake::End)));
+        assert_eq!(client.read(), (b"defgh".to_vec(), Ok(BodyRead::End)));
+        assert_eq!(client.read(), (Vec::new(), Ok(BodyRead::End)));
         assert_eq!(client.rest(), b"GET");
         assert!(client.stream().reader().pass_over(client.server.as_fd()));
     }
@@ -109,7 +109,7 @@ fn a_read_gives_no_more_than_was_asked_for() {
     let client = Client::new("Content-Length: 8", b"abc", &Settings::default());
     for expected in [&b"ab"[..], b"c"] {
         let mut got = Vec::new();
-        assert_eq!(client.stream().read(2, &mut |bytes| got.extend_from_slice(bytes)), Ok(Intake::Taken));
+        assert_eq!(client.stream().read(2, &mut |bytes| got.extend_from_slice(bytes)), Ok(BodyRead::Taken));
         assert_eq!(got, expected);
     }
 }
@@ -148,9 +148,9 @@ fn a_client_that_pauses_for_too_long_is_given_up_however_much_it_has_sent_before
     let before = fastrack_sys::monotonic_millis() - 49;
     client.reader.get_mut().expect("free").stalled = Some(before);
     client.send(b"a");
-    assert_eq!(client.read(), (b"a".to_vec(), Ok(Intake::Blocked)));
+    assert_eq!(client.read(), (b"a".to_vec(), Ok(BodyRead::Blocked)));
     let began = fastrack_sys::monotonic_millis();
-    while client.read().1 == Ok(Intake::Blocked) {
+    while client.read().1 == Ok(BodyRead::Blocked) {
         client.stream().wait();
     }
     assert!(fastrack_sys::monotonic_millis() >= began + 50);
@@ -175,14 +175,14 @@ fn a_stop_leaves_a_silent_client_some_seconds() {
 fn a_client_that_waits_to_be_asked_is_asked_once_and_not_after_the_response_has_begun() {
     let fields = "Expect: 100-continue\r\nContent-Length: 3";
     let mut client = Client::new(fields, b"", &Settings::default());
-    assert_eq!((client.read().1, client.read().1), (Ok(Intake::Blocked), Ok(Intake::Blocked)));
+    assert_eq!((client.read().1, client.read().1), (Ok(BodyRead::Blocked), Ok(BodyRead::Blocked)));
     let mut interim = [0; 64];
     assert_eq!(client.client.read(&mut interim).expect("asked"), b"HTTP/1.1 100 Continue\r\n\r\n".len());
     client.send(b"abc");
-    assert_eq!(client.read(), (b"abc".to_vec(), Ok(Intake::End)));
+    assert_eq!(client.read(), (b"abc".to_vec(), Ok(BodyRead::End)));
     let mut client = Client::new(fields, b"", &Settings::default());
     assert!(!client.stream().is_in_reach());
-    assert_eq!(client.read().1, Ok(Intake::Blocked));
+    assert_eq!(client.read().1, Ok(BodyRead::Blocked));
     client.client.set_nonblocking(true).expect("nonblocking");
     assert_eq!(client.client.read(&mut interim).expect_err("nothing").kind(), io::ErrorKind::WouldBlock);
 }

@@ -3,12 +3,12 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 
 use super::*;
-use crate::dispatch::Dispatch;
 use crate::output::Output;
-use crate::watch::Oversight;
+use crate::shared_queue::SharedQueue;
+use crate::watch::WatchSettings;
 
 fn reactor() -> Reactor {
-    let control = Control::new(-1, [], &Oversight::default()).expect("a control");
+    let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
     let connections = Connections::new().expect("a poller");
     Reactor::new(Settings::default(), Arc::new(control), connections, None)
 }
@@ -44,9 +44,9 @@ fn the_helper_leaves_the_rest_to_the_other_thread_when_that_is_back() {
 
 #[test]
 fn one_of_several_clients_with_something_to_say_goes_to_a_worker_that_is_idle() {
-    let dispatch = Dispatch::new().expect("a dispatch");
-    let seat = || dispatch.seat().expect("a seat").expect("free");
-    let (mut reactor, other) = (Reactor { seat: Some(seat()), ..reactor() }, seat());
+    let queue = SharedQueue::new().expect("a queue");
+    let member = || queue.member().expect("a member").expect("free");
+    let (mut reactor, other) = (Reactor { member: Some(member()), ..reactor() }, member());
     let clients = [pair(), pair()].map(|(mut client, mut connection)| {
         client.write_all(REQUEST).expect("write");
         assert_eq!(connection.read(&reactor.settings, &mut reactor.inputs), Step::Ready);
@@ -61,7 +61,7 @@ fn one_of_several_clients_with_something_to_say_goes_to_a_worker_that_is_idle() 
     assert!(reactor.share());
     assert_eq!((reactor.arrived(), reactor.connections.len(), other.queued()), (1, 1, 1));
     // Its request is still with the kernel, for the other one to read.
-    let mut its = Reactor { seat: Some(other), ..self::reactor() };
+    let mut its = Reactor { member: Some(other), ..self::reactor() };
     assert!(its.take_queued().is_none());
     its.poll().expect("polled");
     assert!(its.take_arrival().is_some() && reactor.take_arrival().is_some());
@@ -130,9 +130,9 @@ fn a_request_in_line_is_dropped_only_when_its_client_has_left() {
 
 #[test]
 fn a_request_of_a_pipeline_is_not_dropped_because_its_client_sends_nothing_more_whoever_has_it() {
-    let dispatch = Dispatch::new().expect("a dispatch");
-    let seat = Some(dispatch.seat().expect("a seat").expect("free"));
-    let mut reactor = Reactor { seat, ..self::reactor() };
+    let queue = SharedQueue::new().expect("a queue");
+    let member = Some(queue.member().expect("a member").expect("free"));
+    let mut reactor = Reactor { member, ..self::reactor() };
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
     for travels in [false, true] {
         let mut client = TcpStream::connect(listener.local_addr().expect("an address")).expect("connect");

@@ -4,16 +4,16 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use crate::support::{read_all, Worker};
-use fastrack_engine::{Dispatch, Finish, Settings};
+use fastrack_engine::{Finish, Settings, SharedQueue};
 
-fn sharing(dispatch: &Dispatch) -> Worker {
-    Worker::start_sharing(Settings::default(), None, None, Some(dispatch))
+fn sharing(queue: &SharedQueue) -> Worker {
+    Worker::start_sharing(Settings::default(), None, None, Some(queue))
 }
 
-fn two() -> (Dispatch, Worker, Worker) {
-    let dispatch = Dispatch::new().expect("a dispatch");
-    let workers = (sharing(&dispatch), sharing(&dispatch));
-    (dispatch, workers.0, workers.1)
+fn two() -> (SharedQueue, Worker, Worker) {
+    let queue = SharedQueue::new().expect("a queue");
+    let workers = (sharing(&queue), sharing(&queue));
+    (queue, workers.0, workers.1)
 }
 
 /// Asks for a path and takes the answer.
@@ -116,15 +116,15 @@ fn a_worker_that_stops_leaves_its_idle_connections_to_the_other() {
 
 #[test]
 fn a_successor_takes_what_waits_for_it_and_the_last_worker_leaves_nothing() {
-    let dispatch = Dispatch::new().expect("a dispatch");
-    let mut first = sharing(&dispatch);
+    let queue = SharedQueue::new().expect("a queue");
+    let mut first = sharing(&queue);
     let mut stream = kept(&first);
     assert_eq!(first.stop(), Finish::Stopped);
     write!(stream, "GET /waits HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
-    let mut second = sharing(&dispatch);
+    let mut second = sharing(&queue);
     answered(&mut stream, 0);
     assert_eq!(second.next_seen().path, "/waits");
-    dispatch.end();
+    queue.end();
     assert_eq!(second.stop(), Finish::Stopped);
     assert_eq!(read_all(stream), "");
 }

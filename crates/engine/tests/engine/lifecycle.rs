@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::support::{closing, read_all, Worker, SOON};
-use fastrack_engine::{App, Control, Engine, Exchange, Finish, Flow, Listener, Request, Settings};
+use fastrack_engine::{App, Control, Engine, Finish, Flow, Listener, Request, ResponseWriter, Settings};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -21,7 +21,7 @@ fn impatient() -> Settings {
 fn the_engine_returns_after_as_many_requests_as_it_was_to_serve() {
     let mut worker = Worker::start(closing(), Some(3));
     for _ in 0..3 {
-        assert!(worker.exchange(GET).starts_with("HTTP/1.1 200"));
+        assert!(worker.writer(GET).starts_with("HTTP/1.1 200"));
     }
     assert_eq!(worker.finish(), Finish::Limit);
 }
@@ -29,8 +29,8 @@ fn the_engine_returns_after_as_many_requests_as_it_was_to_serve() {
 #[test]
 fn a_refused_request_does_not_count() {
     let mut worker = Worker::start(closing(), Some(1));
-    assert!(worker.exchange(b"bad\r\n\r\n").starts_with("HTTP/1.1 400"));
-    assert!(worker.exchange(GET).starts_with("HTTP/1.1 200"));
+    assert!(worker.writer(b"bad\r\n\r\n").starts_with("HTTP/1.1 400"));
+    assert!(worker.writer(GET).starts_with("HTTP/1.1 200"));
     assert_eq!(worker.finish(), Finish::Limit);
 }
 
@@ -42,7 +42,7 @@ fn a_request_that_has_begun_is_finished_before_a_stop() {
     let mut begun = worker.connect();
     begun.write_all(&GET[..10]).expect("write");
     // Served after it was read: so the engine has read the other one's beginning, too.
-    assert!(worker.exchange(GET).starts_with("HTTP/1.1 200"));
+    assert!(worker.writer(GET).starts_with("HTTP/1.1 200"));
     worker.control.stop();
     begun.write_all(&GET[10..]).expect("write");
     assert!(read_all(begun).starts_with("HTTP/1.1 200"));
@@ -57,7 +57,7 @@ fn half_a_request_does_not_hold_up_a_stop_for_longer_than_its_time() {
     let mut worker = Worker::start(closing(), None);
     let mut half = worker.connect();
     half.write_all(&GET[..10]).expect("write");
-    assert!(worker.exchange(GET).starts_with("HTTP/1.1 200"));
+    assert!(worker.writer(GET).starts_with("HTTP/1.1 200"));
     assert_eq!(worker.stop(), Finish::Stopped);
     assert!(read_all(half).starts_with("HTTP/1.1 408 "));
 }
@@ -66,7 +66,7 @@ fn half_a_request_does_not_hold_up_a_stop_for_longer_than_its_time() {
 fn the_end_of_the_master_ends_the_engine() {
     let (master, worker_end) = std::os::unix::net::UnixStream::pair().expect("a pair");
     let mut worker = Worker::start_with_master(closing(), None, Some(&worker_end));
-    assert!(worker.exchange(GET).starts_with("HTTP/1.1 200"));
+    assert!(worker.writer(GET).starts_with("HTTP/1.1 200"));
     drop(master);
     assert_eq!(worker.finish(), Finish::Orphaned);
 }
@@ -100,8 +100,8 @@ fn a_head_sent_byte_by_byte_does_not_get_more_time_for_each_byte() {
 #[test]
 fn an_application_that_sends_nothing_is_answered_for() {
     let mut worker = Worker::start(closing(), None);
-    assert!(worker.exchange(b"GET /nothing HTTP/1.1\r\nHost: h\r\n\r\n").starts_with("HTTP/1.1 500 "));
-    let head = worker.exchange(b"HEAD /nothing HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert!(worker.writer(b"GET /nothing HTTP/1.1\r\nHost: h\r\n\r\n").starts_with("HTTP/1.1 500 "));
+    let head = worker.writer(b"HEAD /nothing HTTP/1.1\r\nHost: h\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 500 ") && head.ends_with("\r\n\r\n"), "{head}");
     worker.stop();
 }
@@ -147,7 +147,7 @@ fn a_client_that_takes_nothing_is_given_up() {
 struct Warned<F: FnOnce()>(Option<F>);
 
 impl<F: FnOnce()> App for Warned<F> {
-    fn call(&mut self, _request: &Request<'_>, _exchange: &mut Exchange<'_>) -> Flow {
+    fn call(&mut self, _request: &Request<'_>, _exchange: &mut ResponseWriter<'_>) -> Flow {
         Flow::Continue
     }
 
@@ -192,9 +192,9 @@ fn a_log_that_takes_its_time_holds_up_no_other_client() {
 struct Crowded(Vec<SocketAddr>, Arc<Control>, Sender<TcpStream>);
 
 impl App for Crowded {
-    fn call(&mut self, _request: &Request<'_>, exchange: &mut Exchange<'_>) -> Flow {
-        let _ = exchange.send(&[IoSlice::new(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")]);
-        exchange.finish();
+    fn call(&mut self, _request: &Request<'_>, writer: &mut ResponseWriter<'_>) -> Flow {
+        let _ = writer.send(&[IoSlice::new(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")]);
+        writer.finish();
         Flow::Continue
     }
 

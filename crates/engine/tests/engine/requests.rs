@@ -17,7 +17,7 @@ fn status(response: &str) -> &str {
 #[test]
 fn a_request_reaches_the_application_and_its_answer_the_client() {
     let mut worker = Worker::start(closing(), None);
-    let response = worker.exchange(b"GET /a?b HTTP/1.1\r\nHost: h\r\n\r\n");
+    let response = worker.writer(b"GET /a?b HTTP/1.1\r\nHost: h\r\n\r\n");
     assert!(response.ends_with("\r\n\r\n        0"), "{response}");
     assert_eq!(worker.next_seen(), seen("GET", "/a", b""));
     assert_eq!(worker.stop(), Finish::Stopped);
@@ -32,7 +32,7 @@ fn a_body_of_known_length_stays_in_memory_up_to_a_mebibyte_and_goes_to_a_file_ab
         let mut request =
             format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n").into_bytes();
         request.extend_from_slice(&body);
-        assert!(worker.exchange(&request).ends_with(&length.to_string()));
+        assert!(worker.writer(&request).ends_with(&length.to_string()));
         let expected = Seen { in_file: length > 1 << 20, ..seen("POST", "/", &body) };
         assert!(worker.next_seen() == expected, "{length}");
     }
@@ -51,7 +51,7 @@ fn a_chunked_body_is_decoded_into_memory_or_a_file() {
             request.extend_from_slice(b"\r\n");
         }
         request.extend_from_slice(b"0\r\n\r\n");
-        assert!(worker.exchange(&request).ends_with(&(chunks * 3000).to_string()));
+        assert!(worker.writer(&request).ends_with(&(chunks * 3000).to_string()));
         let expected = Seen { in_file: chunks * 3000 > 1 << 20, ..seen("POST", "/", &chunk.repeat(chunks)) };
         assert!(worker.next_seen() == expected, "{chunks}");
     }
@@ -73,7 +73,7 @@ fn what_is_wrong_is_answered_and_never_reaches_the_application() {
         ("GET / HTTP/1.1\r\nHost: h\r\nExpect: x\r\n\r\n", "417"),
     ];
     for (request, code) in cases {
-        let response = worker.exchange(request.as_bytes());
+        let response = worker.writer(request.as_bytes());
         assert_eq!(status(&response), code, "{request:?}");
     }
     worker.stop();
@@ -85,14 +85,14 @@ fn a_refusal_is_read_even_by_a_client_that_is_still_sending() {
     let mut worker = Worker::start(Settings { max_body: Some(10), ..closing() }, None);
     let mut request = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 500000\r\n\r\n".to_vec();
     request.resize(request.len() + 500_000, b'x');
-    assert_eq!(status(&worker.exchange(&request)), "413");
+    assert_eq!(status(&worker.writer(&request)), "413");
     worker.stop();
 }
 
 #[test]
 fn a_crlf_after_a_body_means_nothing() {
     let mut worker = Worker::start(closing(), None);
-    let response = worker.exchange(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc\r\n");
+    let response = worker.writer(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc\r\n");
     assert_eq!(status(&response), "200");
     worker.stop();
 }
@@ -129,9 +129,9 @@ fn the_interim_response_comes_before_the_body_is_sent() {
 fn the_path_is_decoded_on_request_only() {
     for (decode_path, path) in [(false, "/a%20b"), (true, "/a b")] {
         let mut worker = Worker::start(Settings { decode_path, ..closing() }, None);
-        worker.exchange(b"GET /a%20b HTTP/1.1\r\nHost: h\r\n\r\n");
+        worker.writer(b"GET /a%20b HTTP/1.1\r\nHost: h\r\n\r\n");
         assert_eq!(worker.next_seen(), seen("GET", path, b""));
-        let broken = worker.exchange(b"GET /a%2 HTTP/1.1\r\nHost: h\r\n\r\n");
+        let broken = worker.writer(b"GET /a%2 HTTP/1.1\r\nHost: h\r\n\r\n");
         assert_eq!(status(&broken), if decode_path { "400" } else { "200" });
         worker.stop();
     }

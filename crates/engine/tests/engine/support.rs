@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fastrack_engine::{
-    App, BodyStream, Content, Control, Dispatch, Engine, Exchange, Finish, Flow, Intake, Listener, Progress,
-    Request, Settings,
+    App, BodyRead, BodyStream, Content, Control, Engine, Finish, Flow, Listener, Progress, Request,
+    ResponseWriter, Settings, SharedQueue,
 };
 
 /// What the application saw of a request.
@@ -28,11 +28,11 @@ pub struct Seen {
 struct Echo(Sender<Seen>, Receiver<()>);
 
 impl Echo {
-    fn send(exchange: &mut Exchange<'_>, text: &[u8]) {
-        let mut progress = exchange.send(&[IoSlice::new(text)]).unwrap_or(Progress::Sent);
-        while progress == Progress::Blocked && !exchange.is_broken() {
-            let _ = exchange.wait();
-            progress = exchange.flush().unwrap_or(Progress::Sent);
+    fn send(writer: &mut ResponseWriter<'_>, text: &[u8]) {
+        let mut progress = writer.send(&[IoSlice::new(text)]).unwrap_or(Progress::Sent);
+        while progress == Progress::Blocked && !writer.is_broken() {
+            let _ = writer.wait();
+            progress = writer.flush().unwrap_or(Progress::Sent);
         }
     }
 }
@@ -44,9 +44,9 @@ impl Echo {
         let most = path.strip_prefix("/only/").map_or(usize::MAX, |most| most.parse().expect("a number"));
         while body.len() < most {
             match stream.read(most - body.len(), &mut |bytes| body.extend_from_slice(bytes)) {
-                Ok(Intake::Taken) => {}
-                Ok(Intake::Blocked) => stream.wait(),
-                Ok(Intake::End) | Err(_) => break,
+                Ok(BodyRead::Taken) => {}
+                Ok(BodyRead::Blocked) => stream.wait(),
+                Ok(BodyRead::End) | Err(_) => break,
             }
         }
         body
@@ -54,7 +54,7 @@ impl Echo {
 }
 
 impl App for Echo {
-    fn call(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>) -> Flow {
+    fn call(&mut self, request: &Request<'_>, writer: &mut ResponseWriter<'_>) -> Flow {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let path = text(request.path);
         let (body, in_file) = match request.content {
@@ -71,24 +71,24 @@ impl App for Echo {
         let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {0}\r\n\r\n{1:>0$}", 9, body.len());
         match path.as_str() {
             "/nothing" => {}
-            "/half" => Self::send(exchange, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhal"),
+            "/half" => Self::send(writer, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhal"),
             "/large" => {
-                Self::send(exchange, b"HTTP/1.1 200 OK\r\n\r\n");
-                Self::send(exchange, &vec![b'x'; 8_000_000]);
-                exchange.finish();
+                Self::send(writer, b"HTTP/1.1 200 OK\r\n\r\n");
+                Self::send(writer, &vec![b'x'; 8_000_000]);
+                writer.finish();
             }
             "/array" => {
                 let head = b"HTTP/1.1 200 OK\r\nContent-Length: 8000000\r\n\r\n";
-                let _ = exchange.send(&[IoSlice::new(head), IoSlice::new(&vec![b'x'; 8_000_000])]);
-                exchange.finish();
+                let _ = writer.send(&[IoSlice::new(head), IoSlice::new(&vec![b'x'; 8_000_000])]);
+                writer.finish();
             }
             _ => {
                 if path == "/hold" {
                     let _ = self.0.send(Seen { path: "/held".into(), ..Seen::default() });
                     self.1.recv_timeout(SOON).expect("released");
                 }
-                Self::send(exchange, answer.as_bytes());
-                exchange.finish();
+                Self::send(writer, answer.as_bytes());
+                writer.finish();
             }
         }
         let method = text(request.head.method.of_buffer(request.bytes));
@@ -131,12 +131,12 @@ impl Worker {
         settings: Settings,
         limit: Option<u64>,
         master: Option<&dyn AsRawFd>,
-        dispatch: Option<&Dispatch>,
+        queue: Option<&SharedQueue>,
     ) -> Worker {
         let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
         let listener = Listener::from_fd(socket.as_raw_fd(), true).expect("a listener");
         let master = master.map(AsRawFd::as_raw_fd);
-        let mut engine = Engine::new(vec![listener], master, settings, dispatch).expect("an engine");
+        let mut engine = Engine::new(vec![listener], master, settings, queue).expect("an engine");
         let control = engine.control();
         let ((sender, seen), (release, released)) = (channel(), channel());
         let thread = std::thread::spawn(move || engine.run(&mut Echo(sender, released), limit));
@@ -164,7 +164,7 @@ impl Worker {
     }
 
     /// Sends bytes, and returns all that comes back until the end.
-    pub fn exchange(&self, bytes: &[u8]) -> String {
+    pub fn writer(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
         stream.write_all(bytes).expect("write");
         read_all(stream)

@@ -4,38 +4,38 @@ use std::cell::{Ref, RefCell};
 
 use magnus::{function, method, prelude::*, Error, RModule, Ruby};
 
-use fastrack_engine::Dispatch;
+use fastrack_engine::SharedQueue;
 
 use crate::settings::system_error;
 
 /// The workers' queue as a Ruby object: the master makes it before it forks.
 #[magnus::wrap(class = "Fastrack::Dispatch", free_immediately)]
-pub(crate) struct RubyDispatch(RefCell<Option<Dispatch>>);
+pub(crate) struct RubySharedQueue(RefCell<Option<SharedQueue>>);
 
 pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let class = module.define_class("Dispatch", ruby.class_object())?;
     class.undef_default_alloc_func();
-    class.define_singleton_method("new", function!(RubyDispatch::new, 0))?;
-    class.define_singleton_method("from_fds", function!(RubyDispatch::from_fds, 1))?;
-    class.define_method("fds", method!(RubyDispatch::fds, 0))?;
-    class.define_method("forget", method!(RubyDispatch::forget, 1))?;
-    class.define_method("end", method!(RubyDispatch::end, 0))?;
-    class.define_method("close", method!(RubyDispatch::close, 0))?;
+    class.define_singleton_method("new", function!(RubySharedQueue::new, 0))?;
+    class.define_singleton_method("from_fds", function!(RubySharedQueue::from_fds, 1))?;
+    class.define_method("fds", method!(RubySharedQueue::fds, 0))?;
+    class.define_method("forget", method!(RubySharedQueue::forget, 1))?;
+    class.define_method("end", method!(RubySharedQueue::end, 0))?;
+    class.define_method("close", method!(RubySharedQueue::close, 0))?;
     Ok(())
 }
 
-impl RubyDispatch {
+impl RubySharedQueue {
     /// `Dispatch.new`: a queue for the workers that will be forked.
     fn new(ruby: &Ruby) -> Result<Self, Error> {
-        let dispatch = Dispatch::new().map_err(|error| system_error(ruby, "the workers' queue", &error))?;
-        Ok(RubyDispatch(RefCell::new(Some(dispatch))))
+        let queue = SharedQueue::new().map_err(|error| system_error(ruby, "the workers' queue", &error))?;
+        Ok(RubySharedQueue(RefCell::new(Some(queue))))
     }
 
     /// `Dispatch.from_fds(fds)`: the queue of the master that this process was before it executed itself anew.
     fn from_fds(ruby: &Ruby, fds: [i32; 3]) -> Result<Self, Error> {
-        let dispatch =
-            Dispatch::from_raw_fds(fds).map_err(|error| system_error(ruby, "the workers' queue", &error))?;
-        Ok(RubyDispatch(RefCell::new(Some(dispatch))))
+        let queue = SharedQueue::from_raw_fds(fds)
+            .map_err(|error| system_error(ruby, "the workers' queue", &error))?;
+        Ok(RubySharedQueue(RefCell::new(Some(queue))))
     }
 
     /// `fds`: its descriptors, for [`from_fds`](Self::from_fds) of a process that has them, too.
@@ -61,7 +61,7 @@ impl RubyDispatch {
     }
 
     /// The queue; an IOError when it is closed.
-    pub fn borrow(&self, ruby: &Ruby) -> Result<Ref<'_, Dispatch>, Error> {
+    pub fn borrow(&self, ruby: &Ruby) -> Result<Ref<'_, SharedQueue>, Error> {
         let closed = |_| Error::new(ruby.exception_io_error(), "the workers' queue is closed");
         Ref::filter_map(self.0.borrow(), Option::as_ref).map_err(closed)
     }

@@ -17,7 +17,7 @@ use crate::settings::Settings;
 pub enum Progress {
     /// All that was handed over has been sent, or will be without the application.
     Sent,
-    /// The client must take something first: [wait](Exchange::wait), then [flush](Exchange::flush).
+    /// The client must take something first: [wait](ResponseWriter::wait), then [flush](ResponseWriter::flush).
     Blocked,
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum Stage {
 
 /// One response on its way to the client.
 #[derive(Debug)]
-pub struct Exchange<'a> {
+pub struct ResponseWriter<'a> {
     fd: BorrowedFd<'a>,
     /// What the socket did not take.
     output: &'a mut Output,
@@ -56,7 +56,7 @@ pub struct Exchange<'a> {
     body: Option<BodyStream<'a>>,
 }
 
-impl<'a> Exchange<'a> {
+impl<'a> ResponseWriter<'a> {
     /// Most slices for one [`send`](Self::send): what one writev(2) takes (IOV_MAX on Linux and BSD).
     pub const MOST_SLICES: usize = 1024;
 
@@ -76,7 +76,7 @@ impl<'a> Exchange<'a> {
         };
         let (budget, timeout) = (settings.response_buffer, settings.write_timeout);
         let body = if let Content::Stream(body) = request.content { Some(body) } else { None };
-        Exchange {
+        ResponseWriter {
             fd,
             output,
             control,
@@ -279,7 +279,7 @@ fn overdue() -> io::Error {
     io::ErrorKind::TimedOut.into()
 }
 
-impl AsFd for Exchange<'_> {
+impl AsFd for ResponseWriter<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd
     }

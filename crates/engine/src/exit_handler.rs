@@ -28,7 +28,7 @@ const ANSWER: usize = 512;
 
 /// What a worker has to say to its clients when it comes to its end. Belongs to the process that made it.
 #[derive(Debug)]
-pub struct LastWords {
+pub struct ExitHandler {
     shared: Arc<Shared>,
     control: Arc<Control>,
     /// The answer, for HEAD and for all other methods.
@@ -39,9 +39,9 @@ pub struct LastWords {
 }
 
 /// Whose connections they are when a fatal signal comes.
-static KEPT: OnceLock<Arc<LastWords>> = OnceLock::new();
+static KEPT: OnceLock<Arc<ExitHandler>> = OnceLock::new();
 
-impl LastWords {
+impl ExitHandler {
     pub(crate) fn new(shared: Arc<Shared>, control: Arc<Control>) -> Self {
         let answer = |with_body| {
             let mut bytes = Vec::new();
@@ -49,7 +49,7 @@ impl LastWords {
             bytes
         };
         let (head, whole) = (answer(false), answer(true));
-        LastWords { shared, control, head, whole, said: AtomicBool::new(false), pid: std::process::id() }
+        ExitHandler { shared, control, head, whole, said: AtomicBool::new(false), pid: std::process::id() }
     }
 
     /// The process ends as soon as this has returned: the request that the application is at is answered with 502, and

@@ -30,7 +30,7 @@ const _: () = assert!(PIDS + MOST <= COUNT.get());
 
 /// The shared queue and page, from the master's side. Its workers inherit it.
 #[derive(Debug)]
-pub struct Dispatch {
+pub struct SharedQueue {
     sender: OwnedFd,
     receiver: OwnedFd,
     file: File,
@@ -39,13 +39,13 @@ pub struct Dispatch {
     master: u32,
 }
 
-impl Dispatch {
+impl SharedQueue {
     /// A queue and a page for the workers that will be forked.
     pub fn new() -> io::Result<Self> {
         let (sender, receiver) = message_queue()?;
         let file = memory_file((COUNT.get() * size_of::<u32>()) as u64)?;
         let page = SharedNumbers::map(&file, COUNT)?;
-        Ok(Dispatch { sender, receiver, file, page, master: std::process::id() })
+        Ok(SharedQueue { sender, receiver, file, page, master: std::process::id() })
     }
 
     /// Takes over what another process has made, by the numbers that [`raw_fds`](Self::raw_fds) gave there.
@@ -58,7 +58,7 @@ impl Dispatch {
         let page = SharedNumbers::map(&file, COUNT)?;
         let sender = fastrack_sys::duplicate(sender)?;
         let receiver = fastrack_sys::duplicate(receiver)?;
-        Ok(Dispatch { sender, receiver, file, page, master: std::process::id() })
+        Ok(SharedQueue { sender, receiver, file, page, master: std::process::id() })
     }
 
     /// Its descriptors: both ends of the queue, and the page's file.
@@ -79,7 +79,7 @@ impl Dispatch {
     }
 
     /// A place for this process among those who share; None when all are taken.
-    pub(crate) fn seat(&self) -> io::Result<Option<Seat>> {
+    pub(crate) fn member(&self) -> io::Result<Option<Member>> {
         let pid = std::process::id();
         self.clear_out(pid);
         let free = |slot: &usize| {
@@ -87,7 +87,7 @@ impl Dispatch {
             place.compare_exchange(0, pid, Ordering::SeqCst, Ordering::SeqCst).is_ok()
         };
         let Some(slot) = (0..MOST).find(free) else { return Ok(None) };
-        Ok(Some(Seat {
+        Ok(Some(Member {
             sender: fastrack_sys::duplicate(self.sender.as_raw_fd())?,
             receiver: fastrack_sys::duplicate(self.receiver.as_raw_fd())?,
             page: SharedNumbers::map(&self.file, COUNT)?,
@@ -121,7 +121,7 @@ fn vacate(page: &SharedNumbers, slot: usize) {
 
 /// One worker's place at the queue.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct Member {
     sender: OwnedFd,
     receiver: OwnedFd,
     page: SharedNumbers,
@@ -129,7 +129,7 @@ pub(crate) struct Seat {
     master: u32,
 }
 
-impl Seat {
+impl Member {
     pub fn sender(&self) -> BorrowedFd<'_> {
         self.sender.as_fd()
     }
@@ -212,7 +212,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Member {
     fn drop(&mut self) {
         vacate(&self.page, self.slot);
     }
@@ -224,10 +224,10 @@ mod tests {
 
     #[test]
     fn each_worker_sees_what_the_others_say() {
-        let dispatch = Dispatch::new().expect("a dispatch");
-        let copy = Dispatch::from_raw_fds(dispatch.raw_fds()).expect("a copy");
-        let one = dispatch.seat().expect("a seat").expect("free");
-        let two = copy.seat().expect("a seat").expect("free");
+        let queue = SharedQueue::new().expect("a queue");
+        let copy = SharedQueue::from_raw_fds(queue.raw_fds()).expect("a copy");
+        let one = queue.member().expect("a member").expect("free");
+        let two = copy.member().expect("a member").expect("free");
         one.set_idle(true);
         one.set_serving(true);
         assert!(!one.is_another_idle() && two.is_another_idle() && two.is_another_serving());
@@ -237,32 +237,32 @@ mod tests {
         two.count_one_less();
         assert!(!one.is_anybody_queued());
         // Both are this process's; a dead one's word counts no more.
-        dispatch.forget(std::process::id());
+        queue.forget(std::process::id());
         assert!(!two.is_another_idle() && !two.is_another_serving());
     }
 
     #[test]
     fn the_seat_of_a_process_that_was_killed_with_its_master_is_vacated_by_the_next_to_come() {
-        let dispatch = Dispatch::new().expect("a dispatch");
-        let one = dispatch.seat().expect("a seat").expect("free");
+        let queue = SharedQueue::new().expect("a queue");
+        let one = queue.member().expect("a member").expect("free");
         let mut child = std::process::Command::new("true").spawn().expect("a process");
         child.wait().expect("its end");
-        dispatch.page[PIDS + 7].store(child.id(), Ordering::SeqCst);
-        dispatch.page[IDLE].fetch_or(1 << 7, Ordering::SeqCst);
-        dispatch.page[SERVING].fetch_or(1 << 7, Ordering::SeqCst);
+        queue.page[PIDS + 7].store(child.id(), Ordering::SeqCst);
+        queue.page[IDLE].fetch_or(1 << 7, Ordering::SeqCst);
+        queue.page[SERVING].fetch_or(1 << 7, Ordering::SeqCst);
         assert!(one.is_another_idle() && one.is_another_serving());
-        let _other = dispatch.seat().expect("a seat").expect("free");
+        let _other = queue.member().expect("a member").expect("free");
         assert!(!one.is_another_idle() && !one.is_another_serving());
     }
 
     #[test]
     fn there_is_a_seat_for_each_of_many_workers_and_then_none() {
-        let dispatch = Dispatch::new().expect("a dispatch");
-        let mut seats: Vec<_> = (0..MOST).map(|_| dispatch.seat().expect("a seat").expect("free")).collect();
-        assert!(dispatch.seat().expect("no error").is_none());
-        seats.iter().for_each(|seat| seat.set_idle(true));
+        let queue = SharedQueue::new().expect("a queue");
+        let mut seats: Vec<_> = (0..MOST).map(|_| queue.member().expect("a member").expect("free")).collect();
+        assert!(queue.member().expect("no error").is_none());
+        seats.iter().for_each(|member| member.set_idle(true));
         seats.truncate(1);
         assert!(!seats[0].is_another_idle());
-        assert!(dispatch.seat().expect("a seat").is_some());
+        assert!(queue.member().expect("a member").is_some());
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rb_sys::*;
 
-use fastrack_engine::Witness;
+use fastrack_engine::ThreadDumper;
 use fastrack_sys as sys;
 
 /// Frames of one thread that are shown.
@@ -35,12 +35,12 @@ pub(crate) fn inquiry_signal() -> i32 {
 
 /// Ruby, when it is asked what its threads are at.
 #[derive(Debug, Default)]
-pub(crate) struct Testimony {
+pub(crate) struct RubyThreads {
     text: Mutex<Option<String>>,
     given: Condvar,
 }
 
-impl Testimony {
+impl RubyThreads {
     /// Ruby's answer. From its signal handler, on its main thread.
     pub fn give(&self, text: String) {
         *self.text.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
@@ -48,8 +48,8 @@ impl Testimony {
     }
 }
 
-impl Witness for Testimony {
-    fn testify(&self, millis: u64) -> Option<String> {
+impl ThreadDumper for RubyThreads {
+    fn dump(&self, millis: u64) -> Option<String> {
         sys::signal_self(inquiry_signal());
         let text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
         let time = Duration::from_millis(millis);
@@ -57,7 +57,7 @@ impl Witness for Testimony {
         waited.unwrap_or_else(PoisonError::into_inner).0.take()
     }
 
-    fn point_out(&self, millis: u64) {
+    fn dump_frames(&self, millis: u64) {
         sys::prepare_native_frames();
         let end = Instant::now() + Duration::from_millis(millis);
         let signal = sys::spare_signal(1);
