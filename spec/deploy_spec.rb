@@ -6,9 +6,9 @@ require_relative "support/kept_loop"
 require_relative "../lib/fastrack/config_file"
 require "fileutils"
 
-# What docs/deploy.md says, done as it is written there, in another folder than /srv/app.
+# What docs/upgrading.md and docs/deploy.md say, done as it is written there, in another folder than /srv/app.
 RSpec.describe "Deploys" do
-  text = File.read(File.join(Server::ROOT, "docs/deploy.md"), encoding: "UTF-8")
+  text, deploying = %w[upgrading deploy].map { |page| File.read(File.join(Server::ROOT, "docs/#{page}.md"), encoding: "UTF-8") }
   section = text[/^## Capistrano.*?(?=^## )/m]
 
   around do |example|
@@ -98,7 +98,7 @@ RSpec.describe "Deploys" do
     File.write("#{@dir}/public/a.txt", "static")
     server = Server.start(ru: Rackups::ENV_LINES, options: { Host: nil, Port: nil, Path: "#{@dir}/app.sock" })
     # The port is anybody's; a socket in this folder is not.
-    nginx = HttpNginx.new(nil, servers: here(text[/^```nginx\n(.*?)^```$/m, 1]).sub(/listen 80;/) { "listen unix:#{@dir}/nginx.sock;" },
+    nginx = HttpNginx.new(nil, servers: here(deploying[/^```nginx\n(.*?)^```$/m, 1]).sub(/listen 80;/) { "listen unix:#{@dir}/nginx.sock;" },
                                path: "#{@dir}/nginx.sock")
     static, dynamic = %w[/a.txt /b.txt].map do |path|
       nginx.connect { |socket| socket.write("GET #{path} HTTP/1.0\r\nHost: site\r\n\r\n") && HttpResponse.parse(socket.read) }
@@ -122,7 +122,7 @@ RSpec.describe "Deploys" do
 
   it "A8 by start_server: no request is lost, not even on connections that were idle for a second" do
     skip "start_server is not installed (Debian: libserver-starter-perl)" unless system("command -v start_server >/dev/null")
-    section = text[/^## Deploys that lose no request.*?(?=^## )/m].sub("--interval=10", "--interval=1")
+    section = text[/^## start_server$.*\z/m].sub("--interval=10", "--interval=1")
     FileUtils.mkdir_p("#{@dir}/config")
     File.write("#{@dir}/config/fastrack.rb", "max_workers 2\nmax_request_per_child 0\n")
     File.write("#{@dir}/config.ru", "run ->(_env) { [200, {}, ['one']] }")

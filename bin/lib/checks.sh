@@ -1,7 +1,7 @@
 #!/bin/bash
 # The checks that need no server: formatting, lints, unit tests and a little fuzzing of the Rust code, syntax of Ruby
-# and shell files.
-# Run by bin/test. All are run, whatever fails; the status says whether any did.
+# and shell files, spelling.
+# Run by bin/test. All of them run, whatever fails; the status says whether any did.
 set -uo pipefail
 
 # shellcheck source-path=SCRIPTDIR
@@ -49,6 +49,7 @@ check bash bin/lib/fuzz.sh 4
 check ruby_syntax
 check shell_syntax
 ! have shellcheck || check shell_lint
+check "$ruby" -w bin/lib/spelling.rb
 
 if [ ${#failed[@]} -gt 0 ]; then
   printf '\nfailed:\n'

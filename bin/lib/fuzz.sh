@@ -2,7 +2,7 @@
 # Runs each fuzz target for some seconds, from its seeds: bash bin/lib/fuzz.sh [SECONDS] [TARGET...]
 #
 # An ordinary compiler will do, because nothing here needs a sanitizer: the crate has no unsafe code. For long hunts
-# cargo-fuzz is the better tool, see docs/internals.md. Where libFuzzer cannot be built, nothing is run, and the crate's
+# cargo-fuzz is the better tool, see docs/development.md. Where libFuzzer cannot be built, nothing is run, and the crate's
 # own tests of the same properties have to do.
 set -euo pipefail
 

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A page that says which worker served it, and how many requests that worker has served so far.
+# A page that names the worker that served it, and counts that worker's requests.
 
 page = <<~HTML
   <!DOCTYPE html>
@@ -21,7 +21,7 @@ page = <<~HTML
   </html>
 HTML
 
-# The application is loaded once, in the master: each worker has its own copy of this number from the fork on.
+# The app is loaded once, in the master. After the fork each worker has its own copy of this number.
 requests = 0
 
 run(lambda do |env|

@@ -1,20 +1,19 @@
 # frozen_string_literal: true
 
-# A notebook with sessions, a form and uploads, in one file: bin/serve examples/sinatra/config.ru
+# A notebook with sessions, a form and uploads: bin/serve examples/sinatra/config.ru
 #
-# It takes the gems sinatra and rack-session (Debian: ruby-sinatra).
+# Needs the gems sinatra and rack-session (Debian: ruby-sinatra).
 
 require "digest"
 require "securerandom"
 require "sinatra/base"
 
-# The notes are in the visitor's cookie, so that it does not matter which worker answers.
+# Notes are kept in the visitor's cookie, so any worker can answer.
 class Notebook < Sinatra::Base
-  # The app is loaded once, in the master: all workers have this secret. After a restart old cookies are worth nothing,
-  # unless the secret is given.
+  # The app is loaded in the master, so all workers share this secret. Set it to keep cookies valid across restarts.
   set :session_secret, ENV.fetch("SESSION_SECRET") { SecureRandom.hex(64) }
   enable :sessions
-  # Forms carry a token, so that no other site can make a visitor's browser send them.
+  # CSRF protection: forms carry a token.
   use Rack::Protection::AuthenticityToken
 
   get "/" do

@@ -10,7 +10,7 @@ use crate::options::Kind;
 /// One request that is to be made.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ticket {
-    /// The how-manieth it is, from 0.
+    /// Its number, from 0.
     pub number: u64,
     /// Which of the kinds, by index.
     pub kind: usize,

@@ -9,7 +9,7 @@ require "action_cable/engine"
 # A small Rails app with a table of notes in PostgreSQL.
 class Notes < Rails::Application
   config.load_defaults 7.1
-  # Everything is loaded in the master, and shared by the workers.
+  # Load everything in the master, so that workers share it.
   config.eager_load = true
   config.consider_all_requests_local = Rails.env.development?
   config.public_file_server.enabled = true
@@ -17,6 +17,6 @@ class Notes < Rails::Application
   config.logger = ActiveSupport::TaggedLogging.new(ActiveSupport::Logger.new($stdout))
   config.log_tags = [:request_id]
   config.hosts.clear
-  # Host names that a WebSocket may come from; any will do for an example.
+  # Accept WebSockets from any origin: this is an example.
   config.action_cable.disable_request_forgery_protection = true
 end

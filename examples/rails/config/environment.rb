@@ -4,5 +4,5 @@ require_relative "application"
 
 Rails.application.initialize!
 
-# So that the example needs no step of its own; a real app migrates when it is deployed.
+# Saves a step in this example. A real app migrates when it is deployed.
 load Rails.root.join("db/schema.rb") unless Note.table_exists?

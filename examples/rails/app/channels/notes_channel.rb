@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What is said here, everybody hears, whichever worker their WebSockets are with.
+# Broadcasts to everybody, whichever worker holds their WebSockets.
 class NotesChannel < ApplicationCable::Channel
   def subscribed
     stream_from "notes"

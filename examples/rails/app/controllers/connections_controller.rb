@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
-# What connects this worker to the database.
+# Shows this worker's database connection.
 class ConnectionsController < ActionController::Base
   def show
-    # Long enough for other requests to come to other workers.
+    # Keeps this worker busy, so that other workers get the other requests.
     backend = ActiveRecord::Base.connection.select_value("SELECT pg_backend_pid() FROM pg_sleep(0.02)")
     render json: { worker: Process.pid, master: Process.ppid, backend: backend }
   end

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# The page with the notes, and the form that adds one.
+# Lists the notes, with a form to add one.
 class NotesController < ActionController::Base
   PAGE = <<~'ERB'
     <!DOCTYPE html>

@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-# Sends its response bit by bit, from a thread of its own.
+# Streams its response from a thread of its own.
 class ProgressController < ActionController::Base
   include ActionController::Live
 
-  # Seconds to wait for the file, and between two looks.
+  # Seconds to wait for the file, and between two checks.
   PATIENCE = 10
   STEP = 0.01
 

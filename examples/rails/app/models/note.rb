@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A line of text that somebody has left.
+# A line of text.
 class Note < ActiveRecord::Base
   validates :text, presence: true
 end
