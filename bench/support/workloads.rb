@@ -92,7 +92,8 @@ module Bench
       kept_alive("newcomer", "A lone client that connects anew, beside 64 kept ones on requests of 2 ms", "burn.ru",
                  Measurements::Newcomer.new, request: FAST, servers: MIX_SERVERS, settings: { concurrency: 64 }),
       kept_alive("slow", "Hello beside slow clients", "sizes.ru", Measurements::SlowClients.new,
-                 stretch: 0.16, servers: %w[fastrack puma unicorn]),
+                 # Each of its loads lasts for more than a second, so that a client can be seen to starve.
+                 stretch: 0.25, servers: %w[fastrack puma unicorn]),
       kept_alive("idle", "10,000 idle connections", "hello.ru", Measurements::IdleConnections.new(10_000),
                  stretch: 0.3, servers: %w[fastrack puma])
     ].freeze
