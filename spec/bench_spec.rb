@@ -39,16 +39,24 @@ RSpec.describe Bench do
 
   describe Bench::Measurements::Load do
     it "divides CPU time by the requests done" do
-      load = { requests: 2_000, duration_us: 4_000_000, p50_us: 1_500, p95_us: 2_000, p99_us: 3_250, max_us: 9_000,
+      load = { requests: 2_000, in_time: 2_000, duration_us: 4_000_000, clients: 8, served_every_second: 7,
+               longest_gap_us: 1_500_000, p50_us: 1_500, p95_us: 2_000, p99_us: 3_250, max_us: 9_000,
                errors: { connect: 1, read: 0, write: 0, status: 2, timeout: 0 } }
       expect(described_class.result(50_000_000, load)).to include(
         "requests" => 2_000, "seconds" => 4.0, "rps" => 500.0, "cpu_us" => 25.0, "p50_ms" => 1.5, "p99_ms" => 3.25,
-        "errors" => 3
+        "errors" => 3, "clients" => 8, "clients_served" => 7, "longest_gap_ms" => 1_500.0
       )
     end
 
+    it "counts for requests per second what was answered while the server was asked, not what came later" do
+      load = { requests: 2_000, in_time: 1_000, duration_us: 4_000_000, clients: 1, served_every_second: 1, longest_gap_us: 1,
+               p50_us: 1, p95_us: 1, p99_us: 1, max_us: 1, errors: {} }
+      expect(described_class.result(50_000_000, load)).to include("rps" => 250.0, "cpu_us" => 25.0)
+    end
+
     it "has no CPU per request when no request was done" do
-      load = { requests: 0, duration_us: 1, p50_us: 0, p95_us: 0, p99_us: 0, max_us: 0, errors: { timeout: 4 } }
+      load = { requests: 0, in_time: 0, duration_us: 1, clients: 1, served_every_second: 0, longest_gap_us: 1,
+               p50_us: 0, p95_us: 0, p99_us: 0, max_us: 0, errors: { timeout: 4 } }
       expect(described_class.result(1, load)).to include("cpu_us" => nil, "errors" => 4)
     end
   end
@@ -169,7 +177,7 @@ RSpec.describe Bench do
   describe Bench::Targets do
     def server(name, cpu_us, rps)
       { "name" => name, "failed" => 0, "rounds" => [{ "cpu_us" => cpu_us, "rps" => rps, "errors" => 0 }],
-        "medians" => { "errors" => 0 } }
+        "medians" => { "errors" => 0, "clients" => 4, "clients_served" => 4 } }
     end
 
     def results(fastrack_us, lane: "system", rounds: 5)
@@ -211,7 +219,7 @@ RSpec.describe Bench do
 
     it "compares what a file costs with what it costs nginx" do
       verdicts = [1.5, 1.51].map do |ratio|
-        servers = [{ "name" => "fastrack", "failed" => 0, "medians" => { "errors" => 0 }, "ratios" => { "nginx" => { "cpu_us" => ratio } } }]
+        servers = [{ "name" => "fastrack", "failed" => 0, "medians" => { "errors" => 0, "clients" => 4, "clients_served" => 4 }, "ratios" => { "nginx" => { "cpu_us" => ratio } } }]
         missed("lane" => "rack3", "quick" => false, "rounds" => 5, "workloads" => [{ "name" => "file", "kind" => "load", "servers" => servers }])
       end
       expect(verdicts).to eq([[], ["CPU per request, to nginx's"]])
@@ -221,7 +229,7 @@ RSpec.describe Bench do
       readings = { "fastrack" => [30.0, 30.2, 31.0], "unicorn" => [30.0, 30.1, 30.1] }
       names = %w[pss_mb_after_2000 pss_mb_after_50000 pss_mb_after_100000]
       servers = readings.map do |name, values|
-        round = names.zip(values).to_h.merge("errors" => 0)
+        round = names.zip(values).to_h.merge("errors" => 0, "clients" => 4, "clients_served" => 4)
         { "name" => name, "failed" => 0, "rounds" => [round], "medians" => round }
       end
       servers.each { |one| one["ratios"] = { "unicorn" => Bench::Statistics.ratios(one["rounds"], servers.last["rounds"]) } }

@@ -10,6 +10,13 @@ module Bench
         ["p95_to_ideal", "p95, to that of an ideal single queue", 1.10, false],
         ["p99_to_ideal", "p99, to that of an ideal single queue", 1.10, false]
       ],
+      "mix-new" => [
+        ["p50_new_to_kept", "median of clients that connect anew, to that of kept ones", 1.25, false],
+        ["p99_new_to_kept", "p99 of clients that connect anew, to that of kept ones", 1.25, false]
+      ],
+      "newcomer" => [
+        ["longest_new_to_kept", "the newcomer's longest wait, to the median of kept clients", 1.50, false]
+      ],
       "slow" => [
         ["rps_kept", "requests/s beside slow clients, to those without", 0.95, true],
         # What the cores' other users cost at worst; a request that waits for the slow reader takes seconds.

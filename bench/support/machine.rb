@@ -6,13 +6,13 @@ require "open3"
 module Bench
   # What the measurements were made on.
   module Machine
-    # @return [Hash{String => Object}] CPU, cores, kernel, and the versions of the programs that are no servers
+    # @return [Hash{String => Object}] CPU, cores, kernel, and the version of nginx
     def self.facts
       {
         "cpu" => File.read("/proc/cpuinfo")[/^model name\s*: (.*)$/, 1], "cores" => Etc.nprocessors,
         "memory_gb" => (File.read("/proc/meminfo")[/^MemTotal:\s+(\d+) kB/, 1].to_i * 1024 / 1e9).round(1),
         "kernel" => Etc.uname[:release],
-        "wrk" => said("wrk", "-v")[/wrk \S+/], "nginx" => said(Programs.nginx, "-v")[%r{nginx/\S+}]
+        "nginx" => said(Programs.nginx, "-v")[%r{nginx/\S+}]
       }
     end
 

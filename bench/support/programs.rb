@@ -4,7 +4,7 @@ module Bench
   # The programs besides the servers that a run needs.
   module Programs
     # Name and Debian package.
-    PACKAGES = { "wrk" => "wrk", "nginx" => "nginx-light" }.freeze
+    PACKAGES = { "nginx" => "nginx-light" }.freeze
     # nginx is where only root looks.
     PLACES = [*ENV.fetch("PATH", "").split(":"), "/usr/local/sbin", "/usr/sbin"].freeze
     private_constant :PACKAGES, :PLACES
@@ -20,7 +20,7 @@ module Bench
     # @param workloads [Array<Workload>]
     # @return [Array<String>] Debian packages of the programs that are not there
     def self.missing(workloads)
-      needed = PACKAGES.reject { |name, _| name == "nginx" && workloads.none? { |workload| workload.nginx? || workload.servers.include?(name) } }
+      needed = PACKAGES.select { |name, _| workloads.any? { |workload| workload.nginx? || workload.servers.include?(name) } }
       needed.reject { |name, _| find(name) }.values
     end
   end

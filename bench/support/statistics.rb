@@ -25,13 +25,23 @@ module Bench
     end
 
     # @param rounds [Array<Hash, nil>] measurements by name; nil for a round in which the server failed
-    # @return [Hash] the median of each measurement; `errors` are added up
+    # @return [Hash] the median of each measurement; `errors` are added up; who was served every second is
+    #   told of the worst round, which a median would hide
     def self.medians(rounds)
       there = rounds.compact
       names = there.flat_map(&:keys).uniq
       result = names.to_h { |name| [name, median(there.map { |round| round[name] })] }
-      result.merge("errors" => there.sum { |round| round["errors"] })
+      result.merge(least_served(there), "errors" => there.sum { |round| round["errors"] })
     end
+
+    def self.least_served(rounds)
+      counted = rounds.select { |round| round["clients_served"] }
+      return {} if counted.empty?
+
+      worst = counted.max_by { |round| [round["clients"] - round["clients_served"], round["clients"]] }
+      worst.slice("clients", "clients_served").merge("longest_gap_ms" => counted.map { |round| round["longest_gap_ms"] }.max)
+    end
+    private_class_method :least_served
 
     # The median of the ratios of each round, not the ratio of the medians: both of a round's measurements were made
     # within the same minute, so that what slows the machine down meanwhile is in both.

@@ -42,7 +42,7 @@ module Bench
     def self.check(results)
       [rounds(results)] + results["workloads"].flat_map do |workload|
         cpu(workload, results["lane"]) + fastest(workload) + memory(workload, results["lane"]) +
-          ConnectionTargets.check(workload) + errors(workload)
+          ConnectionTargets.check(workload) + served(workload) + errors(workload)
       end
     end
 
@@ -84,6 +84,12 @@ module Bench
       end
     end
 
+    # In every round. A client that has to wait for longer than a second does so because others go before it.
+    def self.served(workload)
+      clients, served = fastrack(workload)&.fetch("medians")&.values_at("clients", "clients_served")
+      [Verdict.new(workload["name"], "clients served every second", served, clients || 1, true)]
+    end
+
     def self.errors(workload)
       own = fastrack(workload)
       count = own["medians"]["errors"] + own["failed"] if own
@@ -91,6 +97,6 @@ module Bench
     end
 
     def self.fastrack(workload) = workload["servers"].find { |server| server["name"] == "fastrack" }
-    private_class_method :rounds, :cpu, :fastest, :memory, :errors, :fastrack
+    private_class_method :rounds, :cpu, :fastest, :memory, :served, :errors, :fastrack
   end
 end

@@ -2,7 +2,6 @@
 
 require_relative "bystanders"
 require_relative "closed_loop"
-require_relative "load_generator"
 
 module Bench
   # What a measurement has to work with: a server that runs, and clients for it.
@@ -44,17 +43,19 @@ module Bench
     # @return [String] path of a file that is gone afterwards
     def file(name) = File.join(@site.dir, name)
 
-    # @return [LoadGenerator] that sends the workload's request as fast as it is answered
-    def wrk
-      @wrk ||= LoadGenerator.new(request_file: @site.write("request", workload.request_bytes), endpoints: @endpoints,
-                                 concurrency: concurrency, think_ms: workload.think_ms)
+    # @return [ClosedLoop] clients that send the workload's request, played by one thread for each core that they share with
+    #   the server
+    def clients
+      @clients ||= closed_loop(request_file: @site.write("request", workload.request_bytes), threads: [2, concurrency].min,
+                               connections: [concurrency, @endpoints.size].max)
     end
 
     # Every server of a round is asked the same.
     #
+    # @param options [Hash] more of ClosedLoop's
     # @return [ClosedLoop]
-    def closed_loop(paths: { workload.request.path => 1 }, connections: concurrency, pause_ms: workload.think_ms)
-      ClosedLoop.new(endpoint: @endpoints.first, paths: paths, connections: connections, pause_ms: pause_ms, seed: @round)
+    def closed_loop(paths: { workload.request.path => 1 }, connections: concurrency, pause_ms: workload.think_ms, **options)
+      ClosedLoop.new(endpoints: @endpoints, paths: paths, connections: connections, pause_ms: pause_ms, seed: @round, **options)
     end
 
     # @see Bystanders.run

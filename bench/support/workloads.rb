@@ -3,6 +3,7 @@
 require_relative "measurements/idle_connections"
 require_relative "measurements/memory"
 require_relative "measurements/mix"
+require_relative "measurements/newcomer"
 require_relative "measurements/slow_clients"
 require_relative "workload"
 
@@ -62,15 +63,18 @@ module Bench
     private_class_method :kept_alive
 
     # @return [Workload] one whose requests take differently long
-    def self.mix(name, title, app, slow, **more)
-      kept_alive(name, title, app, Measurements::Mix.new("/fast" => 100 - slow, "/slow" => slow),
-                 request: Request.new(path: "/fast"), servers: %w[fastrack fastrack-pinned puma unicorn], **more)
+    def self.mix(name, title, app, slow, new_share: 0, **more)
+      measurement = Measurements::Mix.new({ "/fast" => 100 - slow, "/slow" => slow }, new_share: new_share)
+      kept_alive(name, title, app, measurement, request: FAST, servers: MIX_SERVERS, **more)
     end
     private_class_method :mix
 
+    FAST = Request.new(path: "/fast")
+    MIX_SERVERS = %w[fastrack fastrack-pinned puma unicorn].freeze
     BURN = "95 % of requests burn 2 ms of CPU, 5 % burn 40 ms"
     WAIT = "90 % of requests sleep for 20 ms, 10 % for 200 ms"
-    private_constant :BURN, :WAIT
+    HALF_NEW = "saturated, half of the clients connect anew for each"
+    private_constant :FAST, :MIX_SERVERS, :BURN, :WAIT, :HALF_NEW
 
     # What becomes of connections. Pauses of 40 and 100 ms give 16 clients a load of 65 % and of 30 %.
     CONNECTIONS = [
@@ -83,8 +87,13 @@ module Bench
       mix("mix-burn-65", "#{BURN}: 65 % load", "burn.ru", 5, stretch: 0.7, think_ms: 40.0, settings: { concurrency: 16 }),
       mix("mix-burn-30", "#{BURN}: 30 % load", "burn.ru", 5, stretch: 0.8, think_ms: 100.0, settings: { concurrency: 16 }),
       mix("mix-sleep", "#{WAIT}: saturated", "wait.ru", 10, stretch: 0.7, settings: { workers: 4 }),
+      mix("mix-burn-new", "#{BURN}: #{HALF_NEW}", "burn.ru", 5, new_share: 0.5, settings: { concurrency: 16 }),
+      mix("mix-sleep-new", "#{WAIT}: #{HALF_NEW}", "wait.ru", 10, new_share: 0.5, settings: { workers: 4 }),
+      kept_alive("newcomer", "A lone client that connects anew, beside 64 kept ones on requests of 2 ms", "burn.ru",
+                 Measurements::Newcomer.new, request: FAST, servers: MIX_SERVERS, settings: { concurrency: 64 }),
       kept_alive("slow", "Hello beside slow clients", "sizes.ru", Measurements::SlowClients.new,
-                 stretch: 0.16, servers: %w[fastrack puma unicorn]),
+                 # Each of its loads lasts for more than a second, so that a client can be seen to starve.
+                 stretch: 0.25, servers: %w[fastrack puma unicorn]),
       kept_alive("idle", "10,000 idle connections", "hello.ru", Measurements::IdleConnections.new(10_000),
                  stretch: 0.3, servers: %w[fastrack puma])
     ].freeze

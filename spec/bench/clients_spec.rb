@@ -14,7 +14,7 @@ RSpec.describe "the clients of bench/load" do
   describe Bench::ClosedLoop do
     def clients(server, connections: 2, **options)
       paths = { "/fast" => 3, "/slow" => 1 }
-      described_class.new(endpoint: server.endpoint, paths: paths, connections: connections, **options)
+      described_class.new(endpoints: [server.endpoint], paths: paths, connections: connections, **options)
     end
 
     it "keeps its connections, and reports every request by its kind, with what the app says of it" do
@@ -91,8 +91,64 @@ RSpec.describe "the clients of bench/load" do
       end
       expect(kinds).to eq([[:status, 0, [:status]], [:read, 0, [:read]]])
       FreePort.keep do |port|
-        nobody = described_class.new(endpoint: "127.0.0.1:#{port}", paths: { "/" => 1 }, connections: 1)
+        nobody = described_class.new(endpoints: ["127.0.0.1:#{port}"], paths: { "/" => 1 }, connections: 1)
         expect(nobody.for_seconds(0.1)[:errors]).to include(read: 0, connect: be > 0)
+      end
+    end
+  end
+
+  describe "#{Bench::ClosedLoop} with a request of its own" do
+    # Reads a request with a body of so many bytes, in no hurry, and answers.
+    def slow_reader(bytes)
+      TCPServer.open("127.0.0.1", 0) do |listener|
+        thread = Thread.new do
+          loop do
+            socket = listener.accept
+            sleep(0.02)
+            nil until socket.gets("\r\n") == "\r\n"
+            socket.write(answer(body: socket.read(bytes).bytesize.to_s, headers: { "Connection" => "close" }).to_s)
+            socket.close
+          end
+        end
+        yield "127.0.0.1:#{listener.addr[1]}"
+      ensure
+        thread&.kill&.join
+      end
+    end
+
+    def with_file(bytes)
+      Dir.mktmpdir { |dir| yield File.join(dir, "request").tap { |path| File.binwrite(path, bytes) } }
+    end
+
+    it "sends a request that the socket does not take at once" do
+      size = 8_000_000
+      with_file("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: #{size}\r\n\r\n#{"x" * size}") do |file|
+        slow_reader(size) do |endpoint|
+          load = Bench::ClosedLoop.new(endpoints: [endpoint], connections: 1, request_file: file).for_requests(3)
+          expect(load).to include(requests: 3, in_time: 3)
+          expect(load[:errors].values).to all(eq(0))
+        end
+      end
+    end
+
+    it "makes exactly so many requests" do
+      TinyServer.run(->(_) { answer }) do |server|
+        load = Bench::ClosedLoop.new(endpoints: [server.endpoint], connections: 7).for_requests(50)
+        expect([load[:requests], server.paths.size]).to eq([50, 50])
+      end
+    end
+
+    it "deals its clients to several endpoints and threads" do
+      with_file("GET /mine HTTP/1.1\r\nHost: x\r\n\r\n") do |file|
+        TinyServer.run(->(_) { answer }) do |one|
+          TinyServer.run(->(_) { answer }) do |other|
+            endpoints = [one, other].map(&:endpoint)
+            load = Bench::ClosedLoop.new(endpoints: endpoints, connections: 6, threads: 2, request_file: file).for_seconds(0.2)
+            expect([one, other].map { |server| server.sockets.size }).to eq([3, 3])
+            expect((one.paths + other.paths).tally).to eq("/mine" => load[:requests])
+            expect(load[:clients]).to eq(6)
+          end
+        end
       end
     end
   end
@@ -165,6 +221,7 @@ RSpec.describe "the clients of bench/load" do
           there
         end
         expect(there).to include("possible" => 50, "held" => 40, "closed" => 10, "failed" => 0)
+        expect(there).to include("clients" => 50, "served_every_second" => 50, "longest_gap_us" => be_between(1, 999_999))
         expect(said).to eq("still_open" => 37)
       end
     end

@@ -114,6 +114,8 @@ RSpec.describe "the benchmark of connections" do
     let(:found) do
       {
         "keepalive" => %w[rps cpu_us], "mix-burn" => %w[rps p99_ms ideal_p99_ms p99_to_ideal service_slow_ms],
+        "mix-burn-new" => %w[rps p50_kept_ms p50_new_ms p95_kept_ms p95_new_ms p99_new_ms p50_new_to_kept p99_new_to_kept ideal_p99_ms],
+        "newcomer" => %w[rps p50_kept_ms p50_new_ms longest_new_ms longest_new_to_kept newcomer_requests],
         "slow" => %w[rps_alone rps_beside rps_kept max_beside_ms], "idle" => %w[possible p99_alone_ms p99_beside_ms p99_kept]
       }
     end
@@ -134,7 +136,8 @@ RSpec.describe "the benchmark of connections" do
         workloads = JSON.parse(File.read(File.join(dir, "system.json")))["workloads"]
         expect(workloads.map { |workload| workload["name"] }).to eq(found.keys)
         workloads.each { |workload| expect_found(workload) }
-        expect(File.read(File.join(dir, "system.md"), encoding: "UTF-8")).to include("p99 to ideal", "bytes each", "kept")
+        expect(File.read(File.join(dir, "system.md"), encoding: "UTF-8")).to include("p99 to ideal", "bytes each", "kept",
+                                                                                             "clients served every second")
         expect(File.read(File.join(dir, "system.svg"), encoding: "UTF-8")).to include("user-space memory of each")
       end
     end
@@ -143,6 +146,7 @@ RSpec.describe "the benchmark of connections" do
       own = workload["servers"].find { |server| server["name"] == "fastrack" }
       expect(own["medians"].values_at(*found.fetch(workload["name"]))).to all(be > 0)
       expect(own["medians"]["errors"]).to eq(0)
+      expect(own["medians"]).to include("clients" => be > 0, "clients_served" => own["medians"]["clients"], "longest_gap_ms" => be > 0)
       expect(own["medians"]["least_share"]).to be_between(0, 0.5) if workload["kind"] == "keepalive"
     end
   end

@@ -2,13 +2,17 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 
 use crate::connection::{Connection, Received};
+use crate::gaps::Gap;
 use crate::plan::Ticket;
 use crate::response::{Progress, Reader, Said};
+
+/// What epoll waits for when the request has been sent.
+const ANSWER: EpollFlags = EpollFlags::EPOLLIN;
 
 /// Why a request got no good answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,22 +38,47 @@ pub enum Outcome {
     Failed(Failure),
 }
 
-/// What all clients share.
+/// What all clients of a thread share.
 #[derive(Debug)]
 pub struct Surroundings {
-    /// The server.
-    pub address: SocketAddr,
     /// Where connections are waited for, under the client's key.
     pub epoll: Epoll,
-    /// The bytes of the requests, by kind.
-    pub requests: Vec<Vec<u8>>,
+    /// The requests by kind.
+    pub requests: Vec<Request>,
+    /// Where answers are read to.
+    pub buffer: Vec<u8>,
 }
 
-/// A client that makes one request after the other, on one connection for as long as the server keeps it.
+/// The bytes of a request.
+#[derive(Debug)]
+pub struct Request {
+    /// As a client sends it that keeps its connection.
+    pub kept: Vec<u8>,
+    /// As one sends it that connects anew for each request.
+    pub last: Vec<u8>,
+}
+
+/// What makes a client differ from others.
+#[derive(Debug, Clone, Copy)]
+pub struct Profile {
+    /// The server.
+    pub address: SocketAddr,
+    /// Connects for each request, and closes after the answer.
+    pub reconnects: bool,
+    /// The mean of its pauses.
+    pub pause: Duration,
+}
+
+/// A client that makes one request after the other, on one connection for as long as the server keeps it, or on a
+/// connection for each.
 #[derive(Debug)]
 pub struct Client {
     key: u64,
+    /// Who it is.
+    pub profile: Profile,
     connection: Option<Connection>,
+    /// What epoll waits for on the connection.
+    interest: EpollFlags,
     /// Whether an answer has already come on the connection: it may then be closed at any time.
     used: bool,
     sent: usize,
@@ -62,34 +91,39 @@ pub struct Client {
     pub begun: Instant,
     /// Whether the request is under way.
     pub waits: bool,
+    /// How long it has gone without an answer.
+    pub gap: Gap,
 }
 
 impl Client {
     /// A client that has no connection yet.
-    pub fn new(key: u64, ticket: Ticket, now: Instant) -> Self {
-        let reader = Reader::default();
+    pub fn new(key: u64, profile: Profile, ticket: Ticket, now: Instant) -> Self {
         Self {
             key,
+            profile,
             connection: None,
+            interest: EpollFlags::empty(),
             used: false,
             sent: 0,
-            reader,
+            reader: Reader::default(),
             ticket,
             idle_since: now,
             begun: now,
             waits: false,
+            gap: Gap::default(),
         }
     }
 
     /// Begins with the request. Connecting, where that is needed, is a part of it.
-    pub fn begin(&mut self, around: &Surroundings, now: Instant) -> Outcome {
+    pub fn begin(&mut self, around: &mut Surroundings, now: Instant) -> Outcome {
         self.begun = now;
         self.waits = true;
+        self.gap.asks(now);
         self.proceed(around)
     }
 
     /// Goes on after epoll has said that something happened on the connection.
-    pub fn ready(&mut self, around: &Surroundings) -> Outcome {
+    pub fn ready(&mut self, around: &mut Surroundings) -> Outcome {
         if self.waits {
             return self.proceed(around);
         }
@@ -103,11 +137,11 @@ impl Client {
         self.end(Outcome::Failed(Failure::Timeout), false)
     }
 
-    fn proceed(&mut self, around: &Surroundings) -> Outcome {
+    fn proceed(&mut self, around: &mut Surroundings) -> Outcome {
         match self.advance(around) {
             Ok(Progress::Partial) => Outcome::Pending,
             Ok(Progress::Complete(said)) if said.status == 200 => {
-                self.end(Outcome::Answered(said), said.keeps)
+                self.end(Outcome::Answered(said), said.keeps && !self.profile.reconnects)
             }
             Ok(Progress::Complete(_)) => self.end(Outcome::Failed(Failure::Status), false),
             Ok(Progress::Nonsense) => self.end(Outcome::Failed(Failure::Read), false),
@@ -122,37 +156,52 @@ impl Client {
     }
 
     /// Connects, sends, reads: as far as it goes without waiting.
-    fn advance(&mut self, around: &Surroundings) -> io::Result<Progress> {
+    fn advance(&mut self, around: &mut Surroundings) -> io::Result<Progress> {
         let request = &around.requests[self.ticket.kind];
+        let request = if self.profile.reconnects { &request.last } else { &request.kept };
         if self.connection.is_none() {
-            let connection = Connection::open(around.address, false)?;
-            let events = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT;
-            around.epoll.add(&connection, EpollEvent::new(events, self.key))?;
-            self.connection = Some(connection);
+            self.connection = Some(Connection::open(self.profile.address, false)?);
+            self.interest = EpollFlags::empty();
+            self.watch(&around.epoll, ANSWER | EpollFlags::EPOLLOUT)?;
+            return Ok(Progress::Partial);
         }
         let connection = self.connection.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         if self.sent < request.len() {
-            let began_on_new = self.sent == 0 && !self.used;
             self.sent += connection.send(&request[self.sent..])?;
             let all = self.sent == request.len();
-            if all && began_on_new {
-                around.epoll.modify(connection, &mut EpollEvent::new(EpollFlags::EPOLLIN, self.key))?;
-            }
+            self.watch(&around.epoll, if all { ANSWER } else { ANSWER | EpollFlags::EPOLLOUT })?;
             // What has just been asked has no answer yet; epoll will tell.
             return Ok(Progress::Partial);
         }
-        let mut buffer = [0; 16 * 1024];
-        match connection.receive(&mut buffer)? {
-            Received::Bytes(bytes) => Ok(self.reader.take(&buffer[..bytes])),
-            Received::Nothing => Ok(Progress::Partial),
-            Received::End => Err(io::ErrorKind::UnexpectedEof.into()),
+        loop {
+            match connection.receive(&mut around.buffer)? {
+                Received::Bytes(bytes) => match self.reader.take(&around.buffer[..bytes]) {
+                    Progress::Partial if bytes == around.buffer.len() => {}
+                    progress => return Ok(progress),
+                },
+                Received::Nothing => return Ok(Progress::Partial),
+                Received::End => return Err(io::ErrorKind::UnexpectedEof.into()),
+            }
         }
+    }
+
+    /// Has epoll wait for `interest`, where it does not already.
+    fn watch(&mut self, epoll: &Epoll, interest: EpollFlags) -> io::Result<()> {
+        let connection = self.connection.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let mut event = EpollEvent::new(interest, self.key);
+        if self.interest.is_empty() {
+            epoll.add(connection, event)?;
+        } else if self.interest != interest {
+            epoll.modify(connection, &mut event)?;
+        }
+        self.interest = interest;
+        Ok(())
     }
 
     fn end(&mut self, outcome: Outcome, keep: bool) -> Outcome {
         self.used = keep;
         self.sent = 0;
-        self.reader = Reader::default();
+        self.reader.reset();
         self.waits = false;
         if !keep {
             self.connection = None;

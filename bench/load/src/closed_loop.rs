@@ -3,23 +3,24 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollTimeout};
 
-use crate::client::{Client, Outcome, Surroundings};
+use crate::client::{Client, Outcome, Profile, Request, Surroundings};
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::response::Said;
 use crate::tally::{Sample, Tally};
 
-/// Until an answer counts as none.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// A client whose request failed pauses for so long at least: no server is hammered that cannot answer.
 const RECOVERY: Duration = Duration::from_millis(20);
 /// How often it looks for requests that take too long.
 const LOOK: Duration = Duration::from_millis(100);
+/// Bytes read at once.
+const BUFFER: usize = 64 * 1024;
 
 /// Plays the clients, then prints what came out.
 ///
@@ -29,16 +30,27 @@ const LOOK: Duration = Duration::from_millis(100);
 /// # Errors
 /// Those of epoll(7), and of writing the trace.
 pub fn run(options: &Options) -> io::Result<()> {
-    let mut running = ClosedLoop::new(options)?;
-    running.play()?;
-    let tally = running.tally;
+    let started = Instant::now();
+    let played = thread::scope(|scope| {
+        let threads: Vec<_> = (0..options.threads)
+            .map(|number| scope.spawn(move || ClosedLoop::new(options, number, started)?.play()))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))))
+            .collect::<io::Result<Vec<_>>>()
+    })?;
+    let ended = played.iter().map(|(_, ended)| *ended).max().unwrap_or(started);
+    let mut tally = Tally::default();
+    played.into_iter().for_each(|(part, _)| tally.append(part));
     if let Some(path) = &options.trace {
         tally.write_trace(path)?;
     }
-    println!("{}", tally.json(&options.kinds, running.ended.duration_since(running.started)));
+    println!("{}", tally.json(&options.kinds, ended.duration_since(started).min(options.duration)));
     Ok(())
 }
 
+/// The clients of one thread.
 struct ClosedLoop {
     around: Surroundings,
     plan: Plan,
@@ -46,24 +58,30 @@ struct ClosedLoop {
     /// When which client's pause is over.
     pauses: BinaryHeap<Reverse<(Instant, usize)>>,
     under_way: usize,
-    started: Instant,
     ended: Instant,
     last_begin: Instant,
+    /// Requests from this number on are not made.
+    last_number: u64,
+    patience: Duration,
+    next_look: Instant,
     tally: Tally,
 }
 
 impl ClosedLoop {
-    fn new(options: &Options) -> io::Result<Self> {
-        let request = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes();
+    fn new(options: &Options, thread: usize, now: Instant) -> io::Result<Self> {
         let around = Surroundings {
-            address: options.address,
             epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
-            requests: options.kinds.iter().map(|kind| request(&kind.path)).collect(),
+            requests: requests(options),
+            buffer: vec![0; BUFFER],
         };
-        let mut plan = Plan::new(&options.kinds, options.pause, options.seed);
-        let now = Instant::now();
-        let clients: Vec<_> =
-            (0..options.connections).map(|key| Client::new(key as u64, plan.take(), now)).collect();
+        let seed = options.seed.wrapping_mul(options.threads as u64).wrapping_add(thread as u64);
+        let mut plan = Plan::new(&options.kinds, seed);
+        let own = (thread..options.connections).step_by(options.threads);
+        let clients: Vec<_> = own
+            .map(|number| profile(options, number))
+            .enumerate()
+            .map(|(key, profile)| Client::new(key as u64, profile, plan.take(profile.pause), now))
+            .collect();
         let pauses = clients.iter().enumerate();
         Ok(Self {
             pauses: pauses.map(|(key, client)| Reverse((now + client.ticket.pause, key))).collect(),
@@ -71,32 +89,44 @@ impl ClosedLoop {
             plan,
             clients,
             under_way: 0,
-            started: now,
             ended: now,
             last_begin: now + options.duration,
+            last_number: options.requests.unwrap_or(u64::MAX),
+            patience: options.patience,
+            next_look: now + LOOK,
             tally: Tally::default(),
         })
     }
 
-    fn play(&mut self) -> io::Result<()> {
+    /// Returns what came out, and when the last request ended.
+    fn play(mut self) -> io::Result<(Tally, Instant)> {
         let mut events = [EpollEvent::empty(); 64];
         loop {
-            self.begin_due(Instant::now());
+            let now = Instant::now();
+            self.begin_due(now);
             if self.pauses.is_empty() && self.under_way == 0 {
-                return Ok(());
+                return Ok(self.over());
             }
-            let count = match self.around.epoll.wait(&mut events, self.timeout()) {
+            let count = match self.around.epoll.wait(&mut events, self.timeout(now)) {
                 Ok(count) => count,
                 Err(Errno::EINTR) => 0,
                 Err(error) => return Err(error.into()),
             };
             for event in &events[..count] {
                 let key = event.data() as usize;
-                let outcome = self.clients[key].ready(&self.around);
+                let outcome = self.clients[key].ready(&mut self.around);
                 self.settle(key, outcome);
             }
             self.give_up_overdue();
         }
+    }
+
+    fn over(mut self) -> (Tally, Instant) {
+        for client in &mut self.clients {
+            client.gap.ends(self.ended);
+            self.tally.add_client(client.profile.reconnects, &client.gap);
+        }
+        (self.tally, self.ended)
     }
 
     /// Begins the requests whose pause is over.
@@ -109,54 +139,79 @@ impl ClosedLoop {
                 break;
             }
             self.pauses.pop();
-            self.under_way += 1;
-            let outcome = self.clients[key].begin(&self.around, Instant::now());
-            self.settle_begun(key, outcome, now);
+            if self.clients[key].ticket.number < self.last_number {
+                let outcome = self.begin(key, Instant::now());
+                self.settle(key, outcome);
+            }
         }
     }
 
-    fn settle(&mut self, key: usize, outcome: Outcome) {
-        self.settle_begun(key, outcome, Instant::now());
+    fn begin(&mut self, key: usize, now: Instant) -> Outcome {
+        self.under_way += 1;
+        self.clients[key].begin(&mut self.around, now)
     }
 
     /// Notes the end of a request that has ended, and gives its client the next.
-    fn settle_begun(&mut self, key: usize, outcome: Outcome, now: Instant) {
-        let recovery = match outcome {
-            Outcome::Pending => return,
+    fn settle(&mut self, key: usize, mut outcome: Outcome) {
+        while outcome != Outcome::Pending {
+            let now = Instant::now();
+            let recovery = self.note(key, &outcome, now);
+            self.under_way -= 1;
+            self.ended = now;
+            let client = &mut self.clients[key];
+            client.ticket = self.plan.take(client.profile.pause);
+            client.idle_since = now;
+            let pause = client.ticket.pause.max(recovery);
+            if !pause.is_zero() {
+                self.pauses.push(Reverse((now + pause, key)));
+                return;
+            }
+            if now >= self.last_begin || client.ticket.number >= self.last_number {
+                return;
+            }
+            outcome = self.begin(key, now);
+        }
+    }
+
+    /// Returns how long the client pauses at least.
+    fn note(&mut self, key: usize, outcome: &Outcome, now: Instant) -> Duration {
+        match outcome {
+            Outcome::Pending => Duration::ZERO,
             Outcome::Answered(said) => {
-                self.note(key, &said, now);
+                self.note_answer(key, said, now);
                 Duration::ZERO
             }
             Outcome::Failed(failure) => {
-                self.tally.fail(failure);
+                self.tally.fail(*failure);
                 RECOVERY
             }
-        };
-        self.under_way -= 1;
-        self.ended = now;
-        let client = &mut self.clients[key];
-        client.ticket = self.plan.take();
-        client.idle_since = now;
-        self.pauses.push(Reverse((now + client.ticket.pause.max(recovery), key)));
+        }
     }
 
-    fn note(&mut self, key: usize, said: &Said, now: Instant) {
-        let client = &self.clients[key];
-        self.tally.add(Sample {
+    fn note_answer(&mut self, key: usize, said: &Said, now: Instant) {
+        let client = &mut self.clients[key];
+        client.gap.is_answered(now, Duration::from_micros(said.service_us.unwrap_or(0)));
+        let sample = Sample {
             number: client.ticket.number,
             kind: client.ticket.kind,
+            reconnects: client.profile.reconnects,
             // What it was, not what it should have been: epoll_wait counts in milliseconds.
             pause: client.begun.duration_since(client.idle_since),
             latency: now.duration_since(client.begun),
             service_us: said.service_us,
-        });
+        };
+        self.tally.add(sample, now < self.last_begin);
     }
 
     fn give_up_overdue(&mut self) {
         let now = Instant::now();
+        if now < self.next_look {
+            return;
+        }
+        self.next_look = now + LOOK;
         for key in 0..self.clients.len() {
             let client = &mut self.clients[key];
-            if client.waits && now.duration_since(client.begun) > PATIENCE {
+            if client.waits && now.duration_since(client.begun) > self.patience {
                 let outcome = client.give_up();
                 self.settle(key, outcome);
             }
@@ -164,10 +219,34 @@ impl ClosedLoop {
     }
 
     /// Until the next pause is over, rounded up to what epoll_wait can count.
-    fn timeout(&self) -> EpollTimeout {
-        let now = Instant::now();
+    fn timeout(&self, now: Instant) -> EpollTimeout {
         let due = self.pauses.peek().map_or(LOOK, |Reverse((due, _))| due.duration_since(now).min(LOOK));
         let milliseconds = u16::try_from(due.as_micros().div_ceil(1_000)).unwrap_or(u16::MAX);
         EpollTimeout::from(milliseconds)
     }
+}
+
+/// Clients are dealt to the addresses in turn; the last ones connect anew for each request.
+fn profile(options: &Options, number: usize) -> Profile {
+    let reconnects = number >= options.connections - options.new_clients;
+    let new_pause = options.new_pause.filter(|_| reconnects);
+    Profile {
+        address: options.addresses[number % options.addresses.len()],
+        reconnects,
+        pause: new_pause.unwrap_or(options.pause),
+    }
+}
+
+fn requests(options: &Options) -> Vec<Request> {
+    if let Some(bytes) = &options.request {
+        return vec![Request { kept: bytes.clone(), last: bytes.clone() }];
+    }
+    let request = |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n");
+    let kinds = options.kinds.iter();
+    kinds
+        .map(|kind| Request {
+            kept: request(&kind.path, "").into_bytes(),
+            last: request(&kind.path, "Connection: close\r\n").into_bytes(),
+        })
+        .collect()
 }

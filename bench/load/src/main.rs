@@ -1,12 +1,13 @@
-//! Clients that wrk cannot play: ones that pause between their requests, slow ones, idle ones.
+//! The clients of the benchmark: ones that send a request when they have their answer, slow ones, idle ones.
 //!
-//! Each command prints one line of JSON when it is done. All of them are one thread with one loop, so
-//! that they take little of the cores that they share with the server.
+//! Each command prints one line of JSON when it is done. All of them are loops over epoll or few connections, so that they
+//! take little of the cores that they share with the server.
 
 mod client;
 mod closed_loop;
 mod connection;
 mod descriptors;
+mod gaps;
 mod hold;
 mod options;
 mod plan;

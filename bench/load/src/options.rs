@@ -31,16 +31,28 @@ pub struct Kind {
 pub struct Options {
     /// What to play.
     pub command: Command,
-    /// The server.
-    pub address: SocketAddr,
+    /// Where the server listens; clients are shared out over these (only `closed-loop` knows more than one).
+    pub addresses: Vec<SocketAddr>,
     /// The requests; one at least.
     pub kinds: Vec<Kind>,
     /// How many clients (`closed-loop`, `hold`).
     pub connections: usize,
+    /// How many of the clients connect anew for each request (`closed-loop`).
+    pub new_clients: usize,
+    /// How many threads play the clients (`closed-loop`). With more than one, each has a sequence of its own.
+    pub threads: usize,
     /// For how long new requests are begun (`closed-loop`), or connections made (`hold`).
     pub duration: Duration,
     /// The mean of a client's exponential pause before a request (`closed-loop`).
     pub pause: Duration,
+    /// The same for the clients that connect anew; `pause` when it is not given.
+    pub new_pause: Option<Duration>,
+    /// After how many requests no more are begun (`closed-loop`).
+    pub requests: Option<u64>,
+    /// The bytes to send instead of a GET of the first path (`closed-loop`).
+    pub request: Option<Vec<u8>>,
+    /// Until an answer counts as none (`closed-loop`).
+    pub patience: Duration,
     /// Of the sequence of requests and pauses (`closed-loop`).
     pub seed: u64,
     /// Where to write a line for each request (`closed-loop`).
@@ -55,8 +67,9 @@ pub struct Options {
     pub bytes: usize,
 }
 
-const USAGE: &str = "usage: load closed-loop|trickle|hold --address ADDRESS:PORT [--path /PATH[=WEIGHT]]... \
-    [--connections N] [--seconds S] [--pause-ms MS] [--seed N] [--trace FILE] \
+const USAGE: &str = "usage: load closed-loop|trickle|hold --address ADDRESS:PORT... [--path /PATH[=WEIGHT]]... \
+    [--connections N] [--new N] [--threads N] [--seconds S] [--requests N] [--pause-ms MS] [--new-pause-ms MS] \
+    [--patience-s S] [--request FILE] [--seed N] [--trace FILE] \
     [--senders N] [--readers N] [--interval-ms MS] [--bytes N]";
 
 impl Options {
@@ -66,13 +79,18 @@ impl Options {
     /// One line that names the argument which is unknown, incomplete or missing.
     pub fn parse(mut arguments: impl Iterator<Item = String>) -> io::Result<Self> {
         let mut options = Self::of(command(arguments.next().as_deref())?);
-        let mut address = None;
         while let Some(name) = arguments.next() {
             let value = arguments.next().ok_or_else(|| wrong(&name))?;
             match name.as_str() {
-                "--address" => address = Some(parsed(&name, &value)?),
+                "--address" => options.addresses.push(parsed(&name, &value)?),
                 "--path" => options.kinds.push(kind(&name, &value)?),
                 "--connections" => options.connections = parsed(&name, &value)?,
+                "--new" => options.new_clients = parsed(&name, &value)?,
+                "--threads" => options.threads = parsed(&name, &value)?,
+                "--requests" => options.requests = Some(parsed(&name, &value)?),
+                "--request" => options.request = Some(std::fs::read(&value)?),
+                "--patience-s" => options.patience = seconds(&name, &value, 1.0)?,
+                "--new-pause-ms" => options.new_pause = Some(seconds(&name, &value, 1e3)?),
                 "--seconds" => options.duration = seconds(&name, &value, 1.0)?,
                 "--pause-ms" => options.pause = seconds(&name, &value, 1e3)?,
                 "--seed" => options.seed = parsed(&name, &value)?,
@@ -84,21 +102,39 @@ impl Options {
                 _ => return Err(wrong(&name)),
             }
         }
-        options.address = address.ok_or_else(|| wrong("--address"))?;
+        options.refuse_nonsense()?;
         if options.kinds.is_empty() {
             options.kinds.push(Kind { path: "/".into(), weight: 1 });
         }
         Ok(options)
     }
 
+    fn refuse_nonsense(&self) -> io::Result<()> {
+        let nonsense = [
+            ("--address", self.addresses.is_empty()),
+            ("--new", self.new_clients > self.connections),
+            ("--threads", self.threads == 0),
+            // The numbers of several sequences would come twice.
+            ("--trace", self.trace.is_some() && self.threads > 1),
+            ("--requests", self.requests.is_some() && self.threads > 1),
+        ];
+        nonsense.iter().find(|(_, is)| *is).map_or(Ok(()), |(name, _)| Err(wrong(name)))
+    }
+
     fn of(command: Command) -> Self {
         Self {
             command,
-            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            addresses: Vec::new(),
             kinds: Vec::new(),
             connections: 1,
+            new_clients: 0,
+            threads: 1,
             duration: Duration::from_secs(1),
             pause: Duration::ZERO,
+            new_pause: None,
+            requests: None,
+            request: None,
+            patience: Duration::from_secs(10),
             seed: 0,
             trace: None,
             senders: 0,
@@ -173,6 +209,10 @@ mod tests {
             "hold --address 127.0.0.1:80 --path fast",
             "hold --address 127.0.0.1:80 --path /fast=0",
             "closed-loop --address 127.0.0.1:80 --pause-ms -1",
+            "closed-loop --address 127.0.0.1:80 --connections 2 --new 3",
+            "closed-loop --address 127.0.0.1:80 --threads 0",
+            "closed-loop --address 127.0.0.1:80 --threads 2 --requests 9",
+            "closed-loop --address 127.0.0.1:80 --request /no/such/file",
             "hold --address 127.0.0.1:80 --often 3",
         ] {
             assert!(parse(line).is_err(), "{line}");

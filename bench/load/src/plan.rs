@@ -22,24 +22,23 @@ pub struct Ticket {
 #[derive(Debug)]
 pub struct Plan {
     weights: Vec<u32>,
-    mean_pause: Duration,
     seed: u64,
     next: u64,
 }
 
 impl Plan {
-    /// Pauses are exponential, with this mean.
-    pub fn new(kinds: &[Kind], mean_pause: Duration, seed: u64) -> Self {
-        Self { weights: kinds.iter().map(|kind| kind.weight).collect(), mean_pause, seed, next: 0 }
+    /// The requests that this seed gives.
+    pub fn new(kinds: &[Kind], seed: u64) -> Self {
+        Self { weights: kinds.iter().map(|kind| kind.weight).collect(), seed, next: 0 }
     }
 
-    /// The next request to be made.
-    pub fn take(&mut self) -> Ticket {
+    /// The next request to be made, after an exponential pause with this mean.
+    pub fn take(&mut self, mean_pause: Duration) -> Ticket {
         let number = self.next;
         self.next += 1;
         let uniform = |stream| uniform(self.seed, stream, number);
         // The inverse of the exponential distribution's function; 1 - u is never 0.
-        let pause = self.mean_pause.mul_f64(-(1.0 - uniform(1)).ln());
+        let pause = mean_pause.mul_f64(-(1.0 - uniform(1)).ln());
         Ticket { number, kind: self.kind(uniform(0)), pause }
     }
 
@@ -77,12 +76,12 @@ mod tests {
 
     fn plan(seed: u64) -> Plan {
         let kinds = [("/fast", 95), ("/slow", 5)].map(|(path, weight)| Kind { path: path.into(), weight });
-        Plan::new(&kinds, Duration::from_millis(40), seed)
+        Plan::new(&kinds, seed)
     }
 
     fn tickets(seed: u64, count: usize) -> Vec<Ticket> {
         let mut plan = plan(seed);
-        (0..count).map(|_| plan.take()).collect()
+        (0..count).map(|_| plan.take(Duration::from_millis(40))).collect()
     }
 
     #[test]
@@ -106,7 +105,7 @@ mod tests {
 
     #[test]
     fn pauses_never_when_the_mean_is_nothing() {
-        let mut plan = Plan::new(&[Kind { path: "/".into(), weight: 1 }], Duration::ZERO, 3);
-        assert!((0..100).all(|_| plan.take().pause.is_zero()));
+        let mut plan = Plan::new(&[Kind { path: "/".into(), weight: 1 }], 3);
+        assert!((0..100).all(|_| plan.take(Duration::ZERO).pause.is_zero()));
     }
 }

@@ -36,7 +36,13 @@ pub struct Reader {
 impl Reader {
     /// Whether nothing of the response has come yet.
     pub fn is_untouched(&self) -> bool {
-        self.head.is_empty()
+        self.head.is_empty() && self.left.is_none()
+    }
+
+    /// Starts over with the next response.
+    pub fn reset(&mut self) {
+        self.head.clear();
+        self.left = None;
     }
 
     /// Takes the bytes that have come. Bytes after the end are none of this response: Nonsense.
@@ -48,19 +54,28 @@ impl Reader {
     }
 
     fn head(&mut self, bytes: &[u8]) -> Progress {
+        // Nearly always the whole head comes at once, and need not be copied.
+        if self.head.is_empty() {
+            if let Some(end) = end_of_head(bytes) {
+                return self.after_head(parsed(&bytes[..end]), bytes.len() - end);
+            }
+        }
         let searched = self.head.len().saturating_sub(3);
         self.head.extend_from_slice(bytes);
-        let Some(end) = self.head[searched..].windows(4).position(|four| four == b"\r\n\r\n") else {
-            return if self.head.len() > LONGEST_HEAD { Progress::Nonsense } else { Progress::Partial };
-        };
-        let end = searched + end + 4;
-        match std::str::from_utf8(&self.head[..end]).ok().and_then(parsed) {
-            Some((said, length)) => {
-                self.said = said;
-                self.body(length, self.head.len() - end)
+        match end_of_head(&self.head[searched..]) {
+            Some(end) => {
+                let end = searched + end;
+                self.after_head(parsed(&self.head[..end]), self.head.len() - end)
             }
-            None => Progress::Nonsense,
+            None if self.head.len() > LONGEST_HEAD => Progress::Nonsense,
+            None => Progress::Partial,
         }
+    }
+
+    fn after_head(&mut self, parsed: Option<(Said, usize)>, came: usize) -> Progress {
+        let Some((said, length)) = parsed else { return Progress::Nonsense };
+        self.said = said;
+        self.body(length, came)
     }
 
     fn body(&mut self, left: usize, came: usize) -> Progress {
@@ -73,31 +88,36 @@ impl Reader {
     }
 }
 
+/// Where the body begins.
+fn end_of_head(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
+}
+
 /// What a whole head says, and the length of the body.
-fn parsed(head: &str) -> Option<(Said, usize)> {
-    let mut lines = head.split("\r\n");
+fn parsed(head: &[u8]) -> Option<(Said, usize)> {
+    let mut lines = std::str::from_utf8(head).ok()?.split("\r\n");
     let (version, rest) = lines.next()?.split_once(' ')?;
     let status = rest.get(..3)?.parse().ok()?;
     let mut said = Said { status, service_us: None, keeps: version == "HTTP/1.1" };
     let mut length = None;
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
         let value = value.trim();
-        match name.to_ascii_lowercase().as_str() {
-            "content-length" => length = value.parse().ok(),
-            "x-service-time" => said.service_us = value.parse().ok(),
-            "connection" => said.keeps = kept(value, said.keeps),
-            _ => {}
+        if name.eq_ignore_ascii_case("content-length") {
+            length = value.parse().ok();
+        } else if name.eq_ignore_ascii_case("x-service-time") {
+            said.service_us = value.parse().ok();
+        } else if name.eq_ignore_ascii_case("connection") {
+            said.keeps = kept(value, said.keeps);
         }
     }
     Some((said, length?))
 }
 
 fn kept(connection: &str, default: bool) -> bool {
-    match connection.to_ascii_lowercase().as_str() {
-        "close" => false,
-        "keep-alive" => true,
-        _ => default,
+    if connection.eq_ignore_ascii_case("close") {
+        return false;
     }
+    default || connection.eq_ignore_ascii_case("keep-alive")
 }
 
 #[cfg(test)]
@@ -118,7 +138,7 @@ mod tests {
 
     #[test]
     fn sees_whether_the_connection_is_kept() {
-        let keeps = |head: &str| parsed(head).map(|(said, _)| said.keeps);
+        let keeps = |head: &str| parsed(head.as_bytes()).map(|(said, _)| said.keeps);
         assert_eq!(keeps("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"), Some(false));
         assert_eq!(keeps("HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n"), Some(false));
         assert_eq!(

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::client::Failure;
+use crate::gaps::{Gap, Served};
 use crate::options::Kind;
 
 /// One request that was answered.
@@ -16,6 +17,8 @@ pub struct Sample {
     pub number: u64,
     /// Its kind, by index.
     pub kind: usize,
+    /// Whether its client connects anew for each request.
+    pub reconnects: bool,
     /// How long its client had waited before it.
     pub pause: Duration,
     /// From its beginning (connecting included, where that was needed) to the last byte of its answer.
@@ -28,6 +31,11 @@ pub struct Sample {
 #[derive(Debug, Default)]
 pub struct Tally {
     samples: Vec<Sample>,
+    /// Answers that came while requests were still begun.
+    in_time: usize,
+    /// The clients that keep their connections, and those that connect anew for each request.
+    kept: Served,
+    new: Served,
     connect: u64,
     read: u64,
     status: u64,
@@ -35,9 +43,10 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Notes an answer.
-    pub fn add(&mut self, sample: Sample) {
+    /// Notes an answer, and whether requests are still begun.
+    pub fn add(&mut self, sample: Sample, in_time: bool) {
         self.samples.push(sample);
+        self.in_time += usize::from(in_time);
     }
 
     /// Notes that there was none.
@@ -48,6 +57,24 @@ impl Tally {
             Failure::Status => &mut self.status,
             Failure::Timeout => &mut self.timeout,
         } += 1;
+    }
+
+    /// Notes how long a client has gone without an answer.
+    pub fn add_client(&mut self, reconnects: bool, gap: &Gap) {
+        let group = if reconnects { &mut self.new } else { &mut self.kept };
+        group.add(gap);
+    }
+
+    /// Adds what came out for other clients of the same run.
+    pub fn append(&mut self, mut other: Self) {
+        self.samples.append(&mut other.samples);
+        self.in_time += other.in_time;
+        self.kept = self.kept.plus(other.kept);
+        self.new = self.new.plus(other.new);
+        self.connect += other.connect;
+        self.read += other.read;
+        self.status += other.status;
+        self.timeout += other.timeout;
     }
 
     /// Writes a line for each answer, in the order of the tickets: number, kind, pause, latency and service
@@ -67,22 +94,38 @@ impl Tally {
         file.flush()
     }
 
-    /// Everything as one line of JSON, whose names are those that wrk's script prints, and `kinds`.
+    /// Everything as one line of JSON; `duration` is how long requests were begun. `kept` and `new` stand apart where there are clients that connect anew for each
+    /// request.
     pub fn json(&self, kinds: &[Kind], duration: Duration) -> String {
         let each: Vec<_> =
             kinds.iter().enumerate().map(|(kind, one)| self.kind_json(kind, &one.path)).collect();
         let all: Vec<&Sample> = self.samples.iter().collect();
         format!(
-            r#"{{"requests":{},"duration_us":{},{},"errors":{{"connect":{},"read":{},"status":{},"timeout":{}}},"kinds":{{{}}}}}"#,
+            r#"{{"requests":{},"in_time":{},"duration_us":{},{},{},"errors":{{"connect":{},"read":{},"status":{},"timeout":{}}},"kinds":{{{}}}{}}}"#,
             all.len(),
+            self.in_time,
             duration.as_micros().max(1),
             latencies(&all),
+            self.kept.plus(self.new).json(),
             self.connect,
             self.read,
             self.status,
             self.timeout,
-            each.join(",")
+            each.join(","),
+            self.groups_json()
         )
+    }
+
+    fn groups_json(&self) -> String {
+        if self.new.clients == 0 {
+            return String::new();
+        }
+        let group = |name: &str, reconnects: bool, served: &Served| {
+            let own = self.samples.iter().filter(|sample| sample.reconnects == reconnects);
+            let own: Vec<&Sample> = own.collect();
+            format!(r#","{name}":{{"requests":{},{},{}}}"#, own.len(), latencies(&own), served.json())
+        };
+        group("kept", false, &self.kept) + &group("new", true, &self.new)
     }
 
     fn kind_json(&self, kind: usize, path: &str) -> String {
@@ -136,22 +179,52 @@ mod tests {
         for number in 0..4 {
             let latency = Duration::from_micros(10 * (number + 1));
             let service_us = (number != 3).then_some(number);
-            tally.add(Sample {
-                number,
-                kind: (number % 2) as usize,
-                pause: Duration::ZERO,
-                latency,
-                service_us,
-            });
+            let kind = (number % 2) as usize;
+            let sample =
+                Sample { number, kind, reconnects: false, pause: Duration::ZERO, latency, service_us };
+            tally.add(sample, number < 3);
         }
         tally.fail(Failure::Status);
+        tally.add_client(false, &Gap::default());
         let kinds = ["/a", "/b"].map(|path| Kind { path: path.into(), weight: 1 });
         let expected = concat!(
-            r#"{"requests":4,"duration_us":9,"p50_us":20,"p95_us":40,"p99_us":40,"max_us":40,"#,
+            r#"{"requests":4,"in_time":3,"duration_us":9,"p50_us":20,"p95_us":40,"p99_us":40,"max_us":40,"#,
+            r#""clients":1,"served_every_second":1,"longest_gap_us":0,"#,
             r#""errors":{"connect":0,"read":0,"status":1,"timeout":0},"kinds":{"#,
             r#""/a":{"requests":2,"p50_us":10,"p95_us":30,"p99_us":30,"max_us":30,"service_mean_us":1,"service_p50_us":0},"#,
             r#""/b":{"requests":2,"p50_us":20,"p95_us":40,"p99_us":40,"max_us":40,"service_mean_us":1,"service_p50_us":1}}}"#
         );
         assert_eq!(tally.json(&kinds, Duration::from_micros(9)), expected);
+    }
+
+    #[test]
+    fn tells_clients_that_connect_anew_apart() {
+        let sample = |number, latency, reconnects| Sample {
+            number,
+            kind: 0,
+            reconnects,
+            pause: Duration::ZERO,
+            latency: Duration::from_micros(latency),
+            service_us: None,
+        };
+        let (mut one, mut other) = (Tally::default(), Tally::default());
+        one.add(sample(0, 10, false), true);
+        one.add(sample(1, 30, true), true);
+        other.add(sample(0, 20, false), true);
+        for tally in [&mut one, &mut other] {
+            tally.add_client(false, &Gap::default());
+        }
+        other.add_client(true, &Gap::default());
+        one.append(other);
+        let json = one.json(&[Kind { path: "/".into(), weight: 1 }], Duration::from_micros(9));
+        let kept = concat!(
+            r#""kept":{"requests":2,"p50_us":10,"p95_us":20,"p99_us":20,"max_us":20,"#,
+            r#""clients":2,"served_every_second":2,"longest_gap_us":0}"#
+        );
+        let new = concat!(
+            r#""new":{"requests":1,"p50_us":30,"p95_us":30,"p99_us":30,"max_us":30,"#,
+            r#""clients":1,"served_every_second":1,"longest_gap_us":0}"#
+        );
+        assert!(json.contains(kept) && json.contains(new), "{json}");
     }
 }

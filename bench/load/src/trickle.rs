@@ -26,7 +26,7 @@ pub fn run(options: &Options) -> io::Result<()> {
         .map(|number| if number < options.senders { SlowClient::sender() } else { SlowClient::reader(path) })
         .collect();
     for client in &mut clients {
-        client.step(options.address, options.bytes)?;
+        client.step(options.addresses[0], options.bytes)?;
     }
     println!(r#"{{"clients":{count}}}"#);
     io::stdout().flush()?;
@@ -35,7 +35,7 @@ pub fn run(options: &Options) -> io::Result<()> {
     let pace = options.interval.div_f64(count.max(1) as f64).max(Duration::from_millis(1));
     while !standard_input::ends_within(Some(pace))? {
         if let Some(client) = clients.get_mut(turn % count.max(1)) {
-            if client.step(options.address, options.bytes).is_err() {
+            if client.step(options.addresses[0], options.bytes).is_err() {
                 client.connection = None;
                 broken += 1;
             }

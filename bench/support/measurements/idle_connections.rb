@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "served"
+
 module Bench
   module Measurements
     # What connections cost on which nothing happens.
@@ -9,7 +11,9 @@ module Bench
       # Seconds in which all connections should have been made. puma 5 waits up to 0.2 s for the next request on each, and
       # comes to as many as that allows.
       MAKING = 8
-      private_constant :OTHERS, :MAKING
+      # What became of the one request that each connection has had before it lies idle.
+      ASKED = %w[clients served_every_second longest_gap_us].freeze
+      private_constant :OTHERS, :MAKING, :ASKED
 
       # @param connections [Integer]
       def initialize(connections)
@@ -21,21 +25,20 @@ module Bench
       # @param bed [TestBed]
       # @return [Hash{String => Numeric}] `held` connections (`possible` are as many as the limit of descriptors lets
       #   the clients have), of which `still_open` in the end; `bytes_each`, growth of the server's PSS; `idle_cpu_us`
-      #   per second without any request, with and without them; p99 of other traffic with and without them; errors
+      #   per second without any request, with and without them; p99 of other traffic with and without them; errors; what
+      #   Served says of both
       def run(bed)
         # The heaps settle first: their growth is no connection's.
-        bed.wrk.for_seconds(bed.warm_up)
+        bed.clients.for_seconds(bed.warm_up)
         alone_cpu = idle_cpu(bed)
         before = others(bed)
         pss = bed.tree.pss_bytes
         connections = bed.scaled(@connections)
-        beside, left = bed.beside("hold", connections: connections, seconds: MAKING) { |there| measure(bed, there, pss) }
-        after = others(bed)
-        alone = [before, after].sum { |load| load[:p99_us] } / 2e3
-        errors = [before, after].sum { |load| load[:errors].values.sum }
-        beside.merge(left, "idle_cpu_alone_us" => alone_cpu, "p99_alone_ms" => alone,
-                           "p99_kept" => alone.positive? ? beside["p99_beside_ms"].fdiv(alone).round(3) : nil,
-                           "errors" => beside["errors"] + errors)
+        (held, load), left = bed.beside("hold", connections: connections, seconds: MAKING) { |there| measure(bed, there, pss) }
+        loads = [before, load, others(bed)]
+        errors = held["failed"] + loads.sum { |one| one[:errors].values.sum }
+        held.except(*ASKED).merge(left, p99(*loads), Served.of(*loads, held.slice(*ASKED).transform_keys(&:to_sym)),
+                                  "idle_cpu_alone_us" => alone_cpu, "errors" => errors)
       end
 
       private
@@ -44,9 +47,14 @@ module Bench
         held = there["held"]
         each = (bed.tree.pss_bytes - pss).fdiv(held).round(1) if held.positive?
         cpu = idle_cpu(bed)
-        load = others(bed)
-        there.merge("bytes_each" => each, "idle_cpu_us" => cpu, "p99_beside_ms" => load[:p99_us] / 1e3,
-                    "errors" => there["failed"] + load[:errors].values.sum)
+        [there.merge("bytes_each" => each, "idle_cpu_us" => cpu), others(bed)]
+      end
+
+      def p99(before, beside, after)
+        alone = [before, after].sum { |load| load[:p99_us] } / 2e3
+        beside = beside[:p99_us] / 1e3
+        { "p99_alone_ms" => alone, "p99_beside_ms" => beside,
+          "p99_kept" => alone.positive? ? beside.fdiv(alone).round(3) : nil }
       end
 
       def others(bed) = bed.closed_loop(**OTHERS).for_seconds(bed.seconds)

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "served"
+
 module Bench
   module Measurements
     # Requests per second, CPU time and latencies of a server that has always something to do.
@@ -17,10 +19,10 @@ module Bench
       # @param bed [TestBed]
       # @return [Hash{String => Numeric}] see .result; and `least_share`, of the worker that used least CPU time
       def run(bed)
-        bed.wrk.for_seconds(bed.warm_up, think: false)
+        bed.clients.for_seconds(bed.warm_up, pauses: false)
         before = bed.tree.cpu_ns
         workers = bed.tree.leaves_ns
-        load = bed.wrk.for_seconds(bed.seconds)
+        load = bed.clients.for_seconds(bed.seconds)
         spent = bed.tree.leaves_ns.map { |pid, ns| ns - workers.fetch(pid, 0) }
         self.class.result(bed.tree.cpu_ns - before, load).merge("least_share" => self.class.least_share(spent))
       end
@@ -28,18 +30,18 @@ module Bench
       # What a measurement is made of.
       #
       # @param cpu_ns [Integer] CPU time that the server used meanwhile
-      # @param load [Hash] what LoadGenerator or ClosedLoop gave
+      # @param load [Hash] what ClosedLoop gave
       # @return [Hash{String => Numeric}] requests per second, CPU in microseconds per request, latencies in
-      #   milliseconds, numbers of requests and errors
+      #   milliseconds, numbers of requests and errors, and what Served says
       def self.result(cpu_ns, load)
         requests = load[:requests]
         seconds = load[:duration_us] / 1e6
         {
-          "requests" => requests, "seconds" => seconds.round(3), "rps" => (requests / seconds).round(1),
+          "requests" => requests, "seconds" => seconds.round(3), "rps" => (load[:in_time] / seconds).round(1),
           "cpu_us" => requests.zero? ? nil : (cpu_ns / 1e3 / requests).round(3),
           "p50_ms" => load[:p50_us] / 1e3, "p95_ms" => load[:p95_us] / 1e3, "p99_ms" => load[:p99_us] / 1e3,
           "max_ms" => load[:max_us] / 1e3, "errors" => load[:errors].values.sum
-        }
+        }.merge(Served.of(load))
       end
 
       # @param spent [Array<Numeric>] by each worker

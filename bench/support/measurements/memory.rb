@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "served"
+
 module Bench
   module Measurements
     # PSS of all of a server's processes after some numbers of requests.
@@ -12,16 +14,17 @@ module Bench
       def kind = "memory"
 
       # @param bed [TestBed]
-      # @return [Hash{String => Numeric}] `pss_mb_after_N` in MB (10^6 bytes), and errors
+      # @return [Hash{String => Numeric}] `pss_mb_after_N` in MB (10^6 bytes), errors, and what Served says
       def run(bed)
         done = 0
-        @after.each_with_object("errors" => 0) do |target, result|
+        loads = []
+        sizes = @after.to_h do |target|
           requests = bed.scaled(target)
-          load = bed.wrk.for_requests(requests - done)
+          loads << bed.clients.for_requests(requests - done)
           done = requests
-          result["pss_mb_after_#{target}"] = (bed.tree.pss_bytes / 1e6).round(3)
-          result["errors"] += load[:errors].values.sum
+          ["pss_mb_after_#{target}", (bed.tree.pss_bytes / 1e6).round(3)]
         end
+        sizes.merge("errors" => loads.sum { |load| load[:errors].values.sum }, **Served.of(*loads))
       end
     end
   end

@@ -3,6 +3,7 @@
 require_relative "../single_queue"
 require_relative "../statistics"
 require_relative "load"
+require_relative "new_clients"
 
 module Bench
   module Measurements
@@ -12,22 +13,25 @@ module Bench
       private_constant :PERCENTILES
 
       # @param paths [Hash{String => Integer}] what is asked, and how often in proportion
-      def initialize(paths)
+      # @param new_share [Numeric] how many of the clients connect anew for each request, from 0 to 1
+      def initialize(paths, new_share: 0)
         @paths = paths
+        @new_share = new_share
       end
 
-      def kind = "mix"
+      def kind = @new_share.zero? ? "mix" : "mix-new"
 
       # @param bed [TestBed]
       # @return [Hash{String => Numeric}] see Load.result; latencies and service times of each path; `ideal_pN_ms`; and
-      #   `pN_to_ideal`
+      #   `pN_to_ideal`; where there are clients that connect anew, see NewClients.figures
       def run(bed)
-        clients = bed.closed_loop(paths: @paths)
+        clients = bed.closed_loop(paths: @paths, new_clients: (bed.concurrency * @new_share).round)
         clients.for_seconds(bed.warm_up / 2)
         trace = bed.file("trace")
         before = bed.tree.cpu_ns
         load = clients.for_seconds(bed.seconds, trace: trace)
         result = Load.result(bed.tree.cpu_ns - before, load).merge(by_path(load))
+        result.merge!(NewClients.figures(load)) if load[:new]
         ideal = self.class.ideal(clients.samples(trace), servers: bed.workers, clients: bed.concurrency)
         result.merge(ideal, ratios(result, ideal))
       end

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "served"
+
 module Bench
   module Measurements
     # What slow clients cost the others.
@@ -20,15 +22,16 @@ module Bench
       # @param bed [TestBed]
       # @return [Hash{String => Numeric}] `rps_alone`, `rps_beside` (with the slow clients), `rps_kept` (the one over the
       #   other) and `rps_lost` (what that is less than all, in per cent); `max_alone_ms` and `max_beside_ms`, the longest
-      #   latency of others without and during one huge answer; `broken`, how often the server left a slow client; errors
+      #   latency of others without and during one huge answer; `broken`, how often the server left a slow client; errors;
+      #   and what Served says of the others
       def run(bed)
-        bed.wrk.for_seconds(bed.warm_up)
-        result = crowd(bed)
+        bed.clients.for_seconds(bed.warm_up)
+        crowd = crowd(bed)
         alone = bed.closed_loop(**OTHERS).for_seconds(2 * bed.seconds)
         beside, = bed.beside("trickle", **HUGE) { bed.closed_loop(**OTHERS).for_seconds(2 * bed.seconds) }
-        errors = [alone, beside].sum { |load| load[:errors].values.sum }
-        result.merge("max_alone_ms" => alone[:max_us] / 1e3, "max_beside_ms" => beside[:max_us] / 1e3,
-                     "errors" => result["errors"] + errors)
+        loads = [*crowd.flatten, alone, beside]
+        lost(*crowd).merge("max_alone_ms" => alone[:max_us] / 1e3, "max_beside_ms" => beside[:max_us] / 1e3,
+                           "errors" => loads.sum { |load| load[:errors].values.sum }, **Served.of(*loads))
       end
 
       private
@@ -37,24 +40,27 @@ module Bench
         alone = []
         beside = []
         TURNS.times do |turn|
-          both = [-> { alone << bed.wrk.for_seconds(bed.seconds) }, -> { beside << beside_slow(bed) }]
+          both = [-> { alone << bed.clients.for_seconds(bed.seconds) }, -> { beside << beside_slow(bed) }]
           (turn.even? ? both : both.reverse).each(&:call)
         end
+        [alone, beside]
+      end
+
+      def lost(alone, beside)
         broken = beside.map { |load| load[:broken] }
         rates = [alone, beside].map { |loads| rate(loads) }
         kept = rates.last.fdiv(rates.first).round(3) if rates.first.positive?
         { "rps_alone" => rates.first, "rps_beside" => rates.last, "rps_kept" => kept, "broken" => broken.sum,
-          "rps_lost" => kept && [(100 * (1 - kept)).round(1), 0.0].max,
-          "errors" => (alone + beside).sum { |load| load[:errors].values.sum } }
+          "rps_lost" => kept && [(100 * (1 - kept)).round(1), 0.0].max }
       end
 
       def beside_slow(bed)
-        load, said = bed.beside("trickle", **CLIENTS) { bed.wrk.for_seconds(bed.seconds) }
+        load, said = bed.beside("trickle", **CLIENTS) { bed.clients.for_seconds(bed.seconds) }
         load.merge(broken: said["broken"])
       end
 
       def rate(loads)
-        (loads.sum { |load| load[:requests] } / loads.sum { |load| load[:duration_us] / 1e6 }).round(1)
+        (loads.sum { |load| load[:in_time] } / loads.sum { |load| load[:duration_us] / 1e6 }).round(1)
       end
     end
   end

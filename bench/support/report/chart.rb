@@ -25,6 +25,8 @@ module Bench
         "gc" => ["p99_ms", "99th percentile of latency", "ms"],
         "memory" => ["pss_mb_after_50000", "PSS after 50,000 requests", "MB"],
         "mix" => ["p99_ms", "99th percentile of latency", "ms"],
+        "mix-new" => ["p99_new_ms", "99th percentile of latency of those that connect anew", "ms"],
+        "newcomer" => ["longest_new_ms", "its longest wait", "ms"],
         "slow" => ["rps_lost", "requests/s lost to them", "%"],
         "idle" => ["bytes_each", "user-space memory of each", "bytes"]
       }.freeze

@@ -14,6 +14,20 @@ module Bench
         ["requests/s", "rps", 0], *LATENCIES, ["ideal p50", "ideal_p50_ms", 2], ["ideal p95", "ideal_p95_ms", 2],
         ["ideal p99", "ideal_p99_ms", 2], ["p95 to ideal", "p95_to_ideal", 2], ["p99 to ideal", "p99_to_ideal", 2]
       ].freeze
+      # Of the clients that keep their connections, and of those that connect anew for each request.
+      KEPT_AND_NEW = %w[p50 p95 p99].flat_map do |name|
+        [["kept #{name} ms", "#{name}_kept_ms", 2], ["new #{name} ms", "#{name}_new_ms", 2], ["new to kept", "#{name}_new_to_kept", 2]]
+      end.freeze
+      MIX_NEW = [
+        ["requests/s", "rps", 0], *KEPT_AND_NEW, ["ideal p50", "ideal_p50_ms", 2], ["ideal p95", "ideal_p95_ms", 2],
+        ["ideal p99", "ideal_p99_ms", 2]
+      ].freeze
+      NEWCOMER = [
+        ["requests/s", "rps", 0], ["kept p50 ms", "p50_kept_ms", 2], ["kept p99 ms", "p99_kept_ms", 2],
+        ["newcomer's p50 ms", "p50_new_ms", 2], ["its longest ms", "longest_new_ms", 2],
+        ["its p50 to kept p50", "p50_new_to_kept", 2], ["its longest to kept p50", "longest_new_to_kept", 2],
+        ["its requests", "newcomer_requests", 0]
+      ].freeze
       SLOW = [
         ["requests/s alone", "rps_alone", 0], ["beside slow clients", "rps_beside", 0], ["kept", "rps_kept", 3],
         ["longest ms alone", "max_alone_ms", 1], ["beside a huge answer", "max_beside_ms", 1],
@@ -27,7 +41,7 @@ module Bench
       # Heading, measurement, digits after the point.
       FIGURES = {
         "load" => LOAD, "keepalive" => [*LOAD, ["least share", "least_share", 2]].freeze, "memory" => MEMORY,
-        "mix" => MIX, "slow" => SLOW, "idle" => IDLE
+        "mix" => MIX, "mix-new" => MIX_NEW, "newcomer" => NEWCOMER, "slow" => SLOW, "idle" => IDLE
       }.freeze
       # Heading, reference, measurement.
       RATIOS = {

@@ -6,6 +6,10 @@ module Bench
   module Report
     # A run's results as tables for people.
     class Markdown
+      # What is told of every workload: clients of which none waited for longer than a second, and the longest wait.
+      SERVED = ["clients served every second", "longest gap ms"].freeze
+      private_constant :SERVED
+
       # @param results [Hash] as Campaign gives them
       def initialize(results)
         @results = results
@@ -37,7 +41,7 @@ module Bench
 
           - #{versions["ruby"]}; #{gems.join(", ")}
           - #{machine["cpu"]}, #{machine["cores"]} cores (shared with the load generator), #{machine["memory_gb"]} GB,
-            Linux #{machine["kernel"]}; #{machine["wrk"]}, #{machine["nginx"]}
+            Linux #{machine["kernel"]}; #{machine.values_at("wrk", "nginx").compact.join(", ")}
         TEXT
       end
 
@@ -45,7 +49,7 @@ module Bench
         servers = workload["servers"]
         columns = Columns.figures(workload["kind"])
         ratios = Columns.ratios(workload["kind"]).select { |_, reference, name| servers.any? { |server| ratio(server, reference, name) } }
-        head = ["", *columns.map(&:first), *ratios.map(&:first), "errors"]
+        head = ["", *columns.map(&:first), *ratios.map(&:first), *SERVED, "errors"]
         rows = servers.map { |server| row(server, columns, ratios) }
         <<~TEXT
           ## #{workload["title"]} (`#{workload["name"]}`)
@@ -64,8 +68,15 @@ module Bench
           server["name"],
           *columns.map { |_, name, digits| number(server["medians"][name], digits) },
           *ratios.map { |_, reference, name| number(ratio(server, reference, name), 2) },
-          "#{server["medians"]["errors"]}#{failed}"
+          *served(server["medians"]), "#{server["medians"]["errors"]}#{failed}"
         ]
+      end
+
+      # In the worst round. Where a client was left waiting, it catches the eye.
+      def served(figures)
+        clients, served = figures.values_at("clients", "clients_served")
+        count = served ? "#{number(served, 0)} of #{number(clients, 0)}" : "–"
+        [served && served < clients ? "**#{count}**" : count, number(figures["longest_gap_ms"], 0)]
       end
 
       def ratio(server, reference, name) = server.dig("ratios", reference, name)
