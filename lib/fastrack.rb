@@ -8,6 +8,6 @@ end
 require_relative "fastrack/version"
 require_relative "fastrack/error"
 require_relative "fastrack/handler"
-require_relative "fastrack/start_context"
+require_relative "fastrack/upgrade/start_command"
 
 Fastrack::StartContext.capture

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "spec_helper"
-require_relative "../lib/fastrack/address"
+require_relative "../lib/fastrack/listener/address"
 require_relative "../lib/fastrack/listeners"
 
 RSpec.describe Fastrack::Address do

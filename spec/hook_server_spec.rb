@@ -2,7 +2,7 @@
 
 require_relative "spec_helper"
 require_relative "support/free_port"
-require_relative "../lib/fastrack/hook_server"
+require_relative "../lib/fastrack/configuration/unicorn_server_api"
 
 # What of server.listen a server's clients do not see.
 RSpec.describe Fastrack::HookServer do

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "spec_helper"
-require_relative "../lib/fastrack/notifier"
+require_relative "../lib/fastrack/process/sd_notify"
 
 # The spec has systemd's part: it listens on the socket that NOTIFY_SOCKET names.
 RSpec.describe Fastrack::Notifier do

@@ -2,7 +2,7 @@
 
 require_relative "spec_helper"
 require_relative "support/reexec_helpers"
-require_relative "../lib/fastrack/pid_file"
+require_relative "../lib/fastrack/process/pid_file"
 
 RSpec.describe "The pid file" do
   include ReexecHelpers

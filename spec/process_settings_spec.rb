@@ -2,7 +2,7 @@
 
 require_relative "spec_helper"
 require_relative "../lib/fastrack/configuration"
-require_relative "../lib/fastrack/process_settings"
+require_relative "../lib/fastrack/process/settings"
 require "etc"
 require "stringio"
 

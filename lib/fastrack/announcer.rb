@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "log"
-require_relative "notifier"
+require_relative "process/sd_notify"
 
 module Fastrack
   # What the server says about itself: on stdout to whoever reads along, and to the supervisor that has started it.

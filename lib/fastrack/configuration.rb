@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
-require_relative "address"
-require_relative "config_file"
+require_relative "listener/address"
+require_relative "configuration/config_file"
 require_relative "error"
 require_relative "log"
 require_relative "nearest_name"
-require_relative "option"
+require_relative "configuration/options"
 
 module Fastrack
   # What a server was told, from everywhere it can be told, with the right of way

@@ -2,7 +2,7 @@
 
 require_relative "error"
 require_relative "launcher"
-require_relative "option"
+require_relative "configuration/options"
 
 module Fastrack
   # What Rack, rackup and Rails know a server by. They find it as Rack::Handler::Fastrack or Rackup::Handler::Fastrack.

@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
 require_relative "clock"
-require_relative "control_channel"
-require_relative "fork_guard"
+require_relative "worker/control_channel"
+require_relative "process/fork_guard"
 require_relative "hook"
 require_relative "log"
 require_relative "worker"
-require_relative "worker_handle"
+require_relative "master/worker_handle"
 require_relative "worker_record"
 
 module Fastrack

@@ -1,17 +1,17 @@
 # frozen_string_literal: true
 
 require "tmpdir"
-require_relative "control_channel"
-require_relative "env_template"
-require_relative "error_page"
-require_relative "exit_guard"
-require_relative "fork_guard"
+require_relative "worker/control_channel"
+require_relative "rack/env_template"
+require_relative "rack/error_page"
+require_relative "process/exit_guard"
+require_relative "process/fork_guard"
 require_relative "hook"
-require_relative "hook_worker"
+require_relative "configuration/unicorn_worker_api"
 require_relative "log"
 require_relative "log_files"
-require_relative "oob_gc"
-require_relative "testimony"
+require_relative "worker/oob_gc"
+require_relative "worker/thread_dump"
 
 module Fastrack
   # A process that serves requests, from its fork to its end. The master makes the object before the fork, for the hooks.

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "rack"
-require_relative "error"
+require_relative "../error"
 
 module Fastrack
   # An app that is still a file: config.ru, or Ruby whose last constant it is, as Rack::Builder reads it.

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "control_channel"
-require_relative "worker"
-require_relative "worker_ending"
+require_relative "../worker/control_channel"
+require_relative "../worker"
+require_relative "worker_exit"
 
 module Fastrack
   # The master's view of a worker.

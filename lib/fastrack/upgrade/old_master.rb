@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "socket"
-require_relative "control_channel"
+require_relative "../worker/control_channel"
 
 module Fastrack
   # A new master's view of the master that has started it, and that serves until told to end.

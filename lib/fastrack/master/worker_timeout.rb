@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "log"
+require_relative "../log"
 
 module Fastrack
   # The master's watch over workers that cannot end themselves: one that is stopped (SIGSTOP), or whose log nobody reads.

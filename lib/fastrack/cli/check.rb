@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "configuration"
-require_relative "error"
-require_relative "process_settings"
+require_relative "../configuration"
+require_relative "../error"
+require_relative "../process/settings"
 
 module Fastrack
   # `fastrack check`: goes as far as a start without listening anywhere, so that it can be run beside the server.
@@ -22,7 +22,7 @@ module Fastrack
       configuration = Configuration.new(@options, overrides: @overrides)
       ProcessSettings.new(configuration).enter
       puts "configuration: #{configuration.max_workers} workers at #{configuration.addresses.join(", ")}"
-      require_relative "native"
+      require_relative "../native"
       load_app(configuration)
       puts "app: loaded"
       shortage = ProcessSettings.shortage

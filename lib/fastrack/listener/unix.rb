@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
 require "socket"
-require_relative "error"
-require_relative "listener"
-require_relative "log"
+require_relative "../error"
+require_relative "."
+require_relative "../log"
 
 module Fastrack
   # Makes the listener for a path in the file system.

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "error"
-require_relative "option"
-require_relative "start_context"
+require_relative "../error"
+require_relative "../configuration/options"
+require_relative "../upgrade/start_command"
 
 module Fastrack
   # What the configuration says about the master's own process: folder, umask, the files that stdout and stderr go to, and

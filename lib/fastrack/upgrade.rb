@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 require_relative "log"
-require_relative "pid_file"
-require_relative "reexec"
+require_relative "process/pid_file"
+require_relative "upgrade/new_master"
 
 module Fastrack
   # One master after the other: how this one starts the next (USR2), and how it takes over from the one before. Both are

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "clock"
+require_relative "../clock"
 
 module Fastrack
   # How a worker has ended, and what that says about it.

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "listener"
-require_relative "log"
-require_relative "server_starter"
+require_relative "."
+require_relative "../log"
+require_relative "../server_starter"
 
 module Fastrack
   # The listeners that a master leaves to the one that it starts: the same sockets, so that no client notices. Their

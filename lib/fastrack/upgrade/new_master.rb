@@ -1,15 +1,15 @@
 # frozen_string_literal: true
 
-require_relative "clock"
-require_relative "control_channel"
-require_relative "fork_guard"
-require_relative "hook"
-require_relative "inherited_listeners"
-require_relative "log"
-require_relative "predecessor"
-require_relative "shared_queue"
-require_relative "start_context"
-require_relative "systemd_sockets"
+require_relative "../clock"
+require_relative "../worker/control_channel"
+require_relative "../process/fork_guard"
+require_relative "../hook"
+require_relative "../listener/inherited"
+require_relative "../log"
+require_relative "old_master"
+require_relative "../shared_queue"
+require_relative "start_command"
+require_relative "../systemd_sockets"
 
 module Fastrack
   # A master's view of the new one that it has started with the command that it was started with itself.

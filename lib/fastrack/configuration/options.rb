@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 require "socket"
-require_relative "address"
-require_relative "option_type"
+require_relative "../listener/address"
+require_relative "option"
 
 module Fastrack
   # One thing that can be set: as an option (`-O MaxWorkers=3`) or as a word of a ConfigFile (`max_workers 3`).

@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
-require_relative "app_file"
-require_relative "check"
-require_relative "command_line"
-require_relative "daemon"
+require_relative "cli/app_file"
+require_relative "cli/check"
+require_relative "cli/arguments"
+require_relative "cli/daemon"
 require_relative "error"
 require_relative "handler"
-require_relative "option"
-require_relative "predecessor"
+require_relative "configuration/options"
+require_relative "upgrade/old_master"
 require_relative "version"
 
 module Fastrack

@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
-require_relative "error"
-require_relative "listener"
-require_relative "nearest_name"
-require_relative "option_type"
-require_relative "tcp_listener"
-require_relative "unix_listener"
+require_relative "../error"
+require_relative "."
+require_relative "../nearest_name"
+require_relative "../configuration/option"
+require_relative "tcp"
+require_relative "unix"
 
 module Fastrack
   # A place to listen on, as users write it, with what they want of the socket there.

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 require "socket"
-require_relative "error"
-require_relative "listener"
+require_relative "../error"
+require_relative "."
 
 module Fastrack
   # Makes the listeners for a host and port.

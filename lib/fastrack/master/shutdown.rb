@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "log"
+require_relative "../log"
 
 module Fastrack
   # The ways for a server to stop. Each is made when it begins, is stepped by the master until no worker is left, and says

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "account"
-require_relative "error"
+require_relative "../process/user_group"
+require_relative "../error"
 
 module Fastrack
   # The types of option values. Each turns what a user may write (a command line gives strings, a bare `-O Key` gives

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "error"
-require_relative "nearest_name"
-require_relative "option"
+require_relative "../error"
+require_relative "../nearest_name"
+require_relative "options"
 require_relative "unicorn_words"
 
 module Fastrack

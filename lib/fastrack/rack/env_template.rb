@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "null_input"
+require_relative "../null_input"
 
 module Fastrack
   # What the env of each request starts from: everything that is known before a request arrives. The keys that a request

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "account"
+require_relative "../process/user_group"
 
 module Fastrack
   # What the hooks of a unicorn.rb ask of their `worker`, besides its number.

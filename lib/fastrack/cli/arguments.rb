@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
 require "optparse"
-require_relative "address"
-require_relative "error"
-require_relative "nearest_name"
-require_relative "option"
+require_relative "../listener/address"
+require_relative "../error"
+require_relative "../nearest_name"
+require_relative "../configuration/options"
 
 module Fastrack
   # The arguments of the `fastrack` command, taken apart.

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "error"
-require_relative "log"
+require_relative "../error"
+require_relative "../log"
 
 module Fastrack
   # The file that tells a master's pid. While another master takes over, the old one's has a name of its own, as Unicorn's

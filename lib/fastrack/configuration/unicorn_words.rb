@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "address"
-require_relative "error"
-require_relative "option"
+require_relative "../listener/address"
+require_relative "../error"
+require_relative "options"
 
 module Fastrack
   # What a unicorn.rb has beyond words with one value each, for ConfigFile.

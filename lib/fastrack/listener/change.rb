@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "error"
-require_relative "inherited_listeners"
-require_relative "log"
+require_relative "../error"
+require_relative "inherited"
+require_relative "../log"
 
 module Fastrack
   # What a new configuration changes about where a running server listens. What it names anew is open once this is made;

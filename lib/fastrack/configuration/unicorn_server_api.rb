@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-require_relative "address"
-require_relative "error"
-require_relative "listeners"
-require_relative "log"
-require_relative "option"
+require_relative "../listener/address"
+require_relative "../error"
+require_relative "../listeners"
+require_relative "../log"
+require_relative "options"
 require_relative "unicorn_words"
 
 module Fastrack
