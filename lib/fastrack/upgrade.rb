@@ -1,148 +1,149 @@
 # frozen_string_literal: true
 
+require_relative "listener/inherited"
 require_relative "log"
-require_relative "process/pid_file"
 require_relative "upgrade/new_master"
+require_relative "worker/control_channel"
 
 module Fastrack
-  # One master after the other: how this one starts the next (USR2), and how it takes over from the one before. Both are
-  # seen from here, because a master can be in the middle of either and must not be in the middle of both.
-  class Succession
-    # Out of reach of the garbage collector.
+  # A zero-downtime restart (USR2), from both sides: how this master starts a new one, and how it replaces the old one. A
+  # master does one of the two at a time.
+  class Upgrade
+    # Keeps the channels from the garbage collector.
     KEPT = [] # rubocop:disable Style/MutableConstant
     private_constant :KEPT
 
     # @param launcher [Launcher]
-    # @param predecessor [Predecessor, nil]
-    def initialize(launcher, predecessor)
+    # @param old [OldMaster, nil]
+    def initialize(launcher, old = nil)
       @launcher = launcher
-      @predecessor = predecessor
-      @reexec = nil
+      @old = old
+      @new = nil
       @cancelled = false
     end
 
-    # @return [Array<ControlChannel>] those to both sides
+    # @return [Array<ControlChannel>]
     def channels
-      [@predecessor, @reexec].compact.map(&:channel).reject(&:closed?)
+      [@old, @new].compact.map(&:channel).reject(&:closed?)
     end
 
-    # @return [Float, nil] monotonic seconds
+    # @return [Float, nil] monotonic seconds when #step has something to do
     def due_at
-      @reexec&.due_at
+      @new&.due_at
     end
 
-    # Starts a new master, unless there are two of them already.
+    # Starts a new master, unless an upgrade is in progress.
     #
-    # @yield in the new master's process, to let go of what it has no use for
-    # @return [Boolean] whether there is one now
-    def start(&release)
+    # @param now [Float] monotonic seconds
+    # @yield in the new master's process, before its program replaces this one
+    # @return [Boolean] whether it has been started
+    def start(now, &in_child)
       obstacle = why_not
       Log.line("USR2 is ignored: #{obstacle}") if obstacle
-      obstacle.nil? && launch(release)
+      obstacle.nil? && launch(now, in_child)
     end
 
-    # This master's workers all serve: that is what the one before has waited for.
+    # All of this master's workers serve, which the old master waits for.
     #
-    # @param quit [Boolean] whether it is to end now
+    # @param quit [Boolean] whether it is to quit now
     def ready(quit:)
-      @predecessor&.ready(quit: quit)
+      @old&.ready(quit: quit)
     end
 
-    # The server is to stop, not only this master: one that is still booting would be a server that nobody wants.
+    # Stops a new master that is still booting: the signal was for the whole server.
     #
     # @param name [String] the signal
     def cancel(name)
-      return unless @reexec&.booting?
+      return unless @new&.booting?
 
       @cancelled = true
-      @reexec.signal(name)
+      @new.signal(name)
     end
 
-    # Whether the server goes on without this master.
-    def followed?
-      !@reexec.nil? && !@reexec.given_up? && !@cancelled
+    # Whether a new master serves on when this one stops.
+    def replaced?
+      !@new.nil? && !@new.timed_out? && !@cancelled
     end
 
     # Does what is due.
     def step(now)
-      return unless @reexec&.step(now)
-
-      Log.line("the new master (pid #{@reexec.pid}) was not ready within BootTimeout; it is told to end")
+      Log.line("the new master (pid #{@new.pid}) was not ready within BootTimeout; stopping it") if @new&.step(now)
     end
 
-    # Has a look whether the new master's process is there still. To be called after the queue of signals was emptied: CHLD
-    # comes after the end of the channel, and whoever takes it has to look.
+    # Checks whether the new master is gone. Call it after the signals are read: CHLD may come after the end of the channel.
     #
     # @return [Symbol, nil] :alone when it is gone
     def reap
-      lose_successor if @reexec&.gone?
+      lose_new if @new&.gone?
     end
 
-    # @param ready [Array<ControlChannel>] those with something to be heard
-    # @return [Array<Symbol>] what it means for this master: :quit, :stop, :alone (the new one is gone)
-    def listen(ready)
-      [hear_successor(ready), hear_predecessor(ready)].compact
+    # Reads the messages of both masters.
+    #
+    # @param ready [Array<ControlChannel>] those that are readable
+    # @return [Array<Symbol>] :quit or :stop for this master, :alone when the new one is gone
+    def read(ready)
+      [read_new(ready), read_old(ready)].compact
     end
 
-    # At the end of this master. The channels stay open for as long as the process is there, at_exit hooks and all: the
-    # other master takes their end for its end.
+    # At the end of this master. The channels stay open as long as the process, at_exit hooks included: for the other
+    # master their end is the end of this one.
     def close
-      @reexec&.abandon
+      @new&.detach
       KEPT << self
     end
 
     private
 
-    def launch(release)
+    def launch(now, in_child)
       @launcher.pid_file&.set_aside
-      @reexec = Reexec.start(@launcher, release)
-      Log.line("starting a new master (pid #{@reexec.pid})")
+      @new = NewMaster.start(@launcher, now, &in_child)
+      Log.line("starting a new master (pid #{@new.pid})")
       true
     rescue SystemCallError => e
-      @launcher.pid_file&.restore
+      @launcher.pid_file&.take_back
       Log.line("cannot start a new master, this one carries on: #{e.message}")
       false
     end
 
     def why_not
-      if @reexec then "the new master (pid #{@reexec.pid}) is there already"
-      elsif @predecessor then "the old master has not ended yet"
-      elsif ENV[ServerStarter::VARIABLE] then "start_server deploys by a HUP to itself"
+      if @new then "the new master (pid #{@new.pid}) is already there"
+      elsif @old then "the old master is still running"
+      elsif ENV[ServerStarter::VARIABLE] then "send HUP to start_server instead"
       end
     end
 
-    def hear_successor(ready)
-      return unless @reexec
+    def read_new(ready)
+      return unless @new
 
-      words = ready.include?(@reexec.channel) ? @reexec.words : []
-      return lose_successor if @reexec.gone?
-      return if (words & [ControlChannel::READY, ControlChannel::READY_AND_QUIT]).empty? || !@reexec.booting?
+      messages = ready.include?(@new.channel) ? @new.messages : []
+      return lose_new if @new.gone?
+      return if (messages & [ControlChannel::READY, ControlChannel::READY_AND_QUIT]).empty? || !@new.booting?
 
-      @reexec.ready
-      Log.line("the new master (pid #{@reexec.pid}) is ready")
-      :quit if words.include?(ControlChannel::READY_AND_QUIT)
+      @new.ready
+      Log.line("the new master (pid #{@new.pid}) is ready")
+      :quit if messages.include?(ControlChannel::READY_AND_QUIT)
     end
 
-    def lose_successor
-      lost = @reexec
+    def lose_new
+      lost = @new
       lost.channel.close
-      @reexec = nil
-      @launcher.pid_file&.restore
-      # Said last: whoever reads it finds the pid file as it was.
+      @new = nil
+      @launcher.pid_file&.take_back
+      # Last, so that whoever reads it finds the pid file restored.
       Log.line("the new master (pid #{lost.pid}) #{lost.ending}; this one carries on")
       :alone
     end
 
-    def hear_predecessor(ready)
-      return unless @predecessor && ready.include?(@predecessor.channel)
+    def read_old(ready)
+      return unless @old && ready.include?(@old.channel)
 
-      words = @predecessor.words
-      return words.include?(ControlChannel::GIVE_UP) ? :stop : nil if words
+      messages = @old.channel.read
+      return messages.include?(ControlChannel::TIMED_OUT) ? :stop : nil if messages
 
-      @predecessor.channel.close
-      @predecessor = nil
-      # Its at_exit hooks, rackup's among them, may have removed the file that is this master's by now.
-      @launcher.pid_file&.keep
+      @old.channel.close
+      @old = nil
+      # Its at_exit hooks, rackup's for example, may have removed this master's file.
+      @launcher.pid_file&.restore_missing
       @launcher.pid_file&.remove_aside
       nil
     end

@@ -1,18 +1,17 @@
 # frozen_string_literal: true
 
 require "optparse"
-require_relative "../listener/address"
-require_relative "../error"
-require_relative "../nearest_name"
 require_relative "../configuration/options"
+require_relative "../error"
+require_relative "../listener/address"
 
 module Fastrack
-  # The arguments of the `fastrack` command, taken apart.
-  class CommandLine
+  # The arguments of the `fastrack` command.
+  class Arguments
     USAGE = <<~TEXT
       Usage: fastrack [check] [options] [config.ru]
 
-      Serves a Rack app. With check: looks whether the configuration is in order and the app loads, and ends with 0 or 1.
+      Serves a Rack app. check: checks the configuration, loads the app, and exits with 0 or 1.
 
     TEXT
 
@@ -22,10 +21,10 @@ module Fastrack
     attr_reader :app_file
     # @return [String, nil] as given, or nil
     attr_reader :environment
-    # @return [Hash{Symbol => Object}] what was given, by option name and of the options' types
+    # @return [Hash{Symbol => Object}] by option name, of the options' types
     attr_reader :settings
 
-    # @param arguments [Array<String>] left as they are
+    # @param arguments [Array<String>] not changed
     # @raise [Error]
     def initialize(arguments)
       @action = :serve
@@ -34,7 +33,7 @@ module Fastrack
       rest = parser.parse(arguments)
       @action = :check if rest.first == "check" && rest.shift && @action == :serve
       @app_file = rest.shift || "config.ru"
-      raise Error, "one app at a time: #{rest.join(" ")} is too much" unless rest.empty?
+      raise Error, "only one app, please: #{rest.join(" ")} is not expected" unless rest.empty?
     rescue OptionParser::ParseError => e
       raise Error, e.message
     end
@@ -48,9 +47,9 @@ module Fastrack
       parser.help
     end
 
-    # What goes before a ConfigFile: somebody has just typed it.
+    # What overrides a ConfigFile.
     #
-    # @param host [String] where to listen if only a port was given
+    # @param host [String] to listen on if only a port was given
     # @return [Hash{Symbol => Object}]
     def overrides(host)
       addresses = [*@settings[:Listen], *@addresses]
@@ -68,33 +67,33 @@ module Fastrack
       @parser ||= OptionParser.new(USAGE) do |options|
         add_places(options)
         add_settings(options)
-        options.on("-h", "--help", "show this") { @action = :help }
+        options.on("-h", "--help", "show this help") { @action = :help }
         options.on("-v", "--version", "show the version") { @action = :version }
       end
     end
 
     def add_places(options)
-      # The latter as Unicorn's users type it.
+      # -l is Unicorn's.
       %w[-b -l].zip(["--bind URI", "--listen ADDRESS"]) do |short, long|
-        options.on(short, long, "listen there: tcp://HOST:PORT, HOST:PORT, PATH; may be repeated") do |text|
-          @addresses.concat(OptionType.addresses(text))
+        options.on(short, long, "listen on tcp://HOST:PORT, HOST:PORT or PATH; may be repeated") do |text|
+          @addresses.concat(Address.list(text))
         rescue ArgumentError => e
           raise Error, "#{short} takes #{e.message}: it is #{text.inspect}"
         end
       end
-      option(options, :Host, "-o", "--host HOST", "listen at that address")
-      option(options, :Port, "-p", "--port PORT", "listen at that port (default: 9292)")
+      option(options, :Host, "-o", "--host HOST", "address to listen on")
+      option(options, :Port, "-p", "--port PORT", "port to listen on (default: 9292)")
     end
 
     def add_settings(options)
-      option(options, :ConfigFile, "-c", "--config FILE", "settings; default: config/fastrack.rb, if it is there")
-      option(options, :MaxWorkers, "-w", "--workers NUMBER", "worker processes")
-      option(options, :Pid, "-P", "--pid FILE", "a file for the master's pid")
-      options.on("-e", "-E", "--environment NAME", "default: RACK_ENV, RAILS_ENV or development") do |name|
+      option(options, :ConfigFile, "-c", "--config FILE", "configuration file (default: config/fastrack.rb, if it exists)")
+      option(options, :MaxWorkers, "-w", "--workers NUMBER", "number of worker processes")
+      option(options, :Pid, "-P", "--pid FILE", "pid file of the master")
+      options.on("-e", "-E", "--environment NAME", "environment (default: RACK_ENV, RAILS_ENV or development)") do |name|
         @environment = name
       end
-      options.on("-d", "-D", "--daemonize", "go into the background once the server listens") { @daemonize = true }
-      options.on("-O", "--option NAME=VALUE", "any other option, as for rackup: see README.md") do |text|
+      options.on("-d", "-D", "--daemonize", "run in the background, once the server listens") { @daemonize = true }
+      options.on("-O", "--option NAME=VALUE", "any other option, as for rackup") do |text|
         set(*text.split("=", 2))
       end
     end
@@ -105,7 +104,7 @@ module Fastrack
 
     def set(name, value = true)
       option = Option::BY_NAME[name.to_sym]
-      raise Error, "there is no option #{name}#{NearestName.hint(name, Option::BY_NAME.keys)}" unless option
+      raise Error, "unknown option #{name}#{Error.suggestion(name, Option::BY_NAME.keys)}" unless option
 
       @settings[option.name] = option.coerce(value, "-O #{name}")
     end

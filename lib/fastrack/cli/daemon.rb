@@ -1,13 +1,12 @@
 # frozen_string_literal: true
 
 module Fastrack
-  # A server that goes into the background once it has started. Until then the command that started it waits, so that its
-  # exit status and the terminal tell what has gone wrong.
+  # Moves the server into the background. The command waits until it has started: its exit status and the terminal tell
+  # what went wrong.
   class Daemon
     STARTED = "started"
 
-    # Leaves the terminal: returns in another process, which no session of the user's ends. The one that called exits when
-    # that one has started, or has failed.
+    # Returns in another process, without a terminal. The calling one exits when that has started or failed.
     #
     # @return [Daemon]
     def self.detach
@@ -15,30 +14,30 @@ module Fastrack
       wait_for(reader, writer) if fork
       reader.close
       Process.setsid
-      # A session's leader could get a terminal again by opening one.
+      # A session leader could get a terminal again by opening one.
       exit!(0) if fork
       $stdin.reopen(File::NULL)
       new(writer)
     end
 
-    # Without at_exit hooks, which are the server's.
+    # Exits without at_exit hooks: they are the server's.
     def self.wait_for(reader, writer)
       writer.close
-      # No more than that: a process that the app has forked off meanwhile may keep the pipe open.
+      # Not to the end of file: a process that the app has forked may keep the pipe open.
       exit!(reader.read(STARTED.bytesize) == STARTED ? 0 : 1)
     end
     private_class_method :wait_for
 
-    # @param writer [IO] to the process that waits
+    # @param writer [IO] to the waiting process
     def initialize(writer)
       @writer = writer
     end
 
-    # Says so to the process that waits.
+    # Lets the waiting process exit with 0.
     def started
       @writer.write(STARTED)
     rescue SystemCallError
-      # Somebody has ended it.
+      # It was killed.
       nil
     ensure
       @writer.close

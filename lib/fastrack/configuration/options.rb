@@ -5,156 +5,70 @@ require_relative "../listener/address"
 require_relative "option"
 
 module Fastrack
-  # One thing that can be set: as an option (`-O MaxWorkers=3`) or as a word of a ConfigFile (`max_workers 3`).
+  # Every option, Rhebok's first.
   class Option
-    # @return [Symbol] the option's name, :MaxWorkers
-    attr_reader :name
-    # @return [Symbol] the word for a ConfigFile and for Configuration's readers, :max_workers
-    attr_reader :word
-    attr_reader :default
-    # @return [String] one line for `rackup -s Fastrack --help`
-    attr_reader :help
-
-    # @param block [Proc] turns a value into one of the option's type, see OptionType
-    def initialize(name, word, default, help, &block)
-      @name = name
-      @word = word
-      @default = default
-      @help = help
-      @type = block
-    end
-
-    # @param source [String] where the value was written, for the message
-    # @raise [ConfigurationError] when the value does not fit the type
-    def coerce(value, source = "option #{name}")
-      @type.call(value)
-    rescue ArgumentError => e
-      given = value == true ? "no value was given" : "it is #{value.inspect[0, 200]}"
-      raise ConfigurationError, "#{source} takes #{e.message}: #{given}"
-    end
-
-    # Words that a ConfigFile gives a block.
-    HOOKS = %i[before_fork after_fork before_exec after_worker_ready after_worker_exit lowlevel_error_handler].freeze
-
-    # Whether a ConfigFile gives it as a block.
-    def hook?
-      HOOKS.include?(word)
-    end
-
-    type = OptionType
-    # Every option, with what Rhebok's users know first.
     ALL = [
-      new(:ConfigFile, :config_file, nil, "a file of settings in Ruby") { |value| type.text(value) },
-      new(:Host, :host, "0.0.0.0", "the address to listen on") { |value| type.text(value) },
-      new(:Port, :port, 9292, "the port to listen on (0: any that is free)") { |value| type.integer(value, 0..65_535) },
-      new(:Path, :path, nil, "a unix socket to listen on, instead of Host and Port") { |value| type.text(value) },
-      new(:BackLog, :backlog, Socket::SOMAXCONN, "connections that may wait to be accepted") do |value|
-        type.integer(value, 1..2_147_483_647)
-      end,
-      new(:ReusePort, :reuseport, false, "listen with SO_REUSEPORT") { |value| type.boolean(value) },
-      new(:MaxWorkers, :max_workers, 5, "how many worker processes serve") { |value| type.integer(value, 1..) },
-      new(:MaxRequestPerChild, :max_request_per_child, 1000, "requests until a worker is replaced (0: never)") do |value|
-        type.integer(value, 0..)
-      end,
-      new(:MinRequestPerChild, :min_request_per_child, nil, "draw that number for each worker, from here on") do |value|
-        type.integer(value, 0..)
-      end,
-      new(:Timeout, :timeout, 300.0, "seconds that a client may keep a worker waiting") do |value|
-        type.seconds(value, zero: false)
-      end,
-      new(:OobGC, :oobgc, false, "collect garbage between requests") { |value| type.boolean(value) },
-      new(:MaxGCPerRequest, :max_gc_per_request, 5, "requests between two such collections") do |value|
-        type.integer(value, 1..)
-      end,
-      new(:MinGCPerRequest, :min_gc_per_request, nil, "draw that number for each worker, from here on") do |value|
-        type.integer(value, 1..)
-      end,
-      new(:ChunkedTransfer, :chunked_transfer, false, "send bodies of unknown length in chunks") { |value| type.boolean(value) },
-      new(:SpawnInterval, :spawn_interval, 0.0, "seconds between two spawns of workers") do |value|
-        type.seconds(value, zero: true)
-      end,
-      new(:ErrRespawnInterval, :err_respawn_interval, 1.0, "seconds to wait after a worker has failed") do |value|
-        type.seconds(value, zero: true)
-      end,
-      new(:BeforeFork, :before_fork, nil, "called in the master before each fork") { |value| type.callable(value) },
-      new(:AfterFork, :after_fork, nil, "called in each worker after its fork") { |value| type.callable(value) },
-      new(:PathInfo, :path_info, "encoded", "PATH_INFO: encoded, as it was sent, or decoded, as Rhebok did") do |value|
-        type.choice(value, %w[encoded decoded])
-      end,
-      new(:MaxBodySize, :max_body_size, nil, "bytes that a request's body may have") { |value| type.integer(value, 0..) },
-      new(:StreamBody, :stream_body, false, "call the app while the body comes in") { |value| type.boolean(value) },
-      new(:MaxRequestTarget, :max_request_target, 16_384, "bytes that a request's target may have") do |value|
-        type.integer(value, 1..1_048_576)
-      end,
-      new(:MaxHeaderSize, :max_header_size, 65_536, "bytes that a request's line and headers may have") do |value|
-        type.integer(value, 1..1_048_576)
-      end,
-      new(:MaxHeaderFields, :max_header_fields, 128, "headers that a request may have") { |value| type.integer(value, 1..1024) },
-      new(:KeepAlive, :keep_alive, true, "keep connections open from request to request") { |value| type.boolean(value) },
-      new(:KeepAliveTimeout, :keep_alive_timeout, 95.0, "seconds that a connection may be idle between two requests") do |value|
-        type.seconds(value, zero: false)
-      end,
-      new(:KeepAliveRequests, :keep_alive_requests, 0, "requests that one connection may carry (0: any number)") do |value|
-        type.integer(value, 0..4_294_967_295)
-      end,
-      new(:HeaderTimeout, :header_timeout, nil, "seconds that a request's headers may take") do |value|
-        type.seconds(value, zero: false)
-      end,
-      new(:BodyTimeout, :body_timeout, nil, "seconds that a client may pause in a request's body") do |value|
-        type.seconds(value, zero: false)
-      end,
-      new(:WriteTimeout, :write_timeout, nil, "seconds that a client may take nothing of a response") do |value|
-        type.seconds(value, zero: false)
-      end,
-      new(:ResponseBuffer, :response_buffer, 1_048_576, "bytes of a response that may wait while the app goes on") do |value|
-        type.integer(value, 0..)
-      end,
-      new(:HandOver, :hand_over, true, "pass connections of busy workers to idle ones") { |value| type.boolean(value) },
-      new(:GracefulTimeout, :graceful_timeout, 30.0, "seconds that workers get to finish when the server stops") do |value|
-        type.seconds(value, zero: true)
-      end,
-      new(:DrainDelay, :drain_delay, 0.0, "seconds to go on serving after TERM") { |value| type.seconds(value, zero: true) },
-      new(:BootTimeout, :boot_timeout, 120.0, "seconds that a new master gets to be ready after USR2") do |value|
-        type.seconds(value, zero: false)
-      end,
-      new(:AutoQuit, :auto_quit, true, "have the old master end when the new one is ready") { |value| type.boolean(value) },
-      new(:BeforeExec, :before_exec, nil, "called before a new master is started") { |value| type.callable(value) },
-      new(:Pid, :pid, nil, "a file for the master's pid") { |value| type.text(value) },
-      new(:Listen, :listen, nil, "addresses to listen on, instead of Host, Port and Path") do |value|
-        type.addresses(value)
-      end,
-      new(:RequestTimeout, :request_timeout, 60.0, "seconds that the app may take for a request (0: any)") do |value|
-        type.seconds(value, zero: true)
-      end,
-      new(:PreloadApp, :preload_app, true, "load the app once, in the master") { |value| type.boolean(value) },
-      new(:WorkingDirectory, :working_directory, nil, "the folder to run in") { |value| type.text(value) },
-      new(:StdoutPath, :stdout_path, nil, "a file for what is written to stdout") { |value| type.text(value) },
-      new(:StderrPath, :stderr_path, nil, "a file for what is written to stderr") { |value| type.text(value) },
-      new(:Umask, :umask, nil, "the mask for files that are made (octal)") { |value| type.mode(value) },
-      new(:User, :user, nil, "the user, or user:group, that workers run as") { |value| type.account(value) },
-      new(:Logger, :logger, nil, "what hooks get as server.logger") { |value| type.logger(value) },
-      new(:AfterWorkerReady, :after_worker_ready, nil, "called in each worker that is ready") do |value|
-        type.callable(value)
-      end,
-      new(:AfterWorkerExit, :after_worker_exit, nil, "called in the master when a worker has ended") do |value|
-        type.callable(value)
-      end,
-      new(:EarlyHints, :early_hints, false, "let the app send 103 Early Hints") { |value| type.boolean(value) },
-      new(:DefaultMiddleware, :default_middleware, true, "have `fastrack` put rackup's middleware around the app") do |value|
-        type.boolean(value)
-      end,
-      new(:LowlevelErrorHandler, :lowlevel_error_handler, nil, "makes the response when the app raises") do |value|
-        type.callable(value)
-      end
+      new(:ConfigFile, :config_file, nil, "configuration file, in Ruby", :text),
+      new(:Host, :host, "0.0.0.0", "address to listen on", :text),
+      new(:Port, :port, 9292, "port to listen on (0: any free port)", :integer, 0..65_535),
+      new(:Path, :path, nil, "unix socket to listen on, instead of Host and Port", :text),
+      new(:BackLog, :backlog, Socket::SOMAXCONN, "length of the listen queue", :integer, 1..2_147_483_647),
+      new(:ReusePort, :reuseport, false, "set SO_REUSEPORT on the listening socket", :boolean),
+      new(:MaxWorkers, :max_workers, 5, "number of worker processes", :integer, 1..),
+      new(:MaxRequestPerChild, :max_request_per_child, 1000, "replace a worker after this many requests (0: never)", :integer, 0..),
+      new(:MinRequestPerChild, :min_request_per_child, nil, "draw that number at random for each worker, from this one up", :integer, 0..),
+      new(:Timeout, :timeout, 300.0, "seconds to wait for a client (the default of the timeouts below)", :seconds),
+      new(:OobGC, :oobgc, false, "run the garbage collector between requests", :boolean),
+      new(:MaxGCPerRequest, :max_gc_per_request, 5, "requests between two out-of-band collections", :integer, 1..),
+      new(:MinGCPerRequest, :min_gc_per_request, nil, "draw that number at random for each worker, from this one up", :integer, 1..),
+      new(:ChunkedTransfer, :chunked_transfer, false, "send bodies of unknown length chunked", :boolean),
+      new(:SpawnInterval, :spawn_interval, 0.0, "seconds between two worker spawns", :seconds_or_zero),
+      new(:ErrRespawnInterval, :err_respawn_interval, 1.0, "seconds to wait before a failed worker is replaced", :seconds_or_zero),
+      new(:BeforeFork, :before_fork, nil, "called in the master before each fork", :callable),
+      new(:AfterFork, :after_fork, nil, "called in each worker after the fork", :callable),
+      new(:PathInfo, :path_info, "encoded", "PATH_INFO as it was sent (encoded), or decoded as in Rhebok", :choice, "encoded", "decoded"),
+      new(:MaxBodySize, :max_body_size, nil, "largest request body, in bytes", :integer, 0..),
+      new(:StreamBody, :stream_body, false, "call the app before the whole request body has arrived", :boolean),
+      new(:MaxRequestTarget, :max_request_target, 16_384, "longest request target, in bytes", :integer, 1..1_048_576),
+      new(:MaxHeaderSize, :max_header_size, 65_536, "longest request line and headers, in bytes", :integer, 1..1_048_576),
+      new(:MaxHeaderFields, :max_header_fields, 128, "most headers in a request", :integer, 1..1024),
+      new(:KeepAlive, :keep_alive, true, "keep connections open between requests", :boolean),
+      new(:KeepAliveTimeout, :keep_alive_timeout, 95.0, "seconds to keep an idle connection open", :seconds),
+      new(:KeepAliveRequests, :keep_alive_requests, 0, "most requests on one connection (0: no limit)", :integer, 0..4_294_967_295),
+      new(:HeaderTimeout, :header_timeout, nil, "seconds to receive the request headers", :seconds),
+      new(:BodyTimeout, :body_timeout, nil, "seconds between two reads of the request body", :seconds),
+      new(:WriteTimeout, :write_timeout, nil, "seconds between two writes of the response", :seconds),
+      new(:ResponseBuffer, :response_buffer, 1_048_576, "response bytes to buffer while the app goes on", :integer, 0..),
+      new(:HandOver, :hand_over, true, "hand connections of busy workers to idle ones", :boolean),
+      new(:GracefulTimeout, :graceful_timeout, 30.0, "seconds that workers get to finish at a graceful shutdown", :seconds_or_zero),
+      new(:DrainDelay, :drain_delay, 0.0, "seconds to keep serving after TERM", :seconds_or_zero),
+      new(:BootTimeout, :boot_timeout, 120.0, "seconds that a new master gets to boot after USR2", :seconds),
+      new(:AutoQuit, :auto_quit, true, "stop the old master once the new one is ready", :boolean),
+      new(:BeforeExec, :before_exec, nil, "called before a new master is started", :callable),
+      new(:Pid, :pid, nil, "pid file of the master", :text),
+      new(:Listen, :listen, nil, "addresses to listen on, instead of Host, Port and Path", Address.method(:list)),
+      new(:RequestTimeout, :request_timeout, 60.0, "seconds that the app may take for a request (0: no limit)", :seconds_or_zero),
+      new(:PreloadApp, :preload_app, true, "load the app once, in the master", :boolean),
+      new(:WorkingDirectory, :working_directory, nil, "directory to run in", :text),
+      new(:StdoutPath, :stdout_path, nil, "log file for stdout", :text),
+      new(:StderrPath, :stderr_path, nil, "log file for stderr", :text),
+      new(:Umask, :umask, nil, "umask, in octal", :mode),
+      new(:User, :user, nil, "user, or user:group, that workers run as", :user_group),
+      new(:Logger, :logger, nil, "server.logger in hooks", :logger),
+      new(:AfterWorkerReady, :after_worker_ready, nil, "called in each worker when it is ready", :callable),
+      new(:AfterWorkerExit, :after_worker_exit, nil, "called in the master when a worker has exited", :callable),
+      new(:EarlyHints, :early_hints, false, "let the app send 103 Early Hints", :boolean),
+      new(:DefaultMiddleware, :default_middleware, true, "let `fastrack` add rackup's middleware to the app", :boolean),
+      new(:LowlevelErrorHandler, :lowlevel_error_handler, nil, "makes the response when the app raises", :callable)
     ].freeze
 
-    # Other spellings that Rhebok's users have.
+    # Rhebok's other spelling.
     ALIASES = { Chunked_Transfer: :ChunkedTransfer }.freeze
 
     BY_NAME = ALL.to_h { |option| [option.name, option] }
                  .then { |options| options.merge(ALIASES.transform_values { |name| options.fetch(name) }) }.freeze
-    # Words of a ConfigFile that say the same as an option's own: Unicorn's, and one for Timeout that is never mistaken for
-    # Unicorn's `timeout`.
+
+    # Second words for the same option: Unicorn's, and one for Timeout that cannot be mistaken for Unicorn's `timeout`.
     OTHER_WORDS = { worker_processes: :MaxWorkers, client_timeout: :Timeout }.freeze
 
     BY_WORD = ALL.to_h { |option| [option.word, option] }

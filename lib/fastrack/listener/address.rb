@@ -1,43 +1,76 @@
 # frozen_string_literal: true
 
-require_relative "../error"
-require_relative "."
-require_relative "../nearest_name"
 require_relative "../configuration/option"
+require_relative "../error"
+require_relative "../listener"
+require_relative "../log"
 require_relative "tcp"
 require_relative "unix"
 
 module Fastrack
-  # A place to listen on, as users write it, with what they want of the socket there.
+  # Where to listen, as users write it, with the settings of the socket.
   #
   #     8080   "8080"   "*:8080"   "10.0.0.5:8080"   "[::1]:8080"   "tcp://localhost:8080"
   #     "/run/app.sock"   "~/app.sock"   "./app.sock"   "unix:///run/app.sock"
   class Address
     PORT = /\A(?:(?:tcp|http):\/\/)?(?:(?<host>\[[\w:.%]+\]|[^\[\]:\/]*):)?(?<port>\d+)\/?\z/.freeze
     PATH = /\A(?:unix:(?:\/\/)?)?(?<path>[^:]*\/.*|[^:]+\.sock)\z/.freeze
+    IN_HOME = /\A(?<path>~.*)\z/.freeze
     TLS = /\A(?:ssl|https):\/\//.freeze
 
     FORMS = "a port, host:port, [IPv6]:port or a path"
 
-    # What may be said about a socket, and how it is understood. Those of Unicorn's that have no effect are taken, too:
-    # the engine writes a response at once, so that there is nothing for TCP_NOPUSH to hold back.
+    # Types of the settings: methods of Option::Types. Unicorn's that have no effect are accepted: the engine sends a
+    # response at once, so TCP_NOPUSH would hold back nothing.
     SETTINGS = {
-      backlog: ->(value) { OptionType.integer(value, 1..2_147_483_647) },
-      reuseport: ->(value) { OptionType.boolean(value) },
-      tcp_nodelay: ->(value) { OptionType.boolean(value) },
-      tcp_defer_accept: ->(value) { OptionType.integer(value == true ? 1 : value || 0, 0..) },
-      ipv6only: ->(value) { OptionType.boolean(value) },
-      rcvbuf: ->(value) { OptionType.integer(value, 1..) },
-      sndbuf: ->(value) { OptionType.integer(value, 1..) },
-      mode: ->(value) { OptionType.mode(value) },
-      umask: ->(value) { OptionType.mode(value) },
-      tries: ->(value) { OptionType.integer(value, -1..) },
-      delay: ->(value) { OptionType.seconds(value, zero: true) },
-      tcp_nopush: nil, accept_filter: nil
+      backlog: [:integer, 1..2_147_483_647], reuseport: [:boolean], tcp_nodelay: [:boolean], tcp_defer_accept: [:integer, 0..],
+      ipv6only: [:boolean], rcvbuf: [:integer, 1..], sndbuf: [:integer, 1..], mode: [:mode], umask: [:mode],
+      tries: [:integer, -1..], delay: [:seconds_or_zero], tcp_nopush: nil, accept_filter: nil
     }.freeze
 
-    # Other spellings.
     SPELLINGS = { reuse_port: :reuseport, so_reuseport: :reuseport }.freeze
+
+    class << self
+      # @param place [Integer, String] see above
+      # @param settings [Hash{Symbol, String => Object}] see SETTINGS
+      # @return [Address]
+      # @raise [ArgumentError] with what was expected
+      def parse(place, settings = {})
+        text = place.respond_to?(:to_path) ? place.to_path : place.to_s
+        raise ArgumentError, "no TLS: terminate it in a proxy in front" if TLS.match?(text)
+
+        if (match = PORT.match(text))
+          host = match[:host].to_s.sub(/\A\*?\z/, "0.0.0.0")
+          new(host: host, port: Option::Types.integer(match[:port], 0..65_535), **typed(settings))
+        elsif (match = PATH.match(text) || IN_HOME.match(text))
+          new(path: Option::Types.text(match[:path]), **typed(settings))
+        else
+          raise ArgumentError, FORMS
+        end
+      end
+
+      # @param value [Array<Address>, String] a String may have several, separated by commas
+      # @return [Array<Address>] frozen
+      # @raise [ArgumentError] with what was expected
+      def list(value)
+        list = value.is_a?(String) ? value.split(",") : Array(value)
+        raise ArgumentError, FORMS if list.empty?
+
+        list.map { |one| one.is_a?(Address) ? one : parse(one) }.freeze
+      end
+
+      private
+
+      def typed(settings)
+        settings.to_h { |key, value| [SPELLINGS.fetch(key.to_sym, key.to_sym), value] }.filter_map do |key, value|
+          type, *limits = SETTINGS.fetch(key) { raise ArgumentError, "no #{key}#{Error.suggestion(key, SETTINGS.keys)}" }
+          value = { true => 1, false => 0 }.fetch(value, value) if key == :tcp_defer_accept
+          [key, Option::Types.public_send(type, value, *limits)] unless type.nil? || value.nil?
+        rescue ArgumentError => e
+          raise ArgumentError, SETTINGS.key?(key) ? "#{key}: #{e.message}" : e.message
+        end.to_h
+      end
+    end
 
     # @return [String, nil] nil for a unix socket
     attr_reader :host
@@ -46,35 +79,7 @@ module Fastrack
     # @return [String, nil]
     attr_reader :path
 
-    # @param place [Integer, String] see above
-    # @param settings [Hash{Symbol, String => Object}] see SETTINGS
-    # @return [Address]
-    # @raise [ArgumentError] with what was expected
-    def self.parse(place, settings = {})
-      text = place.respond_to?(:to_path) ? place.to_path : place.to_s
-      raise ArgumentError, "no TLS, which is for what stands in front" if TLS.match?(text)
-
-      if (match = PORT.match(text))
-        host = match[:host].to_s.sub(/\A\*?\z/, "0.0.0.0")
-        new(host: host, port: OptionType.integer(match[:port], 0..65_535), **typed(settings))
-      elsif (match = PATH.match(text) || /\A(?<path>~.*)\z/.match(text))
-        new(path: OptionType.text(match[:path]), **typed(settings))
-      else
-        raise ArgumentError, FORMS
-      end
-    end
-
-    def self.typed(settings)
-      settings.to_h { |key, value| [SPELLINGS.fetch(key.to_sym, key.to_sym), value] }.filter_map do |key, value|
-        type = SETTINGS.fetch(key) { raise ArgumentError, "no #{key}#{NearestName.hint(key, SETTINGS.keys)}" }
-        [key, type.call(value)] unless type.nil? || value.nil?
-      rescue ArgumentError => e
-        raise ArgumentError, SETTINGS.key?(key) ? "#{key}: #{e.message}" : e.message
-      end.to_h
-    end
-    private_class_method :typed
-
-    # @param settings see SETTINGS, of their types
+    # @param settings see SETTINGS, already of their types
     def initialize(host: nil, port: nil, path: nil, **settings)
       @host = host
       @port = port
@@ -82,23 +87,21 @@ module Fastrack
       @settings = settings
     end
 
-    # How often to try, at least once, where something else listens; -1: until it does not any more.
+    # How often to try while the address is in use, at least once; -1: without end.
     def tries
       @settings.fetch(:tries, 1).then { |tries| tries.zero? ? 1 : tries }
     end
 
-    # Seconds from one try to the next.
+    # Seconds between two tries.
     def delay
       @settings.fetch(:delay, 0.5)
     end
 
-    # The same with other settings where it has none of its own.
+    # A copy with defaults for the settings that it lacks.
     def with_defaults(**settings)
       self.class.new(host: @host, port: @port, path: @path, **settings, **@settings)
     end
 
-    # Listens there.
-    #
     # @return [Array<Listener>] at least one: a name may have several addresses
     # @raise [AddressInUseError, ListenError]
     def open
@@ -107,6 +110,23 @@ module Fastrack
 
       tcp = @settings.slice(:reuseport, :ipv6only, :tcp_nodelay, :tcp_defer_accept, :rcvbuf, :sndbuf)
       TCPListener.open(@host, @port, backlog: backlog, **tcp)
+    end
+
+    # Tries as often as #tries says.
+    #
+    # @return [Array<Listener>]
+    # @raise [AddressInUseError, ListenError]
+    def open_with_retries
+      tried = 0
+      begin
+        open
+      rescue AddressInUseError => e
+        raise if (tried += 1) == tries
+
+        Log.line("#{e.message}; trying again every #{delay} s") if tried == 1
+        sleep(delay)
+        retry
+      end
     end
 
     def to_s

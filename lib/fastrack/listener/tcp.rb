@@ -2,12 +2,12 @@
 
 require "socket"
 require_relative "../error"
-require_relative "."
+require_relative "../listener"
 
 module Fastrack
-  # Makes the listeners for a host and port.
+  # Opens the listeners for a host and port.
   class TCPListener
-    # What the user has to mend, for the errors of bind(2) and listen(2) that are met in practice.
+    # Plain words for the common errors of bind(2) and listen(2).
     REASONS = {
       Errno::EADDRINUSE => "the port is in use",
       Errno::EACCES => "not permitted for this user",
@@ -15,13 +15,13 @@ module Fastrack
       Errno::EAFNOSUPPORT => "addresses of this family are not available on this machine"
     }.freeze
 
-    # Listens on every address of the host: `localhost` is 127.0.0.1 and ::1, and clients may try either first.
+    # Listens on all addresses of the host: `localhost` is 127.0.0.1 and ::1, and clients may try either first.
     #
-    # @param port [Integer] 0 for any that is free
+    # @param port [Integer] 0: any free port
     # @param backlog [Integer] connections
     # @param reuseport [Boolean] SO_REUSEPORT (socket(7)): other servers of this user may listen there too
-    # @param ipv6only [Boolean, nil] IPV6_V6ONLY (ipv6(7)); nil: as the system has it
-    # @param rcvbuf [Integer, nil] bytes, SO_RCVBUF (socket(7)), which connections inherit; sndbuf likewise
+    # @param ipv6only [Boolean, nil] IPV6_V6ONLY (ipv6(7)); nil: the system's default
+    # @param rcvbuf [Integer, nil] SO_RCVBUF in bytes (socket(7)), which connections inherit; sndbuf likewise
     # @param tuning see Listener
     # @return [Array<Listener>] at least one
     # @raise [AddressInUseError, ListenError]
@@ -32,7 +32,7 @@ module Fastrack
     end
 
     def initialize(host, port, backlog, options, tuning)
-      # "[::1]", as URLs write it, is "::1" to the resolver.
+      # The resolver wants "::1" for the "[::1]" of a URL.
       @host = host.delete_prefix("[").delete_suffix("]")
       @port = port
       @backlog = backlog
@@ -45,10 +45,10 @@ module Fastrack
       unavailable = nil
       resolve.each do |address|
         sockets << listen(address)
-        # The kernel chooses for the first address, and the others have to have the same.
+        # With port 0 the kernel chooses one for the first address, and the others use the same.
         @port = sockets.first.local_address.ip_port
       rescue Errno::EADDRNOTAVAIL, Errno::EAFNOSUPPORT => e
-        # IPv6 may be switched off where names still have such addresses: one address that works is enough.
+        # Names may have IPv6 addresses where IPv6 is switched off. One address that works is enough.
         unavailable = e
       end
       raise unavailable if sockets.empty?
@@ -56,21 +56,24 @@ module Fastrack
       sockets.map { |socket| Listener.new(socket, host: @host, port: @port, **@tuning) }
     rescue SystemCallError => e
       sockets.each(&:close)
-      kind = e.is_a?(Errno::EADDRINUSE) ? AddressInUseError : ListenError
-      raise kind, "cannot listen on #{Listener.authority(@host)}:#{@port}: #{REASONS.fetch(e.class, e.message)}"
+      raise failure(REASONS.fetch(e.class, e.message), e.is_a?(Errno::EADDRINUSE) ? AddressInUseError : ListenError)
     end
 
     private
 
+    def failure(reason, type = ListenError)
+      type.new("cannot listen on #{Listener.authority(@host)}:#{@port}: #{reason}")
+    end
+
     def resolve
       Addrinfo.getaddrinfo(@host, nil, nil, :STREAM, nil, Socket::AI_PASSIVE).uniq(&:ip_address)
     rescue SocketError => e
-      raise ListenError, "cannot listen on #{Listener.authority(@host)}:#{@port}: the host is unknown (#{e.message})"
+      raise failure("the host is unknown (#{e.message})")
     end
 
     def listen(address)
       socket = Socket.new(address.afamily, Socket::SOCK_STREAM, 0)
-      # A server that was just stopped leaves connections in TIME_WAIT, which must not keep it from starting.
+      # A restarted server must be able to listen while old connections are in TIME_WAIT.
       socket.setsockopt(Socket::SOL_SOCKET, Socket::SO_REUSEADDR, 1)
       @options.each { |(level, name), value| socket.setsockopt(level, name, value) if level != :IPV6 || address.ipv6? }
       socket.bind(Addrinfo.tcp(address.ip_address, @port))

@@ -3,52 +3,49 @@
 require_relative "../log"
 
 module Fastrack
-  # The ways for a server to stop. Each is made when it begins, is stepped by the master until no worker is left, and says
-  # when the next step is due. Times are monotonic seconds.
-  module Shutdown
-    # All workers finish the requests that they are at. Those that have not ended after GracefulTimeout are killed, so that
-    # a server that was told to stop always does.
-    class Graceful
-      RANK = 2
+  # The kinds of shutdown. The master creates one, and calls #step when it is due until no worker is left. A faster kind may
+  # replace a slower one, which has a lower RANK. Times are monotonic seconds.
+  class Shutdown
+    # @return [Float, nil] when #step has to be called
+    attr_reader :due_at
 
-      attr_reader :due_at
+    # @param workers [Workers]
+    # @param launcher [Launcher]
+    # @param now [Float]
+    def initialize(workers, launcher, now)
+      @workers = workers
+      @launcher = launcher
+      start(now)
+    end
 
-      def initialize(pool, configuration, now)
-        @pool = pool
-        @timeout = configuration.graceful_timeout
-        @due_at = now + @timeout
-        pool.each(&:stop)
-      end
+    private
 
-      def step(now)
-        return if @due_at.nil? || now < @due_at
+    def configuration
+      @launcher.configuration
+    end
 
-        @pool.each do |handle|
-          Log.line("worker #{handle.nr} (pid #{handle.pid}) has not finished within #{format("%g", @timeout)} s, and is killed" \
-                   "#{rest(handle, now)}")
-          handle.kill
-        end
-        # They end when the kernel gets round to it, which CHLD tells.
-        @due_at = nil
-      end
+    # New clients are refused rather than kept waiting. The workers have their own copies of the listeners.
+    def refuse_clients
+      @launcher.queue&.drain
+      @launcher.listeners.each(&:close)
+    end
 
-      private
+    # After TERM: for DrainDelay, workers serve on and close connections after each response. Then a Graceful one begins.
+    class Drain < Shutdown
+      RANK = 0
 
-      # What is left behind. Connections of clients that are slow are no request of the app's.
-      def rest(handle, now)
-        request = handle.record.request(now)
-        request ? ": it is #{request}" : ", with no request in the app"
+      def start(now)
+        @due_at = now + configuration.drain_delay
+        @workers.each(&:drain)
       end
     end
 
-    # Workers are ended one after the other, SpawnInterval apart; in their place those of another server take over.
-    class Phased
+    # Workers stop one after the other, SpawnInterval apart, while another server takes over.
+    class Phased < Shutdown
       RANK = 1
 
-      attr_reader :due_at
-
-      def initialize(pool, configuration, now)
-        @pool = pool
+      def start(now)
+        @launcher.queue&.drain
         @interval = configuration.spawn_interval
         @due_at = now
       end
@@ -56,19 +53,44 @@ module Fastrack
       def step(now)
         return if @due_at.nil? || now < @due_at
 
-        @pool.staying.first&.stop
-        @due_at = @pool.staying.empty? ? nil : now + @interval
+        @workers.staying.first&.stop
+        @due_at = @workers.staying.empty? ? nil : now + @interval
       end
     end
 
-    # No worker finishes anything.
-    class Quick
+    # Workers finish their requests. Those that still run after GracefulTimeout are killed.
+    class Graceful < Shutdown
+      RANK = 2
+
+      def start(now)
+        refuse_clients
+        @timeout = configuration.graceful_timeout
+        @due_at = now + @timeout
+        @workers.each(&:stop)
+      end
+
+      def step(now)
+        return if @due_at.nil? || now < @due_at
+
+        @workers.each do |handle|
+          # Without a request, it waits for slow clients only.
+          request = handle.request(now)
+          Log.line("worker #{handle.nr} (pid #{handle.pid}) has not finished within #{format("%g", @timeout)} s: killing it" \
+                   "#{request ? "; it is serving #{request}" : "; it is serving no request"}")
+          handle.kill
+        end
+        # CHLD tells when they are gone.
+        @due_at = nil
+      end
+    end
+
+    # Workers are killed at once.
+    class Quick < Shutdown
       RANK = 3
 
-      attr_reader :due_at
-
-      def initialize(pool, _configuration, _now)
-        pool.each(&:kill)
+      def start(_now)
+        refuse_clients
+        @workers.each(&:kill)
       end
 
       def step(_now); end

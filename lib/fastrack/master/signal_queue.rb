@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
 module Fastrack
-  # The master's signals. A handler only notes the signal and wakes the master, which acts on it in its own time: little
-  # else is safe inside of a handler (signal-safety(7); Ruby allows no lock there).
+  # The master's signals. A handler only queues the signal and wakes the master: little else is safe there
+  # (signal-safety(7); Ruby allows no locks).
   class SignalQueue
-    # @return [IO] readable when something is in the queue
+    # @return [IO] readable when the queue has a signal
     attr_reader :reader
 
-    # @param names [Array<String>] signals to be queued
+    # @param names [Array<String>] signals to queue
     def initialize(names)
       @names = names
       @signals = []
@@ -16,7 +16,7 @@ module Fastrack
       @reader, @writer = IO.pipe
     end
 
-    # Starts to take the signals.
+    # Sets the handlers.
     def install
       @owner = Process.pid
       @names.each do |name|
@@ -24,28 +24,36 @@ module Fastrack
       end
     end
 
-    # Gives the signals back to whoever had them before.
+    # Restores the previous handlers.
     #
-    # @param quiet [Array<String>] those that shall do nothing from now on where nobody had them: they would end the
-    #   process
+    # @param quiet [Array<String>] signals to ignore if they had no handler: their default would end the process
     def uninstall(quiet: [])
       @previous.each do |name, handler|
-        trap(name, quiet.include?(name) && nobodys?(handler) ? proc {} : handler || "SYSTEM_DEFAULT")
+        trap(name, quiet.include?(name) && default?(handler) ? proc {} : handler || "SYSTEM_DEFAULT")
       end
       @previous.clear
     end
 
-    # In a process that is neither master nor worker: it does with the signals what any process does.
+    # Resets all signals to their default, in a process that is neither master nor worker.
     #
     # @param action [String] see Signal.trap
-    def disown(action = "DEFAULT")
+    def reset(action = "DEFAULT")
       @names.each { |name| trap(name, action) }
+    end
+
+    # In a process in which another program is about to replace Ruby and its handlers. Signals that have come since the fork
+    # are not lost: the server may be told to stop right after USR2.
+    #
+    # @param pending [Integer] see #arrived_since_fork
+    def leave_to_program(pending)
+      reset("SYSTEM_DEFAULT")
+      (arrived_since_fork(pending) & %w[TERM INT]).each { |name| Process.kill(name, Process.pid) }
     end
 
     # Safe in a signal handler and from any thread.
     def push(name)
       @signals << name
-      # A worker has this handler until it has set its own. What comes in that time is for the worker, which looks here.
+      # A new worker has this handler until it sets its own. It then looks for its signals here.
       wake if Process.pid == @owner
     end
 
@@ -54,9 +62,9 @@ module Fastrack
       @signals.shift
     end
 
-    # In a process just forked: what has arrived for it since. Call it once it has handlers of its own, or none.
+    # In a forked process, once its own handlers are set: its signals since the fork.
     #
-    # @param pending [Integer] how many the queue had before the fork; these are the master's
+    # @param pending [Integer] size of the queue before the fork; those signals are the master's
     def arrived_since_fork(pending)
       @signals.drop(pending)
     end
@@ -65,14 +73,14 @@ module Fastrack
       @signals.size
     end
 
-    # Empties the pipe, before the queue is looked at.
-    def drain
+    # Empties the pipe. Call it before #shift.
+    def clear_wakeups
       @reader.read_nonblock(4096)
     rescue IO::WaitReadable
       nil
     end
 
-    # Closes this process's ends of the pipe.
+    # Closes the pipe in this process.
     def close
       @reader.close
       @writer.close
@@ -80,15 +88,15 @@ module Fastrack
 
     private
 
-    # trap gives nil for a handler that Ruby did not set; the system's own is the nearest to it.
-    def nobodys?(handler)
+    # trap returns nil for a handler that was not set by Ruby. The system's default is closest to it.
+    def default?(handler)
       [nil, "DEFAULT", "SYSTEM_DEFAULT"].include?(handler)
     end
 
     def wake
       @writer.write_nonblock(".")
     rescue IO::WaitWritable, IOError
-      # It is full, which wakes as well; or the master has done with it.
+      # It is full, so that the master wakes up anyway, or closed.
       nil
     end
   end

@@ -1,46 +1,34 @@
 # frozen_string_literal: true
 
-require_relative "../clock"
-
 module Fastrack
-  # How a worker has ended, and what that says about it.
-  class WorkerEnding
+  # How a worker has exited.
+  class WorkerExit
     # @return [Process::Status, nil]
     attr_reader :status
 
-    # @param status [Process::Status, nil] nil where another part of the program has taken it
-    # @param state [Symbol] the worker's last, see WorkerHandle
-    # @param record [WorkerRecord] what it was at; let go of here
-    def initialize(status, state, record)
+    # @param status [Process::Status, nil] nil when some part of the app has waited for it
+    # @param state [Symbol] its last, see WorkerHandle
+    # @param timed_out [Boolean] whether it has ended itself because a request took too long
+    # @param request [String, nil] the request that it was serving
+    def initialize(status, state, timed_out:, request:)
       @status = status
       @state = state
-      @overdue = record.overdue?
-      @request = record.request(Clock.now)
-      record.release
+      @timed_out = timed_out
+      @request = request
     end
 
-    # Whether a signal has ended it.
-    def killed?
-      !@status.nil? && @status.signaled?
-    end
-
-    # Whether it has ended itself, because a request has taken too long.
-    def overdue?
-      @overdue
-    end
-
-    # Whether it says little about its successor, which need not wait.
+    # Whether a request has cost it its life, not a fault that its replacement would have, too.
     def sudden?
-      killed? || overdue?
+      killed? || @timed_out
     end
 
-    # Whether the log should have it.
+    # Whether to log it.
     def notable?
       failed? || !@request.nil?
     end
 
-    # Whether its successor would be likely to end the same way. One that ends by itself before it has served has failed,
-    # whatever its status: a hook calls exit.
+    # Whether a replacement may fail in the same way. To exit before READY is a failure whatever the status: some hook
+    # calls exit.
     def failed?
       return @state != :stopping if @status.nil?
 
@@ -49,18 +37,22 @@ module Fastrack
 
     # @return [String] for the log, after the worker's name
     def to_s
-      @request ? "#{manner}; it was #{@request}" : manner
+      @request ? "#{manner} while serving #{@request}" : manner
     end
 
     private
 
-    def manner
-      return "has ended itself, with status #{Scoreboard::OVERDUE_STATUS}: a request has taken too long" if overdue? && !killed?
-      return "was killed by SIG#{Signal.signame(@status.termsig)}" if killed?
-      return "ended; its status is unknown, for the app has waited for it" if @status.nil?
-      return "ended with status #{@status.exitstatus}" unless @status.success?
+    def killed?
+      !@status.nil? && @status.signaled?
+    end
 
-      @state == :booting ? "ended before it was ready" : "ended"
+    def manner
+      return "was killed by SIG#{Signal.signame(@status.termsig)}" if killed?
+      return "exited with status #{Scoreboard::TIMEOUT_STATUS} (request timeout)" if @timed_out
+      return "exited; its status is unknown, because the app has waited for it" if @status.nil?
+      return "exited with status #{@status.exitstatus}" unless @status.success?
+
+      @state == :booting ? "exited before it was ready" : "exited"
     end
   end
 end

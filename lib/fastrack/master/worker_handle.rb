@@ -1,38 +1,43 @@
 # frozen_string_literal: true
 
-require_relative "../worker/control_channel"
 require_relative "../worker"
+require_relative "../worker/control_channel"
 require_relative "worker_exit"
 
 module Fastrack
-  # The master's view of a worker.
+  # The master's view of a worker: what it was told, what it has said, and its scoreboard entry.
   #
   #     booting --ready--> serving --stop--> stopping --> (reaped)
   #
-  # A worker that is overdue, because it has reached its limit and its place could not be spared, goes on serving.
+  # A worker that reaches its request limit while it cannot be spared keeps serving.
   class WorkerHandle
-    attr_reader :nr, :pid, :generation, :channel
+    # Seconds after a request's deadline when a worker that is still there cannot end by itself. Each step of its own end
+    # takes at most one.
+    GRACE = 2
 
-    # @return [WorkerRecord]
-    attr_reader :record
+    attr_reader :nr, :pid, :generation, :channel
 
     # @return [Float] monotonic seconds
     attr_reader :spawned_at
 
     # @param nr [Integer] its slot
     # @param channel [ControlChannel] the master's end
-    # @param record [WorkerRecord]
-    def initialize(nr, pid, generation, channel, record, spawned_at)
+    # @param entry [Array(Scoreboard, Integer), nil] its scoreboard entry; nil when the scoreboard is full
+    def initialize(nr, pid, generation, channel, entry, spawned_at)
       @nr = nr
       @pid = pid
       @generation = generation
       @channel = channel
-      @record = record
+      @entry = entry
       @spawned_at = spawned_at
       @state = :booting
-      @overdue = false
+      @past_limit = false
       @killed = false
       @draining = false
+    end
+
+    def booting?
+      @state == :booting
     end
 
     def serving?
@@ -43,14 +48,9 @@ module Fastrack
       @state == :stopping
     end
 
-    # Whether it serves beyond its limit.
-    def overdue?
-      @overdue
-    end
-
-    # Whether it was told to keep no connection; too early, maybe, for one that was booting.
-    def draining?
-      @draining
+    # Whether it serves beyond its request limit.
+    def past_limit?
+      @past_limit
     end
 
     # Whether the master has killed it.
@@ -58,43 +58,44 @@ module Fastrack
       @killed
     end
 
-    # It has said that it is ready.
-    def ready
-      @state = :serving if @state == :booting
-    end
-
-    # What it has said since.
+    # Its READY has arrived.
     #
-    # @return [Array<String>] see ControlChannel
-    def words
-      @channel.heard || hang_up
+    # @param drain [Boolean] whether it has to drain; it may have been told so before it could hear it
+    def ready(drain: false)
+      @state = :serving if booting?
+      self.drain if drain || @draining
     end
 
-    # Whether it can still be heard; it cannot any more when it has ended, or is about to.
+    # @return [Array<String>] see ControlChannel
+    def messages
+      @channel.read || [].tap { @channel.close }
+    end
+
+    # False once it has exited, or is about to.
     def connected?
       !@channel.closed?
     end
 
-    # It has asked to go.
-    def answer(may_go)
-      if may_go
-        @channel.say(ControlChannel::GO)
-        # For one that has given up waiting for the answer.
+    # Answers LIMIT_REACHED.
+    def answer(may_exit)
+      if may_exit
+        @channel.write(ControlChannel::GO)
+        # It may have stopped waiting for the answer.
         stop
       else
-        @overdue = true
-        @channel.say(ControlChannel::STAY)
+        @past_limit = true
+        @channel.write(ControlChannel::STAY)
       end
     end
 
-    # Has it finish the request that it is at, and go. By QUIT: with Heroku's recipe for Unicorn, workers ignore TERM, which
-    # a platform sends to all processes at once, and wait for the master's word.
+    # Lets it finish its request and exit. By QUIT: in Heroku's recipe for Unicorn workers ignore TERM, which a platform
+    # sends to all processes at once.
     def stop
       @state = :stopping
       signal(:QUIT)
     end
 
-    # Has it keep no connection any longer, and, once it is to stop, serve all who have come by then.
+    # Has it close connections after each response, and serve all that have arrived before it stops.
     def drain
       @draining = true
       signal(Worker::DRAIN_SIGNAL)
@@ -106,47 +107,77 @@ module Fastrack
       signal(:KILL)
     end
 
-    # Has it open its log files anew.
     def reopen_logs
       signal(Worker::LOG_SIGNAL)
     end
 
-    # @return [WorkerEnding, nil] nil while it runs
-    def reap
-      # By its pid alone: the children that the app has started in the master are the app's to wait for.
-      pid, status = Process.wait2(@pid, Process::WNOHANG)
-      ended(status) if pid
-    rescue Errno::ECHILD
-      # Some part of the app waits for all children, ours included, and was quicker.
-      ended(nil)
+    # @param now [Float] monotonic seconds
+    # @return [String, nil] the request that it is serving, or was serving when it died, for the log
+    def request(now)
+      entry = read_entry
+      return if entry.nil? || entry[:state] == :waiting
+
+      seconds = format("%.1f", [now - entry[:started], 0].max)
+      "#{entry[:line] || "a request"} for #{seconds} s#{", request id #{entry[:id]}" if entry[:id]}"
     end
 
-    # Has it reaped by Ruby, where no master will.
-    def abandon
+    # When it will be stuck, because neither its request nor its own end may take that long.
+    #
+    # @param timeout [Float] seconds that a request may take; 0: no limit
+    # @return [Float, nil] monotonic seconds, as far as is known now; nil: never
+    def stuck_at(now, timeout)
+      entry = read_entry
+      return if entry.nil?
+      return entry[:deadline] + GRACE unless entry[:state] == :waiting || entry[:deadline].nil?
+
+      # A request may begin right now.
+      now + timeout + GRACE if timeout.positive?
+    end
+
+    # @param now [Float] monotonic seconds
+    # @return [WorkerExit, nil] nil while it runs
+    def reap(now)
+      # Only this pid: children that the app has started are the app's to wait for.
+      pid, status = Process.wait2(@pid, Process::WNOHANG)
+      exited(status, now) if pid
+    rescue Errno::ECHILD
+      # Some part of the app waits for all children, and was faster.
+      exited(nil, now)
+    end
+
+    # Has Ruby reap it, when the master will not.
+    def detach
       @channel.close
-      @record.release
+      release_entry
       Process.detach(@pid)
     end
 
     private
 
-    def ended(status)
-      # What it said last may not have been read yet.
-      ready if connected? && words.include?(ControlChannel::READY)
+    def exited(status, now)
+      # Its last message may be unread.
+      @state = :serving if booting? && connected? && messages.include?(ControlChannel::READY)
       @channel.close
-      WorkerEnding.new(status, @state, @record)
+      timed_out = read_entry.then { |entry| !entry.nil? && entry[:state] == :ending }
+      WorkerExit.new(status, @state, timed_out: timed_out, request: request(now)).tap { release_entry }
     end
 
-    def hang_up
-      @channel.close
-      []
+    def read_entry
+      scoreboard, slot = @entry
+      scoreboard&.read(slot)
     end
 
-    # The pid is still its own: it stays taken until the worker is reaped.
+    def release_entry
+      scoreboard, slot = @entry
+      scoreboard&.release(slot)
+      @entry = nil
+    end
+
+    # The pid stays taken until the worker is reaped.
     def signal(name)
       Process.kill(name, @pid)
     rescue Errno::ESRCH
-      # Unless some part of the app has reaped it, which #reap is about to find out.
+      # Some part of the app has reaped it, as #reap will find out.
       nil
     end
   end

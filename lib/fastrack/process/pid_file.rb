@@ -4,12 +4,12 @@ require_relative "../error"
 require_relative "../log"
 
 module Fastrack
-  # The file that tells a master's pid. While another master takes over, the old one's has a name of its own, as Unicorn's
-  # users know it: `app.pid.oldbin` beside the new one's `app.pid`.
+  # The master's pid file. During an upgrade the old master's is renamed as Unicorn does it: `app.pid.oldbin` beside the new
+  # one's `app.pid`.
   class PidFile
     SUFFIX = ".oldbin"
 
-    # @return [Integer, nil] the pid in a file; nil where there is none
+    # @return [Integer, nil] the pid in a file
     def self.read(path)
       Integer(File.read(path), 10, exception: false)
     rescue SystemCallError
@@ -23,7 +23,7 @@ module Fastrack
     rescue Errno::ESRCH, RangeError
       false
     rescue SystemCallError
-      # It is another user's.
+      # It belongs to another user.
       true
     end
 
@@ -32,34 +32,34 @@ module Fastrack
 
     # @param path [String]
     def initialize(path)
-      # Folders change, for at_exit hooks too.
+      # Absolute: the working directory may change, in at_exit hooks too.
       @path = File.expand_path(path)
       @name = @path
     end
 
-    # Takes the file for this process.
+    # Writes this process's pid.
     #
-    # @raise [Error] when another process that runs has it, or it cannot be written
+    # @raise [Error] when it is the file of another running process, or cannot be written
     def claim
       owner = self.class.read(@path)
-      # rackup has written it for this process already.
+      # rackup has already written it for this process.
       return if owner == Process.pid
-      raise Error, "pid file #{@path}: process #{owner} has it, and runs" if owner&.positive? && self.class.running?(owner)
+      raise Error, "pid file #{@path} belongs to process #{owner}, which is running" if owner&.positive? && self.class.running?(owner)
 
-      Log.line("pid file #{@path}: replacing what process #{owner} has left there") if owner
+      Log.line("pid file #{@path}: replacing that of process #{owner}, which is gone") if owner
       write
     rescue SystemCallError => e
       raise Error, "pid file #{@path}: #{SystemCallError.new(nil, e.errno).message.downcase}"
     end
 
-    # Writes it anew where it has gone, or has lost its text, while nobody else has it.
-    def keep
+    # Writes it again if it is gone or empty.
+    def restore_missing
       write if @name == @path && self.class.read(@path).nil?
     rescue SystemCallError => e
       Log.line("pid file #{@path}: #{e.message}")
     end
 
-    # Leaves the name to another master.
+    # Renames it, for a new master to have the name.
     #
     # @raise [SystemCallError]
     def set_aside
@@ -68,19 +68,19 @@ module Fastrack
     end
 
     # Takes the name back.
-    def restore
+    def take_back
       File.rename(aside, @path) if own?(aside)
       @name = @path
     rescue SystemCallError => e
       Log.line("pid file #{@path}: #{e.message}")
     end
 
-    # Removes what the master before has left, where it was killed.
+    # Removes the old master's, in case that was killed.
     def remove_aside
       remove_file(aside)
     end
 
-    # Removes it at the end, unless it is another's by now.
+    # Removes it, unless another process has taken it over.
     def remove
       remove_file(@name) if own?(@name)
     end
@@ -95,7 +95,7 @@ module Fastrack
       self.class.read(name) == Process.pid
     end
 
-    # In one step, so that nobody reads half a number.
+    # By renaming, so that nobody reads half a number.
     def write
       temporary = "#{@path}.#{Process.pid}"
       File.write(temporary, "#{Process.pid}\n")
@@ -108,7 +108,7 @@ module Fastrack
     def remove_file(name)
       File.unlink(name)
     rescue SystemCallError
-      # It is gone, or may not be removed; either way nothing is left to do.
+      # It is already gone, or we may not remove it.
       nil
     end
   end

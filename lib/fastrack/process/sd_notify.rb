@@ -3,62 +3,76 @@
 require "socket"
 
 module Fastrack
-  # Tells whoever started the server how it is: systemd, by the protocol of sd_notify(3), through the datagram socket that
-  # NOTIFY_SOCKET names. Where there is none, nothing is said. What cannot be delivered is lost: a supervisor that is gone
-  # is no reason to stop serving.
-  class Notifier
-    # @param environment [Hash, ENV] NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID count
+  # Tells systemd how the server is (sd_notify(3)), over the datagram socket that NOTIFY_SOCKET names. What cannot be sent
+  # is dropped: the server goes on without its supervisor.
+  class SdNotify
+    # @param environment [Hash, ENV] NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID
     def initialize(environment = ENV)
       path = environment["NOTIFY_SOCKET"].to_s
-      # "@" stands for the null byte that abstract names begin with (unix(7)); other forms (vsock) are for virtual machines.
+      # "@" stands for the null byte of an abstract name (unix(7)). Other forms (vsock) are for virtual machines.
       @address = path.sub(/\A@/, "\0") if path.start_with?("/", "@")
       @watchdog_usec = environment["WATCHDOG_USEC"].to_i
       @watchdog_pid = environment["WATCHDOG_PID"]&.to_i
+      @pinged_at = nil
     end
 
-    # The server is there: all of its workers serve. It also ends a reload.
+    # All workers serve; also the end of a reload.
     #
     # @param status [String, nil] one line for `systemctl status`
     def ready(status = nil)
-      say("READY=1", status && "STATUS=#{status}")
+      notify("READY=1", status && "STATUS=#{status}")
     end
 
-    # The server changes over to new code or a new configuration; #ready ends it. systemd wants to know when that was,
-    # so that it does not take an earlier #ready for the answer.
+    # A reload or an upgrade begins; #ready ends it. systemd wants the time, to tell an earlier #ready from the answer.
     def reloading
-      say("RELOADING=1", "MONOTONIC_USEC=#{Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)}")
+      notify("RELOADING=1", "MONOTONIC_USEC=#{Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)}")
     end
 
     # The server begins to stop.
     def stopping
-      say("STOPPING=1")
+      notify("STOPPING=1")
     end
 
-    # The server is alive. To be said every #watchdog_interval seconds.
+    # The server is alive; due every #watchdog_interval seconds.
     def watchdog
-      say("WATCHDOG=1")
+      notify("WATCHDOG=1")
     end
 
-    # Another process is the master from now on. From the master itself, its watchdog is expected to be fed by it.
+    # Another process is the master from now on. If it says so itself, it also pings the watchdog.
     #
     # @param pid [Integer]
     def main_pid(pid)
       @watchdog_pid = pid if @watchdog_pid
-      say("MAINPID=#{pid}")
+      notify("MAINPID=#{pid}")
     end
 
-    # @return [Float, nil] seconds from one #watchdog to the next, half of what systemd waits (sd_watchdog_enabled(3)); nil
-    #   when it does not wait, or for another process
+    # @return [Float, nil] half of systemd's timeout, in seconds (sd_watchdog_enabled(3)); nil without a watchdog, or if it
+    #   is another process's to ping
     def watchdog_interval
       return unless @address && @watchdog_usec.positive?
 
       @watchdog_usec / 2_000_000.0 if @watchdog_pid.nil? || @watchdog_pid == Process.pid
     end
 
+    # @return [Float, nil] monotonic seconds when #step has to be called
+    def due_at
+      interval = watchdog_interval
+      interval && (@pinged_at ? @pinged_at + interval : 0.0)
+    end
+
+    # Pings the watchdog when it is due.
+    def step(now)
+      due = due_at
+      return if due.nil? || now < due
+
+      @pinged_at = now
+      watchdog
+    end
+
     private
 
     # @return [Boolean] whether it was sent
-    def say(*lines)
+    def notify(*lines)
       return false unless @address
 
       socket = Socket.new(:UNIX, :DGRAM)

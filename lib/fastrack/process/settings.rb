@@ -1,20 +1,33 @@
 # frozen_string_literal: true
 
-require_relative "../error"
 require_relative "../configuration/options"
+require_relative "../error"
 require_relative "../upgrade/start_command"
 
 module Fastrack
-  # What the configuration says about the master's own process: folder, umask, the files that stdout and stderr go to, and
-  # whether it may make its workers another user's.
+  # Applies the configuration to the master's process: user, directory, umask, log files, open-file limit.
   class ProcessSettings
-    # Descriptors with fewer of which a busy server may have to turn clients away.
+    # A busy server with a lower limit may have to refuse clients.
     FEW_DESCRIPTORS = 10_000
 
-    # @return [String, nil] what the system allows too little of, even so
-    def self.shortage
-      limit = Process.getrlimit(:NOFILE).first
-      "only #{limit} open files are allowed, of which each client takes one (RLIMIT_NOFILE)" if limit < FEW_DESCRIPTORS
+    class << self
+      # @return [String, nil] a warning about the open-file limit
+      def shortage
+        limit = Process.getrlimit(:NOFILE).first
+        "only #{limit} open files are allowed (RLIMIT_NOFILE), and each client takes one" if limit < FEW_DESCRIPTORS
+      end
+
+      # Whether this process gets the terminal's signals: INT, and WINCH when the window changes its size.
+      #
+      # @param stat [String] see proc(5)
+      def foreground?(stat = "/proc/self/stat")
+        text = File.read(stat)
+        # State, ppid, group, session, tty, the tty's foreground group: they follow the name, which may contain spaces.
+        fields = text[(text.rindex(")") + 2)..].split
+        fields[2] == fields[5]
+      rescue SystemCallError
+        $stdin.tty?
+      end
     end
 
     # @param configuration [Configuration]
@@ -23,10 +36,10 @@ module Fastrack
       @files = {}
     end
 
-    # Does everything but #redirect, so that what is still wrong after it is said where the user looks.
+    # Does everything but #redirect: errors that follow still go where the user looks.
     #
-    # @raise [ConfigurationError] names the word that does not fit this machine, and where it was written
-    def enter
+    # @raise [ConfigurationError] with the setting and where it was written
+    def apply
       check_user
       check_directory
       %i[StdoutPath StderrPath].each { |name| open_file(name) }
@@ -35,9 +48,9 @@ module Fastrack
       raise_file_limit
     end
 
-    # From now on, what is written to stdout and stderr goes into files.
+    # Sends stdout and stderr to their log files.
     #
-    # @param otherwise [IO, nil] where it goes if there is no such file; nil: where it went
+    # @param otherwise [IO, nil] for a stream without a log file; nil leaves the stream as it is
     def redirect(otherwise = nil)
       { StdoutPath: $stdout, StderrPath: $stderr }.each do |name, stream|
         stream.flush
@@ -45,7 +58,7 @@ module Fastrack
         next unless file
 
         stream.reopen(file)
-        # Which it has from the file now; a log is read while it is written.
+        # Reopening has reset it. A log is read while it is written.
         stream.sync = true
       end
       @files.each_value(&:close)
@@ -56,21 +69,21 @@ module Fastrack
 
     def check_user
       user = @configuration.user
-      refuse(:User, "only root may become #{user.name}") if user && !user.attainable?
+      refuse(:User, "only root may become #{user.name}") if user && !user.permitted?
     end
 
-    # Before anything else is done, so that a reload that fails changes nothing.
+    # Comes first, so that a reload that fails changes nothing.
     def check_directory
       return unless @configuration.working_directory
 
-      folder = File.stat(directory)
-      raise Errno::ENOTDIR unless folder.directory?
-      raise Errno::EACCES unless folder.executable?
+      found = File.stat(directory)
+      raise Errno::ENOTDIR unless found.directory?
+      raise Errno::EACCES unless found.executable?
     rescue SystemCallError => e
       refuse(:WorkingDirectory, "cannot enter #{directory}: #{reason(e)}")
     end
 
-    # By the name that was given: a link there may lead elsewhere when a new master looks (`current`, after a deploy).
+    # By the configured name: a symbolic link in it (`current`) may lead elsewhere when a new master starts.
     def enter_directory
       return unless @configuration.working_directory
 
@@ -78,10 +91,10 @@ module Fastrack
       ENV["PWD"] = directory
     end
 
-    # One that is not absolute is seen from where the server was started, after a reload as well.
+    # A relative path starts where the server was started, also after a reload.
     def directory
       given = @configuration.working_directory
-      given ? File.expand_path(given, StartContext.current.directory) : Dir.pwd
+      given ? File.expand_path(given, StartCommand.current.directory) : Dir.pwd
     end
 
     def open_file(name)
@@ -89,19 +102,19 @@ module Fastrack
 
       path = File.expand_path(given, directory)
       @files[name] = file = File.open(path, "a")
-      # The workers open it anew when the log is rotated.
+      # Workers reopen it after a rotation.
       user = @configuration.user
       file.chown(user.uid, user.gid) if user && file.stat.file? && Process.euid.zero?
     rescue SystemCallError => e
       refuse(name, "cannot write to #{path}: #{reason(e)}")
     end
 
-    # Each client takes a descriptor, and what a shell gives (1024, for programs that use select(2)) is few. Where the
-    # system does not let us, it stays at that.
+    # Each client takes a descriptor. A shell's limit of 1024 is for programs that use select(2).
     def raise_file_limit
       soft, hard = Process.getrlimit(:NOFILE)
       Process.setrlimit(:NOFILE, hard, hard) if soft < hard
     rescue SystemCallError
+      # Not permitted: the limit stays.
       nil
     end
 

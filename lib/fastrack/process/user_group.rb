@@ -3,22 +3,19 @@
 require "etc"
 
 module Fastrack
-  # A user of this machine and a group, which workers become.
-  class Account
+  # The user and group that workers run as.
+  class UserGroup
     # @param user [String] a name
-    # @param group [String, nil] a name; nil for the user's own group
+    # @param group [String, nil] a name; nil: the user's primary group
     # @raise [ArgumentError] with what was expected
     def self.find(user, group = nil)
-      entry = look_up("user", user) { Etc.getpwnam(user) }
-      new(user, entry.uid, group ? look_up("group", group) { Etc.getgrnam(group) }.gid : entry.gid)
-    end
-
-    def self.look_up(kind, name)
-      yield
+      missing = "user"
+      entry = Etc.getpwnam(user)
+      missing = "group"
+      new(user, entry.uid, group ? Etc.getgrnam(group).gid : entry.gid)
     rescue ArgumentError
-      raise ArgumentError, "a #{kind} of this machine, which has no #{name.inspect[0, 80]}"
+      raise ArgumentError, "an existing #{missing}"
     end
-    private_class_method :look_up
 
     # @return [String]
     attr_reader :name
@@ -32,20 +29,26 @@ module Fastrack
       freeze
     end
 
-    # Whether this process is that user already, or may become it: only root may.
-    def attainable?
-      Process.euid.zero? || (Process.euid == @uid && Process.egid == @gid)
+    # Whether this process may switch to the user. Only root may, unless it is that user already.
+    def permitted?
+      Process.euid.zero? || current?
     end
 
-    # Makes this process the user's for good: its groups first, while it still may.
+    # Switches this process to the user for good. Groups come first, while it still has the right to.
     #
     # @raise [SystemCallError]
-    def assume
-      return if Process.euid == @uid && Process.egid == @gid
+    def switch
+      return if current?
 
       Process.initgroups(@name, @gid)
       Process::GID.change_privilege(@gid)
       Process::UID.change_privilege(@uid)
+    end
+
+    private
+
+    def current?
+      Process.euid == @uid && Process.egid == @gid
     end
   end
 end

@@ -1,51 +1,38 @@
 # frozen_string_literal: true
 
-require_relative "../null_input"
+require_relative "input"
 
 module Fastrack
-  # What the env of each request starts from: everything that is known before a request arrives. The keys that a request
-  # always sets are there too, so that a copy has room for them, and has them where a unix socket has no value.
+  # What each request's env is copied from: all that is known before the request. Keys that every request sets are there,
+  # too: the copy then has room for them, and a value where a unix socket has none.
   module EnvTemplate
     module_function
 
     # @param listener [Listener] where the requests arrive
-    # @param errors [IO] rack.errors
-    # @param client_gone [#call] tells whether the client whose request is being answered has left
-    # @param timeout [#call] sets, in seconds, how long the request that is being answered may take from then on
-    # @param hijack [#call, nil] gives the connection away; nil where that cannot be
-    # @param early_hints [#call, nil] sends 103 with the headers that it is called with
-    # @return [Hash{String => Object}] frozen, like all of its strings
-    def for(listener, errors: $stderr, client_gone: -> { false }, timeout: ->(_seconds) {}, hijack: nil, early_hints: nil)
+    # @param client_gone [#call] whether the client has left
+    # @param timeout [#call] sets how many seconds the current request may take from now on
+    # @param hijack [#call] hands the connection to the app
+    # @param early_hints [#call, nil] sends 103 with headers
+    # @return [Hash{String => Object}] frozen, like its strings
+    def for(listener, client_gone:, timeout:, hijack:, early_hints: nil)
       {
         "SCRIPT_NAME" => "", "QUERY_STRING" => "",
         "SERVER_NAME" => listener.server_name, "SERVER_PORT" => listener.server_port,
         "REMOTE_ADDR" => "", "REMOTE_PORT" => "0",
-        **rack_version, **callbacks, **taking_part(hijack, early_hints),
-        "rack.errors" => errors, "rack.input" => NullInput::SHARED, "rack.url_scheme" => "http",
+        **for_rack_version, "rack.after_reply" => [], "rack.hijack?" => true, "rack.hijack" => hijack,
+        **(early_hints ? { "rack.early_hints" => early_hints } : {}),
+        "rack.errors" => $stderr, "rack.input" => NullInput::SHARED, "rack.url_scheme" => "http",
         "rack.multithread" => false, "rack.multiprocess" => true, "rack.run_once" => false,
         "fastrack.client_gone" => client_gone, "fastrack.timeout" => timeout
       }.freeze
     end
 
-    # Rack 2 wants the version of its protocol in the env and Rack 3 has no such key. What counts is the Rack that the
-    # app has loaded; one without Rack is spoken to as by Rack 3.
-    def rack_version
-      rack2? ? { "rack.version" => [1, 1].freeze } : {}
+    # Rack 2 wants rack.version, which Rack 3 forbids. An app without Rack gets Rack 3's env. The engine replaces Arrays of
+    # callbacks in each request that uses them.
+    def for_rack_version
+      rack2 = defined?(::Rack) && ::Rack.respond_to?(:release) && ::Rack.release.to_i < 3
+      rack2 ? { "rack.version" => [1, 1].freeze } : { "rack.response_finished" => [] }
     end
-
-    # What is called after the response. The engine gives each request that uses one of these Arrays one of its own.
-    def callbacks
-      { "rack.after_reply" => [], **(rack2? ? {} : { "rack.response_finished" => [] }) }
-    end
-
-    def taking_part(hijack, early_hints)
-      hijacking = hijack ? { "rack.hijack?" => true, "rack.hijack" => hijack } : { "rack.hijack?" => false }
-      early_hints ? { **hijacking, "rack.early_hints" => early_hints } : hijacking
-    end
-
-    def rack2?
-      defined?(::Rack) && ::Rack.respond_to?(:release) && ::Rack.release.to_i < 3
-    end
-    private_class_method :rack_version, :callbacks, :taking_part, :rack2?
+    private_class_method :for_rack_version
   end
 end

@@ -1,20 +1,81 @@
 # frozen_string_literal: true
 
+require "stringio"
 require "tempfile"
 
 module Fastrack
-  # rack.input of a request whose body is still coming in when the app is called (StreamBody=true). It reads from the
-  # client, and waits for it while other Ruby threads run.
+  # rack.input of all requests without a body. They share one object, so nothing that an app does may change it: it stays
+  # open, empty, binary and at its start. (The Rack SPEC wants `gets`, `each`, `read` and `rewind`; apps call all methods of
+  # StringIO.)
+  class NullInput < StringIO
+    def initialize
+      # A frozen string makes it read-only.
+      super("".b.freeze)
+      StringIO.instance_method(:set_encoding).bind_call(self, Encoding::BINARY)
+    end
+
+    # These would change the object.
+    %i[binmode reopen set_encoding].each do |name|
+      define_method(name) { |*, **| self }
+    end
+
+    # These too; they return nil.
+    %i[close close_read close_write set_encoding_by_bom ungetbyte ungetc].each do |name|
+      define_method(name) { |*| nil }
+    end
+
+    def seek(*)
+      0
+    end
+
+    # Setters.
+    %i[pos= lineno= string=].each do |name|
+      define_method(name) { |value| value }
+    end
+
+    # A copy would be just as empty.
+    def dup
+      self
+    end
+
+    def clone(**)
+      self
+    end
+
+    SHARED = new
+    private_class_method :new
+  end
+
+  # rack.input for a large request body, which the engine has written to a temporary file.
   #
-  # All of its methods raise EOFError when the client goes before the end of the body, and IOError when it breaks a rule
-  # or makes longer pauses than BodyTimeout; also after #close, after the request has been answered, and in any other
-  # thread than the one that answers it. Each but readpartial is as IO has it, in binary.
+  # @api private
+  module SpooledBody
+    # @param descriptor [Integer] an open file without a name, at its start; this method closes it
+    # @return [Tempfile] the same file; binary, and already unlinked, so that a crash leaves nothing behind
+    def self.call(descriptor)
+      file = File.for_fd(descriptor, "r+b")
+      tempfile = Tempfile.new("fastrack")
+      tempfile.unlink
+      tempfile.reopen(file)
+      tempfile.binmode
+      tempfile
+    ensure
+      file&.close
+    end
+  end
+
+  # rack.input when the app is called before the whole body has arrived (StreamBody=true). It reads from the client; other
+  # Ruby threads run while it waits.
+  #
+  # All methods raise EOFError when the client leaves before the end of the body. They raise IOError when the body is
+  # malformed or pauses longer than BodyTimeout; after #close; after the response; and on any other thread than that of the
+  # request. They work like IO's, in binary.
   class StreamedBody
-    # Bytes that are asked for at once where nobody says how many are wanted.
+    # Bytes to ask for when the app does not say how many.
     PIECE = 65_536
 
-    # @param source [BodySource] with a method read(most) that returns what there is, or nil at the end
-    # @param rack3 [Boolean] Rack 2 wants an input that can be rewound
+    # @param source [BodySource] its read(most) returns what has arrived, or nil at the end
+    # @param rack3 [Boolean] Rack 2 wants a rewindable input
     def self.call(source, rack3)
       rack3 ? new(source) : RewindableStreamedBody.new(source)
     end
@@ -25,9 +86,9 @@ module Fastrack
       @closed = false
     end
 
-    # @param length [Integer, nil] waits until so many bytes are there, or the end; nil: until the end
-    # @param buffer [String, nil] gets the bytes, too
-    # @return [String, nil] nil at the end, if a length other than 0 was given
+    # @param length [Integer, nil] bytes to wait for; nil: all
+    # @param buffer [String, nil] receives the bytes, too
+    # @return [String, nil] nil at the end, if length is more than 0
     def read(length = nil, buffer = nil)
       raise ArgumentError, "negative length #{length} given" if length&.negative?
 
@@ -40,7 +101,9 @@ module Fastrack
       hand_out(data, buffer, length&.positive? && data.empty?)
     end
 
-    # @param most [Integer] waits for a first byte, and returns what there is by then, this much at most
+    # Waits for at least one byte.
+    #
+    # @param most [Integer] bytes to return at most
     # @raise [EOFError] at the end, too
     def readpartial(most, buffer = nil)
       raise ArgumentError, "negative length #{most} given" if most.negative?
@@ -50,7 +113,7 @@ module Fastrack
       hand_out(data || +"", buffer, data.nil?) or raise EOFError, "end of file reached"
     end
 
-    # @return [String, nil] the next line, with its end; nil at the end of the body
+    # @return [String, nil] the next line, with its newline; nil at the end of the body
     def gets
       check_open
       searched = 0
@@ -73,7 +136,7 @@ module Fastrack
       self
     end
 
-    # What has not been read by then is the server's concern.
+    # The server discards the rest.
     def close
       @closed = true
       @line.clear
@@ -84,7 +147,7 @@ module Fastrack
       @closed
     end
 
-    # For what is done to any input; this one is binary anyway.
+    # It always is.
     def binmode
       self
     end
@@ -100,7 +163,7 @@ module Fastrack
       ended ? nil : data
     end
 
-    # The next bytes: first what gets has left.
+    # The next bytes, of which #gets may have read some already.
     def take(most)
       @line.empty? ? more(most) : @line.slice!(0, most)
     end
@@ -110,7 +173,7 @@ module Fastrack
     end
   end
 
-  # The same with a copy in a file, to be read again.
+  # With a copy in a temporary file, to be read again.
   class RewindableStreamedBody < StreamedBody
     def initialize(source)
       super
@@ -149,7 +212,7 @@ module Fastrack
       data
     end
 
-    # Takes more from the client, and keeps it.
+    # Reads more from the client, and keeps a copy.
     def receive(most)
       data = @source.read(most) or return
       @file ||= Tempfile.new("fastrack").tap(&:unlink).tap(&:binmode)

@@ -1,53 +1,44 @@
 # frozen_string_literal: true
 
-require_relative "../clock"
-require_relative "../worker/control_channel"
-require_relative "../process/fork_guard"
-require_relative "../hook"
 require_relative "../listener/inherited"
 require_relative "../log"
+require_relative "../process/guards"
+require_relative "../worker/control_channel"
 require_relative "old_master"
-require_relative "../shared_queue"
 require_relative "start_command"
-require_relative "../systemd_sockets"
 
 module Fastrack
-  # A master's view of the new one that it has started with the command that it was started with itself.
+  # The old master's view of the new one, which it has started with its own start command.
   #
   #     booting --ready--> ready
-  #        \---- boot timeout ----> given up
-  class Reexec
-    # What an end of the new master's process says, when no program could be run in it.
+  #        \---- BootTimeout ----> timed out
+  class NewMaster
+    # Exit status when the program could not be run, as in a shell.
     NOT_FOUND = 127
 
-    # Variables with descriptors of this process's, or with its pid.
+    # Variables with this process's descriptors or pid.
     STALE_VARIABLES = [
-      InheritedListeners::VARIABLE, Predecessor::VARIABLE, SharedQueue::VARIABLE, *SystemdSockets::VARIABLES
+      InheritedListeners::VARIABLE, OldMaster::VARIABLE, OldMaster::QUEUE_VARIABLE, *SystemdSockets::VARIABLES
     ].freeze
 
-    # @return [Integer]
-    attr_reader :pid
-    # @return [ControlChannel]
-    attr_reader :channel
-    # @return [Float, nil] monotonic seconds when #step has something to do
-    attr_reader :due_at
-
-    # @param launcher [Launcher]
-    # @param release [Proc] lets go, in the child, of what a program has no use for
-    # @raise [SystemCallError] when there can be no other process
-    def self.start(launcher, release)
-      ForkGuard.own_fork do
-        Log.flush
-        pid, channel = ControlChannel.fork(ControlChannel.pair) { |theirs| become_master(launcher, release, theirs) }
-        new(pid, channel, Clock.now, launcher.configuration)
-      end
-    end
-
     class << self
+      # @param launcher [Launcher]
+      # @param now [Float] monotonic seconds
+      # @yield in the child, before another program replaces it
+      # @raise [SystemCallError] when the process cannot fork
+      def start(launcher, now, &in_child)
+        ForkGuard.own_fork do
+          pid, channel = ControlChannel.fork(ControlChannel.pair, [*launcher.listeners, launcher.queue]) do |theirs|
+            become_master(launcher, theirs, in_child)
+          end
+          new(pid, channel, now, launcher.configuration)
+        end
+      end
+
       private
 
-      def become_master(launcher, release, channel)
-        release.call
+      def become_master(launcher, channel, in_child)
+        in_child.call
         run_program(launcher, channel)
       rescue Exception => e # rubocop:disable Lint/RescueException -- nothing above would show it
         Log.exception("cannot start a new master", e)
@@ -56,24 +47,35 @@ module Fastrack
       end
 
       def run_program(launcher, channel)
-        context = StartContext.current
-        # A folder that has been moved or replaced is entered anew.
-        Dir.chdir(context.directory)
-        ENV.replace(context.environment.except(*STALE_VARIABLES))
-        Hook.call(launcher.configuration.before_exec, launcher)
-        ENV[InheritedListeners::VARIABLE] = InheritedListeners.describe(launcher.listeners, given: launcher.listeners_given?)
-        ENV[Predecessor::VARIABLE] = channel.to_io.fileno.to_s
-        ENV[SharedQueue::VARIABLE] = launcher.queue.description if launcher.queue
-        program, *arguments = context.command
+        start = StartCommand.current
+        # The directory may have been moved or replaced.
+        Dir.chdir(start.directory)
+        ENV.replace(start.environment.except(*STALE_VARIABLES))
+        launcher.configuration.call_hook(:before_exec, launcher)
+        pass_on(launcher, channel)
+        program, *arguments = start.command
         Process.exec([program, program], *arguments, descriptors(launcher, channel))
       end
 
-      # Nothing else is inherited, so that nothing piles up from one master to the next.
+      def pass_on(launcher, channel)
+        ENV[InheritedListeners::VARIABLE] = InheritedListeners.describe(launcher.listeners, supervised: launcher.supervised?)
+        ENV[OldMaster::VARIABLE] = channel.to_io.fileno.to_s
+        ENV[OldMaster::QUEUE_VARIABLE] = launcher.queue.fds.join(",") if launcher.queue
+      end
+
+      # No others are inherited, so that none pile up from one upgrade to the next.
       def descriptors(launcher, channel)
-        numbers = [*launcher.listeners.map(&:fileno), *launcher.queue&.descriptors, channel.to_io.fileno]
+        numbers = [*launcher.listeners.map(&:fileno), *launcher.queue&.fds, channel.to_io.fileno]
         numbers.to_h { |number| [number, number] }.merge(close_others: true)
       end
     end
+
+    # @return [Integer]
+    attr_reader :pid
+    # @return [ControlChannel]
+    attr_reader :channel
+    # @return [Float, nil] monotonic seconds when #step has something to do
+    attr_reader :due_at
 
     def initialize(pid, channel, now, configuration)
       @pid = pid
@@ -88,9 +90,9 @@ module Fastrack
       @state == :booting
     end
 
-    # Whether it was told to end, because it has taken too long.
-    def given_up?
-      @state == :given_up
+    # Whether it was told to stop because it took too long to boot.
+    def timed_out?
+      @state == :timed_out
     end
 
     # All of its workers serve.
@@ -99,38 +101,39 @@ module Fastrack
       @due_at = nil
     end
 
-    # It has taken too long: it is asked to end, and then not asked any more.
+    # Stops it with TERM when BootTimeout is over, and later with KILL.
     #
-    # @return [Boolean] whether it has just been given up
+    # @return [Boolean] whether it has just timed out
     def step(now)
       return false if @due_at.nil? || now < @due_at
       return signal(:KILL) && false unless booting?
 
-      @state = :given_up
+      @state = :timed_out
       @due_at = now + @grace
       signal(:TERM)
-      true
     end
 
     # @param name [Symbol, String]
+    # @return [true]
     def signal(name)
       @due_at = nil if name == :KILL
-      # One that has become another process (rackup's --daemonize) has no pid that this one knows.
-      @status.nil? ? Process.kill(name, @pid) : @channel.say(ControlChannel::GIVE_UP)
+      # With rackup's --daemonize it has forked, and its pid is not known here.
+      @status.nil? ? Process.kill(name, @pid) : @channel.write(ControlChannel::TIMED_OUT)
       true
     rescue SystemCallError
       true
     end
 
-    # @return [Array<String>] what it has said since
-    def words
+    # @return [Array<String>] its messages
+    def messages
       return [] if @channel.closed?
 
-      @channel.heard || hang_up
+      # The kernel closes a process's descriptors before it signals CHLD, which is on its way.
+      @channel.read || [].tap { @channel.close }
     end
 
-    # Whether it is gone: it has failed, or has ended and closed its channel. One that has gone on as another process
-    # (rackup's --daemonize) has ended with success, and its channel is open.
+    # Whether it has failed, or has exited and closed its channel. With rackup's --daemonize it exits with 0, but the
+    # process that serves keeps the channel open.
     def gone?
       _, @status = Process.wait2(@pid, Process::WNOHANG) if @status.nil?
       !@status.nil? && (@channel.closed? || !@status.success?)
@@ -141,24 +144,16 @@ module Fastrack
 
     # @return [String] how it ended, for the log
     def ending
-      return "was not ready within BootTimeout" if @state == :given_up
-      return "ended" if @status.nil?
+      return "was not ready within BootTimeout" if timed_out?
+      return "exited" if @status.nil?
 
-      how = @status.signaled? ? "was killed by SIG#{Signal.signame(@status.termsig)}" : "ended with status #{@status.exitstatus}"
-      @state == :booting ? "#{how} before it was ready" : how
+      how = @status.signaled? ? "was killed by SIG#{Signal.signame(@status.termsig)}" : "exited with status #{@status.exitstatus}"
+      booting? ? "#{how} before it was ready" : how
     end
 
-    # Has it reaped by Ruby, where this master ends before it.
-    def abandon
+    # Has Ruby reap it, as this master exits first.
+    def detach
       Process.detach(@pid) if @status.nil?
-    end
-
-    private
-
-    # The kernel closes a process's descriptors before it tells its parent; CHLD is on its way.
-    def hang_up
-      @channel.close
-      []
     end
   end
 end

@@ -1,39 +1,43 @@
 # frozen_string_literal: true
 
 require "socket"
+require_relative "../log"
+require_relative "../process/guards"
 
 module Fastrack
-  # What the master and one worker say to each other, or the old master and the new one: each word of it a byte, over a
-  # pair of connected sockets.
+  # Messages between the master and a worker, or between the old and the new master: one byte each, over a socket pair.
   class ControlChannel
-    # From the worker: its hooks have run and its signal handlers are set; it serves from now on.
+    # Worker: hooks have run and signal handlers are set; it serves now. New master: all of its workers serve.
     READY = "r"
-    # From the worker: it has served as many requests as it may, and asks whether it may go. It waits for the answer.
+    # Worker: it has reached its request limit, and asks whether it may exit. It waits for the answer.
     LIMIT_REACHED = "l"
-    # The answers: go, for another has your place; or serve on until you are told to go by a signal.
+    # The answers: exit, a replacement takes over; or keep serving until a signal comes.
     GO = "g"
     STAY = "s"
-    # From a new master: READY as above, said of all its workers; or that, and the old one is to QUIT.
+    # New master: READY, and the old master is to quit.
     READY_AND_QUIT = "q"
-    # From the old master: it has waited for too long.
-    GIVE_UP = "u"
+    # Old master: the new master took too long to boot.
+    TIMED_OUT = "u"
 
-    # @return [Array(ControlChannel, ControlChannel)] the master's end and the worker's
+    # @return [Array(ControlChannel, ControlChannel)]
     def self.pair
       UNIXSocket.pair(:STREAM).map { |socket| new(socket) }
     end
 
-    # Forks off a process that has the second of two channels, where this one has the first. Output that is buffered has to
-    # be flushed before, or both would write it.
+    # Forks a child that has the second channel of a pair; this process keeps the first.
     #
-    # @param pair [Array(ControlChannel, ControlChannel)] this process's and the child's
-    # @yieldparam theirs [ControlChannel] in the child, which must not return
-    # @return [Array(Integer, ControlChannel)] its pid, and the first
-    # @raise [SystemCallError] when there can be no other process; then both are closed
-    def self.fork(pair)
+    # @param pair [Array(ControlChannel, ControlChannel)]
+    # @param keep [Array<#close>] what else of the server's descriptors the child keeps
+    # @yieldparam theirs [ControlChannel] in the child; must not return
+    # @return [Array(Integer, ControlChannel)] its pid, and this end
+    # @raise [SystemCallError] when the process cannot fork; then both ends are closed
+    def self.fork(pair, keep)
       ours, theirs = pair
+      # Or the child would write what is buffered once more.
+      Log.flush
       pid = Process.fork do
         ours.close
+        ForkGuard.close_descriptors(keep: [theirs, *keep])
         yield theirs
       end
       [pid, ours]
@@ -53,28 +57,20 @@ module Fastrack
       @socket
     end
 
-    # The other side may be gone, and this one closed for that; its death is noticed by other means.
-    def say(word)
-      @socket.write_nonblock(word)
+    # Errors are ignored: if the other side is gone, its death is noticed in other ways.
+    def write(message)
+      @socket.write_nonblock(message)
     rescue IO::WaitWritable, SystemCallError, IOError
       nil
     end
 
-    # @return [Array<String>] the words that have arrived; nil when the other side has closed
-    def heard
+    # @return [Array<String>, nil] the messages that have arrived; nil when the other side has closed
+    def read
       @socket.read_nonblock(256).chars
     rescue IO::WaitReadable
       []
     rescue EOFError, SystemCallError
       nil
-    end
-
-    # Waits for words.
-    #
-    # @param timeout [Numeric] seconds
-    # @return [Array<String>, nil] see #heard; empty when none came in time
-    def await(timeout)
-      @socket.wait_readable(timeout) ? heard : []
     end
 
     def closed?

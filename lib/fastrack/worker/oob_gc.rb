@@ -1,22 +1,21 @@
 # frozen_string_literal: true
 
 module Fastrack
-  # Out-of-band garbage collection: called after a response has left and its connection is out of the way, it collects
-  # then rather than during the next request.
+  # Out-of-band garbage collection: runs after a response has left, rather than during the next request.
   #
-  # Rubies before 3.4 collect fully every so many requests, as Rhebok did. From 3.4 on the collector can be told to make
-  # no full mark of its own accord: every so many requests there is a collection of young objects, and a full one only
-  # when Ruby says that it is due, as soon as no client waits. A worker that clients always wait for must not grow without
-  # bound, so a due mark is put off for at most as many requests as lie between two collections.
+  # Before Ruby 3.4 it is a full collection every so many requests, as in Rhebok. Since Ruby 3.4 Ruby can be told to leave
+  # full marks to us. Then there is a minor collection every so many requests, and a full one only when Ruby says that it
+  # is due and no client waits. A worker that always has clients must not grow without bound: a due full mark is put off
+  # for as many requests as lie between two collections at most.
   #
-  # GC.start collects where an app has called GC.disable too, and leaves it disabled.
+  # GC.start also collects after the app has called GC.disable, which stays in force.
   class OobGC
-    # Whether this Ruby can be told to leave full marks to us.
+    # Whether Ruby can leave full marks to us.
     DEFERRABLE = GC.respond_to?(:config) && GC.config.key?(:rgengc_allow_full_mark)
 
     # @param interval [Integer] requests between two collections
     # @param waiting [#call] whether a client waits
-    # @return [#call] to be called after each response
+    # @return [#call] for after each response
     def self.start(interval, waiting)
       return Scheduled.new(interval) unless DEFERRABLE
 
@@ -24,7 +23,7 @@ module Fastrack
       Deferred.new(interval, waiting)
     end
 
-    # A full collection each time.
+    # Full collections on schedule.
     class Scheduled
       def initialize(interval)
         @interval = interval
@@ -40,9 +39,9 @@ module Fastrack
       end
     end
 
-    # Full marks when they are due (Ruby >= 3.4).
+    # Full marks when due (Ruby >= 3.4).
     class Deferred
-      # @param collector [#start, #latest_gc_info] Ruby's, except in tests
+      # @param collector [#start, #latest_gc_info] another one in tests
       def initialize(interval, waiting, collector = GC)
         @interval = interval
         @waiting = waiting

@@ -2,13 +2,13 @@
 
 require_relative "spec_helper"
 require_relative "support/free_port"
-require_relative "../lib/fastrack/configuration/unicorn_server_api"
+require_relative "../lib/fastrack/configuration/unicorn_api"
 
 # What of server.listen a server's clients do not see.
-RSpec.describe Fastrack::HookServer do
+RSpec.describe Fastrack::UnicornServerApi do
   def server(master_pid)
     configuration = instance_double("Fastrack::Configuration", backlog: 5)
-    Class.new { include Fastrack::HookServer }.new.tap do |one|
+    Class.new { include Fastrack::UnicornServerApi }.new.tap do |one|
       one.instance_variable_set(:@master_pid, master_pid)
       one.define_singleton_method(:configuration) { configuration }
       one.define_singleton_method(:listeners) { @listeners ||= [] }

@@ -4,7 +4,7 @@ require_relative "spec_helper"
 require_relative "../lib/fastrack/process/sd_notify"
 
 # The spec has systemd's part: it listens on the socket that NOTIFY_SOCKET names.
-RSpec.describe Fastrack::Notifier do
+RSpec.describe Fastrack::SdNotify do
   around do |example|
     Dir.mktmpdir("fastrack-notify") do |dir|
       @path = File.join(dir, "notify")
