@@ -6,9 +6,7 @@
 #   ruby bin/lib/structure.rb         reads the files
 #   ruby bin/lib/structure.rb trace   starts a server, and counts the files that a boot and a HUP enter
 
-require "open3"
 require "rbconfig"
-require "ripper"
 require "tmpdir"
 require "tsort"
 
@@ -19,7 +17,7 @@ module Structure
 
   LIMITS = {
     "files in lib/fastrack" => 45, "files at its top" => 13, "files in one folder" => 8,
-    "lines of code in lib" => 3150, "lines of the longest file" => 250, "lines of the longest method" => 20,
+    "lines of code in lib" => 3263, "lines of the longest file" => 250, "lines of the longest method" => 20,
     "circles of requires" => 0, "files entered by a boot" => 20, "files entered by a HUP" => 14
   }.freeze
 
@@ -97,7 +95,7 @@ module Structure
     (%i[DEFN DEFS].include?(node.type) ? [node] : []) + node.children.flat_map { |child| definitions(child) }
   end
 
-  # A server with one worker on any free port, as `rackup -s Fastrack` starts it.
+  # Starts `rackup -s Fastrack` with a tiny app on any free port. What counts is the master.
   def trace
     Dir.mktmpdir("fastrack-structure") do |dir|
       File.write("#{dir}/config.ru", "run ->(_env) { [200, {}, []] }\n")
@@ -118,22 +116,22 @@ module Structure
     boot = calls(dir)
     started = boot.find { |_, name| name == "fastrack/handler.rb run" }.first
     boot = boot.select { |time, _| time >= started }
-    # Whatever has to do with the boot is over by then.
-    sleep(0.5)
     File.unlink("#{dir}/trace")
+    # What is left of the boot is over by then.
+    sleep(0.5)
     sent = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     Process.kill(:HUP, pid)
     hup = calls(dir).select { |time, _| time >= sent }
     { "files entered by a boot" => entered("boot", boot), "files entered by a HUP" => entered("HUP", hup) }
   end
 
-  # @return [Array<Array(Float, String)>]
+  # Waits until the server is ready.
+  #
+  # @return [Array<Array(Float, String)>] the time and the name of each method that was entered
   def calls(dir)
-    until File.exist?("#{dir}/trace")
-      raise "the server is not ready:\n#{File.read("#{dir}/log")}" if (@patience = (@patience || 600) - 1).zero?
+    600.times { File.exist?("#{dir}/trace") ? break : sleep(0.05) }
+    raise "the server is not ready:\n#{File.read("#{dir}/log")}" unless File.exist?("#{dir}/trace")
 
-      sleep(0.05)
-    end
     File.readlines("#{dir}/trace", chomp: true).map { |line| line.split(" ", 2) }.map { |time, name| [time.to_f, name] }
   end
 

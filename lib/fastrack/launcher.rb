@@ -28,10 +28,9 @@ module Fastrack
     # @return [PidFile, nil]
     attr_reader :pid_file
 
-    # Checks the options and listens. All that can be wrong is found here, before anything is forked; what is wrong with an
-    # option, before anything is bound.
+    # Checks the options, then listens, then loads the app: errors are raised before anything is forked.
     #
-    # @param app [#call, AppFile] a Rack app, or one that is still to be loaded
+    # @param app [#call, AppFile] a Rack app, or a file to load it from
     # @param options [Hash] see Option
     # @param overrides [Hash] see Configuration
     # @raise [Error]
@@ -58,7 +57,7 @@ module Fastrack
     # @yield when it listens, before the first worker is spawned
     def run(background: false)
       @master.run do
-        # Its readers may send signals, which are queued from here on.
+        # From here on signals are queued.
         @pid_file&.claim
         redirect_output(background)
         yield if block_given?
@@ -80,8 +79,7 @@ module Fastrack
     end
     alias shutdown stop
 
-    # Reads the ConfigFile again. Listeners whose address is still configured stay open, so that their clients notice
-    # nothing.
+    # Reads the ConfigFile again. Listeners whose address is still configured stay open.
     #
     # @return [Array<Listener>] those that are no longer configured, now closed
     # @raise [Error] and nothing has changed

@@ -54,7 +54,7 @@ module Fastrack
       STDERR.puts("fastrack: #{text}\n")
     end
 
-    # Writes one line to stdout at once.
+    # Writes one line to stdout and flushes it.
     def say(text)
       STDOUT.puts(text)
       STDOUT.flush
@@ -117,7 +117,7 @@ module Fastrack
         end
       end
 
-      # O_APPEND tells a log from other files.
+      # Only logs are opened with O_APPEND.
       def log?(file)
         !file.closed? && file.sync && file.path&.start_with?("/") && file.stat.file? &&
           (file.fcntl(Fcntl::F_GETFL) & (File::WRONLY | File::APPEND)) == (File::WRONLY | File::APPEND)

@@ -32,7 +32,7 @@ module Fastrack
     def initialize(launcher, app, old_master = nil)
       @launcher = launcher
       @signals = SignalQueue.new(SIGNALS)
-      # The master alone has the writing end. When it dies, however that happens, the workers see the end of file.
+      # Only the master has the writing end. When it dies, however that happens, workers read the end of file.
       @death_pipe = IO.pipe
       @workers = Workers.new(launcher, app, @signals, @death_pipe)
       @worker_timeout = WorkerTimeout.new(@workers)
@@ -55,7 +55,7 @@ module Fastrack
       close
     end
 
-    # Has #run return as TERM does. Safe in a signal handler, on any thread, and before #run.
+    # Makes #run return, like TERM. Safe in a signal handler, on any thread, and before #run.
     def stop
       @signals.push(STOP)
     end
@@ -75,12 +75,12 @@ module Fastrack
       @launcher.configuration
     end
 
-    # All that a forked process must not keep by accident.
+    # What a forked process must not keep.
     def descriptors
       [@signals, *@death_pipe, *@workers.descriptors, *@upgrade&.channels, *@launcher.listeners, @launcher.queue].compact
     end
 
-    # If an exception has ended #run, there still are workers. They see the end of the death pipe.
+    # After an exception workers may still run. They exit because the death pipe is closed.
     def close
       @death_pipe.each(&:close)
       @workers.detach
@@ -128,7 +128,7 @@ module Fastrack
       @shutdown.is_a?(Shutdown::Drain)
     end
 
-    # Without the time before, for which workers drain and are still replaced.
+    # Not while draining: workers are still replaced then.
     def shutting_down?
       !@shutdown.nil? && !draining?
     end

@@ -17,7 +17,7 @@ module Fastrack
       require feature
       true
     rescue LoadError => error
-      # One that is there and does not load (another architecture, another libc) is an error.
+      # An extension that exists but does not load (another architecture, another libc) is an error.
       raise unless error.path == feature
     end
     unless loaded

@@ -129,7 +129,7 @@ module Fastrack
       lost.channel.close
       @new = nil
       @launcher.pid_file&.take_back
-      # Last, so that whoever reads it finds the pid file restored.
+      # Logged last: by then the pid file is restored.
       Log.line("the new master (pid #{lost.pid}) #{lost.ending}; this one carries on")
       :alone
     end

@@ -57,7 +57,7 @@ pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
 }
 
 impl RubyEngine {
-    /// `Engine.new(listeners, settings)`; see lib/fastrack/worker.rb for both.
+    /// `Engine.new(listeners, settings)`; see lib/fastrack/worker/engine_settings.rb.
     fn new(ruby: &Ruby, list: RArray, hash: RHash) -> Result<Self, Error> {
         let (listeners, templates) = listeners(ruby, list)?;
         let after_response: Option<Value> = optional(ruby, hash, "after_response")?;

@@ -93,7 +93,7 @@ module Fastrack
         @environment = name
       end
       options.on("-d", "-D", "--daemonize", "run in the background, once the server listens") { @daemonize = true }
-      options.on("-O", "--option NAME=VALUE", "any other option, as for rackup") do |text|
+      options.on("-O", "--option NAME=VALUE", "any option by its name, as for rackup: see docs/options.md") do |text|
         set(*text.split("=", 2))
       end
     end

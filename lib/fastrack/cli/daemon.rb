@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module Fastrack
-  # Moves the server into the background. The command waits until it has started: its exit status and the terminal tell
-  # what went wrong.
+  # Moves the server into the background. The command waits until it has started: errors appear on the terminal and in the
+  # exit status.
   class Daemon
     STARTED = "started"
 

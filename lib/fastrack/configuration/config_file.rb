@@ -10,10 +10,10 @@ module Fastrack
   #     max_workers ENV["WEB_CONCURRENCY"] || 3
   #     before_fork { ActiveRecord::Base.connection_pool.disconnect! }
   #
-  # Its own methods have underscores around their names, so that no word of a configuration can be one of them.
+  # Underscores keep its own methods apart from the words of a configuration.
   class ConfigFile
-    # These words tell a unicorn.rb; the others, Rhebok's, stand in their place. They decide what `timeout` means: how long
-    # the app may take (Unicorn), or a client (Rhebok).
+    # Words of a unicorn.rb, and Rhebok's for the same. They decide what `timeout` means: how long the app may take
+    # (Unicorn), or a client (Rhebok).
     UNICORN_MARKS = %i[worker_processes listen preload_app].freeze
     RHEBOK_MARKS = %i[max_workers host port path reuseport].freeze
 

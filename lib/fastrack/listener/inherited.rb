@@ -55,7 +55,7 @@ module Fastrack
 
       private
 
-      # Their options are set already, as the configuration says.
+      # Their socket options are already set.
       def from_old_master(text)
         ServerStarter.parse(text.delete_prefix(SUPERVISED), VARIABLE, tcp_nodelay: nil, tcp_defer_accept: nil).map(&:own)
       rescue ListenError => e
@@ -90,7 +90,7 @@ module Fastrack
       @listeners.tap { @listeners = [] }
     end
 
-    # Closes those that nobody has taken: they are no longer configured.
+    # Closes those that were not taken: they are no longer configured.
     #
     # @return [Array<Listener>]
     def close_rest
@@ -145,7 +145,7 @@ module Fastrack
       end
     end
 
-    # The socket itself says whether it is a unix socket: a path may look like a port.
+    # The socket tells its kind, not the address: a path may look like a port.
     def listener(address, socket, **settings)
       return Listener.new(socket) if socket.local_address.unix?
 

@@ -8,7 +8,7 @@ module Fastrack
 
     # @param status [Process::Status, nil] nil when some part of the app has waited for it
     # @param state [Symbol] its last, see WorkerHandle
-    # @param timed_out [Boolean] whether it has ended itself because a request took too long
+    # @param timed_out [Boolean] whether it exited because of a request timeout
     # @param request [String, nil] the request that it was serving
     def initialize(status, state, timed_out:, request:)
       @status = status
@@ -17,7 +17,7 @@ module Fastrack
       @request = request
     end
 
-    # Whether a request has cost it its life, not a fault that its replacement would have, too.
+    # Whether a signal or a request timeout ended it, so that a replacement will probably not fail.
     def sudden?
       killed? || @timed_out
     end
@@ -27,8 +27,8 @@ module Fastrack
       failed? || !@request.nil?
     end
 
-    # Whether a replacement may fail in the same way. To exit before READY is a failure whatever the status: some hook
-    # calls exit.
+    # Whether a replacement may fail in the same way. An exit before READY is a failure even with status 0: a hook calls
+    # exit.
     def failed?
       return @state != :stopping if @status.nil?
 

@@ -5,14 +5,13 @@ require_relative "../worker/control_channel"
 require_relative "worker_exit"
 
 module Fastrack
-  # The master's view of a worker: what it was told, what it has said, and its scoreboard entry.
+  # The master's view of a worker: its state, its channel and its scoreboard entry.
   #
   #     booting --ready--> serving --stop--> stopping --> (reaped)
   #
   # A worker that reaches its request limit while it cannot be spared keeps serving.
   class WorkerHandle
-    # Seconds after a request's deadline when a worker that is still there cannot end by itself. Each step of its own end
-    # takes at most one.
+    # Seconds after a request's deadline. A worker that still runs is stuck: to exit by itself takes it one at most.
     GRACE = 2
 
     attr_reader :nr, :pid, :generation, :channel
@@ -53,7 +52,6 @@ module Fastrack
       @past_limit
     end
 
-    # Whether the master has killed it.
     def killed?
       @killed
     end
@@ -95,7 +93,7 @@ module Fastrack
       signal(:QUIT)
     end
 
-    # Has it close connections after each response, and serve all that have arrived before it stops.
+    # From now on it closes connections after each response. Before it stops it serves all that have arrived.
     def drain
       @draining = true
       signal(Worker::DRAIN_SIGNAL)
@@ -121,10 +119,10 @@ module Fastrack
       "#{entry[:line] || "a request"} for #{seconds} s#{", request id #{entry[:id]}" if entry[:id]}"
     end
 
-    # When it will be stuck, because neither its request nor its own end may take that long.
+    # The earliest time at which it can be stuck in a request.
     #
     # @param timeout [Float] seconds that a request may take; 0: no limit
-    # @return [Float, nil] monotonic seconds, as far as is known now; nil: never
+    # @return [Float, nil] monotonic seconds; may change with the next request; nil: never
     def stuck_at(now, timeout)
       entry = read_entry
       return if entry.nil?
@@ -145,7 +143,7 @@ module Fastrack
       exited(nil, now)
     end
 
-    # Has Ruby reap it, when the master will not.
+    # Lets Ruby reap it, because the master no longer will.
     def detach
       @channel.close
       release_entry

@@ -3,10 +3,10 @@
 require_relative "../log"
 
 module Fastrack
-  # Kills workers that should have ended themselves at a request timeout, and cannot: one that is stopped (SIGSTOP), or
-  # waits for a full log pipe.
+  # Kills workers that cannot exit by themselves after a request timeout: one that is stopped (SIGSTOP), for example, or
+  # blocked on a full log pipe.
   class WorkerTimeout
-    # Seconds between two checks at least.
+    # Minimum seconds between two checks.
     INTERVAL = 1
 
     # @param workers [Workers]

@@ -52,7 +52,7 @@ module Fastrack
       (0...@size).find { |nr| !taken.include?(nr) }
     end
 
-    # Whether a worker can be spared: all slots are served. One at a time, until its replacement serves.
+    # Whether a worker can be spared. Only one at a time can: then all slots are not served until its replacement is ready.
     def spare?
       @handles.count(&:serving?) >= @size
     end
@@ -106,7 +106,7 @@ module Fastrack
     #
     # @param ready [Array<ControlChannel>] those that are readable
     # @param drain [Boolean] whether new workers have to drain, too
-    # @param may_exit [Boolean] whether workers at their request limit are not replaced
+    # @param may_exit [Boolean] whether workers may exit at their request limit without a replacement
     def read(ready, drain:, may_exit:)
       @handles.each do |handle|
         next unless ready.include?(handle.channel)
@@ -125,12 +125,12 @@ module Fastrack
       @handles.select(&:connected?).map(&:channel)
     end
 
-    # @return [Array<ControlChannel>] those that a forked process may have
+    # @return [Array<ControlChannel>] those that a forked process may have inherited
     def descriptors
       channels | @spawning
     end
 
-    # Lets go of all workers, when the master fails.
+    # Leaves all workers to themselves, when the master fails.
     def detach
       @handles.each(&:detach)
       @handles.clear
@@ -156,7 +156,7 @@ module Fastrack
       @not_before = [@not_before, time].max
     end
 
-    # @return [WorkerHandle, nil] nil when it failed; the log says why
+    # @return [WorkerHandle, nil] nil on failure, which is logged
     def spawn(nr, generation)
       slot = @scoreboard.reserve
       entry = slot && [@scoreboard, slot]

@@ -22,8 +22,8 @@ module Fastrack
         @in_child = @descriptors = nil
       end
 
-      # For a fork of the server's own. The app's forks on other threads wait until it is done: their children could not
-      # close what is opened meanwhile.
+      # For the server's own forks. Other threads' forks wait meanwhile: their children would not close descriptors that are
+      # just being opened.
       def own_fork(&block)
         @lock.synchronize(&block)
       end

@@ -3,8 +3,8 @@
 require "socket"
 
 module Fastrack
-  # Tells systemd how the server is (sd_notify(3)), over the datagram socket that NOTIFY_SOCKET names. What cannot be sent
-  # is dropped: the server goes on without its supervisor.
+  # Reports the server's state to systemd (sd_notify(3)), over the datagram socket NOTIFY_SOCKET. Messages that cannot be
+  # sent are dropped.
   class SdNotify
     # @param environment [Hash, ENV] NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID
     def initialize(environment = ENV)
@@ -23,7 +23,7 @@ module Fastrack
       notify("READY=1", status && "STATUS=#{status}")
     end
 
-    # A reload or an upgrade begins; #ready ends it. systemd wants the time, to tell an earlier #ready from the answer.
+    # A reload or an upgrade begins; #ready ends it. By the time systemd recognises a #ready that was sent before.
     def reloading
       notify("RELOADING=1", "MONOTONIC_USEC=#{Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)}")
     end
@@ -38,7 +38,7 @@ module Fastrack
       notify("WATCHDOG=1")
     end
 
-    # Another process is the master from now on. If it says so itself, it also pings the watchdog.
+    # Another process is the master from now on. The new master sends this itself, and then pings the watchdog.
     #
     # @param pid [Integer]
     def main_pid(pid)

@@ -33,7 +33,7 @@ module Fastrack
     # @raise [SystemCallError] when the process cannot fork; then both ends are closed
     def self.fork(pair, keep)
       ours, theirs = pair
-      # Or the child would write what is buffered once more.
+      # Or the child would write buffered output again.
       Log.flush
       pid = Process.fork do
         ours.close

@@ -37,7 +37,7 @@ module Fastrack
     def settings
       {
         **AS_CONFIGURED.transform_values { |word| @configuration.public_send(word) },
-        parting_time: parting_time,
+        parting_time: close_delay,
         dispatch: @launcher.queue,
         error_page: ErrorPage.for(@configuration.lowlevel_error_handler),
         decode_path: @configuration.path_info == "decoded",
@@ -47,11 +47,11 @@ module Fastrack
       }
     end
 
-    # With a supervisor's listeners another server may take over that shares no queue with this one. Kept connections are
-    # then given time to close after a response: a close that crosses a request would lose it.
+    # Seconds to wait for a last request on kept-alive connections before they are closed: a close that crosses a request
+    # loses it. With a supervisor's listeners another server may take over, to which connections cannot be handed.
     #
-    # @return [Float, nil] seconds; nil: only a moment
-    def parting_time
+    # @return [Float, nil] nil: only a moment
+    def close_delay
       @configuration.graceful_timeout / 2.0 if @launcher.supervised?
     end
 

@@ -5,7 +5,7 @@ module Fastrack
   # signal handler.
   module ThreadDump
     # Frames of the server itself.
-    OWN = ["#{File.dirname(__dir__)}/worker.rb:", "#{__dir__}/thread_dump.rb:"].freeze
+    OWN = ["#{__dir__}.rb:", "#{__dir__}/thread_dump.rb:", "#{__dir__}/engine_settings.rb:"].freeze
 
     module_function
 
