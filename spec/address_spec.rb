@@ -29,9 +29,9 @@ RSpec.describe Fastrack::Address do
   end
 
   it "C2 names a setting that does not exist, and one of the wrong type" do
-    expect { described_class.parse(80, backlock: 3) }.to raise_error(ArgumentError, "no backlock; did you mean backlog?")
-    expect { described_class.parse(80, backlog: "many") }.to raise_error(ArgumentError, /\Abacklog: a whole number/)
-    expect { described_class.parse("/a", umask: 0o1000) }.to raise_error(ArgumentError, /\Aumask: a file mode/)
+    expect { described_class.parse(80, backlock: 3) }.to raise_error(ArgumentError, "has no setting backlock; did you mean backlog?")
+    expect { described_class.parse(80, backlog: "many") }.to raise_error(ArgumentError, /\Abacklog must be a whole number/)
+    expect { described_class.parse("/a", umask: 0o1000) }.to raise_error(ArgumentError, /\Aumask must be a file mode/)
   end
 
   it "C2 takes Unicorn's settings that have no effect" do

@@ -36,11 +36,11 @@ RSpec.describe "The fastrack command" do
     expect(fastrack("--version")).to eq(["Fastrack #{Fastrack::VERSION} (Ruby #{RUBY_VERSION}, Rack #{Rack.release})\n", 0])
   end
 
-  { %w[--wrong] => "invalid option: --wrong", %w[-w many] => "-w takes a whole number, 1 or more: it is \"many\"",
-    %w[-b app] => "-b takes a port, host:port, [IPv6]:port or a path: it is \"app\"",
-    %w[-b ssl://a:1] => "-b takes no TLS: terminate it in a proxy in front: it is \"ssl://a:1\"",
+  { %w[--wrong] => "invalid option: --wrong", %w[-w many] => "-w must be a whole number, 1 or more; got \"many\"",
+    %w[-b app] => "-b must be a port, host:port, [IPv6]:port or a path; got \"app\"",
+    %w[-b ssl://a:1] => "-b must be without TLS; terminate that in a proxy in front; got \"ssl://a:1\"",
     %w[-O MaxWorker=1] => "unknown option MaxWorker; did you mean MaxWorkers?",
-    %w[-O MaxWorkers] => "-O MaxWorkers takes a whole number, 1 or more: no value was given",
+    %w[-O MaxWorkers] => "-O MaxWorkers must be a whole number, 1 or more; no value was given",
     %w[a.ru b.ru] => "only one app, please: b.ru is not expected", %w[no.ru] => "there is no no.ru",
     %w[-c no.rb] => "ConfigFile no.rb: no such file or directory" }.each do |arguments, message|
     it "ends with one line and status 1 for #{arguments.join(" ")}" do

@@ -153,8 +153,8 @@ RSpec.describe "The server's process" do
   { "working_directory '/no/such'" => "working_directory: cannot enter /no/such: no such file or directory",
     "stdout_path 'log/out.log'" => "stdout_path: cannot write to log/out.log: no such file or directory",
     "stderr_path '.'" => /\Afastrack: ConfigFile fastrack.rb:2: stderr_path: cannot write to .*: is a directory\z/,
-    "user 'no-such-user'" => "user takes an existing user: it is \"no-such-user\"",
-    "umask 'rwx'" => "umask takes a file mode, from 0000 to 0777: it is \"rwx\"" }.each do |text, message|
+    "user 'no-such-user'" => "user must be an existing user; got \"no-such-user\"",
+    "umask 'rwx'" => "umask must be a file mode, from 0000 to 0777; got \"rwx\"" }.each do |text, message|
     it "C2 #{text} is one line with its place, and nothing is bound" do
       expected = message.is_a?(Regexp) ? message : "fastrack: ConfigFile fastrack.rb:2: #{message}"
       expect(complaint(fail_to_start("\n#{text}"))).to match(expected)

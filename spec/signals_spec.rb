@@ -84,7 +84,7 @@ RSpec.describe "Signals" do
     end
 
     { "raises" => ["raise 'no such luck'", "no such luck (RuntimeError)"],
-      "has an ill-typed value" => ["max_workers :many", "max_workers takes a whole number, 1 or more: it is :many"],
+      "has an ill-typed value" => ["max_workers :many", "max_workers must be a whole number, 1 or more; got :many"],
       "does not compile" => ["max_workers (", "SyntaxError"],
       "calls exit" => ["exit 3", "the ConfigFile calls exit"] }.each do |what, (text, reason)|
       it "C1 with a ConfigFile that #{what} keeps the old configuration and all workers, and says why" do

@@ -51,6 +51,6 @@ RSpec.describe Fastrack::UnicornServerApi do
   end
 
   it "C2 server.listen with what is no address is an error that says so" do
-    expect { worker.listen("app") }.to raise_error(Fastrack::ConfigurationError, "server.listen takes a port, host:port, [IPv6]:port or a path")
+    expect { worker.listen("app") }.to raise_error(Fastrack::ConfigurationError, "server.listen must be a port, host:port, [IPv6]:port or a path")
   end
 end

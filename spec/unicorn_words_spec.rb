@@ -93,7 +93,7 @@ RSpec.describe "The words of a unicorn.rb" do
 
   it "C2 logger takes what can be logged to" do
     expect(configure("require 'logger'\nlogger Logger.new($stderr)").logger).to be_a(Logger)
-    expect { configure("logger 'log/x.log'") }.to raise_error(Fastrack::ConfigurationError, "ConfigFile #{file}:1: logger takes a Logger: it is \"log/x.log\"")
+    expect { configure("logger 'log/x.log'") }.to raise_error(Fastrack::ConfigurationError, "ConfigFile #{file}:1: logger must be a Logger; got \"log/x.log\"")
   end
 
   describe "timeout" do
@@ -124,16 +124,16 @@ RSpec.describe "The words of a unicorn.rb" do
   end
 
   # What is wrong, the file's text, and what the line says after the file's name.
-  { "an address that is none" => ["\nlisten 'app'", ":2: listen takes a port, host:port, [IPv6]:port or a path: it is \"app\""],
+  { "an address that is none" => ["\nlisten 'app'", ":2: listen must be a port, host:port, [IPv6]:port or a path; got \"app\""],
     "a setting of a listener that there is not" =>
-      ["listen 8080, backlock: 1", /:1: listen takes no backlock; did you mean backlog\?: it is "8080.*"/],
+      ["listen 8080, backlock: 1", /:1: listen has no setting backlock; did you mean backlog\?; got "8080.*"/],
     "a listener beside a port" => ["listen 8080\nport 1", ":2: port has no effect beside listen; write it as another listen"],
     "a user that there is not" =>
-      ["user 'nobody-here'", ":1: user takes an existing user: it is \"nobody-here\""],
+      ["user 'nobody-here'", ":1: user must be an existing user; got \"nobody-here\""],
     "a group that there is not" =>
-      ["user 'root', 'no-such'", ":1: user takes an existing group: it is [\"root\", \"no-such\"]"],
-    "a user without a name" => ["user", ":1: user takes a user, or user:group: no value was given"],
-    "a mask that is none" => ["umask '99'", ":1: umask takes a file mode, from 0000 to 0777: it is \"99\""],
+      ["user 'root', 'no-such'", ":1: user must be an existing group; got [\"root\", \"no-such\"]"],
+    "a user without a name" => ["user", ":1: user must be a user, or user:group; no value was given"],
+    "a mask that is none" => ["umask '99'", ":1: umask must be a file mode, from 0000 to 0777; got \"99\""],
     "a slip in a word" => ["worker_process 3", ":1: unknown word worker_process; did you mean worker_processes?"]
   }.each do |what, (text, message)|
     it "C2 #{what} is an error of one line with its place" do

@@ -78,7 +78,7 @@ module Fastrack
         options.on(short, long, "listen on tcp://HOST:PORT, HOST:PORT or PATH; may be repeated") do |text|
           @addresses.concat(Address.list(text))
         rescue ArgumentError => e
-          raise Error, "#{short} takes #{e.message}: it is #{text.inspect}"
+          raise Error, "#{short} #{e.message}; got #{text.inspect}"
         end
       end
       option(options, :Host, "-o", "--host HOST", "address to listen on")

@@ -137,7 +137,7 @@ module Fastrack
       listed = @__words__[:listen]&.value || []
       __store__(:listen, [*listed.reject { |one| one == address }, address].freeze)
     rescue ArgumentError => e
-      raise ConfigurationError, "listen takes #{e.message}: it is #{[place, *settings].join(" ")[0, 200].inspect}"
+      raise ConfigurationError, "listen #{e.message}; got #{[place, *settings].join(" ")[0, 200].inspect}"
     end
 
     # @param name [String, nil]

@@ -33,8 +33,8 @@ module Fastrack
     def coerce(value, source = "option #{name}")
       @type.call(value, *@arguments)
     rescue ArgumentError => e
-      given = value == true ? "no value was given" : "it is #{value.inspect[0, 200]}"
-      raise ConfigurationError, "#{source} takes #{e.message}: #{given}"
+      given = value == true ? "no value was given" : "got #{value.inspect[0, 200]}"
+      raise ConfigurationError, "#{source} #{e.message}; #{given}"
     end
 
     def hook?
@@ -42,7 +42,7 @@ module Fastrack
     end
 
     # Option types. Each method turns a value as users write it (a command line gives Strings, a bare `-O Key` gives true)
-    # into the type, or raises ArgumentError with what it expected.
+    # into the type, or raises ArgumentError ("must be ...").
     module Types
       TRUE_WORDS = /\A(?:true|yes|1|on)\z/i.freeze
       FALSE_WORDS = /\A(?:false|no|0|off|)\z/i.freeze
@@ -54,7 +54,7 @@ module Fastrack
         case value.is_a?(Integer) ? value.to_s : value
         when true, TRUE_WORDS then true
         when false, FALSE_WORDS then false
-        else raise ArgumentError, "true or false"
+        else raise ArgumentError, "must be true or false"
         end
       end
 
@@ -64,7 +64,7 @@ module Fastrack
         number = value.is_a?(String) ? Integer(value, 10, exception: false) : value
         return number if number.is_a?(Integer) && range.cover?(number)
 
-        raise ArgumentError, range.end ? "a whole number from #{range.begin} to #{range.end}" : "a whole number, #{range.begin} or more"
+        raise ArgumentError, "must be a whole number#{range.end ? " from #{range.begin} to #{range.end}" : ", #{range.begin} or more"}"
       end
 
       # @return [Float] seconds, more than 0
@@ -82,7 +82,7 @@ module Fastrack
         seconds = number.to_f if number.is_a?(Numeric) && number.real?
         return seconds if seconds&.finite? && yield(seconds)
 
-        raise ArgumentError, expected
+        raise ArgumentError, "must be #{expected}"
       end
 
       # @return [String] frozen
@@ -90,21 +90,21 @@ module Fastrack
         string = value.respond_to?(:to_path) ? value.to_path : value
         return string.dup.freeze if string.is_a?(String) && !string.empty? && !string.include?("\0")
 
-        raise ArgumentError, "some text"
+        raise ArgumentError, "must be some text"
       end
 
       # @return [String] one of `choices`
       def choice(value, *choices)
         return value.to_s if choices.include?(value.to_s)
 
-        raise ArgumentError, choices.join(" or ")
+        raise ArgumentError, "must be #{choices.join(" or ")}"
       end
 
       # @return [#call]
       def callable(value)
         return value if value.respond_to?(:call)
 
-        raise ArgumentError, "a block or anything that can be called"
+        raise ArgumentError, "must be a block or anything that can be called"
       end
 
       # @param value [Integer, String] a String is octal, as for chmod(1) and umask(1)
@@ -113,7 +113,7 @@ module Fastrack
         bits = value.is_a?(String) && /\A0?o?[0-7]{1,4}\z/.match?(value) ? value.oct : value
         return bits if bits.is_a?(Integer) && bits.between?(0, 0o777)
 
-        raise ArgumentError, "a file mode, from 0000 to 0777"
+        raise ArgumentError, "must be a file mode, from 0000 to 0777"
       end
 
       # @param value [String, Array<String>] "user", "user:group" or ["user", "group"]
@@ -122,14 +122,14 @@ module Fastrack
         names = value.is_a?(String) ? value.split(":", 2) : value
         return UserGroup.find(*names) if names.is_a?(Array) && names.size.between?(1, 2) && names.all?(String)
 
-        raise ArgumentError, "a user, or user:group"
+        raise ArgumentError, "must be a user, or user:group"
       end
 
       # @return [Logger] the value itself
       def logger(value)
         return value if %i[debug info warn error fatal].all? { |level| value.respond_to?(level) }
 
-        raise ArgumentError, "a Logger"
+        raise ArgumentError, "must be a Logger"
       end
       private_class_method :to_seconds
     end

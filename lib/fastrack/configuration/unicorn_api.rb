@@ -61,7 +61,7 @@ module Fastrack
 
       listeners.concat(in_master? ? address.open_with_retries : address.open)
     rescue ArgumentError => e
-      raise ConfigurationError, "server.listen takes #{e.message}"
+      raise ConfigurationError, "server.listen #{e.message}"
     rescue AddressInUseError => e
       raise if in_master?
 

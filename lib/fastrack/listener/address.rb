@@ -37,7 +37,7 @@ module Fastrack
       # @raise [ArgumentError] with what was expected
       def parse(place, settings = {})
         text = place.respond_to?(:to_path) ? place.to_path : place.to_s
-        raise ArgumentError, "no TLS: terminate it in a proxy in front" if TLS.match?(text)
+        raise ArgumentError, "must be without TLS; terminate that in a proxy in front" if TLS.match?(text)
 
         if (match = PORT.match(text))
           host = match[:host].to_s.sub(/\A\*?\z/, "0.0.0.0")
@@ -45,7 +45,7 @@ module Fastrack
         elsif (match = PATH.match(text) || IN_HOME.match(text))
           new(path: Option::Types.text(match[:path]), **typed(settings))
         else
-          raise ArgumentError, FORMS
+          raise ArgumentError, "must be #{FORMS}"
         end
       end
 
@@ -54,7 +54,7 @@ module Fastrack
       # @raise [ArgumentError] with what was expected
       def list(value)
         list = value.is_a?(String) ? value.split(",") : Array(value)
-        raise ArgumentError, FORMS if list.empty?
+        raise ArgumentError, "must be #{FORMS}" if list.empty?
 
         list.map { |one| one.is_a?(Address) ? one : parse(one) }.freeze
       end
@@ -63,11 +63,11 @@ module Fastrack
 
       def typed(settings)
         settings.to_h { |key, value| [SPELLINGS.fetch(key.to_sym, key.to_sym), value] }.filter_map do |key, value|
-          type, *limits = SETTINGS.fetch(key) { raise ArgumentError, "no #{key}#{Error.suggestion(key, SETTINGS.keys)}" }
+          type, *limits = SETTINGS.fetch(key) { raise ArgumentError, "has no setting #{key}#{Error.suggestion(key, SETTINGS.keys)}" }
           value = { true => 1, false => 0 }.fetch(value, value) if key == :tcp_defer_accept
           [key, Option::Types.public_send(type, value, *limits)] unless type.nil? || value.nil?
         rescue ArgumentError => e
-          raise ArgumentError, SETTINGS.key?(key) ? "#{key}: #{e.message}" : e.message
+          raise ArgumentError, SETTINGS.key?(key) ? "#{key} #{e.message}" : e.message
         end.to_h
       end
     end

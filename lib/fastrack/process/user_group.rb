@@ -14,7 +14,7 @@ module Fastrack
       missing = "group"
       new(user, entry.uid, group ? Etc.getgrnam(group).gid : entry.gid)
     rescue ArgumentError
-      raise ArgumentError, "an existing #{missing}"
+      raise ArgumentError, "must be an existing #{missing}"
     end
 
     # @return [String]
