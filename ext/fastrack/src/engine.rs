@@ -159,8 +159,8 @@ impl RubyEngine {
         self.testimony.give(text);
     }
 
-    /// `catch_fatal_signals`: from now on a fatal signal (SIGSEGV, SIGABRT and the like) does what `prepare_exit` does, before Ruby
-    /// gets it.
+    /// `catch_fatal_signals`: from now on a fatal signal (SIGSEGV, SIGABRT and the like) does what `prepare_exit` does,
+    /// before Ruby gets it.
     fn answer_crashes(&self) {
         self.last_words.say_on_fatal_signals(rb_sys::rb_funcallv as *const ());
     }
