@@ -76,7 +76,7 @@ module Fastrack
           # Without a request, it waits for slow clients only.
           request = handle.request(now)
           Log.line("worker #{handle.nr} (pid #{handle.pid}) has not finished within #{format("%g", @timeout)} s: killing it" \
-                   "#{request ? "; it is serving #{request}" : "; it is serving no request"}")
+                   "; it is serving #{request || "no request"}")
           handle.kill
         end
         # CHLD tells when they are gone.

@@ -44,7 +44,8 @@ module Fastrack
       owner = self.class.read(@path)
       # rackup has already written it for this process.
       return if owner == Process.pid
-      raise Error, "pid file #{@path} belongs to process #{owner}, which is running" if owner&.positive? && self.class.running?(owner)
+      running = owner&.positive? && self.class.running?(owner)
+      raise Error, "pid file #{@path} belongs to process #{owner}, which is running" if running
 
       Log.line("pid file #{@path}: replacing that of process #{owner}, which is gone") if owner
       write
