@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# The gem's own name, which Bundler requires: after it `rackup -s fastrack`, `rails s -u fastrack` and
-# Rack::Handler::Fastrack are there.
+# The gem's name, which Bundler requires. It provides `rackup -s fastrack`, `rails s -u fastrack` and
+# Rack::Handler::Fastrack.
 require_relative "fastrack"
 require "rack/handler/fastrack"

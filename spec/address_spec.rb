@@ -1,8 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "spec_helper"
-require_relative "../lib/fastrack/address"
-require_relative "../lib/fastrack/listeners"
+require_relative "../lib/fastrack/listener/address"
 
 RSpec.describe Fastrack::Address do
   { 8080 => ["0.0.0.0", 8080, nil], "8080" => ["0.0.0.0", 8080, nil], "*:8080" => ["0.0.0.0", 8080, nil],
@@ -30,9 +29,9 @@ RSpec.describe Fastrack::Address do
   end
 
   it "C2 names a setting that does not exist, and one of the wrong type" do
-    expect { described_class.parse(80, backlock: 3) }.to raise_error(ArgumentError, "no backlock; did you mean backlog?")
-    expect { described_class.parse(80, backlog: "many") }.to raise_error(ArgumentError, /\Abacklog: a whole number/)
-    expect { described_class.parse("/a", umask: 0o1000) }.to raise_error(ArgumentError, /\Aumask: a file's mode/)
+    expect { described_class.parse(80, backlock: 3) }.to raise_error(ArgumentError, "has no setting backlock; did you mean backlog?")
+    expect { described_class.parse(80, backlog: "many") }.to raise_error(ArgumentError, /\Abacklog must be a whole number/)
+    expect { described_class.parse("/a", umask: 0o1000) }.to raise_error(ArgumentError, /\Aumask must be a file mode/)
   end
 
   it "C2 takes Unicorn's settings that have no effect" do
@@ -90,7 +89,7 @@ RSpec.describe Fastrack::Address do
       taken do |_, place|
         address = described_class.parse(place, tries: 3, delay: 0)
         expect(address).to receive(:open).exactly(3).times.and_call_original
-        expect { expect { Fastrack::Listeners.open_at(address) }.to raise_error(Fastrack::AddressInUseError) }
+        expect { expect { address.open_with_retries }.to raise_error(Fastrack::AddressInUseError) }
           .to output("fastrack: cannot listen on #{place}: the port is in use; trying again every 0.0 s\n").to_stderr
       end
     end
@@ -104,7 +103,7 @@ RSpec.describe Fastrack::Address do
           open.call
         end
         listeners = nil
-        expect { listeners = Fastrack::Listeners.open_at(address) }.to output(/trying again/).to_stderr
+        expect { listeners = address.open_with_retries }.to output(/trying again/).to_stderr
         expect([@tried, listeners.map(&:to_s)]).to eq([20, [place]])
         listeners.each(&:close)
       end
@@ -112,7 +111,7 @@ RSpec.describe Fastrack::Address do
 
     it "C2 is not tried again where it could never be listened on" do
       address = described_class.parse("/no/such/folder/app.sock", tries: -1)
-      expect { Fastrack::Listeners.open_at(address) }.to raise_error(Fastrack::ListenError, /no such file or directory/)
+      expect { address.open_with_retries }.to raise_error(Fastrack::ListenError, /no such file or directory/)
     end
   end
 end

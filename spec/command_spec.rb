@@ -36,12 +36,12 @@ RSpec.describe "The fastrack command" do
     expect(fastrack("--version")).to eq(["Fastrack #{Fastrack::VERSION} (Ruby #{RUBY_VERSION}, Rack #{Rack.release})\n", 0])
   end
 
-  { %w[--wrong] => "invalid option: --wrong", %w[-w many] => "-w takes a whole number, 1 or more: it is \"many\"",
-    %w[-b app] => "-b takes a port, host:port, [IPv6]:port or a path: it is \"app\"",
-    %w[-b ssl://a:1] => "-b takes no TLS, which is for what stands in front: it is \"ssl://a:1\"",
-    %w[-O MaxWorker=1] => "there is no option MaxWorker; did you mean MaxWorkers?",
-    %w[-O MaxWorkers] => "-O MaxWorkers takes a whole number, 1 or more: no value was given",
-    %w[a.ru b.ru] => "one app at a time: b.ru is too much", %w[no.ru] => "there is no no.ru",
+  { %w[--wrong] => "invalid option: --wrong", %w[-w many] => "-w must be a whole number, 1 or more; got \"many\"",
+    %w[-b app] => "-b must be a port, host:port, [IPv6]:port or a path; got \"app\"",
+    %w[-b ssl://a:1] => "-b must be without TLS; terminate that in a proxy in front; got \"ssl://a:1\"",
+    %w[-O MaxWorker=1] => "unknown option MaxWorker; did you mean MaxWorkers?",
+    %w[-O MaxWorkers] => "-O MaxWorkers must be a whole number, 1 or more; no value was given",
+    %w[a.ru b.ru] => "only one app, please: b.ru is not expected", %w[no.ru] => "there is no no.ru",
     %w[-c no.rb] => "ConfigFile no.rb: no such file or directory" }.each do |arguments, message|
     it "ends with one line and status 1 for #{arguments.join(" ")}" do
       output, status = fastrack(*arguments, "-O", "Port=0")
@@ -159,7 +159,7 @@ RSpec.describe "The fastrack command" do
 
     it "C2 false, rackup says that it does not apply" do
       server = Server.start(ru: Rackups::PID, options: { PreloadApp: "no", MaxWorkers: 1 })
-      expect(server.log).to include("fastrack: option PreloadApp has no effect: the app is loaded already. `fastrack` loads it in each worker\n")
+      expect(server.log).to include("fastrack: option PreloadApp has no effect: the app is already loaded; use `fastrack` to load it in each worker\n")
       expect(server.get.status).to eq(200)
     end
   end
@@ -185,10 +185,10 @@ RSpec.describe "The fastrack command" do
     it "says when the system allows few open files" do
       command = ["sh", "-c", 'ulimit -n 500 && exec "$@"', "sh", RbConfig.ruby, "-w", Server::COMMAND, "check"]
       expect(Open3.capture2e(Server::CLEAN_ENVIRONMENT, *command, chdir: @dir).first)
-        .to include("only 500 open files are allowed, of which each client takes one (RLIMIT_NOFILE)\n")
+        .to include("only 500 open files are allowed (RLIMIT_NOFILE), and each client takes one\n")
     end
 
-    { "a word that there is not" => ["config/fastrack.rb", "\nworker_process 3", "ConfigFile config/fastrack.rb:2: there is no word worker_process"],
+    { "a word that there is not" => ["config/fastrack.rb", "\nworker_process 3", "ConfigFile config/fastrack.rb:2: unknown word worker_process"],
       "a folder that there is not" => ["config/fastrack.rb", "working_directory '/no/such'", "ConfigFile config/fastrack.rb:1: working_directory: cannot"],
       "an app that raises" => ["config.ru", "raise 'no luck'", "the app does not load: config.ru:1:"],
       "an app with a slip" => ["config.ru", "run(", "the app does not load: "],

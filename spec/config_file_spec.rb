@@ -82,9 +82,9 @@ RSpec.describe "ConfigFile" do
     "raises deep down" => ["\n\ndef helper\n  Integer('x')\nend\nhelper", ":4: invalid value for Integer(): \"x\" (ArgumentError)"],
     "has a syntax error" => ["host 'a'\nport(\n", /:\d+: syntax error.* \(SyntaxError\)/],
     "requires what is not there" => ["require 'no/such'", ":1: cannot load such file -- no/such (LoadError)"],
-    "has an unknown word" => ["\nmax_worker 3", ":2: there is no word max_worker; did you mean max_workers?"],
-    "has an ill-typed value" => ["max_workers 'many'", ":1: max_workers takes a whole number, 1 or more: it is \"many\""],
-    "has a hook without a block" => ["before_fork", ":1: before_fork takes a block or anything that can be called: no value was given"]
+    "has an unknown word" => ["\nmax_worker 3", ":2: unknown word max_worker; did you mean max_workers?"],
+    "has an ill-typed value" => ["max_workers 'many'", ":1: max_workers must be a whole number, 1 or more; got \"many\""],
+    "has a hook without a block" => ["before_fork", ":1: before_fork must be a block or anything that can be called; no value was given"]
   }.each do |what, (text, message)|
     it "A4 is an error of one line with its place when it #{what}" do
       expected = message.is_a?(Regexp) ? /\AConfigFile #{Regexp.escape(file)}#{message}\z/ : "ConfigFile #{file}#{message}"

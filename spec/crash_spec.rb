@@ -54,15 +54,15 @@ RSpec.describe "A request that ends its worker" do
 
   {
     "/segv" => "was killed by SIG", "/bus" => "was killed by SIG", "/ill" => "was killed by SIG", "/fpe" => "was killed by SIGFPE",
-    "/null" => "was killed by SIG", "/native-abort" => "was killed by SIGABRT", "/exit!" => "ended with status 1",
-    "/process-exit!" => "ended with status 3", "/kernel-exit!" => "ended", "/thread-exit!" => "ended with status 4"
+    "/null" => "was killed by SIG", "/native-abort" => "was killed by SIGABRT", "/exit!" => "exited with status 1",
+    "/process-exit!" => "exited with status 3", "/kernel-exit!" => "exited", "/thread-exit!" => "exited with status 4"
   }.each do |path, manner|
     it "is answered with 502, and ends it all the same: #{path}" do
       server = serve
       pid = server.workers.first
       response = server.get(path)
       expect([response.status, response.headers["connection"]]).to eq([502, "close"])
-      expect(ending(server, pid)).to start_with(manner).and include("; it was at GET #{path} for ")
+      expect(ending(server, pid)).to start_with(manner).and include(" while serving GET #{path} for ")
       expect(server.get("/").status).to eq(200)
     end
   end
@@ -79,7 +79,7 @@ RSpec.describe "A request that ends its worker" do
     end
   end
 
-  { "/exit" => "ended with status 5", "/abort" => "ended with status 1" }.each do |path, manner|
+  { "/exit" => "exited with status 5", "/abort" => "exited with status 1" }.each do |path, manner|
     it "by an exception is answered with 500: #{path}" do
       server = serve
       pid = server.workers.first

@@ -3,7 +3,7 @@
 require_relative "spec_helper"
 require_relative "support/http_nginx"
 require_relative "support/kept_loop"
-require_relative "../lib/fastrack/config_file"
+require_relative "../lib/fastrack/configuration/config_file"
 require "fileutils"
 
 # What docs/upgrading.md and docs/deploy.md say, done as it is written there, in another folder than /srv/app.

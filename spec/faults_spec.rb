@@ -55,9 +55,9 @@ RSpec.describe "Faults" do
   describe "a worker that dies at boot again and again" do
     # What after_fork does, and what the log says of it.
     { "raises" => ["raise 'no database'", /worker \d failed: .*no database \(RuntimeError\)/],
-      "exits" => ["exit 3", /worker \d \(pid \d+\) ended with status 3/],
-      "exits with status 0" => ["exit 0", /worker \d \(pid \d+\) ended before it was ready/],
-      "exits with status 0 and at once" => ["exit!(0)", /worker \d \(pid \d+\) ended before it was ready/],
+      "exits" => ["exit 3", /worker \d \(pid \d+\) exited with status 3/],
+      "exits with status 0" => ["exit 0", /worker \d \(pid \d+\) exited before it was ready/],
+      "exits with status 0 and at once" => ["exit!(0)", /worker \d \(pid \d+\) exited before it was ready/],
       "is killed" => ["Process.kill(:KILL, $$)", /worker \d \(pid \d+\) was killed by SIGKILL/] }.each do |what, (code, line)|
       it "B-faults is spaced by ErrRespawnInterval and burns no CPU when it #{what}" do
         server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.25 }, config: <<~RUBY)
@@ -134,7 +134,7 @@ RSpec.describe "Faults" do
       Thread.new { loop { Process.wait rescue sleep 0.001 } }
       #{Rackups::PID}
     RUBY
-    unknown = -> { server.log.scan(/worker \d \(pid \d+\) ended; its status is unknown/).size }
+    unknown = -> { server.log.scan(/worker \d \(pid \d+\) exited; its status is unknown/).size }
     # The two of them race for each status.
     eventually(20, -> { server.log }) do
       before = server.await_workers(2)

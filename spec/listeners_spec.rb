@@ -2,8 +2,8 @@
 
 require_relative "spec_helper"
 require_relative "support/free_port"
-require_relative "../lib/fastrack/tcp_listener"
-require_relative "../lib/fastrack/unix_listener"
+require_relative "../lib/fastrack/listener/tcp"
+require_relative "../lib/fastrack/listener/unix"
 require "fileutils"
 require "stringio"
 require "tmpdir"

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "spec_helper"
-require_relative "../lib/fastrack/log_files"
+require_relative "../lib/fastrack/log"
 require_relative "support/reexec_helpers"
 
 RSpec.describe "Log files" do

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "spec_helper"
-require_relative "../lib/fastrack/null_input"
+require_relative "../lib/fastrack/rack/input"
 
 RSpec.describe "rack.input without a body" do
   let(:input) { Fastrack::NullInput::SHARED }

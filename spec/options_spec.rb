@@ -68,7 +68,7 @@ RSpec.describe "Options" do
     it "A2 a value that fits no type is an error that names #{name}" do
       values.each do |value|
         expect { configure(name => value) }
-          .to raise_error(Fastrack::ConfigurationError, /\Aoption #{name} takes [^\n]+\z/), value.inspect
+          .to raise_error(Fastrack::ConfigurationError, /\Aoption #{name} must be [^\n]+\z/), value.inspect
       end
     end
   end
@@ -123,7 +123,7 @@ RSpec.describe "Options" do
 
   it "A6 a variable that cannot be understood is an error that names it" do
     expect { configure({}, "WEB_CONCURRENCY" => "many") }
-      .to raise_error(Fastrack::ConfigurationError, /\AWEB_CONCURRENCY takes a whole number, 1 or more: it is "many"\z/)
+      .to raise_error(Fastrack::ConfigurationError, /\AWEB_CONCURRENCY must be a whole number, 1 or more; got "many"\z/)
   end
 
   it "A6 a variable that does not count need not be understood" do
@@ -183,7 +183,7 @@ RSpec.describe "Options" do
 
     it "A2 an ill-typed option ends it with one line and status 1, with nothing bound" do
       server = Server.fail_to_start(ru: Rackups::PID, unix: true, options: { MaxWorkers: "many" })
-      expect(server.log).to eq(%(fastrack: option MaxWorkers takes a whole number, 1 or more: it is "many"\n))
+      expect(server.log).to eq(%(fastrack: option MaxWorkers must be a whole number, 1 or more; got "many"\n))
       expect(server.status.exitstatus).to eq(1)
       expect(File).not_to exist(File.join(server.dir, "server.sock"))
     end

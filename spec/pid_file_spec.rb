@@ -2,7 +2,7 @@
 
 require_relative "spec_helper"
 require_relative "support/reexec_helpers"
-require_relative "../lib/fastrack/pid_file"
+require_relative "../lib/fastrack/process/pid_file"
 
 RSpec.describe "The pid file" do
   include ReexecHelpers
@@ -32,7 +32,7 @@ RSpec.describe "The pid file" do
       # In one step: whoever has it open reads the old number, and not a part of the new one.
       expect(reader.read).to eq("#{pid}\n")
       reader.close
-      expect(server.log).to include("fastrack: pid file #{path}: replacing what process #{pid} has left there\n")
+      expect(server.log).to include("fastrack: pid file #{path}: replacing that of process #{pid}, which is gone\n")
       expect(File.read(path)).to eq("#{server.pid}\n")
     end
   end
@@ -57,7 +57,7 @@ RSpec.describe "The pid file" do
       path = File.join(dir, "app.pid")
       File.write(path, Process.pid.to_s)
       server = Server.fail_to_start(ru: Rackups::PID, options: { Pid: path })
-      expect(server.log).to eq("fastrack: pid file #{path}: process #{Process.pid} has it, and runs\n")
+      expect(server.log).to eq("fastrack: pid file #{path} belongs to process #{Process.pid}, which is running\n")
       expect(server.status.exitstatus).to eq(1)
       expect(File.read(path)).to eq(Process.pid.to_s)
     end

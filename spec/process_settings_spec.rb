@@ -2,7 +2,7 @@
 
 require_relative "spec_helper"
 require_relative "../lib/fastrack/configuration"
-require_relative "../lib/fastrack/process_settings"
+require_relative "../lib/fastrack/process/settings"
 require "etc"
 require "stringio"
 
@@ -95,7 +95,7 @@ RSpec.describe "The server's process" do
     server = Server.start(ru: "run ->(_env) { [200, {}, [Process.getrlimit(:NOFILE).inspect]] }",
                           wrapper: ["sh", "-c", 'ulimit -Sn 200 && ulimit -Hn 2000 && exec "$@"', "sh"])
     expect(server.get.body).to eq("[2000, 2000]")
-    expect(server.whole_log.scan(/^fastrack: only 2000 open files are allowed, of which each client takes one \(RLIMIT_NOFILE\)$/).size).to eq(1)
+    expect(server.whole_log.scan(/^fastrack: only 2000 open files are allowed \(RLIMIT_NOFILE\), and each client takes one$/).size).to eq(1)
   end
 
   it "C2 nothing is said of files where there are enough", if: Process.getrlimit(:NOFILE).last >= 10_000 do
@@ -126,7 +126,7 @@ RSpec.describe "The server's process" do
         configuration = Fastrack::Configuration.new({ WorkingDirectory: "#{dir}/closed" }, environment: {}, output: StringIO.new)
         said = IO.popen("-") || begin
           Process::UID.change_privilege(nobody.uid)
-          Fastrack::ProcessSettings.new(configuration).enter rescue print("#{$!.class}: #{$!.message} in #{Dir.pwd}").then { $stdout.flush }
+          Fastrack::ProcessSettings.new(configuration).apply rescue print("#{$!.class}: #{$!.message} in #{Dir.pwd}").then { $stdout.flush }
           exit!(0)
         end
         expect(said.read).to eq("Fastrack::ConfigurationError: option WorkingDirectory: cannot enter #{dir}/closed: permission denied in #{Dir.pwd}")
@@ -145,7 +145,7 @@ RSpec.describe "The server's process" do
       File.write("#{dir}/fastrack.rb", "user 'root'")
       configuration = Fastrack::Configuration.new({ ConfigFile: "#{dir}/fastrack.rb" }, environment: {}, output: StringIO.new)
       allow(Process).to receive(:euid).and_return(1000)
-      expect { Fastrack::ProcessSettings.new(configuration).enter }
+      expect { Fastrack::ProcessSettings.new(configuration).apply }
         .to raise_error(Fastrack::ConfigurationError, "ConfigFile #{dir}/fastrack.rb:1: user: only root may become root")
     end
   end
@@ -153,8 +153,8 @@ RSpec.describe "The server's process" do
   { "working_directory '/no/such'" => "working_directory: cannot enter /no/such: no such file or directory",
     "stdout_path 'log/out.log'" => "stdout_path: cannot write to log/out.log: no such file or directory",
     "stderr_path '.'" => /\Afastrack: ConfigFile fastrack.rb:2: stderr_path: cannot write to .*: is a directory\z/,
-    "user 'no-such-user'" => "user takes a user of this machine, which has no \"no-such-user\": it is \"no-such-user\"",
-    "umask 'rwx'" => "umask takes a file's mode, from 0000 to 0777: it is \"rwx\"" }.each do |text, message|
+    "user 'no-such-user'" => "user must be an existing user; got \"no-such-user\"",
+    "umask 'rwx'" => "umask must be a file mode, from 0000 to 0777; got \"rwx\"" }.each do |text, message|
     it "C2 #{text} is one line with its place, and nothing is bound" do
       expected = message.is_a?(Regexp) ? message : "fastrack: ConfigFile fastrack.rb:2: #{message}"
       expect(complaint(fail_to_start("\n#{text}"))).to match(expected)

@@ -7,12 +7,12 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
   include ReexecHelpers
 
   # The app's text, and what is done beside it once the server runs; what the old master says of it.
-  { "whose app does not load" => [{ "config.ru" => "raise 'typo'" }, "ended with status 1 before it was ready"],
-    "whose app is no Ruby" => [{ "config.ru" => "run ->(" }, "ended with status 1 before it was ready"],
-    "whose ConfigFile raises" => [{ "fastrack.rb" => "raise 'typo'" }, "ended with status 1 before it was ready"],
-    "whose app exits" => [{ "config.ru" => "exit!(0)" }, "ended with status 0 before it was ready"],
+  { "whose app does not load" => [{ "config.ru" => "raise 'typo'" }, "exited with status 1 before it was ready"],
+    "whose app is no Ruby" => [{ "config.ru" => "run ->(" }, "exited with status 1 before it was ready"],
+    "whose ConfigFile raises" => [{ "fastrack.rb" => "raise 'typo'" }, "exited with status 1 before it was ready"],
+    "whose app exits" => [{ "config.ru" => "exit!(0)" }, "exited with status 0 before it was ready"],
     "whose app is killed" => [{ "config.ru" => "Process.kill(:KILL, Process.pid)" }, "was killed by SIGKILL before it was ready"],
-    "whose before_exec raises" => [{ "fastrack.rb" => "before_exec { raise 'no' }" }, "ended with status 127 before it was ready", :hup] }
+    "whose before_exec raises" => [{ "fastrack.rb" => "before_exec { raise 'no' }" }, "exited with status 127 before it was ready", :hup] }
     .each do |what, (files, line, before)|
     it "B-faults #{what} leaves the old one as it is, which says why, and no client notices" do
       server = start(config: "", options: { Pid: "app.pid" })
@@ -57,7 +57,7 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
       unnoticed(server) do
         server.write(file, text)
         usr2(server)
-        await_line(server, /^fastrack: the new master \(pid \d+\) was not ready within BootTimeout; it is told to end$/)
+        await_line(server, /^fastrack: the new master \(pid \d+\) was not ready within BootTimeout; stopping it$/)
         await_line(server, /^fastrack: the new master \(pid \d+\) was not ready within BootTimeout; this one carries on$/)
       end
       await_processes(server, 3)
@@ -80,7 +80,7 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
     unnoticed(server) do
       booting(server)
       usr2(server)
-      await_line(server, /^fastrack: USR2 is ignored: the new master \(pid \d+\) is there already$/)
+      await_line(server, /^fastrack: USR2 is ignored: the new master \(pid \d+\) is already there$/)
       server.write("go", "")
       taken_over(server)
     end
@@ -93,7 +93,7 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
     usr2(server)
     await_line(server, "is ready", 3)
     usr2(server, to: server.master)
-    await_line(server, "USR2 is ignored: the old master has not ended yet")
+    await_line(server, "USR2 is ignored: the old master is still running")
     server.signal(:QUIT)
     taken_over(server)
     second = server.master
@@ -165,7 +165,7 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
       server.signal(:HUP)
       await_line(server, "Fastrack is ready", 2)
       server.signal(:TTIN)
-      await_line(server, "TTIN: there are to be 3 workers")
+      await_line(server, "TTIN: changing to 3 workers")
       server.signal(:USR1)
       server.write("go", "")
       taken_over(server)
@@ -221,7 +221,7 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
       FileUtils.rm_r(File.join(dir, "release"))
       usr2(server)
       await_line(server, /cannot start a new master: .*No such file or directory/)
-      await_line(server, "ended with status 127 before it was ready; this one carries on")
+      await_line(server, "exited with status 127 before it was ready; this one carries on")
       expect(server.get.status).to eq(200)
     end
   end

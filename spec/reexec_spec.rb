@@ -66,7 +66,7 @@ RSpec.describe "A new master (USR2)" do
     server = Server.start(ru: app("v1"), options: { MaxWorkers: 1, Host: nil, Port: nil }, inherit: { 10 => socket },
                           env: { "SERVER_STARTER_PORT" => "127.0.0.1:#{socket.addr[1]}=10" })
     usr2(server)
-    await_line(server, "USR2 is ignored: start_server deploys by a HUP to itself")
+    await_line(server, "USR2 is ignored: send HUP to start_server instead")
     expect(server.get.status).to eq(200)
   ensure
     socket&.close
@@ -220,7 +220,7 @@ RSpec.describe "A new master (USR2)" do
         taken_over(server)
       end
       # Two signals at once come in the order of their numbers: QUIT, then TTOU.
-      expect(server.log).to match(/TTOU: there are to be 1 workers|TTOU is ignored: the server is stopping/)
+      expect(server.log).to match(/TTOU: changing to 1 workers|TTOU is ignored: the server is stopping/)
       await_processes(server, 3)
     end
 
@@ -231,7 +231,7 @@ RSpec.describe "A new master (USR2)" do
       server.signal(:WINCH)
       await_processes(server, 4)
       server.signal(:QUIT, to: server.master)
-      await_line(server, "ended with status 0; this one carries on")
+      await_line(server, "exited with status 0; this one carries on")
     end
 
     it "C1 goes back to the old one when the new one is ended, with the workers that had been sent away" do
@@ -247,7 +247,7 @@ RSpec.describe "A new master (USR2)" do
     # The kernel closes its channel a moment before, and nothing else may ever happen that would have the old one look again.
     it "C1 goes back to the old one though the new one's process ends just after it was looked for" do
       server = start(options: { AutoQuit: false }, config: <<~'RUBY')
-        Fastrack::Reexec.prepend(Module.new do
+        Fastrack::NewMaster.prepend(Module.new do
           def gone?
             return super if @late || !channel.closed?
 

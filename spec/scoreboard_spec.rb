@@ -28,7 +28,7 @@ RSpec.describe "the scoreboard" do
       sleep 0.2
       server.signal(signal, to: pid.to_i)
 
-      expect(line_of(server, pid)).to match(/#{manner}; it was at GET \/wait for (?:0\.[2-9]|[1-9]\.\d) s, request id r-1$/)
+      expect(line_of(server, pid)).to match(/#{manner} while serving GET \/wait for (?:0\.[2-9]|[1-9]\.\d) s, request id r-1$/)
       client.value
     end
   end
@@ -38,7 +38,7 @@ RSpec.describe "the scoreboard" do
     before = server.workers
     client = request(server, "/exit?5")
     pid = Eventually.eventually { (before - server.workers).first }
-    expect(line_of(server, pid)).to match(/ ended; it was at GET \/exit\?5 for \d\.\d s$/)
+    expect(line_of(server, pid)).to match(/ exited while serving GET \/exit\?5 for \d\.\d s$/)
     expect(client.value.first).to start_with("HTTP/1.1 502 ")
   end
 
@@ -64,8 +64,8 @@ RSpec.describe "the scoreboard" do
     Eventually.eventually { server.lines_of("waiting").any? }
     server.stop
     what = /GET \/wait for \d\.\d s, request id r-2$/
-    expect(server.log).to match(/^fastrack: worker 0 \(pid \d+\) has not finished within 0.5 s, and is killed: it is at #{what}/)
-    expect(server.log).to match(/was killed by SIGKILL; it was at #{what}/)
+    expect(server.log).to match(/^fastrack: worker 0 \(pid \d+\) has not finished within 0.5 s: killing it; it is serving #{what}/)
+    expect(server.log).to match(/was killed by SIGKILL while serving #{what}/)
     client.value
   end
 
@@ -75,7 +75,7 @@ RSpec.describe "the scoreboard" do
     before = server.workers
     client = request(server, path)
     pid = Eventually.eventually { (before - server.workers).first }
-    expect(line_of(server, pid)).to include("at GET #{path[0, 204]} for")
+    expect(line_of(server, pid)).to include("serving GET #{path[0, 204]} for")
     client.value
   end
 

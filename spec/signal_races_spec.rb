@@ -67,7 +67,7 @@ RSpec.describe "Signals at a bad moment" do
 
   %i[TERM INT].each do |name|
     it "B-faults #{name} right after USR2 ends the server, and the new master with it" do
-      server = start(config: held_in("Fastrack::Reexec.singleton_class", "become_master", "go"))
+      server = start(config: held_in("Fastrack::NewMaster.singleton_class", "become_master", "go"))
       server.write("hold", "")
       usr2(server)
       successor = eventually { server.lines_of("held").first&.to_i }
@@ -92,7 +92,7 @@ RSpec.describe "Signals at a bad moment" do
     server = Server.start(ru: app("v1"), options: { MaxWorkers: 2, ErrRespawnInterval: 60 }, config: <<~RUBY)
       after_fork { |_, worker| exit if worker.nr == 1 }
     RUBY
-    await_line(server, "ended before it was ready")
+    await_line(server, "exited before it was ready")
     server.await_workers(1)
     expect(server.get.status).to eq(200)
     server.signal(:TTOU)

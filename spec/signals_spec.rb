@@ -47,7 +47,7 @@ RSpec.describe "Signals" do
       end)
     RUBY
     server.await_workers(3)
-    expect(server.log).to include("TTIN: there are to be 3 workers")
+    expect(server.log).to include("TTIN: changing to 3 workers")
   end
 
   describe "HUP" do
@@ -84,7 +84,7 @@ RSpec.describe "Signals" do
     end
 
     { "raises" => ["raise 'no such luck'", "no such luck (RuntimeError)"],
-      "has an ill-typed value" => ["max_workers :many", "max_workers takes a whole number, 1 or more: it is :many"],
+      "has an ill-typed value" => ["max_workers :many", "max_workers must be a whole number, 1 or more; got :many"],
       "does not compile" => ["max_workers (", "SyntaxError"],
       "calls exit" => ["exit 3", "the ConfigFile calls exit"] }.each do |what, (text, reason)|
       it "C1 with a ConfigFile that #{what} keeps the old configuration and all workers, and says why" do
@@ -133,7 +133,7 @@ RSpec.describe "Signals" do
       server.signal(:TTOU)
       server.await_workers(0)
       server.signal(:TTOU)
-      await_line(server, "TTOU: there are to be 0 workers", 2)
+      await_line(server, "TTOU: changing to 0 workers", 2)
       client = Thread.new { server.get.status }
       server.signal(:TTIN)
       expect(client.value).to eq(200)
@@ -147,7 +147,7 @@ RSpec.describe "Signals" do
           read_until(terminal, "Fastrack is ready")
           workers = ProcessTable.children(pid)
           terminal.winsize = [40, 132]
-          read_until(terminal, "WINCH is ignored: a terminal sends it, too")
+          read_until(terminal, "WINCH is ignored: terminals send it, too")
           expect(ProcessTable.children(pid)).to eq(workers)
         ensure
           Process.kill(:TERM, pid)

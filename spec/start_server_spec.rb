@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "spec_helper"
-require_relative "../lib/fastrack/server_starter"
+require_relative "../lib/fastrack/listener/inherited"
 
 RSpec.describe "Under start_server" do
   # Without the program itself: any process that hands sockets over is as good.

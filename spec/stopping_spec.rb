@@ -64,7 +64,7 @@ RSpec.describe "Stopping" do
     request = SlowRequest.new(server)
     expect(server.stop.exitstatus).to eq(0)
     expect(server.processes).to be_empty
-    expect(server.log.scan(/^fastrack: worker \d \(pid (\d+)\) has not finished within 0.5 s, and is killed: it is at GET \/slow for \d\.\d s$/)).to eq([[request.pid.to_s]])
+    expect(server.log.scan(/^fastrack: worker \d \(pid (\d+)\) has not finished within 0.5 s: killing it; it is serving GET \/slow for \d\.\d s$/)).to eq([[request.pid.to_s]])
   ensure
     request&.abandon
   end
@@ -77,7 +77,7 @@ RSpec.describe "Stopping" do
       eventually { server.get.status == 200 }
       expect(server.stop.exitstatus).to eq(0)
     end
-    expect(server.log).to match(/ has not finished within 0.5 s, and is killed, with no request in the app$/)
+    expect(server.log).to match(/ has not finished within 0.5 s: killing it; it is serving no request$/)
   end
 
   it "C1 a QUIT that comes again gives nobody more time" do
@@ -85,7 +85,7 @@ RSpec.describe "Stopping" do
     request = SlowRequest.new(server)
     # If each of them began the stop anew, this would have no end.
     eventually { server.ended? || !server.signal(:QUIT) }
-    expect(server.log).to match(/has not finished within 1\.5 s, and is killed/)
+    expect(server.log).to match(/has not finished within 1\.5 s: killing it/)
     request.abandon
   end
 

@@ -2,7 +2,7 @@
 
 require_relative "spec_helper"
 require_relative "support/free_port"
-require_relative "../lib/fastrack/option"
+require_relative "../lib/fastrack/configuration/options"
 
 # The specs have systemd's part: they hand sockets over, and listen to what is said on NOTIFY_SOCKET.
 RSpec.describe "Under systemd" do

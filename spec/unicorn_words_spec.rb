@@ -77,10 +77,10 @@ RSpec.describe "The words of a unicorn.rb" do
   it "C2 those whose effect is not to be had are taken, with a line that says so" do
     text = "rewindable_input false\n\nclient_body_buffer_size 1024\nworker_exec true\ntrust_x_forwarded true"
     expect(warnings_of(text)).to eq(<<~TEXT)
-      fastrack: ConfigFile #{file}:1: rewindable_input has no effect: bodies are rewindable; stream_body has the app called while one comes in
-      fastrack: ConfigFile #{file}:3: client_body_buffer_size has no effect: bodies up to 1 MiB are kept in memory, larger ones in a file
-      fastrack: ConfigFile #{file}:4: worker_exec has no effect: workers are forked off the master; preload_app false has each load the app
-      fastrack: ConfigFile #{file}:5: trust_x_forwarded has no effect: rack.url_scheme is as the client has connected; Rack::Request#scheme heeds X-Forwarded-Proto
+      fastrack: ConfigFile #{file}:1: rewindable_input has no effect: bodies are always rewindable; see stream_body for calling the app early
+      fastrack: ConfigFile #{file}:3: client_body_buffer_size has no effect: bodies of up to 1 MiB are kept in memory, larger ones in a file
+      fastrack: ConfigFile #{file}:4: worker_exec has no effect: workers are always forked; see preload_app false for loading the app in each
+      fastrack: ConfigFile #{file}:5: trust_x_forwarded has no effect: rack.url_scheme is that of the connection; Rack::Request#scheme reads X-Forwarded-Proto
     TEXT
   end
 
@@ -93,7 +93,7 @@ RSpec.describe "The words of a unicorn.rb" do
 
   it "C2 logger takes what can be logged to" do
     expect(configure("require 'logger'\nlogger Logger.new($stderr)").logger).to be_a(Logger)
-    expect { configure("logger 'log/x.log'") }.to raise_error(Fastrack::ConfigurationError, "ConfigFile #{file}:1: logger takes a Logger: it is \"log/x.log\"")
+    expect { configure("logger 'log/x.log'") }.to raise_error(Fastrack::ConfigurationError, "ConfigFile #{file}:1: logger must be a Logger; got \"log/x.log\"")
   end
 
   describe "timeout" do
@@ -124,17 +124,17 @@ RSpec.describe "The words of a unicorn.rb" do
   end
 
   # What is wrong, the file's text, and what the line says after the file's name.
-  { "an address that is none" => ["\nlisten 'app'", ":2: listen takes a port, host:port, [IPv6]:port or a path: it is \"app\""],
+  { "an address that is none" => ["\nlisten 'app'", ":2: listen must be a port, host:port, [IPv6]:port or a path; got \"app\""],
     "a setting of a listener that there is not" =>
-      ["listen 8080, backlock: 1", /:1: listen takes no backlock; did you mean backlog\?: it is "8080.*"/],
-    "a listener beside a port" => ["listen 8080\nport 1", ":2: port does not count beside listen; make it one more listen"],
+      ["listen 8080, backlock: 1", /:1: listen has no setting backlock; did you mean backlog\?; got "8080.*"/],
+    "a listener beside a port" => ["listen 8080\nport 1", ":2: port has no effect beside listen; write it as another listen"],
     "a user that there is not" =>
-      ["user 'nobody-here'", ":1: user takes a user of this machine, which has no \"nobody-here\": it is \"nobody-here\""],
+      ["user 'nobody-here'", ":1: user must be an existing user; got \"nobody-here\""],
     "a group that there is not" =>
-      ["user 'root', 'no-such'", ":1: user takes a group of this machine, which has no \"no-such\": it is [\"root\", \"no-such\"]"],
-    "a user without a name" => ["user", ":1: user takes a user, and a group if it is not the user's own: no value was given"],
-    "a mask that is none" => ["umask '99'", ":1: umask takes a file's mode, from 0000 to 0777: it is \"99\""],
-    "a slip in a word" => ["worker_process 3", ":1: there is no word worker_process; did you mean worker_processes?"]
+      ["user 'root', 'no-such'", ":1: user must be an existing group; got [\"root\", \"no-such\"]"],
+    "a user without a name" => ["user", ":1: user must be a user, or user:group; no value was given"],
+    "a mask that is none" => ["umask '99'", ":1: umask must be a file mode, from 0000 to 0777; got \"99\""],
+    "a slip in a word" => ["worker_process 3", ":1: unknown word worker_process; did you mean worker_processes?"]
   }.each do |what, (text, message)|
     it "C2 #{what} is an error of one line with its place" do
       expected = message.is_a?(Regexp) ? /\AConfigFile #{Regexp.escape(file)}#{message}\z/ : "ConfigFile #{file}#{message}"

@@ -49,7 +49,7 @@ RSpec.describe "the watchdog" do
       expect((before & after).size).to eq(1)
       expect_log(server, /^fastrack: GET #{path} has taken [12]\.\d s, request id id-7: this worker ends \(worker #{(before - after).first}\)$/)
       expect_log(server, %r{^    #{server.dir}/config.ru:#{line}:})
-      expect_log(server, /^fastrack: worker \d \(pid #{(before - after).first}\) has ended itself, with status 124: .* at GET #{path} for [1-3]\.\d s, request id id-7$/)
+      expect_log(server, /^fastrack: worker \d \(pid #{(before - after).first}\) exited with status 124 \(request timeout\) while serving GET #{path} for [1-3]\.\d s, request id id-7$/)
     end
   end
 
@@ -189,8 +189,8 @@ RSpec.describe "the watchdog" do
 
       expect(response).to eq("")
       expect(time).to be_between(2.9, 9)
-      expect_log(server, /^fastrack: worker \d \(pid #{pid}\) is killed: at GET \/stop for [3-8]\.\d s, and does not end$/)
-      expect_log(server, /^fastrack: worker \d \(pid #{pid}\) was killed by SIGKILL; it was at GET \/stop for [3-9]\.\d s$/)
+      expect_log(server, /^fastrack: worker \d \(pid #{pid}\) does not exit: killing it; it is serving GET \/stop for [3-8]\.\d s$/)
+      expect_log(server, /^fastrack: worker \d \(pid #{pid}\) was killed by SIGKILL while serving GET \/stop for [3-9]\.\d s$/)
       expect(server.await_workers(2)).not_to include(pid)
     end
 

@@ -1,120 +1,138 @@
 # frozen_string_literal: true
 
-require_relative "address"
-require_relative "config_file"
+require_relative "configuration/config_file"
+require_relative "configuration/options"
 require_relative "error"
+require_relative "listener/address"
 require_relative "log"
-require_relative "nearest_name"
-require_relative "option"
 
 module Fastrack
-  # What a server was told, from everywhere it can be told, with the right of way
-  # defaults < environment < options < ConfigFile. One reader for each option, named by its word.
+  # All settings, from wherever they come: defaults < environment < options < ConfigFile. There is a reader for each
+  # option's word.
   class Configuration
-    # Variables of the environment that platforms and Procfiles set.
+    # Environment variables that platforms and Procfiles set.
     VARIABLES = { MaxWorkers: "WEB_CONCURRENCY", Port: "PORT", KeepAliveTimeout: "PUMA_PERSISTENT_TIMEOUT" }.freeze
 
-    # Keys that rackup, Rails and Sinatra hand to every handler; they are not for us.
+    # Keys that rackup, Rails and Sinatra pass to every handler and that mean nothing to this one.
     FOREIGN_KEYS = %i[
       AccessLog DoNotReverseLookup Silent Verbose app builder caching config daemonize debug debugger early_hints
       environment eval heapfile ignore_options include log_stdout log_to_stdout options pid profile_file profile_mode
       quiet require restart_cmd server user_supplied_options using warn
     ].freeze
 
-    # What Listen goes instead of.
+    # What Listen replaces.
     PLACE = %i[Host Port Path].freeze
 
-    # Where a ConfigFile is looked for when none is named.
+    # Used if no ConfigFile is named.
     CONFIG_FILE = "config/fastrack.rb"
 
     Option::ALL.each do |option|
       define_method(option.word) { @values.fetch(option.name) }
     end
 
-    # @param given [Hash] what the handler was given; names as Symbols or Strings
-    # @param overrides [Hash{Symbol => Object}] what goes before a ConfigFile, by option name and of the options' types
+    # @param given [Hash] the handler's options; keys are Symbols or Strings
+    # @param overrides [Hash{Symbol => Object}] what overrides a ConfigFile, by option name, already of the options' types
     # @param environment [Hash, ENV]
-    # @param output [IO, Log::Output] where the reading of a ConfigFile is announced
-    # @param warnings [IO, Log::Output] where unknown options are named
+    # @param output [IO, Log::Output] where the loading of a ConfigFile is announced
+    # @param warnings [IO, Log::Output]
     # @raise [ConfigurationError]
     def initialize(given = {}, overrides: {}, environment: ENV, output: Log::STDOUT, warnings: Log::STDERR)
-      given = given.to_h { |key, value| [key.to_sym, value] }
-      @given = given
+      @given = given.to_h { |key, value| [key.to_sym, value] }
       @overrides = overrides
-      warn_of_unknown(given, warnings)
-      assumed, chosen = known(given).partition { |name, _| assumed?(name, given) }.map(&:to_h)
-      # All of a command line is checked, whatever a ConfigFile then says.
-      assumed, chosen = [assumed, chosen].map { |values| coerce(values) }
-      chosen[:ConfigFile] ||= CONFIG_FILE if File.file?(CONFIG_FILE)
-      written = file(chosen[:ConfigFile], output, warnings)
-      chosen.delete(:Listen) if (written.keys & PLACE).any?
-      chosen = chosen.merge(written, overrides)
-      @values = defaults.merge(assumed, variables(environment, chosen), chosen).freeze
+      warn_of_unknown(warnings)
+      # All options are checked, whatever the ConfigFile says.
+      @assumed, @chosen = known.partition { |name, _| assumed?(name) }.map { |values| coerce(values.to_h) }
+      read(environment, output, warnings)
     end
 
-    # Reads the same file anew, wherever the process has gone since.
+    # Reads the same ConfigFile again, whatever the working directory is now.
     #
     # @return [Configuration]
     # @raise [ConfigurationError]
     def reload
-      self.class.new({ **@given, ConfigFile: @file }, overrides: @overrides.except(:ConfigFile))
+      warn_of_unknown(Log::STDERR)
+      dup.tap { |copy| copy.read(ENV, Log::STDOUT, Log::STDERR) }
     end
 
-    # @param name [Symbol] an option's
+    # @param name [Symbol] of an option
     # @return [String] where its value was written, for messages: "ConfigFile /srv/app.rb:3: user"
     def source(name)
       @places.fetch(name) { "option #{name}" }
     end
 
-    # @return [Array<Address>] where to listen
-    def addresses
-      default = { backlog: backlog, reuseport: reuseport }
-      given = listen || [path ? Address.new(path: path) : Address.new(host: host, port: port)]
-      given.map { |address| address.with_defaults(**default) }
+    # Calls a hook with as many arguments as it takes: Rhebok's hooks take none, Unicorn's |server, worker|.
+    #
+    # @param word [Symbol]
+    def call_hook(word, *arguments)
+      hook = public_send(word) or return
+      parameters = (hook.respond_to?(:parameters) ? hook : hook.method(:call)).parameters.map(&:first)
+      # Optional ones count: `proc { |server, worker = nil| }` wants both.
+      arguments = arguments.first(parameters.count { |kind| %i[req opt].include?(kind) }) unless parameters.include?(:rest)
+      hook.call(*arguments)
     end
 
-    # @return [Integer] requests after which a worker is replaced, drawn anew by each call; 0: never
+    # @return [Array<Address>] where to listen
+    def addresses
+      given = listen || [path ? Address.new(path: path) : Address.new(host: host, port: port)]
+      given.map { |address| address.with_defaults(backlog: backlog, reuseport: reuseport) }
+    end
+
+    # @return [Array] equal for configurations with equal addresses
+    def place
+      @values.values_at(*PLACE, :Listen)
+    end
+
+    # @return [Integer] requests after which a worker is replaced; drawn at random for each worker; 0: never
     def draw_request_limit
-      # A limit of 0 means none; it is not to be drawn by chance.
+      # 0 means no limit, and must not be drawn by chance.
       max_request_per_child.zero? ? 0 : draw(min_request_per_child&.clamp(1..), max_request_per_child)
     end
 
-    # @return [Integer] requests between two collections of garbage, drawn anew by each call
+    # @return [Integer] requests between two out-of-band collections; drawn at random for each worker
     def draw_gc_interval
       draw(min_gc_per_request, max_gc_per_request)
     end
 
-    private
+    protected
 
-    def defaults
-      Option::ALL.to_h { |option| [option.name, option.default] }
+    def read(environment, output, warnings)
+      overrides = @file ? @overrides.except(:ConfigFile) : @overrides
+      chosen = @file ? @chosen.merge(ConfigFile: @file) : @chosen.dup
+      chosen[:ConfigFile] ||= CONFIG_FILE if File.file?(CONFIG_FILE)
+      written = read_file(chosen[:ConfigFile], output, warnings)
+      chosen.delete(:Listen) if (written.keys & PLACE).any?
+      chosen = chosen.merge(written, overrides)
+      defaults = Option::ALL.to_h { |option| [option.name, option.default] }
+      @values = defaults.merge(@assumed, variables(environment, chosen), chosen).freeze
     end
 
-    def known(given)
-      # The file that rackup writes itself, for --pid. Where it is to be kept right from one master to the next, it is ours.
-      { Pid: given[:pid] }.merge(given).filter_map do |key, value|
+    private
+
+    def known
+      # :pid is rackup's --pid. rackup writes that file, too, but only we keep it right across USR2.
+      { Pid: @given[:pid] }.merge(@given).filter_map do |key, value|
         option = Option::BY_NAME[key]
         [option.name, value] if option && !value.nil?
       end
     end
 
-    # Whether a host and port were only filled in by what started us. rackup fills in an Integer, and hands over a
-    # String when its user chose; Rails tells.
-    def assumed?(name, given)
+    # Whether a Host or Port is only the default of rackup or Rails. rackup's is an Integer, its user's choice a String;
+    # Rails lists what its user has chosen.
+    def assumed?(name)
       return false unless %i[Host Port].include?(name)
 
-      chosen = given[:user_supplied_options]
+      chosen = @given[:user_supplied_options]
       return !chosen.include?(name) if chosen.respond_to?(:include?)
 
-      name == :Port && given.key?(:AccessLog) && given[name].is_a?(Integer)
+      name == :Port && @given.key?(:AccessLog) && @given[name].is_a?(Integer)
     end
 
     def coerce(values)
       values.to_h { |name, value| [name, Option::BY_NAME[name].coerce(value)] }
     end
 
-    # Those that count: a platform may set them to what is not for us, where its user has chosen something else. An empty
-    # variable counts as none, as it does on the platforms that set these.
+    # A variable for which the user has chosen a value is not even checked: the platform may have set it for another
+    # program. An empty variable counts as unset.
     def variables(environment, chosen)
       decided = chosen.key?(:Path) || chosen.key?(:Listen) ? [*chosen.keys, :Port] : chosen.keys
       VARIABLES.except(*decided).filter_map do |name, variable|
@@ -123,35 +141,35 @@ module Fastrack
       end.to_h
     end
 
-    # With WEB_CONCURRENCY=0 Puma's users ask for one process. Here it is one worker.
+    # WEB_CONCURRENCY=0 is Puma's way to ask for a single process: here, one worker.
     def variable_value(name, variable, value)
       return 1 if name == :MaxWorkers && value == "0"
 
       Option::BY_NAME[name].coerce(value, variable)
     end
 
-    def file(path, output, warnings)
+    def read_file(path, output, warnings)
       @places = {}
       return {} unless path
 
       output.puts "loading from config_file:#{path}"
       output.flush
-      @file = File.expand_path(path, folder)
+      @file = File.expand_path(path, logical_directory)
       config = ConfigFile.evaluate(path)
       config.__useless__.each { |line| warnings.puts "fastrack: #{line}" }
       @places = config.__places__.freeze
       config.__settings__
     end
 
-    # This one, by the name that it was entered by: a link may lead elsewhere when the file is read again.
-    def folder
+    # The working directory with its symbolic links: they may lead elsewhere by the next reload.
+    def logical_directory
       given = ENV["PWD"].to_s
       given.start_with?("/") && File.identical?(given, ".") ? given : Dir.pwd
     end
 
-    def warn_of_unknown(given, warnings)
-      (given.keys - Option::BY_NAME.keys - FOREIGN_KEYS).each do |key|
-        warnings.puts "fastrack: unknown option #{key}#{NearestName.hint(key, Option::BY_NAME.keys)}"
+    def warn_of_unknown(warnings)
+      (@given.keys - Option::BY_NAME.keys - FOREIGN_KEYS).each do |key|
+        warnings.puts "fastrack: unknown option #{key}#{Error.suggestion(key, Option::BY_NAME.keys)}"
       end
     end
 

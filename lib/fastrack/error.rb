@@ -1,19 +1,28 @@
 # frozen_string_literal: true
 
 module Fastrack
-  # What stops a server from starting and its user can mend: its message is one line, fit to be shown without a backtrace.
+  # Why the server cannot start, for its user: one line, shown without a backtrace.
   class Error < StandardError
+    # @param names [Array<Symbol>] the names that exist
+    # @return [String] "; did you mean X?", or nothing when no name is close
+    def self.suggestion(name, names)
+      # Ruby can be built and started without the gem.
+      return "" unless defined?(DidYouMean::SpellChecker)
+
+      nearest = DidYouMean::SpellChecker.new(dictionary: names).correct(name).first
+      nearest ? "; did you mean #{nearest}?" : ""
+    end
   end
 
-  # An option, a word of a ConfigFile or an environment variable that cannot be understood.
+  # An invalid option, environment variable or line of a ConfigFile.
   class ConfigurationError < Error
   end
 
-  # An address that cannot be listened on.
+  # An address that the server cannot listen on.
   class ListenError < Error
   end
 
-  # An address where something else listens, which may end soon.
+  # An address that another process listens on. It may be free soon.
   class AddressInUseError < ListenError
   end
 end

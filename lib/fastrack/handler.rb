@@ -1,19 +1,19 @@
 # frozen_string_literal: true
 
+require_relative "configuration/options"
 require_relative "error"
 require_relative "launcher"
-require_relative "option"
 
 module Fastrack
-  # What Rack, rackup and Rails know a server by. They find it as Rack::Handler::Fastrack or Rackup::Handler::Fastrack.
+  # The interface for Rack, rackup and Rails, which find it as Rack::Handler::Fastrack or Rackup::Handler::Fastrack.
   class Handler
     class << self
       # Serves an app until the server is told to stop.
       #
       # @param app [#call] a Rack app
-      # @param options [Hash] see Option; positional as Rack 2's users call it, or as keywords
+      # @param options [Hash] see Option; a Hash, as with Rack 2, or keywords
       # @yieldparam launcher [Launcher] which can stop the server
-      # @raise [SystemExit] with status 1 when it cannot start; stderr has one line that says why
+      # @raise [SystemExit] with status 1 when it cannot start; the reason is one line on stderr
       def run(app, options = {}, **keywords)
         launcher = Launcher.new(app, options.merge(keywords))
         Handler.launcher = launcher
@@ -25,12 +25,12 @@ module Fastrack
         Handler.launcher = nil
       end
 
-      # Stops the server that runs in this process; rackup calls it on INT.
+      # Stops the server of this process. rackup calls it on INT.
       def shutdown
         Handler.launcher ? Handler.launcher.stop : exit
       end
 
-      # @return [Hash{String => String}] what `rackup -s Fastrack --help` shows
+      # @return [Hash{String => String}] for `rackup -s Fastrack --help`
       def valid_options
         Option::ALL.to_h do |option|
           default = option.default.nil? ? "" : " (default: #{option.default})"
@@ -39,7 +39,7 @@ module Fastrack
       end
 
       # @!visibility private
-      # The one of Handler itself is used, whichever subclass is asked.
+      # Handler's own counts, not those of its subclasses.
       attr_accessor :launcher
     end
   end

@@ -1,12 +1,14 @@
 # frozen_string_literal: true
 
+require "fcntl"
+
 module Fastrack
-  # What the server has to say about itself, on stderr, and on stdout what Rhebok's users look for there. Nobody may read
-  # it any more (a closed pipe, a full disk): that is no reason to stop serving.
+  # The server's log on stderr, and on stdout the lines that Rhebok's users look for. A log that cannot be written (closed
+  # pipe, full disk) is no reason to stop serving.
   module Log
-    # A stream to whose writers it makes no difference whether what they say is read.
+    # A stream whose errors are ignored.
     class Output
-      # @yieldreturn [IO] asked anew each time: an app may put another in its place
+      # @yieldreturn [IO] asked each time: the app may replace $stdout
       def initialize(&stream)
         @stream = stream
       end
@@ -25,7 +27,7 @@ module Fastrack
 
       private
 
-      # What Ruby has buffered and cannot write: as long as it is there, fork(2) fails, which Ruby flushes for.
+      # Drops what Ruby has buffered and cannot write: fork(2) flushes first, and would fail.
       def discard
         stream = @stream.call
         descriptor = IO.for_fd(stream.fileno, "w", autoclose: false)
@@ -35,7 +37,7 @@ module Fastrack
       rescue SystemCallError, IOError
         nil
       ensure
-        # To the same file as before, where there may be space by and by.
+        # Back to the same file, which may become writable again.
         copy && descriptor.reopen(copy)
         copy&.close
       end
@@ -46,26 +48,93 @@ module Fastrack
 
     module_function
 
-    # One line.
+    # Writes one line to stderr.
     def line(text)
       # In one write, so that lines of several processes do not mix.
       STDERR.puts("fastrack: #{text}\n")
     end
 
-    # One line on stdout, there at once.
+    # Writes one line to stdout and flushes it.
     def say(text)
       STDOUT.puts(text)
       STDOUT.flush
     end
 
-    # Writes out what Ruby has buffered for stdout and stderr, the app's output included.
+    # Flushes stdout and stderr, the app's output included.
     def flush
       [STDOUT, STDERR].each(&:flush)
     end
 
-    # An exception that nobody else will show, with its backtrace and causes.
+    # Logs an exception with its backtrace and causes.
     def exception(text, error)
       line("#{text}: #{error.full_message(highlight: false, order: :top)}".chomp)
+    end
+  end
+
+  # Reopens log files after a rotation (USR1): stdout and stderr, and every file opened for appending, with an absolute path
+  # and with `sync`, as Ruby's Logger does it.
+  module LogFiles
+    # Ruby does not know the paths of these if a shell has opened them.
+    STANDARD = [STDOUT, STDERR].freeze
+    private_constant :STANDARD
+
+    @paths = {}
+
+    class << self
+      # Notes the paths of stdout and stderr before a rotation renames the files.
+      #
+      # @param descriptors [String] this process's fd directory in proc(5)
+      def remember(descriptors = "/proc/self/fd")
+        @paths = STANDARD.to_h { |stream| [stream, path_of(stream, descriptors)] }.compact
+      end
+
+      # Reopens those whose path is now another file, or none.
+      def reopen
+        (@paths.to_a + opened).each do |stream, path|
+          renew(stream, path) unless File.identical?(path, stream)
+        rescue SystemCallError, IOError => e
+          # It keeps the file that it has.
+          Log.line("cannot reopen #{path}: #{e.message}")
+        end
+      end
+
+      private
+
+      def path_of(stream, descriptors)
+        return unless stream.stat.file?
+
+        path = File.readlink(File.join(descriptors, stream.fileno.to_s))
+        path if File.identical?(path, stream)
+      rescue SystemCallError, IOError
+        nil
+      end
+
+      def opened
+        ObjectSpace.each_object(File).filter_map do |file|
+          [file, file.path] if log?(file)
+        rescue SystemCallError, IOError
+          nil
+        end
+      end
+
+      # Only logs are opened with O_APPEND.
+      def log?(file)
+        !file.closed? && file.sync && file.path&.start_with?("/") && file.stat.file? &&
+          (file.fcntl(Fcntl::F_GETFL) & (File::WRONLY | File::APPEND)) == (File::WRONLY | File::APPEND)
+      end
+
+      def renew(stream, path)
+        owner = stream.stat
+        # If the path cannot be opened, the stream stays as it is.
+        File.open(path, mode(stream)) { |file| stream.reopen(file) }
+        stream.sync = true
+        # Workers may run as another user and must be able to open the same file.
+        stream.chown(owner.uid, owner.gid) unless [stream.stat.uid, stream.stat.gid] == [owner.uid, owner.gid]
+      end
+
+      def mode(stream)
+        ["a", stream.external_encoding, stream.external_encoding && stream.internal_encoding].compact.join(":")
+      end
     end
   end
 end

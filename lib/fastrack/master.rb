@@ -1,333 +1,249 @@
 # frozen_string_literal: true
 
-require_relative "announcer"
-require_relative "clock"
-require_relative "control_channel"
 require_relative "error"
-require_relative "fork_guard"
-require_relative "hook"
-require_relative "lifeline"
 require_relative "log"
-require_relative "log_files"
-require_relative "overseer"
-require_relative "pace"
-require_relative "process_settings"
-require_relative "shutdown"
-require_relative "signal_queue"
-require_relative "spawner"
-require_relative "succession"
-require_relative "terminal"
-require_relative "worker_pool"
+require_relative "master/shutdown"
+require_relative "master/signal_queue"
+require_relative "master/worker_timeout"
+require_relative "master/workers"
+require_relative "process/guards"
+require_relative "process/sd_notify"
+require_relative "process/settings"
+require_relative "upgrade"
+require_relative "worker/control_channel"
 
 module Fastrack
-  # The parent of the workers. It keeps as many of them as it was told to, recycles them, and ends them; it never touches
-  # a request. Everything happens in one loop, which sleeps until a signal, a worker's word or a time that was set.
+  # The parent of the workers: spawns, recycles and stops them, and never touches a request. It is one loop that sleeps
+  # until a signal, a message or a timer.
   class Master
     SIGNALS = %w[TERM QUIT INT HUP USR1 USR2 TTIN TTOU WINCH CHLD].freeze
 
     STOP_SIGNALS = %w[TERM QUIT INT USR1].freeze
 
-    # What a supervisor may send once more while the program's at_exit hooks run.
-    REPEATED = %w[TERM QUIT HUP USR1 USR2 TTIN TTOU WINCH].freeze
+    # What a supervisor may send again while the program's at_exit hooks run.
+    REPEATED = (SIGNALS - %w[INT CHLD]).freeze
 
-    # In the queue for a stop that is the program's own wish.
+    # In the queue for #stop.
     STOP = "stop"
 
     # @param launcher [Launcher]
-    # @param app [#call] the Rack app
-    # @param predecessor [Predecessor, nil] the master whose place this one takes
-    def initialize(launcher, app, predecessor = nil)
+    # @param app [#call, AppFile]
+    # @param old_master [OldMaster, nil] which this one replaces
+    def initialize(launcher, app, old_master = nil)
       @launcher = launcher
       @signals = SignalQueue.new(SIGNALS)
-      @lifeline = Lifeline.new
-      @pool = WorkerPool.new(configuration.max_workers)
-      @pace = Pace.new(configuration)
-      @overseer = Overseer.new(@pool)
-      @spawner = Spawner.new(launcher, app, @signals, @lifeline)
-      @succession = Succession.new(launcher, predecessor)
-      @takes_over = !predecessor.nil?
-      @announcer = Announcer.new
+      # Only the master has the writing end. When it dies, however that happens, workers read the end of file.
+      @death_pipe = IO.pipe
+      @workers = Workers.new(launcher, app, @signals, @death_pipe)
+      @worker_timeout = WorkerTimeout.new(@workers)
+      @upgrade = old_master && Upgrade.new(launcher, old_master)
+      @main_pid_changed = !old_master.nil?
+      @sd_notify = SdNotify.new if ENV["NOTIFY_SOCKET"]
       @generation = 1
       @announced = 0
     end
 
-    # Runs until the server is told to stop and all workers are gone.
+    # Returns when the server was told to stop and all workers are gone.
     #
-    # @yield at first, when signals are heard already: they are acted on afterwards
+    # @yield first, when the signal handlers are set; signals are acted on afterwards
     def run
       @signals.install
+      ForkGuard.install(@signals.method(:reset)) { descriptors }
       yield
-      ForkGuard.install { release }
-      Process.setproctitle("fastrack master")
-      @announcer.listening(@launcher.listeners)
-      ProcessSettings.shortage&.then { |shortage| Log.line(shortage) }
       supervise
     ensure
-      # Nothing is left to let go of, unless something was raised: then the workers notice that the lifeline is cut.
-      @lifeline.close
-      @pool.abandon
-      @succession.close
-      ForkGuard.uninstall
-      @signals.uninstall(quiet: @signalled ? REPEATED : [])
-      @signals.close
-      Process.setproctitle($PROGRAM_NAME)
+      close
     end
 
-    # Has #run end as TERM does. Safe in a signal handler and from any thread, before #run too.
+    # Makes #run return, like TERM. Safe in a signal handler, on any thread, and before #run.
     def stop
       @signals.push(STOP)
     end
 
-    # @return [Integer] how many workers there are to be
+    # @return [Integer] how many workers there should be
     def worker_processes
-      @pool.size
+      @workers.size
     end
 
     private
+
+    def now
+      Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
 
     def configuration
       @launcher.configuration
     end
 
-    # In a process that a hook of the app's, or a thread, has forked off the master.
-    def release
-      let_go
-      [*@launcher.listeners, @launcher.queue, *@succession.channels].compact.each(&:close)
+    # What a forked process must not keep.
+    def descriptors
+      [@signals, *@death_pipe, *@workers.descriptors, *@upgrade&.channels, *@launcher.listeners, @launcher.queue].compact
     end
 
-    # In the one that becomes the new master. It has the old one's handlers at first, and what comes then must not be lost:
-    # the server may be told to stop right after USR2.
-    #
-    # @param pending [Integer] signals in the queue before the fork
-    def make_way(pending)
-      # Nothing that comes from now on waits for Ruby, which another program is about to replace.
-      @signals.disown("SYSTEM_DEFAULT")
-      (@signals.arrived_since_fork(pending) & %w[TERM INT]).each { |name| Process.kill(name, Process.pid) }
-      close_all
-    end
-
-    def let_go
-      @signals.disown
-      close_all
-    end
-
-    def close_all
-      [@signals, @lifeline, *@spawner.channels, *@pool.channels].each(&:close)
+    # After an exception workers may still run. They exit because the death pipe is closed.
+    def close
+      @death_pipe.each(&:close)
+      @workers.detach
+      @upgrade&.close
+      ForkGuard.uninstall
+      @signals.uninstall(quiet: @signalled ? REPEATED : [])
+      @signals.close
     end
 
     def supervise
       loop do
-        act_on_signals
-        reap
-        keep_up(Clock.now)
-        break if @shutdown && @pool.empty?
+        handle_signals
+        handle_upgrade(@upgrade&.reap)
+        @workers.reap
+        step(now)
+        break if shutting_down? && @workers.empty?
 
-        listen(wait)
+        read_messages(wait)
       end
     end
 
-    # What there is to be done apart from signals and words.
-    def keep_up(now)
-      shut_down(Shutdown::Graceful) if @drained_at && now >= @drained_at
-      @announcer.alive(now)
-      @succession.step(now)
-      @overseer.step(now, configuration.request_timeout)
-      @shutdown ? @shutdown.step(now) : maintain
+    def step(now)
+      shut_down(Shutdown::Graceful) if draining? && now >= @shutdown.due_at
+      @sd_notify&.step(now)
+      @upgrade&.step(now)
+      @worker_timeout.step(now, configuration.request_timeout)
+      shutting_down? ? @shutdown.step(now) : maintain
     end
 
-    def act_on_signals
-      @signals.drain
+    # @return [Array<IO, ControlChannel>] what is readable
+    def wait
+      ready, = IO.select([@signals.reader, *@workers.channels, *@upgrade&.channels], nil, nil, seconds_until_due)
+      ready || []
+    end
+
+    # @return [Float, nil] nil when nothing is due
+    def seconds_until_due
+      spawn_at = @workers.not_before if !shutting_down? && @workers.free_slot
+      due = [@upgrade, @sd_notify, @worker_timeout, @shutdown].filter_map { |one| one&.due_at }
+      due = [*due, spawn_at].compact.min
+      due && [due - now, 0].max
+    end
+
+    def draining?
+      @shutdown.is_a?(Shutdown::Drain)
+    end
+
+    # Not while draining: workers are still replaced then.
+    def shutting_down?
+      !@shutdown.nil? && !draining?
+    end
+
+    def handle_signals
+      @signals.clear_wakeups
       while (name = @signals.shift)
-        act_on(name)
-        @signalled ||= stopping? && STOP_SIGNALS.include?(name)
+        handle_signal(name)
+        @signalled ||= @shutdown && STOP_SIGNALS.include?(name)
       end
     end
 
-    def act_on(name)
+    def handle_signal(name)
       case name
-      when "TERM", STOP then terminate
+      when "TERM", STOP
+        shut_down(@shutdown.is_a?(Shutdown::Phased) ? Shutdown::Graceful : Shutdown::Drain, cancel: "TERM")
       when "QUIT" then shut_down(Shutdown::Graceful)
-      when "INT" then interrupt
+      when "INT" then shut_down(Shutdown::Quick, cancel: name)
       when "USR1" then configuration.spawn_interval.positive? ? shut_down(Shutdown::Phased) : reopen_logs
       when "CHLD" then nil
-      else stopping? ? Log.line("#{name} is ignored: the server is stopping") : change(name)
+      else @shutdown ? Log.line("#{name} is ignored: the server is stopping") : change(name)
       end
-    end
-
-    def stopping?
-      !(@shutdown || @drained_at).nil?
     end
 
     def change(name)
       case name
       when "HUP" then reload
-      when "USR2" then renew
-      when "TTIN" then resize(@pool.size + 1, name)
-      when "TTOU" then resize([@pool.size - 1, 0].max, name)
-      when "WINCH" then Terminal.foreground? ? Log.line("WINCH is ignored: a terminal sends it, too") : resize(0, name)
+      when "USR2" then upgrade
+      when "TTIN" then resize(@workers.size + 1, name)
+      when "TTOU" then resize([@workers.size - 1, 0].max, name)
+      when "WINCH" then ProcessSettings.foreground? ? Log.line("WINCH is ignored: terminals send it, too") : resize(0, name)
       end
     end
 
-    def resize(workers, name)
-      @pool.size = workers
-      Log.line("#{name}: there are to be #{workers} workers")
+    # Changes to a faster shutdown, never to a slower one.
+    #
+    # @param cancel [String, nil] a signal for the whole server: a new master that is still booting gets it, too
+    def shut_down(kind, cancel: nil)
+      @upgrade&.cancel(cancel) if cancel
+      return if @shutdown && @shutdown.class::RANK >= kind::RANK
+
+      notify_stopping unless @shutdown
+      @shutdown = kind.new(@workers, @launcher, now)
     end
 
-    # The whole server is to stop, with a new master that is still booting.
-    def terminate
-      @succession.cancel("TERM")
-      return shut_down(Shutdown::Graceful) if @shutdown
-      return if @drained_at
-
-      announce_stop
-      @pool.each(&:drain)
-      @drained_at = Clock.now + configuration.drain_delay
-    end
-
-    def interrupt
-      @succession.cancel("INT")
-      shut_down(Shutdown::Quick)
+    # Not if a new master serves on: systemd would take the whole service for stopping.
+    def notify_stopping
+      @sd_notify&.stopping unless @upgrade&.replaced?
     end
 
     def reload
-      @announcer.reloading
-      change_listeners(@launcher.reload)
-      @pool.size = configuration.max_workers
-      @pace.adopt(configuration)
+      @sd_notify&.reloading
+      removed = @launcher.reload
+      # Connections that wait at a removed listener are for the workers that still have it.
+      @workers.each(&:drain) if removed.any?
+      @workers.size = configuration.max_workers
       @generation += 1
     rescue Error, SystemExit => e
       Log.line("HUP changes nothing: #{e.is_a?(Error) ? e.message : "the ConfigFile calls exit"}")
-      @announcer.unchanged(@pool.size)
+      notify_ready
     end
 
-    # Those who wait for a listener that is gone are for the workers that still have it.
-    def change_listeners(change)
-      return if change.nil?
-
-      @announcer.listening(change.opened)
-      @pool.each(&:drain) if change.gone.any?
-    end
-
-    def renew
+    def upgrade
       pending = @signals.size
-      @announcer.reloading if @succession.start { make_way(pending) }
+      @upgrade ||= Upgrade.new(@launcher)
+      @sd_notify&.reloading if @upgrade.start(now) { @signals.leave_to_program(pending) }
+    end
+
+    def resize(workers, name)
+      @workers.size = workers
+      Log.line("#{name}: changing to #{workers} workers")
     end
 
     def reopen_logs
       LogFiles.reopen
-      @pool.each(&:reopen_logs)
+      @workers.each(&:reopen_logs)
     end
 
-    # Not where a new master serves on: a supervisor would take the whole service for one that ends, and see to it.
-    def announce_stop
-      @announcer.stopping unless @succession.followed?
-    end
-
-    # Changes over to a faster way of stopping, never to a slower one.
-    def shut_down(kind)
-      return if @shutdown && @shutdown.class::RANK >= kind::RANK
-
-      announce_stop unless stopping?
-      @launcher.queue&.end
-      @drained_at = nil
-      # A client that comes from now on had better be refused than wait in vain. The workers have copies of their own.
-      @launcher.listeners.each(&:close) unless kind == Shutdown::Phased
-      @shutdown = kind.new(@pool, configuration, Clock.now)
-    end
-
-    def reap
-      heed(@succession.reap)
-      @pool.reap do |handle, ending|
-        tell_of_exit(handle, ending)
-        @launcher.queue&.forget(handle.pid)
-        Log.line("worker #{handle.nr} (pid #{handle.pid}) #{ending}") if ending.notable?
-        next unless ending.failed?
-
-        ending.sudden? ? @pace.killed(handle.spawned_at) : @pace.failed(Clock.now)
-      end
-    end
-
-    def tell_of_exit(handle, ending)
-      Hook.call(@launcher.configuration.after_worker_exit, @launcher, handle, ending.status)
-    rescue StandardError, ScriptError => e
-      Log.exception("after_worker_exit failed", e)
-    end
-
-    # One spawn at most in a turn of the loop, so that a signal need not wait for all of them.
+    # Spawns one worker at most, so that a signal need not wait for all of them.
     def maintain
-      announce_readiness
-      @pool.surplus.each(&:stop)
-      recycle
-      now = Clock.now
-      slot = @pool.free_slot
-      return if slot.nil? || now < @pace.not_before
-
-      handle = @spawner.spawn(slot, @generation, [*@pool.channels, *@succession.channels])
-      if handle
-        @pool.add(handle)
-        @overseer.spawned
-        @pace.spawned(now)
-      else
-        @pace.failed(Clock.now)
-      end
+      announce_ready
+      @workers.surplus.each(&:stop)
+      @workers.recycle(@generation)
+      @worker_timeout.reset if @workers.fill_slot(@generation)
     end
 
-    # Has one worker make room for a successor, which is spawned without waiting for its end.
-    def recycle
-      @pool.due_for_recycling(@generation)&.stop if @pool.spare?
-    end
-
-    # Once for each generation: when all slots have changed over to it.
-    def announce_readiness
-      return if @announced == @generation || !@pool.complete?(@generation)
+    def announce_ready
+      return if @announced == @generation || !@workers.complete?(@generation)
 
       @announced = @generation
-      @announcer.ready(@pool.size, takes_over: @takes_over)
-      @takes_over = false
-      @succession.ready(quit: configuration.auto_quit)
+      @sd_notify&.main_pid(Process.pid) if @main_pid_changed
+      @main_pid_changed = false
+      notify_ready
+      Log.say("Fastrack is ready Workers:#{@workers.size} Pid:#{Process.pid}")
+      @upgrade&.ready(quit: configuration.auto_quit)
     end
 
-    def wait
-      ready, = IO.select([@signals.reader, *@pool.channels, *@succession.channels], nil, nil, seconds_until_due)
-      ready || []
+    def notify_ready
+      @sd_notify&.ready("#{@workers.size} workers")
     end
 
-    # @return [Float, nil] seconds until there is something to do; nil when nothing is planned
-    def seconds_until_due
-      due = [@succession.due_at, @announcer.due_at, @overseer.due_at, @drained_at, next_step_at].compact.min
-      due && [due - Clock.now, 0].max
+    def read_messages(ready)
+      @workers.read(ready, drain: draining?, may_exit: shutting_down?)
+      @upgrade&.read(ready)&.each { |event| handle_upgrade(event) }
     end
 
-    def next_step_at
-      return @shutdown.due_at if @shutdown
-
-      @pace.not_before if @pool.free_slot
-    end
-
-    def listen(ready)
-      @pool.each do |handle|
-        handle.words.each { |word| hear(handle, word) } if ready.include?(handle.channel)
-      end
-      @succession.listen(ready).each { |news| heed(news) }
-    end
-
-    def hear(handle, word)
-      case word
-      when ControlChannel::READY
-        handle.ready
-        handle.drain if @drained_at || handle.draining?
-      when ControlChannel::LIMIT_REACHED then handle.answer(@shutdown || handle.stopping? || @pool.spare?)
-      end
-    end
-
-    # What the other masters' news mean for this one.
-    def heed(news)
-      case news
+    def handle_upgrade(event)
+      case event
       when :quit, :stop then shut_down(Shutdown::Graceful)
       when :alone
-        # Whoever has sent the workers away (TTOU, WINCH) counted on the new master.
-        @pool.size = configuration.max_workers unless @shutdown
-        @announcer.unchanged(@pool.size) unless @shutdown
+        return if shutting_down?
+
+        # TTOU or WINCH may have stopped workers here because the new master was to replace them.
+        @workers.size = configuration.max_workers
+        notify_ready
       end
     end
   end

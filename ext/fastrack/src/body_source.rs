@@ -48,7 +48,7 @@ pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let class = module.define_class("BodySource", ruby.class_object())?;
     class.undef_default_alloc_func();
     class.define_method("read", method!(BodySource::read, 1))?;
-    ruby.require("fastrack/streamed_body")?;
+    ruby.require("fastrack/rack/input")?;
     Lazy::force(&STREAMED_BODY, ruby);
     Ok(())
 }

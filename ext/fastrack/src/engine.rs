@@ -33,10 +33,10 @@ struct RubyEngine {
 
 pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     ruby.require("socket")?;
-    ruby.require("fastrack/spooled_body")?;
+    ruby.require("fastrack/rack/input")?;
     let class = module.define_class("Engine", ruby.class_object())?;
     class.undef_default_alloc_func();
-    class.const_set("INQUIRY_SIGNAL", inquiry_signal())?;
+    class.const_set("THREAD_DUMP_SIGNAL", inquiry_signal())?;
     class.define_singleton_method("new", function!(RubyEngine::new, 2))?;
     class.define_method("run", method!(RubyEngine::run, 2))?;
     class.define_method("stop", method!(RubyEngine::stop, 0))?;
@@ -46,10 +46,10 @@ pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.define_method("waiting?", method!(RubyEngine::is_anybody_waiting, 0))?;
     class.define_method("dropped", method!(RubyEngine::dropped, 0))?;
     class.define_method("client_gone?", method!(RubyEngine::is_client_gone, 0))?;
-    class.define_method("allow", method!(RubyEngine::allow, 1))?;
-    class.define_method("testify", method!(RubyEngine::testify, 1))?;
-    class.define_method("answer_crashes", method!(RubyEngine::answer_crashes, 0))?;
-    class.define_method("give_up", method!(RubyEngine::give_up, 0))?;
+    class.define_method("set_timeout", method!(RubyEngine::allow, 1))?;
+    class.define_method("thread_dump", method!(RubyEngine::testify, 1))?;
+    class.define_method("catch_fatal_signals", method!(RubyEngine::answer_crashes, 0))?;
+    class.define_method("prepare_exit", method!(RubyEngine::give_up, 0))?;
     class.define_method("hijack", method!(RubyEngine::hijack, 0))?;
     class.define_method("early_hints", method!(RubyEngine::early_hints, 1))?;
     class.define_method("close", method!(RubyEngine::close, 0))?;
@@ -57,7 +57,7 @@ pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
 }
 
 impl RubyEngine {
-    /// `Engine.new(listeners, settings)`; see lib/fastrack/worker.rb for both.
+    /// `Engine.new(listeners, settings)`; see lib/fastrack/worker/engine_settings.rb.
     fn new(ruby: &Ruby, list: RArray, hash: RHash) -> Result<Self, Error> {
         let (listeners, templates) = listeners(ruby, list)?;
         let after_response: Option<Value> = optional(ruby, hash, "after_response")?;
@@ -142,7 +142,7 @@ impl RubyEngine {
         self.control.is_client_gone()
     }
 
-    /// `allow(seconds)`: so long the request that is being answered may take from now on; 0 is any time.
+    /// `set_timeout(seconds)`: the current request may take this long from now on; 0 means no limit.
     fn allow(ruby: &Ruby, this: &Self, seconds: f64) -> Result<(), Error> {
         if seconds.is_nan() || seconds < 0.0 {
             return Err(Error::new(
@@ -154,18 +154,18 @@ impl RubyEngine {
         Ok(())
     }
 
-    /// `testify(text)`: what Ruby's threads are at, for the log. To be called on `INQUIRY_SIGNAL`.
+    /// `thread_dump(text)`: the backtraces of all Ruby threads, for the log. To be called on `THREAD_DUMP_SIGNAL`.
     fn testify(&self, text: String) {
         self.testimony.give(text);
     }
 
-    /// `answer_crashes`: from now on a fatal signal (SIGSEGV, SIGABRT and the like) does what `give_up` does, before Ruby
-    /// gets it.
+    /// `catch_fatal_signals`: from now on a fatal signal (SIGSEGV, SIGABRT and the like) does what `prepare_exit` does,
+    /// before Ruby gets it.
     fn answer_crashes(&self) {
         self.exit_handler.say_on_fatal_signals(rb_sys::rb_funcallv as *const ());
     }
 
-    /// `give_up`: this process ends as soon as this has returned. The request that is being answered gets a 502, or is cut
+    /// `prepare_exit`: this process ends as soon as this has returned. The request that is being answered gets a 502, or is cut
     /// off if its response has begun; all other connections go to other workers.
     fn give_up(&self) {
         self.exit_handler.say();

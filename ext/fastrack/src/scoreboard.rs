@@ -13,7 +13,7 @@ pub(crate) struct RubyScoreboard(pub Scoreboard);
 pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let class = module.define_class("Scoreboard", ruby.class_object())?;
     class.undef_default_alloc_func();
-    class.const_set("OVERDUE_STATUS", EXIT_STATUS)?;
+    class.const_set("TIMEOUT_STATUS", EXIT_STATUS)?;
     class.define_singleton_method("new", function!(RubyScoreboard::new, 0))?;
     class.define_method("reserve", method!(RubyScoreboard::reserve, 0))?;
     class.define_method("release", method!(RubyScoreboard::release, 1))?;

@@ -1,4 +1,4 @@
-//! Fastrack::Dispatch: what the workers of one master share, as Ruby sees it.
+//! Fastrack::SharedQueue: what the workers of one master share, as Ruby sees it.
 
 use std::cell::{Ref, RefCell};
 
@@ -9,29 +9,29 @@ use fastrack_engine::SharedQueue;
 use crate::settings::system_error;
 
 /// The workers' queue as a Ruby object: the master makes it before it forks.
-#[magnus::wrap(class = "Fastrack::Dispatch", free_immediately)]
+#[magnus::wrap(class = "Fastrack::SharedQueue", free_immediately)]
 pub(crate) struct RubySharedQueue(RefCell<Option<SharedQueue>>);
 
 pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
-    let class = module.define_class("Dispatch", ruby.class_object())?;
+    let class = module.define_class("SharedQueue", ruby.class_object())?;
     class.undef_default_alloc_func();
     class.define_singleton_method("new", function!(RubySharedQueue::new, 0))?;
     class.define_singleton_method("from_fds", function!(RubySharedQueue::from_fds, 1))?;
     class.define_method("fds", method!(RubySharedQueue::fds, 0))?;
-    class.define_method("forget", method!(RubySharedQueue::forget, 1))?;
-    class.define_method("end", method!(RubySharedQueue::end, 0))?;
+    class.define_method("worker_exited", method!(RubySharedQueue::forget, 1))?;
+    class.define_method("drain", method!(RubySharedQueue::end, 0))?;
     class.define_method("close", method!(RubySharedQueue::close, 0))?;
     Ok(())
 }
 
 impl RubySharedQueue {
-    /// `Dispatch.new`: a queue for the workers that will be forked.
+    /// `SharedQueue.new`: a queue for the workers that will be forked.
     fn new(ruby: &Ruby) -> Result<Self, Error> {
         let queue = SharedQueue::new().map_err(|error| system_error(ruby, "the workers' queue", &error))?;
         Ok(RubySharedQueue(RefCell::new(Some(queue))))
     }
 
-    /// `Dispatch.from_fds(fds)`: the queue of the master that this process was before it executed itself anew.
+    /// `SharedQueue.from_fds(fds)`: the queue of the master that this process was before it executed itself anew.
     fn from_fds(ruby: &Ruby, fds: [i32; 3]) -> Result<Self, Error> {
         let queue = SharedQueue::from_raw_fds(fds)
             .map_err(|error| system_error(ruby, "the workers' queue", &error))?;
@@ -43,13 +43,13 @@ impl RubySharedQueue {
         Ok(this.borrow(ruby)?.raw_fds().into())
     }
 
-    /// `forget(pid)`: that worker is dead.
+    /// `worker_exited(pid)`: that worker is dead.
     fn forget(ruby: &Ruby, this: &Self, pid: u32) -> Result<(), Error> {
         this.borrow(ruby)?.forget(pid);
         Ok(())
     }
 
-    /// `end`: this master's workers are about to end, and it starts no others.
+    /// `drain`: this master's workers are about to end, and it starts no others.
     fn end(ruby: &Ruby, this: &Self) -> Result<(), Error> {
         this.borrow(ruby)?.end();
         Ok(())

@@ -28,7 +28,7 @@ const FOR_ONE: Duration = Duration::from_millis(100);
 /// The longest line that is written, in bytes.
 const LINE: usize = 1024;
 
-/// The signal on which Ruby is to call `Engine#testify`.
+/// The signal on which Ruby is to call `Engine#thread_dump`.
 pub(crate) fn inquiry_signal() -> i32 {
     sys::spare_signal(0)
 }

@@ -1,0 +1,88 @@
+# frozen_string_literal: true
+
+require_relative "cli/app_file"
+require_relative "cli/arguments"
+require_relative "cli/daemon"
+require_relative "configuration"
+require_relative "error"
+require_relative "launcher"
+require_relative "process/settings"
+require_relative "upgrade/old_master"
+require_relative "version"
+
+module Fastrack
+  # The `fastrack` command.
+  class CLI
+    # @param arguments [Array<String>]
+    # @return [Integer] the exit status; an error is one line on stderr
+    def self.run(arguments)
+      new(Arguments.new(arguments)).run
+    rescue Error => e
+      warn "fastrack: #{e.message}"
+      1
+    end
+
+    # @param arguments [Arguments]
+    def initialize(arguments)
+      @arguments = arguments
+    end
+
+    # @return [Integer]
+    # @raise [Error]
+    def run
+      case @arguments.action
+      when :help then puts(@arguments.help)
+      when :version then puts("Fastrack #{VERSION} (Ruby #{RUBY_VERSION}, Rack #{Rack.release})")
+      when :check then check
+      else serve
+      end
+      0
+    end
+
+    private
+
+    # Set as rackup does it, for the app to read.
+    def environment
+      ENV["RACK_ENV"] = @arguments.environment || ENV["RACK_ENV"] || ENV["RAILS_ENV"] || "development"
+    end
+
+    def app
+      AppFile.new(@arguments.app_file, environment)
+    end
+
+    # Options and overrides, see Configuration. In development the default is to listen on localhost.
+    def settings
+      host = environment == "development" ? "localhost" : Option::BY_NAME.fetch(:Host).default
+      overrides = @arguments.overrides(host)
+      [{ **overrides.slice(:ConfigFile), Host: host, user_supplied_options: [] }, overrides]
+    end
+
+    def serve
+      # A new master runs in the background if the old one does.
+      daemon = Daemon.detach if @arguments.daemonize? && !ENV.key?(OldMaster::VARIABLE)
+      launcher = Launcher.new(app, *settings)
+      launcher.run(background: !daemon.nil?) { daemon&.started }
+    end
+
+    # Does all that a start does before it listens, so that it can run beside the server.
+    def check
+      app = self.app
+      options, overrides = settings
+      configuration = Configuration.new(options, overrides: overrides)
+      ProcessSettings.new(configuration).apply
+      puts "configuration: #{configuration.max_workers} workers at #{configuration.addresses.join(", ")}"
+      require_relative "native"
+      load_app(app, configuration)
+      puts "app: loaded"
+      ProcessSettings.shortage&.then { |shortage| puts shortage }
+    end
+
+    def load_app(app, configuration)
+      app.load(default_middleware: configuration.default_middleware)
+    rescue Error
+      raise
+    rescue StandardError, ScriptError => e
+      raise Error, "the app does not load: #{e.full_message(highlight: false, order: :top)}".chomp
+    end
+  end
+end

@@ -1,0 +1,42 @@
+# frozen_string_literal: true
+
+require "rack"
+require_relative "../error"
+
+module Fastrack
+  # An app that is still to be loaded: config.ru, or Ruby that defines it as a constant (see Rack::Builder).
+  class AppFile
+    # What rackup adds to an app in each environment; nothing in others, such as production.
+    MIDDLEWARE = {
+      "development" => %i[CommonLogger ShowExceptions Lint TempfileReaper],
+      "deployment" => %i[CommonLogger TempfileReaper]
+    }.freeze
+
+    # @param path [String]
+    # @param environment [String] "development", "production"
+    def initialize(path, environment)
+      @path = path
+      @environment = environment
+    end
+
+    # Loads it, anew each time.
+    #
+    # @param default_middleware [Boolean] whether to add rackup's middleware
+    # @return [#call]
+    # @raise [Error] when there is no such file or no app in it; and whatever the file raises
+    def load(default_middleware: true)
+      file = File.expand_path(@path)
+      raise Error, "there is no #{file}" unless File.file?(file)
+
+      # Rack 2 also returns the options in the file.
+      app = Rack::Builder.parse_file(file)
+      app = app.first if app.is_a?(Array)
+      raise Error, "#{file} does not return an app, but #{app.inspect[0, 200]}" unless app.respond_to?(:call)
+
+      names = default_middleware ? MIDDLEWARE.fetch(@environment, []) : []
+      names.reverse.inject(app) do |inner, name|
+        Rack.const_get(name).new(inner, *(name == :CommonLogger ? [$stderr] : []))
+      end
+    end
+  end
+end

@@ -1,0 +1,112 @@
+# frozen_string_literal: true
+
+require "optparse"
+require_relative "../configuration/options"
+require_relative "../error"
+require_relative "../listener/address"
+
+module Fastrack
+  # The arguments of the `fastrack` command.
+  class Arguments
+    USAGE = <<~TEXT
+      Usage: fastrack [check] [options] [config.ru]
+
+      Serves a Rack app. check: checks the configuration, loads the app, and exits with 0 or 1.
+
+    TEXT
+
+    # @return [Symbol] :serve, :check, :help or :version
+    attr_reader :action
+    # @return [String] the app's file
+    attr_reader :app_file
+    # @return [String, nil] as given, or nil
+    attr_reader :environment
+    # @return [Hash{Symbol => Object}] by option name, of the options' types
+    attr_reader :settings
+
+    # @param arguments [Array<String>] not changed
+    # @raise [Error]
+    def initialize(arguments)
+      @action = :serve
+      @settings = {}
+      @addresses = []
+      rest = parser.parse(arguments)
+      @action = :check if rest.first == "check" && rest.shift && @action == :serve
+      @app_file = rest.shift || "config.ru"
+      raise Error, "only one app, please: #{rest.join(" ")} is not expected" unless rest.empty?
+    rescue OptionParser::ParseError => e
+      raise Error, e.message
+    end
+
+    def daemonize?
+      @daemonize
+    end
+
+    # @return [String]
+    def help
+      parser.help
+    end
+
+    # What overrides a ConfigFile.
+    #
+    # @param host [String] to listen on if only a port was given
+    # @return [Hash{Symbol => Object}]
+    def overrides(host)
+      addresses = [*@settings[:Listen], *@addresses]
+      addresses << Address.new(path: @settings[:Path]) if @settings.key?(:Path)
+      if @settings.key?(:Host) || @settings.key?(:Port)
+        addresses << Address.new(host: @settings.fetch(:Host, host), port: @settings.fetch(:Port, 9292))
+      end
+      rest = @settings.except(:Listen, :Host, :Port, :Path)
+      addresses.empty? ? rest : rest.merge(Listen: addresses.freeze)
+    end
+
+    private
+
+    def parser
+      @parser ||= OptionParser.new(USAGE) do |options|
+        add_places(options)
+        add_settings(options)
+        options.on("-h", "--help", "show this help") { @action = :help }
+        options.on("-v", "--version", "show the version") { @action = :version }
+      end
+    end
+
+    def add_places(options)
+      # -l is Unicorn's.
+      %w[-b -l].zip(["--bind URI", "--listen ADDRESS"]) do |short, long|
+        options.on(short, long, "listen on tcp://HOST:PORT, HOST:PORT or PATH; may be repeated") do |text|
+          @addresses.concat(Address.list(text))
+        rescue ArgumentError => e
+          raise Error, "#{short} #{e.message}; got #{text.inspect}"
+        end
+      end
+      option(options, :Host, "-o", "--host HOST", "address to listen on")
+      option(options, :Port, "-p", "--port PORT", "port to listen on (default: 9292)")
+    end
+
+    def add_settings(options)
+      option(options, :ConfigFile, "-c", "--config FILE", "configuration file (default: config/fastrack.rb, if it exists)")
+      option(options, :MaxWorkers, "-w", "--workers NUMBER", "number of worker processes")
+      option(options, :Pid, "-P", "--pid FILE", "pid file of the master")
+      options.on("-e", "-E", "--environment NAME", "environment (default: RACK_ENV, RAILS_ENV or development)") do |name|
+        @environment = name
+      end
+      options.on("-d", "-D", "--daemonize", "run in the background, once the server listens") { @daemonize = true }
+      options.on("-O", "--option NAME=VALUE", "any option by its name, as for rackup: see docs/options.md") do |text|
+        set(*text.split("=", 2))
+      end
+    end
+
+    def option(options, name, *description)
+      options.on(*description) { |value| @settings[name] = Option::BY_NAME.fetch(name).coerce(value, description.first) }
+    end
+
+    def set(name, value = true)
+      option = Option::BY_NAME[name.to_sym]
+      raise Error, "unknown option #{name}#{Error.suggestion(name, Option::BY_NAME.keys)}" unless option
+
+      @settings[option.name] = option.coerce(value, "-O #{name}")
+    end
+  end
+end

@@ -1,0 +1,196 @@
+# frozen_string_literal: true
+
+require_relative "../error"
+require_relative "../listener/address"
+require_relative "options"
+
+module Fastrack
+  # The language of a ConfigFile: Ruby with a word for each option, and the words of a unicorn.rb.
+  #
+  #     max_workers ENV["WEB_CONCURRENCY"] || 3
+  #     before_fork { ActiveRecord::Base.connection_pool.disconnect! }
+  #
+  # Underscores keep its own methods apart from the words of a configuration.
+  class ConfigFile
+    # Words of a unicorn.rb, and Rhebok's for the same. They decide what `timeout` means: how long the app may take
+    # (Unicorn), or a client (Rhebok).
+    UNICORN_MARKS = %i[worker_processes listen preload_app].freeze
+    RHEBOK_MARKS = %i[max_workers host port path reuseport].freeze
+
+    # Unicorn's words that have no effect: the values that describe what happens anyway, and the warning for others.
+    WITHOUT_EFFECT = {
+      # A request is dropped in any case if its client has left before its turn.
+      check_client_connection: [[true, false], nil],
+      rewindable_input: [[true], "bodies are always rewindable; see stream_body for calling the app early"],
+      client_body_buffer_size: [[], "bodies of up to 1 MiB are kept in memory, larger ones in a file"],
+      worker_exec: [[false], "workers are always forked; see preload_app false for loading the app in each"],
+      trust_x_forwarded: [[false], "rack.url_scheme is that of the connection; Rack::Request#scheme reads X-Forwarded-Proto"]
+    }.freeze
+
+    # Unicorn's default for a listener: an old server may still be shutting down there.
+    TRIES = 5
+
+    # What a word was given, and where: "file:line".
+    Given = Struct.new(:value, :place)
+    private_constant :Given
+
+    class << self
+      # Evaluates a file.
+      #
+      # @return [ConfigFile] see #__settings__ and #__places__
+      # @raise [ConfigurationError] when it cannot be read or raises; the message has the line
+      def evaluate(path)
+        file = File.expand_path(path)
+        text = text_of(path, file)
+        config = new(file)
+        begin
+          config.instance_eval(text, file)
+        rescue StandardError, ScriptError => e
+          raise ConfigurationError, "ConfigFile #{place(e, file)}: #{summary(e, file)}"
+        end
+        config.__finish__
+      end
+
+      # @return [Hash{Symbol => Object}] values by option name, of the options' types
+      # @raise [ConfigurationError]
+      def load(path)
+        evaluate(path).__settings__
+      end
+
+      private
+
+      def text_of(path, file)
+        File.read(file, encoding: Encoding::UTF_8)
+      rescue SystemCallError => e
+        raise ConfigurationError, "ConfigFile #{path}: #{SystemCallError.new(nil, e.errno).message.downcase}"
+      end
+
+      # The innermost line of the file in the backtrace. A SyntaxError has it in its message.
+      def place(error, file)
+        lines = error.is_a?(SyntaxError) ? error.message.lines : Array(error.backtrace)
+        lines.filter_map { |line| line[/\A#{Regexp.escape(file)}:\d+/] }.first || file
+      end
+
+      def summary(error, file)
+        line = error.message.lines.first.to_s.chomp.sub(/\A#{Regexp.escape(file)}:\d+: /, "")
+        error.is_a?(ConfigurationError) ? line : "#{line} (#{error.class})"
+      end
+    end
+
+    # @param file [String] its absolute path
+    def initialize(file)
+      @__file__ = file
+      @__words__ = {}
+      @__useless__ = []
+    end
+
+    # @!visibility private
+    # @return [Array<String>] warnings about words that have no effect
+    attr_reader :__useless__
+
+    # @!visibility private
+    # @return [Hash{Symbol => Object}] values by option name
+    def __settings__
+      @__words__.to_h { |word, given| [__name__(word), given.value] }
+    end
+
+    # @!visibility private
+    # @return [Hash{Symbol => String}] where they were written, by option name
+    def __places__
+      @__words__.to_h { |word, given| [__name__(word), "ConfigFile #{given.place}: #{word}"] }
+    end
+
+    # @!visibility private
+    # Checks what depends on all words.
+    #
+    # @return [ConfigFile] self
+    # @raise [ConfigurationError]
+    def __finish__
+      place = __used__(%i[host port path])
+      if place && @__words__.key?(:listen)
+        __refuse__(place, "#{place} has no effect beside listen; write it as another listen")
+      end
+      marks = [__used__(UNICORN_MARKS), __used__(RHEBOK_MARKS)]
+      return self unless @__words__.key?(:timeout) && marks.all?
+
+      __refuse__(:timeout, "timeout has two meanings in a file with #{marks.join(" and ")}; " \
+                           "write request_timeout, for the app, or client_timeout, for clients")
+    end
+
+    (Option::BY_WORD.keys - %i[config_file listen user]).each do |word|
+      option = Option::BY_WORD[word]
+      if option.hook?
+        define_method(word) { |callable = nil, &block| __set__(option, callable || block || true, word) }
+      else
+        # A word alone means true, like a bare -O Key.
+        define_method(word) { |value = true| __set__(option, value, word) }
+      end
+    end
+
+    # @param place see Address
+    # @param settings see Address::SETTINGS
+    # @raise [ConfigurationError]
+    def listen(place, settings = {})
+      return if place.nil?
+
+      address = Address.parse(place, settings).with_defaults(tries: TRIES)
+      listed = @__words__[:listen]&.value || []
+      __store__(:listen, [*listed.reject { |one| one == address }, address].freeze)
+    rescue ArgumentError => e
+      raise ConfigurationError, "listen #{e.message}; got #{[place, *settings].join(" ")[0, 200].inspect}"
+    end
+
+    # @param name [String, nil]
+    # @param group [String, nil]
+    def user(name = true, group = nil)
+      __set__(Option::BY_NAME[:User], group ? [name, group] : name, :user)
+    end
+
+    WITHOUT_EFFECT.each do |word, (as_is, reason)|
+      define_method(word) do |value = true|
+        @__useless__ << "ConfigFile #{__place__}: #{word} has no effect: #{reason}" unless reason.nil? || as_is.include?(value)
+      end
+    end
+
+    private
+
+    # nil means that the word is not there: `max_workers ENV["WEB_CONCURRENCY"]`.
+    def __set__(option, value, word)
+      value.nil? ? @__words__.delete(word) : __store__(word, option.coerce(value, word.to_s))
+    end
+
+    # The last one wins, also between two words for the same option.
+    def __store__(word, value)
+      @__words__.delete(word)
+      @__words__[word] = Given.new(value, __place__)
+    end
+
+    def __place__
+      line = caller_locations.find { |location| location.path == @__file__ }&.lineno
+      line ? "#{@__file__}:#{line}" : @__file__
+    end
+
+    def __name__(word)
+      return Option::BY_WORD.fetch(word).name unless word == :timeout && __used__(UNICORN_MARKS)
+
+      :RequestTimeout
+    end
+
+    def __used__(words)
+      words.find { |word| @__words__.key?(word) }
+    end
+
+    def __refuse__(word, message)
+      raise ConfigurationError, "ConfigFile #{@__words__.fetch(word).place}: #{message}"
+    end
+
+    def method_missing(word, *)
+      words = Option::BY_WORD.keys + WITHOUT_EFFECT.keys - [:config_file]
+      raise ConfigurationError, "unknown word #{word}#{Error.suggestion(word, words)}"
+    end
+
+    def respond_to_missing?(*)
+      false
+    end
+  end
+end

@@ -1,0 +1,137 @@
+# frozen_string_literal: true
+
+require_relative "../error"
+require_relative "../process/user_group"
+
+module Fastrack
+  # A setting: an option (`-O MaxWorkers=3`) and a word in a ConfigFile (`max_workers 3`). They are listed in options.rb.
+  class Option
+    # Words whose value is a block in a ConfigFile.
+    HOOKS = %i[before_fork after_fork before_exec after_worker_ready after_worker_exit lowlevel_error_handler].freeze
+
+    # @return [Symbol] :MaxWorkers
+    attr_reader :name
+    # @return [Symbol] the word in a ConfigFile, and Configuration's reader: :max_workers
+    attr_reader :word
+    attr_reader :default
+    # @return [String] one line for `rackup -s Fastrack --help`
+    attr_reader :help
+
+    # @param type [Symbol, #call] a method of Types, or what turns a value into one of the type as those do
+    # @param arguments [Array] further arguments of that method
+    def initialize(name, word, default, help, type, *arguments)
+      @name = name
+      @word = word
+      @default = default
+      @help = help
+      @type = type.respond_to?(:call) ? type : Types.method(type)
+      @arguments = arguments
+    end
+
+    # @param source [String] where the value was written, for the message
+    # @raise [ConfigurationError] when the value does not fit the type
+    def coerce(value, source = "option #{name}")
+      @type.call(value, *@arguments)
+    rescue ArgumentError => e
+      given = value == true ? "no value was given" : "got #{value.inspect[0, 200]}"
+      raise ConfigurationError, "#{source} #{e.message}; #{given}"
+    end
+
+    def hook?
+      HOOKS.include?(word)
+    end
+
+    # Option types. Each method turns a value as users write it (a command line gives Strings, a bare `-O Key` gives true)
+    # into the type, or raises ArgumentError ("must be ...").
+    module Types
+      TRUE_WORDS = /\A(?:true|yes|1|on)\z/i.freeze
+      FALSE_WORDS = /\A(?:false|no|0|off|)\z/i.freeze
+
+      module_function
+
+      # @return [Boolean]
+      def boolean(value)
+        case value.is_a?(Integer) ? value.to_s : value
+        when true, TRUE_WORDS then true
+        when false, FALSE_WORDS then false
+        else raise ArgumentError, "must be true or false"
+        end
+      end
+
+      # @param range [Range] of Integers
+      # @return [Integer]
+      def integer(value, range)
+        number = value.is_a?(String) ? Integer(value, 10, exception: false) : value
+        return number if number.is_a?(Integer) && range.cover?(number)
+
+        raise ArgumentError, "must be a whole number#{range.end ? " from #{range.begin} to #{range.end}" : ", #{range.begin} or more"}"
+      end
+
+      # @return [Float] seconds, more than 0
+      def seconds(value)
+        to_seconds(value, "seconds, more than 0", &:positive?)
+      end
+
+      # @return [Float] seconds; often 0 means no limit
+      def seconds_or_zero(value)
+        to_seconds(value, "seconds, 0 or more") { |seconds| !seconds.negative? }
+      end
+
+      def to_seconds(value, expected)
+        number = value.is_a?(String) ? Float(value, exception: false) : value
+        seconds = number.to_f if number.is_a?(Numeric) && number.real?
+        return seconds if seconds&.finite? && yield(seconds)
+
+        raise ArgumentError, "must be #{expected}"
+      end
+
+      # @return [String] frozen
+      def text(value)
+        string = value.respond_to?(:to_path) ? value.to_path : value
+        return string.dup.freeze if string.is_a?(String) && !string.empty? && !string.include?("\0")
+
+        raise ArgumentError, "must be some text"
+      end
+
+      # @return [String] one of `choices`
+      def choice(value, *choices)
+        return value.to_s if choices.include?(value.to_s)
+
+        raise ArgumentError, "must be #{choices.join(" or ")}"
+      end
+
+      # @return [#call]
+      def callable(value)
+        return value if value.respond_to?(:call)
+
+        raise ArgumentError, "must be a block or anything that can be called"
+      end
+
+      # @param value [Integer, String] a String is octal, as for chmod(1) and umask(1)
+      # @return [Integer] permission bits
+      def mode(value)
+        bits = value.is_a?(String) && /\A0?o?[0-7]{1,4}\z/.match?(value) ? value.oct : value
+        return bits if bits.is_a?(Integer) && bits.between?(0, 0o777)
+
+        raise ArgumentError, "must be a file mode, from 0000 to 0777"
+      end
+
+      # @param value [String, Array<String>] "user", "user:group" or ["user", "group"]
+      # @return [UserGroup]
+      def user_group(value)
+        names = value.is_a?(String) ? value.split(":", 2) : value
+        return UserGroup.find(*names) if names.is_a?(Array) && names.size.between?(1, 2) && names.all?(String)
+
+        raise ArgumentError, "must be a user, or user:group"
+      end
+
+      # @return [Logger] the value itself
+      def logger(value)
+        return value if %i[debug info warn error fatal].all? { |level| value.respond_to?(level) }
+
+        raise ArgumentError, "must be a Logger"
+      end
+      private_class_method :to_seconds
+    end
+  end
+end

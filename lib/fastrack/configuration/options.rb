@@ -1,0 +1,77 @@
+# frozen_string_literal: true
+
+require "socket"
+require_relative "../listener/address"
+require_relative "option"
+
+module Fastrack
+  # Every option, Rhebok's first.
+  class Option
+    ALL = [
+      new(:ConfigFile, :config_file, nil, "configuration file, in Ruby", :text),
+      new(:Host, :host, "0.0.0.0", "address to listen on", :text),
+      new(:Port, :port, 9292, "port to listen on (0: any free port)", :integer, 0..65_535),
+      new(:Path, :path, nil, "unix socket to listen on, instead of Host and Port", :text),
+      new(:BackLog, :backlog, Socket::SOMAXCONN, "length of the listen queue", :integer, 1..2_147_483_647),
+      new(:ReusePort, :reuseport, false, "set SO_REUSEPORT on the listening socket", :boolean),
+      new(:MaxWorkers, :max_workers, 5, "number of worker processes", :integer, 1..),
+      new(:MaxRequestPerChild, :max_request_per_child, 1000, "replace a worker after this many requests (0: never)", :integer, 0..),
+      new(:MinRequestPerChild, :min_request_per_child, nil, "draw that number at random for each worker, from this one up", :integer, 0..),
+      new(:Timeout, :timeout, 300.0, "seconds to wait for a client (the default of the timeouts below)", :seconds),
+      new(:OobGC, :oobgc, false, "run the garbage collector between requests", :boolean),
+      new(:MaxGCPerRequest, :max_gc_per_request, 5, "requests between two out-of-band collections", :integer, 1..),
+      new(:MinGCPerRequest, :min_gc_per_request, nil, "draw that number at random for each worker, from this one up", :integer, 1..),
+      new(:ChunkedTransfer, :chunked_transfer, false, "send bodies of unknown length chunked", :boolean),
+      new(:SpawnInterval, :spawn_interval, 0.0, "seconds between two worker spawns", :seconds_or_zero),
+      new(:ErrRespawnInterval, :err_respawn_interval, 1.0, "seconds to wait before a failed worker is replaced", :seconds_or_zero),
+      new(:BeforeFork, :before_fork, nil, "called in the master before each fork", :callable),
+      new(:AfterFork, :after_fork, nil, "called in each worker after the fork", :callable),
+      new(:PathInfo, :path_info, "encoded", "PATH_INFO as it was sent (encoded), or decoded as in Rhebok", :choice, "encoded", "decoded"),
+      new(:MaxBodySize, :max_body_size, nil, "largest request body, in bytes", :integer, 0..),
+      new(:StreamBody, :stream_body, false, "call the app before the whole request body has arrived", :boolean),
+      new(:MaxRequestTarget, :max_request_target, 16_384, "longest request target, in bytes", :integer, 1..1_048_576),
+      new(:MaxHeaderSize, :max_header_size, 65_536, "longest request line and headers, in bytes", :integer, 1..1_048_576),
+      new(:MaxHeaderFields, :max_header_fields, 128, "most headers in a request", :integer, 1..1024),
+      new(:KeepAlive, :keep_alive, true, "keep connections open between requests", :boolean),
+      new(:KeepAliveTimeout, :keep_alive_timeout, 95.0, "seconds to keep an idle connection open", :seconds),
+      new(:KeepAliveRequests, :keep_alive_requests, 0, "most requests on one connection (0: no limit)", :integer, 0..4_294_967_295),
+      new(:HeaderTimeout, :header_timeout, nil, "seconds to receive the request headers", :seconds),
+      new(:BodyTimeout, :body_timeout, nil, "seconds between two reads of the request body", :seconds),
+      new(:WriteTimeout, :write_timeout, nil, "seconds between two writes of the response", :seconds),
+      new(:ResponseBuffer, :response_buffer, 1_048_576, "response bytes to buffer while the app goes on", :integer, 0..),
+      new(:HandOver, :hand_over, true, "hand connections of busy workers to idle ones", :boolean),
+      new(:GracefulTimeout, :graceful_timeout, 30.0, "seconds that workers get to finish at a graceful shutdown", :seconds_or_zero),
+      new(:DrainDelay, :drain_delay, 0.0, "seconds to keep serving after TERM", :seconds_or_zero),
+      new(:BootTimeout, :boot_timeout, 120.0, "seconds that a new master gets to boot after USR2", :seconds),
+      new(:AutoQuit, :auto_quit, true, "stop the old master once the new one is ready", :boolean),
+      new(:BeforeExec, :before_exec, nil, "called before a new master is started", :callable),
+      new(:Pid, :pid, nil, "pid file of the master", :text),
+      new(:Listen, :listen, nil, "addresses to listen on, instead of Host, Port and Path", Address.method(:list)),
+      new(:RequestTimeout, :request_timeout, 60.0, "seconds that the app may take for a request (0: no limit)", :seconds_or_zero),
+      new(:PreloadApp, :preload_app, true, "load the app once, in the master", :boolean),
+      new(:WorkingDirectory, :working_directory, nil, "directory to run in", :text),
+      new(:StdoutPath, :stdout_path, nil, "log file for stdout", :text),
+      new(:StderrPath, :stderr_path, nil, "log file for stderr", :text),
+      new(:Umask, :umask, nil, "umask, in octal", :mode),
+      new(:User, :user, nil, "user, or user:group, that workers run as", :user_group),
+      new(:Logger, :logger, nil, "server.logger in hooks", :logger),
+      new(:AfterWorkerReady, :after_worker_ready, nil, "called in each worker when it is ready", :callable),
+      new(:AfterWorkerExit, :after_worker_exit, nil, "called in the master when a worker has exited", :callable),
+      new(:EarlyHints, :early_hints, false, "let the app send 103 Early Hints", :boolean),
+      new(:DefaultMiddleware, :default_middleware, true, "let `fastrack` add rackup's middleware to the app", :boolean),
+      new(:LowlevelErrorHandler, :lowlevel_error_handler, nil, "makes the response when the app raises", :callable)
+    ].freeze
+
+    # Rhebok's other spelling.
+    ALIASES = { Chunked_Transfer: :ChunkedTransfer }.freeze
+
+    BY_NAME = ALL.to_h { |option| [option.name, option] }
+                 .then { |options| options.merge(ALIASES.transform_values { |name| options.fetch(name) }) }.freeze
+
+    # Second words for the same option: Unicorn's, and one for Timeout that cannot be mistaken for Unicorn's `timeout`.
+    OTHER_WORDS = { worker_processes: :MaxWorkers, client_timeout: :Timeout }.freeze
+
+    BY_WORD = ALL.to_h { |option| [option.word, option] }
+                 .merge(OTHER_WORDS.transform_values { |name| BY_NAME.fetch(name) }).freeze
+  end
+end

@@ -1,0 +1,151 @@
+# frozen_string_literal: true
+
+require_relative "../configuration/option"
+require_relative "../error"
+require_relative "../listener"
+require_relative "../log"
+require_relative "tcp"
+require_relative "unix"
+
+module Fastrack
+  # Where to listen, as users write it, with the settings of the socket.
+  #
+  #     8080   "8080"   "*:8080"   "10.0.0.5:8080"   "[::1]:8080"   "tcp://localhost:8080"
+  #     "/run/app.sock"   "~/app.sock"   "./app.sock"   "unix:///run/app.sock"
+  class Address
+    PORT = /\A(?:(?:tcp|http):\/\/)?(?:(?<host>\[[\w:.%]+\]|[^\[\]:\/]*):)?(?<port>\d+)\/?\z/.freeze
+    PATH = /\A(?:unix:(?:\/\/)?)?(?<path>[^:]*\/.*|[^:]+\.sock)\z/.freeze
+    IN_HOME = /\A(?<path>~.*)\z/.freeze
+    TLS = /\A(?:ssl|https):\/\//.freeze
+
+    FORMS = "a port, host:port, [IPv6]:port or a path"
+
+    # Types of the settings: methods of Option::Types. Unicorn's that have no effect are accepted: the engine sends a
+    # response at once, so TCP_NOPUSH would hold back nothing.
+    SETTINGS = {
+      backlog: [:integer, 1..2_147_483_647], reuseport: [:boolean], tcp_nodelay: [:boolean], tcp_defer_accept: [:integer, 0..],
+      ipv6only: [:boolean], rcvbuf: [:integer, 1..], sndbuf: [:integer, 1..], mode: [:mode], umask: [:mode],
+      tries: [:integer, -1..], delay: [:seconds_or_zero], tcp_nopush: nil, accept_filter: nil
+    }.freeze
+
+    SPELLINGS = { reuse_port: :reuseport, so_reuseport: :reuseport }.freeze
+
+    class << self
+      # @param place [Integer, String] see above
+      # @param settings [Hash{Symbol, String => Object}] see SETTINGS
+      # @return [Address]
+      # @raise [ArgumentError] with what was expected
+      def parse(place, settings = {})
+        text = place.respond_to?(:to_path) ? place.to_path : place.to_s
+        raise ArgumentError, "must be without TLS; terminate that in a proxy in front" if TLS.match?(text)
+
+        if (match = PORT.match(text))
+          host = match[:host].to_s.sub(/\A\*?\z/, "0.0.0.0")
+          new(host: host, port: Option::Types.integer(match[:port], 0..65_535), **typed(settings))
+        elsif (match = PATH.match(text) || IN_HOME.match(text))
+          new(path: Option::Types.text(match[:path]), **typed(settings))
+        else
+          raise ArgumentError, "must be #{FORMS}"
+        end
+      end
+
+      # @param value [Array<Address>, String] a String may have several, separated by commas
+      # @return [Array<Address>] frozen
+      # @raise [ArgumentError] with what was expected
+      def list(value)
+        list = value.is_a?(String) ? value.split(",") : Array(value)
+        raise ArgumentError, "must be #{FORMS}" if list.empty?
+
+        list.map { |one| one.is_a?(Address) ? one : parse(one) }.freeze
+      end
+
+      private
+
+      def typed(settings)
+        settings.to_h { |key, value| [SPELLINGS.fetch(key.to_sym, key.to_sym), value] }.filter_map do |key, value|
+          type, *limits = SETTINGS.fetch(key) { raise ArgumentError, "has no setting #{key}#{Error.suggestion(key, SETTINGS.keys)}" }
+          value = { true => 1, false => 0 }.fetch(value, value) if key == :tcp_defer_accept
+          [key, Option::Types.public_send(type, value, *limits)] unless type.nil? || value.nil?
+        rescue ArgumentError => e
+          raise ArgumentError, SETTINGS.key?(key) ? "#{key} #{e.message}" : e.message
+        end.to_h
+      end
+    end
+
+    # @return [String, nil] nil for a unix socket
+    attr_reader :host
+    # @return [Integer, nil]
+    attr_reader :port
+    # @return [String, nil]
+    attr_reader :path
+
+    # @param settings see SETTINGS, already of their types
+    def initialize(host: nil, port: nil, path: nil, **settings)
+      @host = host
+      @port = port
+      @path = path
+      @settings = settings
+    end
+
+    # How often to try while the address is in use, at least once; -1: without end.
+    def tries
+      @settings.fetch(:tries, 1).then { |tries| tries.zero? ? 1 : tries }
+    end
+
+    # Seconds between two tries.
+    def delay
+      @settings.fetch(:delay, 0.5)
+    end
+
+    # A copy with defaults for the settings that it lacks.
+    def with_defaults(**settings)
+      self.class.new(host: @host, port: @port, path: @path, **settings, **@settings)
+    end
+
+    # @return [Array<Listener>] at least one: a name may have several addresses
+    # @raise [AddressInUseError, ListenError]
+    def open
+      backlog = @settings.fetch(:backlog, Socket::SOMAXCONN)
+      return [UNIXListener.open(@path.sub(/\A~.*/) { |home| File.expand_path(home) }, backlog: backlog, mode: mode)] if @path
+
+      tcp = @settings.slice(:reuseport, :ipv6only, :tcp_nodelay, :tcp_defer_accept, :rcvbuf, :sndbuf)
+      TCPListener.open(@host, @port, backlog: backlog, **tcp)
+    end
+
+    # Tries as often as #tries says.
+    #
+    # @return [Array<Listener>]
+    # @raise [AddressInUseError, ListenError]
+    def open_with_retries
+      tried = 0
+      begin
+        open
+      rescue AddressInUseError => e
+        raise if (tried += 1) == tries
+
+        Log.line("#{e.message}; trying again every #{delay} s") if tried == 1
+        sleep(delay)
+        retry
+      end
+    end
+
+    def to_s
+      @path || "#{Listener.authority(@host)}:#{@port}"
+    end
+
+    def ==(other)
+      other.is_a?(Address) && to_s == other.to_s
+    end
+    alias eql? ==
+
+    def hash
+      to_s.hash
+    end
+
+    private
+
+    def mode
+      @settings[:mode] || (UNIXListener::MODE & ~@settings.fetch(:umask, 0))
+    end
+  end
+end

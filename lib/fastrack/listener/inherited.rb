@@ -1,0 +1,190 @@
+# frozen_string_literal: true
+
+require "socket"
+require_relative "../error"
+require_relative "../listener"
+require_relative "../log"
+
+module Fastrack
+  # Listeners that were open before this process started: those of start_server, of systemd, or of the old master.
+  class InheritedListeners
+    # From the old master, in the form of SERVER_STARTER_PORT.
+    VARIABLE = "FASTRACK_LISTENERS"
+
+    # Stands there for the address of a unix socket, which knows its own path.
+    UNIX = "unix"
+
+    # Comes first there if a supervisor has opened them, so that the configuration has no say.
+    SUPERVISED = "given "
+
+    class << self
+      # @param listeners [Array<Listener>]
+      # @param supervised [Boolean] whether a supervisor has opened them
+      # @return [String] the variable's value for a new master
+      def describe(listeners, supervised:)
+        pairs = listeners.map { |listener| "#{listener.tcp? ? listener : UNIX}=#{listener.fileno}" }
+        "#{SUPERVISED if supervised}#{pairs.join(";")}"
+      end
+
+      # Takes them over, and the variables out of the environment: programs that the app starts do not inherit descriptors.
+      #
+      # @param environment [Hash, ENV]
+      # @return [InheritedListeners] empty if there are none
+      # @raise [ListenError] when a supervisor's variable is wrong
+      def take_over(environment = ENV)
+        text = environment.delete(VARIABLE).to_s
+        listeners = from_old_master(text)
+        supervised = listeners.any? && text.start_with?(SUPERVISED)
+        return new(listeners, supervised: true) if supervised
+
+        given = ServerStarter.listeners(environment) + SystemdSockets.take_over(environment)
+        given.empty? ? new(listeners) : new(given, supervised: true, unused: listeners)
+      end
+
+      # A socket that a supervisor or the old master has opened.
+      #
+      # @raise [SystemCallError, SocketError, ArgumentError] when it is no listening socket; some Rubies raise the last
+      def socket(number)
+        socket = Socket.for_fd(number)
+        # The descriptor is the supervisor's: the garbage collector must not close it.
+        socket.autoclose = false
+        raise SocketError unless socket.getsockopt(:SOCKET, :ACCEPTCONN).bool
+
+        socket
+      end
+
+      private
+
+      # Their socket options are already set.
+      def from_old_master(text)
+        ServerStarter.parse(text.delete_prefix(SUPERVISED), VARIABLE, tcp_nodelay: nil, tcp_defer_accept: nil).map(&:own)
+      rescue ListenError => e
+        Log.line("#{e.message}; listening anew")
+        []
+      end
+    end
+
+    # @param listeners [Array<Listener>]
+    # @param supervised [Boolean] whether a supervisor has opened them
+    # @param unused [Array<Listener>] those that a supervisor's replace
+    def initialize(listeners, supervised: false, unused: [])
+      @listeners = listeners
+      @supervised = supervised
+      @unused = unused
+    end
+
+    # Whether they are used whatever is configured.
+    def supervised?
+      @supervised
+    end
+
+    # @param address [Address] port 0 stands for any port
+    # @return [Array<Listener>] those that listen there, which are then taken
+    def take(address)
+      found, @listeners = @listeners.partition { |listener| at?(listener, address) }
+      found
+    end
+
+    # @return [Array<Listener>]
+    def take_all
+      @listeners.tap { @listeners = [] }
+    end
+
+    # Closes those that were not taken: they are no longer configured.
+    #
+    # @return [Array<Listener>]
+    def close_rest
+      (take_all + @unused).each do |listener|
+        Log.line("no longer listening on #{listener}")
+        listener.close
+      end
+    end
+
+    private
+
+    def at?(listener, address)
+      return at_path?(listener, File.expand_path(address.path)) if address.path
+
+      listener.tcp? && listener.server_name == Listener.authority(address.host) &&
+        [0, listener.server_port.to_i].include?(address.port)
+    end
+
+    # No client can reach a socket whose file was removed.
+    def at_path?(listener, path)
+      listener.unix_path == path && File.socket?(path)
+    end
+  end
+
+  # start_server (Perl's Server::Starter) keeps listeners open between deploys, and passes their descriptors in
+  # SERVER_STARTER_PORT: `0.0.0.0:80=3;[::1]:80=4;8080=5;/run/app.sock=6`.
+  module ServerStarter
+    VARIABLE = "SERVER_STARTER_PORT"
+    PAIR = /\A(?<address>.+)=(?<number>\d+)\z/.freeze
+    HOST_AND_PORT = /\A\[?([^\]]*)\]?:(\d+)\z/.freeze
+
+    module_function
+
+    # @param environment [Hash, ENV]
+    # @return [Array<Listener>] empty without start_server
+    # @raise [ListenError] when a descriptor is not a listening socket
+    def listeners(environment = ENV)
+      parse(environment.fetch(VARIABLE, ""), VARIABLE)
+    end
+
+    # @param text [String] in that form
+    # @param variable [String] its name, for the message
+    # @param settings of Listener.new
+    # @return [Array<Listener>]
+    # @raise [ListenError]
+    def parse(text, variable, **settings)
+      text.split(";").map do |pair|
+        match = PAIR.match(pair) or raise ListenError, "#{variable}: #{pair.inspect} is not of the form address=descriptor"
+        listener(match[:address], InheritedListeners.socket(match[:number].to_i), **settings)
+      rescue SystemCallError, SocketError, ArgumentError
+        raise ListenError, "#{variable}: descriptor #{match[:number]} for #{match[:address]} is not a listening socket"
+      end
+    end
+
+    # The socket tells its kind, not the address: a path may look like a port.
+    def listener(address, socket, **settings)
+      return Listener.new(socket) if socket.local_address.unix?
+
+      host, port = HOST_AND_PORT.match(address)&.captures
+      # A bare port means all IPv4 addresses. For port 0 the kernel has chosen one.
+      port = (port || address).to_i
+      Listener.new(socket, host: host || "0.0.0.0", port: port.zero? ? nil : port, **settings)
+    end
+    private_class_method :listener
+  end
+
+  # Socket activation by systemd (sd_listen_fds(3)): LISTEN_FDS sockets from descriptor 3 on, for the process LISTEN_PID
+  # only, with names in LISTEN_FDNAMES (FileDescriptorName= in the socket unit).
+  module SystemdSockets
+    VARIABLES = %w[LISTEN_FDS LISTEN_PID LISTEN_FDNAMES].freeze
+    FIRST = 3
+
+    module_function
+
+    # @param environment [Hash, ENV] loses the variables
+    # @return [Array<Listener>] empty without a socket unit
+    # @raise [ListenError] when a descriptor is not a listening stream socket
+    def take_over(environment = ENV)
+      return [] unless environment["LISTEN_PID"].to_i == Process.pid
+
+      count, _, names = VARIABLES.map { |name| environment.delete(name) }
+      names = names.to_s.split(":")
+      Array.new(count.to_i) { |index| listener(FIRST + index, names[index]) }
+    end
+
+    def listener(number, name)
+      socket = InheritedListeners.socket(number)
+      raise SocketError unless socket.getsockopt(:SOCKET, :TYPE).int == Socket::SOCK_STREAM
+
+      Listener.new(socket)
+    rescue SystemCallError, SocketError, ArgumentError
+      raise ListenError, "LISTEN_FDS: descriptor #{number}#{" (#{name})" if name} is not a listening stream socket; " \
+                         "the socket unit needs ListenStream= and Accept=no"
+    end
+    private_class_method :listener
+  end
+end

@@ -1,0 +1,72 @@
+# frozen_string_literal: true
+
+require "socket"
+require_relative "../error"
+require_relative "../listener"
+require_relative "../log"
+
+module Fastrack
+  # Opens the listener for a path.
+  module UNIXListener
+    # Everyone may connect: the web server in front often runs as another user. Protect the directory to restrict access.
+    MODE = 0o777
+
+    module_function
+
+    # @param backlog [Integer] connections
+    # @param mode [Integer] of the socket file
+    # @param output [IO, Log::Output] where the removal of a stale socket is announced
+    # @return [Listener]
+    # @raise [AddressInUseError, ListenError]
+    def open(path, backlog:, mode: MODE, output: Log::STDOUT)
+      remove_stale(path, output)
+      Listener.new(listen(path, backlog, mode))
+    rescue SystemCallError => e
+      raise ListenError, "cannot listen on #{path}: #{SystemCallError.new(nil, e.errno).message.downcase}"
+    rescue ArgumentError
+      # sun_path has a fixed size (unix(7)), which Ruby checks before it asks the kernel.
+      raise ListenError, "cannot listen on #{path}: the path is too long for a unix socket"
+    end
+
+    # Removes nothing but a socket: another kind of file means that the path is wrong.
+    def remove_stale(path, output)
+      return unless File.exist?(path) || File.symlink?(path)
+      raise ListenError, "cannot listen on #{path}: it exists and is not a socket" unless File.socket?(path)
+      raise AddressInUseError, "cannot listen on #{path}: the path is in use" if in_use?(path)
+
+      output.puts "removing existing socket file:#{path}"
+      output.flush
+      File.unlink(path)
+    rescue Errno::ENOENT
+      # A server that is shutting down has just removed it.
+      nil
+    end
+
+    # The kernel refuses connections to a socket that no process has open (unix(7)).
+    def in_use?(path)
+      probe = Socket.new(Socket::AF_UNIX, Socket::SOCK_STREAM, 0)
+      probe.connect_nonblock(Addrinfo.unix(path))
+      true
+    rescue Errno::EAGAIN, Errno::EPROTOTYPE
+      # Its backlog is full, or it is a socket of another type.
+      true
+    rescue Errno::ECONNREFUSED, Errno::ENOENT
+      false
+    ensure
+      probe&.close
+    end
+
+    def listen(path, backlog, mode)
+      socket = Socket.new(Socket::AF_UNIX, Socket::SOCK_STREAM, 0)
+      socket.bind(Addrinfo.unix(path))
+      # Before listen(2), so that no client meets another mode. umask(2) would affect other threads' files.
+      File.chmod(mode, path)
+      socket.listen(backlog)
+      socket
+    rescue SystemCallError
+      socket&.close
+      raise
+    end
+    private_class_method :remove_stale, :in_use?, :listen
+  end
+end

@@ -1,0 +1,99 @@
+# frozen_string_literal: true
+
+require_relative "../log"
+
+module Fastrack
+  # The kinds of shutdown. The master creates one, and calls #step when it is due until no worker is left. A faster kind may
+  # replace a slower one, which has a lower RANK. Times are monotonic seconds.
+  class Shutdown
+    # @return [Float, nil] when #step has to be called
+    attr_reader :due_at
+
+    # @param workers [Workers]
+    # @param launcher [Launcher]
+    # @param now [Float]
+    def initialize(workers, launcher, now)
+      @workers = workers
+      @launcher = launcher
+      start(now)
+    end
+
+    private
+
+    def configuration
+      @launcher.configuration
+    end
+
+    # New clients are refused rather than kept waiting. The workers have their own copies of the listeners.
+    def refuse_clients
+      @launcher.queue&.drain
+      @launcher.listeners.each(&:close)
+    end
+
+    # After TERM: for DrainDelay, workers serve on and close connections after each response. Then a Graceful one begins.
+    class Drain < Shutdown
+      RANK = 0
+
+      def start(now)
+        @due_at = now + configuration.drain_delay
+        @workers.each(&:drain)
+      end
+    end
+
+    # Workers stop one after the other, SpawnInterval apart, while another server takes over.
+    class Phased < Shutdown
+      RANK = 1
+
+      def start(now)
+        @launcher.queue&.drain
+        @interval = configuration.spawn_interval
+        @due_at = now
+      end
+
+      def step(now)
+        return if @due_at.nil? || now < @due_at
+
+        @workers.staying.first&.stop
+        @due_at = @workers.staying.empty? ? nil : now + @interval
+      end
+    end
+
+    # Workers finish their requests. Those that still run after GracefulTimeout are killed.
+    class Graceful < Shutdown
+      RANK = 2
+
+      def start(now)
+        refuse_clients
+        @timeout = configuration.graceful_timeout
+        @due_at = now + @timeout
+        @workers.each(&:stop)
+      end
+
+      def step(now)
+        return if @due_at.nil? || now < @due_at
+
+        @workers.each do |handle|
+          # Without a request, it waits for slow clients only.
+          request = handle.request(now)
+          Log.line("worker #{handle.nr} (pid #{handle.pid}) has not finished within #{format("%g", @timeout)} s: killing it" \
+                   "; it is serving #{request || "no request"}")
+          handle.kill
+        end
+        # CHLD tells when they are gone.
+        @due_at = nil
+      end
+    end
+
+    # Workers are killed at once.
+    class Quick < Shutdown
+      RANK = 3
+
+      def start(_now)
+        refuse_clients
+        @workers.each(&:kill)
+      end
+
+      def step(_now); end
+    end
+  end
+end

@@ -1,0 +1,103 @@
+# frozen_string_literal: true
+
+module Fastrack
+  # The master's signals. A handler only queues the signal and wakes the master: little else is safe there
+  # (signal-safety(7); Ruby allows no locks).
+  class SignalQueue
+    # @return [IO] readable when the queue has a signal
+    attr_reader :reader
+
+    # @param names [Array<String>] signals to queue
+    def initialize(names)
+      @names = names
+      @signals = []
+      @previous = {}
+      @owner = nil
+      @reader, @writer = IO.pipe
+    end
+
+    # Sets the handlers.
+    def install
+      @owner = Process.pid
+      @names.each do |name|
+        @previous[name] = trap(name) { push(name) }
+      end
+    end
+
+    # Restores the previous handlers.
+    #
+    # @param quiet [Array<String>] signals to ignore if they had no handler: their default would end the process
+    def uninstall(quiet: [])
+      @previous.each do |name, handler|
+        trap(name, quiet.include?(name) && default?(handler) ? proc {} : handler || "SYSTEM_DEFAULT")
+      end
+      @previous.clear
+    end
+
+    # Resets all signals to their default, in a process that is neither master nor worker.
+    #
+    # @param action [String] see Signal.trap
+    def reset(action = "DEFAULT")
+      @names.each { |name| trap(name, action) }
+    end
+
+    # In a process in which another program is about to replace Ruby and its handlers. Signals that have come since the fork
+    # are not lost: the server may be told to stop right after USR2.
+    #
+    # @param pending [Integer] see #arrived_since_fork
+    def leave_to_program(pending)
+      reset("SYSTEM_DEFAULT")
+      (arrived_since_fork(pending) & %w[TERM INT]).each { |name| Process.kill(name, Process.pid) }
+    end
+
+    # Safe in a signal handler and from any thread.
+    def push(name)
+      @signals << name
+      # A new worker has this handler until it sets its own. It then looks for its signals here.
+      wake if Process.pid == @owner
+    end
+
+    # @return [String, nil] the next signal
+    def shift
+      @signals.shift
+    end
+
+    # In a forked process, once its own handlers are set: its signals since the fork.
+    #
+    # @param pending [Integer] size of the queue before the fork; those signals are the master's
+    def arrived_since_fork(pending)
+      @signals.drop(pending)
+    end
+
+    def size
+      @signals.size
+    end
+
+    # Empties the pipe. Call it before #shift.
+    def clear_wakeups
+      @reader.read_nonblock(4096)
+    rescue IO::WaitReadable
+      nil
+    end
+
+    # Closes the pipe in this process.
+    def close
+      @reader.close
+      @writer.close
+    end
+
+    private
+
+    # trap returns nil for a handler that was not set by Ruby. The system's default is closest to it.
+    def default?(handler)
+      [nil, "DEFAULT", "SYSTEM_DEFAULT"].include?(handler)
+    end
+
+    def wake
+      @writer.write_nonblock(".")
+    rescue IO::WaitWritable, IOError
+      # It is full, so that the master wakes up anyway, or closed.
+      nil
+    end
+  end
+end

@@ -1,0 +1,58 @@
+# frozen_string_literal: true
+
+module Fastrack
+  # How a worker has exited.
+  class WorkerExit
+    # @return [Process::Status, nil]
+    attr_reader :status
+
+    # @param status [Process::Status, nil] nil when some part of the app has waited for it
+    # @param state [Symbol] its last, see WorkerHandle
+    # @param timed_out [Boolean] whether it exited because of a request timeout
+    # @param request [String, nil] the request that it was serving
+    def initialize(status, state, timed_out:, request:)
+      @status = status
+      @state = state
+      @timed_out = timed_out
+      @request = request
+    end
+
+    # Whether a signal or a request timeout ended it, so that a replacement will probably not fail.
+    def sudden?
+      killed? || @timed_out
+    end
+
+    # Whether to log it.
+    def notable?
+      failed? || !@request.nil?
+    end
+
+    # Whether a replacement may fail in the same way. An exit before READY is a failure even with status 0: a hook calls
+    # exit.
+    def failed?
+      return @state != :stopping if @status.nil?
+
+      !@status.success? || @state == :booting
+    end
+
+    # @return [String] for the log, after the worker's name
+    def to_s
+      @request ? "#{manner} while serving #{@request}" : manner
+    end
+
+    private
+
+    def killed?
+      !@status.nil? && @status.signaled?
+    end
+
+    def manner
+      return "was killed by SIG#{Signal.signame(@status.termsig)}" if killed?
+      return "exited with status #{Scoreboard::TIMEOUT_STATUS} (request timeout)" if @timed_out
+      return "exited; its status is unknown, because the app has waited for it" if @status.nil?
+      return "exited with status #{@status.exitstatus}" unless @status.success?
+
+      @state == :booting ? "exited before it was ready" : "exited"
+    end
+  end
+end

@@ -1,0 +1,182 @@
+# frozen_string_literal: true
+
+require_relative "../worker"
+require_relative "../worker/control_channel"
+require_relative "worker_exit"
+
+module Fastrack
+  # The master's view of a worker: its state, its channel and its scoreboard entry.
+  #
+  #     booting --ready--> serving --stop--> stopping --> (reaped)
+  #
+  # A worker that reaches its request limit while it cannot be spared keeps serving.
+  class WorkerHandle
+    # Seconds after a request's deadline. A worker that still runs is stuck: to exit by itself takes it one at most.
+    GRACE = 2
+
+    attr_reader :nr, :pid, :generation, :channel
+
+    # @return [Float] monotonic seconds
+    attr_reader :spawned_at
+
+    # @param nr [Integer] its slot
+    # @param channel [ControlChannel] the master's end
+    # @param entry [Array(Scoreboard, Integer), nil] its scoreboard entry; nil when the scoreboard is full
+    def initialize(nr, pid, generation, channel, entry, spawned_at)
+      @nr = nr
+      @pid = pid
+      @generation = generation
+      @channel = channel
+      @entry = entry
+      @spawned_at = spawned_at
+      @state = :booting
+      @past_limit = false
+      @killed = false
+      @draining = false
+    end
+
+    def booting?
+      @state == :booting
+    end
+
+    def serving?
+      @state == :serving
+    end
+
+    def stopping?
+      @state == :stopping
+    end
+
+    # Whether it serves beyond its request limit.
+    def past_limit?
+      @past_limit
+    end
+
+    def killed?
+      @killed
+    end
+
+    # Its READY has arrived.
+    #
+    # @param drain [Boolean] whether it has to drain; it may have been told so before it could hear it
+    def ready(drain: false)
+      @state = :serving if booting?
+      self.drain if drain || @draining
+    end
+
+    # @return [Array<String>] see ControlChannel
+    def messages
+      @channel.read || [].tap { @channel.close }
+    end
+
+    # False once it has exited, or is about to.
+    def connected?
+      !@channel.closed?
+    end
+
+    # Answers LIMIT_REACHED.
+    def answer(may_exit)
+      if may_exit
+        @channel.write(ControlChannel::GO)
+        # It may have stopped waiting for the answer.
+        stop
+      else
+        @past_limit = true
+        @channel.write(ControlChannel::STAY)
+      end
+    end
+
+    # Lets it finish its request and exit. By QUIT: in Heroku's recipe for Unicorn workers ignore TERM, which a platform
+    # sends to all processes at once.
+    def stop
+      @state = :stopping
+      signal(:QUIT)
+    end
+
+    # From now on it closes connections after each response. Before it stops it serves all that have arrived.
+    def drain
+      @draining = true
+      signal(Worker::DRAIN_SIGNAL)
+    end
+
+    def kill
+      @killed = true
+      @state = :stopping
+      signal(:KILL)
+    end
+
+    def reopen_logs
+      signal(Worker::LOG_SIGNAL)
+    end
+
+    # @param now [Float] monotonic seconds
+    # @return [String, nil] the request that it is serving, or was serving when it died, for the log
+    def request(now)
+      entry = read_entry
+      return if entry.nil? || entry[:state] == :waiting
+
+      seconds = format("%.1f", [now - entry[:started], 0].max)
+      "#{entry[:line] || "a request"} for #{seconds} s#{", request id #{entry[:id]}" if entry[:id]}"
+    end
+
+    # The earliest time at which it can be stuck in a request.
+    #
+    # @param timeout [Float] seconds that a request may take; 0: no limit
+    # @return [Float, nil] monotonic seconds; may change with the next request; nil: never
+    def stuck_at(now, timeout)
+      entry = read_entry
+      return if entry.nil?
+      return entry[:deadline] + GRACE unless entry[:state] == :waiting || entry[:deadline].nil?
+
+      # A request may begin right now.
+      now + timeout + GRACE if timeout.positive?
+    end
+
+    # @param now [Float] monotonic seconds
+    # @return [WorkerExit, nil] nil while it runs
+    def reap(now)
+      # Only this pid: children that the app has started are the app's to wait for.
+      pid, status = Process.wait2(@pid, Process::WNOHANG)
+      exited(status, now) if pid
+    rescue Errno::ECHILD
+      # Some part of the app waits for all children, and was faster.
+      exited(nil, now)
+    end
+
+    # Lets Ruby reap it, because the master no longer will.
+    def detach
+      @channel.close
+      release_entry
+      Process.detach(@pid)
+    end
+
+    private
+
+    def exited(status, now)
+      # Its last message may be unread.
+      @state = :serving if booting? && connected? && messages.include?(ControlChannel::READY)
+      @channel.close
+      timed_out = read_entry.then { |entry| !entry.nil? && entry[:state] == :ending }
+      WorkerExit.new(status, @state, timed_out: timed_out, request: request(now)).tap { release_entry }
+    end
+
+    def read_entry
+      scoreboard, slot = @entry
+      scoreboard&.read(slot)
+    end
+
+    def release_entry
+      scoreboard, slot = @entry
+      scoreboard&.release(slot)
+      @entry = nil
+    end
+
+    # The pid stays taken until the worker is reaped.
+    def signal(name)
+      Process.kill(name, @pid)
+    rescue Errno::ESRCH
+      # Some part of the app has reaped it, as #reap will find out.
+      nil
+    end
+  end
+end

@@ -1,0 +1,182 @@
+# frozen_string_literal: true
+
+require_relative "../log"
+require_relative "../process/guards"
+require_relative "../worker"
+require_relative "../worker/control_channel"
+require_relative "worker_handle"
+
+module Fastrack
+  # The master's workers, by slot. A stopping worker has already left its slot: that is how its replacement starts before
+  # it has exited.
+  class Workers
+    # @return [Integer] slots. Workers in slots beyond are #surplus
+    attr_accessor :size
+
+    # @return [Float] monotonic seconds before which no worker is spawned: respawns are throttled
+    attr_reader :not_before
+
+    # @param launcher [Launcher]
+    # @param app [#call, AppFile]
+    # @param signals [SignalQueue] the master's
+    # @param death_pipe [Array(IO, IO)] see Master
+    def initialize(launcher, app, signals, death_pipe)
+      @launcher = launcher
+      @app = app
+      @signals = signals
+      @death_pipe = death_pipe
+      @size = launcher.configuration.max_workers
+      @handles = []
+      @spawning = []
+      @not_before = 0.0
+      @scoreboard = Scoreboard.new
+    end
+
+    # Spawns a worker into the first free slot, if there is one and it is time.
+    #
+    # @return [Boolean] whether there is a new worker
+    def fill_slot(generation)
+      started = now
+      nr = free_slot
+      return false if nr.nil? || started < @not_before
+
+      handle = spawn(nr, generation)
+      wait_until(handle ? started + configuration.spawn_interval : now + configuration.err_respawn_interval)
+      @handles << handle if handle
+      !handle.nil?
+    end
+
+    # @return [Integer, nil] the first slot whose worker is missing
+    def free_slot
+      taken = staying.map(&:nr)
+      (0...@size).find { |nr| !taken.include?(nr) }
+    end
+
+    # Whether a worker can be spared. Only one at a time can: then all slots are not served until its replacement is ready.
+    def spare?
+      @handles.count(&:serving?) >= @size
+    end
+
+    # @param generation [Integer]
+    # @return [Boolean] whether that generation serves all slots
+    def complete?(generation)
+      @size.positive? && @handles.count { |handle| handle.serving? && handle.generation == generation } >= @size
+    end
+
+    # @return [Array<WorkerHandle>] those without a slot
+    def surplus
+      staying.select { |handle| handle.nr >= @size }
+    end
+
+    # Stops a worker of an old generation or beyond its request limit, if one can be spared.
+    def recycle(generation)
+      return unless spare?
+
+      serving = @handles.select(&:serving?)
+      (serving.find(&:past_limit?) || serving.find { |handle| handle.generation < generation })&.stop
+    end
+
+    # @return [Array<WorkerHandle>] those that are not stopping
+    def staying
+      @handles.reject(&:stopping?)
+    end
+
+    def empty?
+      @handles.empty?
+    end
+
+    def each(&block)
+      @handles.each(&block)
+    end
+
+    # Removes workers that have exited. After a failure the next spawn waits for ErrRespawnInterval. A killed worker is
+    # replaced at once, unless it has just been spawned.
+    def reap
+      @handles.reject! do |handle|
+        exited = handle.reap(now) or next
+        call_exit_hook(handle, exited)
+        @launcher.queue&.worker_exited(handle.pid)
+        Log.line("worker #{handle.nr} (pid #{handle.pid}) #{exited}") if exited.notable?
+        wait_until((exited.sudden? ? handle.spawned_at : now) + configuration.err_respawn_interval) if exited.failed?
+        true
+      end
+    end
+
+    # Reads the workers' messages.
+    #
+    # @param ready [Array<ControlChannel>] those that are readable
+    # @param drain [Boolean] whether new workers have to drain, too
+    # @param may_exit [Boolean] whether workers may exit at their request limit without a replacement
+    def read(ready, drain:, may_exit:)
+      @handles.each do |handle|
+        next unless ready.include?(handle.channel)
+
+        handle.messages.each do |message|
+          case message
+          when ControlChannel::READY then handle.ready(drain: drain)
+          when ControlChannel::LIMIT_REACHED then handle.answer(may_exit || handle.stopping? || spare?)
+          end
+        end
+      end
+    end
+
+    # @return [Array<ControlChannel>] the open ones
+    def channels
+      @handles.select(&:connected?).map(&:channel)
+    end
+
+    # @return [Array<ControlChannel>] those that a forked process may have inherited
+    def descriptors
+      channels | @spawning
+    end
+
+    # Leaves all workers to themselves, when the master fails.
+    def detach
+      @handles.each(&:detach)
+      @handles.clear
+    end
+
+    private
+
+    def configuration
+      @launcher.configuration
+    end
+
+    def now
+      Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
+
+    def call_exit_hook(handle, exited)
+      configuration.call_hook(:after_worker_exit, @launcher, handle, exited.status)
+    rescue StandardError, ScriptError => e
+      Log.exception("after_worker_exit failed", e)
+    end
+
+    def wait_until(time)
+      @not_before = [@not_before, time].max
+    end
+
+    # @return [WorkerHandle, nil] nil on failure, which is logged
+    def spawn(nr, generation)
+      slot = @scoreboard.reserve
+      entry = slot && [@scoreboard, slot]
+      worker = Worker.new(nr, @launcher, @app, entry)
+      configuration.call_hook(:before_fork, @launcher, worker)
+      pid, channel = ForkGuard.own_fork { fork_worker(worker) }
+      WorkerHandle.new(nr, pid, generation, channel, entry, now)
+    rescue StandardError, ScriptError => e
+      # It may succeed later: memory and pids become free, a database that a hook needs comes back.
+      @scoreboard.release(slot) if slot
+      Log.exception("cannot spawn worker #{nr}", e)
+      nil
+    end
+
+    def fork_worker(worker)
+      @spawning = ControlChannel.pair
+      pending = @signals.size
+      ControlChannel.fork(@spawning, [@death_pipe.first, *@launcher.listeners, @launcher.queue]) do |channel|
+        worker.live(channel, @signals, pending, @death_pipe.first)
+      end
+    end
+  end
+end

@@ -1,0 +1,108 @@
+# frozen_string_literal: true
+
+module Fastrack
+  # Closes the server's descriptors in forked processes. An app's own fork must keep none of them: neither clients'
+  # connections, nor the port after the server is gone, nor the pipe by which workers notice the master's death. The
+  # server's own forks keep those that they name. (Programs started by exec lose all of them anyway.)
+  #
+  # Since Ruby 3.1 all of Ruby's forks go through Process._fork.
+  module ForkGuard
+    @lock = Mutex.new
+
+    class << self
+      # @param in_child [#call, nil] called in each child that the app forks, before the descriptors are closed
+      # @yieldreturn [Array<#close>] all that the server has open in this process
+      def install(in_child = nil, &descriptors)
+        @in_child = in_child
+        @descriptors = descriptors
+        Process.singleton_class.prepend(self) unless Process.singleton_class < self
+      end
+
+      def uninstall
+        @in_child = @descriptors = nil
+      end
+
+      # For the server's own forks. Other threads' forks wait meanwhile: their children would not close descriptors that are
+      # just being opened.
+      def own_fork(&block)
+        @lock.synchronize(&block)
+      end
+
+      # @param keep [Array<#close>]
+      def close_descriptors(keep: [])
+        (@descriptors.call - keep).each(&:close) if @descriptors
+      end
+
+      # @yield to fork(2)
+      # @return [Integer] as fork(2)
+      def guard(&fork)
+        own = @lock.owned?
+        pid = own ? yield : exclusively(&fork)
+        in_child(own) if pid.zero?
+        pid
+      end
+
+      private
+
+      def exclusively(&fork)
+        @lock.synchronize(&fork)
+      rescue ThreadError
+        # A signal handler may not wait for a lock.
+        fork.call
+      end
+
+      def in_child(own)
+        @lock = Mutex.new
+        return if own
+
+        @in_child&.call
+        close_descriptors
+        uninstall
+      end
+    end
+
+    # @return [Integer] as fork(2)
+    def _fork
+      ForkGuard.guard { super }
+    end
+  end
+
+  # Runs a block before this process ends by `exit!`, which runs no at_exit hooks.
+  module ExitGuard
+    # Process.exit! and Kernel.exit!
+    module Public
+      # @param status see Process.exit!
+      def exit!(*status)
+        ExitGuard.before_exit(status)
+        super
+      end
+    end
+
+    # exit! without a receiver
+    module Private
+      private
+
+      def exit!(*status)
+        ExitGuard.before_exit(status)
+        super
+      end
+    end
+
+    class << self
+      # @yield before the end of this process, but not of its forks
+      def install(&work)
+        @work = work
+        @pid = Process.pid
+        return if Kernel < Private
+
+        [Process, Kernel].each { |one| one.singleton_class.prepend(Public) }
+        Kernel.prepend(Private)
+      end
+
+      # @param status [Array] the arguments; with invalid ones exit! raises
+      def before_exit(status)
+        @work.call if @pid == Process.pid && (status in [] | [true | false | Integer])
+      end
+    end
+  end
+end

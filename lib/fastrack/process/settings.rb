@@ -1,0 +1,129 @@
+# frozen_string_literal: true
+
+require_relative "../configuration/options"
+require_relative "../error"
+require_relative "../upgrade/start_command"
+
+module Fastrack
+  # Applies the configuration to the master's process: user, directory, umask, log files, open-file limit.
+  class ProcessSettings
+    # A busy server with a lower limit may have to refuse clients.
+    FEW_DESCRIPTORS = 10_000
+
+    class << self
+      # @return [String, nil] a warning about the open-file limit
+      def shortage
+        limit = Process.getrlimit(:NOFILE).first
+        "only #{limit} open files are allowed (RLIMIT_NOFILE), and each client takes one" if limit < FEW_DESCRIPTORS
+      end
+
+      # Whether this process gets the terminal's signals: INT, and WINCH when the window changes its size.
+      #
+      # @param stat [String] see proc(5)
+      def foreground?(stat = "/proc/self/stat")
+        text = File.read(stat)
+        # State, ppid, group, session, tty, the tty's foreground group: they follow the name, which may contain spaces.
+        fields = text[(text.rindex(")") + 2)..].split
+        fields[2] == fields[5]
+      rescue SystemCallError
+        $stdin.tty?
+      end
+    end
+
+    # @param configuration [Configuration]
+    def initialize(configuration)
+      @configuration = configuration
+      @files = {}
+    end
+
+    # Does everything but #redirect: errors that follow still go where the user looks.
+    #
+    # @raise [ConfigurationError] with the setting and where it was written
+    def apply
+      check_user
+      check_directory
+      %i[StdoutPath StderrPath].each { |name| open_file(name) }
+      enter_directory
+      File.umask(@configuration.umask) if @configuration.umask
+      raise_file_limit
+    end
+
+    # Sends stdout and stderr to their log files.
+    #
+    # @param otherwise [IO, nil] for a stream without a log file; nil leaves the stream as it is
+    def redirect(otherwise = nil)
+      { StdoutPath: $stdout, StderrPath: $stderr }.each do |name, stream|
+        stream.flush
+        file = @files.fetch(name, otherwise)
+        next unless file
+
+        stream.reopen(file)
+        # Reopening has reset it. A log is read while it is written.
+        stream.sync = true
+      end
+      @files.each_value(&:close)
+      @files.clear
+    end
+
+    private
+
+    def check_user
+      user = @configuration.user
+      refuse(:User, "only root may become #{user.name}") if user && !user.permitted?
+    end
+
+    # Comes first, so that a reload that fails changes nothing.
+    def check_directory
+      return unless @configuration.working_directory
+
+      found = File.stat(directory)
+      raise Errno::ENOTDIR unless found.directory?
+      raise Errno::EACCES unless found.executable?
+    rescue SystemCallError => e
+      refuse(:WorkingDirectory, "cannot enter #{directory}: #{reason(e)}")
+    end
+
+    # By the configured name: a symbolic link in it (`current`) may lead elsewhere when a new master starts.
+    def enter_directory
+      return unless @configuration.working_directory
+
+      Dir.chdir(directory)
+      ENV["PWD"] = directory
+    end
+
+    # A relative path starts where the server was started, also after a reload.
+    def directory
+      given = @configuration.working_directory
+      given ? File.expand_path(given, StartCommand.current.directory) : Dir.pwd
+    end
+
+    def open_file(name)
+      return unless (given = @configuration.public_send(Option::BY_NAME[name].word))
+
+      path = File.expand_path(given, directory)
+      @files[name] = file = File.open(path, "a")
+      # Workers reopen it after a rotation.
+      user = @configuration.user
+      file.chown(user.uid, user.gid) if user && file.stat.file? && Process.euid.zero?
+    rescue SystemCallError => e
+      refuse(name, "cannot write to #{path}: #{reason(e)}")
+    end
+
+    # Each client takes a descriptor. A shell's limit of 1024 is for programs that use select(2).
+    def raise_file_limit
+      soft, hard = Process.getrlimit(:NOFILE)
+      Process.setrlimit(:NOFILE, hard, hard) if soft < hard
+    rescue SystemCallError
+      # Not permitted: the limit stays.
+      nil
+    end
+
+    def refuse(name, message)
+      raise ConfigurationError, "#{@configuration.source(name)}: #{message}"
+    end
+
+    def reason(error)
+      SystemCallError.new(nil, error.errno).message.downcase
+    end
+  end
+end

@@ -1,0 +1,38 @@
+# frozen_string_literal: true
+
+require_relative "input"
+
+module Fastrack
+  # What each request's env is copied from: all that is known before the request. Keys that every request sets are there,
+  # too: the copy then has room for them, and a value where a unix socket has none.
+  module EnvTemplate
+    module_function
+
+    # @param listener [Listener] where the requests arrive
+    # @param client_gone [#call] whether the client has left
+    # @param timeout [#call] sets how many seconds the current request may take from now on
+    # @param hijack [#call] hands the connection to the app
+    # @param early_hints [#call, nil] sends 103 with headers
+    # @return [Hash{String => Object}] frozen, like its strings
+    def for(listener, client_gone:, timeout:, hijack:, early_hints: nil)
+      {
+        "SCRIPT_NAME" => "", "QUERY_STRING" => "",
+        "SERVER_NAME" => listener.server_name, "SERVER_PORT" => listener.server_port,
+        "REMOTE_ADDR" => "", "REMOTE_PORT" => "0",
+        **for_rack_version, "rack.after_reply" => [], "rack.hijack?" => true, "rack.hijack" => hijack,
+        **(early_hints ? { "rack.early_hints" => early_hints } : {}),
+        "rack.errors" => $stderr, "rack.input" => NullInput::SHARED, "rack.url_scheme" => "http",
+        "rack.multithread" => false, "rack.multiprocess" => true, "rack.run_once" => false,
+        "fastrack.client_gone" => client_gone, "fastrack.timeout" => timeout
+      }.freeze
+    end
+
+    # Rack 2 wants rack.version, which Rack 3 forbids. An app without Rack gets Rack 3's env. The engine replaces Arrays of
+    # callbacks in each request that uses them.
+    def for_rack_version
+      rack2 = defined?(::Rack) && ::Rack.respond_to?(:release) && ::Rack.release.to_i < 3
+      rack2 ? { "rack.version" => [1, 1].freeze } : { "rack.response_finished" => [] }
+    end
+    private_class_method :for_rack_version
+  end
+end

@@ -1,0 +1,151 @@
+# frozen_string_literal: true
+
+require_relative "listener/inherited"
+require_relative "log"
+require_relative "upgrade/new_master"
+require_relative "worker/control_channel"
+
+module Fastrack
+  # A zero-downtime restart (USR2), from both sides: how this master starts a new one, and how it replaces the old one. A
+  # master does one of the two at a time.
+  class Upgrade
+    # Keeps the channels from the garbage collector.
+    KEPT = [] # rubocop:disable Style/MutableConstant
+    private_constant :KEPT
+
+    # @param launcher [Launcher]
+    # @param old [OldMaster, nil]
+    def initialize(launcher, old = nil)
+      @launcher = launcher
+      @old = old
+      @new = nil
+      @cancelled = false
+    end
+
+    # @return [Array<ControlChannel>]
+    def channels
+      [@old, @new].compact.map(&:channel).reject(&:closed?)
+    end
+
+    # @return [Float, nil] monotonic seconds when #step has something to do
+    def due_at
+      @new&.due_at
+    end
+
+    # Starts a new master, unless an upgrade is in progress.
+    #
+    # @param now [Float] monotonic seconds
+    # @yield in the new master's process, before its program replaces this one
+    # @return [Boolean] whether it has been started
+    def start(now, &in_child)
+      obstacle = why_not
+      Log.line("USR2 is ignored: #{obstacle}") if obstacle
+      obstacle.nil? && launch(now, in_child)
+    end
+
+    # All of this master's workers serve, which the old master waits for.
+    #
+    # @param quit [Boolean] whether it is to quit now
+    def ready(quit:)
+      @old&.ready(quit: quit)
+    end
+
+    # Stops a new master that is still booting: the signal was for the whole server.
+    #
+    # @param name [String] the signal
+    def cancel(name)
+      return unless @new&.booting?
+
+      @cancelled = true
+      @new.signal(name)
+    end
+
+    # Whether a new master serves on when this one stops.
+    def replaced?
+      !@new.nil? && !@new.timed_out? && !@cancelled
+    end
+
+    # Does what is due.
+    def step(now)
+      Log.line("the new master (pid #{@new.pid}) was not ready within BootTimeout; stopping it") if @new&.step(now)
+    end
+
+    # Checks whether the new master is gone. Call it after the signals are read: CHLD may come after the end of the channel.
+    #
+    # @return [Symbol, nil] :alone when it is gone
+    def reap
+      lose_new if @new&.gone?
+    end
+
+    # Reads the messages of both masters.
+    #
+    # @param ready [Array<ControlChannel>] those that are readable
+    # @return [Array<Symbol>] :quit or :stop for this master, :alone when the new one is gone
+    def read(ready)
+      [read_new(ready), read_old(ready)].compact
+    end
+
+    # At the end of this master. The channels stay open as long as the process, at_exit hooks included: for the other
+    # master their end is the end of this one.
+    def close
+      @new&.detach
+      KEPT << self
+    end
+
+    private
+
+    def launch(now, in_child)
+      @launcher.pid_file&.set_aside
+      @new = NewMaster.start(@launcher, now, &in_child)
+      Log.line("starting a new master (pid #{@new.pid})")
+      true
+    rescue SystemCallError => e
+      @launcher.pid_file&.take_back
+      Log.line("cannot start a new master, this one carries on: #{e.message}")
+      false
+    end
+
+    def why_not
+      if @new then "the new master (pid #{@new.pid}) is already there"
+      elsif @old then "the old master is still running"
+      elsif ENV[ServerStarter::VARIABLE] then "send HUP to start_server instead"
+      end
+    end
+
+    def read_new(ready)
+      return unless @new
+
+      messages = ready.include?(@new.channel) ? @new.messages : []
+      return lose_new if @new.gone?
+      return if (messages & [ControlChannel::READY, ControlChannel::READY_AND_QUIT]).empty? || !@new.booting?
+
+      @new.ready
+      Log.line("the new master (pid #{@new.pid}) is ready")
+      :quit if messages.include?(ControlChannel::READY_AND_QUIT)
+    end
+
+    def lose_new
+      lost = @new
+      lost.channel.close
+      @new = nil
+      @launcher.pid_file&.take_back
+      # Logged last: by then the pid file is restored.
+      Log.line("the new master (pid #{lost.pid}) #{lost.ending}; this one carries on")
+      :alone
+    end
+
+    def read_old(ready)
+      return unless @old && ready.include?(@old.channel)
+
+      messages = @old.channel.read
+      return messages.include?(ControlChannel::TIMED_OUT) ? :stop : nil if messages
+
+      @old.channel.close
+      @old = nil
+      # Its at_exit hooks, rackup's for example, may have removed this master's file.
+      @launcher.pid_file&.restore_missing
+      @launcher.pid_file&.remove_aside
+      nil
+    end
+  end
+end

@@ -1,0 +1,159 @@
+# frozen_string_literal: true
+
+require_relative "../listener/inherited"
+require_relative "../log"
+require_relative "../process/guards"
+require_relative "../worker/control_channel"
+require_relative "old_master"
+require_relative "start_command"
+
+module Fastrack
+  # The old master's view of the new one, which it has started with its own start command.
+  #
+  #     booting --ready--> ready
+  #        \---- BootTimeout ----> timed out
+  class NewMaster
+    # Exit status when the program could not be run, as in a shell.
+    NOT_FOUND = 127
+
+    # Variables with this process's descriptors or pid.
+    STALE_VARIABLES = [
+      InheritedListeners::VARIABLE, OldMaster::VARIABLE, OldMaster::QUEUE_VARIABLE, *SystemdSockets::VARIABLES
+    ].freeze
+
+    class << self
+      # @param launcher [Launcher]
+      # @param now [Float] monotonic seconds
+      # @yield in the child, before another program replaces it
+      # @raise [SystemCallError] when the process cannot fork
+      def start(launcher, now, &in_child)
+        ForkGuard.own_fork do
+          pid, channel = ControlChannel.fork(ControlChannel.pair, [*launcher.listeners, launcher.queue]) do |theirs|
+            become_master(launcher, theirs, in_child)
+          end
+          new(pid, channel, now, launcher.configuration)
+        end
+      end
+
+      private
+
+      def become_master(launcher, channel, in_child)
+        in_child.call
+        run_program(launcher, channel)
+      rescue Exception => e # rubocop:disable Lint/RescueException -- nothing above would show it
+        Log.exception("cannot start a new master", e)
+      ensure
+        exit!(NOT_FOUND)
+      end
+
+      def run_program(launcher, channel)
+        start = StartCommand.current
+        # The directory may have been moved or replaced.
+        Dir.chdir(start.directory)
+        ENV.replace(start.environment.except(*STALE_VARIABLES))
+        launcher.configuration.call_hook(:before_exec, launcher)
+        pass_on(launcher, channel)
+        program, *arguments = start.command
+        Process.exec([program, program], *arguments, descriptors(launcher, channel))
+      end
+
+      def pass_on(launcher, channel)
+        ENV[InheritedListeners::VARIABLE] = InheritedListeners.describe(launcher.listeners, supervised: launcher.supervised?)
+        ENV[OldMaster::VARIABLE] = channel.to_io.fileno.to_s
+        ENV[OldMaster::QUEUE_VARIABLE] = launcher.queue.fds.join(",") if launcher.queue
+      end
+
+      # No others are inherited, so that none pile up from one upgrade to the next.
+      def descriptors(launcher, channel)
+        numbers = [*launcher.listeners.map(&:fileno), *launcher.queue&.fds, channel.to_io.fileno]
+        numbers.to_h { |number| [number, number] }.merge(close_others: true)
+      end
+    end
+
+    # @return [Integer]
+    attr_reader :pid
+    # @return [ControlChannel]
+    attr_reader :channel
+    # @return [Float, nil] monotonic seconds when #step has something to do
+    attr_reader :due_at
+
+    def initialize(pid, channel, now, configuration)
+      @pid = pid
+      @channel = channel
+      @grace = configuration.graceful_timeout
+      @due_at = now + configuration.boot_timeout
+      @state = :booting
+      @status = nil
+    end
+
+    def booting?
+      @state == :booting
+    end
+
+    # Whether it was told to stop because it took too long to boot.
+    def timed_out?
+      @state == :timed_out
+    end
+
+    # All of its workers serve.
+    def ready
+      @state = :ready
+      @due_at = nil
+    end
+
+    # Stops it with TERM when BootTimeout is over, and later with KILL.
+    #
+    # @return [Boolean] whether it has just timed out
+    def step(now)
+      return false if @due_at.nil? || now < @due_at
+      return signal(:KILL) && false unless booting?
+
+      @state = :timed_out
+      @due_at = now + @grace
+      signal(:TERM)
+    end
+
+    # @param name [Symbol, String]
+    # @return [true]
+    def signal(name)
+      @due_at = nil if name == :KILL
+      # With rackup's --daemonize it has forked, and its pid is not known here.
+      @status.nil? ? Process.kill(name, @pid) : @channel.write(ControlChannel::TIMED_OUT)
+      true
+    rescue SystemCallError
+      true
+    end
+
+    # @return [Array<String>] its messages
+    def messages
+      return [] if @channel.closed?
+
+      # The kernel closes a process's descriptors before it signals CHLD, which is on its way.
+      @channel.read || [].tap { @channel.close }
+    end
+
+    # Whether it has failed, or has exited and closed its channel. With rackup's --daemonize it exits with 0, but the
+    # process that serves keeps the channel open.
+    def gone?
+      _, @status = Process.wait2(@pid, Process::WNOHANG) if @status.nil?
+      !@status.nil? && (@channel.closed? || !@status.success?)
+    rescue Errno::ECHILD
+      # Some part of the app has waited for it.
+      @channel.closed?
+    end
+
+    # @return [String] how it ended, for the log
+    def ending
+      return "was not ready within BootTimeout" if timed_out?
+      return "exited" if @status.nil?
+
+      how = @status.signaled? ? "was killed by SIG#{Signal.signame(@status.termsig)}" : "exited with status #{@status.exitstatus}"
+      booting? ? "#{how} before it was ready" : how
+    end
+
+    # Has Ruby reap it, as this master exits first.
+    def detach
+      Process.detach(@pid) if @status.nil?
+    end
+  end
+end

@@ -1,0 +1,111 @@
+# frozen_string_literal: true
+
+require "rbconfig"
+
+module Fastrack
+  # The command, directory and environment that this process was started with, to start a new master. They are read early:
+  # rackup removes its options from ARGV, and Bundler and the app change ENV.
+  class StartCommand
+    # Bundler's environment_preserver.rb saves variables under this prefix, and this value if they were unset.
+    SAVED = "BUNDLER_ORIG_"
+    SAVED_NIL = "BUNDLER_ENVIRONMENT_PRESERVER_INTENTIONALLY_NIL"
+    private_constant :SAVED, :SAVED_NIL
+
+    # @return [Array<String>] the program and its arguments
+    attr_reader :command
+    # @return [String] with its symbolic links, which may lead elsewhere when it is used
+    attr_reader :directory
+    # @return [Hash{String => String}]
+    attr_reader :environment
+
+    class << self
+      # Reads them, once.
+      def capture
+        @current ||= new
+      end
+      alias current capture
+    end
+
+    # @param proc_dir [String] see proc(5); other systems than Linux have no such directory
+    def initialize(proc_dir: "/proc/self")
+      @proc_dir = proc_dir
+      words = list("cmdline")
+      intact = intact?(words)
+      environment = intact ? initial_environment : ENV.to_h
+      @directory = logical_directory(environment).freeze
+      words = rebuilt(words.first) unless intact
+      bundled = bundled?(environment)
+      @environment = (bundled ? without_bundler(environment) : environment).freeze
+      @command = (bundled ? [RbConfig.ruby, environment["BUNDLE_BIN_PATH"], "exec", *words] : words).freeze
+    end
+
+    # rackup --daemonize enters / before this is read. Then only the shell knows the directory.
+    def daemonized
+      given = @environment["PWD"].to_s
+      @directory = given.dup.freeze if @directory == "/" && given.start_with?("/") && File.directory?(given)
+    end
+
+    private
+
+    # The kernel ends each string with a null byte.
+    def list(name)
+      File.binread(File.join(@proc_dir, name)).force_encoding(Encoding.default_external).chomp("\0").split("\0", -1)
+    rescue SystemCallError
+      []
+    end
+
+    # A process title overwrites the command line and the environment. Until one is set, the first word is the running
+    # program.
+    def intact?(words)
+      program = which(words.first.to_s)
+      !program.nil? && File.identical?(program, File.join(@proc_dir, "exe"))
+    end
+
+    def which(word)
+      return word if word.include?("/") && File.executable?(word)
+
+      ENV.fetch("PATH", "").split(File::PATH_SEPARATOR).map { |dir| File.join(dir, word) }
+         .find { |path| File.file?(path) && File.executable?(path) }
+    end
+
+    def initial_environment
+      list("environ").filter_map { |pair| pair.split("=", 2) if pair.include?("=") }.to_h
+    end
+
+    # Whether `bundle exec` started this process for the directory that it is in. Then it is started so again, and finds
+    # the Gemfile of the new release.
+    def bundled?(environment)
+      gemfile, program = environment.values_at("BUNDLE_GEMFILE", "BUNDLE_BIN_PATH")
+      return false unless gemfile && program && File.file?(program) && environment.any? { |name, _| name.start_with?(SAVED) }
+
+      "#{File.realpath(@directory)}/".start_with?("#{File.dirname(File.realpath(gemfile))}/")
+    rescue SystemCallError
+      false
+    end
+
+    def without_bundler(environment)
+      saved, rest = environment.partition { |name, _| name.start_with?(SAVED) }.map(&:to_h)
+      rest.merge(saved.transform_keys { |name| name.delete_prefix(SAVED) }).reject { |_, value| value == SAVED_NIL }
+    end
+
+    # The shell's name for the working directory, if it is right.
+    def logical_directory(environment)
+      given = environment["PWD"].to_s
+      given.start_with?("/") && File.identical?(given, ".") ? given : Dir.pwd
+    end
+
+    # The process title that `bundle exec` sets has all arguments, also those that were removed from ARGV.
+    def rebuilt(title)
+      words = [$PROGRAM_NAME, *ARGV]
+      words = title.split if title && title != words.join(" ") && which(title.split.first.to_s)
+      # A program that was found in PATH is looked up there again: it may be a new version.
+      [RbConfig.ruby, "-S", name_in_path(words.first), *words.drop(1)]
+    end
+
+    def name_in_path(program)
+      name = File.basename(program)
+      found = which(name)
+      found && File.identical?(found, program) ? name : program
+    end
+  end
+end

@@ -1,0 +1,84 @@
+# frozen_string_literal: true
+
+require "socket"
+require_relative "../log"
+require_relative "../process/guards"
+
+module Fastrack
+  # Messages between the master and a worker, or between the old and the new master: one byte each, over a socket pair.
+  class ControlChannel
+    # Worker: hooks have run and signal handlers are set; it serves now. New master: all of its workers serve.
+    READY = "r"
+    # Worker: it has reached its request limit, and asks whether it may exit. It waits for the answer.
+    LIMIT_REACHED = "l"
+    # The answers: exit, a replacement takes over; or keep serving until a signal comes.
+    GO = "g"
+    STAY = "s"
+    # New master: READY, and the old master is to quit.
+    READY_AND_QUIT = "q"
+    # Old master: the new master took too long to boot.
+    TIMED_OUT = "u"
+
+    # @return [Array(ControlChannel, ControlChannel)]
+    def self.pair
+      UNIXSocket.pair(:STREAM).map { |socket| new(socket) }
+    end
+
+    # Forks a child that has the second channel of a pair; this process keeps the first.
+    #
+    # @param pair [Array(ControlChannel, ControlChannel)]
+    # @param keep [Array<#close>] what else of the server's descriptors the child keeps
+    # @yieldparam theirs [ControlChannel] in the child; must not return
+    # @return [Array(Integer, ControlChannel)] its pid, and this end
+    # @raise [SystemCallError] when the process cannot fork; then both ends are closed
+    def self.fork(pair, keep)
+      ours, theirs = pair
+      # Or the child would write buffered output again.
+      Log.flush
+      pid = Process.fork do
+        ours.close
+        ForkGuard.close_descriptors(keep: [theirs, *keep])
+        yield theirs
+      end
+      [pid, ours]
+    rescue StandardError
+      ours.close
+      raise
+    ensure
+      theirs.close
+    end
+
+    def initialize(socket)
+      @socket = socket
+    end
+
+    # @return [IO] for IO.select
+    def to_io
+      @socket
+    end
+
+    # Errors are ignored: if the other side is gone, its death is noticed in other ways.
+    def write(message)
+      @socket.write_nonblock(message)
+    rescue IO::WaitWritable, SystemCallError, IOError
+      nil
+    end
+
+    # @return [Array<String>, nil] the messages that have arrived; nil when the other side has closed
+    def read
+      @socket.read_nonblock(256).chars
+    rescue IO::WaitReadable
+      []
+    rescue EOFError, SystemCallError
+      nil
+    end
+
+    def closed?
+      @socket.closed?
+    end
+
+    def close
+      @socket.close
+    end
+  end
+end

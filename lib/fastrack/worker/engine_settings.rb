@@ -1,0 +1,78 @@
+# frozen_string_literal: true
+
+require "tmpdir"
+require_relative "../rack/env_template"
+require_relative "../rack/error_page"
+require_relative "oob_gc"
+
+module Fastrack
+  # What a worker's engine is created with.
+  class EngineSettings
+    # Readers of Configuration that the engine takes as they are, by its own names.
+    AS_CONFIGURED = {
+      timeout: :timeout, header_timeout: :header_timeout, body_timeout: :body_timeout, write_timeout: :write_timeout,
+      request_timeout: :request_timeout, keep_alive: :keep_alive, keep_alive_timeout: :keep_alive_timeout,
+      keep_alive_requests: :keep_alive_requests, response_buffer: :response_buffer, chunked: :chunked_transfer,
+      max_body: :max_body_size, max_target: :max_request_target, max_head: :max_header_size,
+      max_fields: :max_header_fields, stream_body: :stream_body
+    }.freeze
+
+    # @param launcher [Launcher]
+    # @param gc_interval [Integer] see OobGC
+    def initialize(launcher, gc_interval:)
+      @launcher = launcher
+      @configuration = launcher.configuration
+      @gc_interval = gc_interval
+    end
+
+    # @param slot [Array(Scoreboard, Integer), nil]
+    # @param master_fd [Integer] at end of file when the master is dead
+    # @return [Engine]
+    def engine(slot:, master_fd:)
+      @engine = Engine.new(listeners, { **settings, slot: slot, master_fd: master_fd })
+    end
+
+    private
+
+    def settings
+      {
+        **AS_CONFIGURED.transform_values { |word| @configuration.public_send(word) },
+        parting_time: close_delay,
+        dispatch: @launcher.queue,
+        error_page: ErrorPage.for(@configuration.lowlevel_error_handler),
+        decode_path: @configuration.path_info == "decoded",
+        tmpdir: Dir.tmpdir,
+        listeners: known_listeners.map(&:identity),
+        after_response: @configuration.oobgc ? OobGC.start(@gc_interval, -> { @engine.waiting? }) : nil
+      }
+    end
+
+    # Seconds to wait for a last request on kept-alive connections before they are closed: a close that crosses a request
+    # loses it. With a supervisor's listeners another server may take over, to which connections cannot be handed.
+    #
+    # @return [Float, nil] nil: only a moment
+    def close_delay
+      @configuration.graceful_timeout / 2.0 if @launcher.supervised?
+    end
+
+    def listeners
+      open = @launcher.listeners.to_h { |listener| [listener, { fd: listener.fileno, tcp: listener.tcp? }] }
+      known_listeners.map { |listener| { **open.fetch(listener, {}), env: EnvTemplate.for(listener, **callables) } }
+    end
+
+    # Closed ones count, too: connections from them may still be kept alive.
+    def known_listeners
+      @launcher.listeners + @launcher.former_listeners
+    end
+
+    # What the app calls while it serves a request.
+    def callables
+      {
+        client_gone: -> { @engine.client_gone? },
+        timeout: ->(seconds) { @engine.set_timeout(seconds) },
+        hijack: -> { @engine.hijack },
+        **(@configuration.early_hints ? { early_hints: ->(headers) { @engine.early_hints(headers) } } : {})
+      }
+    end
+  end
+end
