@@ -7,40 +7,20 @@
 #![allow(missing_docs)]
 
 mod app;
-mod body;
-mod body_source;
-mod callbacks;
-mod current;
-mod engine;
 mod env;
-mod errors;
-mod fields;
-mod file_body;
-mod gvl;
-mod input;
-mod loan;
-mod names;
-mod peer;
-mod protect;
-mod protocol;
+mod request;
 mod response;
-mod roots;
-mod scoreboard;
-mod settings;
-mod shapes;
-mod shared_queue;
-mod socket;
-mod strings;
-mod thread_dump;
+mod ruby;
+mod worker;
 
 use magnus::{Error, Ruby};
 
 #[magnus::init]
 fn init(ruby: &Ruby) -> Result<(), Error> {
     let module = ruby.define_module("Fastrack")?;
-    names::init(ruby)?;
-    shared_queue::init(ruby, module)?;
-    body_source::init(ruby, module)?;
-    scoreboard::init(ruby, module)?;
-    engine::init(ruby, module)
+    ruby::interned::init(ruby)?;
+    worker::shared_queue::init(ruby, module)?;
+    env::body_source::init(ruby, module)?;
+    worker::scoreboard::init(ruby, module)?;
+    worker::engine::init(ruby, module)
 }

@@ -7,9 +7,9 @@ use rb_sys::*;
 
 use fastrack_engine::Content;
 
-use crate::env::string;
-use crate::names::names;
-use crate::roots::Roots;
+use crate::env::build::string;
+use crate::ruby::interned::names;
+use crate::ruby::roots::Roots;
 
 /// The input object of a body that is there; nil where there is none, and the template's shared one will do.
 ///

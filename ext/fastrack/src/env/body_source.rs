@@ -15,12 +15,12 @@ use rb_sys::*;
 
 use fastrack_engine::{BodyError, BodyRead, BodyStream, ReadAhead};
 
-use crate::env::string;
-use crate::gvl::without_gvl;
-use crate::loan;
-use crate::names::names;
-use crate::protect::{protect, Raised};
-use crate::response::raise;
+use crate::env::build::string;
+use crate::response::headers::raise;
+use crate::ruby::gvl::without_gvl;
+use crate::ruby::interned::names;
+use crate::ruby::protect::{protect, Raised};
+use crate::ruby::scoped_ref as loan;
 
 /// What makes an input of a source.
 static STREAMED_BODY: Lazy<Value> = Lazy::new(|ruby| {

@@ -7,8 +7,8 @@ use rb_sys::*;
 
 use fastrack_http::KnownName;
 
-use crate::protect::protect;
-use crate::shapes::LEADING;
+use crate::env::templates::LEADING;
+use crate::ruby::protect::protect;
 
 /// Methods whose strings are made once; others are made for each request.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"];

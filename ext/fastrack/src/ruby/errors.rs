@@ -7,8 +7,8 @@ use magnus::rb_sys::AsRawValue;
 use magnus::Error;
 use rb_sys::*;
 
-use crate::names::names;
-use crate::protect::protect;
+use crate::ruby::interned::names;
+use crate::ruby::protect::protect;
 
 /// Whether an exception is the application's failure, to be reported and
 /// answered with 500. The others are meant for the process, or for a frame

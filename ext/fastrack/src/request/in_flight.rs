@@ -9,12 +9,12 @@ use rb_sys::*;
 use fastrack_engine::{Content, Request, ResponseWriter};
 use fastrack_http::{ResponseHead, Version};
 
-use crate::body_source::read_ahead;
-use crate::loan::Loan;
-use crate::names::names;
-use crate::protect::protect;
-use crate::response::{take_headers, Orders};
-use crate::socket::socket_object;
+use crate::env::body_source::read_ahead;
+use crate::request::socket::socket_object;
+use crate::response::headers::{take_headers, Orders};
+use crate::ruby::interned::names;
+use crate::ruby::protect::protect;
+use crate::ruby::scoped_ref::Loan;
 
 /// Where the call is noted while it lasts. One for all requests: an object of its own for each of them would cost more
 /// than all that is done with it.

@@ -9,9 +9,9 @@ use magnus::{Error, RArray, RHash, Ruby, TryConvert, Value};
 use fastrack_engine::{Listener, Settings, Slot, ThreadDumper, WatchSettings};
 use fastrack_http::Limits;
 
-use crate::protect::protect;
-use crate::scoreboard::RubyScoreboard;
-use crate::shapes;
+use crate::env::templates as shapes;
+use crate::ruby::protect::protect;
+use crate::worker::scoreboard::RubyScoreboard;
 
 /// The longest timeout, in milliseconds.
 const YEAR: u64 = 365 * 24 * 3600 * 1000;

@@ -6,8 +6,8 @@ use rb_sys::*;
 
 use fastrack_engine::{BodyStream, Content, Request};
 
-use crate::env::string;
-use crate::names::names;
+use crate::env::build::string;
+use crate::ruby::interned::names;
 
 /// A TCPSocket or UNIXSocket with a copy of the connection's descriptor. What was received after the request is the
 /// first that it reads.

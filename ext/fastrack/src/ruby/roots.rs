@@ -4,8 +4,8 @@ use magnus::rb_sys::AsRawValue;
 use magnus::{prelude::*, value::Opaque, Error, RArray, Ruby, Value};
 use rb_sys::*;
 
-use crate::peer::PeerCache;
-use crate::shapes::Shapes;
+use crate::env::remote_addr::PeerCache;
+use crate::env::templates::Shapes;
 
 const TEMPLATES: isize = 0;
 const AFTER_RESPONSE: isize = 1;

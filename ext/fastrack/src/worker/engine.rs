@@ -8,12 +8,12 @@ use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, Ruby, 
 
 use fastrack_engine::{Control, Engine, ExitHandler, Finish};
 
-use crate::app::{Options, RackApp};
-use crate::current::Current;
-use crate::roots::RootSet;
-use crate::settings::{limit, listeners, optional, settings, system_error};
-use crate::shared_queue::RubySharedQueue;
-use crate::thread_dump::{inquiry_signal, RubyThreads};
+use crate::app::rack_app::{Options, RackApp};
+use crate::request::in_flight::Current;
+use crate::ruby::roots::RootSet;
+use crate::worker::settings::{limit, listeners, optional, settings, system_error};
+use crate::worker::shared_queue::RubySharedQueue;
+use crate::worker::thread_dump::{inquiry_signal, RubyThreads};
 
 /// The engine as a Ruby object. It belongs to the process that made it.
 #[magnus::wrap(class = "Fastrack::Engine", free_immediately)]

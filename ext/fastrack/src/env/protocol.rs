@@ -5,9 +5,9 @@ use rb_sys::*;
 use fastrack_engine::Request;
 use fastrack_http::{KnownName, ResponseHead, Version};
 
-use crate::env::string;
-use crate::names::names;
-use crate::response::{as_string, bytes, raise};
+use crate::env::build::string;
+use crate::response::headers::{as_string, bytes, raise};
+use crate::ruby::interned::names;
 
 /// The protocols that a request offers to switch to, which is an Array of Strings; nil if it offers none. Upgrade alone
 /// is no offer: a proxy may have passed it on without knowing it, so Connection has to name it.

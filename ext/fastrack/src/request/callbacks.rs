@@ -5,8 +5,8 @@ use std::ffi::c_int;
 
 use rb_sys::*;
 
-use crate::names::names;
-use crate::protect::{protect, Raised};
+use crate::ruby::interned::names;
+use crate::ruby::protect::{protect, Raised};
 
 /// The callables of one request, until they are called.
 ///
@@ -94,7 +94,7 @@ impl Callbacks {
 }
 
 /// What the first entries of an environment have for callables; Qundef where such an entry is not among them. They are
-/// where [`shapes`](crate::shapes) has put them, unless the application has deleted one. To look two keys up in a Hash
+/// where [`shapes`](crate::env::templates) has put them, unless the application has deleted one. To look two keys up in a Hash
 /// would cost ten times as much.
 struct Lists {
     replies: VALUE,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rb_sys::*;
 
-use crate::response::raise;
+use crate::response::headers::raise;
 
 const POINTER: isize = 0;
 const THREAD: isize = 1;

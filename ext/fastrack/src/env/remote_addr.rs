@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use rb_sys::*;
 
-use crate::env::{printed, string};
-use crate::roots::Roots;
+use crate::env::build::{printed, string};
+use crate::ruby::roots::Roots;
 
 /// Ports whose text is kept: behind a proxy, or on kept connections, the same ones come again and again.
 const PORTS: usize = 64;

@@ -5,11 +5,11 @@ use rb_sys::*;
 use fastrack_engine::Request;
 use fastrack_http::{env_key, Field, KnownName, MAX_NAME};
 
-use crate::env::string;
-use crate::names::names;
-use crate::shapes::Values;
+use crate::env::build::string;
+use crate::env::templates::Values;
+use crate::ruby::interned::names;
 
-/// Adds the values of the fields that the request's [`Shape`](crate::shapes::Shape) names, in its order.
+/// Adds the values of the fields that the request's [`Shape`](crate::env::templates::Shape) names, in its order.
 ///
 /// # Safety
 /// Under protect, with the GVL. Owns nothing while it calls Ruby.

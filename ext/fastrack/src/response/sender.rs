@@ -10,14 +10,14 @@ use fastrack_http::{
     chunk_size_line, has_no_body, Length, Persistence, ResponseHead, CHUNK_END, DATE_LEN, LAST_CHUNK,
 };
 
-use crate::body_source::read_ahead;
-use crate::gvl::without_gvl;
-use crate::loan::{self, Loan};
-use crate::names::names;
-use crate::protect::callback;
-use crate::response::{as_string, bytes, raise};
-use crate::socket::socket_object;
-use crate::strings::{all_strings, total_length};
+use crate::env::body_source::read_ahead;
+use crate::request::socket::socket_object;
+use crate::response::headers::{as_string, bytes, raise};
+use crate::ruby::gvl::without_gvl;
+use crate::ruby::interned::names;
+use crate::ruby::protect::callback;
+use crate::ruby::scoped_ref::{self as loan, Loan};
+use crate::ruby::strings::{all_strings, total_length};
 
 /// A body of no more bytes is copied behind its head: it leaves by the cheapest of calls, and nothing has to be laid out.
 const SHORT: usize = 8 * 1024;

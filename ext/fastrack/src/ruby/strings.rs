@@ -2,7 +2,7 @@
 
 use rb_sys::*;
 
-use crate::response::as_string;
+use crate::response::headers::as_string;
 
 /// The Array itself when there are only Strings in it, else one of their `to_s`.
 ///

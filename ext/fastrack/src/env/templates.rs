@@ -10,10 +10,10 @@ use rb_sys::*;
 
 use fastrack_http::{Head, KnownName};
 
-use crate::names::names;
-use crate::roots::Roots;
+use crate::ruby::interned::names;
+use crate::ruby::roots::Roots;
 
-/// The entries that each environment begins with, behind those of [`callbacks`](crate::callbacks): REQUEST_METHOD,
+/// The entries that each environment begins with, behind those of [`callbacks`](crate::request::callbacks): REQUEST_METHOD,
 /// REQUEST_URI, PATH_INFO, QUERY_STRING, SERVER_PROTOCOL, REMOTE_ADDR and REMOTE_PORT. Those of the fields follow.
 pub(crate) const LEADING: usize = 7;
 

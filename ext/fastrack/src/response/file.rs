@@ -9,9 +9,9 @@ use rb_sys::*;
 
 use fastrack_http::{chunk_size_line, Length};
 
-use crate::body::Sender;
-use crate::names::names;
-use crate::response::bytes;
+use crate::response::headers::bytes;
+use crate::response::sender::Sender;
+use crate::ruby::interned::names;
 
 impl Sender<'_, '_> {
     /// Sends a body by the file that its `to_path` names (Rack SPEC, "Enumerable Body"). False when that cannot be, and

@@ -1,0 +1,7 @@
+//! The classes that lib/fastrack runs a worker with.
+
+pub(crate) mod engine;
+pub(crate) mod scoreboard;
+pub(crate) mod settings;
+pub(crate) mod shared_queue;
+pub(crate) mod thread_dump;
