@@ -7,3 +7,4 @@ pub(crate) mod input;
 pub(crate) mod protocol;
 pub(crate) mod remote_addr;
 pub(crate) mod templates;
+pub(crate) mod values;

@@ -1,5 +1,6 @@
-//! The request that the application is answering.
+//! The request in progress.
 
+pub(crate) mod app_threads;
 pub(crate) mod callbacks;
 pub(crate) mod in_flight;
 pub(crate) mod socket;

@@ -1,9 +1,9 @@
-//! The basics of calling Ruby from Rust.
+//! Calling Ruby from Rust: protect, the GVL, strings, errors.
 
 pub(crate) mod errors;
 pub(crate) mod gvl;
 pub(crate) mod interned;
 pub(crate) mod protect;
-pub(crate) mod roots;
 pub(crate) mod scoped_ref;
 pub(crate) mod strings;
+pub(crate) mod value;

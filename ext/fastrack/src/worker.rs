@@ -1,4 +1,4 @@
-//! The classes that lib/fastrack runs a worker with.
+//! The Ruby classes that a master and its workers use.
 
 pub(crate) mod engine;
 pub(crate) mod scoreboard;

@@ -1,48 +1,39 @@
-//! Fastrack::BodySource: a body that is still coming in, lent to Ruby while its request is answered.
+//! Fastrack::BodySource: reads a request's body that is still coming in (StreamBody=true).
 //!
-//! The application may keep the object, or read in another thread: it finds
-//! nothing once the request is answered, and nothing anywhere but in the
-//! thread that was given the request.
+//! The app may keep the object, or use it in another thread. It can be read only until the request has been answered,
+//! and only in the thread that answers it.
 
-use std::io::Write;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::thread::{self, ThreadId};
 
 use magnus::rb_sys::{AsRawValue, FromRawValue};
 use magnus::value::Lazy;
-use magnus::{method, prelude::*, Error, RModule, Ruby, Value};
+use magnus::{method, prelude::*, Error, RModule, Ruby, TryConvert, Value};
 use rb_sys::*;
 
-use fastrack_engine::{BodyError, BodyRead, BodyStream, ReadAhead};
+use fastrack_engine::{BodyError, BodyRead, BodyStream};
 
-use crate::env::build::string;
-use crate::response::headers::raise;
+use crate::ruby::errors::io_error;
 use crate::ruby::gvl::without_gvl;
-use crate::ruby::interned::names;
-use crate::ruby::protect::{protect, Raised};
-use crate::ruby::scoped_ref as loan;
+use crate::ruby::interned::interned;
+use crate::ruby::protect::protect;
+use crate::ruby::strings::string;
+use crate::ruby::value::{call, NIL};
 
-/// What makes an input of a source.
-static STREAMED_BODY: Lazy<Value> = Lazy::new(|ruby| {
-    let module: Result<RModule, Error> = ruby.class_object().const_get("Fastrack");
-    module.and_then(|module| module.const_get("StreamedBody")).expect("init has required it")
-});
+/// Makes an input of a source.
+static STREAMED_BODY: Lazy<Value> =
+    Lazy::new(|ruby| ruby.eval("::Fastrack::StreamedBody").expect("init has required it"));
 
 /// The Ruby object.
 #[magnus::wrap(class = "Fastrack::BodySource", free_immediately)]
 struct BodySource {
-    /// Null when the loan is over.
+    /// Null once the request has been answered.
     ///
-    /// INVARIANT: what it points to outlives the loan, which the lender ends.
+    /// INVARIANT: what it points to stays there until [`SourceScope::end`].
     stream: AtomicPtr<BodyStream<'static>>,
-    /// Whose it is.
+    /// The thread that answers the request.
     thread: ThreadId,
 }
-
-/// A loan, as the lender sees it: the source, or nil when there is none.
-///
-/// Lives on the stack, where the GC sees it.
-pub(crate) struct SourceLoan(VALUE);
 
 pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let class = module.define_class("BodySource", ruby.class_object())?;
@@ -53,16 +44,17 @@ pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     Ok(())
 }
 
-impl SourceLoan {
-    pub fn none() -> Self {
-        SourceLoan(Qnil as VALUE)
-    }
+/// The time in which a source can be read: the BodySource, or nil. Lives on the stack, where the GC sees it.
+pub(crate) struct SourceScope(VALUE);
 
-    /// Lends a stream until [`end`](Self::end), and makes the input object that reads from it.
+impl SourceScope {
+    pub const NONE: Self = SourceScope(NIL);
+
+    /// Makes an input that reads from the stream until [`end`](Self::end).
     ///
     /// # Safety
-    /// Under protect, with the GVL; the caller's frames own nothing. The stream stays where it is until the loan has
-    /// ended, which the caller sees to whatever is raised.
+    /// Under protect, with the GVL; the caller's frames own nothing. The stream stays where it is until the end, which
+    /// the caller sees to even if this or anything later raises.
     pub unsafe fn begin(&mut self, stream: &BodyStream<'_>, rack_3: bool) -> VALUE {
         // SAFETY: as this function's; the source is on the stack until the input holds it. The GVL is held.
         unsafe {
@@ -70,66 +62,62 @@ impl SourceLoan {
             let pointer = (&raw const *stream).cast_mut().cast::<BodyStream<'static>>();
             let source = BodySource { stream: AtomicPtr::new(pointer), thread: thread::current().id() };
             self.0 = ruby.obj_wrap(source).as_raw();
-            let arguments = [self.0, if rack_3 { Qtrue as VALUE } else { Qfalse as VALUE }];
-            rb_funcallv(ruby.get_inner(&STREAMED_BODY).as_raw(), names().id_call, 2, arguments.as_ptr())
+            let rack_3 = if rack_3 { Qtrue as VALUE } else { Qfalse as VALUE };
+            call(ruby.get_inner(&STREAMED_BODY).as_raw(), interned().id.call, &[self.0, rack_3])
         }
     }
 
-    /// From now on whoever reads is told that it is too late.
+    /// From now on reading raises IOError.
     pub fn end(&mut self) {
-        if self.0 == Qnil as VALUE {
-            // Nearly always. To ask magnus would cost an error and its message.
+        if self.0 == NIL {
+            // Nearly always: converting nil would make an error with a message.
             return;
         }
-        // SAFETY: what is in this slot is a value that is alive.
-        let source = unsafe { Value::from_raw(std::mem::replace(&mut self.0, Qnil as VALUE)) };
-        if let Ok(source) = <&BodySource as magnus::TryConvert>::try_convert(source) {
+        // SAFETY: the slot keeps the object alive.
+        let source = unsafe { Value::from_raw(std::mem::replace(&mut self.0, NIL)) };
+        if let Ok(source) = <&BodySource>::try_convert(source) {
             source.stream.store(std::ptr::null_mut(), Ordering::Relaxed);
-            loan::note_end();
         }
     }
 }
 
 impl BodySource {
-    /// `read(most)`: from 1 to `most` bytes of the body as a binary String, as soon as there are any, or nil at its end.
+    /// `read(most)`: from 1 to `most` bytes of the body as a binary String, as soon as there are any; nil at its end.
     ///
-    /// Raises EOFError when the client has gone before the end, and IOError when it breaks a rule, is too slow, or this
-    /// is not the time or the thread to read in.
+    /// Raises EOFError if the client has gone before the end. Raises IOError if the body breaks a rule or is too slow,
+    /// after the request has been answered, and in another thread.
     fn read(ruby: &Ruby, this: &Self, most: usize) -> Result<Option<Value>, Error> {
         loop {
-            let mut piece = Ok(Qnil as VALUE);
-            let intake = this.lent(ruby)?.read(most.max(1), &mut |bytes| {
-                piece = protect(|| {
-                    // SAFETY: under protect, and owning nothing.
-                    unsafe { string(bytes) }
-                });
+            let mut piece = Ok(NIL);
+            let progress = this.stream(ruby)?.read(most.max(1), &mut |bytes| {
+                // SAFETY: under protect, and owning nothing.
+                piece = protect(|| unsafe { string(bytes) });
             });
-            match intake {
+            match progress {
                 Ok(BodyRead::Taken) => {
-                    let piece = piece.map_err(|raised| error(ruby, raised))?;
-                    // SAFETY: a String that has just been made; it was on the stack all the time.
+                    let piece = piece.map_err(|raised| raised.into_error(ruby))?;
+                    // SAFETY: a String that was just made, and has been on the stack since.
                     return Ok(Some(unsafe { Value::from_raw(piece) }));
                 }
                 Ok(BodyRead::End) => return Ok(None),
                 Ok(BodyRead::Blocked) => this.wait(ruby)?,
-                Err(failure) => return Err(failed(ruby, failure)),
+                Err(error @ BodyError::Gone) => {
+                    return Err(Error::new(ruby.exception_eof_error(), error.to_string()))
+                }
+                Err(error @ BodyError::Refused(_)) => return Err(io_error(ruby, error.to_string())),
             }
         }
     }
 
-    /// Waits for the client without the GVL. Traps run here, and what they raise comes back.
+    /// Waits for the client without the GVL. Traps run here, and what they raise is returned.
     fn wait(&self, ruby: &Ruby) -> Result<(), Error> {
-        let stream = self.lent(ruby)?;
+        let stream = self.stream(ruby)?;
         without_gvl(&mut || stream.wait());
-        let checked = protect(|| {
-            // SAFETY: under protect, and owning nothing.
-            unsafe { rb_thread_check_ints() };
-            Qnil as VALUE
-        });
-        checked.map(|_| ()).map_err(|raised| error(ruby, raised))
+        // SAFETY: under protect, and owning nothing.
+        protect(|| unsafe { rb_thread_check_ints() }).map_err(|raised| raised.into_error(ruby))
     }
 
-    fn lent(&self, ruby: &Ruby) -> Result<&BodyStream<'_>, Error> {
+    fn stream(&self, ruby: &Ruby) -> Result<&BodyStream<'_>, Error> {
         let pointer = self.stream.load(Ordering::Relaxed);
         if pointer.is_null() {
             return Err(io_error(ruby, "the body can be read only until its request has been answered"));
@@ -137,59 +125,8 @@ impl BodySource {
         if self.thread != thread::current().id() {
             return Err(io_error(ruby, "the body can be read only in the thread that answers its request"));
         }
-        // SAFETY: the loan is not over, and it is this thread that ends it: not before this method has returned.
+        // SAFETY: not null, so the scope has not ended. Only this thread ends it, which takes Ruby code that runs here:
+        // after any, the caller asks again.
         Ok(unsafe { &*pointer })
-    }
-}
-
-/// Receives a body to its end, so that whoever takes the connection over finds what comes after it. Waits for the client
-/// without the GVL. What the application has not read stays to be read.
-///
-/// Raises as [`BodySource::read`], and an IOError where more than a mebibyte would have to be kept.
-///
-/// # Safety
-/// Under protect, with the GVL; the caller's frames own nothing.
-pub(crate) unsafe fn read_ahead(stream: &BodyStream<'_>) {
-    // SAFETY: as this function's; nothing here owns anything.
-    unsafe {
-        loop {
-            match stream.read_ahead() {
-                Ok(ReadAhead::Whole) => return,
-                Ok(ReadAhead::Blocked) => {
-                    without_gvl(&mut || stream.wait());
-                    loan::check_interrupts();
-                }
-                Ok(ReadAhead::TooMuch) => {
-                    raise(rb_eIOError, c"the body must be read before the connection is taken over")
-                }
-                Err(failure) => {
-                    let class = if failure == BodyError::Gone { rb_eEOFError } else { rb_eIOError };
-                    let mut text = [0; 100];
-                    let mut left = &mut text[..];
-                    // What does not fit is left out.
-                    let _ = write!(left, "{failure}");
-                    let unused = left.len();
-                    rb_exc_raise(rb_exc_new(class, text.as_ptr().cast(), (text.len() - unused) as _))
-                }
-            }
-        }
-    }
-}
-
-fn failed(ruby: &Ruby, failure: BodyError) -> Error {
-    match failure {
-        BodyError::Gone => Error::new(ruby.exception_eof_error(), failure.to_string()),
-        BodyError::Refused(_) => io_error(ruby, &failure.to_string()),
-    }
-}
-
-fn io_error(ruby: &Ruby, message: &str) -> Error {
-    Error::new(ruby.exception_io_error(), message.to_owned())
-}
-
-fn error(ruby: &Ruby, raised: Raised) -> Error {
-    match raised {
-        Raised::Ruby(error) => error,
-        Raised::Panic(message) => Error::new(ruby.exception_runtime_error(), message),
     }
 }

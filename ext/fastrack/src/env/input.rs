@@ -3,51 +3,55 @@
 use std::fs::File;
 use std::os::fd::IntoRawFd;
 
+use magnus::rb_sys::AsRawValue;
+use magnus::value::Lazy;
+use magnus::{Error, Ruby, Value};
 use rb_sys::*;
 
 use fastrack_engine::Content;
 
-use crate::env::build::string;
-use crate::ruby::interned::names;
-use crate::ruby::roots::Roots;
+use crate::ruby::errors::raise_errno;
+use crate::ruby::interned::interned;
+use crate::ruby::strings::string;
+use crate::ruby::value::{call, NIL};
 
-/// The input object of a body that is there; nil where there is none, and the template's shared one will do.
+static SPOOLED_BODY: Lazy<Value> =
+    Lazy::new(|ruby| ruby.eval("::Fastrack::SpooledBody").expect("init has required it"));
+
+pub(crate) fn init(ruby: &Ruby) -> Result<(), Error> {
+    ruby.require("fastrack/spooled_body")?;
+    Lazy::force(&SPOOLED_BODY, ruby);
+    Ok(())
+}
+
+/// The input of a body that has come whole; nil where the template's empty input will do.
 ///
 /// # Safety
-/// Under protect, with the GVL.
-pub(crate) unsafe fn input(content: Content<'_>, roots: Roots) -> VALUE {
+/// Under protect, with the GVL; the caller's frames own nothing.
+pub(crate) unsafe fn input(content: &Content<'_>) -> VALUE {
     match content {
-        // One that is under way is lent, by whoever ends the loan.
-        Content::None | Content::Stream(_) => Qnil as VALUE,
+        // A body that is still coming in is read through a BodySource.
+        Content::None | Content::Stream(_) => NIL,
+        // SAFETY: as this function's; the String is on the stack until the object holds it.
+        Content::Memory(bytes) => unsafe {
+            let string = string(bytes);
+            rb_class_new_instance(1, &string, interned().string_io)
+        },
         // SAFETY: as this function's.
-        Content::Memory(bytes) => unsafe { string_io(bytes) },
-        // SAFETY: as this function's.
-        Content::File(file, _) => unsafe { temporary_file(file, roots) },
+        Content::File(file, _) => unsafe { temporary_file(file) },
     }
 }
 
-unsafe fn string_io(bytes: &[u8]) -> VALUE {
-    // SAFETY: under protect; the string is on the stack until the object holds it.
-    unsafe {
-        let string = string(bytes);
-        rb_class_new_instance(1, &string, names().string_io)
-    }
-}
-
-/// Gives a copy of the descriptor to Ruby, which makes a Tempfile of it.
-unsafe fn temporary_file(file: &File, roots: Roots) -> VALUE {
-    // SAFETY: under protect. The copy is a plain number before Ruby is called, so
-    // that a raise unwinds over nothing that owns it; Ruby's side closes it if it fails.
+/// Gives Ruby a copy of the descriptor, to make a Tempfile of.
+unsafe fn temporary_file(file: &File) -> VALUE {
+    // SAFETY: under protect, with the GVL. The copy is a plain number before Ruby is called, so that no frame owns it;
+    // Ruby's side closes it if it fails.
     unsafe {
         let fd = match file.try_clone() {
             Ok(copy) => copy.into_raw_fd(),
-            Err(error) => {
-                let errno = error.raw_os_error().unwrap_or(0);
-                drop(error);
-                rb_syserr_fail(errno, c"request body".as_ptr())
-            }
+            Err(error) => raise_errno(error, c"request body"),
         };
-        let number = LONG2NUM(fd.into());
-        rb_funcallv(roots.temporary_input(), names().id_call, 1, &number)
+        let spooled_body = Ruby::get_unchecked().get_inner(&SPOOLED_BODY).as_raw();
+        call(spooled_body, interned().id.call, &[LONG2NUM(fd.into())])
     }
 }

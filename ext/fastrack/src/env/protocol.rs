@@ -1,16 +1,15 @@
-//! rack.protocol: switching to another protocol (Rack 3.1 SPEC, "The rack.protocol Header"; RFC 9110 §7.8).
+//! rack.protocol: the protocols that a request offers to switch to (Rack 3.1 SPEC; RFC 9110 §7.8).
 
 use rb_sys::*;
 
 use fastrack_engine::Request;
-use fastrack_http::{KnownName, ResponseHead, Version};
+use fastrack_http::{KnownName, Version};
 
-use crate::env::build::string;
-use crate::response::headers::{as_string, bytes, raise};
-use crate::ruby::interned::names;
+use crate::ruby::strings::string;
+use crate::ruby::value::NIL;
 
-/// The protocols that a request offers to switch to, which is an Array of Strings; nil if it offers none. Upgrade alone
-/// is no offer: a proxy may have passed it on without knowing it, so Connection has to name it.
+/// An Array of Strings, or nil if the request offers none. Upgrade alone is no offer: a proxy may have passed it on
+/// without knowing it, so Connection has to name it.
 ///
 /// # Safety
 /// Under protect, with the GVL.
@@ -22,9 +21,9 @@ pub(crate) unsafe fn offered(request: &Request<'_>) -> VALUE {
             .flat_map(|field| field.value.of_buffer(request.bytes).split(|byte| *byte == b','))
             .map(<[u8]>::trim_ascii)
     };
-    let is_meant = values(KnownName::Connection).any(|option| option.eq_ignore_ascii_case(b"upgrade"));
-    if head.version != Version::Http11 || !is_meant {
-        return Qnil as VALUE;
+    let is_named = values(KnownName::Connection).any(|option| option.eq_ignore_ascii_case(b"upgrade"));
+    if head.version != Version::Http11 || !is_named {
+        return NIL;
     }
     // SAFETY: as this function's; the Array is on the stack, and the iterators own nothing.
     unsafe {
@@ -33,23 +32,5 @@ pub(crate) unsafe fn offered(request: &Request<'_>) -> VALUE {
             rb_ary_push(protocols, string(protocol));
         }
         protocols
-    }
-}
-
-/// Makes a response one that switches to the protocol which the application has chosen; raises ArgumentError when the
-/// client has not offered that.
-///
-/// # Safety
-/// Under protect, with the GVL; `env` is the environment of the request.
-pub(crate) unsafe fn switch(protocol: VALUE, env: VALUE, head: &mut ResponseHead) {
-    // SAFETY: as this function's; nothing calls Ruby while the bytes are borrowed.
-    unsafe {
-        let protocol = as_string(protocol);
-        let offered = rb_hash_lookup(env, names().rack_protocol);
-        let is_offered = RB_TYPE_P(offered, ruby_value_type::RUBY_T_ARRAY)
-            && rb_ary_includes(offered, protocol) != Qfalse as VALUE;
-        if !is_offered || head.switch_protocol(bytes(protocol)).is_err() {
-            raise(rb_eArgError, c"rack.protocol must be one that the client has offered");
-        }
     }
 }

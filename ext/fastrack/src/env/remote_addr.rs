@@ -1,53 +1,53 @@
-//! REMOTE_ADDR and REMOTE_PORT: where the client is.
+//! REMOTE_ADDR and REMOTE_PORT: the client's address.
 
 use std::net::{IpAddr, SocketAddr};
 
 use rb_sys::*;
 
-use crate::env::build::{printed, string};
-use crate::ruby::roots::Roots;
+use crate::ruby::strings::{format_into, string};
 
-/// Ports whose text is kept: behind a proxy, or on kept connections, the same ones come again and again.
+/// How many ports are kept: behind a proxy, or on kept connections, the same ones come again and again.
 const PORTS: usize = 64;
 
-/// The strings of the last addresses and ports, which the roots keep alive: the address first, then each port in the
-/// place that its number gives it. They are frozen, since many environments have them.
-pub(crate) struct PeerCache {
-    address: Option<IpAddr>,
-    ports: [Option<u16>; PORTS],
+/// The Strings of the last address, and of the last port of each remainder by [`PORTS`]. They are frozen, since many
+/// envs share them.
+///
+/// INVARIANT: lives on the stack, where the GC sees the values in it.
+pub(crate) struct RemoteAddrCache {
+    address: Option<(IpAddr, VALUE)>,
+    ports: [Option<(u16, VALUE)>; PORTS],
 }
 
-impl PeerCache {
-    /// How many strings the roots have to keep for it.
-    pub const STRINGS: usize = 1 + PORTS;
+impl RemoteAddrCache {
+    pub fn new() -> Self {
+        RemoteAddrCache { address: None, ports: [None; PORTS] }
+    }
 
-    /// Both for an environment.
+    /// Address and port.
     ///
     /// # Safety
-    /// Under protect, with the GVL. Owns nothing while it calls Ruby.
-    pub unsafe fn strings(&mut self, peer: SocketAddr, roots: Roots) -> (VALUE, VALUE) {
+    /// Under protect, with the GVL.
+    pub unsafe fn strings(&mut self, peer: SocketAddr) -> (VALUE, VALUE) {
         let mut text = [0; 48];
-        // SAFETY: as this function's; the strings are on the stack until the roots have them.
-        unsafe {
-            let strings = roots.peers();
-            if self.address != Some(peer.ip()) {
-                let address = rb_obj_freeze(string(printed(&mut text, peer.ip())));
-                RARRAY_ASET(strings, 0, address);
-                self.address = Some(peer.ip());
+        let address = match self.address {
+            Some((ip, string)) if ip == peer.ip() => string,
+            _ => {
+                // SAFETY: as this function's.
+                let string = unsafe { rb_obj_freeze(string(format_into(&mut text, peer.ip()))) };
+                self.address = Some((peer.ip(), string));
+                string
             }
-            let place = usize::from(peer.port()) % PORTS;
-            if self.ports[place] != Some(peer.port()) {
-                let port = rb_obj_freeze(string(printed(&mut text, peer.port())));
-                RARRAY_ASET(strings, 1 + place as isize, port);
-                self.ports[place] = Some(peer.port());
+        };
+        let place = &mut self.ports[usize::from(peer.port()) % PORTS];
+        let port = match *place {
+            Some((number, string)) if number == peer.port() => string,
+            _ => {
+                // SAFETY: as this function's.
+                let string = unsafe { rb_obj_freeze(string(format_into(&mut text, peer.port()))) };
+                *place = Some((peer.port(), string));
+                string
             }
-            (RARRAY_AREF(strings, 0), RARRAY_AREF(strings, 1 + place as isize))
-        }
-    }
-}
-
-impl Default for PeerCache {
-    fn default() -> Self {
-        PeerCache { address: None, ports: [None; PORTS] }
+        };
+        (address, port)
     }
 }

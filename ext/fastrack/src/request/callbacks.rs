@@ -1,173 +1,147 @@
-//! What the application wants called after the response: rack.after_reply, as Puma and unicorn have it, and
+//! What the app wants called after the response: rack.after_reply (as Puma and unicorn have it) and
 //! rack.response_finished (Rack 3 SPEC).
 
 use std::ffi::c_int;
 
 use rb_sys::*;
 
-use crate::ruby::interned::names;
+use crate::env::templates::callback_keys;
+use crate::request::in_flight::InFlight;
+use crate::ruby::interned::interned;
 use crate::ruby::protect::{protect, Raised};
+use crate::ruby::value::{call, is_array, NIL, UNDEF};
 
-/// The callables of one request, until they are called.
+/// The callbacks of one request, until they are called.
 ///
 /// INVARIANT: lives on the stack, where the GC sees the values in it.
 pub(crate) struct Callbacks {
-    /// nil: there is nothing to call.
+    /// nil: there are no callbacks.
     env: VALUE,
     status: VALUE,
     headers: VALUE,
     error: VALUE,
-    /// rack.after_reply; nil or an Array, as the other one.
-    replies: VALUE,
-    /// rack.response_finished
+    /// rack.after_reply: an Array, or nil.
+    after_reply: VALUE,
+    /// rack.response_finished: an Array, or nil.
     finished: VALUE,
-}
-
-/// What [`Callbacks::collect`] has to know besides.
-#[derive(Clone, Copy)]
-pub(crate) struct How {
-    /// Rack 3: rack.response_finished means what its SPEC says.
-    pub rack_3: bool,
-    /// The response has not been sent whole.
-    pub is_broken: bool,
-}
-
-/// How a request has ended, for those who wait for that; all nil where there is none.
-#[derive(Clone, Copy)]
-pub(crate) struct Outcome {
-    pub status: VALUE,
-    pub headers: VALUE,
-    pub error: VALUE,
 }
 
 impl Callbacks {
-    pub fn none() -> Self {
-        let nil = Qnil as VALUE;
-        Callbacks { env: nil, status: nil, headers: nil, error: nil, replies: nil, finished: nil }
-    }
+    pub const NONE: Self =
+        Callbacks { env: NIL, status: NIL, headers: NIL, error: NIL, after_reply: NIL, finished: NIL };
 
-    /// Looks what there is to call, and keeps it. The Arrays that are in the environments from the start, and so in
-    /// `template`, are every request's own as long as they are empty: one that is used goes with its request.
-    ///
-    /// Of Rack 2 there is one of them only.
+    /// Finds and keeps a request's callbacks. Every env has an Array for them from its template; one that was used gets
+    /// a new Array in the template. With Rack 2 the template has rack.after_reply only.
     ///
     /// # Safety
     /// Under protect, with the GVL.
-    pub unsafe fn collect(&mut self, env: VALUE, template: VALUE, outcome: &mut Outcome, how: How) {
+    pub unsafe fn collect(&mut self, in_flight: &mut InFlight<'_, '_>, rack_3: bool) {
+        let env = in_flight.env;
+        let interned = interned();
         // SAFETY: as this function's.
         unsafe {
-            let Lists { replies, finished } = Lists::of(env);
-            let replies = used(replies, env, names().after_reply);
-            let finished = if finished == Qundef as VALUE && !how.rack_3 {
-                Qnil as VALUE
+            let found = FirstEntries::of(env);
+            let after_reply = unless_empty(found.after_reply, env, interned.after_reply);
+            let finished = if found.finished == UNDEF && !rack_3 {
+                NIL
             } else {
-                used(finished, env, names().response_finished)
+                unless_empty(found.finished, env, interned.response_finished)
             };
-            if replies == Qnil as VALUE && finished == Qnil as VALUE {
+            if after_reply == NIL && finished == NIL {
                 return;
             }
-            renew(template, names().after_reply, replies);
-            renew(template, names().response_finished, finished);
-            if how.is_broken && outcome.error == Qnil as VALUE {
+            renew(in_flight.template, interned.after_reply, after_reply);
+            renew(in_flight.template, interned.response_finished, finished);
+            if in_flight.writer.is_broken() && in_flight.error == NIL {
                 let message = c"the response was not sent whole";
-                outcome.error = rb_exc_new_cstr(rb_eIOError, message.as_ptr());
+                in_flight.error = rb_exc_new_cstr(rb_eIOError, message.as_ptr());
             }
-            let Outcome { status, headers, error } = *outcome;
-            *self = Callbacks { env, status, headers, error, replies, finished };
+            let InFlight { status, headers, error, .. } = *in_flight;
+            *self = Callbacks { env, status, headers, error, after_reply, finished };
         }
     }
 
-    /// Calls them all, whatever some of them raise: `settle` gets that, and the environment.
-    pub fn call(&mut self, mut settle: impl FnMut(Result<VALUE, Raised>, VALUE)) {
-        if self.env == Qnil as VALUE {
-            return;
+    /// Calls all of them, even if some raise. `done` gets the result of each, and env.
+    pub fn call(self, mut done: impl FnMut(Result<VALUE, Raised>, VALUE)) {
+        for index in 0..len(self.after_reply) {
+            done(call_entry(self.after_reply, index, &[]), self.env);
         }
-        let due = std::mem::replace(self, Callbacks::none());
-        for index in 0..length(due.replies) {
-            settle(call(due.replies, index, &[]), due.env);
-        }
-        // The last one that was added comes first (Rack 3 SPEC).
-        for index in (0..length(due.finished)).rev() {
-            settle(call(due.finished, index, &[due.env, due.status, due.headers, due.error]), due.env);
+        // In reverse order (Rack 3 SPEC).
+        for index in (0..len(self.finished)).rev() {
+            let arguments = [self.env, self.status, self.headers, self.error];
+            done(call_entry(self.finished, index, &arguments), self.env);
         }
     }
 }
 
-/// What the first entries of an environment have for callables; Qundef where such an entry is not among them. They are
-/// where [`shapes`](crate::env::templates) has put them, unless the application has deleted one. To look two keys up in a Hash
-/// would cost ten times as much.
-struct Lists {
-    replies: VALUE,
+/// The values of [`callback_keys`] if they are still env's first entries, as in its
+/// [template](crate::env::templates); else undef. Looking two keys up in a Hash would take ten times as long.
+struct FirstEntries {
+    after_reply: VALUE,
     finished: VALUE,
 }
 
-impl Lists {
+impl FirstEntries {
     /// # Safety
     /// Under protect, with the GVL.
     unsafe fn of(env: VALUE) -> Self {
-        let mut lists = Lists { replies: Qundef as VALUE, finished: Qundef as VALUE };
-        // SAFETY: as this function's. rb_hash_tbl is for the environment what it is in `Values::copy_of`, and the
-        // callback calls nothing.
+        let mut entries = FirstEntries { after_reply: UNDEF, finished: UNDEF };
+        // SAFETY: as this function's. rb_hash_tbl gives the Hash a table if it has none (RHASH_TBL); the callback calls
+        // nothing.
         unsafe {
             let table = rb_hash_tbl(env, c"".as_ptr(), 0);
-            rb_st_foreach(table, Some(note_list), (&raw mut lists) as st_data_t);
+            rb_st_foreach(table, Some(note_entry), (&raw mut entries) as st_data_t);
         }
-        lists
+        entries
     }
 }
 
-/// Given each entry from the first one on, until one is no list.
-unsafe extern "C" fn note_list(key: st_data_t, value: st_data_t, lists: st_data_t) -> c_int {
-    // SAFETY: `Lists::of` passes this, and nothing else uses it meanwhile.
-    let lists = unsafe { &mut *(lists as *mut Lists) };
-    let [after_reply, response_finished] = names().callbacks();
+/// Called for each entry from the first one on, until one has another key.
+unsafe extern "C" fn note_entry(key: st_data_t, value: st_data_t, data: st_data_t) -> c_int {
+    // SAFETY: `FirstEntries::of` passes this, and nothing else uses it meanwhile.
+    let entries = unsafe { &mut *(data as *mut FirstEntries) };
+    let [after_reply, response_finished] = callback_keys();
     let slot = match key as VALUE {
-        key if key == after_reply => &mut lists.replies,
-        key if key == response_finished => &mut lists.finished,
+        key if key == after_reply => &mut entries.after_reply,
+        key if key == response_finished => &mut entries.finished,
         _ => return st_retval::ST_STOP as c_int,
     };
     *slot = value as VALUE;
     st_retval::ST_CONTINUE as c_int
 }
 
-/// A list, or what is under the key if it was not found, provided that it is an Array with something in it; else nil.
-unsafe fn used(list: VALUE, env: VALUE, key: VALUE) -> VALUE {
-    // SAFETY: under protect; a Hash, and a String that is frozen.
+/// The Array, which is looked up if it is undef; nil if it is none, or empty.
+unsafe fn unless_empty(array: VALUE, env: VALUE, key: VALUE) -> VALUE {
+    // SAFETY: under protect; `env` is a Hash and `key` a frozen String.
     unsafe {
-        let list = if list == Qundef as VALUE { rb_hash_lookup(env, key) } else { list };
-        let used = RB_TYPE_P(list, ruby_value_type::RUBY_T_ARRAY) && RARRAY_LEN(list) > 0;
-        if used {
-            list
+        let array = if array == UNDEF { rb_hash_lookup(env, key) } else { array };
+        if is_array(array) && RARRAY_LEN(array) > 0 {
+            array
         } else {
-            Qnil as VALUE
+            NIL
         }
     }
 }
 
-/// Puts a new Array in the place of one that was used.
+/// Gives the template a new Array if it has the one that was used.
 unsafe fn renew(template: VALUE, key: VALUE, used: VALUE) {
     // SAFETY: under protect; the template is a Hash that is not frozen.
     unsafe {
-        if used != Qnil as VALUE && rb_hash_lookup(template, key) == used {
+        if used != NIL && rb_hash_lookup(template, key) == used {
             rb_hash_aset(template, key, rb_ary_new());
         }
     }
 }
 
-fn length(list: VALUE) -> isize {
-    if list == Qnil as VALUE {
+fn len(array: VALUE) -> isize {
+    if array == NIL {
         return 0;
     }
-    // SAFETY: not nil means an Array, see `callables`.
-    unsafe { RARRAY_LEN(list) as isize }
+    // SAFETY: an Array, see `unless_empty`; the caller has the GVL.
+    unsafe { RARRAY_LEN(array) as isize }
 }
 
-fn call(list: VALUE, index: isize, arguments: &[VALUE]) -> Result<VALUE, Raised> {
-    protect(|| {
-        // SAFETY: under protect, and owning nothing; rb_ary_entry allows for an Array that has become shorter.
-        unsafe {
-            let callable = rb_ary_entry(list, index as _);
-            rb_funcallv(callable, names().id_call, arguments.len() as _, arguments.as_ptr())
-        }
-    })
+fn call_entry(array: VALUE, index: isize, arguments: &[VALUE]) -> Result<VALUE, Raised> {
+    // SAFETY: under protect, and owning nothing. The Array may have become shorter: rb_ary_entry allows for that.
+    protect(|| unsafe { call(rb_ary_entry(array, index as _), interned().id.call, arguments) })
 }

@@ -1,176 +1,181 @@
-//! The request whose application is being called, for what that application asks of the server meanwhile.
+//! One request in progress, and the Ruby thread that answers it.
 
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-use magnus::rb_sys::{AsRawValue, FromRawValue};
-use magnus::{Error, Ruby, Value};
 use rb_sys::*;
 
-use fastrack_engine::{Content, Request, ResponseWriter};
-use fastrack_http::{ResponseHead, Version};
+use fastrack_engine::{Request, ResponseWriter};
 
-use crate::env::body_source::read_ahead;
-use crate::request::socket::socket_object;
-use crate::response::headers::{take_headers, Orders};
-use crate::ruby::interned::names;
-use crate::ruby::protect::protect;
-use crate::ruby::scoped_ref::Loan;
+use crate::env::body_source::SourceScope;
+use crate::ruby::errors::{exception, is_app_error, raise};
+use crate::ruby::protect::Raised;
+use crate::ruby::scoped_ref::ScopedRef;
+use crate::ruby::value::NIL;
 
-/// Where the call is noted while it lasts. One for all requests: an object of its own for each of them would cost more
-/// than all that is done with it.
-#[derive(Default)]
-pub(crate) struct Current {
-    call: AtomicPtr<Call>,
-    /// Grows with each beginning and each end. What a call asks for may run Ruby code, in a Fiber that is left there and
-    /// resumed when the call is over: then nothing that the call has pointed to is there any more.
-    turn: AtomicU64,
-}
-
-/// What belongs to the call of the application.
+/// All that belongs to one request in progress. Values are nil where there is none.
 ///
-/// INVARIANT: lives on the stack, where the GC sees the values in it, for as long as it is noted in a [`Current`].
-pub(crate) struct Call {
-    /// The thread that calls the application.
-    thread: VALUE,
-    env: VALUE,
-    /// The socket object, once the application has taken the connection over.
-    io: VALUE,
-    writer: *mut ResponseWriter<'static>,
-    request: *const Request<'static>,
+/// INVARIANT: lives on the stack, where the GC sees the values in it.
+pub(crate) struct InFlight<'a, 'e> {
+    pub request: &'a Request<'a>,
+    pub writer: &'a mut ResponseWriter<'e>,
+    pub thread: &'static AppThread,
+    pub env: VALUE,
+    /// What env is a copy of.
+    pub template: VALUE,
+    /// The input of a large body, or of one that is still coming in, while its close is due.
+    pub input: VALUE,
+    /// Lends the app a body that is still coming in.
+    pub source: SourceScope,
+    /// Lends the server's state to the block of an iteration.
+    pub block: ScopedRef,
+    /// The socket, once the app has hijacked the connection.
+    pub hijacked: VALUE,
+    /// The socket of a streaming body, while that is being called.
+    pub stream: VALUE,
+    /// The response's body, while its close is due.
+    pub body: VALUE,
+    pub status: VALUE,
+    pub headers: VALUE,
+    /// The first exception.
+    pub error: VALUE,
+    pub stage: Stage,
 }
 
-impl Call {
-    /// The pointers outlive the call, and are used by nobody else until it has [ended](Current::end).
-    pub fn new(env: VALUE, writer: *mut ResponseWriter<'_>, request: *const Request<'_>) -> Self {
-        // SAFETY: has no requirements for a thread of Ruby's, with the GVL.
-        let thread = unsafe { rb_thread_current() };
-        Call { thread, env, io: Qnil as VALUE, writer: writer.cast(), request: request.cast() }
+/// How far a request has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The app is being called, or its response sent.
+    Answering,
+    /// The response has been sent.
+    Answered,
+    /// Everything is closed, and the callbacks are collected.
+    Done,
+}
+
+impl<'a, 'e> InFlight<'a, 'e> {
+    pub fn new(
+        request: &'a Request<'a>,
+        writer: &'a mut ResponseWriter<'e>,
+        thread: &'static AppThread,
+    ) -> Self {
+        InFlight {
+            request,
+            writer,
+            thread,
+            env: NIL,
+            template: NIL,
+            input: NIL,
+            source: SourceScope::NONE,
+            block: ScopedRef::NONE,
+            hijacked: NIL,
+            stream: NIL,
+            body: NIL,
+            status: NIL,
+            headers: NIL,
+            error: NIL,
+            stage: Stage::Answering,
+        }
     }
 
-    /// Whether the application has taken the connection over.
-    pub fn is_hijacked(&self) -> bool {
-        self.io != Qnil as VALUE
+    /// The iteration is over: a block that was kept finds nothing any more.
+    pub fn end_block(&mut self) {
+        self.block.end();
+        self.thread.end_scope();
     }
 
-    /// `is_on` tells whether the call is not over, which has to be asked after everything that runs Ruby code.
-    fn hijack(&mut self, ruby: &Ruby, is_on: &dyn Fn() -> bool) -> Result<VALUE, Error> {
-        if self.is_hijacked() {
-            return Ok(self.io);
-        }
-        // SAFETY: by the contract of `new`.
-        let (writer, request) = unsafe { (&mut *self.writer, &*self.request) };
-        if let (true, Content::Stream(stream)) = (writer.is_untouched(), &request.content) {
-            protect(|| {
-                // SAFETY: under protect; what the closure borrows it does not own.
-                unsafe { read_ahead(stream) };
-                Qnil as VALUE
-            })
-            .map_err(|raised| raised.into_error(ruby))?;
-        }
-        if !writer.claim() {
-            return Err(Error::new(ruby.exception_io_error(), "the response has begun"));
-        }
-        let env = self.env;
-        let io = protect(|| {
-            // SAFETY: under protect; what the closure borrows it does not own.
-            unsafe {
-                let io = socket_object(&*writer, request);
-                rb_hash_aset(env, names().hijack_io, io)
-            }
-        })
-        .map_err(|raised| raised.into_error(ruby))?;
-        if !is_on() {
-            return Err(over(ruby));
-        }
-        self.io = io;
-        writer.hand_over();
-        Ok(io)
+    /// The request has been answered: neither does an input that was kept.
+    pub fn end_scopes(&mut self) {
+        self.end_block();
+        self.source.end();
     }
 
-    /// As [`hijack`](Self::hijack).
-    fn hint(&mut self, ruby: &Ruby, headers: VALUE, is_on: &dyn Fn() -> bool) -> Result<(), Error> {
-        // SAFETY: by the contract of `new`.
-        let (writer, request) = unsafe { (&mut *self.writer, &*self.request) };
-        // A client of HTTP/1.0 knows nothing of interim responses (RFC 9110 §15.2).
-        if request.head.version != Version::Http11 || !writer.is_untouched() {
-            return Ok(());
+    /// The next object to call close on. A large body's file is closed without waiting for the GC, because a busy server
+    /// would have hundreds open by then. A streaming body's socket is closed if its call has failed: the client would
+    /// wait for the rest.
+    pub fn take_open(&mut self) -> Option<VALUE> {
+        let slots = [&mut self.body, &mut self.input, &mut self.stream];
+        let open = slots.into_iter().find(|slot| **slot != NIL)?;
+        Some(std::mem::replace(open, NIL))
+    }
+
+    /// Keeps the first exception; whether this is an error of the app's.
+    pub fn note_error<T>(&mut self, result: &Result<T, Raised>) -> bool {
+        let Err(Raised::Ruby(error)) = result else { return false };
+        if self.error == NIL {
+            self.error = exception(error);
         }
-        // Its own: the response's may be begun before this has come to its end.
-        let mut head = ResponseHead::default();
-        head.start(103);
-        let mut loan = Loan::none();
-        let taken = protect(|| {
-            // SAFETY: under protect; the closure owns nothing.
-            unsafe { take_headers(headers, &mut head, &mut loan, &mut Orders::none()) };
-            Qnil as VALUE
-        });
-        loan.end();
-        taken.map_err(|raised| raised.into_error(ruby))?;
-        if !is_on() {
-            return Err(over(ruby));
-        }
-        let mut encoded = Vec::new();
-        head.write_interim(&mut encoded);
-        if !encoded.is_empty() {
-            writer.send_interim(&encoded);
-        }
-        Ok(())
+        is_app_error(error)
     }
 }
 
-impl Current {
-    /// Notes a call.
+/// A Ruby thread that runs the app.
+///
+/// It is used with the GVL only; the atomics are for the compiler. It is never freed: a Fiber that was left in the
+/// middle of a request may be resumed at any time.
+#[derive(Debug, Default)]
+pub(crate) struct AppThread {
+    /// The Thread; 0 while none uses this.
+    pub(super) thread: AtomicUsize,
+    /// The request for which the app is being called; null while there is none, or while something works on it.
+    pub(super) in_flight: AtomicPtr<InFlight<'static, 'static>>,
+    /// Grows when a request or an iteration begins or ends.
+    generation: AtomicU64,
+}
+
+impl AppThread {
+    /// The app is about to be called.
     ///
     /// # Safety
-    /// [`end`](Self::end) is called before `call` goes, and before the frames that it lies in are left.
-    pub unsafe fn begin(&self, call: *mut Call) {
-        self.turn.fetch_add(1, Ordering::Relaxed);
-        self.call.store(call, Ordering::Relaxed);
+    /// Until [`end_call`](Self::end_call) nobody else uses what the pointer refers to, and it stays where it is.
+    pub unsafe fn begin_call(&self, in_flight: *mut InFlight<'_, '_>) {
+        self.end_scope();
+        self.in_flight.store(in_flight.cast(), Ordering::Relaxed);
     }
 
-    /// The call is over.
-    pub fn end(&self) {
-        self.turn.fetch_add(1, Ordering::Relaxed);
-        self.call.store(std::ptr::null_mut(), Ordering::Relaxed);
+    /// The app has returned or raised.
+    pub fn end_call(&self) {
+        self.end_scope();
+        self.in_flight.store(std::ptr::null_mut(), Ordering::Relaxed);
     }
 
-    /// Takes the connection over for the application (Rack SPEC, "Full Hijack"); the socket object. An IOError when
-    /// there is no request of this thread's, or its response has begun.
-    pub fn hijack(&self, ruby: &Ruby) -> Result<Value, Error> {
-        let io = self.with(ruby, |call, is_on| call.hijack(ruby, is_on))?;
-        // SAFETY: a socket object; the call keeps it in sight of the GC.
-        Ok(unsafe { Value::from_raw(io) })
+    /// An iteration is over.
+    pub fn end_scope(&self) {
+        self.generation.store(self.generation.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Sends early hints (RFC 8297). Raises what is wrong with the headers, or an IOError as [`hijack`](Self::hijack).
-    pub fn hint(&self, ruby: &Ruby, headers: Value) -> Result<(), Error> {
-        self.with(ruby, |call, is_on| call.hint(ruby, headers.as_raw(), is_on))
+    pub fn scope(&'static self) -> Scope {
+        Scope { thread: self, generation: self.generation.load(Ordering::Relaxed) }
     }
 
-    /// Does something with the call that this thread is in. Nobody finds it meanwhile: what the work calls may come
-    /// back here.
-    fn with<T>(
-        &self,
-        ruby: &Ruby,
-        work: impl FnOnce(&mut Call, &dyn Fn() -> bool) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let turn = self.turn.load(Ordering::Relaxed);
-        let is_on = || self.turn.load(Ordering::Relaxed) == turn;
-        let pointer = self.call.swap(std::ptr::null_mut(), Ordering::Relaxed);
-        // SAFETY: needs the GVL only, of which `ruby` is the proof.
-        let thread = unsafe { rb_thread_current() };
-        // SAFETY: not null while the application is called, and valid as long, by the contract of `begin`: its thread
-        // is in this frame, or waits for the GVL. Nobody else finds the pointer now.
-        let call = unsafe { pointer.as_mut() }.filter(|call| call.thread == thread);
-        // The work lets no exception through, so that the pointer comes back.
-        let result = call.map(|call| work(call, &is_on));
-        if is_on() {
-            self.call.store(pointer, Ordering::Relaxed);
+    /// Runs traps and lets other threads run, in the middle of work on a request or an iteration. Raises ThreadError if
+    /// that is [over](Scope) afterwards: nothing of it may be touched then.
+    ///
+    /// # Safety
+    /// Under protect, with the GVL; the caller's frames own nothing.
+    pub unsafe fn check_interrupts(&'static self) {
+        let scope = self.scope();
+        // SAFETY: as this function's.
+        unsafe {
+            rb_thread_check_ints();
+            if scope.is_over() {
+                raise(rb_eThreadError, c"the server's block was left, and came back after its iteration");
+            }
         }
-        result.unwrap_or_else(|| Err(over(ruby)))
     }
 }
 
-fn over(ruby: &Ruby) -> Error {
-    Error::new(ruby.exception_io_error(), "the request is over, or another thread's")
+/// A part of a request: the call of the app, or an iteration over its response.
+///
+/// Whatever runs Ruby code may leave the Fiber that it is in, and come back when this part is over. So the scope is
+/// checked after everything that does.
+#[derive(Clone, Copy)]
+pub(crate) struct Scope {
+    thread: &'static AppThread,
+    generation: u64,
+}
+
+impl Scope {
+    pub fn is_over(self) -> bool {
+        self.thread.generation.load(Ordering::Relaxed) != self.generation
+    }
 }

@@ -1,38 +1,38 @@
-//! Socket objects: a client's connection as the application gets it.
+//! The client's socket as a Ruby object: for hijacks and streaming bodies.
 
 use std::os::fd::{AsFd, IntoRawFd};
 
 use rb_sys::*;
 
-use fastrack_engine::{BodyStream, Content, Request};
+use fastrack_engine::{BodyError, BodyStream, Content, ReadAhead, Request};
 
-use crate::env::build::string;
-use crate::ruby::interned::names;
+use crate::request::in_flight::{AppThread, InFlight};
+use crate::ruby::errors::{raise, raise_errno};
+use crate::ruby::gvl::without_gvl;
+use crate::ruby::interned::interned;
+use crate::ruby::strings::{format_into, string};
+use crate::ruby::value::call;
 
-/// A TCPSocket or UNIXSocket with a copy of the connection's descriptor. What was received after the request is the
-/// first that it reads.
+/// A TCPSocket or UNIXSocket with a copy of the connection's descriptor. It first reads what was received after the
+/// request.
 ///
 /// # Safety
 /// Under protect, with the GVL; the caller's frames own nothing.
-pub(crate) unsafe fn socket_object(connection: &impl AsFd, request: &Request<'_>) -> VALUE {
-    // SAFETY: as this function's. The copy is a plain number before Ruby is called; for_fd fails only where there is no
-    // memory for its object, which ends in a descriptor that is not closed.
+pub(crate) unsafe fn socket_object(in_flight: &InFlight<'_, '_>) -> VALUE {
+    let Request { peer, content, beyond, .. } = in_flight.request;
+    // SAFETY: as this function's. The copy is a plain number before Ruby is called. for_fd fails only if there is no
+    // memory for its object; the descriptor stays open then.
     unsafe {
-        let fd = match connection.as_fd().try_clone_to_owned() {
+        let fd = match in_flight.writer.as_fd().try_clone_to_owned() {
             Ok(copy) => copy.into_raw_fd(),
-            Err(error) => {
-                let errno = error.raw_os_error().unwrap_or(0);
-                drop(error);
-                rb_syserr_fail(errno, c"connection".as_ptr())
-            }
+            Err(error) => raise_errno(error, c"connection"),
         };
-        let number = LONG2NUM(fd.into());
-        let class = if request.peer.is_some() { c"TCPSocket" } else { c"UNIXSocket" };
+        let class = if peer.is_some() { c"TCPSocket" } else { c"UNIXSocket" };
         let class = rb_const_get(rb_cObject, rb_intern(class.as_ptr()));
-        let io = rb_funcallv(class, names().id_for_fd, 1, &number);
-        let beyond = match &request.content {
-            Content::Stream(stream) => beyond(stream),
-            _ => string(request.beyond),
+        let io = call(class, interned().id.for_fd, &[LONG2NUM(fd.into())]);
+        let beyond = match content {
+            Content::Stream(stream) => beyond_stream(stream),
+            _ => string(beyond),
         };
         if RSTRING_LEN(beyond) > 0 {
             rb_io_ungetbyte(io, beyond);
@@ -41,15 +41,15 @@ pub(crate) unsafe fn socket_object(connection: &impl AsFd, request: &Request<'_>
     }
 }
 
-/// What was received after a body that the application reads itself.
+/// What was received after a body that the app reads itself.
 ///
 /// # Safety
 /// As [`socket_object`]'s.
-unsafe fn beyond(stream: &BodyStream<'_>) -> VALUE {
+unsafe fn beyond_stream(stream: &BodyStream<'_>) -> VALUE {
     let mut length = 0;
     stream.look_beyond(&mut |bytes| length = bytes.len());
-    // SAFETY: as this function's. Nothing of Ruby's is called while the stream is looked at: what raises there would
-    // leave it locked. The String has room for all, since nobody else receives meanwhile.
+    // SAFETY: as this function's. Ruby is not called inside look_beyond: a raise there would leave the stream locked.
+    // The String has room for all, since nobody else receives meanwhile.
     unsafe {
         let string = rb_str_buf_new(length as _);
         stream.look_beyond(&mut |bytes| {
@@ -57,5 +57,36 @@ unsafe fn beyond(stream: &BodyStream<'_>) -> VALUE {
         });
         rb_str_set_len(string, length as _);
         string
+    }
+}
+
+/// Receives the request's body to its end, so that whoever gets the socket reads what comes after it. Waits for the
+/// client without the GVL. The app can still read the body.
+///
+/// Raises as [`BodySource::read`](crate::env::body_source), and an IOError if more than 1 MiB would have to be kept.
+///
+/// # Safety
+/// Under protect, with the GVL; the caller's frames own nothing. The scope may be over when this has raised.
+pub(crate) unsafe fn read_ahead(content: &Content<'_>, thread: &'static AppThread) {
+    let Content::Stream(stream) = content else { return };
+    // SAFETY: as this function's; nothing here owns anything.
+    unsafe {
+        loop {
+            match stream.read_ahead() {
+                Ok(ReadAhead::Whole) => return,
+                Ok(ReadAhead::Blocked) => {
+                    without_gvl(&mut || stream.wait());
+                    thread.check_interrupts();
+                }
+                Ok(ReadAhead::TooMuch) => {
+                    raise(rb_eIOError, c"the body must be read before the connection is taken over")
+                }
+                Err(error) => {
+                    let class = if error == BodyError::Gone { rb_eEOFError } else { rb_eIOError };
+                    let mut text = [0; 100];
+                    rb_exc_raise(rb_exc_new_str(class, string(format_into(&mut text, error))))
+                }
+            }
+        }
     }
 }

@@ -1,7 +1,6 @@
-//! Bodies that are files: the system sends them, and Ruby never sees their bytes.
+//! Sends a body that is a file: with sendfile(2), so that Ruby never sees its bytes.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -9,62 +8,63 @@ use rb_sys::*;
 
 use fastrack_http::{chunk_size_line, Length};
 
-use crate::response::headers::bytes;
 use crate::response::sender::Sender;
-use crate::ruby::interned::names;
+use crate::ruby::interned::interned;
+use crate::ruby::strings::bytes;
+use crate::ruby::value::{call, is_string};
 
-impl Sender<'_, '_> {
-    /// Sends a body by the file that its `to_path` names (Rack SPEC, "Enumerable Body"). False when that cannot be, and
-    /// nothing was sent: then the body has to be asked for its parts.
+impl Sender<'_, '_, '_> {
+    /// Sends the file that the body's `to_path` names (Rack SPEC, "Enumerable Body"). False if that is not possible:
+    /// nothing was sent then, and the body's each must be called.
     ///
     /// # Safety
-    /// Under protect, with the GVL.
+    /// As [`send`](Self::send)'s.
     pub unsafe fn send_file(&mut self, body: VALUE) -> bool {
-        // SAFETY: as this function's; the path is on the stack while its bytes are borrowed, and nothing calls Ruby then.
-        let file = unsafe {
-            if rb_respond_to(body, names().id_to_path) == 0 {
+        let to_path = interned().id.to_path;
+        // SAFETY: as this function's; nothing calls Ruby while the path's bytes are borrowed.
+        let opened = unsafe {
+            if rb_respond_to(body, to_path) == 0 {
                 return false;
             }
-            let path = rb_funcallv(body, names().id_to_path, 0, std::ptr::null());
-            if !RB_TYPE_P(path, ruby_value_type::RUBY_T_STRING) {
+            let path = call(body, to_path, &[]);
+            if !is_string(path) {
                 return false;
             }
-            open(bytes(path))
+            fastrack_sys::open_regular(Path::new(OsStr::from_bytes(bytes(path))))
         };
-        let Some((file, length)) = file.filter(|(_, length)| self.is_whole(*length)) else { return false };
-        // From here on nothing calls Ruby: the file is owned.
-        let chunked = self.frame_chunked(self.manner.chunked);
-        if self.head.is_unframed() {
-            self.head.frame_length(length);
+        // A file that cannot be opened here may be open already in the body's own object.
+        let Ok(Some((file, length))) = opened else { return false };
+        if !self.is_whole_body(length) {
+            return false;
         }
-        self.encode();
-        self.left = None;
+        // From here on nothing calls Ruby: the file is owned.
+        let chunked = self.frame_chunked(self.mode.chunked);
+        self.frame_length(length);
+        self.encode_head();
+        self.remaining = None;
         let mut end: &[u8] = b"";
         if chunked {
-            self.encoded.extend_from_slice(chunk_size_line(length, &mut [0; 18]));
+            self.buffers.encoded.extend_from_slice(chunk_size_line(length, &mut [0; 18]));
             end = b"\r\n0\r\n\r\n";
         }
-        if !self.writer.is_broken() {
+        let writer = &mut *self.in_flight.writer;
+        if !writer.is_broken() {
             // A failure marks the writer as broken.
-            let _ = self.writer.send_file(self.encoded, file, length, end);
+            let _ = writer.send_file(&self.buffers.encoded, file, length, end);
         }
-        self.writer.finish();
+        writer.finish();
         true
     }
 
-    /// Whether a file of that length is all of the body, by what the head says. One without a length may be one that the
-    /// system makes up when it is read (/proc).
-    fn is_whole(&self, length: u64) -> bool {
-        let announced = match self.head.length() {
-            Length::Known(announced) => announced == length,
-            Length::Unknown => !self.head.has_coding,
+    /// Whether a file of this length is the whole body, as far as the head says. An empty file may be one that the
+    /// kernel fills when it is read (/proc).
+    fn is_whole_body(&self, length: u64) -> bool {
+        let head = &self.buffers.head;
+        let agrees = match head.length() {
+            Length::Known(known) => known == length,
+            Length::Unknown => !head.has_coding,
             Length::Unclear => false,
         };
-        announced && length > 0
+        agrees && length > 0
     }
-}
-
-fn open(path: &[u8]) -> Option<(File, u64)> {
-    // What cannot be opened is the body's affair: it may have the file open already.
-    fastrack_sys::open_regular(Path::new(OsStr::from_bytes(path))).ok().flatten()
 }

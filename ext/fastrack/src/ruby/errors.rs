@@ -1,62 +1,94 @@
-//! What becomes of an exception that the application lets out.
+//! Exceptions: raised, classified, reported.
 
-use std::io::Write;
+use std::ffi::CStr;
+use std::io::{self, Write};
 
 use magnus::error::ErrorType;
 use magnus::rb_sys::AsRawValue;
-use magnus::Error;
+use magnus::{Error, Ruby};
 use rb_sys::*;
 
-use crate::ruby::interned::names;
+use crate::ruby::interned::interned;
 use crate::ruby::protect::protect;
+use crate::ruby::value::{call, NIL};
 
-/// Whether an exception is the application's failure, to be reported and
-/// answered with 500. The others are meant for the process, or for a frame
-/// further out: exit, a signal, the end of this thread, a throw.
-pub(crate) fn is_failure(error: &Error) -> bool {
-    let ErrorType::Exception(exception) = error.error_type() else { return false };
-    let exception = exception.as_raw();
-    // SAFETY: the exception is alive, being part of `error`, which is on the stack; the
-    // classes are constants of Ruby's own; this does not raise.
-    unsafe {
-        let meant_for_the_process = [rb_eSystemExit, rb_eSignal, rb_eFatal];
-        !meant_for_the_process.into_iter().any(|class| rb_obj_is_kind_of(exception, class) == Qtrue as VALUE)
-    }
+/// Raises an exception with a fixed message.
+///
+/// # Safety
+/// Under protect; the caller's frames own nothing.
+pub(crate) unsafe fn raise(class: VALUE, message: &CStr) -> ! {
+    // SAFETY: as this function's; the format takes the message as its only argument.
+    unsafe { rb_raise(class, c"%s".as_ptr(), message.as_ptr()) }
+}
+
+/// Raises the SystemCallError of a failed system call.
+///
+/// # Safety
+/// Under protect; the caller's frames own nothing.
+pub(crate) unsafe fn raise_errno(error: io::Error, what: &CStr) -> ! {
+    let errno = error.raw_os_error().unwrap_or(0);
+    drop(error);
+    // SAFETY: as this function's; nothing is owned here any more.
+    unsafe { rb_syserr_fail(errno, what.as_ptr()) }
+}
+
+/// An IOError for the Ruby method that is being called.
+pub(crate) fn io_error(ruby: &Ruby, message: impl Into<String>) -> Error {
+    Error::new(ruby.exception_io_error(), message.into())
+}
+
+/// An IOError that says what failed and why.
+pub(crate) fn system_error(ruby: &Ruby, what: &str, error: &io::Error) -> Error {
+    io_error(ruby, format!("{what}: {error}"))
 }
 
 /// The exception that an error is; nil for a jump that is none.
 pub(crate) fn exception(error: &Error) -> VALUE {
     match error.error_type() {
         ErrorType::Exception(exception) => exception.as_raw(),
-        _ => Qnil as VALUE,
+        _ => NIL,
     }
 }
 
-/// Writes an exception with its backtrace to the request's rack.errors (Rack
-/// SPEC, "The Error Stream"), or to stderr when there is none.
+/// Whether an exception is an error of the application's, to be reported and answered with 500. The others are for the
+/// process or an outer frame: exit, a signal, the end of this thread, a throw.
+pub(crate) fn is_app_error(error: &Error) -> bool {
+    let exception = exception(error);
+    // SAFETY: `error` is on the stack and keeps the exception alive; this does not raise.
+    exception != NIL
+        && unsafe {
+            let is_a = |class| rb_obj_is_kind_of(exception, class) == Qtrue as VALUE;
+            !is_a(rb_eSystemExit) && !is_a(rb_eSignal) && !is_a(rb_eFatal)
+        }
+}
+
+/// Writes an exception with its backtrace to rack.errors (Rack SPEC, "The Error Stream"); to stderr if `env` is nil or
+/// has none.
 pub(crate) fn report(error: &Error, env: VALUE) {
-    let ErrorType::Exception(exception) = error.error_type() else { return };
-    let exception = exception.as_raw();
+    let exception = exception(error);
+    if exception == NIL {
+        return;
+    }
     let reported = protect(|| {
         // SAFETY: under protect, and owning nothing.
         unsafe {
-            let names = names();
-            let stream =
-                if env == Qnil as VALUE { rb_stderr } else { rb_hash_lookup(env, names.rack_errors) };
-            let stream = if stream == Qnil as VALUE { rb_stderr } else { stream };
+            let interned = interned();
+            let stream = if env == NIL { NIL } else { rb_hash_lookup(env, interned.rack_errors) };
+            let stream = if stream == NIL { rb_stderr } else { stream };
             let options = rb_hash_new();
             rb_hash_aset(options, RB_ID2SYM(rb_intern(c"highlight".as_ptr())), Qfalse as VALUE);
-            let text = rb_funcallv_kw(exception, names.id_full_message, 1, &options, RB_PASS_KEYWORDS as _);
-            rb_funcallv(stream, names.id_puts, 1, &text);
-            rb_funcallv(stream, names.id_flush, 0, std::ptr::null())
+            let text =
+                rb_funcallv_kw(exception, interned.id.full_message, 1, &options, RB_PASS_KEYWORDS as _);
+            call(stream, interned.id.puts, &[text]);
+            call(stream, interned.id.flush, &[]);
         }
     });
     if reported.is_err() {
-        warn("an exception of the application's could not be written to rack.errors");
+        warn("an exception could not be written to rack.errors");
     }
 }
 
-/// A line for the server's log, which is stderr. Its reader may be gone, or slow: that must not matter here.
+/// Writes a line to the server's log, which is stderr. A log that cannot be written to is no reason to fail.
 pub(crate) fn warn(line: &str) {
-    let _ = writeln!(std::io::stderr(), "fastrack: {line} (worker {})", std::process::id());
+    let _ = writeln!(io::stderr(), "fastrack: {line} (worker {})", std::process::id());
 }

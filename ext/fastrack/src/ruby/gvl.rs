@@ -1,4 +1,4 @@
-//! The only place where Ruby's global lock is let go.
+//! The only place that releases the GVL.
 
 use std::any::Any;
 use std::ffi::c_void;
@@ -12,16 +12,14 @@ struct Call<'a> {
     panic: Option<Box<dyn Any + Send>>,
 }
 
-/// Runs blocking work while other Ruby threads may run.
+/// Runs blocking work while other Ruby threads may run. Never raises.
 ///
-/// The work is not run when this thread has an interrupt pending, and a system
-/// call in it ends with EINTR when one comes: whoever calls this checks
-/// interrupts afterwards and tries again. Never raises.
+/// The work does not run if this thread has an interrupt pending; an interrupt that comes later makes its system call
+/// fail with EINTR. So the caller checks interrupts afterwards and tries again.
 pub(crate) fn without_gvl(work: &mut (dyn FnMut() + Send)) {
     let mut call = Call { work, panic: None };
-    // SAFETY: `trampoline` gets a pointer to `call`, which outlives it; it neither
-    // calls Ruby nor unwinds. The unblock function interrupts system calls of this
-    // thread by a signal. This variant of the call returns instead of raising.
+    // SAFETY: `call` outlives the call of `trampoline`, which neither calls Ruby nor unwinds. This variant of the
+    // function returns on an interrupt instead of raising.
     unsafe {
         rb_thread_call_without_gvl2(
             Some(trampoline),
@@ -36,15 +34,15 @@ pub(crate) fn without_gvl(work: &mut (dyn FnMut() + Send)) {
 }
 
 unsafe extern "C" fn trampoline(data: *mut c_void) -> *mut c_void {
-    // SAFETY: `data` is what without_gvl passed: a Call that nobody else touches meanwhile.
+    // SAFETY: `data` is the Call that without_gvl passed; nobody else uses it meanwhile.
     let call = unsafe { &mut *data.cast::<Call<'_>>() };
     call.panic = catch_unwind(AssertUnwindSafe(|| (call.work)())).err();
     ptr::null_mut()
 }
 
-/// RUBY_UBF_IO, which the headers define as a cast of -1 and so is not in the bindings (ruby/thread.h).
+/// RUBY_UBF_IO. It is missing from the bindings because ruby/thread.h defines it as a cast of -1.
 fn interrupt_system_call() -> rb_unblock_function_t {
-    // SAFETY: a function pointer is as wide as usize, and not null here; Ruby
-    // compares it with this constant and never calls it.
+    // SAFETY: a function pointer is as wide as usize, and this one is not null. Ruby compares it with the constant and
+    // never calls it.
     unsafe { std::mem::transmute::<usize, rb_unblock_function_t>(usize::MAX) }
 }

@@ -1,12 +1,13 @@
-//! The border that neither a Ruby exception nor a Rust panic crosses.
+//! Keeps Ruby exceptions and Rust panics from crossing the boundary between the two.
 
 use std::any::Any;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use magnus::{Error, Ruby};
-use rb_sys::{Qnil, VALUE};
 
-/// Why protected work did not come to its end.
+use crate::ruby::value::NIL;
+
+/// Why protected work did not complete.
 pub(crate) enum Raised {
     /// An exception, or a jump that is none (throw, the end of a thread).
     Ruby(Error),
@@ -15,7 +16,7 @@ pub(crate) enum Raised {
 }
 
 impl Raised {
-    /// As an error for whoever called from Ruby.
+    /// As an error for the Ruby method that is being called.
     pub fn into_error(self, ruby: &Ruby) -> Error {
         match self {
             Raised::Ruby(error) => error,
@@ -24,29 +25,25 @@ impl Raised {
     }
 }
 
-/// Runs work that calls Ruby, and returns whatever it raises.
+/// Runs work that calls Ruby, and returns what it raises.
 ///
-/// A raise jumps over the frames of `work` without running any destructor:
-/// no frame between here and Ruby may own memory, a lock or a descriptor.
-/// What the work needs of that kind it borrows from outside.
-pub(crate) fn protect(work: impl FnOnce() -> VALUE) -> Result<VALUE, Raised> {
-    let mut panic = None;
-    let result = magnus::rb_sys::protect(|| match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(value) => value,
-        Err(payload) => {
-            panic = Some(payload);
-            Qnil as VALUE
-        }
+/// A raise jumps over the frames of `work` without running any destructor: no frame between here and Ruby may own
+/// memory, a lock or a descriptor. The work borrows such things from outside.
+pub(crate) fn protect<T>(work: impl FnOnce() -> T) -> Result<T, Raised> {
+    let mut outcome = None;
+    let protected = magnus::rb_sys::protect(|| {
+        outcome = Some(catch_unwind(AssertUnwindSafe(work)));
+        NIL
     });
-    match (panic, result) {
-        (Some(payload), _) => Err(Raised::Panic(panic_message(payload.as_ref()))),
-        (None, Ok(value)) => Ok(value),
-        (None, Err(error)) => Err(Raised::Ruby(error)),
+    match (protected, outcome) {
+        (Err(error), _) => Err(Raised::Ruby(error)),
+        (Ok(_), Some(Ok(value))) => Ok(value),
+        (Ok(_), Some(Err(payload))) => Err(Raised::Panic(panic_message(payload.as_ref()))),
+        (Ok(_), None) => Err(Raised::Panic("protected work did not run".to_owned())),
     }
 }
 
-/// Runs the Rust part of a callback that Ruby calls; None when it panicked,
-/// which the panic hook has reported on stderr by then.
+/// Runs the Rust part of a callback that Ruby calls. None when it panicked, which the panic hook has reported on stderr.
 pub(crate) fn callback<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }

@@ -1,39 +1,38 @@
-//! Fastrack::Engine: one worker's listeners and connections, as Ruby sees them.
+//! Fastrack::Engine: one worker's listeners and connections.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use magnus::rb_sys::AsRawValue;
+use magnus::rb_sys::{AsRawValue, FromRawValue};
+use magnus::typed_data::Obj;
 use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, Ruby, Symbol, Value};
 
 use fastrack_engine::{Control, Engine, ExitHandler, Finish};
 
-use crate::app::rack_app::{Options, RackApp};
-use crate::request::in_flight::Current;
-use crate::ruby::roots::RootSet;
-use crate::worker::settings::{limit, listeners, optional, settings, system_error};
+use crate::app::early_hints::send_early_hints;
+use crate::app::hijack::hijack;
+use crate::app::rack_app::{AppSettings, RackApp};
+use crate::request::app_threads::AppThreads;
+use crate::ruby::errors::system_error;
+use crate::worker::settings::{app_settings, engine_settings, limit, listeners, optional};
 use crate::worker::shared_queue::RubySharedQueue;
 use crate::worker::thread_dump::{inquiry_signal, RubyThreads};
 
-/// The engine as a Ruby object. It belongs to the process that made it.
+/// The Ruby object. It belongs to the process that made it.
 #[magnus::wrap(class = "Fastrack::Engine", free_immediately)]
 struct RubyEngine {
-    /// None once a forked child has let go of it.
+    /// None once a forked child has let go of it. In use while `run` runs.
     engine: RefCell<Option<Engine>>,
-    /// Apart from the engine, which is in use while `run` runs.
     control: Arc<Control>,
-    testimony: Arc<RubyThreads>,
+    dumper: Arc<RubyThreads>,
     exit_handler: Arc<ExitHandler>,
-    /// What the application is being called for.
-    current: Current,
-    roots: RootSet,
-    options: Options,
+    threads: AppThreads,
+    app_settings: AppSettings,
     pid: u32,
 }
 
 pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     ruby.require("socket")?;
-    ruby.require("fastrack/spooled_body")?;
     let class = module.define_class("Engine", ruby.class_object())?;
     class.undef_default_alloc_func();
     class.const_set("INQUIRY_SIGNAL", inquiry_signal())?;
@@ -60,64 +59,63 @@ impl RubyEngine {
     /// `Engine.new(listeners, settings)`; see lib/fastrack/worker.rb for both.
     fn new(ruby: &Ruby, list: RArray, hash: RHash) -> Result<Self, Error> {
         let (listeners, templates) = listeners(ruby, list)?;
-        let after_response: Option<Value> = optional(ruby, hash, "after_response")?;
-        let error_page: Option<Value> = optional(ruby, hash, "error_page")?;
-        let roots = RootSet::new(ruby, templates, after_response, error_page)?;
-        let (rack_3, rack_3_1) = rack_version(ruby)?;
-        let chunked = optional(ruby, hash, "chunked")?.unwrap_or(false);
-        let options = Options { chunked, rack_3, rack_3_1 };
-        let master: Option<i32> = optional(ruby, hash, "master_fd")?;
-        let queue: Option<magnus::typed_data::Obj<RubySharedQueue>> = optional(ruby, hash, "dispatch")?;
+        let app_settings = app_settings(ruby, hash, templates)?;
+        let dumper = Arc::<RubyThreads>::default();
+        let settings = engine_settings(ruby, hash, Arc::clone(&dumper) as _)?;
+        let queue: Option<Obj<RubySharedQueue>> = optional(ruby, hash, "dispatch")?;
         let queue = queue.as_ref().map(|queue| queue.borrow(ruby)).transpose()?;
-        let testimony = Arc::<RubyThreads>::default();
-        let settings = settings(ruby, hash, Arc::clone(&testimony) as _)?;
-        let engine = Engine::new(listeners, master, settings, queue.as_deref())
+        let engine = Engine::new(listeners, optional(ruby, hash, "master_fd")?, settings, queue.as_deref())
             .map_err(|error| system_error(ruby, "engine", &error))?;
         Ok(RubyEngine {
             control: engine.control(),
-            testimony,
+            dumper,
             exit_handler: Arc::new(engine.exit_handler()),
             engine: RefCell::new(Some(engine)),
-            current: Current::default(),
-            roots,
-            options,
+            threads: AppThreads::default(),
+            app_settings,
             pid: std::process::id(),
         })
     }
 
-    /// `run(app, limit)`: serves until stopped, or `limit` more requests were answered (0: no limit).
+    /// `run(app, limit)`: serves until stopped, or until `limit` more requests were answered (0: no limit).
     fn run(ruby: &Ruby, this: &Self, app: Value, limit: u64) -> Result<Symbol, Error> {
+        let misuse = |message: &'static str| Error::new(ruby.exception_runtime_error(), message);
         if std::process::id() != this.pid {
-            return Err(misuse(ruby, "this engine belongs to another process"));
+            return Err(misuse("this engine belongs to another process"));
         }
         let Ok(mut engine) = this.engine.try_borrow_mut() else {
-            return Err(misuse(ruby, "this engine is running already"));
+            return Err(misuse("this engine is running already"));
         };
         let Some(engine) = engine.as_mut() else { return Ok(ruby.to_symbol("closed")) };
-        let mut app = RackApp::new(app.as_raw(), this.roots.borrow(ruby), this.options, &this.current);
+        let thread = this.threads.enter(ruby);
+        let mut app = RackApp::new(app.as_raw(), this.app_settings, thread);
         let finish = engine.run(&mut app, (limit > 0).then_some(limit));
-        match (app.take_pending(), finish) {
-            (Some(error), _) => Err(error),
-            (None, Finish::Stopped) => Ok(ruby.to_symbol("stopped")),
-            (None, Finish::Limit) => Ok(ruby.to_symbol("limit")),
-            (None, Finish::Paused) => Ok(ruby.to_symbol("paused")),
-            (None, Finish::Orphaned) => Ok(ruby.to_symbol("orphaned")),
-            (None, Finish::Closed) => Ok(ruby.to_symbol("closed")),
-            (None, Finish::Broken) => Err(misuse(ruby, "the engine cannot wait for its descriptors")),
+        this.threads.leave(thread);
+        if let Some(error) = app.take_pending() {
+            return Err(error);
         }
+        Ok(ruby.to_symbol(match finish {
+            Finish::Stopped => "stopped",
+            Finish::Limit => "limit",
+            Finish::Paused => "paused",
+            Finish::Orphaned => "orphaned",
+            Finish::Closed => "closed",
+            Finish::Broken => return Err(misuse("the engine cannot wait for its descriptors")),
+        }))
     }
 
-    /// `stop`: the current request, and those that have begun, are finished; then run returns. For traps too.
+    /// `stop`: run returns once it has answered the requests that have begun. Traps may call this.
     fn stop(&self) {
         self.control.stop();
     }
 
-    /// `drain`: keeps no connection from now on, and stops, once it is to, with all who have come. For traps too.
+    /// `drain`: from now on no connection is kept alive, and `stop` first serves all who wait to be accepted. Traps may
+    /// call this.
     fn drain(&self) {
         self.control.drain();
     }
 
-    /// `pause`: run returns between two requests, to be called again. For traps too.
+    /// `pause`: run returns between two requests, to be called again. Traps may call this.
     fn pause(&self) {
         self.control.pause();
     }
@@ -127,7 +125,7 @@ impl RubyEngine {
         self.control.requests()
     }
 
-    /// `waiting?`: whether a client waits to be accepted or read.
+    /// `waiting?`: whether a client waits to be accepted, read or answered.
     fn is_anybody_waiting(&self) -> bool {
         self.control.is_anybody_waiting()
     }
@@ -142,7 +140,7 @@ impl RubyEngine {
         self.control.is_client_gone()
     }
 
-    /// `allow(seconds)`: so long the request that is being answered may take from now on; 0 is any time.
+    /// `allow(seconds)`: how long the request that is being answered may take from now on; 0 for no limit.
     fn allow(ruby: &Ruby, this: &Self, seconds: f64) -> Result<(), Error> {
         if seconds.is_nan() || seconds < 0.0 {
             return Err(Error::new(
@@ -154,9 +152,9 @@ impl RubyEngine {
         Ok(())
     }
 
-    /// `testify(text)`: what Ruby's threads are at, for the log. To be called on `INQUIRY_SIGNAL`.
+    /// `testify(text)`: the backtraces of Ruby's threads, for the log. Called on `INQUIRY_SIGNAL`.
     fn testify(&self, text: String) {
-        self.testimony.give(text);
+        self.dumper.give(text);
     }
 
     /// `answer_crashes`: from now on a fatal signal (SIGSEGV, SIGABRT and the like) does what `give_up` does, before Ruby
@@ -165,25 +163,27 @@ impl RubyEngine {
         self.exit_handler.say_on_fatal_signals(rb_sys::rb_funcallv as *const ());
     }
 
-    /// `give_up`: this process ends as soon as this has returned. The request that is being answered gets a 502, or is cut
+    /// `give_up`: to be called right before this process ends. The request that is being answered gets a 502, or is cut
     /// off if its response has begun; all other connections go to other workers.
     fn give_up(&self) {
         self.exit_handler.say();
     }
 
-    /// `hijack`: gives the application the connection whose request it is answering: a TCPSocket or UNIXSocket. Raises
-    /// IOError when there is none, or the response has begun.
+    /// `hijack`: gives the app the connection whose request it is answering, as a TCPSocket or UNIXSocket. Raises IOError
+    /// if there is none, or if the response has begun.
     fn hijack(ruby: &Ruby, this: &Self) -> Result<Value, Error> {
-        this.current.hijack(ruby)
+        let socket = this.threads.with_request(ruby, |in_flight| hijack(in_flight, ruby))?;
+        // SAFETY: a socket object, alive on the stack.
+        Ok(unsafe { Value::from_raw(socket) })
     }
 
     /// `early_hints(headers)`: sends 103 with these headers to the client whose request is being answered, unless it
-    /// knows no HTTP/1.1. Raises ArgumentError for headers that cannot be sent, and IOError as `hijack` does.
+    /// speaks HTTP/1.0. Raises ArgumentError for headers that cannot be sent, and IOError as `hijack` does.
     fn early_hints(ruby: &Ruby, this: &Self, headers: Value) -> Result<(), Error> {
-        this.current.hint(ruby, headers)
+        this.threads.with_request(ruby, |in_flight| send_early_hints(in_flight, ruby, headers.as_raw()))
     }
 
-    /// `close`: lets go of all connections without a word to any client. For a forked child.
+    /// `close`: lets go of all connections without sending anything to any client. For a forked child.
     fn close(&self) {
         self.control.close();
     }
@@ -191,24 +191,11 @@ impl RubyEngine {
 
 impl Drop for RubyEngine {
     fn drop(&mut self) {
-        // A forked child that collects its copy must not take the parent's clients out of the shared epoll set, and
-        // what it has a copy of was being changed by a thread that it has no copy of.
+        // A forked child whose GC frees its copy must not take the parent's clients out of the shared epoll set. The
+        // engine is leaked: the helper thread, which the child does not have, may have been changing it.
         if std::process::id() != self.pid {
             self.control.close();
             std::mem::forget(self.engine.get_mut().take());
         }
     }
-}
-
-/// Whether the Rack that the application has loaded is 3 or later, and 3.1 or later.
-fn rack_version(ruby: &Ruby) -> Result<(bool, bool), Error> {
-    let release: Option<String> = ruby.eval("::Rack.release if defined?(::Rack.release)")?;
-    let release = release.unwrap_or_default();
-    let mut numbers = release.split('.').map(|number| number.parse().unwrap_or(0));
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    Ok((version >= (3, 0), version >= (3, 1)))
-}
-
-fn misuse(ruby: &Ruby, message: &'static str) -> Error {
-    Error::new(ruby.exception_runtime_error(), message)
 }

@@ -4,7 +4,7 @@ use magnus::{function, method, prelude::*, Error, RHash, RModule, Ruby};
 
 use fastrack_engine::{Entry, Scoreboard, State, EXIT_STATUS};
 
-use crate::worker::settings::system_error;
+use crate::ruby::errors::system_error;
 
 /// The scoreboard as a Ruby object: the master makes it before it forks.
 #[magnus::wrap(class = "Fastrack::Scoreboard", free_immediately)]

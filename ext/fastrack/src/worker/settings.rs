@@ -1,25 +1,28 @@
-//! What Ruby passes to Engine.new, taken apart.
+//! Takes the arguments of Engine.new apart.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use magnus::rb_sys::{AsRawValue, FromRawValue};
+use magnus::typed_data::Obj;
 use magnus::{Error, RArray, RHash, Ruby, TryConvert, Value};
 
 use fastrack_engine::{Listener, Settings, Slot, ThreadDumper, WatchSettings};
 use fastrack_http::Limits;
 
-use crate::env::templates as shapes;
+use crate::app::rack_app::AppSettings;
+use crate::env::templates;
+use crate::ruby::errors::system_error;
 use crate::ruby::protect::protect;
 use crate::worker::scoreboard::RubyScoreboard;
 
 /// The longest timeout, in milliseconds.
 const YEAR: u64 = 365 * 24 * 3600 * 1000;
 
-/// The templates of the environments, and the engine's listeners, in the same order. Those without a descriptor are
-/// gone, and come last.
+/// The engine's listeners, and an Array with the env template of each in the same order. Those without a descriptor were
+/// closed, and come last.
 pub(crate) fn listeners(ruby: &Ruby, list: RArray) -> Result<(Vec<Listener>, RArray), Error> {
-    let templates = ruby.ary_new();
+    let made = ruby.ary_new();
     let mut listeners = Vec::new();
     for item in list {
         let hash = RHash::try_convert(item)?;
@@ -30,15 +33,42 @@ pub(crate) fn listeners(ruby: &Ruby, list: RArray) -> Result<(Vec<Listener>, RAr
             listeners.push(listener.map_err(failed)?);
         }
         // SAFETY: under protect; a Hash, which is on the stack.
-        let template = protect(|| unsafe { shapes::make(template.as_raw(), &[]) });
-        // SAFETY: it was made by Ruby a moment ago.
-        templates.push(unsafe { Value::from_raw(template.map_err(|raised| raised.into_error(ruby))?) })?;
+        let template = protect(|| unsafe { templates::make(template.as_raw(), &[]) });
+        // SAFETY: Ruby has just made it.
+        made.push(unsafe { Value::from_raw(template.map_err(|raised| raised.into_error(ruby))?) })?;
     }
-    Ok((listeners, templates))
+    Ok((listeners, made))
+}
+
+/// The settings of the app's side. Their objects are registered with the GC for good: a worker makes one engine, and the
+/// engine's Ruby object could not mark them before it exists.
+pub(crate) fn app_settings(ruby: &Ruby, hash: RHash, templates: RArray) -> Result<AppSettings, Error> {
+    let callable = |key: &str| -> Result<_, Error> {
+        let callable = hash.lookup2::<_, _, Value>(ruby.to_symbol(key), ())?;
+        ruby.gc_register_mark_object(callable);
+        Ok(callable.as_raw())
+    };
+    ruby.gc_register_mark_object(templates);
+    let release: Option<String> = ruby.eval("::Rack.release if defined?(::Rack.release)")?;
+    let mut numbers =
+        release.iter().flat_map(|text| text.split('.')).map(|number| number.parse().unwrap_or(0));
+    let rack = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    Ok(AppSettings {
+        templates: templates.as_raw(),
+        after_response: callable("after_response")?,
+        error_page: callable("error_page")?,
+        chunked: optional(ruby, hash, "chunked")?.unwrap_or(false),
+        rack_3: rack >= (3, 0),
+        rack_3_1: rack >= (3, 1),
+    })
 }
 
 /// The settings that are the engine's own.
-pub(crate) fn settings(ruby: &Ruby, hash: RHash, dumper: Arc<dyn ThreadDumper>) -> Result<Settings, Error> {
+pub(crate) fn engine_settings(
+    ruby: &Ruby,
+    hash: RHash,
+    dumper: Arc<dyn ThreadDumper>,
+) -> Result<Settings, Error> {
     let defaults = Settings::default();
     let millis = |key: &str, default: u64| -> Result<u64, Error> {
         let seconds: Option<f64> = optional(ruby, hash, key)?;
@@ -68,7 +98,7 @@ pub(crate) fn settings(ruby: &Ruby, hash: RHash, dumper: Arc<dyn ThreadDumper>) 
 
 fn watch(ruby: &Ruby, hash: RHash, dumper: Arc<dyn ThreadDumper>) -> Result<WatchSettings, Error> {
     let seconds: Option<f64> = optional(ruby, hash, "request_timeout")?;
-    let place: Option<(magnus::typed_data::Obj<RubyScoreboard>, usize)> = optional(ruby, hash, "slot")?;
+    let place: Option<(Obj<RubyScoreboard>, usize)> = optional(ruby, hash, "slot")?;
     let slot: Option<Slot> = place.and_then(|(board, index)| board.0.slot(index));
     Ok(WatchSettings { timeout: limit(seconds.unwrap_or(0.0)), slot, dumper: Some(dumper) })
 }
@@ -98,9 +128,4 @@ fn required<T: TryConvert>(ruby: &Ruby, hash: RHash, key: &str) -> Result<T, Err
 pub(crate) fn optional<T: TryConvert>(ruby: &Ruby, hash: RHash, key: &str) -> Result<Option<T>, Error> {
     let value: Option<Value> = hash.lookup(ruby.to_symbol(key))?;
     value.map(T::try_convert).transpose()
-}
-
-/// An IOError that says what failed, and why.
-pub(crate) fn system_error(ruby: &Ruby, what: &str, error: &std::io::Error) -> Error {
-    Error::new(ruby.exception_io_error(), format!("{what}: {error}"))
 }

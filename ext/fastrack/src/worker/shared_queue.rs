@@ -6,7 +6,7 @@ use magnus::{function, method, prelude::*, Error, RModule, Ruby};
 
 use fastrack_engine::SharedQueue;
 
-use crate::worker::settings::system_error;
+use crate::ruby::errors::system_error;
 
 /// The workers' queue as a Ruby object: the master makes it before it forks.
 #[magnus::wrap(class = "Fastrack::Dispatch", free_immediately)]

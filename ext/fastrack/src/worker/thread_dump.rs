@@ -116,7 +116,7 @@ unsafe fn text(value: VALUE, otherwise: &[u8]) -> &[u8] {
     // SAFETY: as the caller's; a String's bytes are read.
     unsafe {
         if RB_TYPE_P(value, ruby_value_type::RUBY_T_STRING) {
-            crate::response::headers::bytes(value)
+            crate::ruby::strings::bytes(value)
         } else {
             otherwise
         }
