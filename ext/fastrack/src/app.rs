@@ -1,5 +1,9 @@
-//! The Rack application, as the engine calls it.
+//! The Rack app that the engine calls.
 
-pub(crate) mod early_hints;
-pub(crate) mod hijack;
-pub(crate) mod rack_app;
+mod early_hints;
+mod hijack;
+mod rack_app;
+
+pub(crate) use early_hints::send_early_hints;
+pub(crate) use hijack::hijack;
+pub(crate) use rack_app::{AppSettings, RackApp};

@@ -1,10 +1,15 @@
 //! The Rack environment of a request (Rack SPEC, "The Environment").
 
-pub(crate) mod body_source;
-pub(crate) mod build;
-pub(crate) mod headers;
-pub(crate) mod input;
-pub(crate) mod protocol;
-pub(crate) mod remote_addr;
-pub(crate) mod templates;
-pub(crate) mod values;
+mod body_source;
+mod build;
+mod headers;
+mod input;
+mod protocol;
+mod remote_addr;
+mod templates;
+mod values;
+
+pub(crate) use body_source::{init, SourceScope};
+pub(crate) use build::EnvBuilder;
+pub(crate) use input::input;
+pub(crate) use templates::{callback_keys, make_template};

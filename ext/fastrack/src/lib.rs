@@ -1,7 +1,15 @@
 //! The Ruby boundary of Fastrack: env, application call, response.
 //!
-//! No protocol and no system calls here: those are in the crates. Every Ruby call that may raise runs inside
-//! [`protect`](ruby::protect::protect), in frames that own nothing.
+//! No protocol and no system calls here: those are in the crates.
+//!
+//! # Safety
+//!
+//! Every Ruby call that may raise runs inside `protect`, since a raise jumps over Rust frames without
+//! running destructors. This is the contract of each `unsafe fn` here, unless it says more: the caller is under protect,
+//! has the GVL, and none of its frames inside protect owns anything. A SAFETY line says "under protect" where the
+//! function's own caller has promised that.
+//!
+//! # Layers
 //!
 //! A folder uses those before it, never those after it:
 //!
@@ -27,10 +35,11 @@ use magnus::{Error, Ruby};
 #[magnus::init]
 fn init(ruby: &Ruby) -> Result<(), Error> {
     let module = ruby.define_module("Fastrack")?;
-    ruby::interned::init(ruby)?;
-    env::input::init(ruby)?;
-    env::body_source::init(ruby, module)?;
-    worker::shared_queue::init(ruby, module)?;
-    worker::scoreboard::init(ruby, module)?;
-    worker::engine::init(ruby, module)
+    env::init(ruby, module)?;
+    ruby.require("socket")?;
+    ruby.require("stringio")?;
+    ruby.require("fastrack/spooled_body")?;
+    ruby.require("fastrack/streamed_body")?;
+    ruby::init(ruby)?;
+    worker::init(ruby, module)
 }

@@ -1,10 +1,15 @@
 //! The app's response, and how it is sent.
 
-pub(crate) mod body;
-pub(crate) mod each;
-pub(crate) mod file;
-pub(crate) mod headers;
-pub(crate) mod sender;
-pub(crate) mod server_headers;
-pub(crate) mod stream;
-pub(crate) mod triple;
+mod body;
+mod each;
+mod file;
+mod headers;
+mod sender;
+mod server_headers;
+mod stream;
+mod triple;
+
+pub(crate) use headers::take_headers;
+pub(crate) use sender::{BodyMode, ResponseBuffers, Sender};
+pub(crate) use server_headers::switch_protocol;
+pub(crate) use triple::{take_triple, unsent_body};

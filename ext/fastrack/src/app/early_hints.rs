@@ -5,11 +5,9 @@ use rb_sys::VALUE;
 
 use fastrack_http::{ResponseHead, Version};
 
-use crate::request::app_threads::no_request;
-use crate::request::in_flight::InFlight;
-use crate::response::headers::take_headers;
-use crate::ruby::protect::protect;
-use crate::ruby::scoped_ref::ScopedRef;
+use crate::request::{no_request, InFlight};
+use crate::response::take_headers;
+use crate::ruby::{protect, ScopedRef};
 
 /// Sends a 103 with these headers. Returns what is raised for headers that cannot be sent.
 pub(crate) fn send_early_hints(

@@ -3,13 +3,8 @@
 use magnus::{Error, Ruby};
 use rb_sys::*;
 
-use crate::request::app_threads::no_request;
-use crate::request::in_flight::InFlight;
-use crate::request::socket::{read_ahead, socket_object};
-use crate::ruby::errors::io_error;
-use crate::ruby::interned::interned;
-use crate::ruby::protect::protect;
-use crate::ruby::value::NIL;
+use crate::request::{no_request, read_ahead, socket_object, InFlight};
+use crate::ruby::{interned, io_error, protect, NIL};
 
 /// The socket; an IOError if the response has begun.
 pub(crate) fn hijack(in_flight: &mut InFlight<'_, '_>, ruby: &Ruby) -> Result<VALUE, Error> {

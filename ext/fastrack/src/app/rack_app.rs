@@ -6,19 +6,14 @@ use rb_sys::*;
 use fastrack_engine::{App, Content, Flow, Request, ResponseWriter};
 use fastrack_http::Version;
 
-use crate::env::build::EnvBuilder;
-use crate::env::input::input;
-use crate::request::callbacks::Callbacks;
-use crate::request::in_flight::{AppThread, InFlight, Stage};
-use crate::response::headers::take_headers;
-use crate::response::sender::{BodyMode, ResponseBuffers, Sender};
-use crate::response::server_headers::switch_protocol;
-use crate::response::triple::{take_triple, unsent_body};
-use crate::ruby::errors::{is_app_error, report, warn};
-use crate::ruby::gvl::without_gvl;
-use crate::ruby::interned::interned;
-use crate::ruby::protect::{protect, Raised};
-use crate::ruby::value::{call, call_if_defined, NIL};
+use crate::env::{input, EnvBuilder};
+use crate::request::{AppThread, Callbacks, InFlight, Stage};
+use crate::response::{
+    switch_protocol, take_headers, take_triple, unsent_body, BodyMode, ResponseBuffers, Sender,
+};
+use crate::ruby::{
+    call, call_if_defined, interned, is_app_error, protect, report, warn, without_gvl, Raised, NIL,
+};
 
 /// What Engine.new was told about the app. The values are registered with the GC for good, and never move.
 #[derive(Clone, Copy, Debug)]
@@ -73,8 +68,7 @@ impl RackApp {
     /// Builds env, calls the app, sends its response.
     ///
     /// # Safety
-    /// Under protect, with the GVL. Its frames own nothing. The caller ends the [call](AppThread::end_call) if this
-    /// raises.
+    /// The caller ends the [call](AppThread::end_call) if this raises.
     unsafe fn respond(&mut self, in_flight: &mut InFlight<'_, '_>) {
         // SAFETY: as this function's; `in_flight` is on the stack, where the GC sees it.
         unsafe {
@@ -109,8 +103,6 @@ impl RackApp {
         }
     }
 
-    /// # Safety
-    /// Under protect, with the GVL. Its frames own nothing.
     unsafe fn send_response(&mut self, result: VALUE, in_flight: &mut InFlight<'_, '_>) {
         let head = &mut self.buffers.head;
         // SAFETY: as this function's.

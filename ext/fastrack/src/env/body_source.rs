@@ -7,22 +7,12 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::thread::{self, ThreadId};
 
 use magnus::rb_sys::{AsRawValue, FromRawValue};
-use magnus::value::Lazy;
 use magnus::{method, prelude::*, Error, RModule, Ruby, TryConvert, Value};
 use rb_sys::*;
 
 use fastrack_engine::{BodyError, BodyRead, BodyStream};
 
-use crate::ruby::errors::io_error;
-use crate::ruby::gvl::without_gvl;
-use crate::ruby::interned::interned;
-use crate::ruby::protect::protect;
-use crate::ruby::strings::string;
-use crate::ruby::value::{call, NIL};
-
-/// Makes an input of a source.
-static STREAMED_BODY: Lazy<Value> =
-    Lazy::new(|ruby| ruby.eval("::Fastrack::StreamedBody").expect("init has required it"));
+use crate::ruby::{call, interned, io_error, protect, string, without_gvl, NIL};
 
 /// The Ruby object.
 #[magnus::wrap(class = "Fastrack::BodySource", free_immediately)]
@@ -38,10 +28,7 @@ struct BodySource {
 pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let class = module.define_class("BodySource", ruby.class_object())?;
     class.undef_default_alloc_func();
-    class.define_method("read", method!(BodySource::read, 1))?;
-    ruby.require("fastrack/streamed_body")?;
-    Lazy::force(&STREAMED_BODY, ruby);
-    Ok(())
+    class.define_method("read", method!(BodySource::read, 1))
 }
 
 /// The time in which a source can be read: the BodySource, or nil. Lives on the stack, where the GC sees it.
@@ -53,17 +40,15 @@ impl SourceScope {
     /// Makes an input that reads from the stream until [`end`](Self::end).
     ///
     /// # Safety
-    /// Under protect, with the GVL; the caller's frames own nothing. The stream stays where it is until the end, which
-    /// the caller sees to even if this or anything later raises.
+    /// The stream stays where it is until the end, which the caller sees to even if this or anything later raises.
     pub unsafe fn begin(&mut self, stream: &BodyStream<'_>, rack_3: bool) -> VALUE {
         // SAFETY: as this function's; the source is on the stack until the input holds it. The GVL is held.
         unsafe {
-            let ruby = Ruby::get_unchecked();
             let pointer = (&raw const *stream).cast_mut().cast::<BodyStream<'static>>();
             let source = BodySource { stream: AtomicPtr::new(pointer), thread: thread::current().id() };
-            self.0 = ruby.obj_wrap(source).as_raw();
+            self.0 = Ruby::get_unchecked().obj_wrap(source).as_raw();
             let rack_3 = if rack_3 { Qtrue as VALUE } else { Qfalse as VALUE };
-            call(ruby.get_inner(&STREAMED_BODY).as_raw(), interned().id.call, &[self.0, rack_3])
+            call(interned().streamed_body, interned().id.call, &[self.0, rack_3])
         }
     }
 

@@ -10,9 +10,7 @@ use crate::env::protocol;
 use crate::env::remote_addr::RemoteAddrCache;
 use crate::env::templates::{EnvTemplates, TemplateKey};
 use crate::env::values::FirstValues;
-use crate::ruby::interned::interned;
-use crate::ruby::strings::{format_into, string};
-use crate::ruby::value::NIL;
+use crate::ruby::{format_into, interned, string, NIL};
 
 /// Makes envs, and keeps what they have in common.
 ///
@@ -32,9 +30,6 @@ impl EnvBuilder {
     }
 
     /// The env of a request, and the template that it is a copy of. `input` replaces the template's unless it is nil.
-    ///
-    /// # Safety
-    /// Under protect, with the GVL.
     pub unsafe fn build(&mut self, request: &Request<'_>, input: VALUE) -> (VALUE, VALUE) {
         let interned = interned();
         let head = request.head;
@@ -67,7 +62,7 @@ impl EnvBuilder {
         }
     }
 
-    /// In the order of [`templates::request_keys`](crate::env::templates::request_keys).
+    /// In the order of a template's request keys.
     unsafe fn add_request_line_and_peer(&mut self, values: &mut FirstValues, request: &Request<'_>) {
         let interned = interned();
         let head = request.head;

@@ -6,15 +6,10 @@ use fastrack_engine::Request;
 use fastrack_http::{env_key, Field, KnownName, MAX_NAME};
 
 use crate::env::values::FirstValues;
-use crate::ruby::interned::interned;
-use crate::ruby::strings::string;
-use crate::ruby::value::UNDEF;
+use crate::ruby::{interned, string, UNDEF};
 
 /// Adds the values of the common fields, in the order of the request's
 /// [`TemplateKey`](crate::env::templates::TemplateKey).
-///
-/// # Safety
-/// Under protect, with the GVL.
 pub(crate) unsafe fn add_known(values: &mut FirstValues, request: &Request<'_>) {
     let known = |field: &&Field| field.known.is_some_and(|name| name != KnownName::TransferEncoding);
     for field in request.head.fields.iter().filter(known) {
@@ -24,9 +19,6 @@ pub(crate) unsafe fn add_known(values: &mut FirstValues, request: &Request<'_>) 
 }
 
 /// Sets the other fields: those with uncommon names if `has_known`, else all.
-///
-/// # Safety
-/// Under protect, with the GVL.
 pub(crate) unsafe fn set_others(env: VALUE, request: &Request<'_>, has_known: bool) {
     // SAFETY: as this function's; the iterators own nothing.
     unsafe {
@@ -61,8 +53,9 @@ unsafe fn key(field: &Field, request: &Request<'_>) -> VALUE {
     unsafe { rb_enc_interned_str(key.as_ptr().cast(), key.len() as _, rb_utf8_encoding()) }
 }
 
-/// Sets fields whose names come twice, or have the same env key. Repeated fields are joined (RFC 9110 §5.3). A name with
-/// an underscore is ignored if the name with a dash was sent, so that clients cannot override what a proxy has set.
+/// Sets fields whose names come twice, or have the same env key. Repeated fields are joined (RFC 9110 §5.3). A name
+/// with an underscore is ignored if the name with a dash was sent, so that clients cannot override what a proxy has
+/// set.
 unsafe fn set_clashing(env: VALUE, request: &Request<'_>) {
     let has_underscore = |field: &&Field| field.name.of_buffer(request.bytes).contains(&b'_');
     let fields = &request.head.fields;

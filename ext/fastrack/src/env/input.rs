@@ -3,31 +3,13 @@
 use std::fs::File;
 use std::os::fd::IntoRawFd;
 
-use magnus::rb_sys::AsRawValue;
-use magnus::value::Lazy;
-use magnus::{Error, Ruby, Value};
 use rb_sys::*;
 
 use fastrack_engine::Content;
 
-use crate::ruby::errors::raise_errno;
-use crate::ruby::interned::interned;
-use crate::ruby::strings::string;
-use crate::ruby::value::{call, NIL};
-
-static SPOOLED_BODY: Lazy<Value> =
-    Lazy::new(|ruby| ruby.eval("::Fastrack::SpooledBody").expect("init has required it"));
-
-pub(crate) fn init(ruby: &Ruby) -> Result<(), Error> {
-    ruby.require("fastrack/spooled_body")?;
-    Lazy::force(&SPOOLED_BODY, ruby);
-    Ok(())
-}
+use crate::ruby::{call, interned, raise_errno, string, NIL};
 
 /// The input of a body that has come whole; nil where the template's empty input will do.
-///
-/// # Safety
-/// Under protect, with the GVL; the caller's frames own nothing.
 pub(crate) unsafe fn input(content: &Content<'_>) -> VALUE {
     match content {
         // A body that is still coming in is read through a BodySource.
@@ -51,7 +33,6 @@ unsafe fn temporary_file(file: &File) -> VALUE {
             Ok(copy) => copy.into_raw_fd(),
             Err(error) => raise_errno(error, c"request body"),
         };
-        let spooled_body = Ruby::get_unchecked().get_inner(&SPOOLED_BODY).as_raw();
-        call(spooled_body, interned().id.call, &[LONG2NUM(fd.into())])
+        call(interned().spooled_body, interned().id.call, &[LONG2NUM(fd.into())])
     }
 }

@@ -5,14 +5,10 @@ use rb_sys::*;
 use fastrack_engine::Request;
 use fastrack_http::{KnownName, Version};
 
-use crate::ruby::strings::string;
-use crate::ruby::value::NIL;
+use crate::ruby::{string, NIL};
 
 /// An Array of Strings, or nil if the request offers none. Upgrade alone is no offer: a proxy may have passed it on
 /// without knowing it, so Connection has to name it.
-///
-/// # Safety
-/// Under protect, with the GVL.
 pub(crate) unsafe fn offered(request: &Request<'_>) -> VALUE {
     let head = request.head;
     let values = |name| {

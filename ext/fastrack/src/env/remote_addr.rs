@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use rb_sys::*;
 
-use crate::ruby::strings::{format_into, string};
+use crate::ruby::{format_into, string};
 
 /// How many ports are kept: behind a proxy, or on kept connections, the same ones come again and again.
 const PORTS: usize = 64;
@@ -24,9 +24,6 @@ impl RemoteAddrCache {
     }
 
     /// Address and port.
-    ///
-    /// # Safety
-    /// Under protect, with the GVL.
     pub unsafe fn strings(&mut self, peer: SocketAddr) -> (VALUE, VALUE) {
         let mut text = [0; 48];
         let address = match self.address {

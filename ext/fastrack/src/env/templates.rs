@@ -10,8 +10,7 @@ use rb_sys::*;
 
 use fastrack_http::{Head, KnownName};
 
-use crate::ruby::interned::interned;
-use crate::ruby::value::NIL;
+use crate::ruby::{interned, NIL};
 
 /// How many [`request_keys`] there are.
 pub(crate) const REQUEST_KEYS: usize = 7;
@@ -105,9 +104,6 @@ impl EnvTemplates {
     }
 
     /// The template to copy, and whether it has the entries of the key's header fields.
-    ///
-    /// # Safety
-    /// Under protect, with the GVL.
     pub unsafe fn find(&mut self, key: &TemplateKey) -> (VALUE, bool) {
         // SAFETY: as this function's; `base` is an Array.
         let base = unsafe { rb_ary_entry(self.base, key.listener as _) };
@@ -128,7 +124,7 @@ impl EnvTemplates {
             _ => {}
         }
         // SAFETY: as this function's.
-        let template = unsafe { make(base, key.names()) };
+        let template = unsafe { make_template(base, key.names()) };
         *place = Some(Cached { key: *key, template, missed: false });
         (template, true)
     }
@@ -137,8 +133,8 @@ impl EnvTemplates {
 /// A template with the entries of `base` and of the header fields with these numbers.
 ///
 /// # Safety
-/// Under protect, with the GVL; `base` is a Hash.
-pub(crate) unsafe fn make(base: VALUE, fields: &[u8]) -> VALUE {
+/// `base` is a Hash.
+pub(crate) unsafe fn make_template(base: VALUE, fields: &[u8]) -> VALUE {
     // SAFETY: as this function's; the Hash is on the stack, and the iterators own nothing.
     unsafe {
         let made = rb_hash_new();

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use rb_sys::*;
 
 use crate::env::templates::{callback_keys, MAX_HEADERS, REQUEST_KEYS};
-use crate::ruby::value::UNDEF;
+use crate::ruby::UNDEF;
 
 /// Values for the first entries of a template's copy. On the stack, where the GC sees them.
 pub(crate) struct FirstValues {
@@ -34,9 +34,6 @@ impl FirstValues {
     }
 
     /// A copy of a [template](crate::env::templates) with these values in its first entries.
-    ///
-    /// # Safety
-    /// Under protect, with the GVL.
     pub unsafe fn copy_into_dup(&mut self, template: VALUE) -> VALUE {
         // SAFETY: as this function's. rb_hash_tbl (RHASH_TBL) gives the Hash a table if it has none yet, and makes the
         // GC look at the whole Hash whenever it marks, since no write barrier runs for the new values. The callbacks

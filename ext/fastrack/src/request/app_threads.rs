@@ -7,7 +7,7 @@ use magnus::{Error, Ruby};
 use rb_sys::rb_thread_current;
 
 use crate::request::in_flight::{AppThread, InFlight};
-use crate::ruby::errors::io_error;
+use crate::ruby::io_error;
 
 /// The Ruby threads that run one engine's app.
 #[derive(Debug, Default)]

@@ -5,11 +5,9 @@ use std::ffi::c_int;
 
 use rb_sys::*;
 
-use crate::env::templates::callback_keys;
+use crate::env::callback_keys;
 use crate::request::in_flight::InFlight;
-use crate::ruby::interned::interned;
-use crate::ruby::protect::{protect, Raised};
-use crate::ruby::value::{call, is_array, NIL, UNDEF};
+use crate::ruby::{call, interned, is_array, protect, Raised, NIL, UNDEF};
 
 /// The callbacks of one request, until they are called.
 ///
@@ -32,20 +30,17 @@ impl Callbacks {
 
     /// Finds and keeps a request's callbacks. Every env has an Array for them from its template; one that was used gets
     /// a new Array in the template. With Rack 2 the template has rack.after_reply only.
-    ///
-    /// # Safety
-    /// Under protect, with the GVL.
     pub unsafe fn collect(&mut self, in_flight: &mut InFlight<'_, '_>, rack_3: bool) {
         let env = in_flight.env;
         let interned = interned();
         // SAFETY: as this function's.
         unsafe {
-            let found = FirstEntries::of(env);
-            let after_reply = unless_empty(found.after_reply, env, interned.after_reply);
-            let finished = if found.finished == UNDEF && !rack_3 {
+            let [after_reply, finished] = first_entries(env);
+            let after_reply = unless_empty(after_reply, env, interned.after_reply);
+            let finished = if finished == UNDEF && !rack_3 {
                 NIL
             } else {
-                unless_empty(found.finished, env, interned.response_finished)
+                unless_empty(finished, env, interned.response_finished)
             };
             if after_reply == NIL && finished == NIL {
                 return;
@@ -74,39 +69,26 @@ impl Callbacks {
     }
 }
 
-/// The values of [`callback_keys`] if they are still env's first entries, as in its
-/// [template](crate::env::templates); else undef. Looking two keys up in a Hash would take ten times as long.
-struct FirstEntries {
-    after_reply: VALUE,
-    finished: VALUE,
-}
-
-impl FirstEntries {
-    /// # Safety
-    /// Under protect, with the GVL.
-    unsafe fn of(env: VALUE) -> Self {
-        let mut entries = FirstEntries { after_reply: UNDEF, finished: UNDEF };
-        // SAFETY: as this function's. rb_hash_tbl gives the Hash a table if it has none (RHASH_TBL); the callback calls
-        // nothing.
-        unsafe {
-            let table = rb_hash_tbl(env, c"".as_ptr(), 0);
-            rb_st_foreach(table, Some(note_entry), (&raw mut entries) as st_data_t);
-        }
-        entries
+/// The values of [`callback_keys`] if they are still env's first entries, as in its template; else undef. Looking two
+/// keys up in a Hash would take ten times as long.
+unsafe fn first_entries(env: VALUE) -> [VALUE; 2] {
+    let mut values = [UNDEF; 2];
+    // SAFETY: under protect. rb_hash_tbl gives the Hash a table if it has none (RHASH_TBL); the callback calls nothing.
+    unsafe {
+        let table = rb_hash_tbl(env, c"".as_ptr(), 0);
+        rb_st_foreach(table, Some(note_entry), (&raw mut values) as st_data_t);
     }
+    values
 }
 
 /// Called for each entry from the first one on, until one has another key.
 unsafe extern "C" fn note_entry(key: st_data_t, value: st_data_t, data: st_data_t) -> c_int {
-    // SAFETY: `FirstEntries::of` passes this, and nothing else uses it meanwhile.
-    let entries = unsafe { &mut *(data as *mut FirstEntries) };
-    let [after_reply, response_finished] = callback_keys();
-    let slot = match key as VALUE {
-        key if key == after_reply => &mut entries.after_reply,
-        key if key == response_finished => &mut entries.finished,
-        _ => return st_retval::ST_STOP as c_int,
+    // SAFETY: `first_entries` passes this, and nothing else uses it meanwhile.
+    let values = unsafe { &mut *(data as *mut [VALUE; 2]) };
+    let Some(index) = callback_keys().iter().position(|known| *known == key as VALUE) else {
+        return st_retval::ST_STOP as c_int;
     };
-    *slot = value as VALUE;
+    values[index] = value as VALUE;
     st_retval::ST_CONTINUE as c_int
 }
 

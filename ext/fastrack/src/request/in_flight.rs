@@ -6,11 +6,8 @@ use rb_sys::*;
 
 use fastrack_engine::{Request, ResponseWriter};
 
-use crate::env::body_source::SourceScope;
-use crate::ruby::errors::{exception, is_app_error, raise};
-use crate::ruby::protect::Raised;
-use crate::ruby::scoped_ref::ScopedRef;
-use crate::ruby::value::NIL;
+use crate::env::SourceScope;
+use crate::ruby::{exception, is_app_error, raise, Raised, ScopedRef, NIL};
 
 /// All that belongs to one request in progress. Values are nil where there is none.
 ///
@@ -77,21 +74,21 @@ impl<'a, 'e> InFlight<'a, 'e> {
         }
     }
 
-    /// The iteration is over: a block that was kept finds nothing any more.
+    /// The iteration is over: its block finds nothing any more.
     pub fn end_block(&mut self) {
         self.block.end();
         self.thread.end_scope();
     }
 
-    /// The request has been answered: neither does an input that was kept.
+    /// The request has been answered: a block or input that was kept finds nothing any more.
     pub fn end_scopes(&mut self) {
         self.end_block();
         self.source.end();
     }
 
-    /// The next object to call close on. A large body's file is closed without waiting for the GC, because a busy server
-    /// would have hundreds open by then. A streaming body's socket is closed if its call has failed: the client would
-    /// wait for the rest.
+    /// The next object to call close on. A large body's file is closed without waiting for the GC, because a busy
+    /// server would have hundreds open by then. A streaming body's socket is closed if its call has failed: the client
+    /// would wait for the rest.
     pub fn take_open(&mut self) -> Option<VALUE> {
         let slots = [&mut self.body, &mut self.input, &mut self.stream];
         let open = slots.into_iter().find(|slot| **slot != NIL)?;
@@ -126,7 +123,8 @@ impl AppThread {
     /// The app is about to be called.
     ///
     /// # Safety
-    /// Until [`end_call`](Self::end_call) nobody else uses what the pointer refers to, and it stays where it is.
+    /// Needs the GVL only. Until [`end_call`](Self::end_call) nobody else uses what the pointer refers to, and it stays
+    /// where it is.
     pub unsafe fn begin_call(&self, in_flight: *mut InFlight<'_, '_>) {
         self.end_scope();
         self.in_flight.store(in_flight.cast(), Ordering::Relaxed);
@@ -149,9 +147,6 @@ impl AppThread {
 
     /// Runs traps and lets other threads run, in the middle of work on a request or an iteration. Raises ThreadError if
     /// that is [over](Scope) afterwards: nothing of it may be touched then.
-    ///
-    /// # Safety
-    /// Under protect, with the GVL; the caller's frames own nothing.
     pub unsafe fn check_interrupts(&'static self) {
         let scope = self.scope();
         // SAFETY: as this function's.

@@ -7,17 +7,10 @@ use rb_sys::*;
 use fastrack_engine::{BodyError, BodyStream, Content, ReadAhead, Request};
 
 use crate::request::in_flight::{AppThread, InFlight};
-use crate::ruby::errors::{raise, raise_errno};
-use crate::ruby::gvl::without_gvl;
-use crate::ruby::interned::interned;
-use crate::ruby::strings::{format_into, string};
-use crate::ruby::value::call;
+use crate::ruby::{call, format_into, interned, raise, raise_errno, string, without_gvl};
 
 /// A TCPSocket or UNIXSocket with a copy of the connection's descriptor. It first reads what was received after the
 /// request.
-///
-/// # Safety
-/// Under protect, with the GVL; the caller's frames own nothing.
 pub(crate) unsafe fn socket_object(in_flight: &InFlight<'_, '_>) -> VALUE {
     let Request { peer, content, beyond, .. } = in_flight.request;
     // SAFETY: as this function's. The copy is a plain number before Ruby is called. for_fd fails only if there is no
@@ -42,9 +35,6 @@ pub(crate) unsafe fn socket_object(in_flight: &InFlight<'_, '_>) -> VALUE {
 }
 
 /// What was received after a body that the app reads itself.
-///
-/// # Safety
-/// As [`socket_object`]'s.
 unsafe fn beyond_stream(stream: &BodyStream<'_>) -> VALUE {
     let mut length = 0;
     stream.look_beyond(&mut |bytes| length = bytes.len());
@@ -63,10 +53,10 @@ unsafe fn beyond_stream(stream: &BodyStream<'_>) -> VALUE {
 /// Receives the request's body to its end, so that whoever gets the socket reads what comes after it. Waits for the
 /// client without the GVL. The app can still read the body.
 ///
-/// Raises as [`BodySource::read`](crate::env::body_source), and an IOError if more than 1 MiB would have to be kept.
+/// Raises as `BodySource#read`, and an IOError if more than 1 MiB would have to be kept.
 ///
 /// # Safety
-/// Under protect, with the GVL; the caller's frames own nothing. The scope may be over when this has raised.
+/// The scope may be over when this has raised.
 pub(crate) unsafe fn read_ahead(content: &Content<'_>, thread: &'static AppThread) {
     let Content::Stream(stream) = content else { return };
     // SAFETY: as this function's; nothing here owns anything.

@@ -7,10 +7,7 @@ use rb_sys::*;
 use fastrack_http::{chunk_size_line, Length, LAST_CHUNK};
 
 use crate::response::sender::{limit, send_buffered, Batch, Sender};
-use crate::ruby::errors::raise;
-use crate::ruby::interned::interned;
-use crate::ruby::strings::{all_strings, bytes, total_length};
-use crate::ruby::value::{is_array, NIL};
+use crate::ruby::{all_strings, bytes, interned, is_array, raise, total_length, NIL};
 
 /// A body of at most so many bytes is copied behind its head: one plain write(2) is cheapest.
 const SHORT: usize = 8 * 1024;
@@ -19,8 +16,7 @@ impl Sender<'_, '_, '_> {
     /// Sends head and body; or the head alone, and then gives the socket to `hijack` unless that is nil.
     ///
     /// # Safety
-    /// Under protect, with the GVL; the caller's frames own nothing. If this raises, the caller ends the request's
-    /// scopes and closes what is open.
+    /// If this raises, the caller ends the request's scopes and closes what is open.
     pub unsafe fn send(&mut self, body: VALUE, hijack: VALUE) {
         let id = &interned().id;
         let (code, rack_3) = (self.buffers.head.code(), self.mode.rack_3);

@@ -8,11 +8,7 @@ use rb_sys::*;
 use fastrack_http::{chunk_size_line, CHUNK_END, LAST_CHUNK};
 
 use crate::response::sender::{limit, send_waiting, Batch, Sender};
-use crate::ruby::interned::interned;
-use crate::ruby::protect::callback;
-use crate::ruby::scoped_ref::{self, ScopedRef};
-use crate::ruby::strings::{as_string, bytes};
-use crate::ruby::value::NIL;
+use crate::ruby::{as_string, bytes, callback, interned, ScopedRef, NIL};
 
 /// What the iteration over a body works on.
 struct Parts<'s, 'a, 'r, 'e> {
@@ -24,9 +20,6 @@ struct Parts<'s, 'a, 'r, 'e> {
 
 impl Sender<'_, '_, '_> {
     /// Sends each part when it comes; the head with the first.
-    ///
-    /// # Safety
-    /// As [`send`](Self::send)'s.
     pub unsafe fn send_each(&mut self, body: VALUE) {
         let chunked = self.frame_chunked(self.mode.chunked || self.in_flight.writer.is_persistent());
         // SAFETY: as this function's. `parts` is in use by the block until each has returned or raised; then the scope
@@ -95,7 +88,7 @@ unsafe extern "C" fn yielded_part(
     // SAFETY: `data` is what send_each passed; under its protect.
     unsafe {
         let part = as_string(part);
-        scoped_ref::with(data, |parts: &mut Parts<'_, '_, '_, '_>| {
+        ScopedRef::with(data, |parts: &mut Parts<'_, '_, '_, '_>| {
             let sent = callback(|| {
                 if RSTRING_LEN(part) > 0 {
                     let first = !std::mem::replace(&mut parts.started, true);

@@ -9,16 +9,11 @@ use rb_sys::*;
 use fastrack_http::{chunk_size_line, Length};
 
 use crate::response::sender::Sender;
-use crate::ruby::interned::interned;
-use crate::ruby::strings::bytes;
-use crate::ruby::value::{call, is_string};
+use crate::ruby::{bytes, call, interned, is_string};
 
 impl Sender<'_, '_, '_> {
     /// Sends the file that the body's `to_path` names (Rack SPEC, "Enumerable Body"). False if that is not possible:
     /// nothing was sent then, and the body's each must be called.
-    ///
-    /// # Safety
-    /// As [`send`](Self::send)'s.
     pub unsafe fn send_file(&mut self, body: VALUE) -> bool {
         let to_path = interned().id.to_path;
         // SAFETY: as this function's; nothing calls Ruby while the path's bytes are borrowed.

@@ -7,12 +7,9 @@ use rb_sys::*;
 use fastrack_http::{FieldError, ResponseHead};
 
 use crate::response::server_headers::ServerHeaders;
-use crate::ruby::errors::raise;
-use crate::ruby::interned::interned;
-use crate::ruby::protect::callback;
-use crate::ruby::scoped_ref::{self, ScopedRef};
-use crate::ruby::strings::{as_string, as_string_or_strings, bytes};
-use crate::ruby::value::{is_array, NIL};
+use crate::ruby::{
+    as_string, as_string_or_strings, bytes, callback, interned, is_array, raise, ScopedRef, NIL,
+};
 
 /// What the iteration over the headers works on.
 struct Fields<'a> {
@@ -26,7 +23,7 @@ struct Fields<'a> {
 /// Puts the headers into `head`; those for the server are returned. Raises ArgumentError if one cannot be sent.
 ///
 /// # Safety
-/// Under protect, with the GVL; the caller's frames own nothing. The caller ends `block` if this raises.
+/// The caller ends `block` if this raises.
 pub(crate) unsafe fn take_headers(
     headers: VALUE,
     head: &mut ResponseHead,
@@ -94,14 +91,12 @@ unsafe extern "C" fn yielded_pair(
         // Ruby code may run while the scoped reference is in use.
         let name = as_string(name);
         let value = if ServerHeaders::is_one(bytes(name)) { value } else { as_string_or_strings(value) };
-        scoped_ref::with(data, |fields: &mut Fields<'_>| fields.take_or_note_panic(name, value));
+        ScopedRef::with(data, |fields: &mut Fields<'_>| fields.take_or_note_panic(name, value));
     }
     NIL
 }
 
 impl Fields<'_> {
-    /// # Safety
-    /// As [`take`](Self::take)'s.
     unsafe fn take_or_note_panic(&mut self, name: VALUE, value: VALUE) {
         // SAFETY: as this function's.
         if callback(|| unsafe { self.take(name, value) }).is_none() {
@@ -110,9 +105,6 @@ impl Fields<'_> {
     }
 
     /// Takes in one header, whose value may be an Array of several.
-    ///
-    /// # Safety
-    /// Under protect, with the GVL; the caller's frames own nothing.
     unsafe fn take(&mut self, name: VALUE, value: VALUE) {
         // SAFETY: as this function's; nothing calls Ruby while the name's bytes are borrowed.
         unsafe {

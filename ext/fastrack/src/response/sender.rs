@@ -6,8 +6,8 @@ use fastrack_engine::{Progress, ResponseWriter};
 use fastrack_http::{has_no_body, DateCache, Length, Persistence, ResponseHead};
 use fastrack_sys::epoch_seconds;
 
-use crate::request::in_flight::InFlight;
-use crate::ruby::gvl::without_gvl;
+use crate::request::InFlight;
+use crate::ruby::without_gvl;
 
 /// Memory for responses, used by one after the other.
 #[derive(Default)]
@@ -86,8 +86,6 @@ impl Sender<'_, '_, '_> {
         }
     }
 
-    /// # Safety
-    /// As [`send_waiting`]'s.
     pub unsafe fn send_encoded_head(&mut self) {
         // SAFETY: as this function's.
         unsafe { send_waiting(self.in_flight, &[IoSlice::new(&self.buffers.encoded)]) };
@@ -98,8 +96,7 @@ impl Sender<'_, '_, '_> {
 /// broken then.
 ///
 /// # Safety
-/// Under protect, with the GVL; the caller's frames own nothing. The slices are copied before Ruby code may run. The
-/// request may be over if this raises.
+/// The slices are copied before Ruby code may run. The request may be over if this raises.
 pub(crate) unsafe fn send_waiting(in_flight: &mut InFlight<'_, '_>, slices: &[IoSlice<'_>]) {
     let thread = in_flight.thread;
     let writer = &mut *in_flight.writer;

@@ -4,10 +4,7 @@ use rb_sys::*;
 
 use fastrack_http::ResponseHead;
 
-use crate::ruby::errors::raise;
-use crate::ruby::interned::interned;
-use crate::ruby::strings::{as_string, bytes};
-use crate::ruby::value::{is_array, NIL};
+use crate::ruby::{as_string, bytes, interned, is_array, raise, NIL};
 
 /// Their values; nil where the app did not set one. On the stack, where the GC sees them.
 pub(crate) struct ServerHeaders {
@@ -39,7 +36,7 @@ impl ServerHeaders {
 /// has not offered it.
 ///
 /// # Safety
-/// Under protect, with the GVL; `env` is the request's.
+/// `env` is the request's.
 pub(crate) unsafe fn switch_protocol(protocol: VALUE, env: VALUE, head: &mut ResponseHead) {
     // SAFETY: as this function's; nothing calls Ruby while the bytes are borrowed.
     unsafe {

@@ -5,16 +5,12 @@ use rb_sys::*;
 
 use fastrack_http::Persistence;
 
-use crate::request::socket::{read_ahead, socket_object};
+use crate::request::{read_ahead, socket_object};
 use crate::response::sender::Sender;
-use crate::ruby::interned::interned;
-use crate::ruby::value::{call, NIL};
+use crate::ruby::{call, interned, NIL};
 
 impl Sender<'_, '_, '_> {
     /// As [`stream`](Self::stream), after the request's body has come whole: what follows it is the callable's.
-    ///
-    /// # Safety
-    /// As [`send`](Self::send)'s.
     pub unsafe fn hijack(&mut self, callable: VALUE) {
         // SAFETY: as this function's.
         unsafe {
@@ -24,9 +20,6 @@ impl Sender<'_, '_, '_> {
     }
 
     /// Sends the head, and calls `callable` with the socket.
-    ///
-    /// # Safety
-    /// As [`send`](Self::send)'s.
     pub unsafe fn stream(&mut self, callable: VALUE) {
         self.in_flight.writer.close();
         self.in_flight.writer.unbuffer();

@@ -2,15 +2,11 @@
 
 use rb_sys::*;
 
-use crate::request::in_flight::InFlight;
-use crate::ruby::errors::raise;
-use crate::ruby::interned::interned;
-use crate::ruby::value::{call, is_array, NIL};
+use crate::request::InFlight;
+use crate::ruby::{call, interned, is_array, raise, NIL};
 
-/// Takes the app's result apart, into `in_flight`; the status code. Raises TypeError or RangeError if it is no response.
-///
-/// # Safety
-/// Under protect, with the GVL; the caller's frames own nothing.
+/// Takes the app's result apart, into `in_flight`; the status code. Raises TypeError or RangeError if it is no
+/// response.
 pub(crate) unsafe fn take_triple(result: VALUE, in_flight: &mut InFlight<'_, '_>) -> u16 {
     // SAFETY: as this function's.
     unsafe {
@@ -28,9 +24,6 @@ pub(crate) unsafe fn take_triple(result: VALUE, in_flight: &mut InFlight<'_, '_>
 }
 
 /// The body of a response that is not sent because the app has hijacked the connection; nil if there is none.
-///
-/// # Safety
-/// Under protect, with the GVL.
 pub(crate) unsafe fn unsent_body(result: VALUE) -> VALUE {
     // SAFETY: as this function's.
     unsafe {

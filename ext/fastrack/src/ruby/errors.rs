@@ -13,18 +13,12 @@ use crate::ruby::protect::protect;
 use crate::ruby::value::{call, NIL};
 
 /// Raises an exception with a fixed message.
-///
-/// # Safety
-/// Under protect; the caller's frames own nothing.
 pub(crate) unsafe fn raise(class: VALUE, message: &CStr) -> ! {
     // SAFETY: as this function's; the format takes the message as its only argument.
     unsafe { rb_raise(class, c"%s".as_ptr(), message.as_ptr()) }
 }
 
 /// Raises the SystemCallError of a failed system call.
-///
-/// # Safety
-/// Under protect; the caller's frames own nothing.
 pub(crate) unsafe fn raise_errno(error: io::Error, what: &CStr) -> ! {
     let errno = error.raw_os_error().unwrap_or(0);
     drop(error);

@@ -1,5 +1,6 @@
 //! Strings, method IDs and classes that requests need, looked up once.
 
+use std::ffi::CStr;
 use std::sync::OnceLock;
 
 use magnus::{Error, Ruby};
@@ -15,15 +16,14 @@ const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "
 const KNOWN: usize = KnownName::ALL.len();
 
 macro_rules! interned {
-    (strings { $($string:ident = $text:literal,)* } ids { $($id:ident,)* }) => {
+    (strings { $($string:ident = $text:literal,)* } classes { $($class:ident = $path:literal,)* } ids { $($id:ident,)* }) => {
         /// The Strings are frozen. All values are registered with the GC for good, and never move.
         pub(crate) struct Interned {
             known: [VALUE; KNOWN],
             methods: [VALUE; METHODS.len()],
-            /// The class StringIO.
-            pub string_io: VALUE,
             pub id: Ids,
             $(pub $string: VALUE,)*
+            $(pub $class: VALUE,)*
         }
 
         /// Method names.
@@ -36,9 +36,9 @@ macro_rules! interned {
                 Interned {
                     known: std::array::from_fn(|number| string(KnownName::ALL[number].key())),
                     methods: METHODS.map(string),
-                    string_io: string_io(),
                     id: Ids { $($id: id(stringify!($id)),)* },
                     $($string: string($text),)*
+                    $($class: class($path),)*
                 }
             }
         }
@@ -64,12 +64,17 @@ interned! {
         response_finished = "rack.response_finished",
         hijack_io = "rack.hijack_io",
     }
+    classes {
+        string_io = c"StringIO",
+        spooled_body = c"Fastrack::SpooledBody",
+        streamed_body = c"Fastrack::StreamedBody",
+    }
     ids { call, close, each, to_ary, to_path, to_i, puts, flush, for_fd, full_message, }
 }
 
 static INTERNED: OnceLock<Box<Interned>> = OnceLock::new();
 
-/// To be called once, when the extension is loaded.
+/// To be called once, when the extension is loaded and the classes are there.
 pub(crate) fn init(ruby: &Ruby) -> Result<(), Error> {
     let mut made = None;
     protect(|| made = Some(Box::new(Interned::new()))).map_err(|raised| raised.into_error(ruby))?;
@@ -113,11 +118,10 @@ fn string(text: &str) -> VALUE {
     }
 }
 
-fn string_io() -> VALUE {
-    // SAFETY: the names are NUL-terminated. Called from `init` only, under protect.
+fn class(path: &CStr) -> VALUE {
+    // SAFETY: the path is NUL-terminated. Called from `init` only, under protect.
     unsafe {
-        rb_require(c"stringio".as_ptr());
-        let class = rb_const_get(rb_cObject, rb_intern(c"StringIO".as_ptr()));
+        let class = rb_path2class(path.as_ptr());
         rb_gc_register_mark_object(class);
         class
     }

@@ -43,7 +43,8 @@ pub(crate) fn protect<T>(work: impl FnOnce() -> T) -> Result<T, Raised> {
     }
 }
 
-/// Runs the Rust part of a callback that Ruby calls. None when it panicked, which the panic hook has reported on stderr.
+/// Runs the Rust part of a callback that Ruby calls. None when it panicked, which the panic hook has reported on
+/// stderr.
 pub(crate) fn callback<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }

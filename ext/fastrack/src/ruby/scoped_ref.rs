@@ -19,9 +19,6 @@ impl ScopedRef {
     pub const NONE: Self = ScopedRef(NIL);
 
     /// One that refers to nothing yet.
-    ///
-    /// # Safety
-    /// Under protect, with the GVL.
     pub unsafe fn new() -> Self {
         // SAFETY: as this function's.
         unsafe {
@@ -35,7 +32,8 @@ impl ScopedRef {
     /// Makes it refer to `value` until [`end`](Self::end). The result is the data for the block's function.
     ///
     /// # Safety
-    /// With the GVL, on a new one. Until the end nobody else uses the value, and it stays where it is.
+    /// Needs the GVL only; the reference is a new one. Until the end nobody else uses the value, and it stays where it
+    /// is.
     pub unsafe fn begin<T>(self, value: &mut T) -> VALUE {
         // SAFETY: the Array is alive and has this slot. An address of user space fits into a Fixnum.
         unsafe { RARRAY_ASET(self.0, POINTER, LONG2FIX((&raw mut *value) as _)) };
@@ -50,24 +48,24 @@ impl ScopedRef {
             self.0 = NIL;
         }
     }
-}
 
-/// Runs work on the value, from the block. Raises ThreadError if the iteration is over, if this is another thread, or
-/// if an outer call of the same block is using the value.
-///
-/// # Safety
-/// Under protect, with the GVL; `data` is what [`ScopedRef::begin`] returned for a value of the same type. `work` may
-/// raise, which leaves the iteration: the value stays out of reach then.
-pub(crate) unsafe fn with<T>(data: VALUE, work: impl FnOnce(&mut T)) {
-    // SAFETY: as this function's. The slot is nil while the value is in use, so that nobody else gets it.
-    unsafe {
-        let pointer = RARRAY_AREF(data, POINTER);
-        if !FIXNUM_P(pointer) || RARRAY_AREF(data, THREAD) != rb_thread_current() {
-            raise(rb_eThreadError, c"the server's block was called outside its iteration");
+    /// Runs work on the value, from the block. Raises ThreadError if the iteration is over, if this is another thread,
+    /// or if an outer call of the same block is using the value.
+    ///
+    /// # Safety
+    /// `data` is what [`begin`](Self::begin) returned for a value of the same type. `work` may raise, which leaves the
+    /// iteration: the value stays out of reach then.
+    pub unsafe fn with<T>(data: VALUE, work: impl FnOnce(&mut T)) {
+        // SAFETY: as this function's. The slot is nil while the value is in use, so that nobody else gets it.
+        unsafe {
+            let pointer = RARRAY_AREF(data, POINTER);
+            if !FIXNUM_P(pointer) || RARRAY_AREF(data, THREAD) != rb_thread_current() {
+                raise(rb_eThreadError, c"the server's block was called outside its iteration");
+            }
+            RARRAY_ASET(data, POINTER, NIL);
+            work(&mut *(FIX2LONG(pointer) as *mut T));
+            // Other threads may have run, but only this one ends the scope.
+            RARRAY_ASET(data, POINTER, pointer);
         }
-        RARRAY_ASET(data, POINTER, NIL);
-        work(&mut *(FIX2LONG(pointer) as *mut T));
-        // Other threads may have run, but only this one ends the scope.
-        RARRAY_ASET(data, POINTER, pointer);
     }
 }

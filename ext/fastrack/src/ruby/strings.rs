@@ -8,9 +8,6 @@ use rb_sys::*;
 use crate::ruby::value::{is_array, is_string};
 
 /// A new binary String.
-///
-/// # Safety
-/// Under protect, with the GVL.
 pub(crate) unsafe fn string(bytes: &[u8]) -> VALUE {
     // The pointer of an empty Rust slice is dangling, and Ruby 3.1 reads through it.
     let pointer = if bytes.is_empty() { c"".as_ptr() } else { bytes.as_ptr().cast() };
@@ -21,7 +18,8 @@ pub(crate) unsafe fn string(bytes: &[u8]) -> VALUE {
 /// The bytes of a String.
 ///
 /// # Safety
-/// `string` is a String that stays alive and unchanged while the slice is used: no Ruby code may run meanwhile.
+/// Needs the GVL only; `string` is a String that stays alive and unchanged while the slice is used: no Ruby code may
+/// run meanwhile.
 pub(crate) unsafe fn bytes<'a>(string: VALUE) -> &'a [u8] {
     // SAFETY: as this function's; Ruby's pointer is never null.
     unsafe { std::slice::from_raw_parts(RSTRING_PTR(string).cast(), RSTRING_LEN(string) as usize) }
@@ -36,9 +34,6 @@ pub(crate) fn format_into<const SIZE: usize>(buffer: &mut [u8; SIZE], value: imp
 }
 
 /// The object itself if it is a String, else its `to_s`.
-///
-/// # Safety
-/// Under protect, with the GVL.
 pub(crate) unsafe fn as_string(object: VALUE) -> VALUE {
     // SAFETY: as this function's.
     unsafe {
@@ -53,7 +48,7 @@ pub(crate) unsafe fn as_string(object: VALUE) -> VALUE {
 /// The Array itself if it has only Strings, else an Array with the `to_s` of each element.
 ///
 /// # Safety
-/// Under protect, with the GVL; `array` is an Array.
+/// `array` is an Array.
 pub(crate) unsafe fn all_strings(array: VALUE) -> VALUE {
     // SAFETY: as this function's. Both Arrays are on the stack; a `to_s` may change the length of the first.
     unsafe {
@@ -71,9 +66,6 @@ pub(crate) unsafe fn all_strings(array: VALUE) -> VALUE {
 }
 
 /// As [`as_string`], or [`all_strings`] for an Array.
-///
-/// # Safety
-/// Under protect, with the GVL.
 pub(crate) unsafe fn as_string_or_strings(object: VALUE) -> VALUE {
     // SAFETY: as this function's.
     unsafe {
@@ -88,7 +80,7 @@ pub(crate) unsafe fn as_string_or_strings(object: VALUE) -> VALUE {
 /// The total length in bytes.
 ///
 /// # Safety
-/// With the GVL; `strings` is an Array of Strings.
+/// Needs the GVL only; `strings` is an Array of Strings.
 pub(crate) unsafe fn total_length(strings: VALUE) -> usize {
     // SAFETY: as this function's; nothing here calls Ruby.
     unsafe {

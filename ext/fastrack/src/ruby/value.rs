@@ -6,32 +6,26 @@ pub(crate) const NIL: VALUE = Qnil as VALUE;
 pub(crate) const UNDEF: VALUE = Qundef as VALUE;
 
 /// # Safety
-/// With the GVL; `object` is alive.
+/// Needs the GVL only; `object` is alive.
 pub(crate) unsafe fn is_string(object: VALUE) -> bool {
     // SAFETY: as this function's.
     unsafe { RB_TYPE_P(object, ruby_value_type::RUBY_T_STRING) }
 }
 
 /// # Safety
-/// With the GVL; `object` is alive.
+/// Needs the GVL only; `object` is alive.
 pub(crate) unsafe fn is_array(object: VALUE) -> bool {
     // SAFETY: as this function's.
     unsafe { RB_TYPE_P(object, ruby_value_type::RUBY_T_ARRAY) }
 }
 
 /// Calls a method.
-///
-/// # Safety
-/// Under protect, with the GVL; the caller's frames own nothing.
 pub(crate) unsafe fn call(receiver: VALUE, method: ID, arguments: &[VALUE]) -> VALUE {
     // SAFETY: as this function's; the pointer is valid for the number of arguments.
     unsafe { rb_funcallv(receiver, method, arguments.len() as _, arguments.as_ptr()) }
 }
 
 /// Calls a method without arguments if the object responds to it.
-///
-/// # Safety
-/// As [`call`]'s.
 pub(crate) unsafe fn call_if_defined(receiver: VALUE, method: ID) {
     // SAFETY: as this function's; an Array is an object on the heap, which begins with an RBasic.
     unsafe {

@@ -5,15 +5,13 @@ use std::sync::Arc;
 
 use magnus::rb_sys::{AsRawValue, FromRawValue};
 use magnus::typed_data::Obj;
-use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, Ruby, Symbol, Value};
+use magnus::{function, method, prelude::*, Error, RArray, RClass, RHash, RModule, Ruby, Symbol, Value};
 
 use fastrack_engine::{Control, Engine, ExitHandler, Finish};
 
-use crate::app::early_hints::send_early_hints;
-use crate::app::hijack::hijack;
-use crate::app::rack_app::{AppSettings, RackApp};
-use crate::request::app_threads::AppThreads;
-use crate::ruby::errors::system_error;
+use crate::app::{hijack, send_early_hints, AppSettings, RackApp};
+use crate::request::AppThreads;
+use crate::ruby::system_error;
 use crate::worker::settings::{app_settings, engine_settings, limit, listeners, optional};
 use crate::worker::shared_queue::RubySharedQueue;
 use crate::worker::thread_dump::{inquiry_signal, RubyThreads};
@@ -31,28 +29,43 @@ struct RubyEngine {
     pid: u32,
 }
 
-pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
-    ruby.require("socket")?;
+pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let class = module.define_class("Engine", ruby.class_object())?;
     class.undef_default_alloc_func();
     class.const_set("INQUIRY_SIGNAL", inquiry_signal())?;
     class.define_singleton_method("new", function!(RubyEngine::new, 2))?;
     class.define_method("run", method!(RubyEngine::run, 2))?;
-    class.define_method("stop", method!(RubyEngine::stop, 0))?;
-    class.define_method("drain", method!(RubyEngine::drain, 0))?;
-    class.define_method("pause", method!(RubyEngine::pause, 0))?;
-    class.define_method("requests", method!(RubyEngine::requests, 0))?;
-    class.define_method("waiting?", method!(RubyEngine::is_anybody_waiting, 0))?;
-    class.define_method("dropped", method!(RubyEngine::dropped, 0))?;
-    class.define_method("client_gone?", method!(RubyEngine::is_client_gone, 0))?;
     class.define_method("allow", method!(RubyEngine::allow, 1))?;
-    class.define_method("testify", method!(RubyEngine::testify, 1))?;
     class.define_method("answer_crashes", method!(RubyEngine::answer_crashes, 0))?;
-    class.define_method("give_up", method!(RubyEngine::give_up, 0))?;
     class.define_method("hijack", method!(RubyEngine::hijack, 0))?;
     class.define_method("early_hints", method!(RubyEngine::early_hints, 1))?;
-    class.define_method("close", method!(RubyEngine::close, 0))?;
-    Ok(())
+    define_control(class)
+}
+
+/// Methods that only pass the call on. Traps may call them.
+fn define_control(class: RClass) -> Result<(), Error> {
+    type This<'a> = &'a RubyEngine;
+    // run returns once it has answered the requests that have begun.
+    class.define_method("stop", method!(|this: This| this.control.stop(), 0))?;
+    // From now on no connection is kept alive, and stop first serves all who wait to be accepted.
+    class.define_method("drain", method!(|this: This| this.control.drain(), 0))?;
+    // run returns between two requests, to be called again.
+    class.define_method("pause", method!(|this: This| this.control.pause(), 0))?;
+    // How many requests were answered.
+    class.define_method("requests", method!(|this: This| this.control.requests(), 0))?;
+    // How many requests were not answered because their client had left before it was their turn.
+    class.define_method("dropped", method!(|this: This| this.control.dropped(), 0))?;
+    // Whether a client waits to be accepted, read or answered.
+    class.define_method("waiting?", method!(|this: This| this.control.is_anybody_waiting(), 0))?;
+    // Whether the client whose request is being answered has left.
+    class.define_method("client_gone?", method!(|this: This| this.control.is_client_gone(), 0))?;
+    // Takes the backtraces of Ruby's threads, for the log: to be called on INQUIRY_SIGNAL.
+    class.define_method("testify", method!(|this: This, text: String| this.dumper.answer(text), 1))?;
+    // To be called right before this process ends. The request that is being answered gets a 502, or is cut off if its
+    // response has begun; all other connections go to other workers.
+    class.define_method("give_up", method!(|this: This| this.exit_handler.say(), 0))?;
+    // Lets go of all connections without sending anything to any client: for a forked child.
+    class.define_method("close", method!(|this: This| this.control.close(), 0))
 }
 
 impl RubyEngine {
@@ -104,42 +117,6 @@ impl RubyEngine {
         }))
     }
 
-    /// `stop`: run returns once it has answered the requests that have begun. Traps may call this.
-    fn stop(&self) {
-        self.control.stop();
-    }
-
-    /// `drain`: from now on no connection is kept alive, and `stop` first serves all who wait to be accepted. Traps may
-    /// call this.
-    fn drain(&self) {
-        self.control.drain();
-    }
-
-    /// `pause`: run returns between two requests, to be called again. Traps may call this.
-    fn pause(&self) {
-        self.control.pause();
-    }
-
-    /// `requests`: how many requests were answered.
-    fn requests(&self) -> u64 {
-        self.control.requests()
-    }
-
-    /// `waiting?`: whether a client waits to be accepted, read or answered.
-    fn is_anybody_waiting(&self) -> bool {
-        self.control.is_anybody_waiting()
-    }
-
-    /// `dropped`: how many requests were not answered because their client had left before it was their turn.
-    fn dropped(&self) -> u64 {
-        self.control.dropped()
-    }
-
-    /// `client_gone?`: whether the client whose request is being answered has left.
-    fn is_client_gone(&self) -> bool {
-        self.control.is_client_gone()
-    }
-
     /// `allow(seconds)`: how long the request that is being answered may take from now on; 0 for no limit.
     fn allow(ruby: &Ruby, this: &Self, seconds: f64) -> Result<(), Error> {
         if seconds.is_nan() || seconds < 0.0 {
@@ -152,25 +129,14 @@ impl RubyEngine {
         Ok(())
     }
 
-    /// `testify(text)`: the backtraces of Ruby's threads, for the log. Called on `INQUIRY_SIGNAL`.
-    fn testify(&self, text: String) {
-        self.dumper.give(text);
-    }
-
-    /// `answer_crashes`: from now on a fatal signal (SIGSEGV, SIGABRT and the like) does what `give_up` does, before Ruby
-    /// gets it.
+    /// `answer_crashes`: from now on a fatal signal (SIGSEGV, SIGABRT and the like) does what `give_up` does, before
+    /// Ruby gets it.
     fn answer_crashes(&self) {
         self.exit_handler.say_on_fatal_signals(rb_sys::rb_funcallv as *const ());
     }
 
-    /// `give_up`: to be called right before this process ends. The request that is being answered gets a 502, or is cut
-    /// off if its response has begun; all other connections go to other workers.
-    fn give_up(&self) {
-        self.exit_handler.say();
-    }
-
-    /// `hijack`: gives the app the connection whose request it is answering, as a TCPSocket or UNIXSocket. Raises IOError
-    /// if there is none, or if the response has begun.
+    /// `hijack`: gives the app the connection whose request it is answering, as a TCPSocket or UNIXSocket. Raises
+    /// IOError if there is none, or if the response has begun.
     fn hijack(ruby: &Ruby, this: &Self) -> Result<Value, Error> {
         let socket = this.threads.with_request(ruby, |in_flight| hijack(in_flight, ruby))?;
         // SAFETY: a socket object, alive on the stack.
@@ -181,11 +147,6 @@ impl RubyEngine {
     /// speaks HTTP/1.0. Raises ArgumentError for headers that cannot be sent, and IOError as `hijack` does.
     fn early_hints(ruby: &Ruby, this: &Self, headers: Value) -> Result<(), Error> {
         this.threads.with_request(ruby, |in_flight| send_early_hints(in_flight, ruby, headers.as_raw()))
-    }
-
-    /// `close`: lets go of all connections without sending anything to any client. For a forked child.
-    fn close(&self) {
-        self.control.close();
     }
 }
 

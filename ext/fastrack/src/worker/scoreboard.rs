@@ -1,16 +1,16 @@
-//! Fastrack::Scoreboard: what each worker is at, for the master.
+//! Fastrack::Scoreboard: what each worker is doing, for the master.
 
 use magnus::{function, method, prelude::*, Error, RHash, RModule, Ruby};
 
 use fastrack_engine::{Entry, Scoreboard, State, EXIT_STATUS};
 
-use crate::ruby::errors::system_error;
+use crate::ruby::system_error;
 
-/// The scoreboard as a Ruby object: the master makes it before it forks.
+/// The Ruby object. The master makes it before it forks.
 #[magnus::wrap(class = "Fastrack::Scoreboard", free_immediately)]
-pub(crate) struct RubyScoreboard(pub Scoreboard);
+pub(super) struct RubyScoreboard(pub Scoreboard);
 
-pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
+pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let class = module.define_class("Scoreboard", ruby.class_object())?;
     class.undef_default_alloc_func();
     class.const_set("OVERDUE_STATUS", EXIT_STATUS)?;
@@ -22,24 +22,24 @@ pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
 }
 
 impl RubyScoreboard {
-    /// `Scoreboard.new`: slots for the workers that will be forked.
+    /// `Scoreboard.new`: in memory shared with the workers that will be forked.
     fn new(ruby: &Ruby) -> Result<Self, Error> {
         Scoreboard::new().map(RubyScoreboard).map_err(|error| system_error(ruby, "the scoreboard", &error))
     }
 
-    /// `reserve`: a slot for the worker that is forked next; nil when there are too many workers.
+    /// `reserve`: a slot for the next worker; nil if all are taken.
     fn reserve(&self) -> Option<usize> {
         self.0.reserve()
     }
 
-    /// `release(slot)`: its worker is gone.
+    /// `release(slot)`: its worker has ended.
     fn release(&self, slot: usize) {
         self.0.release(slot);
     }
 
     /// `read(slot)`: nil for a slot without a worker, else a Hash: `state` (:waiting, :serving, :ending), `requests`
-    /// answered; and of the last request `started` and `deadline` in monotonic seconds (nil: no limit now), `line`
-    /// (method and target, escaped) and `id`, either nil when there is none.
+    /// (how many were answered); and of the last request `started` and `deadline` in monotonic seconds (nil: no limit),
+    /// `line` (method and target, escaped) and `id`, both nil if there is none.
     fn read(ruby: &Ruby, this: &Self, slot: usize) -> Result<Option<RHash>, Error> {
         this.0.read(slot).map(|entry| hash(ruby, &entry)).transpose()
     }

@@ -10,19 +10,18 @@ use magnus::{Error, RArray, RHash, Ruby, TryConvert, Value};
 use fastrack_engine::{Listener, Settings, Slot, ThreadDumper, WatchSettings};
 use fastrack_http::Limits;
 
-use crate::app::rack_app::AppSettings;
-use crate::env::templates;
-use crate::ruby::errors::system_error;
-use crate::ruby::protect::protect;
+use crate::app::AppSettings;
+use crate::env::make_template;
+use crate::ruby::{protect, system_error};
 use crate::worker::scoreboard::RubyScoreboard;
 
 /// The longest timeout, in milliseconds.
 const YEAR: u64 = 365 * 24 * 3600 * 1000;
 
-/// The engine's listeners, and an Array with the env template of each in the same order. Those without a descriptor were
-/// closed, and come last.
-pub(crate) fn listeners(ruby: &Ruby, list: RArray) -> Result<(Vec<Listener>, RArray), Error> {
-    let made = ruby.ary_new();
+/// The engine's listeners, and an Array with the env template of each in the same order. Those without a descriptor
+/// were closed, and come last.
+pub(super) fn listeners(ruby: &Ruby, list: RArray) -> Result<(Vec<Listener>, RArray), Error> {
+    let templates = ruby.ary_new();
     let mut listeners = Vec::new();
     for item in list {
         let hash = RHash::try_convert(item)?;
@@ -33,16 +32,16 @@ pub(crate) fn listeners(ruby: &Ruby, list: RArray) -> Result<(Vec<Listener>, RAr
             listeners.push(listener.map_err(failed)?);
         }
         // SAFETY: under protect; a Hash, which is on the stack.
-        let template = protect(|| unsafe { templates::make(template.as_raw(), &[]) });
+        let template = protect(|| unsafe { make_template(template.as_raw(), &[]) });
         // SAFETY: Ruby has just made it.
-        made.push(unsafe { Value::from_raw(template.map_err(|raised| raised.into_error(ruby))?) })?;
+        templates.push(unsafe { Value::from_raw(template.map_err(|raised| raised.into_error(ruby))?) })?;
     }
-    Ok((listeners, made))
+    Ok((listeners, templates))
 }
 
-/// The settings of the app's side. Their objects are registered with the GC for good: a worker makes one engine, and the
-/// engine's Ruby object could not mark them before it exists.
-pub(crate) fn app_settings(ruby: &Ruby, hash: RHash, templates: RArray) -> Result<AppSettings, Error> {
+/// The settings of the app's side. Their objects are registered with the GC for good: a worker makes one engine, and
+/// the engine's Ruby object could not mark them before it exists.
+pub(super) fn app_settings(ruby: &Ruby, hash: RHash, templates: RArray) -> Result<AppSettings, Error> {
     let callable = |key: &str| -> Result<_, Error> {
         let callable = hash.lookup2::<_, _, Value>(ruby.to_symbol(key), ())?;
         ruby.gc_register_mark_object(callable);
@@ -63,8 +62,8 @@ pub(crate) fn app_settings(ruby: &Ruby, hash: RHash, templates: RArray) -> Resul
     })
 }
 
-/// The settings that are the engine's own.
-pub(crate) fn engine_settings(
+/// The settings of the engine.
+pub(super) fn engine_settings(
     ruby: &Ruby,
     hash: RHash,
     dumper: Arc<dyn ThreadDumper>,
@@ -72,7 +71,7 @@ pub(crate) fn engine_settings(
     let defaults = Settings::default();
     let millis = |key: &str, default: u64| -> Result<u64, Error> {
         let seconds: Option<f64> = optional(ruby, hash, key)?;
-        // A cast to u64 saturates, and makes 0 of a NaN.
+        // A cast to u64 saturates, and turns NaN into 0.
         Ok(seconds.map_or(default, |seconds| ((seconds * 1000.0) as u64).clamp(1, YEAR)))
     };
     let timeout = millis("timeout", defaults.header_timeout)?;
@@ -103,8 +102,8 @@ fn watch(ruby: &Ruby, hash: RHash, dumper: Arc<dyn ThreadDumper>) -> Result<Watc
     Ok(WatchSettings { timeout: limit(seconds.unwrap_or(0.0)), slot, dumper: Some(dumper) })
 }
 
-/// Seconds of the application's in milliseconds; 0 is no limit, and anything else is one.
-pub(crate) fn limit(seconds: f64) -> u64 {
+/// A limit in seconds as milliseconds. 0 is no limit; the smallest limit is 1 ms.
+pub(super) fn limit(seconds: f64) -> u64 {
     match seconds {
         seconds if seconds > 0.0 => ((seconds * 1000.0) as u64).clamp(1, YEAR),
         _ => 0,
@@ -115,7 +114,7 @@ fn limits(ruby: &Ruby, hash: RHash, defaults: Limits) -> Result<Limits, Error> {
     let head = optional(ruby, hash, "max_head")?.unwrap_or(defaults.head);
     let target: usize = optional(ruby, hash, "max_target")?.unwrap_or(defaults.target);
     let fields = optional(ruby, hash, "max_fields")?.unwrap_or(defaults.fields);
-    // A target longer than the head that it is in may be would never be reached.
+    // A limit beyond that of the whole head would never be reached.
     Ok(Limits { target: target.min(head), head, fields })
 }
 
@@ -124,8 +123,8 @@ fn required<T: TryConvert>(ruby: &Ruby, hash: RHash, key: &str) -> Result<T, Err
     optional(ruby, hash, key)?.ok_or_else(missing)
 }
 
-/// The value of a Symbol key; None when it is nil or absent.
-pub(crate) fn optional<T: TryConvert>(ruby: &Ruby, hash: RHash, key: &str) -> Result<Option<T>, Error> {
+/// The value of a Symbol key; None if it is nil or missing.
+pub(super) fn optional<T: TryConvert>(ruby: &Ruby, hash: RHash, key: &str) -> Result<Option<T>, Error> {
     let value: Option<Value> = hash.lookup(ruby.to_symbol(key))?;
     value.map(T::try_convert).transpose()
 }

@@ -1,4 +1,4 @@
-//! Fastrack::Dispatch: what the workers of one master share, as Ruby sees it.
+//! Fastrack::Dispatch: the queue of connections that the workers of one master share.
 
 use std::cell::{Ref, RefCell};
 
@@ -6,13 +6,13 @@ use magnus::{function, method, prelude::*, Error, RModule, Ruby};
 
 use fastrack_engine::SharedQueue;
 
-use crate::ruby::errors::system_error;
+use crate::ruby::{io_error, system_error};
 
-/// The workers' queue as a Ruby object: the master makes it before it forks.
+/// The Ruby object. The master makes it before it forks.
 #[magnus::wrap(class = "Fastrack::Dispatch", free_immediately)]
-pub(crate) struct RubySharedQueue(RefCell<Option<SharedQueue>>);
+pub(super) struct RubySharedQueue(RefCell<Option<SharedQueue>>);
 
-pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
+pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let class = module.define_class("Dispatch", ruby.class_object())?;
     class.undef_default_alloc_func();
     class.define_singleton_method("new", function!(RubySharedQueue::new, 0))?;
@@ -25,44 +25,46 @@ pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
 }
 
 impl RubySharedQueue {
-    /// `Dispatch.new`: a queue for the workers that will be forked.
+    /// `Dispatch.new`: for the workers that will be forked.
     fn new(ruby: &Ruby) -> Result<Self, Error> {
-        let queue = SharedQueue::new().map_err(|error| system_error(ruby, "the workers' queue", &error))?;
-        Ok(RubySharedQueue(RefCell::new(Some(queue))))
+        Self::wrap(ruby, SharedQueue::new())
     }
 
-    /// `Dispatch.from_fds(fds)`: the queue of the master that this process was before it executed itself anew.
+    /// `Dispatch.from_fds(fds)`: the queue of the old master, after a re-exec.
     fn from_fds(ruby: &Ruby, fds: [i32; 3]) -> Result<Self, Error> {
-        let queue = SharedQueue::from_raw_fds(fds)
-            .map_err(|error| system_error(ruby, "the workers' queue", &error))?;
+        Self::wrap(ruby, SharedQueue::from_raw_fds(fds))
+    }
+
+    fn wrap(ruby: &Ruby, queue: std::io::Result<SharedQueue>) -> Result<Self, Error> {
+        let queue = queue.map_err(|error| system_error(ruby, "the workers' queue", &error))?;
         Ok(RubySharedQueue(RefCell::new(Some(queue))))
     }
 
-    /// `fds`: its descriptors, for [`from_fds`](Self::from_fds) of a process that has them, too.
+    /// `fds`: its descriptors, for `from_fds` in the process that inherits them.
     fn fds(ruby: &Ruby, this: &Self) -> Result<(i32, i32, i32), Error> {
         Ok(this.borrow(ruby)?.raw_fds().into())
     }
 
-    /// `forget(pid)`: that worker is dead.
+    /// `forget(pid)`: this worker has died.
     fn forget(ruby: &Ruby, this: &Self, pid: u32) -> Result<(), Error> {
         this.borrow(ruby)?.forget(pid);
         Ok(())
     }
 
-    /// `end`: this master's workers are about to end, and it starts no others.
+    /// `end`: this master's workers are about to stop, and it starts no new ones.
     fn end(ruby: &Ruby, this: &Self) -> Result<(), Error> {
         this.borrow(ruby)?.end();
         Ok(())
     }
 
-    /// `close`: lets go of this process's descriptors.
+    /// `close`: closes this process's descriptors.
     fn close(&self) {
         drop(self.0.take());
     }
 
-    /// The queue; an IOError when it is closed.
+    /// The queue; an IOError if it is closed.
     pub fn borrow(&self, ruby: &Ruby) -> Result<Ref<'_, SharedQueue>, Error> {
-        let closed = |_| Error::new(ruby.exception_io_error(), "the workers' queue is closed");
-        Ref::filter_map(self.0.borrow(), Option::as_ref).map_err(closed)
+        Ref::filter_map(self.0.borrow(), Option::as_ref)
+            .map_err(|_| io_error(ruby, "the workers' queue is closed"))
     }
 }
