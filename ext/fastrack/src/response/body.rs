@@ -61,9 +61,10 @@ impl Sender<'_, '_, '_> {
         self.in_flight.writer.finish();
     }
 
-    /// All parts are there: head and body leave together. Nothing here waits or calls Ruby.
+    /// All parts are there: head and body leave together, and nothing waits for the client.
     unsafe fn send_array(&mut self, parts: VALUE) {
-        // SAFETY: under protect. The Array is on the stack and keeps the parts alive.
+        // SAFETY: under protect. The Array is on the stack and keeps the parts alive; nothing calls Ruby while their
+        // bytes are borrowed.
         unsafe {
             let parts = all_strings(parts);
             let total = total_length(parts);

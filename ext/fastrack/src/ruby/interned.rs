@@ -16,7 +16,11 @@ const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "
 const KNOWN: usize = KnownName::ALL.len();
 
 macro_rules! interned {
-    (strings { $($string:ident = $text:literal,)* } classes { $($class:ident = $path:literal,)* } ids { $($id:ident,)* }) => {
+    (
+        strings { $($string:ident = $text:literal,)* }
+        classes { $($class:ident = $path:literal,)* }
+        ids { $($id:ident,)* }
+    ) => {
         /// The Strings are frozen. All values are registered with the GC for good, and never move.
         pub(crate) struct Interned {
             known: [VALUE; KNOWN],
