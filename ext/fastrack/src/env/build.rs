@@ -5,11 +5,10 @@ use rb_sys::*;
 use fastrack_engine::{Content, Request};
 use fastrack_http::{Framing, KnownName, Version};
 
-use crate::env::headers;
-use crate::env::protocol;
 use crate::env::remote_addr::RemoteAddrCache;
 use crate::env::templates::{EnvTemplates, TemplateKey};
 use crate::env::values::FirstValues;
+use crate::env::{headers, protocol};
 use crate::ruby::{format_into, interned, string, NIL};
 
 /// Makes envs, and keeps what they have in common.

@@ -130,10 +130,7 @@ impl EnvTemplates {
     }
 }
 
-/// A template with the entries of `base` and of the header fields with these numbers.
-///
-/// # Safety
-/// `base` is a Hash.
+/// A template with the entries of the Hash `base` and of the header fields with these numbers.
 pub(crate) unsafe fn make_template(base: VALUE, fields: &[u8]) -> VALUE {
     // SAFETY: as this function's; the Hash is on the stack, and the iterators own nothing.
     unsafe {

@@ -37,7 +37,7 @@ impl FirstValues {
     pub unsafe fn copy_into_dup(&mut self, template: VALUE) -> VALUE {
         // SAFETY: as this function's. rb_hash_tbl (RHASH_TBL) gives the Hash a table if it has none yet, and makes the
         // GC look at the whole Hash whenever it marks, since no write barrier runs for the new values. The callbacks
-        // call nothing: the table stays as it is, and the GC does not run meanwhile.
+        // call nothing: the table stays as it is, and the GC does not run.
         unsafe {
             let copy = rb_hash_dup(template);
             let table = rb_hash_tbl(copy, c"".as_ptr(), 0);
@@ -50,7 +50,7 @@ impl FirstValues {
 
 /// Called for each entry from the first one on, until all values are written.
 unsafe extern "C" fn is_next(key: st_data_t, _value: st_data_t, data: st_data_t, _error: c_int) -> c_int {
-    // SAFETY: `copy_into_dup` passes this, and nothing else uses it meanwhile.
+    // SAFETY: `copy_into_dup` passes this, and does not use it until the loop is over.
     let values = unsafe { &*(data as *const FirstValues) };
     let answer = match values.written {
         0 if callback_keys().contains(&(key as VALUE)) => st_retval::ST_CONTINUE,

@@ -1,4 +1,4 @@
-//! Finds the request that the current Ruby thread is answering, for methods that the app calls meanwhile.
+//! Finds the request that the current Ruby thread is answering, when the app calls a method of the server.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -33,9 +33,8 @@ impl AppThreads {
         entry.thread.store(0, Ordering::Relaxed);
     }
 
-    /// Works on the request for which the current thread is calling the app. Nobody else finds the request meanwhile,
-    /// though the work may run Ruby code that looks for it. After such code the work checks its
-    /// [`Scope`](crate::request::in_flight::Scope).
+    /// Works on the request for which the current thread is calling the app. Ruby code that the work runs does not find
+    /// the request. After such code the work checks its [`Scope`](crate::request::in_flight::Scope).
     ///
     /// Returns an IOError if there is no such request.
     pub fn with_request<T>(
@@ -49,7 +48,7 @@ impl AppThreads {
         let scope = entry.scope();
         let pointer = entry.in_flight.swap(std::ptr::null_mut(), Ordering::Relaxed);
         // SAFETY: if it is not null the app is being called in this thread, which keeps the request where it is; and
-        // nobody else finds the pointer now.
+        // the pointer is the only one.
         let result = unsafe { pointer.as_mut() }.map(work);
         // `work` returns what Ruby raises, so that this is always reached.
         if !scope.is_over() {

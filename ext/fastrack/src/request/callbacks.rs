@@ -83,7 +83,7 @@ unsafe fn first_entries(env: VALUE) -> [VALUE; 2] {
 
 /// Called for each entry from the first one on, until one has another key.
 unsafe extern "C" fn note_entry(key: st_data_t, value: st_data_t, data: st_data_t) -> c_int {
-    // SAFETY: `first_entries` passes this, and nothing else uses it meanwhile.
+    // SAFETY: `first_entries` passes this, and does not use it until the loop is over.
     let values = unsafe { &mut *(data as *mut [VALUE; 2]) };
     let Some(index) = callback_keys().iter().position(|known| *known == key as VALUE) else {
         return st_retval::ST_STOP as c_int;

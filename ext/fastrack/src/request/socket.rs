@@ -16,17 +16,18 @@ pub(crate) unsafe fn socket_object(in_flight: &InFlight<'_, '_>) -> VALUE {
     // SAFETY: as this function's. The copy is a plain number before Ruby is called. for_fd fails only if there is no
     // memory for its object; the descriptor stays open then.
     unsafe {
-        let fd = match in_flight.writer.as_fd().try_clone_to_owned() {
-            Ok(copy) => copy.into_raw_fd(),
-            Err(error) => raise_errno(error, c"connection"),
-        };
         let class = if peer.is_some() { c"TCPSocket" } else { c"UNIXSocket" };
         let class = rb_const_get(rb_cObject, rb_intern(class.as_ptr()));
-        let io = call(class, interned().id.for_fd, &[LONG2NUM(fd.into())]);
         let beyond = match content {
             Content::Stream(stream) => beyond_stream(stream),
             _ => string(beyond),
         };
+        let fd = match in_flight.writer.as_fd().try_clone_to_owned() {
+            Ok(copy) => copy.into_raw_fd(),
+            Err(error) => raise_errno(error, c"connection"),
+        };
+        // Last: when an app's own for_fd returns, the request may be over.
+        let io = call(class, interned().id.for_fd, &[LONG2NUM(fd.into())]);
         if RSTRING_LEN(beyond) > 0 {
             rb_io_ungetbyte(io, beyond);
         }
@@ -39,7 +40,7 @@ unsafe fn beyond_stream(stream: &BodyStream<'_>) -> VALUE {
     let mut length = 0;
     stream.look_beyond(&mut |bytes| length = bytes.len());
     // SAFETY: as this function's. Ruby is not called inside look_beyond: a raise there would leave the stream locked.
-    // The String has room for all, since nobody else receives meanwhile.
+    // The String has room for all: only this thread receives.
     unsafe {
         let string = rb_str_buf_new(length as _);
         stream.look_beyond(&mut |bytes| {
@@ -50,8 +51,8 @@ unsafe fn beyond_stream(stream: &BodyStream<'_>) -> VALUE {
     }
 }
 
-/// Receives the request's body to its end, so that whoever gets the socket reads what comes after it. Waits for the
-/// client without the GVL. The app can still read the body.
+/// Receives the request's body to its end, so that the socket starts with what comes after it. Waits for the client
+/// without the GVL. The app can still read the body.
 ///
 /// Raises as `BodySource#read`, and an IOError if more than 1 MiB would have to be kept.
 ///

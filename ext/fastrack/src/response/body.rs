@@ -106,6 +106,6 @@ impl Sender<'_, '_, '_> {
 /// Whether a body can only be called.
 unsafe fn is_streaming(body: VALUE) -> bool {
     let id = &interned().id;
-    // SAFETY: under protect, as whoever calls this.
+    // SAFETY: under protect.
     unsafe { rb_respond_to(body, id.each) == 0 && rb_respond_to(body, id.call) != 0 }
 }

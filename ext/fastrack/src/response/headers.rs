@@ -30,8 +30,8 @@ pub(crate) unsafe fn take_headers(
     block: &mut ScopedRef,
 ) -> ServerHeaders {
     let mut fields = Fields { head, server_headers: ServerHeaders::NONE, refused: None, panicked: false };
-    // SAFETY: as this function's. rb_hash_foreach calls back only while it runs, and nobody else uses `fields`
-    // meanwhile; a Ruby block gets a scoped reference.
+    // SAFETY: as this function's. rb_hash_foreach calls back only while it runs; a Ruby block, which can be kept, gets
+    // a scoped reference. Nothing else uses `fields` until they are done.
     unsafe {
         if RB_TYPE_P(headers, ruby_value_type::RUBY_T_HASH) {
             rb_hash_foreach(headers, Some(hash_entry), (&raw mut fields) as VALUE);

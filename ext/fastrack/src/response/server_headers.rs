@@ -33,10 +33,7 @@ impl ServerHeaders {
 }
 
 /// Makes a response switch to the protocol that the app has chosen (RFC 9110 §7.8). Raises ArgumentError if the client
-/// has not offered it.
-///
-/// # Safety
-/// `env` is the request's.
+/// has not offered it. `env` is the request's.
 pub(crate) unsafe fn switch_protocol(protocol: VALUE, env: VALUE, head: &mut ResponseHead) {
     // SAFETY: as this function's; nothing calls Ruby while the bytes are borrowed.
     unsafe {

@@ -34,7 +34,7 @@ pub(crate) fn without_gvl(work: &mut (dyn FnMut() + Send)) {
 }
 
 unsafe extern "C" fn trampoline(data: *mut c_void) -> *mut c_void {
-    // SAFETY: `data` is the Call that without_gvl passed; nobody else uses it meanwhile.
+    // SAFETY: `data` is the Call that without_gvl passed, and does not use until this returns.
     let call = unsafe { &mut *data.cast::<Call<'_>>() };
     call.panic = catch_unwind(AssertUnwindSafe(|| (call.work)())).err();
     ptr::null_mut()

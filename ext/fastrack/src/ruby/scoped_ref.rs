@@ -1,7 +1,7 @@
 //! A reference to a Rust value that a Ruby block can use only while its iteration runs.
 //!
-//! Whoever runs the iteration can keep the block, call it after `each` has returned, or call it from another thread. So
-//! the block gets no pointer, but a Ruby object that holds one while the iteration runs, for the thread that runs it.
+//! An `each` can keep the block, call it after it has returned, or in another thread. So the block gets no pointer, but
+//! a Ruby object that holds one while the iteration runs, for the thread that runs it.
 
 use rb_sys::*;
 
@@ -56,7 +56,7 @@ impl ScopedRef {
     /// `data` is what [`begin`](Self::begin) returned for a value of the same type. `work` may raise, which leaves the
     /// iteration: the value stays out of reach then.
     pub unsafe fn with<T>(data: VALUE, work: impl FnOnce(&mut T)) {
-        // SAFETY: as this function's. The slot is nil while the value is in use, so that nobody else gets it.
+        // SAFETY: as this function's. The slot is nil while the value is in use, so that no inner call gets it.
         unsafe {
             let pointer = RARRAY_AREF(data, POINTER);
             if !FIXNUM_P(pointer) || RARRAY_AREF(data, THREAD) != rb_thread_current() {

@@ -18,8 +18,7 @@ pub(crate) unsafe fn string(bytes: &[u8]) -> VALUE {
 /// The bytes of a String.
 ///
 /// # Safety
-/// Needs the GVL only; `string` is a String that stays alive and unchanged while the slice is used: no Ruby code may
-/// run meanwhile.
+/// Needs the GVL only. `string` is a String. No Ruby code runs while the slice is in use: it could change the String.
 pub(crate) unsafe fn bytes<'a>(string: VALUE) -> &'a [u8] {
     // SAFETY: as this function's; Ruby's pointer is never null.
     unsafe { std::slice::from_raw_parts(RSTRING_PTR(string).cast(), RSTRING_LEN(string) as usize) }
@@ -45,10 +44,7 @@ pub(crate) unsafe fn as_string(object: VALUE) -> VALUE {
     }
 }
 
-/// The Array itself if it has only Strings, else an Array with the `to_s` of each element.
-///
-/// # Safety
-/// `array` is an Array.
+/// An Array itself if it has only Strings, else one with the `to_s` of each element.
 pub(crate) unsafe fn all_strings(array: VALUE) -> VALUE {
     // SAFETY: as this function's. Both Arrays are on the stack; a `to_s` may change the length of the first.
     unsafe {
@@ -77,10 +73,7 @@ pub(crate) unsafe fn as_string_or_strings(object: VALUE) -> VALUE {
     }
 }
 
-/// The total length in bytes.
-///
-/// # Safety
-/// Needs the GVL only; `strings` is an Array of Strings.
+/// The total length of an Array of Strings, in bytes. Needs the GVL only.
 pub(crate) unsafe fn total_length(strings: VALUE) -> usize {
     // SAFETY: as this function's; nothing here calls Ruby.
     unsafe {

@@ -5,15 +5,13 @@ use rb_sys::*;
 pub(crate) const NIL: VALUE = Qnil as VALUE;
 pub(crate) const UNDEF: VALUE = Qundef as VALUE;
 
-/// # Safety
-/// Needs the GVL only; `object` is alive.
+/// Needs the GVL only.
 pub(crate) unsafe fn is_string(object: VALUE) -> bool {
     // SAFETY: as this function's.
     unsafe { RB_TYPE_P(object, ruby_value_type::RUBY_T_STRING) }
 }
 
-/// # Safety
-/// Needs the GVL only; `object` is alive.
+/// Needs the GVL only.
 pub(crate) unsafe fn is_array(object: VALUE) -> bool {
     // SAFETY: as this function's.
     unsafe { RB_TYPE_P(object, ruby_value_type::RUBY_T_ARRAY) }

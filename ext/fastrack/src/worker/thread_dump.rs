@@ -84,7 +84,7 @@ static WRITTEN: AtomicBool = AtomicBool::new(false);
 /// The handler of the second signal: does only what signal-safety(7) allows, and calls Ruby functions that only read.
 extern "C" fn write_frames(_signal: i32) {
     // SAFETY: the arrays have as many places as is said. These are the current thread's frames, and it is in this
-    // handler: nothing changes them meanwhile.
+    // handler: nothing changes them.
     unsafe {
         if ruby_native_thread_p() != 0 {
             let (mut frames, mut lines) = ([NIL; MAX_FRAMES], [0; MAX_FRAMES]);
