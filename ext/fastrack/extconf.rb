@@ -2,9 +2,9 @@
 
 # Writes the Makefile that compiles the Rust extension: for `gem install`, and for bin/setup.
 #
-# Two ways lead to the same file, lib…/fastrack/fastrack.so. The field's convention is rb_sys' create_rust_makefile, used
-# when that gem is there. It is not a dependency of this gem, because it is not everywhere: Debian bookworm has no
-# package of it, and a machine without RubyGems.org could then not install Fastrack at all.
+# If the rb_sys gem is there, its create_rust_makefile does that, as usual for Rust extensions; else
+# build/cargo_makefile.rb. Both build the same fastrack/fastrack.so. The gem does not depend on rb_sys: Debian bookworm
+# has no package of it, and a machine without access to RubyGems.org could not install Fastrack.
 
 require "mkmf"
 require_relative "build/toolchain"
@@ -22,13 +22,13 @@ end
 
 if rb_sys
   create_rust_makefile("fastrack/fastrack") do |makefile|
-    # The crates' build scripts ask this Ruby about itself; without it they would ask whichever is first on PATH.
+    # The Ruby to build for. Without it the crates' build scripts would use the first one on PATH.
     makefile.env = { "RUBY" => RbConfig.ruby }
     makefile.env["PATH"] = "#{File.dirname(cargo)}:$(PATH)" unless Toolchain.executable("cargo") == cargo
     makefile.extra_cargo_args += ["--locked"]
-    # Nothing is downloaded and run that was not asked for: Toolchain says how to get Rust.
+    # Download and run nothing unasked: Toolchain says how to get Rust.
     makefile.auto_install_rust_toolchain = false
-    # An installed gem keeps none of the 140 MB that the compilation leaves.
+    # Compiling leaves 140 MB: an installed gem keeps none of it.
     makefile.clean_after_install = true
     makefile.rubygems_clean_dirs += ["./target"]
   end

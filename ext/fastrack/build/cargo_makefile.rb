@@ -3,11 +3,11 @@
 require "mkmf"
 require "shellwords"
 
-# The Makefile of a Rust extension where the rb_sys gem is not installed: mkmf's own variables (RubyGems sets sitearchdir
-# and DESTDIR through them) and rules that let cargo do the work.
+# The Makefile of a Rust extension without the rb_sys gem: mkmf's variables (RubyGems sets sitearchdir and DESTDIR
+# through them) and rules that call cargo.
 #
-# RB_SYS_CARGO_TARGET_DIR names cargo's target folder, as in rb_sys' Makefile: bin/setup gives one for each Ruby. The
-# folder used without it, ./target, is removed after an installation.
+# RB_SYS_CARGO_TARGET_DIR names cargo's target folder, as in rb_sys' Makefile: bin/setup uses one per Ruby. The default,
+# ./target, is removed after an installation.
 class CargoMakefile
   # @param target [String] what Ruby will require, "fastrack/fastrack"; its last part is the library's name in Cargo.toml
   # @param cargo [String] path of cargo
@@ -36,7 +36,7 @@ class CargoMakefile
     MAKE
   end
 
-  # Cargo alone knows what is out of date, so it is always asked (FORCE).
+  # Cargo always runs (FORCE), because only cargo knows what is out of date.
   def rules
     <<~MAKE
 
@@ -65,7 +65,7 @@ class CargoMakefile
     MAKE
   end
 
-  # RUBY tells the crates' build scripts which Ruby to ask about itself.
+  # RUBY tells the crates' build scripts which Ruby to build for.
   def cargo_command
     words = ["--release", "--locked", "--lib", "--manifest-path", @manifest]
     words += ["--target", @triple] if @triple
@@ -73,7 +73,7 @@ class CargoMakefile
       "--target-dir \"$(RB_SYS_CARGO_TARGET_DIR)\" -- #{link_arguments}".rstrip
   end
 
-  # Ruby's symbols are there when Ruby loads the file: macOS' linker has to be told so, ELF's takes it as it is.
+  # Ruby's symbols are resolved when Ruby loads the file. macOS' linker needs an option for that, ELF's does not.
   def link_arguments
     RbConfig::CONFIG["target_os"].include?("darwin") ? "-C link-arg=-Wl,-undefined,dynamic_lookup" : ""
   end

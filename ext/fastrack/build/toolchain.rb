@@ -2,8 +2,8 @@
 
 require "rbconfig"
 
-# What compiling the extension takes besides Ruby, looked for before cargo starts: what cargo, or a crate deep below it,
-# prints when one of these is missing helps nobody who only wanted to install a gem.
+# Finds what it takes to compile the extension besides Ruby, before cargo starts: whoever installs a gem could not make
+# sense of what cargo, or a crate deep below it, prints if something is missing.
 module Toolchain
   # Where clang-sys finds libclang, on Linux and macOS (its `directory` and `search` modules).
   LIBCLANG_FOLDERS = %w[
@@ -12,7 +12,7 @@ module Toolchain
     /Applications/Xcode.app/Contents/Developer/Toolchains/XcodeDefault.xctoolchain/usr/lib
   ].freeze
 
-  # The package of libclang by the package manager that is there.
+  # How to install libclang, by package manager.
   LIBCLANG_PACKAGES = {
     "apt-get" => "apt-get install libclang-dev", "dnf" => "dnf install clang-devel", "apk" => "apk add clang-dev",
     "pacman" => "pacman -S clang", "zypper" => "zypper install clang-devel", "brew" => "brew install llvm"
@@ -22,8 +22,8 @@ module Toolchain
 
   module_function
 
-  # The absolute path of a cargo that is new enough. Ends the process with one line when there is none.
-  # @param workspace [String] the folder of the workspace's Cargo.toml, whose `rust-version` is the oldest that will do
+  # The absolute path of cargo. Ends the process with one line if there is none that is new enough.
+  # @param workspace [String] the folder of the workspace's Cargo.toml, which names the oldest `rust-version`
   def cargo!(workspace)
     wanted = File.read(File.join(workspace, "Cargo.toml"))[/^rust-version = "([\d.]+)"/, 1]
     cargo = find_cargo
@@ -36,7 +36,7 @@ module Toolchain
           "get it with: rustup update stable, or without rustup: #{RUSTUP}"
   end
 
-  # Ends the process with one line when bindgen would not find libclang.
+  # Ends the process with one line if bindgen would not find libclang.
   def libclang!
     return if ENV["LIBCLANG_PATH"] || executable("llvm-config") || libclang_installed?
 
@@ -44,7 +44,7 @@ module Toolchain
     abort "fastrack: libclang is missing; install it with: #{command}"
   end
 
-  # CARGO, else the PATH's, else where rustup puts it: shells that were open before rustup ran do not have it on PATH.
+  # $CARGO, else the PATH's, else where rustup puts it: a shell that was open before rustup ran lacks it on its PATH.
   def find_cargo
     home = ENV.fetch("CARGO_HOME") { File.expand_path("~/.cargo") }
     [ENV.fetch("CARGO", nil), executable("cargo"), File.join(home, "bin/cargo")].compact.find { |f| File.executable?(f) }

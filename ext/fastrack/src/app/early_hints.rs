@@ -1,0 +1,42 @@
+//! rack.early_hints: sends 103 Early Hints (RFC 8297).
+
+use magnus::{Error, Ruby};
+use rb_sys::VALUE;
+
+use fastrack_http::{ResponseHead, Version};
+
+use crate::request::{no_request, InFlight};
+use crate::response::take_headers;
+use crate::ruby::{protect, ScopedRef};
+
+/// Sends a 103 with these headers. Returns what is raised for headers that cannot be sent.
+pub(crate) fn send_early_hints(
+    in_flight: &mut InFlight<'_, '_>,
+    ruby: &Ruby,
+    headers: VALUE,
+) -> Result<(), Error> {
+    // A client of HTTP/1.0 knows no interim responses (RFC 9110 §15.2).
+    if in_flight.request.head.version != Version::Http11 || !in_flight.writer.is_untouched() {
+        return Ok(());
+    }
+    let scope = in_flight.thread.scope();
+    // Not the thread's ResponseBuffers: the response may begin while Ruby code runs here.
+    let mut head = ResponseHead::default();
+    head.start(103);
+    let mut block = ScopedRef::NONE;
+    let taken = protect(|| {
+        // SAFETY: under protect; the closure owns nothing.
+        unsafe { take_headers(headers, &mut head, &mut block) };
+    });
+    block.end();
+    taken.map_err(|raised| raised.into_error(ruby))?;
+    if scope.is_over() {
+        return Err(no_request(ruby));
+    }
+    let mut encoded = Vec::new();
+    head.write_interim(&mut encoded);
+    if !encoded.is_empty() {
+        in_flight.writer.send_interim(&encoded);
+    }
+    Ok(())
+}

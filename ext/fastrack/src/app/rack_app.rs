@@ -1,0 +1,233 @@
+//! Answers requests with a Rack app.
+
+use magnus::Error;
+use rb_sys::*;
+
+use fastrack_engine::{App, Content, Flow, Request, ResponseWriter};
+use fastrack_http::Version;
+
+use crate::env::{input, EnvBuilder};
+use crate::request::{AppThread, Callbacks, InFlight, Stage};
+use crate::response::{
+    switch_protocol, take_headers, take_triple, unsent_body, BodyMode, ResponseBuffers, Sender,
+};
+use crate::ruby::{
+    call, call_if_defined, interned, is_app_error, protect, report, warn, without_gvl, Raised, NIL,
+};
+
+/// What Engine.new was told about the app. The values are registered with the GC for good, and never move.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AppSettings {
+    /// An Array with an env template for each listener.
+    pub templates: VALUE,
+    /// Called after each response; or nil.
+    pub after_response: VALUE,
+    /// Called with an exception of the app's and env, returns a response; or nil.
+    pub error_page: VALUE,
+    /// ChunkedTransfer: bodies of unknown length are sent in chunks to HTTP/1.1 clients.
+    pub chunked: bool,
+    /// Rack 3 or later.
+    pub rack_3: bool,
+    /// Rack 3.1 or later.
+    pub rack_3_1: bool,
+}
+
+/// A Rack app, for one Ruby thread, and the memory that its responses are made in.
+///
+/// INVARIANT: lives on the stack of the thread that runs the engine, so that the GC sees the values in it.
+pub(crate) struct RackApp {
+    app: VALUE,
+    settings: AppSettings,
+    thread: &'static AppThread,
+    buffers: ResponseBuffers,
+    env: EnvBuilder,
+    /// Of the last request, until they are called.
+    callbacks: Callbacks,
+    /// An exception that is not the app's error, to be raised when the engine has returned.
+    pending: Option<Error>,
+}
+
+impl RackApp {
+    pub fn new(app: VALUE, settings: AppSettings, thread: &'static AppThread) -> Self {
+        RackApp {
+            app,
+            settings,
+            thread,
+            buffers: ResponseBuffers::default(),
+            env: EnvBuilder::new(settings.templates, settings.rack_3_1),
+            callbacks: Callbacks::NONE,
+            pending: None,
+        }
+    }
+
+    /// What must be raised now that the engine has returned.
+    pub fn take_pending(&mut self) -> Option<Error> {
+        self.pending.take()
+    }
+
+    /// Builds env, calls the app, sends its response.
+    ///
+    /// # Safety
+    /// The caller ends the [call](AppThread::end_call) if this raises.
+    unsafe fn respond(&mut self, in_flight: &mut InFlight<'_, '_>) {
+        // SAFETY: as this function's; `in_flight` is on the stack, where the GC sees it.
+        unsafe {
+            let content = &in_flight.request.content;
+            let input = match content {
+                Content::Stream(stream) => in_flight.source.begin(stream, self.settings.rack_3),
+                content => input(content),
+            };
+            if matches!(content, Content::File(..) | Content::Stream(_)) {
+                in_flight.input = input;
+            }
+            let (env, template) = self.env.build(in_flight.request, input);
+            (in_flight.env, in_flight.template) = (env, template);
+            // Until the end of the call only the app's methods use the request.
+            self.thread.begin_call(&raw mut *in_flight);
+            let result = call(self.app, interned().id.call, &[env]);
+            self.thread.end_call();
+            if in_flight.hijacked != NIL {
+                in_flight.body = unsent_body(result);
+                return;
+            }
+            self.send_response(result, in_flight);
+            in_flight.stage = Stage::Answered;
+            // The same as close_all and collect_callbacks do, but without a protect for each step, which would cost as
+            // much as the step.
+            in_flight.end_scopes();
+            while let Some(object) = in_flight.take_open() {
+                call_if_defined(object, interned().id.close);
+            }
+            self.callbacks.collect(in_flight, self.settings.rack_3);
+            in_flight.stage = Stage::Done;
+        }
+    }
+
+    unsafe fn send_response(&mut self, result: VALUE, in_flight: &mut InFlight<'_, '_>) {
+        let head = &mut self.buffers.head;
+        // SAFETY: as this function's.
+        unsafe {
+            head.start(take_triple(result, in_flight));
+            let server_headers = take_headers(in_flight.headers, head, &mut in_flight.block);
+            if server_headers.protocol != NIL {
+                switch_protocol(server_headers.protocol, in_flight.env, head);
+            }
+            let request = in_flight.request;
+            let mode = BodyMode {
+                head_only: request.head.method.of_buffer(request.bytes) == b"HEAD",
+                chunked: self.settings.chunked,
+                http_11: request.head.version == Version::Http11,
+                rack_3: self.settings.rack_3,
+            };
+            let body = in_flight.body;
+            let mut sender = Sender { in_flight, buffers: &mut self.buffers, mode, remaining: None };
+            sender.send(body, server_headers.hijack);
+        }
+    }
+
+    /// Answers an error of the app's with the error page.
+    fn send_error_page(&mut self, in_flight: &mut InFlight<'_, '_>) {
+        let (page, env) = (self.settings.error_page, in_flight.env);
+        let result = protect(|| {
+            // SAFETY: under protect. This closure borrows everything, and owns nothing.
+            unsafe {
+                let result = call(page, interned().id.call, &[in_flight.error, env]);
+                self.send_response(result, in_flight);
+            }
+        });
+        self.handle(result, env);
+        self.close_all(in_flight);
+    }
+
+    /// Closes what is still open after the response.
+    fn close_all(&mut self, in_flight: &mut InFlight<'_, '_>) {
+        in_flight.end_scopes();
+        while let Some(object) = in_flight.take_open() {
+            // SAFETY: under protect, and owning nothing.
+            let closed = protect(|| unsafe { call_if_defined(object, interned().id.close) });
+            in_flight.note_error(&closed);
+            self.handle(closed, in_flight.env);
+        }
+    }
+
+    fn collect_callbacks(&mut self, in_flight: &mut InFlight<'_, '_>) {
+        // SAFETY: under protect, and owning nothing.
+        let collected = protect(|| unsafe { self.callbacks.collect(in_flight, self.settings.rack_3) });
+        self.handle(collected, in_flight.env);
+    }
+
+    /// Reports an error of the app's. Keeps any other exception as pending.
+    fn handle<T>(&mut self, result: Result<T, Raised>, env: VALUE) {
+        match result {
+            Ok(_) => {}
+            Err(Raised::Panic(message)) => warn(&format!("a request failed inside Fastrack: {message}")),
+            Err(Raised::Ruby(error)) if is_app_error(&error) => report(&error, env),
+            Err(Raised::Ruby(error)) => self.pending = Some(error),
+        }
+    }
+
+    /// Runs traps, and lets other threads run.
+    fn check_interrupts(&mut self) -> Flow {
+        // SAFETY: under protect, and owning nothing.
+        match protect(|| unsafe { rb_thread_check_ints() }) {
+            // What a trap raises is for the caller of run, whatever its class.
+            Err(Raised::Ruby(error)) => self.pending = Some(error),
+            other => self.handle(other, NIL),
+        }
+        self.flow()
+    }
+
+    fn flow(&self) -> Flow {
+        if self.pending.is_some() {
+            Flow::Break
+        } else {
+            Flow::Continue
+        }
+    }
+}
+
+impl App for RackApp {
+    fn call(&mut self, request: &Request<'_>, writer: &mut ResponseWriter<'_>) -> Flow {
+        let mut in_flight = InFlight::new(request, writer, self.thread);
+        // SAFETY: under protect. The closure borrows everything, and owns nothing.
+        let result = protect(|| unsafe { self.respond(&mut in_flight) });
+        self.thread.end_call();
+        let is_app_error = in_flight.note_error(&result);
+        self.handle(result, in_flight.env);
+        self.close_all(&mut in_flight);
+        let is_unanswered = in_flight.stage == Stage::Answering && in_flight.writer.is_untouched();
+        if is_app_error && is_unanswered && self.settings.error_page != NIL {
+            self.send_error_page(&mut in_flight);
+        }
+        if in_flight.env != NIL && in_flight.stage != Stage::Done {
+            self.collect_callbacks(&mut in_flight);
+        }
+        self.flow()
+    }
+
+    fn after_response(&mut self) -> Flow {
+        let after_response = self.settings.after_response;
+        if after_response != NIL {
+            // SAFETY: under protect, and owning nothing.
+            let called = protect(|| unsafe { call(after_response, interned().id.call, &[]) });
+            self.handle(called, NIL);
+        }
+        let callbacks = std::mem::replace(&mut self.callbacks, Callbacks::NONE);
+        callbacks.call(|result, env| self.handle(result, env));
+        // A busy worker may never block, and the app may return before Ruby has checked.
+        self.check_interrupts()
+    }
+
+    fn check(&mut self) -> Flow {
+        self.check_interrupts()
+    }
+
+    fn block(&mut self, wait: &mut (dyn FnMut() + Send)) -> Flow {
+        without_gvl(wait);
+        self.check_interrupts()
+    }
+
+    fn warn(&mut self, line: &str) {
+        warn(line);
+    }
+}

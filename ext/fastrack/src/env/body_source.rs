@@ -1,0 +1,117 @@
+//! Fastrack::BodySource: reads a request's body that is still coming in (StreamBody=true).
+//!
+//! The app may keep the object, or use it in another thread. It can be read only until the request has been answered,
+//! and only in the thread that answers it.
+
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::thread::{self, ThreadId};
+
+use magnus::rb_sys::{AsRawValue, FromRawValue};
+use magnus::{method, prelude::*, Error, RModule, Ruby, TryConvert, Value};
+use rb_sys::*;
+
+use fastrack_engine::{BodyError, BodyRead, BodyStream};
+
+use crate::ruby::{call, interned, io_error, protect, string, without_gvl, NIL};
+
+/// The Ruby object.
+#[magnus::wrap(class = "Fastrack::BodySource", free_immediately)]
+struct BodySource {
+    /// Null once the request has been answered.
+    ///
+    /// INVARIANT: what it points to stays there until [`SourceScope::end`].
+    stream: AtomicPtr<BodyStream<'static>>,
+    /// The thread that answers the request.
+    thread: ThreadId,
+}
+
+pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
+    let class = module.define_class("BodySource", ruby.class_object())?;
+    class.undef_default_alloc_func();
+    class.define_method("read", method!(BodySource::read, 1))
+}
+
+/// The time in which a source can be read: the BodySource, or nil. Lives on the stack, where the GC sees it.
+pub(crate) struct SourceScope(VALUE);
+
+impl SourceScope {
+    pub const NONE: Self = SourceScope(NIL);
+
+    /// Makes an input that reads from the stream until [`end`](Self::end).
+    ///
+    /// # Safety
+    /// The stream stays where it is until the end, which the caller sees to even if this or anything later raises.
+    pub unsafe fn begin(&mut self, stream: &BodyStream<'_>, rack_3: bool) -> VALUE {
+        // SAFETY: as this function's; the source is on the stack until the input holds it. The GVL is held.
+        unsafe {
+            let pointer = (&raw const *stream).cast_mut().cast::<BodyStream<'static>>();
+            let source = BodySource { stream: AtomicPtr::new(pointer), thread: thread::current().id() };
+            self.0 = Ruby::get_unchecked().obj_wrap(source).as_raw();
+            let rack_3 = if rack_3 { Qtrue as VALUE } else { Qfalse as VALUE };
+            call(interned().streamed_body, interned().id.call, &[self.0, rack_3])
+        }
+    }
+
+    /// From now on reading raises IOError.
+    pub fn end(&mut self) {
+        if self.0 == NIL {
+            // Nearly always: converting nil would make an error with a message.
+            return;
+        }
+        // SAFETY: the slot keeps the object alive.
+        let source = unsafe { Value::from_raw(std::mem::replace(&mut self.0, NIL)) };
+        if let Ok(source) = <&BodySource>::try_convert(source) {
+            source.stream.store(std::ptr::null_mut(), Ordering::Relaxed);
+        }
+    }
+}
+
+impl BodySource {
+    /// `read(most)`: from 1 to `most` bytes of the body as a binary String, as soon as there are any; nil at its end.
+    ///
+    /// Raises EOFError if the client has gone before the end. Raises IOError if the body breaks a rule or is too slow,
+    /// after the request has been answered, and in another thread.
+    fn read(ruby: &Ruby, this: &Self, most: usize) -> Result<Option<Value>, Error> {
+        loop {
+            let mut piece = Ok(NIL);
+            let progress = this.stream(ruby)?.read(most.max(1), &mut |bytes| {
+                // SAFETY: under protect, and owning nothing.
+                piece = protect(|| unsafe { string(bytes) });
+            });
+            match progress {
+                Ok(BodyRead::Taken) => {
+                    let piece = piece.map_err(|raised| raised.into_error(ruby))?;
+                    // SAFETY: a String that was just made, and has been on the stack since.
+                    return Ok(Some(unsafe { Value::from_raw(piece) }));
+                }
+                Ok(BodyRead::End) => return Ok(None),
+                Ok(BodyRead::Blocked) => this.wait(ruby)?,
+                Err(error @ BodyError::Gone) => {
+                    return Err(Error::new(ruby.exception_eof_error(), error.to_string()))
+                }
+                Err(error @ BodyError::Refused(_)) => return Err(io_error(ruby, error.to_string())),
+            }
+        }
+    }
+
+    /// Waits for the client without the GVL. Traps run here, and what they raise is returned.
+    fn wait(&self, ruby: &Ruby) -> Result<(), Error> {
+        let stream = self.stream(ruby)?;
+        without_gvl(&mut || stream.wait());
+        // SAFETY: under protect, and owning nothing.
+        protect(|| unsafe { rb_thread_check_ints() }).map_err(|raised| raised.into_error(ruby))
+    }
+
+    fn stream(&self, ruby: &Ruby) -> Result<&BodyStream<'_>, Error> {
+        let pointer = self.stream.load(Ordering::Relaxed);
+        if pointer.is_null() {
+            return Err(io_error(ruby, "the body can be read only until its request has been answered"));
+        }
+        if self.thread != thread::current().id() {
+            return Err(io_error(ruby, "the body can be read only in the thread that answers its request"));
+        }
+        // SAFETY: not null, so the scope has not ended. Only this thread ends it, which takes Ruby code that runs here:
+        // after any, the caller asks again.
+        Ok(unsafe { &*pointer })
+    }
+}

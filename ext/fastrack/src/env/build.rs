@@ -1,0 +1,111 @@
+//! Builds the env of a request.
+
+use rb_sys::*;
+
+use fastrack_engine::{Content, Request};
+use fastrack_http::{Framing, KnownName, Version};
+
+use crate::env::remote_addr::RemoteAddrCache;
+use crate::env::templates::{EnvTemplates, TemplateKey};
+use crate::env::values::FirstValues;
+use crate::env::{headers, protocol};
+use crate::ruby::{format_into, interned, string, NIL};
+
+/// Makes envs, and keeps what they have in common.
+///
+/// INVARIANT: lives on the stack, where the GC sees the values in it.
+pub(crate) struct EnvBuilder {
+    templates: EnvTemplates,
+    remote_addrs: RemoteAddrCache,
+    /// Rack 3.1 or later.
+    rack_3_1: bool,
+}
+
+impl EnvBuilder {
+    /// `templates` is an Array with one template for each listener that a connection may have come by.
+    pub fn new(templates: VALUE, rack_3_1: bool) -> Self {
+        let templates = EnvTemplates::new(templates);
+        EnvBuilder { templates, remote_addrs: RemoteAddrCache::new(), rack_3_1 }
+    }
+
+    /// The env of a request, and the template that it is a copy of. `input` replaces the template's unless it is nil.
+    pub unsafe fn build(&mut self, request: &Request<'_>, input: VALUE) -> (VALUE, VALUE) {
+        let interned = interned();
+        let head = request.head;
+        // SAFETY: as this function's; all values are on the stack or in the Hash.
+        unsafe {
+            let (template, has_header_keys) = self.templates.find(&TemplateKey::of(request.listener, head));
+            let mut values = FirstValues::new();
+            self.add_request_line_and_peer(&mut values, request);
+            if has_header_keys {
+                headers::add_known(&mut values, request);
+            }
+            let env = values.copy_into_dup(template);
+            headers::set_others(env, request, has_header_keys);
+            if head.has(KnownName::Upgrade) && self.rack_3_1 {
+                let protocols = protocol::offered(request);
+                if protocols != NIL {
+                    rb_hash_aset(env, interned.rack_protocol, protocols);
+                }
+            }
+            if let Some(authority) = head.authority {
+                rb_hash_aset(env, interned.key(KnownName::Host), string(authority.of_buffer(request.bytes)));
+            }
+            if input != NIL {
+                rb_hash_aset(env, interned.rack_input, input);
+            }
+            if head.framing == Framing::Chunked {
+                set_chunked_length(env, &request.content);
+            }
+            (env, template)
+        }
+    }
+
+    /// In the order of a template's request keys.
+    unsafe fn add_request_line_and_peer(&mut self, values: &mut FirstValues, request: &Request<'_>) {
+        let interned = interned();
+        let head = request.head;
+        // SAFETY: under protect; all values are on the stack.
+        unsafe {
+            let method = head.method.of_buffer(request.bytes);
+            values.push(interned.method(method).unwrap_or_else(|| string(method)));
+            values.push(string(head.target.of_buffer(request.bytes)));
+            values.push(string(request.path));
+            match head.query.of_buffer(request.bytes) {
+                b"" => values.push_unchanged(),
+                query => values.push(string(query)),
+            }
+            values.push(if head.version == Version::Http11 { interned.http_11 } else { interned.http_10 });
+            if let Some(peer) = request.peer {
+                let (address, port) = self.remote_addrs.strings(peer);
+                values.push(address);
+                values.push(port);
+            } else {
+                values.push_unchanged();
+                values.push_unchanged();
+            }
+        }
+    }
+}
+
+/// A chunked body gets a CONTENT_LENGTH (RFC 9112 §7.1.3). One that is still coming in has no length yet:
+/// HTTP_TRANSFER_ENCODING tells the app that there is a body.
+unsafe fn set_chunked_length(env: VALUE, content: &Content<'_>) {
+    let interned = interned();
+    let length = match content {
+        Content::None => 0,
+        Content::Memory(bytes) => bytes.len() as u64,
+        Content::File(_, length) => *length,
+        Content::Stream(_) => {
+            // SAFETY: under protect, and owning nothing.
+            unsafe { rb_hash_aset(env, interned.key(KnownName::TransferEncoding), interned.chunked) };
+            return;
+        }
+    };
+    let mut digits = [0; 20];
+    // SAFETY: under protect, and owning nothing.
+    unsafe {
+        let length = string(format_into(&mut digits, length));
+        rb_hash_aset(env, interned.key(KnownName::ContentLength), length);
+    }
+}

@@ -1,0 +1,105 @@
+//! Header fields as entries of the env.
+
+use rb_sys::*;
+
+use fastrack_engine::Request;
+use fastrack_http::{env_key, Field, KnownName, MAX_NAME};
+
+use crate::env::values::FirstValues;
+use crate::ruby::{interned, string, UNDEF};
+
+/// Adds the values of the common fields, in the order of the request's
+/// [`TemplateKey`](crate::env::templates::TemplateKey).
+pub(crate) unsafe fn add_known(values: &mut FirstValues, request: &Request<'_>) {
+    let known = |field: &&Field| field.known.is_some_and(|name| name != KnownName::TransferEncoding);
+    for field in request.head.fields.iter().filter(known) {
+        // SAFETY: as this function's.
+        values.push(unsafe { value(field, request) });
+    }
+}
+
+/// Sets the other fields: those with uncommon names if `has_known`, else all.
+pub(crate) unsafe fn set_others(env: VALUE, request: &Request<'_>, has_known: bool) {
+    // SAFETY: as this function's; the iterators own nothing.
+    unsafe {
+        if request.head.clashes {
+            return set_clashing(env, request);
+        }
+        for field in &request.head.fields {
+            let is_due = match field.known {
+                None => true,
+                Some(name) => !has_known && name != KnownName::TransferEncoding,
+            };
+            if is_due {
+                rb_hash_aset(env, key(field, request), value(field, request));
+            }
+        }
+    }
+}
+
+unsafe fn value(field: &Field, request: &Request<'_>) -> VALUE {
+    // SAFETY: under protect.
+    unsafe { string(field.value.of_buffer(request.bytes)) }
+}
+
+unsafe fn key(field: &Field, request: &Request<'_>) -> VALUE {
+    if let Some(known) = field.known {
+        return interned().key(known);
+    }
+    let mut buffer = [0; MAX_NAME + 5];
+    // A request with a longer name was refused.
+    let key = env_key(field.name.of_buffer(request.bytes), &mut buffer).unwrap_or_default();
+    // SAFETY: under protect; a key starts with HTTP_, so its pointer is not dangling.
+    unsafe { rb_enc_interned_str(key.as_ptr().cast(), key.len() as _, rb_utf8_encoding()) }
+}
+
+/// Sets fields whose names come twice, or have the same env key. Repeated fields are joined (RFC 9110 §5.3). A name
+/// with an underscore is ignored if the name with a dash was sent, so that clients cannot override what a proxy has
+/// set.
+unsafe fn set_clashing(env: VALUE, request: &Request<'_>) {
+    let has_underscore = |field: &&Field| field.name.of_buffer(request.bytes).contains(&b'_');
+    let fields = &request.head.fields;
+    // SAFETY: under protect; the iterators own nothing.
+    unsafe {
+        for field in fields.iter().filter(|field| !has_underscore(field)) {
+            if field.known != Some(KnownName::TransferEncoding) {
+                join(env, key(field, request), field, request);
+            }
+        }
+        for field in fields.iter().filter(has_underscore) {
+            let key = key(field, request);
+            let is_free = rb_hash_lookup2(env, key, UNDEF) == UNDEF;
+            if is_free && !imitates_framing(field.name.of_buffer(request.bytes)) {
+                rb_hash_aset(env, key, value(field, request));
+            }
+        }
+    }
+}
+
+/// Sets an entry, or appends to the value of an earlier field.
+unsafe fn join(env: VALUE, key: VALUE, field: &Field, request: &Request<'_>) {
+    // SAFETY: under protect; every value is on the stack or in the Hash.
+    unsafe {
+        let value = value(field, request);
+        let earlier = rb_hash_lookup2(env, key, UNDEF);
+        if earlier == UNDEF {
+            rb_hash_aset(env, key, value);
+            return;
+        }
+        // Cookies have a separator of their own (RFC 6265 §5.4, RFC 9113 §8.2.3).
+        let separator: &[u8] = if field.known == Some(KnownName::Cookie) { b"; " } else { b", " };
+        rb_str_cat(earlier, separator.as_ptr().cast(), separator.len() as _);
+        rb_str_append(earlier, value);
+    }
+}
+
+/// Whether a name has the env key of Content-Length or Transfer-Encoding.
+fn imitates_framing(name: &[u8]) -> bool {
+    let is_like = |framing: &[u8]| {
+        let same = |(byte, wanted): (&u8, &u8)| {
+            byte.eq_ignore_ascii_case(wanted) || (*byte == b'_' && *wanted == b'-')
+        };
+        name.len() == framing.len() && name.iter().zip(framing).all(same)
+    };
+    is_like(b"Content-Length") || is_like(b"Transfer-Encoding")
+}

@@ -1,0 +1,11 @@
+//! The request in progress.
+
+mod app_threads;
+mod callbacks;
+mod in_flight;
+mod socket;
+
+pub(crate) use app_threads::{no_request, AppThreads};
+pub(crate) use callbacks::Callbacks;
+pub(crate) use in_flight::{AppThread, InFlight, Stage};
+pub(crate) use socket::{read_ahead, socket_object};

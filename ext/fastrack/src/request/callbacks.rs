@@ -1,0 +1,129 @@
+//! What the app wants called after the response: rack.after_reply (as Puma and unicorn have it) and
+//! rack.response_finished (Rack 3 SPEC).
+
+use std::ffi::c_int;
+
+use rb_sys::*;
+
+use crate::env::callback_keys;
+use crate::request::in_flight::InFlight;
+use crate::ruby::{call, interned, is_array, protect, Raised, NIL, UNDEF};
+
+/// The callbacks of one request, until they are called.
+///
+/// INVARIANT: lives on the stack, where the GC sees the values in it.
+pub(crate) struct Callbacks {
+    /// nil: there are no callbacks.
+    env: VALUE,
+    status: VALUE,
+    headers: VALUE,
+    error: VALUE,
+    /// rack.after_reply: an Array, or nil.
+    after_reply: VALUE,
+    /// rack.response_finished: an Array, or nil.
+    finished: VALUE,
+}
+
+impl Callbacks {
+    pub const NONE: Self =
+        Callbacks { env: NIL, status: NIL, headers: NIL, error: NIL, after_reply: NIL, finished: NIL };
+
+    /// Finds and keeps a request's callbacks. Every env has an Array for them from its template; one that was used gets
+    /// a new Array in the template. With Rack 2 the template has rack.after_reply only.
+    pub unsafe fn collect(&mut self, in_flight: &mut InFlight<'_, '_>, rack_3: bool) {
+        let env = in_flight.env;
+        let interned = interned();
+        // SAFETY: as this function's.
+        unsafe {
+            let [after_reply, finished] = first_entries(env);
+            let after_reply = unless_empty(after_reply, env, interned.after_reply);
+            let finished = if finished == UNDEF && !rack_3 {
+                NIL
+            } else {
+                unless_empty(finished, env, interned.response_finished)
+            };
+            if after_reply == NIL && finished == NIL {
+                return;
+            }
+            renew(in_flight.template, interned.after_reply, after_reply);
+            renew(in_flight.template, interned.response_finished, finished);
+            if in_flight.writer.is_broken() && in_flight.error == NIL {
+                let message = c"the response was not sent whole";
+                in_flight.error = rb_exc_new_cstr(rb_eIOError, message.as_ptr());
+            }
+            let InFlight { status, headers, error, .. } = *in_flight;
+            *self = Callbacks { env, status, headers, error, after_reply, finished };
+        }
+    }
+
+    /// Calls all of them, even if some raise. `done` gets the result of each, and env.
+    pub fn call(self, mut done: impl FnMut(Result<VALUE, Raised>, VALUE)) {
+        for index in 0..len(self.after_reply) {
+            done(call_entry(self.after_reply, index, &[]), self.env);
+        }
+        // In reverse order (Rack 3 SPEC).
+        for index in (0..len(self.finished)).rev() {
+            let arguments = [self.env, self.status, self.headers, self.error];
+            done(call_entry(self.finished, index, &arguments), self.env);
+        }
+    }
+}
+
+/// The values of [`callback_keys`] if they are still env's first entries, as in its template; else undef. Looking two
+/// keys up in a Hash would take ten times as long.
+unsafe fn first_entries(env: VALUE) -> [VALUE; 2] {
+    let mut values = [UNDEF; 2];
+    // SAFETY: under protect. rb_hash_tbl gives the Hash a table if it has none (RHASH_TBL); the callback calls nothing.
+    unsafe {
+        let table = rb_hash_tbl(env, c"".as_ptr(), 0);
+        rb_st_foreach(table, Some(note_entry), (&raw mut values) as st_data_t);
+    }
+    values
+}
+
+/// Called for each entry from the first one on, until one has another key.
+unsafe extern "C" fn note_entry(key: st_data_t, value: st_data_t, data: st_data_t) -> c_int {
+    // SAFETY: `first_entries` passes this, and does not use it until the loop is over.
+    let values = unsafe { &mut *(data as *mut [VALUE; 2]) };
+    let Some(index) = callback_keys().iter().position(|known| *known == key as VALUE) else {
+        return st_retval::ST_STOP as c_int;
+    };
+    values[index] = value as VALUE;
+    st_retval::ST_CONTINUE as c_int
+}
+
+/// The Array, which is looked up if it is undef; nil if it is none, or empty.
+unsafe fn unless_empty(array: VALUE, env: VALUE, key: VALUE) -> VALUE {
+    // SAFETY: under protect; `env` is a Hash and `key` a frozen String.
+    unsafe {
+        let array = if array == UNDEF { rb_hash_lookup(env, key) } else { array };
+        if is_array(array) && RARRAY_LEN(array) > 0 {
+            array
+        } else {
+            NIL
+        }
+    }
+}
+
+/// Gives the template a new Array if it has the one that was used.
+unsafe fn renew(template: VALUE, key: VALUE, used: VALUE) {
+    // SAFETY: under protect; the template is a Hash that is not frozen.
+    unsafe {
+        if used != NIL && rb_hash_lookup(template, key) == used {
+            rb_hash_aset(template, key, rb_ary_new());
+        }
+    }
+}
+
+fn len(array: VALUE) -> isize {
+    if array == NIL {
+        return 0;
+    }
+    // SAFETY: an Array, see `unless_empty`; the caller has the GVL.
+    unsafe { RARRAY_LEN(array) as isize }
+}
+
+fn call_entry(array: VALUE, index: isize, arguments: &[VALUE]) -> Result<VALUE, Raised> {
+    // SAFETY: under protect, and owning nothing. The Array may have become shorter: rb_ary_entry allows for that.
+    protect(|| unsafe { call(rb_ary_entry(array, index as _), interned().id.call, arguments) })
+}

@@ -1,0 +1,111 @@
+//! Decides how a body is sent; sends Arrays.
+
+use std::io::IoSlice;
+
+use rb_sys::*;
+
+use fastrack_http::{chunk_size_line, Length, LAST_CHUNK};
+
+use crate::response::sender::{limit, send_buffered, Batch, Sender};
+use crate::ruby::{all_strings, bytes, interned, is_array, raise, total_length, NIL};
+
+/// A body of at most so many bytes is copied behind its head: one plain write(2) is cheapest.
+const SHORT: usize = 8 * 1024;
+
+impl Sender<'_, '_, '_> {
+    /// Sends head and body; or the head alone, and then gives the socket to `hijack` unless that is nil.
+    ///
+    /// # Safety
+    /// If this raises, the caller ends the request's scopes and closes what is open.
+    pub unsafe fn send(&mut self, body: VALUE, hijack: VALUE) {
+        let id = &interned().id;
+        let (code, rack_3) = (self.buffers.head.code(), self.mode.rack_3);
+        // SAFETY: as this function's.
+        unsafe {
+            if self.has_no_body() {
+                // What follows the head of another protocol is no body.
+                if code < 200 && hijack != NIL {
+                    return self.hijack(hijack);
+                }
+                if code == 101 && rack_3 && is_streaming(body) {
+                    return self.hijack(body);
+                }
+                self.encode_head();
+                self.send_encoded_head();
+            } else if hijack != NIL {
+                return self.hijack(hijack);
+            } else if is_array(body) {
+                self.send_array(body);
+            } else if rack_3 && rb_respond_to(body, id.to_ary) != 0 {
+                // By the SPEC to_ary closes the body itself.
+                self.in_flight.body = NIL;
+                let parts = rb_check_array_type(body);
+                if parts == NIL {
+                    raise(rb_eTypeError, c"to_ary of a body must return an Array");
+                }
+                self.send_array(parts);
+            } else if self.send_file(body) {
+                return;
+            } else if rb_respond_to(body, id.each) != 0 {
+                self.send_each(body);
+            } else if rack_3 && is_streaming(body) {
+                return self.stream(body);
+            } else {
+                raise(rb_eTypeError, c"a body must respond to each");
+            }
+        }
+        if self.remaining.is_some_and(|bytes| bytes > 0) {
+            // On a connection that is kept, the client would take the next response for the rest.
+            return self.in_flight.writer.abandon();
+        }
+        self.in_flight.writer.finish();
+    }
+
+    /// All parts are there: head and body leave together, and nothing waits for the client.
+    unsafe fn send_array(&mut self, parts: VALUE) {
+        // SAFETY: under protect. The Array is on the stack and keeps the parts alive; nothing calls Ruby while their
+        // bytes are borrowed.
+        unsafe {
+            let parts = all_strings(parts);
+            let total = total_length(parts);
+            let chunked = self.frame_chunked(self.mode.chunked);
+            self.frame_length(total as u64);
+            if matches!(self.buffers.head.length(), Length::Known(length) if length < total as u64) {
+                self.in_flight.writer.close();
+            }
+            self.encode_head();
+            if total <= SHORT && !chunked {
+                for index in 0..RARRAY_LEN(parts) as isize {
+                    let part = limit(&mut self.remaining, bytes(RARRAY_AREF(parts, index)));
+                    self.buffers.encoded.extend_from_slice(part);
+                }
+                return send_buffered(self.in_flight.writer, &[IoSlice::new(&self.buffers.encoded)]);
+            }
+            let mut size_line = [0; 18];
+            let mut batch: Batch<'_, 64> = Batch::new();
+            batch.push(&self.buffers.encoded);
+            if chunked && total > 0 {
+                // One chunk for all parts: a client cannot tell, and it is less to send.
+                batch.push(chunk_size_line(total as u64, &mut size_line));
+            }
+            for index in 0..RARRAY_LEN(parts) as isize {
+                batch.push(limit(&mut self.remaining, bytes(RARRAY_AREF(parts, index))));
+                if batch.is_full() {
+                    send_buffered(self.in_flight.writer, batch.slices());
+                    batch = Batch::new();
+                }
+            }
+            if chunked {
+                batch.push(if total > 0 { b"\r\n0\r\n\r\n" } else { LAST_CHUNK });
+            }
+            send_buffered(self.in_flight.writer, batch.slices());
+        }
+    }
+}
+
+/// Whether a body can only be called.
+unsafe fn is_streaming(body: VALUE) -> bool {
+    let id = &interned().id;
+    // SAFETY: under protect.
+    unsafe { rb_respond_to(body, id.each) == 0 && rb_respond_to(body, id.call) != 0 }
+}

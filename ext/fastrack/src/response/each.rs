@@ -1,0 +1,107 @@
+//! Sends a body that yields its parts (Rack SPEC, "Enumerable Body").
+
+use std::ffi::c_int;
+use std::io::IoSlice;
+
+use rb_sys::*;
+
+use fastrack_http::{chunk_size_line, CHUNK_END, LAST_CHUNK};
+
+use crate::response::sender::{limit, send_waiting, Batch, Sender};
+use crate::ruby::{as_string, bytes, callback, interned, ScopedRef, NIL};
+
+/// What the iteration over a body works on.
+struct Parts<'s, 'a, 'r, 'e> {
+    sender: &'s mut Sender<'a, 'r, 'e>,
+    chunked: bool,
+    started: bool,
+    panicked: bool,
+}
+
+impl Sender<'_, '_, '_> {
+    /// Sends each part when it comes; the head with the first.
+    pub unsafe fn send_each(&mut self, body: VALUE) {
+        let chunked = self.frame_chunked(self.mode.chunked || self.in_flight.writer.is_persistent());
+        // SAFETY: as this function's. `parts` is in use by the block until each has returned or raised; then the scope
+        // is ended, here or by the caller.
+        unsafe {
+            let block = ScopedRef::new();
+            self.in_flight.block = block;
+            let mut parts = Parts { sender: self, chunked, started: false, panicked: false };
+            let data = block.begin(&mut parts);
+            rb_block_call(body, interned().id.each, 0, std::ptr::null(), Some(yielded_part), data);
+            let Parts { started, panicked, .. } = parts;
+            self.in_flight.end_block();
+            if panicked {
+                self.in_flight.writer.abandon();
+            }
+            if self.in_flight.writer.is_broken() {
+                return;
+            }
+            if !started {
+                self.frame_length(0);
+                self.encode_head();
+                self.send_encoded_head();
+            }
+            if chunked {
+                send_waiting(self.in_flight, &[IoSlice::new(LAST_CHUNK)]);
+            }
+        }
+    }
+
+    unsafe fn send_part(&mut self, part: VALUE, chunked: bool, first: bool) {
+        // SAFETY: under protect, and owning nothing; the part is on the stack.
+        unsafe {
+            let whole = bytes(part);
+            let mut size_line = [0; 18];
+            if first {
+                self.encode_head();
+            }
+            let part = limit(&mut self.remaining, whole);
+            if part.len() < whole.len() {
+                self.in_flight.writer.close();
+            }
+            let mut batch: Batch<'_, 4> = Batch::new();
+            if first {
+                batch.push(&self.buffers.encoded);
+            }
+            if chunked {
+                batch.push(chunk_size_line(part.len() as u64, &mut size_line));
+            }
+            batch.push(part);
+            if chunked {
+                batch.push(CHUNK_END);
+            }
+            send_waiting(self.in_flight, batch.slices());
+        }
+    }
+}
+
+unsafe extern "C" fn yielded_part(
+    part: VALUE,
+    data: VALUE,
+    _argc: c_int,
+    _argv: *const VALUE,
+    _block: VALUE,
+) -> VALUE {
+    let mut stop = false;
+    // SAFETY: `data` is what send_each passed; under its protect.
+    unsafe {
+        let part = as_string(part);
+        ScopedRef::with(data, |parts: &mut Parts<'_, '_, '_, '_>| {
+            let sent = callback(|| {
+                if RSTRING_LEN(part) > 0 {
+                    let first = !std::mem::replace(&mut parts.started, true);
+                    parts.sender.send_part(part, parts.chunked, first);
+                }
+            });
+            parts.panicked = sent.is_none();
+            stop = parts.panicked || parts.sender.in_flight.writer.is_broken();
+        });
+        if stop {
+            // Leaves each, as `break` in a block does.
+            rb_iter_break();
+        }
+    }
+    NIL
+}

@@ -1,0 +1,65 @@
+//! Sends a body that is a file: with sendfile(2), so that Ruby never sees its bytes.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rb_sys::*;
+
+use fastrack_http::{chunk_size_line, Length};
+
+use crate::response::sender::Sender;
+use crate::ruby::{bytes, call, interned, is_string};
+
+impl Sender<'_, '_, '_> {
+    /// Sends the file that the body's `to_path` names (Rack SPEC, "Enumerable Body"). False if that is not possible:
+    /// nothing was sent then, and the body's each must be called.
+    pub unsafe fn send_file(&mut self, body: VALUE) -> bool {
+        let to_path = interned().id.to_path;
+        // SAFETY: as this function's; nothing calls Ruby while the path's bytes are borrowed.
+        let opened = unsafe {
+            if rb_respond_to(body, to_path) == 0 {
+                return false;
+            }
+            let path = call(body, to_path, &[]);
+            if !is_string(path) {
+                return false;
+            }
+            fastrack_sys::open_regular(Path::new(OsStr::from_bytes(bytes(path))))
+        };
+        // A file that cannot be opened here may be open already in the body's own object.
+        let Ok(Some((file, length))) = opened else { return false };
+        if !self.is_whole_body(length) {
+            return false;
+        }
+        // From here on nothing calls Ruby: the file is owned.
+        let chunked = self.frame_chunked(self.mode.chunked);
+        self.frame_length(length);
+        self.encode_head();
+        self.remaining = None;
+        let mut end: &[u8] = b"";
+        if chunked {
+            self.buffers.encoded.extend_from_slice(chunk_size_line(length, &mut [0; 18]));
+            end = b"\r\n0\r\n\r\n";
+        }
+        let writer = &mut *self.in_flight.writer;
+        if !writer.is_broken() {
+            // A failure marks the writer as broken.
+            let _ = writer.send_file(&self.buffers.encoded, file, length, end);
+        }
+        writer.finish();
+        true
+    }
+
+    /// Whether a file of this length is the whole body, as far as the head says. An empty file may be one that the
+    /// kernel fills when it is read (/proc).
+    fn is_whole_body(&self, length: u64) -> bool {
+        let head = &self.buffers.head;
+        let agrees = match head.length() {
+            Length::Known(known) => known == length,
+            Length::Unknown => !head.has_coding,
+            Length::Unclear => false,
+        };
+        agrees && length > 0
+    }
+}

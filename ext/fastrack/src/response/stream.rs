@@ -1,0 +1,41 @@
+//! Gives the socket to the app after the head: streaming bodies and partial hijacks (Rack SPEC, "Streaming Body",
+//! "Partial Hijack").
+
+use rb_sys::*;
+
+use fastrack_http::Persistence;
+
+use crate::request::{read_ahead, socket_object};
+use crate::response::sender::Sender;
+use crate::ruby::{call, interned, NIL};
+
+impl Sender<'_, '_, '_> {
+    /// As [`stream`](Self::stream), after the request's body has come whole: what follows it is the callable's.
+    pub unsafe fn hijack(&mut self, callable: VALUE) {
+        // SAFETY: as this function's.
+        unsafe {
+            read_ahead(&self.in_flight.request.content, self.in_flight.thread);
+            self.stream(callable);
+        }
+    }
+
+    /// Sends the head, and calls `callable` with the socket.
+    pub unsafe fn stream(&mut self, callable: VALUE) {
+        self.in_flight.writer.close();
+        self.in_flight.writer.unbuffer();
+        let is_upgrade = self.buffers.head.code() == 101;
+        self.write_head(if is_upgrade { Persistence::Upgraded } else { Persistence::Close });
+        // SAFETY: as this function's.
+        unsafe {
+            self.send_encoded_head();
+            if self.in_flight.writer.is_broken() {
+                return;
+            }
+            self.in_flight.stream = socket_object(self.in_flight);
+            call(callable, interned().id.call, &[self.in_flight.stream]);
+        }
+        // The app has the socket now, and may go on with it in another thread.
+        self.in_flight.stream = NIL;
+        self.in_flight.writer.hand_over();
+    }
+}

@@ -1,0 +1,47 @@
+//! The app's result: status, headers, body (Rack SPEC, "The Response").
+
+use rb_sys::*;
+
+use crate::request::InFlight;
+use crate::ruby::{call, interned, is_array, raise, NIL};
+
+/// Takes the app's result apart, into `in_flight`; the status code. Raises TypeError or RangeError if it is no
+/// response.
+pub(crate) unsafe fn take_triple(result: VALUE, in_flight: &mut InFlight<'_, '_>) -> u16 {
+    // SAFETY: as this function's.
+    unsafe {
+        let array = rb_check_array_type(result);
+        if array == NIL || RARRAY_LEN(array) != 3 {
+            raise(rb_eTypeError, c"the application must return [status, headers, body]");
+        }
+        // First, so that it is closed whatever goes wrong from here on.
+        in_flight.body = RARRAY_AREF(array, 2);
+        let code = code(RARRAY_AREF(array, 0));
+        in_flight.status = RARRAY_AREF(array, 0);
+        in_flight.headers = RARRAY_AREF(array, 1);
+        code
+    }
+}
+
+/// The body of a response that is not sent because the app has hijacked the connection; nil if there is none.
+pub(crate) unsafe fn unsent_body(result: VALUE) -> VALUE {
+    // SAFETY: as this function's.
+    unsafe {
+        if is_array(result) && RARRAY_LEN(result) == 3 {
+            RARRAY_AREF(result, 2)
+        } else {
+            NIL
+        }
+    }
+}
+
+unsafe fn code(status: VALUE) -> u16 {
+    // SAFETY: under protect, and owning nothing.
+    unsafe {
+        let number = if FIXNUM_P(status) { status } else { call(status, interned().id.to_i, &[]) };
+        match u16::try_from(NUM2LONG(number)) {
+            Ok(code @ 100..=999) => code,
+            _ => raise(rb_eRangeError, c"a status must be an Integer from 100 to 999"),
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Calling Ruby from Rust: protect, the GVL, strings, errors.
+
+mod errors;
+mod gvl;
+mod interned;
+mod protect;
+mod scoped_ref;
+mod strings;
+mod value;
+
+pub(crate) use errors::{exception, io_error, is_app_error, raise, raise_errno, report, system_error, warn};
+pub(crate) use gvl::without_gvl;
+pub(crate) use interned::{init, interned};
+pub(crate) use protect::{callback, protect, Raised};
+pub(crate) use scoped_ref::ScopedRef;
+pub(crate) use strings::{
+    all_strings, as_string, as_string_or_strings, bytes, format_into, string, total_length,
+};
+pub(crate) use value::{call, call_if_defined, is_array, is_string, NIL, UNDEF};

@@ -1,0 +1,88 @@
+//! Exceptions: raised, classified, reported.
+
+use std::ffi::CStr;
+use std::io::{self, Write};
+
+use magnus::error::ErrorType;
+use magnus::rb_sys::AsRawValue;
+use magnus::{Error, Ruby};
+use rb_sys::*;
+
+use crate::ruby::interned::interned;
+use crate::ruby::protect::protect;
+use crate::ruby::value::{call, NIL};
+
+/// Raises an exception with a fixed message.
+pub(crate) unsafe fn raise(class: VALUE, message: &CStr) -> ! {
+    // SAFETY: as this function's; the format takes the message as its only argument.
+    unsafe { rb_raise(class, c"%s".as_ptr(), message.as_ptr()) }
+}
+
+/// Raises the SystemCallError of a failed system call.
+pub(crate) unsafe fn raise_errno(error: io::Error, what: &CStr) -> ! {
+    let errno = error.raw_os_error().unwrap_or(0);
+    drop(error);
+    // SAFETY: as this function's; nothing is owned here any more.
+    unsafe { rb_syserr_fail(errno, what.as_ptr()) }
+}
+
+/// An IOError for the Ruby method that is being called.
+pub(crate) fn io_error(ruby: &Ruby, message: impl Into<String>) -> Error {
+    Error::new(ruby.exception_io_error(), message.into())
+}
+
+/// An IOError that says what failed and why.
+pub(crate) fn system_error(ruby: &Ruby, what: &str, error: &io::Error) -> Error {
+    io_error(ruby, format!("{what}: {error}"))
+}
+
+/// The exception that an error is; nil for a jump that is none.
+pub(crate) fn exception(error: &Error) -> VALUE {
+    match error.error_type() {
+        ErrorType::Exception(exception) => exception.as_raw(),
+        _ => NIL,
+    }
+}
+
+/// Whether an exception is an error of the application's, to be reported and answered with 500. The others are for the
+/// process or an outer frame: exit, a signal, the end of this thread, a throw.
+pub(crate) fn is_app_error(error: &Error) -> bool {
+    let exception = exception(error);
+    // SAFETY: `error` is on the stack and keeps the exception alive; this does not raise.
+    exception != NIL
+        && unsafe {
+            let is_a = |class| rb_obj_is_kind_of(exception, class) == Qtrue as VALUE;
+            !is_a(rb_eSystemExit) && !is_a(rb_eSignal) && !is_a(rb_eFatal)
+        }
+}
+
+/// Writes an exception with its backtrace to rack.errors (Rack SPEC, "The Error Stream"); to stderr if `env` is nil or
+/// has none.
+pub(crate) fn report(error: &Error, env: VALUE) {
+    let exception = exception(error);
+    if exception == NIL {
+        return;
+    }
+    let reported = protect(|| {
+        // SAFETY: under protect, and owning nothing.
+        unsafe {
+            let interned = interned();
+            let stream = if env == NIL { NIL } else { rb_hash_lookup(env, interned.rack_errors) };
+            let stream = if stream == NIL { rb_stderr } else { stream };
+            let options = rb_hash_new();
+            rb_hash_aset(options, RB_ID2SYM(rb_intern(c"highlight".as_ptr())), Qfalse as VALUE);
+            let text =
+                rb_funcallv_kw(exception, interned.id.full_message, 1, &options, RB_PASS_KEYWORDS as _);
+            call(stream, interned.id.puts, &[text]);
+            call(stream, interned.id.flush, &[]);
+        }
+    });
+    if reported.is_err() {
+        warn("an exception could not be written to rack.errors");
+    }
+}
+
+/// Writes a line to the server's log, which is stderr. A log that cannot be written to is no reason to fail.
+pub(crate) fn warn(line: &str) {
+    let _ = writeln!(io::stderr(), "fastrack: {line} (worker {})", std::process::id());
+}

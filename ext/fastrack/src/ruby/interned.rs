@@ -1,0 +1,137 @@
+//! Strings, method IDs and classes that requests need, looked up once.
+
+use std::ffi::CStr;
+use std::sync::OnceLock;
+
+use magnus::{Error, Ruby};
+use rb_sys::*;
+
+use fastrack_http::KnownName;
+
+use crate::ruby::protect::protect;
+
+/// Methods whose Strings are made once; others are made for each request.
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"];
+
+const KNOWN: usize = KnownName::ALL.len();
+
+macro_rules! interned {
+    (
+        strings { $($string:ident = $text:literal,)* }
+        classes { $($class:ident = $path:literal,)* }
+        ids { $($id:ident,)* }
+    ) => {
+        /// The Strings are frozen. All values are registered with the GC for good, and never move.
+        pub(crate) struct Interned {
+            known: [VALUE; KNOWN],
+            methods: [VALUE; METHODS.len()],
+            pub id: Ids,
+            $(pub $string: VALUE,)*
+            $(pub $class: VALUE,)*
+        }
+
+        /// Method names.
+        pub(crate) struct Ids {
+            $(pub $id: ID,)*
+        }
+
+        impl Interned {
+            fn new() -> Self {
+                Interned {
+                    known: std::array::from_fn(|number| string(KnownName::ALL[number].key())),
+                    methods: METHODS.map(string),
+                    id: Ids { $($id: id(stringify!($id)),)* },
+                    $($string: string($text),)*
+                    $($class: class($path),)*
+                }
+            }
+        }
+    };
+}
+
+interned! {
+    strings {
+        http_10 = "HTTP/1.0",
+        http_11 = "HTTP/1.1",
+        request_method = "REQUEST_METHOD",
+        request_uri = "REQUEST_URI",
+        path_info = "PATH_INFO",
+        query_string = "QUERY_STRING",
+        chunked = "chunked",
+        server_protocol = "SERVER_PROTOCOL",
+        remote_addr = "REMOTE_ADDR",
+        remote_port = "REMOTE_PORT",
+        rack_input = "rack.input",
+        rack_errors = "rack.errors",
+        rack_protocol = "rack.protocol",
+        after_reply = "rack.after_reply",
+        response_finished = "rack.response_finished",
+        hijack_io = "rack.hijack_io",
+    }
+    classes {
+        string_io = c"StringIO",
+        spooled_body = c"Fastrack::SpooledBody",
+        streamed_body = c"Fastrack::StreamedBody",
+    }
+    ids { call, close, each, to_ary, to_path, to_i, puts, flush, for_fd, full_message, }
+}
+
+static INTERNED: OnceLock<Box<Interned>> = OnceLock::new();
+
+/// To be called once, when the extension is loaded and the classes are there.
+pub(crate) fn init(ruby: &Ruby) -> Result<(), Error> {
+    let mut made = None;
+    protect(|| made = Some(Box::new(Interned::new()))).map_err(|raised| raised.into_error(ruby))?;
+    if let Some(made) = made {
+        // If there are some already, they are as good.
+        let _ = INTERNED.set(made);
+    }
+    Ok(())
+}
+
+pub(crate) fn interned() -> &'static Interned {
+    INTERNED.get().expect("init was called")
+}
+
+impl Interned {
+    /// The env key of a common header field.
+    pub fn key(&self, name: KnownName) -> VALUE {
+        self.known[name as usize]
+    }
+
+    /// The env key of the common header field with this number.
+    pub fn known(&self, number: u8) -> VALUE {
+        self.known[usize::from(number)]
+    }
+
+    /// The String of a common method.
+    pub fn method(&self, method: &[u8]) -> Option<VALUE> {
+        let index = METHODS.iter().position(|known| known.as_bytes() == method)?;
+        Some(self.methods[index])
+    }
+}
+
+/// A frozen String that is never collected: the same object as the literal in a Ruby source, so that looking it up in a
+/// Hash compares no bytes.
+fn string(text: &str) -> VALUE {
+    // SAFETY: the pointer is valid for the length. Called from `init` only, under protect.
+    unsafe {
+        let string = rb_enc_interned_str(text.as_ptr().cast(), text.len() as _, rb_utf8_encoding());
+        rb_gc_register_mark_object(string);
+        string
+    }
+}
+
+fn class(path: &CStr) -> VALUE {
+    // SAFETY: the path is NUL-terminated. Called from `init` only, under protect.
+    unsafe {
+        let class = rb_path2class(path.as_ptr());
+        rb_gc_register_mark_object(class);
+        class
+    }
+}
+
+fn id(name: &str) -> ID {
+    // SAFETY: the pointer is valid for the length. Called from `init` only, under protect.
+    unsafe { rb_intern2(name.as_ptr().cast(), name.len() as _) }
+}

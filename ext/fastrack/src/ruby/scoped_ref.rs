@@ -1,0 +1,71 @@
+//! A reference to a Rust value that a Ruby block can use only while its iteration runs.
+//!
+//! An `each` can keep the block, call it after it has returned, or in another thread. So the block gets no pointer, but
+//! a Ruby object that holds one while the iteration runs, for the thread that runs it.
+
+use rb_sys::*;
+
+use crate::ruby::errors::raise;
+use crate::ruby::value::NIL;
+
+const POINTER: isize = 0;
+const THREAD: isize = 1;
+
+/// A hidden Array, or nil. Lives on the stack, where the GC sees it.
+#[derive(Clone, Copy)]
+pub(crate) struct ScopedRef(VALUE);
+
+impl ScopedRef {
+    pub const NONE: Self = ScopedRef(NIL);
+
+    /// One that refers to nothing yet.
+    pub unsafe fn new() -> Self {
+        // SAFETY: as this function's.
+        unsafe {
+            let array = rb_ary_new_capa(2);
+            rb_ary_push(array, NIL);
+            rb_ary_push(array, rb_thread_current());
+            ScopedRef(rb_obj_hide(array))
+        }
+    }
+
+    /// Makes it refer to `value` until [`end`](Self::end). The result is the data for the block's function.
+    ///
+    /// # Safety
+    /// Needs the GVL only; the reference is a new one. Until the end nobody else uses the value, and it stays where it
+    /// is.
+    pub unsafe fn begin<T>(self, value: &mut T) -> VALUE {
+        // SAFETY: the Array is alive and has this slot. An address of user space fits into a Fixnum.
+        unsafe { RARRAY_ASET(self.0, POINTER, LONG2FIX((&raw mut *value) as _)) };
+        self.0
+    }
+
+    /// From now on the block finds nothing. Must be called whether the iteration has returned or raised.
+    pub fn end(&mut self) {
+        if self.0 != NIL {
+            // SAFETY: the Array is alive, not frozen and has this slot.
+            unsafe { RARRAY_ASET(self.0, POINTER, NIL) };
+            self.0 = NIL;
+        }
+    }
+
+    /// Runs work on the value, from the block. Raises ThreadError if the iteration is over, if this is another thread,
+    /// or if an outer call of the same block is using the value.
+    ///
+    /// # Safety
+    /// `data` is what [`begin`](Self::begin) returned for a value of the same type. `work` may raise, which leaves the
+    /// iteration: the value stays out of reach then.
+    pub unsafe fn with<T>(data: VALUE, work: impl FnOnce(&mut T)) {
+        // SAFETY: as this function's. The slot is nil while the value is in use, so that no inner call gets it.
+        unsafe {
+            let pointer = RARRAY_AREF(data, POINTER);
+            if !FIXNUM_P(pointer) || RARRAY_AREF(data, THREAD) != rb_thread_current() {
+                raise(rb_eThreadError, c"the server's block was called outside its iteration");
+            }
+            RARRAY_ASET(data, POINTER, NIL);
+            work(&mut *(FIX2LONG(pointer) as *mut T));
+            // Other threads may have run, but only this one ends the scope.
+            RARRAY_ASET(data, POINTER, pointer);
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The Ruby classes that a master and its workers use.
+
+mod engine;
+mod scoreboard;
+mod settings;
+mod shared_queue;
+mod thread_dump;
+
+use magnus::{Error, RModule, Ruby};
+
+pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
+    shared_queue::init(ruby, module)?;
+    scoreboard::init(ruby, module)?;
+    engine::init(ruby, module)
+}

@@ -1,0 +1,162 @@
+//! Fastrack::Engine: one worker's listeners and connections.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use magnus::rb_sys::{AsRawValue, FromRawValue};
+use magnus::typed_data::Obj;
+use magnus::{function, method, prelude::*, Error, RArray, RClass, RHash, RModule, Ruby, Symbol, Value};
+
+use fastrack_engine::{Control, Engine, ExitHandler, Finish};
+
+use crate::app::{hijack, send_early_hints, AppSettings, RackApp};
+use crate::request::AppThreads;
+use crate::ruby::system_error;
+use crate::worker::settings::{app_settings, engine_settings, limit, listeners, optional};
+use crate::worker::shared_queue::RubySharedQueue;
+use crate::worker::thread_dump::{inquiry_signal, RubyThreads};
+
+/// The Ruby object. It belongs to the process that made it.
+#[magnus::wrap(class = "Fastrack::Engine", free_immediately)]
+struct RubyEngine {
+    /// None once a forked child has let go of it. In use while `run` runs.
+    engine: RefCell<Option<Engine>>,
+    control: Arc<Control>,
+    dumper: Arc<RubyThreads>,
+    exit_handler: Arc<ExitHandler>,
+    threads: AppThreads,
+    app_settings: AppSettings,
+    pid: u32,
+}
+
+pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
+    let class = module.define_class("Engine", ruby.class_object())?;
+    class.undef_default_alloc_func();
+    class.const_set("THREAD_DUMP_SIGNAL", inquiry_signal())?;
+    class.define_singleton_method("new", function!(RubyEngine::new, 2))?;
+    class.define_method("run", method!(RubyEngine::run, 2))?;
+    class.define_method("set_timeout", method!(RubyEngine::allow, 1))?;
+    class.define_method("catch_fatal_signals", method!(RubyEngine::answer_crashes, 0))?;
+    class.define_method("hijack", method!(RubyEngine::hijack, 0))?;
+    class.define_method("early_hints", method!(RubyEngine::early_hints, 1))?;
+    define_control(class)
+}
+
+/// Methods that only pass the call on. Traps may call them.
+fn define_control(class: RClass) -> Result<(), Error> {
+    type This<'a> = &'a RubyEngine;
+    // run returns once it has answered the requests that have begun.
+    class.define_method("stop", method!(|this: This| this.control.stop(), 0))?;
+    // From now on no connection is kept alive, and stop first serves all who wait to be accepted.
+    class.define_method("drain", method!(|this: This| this.control.drain(), 0))?;
+    // run returns between two requests, to be called again.
+    class.define_method("pause", method!(|this: This| this.control.pause(), 0))?;
+    // How many requests were answered.
+    class.define_method("requests", method!(|this: This| this.control.requests(), 0))?;
+    // How many requests were not answered because their client had left before it was their turn.
+    class.define_method("dropped", method!(|this: This| this.control.dropped(), 0))?;
+    // Whether a client waits to be accepted, read or answered.
+    class.define_method("waiting?", method!(|this: This| this.control.is_anybody_waiting(), 0))?;
+    // Whether the client whose request is being answered has left.
+    class.define_method("client_gone?", method!(|this: This| this.control.is_client_gone(), 0))?;
+    // Takes the backtraces of Ruby's threads, for the log: to be called on THREAD_DUMP_SIGNAL.
+    class.define_method("thread_dump", method!(|this: This, text: String| this.dumper.answer(text), 1))?;
+    // To be called right before this process ends. The request that is being answered gets a 502, or is cut off if its
+    // response has begun; all other connections go to other workers.
+    class.define_method("prepare_exit", method!(|this: This| this.exit_handler.say(), 0))?;
+    // Lets go of all connections without sending anything to any client: for a forked child.
+    class.define_method("close", method!(|this: This| this.control.close(), 0))
+}
+
+impl RubyEngine {
+    /// `Engine.new(listeners, settings)`; see lib/fastrack/worker.rb for both.
+    fn new(ruby: &Ruby, list: RArray, hash: RHash) -> Result<Self, Error> {
+        let (listeners, templates) = listeners(ruby, list)?;
+        let app_settings = app_settings(ruby, hash, templates)?;
+        let dumper = Arc::<RubyThreads>::default();
+        let settings = engine_settings(ruby, hash, Arc::clone(&dumper) as _)?;
+        let queue: Option<Obj<RubySharedQueue>> = optional(ruby, hash, "dispatch")?;
+        let queue = queue.as_ref().map(|queue| queue.borrow(ruby)).transpose()?;
+        let engine = Engine::new(listeners, optional(ruby, hash, "master_fd")?, settings, queue.as_deref())
+            .map_err(|error| system_error(ruby, "engine", &error))?;
+        Ok(RubyEngine {
+            control: engine.control(),
+            dumper,
+            exit_handler: Arc::new(engine.exit_handler()),
+            engine: RefCell::new(Some(engine)),
+            threads: AppThreads::default(),
+            app_settings,
+            pid: std::process::id(),
+        })
+    }
+
+    /// `run(app, limit)`: serves until stopped, or until `limit` more requests were answered (0: no limit).
+    fn run(ruby: &Ruby, this: &Self, app: Value, limit: u64) -> Result<Symbol, Error> {
+        let misuse = |message: &'static str| Error::new(ruby.exception_runtime_error(), message);
+        if std::process::id() != this.pid {
+            return Err(misuse("this engine belongs to another process"));
+        }
+        let Ok(mut engine) = this.engine.try_borrow_mut() else {
+            return Err(misuse("this engine is running already"));
+        };
+        let Some(engine) = engine.as_mut() else { return Ok(ruby.to_symbol("closed")) };
+        let thread = this.threads.enter(ruby);
+        let mut app = RackApp::new(app.as_raw(), this.app_settings, thread);
+        let finish = engine.run(&mut app, (limit > 0).then_some(limit));
+        this.threads.leave(thread);
+        if let Some(error) = app.take_pending() {
+            return Err(error);
+        }
+        Ok(ruby.to_symbol(match finish {
+            Finish::Stopped => "stopped",
+            Finish::Limit => "limit",
+            Finish::Paused => "paused",
+            Finish::Orphaned => "orphaned",
+            Finish::Closed => "closed",
+            Finish::Broken => return Err(misuse("the engine cannot wait for its descriptors")),
+        }))
+    }
+
+    /// `set_timeout(seconds)`: how long the request that is being answered may take from now on; 0 for no limit.
+    fn allow(ruby: &Ruby, this: &Self, seconds: f64) -> Result<(), Error> {
+        if seconds.is_nan() || seconds < 0.0 {
+            return Err(Error::new(
+                ruby.exception_arg_error(),
+                "a limit is a number of seconds, or 0 for none",
+            ));
+        }
+        this.control.allow(limit(seconds));
+        Ok(())
+    }
+
+    /// `catch_fatal_signals`: from now on a fatal signal (SIGSEGV, SIGABRT and the like) does what `prepare_exit` does, before
+    /// Ruby gets it.
+    fn answer_crashes(&self) {
+        self.exit_handler.say_on_fatal_signals(rb_sys::rb_funcallv as *const ());
+    }
+
+    /// `hijack`: gives the app the connection whose request it is answering, as a TCPSocket or UNIXSocket. Raises
+    /// IOError if there is none, or if the response has begun.
+    fn hijack(ruby: &Ruby, this: &Self) -> Result<Value, Error> {
+        let socket = this.threads.with_request(ruby, |in_flight| hijack(in_flight, ruby))?;
+        // SAFETY: a socket object, alive on the stack.
+        Ok(unsafe { Value::from_raw(socket) })
+    }
+
+    /// `early_hints(headers)`: sends 103 with these headers to the client whose request is being answered, unless it
+    /// speaks HTTP/1.0. Raises ArgumentError for headers that cannot be sent, and IOError as `hijack` does.
+    fn early_hints(ruby: &Ruby, this: &Self, headers: Value) -> Result<(), Error> {
+        this.threads.with_request(ruby, |in_flight| send_early_hints(in_flight, ruby, headers.as_raw()))
+    }
+}
+
+impl Drop for RubyEngine {
+    fn drop(&mut self) {
+        // A forked child whose GC frees its copy must not take the parent's clients out of the shared epoll set. The
+        // engine is leaked: the helper thread, which the child does not have, may have been changing it.
+        if std::process::id() != self.pid {
+            self.control.close();
+            std::mem::forget(self.engine.get_mut().take());
+        }
+    }
+}

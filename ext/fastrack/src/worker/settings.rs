@@ -1,0 +1,130 @@
+//! Takes the arguments of Engine.new apart.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use magnus::rb_sys::{AsRawValue, FromRawValue};
+use magnus::typed_data::Obj;
+use magnus::{Error, RArray, RHash, Ruby, TryConvert, Value};
+
+use fastrack_engine::{Listener, Settings, Slot, ThreadDumper, WatchSettings};
+use fastrack_http::Limits;
+
+use crate::app::AppSettings;
+use crate::env::make_template;
+use crate::ruby::{protect, system_error};
+use crate::worker::scoreboard::RubyScoreboard;
+
+/// The longest timeout, in milliseconds.
+const YEAR: u64 = 365 * 24 * 3600 * 1000;
+
+/// The engine's listeners, and an Array with the env template of each in the same order. Those without a descriptor
+/// were closed, and come last.
+pub(super) fn listeners(ruby: &Ruby, list: RArray) -> Result<(Vec<Listener>, RArray), Error> {
+    let templates = ruby.ary_new();
+    let mut listeners = Vec::new();
+    for item in list {
+        let hash = RHash::try_convert(item)?;
+        let template: RHash = required(ruby, hash, "env")?;
+        if let Some(fd) = optional(ruby, hash, "fd")? {
+            let listener = Listener::from_fd(fd, optional(ruby, hash, "tcp")?.unwrap_or(false));
+            let failed = |error| system_error(ruby, &format!("descriptor {fd}"), &error);
+            listeners.push(listener.map_err(failed)?);
+        }
+        // SAFETY: under protect; a Hash, which is on the stack.
+        let template = protect(|| unsafe { make_template(template.as_raw(), &[]) });
+        // SAFETY: Ruby has just made it.
+        templates.push(unsafe { Value::from_raw(template.map_err(|raised| raised.into_error(ruby))?) })?;
+    }
+    Ok((listeners, templates))
+}
+
+/// The settings of the app's side. Their objects are registered with the GC for good: a worker makes one engine, and
+/// the engine's Ruby object could not mark them before it exists.
+pub(super) fn app_settings(ruby: &Ruby, hash: RHash, templates: RArray) -> Result<AppSettings, Error> {
+    let callable = |key: &str| -> Result<_, Error> {
+        let callable = hash.lookup2::<_, _, Value>(ruby.to_symbol(key), ())?;
+        ruby.gc_register_mark_object(callable);
+        Ok(callable.as_raw())
+    };
+    ruby.gc_register_mark_object(templates);
+    let release: Option<String> = ruby.eval("::Rack.release if defined?(::Rack.release)")?;
+    let mut numbers =
+        release.iter().flat_map(|text| text.split('.')).map(|number| number.parse().unwrap_or(0));
+    let rack = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    Ok(AppSettings {
+        templates: templates.as_raw(),
+        after_response: callable("after_response")?,
+        error_page: callable("error_page")?,
+        chunked: optional(ruby, hash, "chunked")?.unwrap_or(false),
+        rack_3: rack >= (3, 0),
+        rack_3_1: rack >= (3, 1),
+    })
+}
+
+/// The settings of the engine.
+pub(super) fn engine_settings(
+    ruby: &Ruby,
+    hash: RHash,
+    dumper: Arc<dyn ThreadDumper>,
+) -> Result<Settings, Error> {
+    let defaults = Settings::default();
+    let millis = |key: &str, default: u64| -> Result<u64, Error> {
+        let seconds: Option<f64> = optional(ruby, hash, key)?;
+        // A cast to u64 saturates, and turns NaN into 0.
+        Ok(seconds.map_or(default, |seconds| ((seconds * 1000.0) as u64).clamp(1, YEAR)))
+    };
+    let timeout = millis("timeout", defaults.header_timeout)?;
+    let tmpdir: Option<PathBuf> = optional(ruby, hash, "tmpdir")?;
+    Ok(Settings {
+        header_timeout: millis("header_timeout", timeout)?,
+        body_timeout: millis("body_timeout", timeout)?,
+        write_timeout: millis("write_timeout", timeout)?,
+        keep_alive: optional(ruby, hash, "keep_alive")?.unwrap_or(defaults.keep_alive),
+        keep_alive_timeout: millis("keep_alive_timeout", defaults.keep_alive_timeout)?,
+        parting_time: millis("parting_time", defaults.parting_time)?,
+        keep_alive_requests: optional(ruby, hash, "keep_alive_requests")?.unwrap_or(0),
+        response_buffer: optional(ruby, hash, "response_buffer")?.unwrap_or(defaults.response_buffer),
+        max_body: optional(ruby, hash, "max_body")?,
+        stream_body: optional(ruby, hash, "stream_body")?.unwrap_or(false),
+        tmpdir: tmpdir.unwrap_or(defaults.tmpdir),
+        decode_path: optional(ruby, hash, "decode_path")?.unwrap_or(false),
+        listeners: optional(ruby, hash, "listeners")?.unwrap_or_default(),
+        limits: limits(ruby, hash, defaults.limits)?,
+        watch: watch(ruby, hash, dumper)?,
+    })
+}
+
+fn watch(ruby: &Ruby, hash: RHash, dumper: Arc<dyn ThreadDumper>) -> Result<WatchSettings, Error> {
+    let seconds: Option<f64> = optional(ruby, hash, "request_timeout")?;
+    let place: Option<(Obj<RubyScoreboard>, usize)> = optional(ruby, hash, "slot")?;
+    let slot: Option<Slot> = place.and_then(|(board, index)| board.0.slot(index));
+    Ok(WatchSettings { timeout: limit(seconds.unwrap_or(0.0)), slot, dumper: Some(dumper) })
+}
+
+/// A limit in seconds as milliseconds. 0 is no limit; the smallest limit is 1 ms.
+pub(super) fn limit(seconds: f64) -> u64 {
+    match seconds {
+        seconds if seconds > 0.0 => ((seconds * 1000.0) as u64).clamp(1, YEAR),
+        _ => 0,
+    }
+}
+
+fn limits(ruby: &Ruby, hash: RHash, defaults: Limits) -> Result<Limits, Error> {
+    let head = optional(ruby, hash, "max_head")?.unwrap_or(defaults.head);
+    let target: usize = optional(ruby, hash, "max_target")?.unwrap_or(defaults.target);
+    let fields = optional(ruby, hash, "max_fields")?.unwrap_or(defaults.fields);
+    // A limit beyond that of the whole head would never be reached.
+    Ok(Limits { target: target.min(head), head, fields })
+}
+
+fn required<T: TryConvert>(ruby: &Ruby, hash: RHash, key: &str) -> Result<T, Error> {
+    let missing = || Error::new(ruby.exception_key_error(), format!("{key} is missing"));
+    optional(ruby, hash, key)?.ok_or_else(missing)
+}
+
+/// The value of a Symbol key; None if it is nil or missing.
+pub(super) fn optional<T: TryConvert>(ruby: &Ruby, hash: RHash, key: &str) -> Result<Option<T>, Error> {
+    let value: Option<Value> = hash.lookup(ruby.to_symbol(key))?;
+    value.map(T::try_convert).transpose()
+}

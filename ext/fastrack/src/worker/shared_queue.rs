@@ -1,0 +1,70 @@
+//! Fastrack::SharedQueue: the queue of connections that the workers of one master share.
+
+use std::cell::{Ref, RefCell};
+
+use magnus::{function, method, prelude::*, Error, RModule, Ruby};
+
+use fastrack_engine::SharedQueue;
+
+use crate::ruby::{io_error, system_error};
+
+/// The Ruby object. The master makes it before it forks.
+#[magnus::wrap(class = "Fastrack::SharedQueue", free_immediately)]
+pub(super) struct RubySharedQueue(RefCell<Option<SharedQueue>>);
+
+pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
+    let class = module.define_class("SharedQueue", ruby.class_object())?;
+    class.undef_default_alloc_func();
+    class.define_singleton_method("new", function!(RubySharedQueue::new, 0))?;
+    class.define_singleton_method("from_fds", function!(RubySharedQueue::from_fds, 1))?;
+    class.define_method("fds", method!(RubySharedQueue::fds, 0))?;
+    class.define_method("worker_exited", method!(RubySharedQueue::forget, 1))?;
+    class.define_method("drain", method!(RubySharedQueue::end, 0))?;
+    class.define_method("close", method!(RubySharedQueue::close, 0))?;
+    Ok(())
+}
+
+impl RubySharedQueue {
+    /// `SharedQueue.new`: for the workers that will be forked.
+    fn new(ruby: &Ruby) -> Result<Self, Error> {
+        Self::wrap(ruby, SharedQueue::new())
+    }
+
+    /// `SharedQueue.from_fds(fds)`: the queue of the old master, after a re-exec.
+    fn from_fds(ruby: &Ruby, fds: [i32; 3]) -> Result<Self, Error> {
+        Self::wrap(ruby, SharedQueue::from_raw_fds(fds))
+    }
+
+    fn wrap(ruby: &Ruby, queue: std::io::Result<SharedQueue>) -> Result<Self, Error> {
+        let queue = queue.map_err(|error| system_error(ruby, "the workers' queue", &error))?;
+        Ok(RubySharedQueue(RefCell::new(Some(queue))))
+    }
+
+    /// `fds`: its descriptors, for `from_fds` in the process that inherits them.
+    fn fds(ruby: &Ruby, this: &Self) -> Result<(i32, i32, i32), Error> {
+        Ok(this.borrow(ruby)?.raw_fds().into())
+    }
+
+    /// `worker_exited(pid)`: this worker has died.
+    fn forget(ruby: &Ruby, this: &Self, pid: u32) -> Result<(), Error> {
+        this.borrow(ruby)?.forget(pid);
+        Ok(())
+    }
+
+    /// `drain`: this master's workers are about to stop, and it starts no new ones.
+    fn end(ruby: &Ruby, this: &Self) -> Result<(), Error> {
+        this.borrow(ruby)?.end();
+        Ok(())
+    }
+
+    /// `close`: closes this process's descriptors.
+    fn close(&self) {
+        drop(self.0.take());
+    }
+
+    /// The queue; an IOError if it is closed.
+    pub fn borrow(&self, ruby: &Ruby) -> Result<Ref<'_, SharedQueue>, Error> {
+        Ref::filter_map(self.0.borrow(), Option::as_ref)
+            .map_err(|_| io_error(ruby, "the workers' queue is closed"))
+    }
+}
