@@ -14,7 +14,7 @@ use crate::request::AppThreads;
 use crate::ruby::system_error;
 use crate::worker::settings::{app_settings, engine_settings, limit, listeners, optional};
 use crate::worker::shared_queue::RubySharedQueue;
-use crate::worker::thread_dump::{inquiry_signal, RubyThreads};
+use crate::worker::thread_dump::{thread_dump_signal, RubyThreads};
 
 /// The Ruby object. It belongs to the process that made it.
 #[magnus::wrap(class = "Fastrack::Engine", free_immediately)]
@@ -32,7 +32,7 @@ struct RubyEngine {
 pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let class = module.define_class("Engine", ruby.class_object())?;
     class.undef_default_alloc_func();
-    class.const_set("THREAD_DUMP_SIGNAL", inquiry_signal())?;
+    class.const_set("THREAD_DUMP_SIGNAL", thread_dump_signal())?;
     class.define_singleton_method("new", function!(RubyEngine::new, 2))?;
     class.define_method("run", method!(RubyEngine::run, 2))?;
     class.define_method("set_timeout", method!(RubyEngine::allow, 1))?;

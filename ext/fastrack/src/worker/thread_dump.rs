@@ -30,8 +30,8 @@ const MAX_LINE: usize = 1024;
 
 const STDERR: i32 = 2;
 
-/// The signal on which Ruby must call `Engine#testify`.
-pub(super) fn inquiry_signal() -> i32 {
+/// The signal on which Ruby must call `Engine#thread_dump`.
+pub(super) fn thread_dump_signal() -> i32 {
     sys::spare_signal(0)
 }
 
@@ -52,7 +52,7 @@ impl RubyThreads {
 
 impl ThreadDumper for RubyThreads {
     fn dump(&self, millis: u64) -> Option<String> {
-        sys::signal_self(inquiry_signal());
+        sys::signal_self(thread_dump_signal());
         let dump = self.dump.lock().unwrap_or_else(PoisonError::into_inner);
         let timeout = Duration::from_millis(millis);
         let waited = self.answered.wait_timeout_while(dump, timeout, |dump| dump.is_none());
