@@ -1,7 +1,7 @@
 //! What the engine wants of an application.
 
-use crate::request::Request;
-use crate::response_writer::ResponseWriter;
+use crate::conn::request::Request;
+use crate::conn::response_writer::ResponseWriter;
 
 /// Whether the engine may go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

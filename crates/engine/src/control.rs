@@ -5,9 +5,9 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
-use crate::held::Held;
-use crate::request::Request;
-use crate::watch::{Watch, WatchSettings};
+use crate::conn::request::Request;
+use crate::fork::Held;
+use crate::watch::active_request::{Watch, WatchSettings};
 
 /// No descriptor.
 const NONE: RawFd = -1;

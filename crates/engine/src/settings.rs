@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use fastrack_http::Limits;
 
 use crate::reactor::STOP_TIME_IDLE;
-use crate::watch::WatchSettings;
+use crate::watch::active_request::WatchSettings;
 
 /// How the engine treats its connections.
 #[derive(Clone, Debug)]

@@ -3,9 +3,9 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 
 use super::*;
-use crate::output::Output;
-use crate::shared_queue::SharedQueue;
-use crate::watch::WatchSettings;
+use crate::conn::write_buf::Output;
+use crate::handoff::queue::SharedQueue;
+use crate::watch::active_request::WatchSettings;
 
 fn reactor() -> Reactor {
     let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");

@@ -5,10 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use fastrack_http::{percent_decode, Error, Expectation, Status};
 
-use crate::body::Body;
-use crate::body_reader::is_under_way;
-use crate::connection::{Connection, Phase, State};
-use crate::input::{InputPool, READ_SIZE};
+use crate::conn::body::buffered::Body;
+use crate::conn::body::reader::is_under_way;
+use crate::conn::read_buf::{InputPool, READ_SIZE};
+use crate::conn::{Connection, Phase, State};
 use crate::settings::Settings;
 
 /// Reads of one connection before another has its turn: a megabyte of a long body.

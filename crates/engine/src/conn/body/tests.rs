@@ -8,8 +8,10 @@ use std::sync::Mutex;
 use fastrack_http::Limits;
 
 use super::*;
+use crate::conn::body::stream::BodyStream;
+use crate::conn::read_buf::Input;
 use crate::reactor::STOP_TIME;
-use crate::watch::WatchSettings;
+use crate::watch::active_request::WatchSettings;
 
 struct Client {
     client: UnixStream,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use fastrack_http::KnownName;
 use fastrack_sys::SharedNumbers;
 
-use crate::request::Request;
+use crate::conn::request::Request;
 
 /// Workers that have a slot, at most.
 const MOST: usize = 1024;
@@ -254,7 +254,7 @@ fn load(words: &[AtomicU64], length: u32) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::with_request;
+    use crate::conn::request::with_request;
 
     fn begin(slot: &Slot, bytes: &[u8]) -> u64 {
         with_request(bytes, |request| slot.begin(request, 5, 7))

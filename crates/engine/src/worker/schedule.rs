@@ -5,14 +5,14 @@ use std::os::fd::AsFd;
 
 use fastrack_sys::{epoch_seconds, monotonic_millis};
 
+use crate::accept::listeners::Client;
 use crate::app::App;
-use crate::connection::{Connection, Step};
-use crate::engine::{Engine, Finish, Hold, CONNECTIONS, MASTER, QUEUE};
-use crate::listeners::Client;
+use crate::conn::response_writer::{ResponseWriter, Stage};
+use crate::conn::{Connection, Step};
+use crate::handoff::queue::Member;
+use crate::helper::shared::Shared;
 use crate::reactor::Reactor;
-use crate::response_writer::{ResponseWriter, Stage};
-use crate::shared::Shared;
-use crate::shared_queue::Member;
+use crate::worker::{Engine, Finish, Hold, CONNECTIONS, MASTER, QUEUE};
 
 /// So many new clients are served in a row before the connections are looked at, or whatever else the poller knows.
 const NEW_BEFORE_CONNECTIONS: u32 = 16;

@@ -1,8 +1,8 @@
 //! What becomes of a worker's other connections when one request has taken too long, and the process ends for it.
 
-use crate::connection::Phase;
+use crate::conn::Phase;
+use crate::handoff::queue::Member;
 use crate::reactor::Reactor;
-use crate::shared_queue::Member;
 
 impl Reactor {
     /// Connections that can go on elsewhere go into the queue that all workers share: those that are idle, those whose

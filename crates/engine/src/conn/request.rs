@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use fastrack_http::Head;
 
-use crate::body_reader::BodyStream;
+use crate::conn::body::stream::BodyStream;
 
 /// A request's body, decoded.
 #[derive(Clone, Copy, Debug)]

@@ -4,10 +4,10 @@ use std::io;
 
 use fastrack_sys::monotonic_millis;
 
-use crate::connection::{Connection, Phase, Step};
-use crate::parcel;
+use crate::conn::{Connection, Phase, Step};
+use crate::handoff::message;
+use crate::handoff::queue::Member;
 use crate::reactor::Reactor;
-use crate::shared_queue::Member;
 
 /// How long a worker that stops waits for room in the queue, in milliseconds.
 const ROOM_TIME: u64 = 100;
@@ -17,7 +17,7 @@ impl Reactor {
     pub(crate) fn give(&mut self, connection: Box<Connection>) -> Option<Box<Connection>> {
         let Some(member) = &self.member else { return Some(connection) };
         member.count_one_more();
-        if parcel::send(member.sender(), &connection, &self.settings).is_ok() {
+        if message::send(member.sender(), &connection, &self.settings).is_ok() {
             self.forget(connection);
             return None;
         }
@@ -75,7 +75,7 @@ impl Reactor {
             }
         }
         let member = self.member.as_ref()?;
-        let received = parcel::receive(member.receiver(), &self.settings, &mut self.inputs);
+        let received = message::receive(member.receiver(), &self.settings, &mut self.inputs);
         match &received {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 member.count_none();

@@ -10,7 +10,7 @@ use fastrack_http::{error_response, DateCache, Error};
 use fastrack_sys::{discard, epoch_seconds, exit_at_once, monotonic_millis, say, send, with_descriptor};
 
 use crate::reactor::Reactor;
-use crate::watch::{Claim, Watch};
+use crate::watch::active_request::{Claim, Watch};
 
 /// The status of a worker that has ended because of a request that took too long: that of timeout(1).
 pub const EXIT_STATUS: i32 = 124;

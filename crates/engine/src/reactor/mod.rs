@@ -4,6 +4,11 @@
 //! Nothing here waits, and nothing knows the application. What comes out is
 //! connections whose requests are complete.
 
+mod finish;
+mod sharing;
+mod stop;
+pub(crate) mod table;
+
 use std::collections::VecDeque;
 use std::io::{self};
 use std::sync::Arc;
@@ -11,12 +16,12 @@ use std::sync::Arc;
 use fastrack_http::{DateCache, Error};
 use fastrack_sys::{epoch_seconds, monotonic_millis, Events};
 
-use crate::connection::{Connection, Phase, Step};
-use crate::connections::{Arrival, Connections};
+use crate::conn::read_buf::InputPool;
+use crate::conn::{Connection, Phase, Step};
 use crate::control::Control;
-use crate::input::InputPool;
+use crate::handoff::queue::Member;
+use crate::reactor::table::{Arrival, Connections};
 use crate::settings::Settings;
-use crate::shared_queue::Member;
 
 /// How long a refused client gets to read the answer, in milliseconds.
 const DRAIN_TIME: u64 = 2_000;

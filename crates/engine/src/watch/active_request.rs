@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use fastrack_sys::monotonic_millis;
 
-use crate::request::Request;
-use crate::scoreboard::{Scoreboard, Slot, NEVER};
+use crate::conn::request::Request;
+use crate::watch::scoreboard::{Scoreboard, Slot, NEVER};
 
 /// What the helper asks of the application's side when a request has passed its time. Called from the helper's thread.
 pub trait ThreadDumper: Send + Sync + std::fmt::Debug {
@@ -217,8 +217,8 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::with_request;
-    use crate::scoreboard::{Scoreboard, State};
+    use crate::conn::request::with_request;
+    use crate::watch::scoreboard::{Scoreboard, State};
 
     fn watch(timeout: u64) -> (Scoreboard, Watch) {
         let board = Scoreboard::new().expect("memory");

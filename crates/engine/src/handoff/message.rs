@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fastrack_sys::{memory_file, receive_message, send_message};
 
-use crate::connection::{Connection, Contents, Step};
-use crate::input::InputPool;
+use crate::conn::read_buf::InputPool;
+use crate::conn::{Connection, Contents, Step};
 use crate::settings::Settings;
 
 /// What a message begins with; another layout gets another word.

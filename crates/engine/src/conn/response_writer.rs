@@ -6,10 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use fastrack_http::{Persistence, Version};
 
-use crate::body_reader::BodyStream;
+use crate::conn::body::stream::BodyStream;
+use crate::conn::request::{Content, Request};
+use crate::conn::write_buf::{self, Output};
 use crate::control::Control;
-use crate::output::{self, Output};
-use crate::request::{Content, Request};
 use crate::settings::Settings;
 
 /// How far sending has come.
@@ -157,7 +157,8 @@ impl<'a> ResponseWriter<'a> {
     ) -> io::Result<Progress> {
         let mut sent = 0;
         if self.output.is_empty() {
-            let result = if self.may_answer() { output::write_more(self.fd, head) } else { Err(overdue()) };
+            let result =
+                if self.may_answer() { write_buf::write_more(self.fd, head) } else { Err(overdue()) };
             sent = self.note(result)?;
         }
         self.output.push(&[IoSlice::new(head)], sent);
@@ -172,7 +173,7 @@ impl<'a> ResponseWriter<'a> {
         if self.stage != Stage::Untouched {
             return;
         }
-        match output::write_one(self.fd, bytes) {
+        match write_buf::write_one(self.fd, bytes) {
             Ok(0) => {}
             Ok(sent) if sent == bytes.len() => {}
             Ok(sent) => {

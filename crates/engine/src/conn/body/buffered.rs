@@ -10,7 +10,7 @@ use std::io::{Seek, Write};
 
 use fastrack_http::{ChunkedDecoder, Error, Framing, Status};
 
-use crate::input::{Input, READ_SIZE};
+use crate::conn::read_buf::{Input, READ_SIZE};
 use crate::settings::Settings;
 
 /// The longest body that is kept in memory, in bytes.

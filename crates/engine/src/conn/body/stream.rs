@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fastrack_http::Error;
 
-use super::{BodyError, BodyRead, BodyReader, ReadAhead};
+use crate::conn::body::reader::{BodyError, BodyRead, BodyReader, ReadAhead};
 use crate::reactor::STOP_TIME;
 
 /// A body under way, and the socket that it comes from.
@@ -17,7 +17,7 @@ pub struct BodyStream<'a> {
 }
 
 impl BodyStream<'_> {
-    pub(super) fn reader(&self) -> MutexGuard<'_, BodyReader> {
+    pub(crate) fn reader(&self) -> MutexGuard<'_, BodyReader> {
         // Whoever has panicked has left the reader at worst with bytes that are read twice, and the request is over.
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }

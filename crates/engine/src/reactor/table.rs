@@ -9,7 +9,7 @@ use slab::Slab;
 
 use fastrack_sys::{Events, Poller};
 
-use crate::connection::{Connection, Phase};
+use crate::conn::{Connection, Phase};
 use crate::control::Control;
 
 /// Something has arrived on a connection.
@@ -192,7 +192,7 @@ impl Connections {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::WatchSettings;
+    use crate::watch::active_request::WatchSettings;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 

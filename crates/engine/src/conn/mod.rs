@@ -9,24 +9,30 @@
 //!              `---------------------------------------'<--------'  the connection goes on
 //! ```
 
-mod contents;
+pub(crate) mod body;
+pub(crate) mod read_buf;
 mod reading;
+pub(crate) mod request;
+pub(crate) mod response_writer;
+mod transfer;
+pub(crate) mod write_buf;
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::body::Body;
-use crate::body_reader::{BodyError, BodyReader, BodyStream};
+use crate::conn::body::buffered::Body;
+use crate::conn::body::reader::{BodyError, BodyReader};
+use crate::conn::body::stream::BodyStream;
+use crate::conn::read_buf::{Input, InputPool};
+use crate::conn::request::{Content, Request};
+use crate::conn::write_buf::Output;
 use crate::control::Control;
-use crate::input::{Input, InputPool};
-use crate::output::Output;
-use crate::request::{Content, Request};
 use crate::settings::Settings;
 
-pub(crate) use contents::Contents;
 pub(crate) use reading::Step;
+pub(crate) use transfer::Contents;
 
 /// What an answered client may still send before it is cut off, in bytes: enough for what
 /// was under way, too little to keep anybody busy.

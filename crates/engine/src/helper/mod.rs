@@ -3,9 +3,13 @@
 //!
 //! It never touches the application. It sleeps while that thread waits for
 //! clients itself, and while one request is done before its
-//! [alarm](crate::alarm) goes off; where one follows the other it looks now and
+//! [alarm](crate::helper::timer) goes off; where one follows the other it looks now and
 //! then whether one has kept that thread ever since it looked before. Only then
 //! it takes over, until the request is done.
+
+pub(crate) mod epoch;
+pub(crate) mod shared;
+pub(crate) mod timer;
 
 use std::io;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -15,11 +19,11 @@ use std::time::Duration;
 
 use fastrack_sys::{monotonic_millis, with_signals_blocked, Events};
 
-use crate::alarm::SOON;
 use crate::control::Control;
-use crate::pulse::is_busy;
-use crate::shared::Shared;
-use crate::watchdog;
+use crate::helper::epoch::is_busy;
+use crate::helper::shared::Shared;
+use crate::helper::timer::SOON;
+use crate::watch::watchdog;
 
 /// How long at most until the next look, where few requests outlast it, and where hardly any does.
 const LONG: Duration = Duration::from_millis(2);
@@ -178,8 +182,8 @@ fn leave_if_asked_to(shared: &Shared) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::tests::shared;
-    use crate::watch::WatchSettings;
+    use crate::helper::shared::tests::shared;
+    use crate::watch::active_request::WatchSettings;
     use std::time::Instant;
 
     #[test]

@@ -12,9 +12,9 @@ use fastrack_http::{error_response, DateCache, Error, DATE_LEN};
 use fastrack_sys::{epoch_seconds, with_descriptor};
 
 use crate::control::Control;
-use crate::shared::Shared;
-use crate::watch::Claim;
-use crate::watchdog::{drain, part};
+use crate::helper::shared::Shared;
+use crate::watch::active_request::Claim;
+use crate::watch::watchdog::{drain, part};
 
 /// How long the helper gets to pass the other connections on, in milliseconds, while a crashed thread waits for it. It
 /// is woken at once; but where the heap is broken, it may never be done.

@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use fastrack_sys::Poller;
 
-use crate::backlog::Backlog;
+use crate::accept::hint::Backlog;
+use crate::accept::listener::{Accepted, Listener};
 use crate::control::Control;
-use crate::listener::{Accepted, Listener};
 
 /// Clients that one listener may have waiting, as far as [`accept_all`](Listeners::accept_all) goes.
 const MOST_QUEUED: usize = 4096;

@@ -5,11 +5,11 @@ use std::os::fd::AsFd;
 use fastrack_http::{error_response, Error};
 use fastrack_sys::{epoch_seconds, monotonic_millis};
 
-use crate::body_reader::BodyError;
-use crate::connection::{Connection, Phase, Step};
-use crate::output::Output;
+use crate::conn::body::reader::BodyError;
+use crate::conn::response_writer::Stage;
+use crate::conn::write_buf::Output;
+use crate::conn::{Connection, Phase, Step};
 use crate::reactor::Reactor;
-use crate::response_writer::Stage;
 
 impl Reactor {
     /// What becomes of a connection whose request has been answered; gives back one with another request.

@@ -11,14 +11,10 @@ use std::sync::Arc;
 
 use fastrack_http::{ChunkedDecoder, Error, Expectation, Framing, Status};
 
-use crate::body::{check_length, goes_on, nothing_beyond, BEYOND, LONG_READ};
+use crate::conn::body::buffered::{check_length, goes_on, nothing_beyond, BEYOND, LONG_READ};
+use crate::conn::read_buf::Input;
 use crate::control::Control;
-use crate::input::Input;
 use crate::settings::Settings;
-
-mod stream;
-
-pub use stream::BodyStream;
 
 /// So much of a body that nobody has read is received for the sake of the connection, which could not go on without,
 /// in bytes. It must have come already: nobody waits for it.
@@ -84,24 +80,24 @@ pub(crate) struct BodyReader {
     decoded: Vec<u8>,
     at: usize,
     /// What came after the body: the next request.
-    rest: Vec<u8>,
+    pub(crate) rest: Vec<u8>,
     /// Chunks on their way to be decoded; empty between two calls.
     received: Vec<u8>,
     complete: bool,
-    failure: Option<BodyError>,
+    pub(crate) failure: Option<BodyError>,
     /// The client waits to be asked for the body (RFC 9110 §10.1.1).
     awaits_continue: bool,
     /// Whether another request may follow on the connection.
     goes_on: bool,
     most: Option<u64>,
     /// How long the client may send nothing, in milliseconds, and since when it has sent nothing.
-    timeout: u64,
-    stalled: Option<u64>,
+    pub(crate) timeout: u64,
+    pub(crate) stalled: Option<u64>,
     /// The engine is stopping, and the client has had its time cut.
-    stopping: bool,
+    pub(crate) stopping: bool,
     /// The last receive gave all that was asked for.
     brim: bool,
-    control: Arc<Control>,
+    pub(crate) control: Arc<Control>,
 }
 
 /// Whether the body that a head announces is still to come, at least in part. An error in what has come is told.
@@ -165,7 +161,7 @@ impl BodyReader {
     }
 
     /// Gives at most `most` bytes of what is there to `take`; receives only when nothing is.
-    fn read(
+    pub fn read(
         &mut self,
         fd: BorrowedFd<'_>,
         most: usize,
@@ -271,7 +267,7 @@ impl BodyReader {
     }
 
     /// Receives the body to its end, and keeps what has not been read.
-    fn read_ahead(&mut self, fd: BorrowedFd<'_>) -> Result<ReadAhead, BodyError> {
+    pub fn read_ahead(&mut self, fd: BorrowedFd<'_>) -> Result<ReadAhead, BodyError> {
         loop {
             if let Some(failure) = self.failure {
                 return Err(failure);
@@ -291,7 +287,7 @@ impl BodyReader {
 
     /// Whether the whole body has come, as far as a little of it is fetched ahead. The response is about to begin: from
     /// here on nobody asks the client for the body.
-    fn is_in_reach(&mut self, fd: BorrowedFd<'_>) -> bool {
+    pub fn is_in_reach(&mut self, fd: BorrowedFd<'_>) -> bool {
         self.awaits_continue = false;
         let mut ahead = self.decoded.len() - self.at;
         while self.is_wanting() && ahead <= PASSED_OVER {
@@ -336,4 +332,5 @@ impl BodyReader {
 }
 
 #[cfg(test)]
+#[path = "tests.rs"]
 mod tests;

@@ -4,9 +4,9 @@ use std::fs::File;
 
 use fastrack_http::{percent_decode, Error, Status};
 
-use crate::body::Body;
-use crate::connection::{Connection, State};
-use crate::input::Input;
+use crate::conn::body::buffered::Body;
+use crate::conn::read_buf::Input;
+use crate::conn::{Connection, State};
 use crate::settings::Settings;
 
 /// What has been read of a connection.

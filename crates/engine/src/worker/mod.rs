@@ -1,26 +1,29 @@
 //! The loop of one worker.
 
+pub(crate) mod exit_handler;
+pub(crate) mod schedule;
+
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::{Arc, MutexGuard};
 
 use fastrack_sys::{Events, Poller};
 
-use crate::alarm::Alarm;
+use crate::accept::listener::Listener;
+use crate::accept::listeners::{Client, Listeners};
 use crate::app::{App, Flow};
-use crate::connection::Connection;
-use crate::connections::Connections;
+use crate::conn::write_buf::Output;
+use crate::conn::Connection;
 use crate::control::Control;
-use crate::exit_handler::ExitHandler;
+use crate::handoff::queue::{Member, SharedQueue};
+use crate::helper::shared::Shared;
+use crate::helper::timer::Alarm;
 use crate::helper::Helper;
-use crate::listener::Listener;
-use crate::listeners::{Client, Listeners};
-use crate::output::Output;
+use crate::reactor::table::Connections;
 use crate::reactor::Reactor;
 use crate::settings::Settings;
-use crate::shared::Shared;
-use crate::shared_queue::{Member, SharedQueue};
-use crate::turn::{greet, Move};
+use crate::worker::exit_handler::ExitHandler;
+use crate::worker::schedule::{greet, Move};
 
 /// The poller's tokens of the master's pipe, the workers' queue, and the set of this worker's own connections.
 /// Those of the listeners come below them.

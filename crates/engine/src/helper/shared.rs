@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::alarm::Alarm;
-use crate::pulse::Pulse;
+use crate::helper::epoch::Pulse;
+use crate::helper::timer::Alarm;
 use crate::reactor::Reactor;
 
 #[derive(Debug)]
@@ -122,10 +122,10 @@ impl Shared {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::connections::Connections;
     use crate::control::Control;
+    use crate::reactor::table::Connections;
     use crate::settings::Settings;
-    use crate::watch::WatchSettings;
+    use crate::watch::active_request::WatchSettings;
     use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
     use std::sync::Arc;
 
@@ -145,7 +145,7 @@ pub(crate) mod tests {
             scope.spawn(|| {
                 while !done.load(Ordering::SeqCst) {
                     let Some(_hold) = shared.try_reactor() else { continue };
-                    assert!(!crate::pulse::is_busy(shared.pulse.read()));
+                    assert!(!crate::helper::epoch::is_busy(shared.pulse.read()));
                     seen.fetch_add(1, Ordering::SeqCst);
                 }
             });

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use fastrack_sys::{Events, Poller, Timer, Waker};
 
-use crate::pulse::{is_busy, Pulse};
+use crate::helper::epoch::{is_busy, Pulse};
 
 /// How long something lasts at least that the helper is woken for.
 pub(crate) const SOON: Duration = Duration::from_millis(1);

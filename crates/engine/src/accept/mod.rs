@@ -1,0 +1,5 @@
+//! Listening sockets.
+
+pub(crate) mod hint;
+pub(crate) mod listener;
+pub(crate) mod listeners;
