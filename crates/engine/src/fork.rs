@@ -3,31 +3,30 @@
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Descriptors that are looked after at most: as many as Linux allows a process, unless it is told otherwise.
+/// Most descriptors tracked: Linux's default limit per process (fs.nr_open). The set takes 128 KiB for them.
 const MOST: usize = 1 << 20;
 
 const BITS: usize = u64::BITS as usize;
 
-/// A set of descriptors that any thread may change at any time, without a lock: in a forked child
-/// a lock could be held for ever, by a thread that the fork has not copied.
+/// A set of descriptors, as a bitmap that any thread may change without a lock: in a forked child, a thread that the fork
+/// did not copy could hold the lock for ever.
 #[derive(Debug)]
-pub(crate) struct Held(Box<[AtomicU64]>);
+pub(crate) struct InheritedFds(Box<[AtomicU64]>);
 
-impl Held {
+impl InheritedFds {
     /// A set for descriptors below `limit`.
     pub fn new(limit: usize) -> Self {
-        // Zeroes that nobody touches take no memory.
-        Held((0..limit.min(MOST).div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect())
+        InheritedFds((0..limit.min(MOST).div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect())
     }
 
     pub fn insert(&self, fd: RawFd) {
-        if let Some((word, bit)) = self.place(fd) {
+        if let Some((word, bit)) = self.find(fd) {
             word.fetch_or(bit, Ordering::Relaxed);
         }
     }
 
     pub fn remove(&self, fd: RawFd) {
-        if let Some((word, bit)) = self.place(fd) {
+        if let Some((word, bit)) = self.find(fd) {
             word.fetch_and(!bit, Ordering::Relaxed);
         }
     }
@@ -40,7 +39,7 @@ impl Held {
         })
     }
 
-    fn place(&self, fd: RawFd) -> Option<(&AtomicU64, u64)> {
+    fn find(&self, fd: RawFd) -> Option<(&AtomicU64, u64)> {
         let fd = usize::try_from(fd).ok()?;
         Some((self.0.get(fd / BITS)?, 1 << (fd % BITS)))
     }
@@ -52,13 +51,13 @@ mod tests {
 
     #[test]
     fn what_was_inserted_and_not_removed_is_drained() {
-        let held = Held::new(200);
+        let fds = InheritedFds::new(200);
         for fd in [-1, 0, 63, 64, 199, 255, 256, 5000] {
-            held.insert(fd);
+            fds.insert(fd);
         }
-        held.remove(63);
-        held.remove(100);
-        assert_eq!(held.drain().collect::<Vec<_>>(), [0, 64, 199, 255]);
-        assert_eq!(held.drain().count(), 0);
+        fds.remove(63);
+        fds.remove(100);
+        assert_eq!(fds.drain().collect::<Vec<_>>(), [0, 64, 199, 255]);
+        assert_eq!(fds.drain().count(), 0);
     }
 }

@@ -1,8 +1,23 @@
 //! One worker's connections, without Ruby.
 //!
-//! Data flows one way: [`Listener`] -> connection -> [`Request`] -> [`App`]
-//! -> [`ResponseWriter`] -> wire -> recycle. The engine is driven through the small
-//! trait [`App`], so that the whole request path runs under `cargo test`.
+//! A request's way: [`Listener`] -> connection -> [`Request`] -> [`App`] -> [`ResponseWriter`] -> keep-alive or close. The
+//! engine calls the application through the small trait [`App`], so that the whole request path runs under `cargo test`.
+//!
+//! # Layers
+//!
+//! Bottom first. Each may import only from those above it in this list; `bin/test` checks that.
+//!
+//! 1. `watch`: the request in progress, its time limit, the scoreboard and the watchdog
+//! 2. `fork`: what a forked child must let go of
+//! 3. `settings`
+//! 4. `control`: what other threads and signal handlers may do with the engine
+//! 5. `accept`: listeners
+//! 6. `conn`: one connection, its requests, bodies and responses
+//! 7. `app`: the trait
+//! 8. `handoff`: the queue through which workers share connections
+//! 9. `reactor`: all connections of a worker
+//! 10. `helper`: the thread that drives them while the application is busy
+//! 11. `worker`: the loop
 
 mod accept;
 mod app;
@@ -16,17 +31,11 @@ mod settings;
 mod watch;
 mod worker;
 
-pub use accept::listener::Listener;
+pub use accept::Listener;
 pub use app::{App, Flow};
-pub use conn::body::reader::{BodyError, BodyRead, ReadAhead};
-pub use conn::body::stream::BodyStream;
-pub use conn::request::{Content, Request};
-pub use conn::response_writer::{Progress, ResponseWriter};
+pub use conn::{BodyError, BodyRead, BodyStream, Content, Progress, ReadAhead, Request, ResponseWriter};
 pub use control::Control;
-pub use handoff::queue::SharedQueue;
+pub use handoff::SharedQueue;
 pub use settings::Settings;
-pub use watch::active_request::{ThreadDumper, WatchSettings};
-pub use watch::scoreboard::{Entry, Scoreboard, Slot, State};
-pub use watch::watchdog::EXIT_STATUS;
-pub use worker::exit_handler::ExitHandler;
-pub use worker::{Engine, Finish};
+pub use watch::{Entry, Scoreboard, Slot, State, ThreadDumper, WatchSettings, EXIT_STATUS};
+pub use worker::{Engine, ExitHandler, Finish};

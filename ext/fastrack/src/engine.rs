@@ -162,13 +162,13 @@ impl RubyEngine {
     /// `answer_crashes`: from now on a fatal signal (SIGSEGV, SIGABRT and the like) does what `give_up` does, before Ruby
     /// gets it.
     fn answer_crashes(&self) {
-        self.exit_handler.say_on_fatal_signals(rb_sys::rb_funcallv as *const ());
+        self.exit_handler.handle_fatal_signals(rb_sys::rb_funcallv as *const ());
     }
 
     /// `give_up`: this process ends as soon as this has returned. The request that is being answered gets a 502, or is cut
     /// off if its response has begun; all other connections go to other workers.
     fn give_up(&self) {
-        self.exit_handler.say();
+        self.exit_handler.run();
     }
 
     /// `hijack`: gives the application the connection whose request it is answering: a TCPSocket or UNIXSocket. Raises

@@ -1,4 +1,4 @@
-//! A socket that clients connect to, shared with the other workers.
+//! A listening socket, shared with the other workers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,36 +11,32 @@ pub struct Listener {
     tcp: bool,
 }
 
-/// What a try to accept came to.
+/// What accept came to.
 #[derive(Debug)]
-pub(crate) enum Accepted {
+pub(super) enum Accepted {
     Client(OwnedFd, Option<SocketAddr>),
-    /// Nobody is waiting.
     Nobody,
-    /// The client has gone before it was accepted; there may be others.
+    /// The client disconnected before it was accepted; there may be others.
     Gone,
-    /// The process or the system has run out of something, or the socket is no listener: trying
-    /// again at once would fail again.
+    /// Out of descriptors or memory, or not a listener: trying again at once would fail again.
     Failed(io::Error),
 }
 
 impl Listener {
-    /// Copies a listening socket of somebody else's, and makes it non-blocking:
-    /// that flag belongs to the open file, so it is set for all who share it.
-    /// Whoever made the socket may have left it blocking, and a worker that lost
-    /// the race for a client would then hang in accept.
+    /// Duplicates a listening socket and makes it non-blocking: a worker that loses the race for a client would hang in
+    /// accept otherwise. The flag belongs to the open file, so it is set for all processes that share it.
     pub fn from_fd(fd: RawFd, tcp: bool) -> io::Result<Self> {
         let fd = fastrack_sys::duplicate(fd)?;
         fastrack_sys::set_nonblocking(&fd)?;
         Ok(Listener { fd, tcp })
     }
 
-    /// Whether its connections have addresses, and so a peer to name.
+    /// Whether it is a TCP socket, whose clients have addresses.
     pub fn is_tcp(&self) -> bool {
         self.tcp
     }
 
-    pub(crate) fn accept(&self) -> Accepted {
+    pub(super) fn accept(&self) -> Accepted {
         match fastrack_sys::accept(self.fd.as_fd(), self.tcp) {
             Ok((fd, peer)) => Accepted::Client(fd, peer),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Accepted::Nobody,

@@ -1,4 +1,4 @@
-//! The listeners of a worker, and which of them to try next.
+//! The listeners of a worker, tried in turn.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,110 +6,106 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use fastrack_sys::Poller;
 
-use crate::accept::hint::Backlog;
-use crate::accept::listener::{Accepted, Listener};
+use super::hint::AcceptHint;
+use super::listener::{Accepted, Listener};
 use crate::control::Control;
 
-/// Clients that one listener may have waiting, as far as [`accept_all`](Listeners::accept_all) goes.
-const MOST_QUEUED: usize = 4096;
+/// Clients that [`accept_backlog`](Listeners::accept_backlog) takes from one listener: Linux's default backlog.
+const BACKLOG: usize = 4096;
 
 /// A client that has been accepted.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub fd: OwnedFd,
     pub peer: Option<SocketAddr>,
-    /// The index of the listener that it came by.
+    /// The index of its listener.
     pub listener: usize,
 }
 
 #[derive(Debug)]
 pub(crate) struct Listeners {
-    list: Vec<(Listener, Backlog)>,
-    /// Where the next try begins, so that a busy listener does not keep the others waiting.
+    list: Vec<(Listener, AcceptHint)>,
+    /// Where the next try begins, so that a busy listener does not starve the others.
     next: usize,
 }
 
 impl Listeners {
     pub fn new(listeners: Vec<Listener>) -> Self {
-        Listeners {
-            list: listeners.into_iter().map(|listener| (listener, Backlog::default())).collect(),
-            next: 0,
-        }
+        let list = listeners.into_iter().map(|listener| (listener, AcceptHint::default())).collect();
+        Listeners { list, next: 0 }
     }
 
-    /// Has the poller report clients, each listener's under its own token.
-    pub fn join(&self, poller: &Poller) -> io::Result<()> {
+    /// Registers each listener with the poller under a token of its own.
+    pub fn register(&self, poller: &Poller) -> io::Result<()> {
         self.list
             .iter()
             .enumerate()
             .try_for_each(|(index, (listener, _))| poller.add_shared(listener, token(index)))
     }
 
-    /// Lets go of the listeners. Where others have them, too, those go on listening; where nobody has,
-    /// clients are refused at once rather than left waiting.
-    pub fn leave(&mut self, poller: &Poller, control: &Control) {
+    /// Closes the listeners. Once no process has a socket open, the kernel refuses its clients instead of queueing them.
+    pub fn close(&mut self, poller: &Poller, control: &Control) {
         for (listener, _) in self.list.drain(..) {
-            // It fails only if the listener is not there, which is what is wanted.
+            // It fails only if the listener is not registered.
             let _ = poller.remove(&listener);
-            control.release(listener.as_fd().as_raw_fd());
+            control.untrack_fd(listener.as_fd().as_raw_fd());
         }
     }
 
-    /// Takes an event of the poller's, if it is about a listener.
-    pub fn announce(&mut self, event: u64) {
-        if let Some((_, backlog)) = self.list.get_mut(index(event)) {
-            backlog.announce();
+    /// Takes an event's token; ignores those of other descriptors.
+    pub fn announce(&mut self, token: u64) {
+        if let Some((_, hint)) = self.list.get_mut(index(token)) {
+            hint.announce();
         }
     }
 
-    /// Whether accepting is worth a try without asking the poller. Of several listeners none is
-    /// taken for granted: a busy one would keep the poller from being asked about the others.
-    pub fn is_anybody_likely(&self) -> bool {
+    /// Whether accepting is worth a try without asking the poller. With several listeners, only an announced client is:
+    /// otherwise a busy listener would keep the others from being asked about.
+    pub fn is_client_likely(&self) -> bool {
         match &self.list[..] {
-            [(_, backlog)] => backlog.is_likely(),
-            _ => self.is_anybody_announced(),
+            [(_, hint)] => hint.is_worth_trying(),
+            _ => self.is_client_announced(),
         }
     }
 
     /// Whether the poller has reported a client that was not looked for yet.
-    pub fn is_anybody_announced(&self) -> bool {
-        self.list.iter().any(|(_, backlog)| backlog.is_announced())
+    pub fn is_client_announced(&self) -> bool {
+        self.list.iter().any(|(_, hint)| hint.is_announced())
     }
 
     /// The worker has to wait: nobody was there.
-    pub fn missed(&mut self) {
-        self.list.iter_mut().for_each(|(_, backlog)| backlog.missed());
+    pub fn found_nobody(&mut self) {
+        self.list.iter_mut().for_each(|(_, hint)| hint.found_nobody());
     }
 
-    /// Accepts a client of a listener that is worth a try; None when there is nobody. Fails with what
-    /// the process or the system has run out of.
+    /// Accepts a client of a listener that is worth a try; None if there is none. Fails when descriptors or memory have
+    /// run out.
     pub fn accept(&mut self) -> io::Result<Option<Client>> {
         let alone = self.list.len() == 1;
         for step in 0..self.list.len() {
             let index = (self.next + step) % self.list.len();
-            let (listener, backlog) = &mut self.list[index];
-            if !(backlog.is_announced() || alone && backlog.is_likely()) {
+            let (listener, hint) = &mut self.list[index];
+            if !(hint.is_announced() || alone && hint.is_worth_trying()) {
                 continue;
             }
             match listener.accept() {
                 Accepted::Client(fd, peer) => {
-                    backlog.found();
+                    hint.accepted();
                     self.next = (index + 1) % self.list.len();
                     return Ok(Some(Client { fd, peer, listener: index }));
                 }
-                Accepted::Nobody | Accepted::Gone => backlog.missed(),
+                Accepted::Nobody | Accepted::Gone => hint.found_nobody(),
                 Accepted::Failed(error) => return Err(error),
             }
         }
         Ok(None)
     }
 
-    /// Accepts everybody who has come by now, but no more of a listener than its kernel's queue may hold
-    /// by default (listen(2)): others may come as fast as these are accepted.
-    pub fn accept_all(&mut self) -> Vec<Client> {
+    /// Accepts all clients that are in the backlogs now. Bounded: others may come as fast as these are accepted.
+    pub fn accept_backlog(&mut self) -> Vec<Client> {
         let mut clients = Vec::new();
         for (index, (listener, _)) in self.list.iter().enumerate() {
-            for _ in 0..MOST_QUEUED {
+            for _ in 0..BACKLOG {
                 match listener.accept() {
                     Accepted::Client(fd, peer) => clients.push(Client { fd, peer, listener: index }),
                     Accepted::Gone => {}
@@ -129,12 +125,12 @@ impl Listeners {
     }
 }
 
-/// The poller's token of a listener: from the top down, out of the way of the others.
+/// A listener's token: counted down from the top, clear of the others.
 fn token(index: usize) -> u64 {
     u64::MAX - 1 - index as u64
 }
 
-/// The index of the listener with a token; beyond all of them for a token that is no listener's.
+/// The index of the listener with this token; out of range for any other token.
 fn index(token: u64) -> usize {
     usize::try_from((u64::MAX - 1).wrapping_sub(token)).unwrap_or(usize::MAX)
 }
@@ -151,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_listener_leaves_the_others_their_turn() {
+    fn a_busy_listener_does_not_starve_the_others() {
         let (sockets, listeners): (Vec<_>, Vec<_>) = (0..2).map(|_| listening()).unzip();
         let mut listeners = Listeners::new(listeners);
         let _clients: Vec<TcpStream> = [0, 0, 0, 1]
@@ -169,18 +165,18 @@ mod tests {
     }
 
     #[test]
-    fn all_who_have_come_are_accepted_announced_or_not() {
+    fn the_whole_backlog_is_accepted_announced_or_not() {
         let (sockets, listeners): (Vec<_>, Vec<_>) = (0..2).map(|_| listening()).unzip();
         let mut listeners = Listeners::new(listeners);
-        assert!(listeners.accept_all().is_empty());
+        assert!(listeners.accept_backlog().is_empty());
         let _clients: Vec<TcpStream> = [0, 1, 0]
             .map(|index: usize| {
                 TcpStream::connect(sockets[index].local_addr().expect("an address")).expect("connect")
             })
             .into();
-        let order: Vec<usize> = listeners.accept_all().iter().map(|client| client.listener).collect();
+        let order: Vec<usize> = listeners.accept_backlog().iter().map(|client| client.listener).collect();
         assert_eq!(order, [0, 0, 1]);
-        assert!(listeners.accept_all().is_empty());
+        assert!(listeners.accept_backlog().is_empty());
     }
 
     #[test]
@@ -190,8 +186,8 @@ mod tests {
             listeners.announce(other);
         }
         listeners.announce(token(1));
-        assert!(!listeners.is_anybody_announced());
+        assert!(!listeners.is_client_announced());
         listeners.announce(token(0));
-        assert!(listeners.is_anybody_announced());
+        assert!(listeners.is_client_announced());
     }
 }

@@ -1,5 +1,8 @@
-//! Listening sockets.
+//! Listening sockets, and which of them to try next.
 
-pub(crate) mod hint;
-pub(crate) mod listener;
-pub(crate) mod listeners;
+mod hint;
+mod listener;
+mod listeners;
+
+pub use listener::Listener;
+pub(crate) use listeners::{Client, Listeners};

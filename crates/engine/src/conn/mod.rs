@@ -1,57 +1,75 @@
-//! One client's connection, and how far its request has come.
+//! One client's connection: reading its requests and sending the responses.
 //!
 //! ```text
-//!            bytes            whole head          whole body, or none is waited for
+//!            bytes            head complete       body complete
 //!   accept -> Head -----------> Body ---------------> app -> close
-//!              ^ \ error          \ error              |  \ not all taken
-//!              |  `------ Draining <-' (answered;      |   `-> Sending -> close
+//!              ^ \ error          \ error              |  \ client is slow
+//!              |  `------ Draining <-' (refused;       |   `-> Sending -> close
 //!              |                        discards)      |         |
-//!              `---------------------------------------'<--------'  the connection goes on
+//!              `---------------------------------------'<--------'  keep-alive
 //! ```
 
-pub(crate) mod body;
-pub(crate) mod read_buf;
+mod body;
+mod in_flight;
+mod read_buf;
 mod reading;
-pub(crate) mod request;
-pub(crate) mod response_writer;
+mod request;
+mod response_writer;
 mod transfer;
-pub(crate) mod write_buf;
+mod write_buf;
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::conn::body::buffered::Body;
-use crate::conn::body::reader::{BodyError, BodyReader};
-use crate::conn::body::stream::BodyStream;
-use crate::conn::read_buf::{Input, InputPool};
-use crate::conn::request::{Content, Request};
-use crate::conn::write_buf::Output;
+use fastrack_http::Error;
+
+use crate::accept::Client;
 use crate::control::Control;
 use crate::settings::Settings;
+use body::{BodyReader, BufferedBody};
 
-pub(crate) use reading::Step;
+pub use body::{BodyError, BodyRead, BodyStream, ReadAhead};
+pub(crate) use in_flight::InFlight;
+pub(crate) use read_buf::{ReadBuf, ReadBufPool};
+pub use request::{Content, Request};
+pub(crate) use response_writer::Stage;
+pub use response_writer::{Progress, ResponseWriter};
 pub(crate) use transfer::Contents;
+pub(crate) use write_buf::WriteBuf;
 
-/// What an answered client may still send before it is cut off, in bytes: enough for what
-/// was under way, too little to keep anybody busy.
+/// How much a refused client may still send before it is cut off, in bytes: enough for what was under way, too little to
+/// keep a worker busy.
 const DRAINED: usize = 1024 * 1024;
+
+/// What reading came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The request is ready for the application.
+    Ready,
+    /// There is more to come.
+    Wait,
+    /// The request is wrong.
+    Refuse(Error),
+    /// The client is gone, or has been drained.
+    Close,
+}
 
 #[derive(Debug)]
 enum State {
     /// Reading the head.
     Head,
-    /// The head is there; reading the body.
-    Body(Body),
-    /// The head is there, and the application is to read the body: what has come of it is in the input, as it came.
+    /// Reading the body, or it is complete.
+    Body(BufferedBody),
+    /// The application will read the body; what has come of it is still in the read buffer.
     Unread,
-    /// The application reads the body, or has read of it what it wanted.
+    /// The application reads the body, or has read what it wanted of it.
     Stream(Box<Mutex<BodyReader>>),
-    /// The application is done, and the client has not taken all of the response; then the connection goes on, or not.
-    Sending(bool),
-    /// Answered. Closing now would reset the connection and could take the
-    /// answer from the client before it has read it (RFC 9112 §9.6).
+    /// The client has not taken the whole response yet. Then the connection is kept alive, or closed.
+    Sending { keep_alive: bool },
+    /// Refused; so many bytes may still come. Closing now would reset the connection, and the client could lose the response
+    /// before it has read it (RFC 9112 §9.6).
     Draining(usize),
 }
 
@@ -66,9 +84,9 @@ pub(crate) enum Phase {
     Head,
     /// The rest of a body.
     Body,
-    /// The client taking its response.
+    /// The client to take its response.
     Sending,
-    /// The client closing.
+    /// The client to close.
     Draining,
 }
 
@@ -77,36 +95,35 @@ pub(crate) struct Connection {
     fd: OwnedFd,
     pub listener: usize,
     pub peer: Option<SocketAddr>,
-    /// Where it is kept while nobody works on it, once it has been there.
+    /// Its place in the table of connections, once it has been there.
     pub key: Option<usize>,
-    /// None while there is nothing in it.
-    input: Option<Box<Input>>,
-    pub output: Output,
+    /// None while it is empty.
+    read_buf: Option<Box<ReadBuf>>,
+    write_buf: WriteBuf,
     state: State,
     /// Requests answered before this one.
     pub served: u32,
-    /// The last read gave all that was asked for.
-    brim: bool,
-    /// The client sends nothing after what there is to read.
+    last_read_was_full: bool,
+    /// The client has shut down its sending side.
     pub ended: bool,
-    /// The request was there before the answer to the one before it had left. That its client sends nothing more says
-    /// nothing then: it has asked for all that it wants.
+    /// The request arrived before the response to the previous one had left. A client that has shut down its sending side
+    /// may then still wait for responses.
     pub pipelined: bool,
 }
 
 impl Connection {
-    /// Boxed, for it goes from hand to hand.
-    pub fn new(fd: OwnedFd, peer: Option<SocketAddr>, listener: usize) -> Box<Self> {
+    /// Boxed: it is passed around a lot.
+    pub fn new(client: Client) -> Box<Self> {
         Box::new(Connection {
-            fd,
-            listener,
-            peer,
+            fd: client.fd,
+            listener: client.listener,
+            peer: client.peer,
             key: None,
-            input: None,
-            output: Output::default(),
+            read_buf: None,
+            write_buf: WriteBuf::default(),
             state: State::Head,
             served: 0,
-            brim: false,
+            last_read_was_full: false,
             ended: false,
             pipelined: false,
         })
@@ -114,19 +131,20 @@ impl Connection {
 
     /// The request, once it is [`Step::Ready`].
     pub fn request<'a>(&'a self, settings: &Settings) -> Option<Request<'a>> {
-        let Input { bytes, head, decoded, rest, path } = self.input.as_deref()?;
+        let ReadBuf { bytes, head, decoded, rest, path } = self.read_buf.as_deref()?;
         let mut beyond = &bytes[head.len..];
         let content = match &self.state {
-            State::Body(Body::InPlace(length)) => {
+            State::Body(BufferedBody::InPlace(length)) => {
                 let (body, after) = beyond.split_at(*length);
                 beyond = after;
                 Content::Memory(body)
             }
             State::Body(
-                Body::Chunked { file: Some(file), length, .. } | Body::Spooled { file, length, .. },
+                BufferedBody::Chunked { file: Some(file), length, .. }
+                | BufferedBody::InFile { file, length, .. },
             ) => Content::File(file, *length),
-            State::Body(Body::Chunked { .. }) => Content::Memory(decoded),
-            State::Stream(reader) => Content::Stream(BodyStream { fd: self.fd.as_fd(), reader }),
+            State::Body(BufferedBody::Chunked { .. }) => Content::Memory(decoded),
+            State::Stream(reader) => Content::Stream(BodyStream::new(self.fd.as_fd(), reader)),
             _ => Content::None,
         };
         if !rest.is_empty() {
@@ -136,22 +154,22 @@ impl Connection {
         Some(Request { head, bytes, path, content, beyond, listener: self.listener, peer: self.peer })
     }
 
-    /// The application is about to have the request, and with it what there is of a body that it reads itself.
-    pub fn open_body(&mut self, settings: &Settings, control: &Arc<Control>) {
-        if let (State::Unread, Some(input)) = (&self.state, &mut self.input) {
-            self.state =
-                State::Stream(Box::new(Mutex::new(BodyReader::new(input, settings, Arc::clone(control)))));
+    /// Prepares the body for an application that reads it itself.
+    pub fn open_body(&mut self, settings: &Settings, in_flight: &InFlight, control: &Arc<Control>) {
+        if let (State::Unread, Some(buf)) = (&self.state, &mut self.read_buf) {
+            let reader = BodyReader::new(buf, settings, in_flight.active(), control);
+            self.state = State::Stream(Box::new(Mutex::new(reader)));
         }
     }
 
-    /// The application is done with the request: discards what it has not read of the body, if that has come already
-    /// and is not much. False when the connection cannot go on.
-    pub fn pass_over_body(&mut self) -> bool {
+    /// Discards the part of the body that the application has not read, if it is short and has arrived. False if the
+    /// connection cannot go on.
+    pub fn skip_body(&mut self) -> bool {
         let State::Stream(reader) = &mut self.state else { return true };
         let reader = reader.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let whole = reader.pass_over(self.fd.as_fd());
-        self.brim = reader.is_brimful();
-        self.input.iter_mut().for_each(|input| reader.move_rest(&mut input.rest));
+        let whole = reader.skip(self.fd.as_fd());
+        self.last_read_was_full = reader.may_have_unread();
+        self.read_buf.iter_mut().for_each(|buf| buf.rest.append(reader.rest()));
         whole
     }
 
@@ -161,46 +179,50 @@ impl Connection {
         reader.lock().unwrap_or_else(PoisonError::into_inner).failure()
     }
 
-    /// The request has been answered, and the connection goes on: what has come after it is the next one.
-    pub fn turn_over(&mut self, settings: &Settings) -> Step {
+    /// The request has been answered: goes on with the next one, as far as it has been received.
+    pub fn next_request(&mut self, settings: &Settings) -> Step {
         self.served = self.served.saturating_add(1);
-        let state = std::mem::replace(&mut self.state, State::Head);
-        if let Some(input) = &mut self.input {
-            let body = if let State::Body(Body::InPlace(length)) = state { length } else { 0 };
-            let used = (input.head.len + body).min(input.bytes.len());
-            input.bytes.drain(..used);
-            input.bytes.append(&mut input.rest);
-            input.decoded.clear();
-            input.path.clear();
-            // Empty lines before a request mean nothing (RFC 9112 §2.2).
-            if input.bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n')) {
-                input.bytes.clear();
+        self.discard_request();
+        self.state = State::Head;
+        if let Some(buf) = &mut self.read_buf {
+            buf.bytes.append(&mut buf.rest);
+            buf.decoded.clear();
+            buf.path.clear();
+            // Empty lines before a request are ignored (RFC 9112 §2.2).
+            if buf.bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n')) {
+                buf.bytes.clear();
             }
         }
-        self.take_stock(settings)
+        self.parse_buffered(settings)
     }
 
-    /// Sends more of the response, and says how much; 0 means that the client takes nothing now.
-    pub fn send_more(&mut self) -> io::Result<usize> {
-        self.output.flush(self.fd.as_fd())
-    }
-
-    /// The rest of the response is sent when the client takes it, and then the connection goes on, or not.
-    pub fn send_later(&mut self, output: Output, goes_on: bool) {
-        // What comes next stays, and waits.
-        if let (Some(input), State::Body(_) | State::Stream(_)) = (&mut self.input, &self.state) {
-            let length = if let State::Body(Body::InPlace(length)) = &self.state { *length } else { 0 };
-            let used = (input.head.len + length).min(input.bytes.len());
-            input.bytes.drain(..used);
-            input.head.len = 0;
+    /// Removes the request from the read buffer.
+    fn discard_request(&mut self) {
+        if let Some(buf) = &mut self.read_buf {
+            let body = if let State::Body(BufferedBody::InPlace(length)) = self.state { length } else { 0 };
+            buf.bytes.drain(..(buf.head.len + body).min(buf.bytes.len()));
+            buf.head.len = 0;
         }
-        self.output = output;
-        self.state = State::Sending(goes_on);
     }
 
-    /// Whether the connection goes on once the response has been sent.
-    pub fn goes_on_after_sending(&self) -> bool {
-        matches!(self.state, State::Sending(true))
+    /// Sends more of the response and returns how much; 0 if the client takes nothing now.
+    pub fn send_more(&mut self) -> io::Result<usize> {
+        self.write_buf.flush(self.fd.as_fd())
+    }
+
+    /// Whether the whole response has been sent, and if so, whether the connection is kept alive.
+    pub fn is_sent(&self) -> Option<bool> {
+        match self.state {
+            State::Sending { keep_alive } if self.write_buf.is_empty() => Some(keep_alive),
+            _ => None,
+        }
+    }
+
+    /// Keeps the rest of the response to be sent when the client takes it.
+    pub fn send_later(&mut self, unsent: WriteBuf, keep_alive: bool) {
+        self.discard_request();
+        self.write_buf = unsent;
+        self.state = State::Sending { keep_alive };
     }
 
     pub fn phase(&self) -> Phase {
@@ -209,19 +231,15 @@ impl Connection {
             State::Head if self.served == 0 => Phase::Fresh,
             State::Head => Phase::Idle,
             State::Body(_) | State::Unread | State::Stream(_) => Phase::Body,
-            State::Sending(_) => Phase::Sending,
+            State::Sending { .. } => Phase::Sending,
             State::Draining(_) => Phase::Draining,
         }
     }
 
-    /// Whether something of a head has come. An empty line before it means nothing (RFC 9112 §2.2): some clients send
-    /// one after a body.
+    /// Whether part of a head has been received. An empty line before it is ignored (RFC 9112 §2.2): some clients send one
+    /// after a body.
     fn has_part_of_head(&self) -> bool {
-        self.input.as_ref().is_some_and(|input| !b"\r\n".starts_with(&input.bytes))
-    }
-
-    fn has_bytes(&self) -> bool {
-        self.input.as_ref().is_some_and(|input| !input.bytes.is_empty())
+        self.read_buf.as_ref().is_some_and(|buf| !b"\r\n".starts_with(&buf.bytes))
     }
 
     /// Whether the client has sent part of a request.
@@ -229,48 +247,49 @@ impl Connection {
         matches!(self.phase(), Phase::Head | Phase::Body)
     }
 
-    /// Whether the kernel may hold bytes of this client that were not read: the last read was filled to the brim.
-    pub fn is_brimful(&self) -> bool {
-        self.brim
+    /// Whether the last read got all that it asked for, so that the kernel may hold more.
+    pub fn last_read_was_full(&self) -> bool {
+        self.last_read_was_full
     }
 
-    /// Whether there is something to do before anything arrives: what the last turn has left.
-    pub fn is_due(&self) -> bool {
+    /// Whether there is something to do before any event: the last turn has left it.
+    pub fn needs_another_turn(&self) -> bool {
         match self.state {
-            // Nothing is read meanwhile; the poller tells anew what has come by then.
-            State::Sending(_) => self.output.is_due(),
-            _ => self.brim,
+            // Nothing is read meanwhile: the poller reports again afterwards what has arrived.
+            State::Sending { .. } => self.write_buf.has_more_to_send(),
+            _ => self.last_read_was_full,
         }
     }
 
-    /// Whether there is something left to read, if only the end.
-    pub fn may_have_more(&self) -> bool {
-        self.brim || self.ended
+    /// Whether the client expects the connection to go on after this request.
+    pub fn is_persistent(&self) -> bool {
+        self.read_buf.as_ref().is_some_and(|buf| buf.head.is_persistent())
     }
 
-    /// Whether the client takes it that the connection goes on after this request.
-    pub fn is_to_go_on(&self) -> bool {
-        self.input.as_ref().is_some_and(|input| input.head.is_persistent())
-    }
-
-    /// Whether the request's method is HEAD, whose answers have no body; also when the rest of its head is wrong.
+    /// Whether the method is HEAD, even if the rest of the head is wrong.
     pub fn is_head_request(&self) -> bool {
-        self.input.as_ref().is_some_and(|input| input.bytes.trim_ascii_start().starts_with(b"HEAD "))
+        self.read_buf.as_ref().is_some_and(|buf| buf.bytes.trim_ascii_start().starts_with(b"HEAD "))
     }
 
-    /// From now on reads and discards; the client is told that nothing more will come.
+    /// Shuts down the sending side; from now on reads and discards.
     pub fn drain(&mut self) {
         self.state = State::Draining(DRAINED);
-        self.input.iter_mut().for_each(|input| input.bytes.clear());
-        // A client that is gone already will be noticed by the next read.
+        self.read_buf.iter_mut().for_each(|buf| buf.bytes.clear());
+        // If the client is gone the next read will tell.
         let _ = fastrack_sys::shutdown_write(self.fd.as_fd());
     }
 
-    /// Gives its memory back if there is nothing in it, and always when asked to.
-    pub fn rest(&mut self, inputs: &mut InputPool, always: bool) {
-        if always || matches!(self.state, State::Head) && !self.has_bytes() {
-            self.input.take().into_iter().for_each(|input| inputs.give_back(input));
+    /// Gives an empty read buffer back to the pool.
+    pub fn release_empty_buffer(&mut self, pool: &mut ReadBufPool) {
+        let empty = self.read_buf.as_ref().is_some_and(|buf| buf.bytes.is_empty());
+        if empty && matches!(self.state, State::Head) {
+            self.release_buffer(pool);
         }
+    }
+
+    /// Gives the read buffer back to the pool.
+    pub fn release_buffer(&mut self, pool: &mut ReadBufPool) {
+        self.read_buf.take().into_iter().for_each(|buf| pool.give_back(buf));
     }
 
     pub fn raw_fd(&self) -> RawFd {

@@ -1,51 +1,77 @@
-//! The memory that one request is read into, used again by the next.
+//! Buffers that requests are received into, and a pool to reuse them.
+
+use std::io;
+use std::os::fd::BorrowedFd;
 
 use fastrack_http::Head;
 
-/// What one read asks the kernel for: a whole request, nearly always.
-pub(crate) const READ_SIZE: usize = 16 * 1024;
+/// What one receive asks for: nearly always more than a whole request.
+pub(super) const READ_SIZE: usize = 16 * 1024;
 
-/// What an input may keep when it is not in use. Enough for a form or a small upload without asking the allocator again.
+/// Capacity that a pooled buffer may keep: enough for a form or a small upload.
 const KEPT: usize = 256 * 1024;
 
-/// Inputs that wait for a connection, at most.
-const SPARE: usize = 16;
+/// Buffers in the pool, at most.
+const POOLED: usize = 16;
 
-/// Bytes as they came, and what was made of them.
+/// The bytes of a request, and what was parsed from them.
 #[derive(Debug, Default)]
-pub(crate) struct Input {
+pub(crate) struct ReadBuf {
     /// The head, followed by as much of the body as is kept in place.
     pub bytes: Vec<u8>,
-    /// The parsed head: places in `bytes`.
+    /// The parsed head: ranges of `bytes`.
     pub head: Head,
-    /// The body when it had to be decoded.
+    /// A chunked body, decoded.
     pub decoded: Vec<u8>,
     /// What came after a body that is not kept in place: the next request.
     pub rest: Vec<u8>,
-    /// The path when it is shown decoded.
+    /// The decoded path, if the settings ask for it.
     pub path: Vec<u8>,
 }
 
-/// Inputs that were used before. Boxed, so that taking and giving back moves a pointer.
+/// Boxed, so that taking one and giving it back moves a pointer.
 #[derive(Debug, Default)]
-pub(crate) struct InputPool(#[allow(clippy::vec_box)] Vec<Box<Input>>);
+pub(crate) struct ReadBufPool(#[allow(clippy::vec_box)] Vec<Box<ReadBuf>>);
 
-impl InputPool {
-    pub fn take(&mut self) -> Box<Input> {
+impl ReadBufPool {
+    pub fn take(&mut self) -> Box<ReadBuf> {
         self.0.pop().unwrap_or_default()
     }
 
-    pub fn give_back(&mut self, mut input: Box<Input>) {
-        if self.0.len() >= SPARE {
+    pub fn give_back(&mut self, mut buf: Box<ReadBuf>) {
+        if self.0.len() >= POOLED {
             return;
         }
-        let Input { bytes, decoded, rest, path, .. } = &mut *input;
+        let ReadBuf { bytes, decoded, rest, path, .. } = &mut *buf;
         for buffer in [bytes, decoded, rest, path] {
             buffer.clear();
             if buffer.capacity() > KEPT {
                 buffer.shrink_to(READ_SIZE);
             }
         }
-        self.0.push(input);
+        self.0.push(buf);
+    }
+}
+
+/// What one receive came to.
+pub(super) enum Received {
+    /// So many bytes, 1 at least.
+    Bytes(usize),
+    /// The client has sent nothing more so far.
+    Nothing,
+    /// The client has closed the connection, or it is broken.
+    End,
+}
+
+/// Receives up to `most` bytes and appends them to `buffer`.
+pub(super) fn receive(fd: BorrowedFd<'_>, buffer: &mut Vec<u8>, most: usize) -> Received {
+    loop {
+        return match fastrack_sys::recv(fd, buffer, most) {
+            Ok(0) => Received::End,
+            Ok(got) => Received::Bytes(got),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Received::Nothing,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => Received::End,
+        };
     }
 }

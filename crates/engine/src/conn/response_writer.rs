@@ -1,4 +1,4 @@
-//! The way back: what the application sends.
+//! Sends the application's response.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -6,53 +6,52 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use fastrack_http::{Persistence, Version};
 
-use crate::conn::body::stream::BodyStream;
-use crate::conn::request::{Content, Request};
-use crate::conn::write_buf::{self, Output};
+use super::body::BodyStream;
+use super::in_flight::InFlight;
+use super::request::{Content, Request};
+use super::write_buf;
 use crate::control::Control;
 use crate::settings::Settings;
 
-/// How far sending has come.
+/// How far sending is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// All that was handed over has been sent, or will be without the application.
+    /// All that was passed has been sent, or will be without the application.
     Sent,
     /// The client must take something first: [wait](ResponseWriter::wait), then [flush](ResponseWriter::flush).
     Blocked,
 }
 
-/// What has become of the response.
+/// How far the response is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Not one byte was sent.
+    /// Nothing was sent.
     Untouched,
-    /// Some was sent, and there is more to come.
+    /// Part of it was sent.
     Begun,
-    /// The application has given all of it.
+    /// The application has passed all of it.
     Finished,
-    /// Somebody else has the connection now, and goes on with it.
-    HandedOver,
+    /// The connection was hijacked: the application sends the rest.
+    Hijacked,
     /// The client is gone, or did not take the response in time.
     Broken,
 }
 
-/// One response on its way to the client.
+/// Sends one response to the client.
 #[derive(Debug)]
 pub struct ResponseWriter<'a> {
     fd: BorrowedFd<'a>,
-    /// What the socket did not take.
-    output: &'a mut Output,
+    in_flight: &'a mut InFlight,
     control: &'a Control,
-    /// How much output may wait, in bytes.
+    /// How much of the response may be buffered, in bytes.
     budget: usize,
     /// How long the client may take nothing, in milliseconds.
     timeout: u64,
-    /// Since when it has taken nothing, in milliseconds of the steady clock.
+    /// Since when it has taken nothing, in milliseconds of the monotonic clock.
     stalled: Option<u64>,
     stage: Stage,
-    /// What becomes of the connection, as far as the application goes along.
     persistence: Persistence,
-    /// The request's body, where the application may not have read it yet.
+    /// The request's body, if the application reads it while it arrives.
     body: Option<BodyStream<'a>>,
 }
 
@@ -60,10 +59,10 @@ impl<'a> ResponseWriter<'a> {
     /// Most slices for one [`send`](Self::send): what one writev(2) takes (IOV_MAX on Linux and BSD).
     pub const MOST_SLICES: usize = 1024;
 
-    /// `output` is empty, and lends its memory. `last` says that the connection closes after this.
+    /// `last` says that the connection closes after this response.
     pub(crate) fn new(
         fd: BorrowedFd<'a>,
-        output: &'a mut Output,
+        in_flight: &'a mut InFlight,
         control: &'a Control,
         request: &Request<'a>,
         settings: &Settings,
@@ -74,18 +73,16 @@ impl<'a> ResponseWriter<'a> {
             Version::Http11 => Persistence::Implied,
             Version::Http10 => Persistence::Named,
         };
-        let (budget, timeout) = (settings.response_buffer, settings.write_timeout);
-        let body = if let Content::Stream(body) = request.content { Some(body) } else { None };
         ResponseWriter {
             fd,
-            output,
+            in_flight,
             control,
-            budget,
-            timeout,
+            budget: settings.response_buffer,
+            timeout: settings.write_timeout,
             stalled: None,
             stage: Stage::Untouched,
             persistence,
-            body,
+            body: if let Content::Stream(body) = request.content { Some(body) } else { None },
         }
     }
 
@@ -93,21 +90,22 @@ impl<'a> ResponseWriter<'a> {
         self.stage
     }
 
-    /// What becomes of the connection after this response: what its head has to say.
+    /// Whether the connection stays open after this response, and what its head has to say about that. To be called right
+    /// before the head is made.
     pub fn persistence(&mut self) -> Persistence {
-        let body_is_left = self.body.is_some_and(|body| !body.is_in_reach());
+        let body_is_left = self.body.is_some_and(|body| !body.is_almost_read());
         if body_is_left || self.control.is_stopping() || self.control.is_draining() {
             self.close();
         }
         self.persistence
     }
 
-    /// Whether the connection goes on after this response, as things stand.
+    /// Whether the connection stays open after this response, as far as is known now.
     pub fn is_persistent(&self) -> bool {
         self.persistence != Persistence::Close
     }
 
-    /// The connection has to be closed after this response.
+    /// Has the connection closed after this response.
     pub fn close(&mut self) {
         self.persistence = Persistence::Close;
     }
@@ -117,35 +115,34 @@ impl<'a> ResponseWriter<'a> {
         self.stage == Stage::Untouched
     }
 
-    /// Whether sending has failed, so that there is no use in going on.
+    /// Whether sending has failed.
     pub fn is_broken(&self) -> bool {
         self.stage == Stage::Broken
     }
 
-    /// Sends slices, at most [`MOST_SLICES`](Self::MOST_SLICES) of them, without blocking.
+    /// Sends slices without blocking, at most [`MOST_SLICES`](Self::MOST_SLICES) of them.
     ///
-    /// What the socket does not take at once is copied: the slices are the
-    /// caller's again when this returns. Must not be called while blocked.
+    /// What the socket does not take is copied, so the caller may free the slices. Must not be called while blocked.
     pub fn send(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Progress> {
-        if !self.output.is_empty() {
+        if !self.in_flight.write_buf().is_empty() {
             self.flush()?;
         }
-        if self.output.is_empty() {
-            let result = if self.may_answer() { self.output.send(self.fd, slices) } else { Err(overdue()) };
+        if self.in_flight.write_buf().is_empty() {
+            self.claim_response()?;
+            let result = self.in_flight.write_buf().send(self.fd, slices);
             self.note(result)?;
-            if self.output.is_empty() {
+            if self.in_flight.write_buf().is_empty() {
                 return Ok(Progress::Sent);
             }
         } else {
-            self.output.push(slices, 0);
+            self.in_flight.write_buf().push(slices, 0);
         }
-        // What is left of it will be sent, whoever waits for it.
         self.stage = Stage::Begun;
         Ok(self.progress())
     }
 
-    /// Sends a head, the first `length` bytes of a file, and an end. What the socket does not take at once is sent
-    /// without the application. Must not be called while blocked; nothing can be sent after it.
+    /// Sends a head, the first `length` bytes of a file, and `end`. What the socket does not take at once is sent without
+    /// the application. Must not be called while blocked; nothing can be sent after it.
     ///
     /// If the file turns out to be shorter the connection is reset.
     pub fn send_file(
@@ -155,56 +152,57 @@ impl<'a> ResponseWriter<'a> {
         length: u64,
         end: &'static [u8],
     ) -> io::Result<Progress> {
-        let mut sent = 0;
-        if self.output.is_empty() {
-            let result =
-                if self.may_answer() { write_buf::write_more(self.fd, head) } else { Err(overdue()) };
-            sent = self.note(result)?;
-        }
-        self.output.push(&[IoSlice::new(head)], sent);
-        self.output.append_file(file, length, end);
+        self.claim_response()?;
+        let write_buf = self.in_flight.write_buf();
+        write_buf.push(&[IoSlice::new(head)], 0);
+        write_buf.push_file(file, length, end);
         self.stage = Stage::Begun;
         self.flush()
     }
 
-    /// Sends an interim response (RFC 9110 §15.2), after which the final one is still to come. A client that is slow in
-    /// taking what was sent before goes without.
+    /// Sends an interim response (RFC 9110 §15.2). It is skipped if the client is slow in taking what was sent before.
     pub fn send_interim(&mut self, bytes: &[u8]) {
         if self.stage != Stage::Untouched {
             return;
         }
-        match write_buf::write_one(self.fd, bytes) {
+        match write_buf::send(self.fd, bytes) {
             Ok(0) => {}
             Ok(sent) if sent == bytes.len() => {}
             Ok(sent) => {
-                self.output.push(&[IoSlice::new(bytes)], sent);
-                self.stage = if self.may_answer() { Stage::Begun } else { Stage::Broken };
+                self.in_flight.write_buf().push(&[IoSlice::new(bytes)], sent);
+                if self.claim_response().is_ok() {
+                    self.stage = Stage::Begun;
+                }
             }
             Err(_) => self.stage = Stage::Broken,
         }
     }
 
-    /// Goes on with what was left over.
+    /// Sends more of what is buffered.
     pub fn flush(&mut self) -> io::Result<Progress> {
-        let result = self.output.flush(self.fd);
+        let result = self.in_flight.write_buf().flush(self.fd);
         self.note(result)?;
         Ok(self.progress())
     }
 
-    /// Whether the client is still this thread's to answer.
-    fn may_answer(&self) -> bool {
-        self.stage != Stage::Untouched || self.control.watch.answer()
+    /// Fails if the helper has answered the client or reset the connection.
+    fn claim_response(&mut self) -> io::Result<()> {
+        if self.stage == Stage::Untouched && !self.in_flight.active().claim_response() {
+            self.stage = Stage::Broken;
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        Ok(())
     }
 
-    fn progress(&self) -> Progress {
-        if self.output.len() <= self.budget {
+    fn progress(&mut self) -> Progress {
+        if self.in_flight.write_buf().len() <= self.budget {
             Progress::Sent
         } else {
             Progress::Blocked
         }
     }
 
-    fn note(&mut self, result: io::Result<usize>) -> io::Result<usize> {
+    fn note(&mut self, result: io::Result<usize>) -> io::Result<()> {
         match result {
             Ok(0) => {}
             Ok(_) => {
@@ -213,16 +211,15 @@ impl<'a> ResponseWriter<'a> {
             }
             Err(_) => self.stage = Stage::Broken,
         }
-        result
+        result.map(|_| ())
     }
 
-    /// From now on nothing waits: [`Progress::Sent`] means that the system has taken everything.
+    /// Turns buffering off: from now on [`Progress::Sent`] means that the kernel has taken everything.
     pub fn unbuffer(&mut self) {
         self.budget = 0;
     }
 
-    /// Blocks until the client may take more, or a signal came; fails when it
-    /// has taken nothing for the whole timeout.
+    /// Blocks until the client may take more, or a signal came; fails when it has taken nothing for the whole timeout.
     ///
     /// This is what to run while other threads may go on.
     pub fn wait(&mut self) -> io::Result<()> {
@@ -231,11 +228,8 @@ impl<'a> ResponseWriter<'a> {
         let result = if waited >= self.timeout {
             Err(io::ErrorKind::TimedOut.into())
         } else {
-            // How long the client may take is not about the application.
-            let left = self.control.watch.pause();
-            let result = fastrack_sys::wait_writable(self.fd, self.timeout - waited);
-            self.control.watch.resume(left);
-            result
+            let left = self.timeout - waited;
+            self.in_flight.active().while_stopped(|| fastrack_sys::wait_writable(self.fd, left))
         };
         if result.is_err() {
             self.stage = Stage::Broken;
@@ -243,24 +237,24 @@ impl<'a> ResponseWriter<'a> {
         result.map(|_| ())
     }
 
-    /// The application has given the whole response; what waits of it is sent without it.
+    /// The application has passed the whole response; what is buffered of it is sent without it.
     pub fn finish(&mut self) {
         self.end(Stage::Finished);
-        if self.output.is_empty() {
-            self.control.watch.answered();
+        if self.in_flight.write_buf().is_empty() {
+            self.in_flight.active().set_complete();
         }
     }
 
-    /// Keeps the client for this thread, or whoever it will [hand it over](Self::hand_over) to; false when the response
-    /// has begun, or the helper has answered.
+    /// Claims the client for the application, before a [hijack](Self::hand_over). False when the response has begun, or the
+    /// helper has answered.
     pub fn claim(&mut self) -> bool {
-        self.stage == Stage::Untouched && self.control.watch.answer()
+        self.stage == Stage::Untouched && self.in_flight.active().claim_response()
     }
 
-    /// Somebody else has a copy of the connection's descriptor and sends the rest.
+    /// Hijack: the application has a copy of the connection's descriptor and sends the rest.
     pub fn hand_over(&mut self) {
-        self.end(Stage::HandedOver);
-        self.control.watch.answered();
+        self.end(Stage::Hijacked);
+        self.in_flight.active().set_complete();
     }
 
     fn end(&mut self, stage: Stage) {
@@ -269,15 +263,10 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
-    /// The response cannot be completed: the client is shown so by a reset.
+    /// The response cannot be completed: the connection will be reset, so that the client can tell.
     pub fn abandon(&mut self) {
         self.stage = Stage::Broken;
     }
-}
-
-/// The helper has answered, or cut the connection.
-fn overdue() -> io::Error {
-    io::ErrorKind::TimedOut.into()
 }
 
 impl AsFd for ResponseWriter<'_> {

@@ -1,39 +1,38 @@
-//! What a client has not taken yet of its response.
+//! The part of a response that the client has not taken yet.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 
-/// What is sent of a file before other connections have their turn, in bytes.
-const TURN: usize = 2 * 1024 * 1024;
+/// What is sent of a file before other connections get a turn, in bytes.
+const FILE_SLICE: usize = 2 * 1024 * 1024;
 
-/// What is shorter than this altogether is joined and sent as one, in bytes. writev(2) costs the kernel a quarter of a
+/// Slices shorter than this altogether are copied and sent as one, in bytes. writev(2) costs the kernel a quarter of a
 /// microsecond more than send(2), over TCP and on unix sockets, at any length up to here; the copy costs less.
 const JOINED: usize = 16 * 1024;
 
-/// A part of a file, to be sent after the bytes.
+/// What is left to send of a file.
 #[derive(Debug)]
 struct FilePart {
     file: File,
-    /// Where to go on, and how much is left from there, in bytes.
     offset: u64,
     left: u64,
-    /// What comes after it.
+    /// Bytes after the file.
     end: &'static [u8],
 }
 
 /// Bytes in the order in which they are to be sent, and then perhaps a file.
 #[derive(Debug, Default)]
-pub(crate) struct Output {
+pub(crate) struct WriteBuf {
     bytes: Vec<u8>,
-    /// So many of them have been sent.
+    /// How many of them have been sent.
     sent: usize,
     file: Option<Box<FilePart>>,
-    /// The last flush has ended because others had waited for long enough.
-    due: bool,
+    /// The last flush stopped to let others have a turn, not because the socket was full.
+    more: bool,
 }
 
-impl Output {
+impl WriteBuf {
     pub fn is_empty(&self) -> bool {
         !self.has_bytes() && self.file.is_none()
     }
@@ -42,24 +41,24 @@ impl Output {
         self.sent < self.bytes.len()
     }
 
-    /// How many bytes there are in memory.
+    /// How many bytes are buffered in memory.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.sent
     }
 
-    /// Whether the client may well take more, although it was not waited for.
-    pub fn is_due(&self) -> bool {
-        self.due
+    /// Whether the socket may take more right away.
+    pub fn has_more_to_send(&self) -> bool {
+        self.more
     }
 
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.sent = 0;
         self.file = None;
-        self.due = false;
+        self.more = false;
     }
 
-    /// Adds what comes after the first `sent` bytes of the slices.
+    /// Adds the slices, without their first `sent` bytes.
     pub fn push(&mut self, slices: &[IoSlice<'_>], sent: usize) {
         let mut skip = sent;
         for slice in slices {
@@ -69,13 +68,18 @@ impl Output {
         }
     }
 
-    /// Sends slices, where nothing waits before them: how much of them the socket takes. What it does not take waits;
-    /// after a failure nothing does.
+    /// Adds the first `length` bytes of a file, and `end` after them. Nothing can be added to that.
+    pub fn push_file(&mut self, file: File, length: u64, end: &'static [u8]) {
+        self.file = Some(Box::new(FilePart { file, offset: 0, left: length, end }));
+    }
+
+    /// Sends slices and returns how many bytes the socket took; buffers the rest. The buffer must be empty, and is after a
+    /// failure.
     pub fn send(&mut self, fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let total: usize = slices.iter().map(|slice| slice.len()).sum();
         let sent = match slices {
-            [slice] => write_one(fd, slice)?,
-            _ if total > JOINED => write(fd, slices)?,
+            [slice] => send(fd, slice)?,
+            _ if total > JOINED => retry(|| fastrack_sys::writev(fd, slices))?.unwrap_or(0),
             _ => return self.send_joined(fd, slices),
         };
         if sent < total {
@@ -93,15 +97,10 @@ impl Output {
         result
     }
 
-    /// Adds the first `length` bytes of a file, and what comes after them. Nothing can be added to that.
-    pub fn append_file(&mut self, file: File, length: u64, end: &'static [u8]) {
-        self.file = Some(Box::new(FilePart { file, offset: 0, left: length, end }));
-    }
-
-    /// Sends what the socket takes, and says how much that is. Fails with UnexpectedEof when a file is shorter than it
-    /// was said to be.
+    /// Sends what the socket takes and returns how much that is. Fails with UnexpectedEof if a file turns out to be shorter
+    /// than its length.
     pub fn flush(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
-        self.due = false;
+        self.more = false;
         let mut total = self.flush_bytes(fd)?;
         if self.has_bytes() {
             return Ok(total);
@@ -109,7 +108,7 @@ impl Output {
         if let Some(part) = &mut self.file {
             total += part.send(fd)?;
             if part.left > 0 {
-                self.due = total >= TURN;
+                self.more = total >= FILE_SLICE;
                 return Ok(total);
             }
             let end = part.end;
@@ -124,11 +123,14 @@ impl Output {
         let mut total = 0;
         while self.has_bytes() {
             let slice = &self.bytes[self.sent..];
-            let sent = if self.file.is_some() { write_more(fd, slice)? } else { write_one(fd, slice)? };
+            let sent = match self.file {
+                Some(_) => retry(|| fastrack_sys::send_more(fd, slice))?.unwrap_or(0),
+                None => send(fd, slice)?,
+            };
             self.sent += sent;
             total += sent;
             if sent == 0 {
-                self.make_room();
+                self.compact();
                 return Ok(total);
             }
         }
@@ -137,20 +139,15 @@ impl Output {
         Ok(total)
     }
 
-    /// Lets go of what was sent, once that is the greater part.
-    fn make_room(&mut self) {
+    /// Drops the sent bytes once they are the greater part.
+    fn compact(&mut self) {
         if self.sent > self.bytes.len() / 2 {
             self.bytes.drain(..self.sent);
             self.sent = 0;
         }
     }
 
-    /// Takes the contents out, and with them their memory.
-    pub fn take(&mut self) -> Self {
-        std::mem::take(self)
-    }
-
-    /// Returns memory beyond `most` bytes, if there are no bytes in it.
+    /// Frees an empty buffer that is larger than `most` bytes.
     pub fn shrink(&mut self, most: usize) {
         if !self.has_bytes() && self.bytes.capacity() > most {
             self.bytes = Vec::new();
@@ -160,13 +157,12 @@ impl Output {
 }
 
 impl FilePart {
-    /// Sends what the socket takes, but not for longer than a turn.
+    /// Sends what the socket takes, up to one slice.
     fn send(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
         let mut total = 0;
-        while self.left > 0 && total < TURN {
-            let most = usize::try_from(self.left).unwrap_or(TURN).min(TURN - total);
-            let sent = once(|| fastrack_sys::send_file(fd, &self.file, self.offset, most))?;
-            match sent {
+        while self.left > 0 && total < FILE_SLICE {
+            let most = usize::try_from(self.left).unwrap_or(FILE_SLICE).min(FILE_SLICE - total);
+            match retry(|| fastrack_sys::send_file(fd, &self.file, self.offset, most))? {
                 None => break,
                 Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Some(sent) => {
@@ -180,23 +176,13 @@ impl FilePart {
     }
 }
 
-/// One send; a socket that takes nothing now has taken 0.
-pub(crate) fn write_one(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    Ok(once(|| fastrack_sys::send(fd, bytes))?.unwrap_or(0))
+/// One send(2). Returns 0 when the socket is full.
+pub(super) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    Ok(retry(|| fastrack_sys::send(fd, bytes))?.unwrap_or(0))
 }
 
-/// One writev; a socket that takes nothing now has taken 0.
-fn write(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-    Ok(once(|| fastrack_sys::writev(fd, slices))?.unwrap_or(0))
-}
-
-/// One send of bytes that more will follow at once; a socket that takes nothing now has taken 0.
-pub(crate) fn write_more(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    Ok(once(|| fastrack_sys::send_more(fd, bytes))?.unwrap_or(0))
-}
-
-/// A call that is repeated when a signal interrupts it; None when it would have had to wait.
-fn once(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
+/// Repeats a call that a signal interrupts. None when it would block.
+fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
     loop {
         match call() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -220,13 +206,13 @@ mod tests {
     }
 
     /// What arrives of all that is flushed.
-    fn received(output: &mut Output, client: &mut UnixStream, server: &UnixStream) -> Vec<u8> {
+    fn received(buf: &mut WriteBuf, client: &mut UnixStream, server: &UnixStream) -> Vec<u8> {
         let mut received = Vec::new();
-        while !output.is_empty() {
-            let before = output.len();
-            let has_file = output.file.is_some();
-            let sent = output.flush(server.as_fd()).expect("flush");
-            assert!(has_file || output.len() == before - sent);
+        while !buf.is_empty() {
+            let before = buf.len();
+            let has_file = buf.file.is_some();
+            let sent = buf.flush(server.as_fd()).expect("flush");
+            assert!(has_file || buf.len() == before - sent);
             let mut part = vec![0; sent];
             client.read_exact(&mut part).expect("read");
             received.extend(part);
@@ -238,12 +224,12 @@ mod tests {
     fn what_is_pushed_arrives_in_order_however_slowly_it_is_taken() {
         let (mut client, server) = pair();
         let expected: Vec<u8> = (0..3_000_000).map(|index| (index % 251) as u8).collect();
-        let mut output = Output::default();
-        output.push(&[IoSlice::new(b"sent"), IoSlice::new(&expected[..10]), IoSlice::new(&[])], 4);
-        output.push(&[IoSlice::new(&expected[10..])], 0);
-        assert!(received(&mut output, &mut client, &server) == expected);
-        output.shrink(0);
-        assert_eq!(output.len(), 0);
+        let mut buf = WriteBuf::default();
+        buf.push(&[IoSlice::new(b"sent"), IoSlice::new(&expected[..10]), IoSlice::new(&[])], 4);
+        buf.push(&[IoSlice::new(&expected[10..])], 0);
+        assert!(received(&mut buf, &mut client, &server) == expected);
+        buf.shrink(0);
+        assert_eq!(buf.len(), 0);
     }
 
     #[test]
@@ -251,15 +237,15 @@ mod tests {
         for length in [1, JOINED - 4, JOINED - 3, 2 * JOINED, 1_000_000] {
             let (mut client, server) = pair();
             let body = vec![b'b'; length];
-            let mut output = Output::default();
+            let mut buf = WriteBuf::default();
             let whole = [b"head", &body[..]].concat();
             let several = [IoSlice::new(b"head"), IoSlice::new(&[]), IoSlice::new(&body)];
             for slices in [&several[..], &[IoSlice::new(&whole)]] {
-                let sent = output.send(server.as_fd(), slices).expect("send");
-                assert!(sent > 0 && output.len() == 4 + length - sent, "{length}");
+                let sent = buf.send(server.as_fd(), slices).expect("send");
+                assert!(sent > 0 && buf.len() == 4 + length - sent, "{length}");
                 let mut all = vec![0; sent];
                 client.read_exact(&mut all).expect("read");
-                all.extend(received(&mut output, &mut client, &server));
+                all.extend(received(&mut buf, &mut client, &server));
                 assert!(all == whole, "{length}");
             }
         }
@@ -270,11 +256,11 @@ mod tests {
         for length in [1, 2 * JOINED] {
             let (client, server) = pair();
             drop(client);
-            let mut output = Output::default();
+            let mut buf = WriteBuf::default();
             let bytes = vec![0; length];
             for slices in [&[IoSlice::new(&bytes)][..], &[IoSlice::new(&bytes), IoSlice::new(b"end")]] {
-                output.send(server.as_fd(), slices).expect_err("nobody is there");
-                assert!(output.is_empty(), "{length}");
+                buf.send(server.as_fd(), slices).expect_err("nobody is there");
+                assert!(buf.is_empty(), "{length}");
             }
         }
     }
@@ -286,12 +272,12 @@ mod tests {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(&content).expect("write");
         file.write_all(b"it has grown").expect("write");
-        let mut output = Output::default();
-        output.push(&[IoSlice::new(b"head")], 0);
-        output.append_file(file, content.len() as u64, b"end");
-        let all = received(&mut output, &mut client, &server);
+        let mut buf = WriteBuf::default();
+        buf.push(&[IoSlice::new(b"head")], 0);
+        buf.push_file(file, content.len() as u64, b"end");
+        let all = received(&mut buf, &mut client, &server);
         assert!(all == [b"head", &content[..], b"end"].concat());
-        assert!(!output.is_due());
+        assert!(!buf.has_more_to_send());
     }
 
     #[test]
@@ -299,16 +285,16 @@ mod tests {
         let (_client, server) = pair();
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(b"short").expect("write");
-        let mut output = Output::default();
-        output.append_file(file, 6, b"");
-        let error = output.flush(server.as_fd()).expect_err("shrunk");
+        let mut buf = WriteBuf::default();
+        buf.push_file(file, 6, b"");
+        let error = buf.flush(server.as_fd()).expect_err("shrunk");
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
-        output.clear();
-        assert!(output.is_empty());
+        buf.clear();
+        assert!(buf.is_empty());
     }
 
     #[test]
-    fn a_long_file_leaves_others_their_turn() {
+    fn a_long_file_does_not_starve_others() {
         let (mut client, server) = pair();
         // A reader that keeps up, so that the socket always takes more.
         let reader = std::thread::spawn(move || {
@@ -316,16 +302,16 @@ mod tests {
             client.read_to_end(&mut sink).map(|_| sink.len())
         });
         server.set_nonblocking(false).expect("blocking");
-        let length = 2 * TURN + 1;
+        let length = 2 * FILE_SLICE + 1;
         let file = tempfile::tempfile().expect("a file");
         file.set_len(length as u64).expect("length");
-        let mut output = Output::default();
-        output.append_file(file, length as u64, b"");
-        for (sent, due) in [(TURN, true), (TURN, true), (1, false)] {
-            assert_eq!(output.flush(server.as_fd()).expect("flush"), sent);
-            assert_eq!(output.is_due(), due);
+        let mut buf = WriteBuf::default();
+        buf.push_file(file, length as u64, b"");
+        for (sent, more) in [(FILE_SLICE, true), (FILE_SLICE, true), (1, false)] {
+            assert_eq!(buf.flush(server.as_fd()).expect("flush"), sent);
+            assert_eq!(buf.has_more_to_send(), more);
         }
-        assert!(output.is_empty());
+        assert!(buf.is_empty());
         drop(server);
         assert_eq!(reader.join().expect("joined").expect("read"), length);
     }

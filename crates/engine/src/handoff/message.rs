@@ -1,46 +1,29 @@
-//! A connection on its way from one worker to another: its descriptor, what
-//! has been read of it, and where it came from.
+//! A handoff message: one connection with what has been read of it.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fastrack_sys::{memory_file, receive_message, send_message};
 
-use crate::conn::read_buf::InputPool;
-use crate::conn::{Connection, Contents, Step};
+use super::header::{Header, ASIDE, DECODED, ENDED, FILE, HEADER, PIPELINED};
+use crate::accept::Client;
+use crate::conn::{Connection, Contents, ReadBufPool, Step};
 use crate::settings::Settings;
 
-/// What a message begins with; another layout gets another word.
-const MAGIC: &[u8; 8] = b"fastrak2";
-
-/// Bytes of a connection that travel in the message. More of them go in a file beside it.
+/// How many bytes of a connection go into the message itself. More of them go into a file beside it.
 const INLINE: usize = 16 * 1024;
 
-const HEADER: usize = 64;
-
-/// A body is in the input, decoded, or in a file.
-const DECODED: u8 = 1;
-const FILE: u8 = 2;
-/// The bytes are in a file beside the message.
-const ASIDE: u8 = 4;
-/// The client has said that it sends nothing more.
-const ENDED: u8 = 8;
-/// The request was there before the answer to the one before it had left.
-const PIPELINED: u8 = 16;
-
-/// Sends a connection, which stays the sender's as well: to be forgotten when this succeeds.
-/// Fails with Unsupported for a connection in a phase that cannot travel.
-pub(crate) fn send(queue: BorrowedFd<'_>, connection: &Connection, settings: &Settings) -> io::Result<()> {
-    let Contents { input, body } = connection.contents().ok_or(io::ErrorKind::Unsupported)?;
-    let (bytes, decoded, rest) = match input {
-        Some(input) if body.is_some() => (&input.bytes[..], &input.decoded[..], &input.rest[..]),
-        Some(input) => (&input.bytes[..], &[][..], &[][..]),
-        None => (&[][..], &[][..], &[][..]),
+/// Sends a connection, which stays the sender's as well. Fails with Unsupported if it has a response under way.
+pub(super) fn send(queue: BorrowedFd<'_>, connection: &Connection, settings: &Settings) -> io::Result<()> {
+    let Contents { read_buf, body } = connection.contents().ok_or(io::ErrorKind::Unsupported)?;
+    let parts = match read_buf {
+        Some(buf) if body.is_some() => [&buf.bytes[..], &buf.decoded[..], &buf.rest[..]],
+        Some(buf) => [&buf.bytes[..], &[], &[]],
+        None => [&[][..]; 3],
     };
-    let length = bytes.len() + decoded.len() + rest.len();
-    let mut message = Vec::with_capacity(HEADER + INLINE.min(length));
+    let lengths = parts.map(<[u8]>::len);
+    let length = lengths.iter().sum();
     let file = body.and_then(|(file, _)| file);
     let aside = (length > INLINE).then(|| memory_file(0)).transpose()?;
     let flags = match (body, file) {
@@ -50,77 +33,68 @@ pub(crate) fn send(queue: BorrowedFd<'_>, connection: &Connection, settings: &Se
     } | if aside.is_some() { ASIDE } else { 0 }
         | if connection.ended { ENDED } else { 0 }
         | if connection.pipelined { PIPELINED } else { 0 };
-    message.extend_from_slice(MAGIC);
-    message.push(flags);
-    put_peer(&mut message, connection.peer);
-    // The receiver may have others, or in another order.
-    let listener = settings.listeners.get(connection.listener).copied().unwrap_or_default();
-    message.extend_from_slice(&listener.to_le_bytes());
-    for number in [bytes.len(), decoded.len(), rest.len()] {
-        message.extend_from_slice(&u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
-    }
-    message.extend_from_slice(&connection.served.to_le_bytes());
-    message.extend_from_slice(&body.map_or(0, |(_, length)| length).to_le_bytes());
-    debug_assert!(message.len() <= HEADER);
-    message.resize(HEADER, 0);
-    let mut fds = vec![connection.as_fd()];
+    let header = Header {
+        flags,
+        peer: connection.peer,
+        listener: settings.listeners.get(connection.listener).copied().unwrap_or_default(),
+        lengths,
+        served: connection.served,
+        body: body.map_or(0, |(_, length)| length),
+    };
+    let mut message = Vec::with_capacity(HEADER + INLINE.min(length));
+    header.write(&mut message);
     match &aside {
-        Some(aside) => {
-            let mut aside: &File = aside;
-            [bytes, decoded, rest].iter().try_for_each(|part| aside.write_all(part))?;
-        }
-        None => [bytes, decoded, rest].iter().for_each(|part| message.extend_from_slice(part)),
+        Some(aside) => parts.iter().try_for_each(|part| (&mut &*aside).write_all(part))?,
+        None => parts.iter().for_each(|part| message.extend_from_slice(part)),
     }
+    let mut fds = vec![connection.as_fd()];
     fds.extend(aside.as_ref().map(AsFd::as_fd));
     fds.extend(file.map(AsFd::as_fd));
     send_message(queue, &message, &fds)
 }
 
-/// Receives a connection, and says how far its request has come. One that came by a listener
-/// that nobody here knows counts as one of the first. Fails with WouldBlock when there is none,
-/// and with InvalidData when it is nothing that can be used.
-pub(crate) fn receive(
+/// Receives a connection and says how far its request is. If its listener is not known here, it counts as one of the first
+/// listener. Fails with WouldBlock when there is none, and with InvalidData when the message cannot be used.
+pub(super) fn receive(
     queue: BorrowedFd<'_>,
     settings: &Settings,
-    inputs: &mut InputPool,
+    pool: &mut ReadBufPool,
 ) -> io::Result<(Box<Connection>, Step)> {
     let mut message = [0; HEADER + INLINE];
     let (length, fds) = receive_message(queue, &mut message)?;
     let mut fds = fds.into_iter();
     let header = Header::read(&message[..length]).ok_or(io::ErrorKind::InvalidData)?;
-    let socket = fds.next().ok_or(io::ErrorKind::InvalidData)?;
+    let fd = fds.next().ok_or(io::ErrorKind::InvalidData)?;
     let listener = settings.listeners.iter().position(|known| *known == header.listener).unwrap_or_default();
-    let mut connection = Connection::new(socket, header.peer, listener);
+    let mut connection = Connection::new(Client { fd, peer: header.peer, listener });
     connection.served = header.served;
     connection.ended = header.flags & ENDED != 0;
     connection.pipelined = header.flags & PIPELINED != 0;
     if header.lengths == [0; 3] {
         return Ok((connection, Step::Wait));
     }
-    let mut input = inputs.take();
-    let inline = &mut &message[HEADER..length];
+    let mut inline = &message[HEADER..length];
     let mut aside = if header.flags & ASIDE != 0 { Some(rewound(fds.next())?) } else { None };
-    let [bytes, decoded, rest] = header.lengths;
-    for (length, buffer) in
-        [(bytes, &mut input.bytes), (decoded, &mut input.decoded), (rest, &mut input.rest)]
-    {
-        let source: &mut dyn Read = match &mut aside {
-            Some(file) => file,
-            None => inline,
-        };
-        if source.take(length as u64).read_to_end(buffer)? != length {
+    let source: &mut dyn Read = match &mut aside {
+        Some(file) => file,
+        None => &mut inline,
+    };
+    let mut buf = pool.take();
+    let parts = [&mut buf.bytes, &mut buf.decoded, &mut buf.rest];
+    for (length, part) in header.lengths.into_iter().zip(parts) {
+        if Read::take(&mut *source, length as u64).read_to_end(part)? != length {
             return Err(io::ErrorKind::InvalidData.into());
         }
     }
-    connection.load(input);
-    let step = if header.flags & (DECODED | FILE) == 0 {
-        connection.take_stock(settings)
-    } else {
-        let file = if header.flags & FILE != 0 { Some(rewound(fds.next())?) } else { None };
-        match connection.load_body(file, header.body, settings) {
-            Ok(()) => Step::Ready,
-            Err(error) => Step::Refuse(error),
-        }
+    connection.load(buf);
+    if header.flags & (DECODED | FILE) == 0 {
+        let step = connection.parse_buffered(settings);
+        return Ok((connection, step));
+    }
+    let file = if header.flags & FILE != 0 { Some(rewound(fds.next())?) } else { None };
+    let step = match connection.load_body(file, header.body, settings) {
+        Ok(()) => Step::Ready,
+        Err(error) => Step::Refuse(error),
     };
     Ok((connection, step))
 }
@@ -131,56 +105,13 @@ fn rewound(fd: Option<OwnedFd>) -> io::Result<File> {
     Ok(file)
 }
 
-struct Header {
-    flags: u8,
-    peer: Option<SocketAddr>,
-    listener: u64,
-    lengths: [usize; 3],
-    served: u32,
-    body: u64,
-}
-
-impl Header {
-    fn read(message: &[u8]) -> Option<Self> {
-        let (header, _) = message.split_at_checked(HEADER)?;
-        let rest = header.strip_prefix(MAGIC)?;
-        let (flags, rest) = rest.split_first()?;
-        let (peer, rest) = rest.split_first_chunk::<19>()?;
-        let (listener, mut rest) = rest.split_first_chunk::<8>()?;
-        let listener = u64::from_le_bytes(*listener);
-        let mut number = || {
-            let (bytes, after) = rest.split_first_chunk::<4>()?;
-            rest = after;
-            Some(u32::from_le_bytes(*bytes))
-        };
-        let lengths = [number()? as usize, number()? as usize, number()? as usize];
-        let served = number()?;
-        let body = u64::from_le_bytes(*rest.first_chunk()?);
-        Some(Header { flags: *flags, peer: peer_of(peer), listener, lengths, served, body })
-    }
-}
-
-/// 1 and an address, in the form that IPv6 has for each, with its port; 0 where there is none.
-fn put_peer(message: &mut Vec<u8>, peer: Option<SocketAddr>) {
-    let address = match peer.map(|peer| peer.ip()) {
-        None => Ipv6Addr::UNSPECIFIED,
-        Some(IpAddr::V4(address)) => address.to_ipv6_mapped(),
-        Some(IpAddr::V6(address)) => address,
-    };
-    message.push(u8::from(peer.is_some()));
-    message.extend_from_slice(&peer.map_or(0, |peer| peer.port()).to_le_bytes());
-    message.extend_from_slice(&address.octets());
-}
-
-fn peer_of([there, low, high, address @ ..]: &[u8; 19]) -> Option<SocketAddr> {
-    let address = Ipv6Addr::from(*address).to_canonical();
-    (*there == 1).then(|| SocketAddr::new(address, u16::from_le_bytes([*low, *high])))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::header::MAGIC;
     use super::*;
+    use crate::conn::Content;
     use fastrack_sys::message_queue;
+    use std::net::SocketAddr;
     use std::os::unix::net::UnixStream;
 
     fn knowing(listeners: &[u64]) -> Settings {
@@ -192,23 +123,23 @@ mod tests {
         let (mut client, server) = UnixStream::pair().expect("a pair");
         server.set_nonblocking(true).expect("nonblocking");
         let settings = knowing(&[5, 6, 7]);
-        let mut inputs = InputPool::default();
-        let mut connection = Connection::new(server.into(), peer, 1);
+        let mut pool = ReadBufPool::default();
+        let mut connection = Connection::new(Client { fd: server.into(), peer, listener: 1 });
         connection.served = 3;
         let writer = std::thread::spawn({
             let request = request.to_vec();
             move || client.write_all(&request).map(|()| client)
         });
         let step = loop {
-            match connection.read(&settings, &mut inputs) {
+            match connection.read(&settings, &mut pool) {
                 Step::Wait if !writer.is_finished() => std::thread::yield_now(),
                 step => break step,
             }
         };
         // Whoever has finished writing meanwhile is read by another try.
-        let step = if step == Step::Wait { connection.read(&settings, &mut inputs) } else { step };
+        let step = if step == Step::Wait { connection.read(&settings, &mut pool) } else { step };
         send(sender.as_fd(), &connection, &knowing(&[6, 7])).expect("send");
-        let (other, received) = receive(receiver.as_fd(), &settings, &mut inputs).expect("receive");
+        let (other, received) = receive(receiver.as_fd(), &settings, &mut pool).expect("receive");
         assert_eq!(step, received);
         assert_eq!((other.listener, other.served, other.peer), (2, 3, peer));
         let _client = writer.join().expect("no panic").expect("written");
@@ -217,15 +148,15 @@ mod tests {
 
     fn body_of(connection: &Connection) -> Vec<u8> {
         match connection.request(&Settings::default()).expect("a request").content {
-            crate::Content::None => Vec::new(),
-            crate::Content::Memory(bytes) => bytes.to_vec(),
-            crate::Content::File(mut file, length) => {
+            Content::None => Vec::new(),
+            Content::Memory(bytes) => bytes.to_vec(),
+            Content::File(mut file, length) => {
                 let mut body = Vec::new();
                 file.read_to_end(&mut body).expect("read");
                 assert_eq!(body.len() as u64, length);
                 body
             }
-            crate::Content::Stream(_) => panic!("nobody asked for one"),
+            Content::Stream(_) => panic!("nobody asked for one"),
         }
     }
 
@@ -260,7 +191,7 @@ mod tests {
                 format!("POST / HTTP/1.1\r\nHost: h\r\n{body}GET /next HTTP/1.1\r\nHost: h\r\n\r\n");
             let (mut connection, _) = passed(request.as_bytes(), None);
             assert_eq!(body_of(&connection), b"ab");
-            assert_eq!(connection.turn_over(&Settings::default()), Step::Ready);
+            assert_eq!(connection.next_request(&Settings::default()), Step::Ready);
             assert_eq!(connection.request(&Settings::default()).expect("a request").path, b"/next");
         }
     }
@@ -271,9 +202,10 @@ mod tests {
         assert!(connection.has_begun() && step == Step::Wait);
         let (sender, receiver) = message_queue().expect("a queue");
         let (_client, server) = UnixStream::pair().expect("a pair");
-        send(sender.as_fd(), &Connection::new(server.into(), None, 1), &knowing(&[6, 7])).expect("send");
+        let connection = Connection::new(Client { fd: server.into(), peer: None, listener: 1 });
+        send(sender.as_fd(), &connection, &knowing(&[6, 7])).expect("send");
         let (connection, step) =
-            receive(receiver.as_fd(), &knowing(&[6]), &mut InputPool::default()).expect("receive");
+            receive(receiver.as_fd(), &knowing(&[6]), &mut ReadBufPool::default()).expect("receive");
         assert!(!connection.has_begun() && step == Step::Wait);
         assert_eq!(connection.listener, 0, "one of the first where its own is not known");
     }
@@ -283,7 +215,7 @@ mod tests {
         let (sender, receiver) = message_queue().expect("a queue");
         for message in [&b"x"[..], &[0; HEADER], &[MAGIC, &[0; 56][..]].concat()] {
             send_message(sender.as_fd(), message, &[]).expect("send");
-            let error = receive(receiver.as_fd(), &Settings::default(), &mut InputPool::default())
+            let error = receive(receiver.as_fd(), &Settings::default(), &mut ReadBufPool::default())
                 .expect_err("not a connection");
             assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         }

@@ -1,63 +1,42 @@
-//! What the workers of one master share, so that no client waits for a busy
-//! worker while another one is idle: a queue of connections, first come first
-//! served, and a page that says who is idle.
-//!
-//! The queue is a socket: what is in it when a worker dies stays there for the
-//! next one to read.
+//! The shared queue from the master's side.
 
 use std::fs::File;
 use std::io;
-use std::num::NonZeroUsize;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::Ordering;
 
-use fastrack_sys::{memory_file, message_queue, SharedNumbers};
+use fastrack_sys::message_queue;
 
-/// Workers that may share, at most.
-const MOST: usize = 512;
+use super::member::Member;
+use super::page::{Page, MEMBERS};
 
-const BITS: usize = u32::BITS as usize;
-const WORDS: usize = MOST / BITS;
-
-// The places in the page.
-const QUEUED: usize = 0;
-const ENDING: usize = 1;
-const IDLE: usize = 16;
-const SERVING: usize = IDLE + WORDS;
-const PIDS: usize = SERVING + WORDS;
-const COUNT: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
-const _: () = assert!(PIDS + MOST <= COUNT.get());
-
-/// The shared queue and page, from the master's side. Its workers inherit it.
+/// The workers' shared queue and page. The master makes it and its workers inherit it.
 #[derive(Debug)]
 pub struct SharedQueue {
     sender: OwnedFd,
     receiver: OwnedFd,
     file: File,
-    page: SharedNumbers,
+    page: Page,
     /// The master's pid.
     master: u32,
 }
 
 impl SharedQueue {
-    /// A queue and a page for the workers that will be forked.
+    /// A queue for workers forked later.
     pub fn new() -> io::Result<Self> {
         let (sender, receiver) = message_queue()?;
-        let file = memory_file((COUNT.get() * size_of::<u32>()) as u64)?;
-        let page = SharedNumbers::map(&file, COUNT)?;
-        Ok(SharedQueue { sender, receiver, file, page, master: std::process::id() })
+        Self::with(sender, receiver, Page::create()?)
     }
 
-    /// Takes over what another process has made, by the numbers that [`raw_fds`](Self::raw_fds) gave there.
-    /// The descriptors stay the caller's; these are copies.
+    /// Takes over another master's queue by the numbers that [`raw_fds`](Self::raw_fds) gave there. The descriptors are
+    /// duplicated; the caller keeps its own.
     pub fn from_raw_fds([sender, receiver, file]: [RawFd; 3]) -> io::Result<Self> {
         let file = File::from(fastrack_sys::duplicate(file)?);
-        if file.metadata()?.len() < (COUNT.get() * size_of::<u32>()) as u64 {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let page = SharedNumbers::map(&file, COUNT)?;
-        let sender = fastrack_sys::duplicate(sender)?;
-        let receiver = fastrack_sys::duplicate(receiver)?;
+        Self::with(fastrack_sys::duplicate(sender)?, fastrack_sys::duplicate(receiver)?, file)
+    }
+
+    fn with(sender: OwnedFd, receiver: OwnedFd, file: File) -> io::Result<Self> {
+        let page = Page::map(&file)?;
         Ok(SharedQueue { sender, receiver, file, page, master: std::process::id() })
     }
 
@@ -66,160 +45,29 @@ impl SharedQueue {
         [self.sender.as_raw_fd(), self.receiver.as_raw_fd(), self.file.as_raw_fd()]
     }
 
-    /// This master's workers are about to end, and have no successors but another master's.
+    /// This master's workers are about to end. Only another master's can take their connections over.
     pub fn end(&self) {
-        self.page[ENDING].store(self.master, Ordering::SeqCst);
+        self.page.ending().store(self.master, Ordering::SeqCst);
     }
 
-    /// A worker is dead, and neither idle nor serving whatever it has said.
+    /// Removes a worker that is dead.
     pub fn forget(&self, pid: u32) {
-        for slot in (0..MOST).filter(|slot| self.page[PIDS + slot].load(Ordering::SeqCst) == pid) {
-            vacate(&self.page, slot);
-        }
+        let places = (0..MEMBERS).filter(|place| self.page.pid(*place).load(Ordering::SeqCst) == pid);
+        places.for_each(|place| self.page.leave(place));
     }
 
-    /// A place for this process among those who share; None when all are taken.
+    /// Makes this process a member; None when there are too many.
     pub(crate) fn member(&self) -> io::Result<Option<Member>> {
-        let pid = std::process::id();
-        self.clear_out(pid);
-        let free = |slot: &usize| {
-            let place = &self.page[PIDS + slot];
-            place.compare_exchange(0, pid, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-        };
-        let Some(slot) = (0..MOST).find(free) else { return Ok(None) };
-        Ok(Some(Member {
-            sender: fastrack_sys::duplicate(self.sender.as_raw_fd())?,
-            receiver: fastrack_sys::duplicate(self.receiver.as_raw_fd())?,
-            page: SharedNumbers::map(&self.file, COUNT)?,
-            slot,
-            master: self.master,
-        }))
-    }
-
-    /// Vacates the places of processes that are gone without a master to say so: it was killed with them.
-    fn clear_out(&self, own: u32) {
-        for slot in 0..MOST {
-            let place = &self.page[PIDS + slot];
-            let pid = place.load(Ordering::SeqCst);
-            // While it is this process's, nobody else sits down there.
-            if pid != 0
-                && !fastrack_sys::is_running(pid)
-                && place.compare_exchange(pid, own, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-            {
-                vacate(&self.page, slot);
-            }
-        }
-    }
-}
-
-fn vacate(page: &SharedNumbers, slot: usize) {
-    for set in [IDLE, SERVING] {
-        page[set + slot / BITS].fetch_and(!(1 << (slot % BITS)), Ordering::SeqCst);
-    }
-    page[PIDS + slot].store(0, Ordering::SeqCst);
-}
-
-/// One worker's place at the queue.
-#[derive(Debug)]
-pub(crate) struct Member {
-    sender: OwnedFd,
-    receiver: OwnedFd,
-    page: SharedNumbers,
-    slot: usize,
-    master: u32,
-}
-
-impl Member {
-    pub fn sender(&self) -> BorrowedFd<'_> {
-        self.sender.as_fd()
-    }
-
-    pub fn receiver(&self) -> BorrowedFd<'_> {
-        self.receiver.as_fd()
-    }
-
-    pub fn raw_fds(&self) -> [RawFd; 2] {
-        [self.sender.as_raw_fd(), self.receiver.as_raw_fd()]
-    }
-
-    /// How many connections there may be in the queue. Only a hint: a worker that dies between counting and sending
-    /// leaves the number wrong until somebody finds the queue empty.
-    pub fn queued(&self) -> u32 {
-        self.page[QUEUED].load(Ordering::Relaxed)
-    }
-
-    /// Whether there may be any.
-    pub fn is_anybody_queued(&self) -> bool {
-        self.queued() > 0
-    }
-
-    pub fn count_one_more(&self) {
-        self.page[QUEUED].fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub fn count_one_less(&self) {
-        let less = |count: u32| count.checked_sub(1);
-        // There is nothing to take from a count of none.
-        let _ = self.page[QUEUED].fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-    }
-
-    /// The queue was found empty.
-    pub fn count_none(&self) {
-        self.page[QUEUED].store(0, Ordering::Relaxed);
-    }
-
-    /// Whether this worker waits for clients.
-    pub fn set_idle(&self, idle: bool) {
-        self.set(IDLE, idle);
-    }
-
-    /// Whether this worker takes connections from the queue.
-    pub fn set_serving(&self, serving: bool) {
-        self.set(SERVING, serving);
-    }
-
-    fn set(&self, set: usize, on: bool) {
-        let word = &self.page[set + self.slot / BITS];
-        let bit = 1 << (self.slot % BITS);
-        if on {
-            word.fetch_or(bit, Ordering::SeqCst);
-        } else {
-            word.fetch_and(!bit, Ordering::SeqCst);
-        }
-    }
-
-    /// Whether another worker waits for clients.
-    pub fn is_another_idle(&self) -> bool {
-        self.others(IDLE).any(|others| others != 0)
-    }
-
-    /// Whether another worker takes connections from the queue.
-    pub fn is_another_serving(&self) -> bool {
-        self.others(SERVING).any(|others| others != 0)
-    }
-
-    /// Whether another worker takes connections from the queue, or a successor of this one will, for whom they wait there.
-    pub fn is_followed(&self) -> bool {
-        self.page[ENDING].load(Ordering::SeqCst) != self.master || self.is_another_serving()
-    }
-
-    fn others(&self, set: usize) -> impl Iterator<Item = u32> + '_ {
-        let words: &[AtomicU32] = &self.page[set..set + WORDS];
-        words.iter().enumerate().map(|(index, word)| {
-            let own = if index == self.slot / BITS { 1 << (self.slot % BITS) } else { 0 };
-            word.load(Ordering::SeqCst) & !own
-        })
-    }
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        vacate(&self.page, self.slot);
+        let page = Page::map(&self.file)?;
+        let sender = fastrack_sys::duplicate(self.sender.as_raw_fd())?;
+        let receiver = fastrack_sys::duplicate(self.receiver.as_raw_fd())?;
+        Ok(page.join(std::process::id()).map(|place| Member::new(sender, receiver, page, place, self.master)))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::page::Set;
     use super::*;
 
     #[test]
@@ -232,37 +80,38 @@ mod tests {
         one.set_serving(true);
         assert!(!one.is_another_idle() && two.is_another_idle() && two.is_another_serving());
         one.count_one_more();
-        assert!(two.is_anybody_queued());
+        assert!(two.is_anything_queued());
         two.count_one_less();
         two.count_one_less();
-        assert!(!one.is_anybody_queued());
-        // Both are this process's; a dead one's word counts no more.
+        assert!(!one.is_anything_queued());
+        // Both are this process's; the flags of a dead one no longer count.
         queue.forget(std::process::id());
         assert!(!two.is_another_idle() && !two.is_another_serving());
     }
 
     #[test]
-    fn the_seat_of_a_process_that_was_killed_with_its_master_is_vacated_by_the_next_to_come() {
+    fn the_place_of_a_process_that_was_killed_with_its_master_is_freed_by_the_next_to_join() {
         let queue = SharedQueue::new().expect("a queue");
         let one = queue.member().expect("a member").expect("free");
         let mut child = std::process::Command::new("true").spawn().expect("a process");
         child.wait().expect("its end");
-        queue.page[PIDS + 7].store(child.id(), Ordering::SeqCst);
-        queue.page[IDLE].fetch_or(1 << 7, Ordering::SeqCst);
-        queue.page[SERVING].fetch_or(1 << 7, Ordering::SeqCst);
+        queue.page.pid(7).store(child.id(), Ordering::SeqCst);
+        queue.page.set(Set::Idle, 7, true);
+        queue.page.set(Set::Serving, 7, true);
         assert!(one.is_another_idle() && one.is_another_serving());
         let _other = queue.member().expect("a member").expect("free");
         assert!(!one.is_another_idle() && !one.is_another_serving());
     }
 
     #[test]
-    fn there_is_a_seat_for_each_of_many_workers_and_then_none() {
+    fn there_is_a_place_for_each_of_many_workers_and_then_none() {
         let queue = SharedQueue::new().expect("a queue");
-        let mut seats: Vec<_> = (0..MOST).map(|_| queue.member().expect("a member").expect("free")).collect();
+        let mut members: Vec<_> =
+            (0..MEMBERS).map(|_| queue.member().expect("a member").expect("free")).collect();
         assert!(queue.member().expect("no error").is_none());
-        seats.iter().for_each(|member| member.set_idle(true));
-        seats.truncate(1);
-        assert!(!seats[0].is_another_idle());
+        members.iter().for_each(|member| member.set_idle(true));
+        members.truncate(1);
+        assert!(!members[0].is_another_idle());
         assert!(queue.member().expect("a member").is_some());
     }
 }

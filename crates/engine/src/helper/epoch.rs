@@ -1,48 +1,47 @@
-//! How far the thread that runs the application has come, for the one that helps out.
+//! How the helper sees whether the application's thread makes progress, without a clock.
 //!
-//! A number that grows with each step of that thread, and is odd unless it
-//! waits for clients. Whoever sees the same odd number twice knows that the
-//! application, or something else that is not the engine's, has had the thread
-//! all the while. Nobody reads a clock for it.
+//! A number that grows with each step of that thread. It is odd while the thread is busy and even while it waits for
+//! clients. If the helper reads the same odd number twice, the thread has been in one call of the application, or something
+//! else outside the engine, all the time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Debug, Default)]
-pub(crate) struct Pulse(AtomicU64);
+pub(crate) struct Epoch(AtomicU64);
 
-impl Pulse {
-    /// The thread has stopped waiting: the beat, unless it was known before.
-    pub fn awake(&self) -> Option<u64> {
-        let beat = self.0.load(Ordering::Relaxed);
-        if is_busy(beat) {
+impl Epoch {
+    /// The thread has stopped waiting. Returns the epoch, unless it was busy already.
+    pub(super) fn set_busy(&self) -> Option<u64> {
+        let epoch = self.0.load(Ordering::Relaxed);
+        if is_busy(epoch) {
             return None;
         }
-        self.0.store(beat + 1, Ordering::SeqCst);
-        Some(beat + 1)
+        self.0.store(epoch + 1, Ordering::SeqCst);
+        Some(epoch + 1)
     }
 
-    /// The busy thread has come one step further.
-    pub fn beat(&self) -> u64 {
-        let beat = self.0.load(Ordering::Relaxed) + 2;
-        self.0.store(beat, Ordering::Release);
-        beat
+    /// The busy thread makes a step.
+    pub fn advance(&self) -> u64 {
+        let epoch = self.0.load(Ordering::Relaxed) + 2;
+        self.0.store(epoch, Ordering::Release);
+        epoch
     }
 
     /// The thread is about to wait.
-    pub fn idle(&self) {
-        let beat = self.0.load(Ordering::Relaxed);
-        if is_busy(beat) {
-            self.0.store(beat + 1, Ordering::Release);
+    pub(super) fn set_idle(&self) {
+        let epoch = self.0.load(Ordering::Relaxed);
+        if is_busy(epoch) {
+            self.0.store(epoch + 1, Ordering::Release);
         }
     }
 
-    pub fn read(&self) -> u64 {
+    pub(super) fn read(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
 }
 
-pub(crate) fn is_busy(beat: u64) -> bool {
-    beat % 2 == 1
+pub(super) fn is_busy(epoch: u64) -> bool {
+    epoch % 2 == 1
 }
 
 #[cfg(test)]
@@ -50,17 +49,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_busy_pulse_is_odd_and_changes_with_each_step() {
-        let pulse = Pulse::default();
-        assert!(!is_busy(pulse.read()));
-        let first = pulse.awake().expect("it was idle");
-        assert_eq!(pulse.awake(), None);
-        assert!(is_busy(first) && pulse.read() == first);
-        let second = pulse.beat();
-        assert!(is_busy(second) && second != first && pulse.read() == second);
-        pulse.idle();
-        let idle = pulse.read();
-        pulse.idle();
-        assert!(!is_busy(idle) && pulse.read() == idle);
+    fn a_busy_epoch_is_odd_and_changes_with_each_step() {
+        let epoch = Epoch::default();
+        assert!(!is_busy(epoch.read()));
+        let first = epoch.set_busy().expect("it was idle");
+        assert_eq!(epoch.set_busy(), None);
+        assert!(is_busy(first) && epoch.read() == first);
+        let second = epoch.advance();
+        assert!(is_busy(second) && second != first && epoch.read() == second);
+        epoch.set_idle();
+        let idle = epoch.read();
+        epoch.set_idle();
+        assert!(!is_busy(idle) && epoch.read() == idle);
     }
 }

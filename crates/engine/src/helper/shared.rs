@@ -3,116 +3,125 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::helper::epoch::Pulse;
-use crate::helper::timer::Alarm;
+use super::epoch::Epoch;
+use super::timer::HelperTimer;
 use crate::reactor::Reactor;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
     reactor: Mutex<Reactor>,
-    pub pulse: Pulse,
-    pub alarm: Alarm,
+    epoch: Epoch,
+    timer: HelperTimer,
     /// A request has lasted so long that the helper took over.
     long_request: AtomicBool,
     ended: AtomicBool,
-    /// How far the evacuation has come that a signal handler has asked the helper for.
-    evacuation: AtomicU8,
+    /// How far the handoff is that a signal handler has requested.
+    hand_off: AtomicU8,
 }
 
-const ASKED_FOR: u8 = 1;
+const REQUESTED: u8 = 1;
 const DONE: u8 = 2;
 
 impl Shared {
-    pub fn new(reactor: Reactor, alarm: Alarm) -> Self {
+    pub fn new(reactor: Reactor, timer: HelperTimer) -> Self {
         Shared {
             reactor: Mutex::new(reactor),
-            pulse: Pulse::default(),
-            alarm,
+            epoch: Epoch::default(),
+            timer,
             long_request: AtomicBool::new(false),
             ended: AtomicBool::new(false),
-            evacuation: AtomicU8::new(0),
+            hand_off: AtomicU8::new(0),
         }
     }
 
-    /// The reactor. Nobody keeps it for longer than a few calls take that do not wait.
+    pub fn epoch(&self) -> &Epoch {
+        &self.epoch
+    }
+
+    pub(super) fn timer(&self) -> &HelperTimer {
+        &self.timer
+    }
+
+    /// Locks the reactor. Nobody holds it while waiting.
     pub fn reactor(&self) -> MutexGuard<'_, Reactor> {
-        // A panic of the helper ends the process, and one of the application's thread is not caught while it has the reactor.
+        // A panic of the helper ends the process. One of the application's thread is not caught while it has the reactor.
         self.reactor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The reactor, if nobody has it. None, too, when the application's thread has panicked with it in hand: it is in no
-    /// state to go on with, and the process is about to end.
-    pub fn try_reactor(&self) -> Option<MutexGuard<'_, Reactor>> {
+    /// Locks the reactor if it is free. None, too, if the application's thread has panicked while it had it: it may be
+    /// inconsistent, and the process is about to end.
+    pub(super) fn try_reactor(&self) -> Option<MutexGuard<'_, Reactor>> {
         self.reactor.try_lock().ok()
     }
 
-    /// The application's thread is about to wait, and gives the reactor back: in this order, for the helper must not get
-    /// at it in between. What that then took from the poller nobody would look at until another client came.
-    pub fn rest(&self, hold: MutexGuard<'_, Reactor>) {
-        self.pulse.idle();
-        drop(hold);
-        self.alarm.rest();
+    /// The application's thread is about to wait, and unlocks the reactor. It is idle before that: if the helper locked the
+    /// reactor in between, nobody would handle the events that it polled until another client came.
+    pub fn set_waiting(&self, reactor: MutexGuard<'_, Reactor>) {
+        self.epoch.set_idle();
+        drop(reactor);
+        self.timer.idle();
     }
 
     /// The application's thread has stopped waiting.
-    pub fn awake(&self) {
-        self.pulse.awake().into_iter().for_each(|beat| self.alarm.wake(beat));
+    pub fn set_busy(&self) {
+        if let Some(epoch) = self.epoch.set_busy() {
+            self.timer.woken(epoch);
+        }
     }
 
-    /// The application's thread begins with something that may last: a request, or something else.
+    /// The application's thread begins something that may last: a request, or something else.
     pub fn begin(&self, is_request: bool) {
-        self.alarm.begin(self.pulse.beat(), is_request);
+        self.timer.begin(self.epoch.advance(), is_request);
     }
 
-    /// The application's thread is nobody's any more.
-    pub fn idle(&self) {
-        self.pulse.idle();
-        self.alarm.rest();
+    /// The application's thread has left the engine.
+    pub fn set_idle(&self) {
+        self.epoch.set_idle();
+        self.timer.idle();
     }
 
-    pub fn note_long_request(&self) {
+    pub(super) fn note_long_request(&self) {
         self.long_request.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a request has lasted long since this was asked before.
-    pub fn had_long_request(&self) -> bool {
+    /// Whether the helper took over since the last call of this.
+    pub fn take_long_request(&self) -> bool {
         self.long_request.load(Ordering::Relaxed) && self.long_request.swap(false, Ordering::Relaxed)
     }
 
-    pub fn end(&self) {
+    pub(super) fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
-        self.alarm.call();
+        self.timer.wake_helper();
     }
 
-    pub fn has_ended(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::SeqCst)
     }
 
-    /// Asks the helper to evacuate the connections. For signal handlers, too.
-    pub fn ask_for_evacuation(&self) {
-        self.evacuation.store(ASKED_FOR, Ordering::SeqCst);
-        // A store and a system call (write(2)).
-        self.alarm.call();
+    /// Requests that the helper hand off all connections. Async-signal-safe.
+    pub fn request_hand_off(&self) {
+        self.hand_off.store(REQUESTED, Ordering::SeqCst);
+        self.timer.wake_helper();
     }
 
-    pub fn is_evacuation_asked_for(&self) -> bool {
-        self.evacuation.load(Ordering::Relaxed) == ASKED_FOR
+    pub(super) fn is_hand_off_requested(&self) -> bool {
+        self.hand_off.load(Ordering::Relaxed) == REQUESTED
     }
 
-    /// The helper has done what it could.
-    pub fn note_evacuation(&self) {
-        self.evacuation.store(DONE, Ordering::SeqCst);
+    pub(super) fn set_handed_off(&self) {
+        self.hand_off.store(DONE, Ordering::SeqCst);
     }
 
-    pub fn is_evacuated(&self) -> bool {
-        self.evacuation.load(Ordering::SeqCst) == DONE
+    /// Whether the helper has done that, as far as possible.
+    pub fn is_handed_off(&self) -> bool {
+        self.hand_off.load(Ordering::SeqCst) == DONE
     }
 
-    /// Lets the other connections go to other workers, if the reactor can be had within that many milliseconds.
-    pub fn evacuate(&self, millis: u64) {
+    /// Hands off all connections, if the reactor can be locked within so many milliseconds.
+    pub fn hand_off_all(&self, millis: u64) {
         for _ in 0..millis {
             if let Some(mut reactor) = self.try_reactor() {
-                return reactor.evacuate();
+                return reactor.hand_off_all();
             }
             fastrack_sys::pause(1);
         }
@@ -123,37 +132,38 @@ impl Shared {
 pub(crate) mod tests {
     use super::*;
     use crate::control::Control;
-    use crate::reactor::table::Connections;
+    use crate::helper::epoch::is_busy;
+    use crate::reactor::Table;
     use crate::settings::Settings;
-    use crate::watch::active_request::WatchSettings;
+    use crate::watch::WatchSettings;
     use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
     use std::sync::Arc;
 
     pub fn shared() -> Shared {
-        let connections = Connections::new().expect("a poller");
-        let set = fastrack_sys::duplicate(connections.poller().raw_fd()).expect("a copy");
+        let table = Table::new().expect("a poller");
+        let set = fastrack_sys::duplicate(table.poller().raw_fd()).expect("a copy");
         let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
-        let alarm = Alarm::new(set).expect("an alarm");
-        Shared::new(Reactor::new(Settings::default(), Arc::new(control), connections, None), alarm)
+        let timer = HelperTimer::new(set).expect("a timer");
+        Shared::new(Reactor::new(Settings::default(), Arc::new(control), table, None), timer)
     }
 
     #[test]
-    fn who_gets_the_reactor_of_a_thread_that_rests_sees_that_it_rests() {
+    fn who_locks_the_reactor_of_a_waiting_thread_sees_that_it_waits() {
         let shared = shared();
         let (done, seen) = (AtomicBool::new(false), std::sync::atomic::AtomicU32::new(0));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !done.load(Ordering::SeqCst) {
                     let Some(_hold) = shared.try_reactor() else { continue };
-                    assert!(!crate::helper::epoch::is_busy(shared.pulse.read()));
+                    assert!(!is_busy(shared.epoch.read()));
                     seen.fetch_add(1, Ordering::SeqCst);
                 }
             });
             let start = std::time::Instant::now();
             while seen.load(Ordering::SeqCst) < 10_000 && start.elapsed().as_secs() < 20 {
                 let hold = shared.reactor();
-                shared.awake();
-                shared.rest(hold);
+                shared.set_busy();
+                shared.set_waiting(hold);
             }
             done.store(true, Ordering::SeqCst);
         });
@@ -161,7 +171,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_helper_keeps_its_hands_off_what_the_other_thread_has_or_has_left_in_a_panic() {
+    fn the_helper_does_not_touch_what_the_other_thread_has_or_has_left_in_a_panic() {
         let shared = shared();
         assert!(shared.try_reactor().is_some());
         let result = catch_unwind(AssertUnwindSafe(|| {

@@ -1,146 +1,77 @@
-//! How answers leave, and what becomes of their connections: the reactor's side of the way out.
+//! After the response: the connection is kept alive for the next request, or ends.
 
-use std::os::fd::AsFd;
+use fastrack_http::Error;
 
-use fastrack_http::{error_response, Error};
-use fastrack_sys::{epoch_seconds, monotonic_millis};
-
-use crate::conn::body::reader::BodyError;
-use crate::conn::response_writer::Stage;
-use crate::conn::write_buf::Output;
-use crate::conn::{Connection, Phase, Step};
-use crate::reactor::Reactor;
+use super::{Next, Reactor};
+use crate::conn::{BodyError, Connection, InFlight, Phase, Stage, Step};
 
 impl Reactor {
-    /// What becomes of a connection whose request has been answered; gives back one with another request.
-    pub fn settle(
+    /// The application has returned.
+    pub fn finish(
         &mut self,
         mut connection: Box<Connection>,
         stage: Stage,
-        goes_on: bool,
-        output: &mut Output,
-    ) -> Option<Box<Connection>> {
+        keep_alive: bool,
+        in_flight: &mut InFlight,
+    ) -> Next {
         match stage {
-            Stage::Finished if !output.is_empty() => {
-                connection.send_later(output.take(), goes_on);
-                let deadline = self.deadline(Phase::Sending);
-                self.park(connection, deadline);
+            Stage::Finished if in_flight.write_buf().is_empty() => {
+                return self.response_sent(connection, keep_alive);
             }
-            Stage::Finished => return self.sent(connection, goes_on),
-            Stage::HandedOver => self.discard(connection),
+            Stage::Finished => {
+                connection.send_later(in_flight.take_unsent(), keep_alive);
+                self.park_anew(connection);
+            }
+            Stage::Hijacked => self.close(connection),
             Stage::Untouched => match connection.body_failure() {
                 None => self.refuse(connection, Error::Application),
                 Some(BodyError::Refused(error)) => self.refuse(connection, error),
-                Some(BodyError::Gone) => self.discard(connection),
+                Some(BodyError::Gone) => self.close(connection),
             },
             Stage::Begun | Stage::Broken => self.reset(connection),
         }
-        output.clear();
-        None
+        Next::Kept
     }
 
-    /// The response has left.
-    pub(crate) fn sent(&mut self, mut connection: Box<Connection>, goes_on: bool) -> Option<Box<Connection>> {
-        if !goes_on {
-            if connection.is_brimful() || self.settings.keep_alive && has_sent_more(&connection) {
-                connection.drain();
-                let deadline = self.deadline(Phase::Draining);
-                self.park(connection, deadline);
+    /// The response has been sent whole.
+    pub(super) fn response_sent(&mut self, mut connection: Box<Connection>, keep_alive: bool) -> Next {
+        if !keep_alive {
+            // A client that did not expect the close may have sent another request meanwhile. Closing with that unread would
+            // reset the connection, and the client could lose the response (RFC 9112 §9.6).
+            let has_sent_more = self.settings.keep_alive
+                && connection.is_persistent()
+                && fastrack_sys::is_readable(connection.raw_fd());
+            if connection.last_read_was_full() || has_sent_more {
+                self.lingering_close(connection);
             } else {
-                self.discard(connection);
+                self.close(connection);
             }
-            return None;
+            return Next::Kept;
         }
-        let mut step = connection.turn_over(&self.settings);
+        let mut step = connection.next_request(&self.settings);
         if step == Step::Wait && connection.ended {
-            step = connection.read(&self.settings, &mut self.inputs);
+            step = self.read(&mut connection);
         }
         connection.pipelined = step == Step::Ready;
         if connection.pipelined {
             connection.ended |= fastrack_sys::has_ended(connection.raw_fd());
-            return Some(connection);
+            return Next::Ready(connection);
         }
         let deadline = self.deadline(connection.phase());
         self.proceed(connection, step, deadline)
     }
 
-    /// Goes on with a response that the client has not taken whole.
-    pub(crate) fn send_more(
-        &mut self,
-        mut connection: Box<Connection>,
-        deadline: u64,
-    ) -> Option<Box<Connection>> {
-        match connection.send_more() {
-            Ok(_) if connection.output.is_empty() => {
-                let goes_on = connection.goes_on_after_sending();
-                return self.sent(connection, goes_on);
-            }
-            Ok(sent) => {
-                let deadline = if sent > 0 { self.deadline(Phase::Sending) } else { deadline };
-                self.park(connection, deadline);
-            }
-            Err(_) => self.reset(connection),
+    /// Sends more to a client that has not taken the whole response yet.
+    pub(super) fn send_more(&mut self, mut connection: Box<Connection>, deadline: u64) -> Next {
+        let Ok(sent) = connection.send_more() else {
+            self.reset(connection);
+            return Next::Kept;
+        };
+        if let Some(keep_alive) = connection.is_sent() {
+            return self.response_sent(connection, keep_alive);
         }
-        None
+        let deadline = if sent > 0 { self.deadline(Phase::Sending) } else { deadline };
+        self.park(connection, deadline);
+        Next::Kept
     }
-
-    /// Answers with an error, and lets the client read it before the close.
-    pub fn refuse(&mut self, mut connection: Box<Connection>, error: Error) {
-        if error == Error::Storage {
-            let directory = self.settings.tmpdir.display();
-            self.warnings
-                .push(format!("cannot keep a request's body in {directory}: is there room, and leave?"));
-        }
-        let mut response = Vec::new();
-        let with_body = !connection.is_head_request();
-        error_response(error, self.date.at(epoch_seconds()), with_body, &mut response);
-        // It fits into any socket's buffer; a client that takes nothing gets nothing.
-        let sent = fastrack_sys::send(connection.as_fd(), &response);
-        if sent.is_ok_and(|sent| sent == response.len()) {
-            connection.drain();
-            let deadline = self.deadline(Phase::Draining);
-            self.park(connection, deadline);
-        } else {
-            self.discard(connection);
-        }
-    }
-
-    /// The client must not take what it has got for all.
-    pub(crate) fn reset(&mut self, connection: Box<Connection>) {
-        // If it fails the close is an orderly one, which is all that can be had then.
-        let _ = fastrack_sys::reset_on_close(connection.as_fd());
-        self.forget(connection);
-    }
-
-    /// Closes a connection and keeps its memory.
-    pub fn discard(&mut self, connection: Box<Connection>) {
-        if self.beside_application {
-            // A child that is forked in this moment would keep the connection open.
-            let _ = fastrack_sys::shutdown_both(connection.as_fd());
-        }
-        self.forget(connection);
-    }
-
-    /// Lets go of a connection, which lives on where another process has it.
-    pub(crate) fn forget(&mut self, mut connection: Box<Connection>) {
-        connection.rest(&mut self.inputs, true);
-        self.connections.part(&connection);
-        // Before the close: the number may be another thread's in no time, and a child that is forked then would let
-        // go of what is not the engine's.
-        self.control.release(connection.raw_fd());
-    }
-
-    /// Waits a little longer for an idle client, while stopping.
-    pub(crate) fn linger(&mut self, mut connection: Box<Connection>) {
-        connection.rest(&mut self.inputs, false);
-        let latest = self.stop_deadline.unwrap_or_default();
-        let deadline = latest.min(monotonic_millis() + self.parting_time());
-        self.keep(connection, deadline);
-    }
-}
-
-/// Whether a client that did not expect the close has sent another request meanwhile: with that unread, the close would
-/// be a reset, and might take the answer from the client before it has read it (RFC 9112 §9.6).
-fn has_sent_more(connection: &Connection) -> bool {
-    connection.is_to_go_on() && fastrack_sys::is_readable(connection.raw_fd())
 }

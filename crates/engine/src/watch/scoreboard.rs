@@ -1,9 +1,7 @@
-//! What each worker is at, in memory that it shares with the master: the
-//! master can still read it when the worker is dead, however it died.
+//! What each worker is doing, in memory shared with the master. The master can read it even after a worker has died.
 //!
-//! A worker writes its own slot and nobody else's, with plain stores: no
-//! system call, no lock. A sequence number that is odd while a slot is being
-//! written tells readers of a text that is not whole (a seqlock).
+//! A worker writes only its own slot, with plain stores: no system call, no lock. A slot is a seqlock: its sequence
+//! number is odd while it is being written, so readers can discard a torn text.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -11,25 +9,23 @@ use std::ops::Range;
 use std::sync::atomic::{fence, AtomicU64, Ordering};
 use std::sync::Arc;
 
-use fastrack_http::KnownName;
+use fastrack_http::{Head, KnownName};
 use fastrack_sys::SharedNumbers;
 
-use crate::conn::request::Request;
+/// Slots for workers.
+const SLOTS: usize = 1024;
 
-/// Workers that have a slot, at most.
-const MOST: usize = 1024;
-
-/// Words of one slot: 512 bytes.
+/// Words per slot: 512 bytes.
 const SLOT: usize = 64;
-const COUNT: NonZeroUsize = NonZeroUsize::new(MOST * SLOT).unwrap();
+const COUNT: NonZeroUsize = NonZeroUsize::new(SLOTS * SLOT).unwrap();
 
-// The places in a slot.
+// Offsets in a slot.
 const SEQUENCE: usize = 0;
 const STATE: usize = 1;
 const STARTED: usize = 2;
 const DEADLINE: usize = 3;
 const REQUESTS: usize = 4;
-/// How long the texts are, in bytes: method and target in the lower half, the request's id in the upper one.
+/// Lengths of the texts in bytes: method and target in the lower half, request id in the upper half.
 const LENGTHS: usize = 5;
 const LINE: usize = 6;
 const LINE_WORDS: usize = 26;
@@ -39,37 +35,37 @@ const _: () = assert!(ID + ID_WORDS <= SLOT);
 
 const WORD: usize = size_of::<u64>();
 
-/// A deadline that never comes.
-pub(crate) const NEVER: u64 = u64::MAX;
+/// No deadline.
+pub(super) const NEVER: u64 = u64::MAX;
 
-/// What a worker is at.
+/// What a worker is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum State {
     /// The slot has no worker.
     Free = 0,
-    /// Nothing, or something that is no request.
+    /// It has no request.
     Waiting = 1,
-    /// A request, which the application has.
+    /// The application is answering a request.
     Serving = 2,
-    /// Its end: a request has taken too long.
+    /// It is about to exit because its request exceeded the time limit.
     Ending = 3,
 }
 
-/// A slot, as the master reads it.
+/// A slot as the master reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What the worker is at.
+    /// What the worker is doing.
     pub state: State,
-    /// When the application got the request, in milliseconds of the steady clock.
+    /// When the request began, in milliseconds of the monotonic clock.
     pub started: u64,
-    /// When it is to be done; None when there is no limit, or when it is the client that is waited for.
+    /// When it must be done; None if there is no limit or the worker is waiting for the client.
     pub deadline: Option<u64>,
-    /// How many requests were answered before.
+    /// Requests answered before this one.
     pub requests: u64,
-    /// Method and target of the request, the latter cut off where it is long; empty when it could not be read whole.
+    /// Method and target, truncated if long; empty if it changed while being read.
     pub line: Vec<u8>,
-    /// Its X-Request-ID; empty if it has none.
+    /// Its X-Request-ID, if any.
     pub id: Vec<u8>,
 }
 
@@ -80,15 +76,15 @@ pub struct Scoreboard {
 }
 
 impl Scoreboard {
-    /// Slots that this process shares with the workers that it will fork.
+    /// Slots in memory that the workers forked later share.
     pub fn new() -> io::Result<Self> {
         Ok(Scoreboard { page: Arc::new(SharedNumbers::for_children(COUNT)?) })
     }
 
-    /// Takes a free slot for a worker that is about to be forked; None when all are taken.
+    /// Reserves a slot for a worker about to be forked; None when all are taken.
     pub fn reserve(&self) -> Option<usize> {
         let free = |index: &usize| self.state(*index) == State::Free;
-        let index = (0..MOST).find(free)?;
+        let index = (0..SLOTS).find(free)?;
         let slot = self.words(index);
         slot[1..].iter().for_each(|word| word.store(0, Ordering::Relaxed));
         slot[SEQUENCE].store(0, Ordering::Relaxed);
@@ -96,16 +92,16 @@ impl Scoreboard {
         Some(index)
     }
 
-    /// The worker of this slot is gone.
+    /// Frees the slot of a worker that is gone.
     pub fn release(&self, index: usize) {
-        if index < MOST {
+        if index < SLOTS {
             self.words(index)[STATE].store(State::Free as u64, Ordering::SeqCst);
         }
     }
 
-    /// What the worker of a slot is at; after its death, what it was at.
+    /// What the worker of a slot is doing, or was doing when it died.
     pub fn read(&self, index: usize) -> Option<Entry> {
-        let state = if index < MOST { self.state(index) } else { State::Free };
+        let state = if index < SLOTS { self.state(index) } else { State::Free };
         if state == State::Free {
             return None;
         }
@@ -129,9 +125,9 @@ impl Scoreboard {
         Some(entry)
     }
 
-    /// A slot, for the worker that it was reserved for; None if there is no such slot.
+    /// The worker's handle of a slot; None if there is no such slot.
     pub fn slot(&self, index: usize) -> Option<Slot> {
-        (index < MOST).then(|| Slot { page: Arc::clone(&self.page), base: index * SLOT })
+        (index < SLOTS).then(|| Slot { page: Arc::clone(&self.page), base: index * SLOT })
     }
 
     fn state(&self, index: usize) -> State {
@@ -148,7 +144,7 @@ impl Scoreboard {
     }
 }
 
-/// One worker's slot, from its own side.
+/// A slot from its worker's side.
 #[derive(Clone, Debug)]
 pub struct Slot {
     page: Arc<SharedNumbers<AtomicU64>>,
@@ -160,16 +156,17 @@ impl Slot {
         &self.page[self.base..][..SLOT]
     }
 
-    /// The application gets a request now. What is returned tells it from every other request of this worker.
-    pub(crate) fn begin(&self, request: &Request<'_>, now: u64, deadline: u64) -> u64 {
+    /// The application gets a request, whose head was parsed from `bytes`. Returns a number that no other request of this
+    /// worker has.
+    pub(super) fn begin(&self, head: &Head, bytes: &[u8], now: u64, deadline: u64) -> u64 {
         let slot = self.words();
         let sequence = slot[SEQUENCE].load(Ordering::Relaxed);
         slot[SEQUENCE].store(sequence.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
         slot[STARTED].store(now, Ordering::Relaxed);
         slot[DEADLINE].store(deadline, Ordering::Relaxed);
-        let line = store(&slot[LINE..][..LINE_WORDS], request.bytes, line(request));
-        let id = store(&slot[ID..][..ID_WORDS], request.bytes, id(request));
+        let line = store(&slot[LINE..][..LINE_WORDS], bytes, line(head));
+        let id = store(&slot[ID..][..ID_WORDS], bytes, id(head));
         slot[LENGTHS].store(line | id << 32, Ordering::Relaxed);
         let sequence = sequence.wrapping_add(2);
         slot[SEQUENCE].store(sequence, Ordering::Release);
@@ -177,39 +174,38 @@ impl Slot {
         sequence
     }
 
-    /// The application is done with it.
-    pub(crate) fn end(&self) {
+    pub(super) fn end(&self) {
         let slot = self.words();
         slot[STATE].store(State::Waiting as u64, Ordering::Release);
         let requests = slot[REQUESTS].load(Ordering::Relaxed);
         slot[REQUESTS].store(requests.wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// The worker is about to end because of this request.
-    pub(crate) fn give_up(&self) {
+    /// The worker is about to exit because of this request.
+    pub(super) fn set_ending(&self) {
         self.words()[STATE].store(State::Ending as u64, Ordering::SeqCst);
     }
 
-    pub(crate) fn started(&self) -> u64 {
+    pub(super) fn started(&self) -> u64 {
         self.words()[STARTED].load(Ordering::Relaxed)
     }
 
-    pub(crate) fn deadline(&self) -> u64 {
+    pub(super) fn deadline(&self) -> u64 {
         self.words()[DEADLINE].load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_deadline(&self, deadline: u64) {
+    pub(super) fn set_deadline(&self, deadline: u64) {
         self.words()[DEADLINE].store(deadline, Ordering::Relaxed);
     }
 
-    /// Whether the method of the request that this worker is at is HEAD. For signal handlers, too.
-    pub(crate) fn is_head_request(&self) -> bool {
+    /// Whether the method is HEAD. Async-signal-safe.
+    pub(super) fn is_head_request(&self) -> bool {
         let method = self.words()[LINE].load(Ordering::Relaxed).to_ne_bytes();
         self.words()[LENGTHS].load(Ordering::Relaxed) as u32 >= 5 && method.starts_with(b"HEAD ")
     }
 
-    /// Method and target, and the id, of the request that this worker is at.
-    pub(crate) fn texts(&self) -> (Vec<u8>, Vec<u8>) {
+    /// Method and target, and the request id.
+    pub(super) fn texts(&self) -> (Vec<u8>, Vec<u8>) {
         let slot = self.words();
         let lengths = slot[LENGTHS].load(Ordering::Relaxed);
         let line = load(&slot[LINE..][..LINE_WORDS], lengths as u32);
@@ -217,18 +213,18 @@ impl Slot {
     }
 }
 
-/// Where method and target are, which stand side by side (RFC 9112 §3).
-fn line(request: &Request<'_>) -> Range<usize> {
-    Range::from(request.head.method).start..Range::from(request.head.target).end
+/// Method and target are adjacent (RFC 9112 §3).
+fn line(head: &Head) -> Range<usize> {
+    Range::from(head.method).start..Range::from(head.target).end
 }
 
-fn id(request: &Request<'_>) -> Range<usize> {
-    let field = request.head.fields.iter().find(|field| field.known == Some(KnownName::XRequestId));
+fn id(head: &Head) -> Range<usize> {
+    let field = head.fields.iter().find(|field| field.known == Some(KnownName::XRequestId));
     field.map_or(0..0, |field| field.value.into())
 }
 
-/// Copies as much of a text as fits, and says how much that is. A whole word is copied where the text ends before it
-/// does, if the buffer has one: its length tells how much of that counts.
+/// Copies as much of a text as fits and returns that length. Copies whole words where the buffer has them, even past the
+/// end of the text: readers go by the length.
 fn store(words: &[AtomicU64], buffer: &[u8], text: Range<usize>) -> u64 {
     let length = text.len().min(words.len() * WORD);
     for (index, word) in words.iter().take(length.div_ceil(WORD)).enumerate() {
@@ -254,16 +250,17 @@ fn load(words: &[AtomicU64], length: u32) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conn::request::with_request;
 
     fn begin(slot: &Slot, bytes: &[u8]) -> u64 {
-        with_request(bytes, |request| slot.begin(request, 5, 7))
+        let mut head = Head::default();
+        head.parse(bytes, fastrack_http::Limits::default()).expect("a good head");
+        slot.begin(&head, bytes, 5, 7)
     }
 
     #[test]
-    fn the_master_reads_what_the_worker_is_at() {
+    fn the_master_reads_what_the_worker_is_doing() {
         let board = Scoreboard::new().expect("memory");
-        assert_eq!((board.read(0), board.read(MOST)), (None, None));
+        assert_eq!((board.read(0), board.read(SLOTS)), (None, None));
         let index = board.reserve().expect("a slot");
         let slot = board.slot(index).expect("the slot");
         assert_eq!(board.read(index).map(|entry| entry.state), Some(State::Waiting));
@@ -294,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_target_is_cut_off_and_one_half_written_is_not_shown() {
+    fn a_long_target_is_truncated_and_a_torn_one_is_not_shown() {
         let board = Scoreboard::new().expect("memory");
         let index = board.reserve().expect("a slot");
         let slot = board.slot(index).expect("the slot");
@@ -316,7 +313,7 @@ mod tests {
     fn there_is_a_slot_for_each_of_many_workers_and_then_none() {
         let board = Scoreboard::new().expect("memory");
         let slots: Vec<_> = std::iter::from_fn(|| board.reserve()).collect();
-        assert_eq!(slots, (0..MOST).collect::<Vec<_>>());
+        assert_eq!(slots, (0..SLOTS).collect::<Vec<_>>());
         board.release(17);
         assert_eq!((board.reserve(), board.reserve()), (Some(17), None));
     }

@@ -1,89 +1,60 @@
-//! The end of a worker whose request has taken too long.
+//! Ends a worker whose request has exceeded its time limit.
 //!
-//! The helper does all of it, because the application's thread may sleep, spin
-//! or hang in native code: the client is answered, the other clients go to
-//! other workers, the log gets what the threads are at, and the process ends.
+//! The helper does all of it, because the application's thread may sleep, spin or hang in native code: it answers the
+//! client, hands the other connections to other workers, logs a thread dump and ends the process.
 
-use std::os::fd::{BorrowedFd, RawFd};
+use std::sync::Arc;
 
-use fastrack_http::{error_response, DateCache, Error};
-use fastrack_sys::{discard, epoch_seconds, exit_at_once, monotonic_millis, say, send, with_descriptor};
+use fastrack_http::Error;
+use fastrack_sys::{exit_at_once, monotonic_millis, say};
 
-use crate::reactor::Reactor;
-use crate::watch::active_request::{Claim, Watch};
+use super::active_request::{ActiveRequest, Claim};
+use super::last_response::LastResponse;
+use super::settings::ThreadDumper;
 
-/// The status of a worker that has ended because of a request that took too long: that of timeout(1).
+/// Exit status of a worker whose request exceeded its time limit: that of timeout(1).
 pub const EXIT_STATUS: i32 = 124;
 
-/// How long the application's threads get to say what they are at, in milliseconds, and how long for where they are
-/// in native code: a second together.
-const TO_TESTIFY: u64 = 600;
-const TO_POINT_OUT: u64 = 300;
+/// Time for the application's own thread dump, and for the stack frames of threads in native code, in milliseconds.
+const DUMP_TIME: u64 = 600;
+const FRAMES_TIME: u64 = 300;
 
-/// How long a log that takes nothing is waited for, in milliseconds.
-const FOR_LOG: u64 = 200;
+/// How long to wait for a log that takes nothing, in milliseconds.
+const LOG_TIME: u64 = 200;
 
-/// What is read of a client's further requests before the end, in bytes.
-const DRAINED: usize = 64 * 1024;
-
-/// Ends the process if the request that the application is at, on `client`, is overdue. The helper's.
-pub(crate) fn look(watch: &Watch, client: RawFd, reactor: &mut Reactor) {
-    let now = monotonic_millis();
-    let Some(claim) = watch.take_overdue(now) else { return };
-    // The application's thread can finish nothing any more: until the end, the descriptor stays what it is.
-    let mut response = Vec::new();
-    let mut date = DateCache::default();
-    error_response(Error::Overdue, date.at(epoch_seconds()), !watch.is_head_request(), &mut response);
-    with_descriptor(client, |client| part(client, claim, &response));
-    reactor.evacuate();
-    report(watch, now);
-    if claim == Claim::Open {
-        with_descriptor(client, drain);
-    }
-    exit_at_once(EXIT_STATUS);
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    response: LastResponse,
+    dumper: Option<Arc<dyn ThreadDumper>>,
 }
 
-/// What the client gets: an answer if it has none, or else a sign that what it has is not all. For signal handlers, too.
-pub(crate) fn part(client: BorrowedFd<'_>, claim: Claim, answer: &[u8]) {
-    match claim {
-        Claim::Begun => {
-            // If it fails the close is an orderly one, which is all that can be had then.
-            let _ = fastrack_sys::reset_on_close(client);
-            return;
-        }
-        Claim::Open => {
-            // It fits into any socket's buffer; a client that takes nothing gets nothing.
-            let _ = send(client, answer);
-        }
-        Claim::None | Claim::Answered | Claim::Taken => {}
+impl Watchdog {
+    pub fn new(dumper: Option<Arc<dyn ThreadDumper>>) -> Self {
+        Watchdog { response: LastResponse::new(Error::Overdue), dumper }
     }
-    // It fails for a client that is gone.
-    let _ = fastrack_sys::shutdown_write(client);
-}
 
-/// A close with something unread would have the client's system throw away the answer. For signal handlers, too.
-pub(crate) fn drain(client: BorrowedFd<'_>) {
-    let mut left = DRAINED;
-    while left > 0 {
-        match discard(client) {
-            Ok(got) if got > 0 => left = left.saturating_sub(got),
-            _ => return,
+    /// Ends the process if the request is overdue, after `hand_off` has passed on the other connections.
+    pub fn check(&self, request: &ActiveRequest, hand_off: impl FnOnce()) {
+        let now = monotonic_millis();
+        let Some(claim) = request.take_overdue(now) else { return };
+        self.response.send(request, claim);
+        hand_off();
+        self.report(&request.describe(now));
+        if claim == Claim::Open {
+            LastResponse::drain(request);
         }
+        exit_at_once(EXIT_STATUS);
     }
-}
 
-fn report(watch: &Watch, now: u64) {
-    let pid = std::process::id();
-    let request = watch.describe(now);
-    let Some(dumper) = &watch.dumper else {
-        return say(format!("fastrack: {request}: this worker ends (worker {pid})\n").as_bytes(), FOR_LOG);
-    };
-    let testimony = dumper.dump(TO_TESTIFY);
-    let threads = testimony
-        .as_deref()
-        .unwrap_or("Ruby does not get to tell what its threads are at; where they are:\n");
-    say(format!("fastrack: {request}: this worker ends (worker {pid})\n{threads}").as_bytes(), FOR_LOG);
-    if testimony.is_none() {
-        dumper.dump_frames(TO_POINT_OUT);
+    fn report(&self, request: &str) {
+        let line = format!("fastrack: {request}: this worker ends (worker {})\n", std::process::id());
+        let Some(dumper) = &self.dumper else { return say(line.as_bytes(), LOG_TIME) };
+        let dump = dumper.dump(DUMP_TIME);
+        let threads =
+            dump.as_deref().unwrap_or("Ruby does not get to tell what its threads are at; where they are:\n");
+        say(format!("{line}{threads}").as_bytes(), LOG_TIME);
+        if dump.is_none() {
+            dumper.dump_frames(FRAMES_TIME);
+        }
     }
 }

@@ -1,34 +1,31 @@
-//! A request's body that the application reads while it comes in.
-//!
-//! What has been received of it leaves the connection's input and is decoded
-//! here; nothing of it goes to a file. Nothing here blocks but
-//! [`BodyStream::wait`], which is to be run where other threads may go on.
+//! A body that the application reads while it arrives. What has been received of it moves from the connection's read
+//! buffer to here, where it is decoded; nothing goes to a file.
 
 use std::fmt;
-use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use fastrack_http::{ChunkedDecoder, Error, Expectation, Framing, Status};
+use fastrack_sys::monotonic_millis;
 
-use crate::conn::body::buffered::{check_length, goes_on, nothing_beyond, BEYOND, LONG_READ};
-use crate::conn::read_buf::Input;
+use super::framing::{check_beyond, decode, may_be_followed, next_read, send_continue, LONG_READ};
+use crate::conn::read_buf::{receive, ReadBuf, Received};
 use crate::control::Control;
-use crate::settings::Settings;
+use crate::settings::{Settings, STOP_TIME};
+use crate::watch::ActiveRequest;
 
-/// So much of a body that nobody has read is received for the sake of the connection, which could not go on without,
-/// in bytes. It must have come already: nobody waits for it.
-const PASSED_OVER: usize = 64 * 1024;
+/// How much of an unread body is received and discarded to keep the connection, in bytes. Nobody waits for it.
+const SKIPPED: usize = 64 * 1024;
 
-/// So much of a body is received ahead of the application for the sake of whoever takes the connection over, in bytes.
-const READ_AHEAD: usize = 1024 * 1024;
+/// How much of a body [`read_ahead`](BodyReader::read_ahead) buffers, in bytes.
+pub(super) const READ_AHEAD: usize = 1024 * 1024;
 
 /// Why a body cannot be read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyError {
-    /// The client has closed the connection before the end.
+    /// The client closed the connection before the end.
     Gone,
-    /// The client has broken a rule, or was too slow.
+    /// The client sent something wrong, or was too slow.
     Refused(Error),
 }
 
@@ -41,126 +38,101 @@ impl fmt::Display for BodyError {
     }
 }
 
-/// What one call of [`BodyStream::read`] has come to.
+/// The result of one [`BodyStream::read`](super::BodyStream::read).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyRead {
     /// There was something to read.
     Taken,
-    /// The client must send something first: [wait](BodyStream::wait), then try again.
+    /// The client must send something first: [wait](super::BodyStream::wait), then try again.
     Blocked,
-    /// The body has been read whole.
+    /// End of the body.
     End,
 }
 
-/// What one call of [`BodyStream::read_ahead`] has come to.
+/// The result of one [`BodyStream::read_ahead`](super::BodyStream::read_ahead).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadAhead {
-    /// The body has come whole; what was received after it is known.
+    /// The whole body has been received.
     Whole,
-    /// The client must send something first: [wait](BodyStream::wait), then try again.
+    /// The client must send something first: [wait](super::BodyStream::wait), then try again.
     Blocked,
-    /// So much of it has not been read that no more of it is kept.
+    /// The unread part of the body is longer than is buffered.
     TooMuch,
 }
 
-/// Where the end of the body is.
+/// Where the body ends.
 #[derive(Debug)]
-enum Frame {
+pub(super) enum Frame {
     /// After so many bytes more.
     Length(u64),
     /// Where the chunks say; the length so far.
     Chunked(Box<ChunkedDecoder>, u64),
 }
 
-/// A body under way: what was received and not read yet, and how to tell its end.
 #[derive(Debug)]
-pub(crate) struct BodyReader {
-    frame: Frame,
-    /// What of it is ready to be read, from `at` on.
+pub(in crate::conn) struct BodyReader {
+    pub(super) frame: Frame,
+    /// Data to be read, from `at` on.
     decoded: Vec<u8>,
     at: usize,
     /// What came after the body: the next request.
-    pub(crate) rest: Vec<u8>,
-    /// Chunks on their way to be decoded; empty between two calls.
+    rest: Vec<u8>,
+    /// Chunks to be decoded; empty between two calls.
     received: Vec<u8>,
     complete: bool,
-    pub(crate) failure: Option<BodyError>,
-    /// The client waits to be asked for the body (RFC 9110 §10.1.1).
+    pub(super) failure: Option<BodyError>,
+    /// The client waits for 100 Continue (RFC 9110 §10.1.1).
     awaits_continue: bool,
-    /// Whether another request may follow on the connection.
-    goes_on: bool,
+    may_be_followed: bool,
     most: Option<u64>,
     /// How long the client may send nothing, in milliseconds, and since when it has sent nothing.
-    pub(crate) timeout: u64,
-    pub(crate) stalled: Option<u64>,
-    /// The engine is stopping, and the client has had its time cut.
-    pub(crate) stopping: bool,
-    /// The last receive gave all that was asked for.
-    brim: bool,
-    pub(crate) control: Arc<Control>,
-}
-
-/// Whether the body that a head announces is still to come, at least in part. An error in what has come is told.
-pub(crate) fn is_under_way(input: &Input, settings: &Settings) -> Result<bool, Error> {
-    let received = &input.bytes[input.head.len..];
-    match input.head.framing {
-        Framing::None | Framing::Length(0) => Ok(false),
-        Framing::Length(length) => {
-            check_length(length, settings.max_body)?;
-            Ok((received.len() as u64) < length)
-        }
-        Framing::Chunked => {
-            let mut total = 0;
-            let (status, _) = ChunkedDecoder::default().decode(received, |data| {
-                total += data.len() as u64;
-                check_length(total, settings.max_body)
-            })?;
-            Ok(status == Status::Partial)
-        }
-    }
+    pub(super) timeout: u64,
+    pub(super) stalled: Option<u64>,
+    /// The timeout has been cut because the engine is stopping.
+    timeout_cut: bool,
+    last_read_was_full: bool,
+    active: Arc<ActiveRequest>,
+    pub(super) control: Arc<Control>,
 }
 
 impl BodyReader {
-    /// Takes what was received of the body out of the input.
-    pub fn new(input: &mut Input, settings: &Settings, control: Arc<Control>) -> Self {
-        let received = input.bytes.split_off(input.head.len);
-        let frame = match input.head.framing {
-            Framing::Chunked => Frame::Chunked(Box::default(), 0),
-            Framing::Length(length) => Frame::Length(length),
-            Framing::None => Frame::Length(0),
+    /// Takes what was received of the body out of the buffer.
+    pub fn new(
+        buf: &mut ReadBuf,
+        settings: &Settings,
+        active: &Arc<ActiveRequest>,
+        control: &Arc<Control>,
+    ) -> Self {
+        let received = buf.bytes.split_off(buf.head.len);
+        let got = received.len();
+        let (frame, decoded, received) = match buf.head.framing {
+            Framing::Chunked => (Frame::Chunked(Box::default(), 0), Vec::new(), received),
+            Framing::Length(length) => (Frame::Length(length), received, Vec::new()),
+            Framing::None => (Frame::Length(0), received, Vec::new()),
         };
         let mut reader = BodyReader {
             frame,
-            decoded: Vec::new(),
+            decoded,
             at: 0,
             rest: Vec::new(),
-            received: Vec::new(),
+            received,
             complete: false,
             failure: None,
-            awaits_continue: received.is_empty() && input.head.expectation == Expectation::Continue,
-            goes_on: goes_on(input, settings),
+            awaits_continue: got == 0 && buf.head.expectation == Expectation::Continue,
+            may_be_followed: may_be_followed(buf, settings),
             most: settings.max_body,
             timeout: settings.body_timeout,
             stalled: None,
-            stopping: false,
-            brim: false,
-            control,
+            timeout_cut: false,
+            last_read_was_full: false,
+            active: Arc::clone(active),
+            control: Arc::clone(control),
         };
-        let got = received.len();
-        *reader.target() = received;
-        reader.digest(got);
+        reader.take_in(got);
         reader
     }
 
-    /// Where received bytes go.
-    fn target(&mut self) -> &mut Vec<u8> {
-        match self.frame {
-            Frame::Length(_) => &mut self.decoded,
-            Frame::Chunked(..) => &mut self.received,
-        }
-    }
-
-    /// Gives at most `most` bytes of what is there to `take`; receives only when nothing is.
+    /// Passes at most `most` bytes to `take`. Receives only when none are buffered.
     pub fn read(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -174,99 +146,20 @@ impl BodyReader {
                 self.at = end;
                 return Ok(BodyRead::Taken);
             }
-            self.forget_read();
+            self.discard_decoded();
             if let Some(failure) = self.failure {
                 return Err(failure);
             }
             if self.complete {
                 return Ok(BodyRead::End);
             }
-            if self.receive(fd).is_none() {
-                self.send_continue(fd);
+            if self.receive_or_ask(fd).is_none() {
                 return Ok(BodyRead::Blocked);
             }
         }
     }
 
-    fn forget_read(&mut self) {
-        self.decoded.clear();
-        self.at = 0;
-    }
-
-    /// Tells the client to send the body, once. If it does not get through, the client sends it anyway after a while.
-    fn send_continue(&mut self, fd: BorrowedFd<'_>) {
-        if std::mem::take(&mut self.awaits_continue) {
-            let _ = fastrack_sys::send(fd, b"HTTP/1.1 100 Continue\r\n\r\n");
-        }
-    }
-
-    /// One receive, and what comes of it; None when the client has sent nothing.
-    fn receive(&mut self, fd: BorrowedFd<'_>) -> Option<usize> {
-        let most = match self.frame {
-            Frame::Length(left) => {
-                usize::try_from(left).unwrap_or(LONG_READ).saturating_add(BEYOND).min(LONG_READ)
-            }
-            Frame::Chunked(..) => LONG_READ,
-        };
-        let got = loop {
-            match fastrack_sys::recv(fd, self.target(), most) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.brim = false;
-                    return None;
-                }
-                result => break result.unwrap_or(0),
-            }
-        };
-        self.brim = got == most;
-        self.stalled = None;
-        self.awaits_continue = false;
-        if got == 0 {
-            self.failure = Some(BodyError::Gone);
-        } else {
-            self.digest(got);
-        }
-        Some(got)
-    }
-
-    /// Takes in the last `got` bytes of the target.
-    fn digest(&mut self, got: usize) {
-        if let Err(error) = self.take_in(got) {
-            self.failure = Some(BodyError::Refused(error));
-        }
-    }
-
-    fn take_in(&mut self, got: usize) -> Result<(), Error> {
-        match &mut self.frame {
-            Frame::Length(left) => {
-                let due = usize::try_from(*left).unwrap_or(usize::MAX).min(got);
-                *left -= due as u64;
-                self.complete = *left == 0;
-                self.rest = self.decoded.split_off(self.decoded.len() - (got - due));
-            }
-            Frame::Chunked(decoder, total) => {
-                let (decoded, most) = (&mut self.decoded, self.most);
-                let decoding = decoder.decode(&self.received, |data| {
-                    *total += data.len() as u64;
-                    check_length(*total, most)?;
-                    decoded.extend_from_slice(data);
-                    Ok::<_, Error>(())
-                });
-                if let Ok((Status::Complete, used)) = decoding {
-                    self.complete = true;
-                    self.rest.extend_from_slice(&self.received[used..]);
-                }
-                self.received.clear();
-                let _ = decoding?;
-            }
-        }
-        if self.complete && !self.goes_on {
-            let _ = nothing_beyond(&self.rest)?;
-        }
-        Ok(())
-    }
-
-    /// Receives the body to its end, and keeps what has not been read.
+    /// Receives the body to its end and buffers what has not been read.
     pub fn read_ahead(&mut self, fd: BorrowedFd<'_>) -> Result<ReadAhead, BodyError> {
         loop {
             if let Some(failure) = self.failure {
@@ -278,37 +171,130 @@ impl BodyReader {
             if self.decoded.len() - self.at > READ_AHEAD {
                 return Ok(ReadAhead::TooMuch);
             }
-            if self.receive(fd).is_none() {
-                self.send_continue(fd);
+            if self.receive_or_ask(fd).is_none() {
                 return Ok(ReadAhead::Blocked);
             }
         }
     }
 
-    /// Whether the whole body has come, as far as a little of it is fetched ahead. The response is about to begin: from
-    /// here on nobody asks the client for the body.
-    pub fn is_in_reach(&mut self, fd: BorrowedFd<'_>) -> bool {
+    fn discard_decoded(&mut self) {
+        self.decoded.clear();
+        self.at = 0;
+    }
+
+    /// Receives; asks the client for the body if it waits for that.
+    fn receive_or_ask(&mut self, fd: BorrowedFd<'_>) -> Option<usize> {
+        let got = self.receive(fd);
+        if got.is_none() && std::mem::take(&mut self.awaits_continue) {
+            send_continue(fd);
+        }
+        got
+    }
+
+    /// One receive. None when the client has sent nothing.
+    fn receive(&mut self, fd: BorrowedFd<'_>) -> Option<usize> {
+        let (most, target) = match self.frame {
+            Frame::Length(left) => (next_read(left), &mut self.decoded),
+            Frame::Chunked(..) => (LONG_READ, &mut self.received),
+        };
+        let received = receive(fd, target, most);
+        self.last_read_was_full = matches!(received, Received::Bytes(got) if got == most);
+        let got = match received {
+            Received::Nothing => return None,
+            Received::End => 0,
+            Received::Bytes(got) => got,
+        };
+        self.stalled = None;
+        self.awaits_continue = false;
+        if got == 0 {
+            self.failure = Some(BodyError::Gone);
+        } else {
+            self.take_in(got);
+        }
+        Some(got)
+    }
+
+    /// Takes in the `got` bytes received last.
+    fn take_in(&mut self, got: usize) {
+        if let Err(error) = self.try_take_in(got) {
+            self.failure = Some(BodyError::Refused(error));
+        }
+    }
+
+    fn try_take_in(&mut self, got: usize) -> Result<(), Error> {
+        match &mut self.frame {
+            Frame::Length(left) => {
+                let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(got);
+                *left -= taken as u64;
+                self.complete = *left == 0;
+                self.rest = self.decoded.split_off(self.decoded.len() - (got - taken));
+            }
+            Frame::Chunked(decoder, total) => {
+                let out = |data: &[u8]| self.decoded.extend_from_slice(data);
+                let decoding = decode(decoder, &self.received, total, self.most, out);
+                if let Ok((Status::Complete, used)) = decoding {
+                    self.complete = true;
+                    self.rest.extend_from_slice(&self.received[used..]);
+                }
+                self.received.clear();
+                decoding?;
+            }
+        }
+        if self.complete {
+            check_beyond(&self.rest, self.may_be_followed)?;
+        }
+        Ok(())
+    }
+
+    /// Blocks until the client has sent something, or a signal came. When it has sent nothing for the whole timeout the
+    /// next read fails.
+    pub fn wait(&mut self, fd: BorrowedFd<'_>) {
+        if self.control.is_closed() {
+            // A forked child: the client is its parent's.
+            self.failure = Some(BodyError::Gone);
+            return;
+        }
+        if self.control.is_stopping() && !self.timeout_cut {
+            self.timeout_cut = true;
+            self.timeout = self.timeout.min(STOP_TIME);
+            self.stalled = None;
+        }
+        let now = monotonic_millis();
+        let waited = now.saturating_sub(*self.stalled.get_or_insert(now));
+        if waited >= self.timeout {
+            self.failure = Some(BodyError::Refused(Error::Timeout));
+            return;
+        }
+        let left = self.timeout - waited;
+        if self.active.while_stopped(|| fastrack_sys::wait_readable(fd, left)).is_err() {
+            self.failure = Some(BodyError::Gone);
+        }
+    }
+
+    /// Receives up to [`SKIPPED`] bytes more without waiting and says whether that is the whole body. The response is about
+    /// to begin: from here on nobody asks the client for the body.
+    pub fn is_almost_read(&mut self, fd: BorrowedFd<'_>) -> bool {
         self.awaits_continue = false;
         let mut ahead = self.decoded.len() - self.at;
-        while self.is_wanting() && ahead <= PASSED_OVER {
+        while self.is_incomplete() && ahead <= SKIPPED {
             let Some(got) = self.receive(fd) else { break };
             ahead += got;
         }
         self.is_whole()
     }
 
-    /// Discards what is there already of the body, if it is not too much; says whether that was all.
-    pub fn pass_over(&mut self, fd: BorrowedFd<'_>) -> bool {
-        let mut passed = 0;
-        while self.is_wanting() && passed <= PASSED_OVER {
-            self.forget_read();
+    /// Discards up to [`SKIPPED`] bytes more without waiting and says whether that was the rest of the body.
+    pub fn skip(&mut self, fd: BorrowedFd<'_>) -> bool {
+        let mut skipped = 0;
+        while self.is_incomplete() && skipped <= SKIPPED {
+            self.discard_decoded();
             let Some(got) = self.receive(fd) else { break };
-            passed += got;
+            skipped += got;
         }
         self.is_whole()
     }
 
-    fn is_wanting(&self) -> bool {
+    fn is_incomplete(&self) -> bool {
         !self.complete && self.failure.is_none()
     }
 
@@ -320,17 +306,13 @@ impl BodyReader {
         self.failure
     }
 
-    /// Whether the kernel may hold bytes of this client that were not received.
-    pub fn is_brimful(&self) -> bool {
-        self.brim || !self.complete
+    /// Whether the kernel may hold unread bytes of this client.
+    pub fn may_have_unread(&self) -> bool {
+        self.last_read_was_full || !self.complete
     }
 
-    /// Moves what came after the body.
-    pub fn move_rest(&mut self, to: &mut Vec<u8>) {
-        to.append(&mut self.rest);
+    /// What came after the body.
+    pub fn rest(&mut self) -> &mut Vec<u8> {
+        &mut self.rest
     }
 }
-
-#[cfg(test)]
-#[path = "tests.rs"]
-mod tests;

@@ -3,15 +3,16 @@
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use fastrack_http::Limits;
+use fastrack_http::{Error, Limits};
 
+use super::reader::{Frame, READ_AHEAD};
 use super::*;
-use crate::conn::body::stream::BodyStream;
-use crate::conn::read_buf::Input;
-use crate::reactor::STOP_TIME;
-use crate::watch::active_request::WatchSettings;
+use crate::conn::read_buf::ReadBuf;
+use crate::control::Control;
+use crate::settings::{Settings, STOP_TIME};
+use crate::watch::WatchSettings;
 
 struct Client {
     client: UnixStream,
@@ -25,13 +26,14 @@ impl Client {
         let (client, server) = UnixStream::pair().expect("a pair");
         server.set_nonblocking(true).expect("nonblocking");
         let head = format!("POST / HTTP/1.1\r\nHost: h\r\n{fields}\r\n\r\n");
-        let mut input = Input { bytes: head.into_bytes(), ..Input::default() };
-        input.head.parse(&input.bytes, Limits::default()).expect("a good head");
-        input.bytes.extend_from_slice(part);
-        assert_eq!(is_under_way(&input, settings), Ok(true));
+        let mut buf = ReadBuf { bytes: head.into_bytes(), ..ReadBuf::default() };
+        buf.head.parse(&buf.bytes, Limits::default()).expect("a good head");
+        buf.bytes.extend_from_slice(part);
+        assert_eq!(will_stream(&buf, settings), Ok(true));
         let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
-        let reader = BodyReader::new(&mut input, settings, Arc::new(control));
-        assert_eq!(input.bytes.len(), input.head.len);
+        let control = Arc::new(control);
+        let reader = BodyReader::new(&mut buf, settings, control.request(), &control);
+        assert_eq!(buf.bytes.len(), buf.head.len);
         Client { client, server, reader: Mutex::new(reader) }
     }
 
@@ -40,7 +42,7 @@ impl Client {
     }
 
     fn stream(&self) -> BodyStream<'_> {
-        BodyStream { fd: self.server.as_fd(), reader: &self.reader }
+        BodyStream::new(self.server.as_fd(), &self.reader)
     }
 
     /// All that is there, and why there is no more.
@@ -56,13 +58,13 @@ impl Client {
 
     fn rest(&self) -> Vec<u8> {
         let mut rest = Vec::new();
-        self.stream().reader().move_rest(&mut rest);
+        rest.append(self.stream().reader().rest());
         rest
     }
 }
 
 #[test]
-fn a_body_that_is_gathered_stays_to_be_read_and_what_is_beyond_is_known() {
+fn a_body_read_ahead_stays_to_be_read_and_what_is_beyond_is_known() {
     let framings: [(&str, &[u8], &[u8]); 2] = [
         ("Content-Length: 8", b"abc", b"defghGET"),
         ("Transfer-Encoding: chunked", b"3\r\nabc\r\n5", b"\r\ndefgh\r\n0\r\n\r\nGET"),
@@ -78,7 +80,7 @@ fn a_body_that_is_gathered_stays_to_be_read_and_what_is_beyond_is_known() {
 }
 
 #[test]
-fn a_body_is_gathered_up_to_a_mebibyte_of_what_was_not_read_and_no_error_of_it_is_missed() {
+fn a_body_is_read_ahead_up_to_a_mebibyte_and_no_error_in_it_is_missed() {
     let part = vec![b'x'; READ_AHEAD + 1];
     let client = Client::new("Content-Length: 1048580", &part, &Settings::default());
     assert_eq!(client.stream().read_ahead(), Ok(ReadAhead::TooMuch));
@@ -102,7 +104,7 @@ fn a_body_is_read_as_it_comes_and_what_is_beyond_is_the_next_request() {
         assert_eq!(client.read(), (b"defgh".to_vec(), Ok(BodyRead::End)));
         assert_eq!(client.read(), (Vec::new(), Ok(BodyRead::End)));
         assert_eq!(client.rest(), b"GET");
-        assert!(client.stream().reader().pass_over(client.server.as_fd()));
+        assert!(client.stream().reader().skip(client.server.as_fd()));
     }
 }
 
@@ -130,7 +132,7 @@ fn what_is_wrong_is_told_after_what_was_right_and_stays() {
         client.send(second.as_bytes());
         assert_eq!(client.read(), (b"abc".to_vec(), Err(BodyError::Refused(error))));
         assert_eq!(client.read(), (Vec::new(), Err(BodyError::Refused(error))));
-        assert!(!client.stream().is_in_reach());
+        assert!(!client.stream().is_almost_read());
     }
 }
 
@@ -183,34 +185,34 @@ fn a_client_that_waits_to_be_asked_is_asked_once_and_not_after_the_response_has_
     client.send(b"abc");
     assert_eq!(client.read(), (b"abc".to_vec(), Ok(BodyRead::End)));
     let mut client = Client::new(fields, b"", &Settings::default());
-    assert!(!client.stream().is_in_reach());
+    assert!(!client.stream().is_almost_read());
     assert_eq!(client.read().1, Ok(BodyRead::Blocked));
     client.client.set_nonblocking(true).expect("nonblocking");
-    assert_eq!(client.client.read(&mut interim).expect_err("nothing").kind(), io::ErrorKind::WouldBlock);
+    assert_eq!(client.client.read(&mut interim).expect_err("nothing").kind(), std::io::ErrorKind::WouldBlock);
 }
 
 #[test]
 fn a_little_that_has_come_is_fetched_ahead_for_the_connection_and_still_read() {
     let mut client = Client::new("Content-Length: 60000", b"abc", &Settings::default());
-    assert!(!client.stream().is_in_reach());
+    assert!(!client.stream().is_almost_read());
     client.send(&[b'x'; 59_997]);
-    assert!(client.stream().is_in_reach());
+    assert!(client.stream().is_almost_read());
     assert_eq!(client.read().0.len(), 60_000);
 }
 
 #[test]
-fn a_long_rest_is_not_passed_over() {
+fn a_long_rest_is_not_skipped() {
     let mut client = Client::new("Content-Length: 10000000", b"abc", &Settings::default());
     client.client.set_nonblocking(true).expect("nonblocking");
     while client.client.write(&[b'x'; 65_536]).is_ok() {}
     client.client.set_nonblocking(false).expect("blocking");
     let reader = client.reader.get_mut().expect("free");
-    assert!(!reader.pass_over(client.server.as_fd()) && reader.is_brimful());
+    assert!(!reader.skip(client.server.as_fd()) && reader.may_have_unread());
     assert!(matches!(reader.frame, Frame::Length(left) if left > 9_800_000));
 }
 
 #[test]
-fn a_body_that_is_there_is_not_under_way() {
+fn a_body_that_is_there_is_not_streamed() {
     for (fields, body) in [
         ("Content-Length: 3", "abc"),
         ("Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\n\r\n"),
@@ -218,8 +220,8 @@ fn a_body_that_is_there_is_not_under_way() {
         ("X: y", ""),
     ] {
         let request = format!("POST / HTTP/1.1\r\nHost: h\r\n{fields}\r\n\r\n{body}GET");
-        let mut input = Input { bytes: request.into_bytes(), ..Input::default() };
-        input.head.parse(&input.bytes, Limits::default()).expect("a good head");
-        assert_eq!(is_under_way(&input, &Settings::default()), Ok(false), "{fields}");
+        let mut buf = ReadBuf { bytes: request.into_bytes(), ..ReadBuf::default() };
+        buf.head.parse(&buf.bytes, Limits::default()).expect("a good head");
+        assert_eq!(will_stream(&buf, &Settings::default()), Ok(false), "{fields}");
     }
 }
