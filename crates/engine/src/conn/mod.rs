@@ -139,11 +139,10 @@ impl Connection {
                 beyond = after;
                 Content::Memory(body)
             }
-            State::Body(
-                BufferedBody::Chunked { file: Some(file), length, .. }
-                | BufferedBody::InFile { file, length, .. },
-            ) => Content::File(file, *length),
-            State::Body(BufferedBody::Chunked { .. }) => Content::Memory(decoded),
+            State::Body(BufferedBody::Decoded { file: Some(file), length, .. }) => {
+                Content::File(file, *length)
+            }
+            State::Body(BufferedBody::Decoded { .. }) => Content::Memory(decoded),
             State::Stream(reader) => Content::Stream(BodyStream::new(self.fd.as_fd(), reader)),
             _ => Content::None,
         };

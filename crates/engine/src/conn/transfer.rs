@@ -22,8 +22,7 @@ impl Connection {
     pub fn contents(&self) -> Option<Contents<'_>> {
         let body = match &self.state {
             State::Head | State::Unread | State::Body(BufferedBody::None | BufferedBody::InPlace(_)) => None,
-            State::Body(BufferedBody::Chunked { file, length, .. }) => Some((file.as_ref(), *length)),
-            State::Body(BufferedBody::InFile { file, length, .. }) => Some((Some(file), *length)),
+            State::Body(BufferedBody::Decoded { file, length, .. }) => Some((file.as_ref(), *length)),
             State::Stream(_) | State::Sending { .. } | State::Draining(_) => return None,
         };
         Some(Contents { read_buf: self.read_buf.as_deref(), body })
@@ -43,7 +42,7 @@ impl Connection {
         if settings.decode_path {
             percent_decode(buf.head.path(&buf.bytes), &mut buf.path)?;
         }
-        self.state = State::Body(BufferedBody::chunked(file, length));
+        self.state = State::Body(BufferedBody::complete(file, length));
         Ok(())
     }
 }

@@ -2,38 +2,17 @@
 
 use std::io;
 
-use super::table::IoEvent;
 use super::{Next, Reactor};
 use crate::accept::Client;
 use crate::conn::{Connection, Phase, Step};
-
-/// Events handled before the poller is asked for newer ones.
-const EVENTS_PER_POLL: u32 = 16;
 
 /// Connections read without a request becoming ready, before others get a turn: each may bring a megabyte.
 const READS_PER_TURN: usize = 16;
 
 impl Reactor {
-    /// Polls, unless enough events are queued.
+    /// Polls for events without waiting.
     pub fn poll(&mut self) -> io::Result<()> {
-        if !self.events.is_empty() && self.handled < EVENTS_PER_POLL {
-            return Ok(());
-        }
-        self.handled = 0;
-        self.table.poll(&mut self.polled)?;
-        for event in self.polled.iter() {
-            let event = IoEvent { key: event.token as usize, ended: event.ended };
-            if self.table.queue_event(event) {
-                self.events.push_back(event);
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn queue_event(&mut self, event: IoEvent) {
-        if self.table.queue_event(event) {
-            self.events.push_back(event);
-        }
+        self.table.poll()
     }
 
     /// Takes a request that became ready while nobody had time for it.
@@ -59,21 +38,15 @@ impl Reactor {
 
     /// Handles events until a request is ready, but not too many: others want a turn.
     pub fn handle_events(&mut self) -> Option<Box<Connection>> {
-        (0..self.events.len().min(READS_PER_TURN)).find_map(|_| match self.handle_event() {
+        (0..self.table.events().min(READS_PER_TURN)).find_map(|_| match self.handle_event() {
             Next::Ready(connection) => Some(connection),
             Next::Kept => None,
         })
     }
 
     pub(super) fn handle_event(&mut self) -> Next {
-        let Some(event) = self.events.pop_front() else { return Next::Kept };
-        self.handled += 1;
-        let event = self.table.unqueue_event(event);
-        let Some((mut connection, deadline)) = self.table.take(event.key) else {
-            self.table.remember(event);
-            return Next::Kept;
-        };
-        connection.ended |= event.ended;
+        let Some((mut connection, deadline, ended)) = self.table.next_event() else { return Next::Kept };
+        connection.ended |= ended;
         let before = connection.phase();
         if before == Phase::Sending {
             return self.send_more(connection, deadline);

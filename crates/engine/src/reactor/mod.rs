@@ -17,13 +17,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use fastrack_http::DateCache;
-use fastrack_sys::Events;
 
 use crate::conn::{Connection, ReadBufPool};
 use crate::control::Control;
 use crate::handoff::Member;
 use crate::settings::Settings;
-use table::IoEvent;
 
 pub(crate) use table::Table;
 
@@ -45,10 +43,6 @@ pub(crate) struct Reactor {
     control: Arc<Control>,
     table: Table,
     read_bufs: ReadBufPool,
-    polled: Events,
-    /// Events to be handled, and how many were handled since the last poll.
-    events: VecDeque<IoEvent>,
-    handled: u32,
     /// Requests that are ready, in the order in which they became so.
     ready: VecDeque<Box<Connection>>,
     /// Membership of the shared queue.
@@ -78,9 +72,6 @@ impl Reactor {
             control,
             table,
             read_bufs: ReadBufPool::default(),
-            polled: Events::default(),
-            events: VecDeque::new(),
-            handled: 0,
             ready: VecDeque::new(),
             member,
             date: DateCache::default(),
@@ -121,12 +112,12 @@ impl Reactor {
 
     /// Whether there are connections to poll.
     pub fn has_connections(&self) -> bool {
-        !self.table.is_empty()
+        self.table.len() > 0
     }
 
     /// Whether there is no connection left.
     pub fn is_done(&self) -> bool {
-        self.table.is_empty() && self.ready.is_empty()
+        self.table.len() == 0 && self.ready.is_empty()
     }
 
     pub fn is_stopping(&self) -> bool {
@@ -140,12 +131,12 @@ impl Reactor {
 
     /// How many events are to be handled.
     pub fn events(&self) -> usize {
-        self.events.len()
+        self.table.events()
     }
 
     /// Whether events are to be handled or requests are ready.
     pub fn has_pending(&self) -> bool {
-        !self.events.is_empty() || !self.ready.is_empty()
+        self.table.events() > 0 || !self.ready.is_empty()
     }
 
     /// The helper's turn, while the application has the other thread: does all that can be done without it. Ready requests
@@ -156,7 +147,7 @@ impl Reactor {
         if let Err(error) = self.poll() {
             self.warn(format!("cannot wait: {error}"));
         }
-        for _ in 0..self.events.len() {
+        for _ in 0..self.table.events() {
             if is_back() {
                 break;
             }

@@ -85,17 +85,14 @@ impl Reactor {
         if !self.ask_member(Member::is_another_idle) {
             return false;
         }
-        let Some(event) = self.events.pop_back() else { return false };
-        let event = self.table.unqueue_event(event);
-        let Some((connection, deadline)) = self.table.take(event.key) else {
-            self.table.remember(event);
-            return false;
-        };
-        let idle = connection.phase() == Phase::Idle && !event.ended;
+        let Some((mut connection, deadline, ended)) = self.table.last_event() else { return false };
+        connection.ended |= ended;
+        let idle = connection.phase() == Phase::Idle && !ended;
         let given = if idle { self.give(connection) } else { Err(connection) };
         let Err(connection) = given else { return true };
+        let key = connection.key;
         self.park(connection, deadline);
-        self.queue_event(event);
+        key.into_iter().for_each(|key| self.table.queue_event(key));
         false
     }
 }

@@ -1,9 +1,9 @@
-//! The connections that are kept, and their deadlines.
+//! The connections that are kept, their events and their deadlines.
 //!
 //! Each has a place, whose key is its token in the poller. It keeps the place from its first wait to its end, also while it
 //! has been taken out to be worked on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::AsFd;
 
@@ -14,13 +14,8 @@ use fastrack_sys::{Events, Poller};
 use crate::conn::{Connection, Phase};
 use crate::control::Control;
 
-/// Something has happened on a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct IoEvent {
-    pub key: usize,
-    /// The client has shut down its sending side, or is gone.
-    pub ended: bool,
-}
+/// Events handled before the poller is asked for newer ones.
+const EVENTS_PER_POLL: u32 = 16;
 
 #[derive(Debug, Default)]
 struct Place {
@@ -30,10 +25,10 @@ struct Place {
     deadline: u64,
     /// Its entry in `deadlines`, which may be earlier.
     entry: Option<u64>,
-    /// What happened while the connection was taken out.
-    missed: Option<IoEvent>,
-    /// An event is waiting to be handled, and whether it says that the client has ended.
+    /// An event is queued, or came while the connection was taken out.
     queued: bool,
+    missed: bool,
+    /// The event says that the client has shut down its sending side, or is gone.
     ended: bool,
     /// The poller reports when the socket can be written to.
     watches_output: bool,
@@ -46,46 +41,91 @@ pub(crate) struct Table {
     /// connection in use costs nothing.
     deadlines: BTreeSet<(u64, usize)>,
     poller: Poller,
+    polled: Events,
+    /// Keys of the connections that have events, and how many were handled since the last poll.
+    events: VecDeque<usize>,
+    handled: u32,
 }
 
 impl Table {
     pub fn new() -> io::Result<Self> {
-        Ok(Table { places: Slab::new(), deadlines: BTreeSet::new(), poller: Poller::new()? })
+        Ok(Table {
+            places: Slab::new(),
+            deadlines: BTreeSet::new(),
+            poller: Poller::new()?,
+            polled: Events::default(),
+            events: VecDeque::new(),
+            handled: 0,
+        })
     }
 
     pub fn poller(&self) -> &Poller {
         &self.poller
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.places.is_empty()
-    }
-
     pub(super) fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Asks for events without waiting.
-    pub(super) fn poll(&self, events: &mut Events) -> io::Result<()> {
-        self.poller.wait(events, Some(0))
+    /// How many connections have events.
+    pub(super) fn events(&self) -> usize {
+        self.events.len()
     }
 
-    /// Keeps a connection until an event or its deadline. Returns an event that has come already. Returns the connection if
-    /// the kernel cannot watch it (epoll_ctl(2), ENOSPC and ENOMEM).
+    /// Polls without waiting, unless enough events are queued.
+    pub(super) fn poll(&mut self) -> io::Result<()> {
+        if !self.events.is_empty() && self.handled < EVENTS_PER_POLL {
+            return Ok(());
+        }
+        self.handled = 0;
+        self.poller.wait(&mut self.polled, Some(0))?;
+        for event in self.polled.iter() {
+            queue_event(&mut self.places, &mut self.events, event.token as usize, event.ended);
+        }
+        Ok(())
+    }
+
+    pub(super) fn queue_event(&mut self, key: usize) {
+        queue_event(&mut self.places, &mut self.events, key, false);
+    }
+
+    /// Takes out the connection with the first event; with its deadline, and whether its client has ended.
+    pub(super) fn next_event(&mut self) -> Option<(Box<Connection>, u64, bool)> {
+        let key = self.events.pop_front()?;
+        self.handled += 1;
+        self.take_event(key)
+    }
+
+    /// The same with the last event.
+    pub(super) fn last_event(&mut self) -> Option<(Box<Connection>, u64, bool)> {
+        let key = self.events.pop_back()?;
+        self.take_event(key)
+    }
+
+    fn take_event(&mut self, key: usize) -> Option<(Box<Connection>, u64, bool)> {
+        let place = self.places.get_mut(key)?;
+        place.queued = false;
+        let Some(connection) = place.connection.take() else {
+            place.missed = true;
+            return None;
+        };
+        Some((connection, place.deadline, std::mem::take(&mut place.ended)))
+    }
+
+    /// Keeps a connection until an event or its deadline. Returns it if the kernel cannot watch it (epoll_ctl(2), ENOSPC
+    /// and ENOMEM).
     pub(super) fn park(
         &mut self,
         mut connection: Box<Connection>,
         deadline: u64,
         control: &Control,
-    ) -> Result<Option<IoEvent>, (Box<Connection>, io::Error)> {
+    ) -> Result<(), (Box<Connection>, io::Error)> {
         let key = match self.watch(&mut connection, control) {
             Ok(key) => key,
             Err(error) => return Err((connection, error)),
         };
-        let Some(place) = self.places.get_mut(key) else { return Ok(None) };
-        let left_over =
-            || connection.needs_another_turn().then_some(IoEvent { key, ended: connection.ended });
-        let event = place.missed.take().or_else(left_over);
+        let Some(place) = self.places.get_mut(key) else { return Ok(()) };
+        let has_event = std::mem::take(&mut place.missed) || connection.needs_another_turn();
         place.connection = Some(connection);
         place.deadline = deadline;
         if place.entry.is_none_or(|entry| deadline < entry) {
@@ -94,7 +134,10 @@ impl Table {
             }
             self.deadlines.insert((deadline, key));
         }
-        Ok(event)
+        if has_event {
+            self.queue_event(key);
+        }
+        Ok(())
     }
 
     /// Has the poller report what the connection waits for.
@@ -125,30 +168,6 @@ impl Table {
     pub(super) fn take(&mut self, key: usize) -> Option<(Box<Connection>, u64)> {
         let place = self.places.get_mut(key)?;
         Some((place.connection.take()?, place.deadline))
-    }
-
-    /// Whether to queue this event. False if one of the same connection is queued, which then stands for both: otherwise a
-    /// client that sends without a pause would have more and more of them.
-    pub(super) fn queue_event(&mut self, event: IoEvent) -> bool {
-        let Some(place) = self.places.get_mut(event.key) else { return false };
-        place.ended |= event.ended;
-        !std::mem::replace(&mut place.queued, true)
-    }
-
-    /// The event leaves the queue.
-    pub(super) fn unqueue_event(&mut self, event: IoEvent) -> IoEvent {
-        let Some(place) = self.places.get_mut(event.key) else { return event };
-        place.queued = false;
-        // What the event itself says may be about a connection that had the place before.
-        IoEvent { ended: std::mem::take(&mut place.ended), ..event }
-    }
-
-    /// Remembers an event of a connection that is taken out.
-    pub(super) fn remember(&mut self, event: IoEvent) {
-        if let Some(place) = self.places.get_mut(event.key) {
-            let ended = event.ended || place.missed.is_some_and(|before| before.ended);
-            place.missed = Some(IoEvent { ended, ..event });
-        }
     }
 
     /// Removes a connection that is taken out and about to be closed.
@@ -187,6 +206,15 @@ impl Table {
     /// The keys of all connections that are not taken out.
     pub(super) fn keys(&self) -> Vec<usize> {
         self.places.iter().filter(|(_, place)| place.connection.is_some()).map(|(key, _)| key).collect()
+    }
+}
+
+/// Queues at most one event of each connection: a client that sends without a pause would have more and more of them.
+fn queue_event(places: &mut Slab<Place>, events: &mut VecDeque<usize>, key: usize, ended: bool) {
+    let Some(place) = places.get_mut(key) else { return };
+    place.ended |= ended;
+    if !std::mem::replace(&mut place.queued, true) {
+        events.push_back(key);
     }
 }
 
@@ -232,14 +260,16 @@ mod tests {
         let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
         let mut table = Table::new().expect("a poller");
         let (_one, key) = connected(&mut table, &control, 1);
-        let event = IoEvent { key, ended: true };
-        assert!(table.queue_event(event) && !table.queue_event(event));
+        for _ in 0..2 {
+            queue_event(&mut table.places, &mut table.events, key, true);
+        }
+        assert_eq!(table.events(), 1);
         let (connection, _) = table.take(key).expect("parked");
         table.remove(&connection);
         let (_other, same) = connected(&mut table, &control, 1);
-        assert_eq!((same, table.unqueue_event(event).ended), (key, false));
-        assert!(table.queue_event(event));
-        assert!(table.unqueue_event(event).ended);
+        assert_eq!((same, table.next_event().expect("an event").2), (key, false));
+        queue_event(&mut table.places, &mut table.events, key, true);
+        assert_eq!(table.events(), 1);
     }
 
     #[test]
@@ -249,13 +279,10 @@ mod tests {
         let (mut client, key) = connected(&mut table, &control, 1);
         let (connection, _) = table.take(key).expect("parked");
         client.write_all(b"x").expect("write");
-        let mut events = Events::default();
-        table.poll(&mut events).expect("poll");
-        let tokens: Vec<_> = events.iter().map(|event| event.token).collect();
-        assert_eq!(tokens, [key as u64]);
-        assert!(table.take(key).is_none());
-        table.remember(IoEvent { key, ended: false });
-        let event = table.park(connection, 1, &control).expect("park");
-        assert_eq!(event, Some(IoEvent { key, ended: false }));
+        table.poll().expect("poll");
+        assert!(table.take(key).is_none() && table.events() == 1);
+        assert!(table.next_event().is_none() && table.events() == 0);
+        table.park(connection, 1, &control).expect("park");
+        assert!(table.next_event().is_some());
     }
 }

@@ -3,7 +3,6 @@
 use fastrack_http::Error;
 use fastrack_sys::{epoch_seconds, monotonic_millis};
 
-use super::table::IoEvent;
 use super::Reactor;
 use crate::conn::{Connection, Phase};
 
@@ -46,11 +45,7 @@ impl Reactor {
 
     /// Puts a connection into the table until an event or its deadline.
     pub(super) fn keep(&mut self, connection: Box<Connection>, deadline: u64) {
-        let (connection, error) = match self.table.park(connection, deadline, &self.control) {
-            Ok(Some(event)) => return self.queue_event(event),
-            Ok(None) => return,
-            Err(failed) => failed,
-        };
+        let Err((connection, error)) = self.table.park(connection, deadline, &self.control) else { return };
         let now = epoch_seconds();
         if self.last_failure != now {
             self.last_failure = now;
@@ -91,7 +86,7 @@ impl Reactor {
         let deadline = if begun { self.deadline(Phase::Head) } else { deadline };
         self.keep(connection, deadline);
         if begun {
-            self.queue_event(IoEvent { key, ended: false });
+            self.table.queue_event(key);
         }
         begun
     }

@@ -5,10 +5,10 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use fastrack_http::{ChunkedDecoder, Error, Expectation, Framing, Status};
+use fastrack_http::{Error, Expectation, Status};
 use fastrack_sys::monotonic_millis;
 
-use super::framing::{check_beyond, decode, may_be_followed, next_read, send_continue, LONG_READ};
+use super::framing::{check_beyond, may_be_followed, send_continue, Frame};
 use crate::conn::read_buf::{receive, ReadBuf, Received};
 use crate::control::Control;
 use crate::settings::{Settings, STOP_TIME};
@@ -60,15 +60,6 @@ pub enum ReadAhead {
     TooMuch,
 }
 
-/// Where the body ends.
-#[derive(Debug)]
-pub(super) enum Frame {
-    /// After so many bytes more.
-    Length(u64),
-    /// Where the chunks say; the length so far.
-    Chunked(Box<ChunkedDecoder>, u64),
-}
-
 #[derive(Debug)]
 pub(in crate::conn) struct BodyReader {
     pub(super) frame: Frame,
@@ -77,14 +68,14 @@ pub(in crate::conn) struct BodyReader {
     at: usize,
     /// What came after the body: the next request.
     rest: Vec<u8>,
-    /// Chunks to be decoded; empty between two calls.
+    /// What one receive got; empty between two calls.
     received: Vec<u8>,
     complete: bool,
     pub(super) failure: Option<BodyError>,
     /// The client waits for 100 Continue (RFC 9110 §10.1.1).
     awaits_continue: bool,
     may_be_followed: bool,
-    most: Option<u64>,
+    max: Option<u64>,
     /// How long the client may send nothing, in milliseconds, and since when it has sent nothing.
     pub(super) timeout: u64,
     pub(super) stalled: Option<u64>,
@@ -104,23 +95,17 @@ impl BodyReader {
         control: &Arc<Control>,
     ) -> Self {
         let received = buf.bytes.split_off(buf.head.len);
-        let got = received.len();
-        let (frame, decoded, received) = match buf.head.framing {
-            Framing::Chunked => (Frame::Chunked(Box::default(), 0), Vec::new(), received),
-            Framing::Length(length) => (Frame::Length(length), received, Vec::new()),
-            Framing::None => (Frame::Length(0), received, Vec::new()),
-        };
         let mut reader = BodyReader {
-            frame,
-            decoded,
+            frame: Frame::of(&buf.head),
+            decoded: Vec::new(),
             at: 0,
             rest: Vec::new(),
-            received,
             complete: false,
             failure: None,
-            awaits_continue: got == 0 && buf.head.expectation == Expectation::Continue,
+            awaits_continue: received.is_empty() && buf.head.expectation == Expectation::Continue,
+            received,
             may_be_followed: may_be_followed(buf, settings),
-            most: settings.max_body,
+            max: settings.max_body,
             timeout: settings.body_timeout,
             stalled: None,
             timeout_cut: false,
@@ -128,7 +113,7 @@ impl BodyReader {
             active: Arc::clone(active),
             control: Arc::clone(control),
         };
-        reader.take_in(got);
+        reader.take_in();
         reader
     }
 
@@ -193,57 +178,33 @@ impl BodyReader {
 
     /// One receive. None when the client has sent nothing.
     fn receive(&mut self, fd: BorrowedFd<'_>) -> Option<usize> {
-        let (most, target) = match self.frame {
-            Frame::Length(left) => (next_read(left), &mut self.decoded),
-            Frame::Chunked(..) => (LONG_READ, &mut self.received),
-        };
-        let received = receive(fd, target, most);
-        self.last_read_was_full = matches!(received, Received::Bytes(got) if got == most);
-        let got = match received {
+        let most = self.frame.next_read();
+        let received = receive(fd, &mut self.received, most);
+        let got = self.received.len();
+        self.last_read_was_full = got == most;
+        match received {
             Received::Nothing => return None,
-            Received::End => 0,
-            Received::Bytes(got) => got,
-        };
+            Received::End => self.failure = Some(BodyError::Gone),
+            Received::Bytes(_) => self.take_in(),
+        }
         self.stalled = None;
         self.awaits_continue = false;
-        if got == 0 {
-            self.failure = Some(BodyError::Gone);
-        } else {
-            self.take_in(got);
-        }
         Some(got)
     }
 
-    /// Takes in the `got` bytes received last.
-    fn take_in(&mut self, got: usize) {
-        if let Err(error) = self.try_take_in(got) {
-            self.failure = Some(BodyError::Refused(error));
-        }
-    }
-
-    fn try_take_in(&mut self, got: usize) -> Result<(), Error> {
-        match &mut self.frame {
-            Frame::Length(left) => {
-                let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(got);
-                *left -= taken as u64;
-                self.complete = *left == 0;
-                self.rest = self.decoded.split_off(self.decoded.len() - (got - taken));
-            }
-            Frame::Chunked(decoder, total) => {
-                let out = |data: &[u8]| self.decoded.extend_from_slice(data);
-                let decoding = decode(decoder, &self.received, total, self.most, out);
-                if let Ok((Status::Complete, used)) = decoding {
-                    self.complete = true;
+    /// Takes in what was received.
+    fn take_in(&mut self) {
+        let taken =
+            self.frame.take(&self.received, self.max, &mut self.decoded).and_then(|(status, used)| {
+                self.complete = status == Status::Complete;
+                if self.complete {
                     self.rest.extend_from_slice(&self.received[used..]);
+                    check_beyond(&self.rest, self.may_be_followed)?;
                 }
-                self.received.clear();
-                decoding?;
-            }
-        }
-        if self.complete {
-            check_beyond(&self.rest, self.may_be_followed)?;
-        }
-        Ok(())
+                Ok(())
+            });
+        self.received.clear();
+        self.failure = taken.err().map(BodyError::Refused);
     }
 
     /// Blocks until the client has sent something, or a signal came. When it has sent nothing for the whole timeout the

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use fastrack_http::{Error, Limits};
 
-use super::reader::{Frame, READ_AHEAD};
+use super::framing::Frame;
+use super::reader::READ_AHEAD;
 use super::*;
 use crate::conn::read_buf::ReadBuf;
 use crate::control::Control;
