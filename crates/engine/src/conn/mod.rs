@@ -15,15 +15,15 @@ mod read_buf;
 mod reading;
 mod request;
 mod response_writer;
-mod transfer;
 mod write_buf;
 
+use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fastrack_http::Error;
+use fastrack_http::{percent_decode, Error, Status};
 
 use crate::accept::Client;
 use crate::control::Control;
@@ -36,7 +36,6 @@ pub(crate) use read_buf::{ReadBuf, ReadBufPool};
 pub use request::{Content, Request};
 pub(crate) use response_writer::Stage;
 pub use response_writer::{Progress, ResponseWriter};
-pub(crate) use transfer::Contents;
 pub(crate) use write_buf::WriteBuf;
 
 /// How much a refused client may still send before it is cut off, in bytes: enough for what was under way, too little to
@@ -88,6 +87,13 @@ pub(crate) enum Phase {
     Sending,
     /// The client to close.
     Draining,
+}
+
+/// What has been read of a connection.
+pub(crate) struct Contents<'a> {
+    pub read_buf: Option<&'a ReadBuf>,
+    /// A decoded body: its file, unless it is in the buffer, and its length.
+    pub body: Option<(Option<&'a File>, u64)>,
 }
 
 #[derive(Debug)]
@@ -268,6 +274,35 @@ impl Connection {
     /// Whether the method is HEAD, even if the rest of the head is wrong.
     pub fn is_head_request(&self) -> bool {
         self.read_buf.as_ref().is_some_and(|buf| buf.bytes.trim_ascii_start().starts_with(b"HEAD "))
+    }
+
+    /// What another process needs to go on with this connection. None if it must stay in this process: it has a response
+    /// under way.
+    pub fn contents(&self) -> Option<Contents<'_>> {
+        let body = match &self.state {
+            State::Head | State::Unread | State::Body(BufferedBody::None | BufferedBody::InPlace(_)) => None,
+            State::Body(BufferedBody::Decoded { file, length, .. }) => Some((file.as_ref(), *length)),
+            State::Stream(_) | State::Sending { .. } | State::Draining(_) => return None,
+        };
+        Some(Contents { read_buf: self.read_buf.as_deref(), body })
+    }
+
+    /// Puts in what another process has read.
+    pub fn load(&mut self, read_buf: Box<ReadBuf>) {
+        self.read_buf = Some(read_buf);
+    }
+
+    /// Puts in a decoded body, after its head has been [loaded](Self::load).
+    pub fn load_body(&mut self, file: Option<File>, length: u64, settings: &Settings) -> Result<(), Error> {
+        let Some(buf) = &mut self.read_buf else { return Err(Error::Syntax) };
+        if buf.head.parse(&buf.bytes, settings.limits)? == Status::Partial {
+            return Err(Error::Syntax);
+        }
+        if settings.decode_path {
+            percent_decode(buf.head.path(&buf.bytes), &mut buf.path)?;
+        }
+        self.state = State::Body(BufferedBody::complete(file, length));
+        Ok(())
     }
 
     /// Shuts down the sending side; from now on reads and discards.

@@ -3,7 +3,6 @@
 //! All workers share a queue of connections, first come first served, and a page of memory that says who is idle. The queue
 //! is a socket: what is in it when a worker dies stays there for the next one.
 
-mod header;
 mod member;
 mod message;
 mod page;

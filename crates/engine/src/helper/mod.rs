@@ -5,7 +5,6 @@
 //! last look. Only then it takes over, until that request is done.
 
 mod epoch;
-mod lookout;
 mod shared;
 mod thread;
 mod timer;

@@ -4,7 +4,6 @@ mod exit_handler;
 mod run;
 mod schedule;
 mod serve;
-mod stop;
 mod wait;
 
 use std::io;
@@ -58,6 +57,17 @@ pub struct Engine {
     poller: Poller,
     events: Events,
     in_flight: InFlight,
+    schedule: Schedule,
+    /// Requests still to be served in this run.
+    left: Option<u64>,
+    finish: Option<Finish>,
+    /// Kept open for the poller.
+    _master: Option<OwnedFd>,
+}
+
+/// What the [schedule] goes by.
+#[derive(Debug, Default)]
+struct Schedule {
     /// Clients accepted in a row without a look at the poller.
     accepted: u32,
     /// Requests of kept-alive connections served since the listeners were last polled.
@@ -73,11 +83,6 @@ pub struct Engine {
     queue_announced: bool,
     /// The second of the last warning about exhaustion.
     last_warning: u64,
-    /// Requests still to be served in this run.
-    left: Option<u64>,
-    finish: Option<Finish>,
-    /// Kept open for the poller.
-    _master: Option<OwnedFd>,
 }
 
 /// The reactor, locked.
@@ -126,14 +131,7 @@ impl Engine {
             listeners,
             poller,
             events: Events::default(),
-            accepted: 0,
-            kept: 0,
-            since_given: 0,
-            last_began: 0,
-            last_look: 0,
-            first: None,
-            queue_announced: false,
-            last_warning: 0,
+            schedule: Schedule::default(),
             left: None,
             finish: None,
             _master: master,

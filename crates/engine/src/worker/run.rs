@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::schedule::Action;
 use super::{Engine, Finish, Hold};
+use crate::accept::Client;
 use crate::app::{App, Flow};
 use crate::helper::Shared;
 
@@ -74,10 +75,37 @@ impl Engine {
         if self.left == Some(0) {
             return Some(Finish::Limit);
         }
-        if hold.is_stopping() && self.first.is_none() && hold.is_stopped() {
+        if hold.is_stopping() && self.schedule.first.is_none() && hold.is_stopped() {
             return Some(Finish::Stopped);
         }
         self.control.take_pause().then_some(Finish::Paused)
+    }
+
+    /// Stops accepting. Only clients that are here already are waited for, each for a while.
+    fn begin_stop(&mut self, hold: &mut Hold<'_>) {
+        if self.control.is_draining() {
+            // Nobody else will accept them: they would be cut off with the last listener.
+            self.listeners.accept_backlog().into_iter().for_each(|client| admit(client, hold));
+        }
+        // The kernel has woken only this worker for those clients (EPOLLEXCLUSIVE, epoll_ctl(2)): they would wait until
+        // the next client wakes another one. One for each listener.
+        while self.listeners.is_client_announced() {
+            let Ok(Some(client)) = self.listeners.accept() else { break };
+            admit(client, hold);
+        }
+        self.listeners.close(&self.poller, &self.control);
+        hold.begin_stop();
+        let Some(member) = hold.member() else { return };
+        // It fails only if the queue is not registered.
+        let _ = self.poller.remove(member.receiver());
+        if !member.has_successor() {
+            hold.drain_queue();
+        } else if !member.is_another_serving() {
+            hold.answer_queued();
+        } else if self.schedule.queue_announced {
+            // As with a client that was announced to this worker alone.
+            hold.pass_on_queued();
+        }
     }
 
     /// Locks the reactor again after the application had the thread. None in a forked child.
@@ -108,4 +136,10 @@ impl Engine {
             self.finish = Some(Finish::Broken);
         }
     }
+}
+
+fn admit(client: Client, hold: &mut Hold<'_>) {
+    let (connection, step) = hold.greet(client);
+    let next = hold.enter(connection, step);
+    hold.queue_if_ready(next);
 }

@@ -49,10 +49,10 @@ impl Engine {
         if hold.has_warnings() {
             return Action::Log(hold.take_warnings());
         }
-        if let Some(connection) = self.first.take() {
+        if let Some(connection) = self.schedule.first.take() {
             return Action::Serve(connection);
         }
-        if self.kept >= KEPT_BEFORE_LOOK || self.shared.take_long_request() {
+        if self.schedule.kept >= KEPT_BEFORE_LOOK || self.shared.take_long_request() {
             return self.poll(hold, true);
         }
         let most = match (hold.has_connections(), hold.events()) {
@@ -60,12 +60,12 @@ impl Engine {
             (true, 0) => NEW_BEFORE_CONNECTIONS,
             (true, _) => NEW_PER_LOOK,
         };
-        if self.accepted < most && self.listeners.is_client_likely() {
-            self.accepted += 1;
+        if self.schedule.accepted < most && self.listeners.is_client_likely() {
+            self.schedule.accepted += 1;
             return self.accept(hold);
         }
         if let Some(connection) = self.next_kept(hold) {
-            self.kept += 1;
+            self.schedule.kept += 1;
             return Action::Serve(connection);
         }
         if hold.take_out_of_descriptors() {
@@ -77,9 +77,9 @@ impl Engine {
 
     /// A ready request of a client that was here before: first those that have waited for longest.
     fn next_kept(&mut self, hold: &mut Hold<'_>) -> Option<Box<Connection>> {
-        let queued = self.queue_announced || hold.member().is_some_and(Member::is_anything_queued);
+        let queued = self.schedule.queue_announced || hold.member().is_some_and(Member::is_anything_queued);
         if queued && !hold.is_stopping() {
-            self.queue_announced = false;
+            self.schedule.queue_announced = false;
             let connection = hold.take_queued();
             if connection.is_some() {
                 return connection;
@@ -93,18 +93,19 @@ impl Engine {
     /// INVARIANT: `kept` is reset only where the listeners are polled. Otherwise fewer than [`KEPT_BEFORE_LOOK`] busy clients
     /// would keep new ones in the backlog for as long as they go on.
     fn poll(&mut self, hold: &mut Hold<'_>, due: bool) -> Action {
-        self.accepted = 0;
+        self.schedule.accepted = 0;
         // Clients that send without a pause do not keep new ones out either.
-        let due =
-            due || hold.events() > 0 || self.kept > 0 && self.last_began >= self.last_look + LOOK_INTERVAL;
+        let due = due
+            || hold.events() > 0
+            || self.schedule.kept > 0 && self.schedule.last_began >= self.schedule.last_look + LOOK_INTERVAL;
         if due {
-            (self.kept, self.last_look) = (0, self.last_began);
+            (self.schedule.kept, self.schedule.last_look) = (0, self.schedule.last_began);
         }
         let mut result = Ok(());
         if hold.has_connections() {
             result = hold.poll();
-            if self.since_given >= GIVE_INTERVAL && hold.events() > 1 && hold.share() {
-                self.since_given = 0;
+            if self.schedule.since_given >= GIVE_INTERVAL && hold.events() > 1 && hold.share() {
+                self.schedule.since_given = 0;
             }
         }
         hold.expire(&|| false);
@@ -115,7 +116,7 @@ impl Engine {
             self.announce();
             busy |= !self.events.is_empty();
         }
-        busy |= self.queue_announced || self.listeners.is_client_likely();
+        busy |= self.schedule.queue_announced || self.listeners.is_client_likely();
         busy |= self.finish.is_some() || hold.is_stopping() && hold.is_done();
         if let Err(error) = result {
             self.fail(&error, hold);
@@ -159,7 +160,7 @@ impl Engine {
     /// Takes in a connection that is new here; serves it next if its request is ready.
     pub(super) fn enter(&mut self, connection: Box<Connection>, step: Step, hold: &mut Hold<'_>) {
         if let Next::Ready(connection) = hold.enter(connection, step) {
-            self.first = Some(connection);
+            self.schedule.first = Some(connection);
         }
     }
 
@@ -175,8 +176,8 @@ impl Engine {
     /// Warns once a second at most.
     fn warn_of_exhaustion(&mut self, what: &str, error: &io::Error, hold: &mut Hold<'_>) {
         let now = epoch_seconds();
-        if self.last_warning != now {
-            self.last_warning = now;
+        if self.schedule.last_warning != now {
+            self.schedule.last_warning = now;
             hold.warn(format!("cannot {what}: {error}"));
         }
     }

@@ -25,7 +25,7 @@ impl Engine {
         };
         let served = connection.served.saturating_add(1);
         let last = settings.keep_alive_requests != 0 && served >= settings.keep_alive_requests;
-        self.last_began = self.in_flight.begin(connection.raw_fd(), &request);
+        self.schedule.last_began = self.in_flight.begin(connection.raw_fd(), &request);
         let (fd, in_flight) = (connection.as_fd(), &mut self.in_flight);
         let mut writer = ResponseWriter::new(fd, in_flight, &self.control, &request, settings, last);
         self.control.set_pending(hold.has_pending());
@@ -40,7 +40,7 @@ impl Engine {
         // The body on a hijacked connection is the application's.
         let keep_alive = (stage == Stage::Hijacked || connection.skip_body()) && keep_alive;
         self.left = self.left.map(|left| left.saturating_sub(1));
-        self.since_given = self.since_given.saturating_add(1);
+        self.schedule.since_given = self.schedule.since_given.saturating_add(1);
         let next = hold.finish(connection, stage, keep_alive, &mut self.in_flight);
         hold.queue_if_ready(next);
         self.in_flight.reset();

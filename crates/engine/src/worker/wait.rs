@@ -56,7 +56,7 @@ impl Engine {
             match event.token {
                 // Nobody ever writes to this pipe: readable means end of file.
                 MASTER => self.finish = self.finish.or(Some(Finish::Orphaned)),
-                QUEUE => self.queue_announced = true,
+                QUEUE => self.schedule.queue_announced = true,
                 CONNECTIONS => {}
                 listener => self.listeners.announce(listener),
             }
