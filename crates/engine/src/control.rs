@@ -20,7 +20,6 @@ pub struct Control {
     /// Whether requests have been read that nobody answers yet.
     pending: AtomicBool,
     poller: RawFd,
-    /// The request that the application is answering.
     request: Arc<ActiveRequest>,
     inherited: InheritedFds,
 }
@@ -69,7 +68,6 @@ impl Control {
         self.pausing.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`pause`](Self::pause) was called since the last call of this.
     pub(crate) fn take_pause(&self) -> bool {
         self.pausing.load(Ordering::Relaxed) && self.pausing.swap(false, Ordering::Relaxed)
     }
@@ -107,7 +105,6 @@ impl Control {
         self.pending.store(pending, Ordering::Relaxed);
     }
 
-    /// The request that the application is answering.
     pub(crate) fn request(&self) -> &Arc<ActiveRequest> {
         &self.request
     }

@@ -14,7 +14,6 @@ const BITS: usize = u64::BITS as usize;
 pub(crate) struct InheritedFds(Box<[AtomicU64]>);
 
 impl InheritedFds {
-    /// A set for descriptors below `limit`.
     pub fn new(limit: usize) -> Self {
         InheritedFds((0..limit.min(MOST).div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect())
     }
@@ -31,7 +30,6 @@ impl InheritedFds {
         }
     }
 
-    /// Takes all of them out.
     pub fn drain(&self) -> impl Iterator<Item = RawFd> + '_ {
         self.0.iter().enumerate().flat_map(|(index, word)| {
             let word = word.swap(0, Ordering::Relaxed);

@@ -10,7 +10,6 @@ const STREAK: u32 = 32;
 pub(super) struct AcceptHint {
     /// The poller has reported a client.
     announced: bool,
-    /// Successful accepts in a row.
     streak: u32,
 }
 
@@ -20,7 +19,6 @@ impl AcceptHint {
         self.announced || self.streak >= STREAK
     }
 
-    /// Whether the poller has reported a client since the last accept.
     pub fn is_announced(&self) -> bool {
         self.announced
     }
@@ -34,7 +32,6 @@ impl AcceptHint {
         self.streak = self.streak.saturating_add(1);
     }
 
-    /// Nobody was there, or the worker has to wait.
     pub fn found_nobody(&mut self) {
         *self = AcceptHint::default();
     }

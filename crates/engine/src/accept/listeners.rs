@@ -13,7 +13,6 @@ use crate::control::Control;
 /// Clients that [`accept_backlog`](Listeners::accept_backlog) takes from one listener: Linux's default backlog.
 const BACKLOG: usize = 4096;
 
-/// A client that has been accepted.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub fd: OwnedFd,
@@ -35,7 +34,6 @@ impl Listeners {
         Listeners { list, next: 0 }
     }
 
-    /// Registers each listener with the poller under a token of its own.
     pub fn register(&self, poller: &Poller) -> io::Result<()> {
         self.list
             .iter()
@@ -52,7 +50,6 @@ impl Listeners {
         }
     }
 
-    /// Takes an event's token; ignores those of other descriptors.
     pub fn announce(&mut self, token: u64) {
         if let Some((_, hint)) = self.list.get_mut(index(token)) {
             hint.announce();
@@ -68,12 +65,10 @@ impl Listeners {
         }
     }
 
-    /// Whether the poller has reported a client that was not looked for yet.
     pub fn is_client_announced(&self) -> bool {
         self.list.iter().any(|(_, hint)| hint.is_announced())
     }
 
-    /// The worker has to wait: nobody was there.
     pub fn found_nobody(&mut self) {
         self.list.iter_mut().for_each(|(_, hint)| hint.found_nobody());
     }

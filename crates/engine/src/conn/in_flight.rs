@@ -8,7 +8,6 @@ use super::write_buf::WriteBuf;
 use crate::control::Control;
 use crate::watch::ActiveRequest;
 
-/// Capacity that the write buffer may keep between requests, in bytes.
 const KEPT: usize = 256 * 1024;
 
 /// What belongs to one request in progress. The thread that serves it owns this, and uses it again for its next request.
@@ -16,7 +15,6 @@ const KEPT: usize = 256 * 1024;
 #[derive(Debug)]
 pub(crate) struct InFlight {
     active: Arc<ActiveRequest>,
-    /// What the socket did not take of the response.
     write_buf: WriteBuf,
 }
 
@@ -38,7 +36,6 @@ impl InFlight {
         self.active.begin(fd, request.head, request.bytes)
     }
 
-    /// The application has returned.
     pub fn end(&self, control: &Control) {
         if control.is_closed() {
             self.active.forget_client();
@@ -48,7 +45,6 @@ impl InFlight {
         control.count_request();
     }
 
-    /// Takes what is left of the response out, to be sent later.
     pub fn take_unsent(&mut self) -> WriteBuf {
         std::mem::take(&mut self.write_buf)
     }

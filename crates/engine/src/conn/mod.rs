@@ -57,16 +57,16 @@ pub(crate) enum Step {
 
 #[derive(Debug)]
 enum State {
-    /// Reading the head.
     Head,
-    /// Reading the body, or it is complete.
     Body(BufferedBody),
     /// The application will read the body; what has come of it is still in the read buffer.
     Unread,
     /// The application reads the body, or has read what it wanted of it.
     Stream(Box<Mutex<BodyReader>>),
     /// The client has not taken the whole response yet. Then the connection is kept alive, or closed.
-    Sending { keep_alive: bool },
+    Sending {
+        keep_alive: bool,
+    },
     /// Refused; so many bytes may still come. Closing now would reset the connection, and the client could lose the response
     /// before it has read it (RFC 9112 §9.6).
     Draining(usize),
@@ -75,21 +75,15 @@ enum State {
 /// What a connection is waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// A first request.
     Fresh,
     /// Another request, of which nothing has come.
     Idle,
-    /// The rest of a head.
     Head,
-    /// The rest of a body.
     Body,
-    /// The client to take its response.
     Sending,
-    /// The client to close.
     Draining,
 }
 
-/// What has been read of a connection.
 pub(crate) struct Contents<'a> {
     pub read_buf: Option<&'a ReadBuf>,
     /// A decoded body: its file, unless it is in the buffer, and its length.
@@ -103,11 +97,9 @@ pub(crate) struct Connection {
     pub peer: Option<SocketAddr>,
     /// Its place in the table of connections, once it has been there.
     pub key: Option<usize>,
-    /// None while it is empty.
     read_buf: Option<Box<ReadBuf>>,
     write_buf: WriteBuf,
     state: State,
-    /// Requests answered before this one.
     pub served: u32,
     last_read_was_full: bool,
     /// The client has shut down its sending side.
@@ -118,7 +110,6 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Boxed: it is passed around a lot.
     pub fn new(client: Client) -> Box<Self> {
         Box::new(Connection {
             fd: client.fd,
@@ -159,7 +150,6 @@ impl Connection {
         Some(Request { head, bytes, path, content, beyond, listener: self.listener, peer: self.peer })
     }
 
-    /// Prepares the body for an application that reads it itself.
     pub fn open_body(&mut self, settings: &Settings, in_flight: &InFlight, control: &Arc<Control>) {
         if let (State::Unread, Some(buf)) = (&self.state, &mut self.read_buf) {
             let reader = BodyReader::new(buf, settings, in_flight.active(), control);
@@ -178,7 +168,6 @@ impl Connection {
         whole
     }
 
-    /// Why the application could not read the body.
     pub fn body_failure(&self) -> Option<BodyError> {
         let State::Stream(reader) = &self.state else { return None };
         reader.lock().unwrap_or_else(PoisonError::into_inner).failure()
@@ -201,7 +190,6 @@ impl Connection {
         self.parse_buffered(settings)
     }
 
-    /// Removes the request from the read buffer.
     fn discard_request(&mut self) {
         if let Some(buf) = &mut self.read_buf {
             let body = if let State::Body(BufferedBody::InPlace(length)) = self.state { length } else { 0 };
@@ -247,7 +235,6 @@ impl Connection {
         self.read_buf.as_ref().is_some_and(|buf| !b"\r\n".starts_with(&buf.bytes))
     }
 
-    /// Whether the client has sent part of a request.
     pub fn has_begun(&self) -> bool {
         matches!(self.phase(), Phase::Head | Phase::Body)
     }
@@ -287,7 +274,6 @@ impl Connection {
         Some(Contents { read_buf: self.read_buf.as_deref(), body })
     }
 
-    /// Puts in what another process has read.
     pub fn load(&mut self, read_buf: Box<ReadBuf>) {
         self.read_buf = Some(read_buf);
     }
@@ -313,7 +299,6 @@ impl Connection {
         let _ = fastrack_sys::shutdown_write(self.fd.as_fd());
     }
 
-    /// Gives an empty read buffer back to the pool.
     pub fn release_empty_buffer(&mut self, pool: &mut ReadBufPool) {
         let empty = self.read_buf.as_ref().is_some_and(|buf| buf.bytes.is_empty());
         if empty && matches!(self.state, State::Head) {
@@ -321,7 +306,6 @@ impl Connection {
         }
     }
 
-    /// Gives the read buffer back to the pool.
     pub fn release_buffer(&mut self, pool: &mut ReadBufPool) {
         self.read_buf.take().into_iter().for_each(|buf| pool.give_back(buf));
     }

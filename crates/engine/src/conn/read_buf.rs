@@ -11,17 +11,14 @@ pub(super) const READ_SIZE: usize = 16 * 1024;
 /// Capacity that a pooled buffer may keep: enough for a form or a small upload.
 const KEPT: usize = 256 * 1024;
 
-/// Buffers in the pool, at most.
 const POOLED: usize = 16;
 
-/// The bytes of a request, and what was parsed from them.
 #[derive(Debug, Default)]
 pub(crate) struct ReadBuf {
     /// The head, followed by as much of the body as is kept in place.
     pub bytes: Vec<u8>,
     /// The parsed head: ranges of `bytes`.
     pub head: Head,
-    /// A chunked body, decoded.
     pub decoded: Vec<u8>,
     /// What came after a body that is not kept in place: the next request.
     pub rest: Vec<u8>,
@@ -55,7 +52,6 @@ impl ReadBufPool {
 
 /// What one receive came to.
 pub(super) enum Received {
-    /// So many bytes, 1 at least.
     Bytes(usize),
     /// The client has sent nothing more so far.
     Nothing,

@@ -39,7 +39,6 @@ impl Connection {
         Step::Wait
     }
 
-    /// Goes on with bytes that are in the read buffer already.
     pub fn parse_buffered(&mut self, settings: &Settings) -> Step {
         let got = self.read_buf.as_ref().map_or(0, |buf| buf.bytes.len());
         if got == 0 {

@@ -25,9 +25,7 @@ pub enum Progress {
 /// How far the response is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Nothing was sent.
     Untouched,
-    /// Part of it was sent.
     Begun,
     /// The application has passed all of it.
     Finished,

@@ -11,13 +11,11 @@ const FILE_SLICE: usize = 2 * 1024 * 1024;
 /// microsecond more than send(2), over TCP and on unix sockets, at any length up to here; the copy costs less.
 const JOINED: usize = 16 * 1024;
 
-/// What is left to send of a file.
 #[derive(Debug)]
 struct FilePart {
     file: File,
     offset: u64,
     left: u64,
-    /// Bytes after the file.
     end: &'static [u8],
 }
 
@@ -25,7 +23,6 @@ struct FilePart {
 #[derive(Debug, Default)]
 pub(crate) struct WriteBuf {
     bytes: Vec<u8>,
-    /// How many of them have been sent.
     sent: usize,
     file: Option<Box<FilePart>>,
     /// The last flush stopped to let others have a turn, not because the socket was full.
@@ -41,7 +38,6 @@ impl WriteBuf {
         self.sent < self.bytes.len()
     }
 
-    /// How many bytes are buffered in memory.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.sent
     }
@@ -139,7 +135,6 @@ impl WriteBuf {
         Ok(total)
     }
 
-    /// Drops the sent bytes once they are the greater part.
     fn compact(&mut self) {
         if self.sent > self.bytes.len() / 2 {
             self.bytes.drain(..self.sent);
@@ -157,7 +152,6 @@ impl WriteBuf {
 }
 
 impl FilePart {
-    /// Sends what the socket takes, up to one slice.
     fn send(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
         let mut total = 0;
         while self.left > 0 && total < FILE_SLICE {

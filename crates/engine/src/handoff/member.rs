@@ -9,7 +9,6 @@ use super::page::{Page, Set};
 use crate::conn::{Connection, ReadBufPool, Step};
 use crate::settings::Settings;
 
-/// One worker's membership of the shared queue.
 #[derive(Debug)]
 pub(crate) struct Member {
     sender: OwnedFd,
@@ -65,7 +64,6 @@ impl Member {
         }
     }
 
-    /// How many connections the queue holds; a hint.
     pub fn queued(&self) -> u32 {
         self.page.queued().load(Ordering::Relaxed)
     }
@@ -84,12 +82,10 @@ impl Member {
         let _ = self.page.queued().fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// Whether this worker waits for clients.
     pub fn set_idle(&self, idle: bool) {
         self.page.set(Set::Idle, self.place, idle);
     }
 
-    /// Whether this worker takes connections from the queue.
     pub fn set_serving(&self, serving: bool) {
         self.page.set(Set::Serving, self.place, serving);
     }

@@ -14,7 +14,6 @@ use crate::settings::Settings;
 /// The first bytes of a message: the version of its layout.
 const MAGIC: &[u8; 8] = b"fastrak2";
 
-/// Length of a header, in bytes.
 const HEADER: usize = 64;
 
 /// A body is in the read buffer, decoded, or in a file.
@@ -130,7 +129,6 @@ struct Header {
     /// How many bytes there are of the request as received, decoded, and after it.
     lengths: [usize; 3],
     served: u32,
-    /// Length of a decoded body.
     body: u64,
 }
 

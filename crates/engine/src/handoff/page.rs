@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use fastrack_sys::{memory_file, SharedNumbers};
 
-/// Workers that can share, at most.
 pub(super) const MEMBERS: usize = 512;
 
 const BITS: usize = u32::BITS as usize;
@@ -37,12 +36,10 @@ pub(super) enum Set {
 pub(super) struct Page(SharedNumbers);
 
 impl Page {
-    /// A file for a new page.
     pub fn create() -> io::Result<File> {
         memory_file(BYTES)
     }
 
-    /// Maps the page in a file.
     pub fn map(file: &File) -> io::Result<Self> {
         if file.metadata()?.len() < BYTES {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -61,12 +58,10 @@ impl Page {
         &self.0[ENDING]
     }
 
-    /// The pid of the process that has this place; 0 if it is free.
     pub fn pid(&self, place: usize) -> &AtomicU32 {
         &self.0[PIDS + place]
     }
 
-    /// Takes a free place for this pid.
     pub fn join(&self, pid: u32) -> Option<usize> {
         self.remove_dead(pid);
         (0..MEMBERS).find(|place| {
@@ -103,7 +98,6 @@ impl Page {
         }
     }
 
-    /// Whether a member other than `place` is in the set.
     pub fn has_other(&self, set: Set, place: usize) -> bool {
         let first = set as usize;
         self.0[first..first + WORDS].iter().enumerate().any(|(index, word)| {

@@ -17,7 +17,6 @@ pub struct SharedQueue {
     receiver: OwnedFd,
     file: File,
     page: Page,
-    /// The master's pid.
     master: u32,
 }
 
@@ -56,7 +55,6 @@ impl SharedQueue {
         places.for_each(|place| self.page.leave(place));
     }
 
-    /// Makes this process a member; None when there are too many.
     pub(crate) fn member(&self) -> io::Result<Option<Member>> {
         let page = Page::map(&self.file)?;
         let sender = fastrack_sys::duplicate(self.sender.as_raw_fd())?;

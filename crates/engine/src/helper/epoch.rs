@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Epoch(AtomicU64);
 
 impl Epoch {
-    /// The thread has stopped waiting. Returns the epoch, unless it was busy already.
     pub(super) fn set_busy(&self) -> Option<u64> {
         let epoch = self.0.load(Ordering::Relaxed);
         if is_busy(epoch) {
@@ -27,7 +26,6 @@ impl Epoch {
         epoch
     }
 
-    /// The thread is about to wait.
     pub(super) fn set_idle(&self) {
         let epoch = self.0.load(Ordering::Relaxed);
         if is_busy(epoch) {

@@ -9,6 +9,6 @@ mod shared;
 mod thread;
 mod timer;
 
-pub(crate) use shared::Shared;
+pub(crate) use shared::{Order, Shared};
 pub(crate) use thread::Helper;
 pub(crate) use timer::HelperTimer;

@@ -14,13 +14,20 @@ pub(crate) struct Shared {
     timer: HelperTimer,
     /// A request has lasted so long that the helper took over.
     long_request: AtomicBool,
-    ended: AtomicBool,
-    /// How far the handoff is that a signal handler has requested.
-    hand_off: AtomicU8,
+    /// An [`Order`].
+    order: AtomicU8,
 }
 
-const REQUESTED: u8 = 1;
-const DONE: u8 = 2;
+/// What the helper is told to do.
+#[derive(Clone, Copy)]
+pub(crate) enum Order {
+    /// End.
+    End = 1,
+    /// Hand off all connections: the process ends.
+    HandOff,
+    /// Nothing more: it has done that.
+    HandedOff,
+}
 
 impl Shared {
     pub fn new(reactor: Reactor, timer: HelperTimer) -> Self {
@@ -29,8 +36,7 @@ impl Shared {
             epoch: Epoch::default(),
             timer,
             long_request: AtomicBool::new(false),
-            ended: AtomicBool::new(false),
-            hand_off: AtomicU8::new(0),
+            order: AtomicU8::new(0),
         }
     }
 
@@ -62,7 +68,6 @@ impl Shared {
         self.timer.idle();
     }
 
-    /// The application's thread has stopped waiting.
     pub fn set_busy(&self) {
         if let Some(epoch) = self.epoch.set_busy() {
             self.timer.woken(epoch);
@@ -74,47 +79,22 @@ impl Shared {
         self.timer.begin(self.epoch.advance(), is_request);
     }
 
-    /// The application's thread has left the engine.
-    pub fn set_idle(&self) {
-        self.epoch.set_idle();
-        self.timer.idle();
-    }
-
     pub(super) fn note_long_request(&self) {
         self.long_request.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the helper took over since the last call of this.
     pub fn take_long_request(&self) -> bool {
         self.long_request.load(Ordering::Relaxed) && self.long_request.swap(false, Ordering::Relaxed)
     }
 
-    pub(super) fn end(&self) {
-        self.ended.store(true, Ordering::SeqCst);
+    /// Tells the helper what to do, and wakes it. Async-signal-safe.
+    pub fn order(&self, order: Order) {
+        self.order.store(order as u8, Ordering::SeqCst);
         self.timer.wake_helper();
     }
 
-    pub(super) fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::SeqCst)
-    }
-
-    /// Requests that the helper hand off all connections. Async-signal-safe.
-    pub fn request_hand_off(&self) {
-        self.hand_off.store(REQUESTED, Ordering::SeqCst);
-        self.timer.wake_helper();
-    }
-
-    pub(super) fn is_hand_off_requested(&self) -> bool {
-        self.hand_off.load(Ordering::Relaxed) == REQUESTED
-    }
-
-    pub(super) fn set_handed_off(&self) {
-        self.hand_off.store(DONE, Ordering::SeqCst);
-    }
-
-    /// Whether the helper has done that, as far as possible.
-    pub fn is_handed_off(&self) -> bool {
-        self.hand_off.load(Ordering::SeqCst) == DONE
+    pub fn is_ordered(&self, order: Order) -> bool {
+        self.order.load(Ordering::SeqCst) == order as u8
     }
 
     /// Hands off all connections, if the reactor can be locked within so many milliseconds.

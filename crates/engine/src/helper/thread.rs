@@ -9,7 +9,7 @@ use std::time::Duration;
 use fastrack_sys::{monotonic_millis, with_signals_blocked, Events};
 
 use super::epoch::is_busy;
-use super::shared::Shared;
+use super::shared::{Order, Shared};
 use super::timer::SOON;
 use crate::control::Control;
 use crate::watch::Watchdog;
@@ -30,7 +30,6 @@ const LONGEST_WAIT: u64 = 100;
 /// How long to wait for the reactor when the process is ending, in milliseconds: the crashed thread may have it.
 const LAST_WAIT: u64 = 50;
 
-/// The thread's stack, in bytes: it calls nothing deep.
 const STACK: usize = 128 * 1024;
 
 #[derive(Debug)]
@@ -64,7 +63,7 @@ impl Drop for Helper {
             std::mem::forget(thread);
             return;
         }
-        self.shared.end();
+        self.shared.order(Order::End);
         // It cannot have panicked: that ends the process.
         let _ = thread.join();
     }
@@ -75,13 +74,13 @@ fn run(shared: &Shared, control: &Control, watchdog: &Watchdog) {
     let mut lookout = Lookout { shared, control, watchdog, before: 0, interval: SOON, lasting: None };
     loop {
         let fired = shared.timer().wait(&mut events, lookout.next_look());
-        if shared.has_ended() {
+        if shared.is_ordered(Order::End) {
             return;
         }
-        if shared.is_hand_off_requested() {
+        if shared.is_ordered(Order::HandOff) {
             // A thread has crashed, and the process ends as soon as this is done. From here on, touch nothing.
             shared.hand_off_all(LAST_WAIT);
-            shared.set_handed_off();
+            shared.order(Order::HandedOff);
             loop {
                 park();
             }
@@ -90,15 +89,12 @@ fn run(shared: &Shared, control: &Control, watchdog: &Watchdog) {
     }
 }
 
-/// One thing that the application's thread has been busy with for long.
 struct Lasting {
-    /// The epoch in which it began.
     since: u64,
     /// When the connections need another look, in milliseconds from the last one.
     next_look: u64,
 }
 
-/// What the helper knows about the application's thread.
 struct Lookout<'a> {
     shared: &'a Shared,
     control: &'a Control,
@@ -198,7 +194,7 @@ mod tests {
                 let until =
                     Instant::now() + Duration::from_micros((round * 200 + cycle) % 1100 / 10 * (cycle % 11));
                 while Instant::now() < until {}
-                shared.set_idle();
+                shared.set_waiting(shared.reactor());
             }
             shared.take_long_request();
             shared.set_busy();
@@ -208,7 +204,7 @@ mod tests {
                 assert!(start.elapsed() < Duration::from_secs(20), "round {round}");
                 std::thread::yield_now();
             }
-            shared.set_idle();
+            shared.set_waiting(shared.reactor());
         }
         drop(helper);
     }

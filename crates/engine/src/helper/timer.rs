@@ -42,7 +42,6 @@ pub(crate) struct HelperTimer {
     poller: Poller,
     connections: OwnedFd,
     state: AtomicU8,
-    /// The epoch in which the timer was set.
     since: AtomicU64,
     watches_connections: AtomicBool,
     /// How often the timer was stopped since it last fired.
@@ -69,7 +68,6 @@ impl HelperTimer {
         })
     }
 
-    /// What a forked child must not use.
     pub fn raw_fds(&self) -> [RawFd; 3] {
         [self.timer.raw_fd(), self.waker.raw_fd(), self.poller.raw_fd()]
     }
@@ -102,7 +100,6 @@ impl HelperTimer {
         }
     }
 
-    /// The thread has nothing to do.
     pub(super) fn idle(&self) {
         self.stop_watching();
         let state = self.state.load(Ordering::Relaxed);
@@ -192,7 +189,6 @@ impl HelperTimer {
 
     // --- both
 
-    /// Stops watching the connections.
     pub(super) fn stop_watching(&self) {
         if self.watches_connections.load(Ordering::Relaxed) {
             self.ignore_connections();

@@ -9,7 +9,6 @@ use super::Reactor;
 use crate::conn::{Connection, Phase};
 
 impl Reactor {
-    /// An orderly close.
     pub fn close(&mut self, connection: Box<Connection>) {
         if self.app_is_running {
             // A child that is forked at this moment would keep the connection open.
@@ -18,7 +17,6 @@ impl Reactor {
         self.release(connection);
     }
 
-    /// Resets a connection, so that the client does not take an incomplete response for a complete one.
     pub(super) fn reset(&mut self, connection: Box<Connection>) {
         // If it fails the close is an orderly one; nothing better is possible.
         let _ = fastrack_sys::reset_on_close(connection.as_fd());

@@ -6,7 +6,6 @@ use super::{Next, Reactor};
 use crate::conn::{BodyError, Connection, InFlight, Phase, Stage, Step};
 
 impl Reactor {
-    /// The application has returned.
     pub fn finish(
         &mut self,
         mut connection: Box<Connection>,
@@ -33,7 +32,6 @@ impl Reactor {
         Next::Kept
     }
 
-    /// The response has been sent whole.
     pub(super) fn response_sent(&mut self, mut connection: Box<Connection>, keep_alive: bool) -> Next {
         if !keep_alive {
             // A client that did not expect the close may have sent another request meanwhile. Closing with that unread would
@@ -61,7 +59,6 @@ impl Reactor {
         self.proceed(connection, step, deadline)
     }
 
-    /// Sends more to a client that has not taken the whole response yet.
     pub(super) fn send_more(&mut self, mut connection: Box<Connection>, deadline: u64) -> Next {
         let Ok(sent) = connection.send_more() else {
             self.reset(connection);

@@ -10,7 +10,6 @@ use crate::conn::{Connection, Phase, Step};
 const READS_PER_TURN: usize = 16;
 
 impl Reactor {
-    /// Polls for events without waiting.
     pub fn poll(&mut self) -> io::Result<()> {
         self.table.poll()
     }
@@ -71,13 +70,11 @@ impl Reactor {
         (connection, step)
     }
 
-    /// Takes in a connection that is new here.
     pub fn enter(&mut self, connection: Box<Connection>, step: Step) -> Next {
         let deadline = if step == Step::Wait { self.deadline(connection.phase()) } else { 0 };
         self.proceed(connection, step, deadline)
     }
 
-    /// Does what reading has made possible.
     pub(super) fn proceed(&mut self, connection: Box<Connection>, step: Step, deadline: u64) -> Next {
         match step {
             Step::Ready => return Next::Ready(connection),
@@ -88,7 +85,6 @@ impl Reactor {
         Next::Kept
     }
 
-    /// Queues a request that is ready, behind others.
     pub fn queue(&mut self, connection: Box<Connection>) {
         // The application may fork before its turn.
         self.control.track_fd(connection.raw_fd());

@@ -31,7 +31,6 @@ const RESERVED_DESCRIPTORS: usize = 64;
 /// What to do with a connection next.
 #[must_use]
 pub(crate) enum Next {
-    /// Its request is ready to be served.
     Ready(Box<Connection>),
     /// Nothing: it waits for an event, has gone to another worker, or was closed.
     Kept,
@@ -45,10 +44,8 @@ pub(crate) struct Reactor {
     read_bufs: ReadBufPool,
     /// Requests that are ready, in the order in which they became so.
     ready: VecDeque<Box<Connection>>,
-    /// Membership of the shared queue.
     member: Option<Member>,
     date: DateCache,
-    /// Most connections in the table.
     capacity: usize,
     /// When requests that have begun are cut off; set while stopping.
     stop_deadline: Option<u64>,
@@ -56,7 +53,6 @@ pub(crate) struct Reactor {
     queue_stayed_full: bool,
     /// No descriptor was free for a connection from the shared queue.
     out_of_descriptors: bool,
-    /// Lines for the log.
     warnings: Vec<String>,
     /// The second in which the last connection could not be watched.
     last_failure: u64,
@@ -110,12 +106,10 @@ impl Reactor {
         std::mem::take(&mut self.out_of_descriptors)
     }
 
-    /// Whether there are connections to poll.
     pub fn has_connections(&self) -> bool {
         self.table.len() > 0
     }
 
-    /// Whether there is no connection left.
     pub fn is_done(&self) -> bool {
         self.table.len() == 0 && self.ready.is_empty()
     }
@@ -124,17 +118,14 @@ impl Reactor {
         self.stop_deadline.is_some()
     }
 
-    /// When to look for overdue connections.
     pub fn next_deadline(&self) -> Option<u64> {
         self.table.next_deadline()
     }
 
-    /// How many events are to be handled.
     pub fn events(&self) -> usize {
         self.table.events()
     }
 
-    /// Whether events are to be handled or requests are ready.
     pub fn has_pending(&self) -> bool {
         self.table.events() > 0 || !self.ready.is_empty()
     }

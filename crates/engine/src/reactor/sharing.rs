@@ -37,7 +37,6 @@ impl Reactor {
         !self.ready.is_empty() || self.ask_member(Member::is_anything_queued)
     }
 
-    /// Queues a ready request behind those.
     pub fn queue_behind_waiting(&mut self, connection: Box<Connection>) {
         if let Err(connection) = self.give(connection) {
             self.queue(connection);
@@ -49,7 +48,6 @@ impl Reactor {
         self.member.as_ref().is_some_and(question)
     }
 
-    /// Takes connections from the shared queue until one's request is ready.
     pub fn take_queued(&mut self) -> Option<Box<Connection>> {
         loop {
             let next = match self.receive_queued()? {

@@ -10,11 +10,9 @@ use crate::settings::{STOP_TIME, STOP_TIME_IDLE};
 /// How long clients get that were accepted and have sent nothing yet, in milliseconds: their request is on its way.
 const STOP_TIME_FRESH: u64 = 1_000;
 
-/// How long to wait for room in the shared queue, in milliseconds.
 const ROOM_TIME: u64 = 100;
 
 impl Reactor {
-    /// Begins a graceful stop: idle connections go to another worker, and all others get a deadline.
     pub fn begin_stop(&mut self) {
         let now = monotonic_millis();
         // A client that begins a request at the last moment gets the time for it, too.
@@ -110,7 +108,6 @@ impl Reactor {
         }
     }
 
-    /// Takes everything out of the shared queue.
     pub fn drain_queue(&mut self) {
         while let Some(connection) = self.take_queued() {
             self.queue(connection);

@@ -19,9 +19,7 @@ const EVENTS_PER_POLL: u32 = 16;
 
 #[derive(Debug, Default)]
 struct Place {
-    /// None while it is taken out.
     connection: Option<Box<Connection>>,
-    /// In milliseconds of the monotonic clock.
     deadline: u64,
     /// Its entry in `deadlines`, which may be earlier.
     entry: Option<u64>,
@@ -67,7 +65,6 @@ impl Table {
         self.places.len()
     }
 
-    /// How many connections have events.
     pub(super) fn events(&self) -> usize {
         self.events.len()
     }
@@ -96,7 +93,6 @@ impl Table {
         self.take_event(key)
     }
 
-    /// The same with the last event.
     pub(super) fn last_event(&mut self) -> Option<(Box<Connection>, u64, bool)> {
         let key = self.events.pop_back()?;
         self.take_event(key)
@@ -140,7 +136,6 @@ impl Table {
         Ok(())
     }
 
-    /// Has the poller report what the connection waits for.
     fn watch(&mut self, connection: &mut Connection, control: &Control) -> io::Result<usize> {
         let key = match connection.key {
             Some(key) => key,
@@ -164,7 +159,6 @@ impl Table {
         Ok(key)
     }
 
-    /// Takes a connection out, with its deadline; None if it is out already.
     pub(super) fn take(&mut self, key: usize) -> Option<(Box<Connection>, u64)> {
         let place = self.places.get_mut(key)?;
         Some((place.connection.take()?, place.deadline))
@@ -203,7 +197,6 @@ impl Table {
         None
     }
 
-    /// The keys of all connections that are not taken out.
     pub(super) fn keys(&self) -> Vec<usize> {
         self.places.iter().filter(|(_, place)| place.connection.is_some()).map(|(key, _)| key).collect()
     }

@@ -6,11 +6,9 @@ use fastrack_sys::{epoch_seconds, monotonic_millis};
 use super::Reactor;
 use crate::conn::{Connection, Phase};
 
-/// How long a refused client gets to read the response, in milliseconds.
 const DRAIN_TIME: u64 = 2_000;
 
 impl Reactor {
-    /// The deadline of a connection that enters this phase now.
     pub(super) fn deadline(&self, phase: Phase) -> u64 {
         let time = match phase {
             Phase::Fresh | Phase::Head => self.settings.header_timeout,

@@ -58,7 +58,6 @@ impl Claim {
 /// One request in progress.
 #[derive(Debug)]
 pub(crate) struct ActiveRequest {
-    /// The client's socket; negative between requests.
     fd: AtomicI32,
     slot: Slot,
     timeout: u64,
@@ -201,7 +200,6 @@ impl ActiveRequest {
         self.slot.is_head_request()
     }
 
-    /// The client's socket; negative between requests.
     pub fn fd(&self) -> RawFd {
         self.fd.load(Ordering::Relaxed)
     }

@@ -5,16 +5,13 @@ use fastrack_sys::{discard, epoch_seconds, reset_on_close, send, shutdown_write}
 
 use super::active_request::{ActiveRequest, Claim};
 
-/// Read at most of a client's further requests before the end, in bytes.
 const DRAINED: usize = 64 * 1024;
 
-/// The longest response, in bytes.
 const LONGEST: usize = 512;
 
 /// An error response that a signal handler can send: it is prepared in advance.
 #[derive(Debug)]
 pub(crate) struct LastResponse {
-    /// For HEAD, and for all other methods.
     head: Vec<u8>,
     whole: Vec<u8>,
 }
@@ -67,7 +64,6 @@ impl LastResponse {
     }
 }
 
-/// Sets the Date field to the current second.
 fn set_date(response: &mut [u8]) {
     const FIELD: &[u8] = b"\r\nDate: ";
     let place = response.windows(FIELD.len()).position(|window| window == FIELD);

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use fastrack_http::{Head, KnownName};
 use fastrack_sys::SharedNumbers;
 
-/// Slots for workers.
 const SLOTS: usize = 1024;
 
 /// Words per slot: 512 bytes.
@@ -35,7 +34,6 @@ const _: () = assert!(ID + ID_WORDS <= SLOT);
 
 const WORD: usize = size_of::<u64>();
 
-/// No deadline.
 pub(super) const NEVER: u64 = u64::MAX;
 
 /// What a worker is doing.
@@ -198,13 +196,11 @@ impl Slot {
         self.words()[DEADLINE].store(deadline, Ordering::Relaxed);
     }
 
-    /// Whether the method is HEAD. Async-signal-safe.
     pub(super) fn is_head_request(&self) -> bool {
         let method = self.words()[LINE].load(Ordering::Relaxed).to_ne_bytes();
         self.words()[LENGTHS].load(Ordering::Relaxed) as u32 >= 5 && method.starts_with(b"HEAD ")
     }
 
-    /// Method and target, and the request id.
     pub(super) fn texts(&self) -> (Vec<u8>, Vec<u8>) {
         let slot = self.words();
         let lengths = slot[LENGTHS].load(Ordering::Relaxed);

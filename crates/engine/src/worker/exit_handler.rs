@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use fastrack_http::Error;
 
 use crate::control::Control;
-use crate::helper::Shared;
+use crate::helper::{Order, Shared};
 use crate::watch::{Claim, LastResponse};
 
 /// How long a crashed thread waits for the helper to hand off the other connections, in milliseconds. The helper is woken at
@@ -29,7 +29,6 @@ pub struct ExitHandler {
     pid: u32,
 }
 
-/// The one for fatal signals.
 static INSTALLED: OnceLock<Arc<ExitHandler>> = OnceLock::new();
 
 impl ExitHandler {
@@ -71,17 +70,6 @@ impl ExitHandler {
             }
         }
     }
-
-    /// Has the helper do what no signal handler may.
-    fn have_handed_off(&self) {
-        self.shared.request_hand_off();
-        for _ in 0..HELPER_TIME {
-            if self.shared.is_handed_off() {
-                return;
-            }
-            fastrack_sys::pause(1);
-        }
-    }
 }
 
 /// The handler of fatal signals: only what signal-safety(7) allows.
@@ -89,7 +77,13 @@ fn on_fatal_signal() {
     if let Some(handler) = INSTALLED.get() {
         if handler.is_first_call() {
             handler.answer();
-            handler.have_handed_off();
+            // The helper does what no signal handler may.
+            handler.shared.order(Order::HandOff);
+            let mut waited = 0;
+            while waited < HELPER_TIME && !handler.shared.is_ordered(Order::HandedOff) {
+                fastrack_sys::pause(1);
+                waited += 1;
+            }
         }
     }
 }

@@ -9,7 +9,6 @@ use crate::accept::Client;
 use crate::app::{App, Flow};
 use crate::helper::Shared;
 
-/// How long accepting pauses after descriptors or memory have run out, in milliseconds.
 const EXHAUSTION_PAUSE: u64 = 20;
 
 impl Engine {
@@ -23,10 +22,10 @@ impl Engine {
         let shared = Arc::clone(&self.shared);
         shared.set_busy();
         let finish = self.serve_all(&shared, app);
-        let lines = self.lock(&shared).map(|mut hold| hold.take_warnings());
-        lines.into_iter().flatten().for_each(|line| app.warn(&line));
-        if !self.control.is_closed() {
-            shared.set_idle();
+        if let Some(mut hold) = self.lock(&shared) {
+            let lines = hold.take_warnings();
+            shared.set_waiting(hold);
+            lines.iter().for_each(|line| app.warn(line));
         }
         finish
     }
@@ -63,7 +62,6 @@ impl Engine {
         }
     }
 
-    /// Whether there is a reason to return, and which.
     fn finished(&mut self, hold: &mut Hold<'_>) -> Option<Finish> {
         let is_done = self.finish.is_some() || self.left == Some(0);
         if self.control.is_stopping() && !hold.is_stopping() && !is_done {

@@ -30,17 +30,14 @@ const GIVE_INTERVAL: u32 = 128;
 
 /// What to do next.
 pub(super) enum Action {
-    /// Serve a ready request.
     Serve(Box<Connection>),
     /// A client has connected, and its request is on the way.
     AwaitRequest(Box<Connection>),
     /// There may be more to do at once.
     Continue,
-    /// Log these lines.
     Log(Vec<String>),
     /// Let the system recover.
     Pause,
-    /// Wait for events.
     Wait,
 }
 
@@ -112,8 +109,7 @@ impl Engine {
         let mut busy = due || hold.has_pending();
         // Waiting polls as well; but for new clients it is worth a look without unlocking everything.
         if result.is_ok() && (due || !busy && !hold.has_connections()) {
-            result = self.poller.wait(&mut self.events, Some(0));
-            self.announce();
+            result = self.poll_listeners();
             busy |= !self.events.is_empty();
         }
         busy |= self.schedule.queue_announced || self.listeners.is_client_likely();
@@ -129,7 +125,6 @@ impl Engine {
         }
     }
 
-    /// Accepts one client, if there is one.
     fn accept(&mut self, hold: &mut Hold<'_>) -> Action {
         let client = match self.listeners.accept() {
             Ok(Some(client)) => client,
@@ -141,7 +136,11 @@ impl Engine {
             }
         };
         if hold.has_connections() {
-            self.look_for_more(hold);
+            // Kept-alive clients may be served before the listeners are polled again: with one new client at a time the
+            // backlog would stay full.
+            if let Err(error) = self.poll_listeners() {
+                self.fail(&error, hold);
+            }
         }
         let is_local = !self.listeners.is_tcp(client.listener);
         match hold.greet(client) {
@@ -164,16 +163,6 @@ impl Engine {
         }
     }
 
-    /// Polls for more clients behind the one just accepted. Kept-alive ones may be served before the listeners are polled
-    /// again, and with one new client at a time the backlog would stay full.
-    fn look_for_more(&mut self, hold: &mut Hold<'_>) {
-        match self.poller.wait(&mut self.events, Some(0)) {
-            Ok(()) => self.announce(),
-            Err(error) => self.fail(&error, hold),
-        }
-    }
-
-    /// Warns once a second at most.
     fn warn_of_exhaustion(&mut self, what: &str, error: &io::Error, hold: &mut Hold<'_>) {
         let now = epoch_seconds();
         if self.schedule.last_warning != now {

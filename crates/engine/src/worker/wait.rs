@@ -50,8 +50,14 @@ impl Engine {
         Some(hold)
     }
 
-    /// Takes note of what the poller has reported.
-    pub(super) fn announce(&mut self) {
+    /// Polls the listeners and the queue, without waiting.
+    pub(super) fn poll_listeners(&mut self) -> std::io::Result<()> {
+        let result = self.poller.wait(&mut self.events, Some(0));
+        self.announce();
+        result
+    }
+
+    fn announce(&mut self) {
         for event in self.events.iter() {
             match event.token {
                 // Nobody ever writes to this pipe: readable means end of file.

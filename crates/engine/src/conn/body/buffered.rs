@@ -4,7 +4,7 @@
 //! decoded beside it. A larger one goes to an unlinked file, which vanishes with the process.
 
 use std::fs::File;
-use std::io::{Seek, Write};
+use std::io::{self, Seek, Write};
 
 use fastrack_http::{Error, Framing, Status};
 
@@ -12,8 +12,7 @@ use super::framing::{check_beyond, may_be_followed, Frame, BEYOND};
 use crate::conn::read_buf::{ReadBuf, READ_SIZE};
 use crate::settings::Settings;
 
-/// The longest body that is kept in memory, in bytes.
-const IN_MEMORY: u64 = 1024 * 1024;
+const IN_MEMORY: usize = 1024 * 1024;
 
 #[derive(Debug)]
 pub(in crate::conn) enum BufferedBody {
@@ -21,18 +20,17 @@ pub(in crate::conn) enum BufferedBody {
     None,
     /// So many bytes after the head.
     InPlace(usize),
-    /// Decoded to memory or to a file as it arrives.
+    /// Decoded to memory, or to a file as it arrives: its length there.
     Decoded { frame: Frame, file: Option<File>, length: u64 },
 }
 
 impl BufferedBody {
-    /// The body that a head announces.
     pub fn of(buf: &ReadBuf, settings: &Settings) -> Result<Self, Error> {
         let frame = Frame::of(&buf.head);
         frame.check_length(settings.max_body)?;
         let file = match frame {
             Frame::Length(0) => return Ok(BufferedBody::None),
-            Frame::Length(length) if length <= IN_MEMORY => {
+            Frame::Length(length) if length <= IN_MEMORY as u64 => {
                 return Ok(BufferedBody::InPlace(length as usize))
             }
             Frame::Length(_) => Some(tempfile::tempfile_in(&settings.tmpdir).map_err(|_| Error::Storage)?),
@@ -46,7 +44,6 @@ impl BufferedBody {
         BufferedBody::Decoded { frame: Frame::Length(0), file, length }
     }
 
-    /// How many bytes the next receive should ask for.
     pub fn next_read(&self, buf: &ReadBuf) -> usize {
         match self {
             BufferedBody::None => READ_SIZE,
@@ -75,34 +72,32 @@ impl BufferedBody {
                     buf.rest.extend_from_slice(&received[used..]);
                 }
                 buf.bytes.truncate(buf.head.len);
-                return Self::store(&mut buf.decoded, file, length, status, settings)
-                    .map_err(|_| Error::Storage);
+                if file.is_some() || buf.decoded.len() > IN_MEMORY {
+                    *length += buf.decoded.len() as u64;
+                    store(file, &mut buf.decoded, status, settings).map_err(|_| Error::Storage)?;
+                }
+                return Ok(status);
             }
         }
         Ok(Status::Complete)
     }
+}
 
-    /// Moves decoded data to the file if it gets too long.
-    fn store(
-        decoded: &mut Vec<u8>,
-        file: &mut Option<File>,
-        length: &mut u64,
-        status: Status,
-        settings: &Settings,
-    ) -> std::io::Result<Status> {
-        if file.is_none() && decoded.len() as u64 > IN_MEMORY {
-            *file = Some(tempfile::tempfile_in(&settings.tmpdir)?);
-        }
-        let Some(file) = file else {
-            *length = decoded.len() as u64;
-            return Ok(status);
-        };
-        file.write_all(decoded)?;
-        decoded.clear();
-        if status == Status::Complete {
-            *length = file.stream_position()?;
-            file.rewind()?;
-        }
-        Ok(status)
+/// Moves decoded data to the file.
+fn store(
+    file: &mut Option<File>,
+    decoded: &mut Vec<u8>,
+    status: Status,
+    settings: &Settings,
+) -> io::Result<()> {
+    let file = match file {
+        Some(file) => file,
+        None => file.insert(tempfile::tempfile_in(&settings.tmpdir)?),
+    };
+    file.write_all(decoded)?;
+    decoded.clear();
+    if status == Status::Complete {
+        file.rewind()?;
     }
+    Ok(())
 }

@@ -23,7 +23,6 @@ pub(in crate::conn) enum Frame {
 }
 
 impl Frame {
-    /// As the head says.
     pub(super) fn of(head: &Head) -> Self {
         match head.framing {
             Framing::None => Frame::Length(0),
@@ -38,7 +37,6 @@ impl Frame {
         check_length(*length, max)
     }
 
-    /// How many bytes the next receive should ask for.
     pub(super) fn next_read(&self) -> usize {
         match self {
             Frame::Length(left) => {

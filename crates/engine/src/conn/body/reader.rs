@@ -192,7 +192,6 @@ impl BodyReader {
         Some(got)
     }
 
-    /// Takes in what was received.
     fn take_in(&mut self) {
         let taken =
             self.frame.take(&self.received, self.max, &mut self.decoded).and_then(|(status, used)| {
@@ -272,7 +271,6 @@ impl BodyReader {
         self.last_read_was_full || !self.complete
     }
 
-    /// What came after the body.
     pub fn rest(&mut self) -> &mut Vec<u8> {
         &mut self.rest
     }
