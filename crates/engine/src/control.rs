@@ -11,17 +11,22 @@ use crate::watch::{ActiveRequest, WatchSettings};
 /// The side of an engine that needs no exclusive access to it.
 #[derive(Debug)]
 pub struct Control {
+    flags: Flags,
+    poller: RawFd,
+    request: Arc<ActiveRequest>,
+    inherited: InheritedFds,
+}
+
+#[derive(Debug, Default)]
+struct Flags {
     stopping: AtomicBool,
     pausing: AtomicBool,
     draining: AtomicBool,
     closed: AtomicBool,
-    requests: AtomicU64,
-    dropped: AtomicU64,
     /// Whether requests have been read that nobody answers yet.
     pending: AtomicBool,
-    poller: RawFd,
-    request: Arc<ActiveRequest>,
-    inherited: InheritedFds,
+    requests: AtomicU64,
+    dropped: AtomicU64,
 }
 
 impl Control {
@@ -34,13 +39,7 @@ impl Control {
         let inherited = InheritedFds::new(fastrack_sys::most_descriptors());
         fds.into_iter().chain([poller]).for_each(|fd| inherited.insert(fd));
         Ok(Control {
-            stopping: AtomicBool::new(false),
-            pausing: AtomicBool::new(false),
-            draining: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
-            requests: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
-            pending: AtomicBool::new(false),
+            flags: Flags::default(),
             poller,
             request: Arc::new(ActiveRequest::new(watch)?),
             inherited,
@@ -49,60 +48,61 @@ impl Control {
 
     /// Graceful stop: finish what has begun and accept nothing more.
     pub fn stop(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
+        self.flags.stopping.store(true, Ordering::Relaxed);
     }
 
     /// The whole server is about to stop, so no other worker will take connections over. The engine goes on accepting but
     /// keeps no connection; when it is told to [stop](Self::stop) it empties the backlog first.
     pub fn drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
+        self.flags.draining.store(true, Ordering::Relaxed);
     }
 
     /// Whether [`drain`](Self::drain) was called.
     pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        self.flags.draining.load(Ordering::Relaxed)
     }
 
     /// Has [`Engine::run`](crate::Engine::run) return between two requests.
     pub fn pause(&self) {
-        self.pausing.store(true, Ordering::Relaxed);
+        self.flags.pausing.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn take_pause(&self) -> bool {
-        self.pausing.load(Ordering::Relaxed) && self.pausing.swap(false, Ordering::Relaxed)
+        self.flags.pausing.load(Ordering::Relaxed) && self.flags.pausing.swap(false, Ordering::Relaxed)
     }
 
     /// Whether [`stop`](Self::stop) was called.
     pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
+        self.flags.stopping.load(Ordering::Relaxed)
     }
 
     /// Requests that the application has answered.
     pub fn requests(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
+        self.flags.requests.load(Ordering::Relaxed)
     }
 
     pub(crate) fn count_request(&self) {
-        self.requests.store(self.requests() + 1, Ordering::Relaxed);
+        self.flags.requests.store(self.requests() + 1, Ordering::Relaxed);
     }
 
     /// Requests dropped because their client had disconnected before the application was free.
     pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.flags.dropped.load(Ordering::Relaxed)
     }
 
     pub(crate) fn count_dropped(&self) {
-        self.dropped.fetch_add(1, Ordering::Relaxed);
+        self.flags.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether a client is waiting: to be accepted, to be read, or for a response.
     pub fn is_anybody_waiting(&self) -> bool {
         // An epoll descriptor is readable when one of its members is ready (epoll(7)).
-        !self.is_closed() && (self.pending.load(Ordering::Relaxed) || fastrack_sys::is_readable(self.poller))
+        !self.is_closed()
+            && (self.flags.pending.load(Ordering::Relaxed) || fastrack_sys::is_readable(self.poller))
     }
 
     pub(crate) fn set_pending(&self, pending: bool) {
-        self.pending.store(pending, Ordering::Relaxed);
+        self.flags.pending.store(pending, Ordering::Relaxed);
     }
 
     pub(crate) fn request(&self) -> &Arc<ActiveRequest> {
@@ -125,7 +125,7 @@ impl Control {
     /// Lets go of all connections and listeners in a forked child, without a byte or a FIN to any client: the parent goes
     /// on with them.
     pub fn close(&self) {
-        if self.closed.swap(true, Ordering::Relaxed) {
+        if self.flags.closed.swap(true, Ordering::Relaxed) {
             return;
         }
         let client = Some(self.request.fd()).filter(|fd| *fd >= 0);
@@ -135,7 +135,7 @@ impl Control {
 
     /// Whether [`close`](Self::close) was called.
     pub fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Relaxed)
+        self.flags.closed.load(Ordering::Relaxed)
     }
 
     /// Has [`close`](Self::close) let go of this descriptor, too.

@@ -191,8 +191,8 @@ impl Connection {
     }
 
     fn discard_request(&mut self) {
+        let body = if let State::Body(BufferedBody::InPlace(length)) = self.state { length } else { 0 };
         if let Some(buf) = &mut self.read_buf {
-            let body = if let State::Body(BufferedBody::InPlace(length)) = self.state { length } else { 0 };
             buf.bytes.drain(..(buf.head.len + body).min(buf.bytes.len()));
             buf.head.len = 0;
         }
@@ -219,20 +219,16 @@ impl Connection {
     }
 
     pub fn phase(&self) -> Phase {
+        // An empty line before a head is ignored (RFC 9112 §2.2): some clients send one after a body.
+        let has_begun = |buf: &ReadBuf| !b"\r\n".starts_with(&buf.bytes);
         match self.state {
-            State::Head if self.has_part_of_head() => Phase::Head,
+            State::Head if self.read_buf.as_deref().is_some_and(has_begun) => Phase::Head,
             State::Head if self.served == 0 => Phase::Fresh,
             State::Head => Phase::Idle,
             State::Body(_) | State::Unread | State::Stream(_) => Phase::Body,
             State::Sending { .. } => Phase::Sending,
             State::Draining(_) => Phase::Draining,
         }
-    }
-
-    /// Whether part of a head has been received. An empty line before it is ignored (RFC 9112 §2.2): some clients send one
-    /// after a body.
-    fn has_part_of_head(&self) -> bool {
-        self.read_buf.as_ref().is_some_and(|buf| !b"\r\n".starts_with(&buf.bytes))
     }
 
     pub fn has_begun(&self) -> bool {

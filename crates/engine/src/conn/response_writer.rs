@@ -179,8 +179,7 @@ impl<'a> ResponseWriter<'a> {
     /// Sends more of what is buffered.
     pub fn flush(&mut self) -> io::Result<Progress> {
         let result = self.in_flight.write_buf().flush(self.fd);
-        self.note(result)?;
-        Ok(self.progress())
+        self.note(result)
     }
 
     /// Fails if the helper has answered the client or reset the connection.
@@ -192,24 +191,27 @@ impl<'a> ResponseWriter<'a> {
         Ok(())
     }
 
-    fn progress(&mut self) -> Progress {
-        if self.in_flight.write_buf().len() <= self.budget {
-            Progress::Sent
-        } else {
-            Progress::Blocked
-        }
-    }
-
-    fn note(&mut self, result: io::Result<usize>) -> io::Result<()> {
+    fn note(&mut self, result: io::Result<usize>) -> io::Result<Progress> {
         match result {
             Ok(0) => {}
             Ok(_) => {
                 self.stage = Stage::Begun;
                 self.stalled = None;
             }
-            Err(_) => self.stage = Stage::Broken,
+            Err(error) => {
+                self.stage = Stage::Broken;
+                return Err(error);
+            }
         }
-        result.map(|_| ())
+        Ok(self.progress())
+    }
+
+    fn progress(&mut self) -> Progress {
+        if self.in_flight.write_buf().len() <= self.budget {
+            Progress::Sent
+        } else {
+            Progress::Blocked
+        }
     }
 
     /// Turns buffering off: from now on [`Progress::Sent`] means that the kernel has taken everything.

@@ -76,21 +76,15 @@ impl WriteBuf {
         let sent = match slices {
             [slice] => send(fd, slice)?,
             _ if total > JOINED => retry(|| fastrack_sys::writev(fd, slices))?.unwrap_or(0),
-            _ => return self.send_joined(fd, slices),
+            _ => {
+                self.push(slices, 0);
+                return self.flush_bytes(fd).inspect_err(|_| self.clear());
+            }
         };
         if sent < total {
             self.push(slices, sent);
         }
         Ok(sent)
-    }
-
-    fn send_joined(&mut self, fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.push(slices, 0);
-        let result = self.flush_bytes(fd);
-        if result.is_err() {
-            self.clear();
-        }
-        result
     }
 
     /// Sends what the socket takes and returns how much that is. Fails with UnexpectedEof if a file turns out to be shorter

@@ -81,11 +81,9 @@ impl Scoreboard {
 
     /// Reserves a slot for a worker about to be forked; None when all are taken.
     pub fn reserve(&self) -> Option<usize> {
-        let free = |index: &usize| self.state(*index) == State::Free;
-        let index = (0..SLOTS).find(free)?;
+        let index = (0..SLOTS).find(|index| self.words(*index)[STATE].load(Ordering::SeqCst) == 0)?;
         let slot = self.words(index);
-        slot[1..].iter().for_each(|word| word.store(0, Ordering::Relaxed));
-        slot[SEQUENCE].store(0, Ordering::Relaxed);
+        slot.iter().for_each(|word| word.store(0, Ordering::Relaxed));
         slot[STATE].store(State::Waiting as u64, Ordering::SeqCst);
         Some(index)
     }
@@ -99,24 +97,21 @@ impl Scoreboard {
 
     /// What the worker of a slot is doing, or was doing when it died.
     pub fn read(&self, index: usize) -> Option<Entry> {
-        let state = if index < SLOTS { self.state(index) } else { State::Free };
-        if state == State::Free {
-            return None;
-        }
-        let slot = self.words(index);
-        let before = slot[SEQUENCE].load(Ordering::Acquire);
-        let deadline = slot[DEADLINE].load(Ordering::Relaxed);
-        let lengths = slot[LENGTHS].load(Ordering::Relaxed);
-        let mut entry = Entry {
-            state,
-            started: slot[STARTED].load(Ordering::Relaxed),
-            deadline: (deadline != NEVER).then_some(deadline),
-            requests: slot[REQUESTS].load(Ordering::Relaxed),
-            line: load(&slot[LINE..][..LINE_WORDS], lengths as u32),
-            id: load(&slot[ID..][..ID_WORDS], (lengths >> 32) as u32),
+        let slot = self.slot(index)?;
+        let words = slot.words();
+        let state = match words[STATE].load(Ordering::SeqCst) {
+            0 => return None,
+            1 => State::Waiting,
+            2 => State::Serving,
+            _ => State::Ending,
         };
+        let before = words[SEQUENCE].load(Ordering::Acquire);
+        let (line, id) = slot.texts();
+        let (started, deadline) = (slot.started(), Some(slot.deadline()).filter(|at| *at != NEVER));
+        let requests = words[REQUESTS].load(Ordering::Relaxed);
+        let mut entry = Entry { state, started, deadline, requests, line, id };
         fence(Ordering::Acquire);
-        if before % 2 == 1 || before != slot[SEQUENCE].load(Ordering::Relaxed) {
+        if before % 2 == 1 || before != words[SEQUENCE].load(Ordering::Relaxed) {
             entry.line.clear();
             entry.id.clear();
         }
@@ -126,15 +121,6 @@ impl Scoreboard {
     /// The worker's handle of a slot; None if there is no such slot.
     pub fn slot(&self, index: usize) -> Option<Slot> {
         (index < SLOTS).then(|| Slot { page: Arc::clone(&self.page), base: index * SLOT })
-    }
-
-    fn state(&self, index: usize) -> State {
-        match self.words(index)[STATE].load(Ordering::SeqCst) {
-            0 => State::Free,
-            1 => State::Waiting,
-            2 => State::Serving,
-            _ => State::Ending,
-        }
     }
 
     fn words(&self, index: usize) -> &[AtomicU64] {

@@ -231,34 +231,27 @@ impl BodyReader {
         }
     }
 
-    /// Receives up to [`SKIPPED`] bytes more without waiting and says whether that is the whole body. The response is about
-    /// to begin: from here on nobody asks the client for the body.
+    /// Whether the rest of the body is short and has arrived. The response is about to begin: from here on nobody asks the
+    /// client for the body.
     pub fn is_almost_read(&mut self, fd: BorrowedFd<'_>) -> bool {
         self.awaits_continue = false;
-        let mut ahead = self.decoded.len() - self.at;
-        while self.is_incomplete() && ahead <= SKIPPED {
+        self.receive_rest(fd, false)
+    }
+
+    /// Discards the rest of the body. False if it is long or has not arrived.
+    pub fn skip(&mut self, fd: BorrowedFd<'_>) -> bool {
+        self.receive_rest(fd, true)
+    }
+
+    fn receive_rest(&mut self, fd: BorrowedFd<'_>, discard: bool) -> bool {
+        let mut ahead = if discard { 0 } else { self.decoded.len() - self.at };
+        while !self.complete && self.failure.is_none() && ahead <= SKIPPED {
+            if discard {
+                self.discard_decoded();
+            }
             let Some(got) = self.receive(fd) else { break };
             ahead += got;
         }
-        self.is_whole()
-    }
-
-    /// Discards up to [`SKIPPED`] bytes more without waiting and says whether that was the rest of the body.
-    pub fn skip(&mut self, fd: BorrowedFd<'_>) -> bool {
-        let mut skipped = 0;
-        while self.is_incomplete() && skipped <= SKIPPED {
-            self.discard_decoded();
-            let Some(got) = self.receive(fd) else { break };
-            skipped += got;
-        }
-        self.is_whole()
-    }
-
-    fn is_incomplete(&self) -> bool {
-        !self.complete && self.failure.is_none()
-    }
-
-    fn is_whole(&self) -> bool {
         self.complete && self.failure.is_none()
     }
 
