@@ -11,16 +11,8 @@ pub struct Listener {
     tcp: bool,
 }
 
-/// What accept came to.
-#[derive(Debug)]
-pub(super) enum Accepted {
-    Client(OwnedFd, Option<SocketAddr>),
-    Nobody,
-    /// The client disconnected before it was accepted; there may be others.
-    Gone,
-    /// Out of descriptors or memory, or not a listener: trying again at once would fail again.
-    Failed(io::Error),
-}
+/// Clients in a row that may disconnect before they are accepted, until others get a turn.
+const GONE: usize = 16;
 
 impl Listener {
     /// Duplicates a listening socket and makes it non-blocking: a worker that loses the race for a client would hang in
@@ -36,13 +28,17 @@ impl Listener {
         self.tcp
     }
 
-    pub(super) fn accept(&self) -> Accepted {
-        match fastrack_sys::accept(self.fd.as_fd(), self.tcp) {
-            Ok((fd, peer)) => Accepted::Client(fd, peer),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Accepted::Nobody,
-            Err(error) if fastrack_sys::is_clients_error(&error) => Accepted::Gone,
-            Err(error) => Accepted::Failed(error),
+    /// Accepts a client; None if nobody is waiting. Fails when descriptors or memory have run out.
+    pub(super) fn accept(&self) -> io::Result<Option<(OwnedFd, Option<SocketAddr>)>> {
+        for _ in 0..GONE {
+            match fastrack_sys::accept(self.fd.as_fd(), self.tcp) {
+                Ok(client) => return Ok(Some(client)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if fastrack_sys::is_clients_error(&error) => {}
+                Err(error) => return Err(error),
+            }
         }
+        Ok(None)
     }
 }
 

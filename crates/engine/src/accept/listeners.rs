@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use fastrack_sys::Poller;
 
 use super::hint::AcceptHint;
-use super::listener::{Accepted, Listener};
+use super::listener::Listener;
 use crate::control::Control;
 
 /// Clients that [`accept_backlog`](Listeners::accept_backlog) takes from one listener: Linux's default backlog.
@@ -83,15 +83,12 @@ impl Listeners {
             if !(hint.is_announced() || alone && hint.is_worth_trying()) {
                 continue;
             }
-            match listener.accept() {
-                Accepted::Client(fd, peer) => {
-                    hint.accepted();
-                    self.next = (index + 1) % self.list.len();
-                    return Ok(Some(Client { fd, peer, listener: index }));
-                }
-                Accepted::Nobody | Accepted::Gone => hint.found_nobody(),
-                Accepted::Failed(error) => return Err(error),
+            if let Some((fd, peer)) = listener.accept()? {
+                hint.accepted();
+                self.next = (index + 1) % self.list.len();
+                return Ok(Some(Client { fd, peer, listener: index }));
             }
+            hint.found_nobody();
         }
         Ok(None)
     }
@@ -101,11 +98,8 @@ impl Listeners {
         let mut clients = Vec::new();
         for (index, (listener, _)) in self.list.iter().enumerate() {
             for _ in 0..BACKLOG {
-                match listener.accept() {
-                    Accepted::Client(fd, peer) => clients.push(Client { fd, peer, listener: index }),
-                    Accepted::Gone => {}
-                    Accepted::Nobody | Accepted::Failed(_) => break,
-                }
+                let Ok(Some((fd, peer))) = listener.accept() else { break };
+                clients.push(Client { fd, peer, listener: index });
             }
         }
         clients

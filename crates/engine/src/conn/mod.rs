@@ -162,7 +162,7 @@ impl Connection {
     pub fn skip_body(&mut self) -> bool {
         let State::Stream(reader) = &mut self.state else { return true };
         let reader = reader.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let whole = reader.skip(self.fd.as_fd());
+        let whole = reader.receive_rest(self.fd.as_fd(), true);
         self.last_read_was_full = reader.may_have_unread();
         self.read_buf.iter_mut().for_each(|buf| buf.rest.append(reader.rest()));
         whole

@@ -55,8 +55,7 @@ impl Reactor {
             connection.ended |= fastrack_sys::has_ended(connection.raw_fd());
             return Next::Ready(connection);
         }
-        let deadline = self.deadline(connection.phase());
-        self.proceed(connection, step, deadline)
+        self.enter(connection, step)
     }
 
     pub(super) fn send_more(&mut self, mut connection: Box<Connection>, deadline: u64) -> Next {

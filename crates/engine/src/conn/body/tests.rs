@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use fastrack_http::{Error, Limits};
 
 use super::framing::Frame;
-use super::reader::READ_AHEAD;
+use super::stream::READ_AHEAD;
 use super::*;
 use crate::conn::read_buf::ReadBuf;
 use crate::control::Control;
@@ -105,7 +105,7 @@ fn a_body_is_read_as_it_comes_and_what_is_beyond_is_the_next_request() {
         assert_eq!(client.read(), (b"defgh".to_vec(), Ok(BodyRead::End)));
         assert_eq!(client.read(), (Vec::new(), Ok(BodyRead::End)));
         assert_eq!(client.rest(), b"GET");
-        assert!(client.stream().reader().skip(client.server.as_fd()));
+        assert!(client.stream().reader().receive_rest(client.server.as_fd(), true));
     }
 }
 
@@ -208,7 +208,7 @@ fn a_long_rest_is_not_skipped() {
     while client.client.write(&[b'x'; 65_536]).is_ok() {}
     client.client.set_nonblocking(false).expect("blocking");
     let reader = client.reader.get_mut().expect("free");
-    assert!(!reader.skip(client.server.as_fd()) && reader.may_have_unread());
+    assert!(!reader.receive_rest(client.server.as_fd(), true) && reader.may_have_unread());
     assert!(matches!(reader.frame, Frame::Length(left) if left > 9_800_000));
 }
 
