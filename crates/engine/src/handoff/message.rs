@@ -213,7 +213,7 @@ mod tests {
                 step => break step,
             }
         };
-        // Whoever has finished writing meanwhile is read by another try.
+        // The writer may have finished after that read.
         let step = if step == Step::Wait { connection.read(&settings, &mut pool) } else { step };
         send(sender.as_fd(), &connection, &knowing(&[6, 7])).expect("send");
         let (other, received) = receive(receiver.as_fd(), &settings, &mut pool).expect("receive");

@@ -134,16 +134,16 @@ pub(crate) mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !done.load(Ordering::SeqCst) {
-                    let Some(_hold) = shared.try_reactor() else { continue };
+                    let Some(_reactor) = shared.try_reactor() else { continue };
                     assert!(!is_busy(shared.epoch.read()));
                     seen.fetch_add(1, Ordering::SeqCst);
                 }
             });
             let start = std::time::Instant::now();
             while seen.load(Ordering::SeqCst) < 10_000 && start.elapsed().as_secs() < 20 {
-                let hold = shared.reactor();
+                let reactor = shared.reactor();
                 shared.set_busy();
-                shared.set_waiting(hold);
+                shared.set_waiting(reactor);
             }
             done.store(true, Ordering::SeqCst);
         });
@@ -155,7 +155,7 @@ pub(crate) mod tests {
         let shared = shared();
         assert!(shared.try_reactor().is_some());
         let result = catch_unwind(AssertUnwindSafe(|| {
-            let _hold = shared.reactor();
+            let _reactor = shared.reactor();
             assert!(shared.try_reactor().is_none());
             // As a panic, without its message.
             resume_unwind(Box::new(()));

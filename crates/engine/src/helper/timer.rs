@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_wakes_nobody_and_what_is_not_does_and_says_since_when() {
+    fn short_requests_do_not_wake_the_helper_and_long_ones_do() {
         let (timer, epoch, _near) = new();
         begin(&timer, &epoch);
         rest(&timer, &epoch);
@@ -250,12 +250,12 @@ mod tests {
         let number = begin(&timer, &epoch);
         assert!(fires(&timer));
         assert_eq!(timer.take(0), Some(number));
-        // From here on it counts for itself.
+        // From here on the helper counts.
         assert_eq!(timer.take(7), Some(7));
     }
 
     #[test]
-    fn much_that_is_short_is_shown_to_the_helper() {
+    fn many_short_requests_are_shown_to_the_helper() {
         let (timer, epoch, _near) = new();
         for _ in 0..3 * STOPS {
             begin(&timer, &epoch);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn waking_up_may_last_too() {
+    fn waking_up_may_take_long_too() {
         let (timer, epoch, _near) = new();
         let number = epoch.set_busy().expect("it was idle");
         timer.woken(number);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_that_the_helper_keeps_is_not_set_by_others() {
+    fn a_timer_kept_by_the_helper_is_not_set_by_the_other_thread() {
         let (timer, epoch, _near) = new();
         begin(&timer, &epoch);
         assert!(fires(&timer) && timer.take(0).is_some());
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_helper_sleeps_only_while_nothing_is_done() {
+    fn the_helper_leaves_the_timer_only_to_an_idle_thread() {
         let (timer, epoch, _near) = new();
         begin(&timer, &epoch);
         assert!(fires(&timer) && timer.take(0).is_some());
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_wake_the_helper_from_when_something_lasts_until_it_is_over() {
+    fn connections_wake_the_helper_while_a_request_lasts() {
         let (timer, epoch, mut near) = new();
         near.write_all(b"ready").expect("write");
         let mut events = Events::default();
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_over_in_that_moment_is_not_followed_and_what_came_then_is_not_missed() {
+    fn a_request_that_ends_at_that_moment_is_not_watched_and_the_next_is_not_missed() {
         let (timer, epoch, mut near) = new();
         near.write_all(b"ready").expect("write");
         let number = begin(&timer, &epoch);

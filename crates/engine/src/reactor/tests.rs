@@ -35,7 +35,7 @@ fn kept(reactor: &mut Reactor) -> UnixStream {
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
 #[test]
-fn the_helper_leaves_the_rest_to_the_other_thread_when_that_is_back() {
+fn the_helper_leaves_the_rest_when_the_other_thread_is_back() {
     let mut reactor = reactor();
     let clients: Vec<_> = (0..5).map(|_| kept(&mut reactor)).collect();
     clients.iter().for_each(|mut client| client.write_all(REQUEST).expect("write"));
@@ -49,7 +49,7 @@ fn the_helper_leaves_the_rest_to_the_other_thread_when_that_is_back() {
 }
 
 #[test]
-fn one_of_several_clients_with_something_to_say_goes_to_a_worker_that_is_idle() {
+fn one_of_several_connections_with_events_goes_to_an_idle_worker() {
     let queue = SharedQueue::new().expect("a queue");
     let member = || queue.member().expect("a member").expect("free");
     let (mut reactor, other) = (Reactor { member: Some(member()), ..reactor() }, member());
@@ -75,7 +75,7 @@ fn one_of_several_clients_with_something_to_say_goes_to_a_worker_that_is_idle() 
 }
 
 #[test]
-fn the_helper_leaves_connections_whose_time_is_over_to_the_other_thread_too() {
+fn the_helper_leaves_overdue_connections_when_the_other_thread_is_back() {
     let mut reactor = reactor();
     let clients = [pair(), pair(), pair()].map(|(client, connection)| {
         reactor.park(connection, 1);
@@ -89,7 +89,7 @@ fn the_helper_leaves_connections_whose_time_is_over_to_the_other_thread_too() {
 }
 
 #[test]
-fn a_connection_that_the_system_cannot_watch_ends_and_is_forgotten() {
+fn a_connection_that_cannot_be_watched_is_closed() {
     let mut reactor = reactor();
     for _ in 0..100 {
         // As with ENOSPC and ENOMEM, a refusal of epoll_ctl(2): of a regular file (EPERM).
@@ -104,7 +104,7 @@ fn a_connection_that_the_system_cannot_watch_ends_and_is_forgotten() {
 }
 
 #[test]
-fn a_connection_that_the_system_can_watch_no_longer_ends_and_is_forgotten() {
+fn a_connection_that_can_no_longer_be_watched_is_closed() {
     let mut reactor = reactor();
     let mut client = kept(&mut reactor);
     let key = reactor.table.keys()[0];
@@ -120,7 +120,7 @@ fn a_connection_that_the_system_can_watch_no_longer_ends_and_is_forgotten() {
 }
 
 #[test]
-fn a_request_in_line_is_dropped_only_when_its_client_has_left() {
+fn a_waiting_request_is_dropped_only_when_its_client_has_disconnected() {
     let mut reactor = reactor();
     for (leaves, dropped) in [(false, 0), (true, 1)] {
         let (mut client, mut connection) = pair();
@@ -135,7 +135,7 @@ fn a_request_in_line_is_dropped_only_when_its_client_has_left() {
 }
 
 #[test]
-fn a_request_of_a_pipeline_is_not_dropped_because_its_client_sends_nothing_more_whoever_has_it() {
+fn a_pipelined_request_is_not_dropped_when_its_client_shuts_down_sending_even_after_a_handoff() {
     let queue = SharedQueue::new().expect("a queue");
     let member = Some(queue.member().expect("a member").expect("free"));
     let mut reactor = Reactor { member, ..self::reactor() };
@@ -164,7 +164,7 @@ fn a_request_of_a_pipeline_is_not_dropped_because_its_client_sends_nothing_more_
 }
 
 #[test]
-fn an_empty_line_before_a_request_is_no_part_of_it() {
+fn an_empty_line_before_a_request_is_ignored() {
     let mut reactor = reactor();
     let (mut client, mut connection) = pair();
     connection.served = 1;

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_process_takes_a_request_whatever_its_time() {
+    fn the_end_of_the_process_takes_a_request_before_its_deadline() {
         let (board, active) = active(0);
         assert_eq!(active.take(), None);
         begin(&active);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_answers_first_has_the_client() {
+    fn the_first_to_answer_has_the_client() {
         let (_board, active) = active(1000);
         begin(&active);
         assert!(active.claim_response());
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_has_all_is_known_from_one_that_has_part() {
+    fn a_complete_response_is_distinguished_from_a_partial_one() {
         let (_board, active) = active(1000);
         begin(&active);
         assert!(active.claim_response());
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_a_client_takes_does_not_count() {
+    fn waiting_for_the_client_does_not_count() {
         let (board, active) = active(1000);
         begin(&active);
         let before = active.deadline();

@@ -83,7 +83,8 @@ struct Schedule {
     last_warning: u64,
 }
 
-type Hold<'a> = MutexGuard<'a, Reactor>;
+/// The reactor, locked by the application's thread.
+type LockedReactor<'a> = MutexGuard<'a, Reactor>;
 
 impl Engine {
     /// An engine for these listeners. It starts the helper's thread.

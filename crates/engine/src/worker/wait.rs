@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use fastrack_sys::monotonic_millis;
 
-use super::{Engine, Finish, Hold, CONNECTIONS, MASTER, QUEUE};
+use super::{Engine, Finish, LockedReactor, CONNECTIONS, MASTER, QUEUE};
 use crate::app::App;
 use crate::conn::Connection;
 use crate::helper::Shared;
@@ -18,15 +18,15 @@ impl Engine {
     pub(super) fn wait<'a>(
         &mut self,
         shared: &'a Shared,
-        hold: Hold<'a>,
+        reactor: LockedReactor<'a>,
         app: &mut impl App,
-    ) -> Option<Hold<'a>> {
+    ) -> Option<LockedReactor<'a>> {
         self.listeners.found_nobody();
-        let timeout = hold.next_deadline().map(|at| at.saturating_sub(monotonic_millis()));
-        if let Some(member) = hold.member() {
-            member.set_idle(!hold.is_stopping());
+        let timeout = reactor.next_deadline().map(|at| at.saturating_sub(monotonic_millis()));
+        if let Some(member) = reactor.member() {
+            member.set_idle(!reactor.is_stopping());
         }
-        shared.set_waiting(hold);
+        shared.set_waiting(reactor);
         let mut result = Ok(());
         let (poller, events) = (&self.poller, &mut self.events);
         events.clear();
@@ -39,15 +39,15 @@ impl Engine {
             return None;
         }
         shared.set_busy();
-        let mut hold = shared.reactor();
-        if let Some(member) = hold.member() {
+        let mut reactor = shared.reactor();
+        if let Some(member) = reactor.member() {
             member.set_idle(false);
         }
         if let Err(error) = result {
-            self.fail(&error, &mut hold);
+            self.fail(&error, &mut reactor);
         }
         self.announce();
-        Some(hold)
+        Some(reactor)
     }
 
     /// Polls the listeners and the queue, without waiting.
@@ -73,19 +73,19 @@ impl Engine {
     pub(super) fn await_request<'a>(
         &mut self,
         shared: &'a Shared,
-        hold: Hold<'a>,
+        reactor: LockedReactor<'a>,
         mut connection: Box<Connection>,
         app: &mut impl App,
-    ) -> Option<Hold<'a>> {
+    ) -> Option<LockedReactor<'a>> {
         let fd = connection.raw_fd();
         self.control.track_fd(fd);
-        let mut hold = self.unlocked(shared, hold, || {
+        let mut reactor = self.unlocked(shared, reactor, || {
             // Whatever comes of it, the next read tells.
             app.block(&mut || drop(fastrack_sys::wait_readable(connection.as_fd(), LOCAL_PATIENCE)))
         })?;
         self.control.untrack_fd(fd);
-        let step = hold.read(&mut connection);
-        self.enter(connection, step, &mut hold);
-        Some(hold)
+        let step = reactor.read(&mut connection);
+        self.enter(connection, step, &mut reactor);
+        Some(reactor)
     }
 }

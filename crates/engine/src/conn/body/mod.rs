@@ -3,8 +3,6 @@
 mod buffered;
 mod framing;
 mod stream;
-#[cfg(test)]
-mod tests;
 
 pub(super) use buffered::BufferedBody;
 pub(super) use framing::{send_continue, will_stream};

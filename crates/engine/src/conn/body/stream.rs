@@ -18,7 +18,7 @@ use crate::watch::ActiveRequest;
 const SKIPPED: usize = 64 * 1024;
 
 /// How much of a body [`read_ahead`](BodyStream::read_ahead) buffers, in bytes.
-pub(super) const READ_AHEAD: usize = 1024 * 1024;
+const READ_AHEAD: usize = 1024 * 1024;
 
 /// Why a body cannot be read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub enum ReadAhead {
 
 #[derive(Debug)]
 pub(in crate::conn) struct BodyReader {
-    pub(super) frame: Frame,
+    frame: Frame,
     /// Data to be read, from `at` on.
     decoded: Vec<u8>,
     at: usize,
@@ -71,19 +71,19 @@ pub(in crate::conn) struct BodyReader {
     /// What one receive got; empty between two calls.
     received: Vec<u8>,
     complete: bool,
-    pub(super) failure: Option<BodyError>,
+    failure: Option<BodyError>,
     /// The client waits for 100 Continue (RFC 9110 §10.1.1).
     awaits_continue: bool,
     may_be_followed: bool,
     max: Option<u64>,
     /// How long the client may send nothing, in milliseconds, and since when it has sent nothing.
-    pub(super) timeout: u64,
-    pub(super) stalled: Option<u64>,
+    timeout: u64,
+    stalled: Option<u64>,
     /// The timeout has been cut because the engine is stopping.
     timeout_cut: bool,
     last_read_was_full: bool,
     active: Arc<ActiveRequest>,
-    pub(super) control: Arc<Control>,
+    control: Arc<Control>,
 }
 
 impl BodyReader {
@@ -201,7 +201,7 @@ impl<'a> BodyStream<'a> {
         BodyStream { fd, reader }
     }
 
-    pub(super) fn reader(&self) -> MutexGuard<'_, BodyReader> {
+    fn reader(&self) -> MutexGuard<'_, BodyReader> {
         // At worst a panic left bytes that are read twice, and the request is over.
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -296,3 +296,7 @@ impl<'a> BodyStream<'a> {
         reader.receive_rest(self.fd, false)
     }
 }
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -3,16 +3,11 @@
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex};
 
-use fastrack_http::{Error, Limits};
+use fastrack_http::Limits;
 
-use super::framing::Frame;
-use super::stream::READ_AHEAD;
 use super::*;
-use crate::conn::read_buf::ReadBuf;
-use crate::control::Control;
-use crate::settings::{Settings, STOP_TIME};
+use crate::conn::body::will_stream;
 use crate::watch::WatchSettings;
 
 struct Client {
@@ -110,7 +105,7 @@ fn a_body_is_read_as_it_comes_and_what_is_beyond_is_the_next_request() {
 }
 
 #[test]
-fn a_read_gives_no_more_than_was_asked_for() {
+fn a_read_returns_no_more_than_was_asked_for() {
     let client = Client::new("Content-Length: 8", b"abc", &Settings::default());
     for expected in [&b"ab"[..], b"c"] {
         let mut got = Vec::new();
@@ -120,7 +115,7 @@ fn a_read_gives_no_more_than_was_asked_for() {
 }
 
 #[test]
-fn what_is_wrong_is_told_after_what_was_right_and_stays() {
+fn an_error_comes_after_the_good_data_and_stays() {
     let chunked = "Transfer-Encoding: chunked";
     let small = Settings { max_body: Some(5), ..Settings::default() };
     let cases: [(&str, &str, &str, Settings, Error); 3] = [
@@ -138,7 +133,7 @@ fn what_is_wrong_is_told_after_what_was_right_and_stays() {
 }
 
 #[test]
-fn a_client_that_has_gone_is_no_end_of_the_body() {
+fn a_client_that_disconnects_does_not_end_the_body() {
     for framing in ["Content-Length: 8", "Transfer-Encoding: chunked"] {
         let client = Client::new(framing, b"1\r\na", &Settings::default());
         client.client.shutdown(std::net::Shutdown::Write).expect("shutdown");
@@ -147,7 +142,7 @@ fn a_client_that_has_gone_is_no_end_of_the_body() {
 }
 
 #[test]
-fn a_client_that_pauses_for_too_long_is_given_up_however_much_it_has_sent_before() {
+fn a_client_that_pauses_for_too_long_times_out_however_much_it_has_sent_before() {
     let settings = Settings { body_timeout: 50, ..Settings::default() };
     let mut client = Client::new("Content-Length: 8", b"", &settings);
     let before = fastrack_sys::monotonic_millis() - 49;
@@ -177,7 +172,7 @@ fn a_stop_leaves_a_silent_client_some_seconds() {
 }
 
 #[test]
-fn a_client_that_waits_to_be_asked_is_asked_once_and_not_after_the_response_has_begun() {
+fn a_client_that_awaits_100_continue_gets_it_once_and_not_after_the_response_has_begun() {
     let fields = "Expect: 100-continue\r\nContent-Length: 3";
     let mut client = Client::new(fields, b"", &Settings::default());
     assert_eq!((client.read().1, client.read().1), (Ok(BodyRead::Blocked), Ok(BodyRead::Blocked)));
@@ -193,7 +188,7 @@ fn a_client_that_waits_to_be_asked_is_asked_once_and_not_after_the_response_has_
 }
 
 #[test]
-fn a_little_that_has_come_is_fetched_ahead_for_the_connection_and_still_read() {
+fn a_short_rest_is_received_ahead_and_can_still_be_read() {
     let mut client = Client::new("Content-Length: 60000", b"abc", &Settings::default());
     assert!(!client.stream().is_almost_read());
     client.send(&[b'x'; 59_997]);

@@ -52,7 +52,7 @@ fn requests(size: usize) -> [Vec<u8>; 2] {
 }
 
 #[test]
-fn what_a_busy_worker_gets_is_answered_by_an_idle_one_whatever_was_read_before() {
+fn a_busy_workers_requests_are_answered_by_an_idle_one_whatever_was_read_before() {
     let (_dispatch, mut busy, mut idle) = two();
     for size in [0, 5, 40_000, 1_000_000, 3_000_000] {
         for request in requests(size) {
@@ -82,13 +82,13 @@ fn what_a_busy_worker_gets_is_answered_by_an_idle_one_whatever_was_read_before()
 }
 
 #[test]
-fn the_first_to_become_free_answers_in_the_order_in_which_requests_came() {
+fn the_first_free_worker_answers_in_order_of_arrival() {
     let (_dispatch, mut one, mut other) = two();
     let mut streams: Vec<_> = (0..6).map(|index| kept(if index % 2 == 0 { &one } else { &other })).collect();
     let held = (one.hold(), other.hold());
     for (index, stream) in streams.iter_mut().enumerate() {
         write!(stream, "GET /{index} HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
-        // Their helpers do not know of each other.
+        // Their helpers are independent.
         std::thread::sleep(std::time::Duration::from_millis(30));
     }
     other.release();
@@ -115,7 +115,7 @@ fn a_worker_that_stops_leaves_its_idle_connections_to_the_other() {
 }
 
 #[test]
-fn a_successor_takes_what_waits_for_it_and_the_last_worker_leaves_nothing() {
+fn a_successor_takes_what_is_queued_and_the_last_worker_leaves_nothing() {
     let queue = SharedQueue::new().expect("a queue");
     let mut first = sharing(&queue);
     let mut stream = kept(&first);
@@ -130,13 +130,13 @@ fn a_successor_takes_what_waits_for_it_and_the_last_worker_leaves_nothing() {
 }
 
 #[test]
-fn a_client_that_has_left_the_queue_is_not_answered_and_counted() {
+fn a_client_that_disconnects_in_the_queue_is_dropped_and_counted() {
     let (_dispatch, mut one, mut other) = two();
     let (gone, mut stays) = (kept(&one), kept(&one));
     let held = (one.hold(), other.hold());
     (&gone).write_all(b"GET /gone HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
     write!(stays, "GET /stays HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
-    // Another connection's request is read only after these were: the helper takes arrivals in their order.
+    // Another connection's request is read only after these were: the helper handles events in order.
     std::thread::sleep(std::time::Duration::from_millis(50));
     drop(gone);
     other.release();
