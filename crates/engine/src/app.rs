@@ -16,8 +16,8 @@ pub enum Flow {
 pub trait App {
     /// Answers one request through `writer`.
     ///
-    /// If nothing was sent the engine answers 500. If the response was not [finished](ResponseWriter::finish) the engine
-    /// resets the connection.
+    /// If nothing was sent the engine answers 500. If the response was not [finished](ResponseWriter::finish) the
+    /// engine resets the connection.
     fn call(&mut self, request: &Request<'_>, writer: &mut ResponseWriter<'_>) -> Flow;
 
     /// Called after each response has left and its connection was closed or kept.
@@ -25,13 +25,14 @@ pub trait App {
         Flow::Continue
     }
 
-    /// Lets signal handlers and other threads run. Called now and then while there is much to read and nothing to answer.
+    /// Lets signal handlers and other threads run. Called now and then while there is much to read and nothing to
+    /// answer.
     fn check(&mut self) -> Flow {
         Flow::Continue
     }
 
-    /// Runs `wait`, which may block the thread; nothing else blocks it. An implementation may skip `wait` if the thread has
-    /// something else to do, and must not run it twice.
+    /// Runs `wait`, which may block the thread; nothing else blocks it. An implementation may skip `wait` if the
+    /// thread has something else to do, and must not run it twice.
     fn block(&mut self, wait: &mut (dyn FnMut() + Send)) -> Flow {
         wait();
         Flow::Continue

@@ -51,8 +51,8 @@ impl Control {
         self.flags.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// The whole server is about to stop, so no other worker will take connections over. The engine goes on accepting but
-    /// keeps no connection; when it is told to [stop](Self::stop) it empties the backlog first.
+    /// The whole server is about to stop, so no other worker will take connections over. The engine goes on
+    /// accepting but keeps no connection; when it is told to [stop](Self::stop) it empties the backlog first.
     pub fn drain(&self) {
         self.flags.draining.store(true, Ordering::Relaxed);
     }
@@ -109,8 +109,7 @@ impl Control {
         &self.request
     }
 
-    /// Whether the client of the current request has disconnected. Over TCP also if it has only shut down its sending side:
-    /// that looks the same. False between requests.
+    /// Whether the client of the current request has disconnected, or (over TCP) shut down its sending side.
     pub fn is_client_gone(&self) -> bool {
         fastrack_sys::has_left(self.request.fd())
     }
@@ -122,14 +121,15 @@ impl Control {
         }
     }
 
-    /// Lets go of all connections and listeners in a forked child, without a byte or a FIN to any client: the parent goes
-    /// on with them.
+    /// In a forked child: lets go of all connections and listeners without a byte or a FIN. The parent goes on with
+    /// them.
     pub fn close(&self) {
         if self.flags.closed.swap(true, Ordering::Relaxed) {
             return;
         }
         let client = Some(self.request.fd()).filter(|fd| *fd >= 0);
-        // It fails only without /dev/null. The descriptors are close-on-exec, so they go with this process at the latest.
+        // It fails only without /dev/null. The descriptors are close-on-exec, so they go with this process at the
+        // latest.
         let _ = fastrack_sys::neutralise(self.inherited.drain().chain(client));
     }
 

@@ -8,8 +8,7 @@ const MOST: usize = 1 << 20;
 
 const BITS: usize = u64::BITS as usize;
 
-/// A set of descriptors, as a bitmap that any thread may change without a lock: in a forked child, a thread that the fork
-/// did not copy could hold the lock for ever.
+/// A bitmap without a lock: a forked child would wait for ever for one held by a thread that it has no copy of.
 #[derive(Debug)]
 pub(crate) struct InheritedFds(Box<[AtomicU64]>);
 

@@ -1,7 +1,8 @@
 //! One worker's connections, without Ruby.
 //!
-//! A request's way: [`Listener`] -> connection -> [`Request`] -> [`App`] -> [`ResponseWriter`] -> keep-alive or close. The
-//! engine calls the application through the small trait [`App`], so that the whole request path runs under `cargo test`.
+//! A request's way: [`Listener`] -> connection -> [`Request`] -> [`App`] -> [`ResponseWriter`] -> keep-alive or
+//! close. The engine calls the application through the small trait [`App`], so that the whole request path runs
+//! under `cargo test`.
 //!
 //! # Layers
 //!

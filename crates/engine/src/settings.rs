@@ -25,8 +25,8 @@ pub struct Settings {
     pub keep_alive: bool,
     /// How long a connection may be idle between two requests.
     pub keep_alive_timeout: u64,
-    /// How long an idle connection stays open when the engine stops, unless another worker takes it over or the server
-    /// [drains](crate::Control::drain). Its next request is answered with `Connection: close`.
+    /// How long an idle connection stays open when the engine stops, unless another worker takes it over or the
+    /// server [drains](crate::Control::drain). Its next request is answered with `Connection: close`.
     pub parting_time: u64,
     /// Requests per connection; 0 is no limit.
     pub keep_alive_requests: u32,
@@ -42,8 +42,7 @@ pub struct Settings {
     pub tmpdir: PathBuf,
     /// Whether the application gets the path percent-decoded.
     pub decode_path: bool,
-    /// Ids by which all members of the shared queue know these listeners, in the listeners' order. After them, ids of
-    /// closed listeners whose connections are still open.
+    /// The listeners' ids in the shared queue, then those of closed listeners whose connections are still open.
     pub listeners: Vec<u64>,
     /// How requests are watched.
     pub watch: WatchSettings,

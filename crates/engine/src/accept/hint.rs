@@ -1,7 +1,8 @@
 //! Whether accept is worth trying without asking the poller first.
 //!
-//! An accept4(2) that finds nobody is expensive: Linux allocates the new socket before it looks (3.4 microseconds, a fifth
-//! of a whole request). Asking the poller takes 0.13. So the poller is asked first, except while clients keep coming.
+//! An accept4(2) that finds nobody is expensive: Linux allocates the new socket before it looks (3.4 microseconds,
+//! a fifth of a whole request). Asking the poller takes 0.13. So the poller is asked first, except while clients
+//! keep coming.
 
 /// Successful accepts in a row after which the next one is tried without asking.
 const STREAK: u32 = 32;

@@ -15,8 +15,8 @@ pub struct Listener {
 const GONE: usize = 16;
 
 impl Listener {
-    /// Duplicates a listening socket and makes it non-blocking: a worker that loses the race for a client would hang in
-    /// accept otherwise. The flag belongs to the open file, so it is set for all processes that share it.
+    /// Duplicates a listening socket and makes it non-blocking, for all processes that share it: another worker may
+    /// accept the client first.
     pub fn from_fd(fd: RawFd, tcp: bool) -> io::Result<Self> {
         let fd = fastrack_sys::duplicate(fd)?;
         fastrack_sys::set_nonblocking(&fd)?;

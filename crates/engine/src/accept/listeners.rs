@@ -41,7 +41,8 @@ impl Listeners {
             .try_for_each(|(index, (listener, _))| poller.add_shared(listener, token(index)))
     }
 
-    /// Closes the listeners. Once no process has a socket open, the kernel refuses its clients instead of queueing them.
+    /// Closes the listeners. Once no process has a socket open, the kernel refuses its clients instead of queueing
+    /// them.
     pub fn close(&mut self, poller: &Poller, control: &Control) {
         for (listener, _) in self.list.drain(..) {
             // It fails only if the listener is not registered.
@@ -56,8 +57,8 @@ impl Listeners {
         }
     }
 
-    /// Whether accepting is worth a try without asking the poller. With several listeners, only an announced client is:
-    /// otherwise a busy listener would keep the others from being asked about.
+    /// Whether to try to accept without asking the poller. Of several listeners, a busy one would starve the others
+    /// so.
     pub fn is_client_likely(&self) -> bool {
         match &self.list[..] {
             [(_, hint)] => hint.is_worth_trying(),
@@ -73,8 +74,7 @@ impl Listeners {
         self.list.iter_mut().for_each(|(_, hint)| hint.found_nobody());
     }
 
-    /// Accepts a client of a listener that is worth a try; None if there is none. Fails when descriptors or memory have
-    /// run out.
+    /// Accepts a client, if one is likely to be there. Fails when descriptors or memory have run out.
     pub fn accept(&mut self) -> io::Result<Option<Client>> {
         let alone = self.list.len() == 1;
         for step in 0..self.list.len() {

@@ -10,8 +10,8 @@ use crate::watch::ActiveRequest;
 
 const KEPT: usize = 256 * 1024;
 
-/// What belongs to one request in progress. The thread that serves it owns this, and uses it again for its next request.
-/// Other threads and signal handlers see the part in [`ActiveRequest`].
+/// What belongs to one request in progress. The thread that serves it owns this, and uses it again for its next
+/// request. Other threads and signal handlers see the part in [`ActiveRequest`].
 #[derive(Debug)]
 pub(crate) struct InFlight {
     active: Arc<ActiveRequest>,

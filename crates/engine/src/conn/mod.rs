@@ -38,8 +38,7 @@ pub(crate) use response_writer::Stage;
 pub use response_writer::{Progress, ResponseWriter};
 pub(crate) use write_buf::WriteBuf;
 
-/// How much a refused client may still send before it is cut off, in bytes: enough for what was under way, too little to
-/// keep a worker busy.
+/// How much a refused client may still send, in bytes: enough for what was under way.
 const DRAINED: usize = 1024 * 1024;
 
 /// What reading came to.
@@ -67,8 +66,7 @@ enum State {
     Sending {
         keep_alive: bool,
     },
-    /// Refused; so many bytes may still come. Closing now would reset the connection, and the client could lose the response
-    /// before it has read it (RFC 9112 §9.6).
+    /// Refused; so many bytes may still come. Closing now could lose the response (RFC 9112 §9.6).
     Draining(usize),
 }
 
@@ -104,8 +102,7 @@ pub(crate) struct Connection {
     last_read_was_full: bool,
     /// The client has shut down its sending side.
     pub ended: bool,
-    /// The request arrived before the response to the previous one had left. A client that has shut down its sending side
-    /// may then still wait for responses.
+    /// The request arrived before the previous response had left: after a shutdown its client may still wait.
     pub pipelined: bool,
 }
 
@@ -157,8 +154,7 @@ impl Connection {
         }
     }
 
-    /// Discards the part of the body that the application has not read, if it is short and has arrived. False if the
-    /// connection cannot go on.
+    /// Discards the unread rest of the body. False if it is long or has not arrived.
     pub fn skip_body(&mut self) -> bool {
         let State::Stream(reader) = &mut self.state else { return true };
         let reader = reader.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -259,8 +255,7 @@ impl Connection {
         self.read_buf.as_ref().is_some_and(|buf| buf.bytes.trim_ascii_start().starts_with(b"HEAD "))
     }
 
-    /// What another process needs to go on with this connection. None if it must stay in this process: it has a response
-    /// under way.
+    /// What another process needs to go on; None while a response is under way.
     pub fn contents(&self) -> Option<Contents<'_>> {
         let body = match &self.state {
             State::Head | State::Unread | State::Body(BufferedBody::None | BufferedBody::InPlace(_)) => None,

@@ -77,8 +77,7 @@ impl Connection {
         let Some(buf) = &mut self.read_buf else { return Ok(Status::Partial) };
         let new = buf.bytes.len() - got;
         if new > 0 && buf.bytes.len() < settings.limits.target && !buf.bytes[new..].contains(&b'\n') {
-            // Only the end of a line can complete a head. Without this, one that is sent byte by byte would be parsed anew
-            // for each byte.
+            // Only the end of a line can complete a head: one sent byte by byte is not parsed anew for each byte.
             return Ok(Status::Partial);
         }
         if buf.head.parse(&buf.bytes, settings.limits)? == Status::Partial {

@@ -88,8 +88,7 @@ impl<'a> ResponseWriter<'a> {
         self.stage
     }
 
-    /// Whether the connection stays open after this response, and what its head has to say about that. To be called right
-    /// before the head is made.
+    /// What becomes of the connection after this response, for its head. To be called right before that is made.
     pub fn persistence(&mut self) -> Persistence {
         let body_is_left = self.body.is_some_and(|body| !body.is_almost_read());
         if body_is_left || self.control.is_stopping() || self.control.is_draining() {
@@ -139,8 +138,8 @@ impl<'a> ResponseWriter<'a> {
         Ok(self.progress())
     }
 
-    /// Sends a head, the first `length` bytes of a file, and `end`. What the socket does not take at once is sent without
-    /// the application. Must not be called while blocked; nothing can be sent after it.
+    /// Sends a head, the first `length` bytes of a file, and `end`. What the socket does not take at once is sent
+    /// without the application. Must not be called while blocked; nothing can be sent after it.
     ///
     /// If the file turns out to be shorter the connection is reset.
     pub fn send_file(
@@ -158,7 +157,8 @@ impl<'a> ResponseWriter<'a> {
         self.flush()
     }
 
-    /// Sends an interim response (RFC 9110 §15.2). It is skipped if the client is slow in taking what was sent before.
+    /// Sends an interim response (RFC 9110 §15.2). It is skipped if the client is slow in taking what was sent
+    /// before.
     pub fn send_interim(&mut self, bytes: &[u8]) {
         if self.stage != Stage::Untouched {
             return;
@@ -219,7 +219,8 @@ impl<'a> ResponseWriter<'a> {
         self.budget = 0;
     }
 
-    /// Blocks until the client may take more, or a signal came; fails when it has taken nothing for the whole timeout.
+    /// Blocks until the client may take more, or a signal came; fails when it has taken nothing for the whole
+    /// timeout.
     ///
     /// This is what to run while other threads may go on.
     pub fn wait(&mut self) -> io::Result<()> {
@@ -245,8 +246,8 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
-    /// Claims the client for the application, before a [hijack](Self::hand_over). False when the response has begun, or the
-    /// helper has answered.
+    /// Claims the client before a [hijack](Self::hand_over). False when a response has begun, or the helper has
+    /// answered.
     pub fn claim(&mut self) -> bool {
         self.stage == Stage::Untouched && self.in_flight.active().claim_response()
     }

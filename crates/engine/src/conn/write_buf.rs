@@ -7,8 +7,8 @@ use std::os::fd::BorrowedFd;
 /// What is sent of a file before other connections get a turn, in bytes.
 const FILE_SLICE: usize = 2 * 1024 * 1024;
 
-/// Slices shorter than this altogether are copied and sent as one, in bytes. writev(2) costs the kernel a quarter of a
-/// microsecond more than send(2), over TCP and on unix sockets, at any length up to here; the copy costs less.
+/// Slices shorter than this altogether are copied and sent as one, in bytes. writev(2) costs the kernel a quarter
+/// of a microsecond more than send(2), over TCP and on unix sockets, at any length up to here; the copy costs less.
 const JOINED: usize = 16 * 1024;
 
 #[derive(Debug)]
@@ -69,8 +69,7 @@ impl WriteBuf {
         self.file = Some(Box::new(FilePart { file, offset: 0, left: length, end }));
     }
 
-    /// Sends slices and returns how many bytes the socket took; buffers the rest. The buffer must be empty, and is after a
-    /// failure.
+    /// Sends slices through an empty buffer, which takes what the socket does not. It is empty after a failure.
     pub fn send(&mut self, fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let total: usize = slices.iter().map(|slice| slice.len()).sum();
         let sent = match slices {
@@ -87,8 +86,7 @@ impl WriteBuf {
         Ok(sent)
     }
 
-    /// Sends what the socket takes and returns how much that is. Fails with UnexpectedEof if a file turns out to be shorter
-    /// than its length.
+    /// Returns how much the socket took. Fails with UnexpectedEof if a file turns out to be shorter than its length.
     pub fn flush(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
         self.more = false;
         let mut total = self.flush_bytes(fd)?;

@@ -68,8 +68,9 @@ pub(super) fn send(queue: BorrowedFd<'_>, connection: &Connection, settings: &Se
     send_message(queue, &message, &fds)
 }
 
-/// Receives a connection and says how far its request is. If its listener is not known here, it counts as one of the first
-/// listener. Fails with WouldBlock when there is none, and with InvalidData when the message cannot be used.
+/// Receives a connection and says how far its request is. If its listener is not known here, it counts as one of
+/// the first listener. Fails with WouldBlock when there is none, and with InvalidData when the message cannot be
+/// used.
 pub(super) fn receive(
     queue: BorrowedFd<'_>,
     settings: &Settings,

@@ -47,8 +47,7 @@ impl Page {
         Ok(Page(SharedNumbers::map(file, COUNT)?))
     }
 
-    /// How many connections the queue holds. A hint: if a worker dies between counting and sending, it is wrong until
-    /// somebody finds the queue empty.
+    /// Length of the queue; wrong after a worker has died between counting and sending, until it is found empty.
     pub fn queued(&self) -> &AtomicU32 {
         &self.0[QUEUED]
     }
@@ -75,7 +74,8 @@ impl Page {
         self.pid(place).store(0, Ordering::SeqCst);
     }
 
-    /// Frees the places of processes that were killed together with their master, so that nobody has reported them dead.
+    /// Frees the places of processes that were killed together with their master, so that nobody has reported them
+    /// dead.
     fn remove_dead(&self, own_pid: u32) {
         for place in 0..MEMBERS {
             let pid = self.pid(place).load(Ordering::SeqCst);

@@ -27,8 +27,7 @@ impl SharedQueue {
         Self::with(sender, receiver, Page::create()?)
     }
 
-    /// Takes over another master's queue by the numbers that [`raw_fds`](Self::raw_fds) gave there. The descriptors are
-    /// duplicated; the caller keeps its own.
+    /// Takes over another master's queue by its [`raw_fds`](Self::raw_fds), which are duplicated.
     pub fn from_raw_fds([sender, receiver, file]: [RawFd; 3]) -> io::Result<Self> {
         let file = File::from(fastrack_sys::duplicate(file)?);
         Self::with(fastrack_sys::duplicate(sender)?, fastrack_sys::duplicate(receiver)?, file)

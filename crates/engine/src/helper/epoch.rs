@@ -1,8 +1,8 @@
 //! How the helper sees whether the application's thread makes progress, without a clock.
 //!
-//! A number that grows with each step of that thread. It is odd while the thread is busy and even while it waits for
-//! clients. If the helper reads the same odd number twice, the thread has been in one call of the application, or something
-//! else outside the engine, all the time.
+//! A number that grows with each step of that thread. It is odd while the thread is busy and even while it waits
+//! for clients. If the helper reads the same odd number twice, the thread has been in one call of the application,
+//! or something else outside the engine, all the time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

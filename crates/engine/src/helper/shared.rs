@@ -50,18 +50,19 @@ impl Shared {
 
     /// Locks the reactor. Nobody holds it while waiting.
     pub fn reactor(&self) -> MutexGuard<'_, Reactor> {
-        // A panic of the helper ends the process. One of the application's thread is not caught while it has the reactor.
+        // A panic of the helper ends the process. One of the application's thread is not caught while it has the
+        // reactor.
         self.reactor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the reactor if it is free. None, too, if the application's thread has panicked while it had it: it may be
-    /// inconsistent, and the process is about to end.
+    /// Locks the reactor if it is free. None, too, if the application's thread panicked with it: it may be
+    /// inconsistent.
     pub(super) fn try_reactor(&self) -> Option<MutexGuard<'_, Reactor>> {
         self.reactor.try_lock().ok()
     }
 
-    /// The application's thread is about to wait, and unlocks the reactor. It is idle before that: if the helper locked the
-    /// reactor in between, nobody would handle the events that it polled until another client came.
+    /// The application's thread is about to wait, and unlocks the reactor. It is idle before that: if the helper
+    /// locked the reactor in between, nobody would handle the events that it polled until another client came.
     pub fn set_waiting(&self, reactor: MutexGuard<'_, Reactor>) {
         self.epoch.set_idle();
         drop(reactor);

@@ -1,9 +1,10 @@
 //! When the helper is woken.
 //!
-//! The application's thread sets a timer when it gets something to do, unless it is set already, and stops it when it has
-//! nothing to do: a helper that is not needed is not woken. If many short requests come one after the other the helper
-//! keeps the timer itself and lets it fire ever less often, so that the application's thread need not touch it. While one
-//! request lasts the helper also watches the connections, until the application's thread makes progress and stops that.
+//! The application's thread sets a timer when it gets something to do, unless it is set already, and stops it when
+//! it has nothing to do: a helper that is not needed is not woken. If many short requests come one after the other
+//! the helper keeps the timer itself and lets it fire ever less often, so that the application's thread need not
+//! touch it. While one request lasts the helper also watches the connections, until the application's thread makes
+//! progress and stops that.
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -17,8 +18,8 @@ use super::epoch::{is_busy, Epoch};
 /// What takes longer than this wakes the helper.
 pub(super) const SOON: Duration = Duration::from_millis(1);
 
-/// The timer is stopped so often in a row, then it may fire, so that the helper sees whether it had better keep the timer:
-/// setting and stopping it for each request costs more than a look now and then.
+/// The timer is stopped so often in a row, then it may fire, so that the helper sees whether it had better keep the
+/// timer: setting and stopping it for each request costs more than a look now and then.
 const STOPS: u32 = 8;
 
 const CONNECTIONS: u64 = 0;
@@ -79,8 +80,8 @@ impl HelperTimer {
 
     // --- the application's thread
 
-    /// The thread has woken up and is busy from this epoch on, which must have been stored before: either the helper sees
-    /// that, or this sees that the helper has gone to sleep.
+    /// The thread has woken up and is busy from this epoch on, which must have been stored before: either the
+    /// helper sees that, or this sees that the helper has gone to sleep.
     pub(super) fn woken(&self, epoch: u64) {
         if self.state.load(Ordering::SeqCst) == OFF {
             self.set(WOKEN, epoch);
@@ -126,8 +127,8 @@ impl HelperTimer {
 
     // --- the helper
 
-    /// Waits until the helper is woken, the timer fires, a watched connection has an event, or so many milliseconds are
-    /// over. Returns whether the timer fired.
+    /// Waits until the helper is woken, the timer fires, a watched connection has an event, or so many milliseconds
+    /// are over. Returns whether the timer fired.
     pub(super) fn wait(&self, events: &mut Events, millis: Option<u64>) -> bool {
         if self.poller.wait(events, millis).is_err() {
             // This should not happen. If it does, lose no request and do not spin.
@@ -137,8 +138,8 @@ impl HelperTimer {
         events.iter().any(|event| event.token == TIMER)
     }
 
-    /// The timer has fired: from now on the helper keeps it. Returns the epoch from which to count: `before` if the helper
-    /// kept it already, None if it was stopped at the last moment.
+    /// The timer has fired: from now on the helper keeps it. Returns the epoch from which to count: `before` if the
+    /// helper kept it already, None if it was stopped at the last moment.
     pub(super) fn take(&self, before: u64) -> Option<u64> {
         let state = self.state.load(Ordering::Acquire);
         self.stops.store(0, Ordering::Relaxed);
@@ -164,8 +165,8 @@ impl HelperTimer {
         !(is_busy(epoch.read()) && self.change(OFF, KEPT))
     }
 
-    /// The application's thread has been busy with one thing since the epoch `since`: watches the connections, and leaves
-    /// the timer to that thread for when it makes progress. False if it has done so by now.
+    /// The application's thread has been busy with one thing since the epoch `since`: watches the connections, and
+    /// leaves the timer to that thread for when it makes progress. False if it has done so by now.
     pub(super) fn watch_connections(&self, epoch: &Epoch, since: u64) -> bool {
         self.state.store(OFF, Ordering::SeqCst);
         if !self.watches_connections.swap(true, Ordering::SeqCst) {
@@ -181,8 +182,8 @@ impl HelperTimer {
         false
     }
 
-    /// Takes the timer if the application's thread is busy without one: it did not know yet that it was left the timer, or
-    /// has not begun anything since. Otherwise what it does next could last without the helper noticing.
+    /// Takes the timer if the application's thread is busy without one: it did not know yet that it was left the
+    /// timer, or has not begun anything since. Otherwise what it does next could last without the helper noticing.
     pub(super) fn take_if_missing(&self, epoch: u64) -> bool {
         is_busy(epoch) && self.change(OFF, KEPT)
     }

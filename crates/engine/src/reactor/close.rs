@@ -49,8 +49,8 @@ impl Reactor {
         }
     }
 
-    /// Shuts down the sending side, then reads and discards until the client closes: a close with unread data would reset
-    /// the connection, and the client could lose the response.
+    /// Shuts down the sending side, then reads and discards until the client closes: a close with unread data would
+    /// reset the connection, and the client could lose the response.
     pub(super) fn lingering_close(&mut self, mut connection: Box<Connection>) {
         connection.drain();
         self.park_anew(connection);

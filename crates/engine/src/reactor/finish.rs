@@ -34,8 +34,8 @@ impl Reactor {
 
     pub(super) fn response_sent(&mut self, mut connection: Box<Connection>, keep_alive: bool) -> Next {
         if !keep_alive {
-            // A client that did not expect the close may have sent another request meanwhile. Closing with that unread would
-            // reset the connection, and the client could lose the response (RFC 9112 §9.6).
+            // A client that did not expect the close may have sent another request meanwhile. Closing with that
+            // unread would reset the connection, and the client could lose the response (RFC 9112 §9.6).
             let has_sent_more = self.settings.keep_alive
                 && connection.is_persistent()
                 && fastrack_sys::is_readable(connection.raw_fd());

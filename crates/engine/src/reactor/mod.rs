@@ -1,7 +1,6 @@
-//! A worker's connections. The thread that runs the application drives them whenever it has time, and the helper while it
-//! has none.
+//! A worker's connections, driven by the application's thread or, while that is busy, by the helper.
 //!
-//! Nothing here waits, and nothing calls the application. What comes out is connections whose requests are ready.
+//! Nothing here waits or calls the application. What comes out is connections whose requests are ready.
 
 mod close;
 mod finish;
@@ -130,9 +129,9 @@ impl Reactor {
         self.table.events() > 0 || !self.ready.is_empty()
     }
 
-    /// The helper's turn, while the application has the other thread: does all that can be done without it. Ready requests
-    /// go to whichever worker is free first. When the other thread `is_back` the rest is left to it: it waits for a single
-    /// connection at most, of which a megabyte is read.
+    /// The helper's turn, while the application has the other thread: does all that can be done without it. Ready
+    /// requests go to whichever worker is free first. When the other thread `is_back` the rest is left to it: it
+    /// waits for a single connection at most, of which a megabyte is read.
     pub fn drive(&mut self, is_back: &dyn Fn() -> bool) {
         self.app_is_running = true;
         if let Err(error) = self.poll() {

@@ -57,8 +57,8 @@ impl Reactor {
         }
     }
 
-    /// Ends an idle connection, but not at once: a busy client may send a request at this very moment, which a close would
-    /// lose. That request is answered with `Connection: close`.
+    /// Ends an idle connection, but not at once: a busy client may send a request at this very moment, which a
+    /// close would lose. That request is answered with `Connection: close`.
     fn close_idle(&mut self, mut connection: Box<Connection>) {
         let latest = self.stop_deadline.unwrap_or_default();
         let step = self.read(&mut connection);
@@ -71,16 +71,15 @@ impl Reactor {
         self.queue_if_ready(next);
     }
 
-    /// While stopping, the others may have stopped just when this worker gave them a connection: the last one takes what is
-    /// left in the shared queue.
+    /// The others may have stopped just when this worker gave them a connection: the last one empties the queue.
     pub(super) fn drain_queue_if_last(&mut self) {
         if self.is_stopping() && !self.ask_member(Member::has_successor) {
             self.drain_queue();
         }
     }
 
-    /// Whether the stop is complete. It is not as long as this worker is the last one and has no descriptor for what is in
-    /// the shared queue, until its time is over.
+    /// Whether the stop is complete. The last worker waits for a descriptor for what is queued, until its time is
+    /// over.
     pub fn is_stopped(&mut self) -> bool {
         if !self.is_done() {
             return false;
@@ -91,8 +90,7 @@ impl Reactor {
         self.is_done() && !waits_for_descriptor
     }
 
-    /// Takes one connection out of the shared queue, and puts it back unless its request is ready: that wakes another
-    /// worker.
+    /// Takes one queued connection; puts it back unless its request is ready, which wakes another worker.
     pub fn pass_on_queued(&mut self) {
         if let Some((connection, step)) = self.receive_queued() {
             let next = self.enter(connection, step);
@@ -100,8 +98,7 @@ impl Reactor {
         }
     }
 
-    /// Takes the requests out of the shared queue that nobody else would answer soon. Connections without one go back to
-    /// its end, for this worker's successor.
+    /// Answers the queued requests. Connections without one go back to the end of the queue, for a successor.
     pub fn answer_queued(&mut self) {
         for _ in 0..self.member.as_ref().map_or(0, Member::queued) {
             self.pass_on_queued();
@@ -114,8 +111,8 @@ impl Reactor {
         }
     }
 
-    /// The process ends in the middle of a request. Connections that are idle, have sent part of a head or have a ready
-    /// request go to the shared queue, for other workers or this one's successor. The others are closed.
+    /// The process ends in the middle of a request. Connections that are idle, have sent part of a head or have a
+    /// ready request go to the shared queue, for other workers or this one's successor. The others are closed.
     pub fn hand_off_all(&mut self) {
         self.drive(&|| false);
         self.member.iter().for_each(|member| member.set_serving(false));

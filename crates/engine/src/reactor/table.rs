@@ -1,7 +1,7 @@
 //! The connections that are kept, their events and their deadlines.
 //!
-//! Each has a place, whose key is its token in the poller. It keeps the place from its first wait to its end, also while it
-//! has been taken out to be worked on.
+//! Each has a place, whose key is its token in the poller. It keeps the place from its first wait to its end, also
+//! while it has been taken out to be worked on.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -35,8 +35,7 @@ struct Place {
 #[derive(Debug)]
 pub(crate) struct Table {
     places: Slab<Place>,
-    /// Deadlines with their keys, earliest first. A deadline that is put off stays here as it was until then, so that a
-    /// connection in use costs nothing.
+    /// Deadlines with their keys. One that is put off stays here until then: a connection in use costs nothing.
     deadlines: BTreeSet<(u64, usize)>,
     poller: Poller,
     polled: Events,
@@ -108,8 +107,7 @@ impl Table {
         Some((connection, place.deadline, std::mem::take(&mut place.ended)))
     }
 
-    /// Keeps a connection until an event or its deadline. Returns it if the kernel cannot watch it (epoll_ctl(2), ENOSPC
-    /// and ENOMEM).
+    /// Keeps a connection until an event or its deadline. Fails if the kernel cannot watch it (ENOSPC, ENOMEM).
     pub(super) fn park(
         &mut self,
         mut connection: Box<Connection>,
@@ -170,8 +168,7 @@ impl Table {
         if let Some(entry) = self.places.try_remove(key).and_then(|place| place.entry) {
             self.deadlines.remove(&(entry, key));
         }
-        // The close alone would not take it out of the set if another process has a copy (epoll(7)). It fails only if the
-        // descriptor is not there.
+        // A close leaves it in the set if another process has a copy (epoll(7)). It fails only if it is not there.
         let _ = self.poller.remove(connection.as_fd());
     }
 

@@ -75,8 +75,7 @@ impl Reactor {
         }
     }
 
-    /// Whether an idle client has sent a request before its deadline that nobody has had the time to read: a close would
-    /// lose it. Then an event is queued for it.
+    /// Queues an event if an idle client has sent a request in time that nobody has read: a close would lose it.
     fn is_just_in_time(&mut self, key: usize) -> bool {
         let Some((connection, deadline)) = self.table.take(key) else { return false };
         let begun = matches!(connection.phase(), Phase::Fresh | Phase::Idle)

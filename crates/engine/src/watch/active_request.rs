@@ -2,8 +2,8 @@
 //!
 //! Whether the application or the helper answers the client is decided by one compare-and-swap on `claim`. The
 //! application's thread makes it before the first byte of a response and at the request's end; the helper, to
-//! [`Claim::Taken`], when the time limit is over. The claim contains the request's number, so the helper cannot take a
-//! later request than the one whose deadline it has read.
+//! [`Claim::Taken`], when the time limit is over. The claim contains the request's number, so the helper cannot
+//! take a later request than the one whose deadline it has read.
 
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -204,8 +204,7 @@ impl ActiveRequest {
         self.fd.load(Ordering::Relaxed)
     }
 
-    /// Runs `work` on the socket of a client whose request was [taken](Self::take): the application's thread cannot end
-    /// the request any more, so the descriptor stays open.
+    /// The client of a [taken](Self::take) request: its socket stays open, as the application cannot end the request.
     pub fn with_client(&self, work: impl FnOnce(BorrowedFd<'_>)) {
         with_descriptor(self.fd(), work);
     }

@@ -26,8 +26,7 @@ impl LastResponse {
         LastResponse { head: response(false), whole: response(true) }
     }
 
-    /// Sends it to the client of a request that was taken, unless a response has begun: an incomplete one is reset.
-    /// Async-signal-safe.
+    /// Sends it to the client of a taken request; resets it if a response has begun. Async-signal-safe.
     pub fn send(&self, request: &ActiveRequest, claim: Claim) {
         let prepared = if request.is_head_request() { &self.head } else { &self.whole };
         let mut bytes = [0; LONGEST];
@@ -49,8 +48,7 @@ impl LastResponse {
         });
     }
 
-    /// Reads what the client has sent meanwhile: closing with unread data would reset the connection, and the client could
-    /// lose the response. Async-signal-safe.
+    /// Reads what is there: a close with unread data could lose the response. Async-signal-safe.
     pub fn drain(request: &ActiveRequest) {
         request.with_client(|client| {
             let mut left = DRAINED;

@@ -140,8 +140,7 @@ impl Slot {
         &self.page[self.base..][..SLOT]
     }
 
-    /// The application gets a request, whose head was parsed from `bytes`. Returns a number that no other request of this
-    /// worker has.
+    /// A request begins. Returns a number that no other request of this worker has.
     pub(super) fn begin(&self, head: &Head, bytes: &[u8], now: u64, deadline: u64) -> u64 {
         let slot = self.words();
         let sequence = slot[SEQUENCE].load(Ordering::Relaxed);
@@ -205,8 +204,7 @@ fn id(head: &Head) -> Range<usize> {
     field.map_or(0..0, |field| field.value.into())
 }
 
-/// Copies as much of a text as fits and returns that length. Copies whole words where the buffer has them, even past the
-/// end of the text: readers go by the length.
+/// Copies what fits and returns that length. Copies whole words, even past the end of the text.
 fn store(words: &[AtomicU64], buffer: &[u8], text: Range<usize>) -> u64 {
     let length = text.len().min(words.len() * WORD);
     for (index, word) in words.iter().take(length.div_ceil(WORD)).enumerate() {

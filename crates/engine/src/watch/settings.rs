@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use super::scoreboard::Slot;
 
-/// Tells what the application's threads are doing when a request has exceeded its time limit. Called from the helper
-/// thread.
+/// Dumps the application's threads when a request has exceeded its limit. Called from the helper thread.
 pub trait ThreadDumper: Send + Sync + Debug {
     /// The application's own backtraces of its threads; None if they take longer than `millis` milliseconds.
     fn dump(&self, millis: u64) -> Option<String>;

@@ -1,5 +1,5 @@
-//! What a process does that ends in the middle of a request and learns of it: the application calls exit!, or native code
-//! crashes. Nobody learns of SIGKILL.
+//! What a process does that ends in the middle of a request and learns of it: the application calls exit!, or
+//! native code crashes. Nobody learns of SIGKILL.
 //!
 //! The client gets a 502, or a reset if part of the response was sent. The other connections go to other workers.
 
@@ -12,8 +12,7 @@ use crate::control::Control;
 use crate::helper::{Order, Shared};
 use crate::watch::{Claim, LastResponse};
 
-/// How long a crashed thread waits for the helper to hand off the other connections, in milliseconds. The helper is woken at
-/// once, but if the heap is corrupt it may never finish.
+/// How long a crashed thread waits for the helper, in milliseconds: if the heap is corrupt it may never finish.
 const HELPER_TIME: u64 = 250;
 
 /// How long to wait for the reactor if nothing has crashed, in milliseconds.
@@ -37,8 +36,7 @@ impl ExitHandler {
         ExitHandler { shared, control, response, done: AtomicBool::new(false), pid: std::process::id() }
     }
 
-    /// To be called right before the process ends: answers the current request with 502 and hands off the other connections.
-    /// Does nothing in a forked child, or for a second time.
+    /// Answers the current request with 502 and hands off the rest, right before the process ends. Once per process.
     pub fn run(&self) {
         if self.is_first_call() {
             self.answer();
@@ -48,8 +46,8 @@ impl ExitHandler {
 
     /// Has fatal signals do the same. Only the first call in a process counts.
     ///
-    /// `ruby` is any address in the program or library whose signal handlers this is to precede. Other handlers are left
-    /// alone: they may not even treat their signal as a failure.
+    /// `ruby` is any address in the program or library whose signal handlers this is to precede. Other handlers are
+    /// left alone: they may not even treat their signal as a failure.
     pub fn handle_fatal_signals(self: &Arc<Self>, ruby: *const ()) {
         if INSTALLED.set(Arc::clone(self)).is_ok() {
             fastrack_sys::precede_fatal_signals(ruby, on_fatal_signal);

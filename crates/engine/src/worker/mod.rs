@@ -89,8 +89,8 @@ type LockedReactor<'a> = MutexGuard<'a, Reactor>;
 impl Engine {
     /// An engine for these listeners. It starts the helper's thread.
     ///
-    /// `master` is the read end of a pipe whose other end only the master holds: its end of file means that the master is
-    /// gone. The worker shares connections with the other members of the `queue`.
+    /// `master` is the read end of a pipe whose other end only the master holds: its end of file means that the
+    /// master is gone. The worker shares connections with the other members of the `queue`.
     pub fn new(
         listeners: Vec<Listener>,
         master: Option<RawFd>,

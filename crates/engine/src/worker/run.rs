@@ -86,8 +86,7 @@ impl Engine {
             // Nobody else will accept them: they would be cut off with the last listener.
             self.listeners.accept_backlog().into_iter().for_each(|client| admit(client, reactor));
         }
-        // The kernel has woken only this worker for those clients (EPOLLEXCLUSIVE, epoll_ctl(2)): they would wait until
-        // the next client wakes another one. One for each listener.
+        // The kernel has woken only this worker for those (EPOLLEXCLUSIVE, epoll_ctl(2)). One for each listener.
         while self.listeners.is_client_announced() {
             let Ok(Some(client)) = self.listeners.accept() else { break };
             admit(client, reactor);

@@ -13,19 +13,18 @@ use crate::reactor::{Next, Reactor};
 const NEW_BEFORE_CONNECTIONS: u32 = 16;
 const NEW_BEFORE_POLL: u32 = 128;
 
-/// New clients accepted by one look while kept-alive ones have sent something: as many as of those are served until the
-/// next look.
+/// New clients accepted by one look while kept-alive ones have events: as many as of those are served in between.
 const NEW_PER_LOOK: u32 = KEPT_BEFORE_LOOK;
 
 /// Requests of kept-alive connections served before the listeners are polled again.
 const KEPT_BEFORE_LOOK: u32 = 64;
 
-/// After this long the listeners are polled whenever no request is ready, in milliseconds. Short requests come to the 64
-/// above first, which costs them next to nothing; long ones can afford 0.2 microseconds each time.
+/// After this long the listeners are polled whenever no request is ready, in milliseconds. Short requests come to
+/// the 64 above first, which costs them next to nothing; long ones can afford 0.2 microseconds each time.
 const LOOK_INTERVAL: u64 = 1;
 
-/// Requests from one connection given to an idle worker to the next. Giving costs as much as half a short request, so this
-/// limits both how fast connections spread over the workers and what two workers pay that give to and fro.
+/// Requests from one connection given to an idle worker to the next. Giving costs as much as half a short request,
+/// so this limits both how fast connections spread over the workers and what two workers pay that give to and fro.
 const GIVE_INTERVAL: u32 = 128;
 
 /// What to do next.
@@ -88,8 +87,8 @@ impl Engine {
 
     /// Polls the kept-alive connections and, where that is due, the listeners and the queue.
     ///
-    /// INVARIANT: `kept` is reset only where the listeners are polled. Otherwise fewer than [`KEPT_BEFORE_LOOK`] busy clients
-    /// would keep new ones in the backlog for as long as they go on.
+    /// INVARIANT: `kept` is reset only where the listeners are polled. Otherwise fewer than [`KEPT_BEFORE_LOOK`]
+    /// busy clients would keep new ones in the backlog for as long as they go on.
     fn poll(&mut self, reactor: &mut Reactor, due: bool) -> Action {
         self.schedule.accepted = 0;
         // Clients that send without a pause do not keep new ones out either.
@@ -137,8 +136,7 @@ impl Engine {
             }
         };
         if reactor.has_connections() {
-            // Kept-alive clients may be served before the listeners are polled again: with one new client at a time the
-            // backlog would stay full.
+            // Kept-alive clients may come before the next look: with one new client each the backlog would stay full.
             if let Err(error) = self.poll_listeners() {
                 self.fail(&error, reactor);
             }

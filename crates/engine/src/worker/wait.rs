@@ -9,8 +9,8 @@ use crate::app::App;
 use crate::conn::Connection;
 use crate::helper::Shared;
 
-/// How long a local client gets to send its request before its connection is parked, in milliseconds. A proxy writes
-/// microseconds after it has connected: waiting for that costs one system call, parking three.
+/// How long a local client gets to send its request, in milliseconds. A proxy writes microseconds after it has
+/// connected: waiting for that costs one system call, parking three.
 const LOCAL_PATIENCE: u64 = 1;
 
 impl Engine {

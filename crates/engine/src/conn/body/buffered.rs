@@ -57,8 +57,7 @@ impl BufferedBody {
         let may_be_followed = may_be_followed(buf, settings);
         let received = &buf.bytes[buf.head.len..];
         match self {
-            // What follows a request without a body is another request (RFC 9112 §9.3.2). If the connection closes after
-            // this one, ignoring it does no harm.
+            // Another request (RFC 9112 §9.3.2), or nothing that anybody reads.
             BufferedBody::None if buf.head.framing == Framing::None => {}
             BufferedBody::None => check_beyond(received, may_be_followed)?,
             BufferedBody::InPlace(length) => match received.get(*length..) {

@@ -82,8 +82,8 @@ pub(super) fn may_be_followed(buf: &ReadBuf, settings: &Settings) -> bool {
     settings.keep_alive && buf.head.is_persistent()
 }
 
-/// Checks what was received after a body. On a connection that goes on it is the next request. On one that closes it could
-/// be a smuggled request; only a CRLF is allowed, which old clients send (RFC 9112 §2.2).
+/// Checks what was received after a body. On a connection that goes on it is the next request. On one that closes
+/// it could be a smuggled request; only a CRLF is allowed, which old clients send (RFC 9112 §2.2).
 pub(super) fn check_beyond(beyond: &[u8], may_be_followed: bool) -> Result<(), Error> {
     if may_be_followed || matches!(beyond, b"" | b"\r" | b"\r\n") {
         Ok(())
@@ -92,8 +92,7 @@ pub(super) fn check_beyond(beyond: &[u8], may_be_followed: bool) -> Result<(), E
     }
 }
 
-/// Whether the application is to read the body itself: at least part of it is still to come. Fails if what has come is
-/// wrong.
+/// Whether part of the body is still to come. Fails if what has come is wrong.
 pub(in crate::conn) fn will_stream(buf: &ReadBuf, settings: &Settings) -> Result<bool, Error> {
     let received = &buf.bytes[buf.head.len..];
     let mut frame = Frame::of(&buf.head);

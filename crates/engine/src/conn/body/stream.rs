@@ -161,7 +161,8 @@ impl BodyReader {
         self.failure = taken.err().map(BodyError::Refused);
     }
 
-    /// Receives the rest of the body without waiting, and discards it or buffers it. False if it is long or has not arrived.
+    /// Receives the rest of the body without waiting, and discards it or buffers it. False if it is long or has not
+    /// arrived.
     pub fn receive_rest(&mut self, fd: BorrowedFd<'_>, discard: bool) -> bool {
         let mut ahead = if discard { 0 } else { self.decoded.len() - self.at };
         while !self.complete && self.failure.is_none() && ahead <= SKIPPED {
@@ -206,12 +207,10 @@ impl<'a> BodyStream<'a> {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Passes between 1 and `most` bytes of the body to `take`, without blocking. `most` must not be 0; `take` must not use
-    /// this stream.
+    /// Passes between 1 and `most` bytes (not 0) to `take`, without blocking. `take` must not use this stream.
     ///
     /// # Errors
-    /// When the client is gone, too slow, or has sent something wrong, after all that came before that has been read. The
-    /// error stays.
+    /// After all the good data: the client is gone, too slow, or has sent something wrong. The error stays.
     pub fn read(&self, most: usize, take: &mut dyn FnMut(&[u8])) -> Result<BodyRead, BodyError> {
         let mut reader = self.reader();
         loop {
@@ -261,8 +260,7 @@ impl<'a> BodyStream<'a> {
         look(self.reader().rest());
     }
 
-    /// Blocks until the client has sent something, or a signal came. When it has sent nothing for the whole timeout the
-    /// next read fails.
+    /// Blocks until the client has sent something, or a signal came. After the whole timeout the next read fails.
     pub fn wait(&self) {
         let mut guard = self.reader();
         let reader = &mut *guard;
@@ -288,8 +286,7 @@ impl<'a> BodyStream<'a> {
         }
     }
 
-    /// Whether the connection can go on after the response that is about to begin: the rest of the body is short and has
-    /// arrived. From here on nobody asks the client for the body.
+    /// Whether the rest of the body is short and has arrived. From here on nobody asks the client for it.
     pub(in crate::conn) fn is_almost_read(&self) -> bool {
         let mut reader = self.reader();
         reader.awaits_continue = false;
