@@ -8,6 +8,7 @@ use super::write_buf::WriteBuf;
 use crate::control::Control;
 use crate::watch::ActiveRequest;
 
+/// Capacity that the write buffer may keep between requests, in bytes.
 const KEPT: usize = 256 * 1024;
 
 /// What belongs to one request in progress. The thread that serves it owns this, and uses it again for its next

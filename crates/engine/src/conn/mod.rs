@@ -73,6 +73,7 @@ enum State {
 /// What a connection is waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
+    /// A first request.
     Fresh,
     /// Another request, of which nothing has come.
     Idle,
@@ -82,6 +83,7 @@ pub(crate) enum Phase {
     Draining,
 }
 
+/// What has been read of a connection.
 pub(crate) struct Contents<'a> {
     pub read_buf: Option<&'a ReadBuf>,
     /// A decoded body: its file, unless it is in the buffer, and its length.

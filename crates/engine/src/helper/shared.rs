@@ -18,10 +18,9 @@ pub(crate) struct Shared {
     order: AtomicU8,
 }
 
-/// What the helper is told to do.
+/// What the helper has to do.
 #[derive(Clone, Copy)]
 pub(crate) enum Order {
-    /// End.
     End = 1,
     /// Hand off all connections: the process ends.
     HandOff,

@@ -30,6 +30,7 @@ const LONGEST_WAIT: u64 = 100;
 /// How long to wait for the reactor when the process is ending, in milliseconds: the crashed thread may have it.
 const LAST_WAIT: u64 = 50;
 
+/// In bytes.
 const STACK: usize = 128 * 1024;
 
 #[derive(Debug)]
@@ -89,6 +90,7 @@ fn run(shared: &Shared, control: &Control, watchdog: &Watchdog) {
     }
 }
 
+/// What the application's thread has been busy with since this epoch.
 struct Lasting {
     since: u64,
     /// When the connections need another look, in milliseconds from the last one.

@@ -19,7 +19,9 @@ const EVENTS_PER_POLL: u32 = 16;
 
 #[derive(Debug, Default)]
 struct Place {
+    /// None while it is taken out.
     connection: Option<Box<Connection>>,
+    /// In milliseconds of the monotonic clock.
     deadline: u64,
     /// Its entry in `deadlines`, which may be earlier.
     entry: Option<u64>,

@@ -61,6 +61,7 @@ pub struct Engine {
     /// Requests still to be served in this run.
     left: Option<u64>,
     finish: Option<Finish>,
+    // Kept open for the poller.
     _master: Option<OwnedFd>,
 }
 
@@ -76,6 +77,7 @@ struct Schedule {
     /// When the last request began, and when the last one had begun when the listeners were polled, in milliseconds.
     last_began: u64,
     last_look: u64,
+    /// A ready request, to be served next.
     first: Option<Box<Connection>>,
     /// The poller has reported the shared queue.
     queue_announced: bool,
