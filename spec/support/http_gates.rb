@@ -6,7 +6,7 @@ require_relative "http_apps/gated"
 
 # For specs with HttpApps::Gated: clients that wait while the worker is busy, as many as the spec wants.
 module HttpGates
-  # So many clients in a row, and the engine takes the next one for granted: see crates/engine/src/backlog.rs.
+  # So many clients in a row, and the engine takes the next one for granted: see crates/engine/src/accept/hint.rs.
   ROW = 40
 
   # Where a listener is, when a server has more than one.

@@ -1,7 +1,6 @@
-//! What the engine wants of an application.
+//! What the engine needs of an application.
 
-use crate::request::Request;
-use crate::response_writer::ResponseWriter;
+use crate::conn::{Request, ResponseWriter};
 
 /// Whether the engine may go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,37 +8,36 @@ use crate::response_writer::ResponseWriter;
 pub enum Flow {
     /// Go on.
     Continue,
-    /// Leave [`Engine::run`](crate::Engine::run) at once: something outside waits to be dealt with.
+    /// Return from [`Engine::run`](crate::Engine::run) at once: the caller has something to deal with.
     Break,
 }
 
-/// The application behind the engine, and the thread that it runs on.
+/// The application, and the thread that it runs on.
 pub trait App {
     /// Answers one request through `writer`.
     ///
-    /// An writer on which nothing was sent makes the engine answer 500;
-    /// one that is not [finished](ResponseWriter::finish) makes it reset the connection.
+    /// If nothing was sent the engine answers 500. If the response was not [finished](ResponseWriter::finish) the
+    /// engine resets the connection.
     fn call(&mut self, request: &Request<'_>, writer: &mut ResponseWriter<'_>) -> Flow;
 
-    /// Called after each response has left and its connection is closed.
-    /// Nothing is to be done by itself.
+    /// Called after each response has left and its connection was closed or kept.
     fn after_response(&mut self) -> Flow {
         Flow::Continue
     }
 
-    /// Has whatever else wants this thread take its turn: signals, other threads. Called now and then
-    /// while there is much to read and nothing to answer. Nothing else wants it by itself.
+    /// Lets signal handlers and other threads run. Called now and then while there is much to read and nothing to
+    /// answer.
     fn check(&mut self) -> Flow {
         Flow::Continue
     }
 
-    /// Runs `wait`, which may block the thread: nothing else ever does. It is
-    /// run at most once, and not at all when the thread has something else to do. By itself it is just run.
+    /// Runs `wait`, which may block the thread; nothing else blocks it. An implementation may skip `wait` if the
+    /// thread has something else to do, and must not run it twice.
     fn block(&mut self, wait: &mut (dyn FnMut() + Send)) -> Flow {
         wait();
         Flow::Continue
     }
 
-    /// Takes a line for the server's log.
+    /// Logs a line.
     fn warn(&mut self, line: &str);
 }

@@ -1,177 +1,156 @@
-//! What may be asked of an engine while it runs: from a signal handler, from
-//! another thread, from a forked child.
+//! What other threads, signal handlers and forked children may do with a running engine.
 
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
 
-use crate::held::Held;
-use crate::request::Request;
-use crate::watch::{Watch, WatchSettings};
-
-/// No descriptor.
-const NONE: RawFd = -1;
+use crate::fork::InheritedFds;
+use crate::watch::{ActiveRequest, WatchSettings};
 
 /// The side of an engine that needs no exclusive access to it.
 #[derive(Debug)]
 pub struct Control {
+    flags: Flags,
+    poller: RawFd,
+    request: Arc<ActiveRequest>,
+    inherited: InheritedFds,
+}
+
+#[derive(Debug, Default)]
+struct Flags {
     stopping: AtomicBool,
     pausing: AtomicBool,
     draining: AtomicBool,
     closed: AtomicBool,
-    requests: AtomicU64,
-    dropped: AtomicU64,
     /// Whether requests have been read that nobody answers yet.
     pending: AtomicBool,
-    poller: RawFd,
-    /// The connection whose request the application is answering.
-    current: AtomicI32,
-    /// How long it takes, and who answers it.
-    pub(crate) watch: Watch,
-    /// The other descriptors that a forked child must let go of.
-    held: Held,
+    requests: AtomicU64,
+    dropped: AtomicU64,
 }
 
 impl Control {
+    /// `fds` are the engine's descriptors besides its poller and connections.
     pub(crate) fn new(
         poller: RawFd,
-        held: impl IntoIterator<Item = RawFd>,
+        fds: impl IntoIterator<Item = RawFd>,
         watch: &WatchSettings,
     ) -> io::Result<Self> {
-        let set = Held::new(fastrack_sys::most_descriptors());
-        held.into_iter().for_each(|fd| set.insert(fd));
+        let inherited = InheritedFds::new(fastrack_sys::most_descriptors());
+        fds.into_iter().chain([poller]).for_each(|fd| inherited.insert(fd));
         Ok(Control {
-            stopping: AtomicBool::new(false),
-            pausing: AtomicBool::new(false),
-            draining: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
-            requests: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
-            pending: AtomicBool::new(false),
+            flags: Flags::default(),
             poller,
-            current: AtomicI32::new(NONE),
-            watch: Watch::new(watch)?,
-            held: set,
+            request: Arc::new(ActiveRequest::new(watch)?),
+            inherited,
         })
     }
 
-    /// Asks the engine to finish what has begun and to accept nothing more.
+    /// Graceful stop: finish what has begun and accept nothing more.
     pub fn stop(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
+        self.flags.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Tells the engine that the whole server is going to stop, and nobody takes over: it goes on
-    /// accepting, but keeps no connection; and when it is asked to stop, it accepts all that are there.
+    /// The whole server is about to stop, so no other worker will take connections over. The engine goes on
+    /// accepting but keeps no connection; when it is told to [stop](Self::stop) it empties the backlog first.
     pub fn drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
+        self.flags.draining.store(true, Ordering::Relaxed);
     }
 
     /// Whether [`drain`](Self::drain) was called.
     pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        self.flags.draining.load(Ordering::Relaxed)
     }
 
-    /// Asks the engine to return between two requests, to be run again.
+    /// Has [`Engine::run`](crate::Engine::run) return between two requests.
     pub fn pause(&self) {
-        self.pausing.store(true, Ordering::Relaxed);
+        self.flags.pausing.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`pause`](Self::pause) was called since this was asked before.
     pub(crate) fn take_pause(&self) -> bool {
-        self.pausing.load(Ordering::Relaxed) && self.pausing.swap(false, Ordering::Relaxed)
+        self.flags.pausing.load(Ordering::Relaxed) && self.flags.pausing.swap(false, Ordering::Relaxed)
     }
 
     /// Whether [`stop`](Self::stop) was called.
     pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
+        self.flags.stopping.load(Ordering::Relaxed)
     }
 
-    /// How many requests the application has answered.
+    /// Requests that the application has answered.
     pub fn requests(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
+        self.flags.requests.load(Ordering::Relaxed)
     }
 
-    /// How many requests were dropped because their client had left before the application was free.
+    pub(crate) fn count_request(&self) {
+        self.flags.requests.store(self.requests() + 1, Ordering::Relaxed);
+    }
+
+    /// Requests dropped because their client had disconnected before the application was free.
     pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.flags.dropped.load(Ordering::Relaxed)
     }
 
-    /// Whether a client is waiting: to be accepted, with bytes that nobody has read, or for an answer.
+    pub(crate) fn count_dropped(&self) {
+        self.flags.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether a client is waiting: to be accepted, to be read, or for a response.
     pub fn is_anybody_waiting(&self) -> bool {
         // An epoll descriptor is readable when one of its members is ready (epoll(7)).
-        !self.is_closed() && (self.pending.load(Ordering::Relaxed) || fastrack_sys::is_readable(self.poller))
+        !self.is_closed()
+            && (self.flags.pending.load(Ordering::Relaxed) || fastrack_sys::is_readable(self.poller))
     }
 
-    /// Whether the client whose request the application is answering has left; over TCP, also whether it has ended its
-    /// sending, which TCP does not tell from that. False between requests.
+    pub(crate) fn set_pending(&self, pending: bool) {
+        self.flags.pending.store(pending, Ordering::Relaxed);
+    }
+
+    pub(crate) fn request(&self) -> &Arc<ActiveRequest> {
+        &self.request
+    }
+
+    /// Whether the client of the current request has disconnected, or (over TCP) shut down its sending side.
     pub fn is_client_gone(&self) -> bool {
-        fastrack_sys::has_left(self.current.load(Ordering::Relaxed))
+        fastrack_sys::has_left(self.request.fd())
     }
 
-    /// The request that the application is answering may take so many milliseconds from now on; 0 is any time.
+    /// Sets the current request's time limit, in milliseconds from now; 0 is none.
     pub fn allow(&self, millis: u64) {
         if !self.is_closed() {
-            self.watch.allow(millis);
+            self.request.allow(millis);
         }
     }
 
-    /// Lets go of every connection and listener, for good, without a byte or a
-    /// FIN to any client: for a forked child, whose parent goes on with them.
+    /// In a forked child: lets go of all connections and listeners without a byte or a FIN. The parent goes on with
+    /// them.
     pub fn close(&self) {
-        if self.closed.swap(true, Ordering::Relaxed) {
+        if self.flags.closed.swap(true, Ordering::Relaxed) {
             return;
         }
-        let others = [self.poller, self.current.load(Ordering::Relaxed)];
-        let held = self.held.drain().chain(others).filter(|fd| *fd != NONE);
-        // Without /dev/null there is nothing to put in their place; the descriptors are
-        // close-on-exec, and go with this process at the latest.
-        let _ = fastrack_sys::neutralise(held);
+        let client = Some(self.request.fd()).filter(|fd| *fd >= 0);
+        // It fails only without /dev/null. The descriptors are close-on-exec, so they go with this process at the
+        // latest.
+        let _ = fastrack_sys::neutralise(self.inherited.drain().chain(client));
     }
 
     /// Whether [`close`](Self::close) was called.
     pub fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Relaxed)
+        self.flags.closed.load(Ordering::Relaxed)
     }
 
-    /// The connection whose request the application is answering; negative between requests.
-    pub(crate) fn current(&self) -> RawFd {
-        self.current.load(Ordering::Relaxed)
+    /// Has [`close`](Self::close) let go of this descriptor, too.
+    pub(crate) fn track_fd(&self, fd: RawFd) {
+        self.inherited.insert(fd);
     }
 
-    /// A request is about to be answered; when, in milliseconds of the steady clock.
-    pub(crate) fn begin(&self, fd: RawFd, request: &Request<'_>) -> u64 {
-        self.current.store(fd, Ordering::Relaxed);
-        self.watch.begin(request)
-    }
-
-    pub(crate) fn end(&self) {
-        // A forked child that has come back from the application: what the master sees is the parent's.
-        if !self.is_closed() {
-            self.watch.end();
-        }
-        self.current.store(NONE, Ordering::Relaxed);
-        self.requests.store(self.requests() + 1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn hold(&self, fd: RawFd) {
-        self.held.insert(fd);
-    }
-
-    pub(crate) fn release(&self, fd: RawFd) {
-        self.held.remove(fd);
+    /// To be called before a tracked descriptor is closed: its number may be used by another thread at once.
+    pub(crate) fn untrack_fd(&self, fd: RawFd) {
+        self.inherited.remove(fd);
     }
 
     #[cfg(test)]
-    pub(crate) fn held_count(&self) -> usize {
-        self.held.drain().count()
-    }
-
-    pub(crate) fn drop_one(&self) {
-        self.dropped.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn set_pending(&self, pending: bool) {
-        self.pending.store(pending, Ordering::Relaxed);
+    pub(crate) fn tracked_fds(&self) -> usize {
+        self.inherited.drain().count()
     }
 }
 
@@ -190,7 +169,7 @@ mod tests {
         let childs = parents.try_clone().expect("a copy");
         let poller = fastrack_sys::Poller::new().expect("a poller");
         let control = Control::new(poller.raw_fd(), [], &WatchSettings::default()).expect("a control");
-        control.hold(childs.as_raw_fd());
+        control.track_fd(childs.as_raw_fd());
         control.close();
         control.close();
         assert!(control.is_closed());

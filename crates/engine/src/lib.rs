@@ -1,51 +1,42 @@
 //! One worker's connections, without Ruby.
 //!
-//! Data flows one way: [`Listener`] -> connection -> [`Request`] -> [`App`]
-//! -> [`ResponseWriter`] -> wire -> recycle. The engine is driven through the small
-//! trait [`App`], so that the whole request path runs under `cargo test`.
+//! A request's way: [`Listener`] -> connection -> [`Request`] -> [`App`] -> [`ResponseWriter`] -> keep-alive or
+//! close. The engine calls the application through the small trait [`App`], so that the whole request path runs
+//! under `cargo test`.
+//!
+//! # Layers
+//!
+//! Bottom first. Each may import only from those above it in this list; `bin/test` checks that.
+//!
+//! 1. `watch`: the request in progress, its time limit, the scoreboard and the watchdog
+//! 2. `fork`: what a forked child must let go of
+//! 3. `settings`
+//! 4. `control`: what other threads and signal handlers may do with the engine
+//! 5. `accept`: listeners
+//! 6. `conn`: one connection, its requests, bodies and responses
+//! 7. `app`: the trait
+//! 8. `handoff`: the queue through which workers share connections
+//! 9. `reactor`: all connections of a worker
+//! 10. `helper`: the thread that drives them while the application is busy
+//! 11. `worker`: the loop
 
-mod alarm;
-mod answers;
+mod accept;
 mod app;
-mod backlog;
-mod body;
-mod body_reader;
-mod connection;
-mod connections;
+mod conn;
 mod control;
-mod engine;
-mod evacuation;
-mod exit_handler;
-mod hand_over;
-mod held;
+mod fork;
+mod handoff;
 mod helper;
-mod input;
-mod listener;
-mod listeners;
-mod output;
-mod parcel;
-mod pulse;
 mod reactor;
-mod request;
-mod response_writer;
-mod scoreboard;
 mod settings;
-mod shared;
-mod shared_queue;
-mod turn;
 mod watch;
-mod watchdog;
+mod worker;
 
+pub use accept::Listener;
 pub use app::{App, Flow};
-pub use body_reader::{BodyError, BodyRead, BodyStream, ReadAhead};
+pub use conn::{BodyError, BodyRead, BodyStream, Content, Progress, ReadAhead, Request, ResponseWriter};
 pub use control::Control;
-pub use engine::{Engine, Finish};
-pub use exit_handler::ExitHandler;
-pub use listener::Listener;
-pub use request::{Content, Request};
-pub use response_writer::{Progress, ResponseWriter};
-pub use scoreboard::{Entry, Scoreboard, Slot, State};
+pub use handoff::SharedQueue;
 pub use settings::Settings;
-pub use shared_queue::SharedQueue;
-pub use watch::{ThreadDumper, WatchSettings};
-pub use watchdog::EXIT_STATUS;
+pub use watch::{Entry, Scoreboard, Slot, State, ThreadDumper, WatchSettings, EXIT_STATUS};
+pub use worker::{Engine, ExitHandler, Finish};

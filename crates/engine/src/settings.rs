@@ -1,46 +1,50 @@
-//! What the engine's user may choose.
+//! The engine's settings.
 
 use std::path::PathBuf;
 
 use fastrack_http::Limits;
 
-use crate::reactor::STOP_TIME_IDLE;
 use crate::watch::WatchSettings;
 
-/// How the engine treats its connections.
+/// How long a request that has begun gets to arrive whole when the engine stops, in milliseconds.
+pub(crate) const STOP_TIME: u64 = 5_000;
+
+/// How long an idle client gets then by default, in milliseconds.
+pub(crate) const STOP_TIME_IDLE: u64 = 250;
+
+/// How the engine treats its connections. All times are in milliseconds, all sizes in bytes.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How long a request's head may take altogether, in milliseconds, as all times here.
+    /// For the whole head of a request.
     pub header_timeout: u64,
-    /// How long each wait for more of a request's body may take.
+    /// For each wait for more of a request's body.
     pub body_timeout: u64,
     /// How long a client may take nothing of a response.
     pub write_timeout: u64,
-    /// Whether connections are kept open from request to request.
+    /// Whether connections are kept open between requests.
     pub keep_alive: bool,
     /// How long a connection may be idle between two requests.
     pub keep_alive_timeout: u64,
-    /// How long an idle connection gets when the engine stops, no other worker takes it over and the server is not to
-    /// [drain](crate::Control::drain): its next request is answered, and told to be the last.
+    /// How long an idle connection stays open when the engine stops, unless another worker takes it over or the
+    /// server [drains](crate::Control::drain). Its next request is answered with `Connection: close`.
     pub parting_time: u64,
-    /// How many requests one connection may carry; 0 is no limit.
+    /// Requests per connection; 0 is no limit.
     pub keep_alive_requests: u32,
-    /// How much of a response may wait for a slow client while the application goes on, in bytes.
+    /// How much of a response is buffered for a slow client while the application goes on.
     pub response_buffer: usize,
-    /// How large a request's head may be.
+    /// Limits of a request's head.
     pub limits: Limits,
-    /// The longest body that is accepted, in bytes.
+    /// The longest body that is accepted.
     pub max_body: Option<u64>,
-    /// Whether the application is called before the body is whole, and reads the rest itself.
+    /// Whether the application is called before the body is complete, and reads the rest itself.
     pub stream_body: bool,
-    /// Where bodies over 1 MiB are kept.
+    /// Directory for bodies over 1 MiB.
     pub tmpdir: PathBuf,
-    /// Whether the path is shown to the application percent-decoded.
+    /// Whether the application gets the path percent-decoded.
     pub decode_path: bool,
-    /// What the listeners are known by to all who share the workers' queue, in their order here; then those of listeners
-    /// that are gone, by which connections have come that are still kept.
+    /// The listeners' ids in the shared queue, then those of closed listeners whose connections are still open.
     pub listeners: Vec<u64>,
-    /// How the application's requests are watched.
+    /// How requests are watched.
     pub watch: WatchSettings,
 }
 

@@ -1,4 +1,4 @@
-//! Workers whose process can open nothing more. In a process of its own, for no other test could run meanwhile.
+//! Workers out of descriptors. In a process of its own: no other test could run meanwhile.
 
 #![cfg(target_os = "linux")]
 
@@ -17,7 +17,7 @@ use fastrack_engine::{
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// Tells of each request and each warning, and lets `/hold` wait for a word.
+/// Reports each request and each warning; `/hold` waits until it is released.
 struct Teller(Sender<String>, Receiver<()>);
 
 impl App for Teller {
@@ -58,10 +58,10 @@ fn open_descriptors() -> usize {
     read_dir("/proc/self/fd").expect("a directory").count()
 }
 
-/// What one test takes away the other needs.
+/// One test at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A worker that is at a request, with another one in the queue and no descriptor to be had.
+/// A worker that is serving a request, with another one in the queue and no descriptor free.
 struct Exhausted {
     queue: SharedQueue,
     socket: TcpListener,
@@ -82,7 +82,7 @@ impl Exhausted {
         }
     }
 
-    /// The worker comes back from its request, finds no descriptor, and then some.
+    /// The worker comes back from its request and finds no descriptor; then some are freed.
     fn recover(&mut self) {
         self.release.send(()).expect("somebody held");
         answered(&self.held);
@@ -131,7 +131,7 @@ fn a_request_in_the_queue_stays_there_until_a_descriptor_is_free() {
     let mut all = exhausted();
     all.recover();
     all.control.stop();
-    // Whatever wakes it.
+    // Anything wakes it.
     drop(connect(all.socket.local_addr().expect("an address")));
     assert_eq!(all.worker.join().expect("no panic"), Finish::Stopped);
 }

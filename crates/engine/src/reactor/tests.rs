@@ -1,22 +1,28 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 use super::*;
-use crate::output::Output;
-use crate::shared_queue::SharedQueue;
+use crate::accept::Client;
+use crate::conn::{Phase, Step, WriteBuf};
+use crate::handoff::SharedQueue;
 use crate::watch::WatchSettings;
 
 fn reactor() -> Reactor {
     let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
-    let connections = Connections::new().expect("a poller");
-    Reactor::new(Settings::default(), Arc::new(control), connections, None)
+    let table = Table::new().expect("a poller");
+    Reactor::new(Settings::default(), Arc::new(control), table, None)
 }
 
 fn pair() -> (UnixStream, Box<Connection>) {
     let (client, server) = UnixStream::pair().expect("a pair");
     server.set_nonblocking(true).expect("nonblocking");
-    (client, Connection::new(server.into(), None, 0))
+    (client, connection(server.into()))
+}
+
+fn connection(fd: OwnedFd) -> Box<Connection> {
+    Connection::new(Client { fd, peer: None, listener: 0 })
 }
 
 /// A client whose connection is kept.
@@ -29,97 +35,97 @@ fn kept(reactor: &mut Reactor) -> UnixStream {
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
 #[test]
-fn the_helper_leaves_the_rest_to_the_other_thread_when_that_is_back() {
+fn the_helper_leaves_the_rest_when_the_other_thread_is_back() {
     let mut reactor = reactor();
     let clients: Vec<_> = (0..5).map(|_| kept(&mut reactor)).collect();
     clients.iter().for_each(|mut client| client.write_all(REQUEST).expect("write"));
-    reactor.attend(&|| true);
-    assert_eq!((reactor.ready.len(), reactor.arrived()), (0, 5));
+    reactor.drive(&|| true);
+    assert_eq!((reactor.ready.len(), reactor.events()), (0, 5));
     let asked = std::cell::Cell::new(0);
-    reactor.attend(&|| asked.replace(asked.get() + 1) == 2);
-    assert_eq!((reactor.ready.len(), reactor.arrived()), (2, 3));
-    reactor.attend(&|| false);
-    assert_eq!((reactor.ready.len(), reactor.arrived()), (5, 0));
+    reactor.drive(&|| asked.replace(asked.get() + 1) == 2);
+    assert_eq!((reactor.ready.len(), reactor.events()), (2, 3));
+    reactor.drive(&|| false);
+    assert_eq!((reactor.ready.len(), reactor.events()), (5, 0));
 }
 
 #[test]
-fn one_of_several_clients_with_something_to_say_goes_to_a_worker_that_is_idle() {
+fn one_of_several_connections_with_events_goes_to_an_idle_worker() {
     let queue = SharedQueue::new().expect("a queue");
     let member = || queue.member().expect("a member").expect("free");
     let (mut reactor, other) = (Reactor { member: Some(member()), ..reactor() }, member());
     let clients = [pair(), pair()].map(|(mut client, mut connection)| {
         client.write_all(REQUEST).expect("write");
-        assert_eq!(connection.read(&reactor.settings, &mut reactor.inputs), Step::Ready);
-        assert_eq!(connection.turn_over(&reactor.settings), Step::Wait);
+        assert_eq!(reactor.read(&mut connection), Step::Ready);
+        assert_eq!(connection.next_request(&reactor.settings), Step::Wait);
         reactor.park(connection, u64::MAX);
         client.write_all(REQUEST).expect("write");
         client
     });
     reactor.poll().expect("polled");
-    assert!(!reactor.share() && reactor.arrived() == 2, "nobody is idle");
+    assert!(!reactor.share() && reactor.events() == 2, "nobody is idle");
     other.set_idle(true);
     assert!(reactor.share());
-    assert_eq!((reactor.arrived(), reactor.connections.len(), other.queued()), (1, 1, 1));
+    assert_eq!((reactor.events(), reactor.table.len(), other.queued()), (1, 1, 1));
     // Its request is still with the kernel, for the other one to read.
     let mut its = Reactor { member: Some(other), ..self::reactor() };
     assert!(its.take_queued().is_none());
     its.poll().expect("polled");
-    assert!(its.take_arrival().is_some() && reactor.take_arrival().is_some());
+    assert!(its.handle_events().is_some() && reactor.handle_events().is_some());
     drop(clients);
 }
 
 #[test]
-fn the_helper_leaves_connections_whose_time_is_over_to_the_other_thread_too() {
+fn the_helper_leaves_overdue_connections_when_the_other_thread_is_back() {
     let mut reactor = reactor();
     let clients = [pair(), pair(), pair()].map(|(client, connection)| {
         reactor.park(connection, 1);
         client
     });
     reactor.expire(&|| true);
-    assert_eq!(reactor.connections.len(), 2);
+    assert_eq!(reactor.table.len(), 2);
     reactor.expire(&|| false);
     assert!(reactor.is_done());
     drop(clients);
 }
 
 #[test]
-fn a_connection_that_the_system_cannot_watch_ends_and_is_forgotten() {
+fn a_connection_that_cannot_be_watched_is_closed() {
     let mut reactor = reactor();
     for _ in 0..100 {
         // As with ENOSPC and ENOMEM, a refusal of epoll_ctl(2): of a regular file (EPERM).
         let file = std::fs::File::open(std::env::current_exe().expect("a path")).expect("a file");
-        reactor.park(Connection::new(file.into(), None, 0), u64::MAX);
+        reactor.park(connection(file.into()), u64::MAX);
     }
     assert!(reactor.is_done() && reactor.next_deadline().is_none());
-    let warnings = reactor.warnings();
+    let warnings = reactor.take_warnings();
     // One in each second.
     assert!((1..50).contains(&warnings.len()), "{warnings:?}");
     assert!(warnings[0].starts_with("cannot wait for a client: "), "{warnings:?}");
 }
 
 #[test]
-fn a_connection_that_the_system_can_watch_no_longer_ends_and_is_forgotten() {
+fn a_connection_that_can_no_longer_be_watched_is_closed() {
     let mut reactor = reactor();
     let mut client = kept(&mut reactor);
-    let key = reactor.connections.parked()[0];
-    let (mut connection, _) = reactor.connections.take(key).expect("parked");
-    reactor.connections.poller().remove(&*connection).expect("watched");
-    let mut output = Output::default();
-    output.push(&[std::io::IoSlice::new(b"rest")], 0);
-    connection.send_later(output, true);
+    let key = reactor.table.keys()[0];
+    let (mut connection, _) = reactor.table.take(key).expect("parked");
+    reactor.table.poller().remove(&*connection).expect("watched");
+    let mut write_buf = WriteBuf::default();
+    write_buf.push(&[std::io::IoSlice::new(b"rest")], 0);
+    connection.send_later(write_buf, true);
     reactor.park(connection, u64::MAX);
     assert!(reactor.is_done() && reactor.next_deadline().is_none());
-    assert_eq!(reactor.control.held_count(), 0);
+    assert_eq!(reactor.control.tracked_fds(), 0);
     assert_eq!(client.read(&mut [0; 1]).expect("the end"), 0);
 }
 
 #[test]
-fn a_request_in_line_is_dropped_only_when_its_client_has_left() {
+fn a_waiting_request_is_dropped_only_when_its_client_has_disconnected() {
     let mut reactor = reactor();
     for (leaves, dropped) in [(false, 0), (true, 1)] {
         let (mut client, mut connection) = pair();
         client.write_all(REQUEST).expect("write");
-        assert_eq!(connection.read(&reactor.settings, &mut reactor.inputs), Step::Ready);
+        assert_eq!(reactor.read(&mut connection), Step::Ready);
         reactor.queue(connection);
         client.shutdown(Shutdown::Write).expect("shutdown");
         let client = (!leaves).then_some(client);
@@ -129,7 +135,7 @@ fn a_request_in_line_is_dropped_only_when_its_client_has_left() {
 }
 
 #[test]
-fn a_request_of_a_pipeline_is_not_dropped_because_its_client_sends_nothing_more_whoever_has_it() {
+fn a_pipelined_request_is_not_dropped_when_its_client_shuts_down_sending_even_after_a_handoff() {
     let queue = SharedQueue::new().expect("a queue");
     let member = Some(queue.member().expect("a member").expect("free"));
     let mut reactor = Reactor { member, ..self::reactor() };
@@ -139,13 +145,15 @@ fn a_request_of_a_pipeline_is_not_dropped_because_its_client_sends_nothing_more_
         let (server, peer) = listener.accept().expect("accept");
         server.set_nonblocking(true).expect("nonblocking");
         client.write_all(&REQUEST.repeat(2)).expect("write");
-        let mut connection = Connection::new(server.into(), Some(peer), 0);
-        assert_eq!(connection.read(&reactor.settings, &mut reactor.inputs), Step::Ready);
-        let connection = reactor.sent(connection, true).expect("another request");
+        let mut connection = Connection::new(Client { fd: server.into(), peer: Some(peer), listener: 0 });
+        assert_eq!(reactor.read(&mut connection), Step::Ready);
+        let Next::Ready(connection) = reactor.response_sent(connection, true) else {
+            panic!("another request")
+        };
         // A moment after the last look at it.
         client.shutdown(Shutdown::Write).expect("shutdown");
         let taken = if travels {
-            reactor.line_up(connection);
+            reactor.queue_behind_waiting(connection);
             reactor.take_queued()
         } else {
             reactor.queue(connection);
@@ -156,7 +164,7 @@ fn a_request_of_a_pipeline_is_not_dropped_because_its_client_sends_nothing_more_
 }
 
 #[test]
-fn an_empty_line_before_a_request_is_no_part_of_it() {
+fn an_empty_line_before_a_request_is_ignored() {
     let mut reactor = reactor();
     let (mut client, mut connection) = pair();
     connection.served = 1;
@@ -167,9 +175,9 @@ fn an_empty_line_before_a_request_is_no_part_of_it() {
         (&REQUEST[1..], Step::Ready, Phase::Body),
     ] {
         client.write_all(sent).expect("write");
-        assert_eq!(connection.read(&reactor.settings, &mut reactor.inputs), step);
+        assert_eq!(reactor.read(&mut connection), step);
         assert_eq!(connection.phase(), phase);
-        connection.rest(&mut reactor.inputs, false);
+        connection.release_empty_buffer(&mut reactor.read_bufs);
     }
     let request = connection.request(&reactor.settings).expect("a request");
     assert_eq!(request.path, b"/");

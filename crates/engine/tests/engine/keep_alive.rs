@@ -109,7 +109,7 @@ fn a_client_that_has_sent_its_body_is_not_asked_for_it() {
 }
 
 #[test]
-fn a_client_that_asks_on_while_it_takes_nothing_keeps_nobody_busy() {
+fn a_client_that_sends_requests_but_reads_nothing_keeps_nobody_busy() {
     let mut worker = Worker::start(Settings::default(), None);
     let mut stream = worker.connect();
     // More than one read takes, behind a response that no socket takes at once.

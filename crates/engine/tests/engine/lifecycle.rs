@@ -1,4 +1,4 @@
-//! How a worker ends, what it does with clients that take their time, and with answers that fail.
+//! How a worker ends, and what it does with slow clients and failing responses.
 
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -98,7 +98,7 @@ fn a_head_sent_byte_by_byte_does_not_get_more_time_for_each_byte() {
 }
 
 #[test]
-fn an_application_that_sends_nothing_is_answered_for() {
+fn an_application_that_sends_nothing_gets_its_client_a_500() {
     let mut worker = Worker::start(closing(), None);
     assert!(worker.writer(b"GET /nothing HTTP/1.1\r\nHost: h\r\n\r\n").starts_with("HTTP/1.1 500 "));
     let head = worker.writer(b"HEAD /nothing HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -135,7 +135,7 @@ fn a_large_response_reaches_a_slow_reader_whole() {
 }
 
 #[test]
-fn a_client_that_takes_nothing_is_given_up() {
+fn a_client_that_reads_nothing_times_out() {
     let mut worker = Worker::start(impatient(), Some(1));
     let mut stream = worker.connect();
     stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
@@ -143,11 +143,11 @@ fn a_client_that_takes_nothing_is_given_up() {
     assert!(stream.read_to_end(&mut Vec::new()).is_err(), "a cut response must not pass for a whole one");
 }
 
-/// What is done when the first line comes for the log.
+/// Run when the first line is logged.
 struct Warned<F: FnOnce()>(Option<F>);
 
 impl<F: FnOnce()> App for Warned<F> {
-    fn call(&mut self, _request: &Request<'_>, _exchange: &mut ResponseWriter<'_>) -> Flow {
+    fn call(&mut self, _request: &Request<'_>, _writer: &mut ResponseWriter<'_>) -> Flow {
         Flow::Continue
     }
 
@@ -156,7 +156,7 @@ impl<F: FnOnce()> App for Warned<F> {
     }
 }
 
-/// A worker that has something for the log, because there is no folder for a large body; and a client that is there.
+/// A worker that logs a warning, because there is no directory for a large body; and a client that is waiting.
 fn warned(on_line: impl FnOnce(TcpStream, &Control) + Send + 'static) -> Finish {
     let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
     let listener = Listener::from_fd(socket.as_raw_fd(), true).expect("a listener");
@@ -178,7 +178,7 @@ fn warned(on_line: impl FnOnce(TcpStream, &Control) + Send + 'static) -> Finish 
 }
 
 #[test]
-fn a_log_that_takes_its_time_holds_up_no_other_client() {
+fn a_slow_log_holds_up_no_client() {
     let finish = warned(|mut other, control| {
         other.set_read_timeout(Some(SOON)).expect("a timeout");
         other.write_all(b"d\r\n\r\n").expect("write");
@@ -188,7 +188,7 @@ fn a_log_that_takes_its_time_holds_up_no_other_client() {
     assert_eq!(finish, Finish::Stopped);
 }
 
-/// Has a client come by each listener while the worker waits, and asks for the end right then.
+/// Connects a client to each listener while the worker waits, and stops it right then.
 struct Crowded(Vec<SocketAddr>, Arc<Control>, Sender<TcpStream>);
 
 impl App for Crowded {

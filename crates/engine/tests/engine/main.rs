@@ -1,6 +1,6 @@
 //! The engine from outside: real sockets, and an application without Ruby.
 
-mod hand_over;
+mod handoff;
 mod keep_alive;
 mod lifecycle;
 mod requests;

@@ -63,7 +63,7 @@ fn define_control(class: RClass) -> Result<(), Error> {
     class.define_method("thread_dump", method!(|this: This, text: String| this.dumper.answer(text), 1))?;
     // To be called right before this process ends. The request that is being answered gets a 502, or is cut off if its
     // response has begun; all other connections go to other workers.
-    class.define_method("prepare_exit", method!(|this: This| this.exit_handler.say(), 0))?;
+    class.define_method("prepare_exit", method!(|this: This| this.exit_handler.run(), 0))?;
     // Lets go of all connections without sending anything to any client: for a forked child.
     class.define_method("close", method!(|this: This| this.control.close(), 0))
 }
@@ -132,7 +132,7 @@ impl RubyEngine {
     /// `catch_fatal_signals`: from now on a fatal signal (SIGSEGV, SIGABRT and the like) does what `prepare_exit` does, before
     /// Ruby gets it.
     fn answer_crashes(&self) {
-        self.exit_handler.say_on_fatal_signals(rb_sys::rb_funcallv as *const ());
+        self.exit_handler.handle_fatal_signals(rb_sys::rb_funcallv as *const ());
     }
 
     /// `hijack`: gives the app the connection whose request it is answering, as a TCPSocket or UNIXSocket. Raises

@@ -1,0 +1,182 @@
+//! The listeners of a worker, tried in turn.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+use fastrack_sys::Poller;
+
+use super::hint::AcceptHint;
+use super::listener::Listener;
+use crate::control::Control;
+
+/// Clients that [`accept_backlog`](Listeners::accept_backlog) takes from one listener: Linux's default backlog.
+const BACKLOG: usize = 4096;
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub fd: OwnedFd,
+    pub peer: Option<SocketAddr>,
+    /// The index of its listener.
+    pub listener: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    list: Vec<(Listener, AcceptHint)>,
+    /// Where the next try begins, so that a busy listener does not starve the others.
+    next: usize,
+}
+
+impl Listeners {
+    pub fn new(listeners: Vec<Listener>) -> Self {
+        let list = listeners.into_iter().map(|listener| (listener, AcceptHint::default())).collect();
+        Listeners { list, next: 0 }
+    }
+
+    pub fn register(&self, poller: &Poller) -> io::Result<()> {
+        self.list
+            .iter()
+            .enumerate()
+            .try_for_each(|(index, (listener, _))| poller.add_shared(listener, token(index)))
+    }
+
+    /// Closes the listeners. Once no process has a socket open, the kernel refuses its clients instead of queueing
+    /// them.
+    pub fn close(&mut self, poller: &Poller, control: &Control) {
+        for (listener, _) in self.list.drain(..) {
+            // It fails only if the listener is not registered.
+            let _ = poller.remove(&listener);
+            control.untrack_fd(listener.as_fd().as_raw_fd());
+        }
+    }
+
+    pub fn announce(&mut self, token: u64) {
+        if let Some((_, hint)) = self.list.get_mut(index(token)) {
+            hint.announce();
+        }
+    }
+
+    /// Whether to try to accept without asking the poller. Of several listeners, a busy one would starve the others
+    /// so.
+    pub fn is_client_likely(&self) -> bool {
+        match &self.list[..] {
+            [(_, hint)] => hint.is_worth_trying(),
+            _ => self.is_client_announced(),
+        }
+    }
+
+    pub fn is_client_announced(&self) -> bool {
+        self.list.iter().any(|(_, hint)| hint.is_announced())
+    }
+
+    pub fn found_nobody(&mut self) {
+        self.list.iter_mut().for_each(|(_, hint)| hint.found_nobody());
+    }
+
+    /// Accepts a client, if one is likely to be there. Fails when descriptors or memory have run out.
+    pub fn accept(&mut self) -> io::Result<Option<Client>> {
+        let alone = self.list.len() == 1;
+        for step in 0..self.list.len() {
+            let index = (self.next + step) % self.list.len();
+            let (listener, hint) = &mut self.list[index];
+            if !(hint.is_announced() || alone && hint.is_worth_trying()) {
+                continue;
+            }
+            if let Some((fd, peer)) = listener.accept()? {
+                hint.accepted();
+                self.next = (index + 1) % self.list.len();
+                return Ok(Some(Client { fd, peer, listener: index }));
+            }
+            hint.found_nobody();
+        }
+        Ok(None)
+    }
+
+    /// Accepts all clients that are in the backlogs now. Bounded: others may come as fast as these are accepted.
+    pub fn accept_backlog(&mut self) -> Vec<Client> {
+        let mut clients = Vec::new();
+        for (index, (listener, _)) in self.list.iter().enumerate() {
+            for _ in 0..BACKLOG {
+                let Ok(Some((fd, peer))) = listener.accept() else { break };
+                clients.push(Client { fd, peer, listener: index });
+            }
+        }
+        clients
+    }
+
+    pub fn is_tcp(&self, index: usize) -> bool {
+        self.list.get(index).is_some_and(|(listener, _)| listener.is_tcp())
+    }
+
+    pub fn raw_fds(&self) -> impl Iterator<Item = RawFd> + '_ {
+        self.list.iter().map(|(listener, _)| listener.as_fd().as_raw_fd())
+    }
+}
+
+/// A listener's token: counted down from the top, clear of the others.
+fn token(index: usize) -> u64 {
+    u64::MAX - 1 - index as u64
+}
+
+/// The index of the listener with this token; out of range for any other token.
+fn index(token: u64) -> usize {
+    usize::try_from((u64::MAX - 1).wrapping_sub(token)).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    fn listening() -> (TcpListener, Listener) {
+        let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let listener = Listener::from_fd(socket.as_raw_fd(), true).expect("a listener");
+        (socket, listener)
+    }
+
+    #[test]
+    fn a_busy_listener_does_not_starve_the_others() {
+        let (sockets, listeners): (Vec<_>, Vec<_>) = (0..2).map(|_| listening()).unzip();
+        let mut listeners = Listeners::new(listeners);
+        let _clients: Vec<TcpStream> = [0, 0, 0, 1]
+            .map(|index: usize| {
+                TcpStream::connect(sockets[index].local_addr().expect("an address")).expect("connect")
+            })
+            .into();
+        let mut order = Vec::new();
+        for _ in 0..4 {
+            listeners.announce(token(0));
+            listeners.announce(token(1));
+            order.extend(listeners.accept().expect("accept").map(|client| client.listener));
+        }
+        assert_eq!(order, [0, 1, 0, 0]);
+    }
+
+    #[test]
+    fn the_whole_backlog_is_accepted_announced_or_not() {
+        let (sockets, listeners): (Vec<_>, Vec<_>) = (0..2).map(|_| listening()).unzip();
+        let mut listeners = Listeners::new(listeners);
+        assert!(listeners.accept_backlog().is_empty());
+        let _clients: Vec<TcpStream> = [0, 1, 0]
+            .map(|index: usize| {
+                TcpStream::connect(sockets[index].local_addr().expect("an address")).expect("connect")
+            })
+            .into();
+        let order: Vec<usize> = listeners.accept_backlog().iter().map(|client| client.listener).collect();
+        assert_eq!(order, [0, 0, 1]);
+        assert!(listeners.accept_backlog().is_empty());
+    }
+
+    #[test]
+    fn other_tokens_are_not_taken_for_listeners() {
+        let mut listeners = Listeners::new(vec![listening().1]);
+        for other in [u64::MAX, 0, 12345] {
+            listeners.announce(other);
+        }
+        listeners.announce(token(1));
+        assert!(!listeners.is_client_announced());
+        listeners.announce(token(0));
+        assert!(listeners.is_client_announced());
+    }
+}

@@ -1,0 +1,107 @@
+//! Where a body ends, and what may follow it.
+
+use std::os::fd::BorrowedFd;
+
+use fastrack_http::{ChunkedDecoder, Error, Framing, Head, Status};
+
+use crate::conn::read_buf::ReadBuf;
+use crate::settings::Settings;
+
+/// What one receive of a long body asks for, in bytes.
+const LONG_READ: usize = 64 * 1024;
+
+/// A receive asks for this much more than is left of the body, to notice what should not be there: more than a CRLF.
+pub(super) const BEYOND: usize = 3;
+
+/// Where a body ends.
+#[derive(Debug)]
+pub(in crate::conn) enum Frame {
+    /// After so many bytes more.
+    Length(u64),
+    /// Where the chunks say; its length so far.
+    Chunked(Box<ChunkedDecoder>, u64),
+}
+
+impl Frame {
+    pub(super) fn of(head: &Head) -> Self {
+        match head.framing {
+            Framing::None => Frame::Length(0),
+            Framing::Length(length) => Frame::Length(length),
+            Framing::Chunked => Frame::Chunked(Box::default(), 0),
+        }
+    }
+
+    /// Fails if the body is too long, as far as is known.
+    pub(super) fn check_length(&self, max: Option<u64>) -> Result<(), Error> {
+        let (Frame::Length(length) | Frame::Chunked(_, length)) = self;
+        check_length(*length, max)
+    }
+
+    pub(super) fn next_read(&self) -> usize {
+        match self {
+            Frame::Length(left) => {
+                usize::try_from(*left).unwrap_or(LONG_READ).saturating_add(BEYOND).min(LONG_READ)
+            }
+            Frame::Chunked(..) => LONG_READ,
+        }
+    }
+
+    /// Appends the body's data in `bytes` to `out`. Returns whether that is all, and how many bytes were used.
+    pub(super) fn take(
+        &mut self,
+        bytes: &[u8],
+        max: Option<u64>,
+        out: &mut Vec<u8>,
+    ) -> Result<(Status, usize), Error> {
+        match self {
+            Frame::Length(left) => {
+                let used = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+                out.extend_from_slice(&bytes[..used]);
+                *left -= used as u64;
+                Ok((if *left == 0 { Status::Complete } else { Status::Partial }, used))
+            }
+            Frame::Chunked(decoder, length) => decoder.decode(bytes, |data| {
+                *length += data.len() as u64;
+                check_length(*length, max)?;
+                out.extend_from_slice(data);
+                Ok(())
+            }),
+        }
+    }
+}
+
+fn check_length(length: u64, max: Option<u64>) -> Result<(), Error> {
+    match max {
+        Some(max) if length > max => Err(Error::BodyTooLarge),
+        _ => Ok(()),
+    }
+}
+
+/// Whether another request may follow on this connection.
+pub(super) fn may_be_followed(buf: &ReadBuf, settings: &Settings) -> bool {
+    settings.keep_alive && buf.head.is_persistent()
+}
+
+/// Checks what was received after a body. On a connection that goes on it is the next request. On one that closes
+/// it could be a smuggled request; only a CRLF is allowed, which old clients send (RFC 9112 §2.2).
+pub(super) fn check_beyond(beyond: &[u8], may_be_followed: bool) -> Result<(), Error> {
+    if may_be_followed || matches!(beyond, b"" | b"\r" | b"\r\n") {
+        Ok(())
+    } else {
+        Err(Error::Framing)
+    }
+}
+
+/// Whether part of the body is still to come. Fails if what has come is wrong.
+pub(in crate::conn) fn will_stream(buf: &ReadBuf, settings: &Settings) -> Result<bool, Error> {
+    let received = &buf.bytes[buf.head.len..];
+    let mut frame = Frame::of(&buf.head);
+    frame.check_length(settings.max_body)?;
+    let (status, _) = frame.take(received, settings.max_body, &mut Vec::new())?;
+    Ok(status == Status::Partial)
+}
+
+/// Sends 100 Continue (RFC 9110 §15.2.1). If it fails, the client sends the body anyway after a while, or goes away.
+pub(in crate::conn) fn send_continue(fd: BorrowedFd<'_>) {
+    let _ = fastrack_sys::send(fd, b"HTTP/1.1 100 Continue\r\n\r\n");
+}

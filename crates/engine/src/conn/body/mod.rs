@@ -1,0 +1,10 @@
+//! Request bodies: buffered before the application is called, or streamed to it while they arrive.
+
+mod buffered;
+mod framing;
+mod stream;
+
+pub(super) use buffered::BufferedBody;
+pub(super) use framing::{send_continue, will_stream};
+pub(super) use stream::BodyReader;
+pub use stream::{BodyError, BodyRead, BodyStream, ReadAhead};

@@ -1,0 +1,315 @@
+//! One client's connection: reading its requests and sending the responses.
+//!
+//! ```text
+//!            bytes            head complete       body complete
+//!   accept -> Head -----------> Body ---------------> app -> close
+//!              ^ \ error          \ error              |  \ client is slow
+//!              |  `------ Draining <-' (refused;       |   `-> Sending -> close
+//!              |                        discards)      |         |
+//!              `---------------------------------------'<--------'  keep-alive
+//! ```
+
+mod body;
+mod in_flight;
+mod read_buf;
+mod reading;
+mod request;
+mod response_writer;
+mod write_buf;
+
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fastrack_http::{percent_decode, Error, Status};
+
+use crate::accept::Client;
+use crate::control::Control;
+use crate::settings::Settings;
+use body::{BodyReader, BufferedBody};
+
+pub use body::{BodyError, BodyRead, BodyStream, ReadAhead};
+pub(crate) use in_flight::InFlight;
+pub(crate) use read_buf::{ReadBuf, ReadBufPool};
+pub use request::{Content, Request};
+pub(crate) use response_writer::Stage;
+pub use response_writer::{Progress, ResponseWriter};
+pub(crate) use write_buf::WriteBuf;
+
+/// How much a refused client may still send, in bytes: enough for what was under way.
+const DRAINED: usize = 1024 * 1024;
+
+/// What reading came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The request is ready for the application.
+    Ready,
+    /// There is more to come.
+    Wait,
+    /// The request is wrong.
+    Refuse(Error),
+    /// The client is gone, or has been drained.
+    Close,
+}
+
+#[derive(Debug)]
+enum State {
+    Head,
+    Body(BufferedBody),
+    /// The application will read the body; what has come of it is still in the read buffer.
+    Unread,
+    /// The application reads the body, or has read what it wanted of it.
+    Stream(Box<Mutex<BodyReader>>),
+    /// The client has not taken the whole response yet. Then the connection is kept alive, or closed.
+    Sending {
+        keep_alive: bool,
+    },
+    /// Refused; so many bytes may still come. Closing now could lose the response (RFC 9112 §9.6).
+    Draining(usize),
+}
+
+/// What a connection is waiting for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// A first request.
+    Fresh,
+    /// Another request, of which nothing has come.
+    Idle,
+    Head,
+    Body,
+    Sending,
+    Draining,
+}
+
+/// What has been read of a connection.
+pub(crate) struct Contents<'a> {
+    pub read_buf: Option<&'a ReadBuf>,
+    /// A decoded body: its file, unless it is in the buffer, and its length.
+    pub body: Option<(Option<&'a File>, u64)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    fd: OwnedFd,
+    pub listener: usize,
+    pub peer: Option<SocketAddr>,
+    /// Its place in the table of connections, once it has been there.
+    pub key: Option<usize>,
+    read_buf: Option<Box<ReadBuf>>,
+    write_buf: WriteBuf,
+    state: State,
+    pub served: u32,
+    last_read_was_full: bool,
+    /// The client has shut down its sending side.
+    pub ended: bool,
+    /// The request arrived before the previous response had left: after a shutdown its client may still wait.
+    pub pipelined: bool,
+}
+
+impl Connection {
+    pub fn new(client: Client) -> Box<Self> {
+        Box::new(Connection {
+            fd: client.fd,
+            listener: client.listener,
+            peer: client.peer,
+            key: None,
+            read_buf: None,
+            write_buf: WriteBuf::default(),
+            state: State::Head,
+            served: 0,
+            last_read_was_full: false,
+            ended: false,
+            pipelined: false,
+        })
+    }
+
+    /// The request, once it is [`Step::Ready`].
+    pub fn request<'a>(&'a self, settings: &Settings) -> Option<Request<'a>> {
+        let ReadBuf { bytes, head, decoded, rest, path } = self.read_buf.as_deref()?;
+        let mut beyond = &bytes[head.len..];
+        let content = match &self.state {
+            State::Body(BufferedBody::InPlace(length)) => {
+                let (body, after) = beyond.split_at(*length);
+                beyond = after;
+                Content::Memory(body)
+            }
+            State::Body(BufferedBody::Decoded { file: Some(file), length, .. }) => {
+                Content::File(file, *length)
+            }
+            State::Body(BufferedBody::Decoded { .. }) => Content::Memory(decoded),
+            State::Stream(reader) => Content::Stream(BodyStream::new(self.fd.as_fd(), reader)),
+            _ => Content::None,
+        };
+        if !rest.is_empty() {
+            beyond = rest;
+        }
+        let path = if settings.decode_path { path } else { head.path(bytes) };
+        Some(Request { head, bytes, path, content, beyond, listener: self.listener, peer: self.peer })
+    }
+
+    pub fn open_body(&mut self, settings: &Settings, in_flight: &InFlight, control: &Arc<Control>) {
+        if let (State::Unread, Some(buf)) = (&self.state, &mut self.read_buf) {
+            let reader = BodyReader::new(buf, settings, in_flight.active(), control);
+            self.state = State::Stream(Box::new(Mutex::new(reader)));
+        }
+    }
+
+    /// Discards the unread rest of the body. False if it is long or has not arrived.
+    pub fn skip_body(&mut self) -> bool {
+        let State::Stream(reader) = &mut self.state else { return true };
+        let reader = reader.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let whole = reader.receive_rest(self.fd.as_fd(), true);
+        self.last_read_was_full = reader.may_have_unread();
+        self.read_buf.iter_mut().for_each(|buf| buf.rest.append(reader.rest()));
+        whole
+    }
+
+    pub fn body_failure(&self) -> Option<BodyError> {
+        let State::Stream(reader) = &self.state else { return None };
+        reader.lock().unwrap_or_else(PoisonError::into_inner).failure()
+    }
+
+    /// The request has been answered: goes on with the next one, as far as it has been received.
+    pub fn next_request(&mut self, settings: &Settings) -> Step {
+        self.served = self.served.saturating_add(1);
+        self.discard_request();
+        self.state = State::Head;
+        if let Some(buf) = &mut self.read_buf {
+            buf.bytes.append(&mut buf.rest);
+            buf.decoded.clear();
+            buf.path.clear();
+            // Empty lines before a request are ignored (RFC 9112 §2.2).
+            if buf.bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n')) {
+                buf.bytes.clear();
+            }
+        }
+        self.parse_buffered(settings)
+    }
+
+    fn discard_request(&mut self) {
+        let body = if let State::Body(BufferedBody::InPlace(length)) = self.state { length } else { 0 };
+        if let Some(buf) = &mut self.read_buf {
+            buf.bytes.drain(..(buf.head.len + body).min(buf.bytes.len()));
+            buf.head.len = 0;
+        }
+    }
+
+    /// Sends more of the response and returns how much; 0 if the client takes nothing now.
+    pub fn send_more(&mut self) -> io::Result<usize> {
+        self.write_buf.flush(self.fd.as_fd())
+    }
+
+    /// Whether the whole response has been sent, and if so, whether the connection is kept alive.
+    pub fn is_sent(&self) -> Option<bool> {
+        match self.state {
+            State::Sending { keep_alive } if self.write_buf.is_empty() => Some(keep_alive),
+            _ => None,
+        }
+    }
+
+    /// Keeps the rest of the response to be sent when the client takes it.
+    pub fn send_later(&mut self, unsent: WriteBuf, keep_alive: bool) {
+        self.discard_request();
+        self.write_buf = unsent;
+        self.state = State::Sending { keep_alive };
+    }
+
+    pub fn phase(&self) -> Phase {
+        // An empty line before a head is ignored (RFC 9112 §2.2): some clients send one after a body.
+        let has_begun = |buf: &ReadBuf| !b"\r\n".starts_with(&buf.bytes);
+        match self.state {
+            State::Head if self.read_buf.as_deref().is_some_and(has_begun) => Phase::Head,
+            State::Head if self.served == 0 => Phase::Fresh,
+            State::Head => Phase::Idle,
+            State::Body(_) | State::Unread | State::Stream(_) => Phase::Body,
+            State::Sending { .. } => Phase::Sending,
+            State::Draining(_) => Phase::Draining,
+        }
+    }
+
+    pub fn has_begun(&self) -> bool {
+        matches!(self.phase(), Phase::Head | Phase::Body)
+    }
+
+    /// Whether the last read got all that it asked for, so that the kernel may hold more.
+    pub fn last_read_was_full(&self) -> bool {
+        self.last_read_was_full
+    }
+
+    /// Whether there is something to do before any event: the last turn has left it.
+    pub fn needs_another_turn(&self) -> bool {
+        match self.state {
+            // Nothing is read meanwhile: the poller reports again afterwards what has arrived.
+            State::Sending { .. } => self.write_buf.has_more_to_send(),
+            _ => self.last_read_was_full,
+        }
+    }
+
+    /// Whether the client expects the connection to go on after this request.
+    pub fn is_persistent(&self) -> bool {
+        self.read_buf.as_ref().is_some_and(|buf| buf.head.is_persistent())
+    }
+
+    /// Whether the method is HEAD, even if the rest of the head is wrong.
+    pub fn is_head_request(&self) -> bool {
+        self.read_buf.as_ref().is_some_and(|buf| buf.bytes.trim_ascii_start().starts_with(b"HEAD "))
+    }
+
+    /// What another process needs to go on; None while a response is under way.
+    pub fn contents(&self) -> Option<Contents<'_>> {
+        let body = match &self.state {
+            State::Head | State::Unread | State::Body(BufferedBody::None | BufferedBody::InPlace(_)) => None,
+            State::Body(BufferedBody::Decoded { file, length, .. }) => Some((file.as_ref(), *length)),
+            State::Stream(_) | State::Sending { .. } | State::Draining(_) => return None,
+        };
+        Some(Contents { read_buf: self.read_buf.as_deref(), body })
+    }
+
+    pub fn load(&mut self, read_buf: Box<ReadBuf>) {
+        self.read_buf = Some(read_buf);
+    }
+
+    /// Puts in a decoded body, after its head has been [loaded](Self::load).
+    pub fn load_body(&mut self, file: Option<File>, length: u64, settings: &Settings) -> Result<(), Error> {
+        let Some(buf) = &mut self.read_buf else { return Err(Error::Syntax) };
+        if buf.head.parse(&buf.bytes, settings.limits)? == Status::Partial {
+            return Err(Error::Syntax);
+        }
+        if settings.decode_path {
+            percent_decode(buf.head.path(&buf.bytes), &mut buf.path)?;
+        }
+        self.state = State::Body(BufferedBody::complete(file, length));
+        Ok(())
+    }
+
+    /// Shuts down the sending side; from now on reads and discards.
+    pub fn drain(&mut self) {
+        self.state = State::Draining(DRAINED);
+        self.read_buf.iter_mut().for_each(|buf| buf.bytes.clear());
+        // If the client is gone the next read will tell.
+        let _ = fastrack_sys::shutdown_write(self.fd.as_fd());
+    }
+
+    pub fn release_empty_buffer(&mut self, pool: &mut ReadBufPool) {
+        let empty = self.read_buf.as_ref().is_some_and(|buf| buf.bytes.is_empty());
+        if empty && matches!(self.state, State::Head) {
+            self.release_buffer(pool);
+        }
+    }
+
+    pub fn release_buffer(&mut self, pool: &mut ReadBufPool) {
+        self.read_buf.take().into_iter().for_each(|buf| pool.give_back(buf));
+    }
+
+    pub fn raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

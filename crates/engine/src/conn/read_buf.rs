@@ -1,0 +1,73 @@
+//! Buffers that requests are received into, and a pool to reuse them.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use fastrack_http::Head;
+
+/// What one receive asks for: nearly always more than a whole request.
+pub(super) const READ_SIZE: usize = 16 * 1024;
+
+/// Capacity that a pooled buffer may keep: enough for a form or a small upload.
+const KEPT: usize = 256 * 1024;
+
+const POOLED: usize = 16;
+
+#[derive(Debug, Default)]
+pub(crate) struct ReadBuf {
+    /// The head, followed by as much of the body as is kept in place.
+    pub bytes: Vec<u8>,
+    /// The parsed head: ranges of `bytes`.
+    pub head: Head,
+    pub decoded: Vec<u8>,
+    /// What came after a body that is not kept in place: the next request.
+    pub rest: Vec<u8>,
+    /// The decoded path, if the settings ask for it.
+    pub path: Vec<u8>,
+}
+
+/// Boxed, so that taking one and giving it back moves a pointer.
+#[derive(Debug, Default)]
+pub(crate) struct ReadBufPool(#[allow(clippy::vec_box)] Vec<Box<ReadBuf>>);
+
+impl ReadBufPool {
+    pub fn take(&mut self) -> Box<ReadBuf> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    pub fn give_back(&mut self, mut buf: Box<ReadBuf>) {
+        if self.0.len() >= POOLED {
+            return;
+        }
+        let ReadBuf { bytes, decoded, rest, path, .. } = &mut *buf;
+        for buffer in [bytes, decoded, rest, path] {
+            buffer.clear();
+            if buffer.capacity() > KEPT {
+                buffer.shrink_to(READ_SIZE);
+            }
+        }
+        self.0.push(buf);
+    }
+}
+
+/// What one receive came to.
+pub(super) enum Received {
+    Bytes(usize),
+    /// The client has sent nothing more so far.
+    Nothing,
+    /// The client has closed the connection, or it is broken.
+    End,
+}
+
+/// Receives up to `most` bytes and appends them to `buffer`.
+pub(super) fn receive(fd: BorrowedFd<'_>, buffer: &mut Vec<u8>, most: usize) -> Received {
+    loop {
+        return match fastrack_sys::recv(fd, buffer, most) {
+            Ok(0) => Received::End,
+            Ok(got) => Received::Bytes(got),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Received::Nothing,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => Received::End,
+        };
+    }
+}

@@ -1,0 +1,101 @@
+//! Reading a request: receives bytes and parses the head and the body from them.
+
+use std::os::fd::AsFd;
+
+use fastrack_http::{percent_decode, Error, Expectation, Status};
+
+use super::body::{send_continue, will_stream, BufferedBody};
+use super::read_buf::{receive, ReadBufPool, Received, READ_SIZE};
+use super::{Connection, Phase, State, Step};
+use crate::settings::Settings;
+
+/// Reads from one connection before another gets a turn: a megabyte of a long body.
+const READS_PER_TURN: usize = 16;
+
+impl Connection {
+    /// Reads until the request is complete, or the kernel has no more of it, or the turn is over.
+    pub fn read(&mut self, settings: &Settings, pool: &mut ReadBufPool) -> Step {
+        for _ in 0..READS_PER_TURN {
+            let most = self.next_read();
+            let buf = self.read_buf.get_or_insert_with(|| pool.take());
+            let got = match receive(self.fd.as_fd(), &mut buf.bytes, most) {
+                Received::Bytes(got) => got,
+                Received::Nothing => {
+                    self.last_read_was_full = false;
+                    return Step::Wait;
+                }
+                Received::End => return Step::Close,
+            };
+            self.last_read_was_full = got == most;
+            match self.take_in(got, settings) {
+                // The kernel has no more, and there is no end of the stream to be read.
+                Ok(Status::Partial) if !self.last_read_was_full && !self.ended => return Step::Wait,
+                Ok(Status::Partial) => {}
+                Ok(Status::Complete) if self.phase() == Phase::Draining => return Step::Close,
+                Ok(Status::Complete) => return Step::Ready,
+                Err(error) => return Step::Refuse(error),
+            }
+        }
+        Step::Wait
+    }
+
+    pub fn parse_buffered(&mut self, settings: &Settings) -> Step {
+        let got = self.read_buf.as_ref().map_or(0, |buf| buf.bytes.len());
+        if got == 0 {
+            return Step::Wait;
+        }
+        match self.take_in(got, settings) {
+            Ok(Status::Complete) => Step::Ready,
+            Ok(Status::Partial) => Step::Wait,
+            Err(error) => Step::Refuse(error),
+        }
+    }
+
+    fn next_read(&self) -> usize {
+        match (&self.state, &self.read_buf) {
+            (State::Body(body), Some(buf)) => body.next_read(buf),
+            _ => READ_SIZE,
+        }
+    }
+
+    /// Takes in the `got` bytes received last.
+    fn take_in(&mut self, got: usize, settings: &Settings) -> Result<Status, Error> {
+        let Some(buf) = &mut self.read_buf else { return Ok(Status::Partial) };
+        match &mut self.state {
+            State::Head => self.take_in_head(got, settings),
+            State::Body(body) => body.take_in(buf, settings),
+            State::Unread | State::Stream(_) | State::Sending { .. } => Ok(Status::Partial),
+            State::Draining(left) => {
+                buf.bytes.clear();
+                *left = left.saturating_sub(got);
+                Ok(if *left == 0 { Status::Complete } else { Status::Partial })
+            }
+        }
+    }
+
+    fn take_in_head(&mut self, got: usize, settings: &Settings) -> Result<Status, Error> {
+        let Some(buf) = &mut self.read_buf else { return Ok(Status::Partial) };
+        let new = buf.bytes.len() - got;
+        if new > 0 && buf.bytes.len() < settings.limits.target && !buf.bytes[new..].contains(&b'\n') {
+            // Only the end of a line can complete a head: one sent byte by byte is not parsed anew for each byte.
+            return Ok(Status::Partial);
+        }
+        if buf.head.parse(&buf.bytes, settings.limits)? == Status::Partial {
+            return Ok(Status::Partial);
+        }
+        if settings.decode_path {
+            percent_decode(buf.head.path(&buf.bytes), &mut buf.path)?;
+        }
+        if settings.stream_body && will_stream(buf, settings)? {
+            self.state = State::Unread;
+            return Ok(Status::Complete);
+        }
+        let mut body = BufferedBody::of(buf, settings)?;
+        let status = body.take_in(buf, settings)?;
+        if status == Status::Partial && buf.head.expectation == Expectation::Continue {
+            send_continue(self.fd.as_fd());
+        }
+        self.state = State::Body(body);
+        Ok(status)
+    }
+}

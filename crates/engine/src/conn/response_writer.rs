@@ -1,0 +1,277 @@
+//! Sends the application's response.
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use fastrack_http::{Persistence, Version};
+
+use super::body::BodyStream;
+use super::in_flight::InFlight;
+use super::request::{Content, Request};
+use super::write_buf;
+use crate::control::Control;
+use crate::settings::Settings;
+
+/// How far sending is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// All that was passed has been sent, or will be without the application.
+    Sent,
+    /// The client must take something first: [wait](ResponseWriter::wait), then [flush](ResponseWriter::flush).
+    Blocked,
+}
+
+/// How far the response is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Untouched,
+    Begun,
+    /// The application has passed all of it.
+    Finished,
+    /// The connection was hijacked: the application sends the rest.
+    Hijacked,
+    /// The client is gone, or did not take the response in time.
+    Broken,
+}
+
+/// Sends one response to the client.
+#[derive(Debug)]
+pub struct ResponseWriter<'a> {
+    fd: BorrowedFd<'a>,
+    in_flight: &'a mut InFlight,
+    control: &'a Control,
+    /// How much of the response may be buffered, in bytes.
+    budget: usize,
+    /// How long the client may take nothing, in milliseconds.
+    timeout: u64,
+    /// Since when it has taken nothing, in milliseconds of the monotonic clock.
+    stalled: Option<u64>,
+    stage: Stage,
+    persistence: Persistence,
+    /// The request's body, if the application reads it while it arrives.
+    body: Option<BodyStream<'a>>,
+}
+
+impl<'a> ResponseWriter<'a> {
+    /// Most slices for one [`send`](Self::send): what one writev(2) takes (IOV_MAX on Linux and BSD).
+    pub const MOST_SLICES: usize = 1024;
+
+    /// `last` says that the connection closes after this response.
+    pub(crate) fn new(
+        fd: BorrowedFd<'a>,
+        in_flight: &'a mut InFlight,
+        control: &'a Control,
+        request: &Request<'a>,
+        settings: &Settings,
+        last: bool,
+    ) -> Self {
+        let persistence = match request.head.version {
+            _ if last || !settings.keep_alive || !request.head.is_persistent() => Persistence::Close,
+            Version::Http11 => Persistence::Implied,
+            Version::Http10 => Persistence::Named,
+        };
+        ResponseWriter {
+            fd,
+            in_flight,
+            control,
+            budget: settings.response_buffer,
+            timeout: settings.write_timeout,
+            stalled: None,
+            stage: Stage::Untouched,
+            persistence,
+            body: if let Content::Stream(body) = request.content { Some(body) } else { None },
+        }
+    }
+
+    pub(crate) fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// What becomes of the connection after this response, for its head. To be called right before that is made.
+    pub fn persistence(&mut self) -> Persistence {
+        let body_is_left = self.body.is_some_and(|body| !body.is_almost_read());
+        if body_is_left || self.control.is_stopping() || self.control.is_draining() {
+            self.close();
+        }
+        self.persistence
+    }
+
+    /// Whether the connection stays open after this response, as far as is known now.
+    pub fn is_persistent(&self) -> bool {
+        self.persistence != Persistence::Close
+    }
+
+    /// Has the connection closed after this response.
+    pub fn close(&mut self) {
+        self.persistence = Persistence::Close;
+    }
+
+    /// Whether nothing was sent yet, so that a different response still can be.
+    pub fn is_untouched(&self) -> bool {
+        self.stage == Stage::Untouched
+    }
+
+    /// Whether sending has failed.
+    pub fn is_broken(&self) -> bool {
+        self.stage == Stage::Broken
+    }
+
+    /// Sends slices without blocking, at most [`MOST_SLICES`](Self::MOST_SLICES) of them.
+    ///
+    /// What the socket does not take is copied, so the caller may free the slices. Must not be called while blocked.
+    pub fn send(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Progress> {
+        if !self.in_flight.write_buf().is_empty() {
+            self.flush()?;
+        }
+        if self.in_flight.write_buf().is_empty() {
+            self.claim_response()?;
+            let result = self.in_flight.write_buf().send(self.fd, slices);
+            self.note(result)?;
+            if self.in_flight.write_buf().is_empty() {
+                return Ok(Progress::Sent);
+            }
+        } else {
+            self.in_flight.write_buf().push(slices, 0);
+        }
+        self.stage = Stage::Begun;
+        Ok(self.progress())
+    }
+
+    /// Sends a head, the first `length` bytes of a file, and `end`. What the socket does not take at once is sent
+    /// without the application. Must not be called while blocked; nothing can be sent after it.
+    ///
+    /// If the file turns out to be shorter the connection is reset.
+    pub fn send_file(
+        &mut self,
+        head: &[u8],
+        file: File,
+        length: u64,
+        end: &'static [u8],
+    ) -> io::Result<Progress> {
+        self.claim_response()?;
+        let write_buf = self.in_flight.write_buf();
+        write_buf.push(&[IoSlice::new(head)], 0);
+        write_buf.push_file(file, length, end);
+        self.stage = Stage::Begun;
+        self.flush()
+    }
+
+    /// Sends an interim response (RFC 9110 §15.2). It is skipped if the client is slow in taking what was sent
+    /// before.
+    pub fn send_interim(&mut self, bytes: &[u8]) {
+        if self.stage != Stage::Untouched {
+            return;
+        }
+        match write_buf::send(self.fd, bytes) {
+            Ok(0) => {}
+            Ok(sent) if sent == bytes.len() => {}
+            Ok(sent) => {
+                self.in_flight.write_buf().push(&[IoSlice::new(bytes)], sent);
+                if self.claim_response().is_ok() {
+                    self.stage = Stage::Begun;
+                }
+            }
+            Err(_) => self.stage = Stage::Broken,
+        }
+    }
+
+    /// Sends more of what is buffered.
+    pub fn flush(&mut self) -> io::Result<Progress> {
+        let result = self.in_flight.write_buf().flush(self.fd);
+        self.note(result)
+    }
+
+    /// Fails if the helper has answered the client or reset the connection.
+    fn claim_response(&mut self) -> io::Result<()> {
+        if self.stage == Stage::Untouched && !self.in_flight.active().claim_response() {
+            self.stage = Stage::Broken;
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, result: io::Result<usize>) -> io::Result<Progress> {
+        match result {
+            Ok(0) => {}
+            Ok(_) => {
+                self.stage = Stage::Begun;
+                self.stalled = None;
+            }
+            Err(error) => {
+                self.stage = Stage::Broken;
+                return Err(error);
+            }
+        }
+        Ok(self.progress())
+    }
+
+    fn progress(&mut self) -> Progress {
+        if self.in_flight.write_buf().len() <= self.budget {
+            Progress::Sent
+        } else {
+            Progress::Blocked
+        }
+    }
+
+    /// Turns buffering off: from now on [`Progress::Sent`] means that the kernel has taken everything.
+    pub fn unbuffer(&mut self) {
+        self.budget = 0;
+    }
+
+    /// Blocks until the client may take more, or a signal came; fails when it has taken nothing for the whole
+    /// timeout.
+    ///
+    /// This is what to run while other threads may go on.
+    pub fn wait(&mut self) -> io::Result<()> {
+        let now = fastrack_sys::monotonic_millis();
+        let waited = now.saturating_sub(*self.stalled.get_or_insert(now));
+        let result = if waited >= self.timeout {
+            Err(io::ErrorKind::TimedOut.into())
+        } else {
+            let left = self.timeout - waited;
+            self.in_flight.active().while_stopped(|| fastrack_sys::wait_writable(self.fd, left))
+        };
+        if result.is_err() {
+            self.stage = Stage::Broken;
+        }
+        result.map(|_| ())
+    }
+
+    /// The application has passed the whole response; what is buffered of it is sent without it.
+    pub fn finish(&mut self) {
+        self.end(Stage::Finished);
+        if self.in_flight.write_buf().is_empty() {
+            self.in_flight.active().set_complete();
+        }
+    }
+
+    /// Claims the client before a [hijack](Self::hand_over). False when a response has begun, or the helper has
+    /// answered.
+    pub fn claim(&mut self) -> bool {
+        self.stage == Stage::Untouched && self.in_flight.active().claim_response()
+    }
+
+    /// Hijack: the application has a copy of the connection's descriptor and sends the rest.
+    pub fn hand_over(&mut self) {
+        self.end(Stage::Hijacked);
+        self.in_flight.active().set_complete();
+    }
+
+    fn end(&mut self, stage: Stage) {
+        if self.stage != Stage::Broken {
+            self.stage = stage;
+        }
+    }
+
+    /// The response cannot be completed: the connection will be reset, so that the client can tell.
+    pub fn abandon(&mut self) {
+        self.stage = Stage::Broken;
+    }
+}
+
+impl AsFd for ResponseWriter<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd
+    }
+}

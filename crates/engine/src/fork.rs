@@ -1,0 +1,60 @@
+//! The descriptors that a forked child must let go of.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Most descriptors tracked: Linux's default limit per process (fs.nr_open). The set takes 128 KiB for them.
+const MOST: usize = 1 << 20;
+
+const BITS: usize = u64::BITS as usize;
+
+/// A bitmap without a lock: a forked child would wait for ever for one held by a thread that it has no copy of.
+#[derive(Debug)]
+pub(crate) struct InheritedFds(Box<[AtomicU64]>);
+
+impl InheritedFds {
+    pub fn new(limit: usize) -> Self {
+        InheritedFds((0..limit.min(MOST).div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    pub fn insert(&self, fd: RawFd) {
+        if let Some((word, bit)) = self.find(fd) {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    pub fn remove(&self, fd: RawFd) {
+        if let Some((word, bit)) = self.find(fd) {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+
+    pub fn drain(&self) -> impl Iterator<Item = RawFd> + '_ {
+        self.0.iter().enumerate().flat_map(|(index, word)| {
+            let word = word.swap(0, Ordering::Relaxed);
+            (0..BITS).filter(move |bit| word & (1 << bit) != 0).map(move |bit| (index * BITS + bit) as RawFd)
+        })
+    }
+
+    fn find(&self, fd: RawFd) -> Option<(&AtomicU64, u64)> {
+        let fd = usize::try_from(fd).ok()?;
+        Some((self.0.get(fd / BITS)?, 1 << (fd % BITS)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_inserted_and_not_removed_is_drained() {
+        let fds = InheritedFds::new(200);
+        for fd in [-1, 0, 63, 64, 199, 255, 256, 5000] {
+            fds.insert(fd);
+        }
+        fds.remove(63);
+        fds.remove(100);
+        assert_eq!(fds.drain().collect::<Vec<_>>(), [0, 64, 199, 255]);
+        assert_eq!(fds.drain().count(), 0);
+    }
+}

@@ -1,0 +1,111 @@
+//! The shared queue from a worker's side.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::Ordering;
+
+use super::message;
+use super::page::{Page, Set};
+use crate::conn::{Connection, ReadBufPool, Step};
+use crate::settings::Settings;
+
+#[derive(Debug)]
+pub(crate) struct Member {
+    sender: OwnedFd,
+    receiver: OwnedFd,
+    page: Page,
+    place: usize,
+    master: u32,
+}
+
+impl Member {
+    pub(super) fn new(sender: OwnedFd, receiver: OwnedFd, page: Page, place: usize, master: u32) -> Self {
+        Member { sender, receiver, page, place, master }
+    }
+
+    pub fn receiver(&self) -> BorrowedFd<'_> {
+        self.receiver.as_fd()
+    }
+
+    pub fn raw_fds(&self) -> [RawFd; 2] {
+        [self.sender.as_raw_fd(), self.receiver.as_raw_fd()]
+    }
+
+    /// Sends a connection, which stays the sender's as well: to be released when this succeeds.
+    pub fn send(&self, connection: &Connection, settings: &Settings) -> io::Result<()> {
+        self.count_one_more();
+        let result = message::send(self.sender.as_fd(), connection, settings);
+        if result.is_err() {
+            self.count_one_less();
+        }
+        result
+    }
+
+    /// Waits up to `millis` milliseconds for room in the queue, and says whether there is any.
+    pub fn wait_for_room(&self, millis: u64) -> bool {
+        fastrack_sys::wait_writable(self.sender.as_fd(), millis).unwrap_or(false)
+    }
+
+    /// Receives a connection; None when the queue is empty.
+    pub fn receive(
+        &self,
+        settings: &Settings,
+        pool: &mut ReadBufPool,
+    ) -> io::Result<Option<(Box<Connection>, Step)>> {
+        match message::receive(self.receiver.as_fd(), settings, pool) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.page.queued().store(0, Ordering::Relaxed);
+                Ok(None)
+            }
+            received => {
+                self.count_one_less();
+                received.map(Some)
+            }
+        }
+    }
+
+    pub fn queued(&self) -> u32 {
+        self.page.queued().load(Ordering::Relaxed)
+    }
+
+    pub fn is_anything_queued(&self) -> bool {
+        self.queued() > 0
+    }
+
+    pub(super) fn count_one_more(&self) {
+        self.page.queued().fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_one_less(&self) {
+        let less = |count: u32| count.checked_sub(1);
+        // It fails for 0, which is right.
+        let _ = self.page.queued().fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    pub fn set_idle(&self, idle: bool) {
+        self.page.set(Set::Idle, self.place, idle);
+    }
+
+    pub fn set_serving(&self, serving: bool) {
+        self.page.set(Set::Serving, self.place, serving);
+    }
+
+    pub fn is_another_idle(&self) -> bool {
+        self.page.has_other(Set::Idle, self.place)
+    }
+
+    pub fn is_another_serving(&self) -> bool {
+        self.page.has_other(Set::Serving, self.place)
+    }
+
+    /// Whether somebody will take connections from the queue when this worker ends: another worker, or its successor.
+    pub fn has_successor(&self) -> bool {
+        self.page.ending().load(Ordering::SeqCst) != self.master || self.is_another_serving()
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.page.leave(self.place);
+    }
+}

@@ -1,0 +1,301 @@
+//! A handoff message: one connection with what has been read of it.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use fastrack_sys::{memory_file, receive_message, send_message};
+
+use crate::accept::Client;
+use crate::conn::{Connection, Contents, ReadBufPool, Step};
+use crate::settings::Settings;
+
+/// The first bytes of a message: the version of its layout.
+const MAGIC: &[u8; 8] = b"fastrak2";
+
+const HEADER: usize = 64;
+
+/// A body is in the read buffer, decoded, or in a file.
+const DECODED: u8 = 1;
+const FILE: u8 = 2;
+/// The bytes are in a file beside the message.
+const ASIDE: u8 = 4;
+/// The client has shut down its sending side.
+const ENDED: u8 = 8;
+/// See [`Connection::pipelined`].
+const PIPELINED: u8 = 16;
+
+/// How many bytes of a connection go into the message itself. More of them go into a file beside it.
+const INLINE: usize = 16 * 1024;
+
+/// Sends a connection, which stays the sender's as well. Fails with Unsupported if it has a response under way.
+pub(super) fn send(queue: BorrowedFd<'_>, connection: &Connection, settings: &Settings) -> io::Result<()> {
+    let Contents { read_buf, body } = connection.contents().ok_or(io::ErrorKind::Unsupported)?;
+    let parts = match read_buf {
+        Some(buf) if body.is_some() => [&buf.bytes[..], &buf.decoded[..], &buf.rest[..]],
+        Some(buf) => [&buf.bytes[..], &[], &[]],
+        None => [&[][..]; 3],
+    };
+    let lengths = parts.map(<[u8]>::len);
+    let length = lengths.iter().sum();
+    let file = body.and_then(|(file, _)| file);
+    let aside = (length > INLINE).then(|| memory_file(0)).transpose()?;
+    let flags = match (body, file) {
+        (None, _) => 0,
+        (Some(_), None) => DECODED,
+        (Some(_), Some(_)) => FILE,
+    } | if aside.is_some() { ASIDE } else { 0 }
+        | if connection.ended { ENDED } else { 0 }
+        | if connection.pipelined { PIPELINED } else { 0 };
+    let header = Header {
+        flags,
+        peer: connection.peer,
+        listener: settings.listeners.get(connection.listener).copied().unwrap_or_default(),
+        lengths,
+        served: connection.served,
+        body: body.map_or(0, |(_, length)| length),
+    };
+    let mut message = Vec::with_capacity(HEADER + INLINE.min(length));
+    header.write(&mut message);
+    match &aside {
+        Some(aside) => parts.iter().try_for_each(|part| (&mut &*aside).write_all(part))?,
+        None => parts.iter().for_each(|part| message.extend_from_slice(part)),
+    }
+    let mut fds = vec![connection.as_fd()];
+    fds.extend(aside.as_ref().map(AsFd::as_fd));
+    fds.extend(file.map(AsFd::as_fd));
+    send_message(queue, &message, &fds)
+}
+
+/// Receives a connection and says how far its request is. If its listener is not known here, it counts as one of
+/// the first listener. Fails with WouldBlock when there is none, and with InvalidData when the message cannot be
+/// used.
+pub(super) fn receive(
+    queue: BorrowedFd<'_>,
+    settings: &Settings,
+    pool: &mut ReadBufPool,
+) -> io::Result<(Box<Connection>, Step)> {
+    let mut message = [0; HEADER + INLINE];
+    let (length, fds) = receive_message(queue, &mut message)?;
+    let mut fds = fds.into_iter();
+    let header = Header::read(&message[..length]).ok_or(io::ErrorKind::InvalidData)?;
+    let fd = fds.next().ok_or(io::ErrorKind::InvalidData)?;
+    let listener = settings.listeners.iter().position(|known| *known == header.listener).unwrap_or_default();
+    let mut connection = Connection::new(Client { fd, peer: header.peer, listener });
+    connection.served = header.served;
+    connection.ended = header.flags & ENDED != 0;
+    connection.pipelined = header.flags & PIPELINED != 0;
+    if header.lengths == [0; 3] {
+        return Ok((connection, Step::Wait));
+    }
+    let mut inline = &message[HEADER..length];
+    let mut aside = if header.flags & ASIDE != 0 { Some(rewound(fds.next())?) } else { None };
+    let source: &mut dyn Read = match &mut aside {
+        Some(file) => file,
+        None => &mut inline,
+    };
+    let mut buf = pool.take();
+    let parts = [&mut buf.bytes, &mut buf.decoded, &mut buf.rest];
+    for (length, part) in header.lengths.into_iter().zip(parts) {
+        if Read::take(&mut *source, length as u64).read_to_end(part)? != length {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+    }
+    connection.load(buf);
+    if header.flags & (DECODED | FILE) == 0 {
+        let step = connection.parse_buffered(settings);
+        return Ok((connection, step));
+    }
+    let file = if header.flags & FILE != 0 { Some(rewound(fds.next())?) } else { None };
+    let step = match connection.load_body(file, header.body, settings) {
+        Ok(()) => Step::Ready,
+        Err(error) => Step::Refuse(error),
+    };
+    Ok((connection, step))
+}
+
+fn rewound(fd: Option<OwnedFd>) -> io::Result<File> {
+    let mut file = File::from(fd.ok_or(io::ErrorKind::InvalidData)?);
+    file.rewind()?;
+    Ok(file)
+}
+
+/// The fixed part of a message.
+struct Header {
+    flags: u8,
+    peer: Option<SocketAddr>,
+    /// The listener's id in the settings.
+    listener: u64,
+    /// How many bytes there are of the request as received, decoded, and after it.
+    lengths: [usize; 3],
+    served: u32,
+    body: u64,
+}
+
+impl Header {
+    fn write(&self, message: &mut Vec<u8>) {
+        message.extend_from_slice(MAGIC);
+        message.push(self.flags);
+        put_peer(message, self.peer);
+        message.extend_from_slice(&self.listener.to_le_bytes());
+        for number in self.lengths {
+            message.extend_from_slice(&u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
+        }
+        message.extend_from_slice(&self.served.to_le_bytes());
+        message.extend_from_slice(&self.body.to_le_bytes());
+        debug_assert!(message.len() <= HEADER);
+        message.resize(HEADER, 0);
+    }
+
+    /// None if the message has another layout.
+    fn read(message: &[u8]) -> Option<Self> {
+        let (header, _) = message.split_at_checked(HEADER)?;
+        let rest = header.strip_prefix(MAGIC)?;
+        let (flags, rest) = rest.split_first()?;
+        let (peer, rest) = rest.split_first_chunk::<19>()?;
+        let (listener, mut rest) = rest.split_first_chunk::<8>()?;
+        let listener = u64::from_le_bytes(*listener);
+        let mut number = || {
+            let (bytes, after) = rest.split_first_chunk::<4>()?;
+            rest = after;
+            Some(u32::from_le_bytes(*bytes))
+        };
+        let lengths = [number()? as usize, number()? as usize, number()? as usize];
+        let served = number()?;
+        let body = u64::from_le_bytes(*rest.first_chunk()?);
+        Some(Header { flags: *flags, peer: peer_of(peer), listener, lengths, served, body })
+    }
+}
+
+/// 1, the port, and the address as IPv6; zeros if there is none.
+fn put_peer(message: &mut Vec<u8>, peer: Option<SocketAddr>) {
+    let address = match peer.map(|peer| peer.ip()) {
+        None => Ipv6Addr::UNSPECIFIED,
+        Some(IpAddr::V4(address)) => address.to_ipv6_mapped(),
+        Some(IpAddr::V6(address)) => address,
+    };
+    message.push(u8::from(peer.is_some()));
+    message.extend_from_slice(&peer.map_or(0, |peer| peer.port()).to_le_bytes());
+    message.extend_from_slice(&address.octets());
+}
+
+fn peer_of([there, low, high, address @ ..]: &[u8; 19]) -> Option<SocketAddr> {
+    let address = Ipv6Addr::from(*address).to_canonical();
+    (*there == 1).then(|| SocketAddr::new(address, u16::from_le_bytes([*low, *high])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conn::Content;
+    use fastrack_sys::message_queue;
+    use std::os::unix::net::UnixStream;
+
+    fn knowing(listeners: &[u64]) -> Settings {
+        Settings { listeners: listeners.to_vec(), ..Settings::default() }
+    }
+
+    fn passed(request: &[u8], peer: Option<SocketAddr>) -> (Box<Connection>, Step) {
+        let (sender, receiver) = message_queue().expect("a queue");
+        let (mut client, server) = UnixStream::pair().expect("a pair");
+        server.set_nonblocking(true).expect("nonblocking");
+        let settings = knowing(&[5, 6, 7]);
+        let mut pool = ReadBufPool::default();
+        let mut connection = Connection::new(Client { fd: server.into(), peer, listener: 1 });
+        connection.served = 3;
+        let writer = std::thread::spawn({
+            let request = request.to_vec();
+            move || client.write_all(&request).map(|()| client)
+        });
+        let step = loop {
+            match connection.read(&settings, &mut pool) {
+                Step::Wait if !writer.is_finished() => std::thread::yield_now(),
+                step => break step,
+            }
+        };
+        // The writer may have finished after that read.
+        let step = if step == Step::Wait { connection.read(&settings, &mut pool) } else { step };
+        send(sender.as_fd(), &connection, &knowing(&[6, 7])).expect("send");
+        let (other, received) = receive(receiver.as_fd(), &settings, &mut pool).expect("receive");
+        assert_eq!(step, received);
+        assert_eq!((other.listener, other.served, other.peer), (2, 3, peer));
+        let _client = writer.join().expect("no panic").expect("written");
+        (other, received)
+    }
+
+    fn body_of(connection: &Connection) -> Vec<u8> {
+        match connection.request(&Settings::default()).expect("a request").content {
+            Content::None => Vec::new(),
+            Content::Memory(bytes) => bytes.to_vec(),
+            Content::File(mut file, length) => {
+                let mut body = Vec::new();
+                file.read_to_end(&mut body).expect("read");
+                assert_eq!(body.len() as u64, length);
+                body
+            }
+            Content::Stream(_) => panic!("nobody asked for one"),
+        }
+    }
+
+    #[test]
+    fn a_request_arrives_as_it_was_sent_whatever_its_body() {
+        let peers = ["127.0.0.1:80", "[2001:db8::1]:65535"].map(|peer| peer.parse().ok());
+        for (size, peer) in [(0, None), (5, peers[0]), (40_000, peers[1]), (1_100_000, None)] {
+            let body = vec![b'b'; size];
+            let mut plain =
+                format!("POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: {size}\r\n\r\n").into_bytes();
+            plain.extend_from_slice(&body);
+            let mut chunked =
+                format!("POST /p HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{size:x}\r\n")
+                    .into_bytes();
+            chunked.extend_from_slice(&body);
+            chunked.extend_from_slice(if size == 0 { b"\r\n" } else { b"\r\n0\r\n\r\n" });
+            for request in [plain, chunked] {
+                let (connection, step) = passed(&request, peer);
+                assert_eq!(step, Step::Ready);
+                let request = connection.request(&Settings::default()).expect("a request");
+                assert_eq!(request.path, b"/p");
+                assert!(body_of(&connection) == body, "{size}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_follows_a_request_travels_with_it() {
+        for body in ["Content-Length: 2\r\n\r\nab", "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n"]
+        {
+            let request =
+                format!("POST / HTTP/1.1\r\nHost: h\r\n{body}GET /next HTTP/1.1\r\nHost: h\r\n\r\n");
+            let (mut connection, _) = passed(request.as_bytes(), None);
+            assert_eq!(body_of(&connection), b"ab");
+            assert_eq!(connection.next_request(&Settings::default()), Step::Ready);
+            assert_eq!(connection.request(&Settings::default()).expect("a request").path, b"/next");
+        }
+    }
+
+    #[test]
+    fn half_a_head_and_nothing_at_all_travel_too() {
+        let (connection, step) = passed(b"GET / HT", None);
+        assert!(connection.has_begun() && step == Step::Wait);
+        let (sender, receiver) = message_queue().expect("a queue");
+        let (_client, server) = UnixStream::pair().expect("a pair");
+        let connection = Connection::new(Client { fd: server.into(), peer: None, listener: 1 });
+        send(sender.as_fd(), &connection, &knowing(&[6, 7])).expect("send");
+        let (connection, step) =
+            receive(receiver.as_fd(), &knowing(&[6]), &mut ReadBufPool::default()).expect("receive");
+        assert!(!connection.has_begun() && step == Step::Wait);
+        assert_eq!(connection.listener, 0, "one of the first where its own is not known");
+    }
+
+    #[test]
+    fn what_is_no_connection_is_refused() {
+        let (sender, receiver) = message_queue().expect("a queue");
+        for message in [&b"x"[..], &[0; HEADER], &[MAGIC, &[0; 56][..]].concat()] {
+            send_message(sender.as_fd(), message, &[]).expect("send");
+            let error = receive(receiver.as_fd(), &Settings::default(), &mut ReadBufPool::default())
+                .expect_err("not a connection");
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The shared queue from the master's side.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::Ordering;
+
+use fastrack_sys::message_queue;
+
+use super::member::Member;
+use super::page::{Page, MEMBERS};
+
+/// The workers' shared queue and page. The master makes it and its workers inherit it.
+#[derive(Debug)]
+pub struct SharedQueue {
+    sender: OwnedFd,
+    receiver: OwnedFd,
+    file: File,
+    page: Page,
+    master: u32,
+}
+
+impl SharedQueue {
+    /// A queue for workers forked later.
+    pub fn new() -> io::Result<Self> {
+        let (sender, receiver) = message_queue()?;
+        Self::with(sender, receiver, Page::create()?)
+    }
+
+    /// Takes over another master's queue by its [`raw_fds`](Self::raw_fds), which are duplicated.
+    pub fn from_raw_fds([sender, receiver, file]: [RawFd; 3]) -> io::Result<Self> {
+        let file = File::from(fastrack_sys::duplicate(file)?);
+        Self::with(fastrack_sys::duplicate(sender)?, fastrack_sys::duplicate(receiver)?, file)
+    }
+
+    fn with(sender: OwnedFd, receiver: OwnedFd, file: File) -> io::Result<Self> {
+        let page = Page::map(&file)?;
+        Ok(SharedQueue { sender, receiver, file, page, master: std::process::id() })
+    }
+
+    /// Its descriptors: both ends of the queue, and the page's file.
+    pub fn raw_fds(&self) -> [RawFd; 3] {
+        [self.sender.as_raw_fd(), self.receiver.as_raw_fd(), self.file.as_raw_fd()]
+    }
+
+    /// This master's workers are about to end. Only another master's can take their connections over.
+    pub fn end(&self) {
+        self.page.ending().store(self.master, Ordering::SeqCst);
+    }
+
+    /// Removes a worker that is dead.
+    pub fn forget(&self, pid: u32) {
+        let places = (0..MEMBERS).filter(|place| self.page.pid(*place).load(Ordering::SeqCst) == pid);
+        places.for_each(|place| self.page.leave(place));
+    }
+
+    pub(crate) fn member(&self) -> io::Result<Option<Member>> {
+        let page = Page::map(&self.file)?;
+        let sender = fastrack_sys::duplicate(self.sender.as_raw_fd())?;
+        let receiver = fastrack_sys::duplicate(self.receiver.as_raw_fd())?;
+        Ok(page.join(std::process::id()).map(|place| Member::new(sender, receiver, page, place, self.master)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::page::Set;
+    use super::*;
+
+    #[test]
+    fn each_worker_sees_what_the_others_say() {
+        let queue = SharedQueue::new().expect("a queue");
+        let copy = SharedQueue::from_raw_fds(queue.raw_fds()).expect("a copy");
+        let one = queue.member().expect("a member").expect("free");
+        let two = copy.member().expect("a member").expect("free");
+        one.set_idle(true);
+        one.set_serving(true);
+        assert!(!one.is_another_idle() && two.is_another_idle() && two.is_another_serving());
+        one.count_one_more();
+        assert!(two.is_anything_queued());
+        two.count_one_less();
+        two.count_one_less();
+        assert!(!one.is_anything_queued());
+        // Both are this process's; the flags of a dead one no longer count.
+        queue.forget(std::process::id());
+        assert!(!two.is_another_idle() && !two.is_another_serving());
+    }
+
+    #[test]
+    fn the_place_of_a_process_that_was_killed_with_its_master_is_freed_by_the_next_to_join() {
+        let queue = SharedQueue::new().expect("a queue");
+        let one = queue.member().expect("a member").expect("free");
+        let mut child = std::process::Command::new("true").spawn().expect("a process");
+        child.wait().expect("its end");
+        queue.page.pid(7).store(child.id(), Ordering::SeqCst);
+        queue.page.set(Set::Idle, 7, true);
+        queue.page.set(Set::Serving, 7, true);
+        assert!(one.is_another_idle() && one.is_another_serving());
+        let _other = queue.member().expect("a member").expect("free");
+        assert!(!one.is_another_idle() && !one.is_another_serving());
+    }
+
+    #[test]
+    fn there_is_a_place_for_each_of_many_workers_and_then_none() {
+        let queue = SharedQueue::new().expect("a queue");
+        let mut members: Vec<_> =
+            (0..MEMBERS).map(|_| queue.member().expect("a member").expect("free")).collect();
+        assert!(queue.member().expect("no error").is_none());
+        members.iter().for_each(|member| member.set_idle(true));
+        members.truncate(1);
+        assert!(!members[0].is_another_idle());
+        assert!(queue.member().expect("a member").is_some());
+    }
+}

@@ -1,0 +1,165 @@
+//! What the two threads of a worker share.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::epoch::Epoch;
+use super::timer::HelperTimer;
+use crate::reactor::Reactor;
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    reactor: Mutex<Reactor>,
+    epoch: Epoch,
+    timer: HelperTimer,
+    /// A request has lasted so long that the helper took over.
+    long_request: AtomicBool,
+    /// An [`Order`].
+    order: AtomicU8,
+}
+
+/// What the helper has to do.
+#[derive(Clone, Copy)]
+pub(crate) enum Order {
+    End = 1,
+    /// Hand off all connections: the process ends.
+    HandOff,
+    /// Nothing more: it has done that.
+    HandedOff,
+}
+
+impl Shared {
+    pub fn new(reactor: Reactor, timer: HelperTimer) -> Self {
+        Shared {
+            reactor: Mutex::new(reactor),
+            epoch: Epoch::default(),
+            timer,
+            long_request: AtomicBool::new(false),
+            order: AtomicU8::new(0),
+        }
+    }
+
+    pub fn epoch(&self) -> &Epoch {
+        &self.epoch
+    }
+
+    pub(super) fn timer(&self) -> &HelperTimer {
+        &self.timer
+    }
+
+    /// Locks the reactor. Nobody holds it while waiting.
+    pub fn reactor(&self) -> MutexGuard<'_, Reactor> {
+        // A panic of the helper ends the process. One of the application's thread is not caught while it has the
+        // reactor.
+        self.reactor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the reactor if it is free. None, too, if the application's thread panicked with it: it may be
+    /// inconsistent.
+    pub(super) fn try_reactor(&self) -> Option<MutexGuard<'_, Reactor>> {
+        self.reactor.try_lock().ok()
+    }
+
+    /// The application's thread is about to wait, and unlocks the reactor. It is idle before that: if the helper
+    /// locked the reactor in between, nobody would handle the events that it polled until another client came.
+    pub fn set_waiting(&self, reactor: MutexGuard<'_, Reactor>) {
+        self.epoch.set_idle();
+        drop(reactor);
+        self.timer.idle();
+    }
+
+    pub fn set_busy(&self) {
+        if let Some(epoch) = self.epoch.set_busy() {
+            self.timer.woken(epoch);
+        }
+    }
+
+    /// The application's thread begins something that may last: a request, or something else.
+    pub fn begin(&self, is_request: bool) {
+        self.timer.begin(self.epoch.advance(), is_request);
+    }
+
+    pub(super) fn note_long_request(&self) {
+        self.long_request.store(true, Ordering::Relaxed);
+    }
+
+    pub fn take_long_request(&self) -> bool {
+        self.long_request.load(Ordering::Relaxed) && self.long_request.swap(false, Ordering::Relaxed)
+    }
+
+    /// Tells the helper what to do, and wakes it. Async-signal-safe.
+    pub fn order(&self, order: Order) {
+        self.order.store(order as u8, Ordering::SeqCst);
+        self.timer.wake_helper();
+    }
+
+    pub fn is_ordered(&self, order: Order) -> bool {
+        self.order.load(Ordering::SeqCst) == order as u8
+    }
+
+    /// Hands off all connections, if the reactor can be locked within so many milliseconds.
+    pub fn hand_off_all(&self, millis: u64) {
+        for _ in 0..millis {
+            if let Some(mut reactor) = self.try_reactor() {
+                return reactor.hand_off_all();
+            }
+            fastrack_sys::pause(1);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::control::Control;
+    use crate::helper::epoch::is_busy;
+    use crate::reactor::Table;
+    use crate::settings::Settings;
+    use crate::watch::WatchSettings;
+    use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+    use std::sync::Arc;
+
+    pub fn shared() -> Shared {
+        let table = Table::new().expect("a poller");
+        let set = fastrack_sys::duplicate(table.poller().raw_fd()).expect("a copy");
+        let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
+        let timer = HelperTimer::new(set).expect("a timer");
+        Shared::new(Reactor::new(Settings::default(), Arc::new(control), table, None), timer)
+    }
+
+    #[test]
+    fn who_locks_the_reactor_of_a_waiting_thread_sees_that_it_waits() {
+        let shared = shared();
+        let (done, seen) = (AtomicBool::new(false), std::sync::atomic::AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::SeqCst) {
+                    let Some(_reactor) = shared.try_reactor() else { continue };
+                    assert!(!is_busy(shared.epoch.read()));
+                    seen.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+            let start = std::time::Instant::now();
+            while seen.load(Ordering::SeqCst) < 10_000 && start.elapsed().as_secs() < 20 {
+                let reactor = shared.reactor();
+                shared.set_busy();
+                shared.set_waiting(reactor);
+            }
+            done.store(true, Ordering::SeqCst);
+        });
+        assert!(seen.into_inner() >= 10_000);
+    }
+
+    #[test]
+    fn the_helper_does_not_touch_what_the_other_thread_has_or_has_left_in_a_panic() {
+        let shared = shared();
+        assert!(shared.try_reactor().is_some());
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let _reactor = shared.reactor();
+            assert!(shared.try_reactor().is_none());
+            // As a panic, without its message.
+            resume_unwind(Box::new(()));
+        }));
+        assert!(result.is_err() && shared.try_reactor().is_none());
+    }
+}

@@ -1,0 +1,213 @@
+//! The helper's thread, and when it takes over.
+
+use std::io;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
+use std::thread::{park, Builder, JoinHandle};
+use std::time::Duration;
+
+use fastrack_sys::{monotonic_millis, with_signals_blocked, Events};
+
+use super::epoch::is_busy;
+use super::shared::{Order, Shared};
+use super::timer::SOON;
+use crate::control::Control;
+use crate::watch::Watchdog;
+
+/// The longest time until the next look, where few requests last that long, and where hardly any does.
+const LONG: Duration = Duration::from_millis(2);
+const LONGEST: Duration = Duration::from_millis(4);
+
+/// More steps than this from one look to the next are many. A request takes about five.
+const MANY_STEPS: u64 = 64;
+
+/// With fewer steps than this, which two requests take, an idle thread is left to set the timer itself.
+const FEW_STEPS: u64 = 12;
+
+/// The longest wait for events while a request lasts, in milliseconds: its time limit may have been changed.
+const LONGEST_WAIT: u64 = 100;
+
+/// How long to wait for the reactor when the process is ending, in milliseconds: the crashed thread may have it.
+const LAST_WAIT: u64 = 50;
+
+/// In bytes.
+const STACK: usize = 128 * 1024;
+
+#[derive(Debug)]
+pub(crate) struct Helper {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    pid: u32,
+}
+
+impl Helper {
+    /// Starts the thread, with all signals blocked in it. To be called after the last fork of this process's own.
+    pub fn start(shared: Arc<Shared>, control: Arc<Control>, watchdog: Watchdog) -> io::Result<Self> {
+        let its = Arc::clone(&shared);
+        let work = move || {
+            if catch_unwind(AssertUnwindSafe(|| run(&its, &control, &watchdog))).is_err() {
+                // The message is out. Connections may be in any state: the master starts another worker.
+                std::process::abort();
+            }
+        };
+        let builder = Builder::new().name("fastrack helper".into()).stack_size(STACK);
+        let thread = with_signals_blocked(|| builder.spawn(work))?;
+        Ok(Helper { shared, thread: Some(thread), pid: std::process::id() })
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        if self.pid != std::process::id() {
+            // A fork does not copy the thread, and the timer is the parent's.
+            std::mem::forget(thread);
+            return;
+        }
+        self.shared.order(Order::End);
+        // It cannot have panicked: that ends the process.
+        let _ = thread.join();
+    }
+}
+
+fn run(shared: &Shared, control: &Control, watchdog: &Watchdog) {
+    let mut events = Events::default();
+    let mut lookout = Lookout { shared, control, watchdog, before: 0, interval: SOON, lasting: None };
+    loop {
+        let fired = shared.timer().wait(&mut events, lookout.next_look());
+        if shared.is_ordered(Order::End) {
+            return;
+        }
+        if shared.is_ordered(Order::HandOff) {
+            // A thread has crashed, and the process ends as soon as this is done. From here on, touch nothing.
+            shared.hand_off_all(LAST_WAIT);
+            shared.order(Order::HandedOff);
+            loop {
+                park();
+            }
+        }
+        lookout.woken(fired);
+    }
+}
+
+/// What the application's thread has been busy with since this epoch.
+struct Lasting {
+    since: u64,
+    /// When the connections need another look, in milliseconds from the last one.
+    next_look: u64,
+}
+
+struct Lookout<'a> {
+    shared: &'a Shared,
+    control: &'a Control,
+    watchdog: &'a Watchdog,
+    /// The epoch at the last look, and the time until the next one.
+    before: u64,
+    interval: Duration,
+    lasting: Option<Lasting>,
+}
+
+impl Lookout<'_> {
+    /// How long to wait for an event, in milliseconds; None to wait for the timer alone.
+    fn next_look(&self) -> Option<u64> {
+        self.lasting.as_ref().map(|lasting| lasting.next_look)
+    }
+
+    /// The helper was woken; by the timer if that has `fired`.
+    fn woken(&mut self, fired: bool) {
+        let timer = self.shared.timer();
+        let epoch = self.shared.epoch().read();
+        if let Some(lasting) = self.lasting.take() {
+            if lasting.since == epoch && !fired {
+                self.lasting = self.drive(epoch);
+                if self.lasting.is_some() {
+                    return;
+                }
+            }
+            timer.stop_watching();
+            if timer.take_if_missing(epoch) {
+                (self.before, self.interval) = (epoch, SOON);
+                return timer.fire_in(SOON);
+            }
+        }
+        if fired {
+            if let Some(since) = timer.take(self.before) {
+                self.look(epoch, since);
+            }
+        }
+    }
+
+    /// Looks whether the application's thread has been busy with one thing since then, and sets the next look.
+    fn look(&mut self, epoch: u64, since: u64) {
+        let timer = self.shared.timer();
+        let steps = epoch.wrapping_sub(since) / 2;
+        self.before = epoch;
+        if is_busy(epoch) && steps == 0 {
+            let lasting = self.drive(epoch);
+            self.lasting = lasting.filter(|_| timer.watch_connections(self.shared.epoch(), epoch));
+        }
+        let few = !is_busy(epoch) && steps < FEW_STEPS;
+        if self.lasting.is_some() || few && timer.leave(self.shared.epoch()) {
+            self.interval = SOON;
+            return;
+        }
+        self.interval = (self.interval * 2).min(if steps < MANY_STEPS { LONG } else { LONGEST });
+        timer.fire_in(self.interval);
+    }
+
+    /// Drives the connections, unless the application's thread has made progress since this epoch.
+    fn drive(&self, since: u64) -> Option<Lasting> {
+        let epoch = self.shared.epoch();
+        let mut reactor = self.shared.try_reactor()?;
+        if epoch.read() != since {
+            return None;
+        }
+        self.shared.note_long_request();
+        reactor.drive(&|| epoch.read() != since);
+        let request = self.control.request();
+        self.watchdog.check(request, || reactor.hand_off_all());
+        let next = reactor.next_deadline().unwrap_or(u64::MAX).min(request.deadline());
+        let next_look = match reactor.events() {
+            0 => next.saturating_sub(monotonic_millis()).clamp(1, LONGEST_WAIT),
+            _ => 0,
+        };
+        Some(Lasting { since, next_look })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::helper::shared::tests::shared;
+    use crate::watch::WatchSettings;
+    use std::time::Instant;
+
+    #[test]
+    fn a_long_request_is_noticed_however_many_short_ones_came_before() {
+        let shared = Arc::new(shared());
+        let control = Arc::new(Control::new(-1, [], &WatchSettings::default()).expect("a control"));
+        let helper = Helper::start(Arc::clone(&shared), control, Watchdog::new(None)).expect("a thread");
+        for round in 0..40_u64 {
+            for cycle in 0..200 {
+                shared.set_busy();
+                shared.begin(false);
+                shared.begin(true);
+                // As long as it takes the helper to look, more or less.
+                let until =
+                    Instant::now() + Duration::from_micros((round * 200 + cycle) % 1100 / 10 * (cycle % 11));
+                while Instant::now() < until {}
+                shared.set_waiting(shared.reactor());
+            }
+            shared.take_long_request();
+            shared.set_busy();
+            shared.begin(true);
+            let start = Instant::now();
+            while !shared.take_long_request() {
+                assert!(start.elapsed() < Duration::from_secs(20), "round {round}");
+                std::thread::yield_now();
+            }
+            shared.set_waiting(shared.reactor());
+        }
+        drop(helper);
+    }
+}

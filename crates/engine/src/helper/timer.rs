@@ -1,0 +1,345 @@
+//! When the helper is woken.
+//!
+//! The application's thread sets a timer when it gets something to do, unless it is set already, and stops it when
+//! it has nothing to do: a helper that is not needed is not woken. If many short requests come one after the other
+//! the helper keeps the timer itself and lets it fire ever less often, so that the application's thread need not
+//! touch it. While one request lasts the helper also watches the connections, until the application's thread makes
+//! progress and stops that.
+
+use std::io;
+use std::os::fd::{OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
+use std::time::Duration;
+
+use fastrack_sys::{Events, Poller, Timer, Waker};
+
+use super::epoch::{is_busy, Epoch};
+
+/// What takes longer than this wakes the helper.
+pub(super) const SOON: Duration = Duration::from_millis(1);
+
+/// The timer is stopped so often in a row, then it may fire, so that the helper sees whether it had better keep the
+/// timer: setting and stopping it for each request costs more than a look now and then.
+const STOPS: u32 = 8;
+
+const CONNECTIONS: u64 = 0;
+const TIMER: u64 = 1;
+const WAKER: u64 = 2;
+
+/// The timer is not set: the application's thread sets it when it gets something to do.
+const OFF: u8 = 0;
+/// Set when the application's thread woke up.
+const WOKEN: u8 = 1;
+/// Set for what that thread does, which began soon after it woke up.
+const SET: u8 = 2;
+/// The helper keeps it.
+const KEPT: u8 = 3;
+
+#[derive(Debug)]
+pub(crate) struct HelperTimer {
+    timer: Timer,
+    waker: Waker,
+    /// The timer, the waker and, while they are watched, the connections.
+    poller: Poller,
+    connections: OwnedFd,
+    state: AtomicU8,
+    since: AtomicU64,
+    watches_connections: AtomicBool,
+    /// How often the timer was stopped since it last fired.
+    stops: AtomicU32,
+}
+
+impl HelperTimer {
+    /// `connections` is a descriptor of their poller.
+    pub fn new(connections: OwnedFd) -> io::Result<Self> {
+        let (timer, waker, poller) = (Timer::new()?, Waker::new()?, Poller::new()?);
+        poller.watch(&timer, TIMER)?;
+        poller.watch(&waker, WAKER)?;
+        poller.add(&connections, CONNECTIONS)?;
+        poller.set_wanted(&connections, CONNECTIONS, false)?;
+        Ok(HelperTimer {
+            timer,
+            waker,
+            poller,
+            connections,
+            state: AtomicU8::new(OFF),
+            since: AtomicU64::new(0),
+            watches_connections: AtomicBool::new(false),
+            stops: AtomicU32::new(0),
+        })
+    }
+
+    pub fn raw_fds(&self) -> [RawFd; 3] {
+        [self.timer.raw_fd(), self.waker.raw_fd(), self.poller.raw_fd()]
+    }
+
+    /// Wakes the helper, now or when it waits next. One system call; async-signal-safe.
+    pub(super) fn wake_helper(&self) {
+        self.waker.call();
+    }
+
+    // --- the application's thread
+
+    /// The thread has woken up and is busy from this epoch on, which must have been stored before: either the
+    /// helper sees that, or this sees that the helper has gone to sleep.
+    pub(super) fn woken(&self, epoch: u64) {
+        if self.state.load(Ordering::SeqCst) == OFF {
+            self.set(WOKEN, epoch);
+        }
+    }
+
+    /// Something that may last begins in this epoch. For a request, a timer set when the thread woke up will do.
+    pub(super) fn begin(&self, epoch: u64, is_request: bool) {
+        self.stop_watching();
+        match self.state.load(Ordering::Relaxed) {
+            OFF => self.set(if is_request { SET } else { WOKEN }, epoch),
+            WOKEN if is_request => {
+                self.since.store(epoch, Ordering::Relaxed);
+                self.change(WOKEN, SET);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn idle(&self) {
+        self.stop_watching();
+        let state = self.state.load(Ordering::Relaxed);
+        if !matches!(state, WOKEN | SET) {
+            return;
+        }
+        let stops = self.stops.load(Ordering::Relaxed);
+        if stops < STOPS && self.change(state, OFF) {
+            self.stops.store(stops + 1, Ordering::Relaxed);
+            // It cannot fail. At worst, the helper is woken for nothing.
+            let _ = self.timer.stop();
+            // The helper may have taken the timer in between: it would wait for one that nobody sets.
+            if self.state.load(Ordering::SeqCst) == KEPT {
+                self.fire_in(SOON);
+            }
+        }
+    }
+
+    fn set(&self, state: u8, epoch: u64) {
+        self.since.store(epoch, Ordering::Relaxed);
+        self.state.store(state, Ordering::Release);
+        self.fire_in(SOON);
+    }
+
+    // --- the helper
+
+    /// Waits until the helper is woken, the timer fires, a watched connection has an event, or so many milliseconds
+    /// are over. Returns whether the timer fired.
+    pub(super) fn wait(&self, events: &mut Events, millis: Option<u64>) -> bool {
+        if self.poller.wait(events, millis).is_err() {
+            // This should not happen. If it does, lose no request and do not spin.
+            fastrack_sys::pause(1);
+            return true;
+        }
+        events.iter().any(|event| event.token == TIMER)
+    }
+
+    /// The timer has fired: from now on the helper keeps it. Returns the epoch from which to count: `before` if the
+    /// helper kept it already, None if it was stopped at the last moment.
+    pub(super) fn take(&self, before: u64) -> Option<u64> {
+        let state = self.state.load(Ordering::Acquire);
+        self.stops.store(0, Ordering::Relaxed);
+        match state {
+            OFF => None,
+            KEPT => Some(before),
+            _ => {
+                let since = self.since.load(Ordering::Relaxed);
+                // The first may fail because the thread changes WOKEN to SET at this moment.
+                (self.change(state, KEPT) || self.change(SET, KEPT)).then_some(since)
+            }
+        }
+    }
+
+    pub(super) fn fire_in(&self, time: Duration) {
+        // It cannot fail for the times used here.
+        let _ = self.timer.set(time);
+    }
+
+    /// Leaves the timer to the application's thread; false if that has become busy meanwhile.
+    pub(super) fn leave(&self, epoch: &Epoch) -> bool {
+        self.state.store(OFF, Ordering::SeqCst);
+        !(is_busy(epoch.read()) && self.change(OFF, KEPT))
+    }
+
+    /// The application's thread has been busy with one thing since the epoch `since`: watches the connections, and
+    /// leaves the timer to that thread for when it makes progress. False if it has done so by now.
+    pub(super) fn watch_connections(&self, epoch: &Epoch, since: u64) -> bool {
+        self.state.store(OFF, Ordering::SeqCst);
+        if !self.watches_connections.swap(true, Ordering::SeqCst) {
+            // It cannot fail; and if it did there would be the next look.
+            let _ = self.poller.set_wanted(&self.connections, CONNECTIONS, true);
+        }
+        if epoch.read() == since {
+            return true;
+        }
+        self.ignore_connections();
+        // Unless that thread has set it by now.
+        self.change(OFF, KEPT);
+        false
+    }
+
+    /// Takes the timer if the application's thread is busy without one: it did not know yet that it was left the
+    /// timer, or has not begun anything since. Otherwise what it does next could last without the helper noticing.
+    pub(super) fn take_if_missing(&self, epoch: u64) -> bool {
+        is_busy(epoch) && self.change(OFF, KEPT)
+    }
+
+    // --- both
+
+    pub(super) fn stop_watching(&self) {
+        if self.watches_connections.load(Ordering::Relaxed) {
+            self.ignore_connections();
+        }
+    }
+
+    fn ignore_connections(&self) {
+        self.watches_connections.store(false, Ordering::Relaxed);
+        // As in `watch_connections`.
+        let _ = self.poller.set_wanted(&self.connections, CONNECTIONS, false);
+    }
+
+    fn change(&self, from: u8, to: u8) -> bool {
+        self.state.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    /// Longer than any timer that is set here.
+    const LATE: Option<u64> = Some(200);
+
+    /// A timer, an epoch, and what makes the connections ready.
+    fn new() -> (HelperTimer, Epoch, UnixStream) {
+        let (near, far) = UnixStream::pair().expect("a pair");
+        (HelperTimer::new(far.into()).expect("a timer"), Epoch::default(), near)
+    }
+
+    /// Whether the timer fires.
+    fn fires(timer: &HelperTimer) -> bool {
+        timer.wait(&mut Events::default(), LATE)
+    }
+
+    /// The application's thread is woken, and has a request.
+    fn begin(timer: &HelperTimer, epoch: &Epoch) -> u64 {
+        timer.woken(epoch.set_busy().expect("it was idle"));
+        // Whatever else there is comes first.
+        timer.begin(epoch.advance(), false);
+        let number = epoch.advance();
+        timer.begin(number, true);
+        number
+    }
+
+    fn rest(timer: &HelperTimer, epoch: &Epoch) {
+        epoch.set_idle();
+        timer.idle();
+    }
+
+    #[test]
+    fn short_requests_do_not_wake_the_helper_and_long_ones_do() {
+        let (timer, epoch, _near) = new();
+        begin(&timer, &epoch);
+        rest(&timer, &epoch);
+        assert!(!fires(&timer) && timer.take(0).is_none());
+        let number = begin(&timer, &epoch);
+        assert!(fires(&timer));
+        assert_eq!(timer.take(0), Some(number));
+        // From here on the helper counts.
+        assert_eq!(timer.take(7), Some(7));
+    }
+
+    #[test]
+    fn many_short_requests_are_shown_to_the_helper() {
+        let (timer, epoch, _near) = new();
+        for _ in 0..3 * STOPS {
+            begin(&timer, &epoch);
+            rest(&timer, &epoch);
+        }
+        assert!(fires(&timer) && timer.take(0).is_some());
+        assert!(timer.leave(&epoch));
+        begin(&timer, &epoch);
+        rest(&timer, &epoch);
+        assert!(!fires(&timer));
+    }
+
+    #[test]
+    fn waking_up_may_take_long_too() {
+        let (timer, epoch, _near) = new();
+        let number = epoch.set_busy().expect("it was idle");
+        timer.woken(number);
+        assert!(fires(&timer));
+        assert_eq!(timer.take(0), Some(number));
+    }
+
+    #[test]
+    fn a_timer_kept_by_the_helper_is_not_set_by_the_other_thread() {
+        let (timer, epoch, _near) = new();
+        begin(&timer, &epoch);
+        assert!(fires(&timer) && timer.take(0).is_some());
+        rest(&timer, &epoch);
+        begin(&timer, &epoch);
+        assert!(!fires(&timer));
+        timer.fire_in(SOON);
+        rest(&timer, &epoch);
+        assert!(fires(&timer));
+    }
+
+    #[test]
+    fn the_helper_leaves_the_timer_only_to_an_idle_thread() {
+        let (timer, epoch, _near) = new();
+        begin(&timer, &epoch);
+        assert!(fires(&timer) && timer.take(0).is_some());
+        assert!(!timer.leave(&epoch) && timer.take(3) == Some(3));
+        rest(&timer, &epoch);
+        assert!(timer.leave(&epoch) && timer.take(3).is_none());
+        begin(&timer, &epoch);
+        assert!(fires(&timer));
+    }
+
+    #[test]
+    fn connections_wake_the_helper_while_a_request_lasts() {
+        let (timer, epoch, mut near) = new();
+        near.write_all(b"ready").expect("write");
+        let mut events = Events::default();
+        let mut fired = false;
+        let mut is_woken = |millis| {
+            fired |= timer.wait(&mut events, Some(millis));
+            events.iter().any(|event| event.token == CONNECTIONS)
+        };
+        assert!(!is_woken(0));
+        let number = begin(&timer, &epoch);
+        assert!(!is_woken(200) && timer.take(0) == Some(number));
+        assert!(timer.watch_connections(&epoch, number) && is_woken(0));
+        // The next thing has a timer of its own.
+        let number = epoch.advance();
+        timer.begin(number, true);
+        assert!(!is_woken(200) && timer.take(0) == Some(number));
+        assert!(timer.watch_connections(&epoch, number) && is_woken(0));
+        rest(&timer, &epoch);
+        assert!(!is_woken(200) && fired);
+    }
+
+    #[test]
+    fn a_request_that_ends_at_that_moment_is_not_watched_and_the_next_is_not_missed() {
+        let (timer, epoch, mut near) = new();
+        near.write_all(b"ready").expect("write");
+        let number = begin(&timer, &epoch);
+        assert!(fires(&timer) && timer.take(0).is_some());
+        let next = epoch.advance();
+        assert!(!timer.watch_connections(&epoch, number));
+        timer.wait(&mut Events::default(), Some(0));
+        assert_eq!(timer.take(next), Some(next));
+        // As if that thread had gone on without seeing that it has to set the timer.
+        assert!(timer.watch_connections(&epoch, next));
+        let last = epoch.advance();
+        assert!(timer.take_if_missing(last) && timer.take(last) == Some(last));
+        assert!(!timer.take_if_missing(last));
+    }
+}

@@ -1,0 +1,65 @@
+//! The ways in which a connection ends.
+
+use std::os::fd::AsFd;
+
+use fastrack_http::{error_response, Error};
+use fastrack_sys::epoch_seconds;
+
+use super::Reactor;
+use crate::conn::{Connection, Phase};
+
+impl Reactor {
+    pub fn close(&mut self, connection: Box<Connection>) {
+        if self.app_is_running {
+            // A child that is forked at this moment would keep the connection open.
+            let _ = fastrack_sys::shutdown_both(connection.as_fd());
+        }
+        self.release(connection);
+    }
+
+    pub(super) fn reset(&mut self, connection: Box<Connection>) {
+        // If it fails the close is an orderly one; nothing better is possible.
+        let _ = fastrack_sys::reset_on_close(connection.as_fd());
+        self.release(connection);
+    }
+
+    /// Ends a connection in whatever phase it is: a reset if part of a response was sent.
+    pub(super) fn abort(&mut self, connection: Box<Connection>) {
+        match connection.phase() {
+            Phase::Sending => self.reset(connection),
+            _ => self.close(connection),
+        }
+    }
+
+    /// Answers with an error, then closes once the client has read it.
+    pub(super) fn refuse(&mut self, connection: Box<Connection>, error: Error) {
+        if error == Error::Storage {
+            let directory = self.settings.tmpdir.display();
+            self.warn(format!("cannot keep a request's body in {directory}: is there room, and leave?"));
+        }
+        let mut response = Vec::new();
+        let with_body = !connection.is_head_request();
+        error_response(error, self.date.at(epoch_seconds()), with_body, &mut response);
+        // It fits into any socket's send buffer. A client whose buffer is full gets nothing.
+        let sent = fastrack_sys::send(connection.as_fd(), &response);
+        if sent.is_ok_and(|sent| sent == response.len()) {
+            self.lingering_close(connection);
+        } else {
+            self.close(connection);
+        }
+    }
+
+    /// Shuts down the sending side, then reads and discards until the client closes: a close with unread data would
+    /// reset the connection, and the client could lose the response.
+    pub(super) fn lingering_close(&mut self, mut connection: Box<Connection>) {
+        connection.drain();
+        self.park_anew(connection);
+    }
+
+    /// Closes this process's descriptor of a connection, which lives on if another process has one.
+    pub(super) fn release(&mut self, mut connection: Box<Connection>) {
+        connection.release_buffer(&mut self.read_bufs);
+        self.table.remove(&connection);
+        self.control.untrack_fd(connection.raw_fd());
+    }
+}

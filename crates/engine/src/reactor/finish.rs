@@ -1,0 +1,73 @@
+//! After the response: the connection is kept alive for the next request, or ends.
+
+use fastrack_http::Error;
+
+use super::{Next, Reactor};
+use crate::conn::{BodyError, Connection, InFlight, Phase, Stage, Step};
+
+impl Reactor {
+    pub fn finish(
+        &mut self,
+        mut connection: Box<Connection>,
+        stage: Stage,
+        keep_alive: bool,
+        in_flight: &mut InFlight,
+    ) -> Next {
+        match stage {
+            Stage::Finished if in_flight.write_buf().is_empty() => {
+                return self.response_sent(connection, keep_alive);
+            }
+            Stage::Finished => {
+                connection.send_later(in_flight.take_unsent(), keep_alive);
+                self.park_anew(connection);
+            }
+            Stage::Hijacked => self.close(connection),
+            Stage::Untouched => match connection.body_failure() {
+                None => self.refuse(connection, Error::Application),
+                Some(BodyError::Refused(error)) => self.refuse(connection, error),
+                Some(BodyError::Gone) => self.close(connection),
+            },
+            Stage::Begun | Stage::Broken => self.reset(connection),
+        }
+        Next::Kept
+    }
+
+    pub(super) fn response_sent(&mut self, mut connection: Box<Connection>, keep_alive: bool) -> Next {
+        if !keep_alive {
+            // A client that did not expect the close may have sent another request meanwhile. Closing with that
+            // unread would reset the connection, and the client could lose the response (RFC 9112 §9.6).
+            let has_sent_more = self.settings.keep_alive
+                && connection.is_persistent()
+                && fastrack_sys::is_readable(connection.raw_fd());
+            if connection.last_read_was_full() || has_sent_more {
+                self.lingering_close(connection);
+            } else {
+                self.close(connection);
+            }
+            return Next::Kept;
+        }
+        let mut step = connection.next_request(&self.settings);
+        if step == Step::Wait && connection.ended {
+            step = self.read(&mut connection);
+        }
+        connection.pipelined = step == Step::Ready;
+        if connection.pipelined {
+            connection.ended |= fastrack_sys::has_ended(connection.raw_fd());
+            return Next::Ready(connection);
+        }
+        self.enter(connection, step)
+    }
+
+    pub(super) fn send_more(&mut self, mut connection: Box<Connection>, deadline: u64) -> Next {
+        let Ok(sent) = connection.send_more() else {
+            self.reset(connection);
+            return Next::Kept;
+        };
+        if let Some(keep_alive) = connection.is_sent() {
+            return self.response_sent(connection, keep_alive);
+        }
+        let deadline = if sent > 0 { self.deadline(Phase::Sending) } else { deadline };
+        self.park(connection, deadline);
+        Next::Kept
+    }
+}

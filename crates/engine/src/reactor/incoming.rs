@@ -1,0 +1,99 @@
+//! Requests come in: events are polled and handled until a request is ready.
+
+use std::io;
+
+use super::{Next, Reactor};
+use crate::accept::Client;
+use crate::conn::{Connection, Phase, Step};
+
+/// Connections read without a request becoming ready, before others get a turn: each may bring a megabyte.
+const READS_PER_TURN: usize = 16;
+
+impl Reactor {
+    pub fn poll(&mut self) -> io::Result<()> {
+        self.table.poll()
+    }
+
+    /// Takes a request that became ready while nobody had time for it.
+    pub fn take_ready(&mut self) -> Option<Box<Connection>> {
+        while let Some(connection) = self.ready.pop_front() {
+            if let Next::Ready(connection) = self.drop_if_gone(connection) {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// Drops a request that has waited if its client has disconnected meanwhile. A client that had only shut down its
+    /// sending side may still be there for the response, and so may one that has pipelined requests.
+    pub(super) fn drop_if_gone(&mut self, connection: Box<Connection>) -> Next {
+        if connection.ended || connection.pipelined || !fastrack_sys::has_left(connection.raw_fd()) {
+            return Next::Ready(connection);
+        }
+        self.control.count_dropped();
+        self.close(connection);
+        Next::Kept
+    }
+
+    /// Handles events until a request is ready, but not too many: others want a turn.
+    pub fn handle_events(&mut self) -> Option<Box<Connection>> {
+        (0..self.table.events().min(READS_PER_TURN)).find_map(|_| match self.handle_event() {
+            Next::Ready(connection) => Some(connection),
+            Next::Kept => None,
+        })
+    }
+
+    pub(super) fn handle_event(&mut self) -> Next {
+        let Some((mut connection, deadline, ended)) = self.table.next_event() else { return Next::Kept };
+        connection.ended |= ended;
+        let before = connection.phase();
+        if before == Phase::Sending {
+            return self.send_more(connection, deadline);
+        }
+        let step = self.read(&mut connection);
+        // The deadline is for the whole head, so that nobody can keep a connection by sending one byte by byte.
+        let deadline = match (before, connection.phase()) {
+            (Phase::Idle, Phase::Head) | (_, Phase::Body) => self.deadline(connection.phase()),
+            _ => deadline,
+        };
+        self.proceed(connection, step, deadline)
+    }
+
+    pub fn read(&mut self, connection: &mut Connection) -> Step {
+        connection.read(&self.settings, &mut self.read_bufs)
+    }
+
+    /// Reads what a client that has just been accepted has sent.
+    pub fn greet(&mut self, client: Client) -> (Box<Connection>, Step) {
+        let mut connection = Connection::new(client);
+        let step = self.read(&mut connection);
+        (connection, step)
+    }
+
+    pub fn enter(&mut self, connection: Box<Connection>, step: Step) -> Next {
+        let deadline = if step == Step::Wait { self.deadline(connection.phase()) } else { 0 };
+        self.proceed(connection, step, deadline)
+    }
+
+    pub(super) fn proceed(&mut self, connection: Box<Connection>, step: Step, deadline: u64) -> Next {
+        match step {
+            Step::Ready => return Next::Ready(connection),
+            Step::Wait => self.park(connection, deadline),
+            Step::Refuse(error) => self.refuse(connection, error),
+            Step::Close => self.close(connection),
+        }
+        Next::Kept
+    }
+
+    pub fn queue(&mut self, connection: Box<Connection>) {
+        // The application may fork before its turn.
+        self.control.track_fd(connection.raw_fd());
+        self.ready.push_back(connection);
+    }
+
+    pub fn queue_if_ready(&mut self, next: Next) {
+        if let Next::Ready(connection) = next {
+            self.queue(connection);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! A worker's connections, driven by the application's thread or, while that is busy, by the helper.
+//!
+//! Nothing here waits or calls the application. What comes out is connections whose requests are ready.
+
+mod close;
+mod finish;
+mod incoming;
+mod sharing;
+mod stop;
+mod table;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use fastrack_http::DateCache;
+
+use crate::conn::{Connection, ReadBufPool};
+use crate::control::Control;
+use crate::handoff::Member;
+use crate::settings::Settings;
+
+pub(crate) use table::Table;
+
+/// Descriptors left to the application for its files and sockets.
+const RESERVED_DESCRIPTORS: usize = 64;
+
+/// What to do with a connection next.
+#[must_use]
+pub(crate) enum Next {
+    Ready(Box<Connection>),
+    /// Nothing: it waits for an event, has gone to another worker, or was closed.
+    Kept,
+}
+
+#[derive(Debug)]
+pub(crate) struct Reactor {
+    settings: Settings,
+    control: Arc<Control>,
+    table: Table,
+    read_bufs: ReadBufPool,
+    /// Requests that are ready, in the order in which they became so.
+    ready: VecDeque<Box<Connection>>,
+    member: Option<Member>,
+    date: DateCache,
+    capacity: usize,
+    /// When requests that have begun are cut off; set while stopping.
+    stop_deadline: Option<u64>,
+    /// The shared queue was full, and stayed so, when connections were to be handed off.
+    queue_stayed_full: bool,
+    /// No descriptor was free for a connection from the shared queue.
+    out_of_descriptors: bool,
+    warnings: Vec<String>,
+    /// The second in which the last connection could not be watched.
+    last_failure: u64,
+    /// The helper drives, so the application may fork meanwhile.
+    app_is_running: bool,
+}
+
+impl Reactor {
+    pub fn new(settings: Settings, control: Arc<Control>, table: Table, member: Option<Member>) -> Self {
+        let descriptors = fastrack_sys::descriptors();
+        Reactor {
+            settings,
+            control,
+            table,
+            read_bufs: ReadBufPool::default(),
+            ready: VecDeque::new(),
+            member,
+            date: DateCache::default(),
+            capacity: descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2),
+            stop_deadline: None,
+            queue_stayed_full: false,
+            out_of_descriptors: false,
+            warnings: Vec::new(),
+            last_failure: 0,
+            app_is_running: false,
+        }
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub fn member(&self) -> Option<&Member> {
+        self.member.as_ref()
+    }
+
+    pub fn warn(&mut self, line: String) {
+        self.warnings.push(line);
+    }
+
+    pub fn has_warnings(&self) -> bool {
+        !self.warnings.is_empty()
+    }
+
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    /// Whether a connection from the shared queue had to wait for a descriptor since the last call of this.
+    pub fn take_out_of_descriptors(&mut self) -> bool {
+        std::mem::take(&mut self.out_of_descriptors)
+    }
+
+    pub fn has_connections(&self) -> bool {
+        self.table.len() > 0
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.table.len() == 0 && self.ready.is_empty()
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stop_deadline.is_some()
+    }
+
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.table.next_deadline()
+    }
+
+    pub fn events(&self) -> usize {
+        self.table.events()
+    }
+
+    pub fn has_pending(&self) -> bool {
+        self.table.events() > 0 || !self.ready.is_empty()
+    }
+
+    /// The helper's turn, while the application has the other thread: does all that can be done without it. Ready
+    /// requests go to whichever worker is free first. When the other thread `is_back` the rest is left to it: it
+    /// waits for a single connection at most, of which a megabyte is read.
+    pub fn drive(&mut self, is_back: &dyn Fn() -> bool) {
+        self.app_is_running = true;
+        if let Err(error) = self.poll() {
+            self.warn(format!("cannot wait: {error}"));
+        }
+        for _ in 0..self.table.events() {
+            if is_back() {
+                break;
+            }
+            let next = self.handle_event();
+            self.queue_if_ready(next);
+        }
+        self.expire(is_back);
+        self.give_ready(is_back);
+        self.control.set_pending(self.has_pending());
+        self.app_is_running = false;
+    }
+}

@@ -1,0 +1,96 @@
+//! Sharing connections with the other workers through the shared queue.
+
+use super::{Next, Reactor};
+use crate::conn::{Connection, Phase, Step};
+use crate::handoff::Member;
+
+impl Reactor {
+    /// Puts a connection into the shared queue. Returns it if that is not possible.
+    pub(super) fn give(&mut self, connection: Box<Connection>) -> Result<(), Box<Connection>> {
+        match &self.member {
+            Some(member) if member.send(&connection, &self.settings).is_ok() => {
+                self.release(connection);
+                Ok(())
+            }
+            _ => Err(connection),
+        }
+    }
+
+    /// Puts the ready requests into the shared queue: whichever worker is free first answers them, perhaps this one.
+    pub(super) fn give_ready(&mut self, is_back: &dyn Fn() -> bool) {
+        if self.is_stopping() && !self.ask_member(Member::is_another_serving) {
+            return;
+        }
+        while let Some(connection) = self.ready.pop_front() {
+            if let Err(connection) = self.give(connection) {
+                return self.ready.push_front(connection);
+            }
+            if is_back() {
+                break;
+            }
+        }
+        self.drain_queue_if_last();
+    }
+
+    /// Whether requests are waiting that came before any new one.
+    pub fn has_waiting_requests(&self) -> bool {
+        !self.ready.is_empty() || self.ask_member(Member::is_anything_queued)
+    }
+
+    pub fn queue_behind_waiting(&mut self, connection: Box<Connection>) {
+        if let Err(connection) = self.give(connection) {
+            self.queue(connection);
+        }
+    }
+
+    /// Asks the shared queue; false without one.
+    pub(super) fn ask_member(&self, question: fn(&Member) -> bool) -> bool {
+        self.member.as_ref().is_some_and(question)
+    }
+
+    pub fn take_queued(&mut self) -> Option<Box<Connection>> {
+        loop {
+            let next = match self.receive_queued()? {
+                (connection, Step::Ready) => self.drop_if_gone(connection),
+                (connection, step) => self.enter(connection, step),
+            };
+            if let Next::Ready(connection) = next {
+                return Some(connection);
+            }
+        }
+    }
+
+    pub(super) fn receive_queued(&mut self) -> Option<(Box<Connection>, Step)> {
+        self.member.as_ref()?;
+        // A connection received while no descriptor is free is lost.
+        while !fastrack_sys::has_room() {
+            if !self.make_room() {
+                self.out_of_descriptors = true;
+                return None;
+            }
+        }
+        match self.member.as_ref()?.receive(&self.settings, &mut self.read_bufs) {
+            Ok(received) => received,
+            Err(error) => {
+                self.warn(format!("cannot take a connection over: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Gives one of several connections that have events to a worker that is idle, if there is one.
+    pub fn share(&mut self) -> bool {
+        if !self.ask_member(Member::is_another_idle) {
+            return false;
+        }
+        let Some((mut connection, deadline, ended)) = self.table.last_event() else { return false };
+        connection.ended |= ended;
+        let idle = connection.phase() == Phase::Idle && !ended;
+        let given = if idle { self.give(connection) } else { Err(connection) };
+        let Err(connection) = given else { return true };
+        let key = connection.key;
+        self.park(connection, deadline);
+        key.into_iter().for_each(|key| self.table.queue_event(key));
+        false
+    }
+}

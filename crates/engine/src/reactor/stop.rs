@@ -1,0 +1,136 @@
+//! Stopping: a graceful stop, and handing everything off when the process is about to end.
+
+use fastrack_sys::monotonic_millis;
+
+use super::Reactor;
+use crate::conn::{Connection, Phase, Step};
+use crate::handoff::Member;
+use crate::settings::{STOP_TIME, STOP_TIME_IDLE};
+
+/// How long clients get that were accepted and have sent nothing yet, in milliseconds: their request is on its way.
+const STOP_TIME_FRESH: u64 = 1_000;
+
+const ROOM_TIME: u64 = 100;
+
+impl Reactor {
+    pub fn begin_stop(&mut self) {
+        let now = monotonic_millis();
+        // A client that begins a request at the last moment gets the time for it, too.
+        self.stop_deadline = Some(now + self.idle_stop_time() + STOP_TIME);
+        self.member.iter().for_each(|member| member.set_serving(false));
+        for key in self.table.keys() {
+            let Some((connection, deadline)) = self.table.take(key) else { continue };
+            let latest = match connection.phase() {
+                Phase::Fresh => now + STOP_TIME_FRESH,
+                _ => now + STOP_TIME,
+            };
+            self.park(connection, deadline.min(latest));
+        }
+    }
+
+    /// How long an idle connection is kept while stopping. When the whole server stops, waiting gains nothing.
+    fn idle_stop_time(&self) -> u64 {
+        if self.control.is_draining() {
+            STOP_TIME_IDLE
+        } else {
+            self.settings.parting_time
+        }
+    }
+
+    /// Hands an idle connection off to another worker; ends it if there is none.
+    pub(super) fn hand_off_idle(&mut self, connection: Box<Connection>) {
+        if !self.ask_member(Member::has_successor) {
+            return self.close_idle(connection);
+        }
+        let mut given = self.give(connection);
+        if given.is_err() {
+            // The queue is full. The others empty it in no time, unless they are busy.
+            let has_room = |member: &Member| member.wait_for_room(ROOM_TIME);
+            self.queue_stayed_full = self.queue_stayed_full || !self.ask_member(has_room);
+            if !self.queue_stayed_full {
+                given = given.or_else(|connection| self.give(connection));
+            }
+        }
+        match given {
+            Ok(()) => self.drain_queue_if_last(),
+            Err(connection) => self.close_idle(connection),
+        }
+    }
+
+    /// Ends an idle connection, but not at once: a busy client may send a request at this very moment, which a
+    /// close would lose. That request is answered with `Connection: close`.
+    fn close_idle(&mut self, mut connection: Box<Connection>) {
+        let latest = self.stop_deadline.unwrap_or_default();
+        let step = self.read(&mut connection);
+        if step == Step::Wait && connection.phase() == Phase::Idle {
+            connection.release_empty_buffer(&mut self.read_bufs);
+            let deadline = latest.min(monotonic_millis() + self.idle_stop_time());
+            return self.keep(connection, deadline);
+        }
+        let next = self.proceed(connection, step, latest);
+        self.queue_if_ready(next);
+    }
+
+    /// The others may have stopped just when this worker gave them a connection: the last one empties the queue.
+    pub(super) fn drain_queue_if_last(&mut self) {
+        if self.is_stopping() && !self.ask_member(Member::has_successor) {
+            self.drain_queue();
+        }
+    }
+
+    /// Whether the stop is complete. The last worker waits for a descriptor for what is queued, until its time is
+    /// over.
+    pub fn is_stopped(&mut self) -> bool {
+        if !self.is_done() {
+            return false;
+        }
+        self.drain_queue_if_last();
+        let waits_for_descriptor =
+            self.out_of_descriptors && self.stop_deadline.is_some_and(|end| monotonic_millis() < end);
+        self.is_done() && !waits_for_descriptor
+    }
+
+    /// Takes one queued connection; puts it back unless its request is ready, which wakes another worker.
+    pub fn pass_on_queued(&mut self) {
+        if let Some((connection, step)) = self.receive_queued() {
+            let next = self.enter(connection, step);
+            self.queue_if_ready(next);
+        }
+    }
+
+    /// Answers the queued requests. Connections without one go back to the end of the queue, for a successor.
+    pub fn answer_queued(&mut self) {
+        for _ in 0..self.member.as_ref().map_or(0, Member::queued) {
+            self.pass_on_queued();
+        }
+    }
+
+    pub fn drain_queue(&mut self) {
+        while let Some(connection) = self.take_queued() {
+            self.queue(connection);
+        }
+    }
+
+    /// The process ends in the middle of a request. Connections that are idle, have sent part of a head or have a
+    /// ready request go to the shared queue, for other workers or this one's successor. The others are closed.
+    pub fn hand_off_all(&mut self) {
+        self.drive(&|| false);
+        self.member.iter().for_each(|member| member.set_serving(false));
+        let can_give = !self.is_stopping() || self.ask_member(Member::is_another_serving);
+        while let Some(connection) = self.ready.pop_front() {
+            self.give_or_abort(connection, can_give);
+        }
+        for key in self.table.keys() {
+            let Some((connection, _)) = self.table.take(key) else { continue };
+            let can_give = can_give && matches!(connection.phase(), Phase::Fresh | Phase::Idle | Phase::Head);
+            self.give_or_abort(connection, can_give);
+        }
+    }
+
+    fn give_or_abort(&mut self, connection: Box<Connection>, can_give: bool) {
+        let given = if can_give { self.give(connection) } else { Err(connection) };
+        if let Err(connection) = given {
+            self.abort(connection);
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The connections that are kept, their events and their deadlines.
+//!
+//! Each has a place, whose key is its token in the poller. It keeps the place from its first wait to its end, also
+//! while it has been taken out to be worked on.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::os::fd::AsFd;
+
+use slab::Slab;
+
+use fastrack_sys::{Events, Poller};
+
+use crate::conn::{Connection, Phase};
+use crate::control::Control;
+
+/// Events handled before the poller is asked for newer ones.
+const EVENTS_PER_POLL: u32 = 16;
+
+#[derive(Debug, Default)]
+struct Place {
+    /// None while it is taken out.
+    connection: Option<Box<Connection>>,
+    /// In milliseconds of the monotonic clock.
+    deadline: u64,
+    /// Its entry in `deadlines`, which may be earlier.
+    entry: Option<u64>,
+    /// An event is queued, or came while the connection was taken out.
+    queued: bool,
+    missed: bool,
+    /// The event says that the client has shut down its sending side, or is gone.
+    ended: bool,
+    /// The poller reports when the socket can be written to.
+    watches_output: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Table {
+    places: Slab<Place>,
+    /// Deadlines with their keys. One that is put off stays here until then: a connection in use costs nothing.
+    deadlines: BTreeSet<(u64, usize)>,
+    poller: Poller,
+    polled: Events,
+    /// Keys of the connections that have events, and how many were handled since the last poll.
+    events: VecDeque<usize>,
+    handled: u32,
+}
+
+impl Table {
+    pub fn new() -> io::Result<Self> {
+        Ok(Table {
+            places: Slab::new(),
+            deadlines: BTreeSet::new(),
+            poller: Poller::new()?,
+            polled: Events::default(),
+            events: VecDeque::new(),
+            handled: 0,
+        })
+    }
+
+    pub fn poller(&self) -> &Poller {
+        &self.poller
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(super) fn events(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Polls without waiting, unless enough events are queued.
+    pub(super) fn poll(&mut self) -> io::Result<()> {
+        if !self.events.is_empty() && self.handled < EVENTS_PER_POLL {
+            return Ok(());
+        }
+        self.handled = 0;
+        self.poller.wait(&mut self.polled, Some(0))?;
+        for event in self.polled.iter() {
+            queue_event(&mut self.places, &mut self.events, event.token as usize, event.ended);
+        }
+        Ok(())
+    }
+
+    pub(super) fn queue_event(&mut self, key: usize) {
+        queue_event(&mut self.places, &mut self.events, key, false);
+    }
+
+    /// Takes out the connection with the first event; with its deadline, and whether its client has ended.
+    pub(super) fn next_event(&mut self) -> Option<(Box<Connection>, u64, bool)> {
+        let key = self.events.pop_front()?;
+        self.handled += 1;
+        self.take_event(key)
+    }
+
+    pub(super) fn last_event(&mut self) -> Option<(Box<Connection>, u64, bool)> {
+        let key = self.events.pop_back()?;
+        self.take_event(key)
+    }
+
+    fn take_event(&mut self, key: usize) -> Option<(Box<Connection>, u64, bool)> {
+        let place = self.places.get_mut(key)?;
+        place.queued = false;
+        let Some(connection) = place.connection.take() else {
+            place.missed = true;
+            return None;
+        };
+        Some((connection, place.deadline, std::mem::take(&mut place.ended)))
+    }
+
+    /// Keeps a connection until an event or its deadline. Fails if the kernel cannot watch it (ENOSPC, ENOMEM).
+    pub(super) fn park(
+        &mut self,
+        mut connection: Box<Connection>,
+        deadline: u64,
+        control: &Control,
+    ) -> Result<(), (Box<Connection>, io::Error)> {
+        let key = match self.watch(&mut connection, control) {
+            Ok(key) => key,
+            Err(error) => return Err((connection, error)),
+        };
+        let Some(place) = self.places.get_mut(key) else { return Ok(()) };
+        let has_event = std::mem::take(&mut place.missed) || connection.needs_another_turn();
+        place.connection = Some(connection);
+        place.deadline = deadline;
+        if place.entry.is_none_or(|entry| deadline < entry) {
+            if let Some(entry) = place.entry.replace(deadline) {
+                self.deadlines.remove(&(entry, key));
+            }
+            self.deadlines.insert((deadline, key));
+        }
+        if has_event {
+            self.queue_event(key);
+        }
+        Ok(())
+    }
+
+    fn watch(&mut self, connection: &mut Connection, control: &Control) -> io::Result<usize> {
+        let key = match connection.key {
+            Some(key) => key,
+            None => self.insert(connection, control)?,
+        };
+        let sending = connection.phase() == Phase::Sending;
+        if let Some(place) = self.places.get_mut(key).filter(|place| place.watches_output != sending) {
+            self.poller.watch_output(connection.as_fd(), key as u64, sending)?;
+            place.watches_output = sending;
+        }
+        Ok(key)
+    }
+
+    fn insert(&mut self, connection: &mut Connection, control: &Control) -> io::Result<usize> {
+        let place = self.places.vacant_entry();
+        let key = place.key();
+        self.poller.watch(connection.as_fd(), key as u64)?;
+        place.insert(Place::default());
+        connection.key = Some(key);
+        control.track_fd(connection.raw_fd());
+        Ok(key)
+    }
+
+    pub(super) fn take(&mut self, key: usize) -> Option<(Box<Connection>, u64)> {
+        let place = self.places.get_mut(key)?;
+        Some((place.connection.take()?, place.deadline))
+    }
+
+    /// Removes a connection that is taken out and about to be closed.
+    pub(super) fn remove(&mut self, connection: &Connection) {
+        let Some(key) = connection.key else { return };
+        if let Some(entry) = self.places.try_remove(key).and_then(|place| place.entry) {
+            self.deadlines.remove(&(entry, key));
+        }
+        // A close leaves it in the set if another process has a copy (epoll(7)). It fails only if it is not there.
+        let _ = self.poller.remove(connection.as_fd());
+    }
+
+    /// When to look for overdue connections, at the latest, in milliseconds.
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// The key of the connection with the earliest deadline, if that is not after `latest`.
+    pub(super) fn due(&mut self, latest: u64) -> Option<usize> {
+        while let Some((time, key)) = self.deadlines.first().copied().filter(|(time, _)| *time <= latest) {
+            let place = self.places.get_mut(key)?;
+            if place.connection.is_some() && place.deadline <= time {
+                return Some(key);
+            }
+            self.deadlines.remove(&(time, key));
+            // One that is taken out gets a new entry when it comes back.
+            place.entry = place.connection.is_some().then_some(place.deadline);
+            if let Some(deadline) = place.entry {
+                self.deadlines.insert((deadline, key));
+            }
+        }
+        None
+    }
+
+    pub(super) fn keys(&self) -> Vec<usize> {
+        self.places.iter().filter(|(_, place)| place.connection.is_some()).map(|(key, _)| key).collect()
+    }
+}
+
+/// Queues at most one event of each connection: a client that sends without a pause would have more and more of them.
+fn queue_event(places: &mut Slab<Place>, events: &mut VecDeque<usize>, key: usize, ended: bool) {
+    let Some(place) = places.get_mut(key) else { return };
+    place.ended |= ended;
+    if !std::mem::replace(&mut place.queued, true) {
+        events.push_back(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accept::Client;
+    use crate::watch::WatchSettings;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    fn connected(table: &mut Table, control: &Control, deadline: u64) -> (UnixStream, usize) {
+        let (client, server) = UnixStream::pair().expect("a pair");
+        let before = table.keys();
+        let connection = Connection::new(Client { fd: server.into(), peer: None, listener: 0 });
+        table.park(connection, deadline, control).expect("park");
+        let key = table.keys().into_iter().find(|key| !before.contains(key)).expect("a key");
+        (client, key)
+    }
+
+    #[test]
+    fn a_deadline_that_was_put_off_is_not_due_before_its_time() {
+        let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
+        let mut table = Table::new().expect("a poller");
+        let (_one, first) = connected(&mut table, &control, 100);
+        let (_two, second) = connected(&mut table, &control, 200);
+        let (connection, deadline) = table.take(first).expect("parked");
+        assert_eq!((deadline, table.due(150)), (100, None));
+        table.park(connection, 300, &control).expect("park");
+        assert_eq!(table.due(250), Some(second));
+        let (connection, _) = table.take(second).expect("parked");
+        table.remove(&connection);
+        assert_eq!(table.due(299), None);
+        assert_eq!(table.due(300), Some(first));
+        let (connection, _) = table.take(first).expect("parked");
+        table.park(connection, 120, &control).expect("park");
+        assert_eq!(table.next_deadline(), Some(120));
+        assert_eq!(table.due(120), Some(first));
+    }
+
+    #[test]
+    fn an_event_that_comes_too_late_says_nothing_of_the_next_one_in_its_place() {
+        let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
+        let mut table = Table::new().expect("a poller");
+        let (_one, key) = connected(&mut table, &control, 1);
+        for _ in 0..2 {
+            queue_event(&mut table.places, &mut table.events, key, true);
+        }
+        assert_eq!(table.events(), 1);
+        let (connection, _) = table.take(key).expect("parked");
+        table.remove(&connection);
+        let (_other, same) = connected(&mut table, &control, 1);
+        assert_eq!((same, table.next_event().expect("an event").2), (key, false));
+        queue_event(&mut table.places, &mut table.events, key, true);
+        assert_eq!(table.events(), 1);
+    }
+
+    #[test]
+    fn an_event_while_taken_out_is_returned_when_it_is_parked_again() {
+        let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
+        let mut table = Table::new().expect("a poller");
+        let (mut client, key) = connected(&mut table, &control, 1);
+        let (connection, _) = table.take(key).expect("parked");
+        client.write_all(b"x").expect("write");
+        table.poll().expect("poll");
+        assert!(table.take(key).is_none() && table.events() == 1);
+        assert!(table.next_event().is_none() && table.events() == 0);
+        table.park(connection, 1, &control).expect("park");
+        assert!(table.next_event().is_some());
+    }
+}

@@ -1,0 +1,327 @@
+//! The request that a thread of the application is answering, as other threads and signal handlers see it.
+//!
+//! Whether the application or the helper answers the client is decided by one compare-and-swap on `claim`. The
+//! application's thread makes it before the first byte of a response and at the request's end; the helper, to
+//! [`Claim::Taken`], when the time limit is over. The claim contains the request's number, so the helper cannot
+//! take a later request than the one whose deadline it has read.
+
+use std::io;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+use fastrack_http::Head;
+use fastrack_sys::{monotonic_millis, with_descriptor};
+
+use super::scoreboard::{Scoreboard, Slot, NEVER};
+use super::settings::WatchSettings;
+
+const NO_FD: RawFd = -1;
+
+/// How far the response to a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub(crate) enum Claim {
+    /// There is no request.
+    None = 0,
+    /// Nothing has been sent.
+    Open = 1,
+    /// The application's thread has begun to send.
+    Begun = 2,
+    /// Another thread ends the request, and then the process.
+    Taken = 3,
+    /// All of it has been sent. Only ever returned, never stored.
+    Complete,
+}
+
+const BITS: u32 = 2;
+
+impl Claim {
+    fn of(number: u64) -> Self {
+        match number & ((1 << BITS) - 1) {
+            0 => Claim::None,
+            1 => Claim::Open,
+            2 => Claim::Begun,
+            _ => Claim::Taken,
+        }
+    }
+
+    /// `number` with its claim replaced by this one.
+    fn with_number_of(self, number: u64) -> u64 {
+        number >> BITS << BITS | self as u64
+    }
+
+    fn is_takeable(self) -> bool {
+        !matches!(self, Claim::None | Claim::Taken)
+    }
+}
+
+/// One request in progress.
+#[derive(Debug)]
+pub(crate) struct ActiveRequest {
+    fd: AtomicI32,
+    slot: Slot,
+    timeout: u64,
+    claim: AtomicU64,
+    /// The claim of the last request whose response was sent whole.
+    complete: AtomicU64,
+}
+
+impl ActiveRequest {
+    pub fn new(settings: &WatchSettings) -> io::Result<Self> {
+        let slot = match &settings.slot {
+            Some(slot) => slot.clone(),
+            None => Scoreboard::new()?.slot(0).ok_or(io::ErrorKind::NotFound)?,
+        };
+        Ok(ActiveRequest {
+            fd: AtomicI32::new(NO_FD),
+            slot,
+            timeout: settings.timeout,
+            claim: AtomicU64::new(0),
+            complete: AtomicU64::new(0),
+        })
+    }
+
+    // --- the application's thread
+
+    /// A request begins on this socket. Returns the time, in milliseconds of the monotonic clock.
+    pub fn begin(&self, fd: RawFd, head: &Head, bytes: &[u8]) -> u64 {
+        self.fd.store(fd, Ordering::Relaxed);
+        let now = monotonic_millis();
+        let deadline = if self.timeout == 0 { NEVER } else { now + self.timeout };
+        let number = self.slot.begin(head, bytes, now, deadline);
+        self.claim.store(Claim::Open.with_number_of(number << BITS), Ordering::Release);
+        now
+    }
+
+    /// To be called before the first byte is sent. False if another thread has taken the request.
+    pub fn claim_response(&self) -> bool {
+        self.change(Claim::Begun)
+    }
+
+    /// The response has been sent whole, whatever the application does from here on.
+    pub fn set_complete(&self) {
+        self.complete.store(self.claim.load(Ordering::Relaxed), Ordering::Release);
+    }
+
+    /// The application is done. If another thread has taken the request this never returns: the process is ending.
+    pub fn end(&self) {
+        while !self.change(Claim::None) {
+            std::thread::park();
+        }
+        self.slot.end();
+        self.forget_client();
+    }
+
+    /// A forked child returns from the application: the scoreboard shows its parent.
+    pub fn forget_client(&self) {
+        self.fd.store(NO_FD, Ordering::Relaxed);
+    }
+
+    fn change(&self, claim: Claim) -> bool {
+        let number = self.claim.load(Ordering::Relaxed);
+        let next = claim.with_number_of(number);
+        Claim::of(number) != Claim::Taken
+            && self.claim.compare_exchange(number, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Runs `wait`, which waits for the client: that does not count towards the application's time limit.
+    pub fn while_stopped<T>(&self, wait: impl FnOnce() -> T) -> T {
+        let deadline = self.slot.deadline();
+        let left = if deadline == NEVER { NEVER } else { deadline.saturating_sub(monotonic_millis()) };
+        self.slot.set_deadline(NEVER);
+        let result = wait();
+        self.slot.set_deadline(monotonic_millis().saturating_add(left));
+        result
+    }
+
+    // --- any thread of the application
+
+    /// Sets the request's time limit, in milliseconds from now; 0 is none. Does nothing between requests.
+    pub fn allow(&self, millis: u64) {
+        if self.claim().is_takeable() {
+            let deadline = if millis == 0 { NEVER } else { monotonic_millis().saturating_add(millis) };
+            self.slot.set_deadline(deadline);
+        }
+    }
+
+    // --- the helper
+
+    /// The request's deadline; `u64::MAX` if there is none.
+    pub fn deadline(&self) -> u64 {
+        if self.claim().is_takeable() {
+            self.slot.deadline()
+        } else {
+            NEVER
+        }
+    }
+
+    /// Takes the request if its deadline has passed. Returns how far the response was.
+    pub fn take_overdue(&self, now: u64) -> Option<Claim> {
+        let number = self.claim.load(Ordering::Acquire);
+        if !Claim::of(number).is_takeable() || self.slot.deadline() > now {
+            return None;
+        }
+        let claim = self.try_take(number).ok()?;
+        self.slot.set_ending();
+        Some(claim)
+    }
+
+    fn try_take(&self, number: u64) -> Result<Claim, u64> {
+        let (claim, taken) = (Claim::of(number), Claim::Taken.with_number_of(number));
+        self.claim.compare_exchange(number, taken, Ordering::AcqRel, Ordering::Acquire)?;
+        let complete = claim == Claim::Begun && self.complete.load(Ordering::Acquire) == number;
+        Ok(if complete { Claim::Complete } else { claim })
+    }
+
+    /// Describes the request for the log: method and target, time taken, request id.
+    pub fn describe(&self, now: u64) -> String {
+        let (line, id) = self.slot.texts();
+        let seconds = now.saturating_sub(self.slot.started()) as f64 / 1000.0;
+        let id = if id.is_empty() { String::new() } else { format!(", request id {}", id.escape_ascii()) };
+        format!("{} has taken {seconds:.1} s{id}", line.escape_ascii())
+    }
+
+    // --- signal handlers, too
+
+    /// Takes the request, if there is one that nobody has taken. Returns how far the response was.
+    pub fn take(&self) -> Option<Claim> {
+        let mut number = self.claim.load(Ordering::Acquire);
+        while Claim::of(number).is_takeable() {
+            match self.try_take(number) {
+                Ok(claim) => return Some(claim),
+                Err(other) => number = other,
+            }
+        }
+        None
+    }
+
+    /// Whether the method is HEAD, whose responses have no body.
+    pub fn is_head_request(&self) -> bool {
+        self.slot.is_head_request()
+    }
+
+    pub fn fd(&self) -> RawFd {
+        self.fd.load(Ordering::Relaxed)
+    }
+
+    /// The client of a [taken](Self::take) request: its socket stays open, as the application cannot end the request.
+    pub fn with_client(&self, work: impl FnOnce(BorrowedFd<'_>)) {
+        with_descriptor(self.fd(), work);
+    }
+
+    fn claim(&self) -> Claim {
+        Claim::of(self.claim.load(Ordering::Acquire))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::State;
+
+    fn active(timeout: u64) -> (Scoreboard, ActiveRequest) {
+        let board = Scoreboard::new().expect("memory");
+        let slot = board.reserve().and_then(|index| board.slot(index));
+        let active = ActiveRequest::new(&WatchSettings { timeout, slot, dumper: None }).expect("a slot");
+        (board, active)
+    }
+
+    fn begin(active: &ActiveRequest) {
+        let bytes = b"HEAD /path HTTP/1.1\r\nHost: h\r\nX-Request-ID: 7\r\n\r\n";
+        let mut head = Head::default();
+        head.parse(bytes, fastrack_http::Limits::default()).expect("a good head");
+        active.begin(7, &head, bytes);
+    }
+
+    #[test]
+    fn a_request_that_is_overdue_is_taken_once_and_not_before() {
+        let (board, active) = active(1000);
+        let now = monotonic_millis();
+        assert_eq!((active.take_overdue(NEVER), active.deadline()), (None, NEVER));
+        begin(&active);
+        assert!(active.deadline() >= now + 1000);
+        assert_eq!(active.take_overdue(active.deadline() - 1), None);
+        let later = active.deadline() + 500;
+        assert_eq!(active.take_overdue(later), Some(Claim::Open));
+        assert_eq!(active.take_overdue(later), None);
+        assert!(!active.claim_response() && active.is_head_request());
+        assert_eq!(board.read(0).expect("an entry").state, State::Ending);
+        let text = active.describe(later);
+        assert!(text.starts_with("HEAD /path has taken 1.5") && text.ends_with("request id 7"), "{text}");
+    }
+
+    #[test]
+    fn the_end_of_the_process_takes_a_request_before_its_deadline() {
+        let (board, active) = active(0);
+        assert_eq!(active.take(), None);
+        begin(&active);
+        assert_eq!((active.take(), active.take()), (Some(Claim::Open), None));
+        assert!(!active.claim_response());
+        assert_eq!(board.read(0).expect("an entry").state, State::Serving);
+    }
+
+    #[test]
+    fn the_first_to_answer_has_the_client() {
+        let (_board, active) = active(1000);
+        begin(&active);
+        assert!(active.claim_response());
+        assert_eq!(active.take_overdue(NEVER - 1), Some(Claim::Begun));
+        assert!(!active.change(Claim::None));
+    }
+
+    #[test]
+    fn a_complete_response_is_distinguished_from_a_partial_one() {
+        let (_board, active) = active(1000);
+        begin(&active);
+        assert!(active.claim_response());
+        active.set_complete();
+        active.end();
+        begin(&active);
+        assert!(active.claim_response());
+        let part = active.claim.load(Ordering::SeqCst);
+        assert_eq!(active.take_overdue(NEVER - 1), Some(Claim::Begun));
+        active.claim.store(part, Ordering::SeqCst);
+        active.set_complete();
+        assert_eq!(active.take_overdue(NEVER - 1), Some(Claim::Complete));
+    }
+
+    #[test]
+    fn one_request_is_not_taken_for_another() {
+        let (_board, active) = active(1000);
+        begin(&active);
+        let first = active.claim.load(Ordering::SeqCst);
+        assert!(active.claim_response());
+        active.end();
+        assert_eq!(active.take_overdue(NEVER - 1), None);
+        begin(&active);
+        assert_ne!(active.claim.load(Ordering::SeqCst), first);
+        assert_eq!(Claim::of(first), Claim::Open);
+    }
+
+    #[test]
+    fn waiting_for_the_client_does_not_count() {
+        let (board, active) = active(1000);
+        begin(&active);
+        let before = active.deadline();
+        active.while_stopped(|| {
+            assert_eq!(
+                (active.take_overdue(NEVER - 1), board.read(0).expect("an entry").deadline),
+                (None, None)
+            );
+        });
+        assert!(active.deadline() >= before && active.deadline() < before + 500);
+    }
+
+    #[test]
+    fn an_application_sets_its_own_limit() {
+        let (_board, active) = active(0);
+        active.allow(50);
+        assert_eq!(active.deadline(), NEVER);
+        begin(&active);
+        assert_eq!(active.deadline(), NEVER);
+        active.allow(50);
+        assert!(active.deadline() <= monotonic_millis() + 50);
+        active.allow(0);
+        assert_eq!(active.deadline(), NEVER);
+    }
+}

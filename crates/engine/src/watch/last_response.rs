@@ -1,0 +1,90 @@
+//! What a client gets when the process ends in the middle of its request.
+
+use fastrack_http::{error_response, DateCache, Error, DATE_LEN};
+use fastrack_sys::{discard, epoch_seconds, reset_on_close, send, shutdown_write};
+
+use super::active_request::{ActiveRequest, Claim};
+
+const DRAINED: usize = 64 * 1024;
+
+const LONGEST: usize = 512;
+
+/// An error response that a signal handler can send: it is prepared in advance.
+#[derive(Debug)]
+pub(crate) struct LastResponse {
+    head: Vec<u8>,
+    whole: Vec<u8>,
+}
+
+impl LastResponse {
+    pub fn new(error: Error) -> Self {
+        let response = |with_body| {
+            let mut bytes = Vec::new();
+            error_response(error, DateCache::default().at(0), with_body, &mut bytes);
+            bytes
+        };
+        LastResponse { head: response(false), whole: response(true) }
+    }
+
+    /// Sends it to the client of a taken request; resets it if a response has begun. Async-signal-safe.
+    pub fn send(&self, request: &ActiveRequest, claim: Claim) {
+        let prepared = if request.is_head_request() { &self.head } else { &self.whole };
+        let mut bytes = [0; LONGEST];
+        let bytes = &mut bytes[..prepared.len().min(LONGEST)];
+        bytes.copy_from_slice(&prepared[..bytes.len()]);
+        set_date(bytes);
+        request.with_client(|client| {
+            if claim == Claim::Begun {
+                // If it fails the client sees an orderly close; nothing better is possible.
+                let _ = reset_on_close(client);
+                return;
+            }
+            if claim == Claim::Open {
+                // It fits into any socket's send buffer. A client whose buffer is full gets nothing.
+                let _ = send(client, bytes);
+            }
+            // Fails for a client that is gone.
+            let _ = shutdown_write(client);
+        });
+    }
+
+    /// Reads what is there: a close with unread data could lose the response. Async-signal-safe.
+    pub fn drain(request: &ActiveRequest) {
+        request.with_client(|client| {
+            let mut left = DRAINED;
+            while left > 0 {
+                match discard(client) {
+                    Ok(got) if got > 0 => left = left.saturating_sub(got),
+                    _ => return,
+                }
+            }
+        });
+    }
+}
+
+fn set_date(response: &mut [u8]) {
+    const FIELD: &[u8] = b"\r\nDate: ";
+    let place = response.windows(FIELD.len()).position(|window| window == FIELD);
+    let place = place.map_or(0..0, |at| at + FIELD.len()..at + FIELD.len() + DATE_LEN);
+    if let Some(old) = response.get_mut(place).filter(|old| old.len() == DATE_LEN) {
+        old.copy_from_slice(DateCache::default().at(epoch_seconds()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_has_the_date_of_its_second() {
+        assert!(LastResponse::new(Error::Overdue).whole.len() < LONGEST);
+        let mut bytes = LastResponse::new(Error::Ended).whole;
+        assert!(bytes.len() < LONGEST);
+        let before = bytes.len();
+        set_date(&mut bytes);
+        let text = String::from_utf8(bytes).expect("text");
+        let today = String::from_utf8(DateCache::default().at(epoch_seconds()).to_vec()).expect("text");
+        assert!(text.starts_with("HTTP/1.1 502 Bad Gateway\r\nDate: ") && !text.contains("1970"), "{text}");
+        assert_eq!((text.len(), text.contains(&today[..16])), (before, true));
+    }
+}

@@ -1,0 +1,60 @@
+//! Ends a worker whose request has exceeded its time limit.
+//!
+//! The helper does all of it, because the application's thread may sleep, spin or hang in native code: it answers the
+//! client, hands the other connections to other workers, logs a thread dump and ends the process.
+
+use std::sync::Arc;
+
+use fastrack_http::Error;
+use fastrack_sys::{exit_at_once, monotonic_millis, say};
+
+use super::active_request::{ActiveRequest, Claim};
+use super::last_response::LastResponse;
+use super::settings::ThreadDumper;
+
+/// Exit status of a worker whose request exceeded its time limit: that of timeout(1).
+pub const EXIT_STATUS: i32 = 124;
+
+/// Time for the application's own thread dump, and for the stack frames of threads in native code, in milliseconds.
+const DUMP_TIME: u64 = 600;
+const FRAMES_TIME: u64 = 300;
+
+/// How long to wait for a log that takes nothing, in milliseconds.
+const LOG_TIME: u64 = 200;
+
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    response: LastResponse,
+    dumper: Option<Arc<dyn ThreadDumper>>,
+}
+
+impl Watchdog {
+    pub fn new(dumper: Option<Arc<dyn ThreadDumper>>) -> Self {
+        Watchdog { response: LastResponse::new(Error::Overdue), dumper }
+    }
+
+    /// Ends the process if the request is overdue, after `hand_off` has passed on the other connections.
+    pub fn check(&self, request: &ActiveRequest, hand_off: impl FnOnce()) {
+        let now = monotonic_millis();
+        let Some(claim) = request.take_overdue(now) else { return };
+        self.response.send(request, claim);
+        hand_off();
+        self.report(&request.describe(now));
+        if claim == Claim::Open {
+            LastResponse::drain(request);
+        }
+        exit_at_once(EXIT_STATUS);
+    }
+
+    fn report(&self, request: &str) {
+        let line = format!("fastrack: {request}: this worker ends (worker {})\n", std::process::id());
+        let Some(dumper) = &self.dumper else { return say(line.as_bytes(), LOG_TIME) };
+        let dump = dumper.dump(DUMP_TIME);
+        let threads =
+            dump.as_deref().unwrap_or("Ruby does not get to tell what its threads are at; where they are:\n");
+        say(format!("{line}{threads}").as_bytes(), LOG_TIME);
+        if dump.is_none() {
+            dumper.dump_frames(FRAMES_TIME);
+        }
+    }
+}

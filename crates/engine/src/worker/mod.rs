@@ -1,0 +1,150 @@
+//! The loop of one worker: accepts clients, and has the application answer their requests.
+
+mod exit_handler;
+mod run;
+mod schedule;
+mod serve;
+mod wait;
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, MutexGuard};
+
+use fastrack_sys::{Events, Poller};
+
+use crate::accept::{Listener, Listeners};
+use crate::conn::{Connection, InFlight};
+use crate::control::Control;
+use crate::handoff::{Member, SharedQueue};
+use crate::helper::{Helper, HelperTimer, Shared};
+use crate::reactor::{Reactor, Table};
+use crate::settings::Settings;
+use crate::watch::Watchdog;
+
+pub use exit_handler::ExitHandler;
+
+// The poller's tokens. Those of the listeners come below the master's.
+const MASTER: u64 = u64::MAX;
+const QUEUE: u64 = 0;
+const CONNECTIONS: u64 = 1;
+
+/// Why [`Engine::run`] returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// Stopped; all that had begun is finished.
+    Stopped,
+    /// It has served as many requests as it was to.
+    Limit,
+    /// Paused, between two requests.
+    Paused,
+    /// The master is gone.
+    Orphaned,
+    /// This is a forked child, which has let go of the connections.
+    Closed,
+    /// The application wants to return first, or the poller has failed.
+    Broken,
+}
+
+/// One worker's listeners and connections.
+#[derive(Debug)]
+pub struct Engine {
+    // First: it is dropped before the rest, which joins the thread.
+    _helper: Helper,
+    shared: Arc<Shared>,
+    control: Arc<Control>,
+    listeners: Listeners,
+    /// Wakes an idle worker: listeners, the shared queue, its own connections, the master's end.
+    poller: Poller,
+    events: Events,
+    in_flight: InFlight,
+    schedule: Schedule,
+    /// Requests still to be served in this run.
+    left: Option<u64>,
+    finish: Option<Finish>,
+    // Kept open for the poller.
+    _master: Option<OwnedFd>,
+}
+
+/// What the [schedule] goes by.
+#[derive(Debug, Default)]
+struct Schedule {
+    /// Clients accepted in a row without a look at the poller.
+    accepted: u32,
+    /// Requests of kept-alive connections served since the listeners were last polled.
+    kept: u32,
+    /// Requests served since a connection was last given to an idle worker.
+    since_given: u32,
+    /// When the last request began, and when the last one had begun when the listeners were polled, in milliseconds.
+    last_began: u64,
+    last_look: u64,
+    /// A ready request, to be served next.
+    first: Option<Box<Connection>>,
+    /// The poller has reported the shared queue.
+    queue_announced: bool,
+    /// The second of the last warning about exhaustion.
+    last_warning: u64,
+}
+
+/// The reactor, locked by the application's thread.
+type LockedReactor<'a> = MutexGuard<'a, Reactor>;
+
+impl Engine {
+    /// An engine for these listeners. It starts the helper's thread.
+    ///
+    /// `master` is the read end of a pipe whose other end only the master holds: its end of file means that the
+    /// master is gone. The worker shares connections with the other members of the `queue`.
+    pub fn new(
+        listeners: Vec<Listener>,
+        master: Option<RawFd>,
+        settings: Settings,
+        queue: Option<&SharedQueue>,
+    ) -> io::Result<Self> {
+        let poller = Poller::new()?;
+        let listeners = Listeners::new(listeners);
+        listeners.register(&poller)?;
+        let master = master.map(fastrack_sys::duplicate).transpose()?;
+        if let Some(master) = &master {
+            poller.add(master, MASTER)?;
+        }
+        let table = Table::new()?;
+        poller.add(table.poller(), CONNECTIONS)?;
+        let member = queue.map(SharedQueue::member).transpose()?.flatten();
+        if let Some(member) = &member {
+            poller.add_shared(member.receiver(), QUEUE)?;
+            // The master may stop another worker as soon as this one says that it is ready.
+            member.set_serving(true);
+        }
+        let set = fastrack_sys::duplicate(table.poller().raw_fd())?;
+        let set_fd = set.as_raw_fd();
+        let timer = HelperTimer::new(set)?;
+        let fds = listeners.raw_fds().chain(member.iter().flat_map(Member::raw_fds)).chain(timer.raw_fds());
+        let fds = fds.chain([table.poller().raw_fd(), set_fd]);
+        let control = Arc::new(Control::new(poller.raw_fd(), fds, &settings.watch)?);
+        let watchdog = Watchdog::new(settings.watch.dumper.clone());
+        let reactor = Reactor::new(settings, Arc::clone(&control), table, member);
+        let shared = Arc::new(Shared::new(reactor, timer));
+        Ok(Engine {
+            _helper: Helper::start(Arc::clone(&shared), Arc::clone(&control), watchdog)?,
+            in_flight: InFlight::new(Arc::clone(control.request())),
+            shared,
+            control,
+            listeners,
+            poller,
+            events: Events::default(),
+            schedule: Schedule::default(),
+            left: None,
+            finish: None,
+            _master: master,
+        })
+    }
+
+    /// What other threads and signal handlers may do with this engine while it runs.
+    pub fn control(&self) -> Arc<Control> {
+        Arc::clone(&self.control)
+    }
+
+    /// Answers the clients if the process ends in the middle of a request.
+    pub fn exit_handler(&self) -> ExitHandler {
+        ExitHandler::new(Arc::clone(&self.shared), Arc::clone(&self.control))
+    }
+}

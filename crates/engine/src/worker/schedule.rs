@@ -1,0 +1,174 @@
+//! What the worker does next. Nobody may starve: new clients, connections in the shared queue, and kept-alive ones.
+
+use std::io;
+
+use fastrack_sys::epoch_seconds;
+
+use super::Engine;
+use crate::conn::{Connection, Step};
+use crate::handoff::Member;
+use crate::reactor::{Next, Reactor};
+
+/// How many new clients are served in a row before the connections are polled, or everything else.
+const NEW_BEFORE_CONNECTIONS: u32 = 16;
+const NEW_BEFORE_POLL: u32 = 128;
+
+/// New clients accepted by one look while kept-alive ones have events: as many as of those are served in between.
+const NEW_PER_LOOK: u32 = KEPT_BEFORE_LOOK;
+
+/// Requests of kept-alive connections served before the listeners are polled again.
+const KEPT_BEFORE_LOOK: u32 = 64;
+
+/// After this long the listeners are polled whenever no request is ready, in milliseconds. Short requests come to
+/// the 64 above first, which costs them next to nothing; long ones can afford 0.2 microseconds each time.
+const LOOK_INTERVAL: u64 = 1;
+
+/// Requests from one connection given to an idle worker to the next. Giving costs as much as half a short request,
+/// so this limits both how fast connections spread over the workers and what two workers pay that give to and fro.
+const GIVE_INTERVAL: u32 = 128;
+
+/// What to do next.
+pub(super) enum Action {
+    Serve(Box<Connection>),
+    /// A client has connected, and its request is on the way.
+    AwaitRequest(Box<Connection>),
+    /// There may be more to do at once.
+    Continue,
+    Log(Vec<String>),
+    /// Let the system recover.
+    Pause,
+    Wait,
+}
+
+impl Engine {
+    pub(super) fn next_action(&mut self, reactor: &mut Reactor) -> Action {
+        if reactor.has_warnings() {
+            return Action::Log(reactor.take_warnings());
+        }
+        if let Some(connection) = self.schedule.first.take() {
+            return Action::Serve(connection);
+        }
+        if self.schedule.kept >= KEPT_BEFORE_LOOK || self.shared.take_long_request() {
+            return self.poll(reactor, true);
+        }
+        let most = match (reactor.has_connections(), reactor.events()) {
+            (false, _) => NEW_BEFORE_POLL,
+            (true, 0) => NEW_BEFORE_CONNECTIONS,
+            (true, _) => NEW_PER_LOOK,
+        };
+        if self.schedule.accepted < most && self.listeners.is_client_likely() {
+            self.schedule.accepted += 1;
+            return self.accept(reactor);
+        }
+        if let Some(connection) = self.next_kept(reactor) {
+            self.schedule.kept += 1;
+            return Action::Serve(connection);
+        }
+        if reactor.take_out_of_descriptors() {
+            self.warn_of_exhaustion("take a connection over", &fastrack_sys::no_descriptor(), reactor);
+            return Action::Pause;
+        }
+        self.poll(reactor, false)
+    }
+
+    /// A ready request of a client that was here before: first those that have waited for longest.
+    fn next_kept(&mut self, reactor: &mut Reactor) -> Option<Box<Connection>> {
+        let queued =
+            self.schedule.queue_announced || reactor.member().is_some_and(Member::is_anything_queued);
+        if queued && !reactor.is_stopping() {
+            self.schedule.queue_announced = false;
+            let connection = reactor.take_queued();
+            if connection.is_some() {
+                return connection;
+            }
+        }
+        reactor.take_ready().or_else(|| reactor.handle_events())
+    }
+
+    /// Polls the kept-alive connections and, where that is due, the listeners and the queue.
+    ///
+    /// INVARIANT: `kept` is reset only where the listeners are polled. Otherwise fewer than [`KEPT_BEFORE_LOOK`]
+    /// busy clients would keep new ones in the backlog for as long as they go on.
+    fn poll(&mut self, reactor: &mut Reactor, due: bool) -> Action {
+        self.schedule.accepted = 0;
+        // Clients that send without a pause do not keep new ones out either.
+        let due = due
+            || reactor.events() > 0
+            || self.schedule.kept > 0 && self.schedule.last_began >= self.schedule.last_look + LOOK_INTERVAL;
+        if due {
+            (self.schedule.kept, self.schedule.last_look) = (0, self.schedule.last_began);
+        }
+        let mut result = Ok(());
+        if reactor.has_connections() {
+            result = reactor.poll();
+            if self.schedule.since_given >= GIVE_INTERVAL && reactor.events() > 1 && reactor.share() {
+                self.schedule.since_given = 0;
+            }
+        }
+        reactor.expire(&|| false);
+        let mut busy = due || reactor.has_pending();
+        // Waiting polls as well; but for new clients it is worth a look without unlocking everything.
+        if result.is_ok() && (due || !busy && !reactor.has_connections()) {
+            result = self.poll_listeners();
+            busy |= !self.events.is_empty();
+        }
+        busy |= self.schedule.queue_announced || self.listeners.is_client_likely();
+        busy |= self.finish.is_some() || reactor.is_stopping() && reactor.is_done();
+        if let Err(error) = result {
+            self.fail(&error, reactor);
+        }
+        // Log before waiting, which may take long.
+        if busy || reactor.has_warnings() {
+            Action::Continue
+        } else {
+            Action::Wait
+        }
+    }
+
+    fn accept(&mut self, reactor: &mut Reactor) -> Action {
+        let client = match self.listeners.accept() {
+            Ok(Some(client)) => client,
+            Ok(None) => return Action::Continue,
+            // Out of descriptors, most likely: closing a parked connection makes room, or else time must.
+            Err(error) => {
+                self.warn_of_exhaustion("accept", &error, reactor);
+                return if reactor.make_room() { Action::Continue } else { Action::Pause };
+            }
+        };
+        if reactor.has_connections() {
+            // Kept-alive clients may come before the next look: with one new client each the backlog would stay full.
+            if let Err(error) = self.poll_listeners() {
+                self.fail(&error, reactor);
+            }
+        }
+        let is_local = !self.listeners.is_tcp(client.listener);
+        match reactor.greet(client) {
+            // Kept-alive clients have sent something: the new ones of this look come next, each once, and then those.
+            (connection, Step::Ready) if reactor.events() > 0 => reactor.queue(connection),
+            (connection, Step::Ready) if reactor.has_waiting_requests() => {
+                reactor.queue_behind_waiting(connection)
+            }
+            (connection, Step::Ready) => return Action::Serve(connection),
+            (connection, Step::Wait) if is_local && !connection.has_begun() => {
+                return Action::AwaitRequest(connection);
+            }
+            (connection, step) => self.enter(connection, step, reactor),
+        }
+        Action::Continue
+    }
+
+    /// Takes in a connection that is new here; serves it next if its request is ready.
+    pub(super) fn enter(&mut self, connection: Box<Connection>, step: Step, reactor: &mut Reactor) {
+        if let Next::Ready(connection) = reactor.enter(connection, step) {
+            self.schedule.first = Some(connection);
+        }
+    }
+
+    fn warn_of_exhaustion(&mut self, what: &str, error: &io::Error, reactor: &mut Reactor) {
+        let now = epoch_seconds();
+        if self.schedule.last_warning != now {
+            self.schedule.last_warning = now;
+            reactor.warn(format!("cannot {what}: {error}"));
+        }
+    }
+}

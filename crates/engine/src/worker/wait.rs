@@ -1,0 +1,91 @@
+//! Waiting: for any event, or for one client's request.
+
+use std::os::fd::AsFd;
+
+use fastrack_sys::monotonic_millis;
+
+use super::{Engine, Finish, LockedReactor, CONNECTIONS, MASTER, QUEUE};
+use crate::app::App;
+use crate::conn::Connection;
+use crate::helper::Shared;
+
+/// How long a local client gets to send its request, in milliseconds. A proxy writes microseconds after it has
+/// connected: waiting for that costs one system call, parking three.
+const LOCAL_PATIENCE: u64 = 1;
+
+impl Engine {
+    /// Waits for an event. None in a forked child.
+    pub(super) fn wait<'a>(
+        &mut self,
+        shared: &'a Shared,
+        reactor: LockedReactor<'a>,
+        app: &mut impl App,
+    ) -> Option<LockedReactor<'a>> {
+        self.listeners.found_nobody();
+        let timeout = reactor.next_deadline().map(|at| at.saturating_sub(monotonic_millis()));
+        if let Some(member) = reactor.member() {
+            member.set_idle(!reactor.is_stopping());
+        }
+        shared.set_waiting(reactor);
+        let mut result = Ok(());
+        let (poller, events) = (&self.poller, &mut self.events);
+        events.clear();
+        let flow = app.block(&mut || {
+            result = poller.wait(events, timeout);
+            shared.set_busy();
+        });
+        self.note(flow);
+        if self.control.is_closed() {
+            return None;
+        }
+        shared.set_busy();
+        let mut reactor = shared.reactor();
+        if let Some(member) = reactor.member() {
+            member.set_idle(false);
+        }
+        if let Err(error) = result {
+            self.fail(&error, &mut reactor);
+        }
+        self.announce();
+        Some(reactor)
+    }
+
+    /// Polls the listeners and the queue, without waiting.
+    pub(super) fn poll_listeners(&mut self) -> std::io::Result<()> {
+        let result = self.poller.wait(&mut self.events, Some(0));
+        self.announce();
+        result
+    }
+
+    fn announce(&mut self) {
+        for event in self.events.iter() {
+            match event.token {
+                // Nobody ever writes to this pipe: readable means end of file.
+                MASTER => self.finish = self.finish.or(Some(Finish::Orphaned)),
+                QUEUE => self.schedule.queue_announced = true,
+                CONNECTIONS => {}
+                listener => self.listeners.announce(listener),
+            }
+        }
+    }
+
+    /// Gives a local client a moment to send its request. None in a forked child.
+    pub(super) fn await_request<'a>(
+        &mut self,
+        shared: &'a Shared,
+        reactor: LockedReactor<'a>,
+        mut connection: Box<Connection>,
+        app: &mut impl App,
+    ) -> Option<LockedReactor<'a>> {
+        let fd = connection.raw_fd();
+        self.control.track_fd(fd);
+        let mut reactor = self.unlocked(shared, reactor, || {
+            // Whatever comes of it, the next read tells.
+            app.block(&mut || drop(fastrack_sys::wait_readable(connection.as_fd(), LOCAL_PATIENCE)))
+        })?;
+        self.control.untrack_fd(fd);
+        let step = reactor.read(&mut connection);
+        self.enter(connection, step, &mut reactor);
+        Some(reactor)
+    }
+}

@@ -1,0 +1,150 @@
+//! Workers that share their connections.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use crate::support::{read_all, Worker};
+use fastrack_engine::{Finish, Settings, SharedQueue};
+
+fn sharing(queue: &SharedQueue) -> Worker {
+    Worker::start_sharing(Settings::default(), None, None, Some(queue))
+}
+
+fn two() -> (SharedQueue, Worker, Worker) {
+    let queue = SharedQueue::new().expect("a queue");
+    let workers = (sharing(&queue), sharing(&queue));
+    (queue, workers.0, workers.1)
+}
+
+/// Asks for a path and takes the answer.
+fn ask(stream: &mut TcpStream, path: &str) {
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
+    answered(stream, 0);
+}
+
+fn answered(stream: &mut TcpStream, length: usize) {
+    let expected = format!("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{length:>9}");
+    let mut bytes = vec![0; expected.len()];
+    stream.read_exact(&mut bytes).expect("an answer");
+    assert_eq!(String::from_utf8_lossy(&bytes), expected);
+}
+
+/// A connection that the worker keeps.
+fn kept(worker: &Worker) -> TcpStream {
+    let mut stream = worker.connect();
+    ask(&mut stream, "/kept");
+    assert_eq!(worker.next_seen().path, "/kept");
+    stream
+}
+
+fn requests(size: usize) -> [Vec<u8>; 2] {
+    let body: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+    let mut plain = format!("POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: {size}\r\n\r\n").into_bytes();
+    plain.extend_from_slice(&body);
+    let mut chunked = b"POST /p HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    for part in body.chunks(30_000) {
+        chunked.extend_from_slice(format!("{:x}\r\n", part.len()).as_bytes());
+        chunked.extend_from_slice(part);
+        chunked.extend_from_slice(b"\r\n");
+    }
+    chunked.extend_from_slice(b"0\r\n\r\n");
+    [plain, chunked]
+}
+
+#[test]
+fn a_busy_workers_requests_are_answered_by_an_idle_one_whatever_was_read_before() {
+    let (_dispatch, mut busy, mut idle) = two();
+    for size in [0, 5, 40_000, 1_000_000, 3_000_000] {
+        for request in requests(size) {
+            for cut in [0, 20, request.len() / 2] {
+                let mut stream = kept(&busy);
+                stream.write_all(&request[..cut]).expect("write");
+                // Served after that was read.
+                drop(kept(&busy));
+                let held = busy.hold();
+                stream.write_all(&request[cut..]).expect("write");
+                answered(&mut stream, size);
+                let seen = idle.next_seen();
+                assert!(
+                    seen.path == "/p"
+                        && seen.body.iter().zip(0..).all(|(byte, at)| *byte == (at % 251) as u8)
+                );
+                busy.release();
+                assert!(read_all(held).starts_with("HTTP/1.1 200 "));
+                // It stays where it is now.
+                ask(&mut stream, "/next");
+                assert_eq!(idle.next_seen().path, "/next");
+            }
+        }
+    }
+    busy.stop();
+    idle.stop();
+}
+
+#[test]
+fn the_first_free_worker_answers_in_order_of_arrival() {
+    let (_dispatch, mut one, mut other) = two();
+    let mut streams: Vec<_> = (0..6).map(|index| kept(if index % 2 == 0 { &one } else { &other })).collect();
+    let held = (one.hold(), other.hold());
+    for (index, stream) in streams.iter_mut().enumerate() {
+        write!(stream, "GET /{index} HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
+        // Their helpers are independent.
+        std::thread::sleep(std::time::Duration::from_millis(30));
+    }
+    other.release();
+    streams.iter_mut().for_each(|stream| answered(stream, 0));
+    for index in 0..6 {
+        assert_eq!(other.next_seen().path, format!("/{index}"));
+    }
+    one.release();
+    drop(held);
+    one.stop();
+    other.stop();
+}
+
+#[test]
+fn a_worker_that_stops_leaves_its_idle_connections_to_the_other() {
+    let (_dispatch, mut one, mut other) = two();
+    let mut streams: Vec<_> = (0..400).map(|_| kept(&one)).collect();
+    assert_eq!(one.stop(), Finish::Stopped);
+    for stream in &mut streams {
+        ask(stream, "/there");
+        assert_eq!(other.next_seen().path, "/there");
+    }
+    other.stop();
+}
+
+#[test]
+fn a_successor_takes_what_is_queued_and_the_last_worker_leaves_nothing() {
+    let queue = SharedQueue::new().expect("a queue");
+    let mut first = sharing(&queue);
+    let mut stream = kept(&first);
+    assert_eq!(first.stop(), Finish::Stopped);
+    write!(stream, "GET /waits HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
+    let mut second = sharing(&queue);
+    answered(&mut stream, 0);
+    assert_eq!(second.next_seen().path, "/waits");
+    queue.end();
+    assert_eq!(second.stop(), Finish::Stopped);
+    assert_eq!(read_all(stream), "");
+}
+
+#[test]
+fn a_client_that_disconnects_in_the_queue_is_dropped_and_counted() {
+    let (_dispatch, mut one, mut other) = two();
+    let (gone, mut stays) = (kept(&one), kept(&one));
+    let held = (one.hold(), other.hold());
+    (&gone).write_all(b"GET /gone HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
+    write!(stays, "GET /stays HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
+    // Another connection's request is read only after these were: the helper handles events in order.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    drop(gone);
+    other.release();
+    answered(&mut stays, 0);
+    assert_eq!(other.next_seen().path, "/stays");
+    one.release();
+    drop(held);
+    one.stop();
+    other.stop();
+    assert_eq!(one.control.dropped() + other.control.dropped(), 1);
+}
