@@ -2,7 +2,7 @@
 
 use crate::bytes::is_tchar;
 use crate::error::Error;
-use crate::head::Status;
+use crate::status::Status;
 
 /// Bytes that the lines around the data of one body may take: chunk headers
 /// with their extensions, and the trailer section. A client that sends more

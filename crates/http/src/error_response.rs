@@ -2,8 +2,8 @@
 
 use crate::date::DATE_LEN;
 use crate::error::Error;
+use crate::reason::reason;
 use crate::response::{Persistence, ResponseHead};
-use crate::status::reason;
 
 /// Appends a whole response that refuses a request to `out`.
 pub fn error_response(error: Error, date: &[u8; DATE_LEN], with_body: bool, out: &mut Vec<u8>) {

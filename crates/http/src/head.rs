@@ -5,21 +5,12 @@ use std::mem::MaybeUninit;
 use memchr::memchr;
 
 use crate::error::Error;
-use crate::expect::Expectation;
 use crate::field_name::{KnownName, MAX_NAME};
-use crate::framing::{self, Framing};
+use crate::framing::{self, Expectation, Framing};
 use crate::limits::{incomplete, Limits, FEW_FIELDS, MAX_METHOD};
 use crate::span::Span;
+use crate::status::Status;
 use crate::target::{self, Target};
-
-/// Whether there were bytes enough.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// The value is there.
-    Complete,
-    /// So far nothing is wrong, and more bytes are needed.
-    Partial,
-}
 
 /// The versions of HTTP that are spoken here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use crate::bytes::{is_in_target, is_tchar};
 use crate::error::Error;
-use crate::head::Status;
+use crate::status::Status;
 
 /// Fields for which there is room on the stack.
 pub(crate) const FEW_FIELDS: usize = 128;
