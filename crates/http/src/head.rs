@@ -12,7 +12,7 @@ use crate::span::Span;
 use crate::status::Status;
 use crate::target::{self, Target};
 
-/// The versions of HTTP that are spoken here.
+/// The supported versions of HTTP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
     /// HTTP/1.0
@@ -27,74 +27,71 @@ pub enum Version {
 pub struct Field {
     /// The name as it was sent.
     pub name: Span,
-    /// The value without the white space around it.
+    /// The value, trimmed.
     pub value: Span,
-    /// Which of the common names it is, if any.
+    /// Set for common names.
     pub known: Option<KnownName>,
 }
 
-/// What Connection fields say (RFC 9110 §7.6.1); of several wishes the later one here counts.
+/// What the Connection fields ask for (RFC 9110 §7.6.1). Of several options, the last of these applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Wish {
+enum ConnectionOption {
     #[default]
     None,
     KeepAlive,
     Close,
 }
 
-impl Wish {
+impl ConnectionOption {
     fn parse(value: &[u8]) -> Self {
-        let wish = |option: &[u8]| match option.trim_ascii() {
-            option if option.eq_ignore_ascii_case(b"close") => Wish::Close,
-            option if option.eq_ignore_ascii_case(b"keep-alive") => Wish::KeepAlive,
-            _ => Wish::None,
+        let parse = |option: &[u8]| match option.trim_ascii() {
+            option if option.eq_ignore_ascii_case(b"close") => Self::Close,
+            option if option.eq_ignore_ascii_case(b"keep-alive") => Self::KeepAlive,
+            _ => Self::None,
         };
-        value.split(|byte| *byte == b',').map(wish).max().unwrap_or_default()
+        value.split(|byte| *byte == b',').map(parse).max().unwrap_or_default()
     }
 }
 
-/// A parsed head. It holds places rather than slices, so that it can wait
-/// with its connection for the body, and its memory serves the next request.
+/// A parsed head.
+///
+/// It holds positions in the buffer rather than slices, so that a connection can keep it while it waits for the body,
+/// and reuse its memory for the next request.
 #[derive(Debug, Default)]
 pub struct Head {
     /// The method.
     pub method: Span,
     /// The request target as it was sent.
     pub target: Span,
-    /// The path of the target, percent-encoded as it came; empty stands for `/`.
+    /// The path of the target, still percent-encoded; empty for `/`.
     path: Span,
     /// The query of the target, without its question mark.
     pub query: Span,
-    /// The authority of an absolute-form target, which outranks Host (RFC 9112 §3.2.2).
+    /// The authority of an absolute-form target; it overrides Host (RFC 9112 §3.2.2).
     pub authority: Option<Span>,
     /// The version in the request line.
     pub version: Version,
-    /// The field lines in the order in which they came.
+    /// The field lines in the order in which they were sent.
     pub fields: Vec<Field>,
     /// How the end of the body is found.
     pub framing: Framing,
     /// What the client waits for before it sends the body.
     pub expectation: Expectation,
-    /// What the client says of the connection.
-    wish: Wish,
-    /// The bits of the known names among the fields.
+    connection: ConnectionOption,
+    /// The known names among the fields, one bit each.
     known: u64,
-    /// The length of the head in bytes, with its empty line: the body starts here.
+    /// The length of the head in bytes, including its empty line: the body starts here.
     pub len: usize,
-    /// Whether some field name came more than once, or could be taken for
-    /// another's because of an underscore; false lets the environment be
-    /// filled without looking for an earlier value.
+    /// Whether two fields may have the same environment key: a name is repeated, or contains an underscore. If not, the
+    /// environment can be filled without looking for earlier values.
     pub clashes: bool,
 }
 
 impl Head {
     /// Parses the head at the start of `buffer`.
     ///
-    /// Strictness beyond httparse's: only what leaves one meaning is accepted;
-    /// [`rules`](crate::rules) lists each decision. What is answered does not
-    /// depend on how much of the input is there already: a prefix is Partial,
-    /// or is refused for the reason for which the whole is. On an error the
-    /// contents of the head are of no use.
+    /// Stricter than httparse: accepts only what has one meaning, see [`rules`](crate::rules). A prefix of a request is
+    /// Partial, or is rejected for the same reason as the whole. After an error the contents of the head are undefined.
     pub fn parse(&mut self, buffer: &[u8], limits: Limits) -> Result<Status, Error> {
         let mut few = [const { MaybeUninit::uninit() }; FEW_FIELDS];
         match few.get_mut(..limits.fields) {
@@ -109,10 +106,10 @@ impl Head {
         buffer: &'b [u8],
         limits: Limits,
     ) -> Result<Status, Error> {
-        // What lies beyond the limit can complete nothing.
+        // Bytes past the limit cannot complete a valid head.
         let window = &buffer[..buffer.len().min(limits.head)];
         let mut request = httparse::Request::new(&mut []);
-        // The grammar of RFC 9112 §3 and §5, but for the ends of lines.
+        // Checks the grammar of RFC 9112 §3 and §5, except for the ends of lines.
         let parsed =
             httparse::ParserConfig::default().parse_request_with_uninit_headers(&mut request, window, fields);
         let (Ok(httparse::Status::Complete(len)), Some(method), Some(target), Some(version)) =
@@ -131,7 +128,7 @@ impl Head {
         if target.len() > limits.target {
             return Err(Error::TargetTooLong);
         }
-        // The last two lines end as the others do, see take_fields.
+        // For the ends of the other lines, see take_fields.
         if !window[..len].ends_with(b"\r\n\r\n") {
             return Err(Error::Syntax);
         }
@@ -143,12 +140,12 @@ impl Head {
 
     fn take_target(&mut self, raw: &[u8], buffer: &[u8]) -> Result<(), Error> {
         let method = self.method.of_buffer(buffer);
-        // A tunnel is for proxies, whatever the form of its target (RFC 9110 §9.3.6).
+        // Tunnels are for proxies (RFC 9110 §9.3.6).
         if method == b"CONNECT" {
             return Err(Error::NotImplemented);
         }
         let target = Target::parse(raw)?;
-        // Only OPTIONS is about the server as a whole (RFC 9112 §3.2.4).
+        // Only OPTIONS may address the server as a whole (RFC 9112 §3.2.4).
         if target.path == b"*" && method != b"OPTIONS" {
             return Err(Error::Target);
         }
@@ -159,18 +156,18 @@ impl Head {
         Ok(())
     }
 
-    /// One pass over the fields: places, known names, and all that frames the request.
+    /// One pass over the fields: positions, known names and framing.
     fn take_fields(&mut self, fields: &[httparse::Header<'_>], buffer: &[u8]) -> Result<(), Error> {
         self.fields.clear();
         self.framing = Framing::None;
         self.expectation = Expectation::None;
         self.clashes = false;
-        self.wish = Wish::None;
+        self.connection = ConnectionOption::None;
         self.known = 0;
         for field in fields {
             let name = field.name.as_bytes();
             let place = Span::of(name, buffer);
-            // The line before it ended in LF, which must have had its CR (RFC 9112 §2.2).
+            // httparse lets the previous line end in a bare LF; RFC 9112 §2.2 wants a CR before it.
             if buffer.get(place.start().wrapping_sub(2)) != Some(&b'\r') {
                 return Err(Error::Syntax);
             }
@@ -204,8 +201,8 @@ impl Head {
             KnownName::Host if repeated || !target::is_authority(value) => return Err(Error::Host),
             KnownName::ContentLength => self.framing = Framing::Length(framing::content_length(value)?),
             KnownName::TransferEncoding => self.framing = framing::transfer_encoding(value)?,
-            // An HTTP/1.0 client cannot mean it (RFC 9110 §10.1.1).
-            KnownName::Connection => self.wish = self.wish.max(Wish::parse(value)),
+            KnownName::Connection => self.connection = self.connection.max(ConnectionOption::parse(value)),
+            // In HTTP/1.0, Expect has no meaning (RFC 9110 §10.1.1).
             KnownName::Expect if self.version == Version::Http11 => {
                 self.expectation = Expectation::parse(value).ok_or(Error::Expectation)?
             }
@@ -214,7 +211,7 @@ impl Head {
         Ok(())
     }
 
-    /// Whether there is a field of this name.
+    /// Whether the head has a field of this name.
     pub fn has(&self, name: KnownName) -> bool {
         self.known & name.bit() != 0
     }
@@ -226,18 +223,18 @@ impl Head {
             .any(|field| field.name.of_buffer(buffer).eq_ignore_ascii_case(name))
     }
 
-    /// Whether the client would go on with this connection after the response (RFC 9112 §9.3).
+    /// Whether the client wants to keep the connection open after the response (RFC 9112 §9.3).
     pub fn is_persistent(&self) -> bool {
         match self.version {
-            Version::Http11 => self.wish != Wish::Close,
-            Version::Http10 => self.wish == Wish::KeepAlive,
+            Version::Http11 => self.connection != ConnectionOption::Close,
+            Version::Http10 => self.connection == ConnectionOption::KeepAlive,
         }
     }
 
-    /// The path of the target, percent-encoded as it came.
+    /// The path of the target, still percent-encoded.
     pub fn path<'b>(&self, buffer: &'b [u8]) -> &'b [u8] {
         match self.path.of_buffer(buffer) {
-            // An absolute-form target without a path means the root (RFC 9110 §4.2.3).
+            // An absolute-form target may have no path (RFC 9110 §4.2.3).
             b"" => b"/",
             path => path,
         }

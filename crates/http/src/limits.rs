@@ -1,17 +1,16 @@
-//! How large a head may be, and what is answered to one that is not whole: that it has outgrown its limits, that
-//! it is wrong, or nothing yet.
+//! How large a head may be, and whether an incomplete one is already too large or invalid.
 
 use crate::bytes::{is_in_target, is_tchar};
 use crate::error::Error;
 use crate::status::Status;
 
-/// Fields for which there is room on the stack.
+/// Up to this many fields are parsed on the stack.
 pub(crate) const FEW_FIELDS: usize = 128;
 
-/// The longest method, in bytes; no registered one is half as long.
+/// The longest method, in bytes: more than twice the longest registered one.
 pub(crate) const MAX_METHOD: usize = 32;
 
-/// How large a request's head may be. What each costs: see [`rules`](crate::rules).
+/// How large a request's head may be. For the status codes see [`rules`](crate::rules).
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The request target, in bytes.
@@ -28,9 +27,10 @@ impl Default for Limits {
     }
 }
 
-/// An unfinished head is fine until it has outgrown its limits. One that is
-/// wrong may have outgrown them before its error: then that is the answer, as
-/// it would have been with the bytes up to there.
+/// The result for a head that httparse did not complete.
+///
+/// A limit that is exceeded before the first syntax error decides: it would have been the result for the bytes up to
+/// there, too.
 #[cold]
 pub(crate) fn incomplete(
     parsed: httparse::Result<usize>,
@@ -39,18 +39,18 @@ pub(crate) fn incomplete(
     limits: Limits,
 ) -> Result<Status, Error> {
     let empty = window.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-    // A CR may be all that has come so far.
+    // A lone CR may be the start of an empty line.
     if !matches!(&window[..empty], b"" | b"\r\n") && window != b"\r" {
         return Err(Error::Syntax);
     }
     let method = request.method.map(str::len);
-    if method.map_or_else(|| outgrows(window, empty, MAX_METHOD, is_tchar), |len| len > MAX_METHOD) {
+    if method.map_or_else(|| is_longer(window, empty, MAX_METHOD, is_tchar), |len| len > MAX_METHOD) {
         return Err(Error::NotImplemented);
     }
     let target = empty + method.unwrap_or(0) + 1;
     let path = request.path.map(str::len);
-    let has_outgrown = || method.is_some() && outgrows(window, target, limits.target, is_in_target);
-    if path.map_or_else(has_outgrown, |len| len > limits.target) {
+    let is_too_long = || method.is_some() && is_longer(window, target, limits.target, is_in_target);
+    if path.map_or_else(is_too_long, |len| len > limits.target) {
         return Err(Error::TargetTooLong);
     }
     match parsed {
@@ -65,12 +65,12 @@ pub(crate) fn incomplete(
     }
 }
 
-/// Whether more than `most` bytes from `start` on are there, and of one word.
-fn outgrows(buffer: &[u8], start: usize, most: usize, is_of_word: fn(u8) -> bool) -> bool {
-    buffer.get(start..=start + most).is_some_and(|word| word.iter().all(|byte| is_of_word(*byte)))
+/// Whether a word that begins at `start` has more than `most` bytes.
+fn is_longer(buffer: &[u8], start: usize, most: usize, is_in_word: fn(u8) -> bool) -> bool {
+    buffer.get(start..=start + most).is_some_and(|word| word.iter().all(|byte| is_in_word(*byte)))
 }
 
-/// Whether a version begins with `HTTP/` and a digit: another version of HTTP rather than no HTTP at all.
+/// Whether this is another version of HTTP, and not another protocol.
 fn names_a_version(version: Option<&[u8]>) -> bool {
     version
         .unwrap_or_default()

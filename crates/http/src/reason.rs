@@ -1,7 +1,6 @@
-//! Reason phrases, and which statuses never carry a body.
+//! Reason phrases, and which statuses have no body.
 
-/// The reason phrase of a status code: those of the IANA registry, else the
-/// name of its class.
+/// The reason phrase of a status code: from the IANA registry, else the name of its class.
 pub fn reason(code: u16) -> &'static str {
     match code {
         100 => "Continue",
@@ -80,7 +79,7 @@ fn class(code: u16) -> &'static str {
     }
 }
 
-/// Whether a response with this status has no body by definition (RFC 9110 §6.4.1).
+/// Whether responses with this status never have a body (RFC 9110 §6.4.1).
 pub fn has_no_body(code: u16) -> bool {
     matches!(code, 100..=199 | 204 | 304)
 }

@@ -7,22 +7,19 @@ use memchr::{memchr, memchr2};
 use crate::bytes::is_in_host;
 use crate::error::Error;
 
-/// The parts of a request target, borrowed from it.
+/// The parts of a request target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Target<'a> {
     /// The path, still percent-encoded; `*` for the asterisk-form.
     pub path: &'a [u8],
-    /// What stands between `?` and `#`, without them; empty when there is none.
+    /// The part between `?` and `#`, or empty.
     pub query: &'a [u8],
-    /// The authority of an absolute-form target, which outranks Host (RFC 9112 §3.2.2).
+    /// The authority of an absolute-form target; it overrides Host (RFC 9112 §3.2.2).
     pub authority: Option<&'a [u8]>,
 }
 
 impl<'a> Target<'a> {
-    /// Takes a target apart.
-    ///
-    /// A fragment does not belong in a target; as Rhebok and Puma do, it is
-    /// cut off rather than shown to the application.
+    /// Splits a target. A fragment, which is not allowed in one, is dropped, as in Rhebok and Puma.
     pub fn parse(raw: &'a [u8]) -> Result<Self, Error> {
         match raw {
             [b'/', ..] => Ok(Self::split(raw, None)),
@@ -53,7 +50,7 @@ impl<'a> Target<'a> {
         let rest = &raw[scheme.len()..];
         let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
-        // User information in an http URI is to be treated as an error (RFC 9110 §4.2.4), as is an empty host (§4.2.1).
+        // User information and empty hosts are errors in http URIs (RFC 9110 §4.2.4, §4.2.1).
         if matches!(authority, [] | [b':', ..]) || !is_authority(authority) {
             return Err(Error::Target);
         }
@@ -65,8 +62,8 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Whether bytes are a host and, perhaps, a port (RFC 9110 §7.2, RFC 3986 §3.2.2 and §3.2.3). The host may be
-/// empty; an address in brackets is one of IPv6 without a zone, as no other kind is in use.
+/// Whether this is a host with an optional port (RFC 9110 §7.2, RFC 3986 §3.2.2 and §3.2.3). The host may be empty. In
+/// brackets, only an IPv6 address without a zone is accepted.
 pub(crate) fn is_authority(bytes: &[u8]) -> bool {
     let (host_is_valid, port) = match bytes {
         [b'[', rest @ ..] => match memchr(b']', rest) {
@@ -90,7 +87,7 @@ pub(crate) fn is_authority(bytes: &[u8]) -> bool {
         }
 }
 
-/// The same for a name with percent triplets, as of an international name in UTF-8: nearly nobody sends one.
+/// The same for a host with percent-encoding, which is rare.
 #[cold]
 fn is_escaped_authority(bytes: &[u8]) -> bool {
     let mut decoded = Vec::new();
@@ -104,9 +101,8 @@ fn is_ipv6(address: &[u8]) -> bool {
     std::str::from_utf8(address).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok())
 }
 
-/// Decodes percent triplets (RFC 3986 §2.1) into `out`, which is emptied first.
-///
-/// Fails on a `%` that is not followed by two hexadecimal digits.
+/// Decodes percent-encoding (RFC 3986 §2.1) into `out`, which is cleared first. Fails on a `%` without two hexadecimal
+/// digits after it.
 pub fn percent_decode(path: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
     out.clear();
     let mut rest = path;
