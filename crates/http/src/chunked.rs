@@ -1,6 +1,7 @@
 //! A strict decoder of chunked request bodies (RFC 9112 §7.1).
 
 use crate::bytes::is_tchar;
+use crate::chunk_extension::Extension;
 use crate::error::Error;
 use crate::status::Status;
 
@@ -13,7 +14,7 @@ enum State {
     /// The hexadecimal size; true after its first digit.
     Size(bool),
     /// A chunk extension. It is ignored.
-    Extension,
+    Extension(Extension),
     /// The LF that ends the size line.
     SizeEnd,
     /// The data of a chunk.
@@ -93,10 +94,12 @@ impl ChunkedDecoder {
                     self.left.checked_mul(16).ok_or(Error::BodyTooLarge)?.saturating_add(u64::from(digit));
                 Ok(State::Size(true))
             }
-            (State::Size(true), b';') => Ok(State::Extension),
-            (State::Size(true) | State::Extension, b'\r') => Ok(State::SizeEnd),
-            // The same bytes as in field values.
-            (State::Extension, b'\t' | b' '..=b'~' | 0x80..=0xff) => Ok(State::Extension),
+            (State::Size(true), b';') => Ok(State::Extension(Extension::Start)),
+            (State::Size(true), b'\r') => Ok(State::SizeEnd),
+            (State::Extension(extension), b'\r') if extension.may_end() => Ok(State::SizeEnd),
+            (State::Extension(extension), byte) => {
+                extension.step(byte).map(State::Extension).ok_or(Error::Chunk)
+            }
             (State::SizeEnd, b'\n') if self.left == 0 => Ok(State::TrailerStart),
             (State::SizeEnd, b'\n') => Ok(State::Data),
             (State::DataCr, b'\r') => Ok(State::DataLf),
@@ -172,6 +175,10 @@ mod tests {
             "0\r\n\n",
             "0\r\nA: b\n",
             "5;a\0\r\n",
+            "5;\r\n",
+            "5;bad[=x\r\n",
+            "5;a=\r\n",
+            "5;a=\"b\r\n",
             "0\r\nA\0: b\r\n",
             "0\r\nA b\r\n",
             "0\r\nA\r\n",

@@ -45,6 +45,15 @@ impl FieldLines {
         write_line(name, value, &mut self.bytes);
     }
 
+    /// Takes the last Content-Length out again.
+    pub fn drop_length(&mut self) {
+        let Some(index) = self.lines.iter().rposition(|line| line.length.is_some()) else { return };
+        let dropped = std::mem::replace(&mut self.lines[index], UNIQUE);
+        let size = dropped.name + dropped.value + 4;
+        self.bytes.drain(dropped.start..dropped.start + size);
+        self.lines[index + 1..].iter_mut().for_each(|line| line.start = line.start.saturating_sub(size));
+    }
+
     /// Records a field that cannot be reused.
     pub fn note_unique(&mut self) {
         self.lines.push(UNIQUE);

@@ -44,20 +44,26 @@ pub(crate) fn content_length(value: &[u8]) -> Result<u64, Error> {
     })
 }
 
-/// Parses a Transfer-Encoding: only `chunked` alone, in any case, is accepted (RFC 9112 §6.1).
+/// Parses a Transfer-Encoding: only `chunked` alone, in any case, is accepted (RFC 9112 §6.1). Empty list elements count
+/// for nothing (RFC 9110 §5.6.1.2).
 ///
 /// Without chunked as the last coding the length is unknown: 400. Another coding before it is not supported: 501.
 pub(crate) fn transfer_encoding(value: &[u8]) -> Result<Framing, Error> {
     if value.eq_ignore_ascii_case(b"chunked") {
         return Ok(Framing::Chunked);
     }
-    let mut codings = value.split(|byte| *byte == b',').map(|coding| coding.trim_ascii());
-    let last = codings.next_back().unwrap_or_default();
-    let repeated = codings.any(|coding| coding.eq_ignore_ascii_case(b"chunked"));
-    if last.eq_ignore_ascii_case(b"chunked") && !repeated {
-        Err(Error::NotImplemented)
-    } else {
-        Err(Error::Framing)
+    let codings = value.split(|byte| *byte == b',').map(|coding| coding.trim_ascii());
+    let mut codings = codings.filter(|coding| !coding.is_empty());
+    let last_is_chunked = codings.next_back().is_some_and(|coding| coding.eq_ignore_ascii_case(b"chunked"));
+    let (mut before, mut repeated) = (0, false);
+    for coding in codings {
+        before += 1;
+        repeated |= coding.eq_ignore_ascii_case(b"chunked");
+    }
+    match (last_is_chunked && !repeated, before) {
+        (false, _) => Err(Error::Framing),
+        (true, 0) => Ok(Framing::Chunked),
+        (true, _) => Err(Error::NotImplemented),
     }
 }
 
@@ -79,14 +85,16 @@ mod tests {
     #[test]
     fn chunked_alone_is_accepted_whatever_its_case() {
         assert_eq!(transfer_encoding(b"chunked"), Ok(Framing::Chunked));
-        assert_eq!(transfer_encoding(b"ChUnKeD"), Ok(Framing::Chunked));
+        for good in [&b"ChUnKeD"[..], b", chunked", b"chunked,", b" ,\t,chunked , "] {
+            assert_eq!(transfer_encoding(good), Ok(Framing::Chunked), "{good:?}");
+        }
     }
 
     #[test]
     fn other_codings_are_refused() {
         assert_eq!(transfer_encoding(b"gzip, chunked"), Err(Error::NotImplemented));
-        for bad in
-            [&b""[..], b"gzip", b"identity", b"chunked, gzip", b"chunked, chunked", b"xchunked", b"chunked,"]
+        assert_eq!(transfer_encoding(b"gzip,,chunked,"), Err(Error::NotImplemented));
+        for bad in [&b""[..], b",", b"gzip", b"identity", b"chunked, gzip", b"chunked, chunked", b"xchunked"]
         {
             assert_eq!(transfer_encoding(bad), Err(Error::Framing), "{bad:?}");
         }

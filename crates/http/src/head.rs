@@ -7,7 +7,7 @@ use memchr::memchr;
 use crate::error::Error;
 use crate::field_name::{KnownName, MAX_NAME};
 use crate::framing::{self, Expectation, Framing};
-use crate::limits::{incomplete, Limits, FEW_FIELDS, MAX_METHOD};
+use crate::limits::{higher_minor, incomplete, Limits, FEW_FIELDS, MAX_METHOD};
 use crate::span::Span;
 use crate::status::Status;
 use crate::target::{self, Target};
@@ -115,6 +115,11 @@ impl Head {
         let (Ok(httparse::Status::Complete(len)), Some(method), Some(target), Some(version)) =
             (parsed, request.method, request.path, request.version)
         else {
+            if parsed == Err(httparse::Error::Version) {
+                if let Some(minor) = higher_minor(&request, window) {
+                    return self.parse_as_http_11(minor, buffer, limits);
+                }
+            }
             return incomplete(parsed, &request, window, limits);
         };
         self.len = len;
@@ -136,6 +141,15 @@ impl Head {
         self.version = if version == 0 { Version::Http10 } else { Version::Http11 };
         self.take_fields(request.headers, buffer)?;
         Ok(Status::Complete)
+    }
+
+    /// Parses a head of a later minor version, whose digit is at `minor`, as HTTP/1.1 (RFC 9110 §2.5). No client sends one
+    /// but to try: a copy is good enough.
+    #[cold]
+    fn parse_as_http_11(&mut self, minor: usize, buffer: &[u8], limits: Limits) -> Result<Status, Error> {
+        let mut copy = buffer.to_vec();
+        copy[minor] = b'1';
+        self.parse(&copy, limits)
     }
 
     fn take_target(&mut self, raw: &[u8], buffer: &[u8]) -> Result<(), Error> {
@@ -353,14 +367,14 @@ mod tests {
         assert_eq!(request("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"), Some(Error::Framing));
         assert_eq!(request("Transfer-Encoding: gzip, chunked"), Some(Error::NotImplemented));
         assert_eq!(request("Host: b"), Some(Error::Host));
-        for host in ["a b", "a/b", "a@b", "<a>", "a\\b", "a,b#"] {
+        for host in ["", ":80", "a b", "a/b", "a@b", "<a>", "a\\b", "a,b#"] {
             assert_eq!(
                 refused(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")),
                 Some(Error::Host),
                 "{host}"
             );
         }
-        for host in ["", "a", "a.b:80", "[::1]:80", "a_b-c~%41!$&'()*+,;="] {
+        for host in ["a", "a.b:80", "[::1]:80", "a_b-c~%41!$&'()*+,;="] {
             assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")), None, "{host}");
         }
         assert_eq!(refused("GET * HTTP/1.1\r\nHost: a\r\n\r\n"), Some(Error::Target));
@@ -379,7 +393,18 @@ mod tests {
     #[test]
     fn versions_and_garbage_are_told_apart() {
         assert_eq!(refused("GET / HTTP/2.0\r\nHost: a\r\n\r\n"), Some(Error::Version));
-        assert_eq!(refused("GET / HTTP/1.2\r\nHost: a\r\n\r\n"), Some(Error::Version));
+        for other in ["2.0", "0.9", "3.1"] {
+            assert_eq!(refused(&format!("GET / HTTP/{other}\r\nHost: a\r\n\r\n")), Some(Error::Version));
+        }
+        for bad in ["1", "1.", "01.01", "1.x", "1.10", "2", "2.", "x"] {
+            assert_eq!(
+                refused(&format!("GET / HTTP/{bad}\r\nHost: a\r\n\r\n")),
+                Some(Error::Syntax),
+                "{bad}"
+            );
+        }
+        let (_, head) = parse("GET /a?b HTTP/1.7\r\nHost: a\r\n\r\n").expect("as HTTP/1.1");
+        assert_eq!((head.version, head.len, head.fields.len()), (Version::Http11, 30, 1));
         assert_eq!(refused("GET / FTP/1.1\r\nHost: a\r\n\r\n"), Some(Error::Syntax));
         assert_eq!(refused("\x16\x03\x01\x02\x00"), Some(Error::Syntax));
         assert_eq!(refused("GET  / HTTP/1.1\r\nHost: a\r\n\r\n"), Some(Error::Syntax));

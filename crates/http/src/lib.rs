@@ -9,6 +9,7 @@
 
 mod bytes;
 mod chunk_encoder;
+mod chunk_extension;
 mod chunked;
 mod date;
 mod error;

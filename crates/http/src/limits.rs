@@ -55,8 +55,12 @@ pub(crate) fn incomplete(
     }
     match parsed {
         Err(httparse::Error::TooManyHeaders) => Err(Error::HeadTooLarge),
-        Err(httparse::Error::Version) if names_a_version(window.get(target + path.unwrap_or(0) + 1..)) => {
-            Err(Error::Version)
+        Err(httparse::Error::Version) => {
+            match VersionText::of(window.get(target + path.unwrap_or(0) + 1..).unwrap_or_default()) {
+                VersionText::Major => Err(Error::Version),
+                VersionText::Prefix if window.len() < limits.head => Ok(Status::Partial),
+                _ => Err(Error::Syntax),
+            }
         }
         Err(_) => Err(Error::Syntax),
         Ok(_) if window.len() < limits.head => Ok(Status::Partial),
@@ -70,12 +74,40 @@ fn is_longer(buffer: &[u8], start: usize, most: usize, is_in_word: fn(u8) -> boo
     buffer.get(start..=start + most).is_some_and(|word| word.iter().all(|byte| is_in_word(*byte)))
 }
 
-/// Whether this is another version of HTTP, and not another protocol.
-fn names_a_version(version: Option<&[u8]>) -> bool {
-    version
-        .unwrap_or_default()
-        .strip_prefix(b"HTTP/")
-        .is_some_and(|number| number.first().is_some_and(u8::is_ascii_digit))
+/// What stands where the version belongs (RFC 9112 §2.3): `HTTP/`, a digit, a point, a digit.
+#[derive(Debug, PartialEq, Eq)]
+enum VersionText {
+    /// HTTP/1.2 to HTTP/1.9, which are read as HTTP/1.1 (RFC 9110 §2.5).
+    HigherMinor,
+    /// Another major version.
+    Major,
+    /// The beginning of a version.
+    Prefix,
+    /// Something else.
+    Other,
+}
+
+impl VersionText {
+    fn of(text: &[u8]) -> Self {
+        let fits = |(byte, expected): (&u8, &u8)| match expected {
+            b'0' => byte.is_ascii_digit(),
+            _ => byte == expected,
+        };
+        match text {
+            _ if !text.iter().zip(b"HTTP/0.0").all(fits) => VersionText::Other,
+            [b'H', b'T', b'T', b'P', b'/', b'1', b'.', ..] if text.len() >= 8 => VersionText::HigherMinor,
+            _ if text.len() >= 8 => VersionText::Major,
+            _ => VersionText::Prefix,
+        }
+    }
+}
+
+/// Where the minor version stands in a head that httparse has refused for a version from HTTP/1.2 to HTTP/1.9.
+#[cold]
+pub(crate) fn higher_minor(request: &httparse::Request<'_, '_>, window: &[u8]) -> Option<usize> {
+    let path = request.path?;
+    let version = path.as_ptr() as usize - window.as_ptr() as usize + path.len() + 1;
+    (VersionText::of(window.get(version..)?) == VersionText::HigherMinor).then_some(version + 7)
 }
 
 #[cfg(test)]

@@ -27,7 +27,8 @@ pub struct ResponseHead {
     pub wants_close: bool,
 }
 
-/// The body's length by the Content-Length fields.
+/// The body's length by the application's Content-Length. The first that is a number counts; others, and any beside a
+/// Transfer-Encoding, are dropped: a client must not have two ways to find the end (RFC 9112 §6.2, §6.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Length {
     /// No Content-Length.
@@ -35,8 +36,6 @@ pub enum Length {
     Unknown,
     /// In bytes.
     Known(u64),
-    /// Several lengths, or something that is not a number.
-    Unclear,
 }
 
 /// What happens to the connection after a response, and how the head says it (RFC 9112 §9.3).
@@ -90,7 +89,11 @@ impl ResponseHead {
     /// [`wants_close`](Self::wants_close).
     pub fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), FieldError> {
         if let Some(length) = self.fields.reuse(&self.previous, name, value) {
-            length.into_iter().for_each(|length| self.add_length(Some(length)));
+            match length {
+                Some(length) if self.is_unframed() => self.length = Length::Known(length),
+                Some(_) => self.fields.drop_length(),
+                None => {}
+            }
             return Ok(());
         }
         if !is_token(name) {
@@ -127,17 +130,18 @@ impl ResponseHead {
                 self.wants_close |= value.eq_ignore_ascii_case(b"close");
             }
             14 if name.eq_ignore_ascii_case(b"content-length") => {
-                if !self.forbids_framing() {
-                    let length = content_length(value).ok();
-                    self.add_length(length);
-                    if whole && length.is_some() {
-                        return self.fields.push(name, value, length);
-                    }
-                    self.fields.push_line(name, value);
+                let usable = whole && self.is_unframed() && !self.forbids_framing();
+                if let Some(length) = content_length(value).ok().filter(|_| usable) {
+                    self.length = Length::Known(length);
+                    return self.fields.push(name, value, Some(length));
                 }
             }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
                 if !self.forbids_framing() {
+                    if self.length != Length::Unknown {
+                        self.fields.drop_length();
+                        self.length = Length::Unknown;
+                    }
                     self.has_coding = true;
                     self.fields.push_line(name, value);
                 }
@@ -148,14 +152,6 @@ impl ResponseHead {
         if whole {
             self.fields.note_unique();
         }
-    }
-
-    /// Takes one Content-Length into account; None if it is not a number.
-    fn add_length(&mut self, length: Option<u64>) {
-        self.length = match (self.length, length) {
-            (Length::Unknown, Some(length)) => Length::Known(length),
-            _ => Length::Unclear,
-        };
     }
 
     /// 1xx and 204 allow neither framing field (RFC 9110 §8.6, RFC 9112 §6.1).
@@ -325,8 +321,9 @@ mod tests {
         };
         assert_eq!(length(&[]), Length::Unknown);
         assert_eq!(length(&["12"]), Length::Known(12));
-        for unclear in [&["-1"][..], &["x"], &["1", "1"], &["1\n2"], &[" 1"], &["99999999999999999999"]] {
-            assert_eq!(length(unclear), Length::Unclear, "{unclear:?}");
+        assert_eq!(length(&["x", "12", "13", "12"]), Length::Known(12));
+        for bad in ["-1", "x", "1\n2", " 1", "", "1, 1", "99999999999999999999"] {
+            assert_eq!(length(&[bad]), Length::Unknown, "{bad:?}");
         }
     }
 
@@ -361,6 +358,39 @@ mod tests {
         assert!(!written(204, &[("Content-Length", "0")]).contains("Content-Length"));
         assert!(!written(101, &[("Transfer-Encoding", "chunked")]).contains("Transfer"));
         assert!(written(304, &[("Content-Length", "7")]).contains("Content-Length: 7"));
+    }
+
+    #[test]
+    fn a_response_is_framed_in_one_way_only() {
+        let (length, coding, other) = (("Content-Length", "7"), ("transfer-encoding", "chunked"), ("X", "y"));
+        let mut head = ResponseHead::default();
+        // One after the other, so that lines are reused where they may be.
+        for (fields, framing) in [
+            (&[other, length, other][..], "Content-Length: 7\r\n"),
+            (&[other, length, coding, other], "transfer-encoding: chunked\r\n"),
+            (&[coding, length, other], "transfer-encoding: chunked\r\n"),
+            (&[other, length, other], "Content-Length: 7\r\n"),
+            (&[length, length, other], "Content-Length: 7\r\n"),
+            (&[length, ("content-length", "8"), other], "Content-Length: 7\r\n"),
+            (&[("Content-Length", "abc"), other], ""),
+            (&[coding, other, other], "transfer-encoding: chunked\r\n"),
+        ] {
+            head.start(200);
+            fields.iter().for_each(|(name, value)| {
+                head.field(name.as_bytes(), value.as_bytes()).expect("valid");
+            });
+            let text = text(&head, Persistence::Implied).to_lowercase();
+            let others = fields.iter().filter(|field| **field == other).count();
+            assert_eq!(text.matches("x: y\r\n").count(), others, "{text}");
+            assert_eq!(
+                text.matches("content-length").count() + text.matches("transfer-encoding").count(),
+                usize::from(!framing.is_empty()),
+                "{text}"
+            );
+            assert!(text.contains(&framing.to_lowercase()), "{text}");
+            let known = if framing.starts_with("Content") { Length::Known(7) } else { Length::Unknown };
+            assert_eq!((head.length(), head.has_coding), (known, framing.starts_with("transfer")));
+        }
     }
 
     #[test]

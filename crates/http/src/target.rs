@@ -50,8 +50,8 @@ impl<'a> Target<'a> {
         let rest = &raw[scheme.len()..];
         let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
-        // User information and empty hosts are errors in http URIs (RFC 9110 §4.2.4, §4.2.1).
-        if matches!(authority, [] | [b':', ..]) || !is_authority(authority) {
+        // User information is an error in http URIs (RFC 9110 §4.2.4).
+        if !is_authority(authority) {
             return Err(Error::Target);
         }
         let mut target = Self::split(path, Some(authority));
@@ -62,8 +62,8 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Whether this is a host with an optional port (RFC 9110 §7.2, RFC 3986 §3.2.2 and §3.2.3). The host may be empty. In
-/// brackets, only an IPv6 address without a zone is accepted.
+/// Whether this is a host with an optional port (RFC 9110 §7.2, RFC 3986 §3.2.2 and §3.2.3). An empty host is an error in
+/// http URIs (RFC 9110 §4.2.1). In brackets, only an IPv6 address without a zone is accepted.
 pub(crate) fn is_authority(bytes: &[u8]) -> bool {
     let (host_is_valid, port) = match bytes {
         [b'[', rest @ ..] => match memchr(b']', rest) {
@@ -76,15 +76,19 @@ pub(crate) fn is_authority(bytes: &[u8]) -> bool {
             if port.first() == Some(&b'%') {
                 return is_escaped_authority(bytes);
             }
-            (true, port)
+            (end > 0, port)
         }
     };
-    host_is_valid
-        && match port {
-            [] => true,
-            [b':', digits @ ..] => digits.iter().all(u8::is_ascii_digit),
-            _ => false,
-        }
+    host_is_valid && is_port(port)
+}
+
+/// Whether this is a colon and digits, or nothing.
+fn is_port(bytes: &[u8]) -> bool {
+    match bytes {
+        [] => true,
+        [b':', digits @ ..] => digits.iter().all(u8::is_ascii_digit),
+        _ => false,
+    }
 }
 
 /// The same for a host with percent-encoding, which is rare.
@@ -94,7 +98,7 @@ fn is_escaped_authority(bytes: &[u8]) -> bool {
     let end = memchr(b':', bytes).unwrap_or(bytes.len());
     let (name, port) = bytes.split_at(end);
     let is_name = name.iter().all(|byte| is_in_host(*byte) || *byte == b'%');
-    is_name && percent_decode(name, &mut decoded).is_ok() && is_authority(port)
+    is_name && percent_decode(name, &mut decoded).is_ok() && is_port(port)
 }
 
 fn is_ipv6(address: &[u8]) -> bool {
@@ -149,7 +153,6 @@ mod tests {
     #[test]
     fn an_authority_is_a_host_and_a_port() {
         for good in [
-            "",
             "a",
             "a:",
             "a:80",
@@ -159,11 +162,14 @@ mod tests {
             "a%20b",
             "a%C3%A9:80",
             "a_b,c",
-            ":80",
+            "%41",
         ] {
             assert!(is_authority(good.as_bytes()), "{good}");
         }
         for bad in [
+            "",
+            ":",
+            ":80",
             "a:b",
             "a:80:80",
             "[::1",

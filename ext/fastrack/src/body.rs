@@ -110,9 +110,9 @@ impl Sender<'_, '_> {
     /// Makes the head.
     pub fn encode(&mut self) {
         let bodiless = self.is_bodiless();
-        let vague = self.head.is_unframed() || self.head.length() == Length::Unclear;
         let foreign = self.head.has_coding && !self.manner.http_11;
-        if self.head.wants_close || self.head.code() < 200 || !bodiless && (vague || foreign) {
+        let unframed = self.head.is_unframed() || foreign;
+        if self.head.wants_close || self.head.code() < 200 || !bodiless && unframed {
             self.writer.close();
         }
         self.left = match self.head.length() {

@@ -58,7 +58,6 @@ impl Sender<'_, '_> {
         let announced = match self.head.length() {
             Length::Known(announced) => announced == length,
             Length::Unknown => !self.head.has_coding,
-            Length::Unclear => false,
         };
         announced && length > 0
     }

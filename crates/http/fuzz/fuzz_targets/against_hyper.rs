@@ -63,7 +63,14 @@ fn is_stricter(mine: &Reading, bytes: &[u8]) -> bool {
     // Its URIs are ASCII of some kinds only: target-bytes, percent.
     let line = bytes.trim_ascii_start();
     let target = line.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
-    fastrack_http_fuzz::is_no_uri(target) || mine.path.len() > 60_000
+    let version = line.split(|byte| *byte == b'\r').next().and_then(|line| line.last());
+    let ends_in_comma = |value: &&[u8]| value.trim_ascii_end().ends_with(b",");
+    fastrack_http_fuzz::is_no_uri(target)
+        || mine.path.len() > 60_000
+        // version-minor
+        || version.is_some_and(|minor| *minor > b'1')
+        // coding-empty: it looks at what follows the last comma.
+        || values(mine, "transfer-encoding").iter().any(ends_in_comma)
 }
 
 fuzz_target!(|bytes: &[u8]| {
