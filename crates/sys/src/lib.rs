@@ -6,29 +6,28 @@
 //! are the calls whose arguments nix cannot express (the peer's address from
 //! accept4(2)).
 
-mod alarm;
 mod clock;
-mod fatal;
+mod fatal_signals;
 mod fd;
-mod file;
-mod limit;
-mod passing;
+mod fd_limit;
+mod fd_passing;
 mod poller;
 mod process;
-mod shared;
+mod sendfile;
+mod shared_memory;
 mod signals;
 mod socket;
+mod wakeup;
 
-pub use alarm::{Timer, Waker};
 pub use clock::{epoch_seconds, monotonic_millis};
-pub use fatal::precede_fatal_signals;
+pub use fatal_signals::precede_fatal_signals;
 pub use fd::{duplicate, neutralise, set_nonblocking};
-pub use file::{open_regular, send_file, send_more};
-pub use limit::{descriptors, has_room, most_descriptors, no_descriptor};
-pub use passing::{message_queue, receive_message, send_message, MOST_PASSED};
+pub use fd_limit::{descriptors, has_room, most_descriptors, no_descriptor};
+pub use fd_passing::{message_queue, receive_message, send_message, MOST_PASSED};
 pub use poller::{Event, Events, Poller};
 pub use process::{exit_at_once, is_running, say, with_descriptor, write};
-pub use shared::{memory_file, SharedNumbers};
+pub use sendfile::{open_regular, send_file, send_more};
+pub use shared_memory::{memory_file, SharedNumbers};
 pub use signals::{
     handle_signal, other_threads, prepare_native_frames, signal_self, signal_thread, spare_signal,
     with_signals_blocked, write_native_frames,
@@ -37,3 +36,4 @@ pub use socket::{
     accept, discard, has_ended, has_left, is_clients_error, is_readable, pause, recv, reset_on_close, send,
     shutdown_both, shutdown_write, wait_readable, wait_writable, writev,
 };
+pub use wakeup::{Timer, Waker};

@@ -70,7 +70,7 @@ pub fn receive_message(queue: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(
     }
     if header.msg_flags & libc::MSG_CTRUNC != 0 {
         // Those that have come are closed: nix, which is not used here, would leave them open.
-        return Err(crate::limit::no_descriptor());
+        return Err(crate::fd_limit::no_descriptor());
     }
     Ok((length, fds))
 }
