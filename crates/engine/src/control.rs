@@ -109,7 +109,7 @@ impl Control {
     /// Whether the client whose request the application is answering has left; over TCP, also whether it has ended its
     /// sending, which TCP does not tell from that. False between requests.
     pub fn is_client_gone(&self) -> bool {
-        // SAFETY: the application asks while it answers, and until then the connection stays open.
+        // SAFETY: the connection stays open until `end`. The application asks before, and does not run meanwhile.
         unsafe { borrow_fd(self.current()) }.is_ok_and(fastrack_sys::is_peer_gone)
     }
 
@@ -130,7 +130,7 @@ impl Control {
         let held = self.held.drain().chain(others).filter(|fd| *fd != NONE);
         // Without /dev/null there is nothing to put in their place; the descriptors are
         // close-on-exec, and go with this process at the latest.
-        // SAFETY: those who hold them are in the parent, or only close them here.
+        // SAFETY: in a forked child their owners do nothing with them but close them.
         let _ = unsafe { fastrack_sys::replace_with_dev_null(held) };
     }
 
