@@ -16,16 +16,23 @@ class Layers
   # are one layer, and may import each other. lib.rs is above all of them.
   CRATES = {
     "crates/http" => [[], <<~ORDER],
-      bytes error span
+      bytes chunk_encoder date error field_lines field_name reason span status
+      chunked framing limits target
+      head response
+      error_response
     ORDER
     "crates/sys" => [[], <<~ORDER],
-      clock
+      clock fatal_signals fd fd_limit poller process shared_memory signals wakeup
+      fd_passing socket
+      sendfile stderr
     ORDER
     "crates/engine" => [%w[fastrack_http fastrack_sys], <<~ORDER],
-      settings
-      watch
+      fork watch
+      control
       accept
+      settings
       conn
+      app
       handoff
       reactor
       helper
@@ -34,8 +41,9 @@ class Layers
     "ext/fastrack" => [%w[fastrack_http fastrack_sys fastrack_engine magnus rb_sys], <<~ORDER],
       ruby
       env
+      request
       response
-      body
+      app
       worker
     ORDER
   }.freeze

@@ -136,7 +136,7 @@ impl Alarm {
     pub fn wait(&self, events: &mut Events, millis: Option<u64>) -> bool {
         if self.poller.wait(events, millis).is_err() {
             // That is not to happen; no request is to be lost for it, nor a core to be burnt.
-            fastrack_sys::pause(1);
+            fastrack_sys::sleep(1);
             return true;
         }
         events.iter().any(|event| event.token == TIMER)

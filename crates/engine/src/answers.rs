@@ -57,7 +57,7 @@ impl Reactor {
         }
         connection.pipelined = step == Step::Ready;
         if connection.pipelined {
-            connection.ended |= fastrack_sys::has_ended(connection.raw_fd());
+            connection.ended |= fastrack_sys::has_peer_closed(connection.as_fd());
             return Some(connection);
         }
         let deadline = self.deadline(connection.phase());
@@ -142,5 +142,5 @@ impl Reactor {
 /// Whether a client that did not expect the close has sent another request meanwhile: with that unread, the close would
 /// be a reset, and might take the answer from the client before it has read it (RFC 9112 §9.6).
 fn has_sent_more(connection: &Connection) -> bool {
-    connection.is_to_go_on() && fastrack_sys::is_readable(connection.raw_fd())
+    connection.is_to_go_on() && fastrack_sys::is_readable(connection.as_fd())
 }

@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
+use fastrack_sys::borrow_fd;
+
 use crate::held::Held;
 use crate::request::Request;
 use crate::watch::{Watch, WatchSettings};
@@ -38,7 +40,7 @@ impl Control {
         held: impl IntoIterator<Item = RawFd>,
         watch: &WatchSettings,
     ) -> io::Result<Self> {
-        let set = Held::new(fastrack_sys::most_descriptors());
+        let set = Held::new(fastrack_sys::max_fd_limit());
         held.into_iter().for_each(|fd| set.insert(fd));
         Ok(Control {
             stopping: AtomicBool::new(false),
@@ -99,13 +101,16 @@ impl Control {
     /// Whether a client is waiting: to be accepted, with bytes that nobody has read, or for an answer.
     pub fn is_anybody_waiting(&self) -> bool {
         // An epoll descriptor is readable when one of its members is ready (epoll(7)).
-        !self.is_closed() && (self.pending.load(Ordering::Relaxed) || fastrack_sys::is_readable(self.poller))
+        // SAFETY: the engine closes its poller when it is dropped, and nobody asks after that.
+        let is_ready = || unsafe { borrow_fd(self.poller) }.is_ok_and(fastrack_sys::is_readable);
+        !self.is_closed() && (self.pending.load(Ordering::Relaxed) || is_ready())
     }
 
     /// Whether the client whose request the application is answering has left; over TCP, also whether it has ended its
     /// sending, which TCP does not tell from that. False between requests.
     pub fn is_client_gone(&self) -> bool {
-        fastrack_sys::has_left(self.current.load(Ordering::Relaxed))
+        // SAFETY: the connection stays open until `end`. The application asks before, and does not run meanwhile.
+        unsafe { borrow_fd(self.current()) }.is_ok_and(fastrack_sys::is_peer_gone)
     }
 
     /// The request that the application is answering may take so many milliseconds from now on; 0 is any time.
@@ -125,7 +130,8 @@ impl Control {
         let held = self.held.drain().chain(others).filter(|fd| *fd != NONE);
         // Without /dev/null there is nothing to put in their place; the descriptors are
         // close-on-exec, and go with this process at the latest.
-        let _ = fastrack_sys::neutralise(held);
+        // SAFETY: in a forked child their owners do nothing with them but close them.
+        let _ = unsafe { fastrack_sys::replace_with_dev_null(held) };
     }
 
     /// Whether [`close`](Self::close) was called.

@@ -1,7 +1,7 @@
 //! The loop of one worker.
 
 use std::io;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, MutexGuard};
 
 use fastrack_sys::{Events, Poller};
@@ -90,14 +90,14 @@ impl Engine {
     /// `queue` it shares connections with the other workers of that.
     pub fn new(
         listeners: Vec<Listener>,
-        master: Option<RawFd>,
+        master: Option<BorrowedFd<'_>>,
         settings: Settings,
         queue: Option<&SharedQueue>,
     ) -> io::Result<Self> {
         let poller = Poller::new()?;
         let listeners = Listeners::new(listeners);
         listeners.join(&poller)?;
-        let master = master.map(fastrack_sys::duplicate).transpose()?;
+        let master = master.map(|fd| fd.try_clone_to_owned()).transpose()?;
         if let Some(master) = &master {
             poller.add(master, MASTER)?;
         }
@@ -109,7 +109,7 @@ impl Engine {
             // From here on, for the master may send another worker away as soon as this one says that it is ready.
             member.set_serving(true);
         }
-        let set = fastrack_sys::duplicate(connections.poller().raw_fd())?;
+        let set = connections.poller().as_fd().try_clone_to_owned()?;
         let held = listeners.raw_fds().chain(member.iter().flat_map(Member::raw_fds));
         let held = held.chain([connections.poller().raw_fd(), std::os::fd::AsRawFd::as_raw_fd(&set)]);
         let alarm = Alarm::new(set)?;
@@ -186,7 +186,7 @@ impl Engine {
                 Move::GoOn => self.go_on(shared, hold, app),
                 Move::Tell(lines) => self.tell(shared, hold, &lines, app),
                 Move::Pause => {
-                    self.aside(shared, hold, |_| app.block(&mut || fastrack_sys::pause(EXHAUSTION_PAUSE)))
+                    self.aside(shared, hold, |_| app.block(&mut || fastrack_sys::sleep(EXHAUSTION_PAUSE)))
                 }
                 Move::Wait => self.wait(shared, hold, app),
             };

@@ -4,12 +4,11 @@
 //! The client is answered, or cut off where a part of the response has left,
 //! and the other connections go to other workers. Nobody learns of SIGKILL.
 
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use fastrack_http::{error_response, DateCache, Error, DATE_LEN};
-use fastrack_sys::{epoch_seconds, with_descriptor};
+use fastrack_sys::{borrow_fd, epoch_seconds};
 
 use crate::control::Control;
 use crate::shared::Shared;
@@ -68,7 +67,8 @@ impl ExitHandler {
     pub fn say_on_fatal_signals(self: &Arc<Self>, ruby: *const ()) {
         // Once in a process.
         if KEPT.set(Arc::clone(self)).is_ok() {
-            fastrack_sys::precede_fatal_signals(ruby, on_fatal_signal);
+            // SAFETY: it does only what signal-safety(7) allows.
+            unsafe { fastrack_sys::run_before_fatal_signals(ruby as usize, on_fatal_signal) };
         }
     }
 
@@ -84,13 +84,12 @@ impl ExitHandler {
         let bytes = &mut bytes[..prepared.len().min(ANSWER)];
         bytes.copy_from_slice(&prepared[..bytes.len()]);
         date(bytes);
-        // The application's thread can finish nothing any more: until the end, the descriptor stays what it is.
-        with_descriptor(self.control.current(), |client: BorrowedFd<'_>| {
-            part(client, claim, bytes);
-            if claim == Claim::Open {
-                drain(client);
-            }
-        });
+        // SAFETY: the application's thread can finish nothing any more: until the end, the descriptor stays what it is.
+        let Ok(client) = (unsafe { borrow_fd(self.control.current()) }) else { return };
+        part(client, claim, bytes);
+        if claim == Claim::Open {
+            drain(client);
+        }
     }
 
     /// Has the helper do what no signal handler may.
@@ -100,7 +99,7 @@ impl ExitHandler {
             if self.shared.is_evacuated() {
                 return;
             }
-            fastrack_sys::pause(1);
+            fastrack_sys::sleep(1);
         }
     }
 }

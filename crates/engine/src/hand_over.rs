@@ -68,7 +68,7 @@ impl Reactor {
     fn receive_queued(&mut self) -> Option<(Box<Connection>, Step)> {
         self.member.as_ref()?;
         // What is received without a descriptor being free is lost.
-        while !fastrack_sys::has_room() {
+        while !fastrack_sys::has_free_fds() {
             if !self.make_room() {
                 self.exhausted = true;
                 return None;

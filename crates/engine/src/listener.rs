@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A listening socket.
 #[derive(Debug)]
@@ -29,8 +29,8 @@ impl Listener {
     /// that flag belongs to the open file, so it is set for all who share it.
     /// Whoever made the socket may have left it blocking, and a worker that lost
     /// the race for a client would then hang in accept.
-    pub fn from_fd(fd: RawFd, tcp: bool) -> io::Result<Self> {
-        let fd = fastrack_sys::duplicate(fd)?;
+    pub fn from_fd(fd: BorrowedFd<'_>, tcp: bool) -> io::Result<Self> {
+        let fd = fd.try_clone_to_owned()?;
         fastrack_sys::set_nonblocking(&fd)?;
         Ok(Listener { fd, tcp })
     }

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use fastrack_http::{DateCache, Error};
@@ -78,7 +79,7 @@ impl Reactor {
         connections: Connections,
         member: Option<Member>,
     ) -> Self {
-        let descriptors = fastrack_sys::descriptors();
+        let descriptors = fastrack_sys::fd_limit();
         Reactor {
             settings,
             control,
@@ -169,7 +170,7 @@ impl Reactor {
     /// Drops a request that has waited, if its client has left meanwhile. One that had said before that it sends
     /// nothing more may still be there for the answer, and so may one that has asked for several things at once.
     pub(crate) fn unless_gone(&mut self, connection: Box<Connection>) -> Option<Box<Connection>> {
-        if connection.ended || connection.pipelined || !fastrack_sys::has_left(connection.raw_fd()) {
+        if connection.ended || connection.pipelined || !fastrack_sys::is_peer_gone(connection.as_fd()) {
             return Some(connection);
         }
         self.control.drop_one();
@@ -313,7 +314,7 @@ impl Reactor {
     fn is_just_in_time(&mut self, key: usize) -> bool {
         let Some((connection, deadline)) = self.connections.take(key) else { return false };
         let begun = matches!(connection.phase(), Phase::Fresh | Phase::Idle)
-            && fastrack_sys::is_readable(connection.raw_fd());
+            && fastrack_sys::is_readable(connection.as_fd());
         let deadline = if begun { self.deadline(Phase::Head) } else { deadline };
         self.keep(connection, deadline);
         if begun {

@@ -114,7 +114,7 @@ impl Shared {
             if let Some(mut reactor) = self.try_reactor() {
                 return reactor.evacuate();
             }
-            fastrack_sys::pause(1);
+            fastrack_sys::sleep(1);
         }
     }
 }
@@ -126,12 +126,13 @@ pub(crate) mod tests {
     use crate::control::Control;
     use crate::settings::Settings;
     use crate::watch::WatchSettings;
+    use std::os::fd::AsFd;
     use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
     use std::sync::Arc;
 
     pub fn shared() -> Shared {
         let connections = Connections::new().expect("a poller");
-        let set = fastrack_sys::duplicate(connections.poller().raw_fd()).expect("a copy");
+        let set = connections.poller().as_fd().try_clone_to_owned().expect("a copy");
         let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
         let alarm = Alarm::new(set).expect("an alarm");
         Shared::new(Reactor::new(Settings::default(), Arc::new(control), connections, None), alarm)

@@ -10,8 +10,9 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
 
-use fastrack_sys::{memory_file, message_queue, SharedNumbers};
+use fastrack_sys::{borrow_fd, memory_file, message_queue, SharedNumbers};
 
 /// Workers that may share, at most.
 const MOST: usize = 512;
@@ -34,7 +35,7 @@ pub struct SharedQueue {
     sender: OwnedFd,
     receiver: OwnedFd,
     file: File,
-    page: SharedNumbers,
+    page: Arc<SharedNumbers>,
     /// The master's pid.
     master: u32,
 }
@@ -44,21 +45,27 @@ impl SharedQueue {
     pub fn new() -> io::Result<Self> {
         let (sender, receiver) = message_queue()?;
         let file = memory_file((COUNT.get() * size_of::<u32>()) as u64)?;
-        let page = SharedNumbers::map(&file, COUNT)?;
+        // SAFETY: the file is as long as that, and whoever gets it maps it by this code.
+        let page = Arc::new(unsafe { SharedNumbers::map(&file, COUNT) }?);
         Ok(SharedQueue { sender, receiver, file, page, master: std::process::id() })
     }
 
     /// Takes over what another process has made, by the numbers that [`raw_fds`](Self::raw_fds) gave there.
     /// The descriptors stay the caller's; these are copies.
-    pub fn from_raw_fds([sender, receiver, file]: [RawFd; 3]) -> io::Result<Self> {
-        let file = File::from(fastrack_sys::duplicate(file)?);
+    ///
+    /// # Safety
+    /// Nobody closes the descriptors meanwhile, and nobody truncates the file.
+    pub unsafe fn from_raw_fds(fds: [RawFd; 3]) -> io::Result<Self> {
+        // SAFETY: as the caller promises.
+        let copy = |fd| unsafe { borrow_fd(fd) }?.try_clone_to_owned();
+        let [sender, receiver, file] = fds.map(copy);
+        let file = File::from(file?);
         if file.metadata()?.len() < (COUNT.get() * size_of::<u32>()) as u64 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let page = SharedNumbers::map(&file, COUNT)?;
-        let sender = fastrack_sys::duplicate(sender)?;
-        let receiver = fastrack_sys::duplicate(receiver)?;
-        Ok(SharedQueue { sender, receiver, file, page, master: std::process::id() })
+        // SAFETY: the file is as long as that, stays so, and whoever gets it maps it by this code.
+        let page = Arc::new(unsafe { SharedNumbers::map(&file, COUNT) }?);
+        Ok(SharedQueue { sender: sender?, receiver: receiver?, file, page, master: std::process::id() })
     }
 
     /// Its descriptors: both ends of the queue, and the page's file.
@@ -88,9 +95,9 @@ impl SharedQueue {
         };
         let Some(slot) = (0..MOST).find(free) else { return Ok(None) };
         Ok(Some(Member {
-            sender: fastrack_sys::duplicate(self.sender.as_raw_fd())?,
-            receiver: fastrack_sys::duplicate(self.receiver.as_raw_fd())?,
-            page: SharedNumbers::map(&self.file, COUNT)?,
+            sender: self.sender.try_clone()?,
+            receiver: self.receiver.try_clone()?,
+            page: Arc::clone(&self.page),
             slot,
             master: self.master,
         }))
@@ -124,7 +131,7 @@ fn vacate(page: &SharedNumbers, slot: usize) {
 pub(crate) struct Member {
     sender: OwnedFd,
     receiver: OwnedFd,
-    page: SharedNumbers,
+    page: Arc<SharedNumbers>,
     slot: usize,
     master: u32,
 }
@@ -225,7 +232,8 @@ mod tests {
     #[test]
     fn each_worker_sees_what_the_others_say() {
         let queue = SharedQueue::new().expect("a queue");
-        let copy = SharedQueue::from_raw_fds(queue.raw_fds()).expect("a copy");
+        // SAFETY: the queue outlives the call, and its file is never truncated.
+        let copy = unsafe { SharedQueue::from_raw_fds(queue.raw_fds()) }.expect("a copy");
         let one = queue.member().expect("a member").expect("free");
         let two = copy.member().expect("a member").expect("free");
         one.set_idle(true);

@@ -83,7 +83,7 @@ impl Engine {
             return Move::Serve(connection);
         }
         if std::mem::take(&mut hold.exhausted) {
-            self.warn_of_exhaustion("take a connection over", &fastrack_sys::no_descriptor(), hold);
+            self.warn_of_exhaustion("take a connection over", &fastrack_sys::too_many_open_files(), hold);
             return Move::Pause;
         }
         self.poll(hold, false)

@@ -7,7 +7,9 @@
 use std::os::fd::{BorrowedFd, RawFd};
 
 use fastrack_http::{error_response, DateCache, Error};
-use fastrack_sys::{discard, epoch_seconds, exit_at_once, monotonic_millis, say, send, with_descriptor};
+use fastrack_sys::{
+    borrow_fd, discard_input, epoch_seconds, exit_at_once, monotonic_millis, send, write_stderr_within,
+};
 
 use crate::reactor::Reactor;
 use crate::watch::{Claim, Watch};
@@ -30,15 +32,16 @@ const DRAINED: usize = 64 * 1024;
 pub(crate) fn look(watch: &Watch, client: RawFd, reactor: &mut Reactor) {
     let now = monotonic_millis();
     let Some(claim) = watch.take_overdue(now) else { return };
-    // The application's thread can finish nothing any more: until the end, the descriptor stays what it is.
     let mut response = Vec::new();
     let mut date = DateCache::default();
     error_response(Error::Overdue, date.at(epoch_seconds()), !watch.is_head_request(), &mut response);
-    with_descriptor(client, |client| part(client, claim, &response));
+    // SAFETY: the application's thread can finish nothing any more: until the end, the descriptor stays what it is.
+    let client = unsafe { borrow_fd(client) }.ok();
+    client.into_iter().for_each(|client| part(client, claim, &response));
     reactor.evacuate();
     report(watch, now);
     if claim == Claim::Open {
-        with_descriptor(client, drain);
+        client.into_iter().for_each(drain);
     }
     exit_at_once(EXIT_STATUS);
 }
@@ -65,7 +68,7 @@ pub(crate) fn part(client: BorrowedFd<'_>, claim: Claim, answer: &[u8]) {
 pub(crate) fn drain(client: BorrowedFd<'_>) {
     let mut left = DRAINED;
     while left > 0 {
-        match discard(client) {
+        match discard_input(client) {
             Ok(got) if got > 0 => left = left.saturating_sub(got),
             _ => return,
         }
@@ -76,13 +79,15 @@ fn report(watch: &Watch, now: u64) {
     let pid = std::process::id();
     let request = watch.describe(now);
     let Some(dumper) = &watch.dumper else {
-        return say(format!("fastrack: {request}: this worker ends (worker {pid})\n").as_bytes(), FOR_LOG);
+        let line = format!("fastrack: {request}: this worker ends (worker {pid})\n");
+        return write_stderr_within(line.as_bytes(), FOR_LOG);
     };
     let testimony = dumper.dump(TO_TESTIFY);
     let threads = testimony
         .as_deref()
         .unwrap_or("Ruby does not get to tell what its threads are at; where they are:\n");
-    say(format!("fastrack: {request}: this worker ends (worker {pid})\n{threads}").as_bytes(), FOR_LOG);
+    let text = format!("fastrack: {request}: this worker ends (worker {pid})\n{threads}");
+    write_stderr_within(text.as_bytes(), FOR_LOG);
     if testimony.is_none() {
         dumper.dump_frames(TO_POINT_OUT);
     }

@@ -11,7 +11,7 @@ mod answer;
 
 use answer::{answer, Answer};
 
-/// A request before it is written.
+/// The parts of a request.
 #[derive(Clone, Debug)]
 struct Written {
     method: String,
@@ -25,11 +25,11 @@ struct Written {
 enum Body {
     None,
     Length(Vec<u8>),
-    /// The chunks, each with an extension, and trailers.
+    /// Chunks with their extensions, and trailers.
     Chunks(Vec<(Vec<u8>, String)>, Vec<String>),
 }
 
-/// Field values: what RFC 9110 §5.5 allows, without white space around it.
+/// Valid field values (RFC 9110 §5.5), trimmed.
 fn value() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![8 => b' '..=b'~', 1 => Just(b'\t'), 1 => 0x80..=0xff_u8];
     vec(byte, 0..30).prop_map(|bytes| bytes.trim_ascii().to_vec())
@@ -49,7 +49,7 @@ fn body() -> impl Strategy<Value = Body> {
 fn request() -> impl Strategy<Value = Written> {
     let path = "/([a-zA-Z0-9/._~!$&'()*+,;=:@-]|%[0-9A-F]{2}|é){0,30}";
     let query = proptest::option::of("([a-zA-Z0-9/?_.=&;-]|%[0-9A-F]{2}){0,20}");
-    // None of the names that mean something to the parser begin like this.
+    // The parser treats no name that begins with X- specially.
     let fields = vec(("(X|x)-[A-Za-z0-9!#$%&'*+.^_`|~-]{1,12}", value()), 0..12);
     ("[A-Z!#$%&'*+.^_`|~a-z0-9-]{1,32}", path, query, fields, body())
         .prop_filter("CONNECT is refused", |parts| parts.0 != "CONNECT")
@@ -99,7 +99,7 @@ impl Written {
     }
 }
 
-/// Pieces that are `bytes` cut at some places.
+/// Cuts `bytes` into pieces.
 fn cut<'a>(bytes: &'a [u8], places: &[Index]) -> Vec<&'a [u8]> {
     let mut places: Vec<usize> = places.iter().map(|place| place.index(bytes.len() + 1)).collect();
     places.extend([0, bytes.len()]);

@@ -7,6 +7,7 @@ use magnus::rb_sys::AsRawValue;
 use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, Ruby, Symbol, Value};
 
 use fastrack_engine::{Control, Engine, ExitHandler, Finish};
+use fastrack_sys::borrow_fd;
 
 use crate::app::{Options, RackApp};
 use crate::current::Current;
@@ -71,8 +72,10 @@ impl RubyEngine {
         let queue = queue.as_ref().map(|queue| queue.borrow(ruby)).transpose()?;
         let testimony = Arc::<RubyThreads>::default();
         let settings = settings(ruby, hash, Arc::clone(&testimony) as _)?;
-        let engine = Engine::new(listeners, master, settings, queue.as_deref())
-            .map_err(|error| system_error(ruby, "engine", &error))?;
+        // SAFETY: Ruby's IO closes it after this call at the earliest.
+        let master = master.map(|fd| unsafe { borrow_fd(fd) }).transpose();
+        let engine = master.and_then(|master| Engine::new(listeners, master, settings, queue.as_deref()));
+        let engine = engine.map_err(|error| system_error(ruby, "engine", &error))?;
         Ok(RubyEngine {
             control: engine.control(),
             testimony,

@@ -33,8 +33,9 @@ impl RubySharedQueue {
 
     /// `Dispatch.from_fds(fds)`: the queue of the master that this process was before it executed itself anew.
     fn from_fds(ruby: &Ruby, fds: [i32; 3]) -> Result<Self, Error> {
-        let queue = SharedQueue::from_raw_fds(fds)
-            .map_err(|error| system_error(ruby, "the workers' queue", &error))?;
+        // SAFETY: this process inherited them for this, and closes them later. Nobody truncates the file.
+        let queue = unsafe { SharedQueue::from_raw_fds(fds) };
+        let queue = queue.map_err(|error| system_error(ruby, "the workers' queue", &error))?;
         Ok(RubySharedQueue(RefCell::new(Some(queue))))
     }
 

@@ -58,10 +58,11 @@ impl ThreadDumper for RubyThreads {
     }
 
     fn dump_frames(&self, millis: u64) {
-        sys::prepare_native_frames();
+        sys::load_backtrace();
         let end = Instant::now() + Duration::from_millis(millis);
         let signal = sys::spare_signal(1);
-        if sys::handle_signal(signal, write_frames).is_err() {
+        // SAFETY: it does only what signal-safety(7) allows, see there.
+        if unsafe { sys::handle_signal(signal, write_frames) }.is_err() {
             return;
         }
         for thread in sys::other_threads() {
@@ -69,7 +70,7 @@ impl ThreadDumper for RubyThreads {
             let until = (Instant::now() + FOR_ONE).min(end);
             let mut waiting = sys::signal_thread(thread, signal);
             while waiting && Instant::now() < until {
-                sys::pause(STEP);
+                sys::sleep(STEP);
                 waiting = !WRITTEN.load(Ordering::SeqCst);
             }
         }
@@ -78,8 +79,6 @@ impl ThreadDumper for RubyThreads {
 
 /// The thread that was signalled last has written its frames.
 static WRITTEN: AtomicBool = AtomicBool::new(false);
-
-const STDERR: i32 = 2;
 
 /// The handler of the second signal: only what signal-safety(7) allows, and calls of Ruby's that read and nothing else.
 extern "C" fn write_frames(_signal: i32) {
@@ -99,7 +98,7 @@ extern "C" fn write_frames(_signal: i32) {
             write(&[b"  a native thread:\n"]);
         }
     }
-    sys::write_native_frames(STDERR);
+    sys::write_backtrace();
     WRITTEN.store(true, Ordering::SeqCst);
 }
 
@@ -144,5 +143,5 @@ fn write(parts: &[&[u8]]) {
         length += fits;
     }
     // A log that takes nothing gets nothing.
-    let _ = sys::write(STDERR, &line[..length]);
+    let _ = sys::write_stderr(&line[..length]);
 }
