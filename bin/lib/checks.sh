@@ -1,7 +1,7 @@
 #!/bin/bash
-# The checks that need no server: formatting, lints, unit tests and a little fuzzing of the Rust code, syntax of Ruby
-# and shell files, spelling.
-# Run by bin/test. All of them run, whatever fails; the status says whether any did.
+# The checks that need no server: formatting, lints, unit tests, imports and a little fuzzing of the Rust code, syntax of
+# Ruby and shell files, spelling. Run by bin/test. All of them run, even after one has failed; the exit status says whether
+# any did.
 set -uo pipefail
 
 # shellcheck source-path=SCRIPTDIR
@@ -46,6 +46,7 @@ rust_checks Cargo.toml
 [ ! -e bench/Cargo.toml ] || rust_checks bench/Cargo.toml
 check cargo fmt --manifest-path crates/http/fuzz/Cargo.toml --check
 check bash bin/lib/fuzz.sh 4
+check "$ruby" bin/lib/layers.rb
 check ruby_syntax
 check shell_syntax
 ! have shellcheck || check shell_lint

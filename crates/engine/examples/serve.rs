@@ -6,7 +6,7 @@
 
 use std::io::{IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::process::Command;
 
 use fastrack_engine::{App, Engine, Finish, Flow, Listener, Request, ResponseWriter, Settings};
@@ -49,7 +49,7 @@ fn main() {
         ["client", address, batch, requests] => client(address, number(batch), number(requests)),
         [how @ ("single" | "pipelined"), requests] => {
             let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
-            let listener = Listener::from_fd(socket.as_raw_fd(), true).expect("a listener");
+            let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
             let mut engine = Engine::new(vec![listener], None, Settings::default(), None).expect("an engine");
             let batch = if how == "single" { 1 } else { PIPELINED };
             let mut client = Command::new(std::env::current_exe().expect("a path"))

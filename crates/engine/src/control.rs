@@ -5,6 +5,8 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
+use fastrack_sys::borrow_fd;
+
 use crate::fork::InheritedFds;
 use crate::watch::{ActiveRequest, WatchSettings};
 
@@ -36,7 +38,7 @@ impl Control {
         fds: impl IntoIterator<Item = RawFd>,
         watch: &WatchSettings,
     ) -> io::Result<Self> {
-        let inherited = InheritedFds::new(fastrack_sys::most_descriptors());
+        let inherited = InheritedFds::new(fastrack_sys::max_fd_limit());
         fds.into_iter().chain([poller]).for_each(|fd| inherited.insert(fd));
         Ok(Control {
             flags: Flags::default(),
@@ -97,8 +99,9 @@ impl Control {
     /// Whether a client is waiting: to be accepted, to be read, or for a response.
     pub fn is_anybody_waiting(&self) -> bool {
         // An epoll descriptor is readable when one of its members is ready (epoll(7)).
-        !self.is_closed()
-            && (self.flags.pending.load(Ordering::Relaxed) || fastrack_sys::is_readable(self.poller))
+        // SAFETY: the engine closes its poller when it is dropped, and nobody asks after that.
+        let is_ready = || unsafe { borrow_fd(self.poller) }.is_ok_and(fastrack_sys::is_readable);
+        !self.is_closed() && (self.flags.pending.load(Ordering::Relaxed) || is_ready())
     }
 
     pub(crate) fn set_pending(&self, pending: bool) {
@@ -111,7 +114,8 @@ impl Control {
 
     /// Whether the client of the current request has disconnected, or (over TCP) shut down its sending side.
     pub fn is_client_gone(&self) -> bool {
-        fastrack_sys::has_left(self.request.fd())
+        // SAFETY: the connection stays open until the request ends. The application asks before, and does not run meanwhile.
+        unsafe { borrow_fd(self.request.fd()) }.is_ok_and(fastrack_sys::is_peer_gone)
     }
 
     /// Sets the current request's time limit, in milliseconds from now; 0 is none.
@@ -130,7 +134,8 @@ impl Control {
         let client = Some(self.request.fd()).filter(|fd| *fd >= 0);
         // It fails only without /dev/null. The descriptors are close-on-exec, so they go with this process at the
         // latest.
-        let _ = fastrack_sys::neutralise(self.inherited.drain().chain(client));
+        // SAFETY: in a forked child their owners do nothing with them but close them.
+        let _ = unsafe { fastrack_sys::replace_with_dev_null(self.inherited.drain().chain(client)) };
     }
 
     /// Whether [`close`](Self::close) was called.

@@ -5,7 +5,7 @@
 use std::fs::{read_dir, File};
 use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -97,7 +97,7 @@ fn exhausted() -> Exhausted {
     let queue = SharedQueue::new().expect("a queue");
     let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
     let address = socket.local_addr().expect("an address");
-    let listener = Listener::from_fd(socket.as_raw_fd(), true).expect("a listener");
+    let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
     let mut engine = Engine::new(vec![listener], None, Settings::default(), Some(&queue)).expect("an engine");
     let control = engine.control();
     let ((tell, told), (release, released)) = (channel(), channel());

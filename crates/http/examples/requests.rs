@@ -1,7 +1,7 @@
-//! Does the native part of requests again and again, for counting what one costs; `bench/instructions` does that.
+//! Repeats the native part of a request, so that `bench/instructions` can count its instructions.
 //!
-//! `requests hello|browser parse|respond|respond-anew TIMES`; anew is without any field that the response before had in the
-//! same place.
+//! `requests hello|browser parse|respond|respond-anew TIMES`. Anew: no field is in the same place as in the previous
+//! response.
 
 use std::hint::black_box;
 

@@ -1,23 +1,28 @@
-//! Which bytes may stand where.
+//! Which bytes the grammar allows where.
 
-/// A token's (RFC 9110 §5.6.2): a method's, a field name's.
+/// Whether this is a valid token (RFC 9110 §5.6.2): a method or a field name.
+pub(crate) fn is_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().all(|byte| is_tchar(*byte))
+}
+
+/// A byte of a token.
 pub(crate) fn is_tchar(byte: u8) -> bool {
     const MAP: [bool; 256] = map(b"!#$%&'*+-.^_`|~");
     MAP[usize::from(byte)]
 }
 
-/// A host name's, but for the percent sign (RFC 3986 §3.2.2, reg-name).
+/// A byte of a host name (RFC 3986 §3.2.2, reg-name), except the percent sign.
 pub(crate) fn is_in_host(byte: u8) -> bool {
     const MAP: [bool; 256] = map(b"-._~!$&'()*+,;=");
     MAP[usize::from(byte)]
 }
 
-/// A request target's: nothing that could end it.
+/// A byte of a request target: anything but white space and control bytes.
 pub(crate) fn is_in_target(byte: u8) -> bool {
     !matches!(byte, 0..=b' ' | 0x7f)
 }
 
-/// Letters, digits and those.
+/// A table of the ASCII letters and digits and of `others`.
 const fn map(others: &[u8]) -> [bool; 256] {
     let mut map = [false; 256];
     let mut byte = 0;

@@ -1,11 +1,11 @@
-//! A body in chunks (RFC 9112 §7.1): what stands around its bytes.
+//! The bytes around the data of a chunked body (RFC 9112 §7.1).
 
-/// Ends each chunk of a chunked body.
+/// Ends each chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";
-/// Ends a chunked body.
+/// Ends the body.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// Writes the line before a chunk of `len` bytes into `out` and returns it.
+/// Writes the line that starts a chunk of `len` bytes to `out`, and returns it.
 pub fn chunk_size_line(len: u64, out: &mut [u8; 18]) -> &[u8] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut at = out.len() - 2;

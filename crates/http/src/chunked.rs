@@ -1,21 +1,20 @@
-//! The chunked transfer coding of a request (RFC 9112 §7.1), decoded strictly.
+//! A strict decoder of chunked request bodies (RFC 9112 §7.1).
 
 use crate::bytes::is_tchar;
+use crate::chunk_extension::Extension;
 use crate::error::Error;
-use crate::head::Status;
+use crate::status::Status;
 
-/// Bytes that the lines around the data of one body may take: chunk headers
-/// with their extensions, and the trailer section. A client that sends more
-/// of these than that is not sending a body.
-const MAX_LINE: usize = 8 * 1024;
+/// How many bytes a body may have besides its data: size lines with their extensions, and trailers.
+const MAX_OVERHEAD: usize = 8 * 1024;
 
-/// What the next byte belongs to.
+/// What the next byte is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The hexadecimal size; true once there has been a digit.
+    /// The hexadecimal size; true after its first digit.
     Size(bool),
-    /// A chunk extension, which is skipped.
-    Extension,
+    /// A chunk extension. It is ignored.
+    Extension(Extension),
     /// The LF that ends the size line.
     SizeEnd,
     /// The data of a chunk.
@@ -23,40 +22,39 @@ enum State {
     /// The CR, then the LF, after the data.
     DataCr,
     DataLf,
-    /// The start of a trailer line or of the last line.
+    /// The start of a trailer line or of the empty last line.
     TrailerStart,
-    /// The name of a trailer field, and its value: both are dropped.
+    /// The name of a trailer field, then its value. Both are ignored.
     TrailerName,
     Trailer,
     /// The LF that ends a trailer line.
     TrailerLf,
     /// The LF that ends the body.
     LastLf,
-    /// The body is complete.
     Done,
 }
 
-/// Decodes a chunked body from pieces cut anywhere.
+/// Decodes a chunked body piece by piece.
 ///
-/// Lines end in CRLF and nothing else, there is no white space in a size
-/// line, and trailers are dropped: a server that merged them into the header
-/// section would let a client set any field late (RFC 9110 §6.5.1).
+/// Lines must end in CRLF, and size lines must have no white space. Trailers are ignored: merged into the headers, they
+/// would let a client set any field late (RFC 9110 §6.5.1).
 #[derive(Debug)]
 pub struct ChunkedDecoder {
     state: State,
+    /// Bytes of the current chunk that are still to come.
     left: u64,
-    line: usize,
+    overhead: usize,
 }
 
 impl Default for ChunkedDecoder {
     fn default() -> Self {
-        ChunkedDecoder { state: State::Size(false), left: 0, line: 0 }
+        ChunkedDecoder { state: State::Size(false), left: 0, overhead: 0 }
     }
 }
 
 impl ChunkedDecoder {
-    /// Decodes from `input`, hands each run of data to `sink`, and says
-    /// whether the body is complete and how many bytes of `input` it took.
+    /// Decodes from `input` and passes the data to `sink`. Returns whether the body is complete, and how many bytes of
+    /// `input` it consumed.
     pub fn decode<E: From<Error>>(
         &mut self,
         input: &[u8],
@@ -83,10 +81,10 @@ impl ChunkedDecoder {
         Ok((Status::Complete, at))
     }
 
-    /// One byte outside the data.
+    /// Consumes one byte outside the data.
     fn step(&mut self, byte: u8) -> Result<State, Error> {
-        self.line += 1;
-        if self.line > MAX_LINE {
+        self.overhead += 1;
+        if self.overhead > MAX_OVERHEAD {
             return Err(Error::HeadTooLarge);
         }
         match (self.state, byte) {
@@ -96,16 +94,18 @@ impl ChunkedDecoder {
                     self.left.checked_mul(16).ok_or(Error::BodyTooLarge)?.saturating_add(u64::from(digit));
                 Ok(State::Size(true))
             }
-            (State::Size(true), b';') => Ok(State::Extension),
-            (State::Size(true) | State::Extension, b'\r') => Ok(State::SizeEnd),
-            // Field values allow a tab, visible and obs-text bytes; so do extensions here.
-            (State::Extension, b'\t' | b' '..=b'~' | 0x80..=0xff) => Ok(State::Extension),
+            (State::Size(true), b';') => Ok(State::Extension(Extension::Start)),
+            (State::Size(true), b'\r') => Ok(State::SizeEnd),
+            (State::Extension(extension), b'\r') if extension.may_end() => Ok(State::SizeEnd),
+            (State::Extension(extension), byte) => {
+                extension.step(byte).map(State::Extension).ok_or(Error::Chunk)
+            }
             (State::SizeEnd, b'\n') if self.left == 0 => Ok(State::TrailerStart),
             (State::SizeEnd, b'\n') => Ok(State::Data),
             (State::DataCr, b'\r') => Ok(State::DataLf),
             (State::DataLf, b'\n') => {
-                // A small reward for real data keeps an endless honest upload within the line budget.
-                self.line = self.line.saturating_sub(16);
+                // Each chunk may have some overhead: a long upload in small chunks is valid.
+                self.overhead = self.overhead.saturating_sub(16);
                 Ok(State::Size(false))
             }
             (State::TrailerStart, b'\r') => Ok(State::LastLf),
@@ -175,6 +175,10 @@ mod tests {
             "0\r\n\n",
             "0\r\nA: b\n",
             "5;a\0\r\n",
+            "5;\r\n",
+            "5;bad[=x\r\n",
+            "5;a=\r\n",
+            "5;a=\"b\r\n",
             "0\r\nA\0: b\r\n",
             "0\r\nA b\r\n",
             "0\r\nA\r\n",

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 /// The length of an IMF-fixdate, in bytes.
 pub const DATE_LEN: usize = 29;
 
-/// The date of the second that was last asked for.
+/// Caches the date of the last requested second.
 #[derive(Debug)]
 pub struct DateCache {
     second: u64,
@@ -22,7 +22,7 @@ impl Default for DateCache {
 }
 
 impl DateCache {
-    /// The IMF-fixdate of a second since the epoch.
+    /// The IMF-fixdate of a second since 1970.
     pub fn at(&mut self, second: u64) -> &[u8; DATE_LEN] {
         if second != self.second {
             self.format(second);
@@ -31,10 +31,10 @@ impl DateCache {
     }
 
     fn format(&mut self, second: u64) {
-        // httpdate formats years up to 9999; a clock beyond that is broken, and is shown as the last second it knows.
+        // httpdate panics after the year 9999.
         let second = second.min(253_402_300_799);
         let date = httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(second));
-        // It fits. Nothing is allocated, so that signal handlers may ask, too.
+        // It fits, and allocates nothing: signal handlers call this, too.
         let _ = write!(&mut self.text[..], "{date}");
         self.second = second;
     }

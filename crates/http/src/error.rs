@@ -1,21 +1,21 @@
-//! What can be wrong with a request, and the status that answers it.
+//! Why a request or a response field is rejected, and with which status.
 
 use std::fmt;
 
-/// Why a request was refused before the application saw it.
+/// Why the server responds to a request itself, instead of the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The request line or a field line breaks the grammar of RFC 9112 §3 or §5.
     Syntax,
-    /// The body's length cannot be told for certain (RFC 9112 §6.3).
+    /// The body's length is missing or ambiguous (RFC 9112 §6.3).
     Framing,
     /// A chunk header, chunk end or trailer breaks RFC 9112 §7.1.
     Chunk,
-    /// Host is missing, repeated or not a host (RFC 9112 §3.2).
+    /// Host is missing, repeated or malformed (RFC 9112 §3.2).
     Host,
     /// The request target has none of the forms of RFC 9112 §3.2, or a broken percent triplet.
     Target,
-    /// The client took longer than the timeout to send its request.
+    /// The client took too long to send its request.
     Timeout,
     /// The body is longer than the limit.
     BodyTooLarge,
@@ -25,22 +25,22 @@ pub enum Error {
     HeadTooLarge,
     /// An expectation other than `100-continue` (RFC 9110 §10.1.1).
     Expectation,
-    /// A transfer coding, or a method, that this server does not know (RFC 9112 §6.1).
+    /// An unsupported transfer coding or method (RFC 9112 §6.1).
     NotImplemented,
-    /// A version of HTTP other than 1.0 and 1.1.
+    /// An unsupported major version of HTTP.
     Version,
-    /// The server could not keep the request's body (no room for the temporary file).
+    /// The request's body could not be stored: no space for the temporary file.
     Storage,
-    /// The application failed before it gave a response.
+    /// The application raised before it responded.
     Application,
-    /// The application's process has come to its end before it gave a response.
+    /// The worker exited or crashed before it responded.
     Ended,
-    /// The application took longer than it may for a request.
+    /// The application exceeded the request timeout.
     Overdue,
 }
 
 impl Error {
-    /// The status code that answers this error (RFC 9110 §15).
+    /// The status code of the response (RFC 9110 §15).
     pub fn status(self) -> u16 {
         match self {
             Error::Syntax | Error::Framing | Error::Chunk | Error::Host | Error::Target => 400,
@@ -84,3 +84,30 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// Why a response field of the application cannot be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldError {
+    /// The name is not a token (RFC 9110 §5.6.2).
+    Name,
+    /// The value contains CR, LF or NUL (RFC 9110 §5.5).
+    Value,
+}
+
+impl FieldError {
+    /// The problem, worded to follow the field's name.
+    pub fn text(self) -> &'static str {
+        match self {
+            FieldError::Name => "is not a valid header name",
+            FieldError::Value => "has a value with CR, LF or NUL in it",
+        }
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.text())
+    }
+}
+
+impl std::error::Error for FieldError {}

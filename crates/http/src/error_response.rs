@@ -1,17 +1,17 @@
-//! The answer to a request that is refused.
+//! The response to a rejected request.
 
 use crate::date::DATE_LEN;
 use crate::error::Error;
+use crate::reason::reason;
 use crate::response::{Persistence, ResponseHead};
-use crate::status::reason;
 
-/// Appends a whole response that refuses a request to `out`.
+/// Appends a complete response for `error` to `out`.
 pub fn error_response(error: Error, date: &[u8; DATE_LEN], with_body: bool, out: &mut Vec<u8>) {
     let code = error.status();
     let body = format!("{code} {}: {error}\n", reason(code));
     let mut head = ResponseHead::default();
     head.start(code);
-    // Neither name nor value comes from outside, so neither can be refused.
+    // Constants, so neither can be rejected.
     let _ = head.field(b"Content-Type", b"text/plain");
     head.frame_length(body.len() as u64);
     head.write(date, Persistence::Close, out);

@@ -1,27 +1,27 @@
-//! The field lines of a response, laid out, and those of the response before.
+//! The encoded field lines of a response.
 //!
-//! Applications send the same fields again and again. What was found to be valid and laid out for the last response is
-//! copied for this one, where it has the same field in the same place.
+//! Applications send the same fields in most responses. A field that equals the one in the same place of the previous
+//! response is copied from there, already validated and encoded.
 
-/// Field lines in the order in which they came.
+/// Field lines in the order in which they were added.
 #[derive(Debug, Default)]
 pub(crate) struct FieldLines {
     bytes: Vec<u8>,
-    /// One for each field that the application has named.
+    /// One entry for each field of the application.
     lines: Vec<Line>,
 }
 
-/// Where the line of one field is.
+/// The line of one field, by its place in the bytes and its lengths.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     start: usize,
     name: usize,
     value: usize,
-    /// What a Content-Length says.
+    /// The value of a Content-Length.
     length: Option<u64>,
 }
 
-/// A field that has to be looked at anew each time: several lines, or none, or more than a line comes of it.
+/// A field that cannot be reused: it has several lines, or none, or sets more than its line.
 const UNIQUE: Line = Line { start: 0, name: usize::MAX, value: 0, length: None };
 
 impl FieldLines {
@@ -34,29 +34,39 @@ impl FieldLines {
         &self.bytes
     }
 
-    /// Adds a field's line, to be taken for the next response as well. `length` is what it says of the body.
+    /// Adds a field of one line that the next response may reuse. `length` is its value as a Content-Length.
     pub fn push(&mut self, name: &[u8], value: &[u8], length: Option<u64>) {
         self.lines.push(Line { start: self.bytes.len(), name: name.len(), value: value.len(), length });
         self.push_line(name, value);
     }
 
-    /// Adds a line, which is one of several or means more than it says.
+    /// Adds a line that cannot be reused.
     pub fn push_line(&mut self, name: &[u8], value: &[u8]) {
-        lay_out(name, value, &mut self.bytes);
+        write_line(name, value, &mut self.bytes);
     }
 
-    /// Notes that a field has come of which nothing can be taken for the next response.
+    /// Takes the last Content-Length out again.
+    pub fn drop_length(&mut self) {
+        let Some(index) = self.lines.iter().rposition(|line| line.length.is_some()) else { return };
+        let dropped = std::mem::replace(&mut self.lines[index], UNIQUE);
+        let size = dropped.name + dropped.value + 4;
+        self.bytes.drain(dropped.start..dropped.start + size);
+        self.lines[index + 1..].iter_mut().for_each(|line| line.start = line.start.saturating_sub(size));
+    }
+
+    /// Records a field that cannot be reused.
     pub fn note_unique(&mut self) {
         self.lines.push(UNIQUE);
     }
 
-    /// Adds the next field's line if `before` has the same in this place, and gives what it says of the body's length.
-    pub fn repeat(&mut self, before: &FieldLines, name: &[u8], value: &[u8]) -> Option<Option<u64>> {
-        let line = before.lines.get(self.lines.len())?;
+    /// Copies the next field's line if `previous` has the same field in this place. Returns its Content-Length, if it
+    /// is one.
+    pub fn reuse(&mut self, previous: &FieldLines, name: &[u8], value: &[u8]) -> Option<Option<u64>> {
+        let line = previous.lines.get(self.lines.len())?;
         if line.name != name.len() || line.value != value.len() {
             return None;
         }
-        let bytes = &before.bytes[line.start..][..line.name + line.value + 4];
+        let bytes = &previous.bytes[line.start..][..line.name + line.value + 4];
         if &bytes[..line.name] != name || &bytes[line.name + 2..][..line.value] != value {
             return None;
         }
@@ -66,8 +76,8 @@ impl FieldLines {
     }
 }
 
-/// Appends a field's line.
-pub(crate) fn lay_out(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+/// Appends a field line.
+pub(crate) fn write_line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.reserve(name.len() + value.len() + 4);
     out.extend_from_slice(name);
     out.extend_from_slice(b": ");
@@ -85,13 +95,13 @@ mod tests {
         before.push(b"a", b"1", None);
         before.push(b"content-length", b"12", Some(12));
         let mut lines = FieldLines::default();
-        assert_eq!(lines.repeat(&before, b"content-length", b"12"), None);
-        assert_eq!(lines.repeat(&before, b"A", b"1"), None);
-        assert_eq!(lines.repeat(&before, b"a", b"2"), None);
-        assert_eq!(lines.repeat(&before, b"a", b""), None);
-        assert_eq!(lines.repeat(&before, b"a", b"1"), Some(None));
-        assert_eq!(lines.repeat(&before, b"content-length", b"12"), Some(Some(12)));
-        assert_eq!(lines.repeat(&before, b"content-length", b"12"), None);
+        assert_eq!(lines.reuse(&before, b"content-length", b"12"), None);
+        assert_eq!(lines.reuse(&before, b"A", b"1"), None);
+        assert_eq!(lines.reuse(&before, b"a", b"2"), None);
+        assert_eq!(lines.reuse(&before, b"a", b""), None);
+        assert_eq!(lines.reuse(&before, b"a", b"1"), Some(None));
+        assert_eq!(lines.reuse(&before, b"content-length", b"12"), Some(Some(12)));
+        assert_eq!(lines.reuse(&before, b"content-length", b"12"), None);
         assert_eq!(lines.as_bytes(), before.as_bytes());
     }
 
@@ -105,14 +115,14 @@ mod tests {
         before.push(b"c", b"3", None);
         let mut lines = FieldLines::default();
         lines.push_line(b"own", b"0");
-        assert_eq!(lines.repeat(&before, b"a", b"1"), Some(None));
-        assert_eq!(lines.repeat(&before, b"b", b"1"), None);
+        assert_eq!(lines.reuse(&before, b"a", b"1"), Some(None));
+        assert_eq!(lines.reuse(&before, b"b", b"1"), None);
         lines.note_unique();
-        assert_eq!(lines.repeat(&before, b"c", b"3"), Some(None));
+        assert_eq!(lines.reuse(&before, b"c", b"3"), Some(None));
         let mut last = FieldLines::default();
-        assert_eq!(last.repeat(&lines, b"a", b"1"), Some(None));
+        assert_eq!(last.reuse(&lines, b"a", b"1"), Some(None));
         last.note_unique();
-        assert_eq!(last.repeat(&lines, b"c", b"3"), Some(None));
+        assert_eq!(last.reuse(&lines, b"c", b"3"), Some(None));
         assert_eq!(last.as_bytes(), b"a: 1\r\nc: 3\r\n");
     }
 }

@@ -1,26 +1,26 @@
-//! Names of request fields and the keys they get in a Rack environment.
+//! Request field names, and their keys in a Rack environment.
 
-/// The longest field name that is turned into a key, in bytes.
+/// The longest accepted field name, in bytes.
 pub const MAX_NAME: usize = 1024;
 
 macro_rules! known_names {
     ($($variant:ident $name:literal $key:literal;)+) => {
-        /// A field name common enough to have its environment key made once.
+        /// A common field name, whose environment key is made once.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         #[allow(missing_docs)] // each variant is the field of that name
         pub enum KnownName { $($variant),+ }
 
         impl KnownName {
-            /// Every known name, in the order of its index.
+            /// All of them, in the order of their indexes.
             pub const ALL: &'static [KnownName] = &[$(KnownName::$variant),+];
 
-            /// The name as it is usually written.
+            /// The usual spelling.
             pub fn name(self) -> &'static str {
                 match self { $(KnownName::$variant => $name),+ }
             }
 
-            /// The key of this field in a Rack environment.
+            /// The key in a Rack environment.
             pub fn key(self) -> &'static str {
                 match self { $(KnownName::$variant => $key),+ }
             }
@@ -83,14 +83,13 @@ known_names! {
     XRequestedWith "X-Requested-With" "HTTP_X_REQUESTED_WITH";
 }
 
-// INVARIANT: Head keeps the known names it has seen in the bits of a u64.
+// INVARIANT: Head keeps known names as the bits of a u64.
 const _: () = assert!(KnownName::ALL.len() <= 64);
 
 impl KnownName {
-    /// Finds a name whatever its case, comparing it whole.
+    /// Finds a name in any case.
     ///
-    /// A match on the length leaves one to five candidates: quicker here than
-    /// a perfect hash, which would read every byte twice.
+    /// The length leaves one to six candidates. That is faster than a perfect hash, which would read each byte twice.
     pub fn find(name: &[u8]) -> Option<KnownName> {
         use KnownName::*;
         let candidates: &[KnownName] = match name.len() {
@@ -115,23 +114,21 @@ impl KnownName {
             25 => &[UpgradeInsecureRequests],
             _ => &[],
         };
-        // Nearly all clients spell them as we do, and that is compared several bytes at a time.
+        // Most clients use the usual spelling, and an exact comparison is faster.
         let same = candidates.iter().copied().find(|known| known.name().as_bytes() == name);
         same.or_else(|| {
             candidates.iter().copied().find(|known| known.name().as_bytes().eq_ignore_ascii_case(name))
         })
     }
 
-    /// The bit of this name in a set of known names.
+    /// Its bit in a set of known names.
     pub(crate) fn bit(self) -> u64 {
         1 << (self as u8)
     }
 }
 
-/// Writes the Rack key of an unknown field into `out` and returns it:
-/// `HTTP_`, upper case, dashes as underscores (Rack SPEC, "The Environment").
-///
-/// None when the name is longer than [`MAX_NAME`].
+/// Writes the Rack key of a field to `out`, and returns it: `HTTP_`, then the name in upper case with underscores for
+/// dashes (Rack SPEC, "The Environment"). None for a name longer than [`MAX_NAME`].
 pub fn env_key<'a>(name: &[u8], out: &'a mut [u8; MAX_NAME + 5]) -> Option<&'a [u8]> {
     if name.len() > MAX_NAME {
         return None;

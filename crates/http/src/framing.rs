@@ -1,21 +1,38 @@
-//! How long a request's body is (RFC 9112 §6.3), strictly.
+//! How the end of a request's body is found (RFC 9112 §6.3), and whether its client waits for `100 Continue`.
 
 use crate::error::Error;
 
 /// How the end of a request's body is found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
-    /// There is no body.
+    /// No body.
     #[default]
     None,
     /// `Content-Length` bytes follow the head; may be 0.
     Length(u64),
-    /// The body is chunked.
+    /// A chunked body.
     Chunked,
 }
 
-/// Reads a Content-Length: digits only. A list, a sign or a blank would let
-/// two readers see two lengths, so each is refused (RFC 9110 §8.6).
+/// What the client waits for before it sends the body (RFC 9110 §10.1.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expectation {
+    /// Nothing.
+    #[default]
+    None,
+    /// `100-continue`: the interim response.
+    Continue,
+}
+
+impl Expectation {
+    /// Parses an Expect field; None for an unknown expectation.
+    pub(crate) fn parse(value: &[u8]) -> Option<Self> {
+        value.eq_ignore_ascii_case(b"100-continue").then_some(Expectation::Continue)
+    }
+}
+
+/// Parses a Content-Length: digits only (RFC 9110 §8.6). Parsers disagree about lists, signs and blanks, so those are
+/// rejected.
 pub(crate) fn content_length(value: &[u8]) -> Result<u64, Error> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return Err(Error::Framing);
@@ -27,21 +44,26 @@ pub(crate) fn content_length(value: &[u8]) -> Result<u64, Error> {
     })
 }
 
-/// Accepts `chunked`, whatever its case, as the only transfer coding.
+/// Parses a Transfer-Encoding: only `chunked` alone, in any case, is accepted (RFC 9112 §6.1). Empty list elements count
+/// for nothing (RFC 9110 §5.6.1.2).
 ///
-/// A last coding that is not chunked leaves the length unknown: 400. A coding
-/// before it would have to be undone, which nobody sends: 501 (RFC 9112 §6.1).
+/// Without chunked as the last coding the length is unknown: 400. Another coding before it is not supported: 501.
 pub(crate) fn transfer_encoding(value: &[u8]) -> Result<Framing, Error> {
     if value.eq_ignore_ascii_case(b"chunked") {
         return Ok(Framing::Chunked);
     }
-    let mut codings = value.split(|byte| *byte == b',').map(|coding| coding.trim_ascii());
-    let last = codings.next_back().unwrap_or_default();
-    let repeated = codings.any(|coding| coding.eq_ignore_ascii_case(b"chunked"));
-    if last.eq_ignore_ascii_case(b"chunked") && !repeated {
-        Err(Error::NotImplemented)
-    } else {
-        Err(Error::Framing)
+    let codings = value.split(|byte| *byte == b',').map(|coding| coding.trim_ascii());
+    let mut codings = codings.filter(|coding| !coding.is_empty());
+    let last_is_chunked = codings.next_back().is_some_and(|coding| coding.eq_ignore_ascii_case(b"chunked"));
+    let (mut before, mut repeated) = (0, false);
+    for coding in codings {
+        before += 1;
+        repeated |= coding.eq_ignore_ascii_case(b"chunked");
+    }
+    match (last_is_chunked && !repeated, before) {
+        (false, _) => Err(Error::Framing),
+        (true, 0) => Ok(Framing::Chunked),
+        (true, _) => Err(Error::NotImplemented),
     }
 }
 
@@ -63,14 +85,16 @@ mod tests {
     #[test]
     fn chunked_alone_is_accepted_whatever_its_case() {
         assert_eq!(transfer_encoding(b"chunked"), Ok(Framing::Chunked));
-        assert_eq!(transfer_encoding(b"ChUnKeD"), Ok(Framing::Chunked));
+        for good in [&b"ChUnKeD"[..], b", chunked", b"chunked,", b" ,\t,chunked , "] {
+            assert_eq!(transfer_encoding(good), Ok(Framing::Chunked), "{good:?}");
+        }
     }
 
     #[test]
     fn other_codings_are_refused() {
         assert_eq!(transfer_encoding(b"gzip, chunked"), Err(Error::NotImplemented));
-        for bad in
-            [&b""[..], b"gzip", b"identity", b"chunked, gzip", b"chunked, chunked", b"xchunked", b"chunked,"]
+        assert_eq!(transfer_encoding(b"gzip,,chunked,"), Err(Error::NotImplemented));
+        for bad in [&b""[..], b",", b"gzip", b"identity", b"chunked, gzip", b"chunked, chunked", b"xchunked"]
         {
             assert_eq!(transfer_encoding(bad), Err(Error::Framing), "{bad:?}");
         }

@@ -5,23 +5,14 @@ use std::mem::MaybeUninit;
 use memchr::memchr;
 
 use crate::error::Error;
-use crate::expect::Expectation;
 use crate::field_name::{KnownName, MAX_NAME};
-use crate::framing::{self, Framing};
-use crate::limits::{incomplete, Limits, FEW_FIELDS, MAX_METHOD};
+use crate::framing::{self, Expectation, Framing};
+use crate::limits::{higher_minor, incomplete, Limits, FEW_FIELDS, MAX_METHOD};
 use crate::span::Span;
+use crate::status::Status;
 use crate::target::{self, Target};
 
-/// Whether there were bytes enough.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// The value is there.
-    Complete,
-    /// So far nothing is wrong, and more bytes are needed.
-    Partial,
-}
-
-/// The versions of HTTP that are spoken here.
+/// The supported versions of HTTP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
     /// HTTP/1.0
@@ -36,74 +27,71 @@ pub enum Version {
 pub struct Field {
     /// The name as it was sent.
     pub name: Span,
-    /// The value without the white space around it.
+    /// The value, trimmed.
     pub value: Span,
-    /// Which of the common names it is, if any.
+    /// Set for common names.
     pub known: Option<KnownName>,
 }
 
-/// What Connection fields say (RFC 9110 §7.6.1); of several wishes the later one here counts.
+/// What the Connection fields ask for (RFC 9110 §7.6.1). Of several options, the last of these applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Wish {
+enum ConnectionOption {
     #[default]
     None,
     KeepAlive,
     Close,
 }
 
-impl Wish {
+impl ConnectionOption {
     fn parse(value: &[u8]) -> Self {
-        let wish = |option: &[u8]| match option.trim_ascii() {
-            option if option.eq_ignore_ascii_case(b"close") => Wish::Close,
-            option if option.eq_ignore_ascii_case(b"keep-alive") => Wish::KeepAlive,
-            _ => Wish::None,
+        let parse = |option: &[u8]| match option.trim_ascii() {
+            option if option.eq_ignore_ascii_case(b"close") => Self::Close,
+            option if option.eq_ignore_ascii_case(b"keep-alive") => Self::KeepAlive,
+            _ => Self::None,
         };
-        value.split(|byte| *byte == b',').map(wish).max().unwrap_or_default()
+        value.split(|byte| *byte == b',').map(parse).max().unwrap_or_default()
     }
 }
 
-/// A parsed head. It holds places rather than slices, so that it can wait
-/// with its connection for the body, and its memory serves the next request.
+/// A parsed head.
+///
+/// It holds positions in the buffer rather than slices, so that a connection can keep it while it waits for the body,
+/// and reuse its memory for the next request.
 #[derive(Debug, Default)]
 pub struct Head {
     /// The method.
     pub method: Span,
     /// The request target as it was sent.
     pub target: Span,
-    /// The path of the target, percent-encoded as it came; empty stands for `/`.
+    /// The path of the target, still percent-encoded; empty for `/`.
     path: Span,
     /// The query of the target, without its question mark.
     pub query: Span,
-    /// The authority of an absolute-form target, which outranks Host (RFC 9112 §3.2.2).
+    /// The authority of an absolute-form target; it overrides Host (RFC 9112 §3.2.2).
     pub authority: Option<Span>,
     /// The version in the request line.
     pub version: Version,
-    /// The field lines in the order in which they came.
+    /// The field lines in the order in which they were sent.
     pub fields: Vec<Field>,
     /// How the end of the body is found.
     pub framing: Framing,
     /// What the client waits for before it sends the body.
     pub expectation: Expectation,
-    /// What the client says of the connection.
-    wish: Wish,
-    /// The bits of the known names among the fields.
+    connection: ConnectionOption,
+    /// The known names among the fields, one bit each.
     known: u64,
-    /// The length of the head in bytes, with its empty line: the body starts here.
+    /// The length of the head in bytes, including its empty line: the body starts here.
     pub len: usize,
-    /// Whether some field name came more than once, or could be taken for
-    /// another's because of an underscore; false lets the environment be
-    /// filled without looking for an earlier value.
+    /// Whether two fields may have the same environment key: a name is repeated, or contains an underscore. If not, the
+    /// environment can be filled without looking for earlier values.
     pub clashes: bool,
 }
 
 impl Head {
     /// Parses the head at the start of `buffer`.
     ///
-    /// Strictness beyond httparse's: only what leaves one meaning is accepted;
-    /// [`rules`](crate::rules) lists each decision. What is answered does not
-    /// depend on how much of the input is there already: a prefix is Partial,
-    /// or is refused for the reason for which the whole is. On an error the
-    /// contents of the head are of no use.
+    /// Stricter than httparse: accepts only what has one meaning, see [`rules`](crate::rules). A prefix of a request is
+    /// Partial, or is rejected for the same reason as the whole. After an error the contents of the head are undefined.
     pub fn parse(&mut self, buffer: &[u8], limits: Limits) -> Result<Status, Error> {
         let mut few = [const { MaybeUninit::uninit() }; FEW_FIELDS];
         match few.get_mut(..limits.fields) {
@@ -118,15 +106,20 @@ impl Head {
         buffer: &'b [u8],
         limits: Limits,
     ) -> Result<Status, Error> {
-        // What lies beyond the limit can complete nothing.
+        // Bytes past the limit cannot complete a valid head.
         let window = &buffer[..buffer.len().min(limits.head)];
         let mut request = httparse::Request::new(&mut []);
-        // The grammar of RFC 9112 §3 and §5, but for the ends of lines.
+        // Checks the grammar of RFC 9112 §3 and §5, except for the ends of lines.
         let parsed =
             httparse::ParserConfig::default().parse_request_with_uninit_headers(&mut request, window, fields);
         let (Ok(httparse::Status::Complete(len)), Some(method), Some(target), Some(version)) =
             (parsed, request.method, request.path, request.version)
         else {
+            if parsed == Err(httparse::Error::Version) {
+                if let Some(minor) = higher_minor(&request, window) {
+                    return self.parse_as_http_11(minor, buffer, limits);
+                }
+            }
             return incomplete(parsed, &request, window, limits);
         };
         self.len = len;
@@ -140,7 +133,7 @@ impl Head {
         if target.len() > limits.target {
             return Err(Error::TargetTooLong);
         }
-        // The last two lines end as the others do, see take_fields.
+        // For the ends of the other lines, see take_fields.
         if !window[..len].ends_with(b"\r\n\r\n") {
             return Err(Error::Syntax);
         }
@@ -150,14 +143,23 @@ impl Head {
         Ok(Status::Complete)
     }
 
+    /// Parses a head of a later minor version, whose digit is at `minor`, as HTTP/1.1 (RFC 9110 §2.5). No client sends one
+    /// but to try: a copy is good enough.
+    #[cold]
+    fn parse_as_http_11(&mut self, minor: usize, buffer: &[u8], limits: Limits) -> Result<Status, Error> {
+        let mut copy = buffer.to_vec();
+        copy[minor] = b'1';
+        self.parse(&copy, limits)
+    }
+
     fn take_target(&mut self, raw: &[u8], buffer: &[u8]) -> Result<(), Error> {
         let method = self.method.of_buffer(buffer);
-        // A tunnel is for proxies, whatever the form of its target (RFC 9110 §9.3.6).
+        // Tunnels are for proxies (RFC 9110 §9.3.6).
         if method == b"CONNECT" {
             return Err(Error::NotImplemented);
         }
         let target = Target::parse(raw)?;
-        // Only OPTIONS is about the server as a whole (RFC 9112 §3.2.4).
+        // Only OPTIONS may address the server as a whole (RFC 9112 §3.2.4).
         if target.path == b"*" && method != b"OPTIONS" {
             return Err(Error::Target);
         }
@@ -168,18 +170,18 @@ impl Head {
         Ok(())
     }
 
-    /// One pass over the fields: places, known names, and all that frames the request.
+    /// One pass over the fields: positions, known names and framing.
     fn take_fields(&mut self, fields: &[httparse::Header<'_>], buffer: &[u8]) -> Result<(), Error> {
         self.fields.clear();
         self.framing = Framing::None;
         self.expectation = Expectation::None;
         self.clashes = false;
-        self.wish = Wish::None;
+        self.connection = ConnectionOption::None;
         self.known = 0;
         for field in fields {
             let name = field.name.as_bytes();
             let place = Span::of(name, buffer);
-            // The line before it ended in LF, which must have had its CR (RFC 9112 §2.2).
+            // httparse lets the previous line end in a bare LF; RFC 9112 §2.2 wants a CR before it.
             if buffer.get(place.start().wrapping_sub(2)) != Some(&b'\r') {
                 return Err(Error::Syntax);
             }
@@ -213,8 +215,8 @@ impl Head {
             KnownName::Host if repeated || !target::is_authority(value) => return Err(Error::Host),
             KnownName::ContentLength => self.framing = Framing::Length(framing::content_length(value)?),
             KnownName::TransferEncoding => self.framing = framing::transfer_encoding(value)?,
-            // An HTTP/1.0 client cannot mean it (RFC 9110 §10.1.1).
-            KnownName::Connection => self.wish = self.wish.max(Wish::parse(value)),
+            KnownName::Connection => self.connection = self.connection.max(ConnectionOption::parse(value)),
+            // In HTTP/1.0, Expect has no meaning (RFC 9110 §10.1.1).
             KnownName::Expect if self.version == Version::Http11 => {
                 self.expectation = Expectation::parse(value).ok_or(Error::Expectation)?
             }
@@ -223,7 +225,7 @@ impl Head {
         Ok(())
     }
 
-    /// Whether there is a field of this name.
+    /// Whether the head has a field of this name.
     pub fn has(&self, name: KnownName) -> bool {
         self.known & name.bit() != 0
     }
@@ -235,18 +237,18 @@ impl Head {
             .any(|field| field.name.of_buffer(buffer).eq_ignore_ascii_case(name))
     }
 
-    /// Whether the client would go on with this connection after the response (RFC 9112 §9.3).
+    /// Whether the client wants to keep the connection open after the response (RFC 9112 §9.3).
     pub fn is_persistent(&self) -> bool {
         match self.version {
-            Version::Http11 => self.wish != Wish::Close,
-            Version::Http10 => self.wish == Wish::KeepAlive,
+            Version::Http11 => self.connection != ConnectionOption::Close,
+            Version::Http10 => self.connection == ConnectionOption::KeepAlive,
         }
     }
 
-    /// The path of the target, percent-encoded as it came.
+    /// The path of the target, still percent-encoded.
     pub fn path<'b>(&self, buffer: &'b [u8]) -> &'b [u8] {
         match self.path.of_buffer(buffer) {
-            // An absolute-form target without a path means the root (RFC 9110 §4.2.3).
+            // An absolute-form target may have no path (RFC 9110 §4.2.3).
             b"" => b"/",
             path => path,
         }
@@ -365,14 +367,14 @@ mod tests {
         assert_eq!(request("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"), Some(Error::Framing));
         assert_eq!(request("Transfer-Encoding: gzip, chunked"), Some(Error::NotImplemented));
         assert_eq!(request("Host: b"), Some(Error::Host));
-        for host in ["a b", "a/b", "a@b", "<a>", "a\\b", "a,b#"] {
+        for host in ["", ":80", "a b", "a/b", "a@b", "<a>", "a\\b", "a,b#"] {
             assert_eq!(
                 refused(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")),
                 Some(Error::Host),
                 "{host}"
             );
         }
-        for host in ["", "a", "a.b:80", "[::1]:80", "a_b-c~%41!$&'()*+,;="] {
+        for host in ["a", "a.b:80", "[::1]:80", "a_b-c~%41!$&'()*+,;="] {
             assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")), None, "{host}");
         }
         assert_eq!(refused("GET * HTTP/1.1\r\nHost: a\r\n\r\n"), Some(Error::Target));
@@ -391,7 +393,18 @@ mod tests {
     #[test]
     fn versions_and_garbage_are_told_apart() {
         assert_eq!(refused("GET / HTTP/2.0\r\nHost: a\r\n\r\n"), Some(Error::Version));
-        assert_eq!(refused("GET / HTTP/1.2\r\nHost: a\r\n\r\n"), Some(Error::Version));
+        for other in ["2.0", "0.9", "3.1"] {
+            assert_eq!(refused(&format!("GET / HTTP/{other}\r\nHost: a\r\n\r\n")), Some(Error::Version));
+        }
+        for bad in ["1", "1.", "01.01", "1.x", "1.10", "2", "2.", "x"] {
+            assert_eq!(
+                refused(&format!("GET / HTTP/{bad}\r\nHost: a\r\n\r\n")),
+                Some(Error::Syntax),
+                "{bad}"
+            );
+        }
+        let (_, head) = parse("GET /a?b HTTP/1.7\r\nHost: a\r\n\r\n").expect("as HTTP/1.1");
+        assert_eq!((head.version, head.len, head.fields.len()), (Version::Http11, 30, 1));
         assert_eq!(refused("GET / FTP/1.1\r\nHost: a\r\n\r\n"), Some(Error::Syntax));
         assert_eq!(refused("\x16\x03\x01\x02\x00"), Some(Error::Syntax));
         assert_eq!(refused("GET  / HTTP/1.1\r\nHost: a\r\n\r\n"), Some(Error::Syntax));

@@ -1,17 +1,16 @@
-//! How large a head may be, and what is answered to one that is not whole: that it has outgrown its limits, that
-//! it is wrong, or nothing yet.
+//! How large a head may be, and whether an incomplete one is already too large or invalid.
 
 use crate::bytes::{is_in_target, is_tchar};
 use crate::error::Error;
-use crate::head::Status;
+use crate::status::Status;
 
-/// Fields for which there is room on the stack.
+/// Up to this many fields are parsed on the stack.
 pub(crate) const FEW_FIELDS: usize = 128;
 
-/// The longest method, in bytes; no registered one is half as long.
+/// The longest method, in bytes: more than twice the longest registered one.
 pub(crate) const MAX_METHOD: usize = 32;
 
-/// How large a request's head may be. What each costs: see [`rules`](crate::rules).
+/// How large a request's head may be. For the status codes see [`rules`](crate::rules).
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The request target, in bytes.
@@ -28,9 +27,10 @@ impl Default for Limits {
     }
 }
 
-/// An unfinished head is fine until it has outgrown its limits. One that is
-/// wrong may have outgrown them before its error: then that is the answer, as
-/// it would have been with the bytes up to there.
+/// The result for a head that httparse did not complete.
+///
+/// A limit that is exceeded before the first syntax error decides: it would have been the result for the bytes up to
+/// there, too.
 #[cold]
 pub(crate) fn incomplete(
     parsed: httparse::Result<usize>,
@@ -39,24 +39,28 @@ pub(crate) fn incomplete(
     limits: Limits,
 ) -> Result<Status, Error> {
     let empty = window.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-    // A CR may be all that has come so far.
+    // A lone CR may be the start of an empty line.
     if !matches!(&window[..empty], b"" | b"\r\n") && window != b"\r" {
         return Err(Error::Syntax);
     }
     let method = request.method.map(str::len);
-    if method.map_or_else(|| outgrows(window, empty, MAX_METHOD, is_tchar), |len| len > MAX_METHOD) {
+    if method.map_or_else(|| is_longer(window, empty, MAX_METHOD, is_tchar), |len| len > MAX_METHOD) {
         return Err(Error::NotImplemented);
     }
     let target = empty + method.unwrap_or(0) + 1;
     let path = request.path.map(str::len);
-    let has_outgrown = || method.is_some() && outgrows(window, target, limits.target, is_in_target);
-    if path.map_or_else(has_outgrown, |len| len > limits.target) {
+    let is_too_long = || method.is_some() && is_longer(window, target, limits.target, is_in_target);
+    if path.map_or_else(is_too_long, |len| len > limits.target) {
         return Err(Error::TargetTooLong);
     }
     match parsed {
         Err(httparse::Error::TooManyHeaders) => Err(Error::HeadTooLarge),
-        Err(httparse::Error::Version) if names_a_version(window.get(target + path.unwrap_or(0) + 1..)) => {
-            Err(Error::Version)
+        Err(httparse::Error::Version) => {
+            match VersionText::of(window.get(target + path.unwrap_or(0) + 1..).unwrap_or_default()) {
+                VersionText::Major => Err(Error::Version),
+                VersionText::Prefix if window.len() < limits.head => Ok(Status::Partial),
+                _ => Err(Error::Syntax),
+            }
         }
         Err(_) => Err(Error::Syntax),
         Ok(_) if window.len() < limits.head => Ok(Status::Partial),
@@ -65,17 +69,45 @@ pub(crate) fn incomplete(
     }
 }
 
-/// Whether more than `most` bytes from `start` on are there, and of one word.
-fn outgrows(buffer: &[u8], start: usize, most: usize, is_of_word: fn(u8) -> bool) -> bool {
-    buffer.get(start..=start + most).is_some_and(|word| word.iter().all(|byte| is_of_word(*byte)))
+/// Whether a word that begins at `start` has more than `most` bytes.
+fn is_longer(buffer: &[u8], start: usize, most: usize, is_in_word: fn(u8) -> bool) -> bool {
+    buffer.get(start..=start + most).is_some_and(|word| word.iter().all(|byte| is_in_word(*byte)))
 }
 
-/// Whether a version begins with `HTTP/` and a digit: another version of HTTP rather than no HTTP at all.
-fn names_a_version(version: Option<&[u8]>) -> bool {
-    version
-        .unwrap_or_default()
-        .strip_prefix(b"HTTP/")
-        .is_some_and(|number| number.first().is_some_and(u8::is_ascii_digit))
+/// What stands where the version belongs (RFC 9112 §2.3): `HTTP/`, a digit, a point, a digit.
+#[derive(Debug, PartialEq, Eq)]
+enum VersionText {
+    /// HTTP/1.2 to HTTP/1.9, which are read as HTTP/1.1 (RFC 9110 §2.5).
+    HigherMinor,
+    /// Another major version.
+    Major,
+    /// The beginning of a version.
+    Prefix,
+    /// Something else.
+    Other,
+}
+
+impl VersionText {
+    fn of(text: &[u8]) -> Self {
+        let fits = |(byte, expected): (&u8, &u8)| match expected {
+            b'0' => byte.is_ascii_digit(),
+            _ => byte == expected,
+        };
+        match text {
+            _ if !text.iter().zip(b"HTTP/0.0").all(fits) => VersionText::Other,
+            [b'H', b'T', b'T', b'P', b'/', b'1', b'.', ..] if text.len() >= 8 => VersionText::HigherMinor,
+            _ if text.len() >= 8 => VersionText::Major,
+            _ => VersionText::Prefix,
+        }
+    }
+}
+
+/// Where the minor version stands in a head that httparse has refused for a version from HTTP/1.2 to HTTP/1.9.
+#[cold]
+pub(crate) fn higher_minor(request: &httparse::Request<'_, '_>, window: &[u8]) -> Option<usize> {
+    let path = request.path?;
+    let version = path.as_ptr() as usize - window.as_ptr() as usize + path.len() + 1;
+    (VersionText::of(window.get(version..)?) == VersionText::HigherMinor).then_some(version + 7)
 }
 
 #[cfg(test)]

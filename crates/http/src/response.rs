@@ -2,96 +2,98 @@
 
 use memchr::{memchr2, memchr3};
 
+use crate::bytes::is_token;
 use crate::date::DATE_LEN;
-use crate::field_lines::{lay_out, FieldLines};
+use crate::error::FieldError;
+use crate::field_lines::{write_line, FieldLines};
 use crate::framing::content_length;
-use crate::response_field::{is_token, FieldError};
-use crate::status::{has_no_body, reason};
+use crate::reason::{has_no_body, reason};
 
-/// Collects the fields of a response and lays its head out:
-/// status line, Date, Server, the application's fields, framing, Connection.
+/// Builds the head of a response: status line, Date, Server, the application's fields, framing, Connection.
 ///
-/// One is kept per worker: its memory serves response after response.
+/// Each worker keeps one and reuses its memory.
 #[derive(Debug, Default)]
 pub struct ResponseHead {
     code: u16,
     date: Vec<u8>,
     server: Vec<u8>,
     fields: FieldLines,
-    /// The fields of the response before.
-    before: FieldLines,
+    /// The fields of the previous response.
+    previous: FieldLines,
     length: Length,
-    /// Whether the application named a Transfer-Encoding, and so framed the body itself.
+    /// Whether the application set Transfer-Encoding, and so frames the body itself.
     pub has_coding: bool,
-    /// Whether the application wants the connection closed after this response.
+    /// Whether the application asked for `Connection: close`.
     pub wants_close: bool,
 }
 
-/// What a response's Content-Length fields say.
+/// The body's length by the application's Content-Length. The first that is a number counts; others, and any beside a
+/// Transfer-Encoding, are dropped: a client must not have two ways to find the end (RFC 9112 §6.2, §6.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Length {
-    /// There are none.
+    /// No Content-Length.
     #[default]
     Unknown,
-    /// So many bytes follow.
+    /// In bytes.
     Known(u64),
-    /// What no client may rely on: no number, or several.
-    Unclear,
 }
 
-/// What becomes of the connection after a response, as its head tells the client (RFC 9112 §9.3).
+/// What happens to the connection after a response, and how the head says it (RFC 9112 §9.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
-    /// It closes.
+    /// `Connection: close`
     Close,
-    /// It stays open, for a client that takes this for granted.
+    /// Keep-alive, the default of the client's version: no Connection field.
     Implied,
-    /// It stays open, for a client that has to be told (HTTP/1.0).
+    /// `Connection: keep-alive`, for HTTP/1.0.
     Named,
-    /// It goes on with another protocol (RFC 9110 §7.8).
+    /// `Connection: Upgrade` (RFC 9110 §7.8).
     Upgraded,
 }
 
 impl ResponseHead {
-    /// Starts anew, for a response with this status code.
+    /// Starts the next response.
     pub fn start(&mut self, code: u16) {
         self.code = code;
         self.date.clear();
         self.server.clear();
-        std::mem::swap(&mut self.fields, &mut self.before);
+        std::mem::swap(&mut self.fields, &mut self.previous);
         self.fields.clear();
         if self.forbids_framing() {
-            self.before.clear();
+            self.previous.clear();
         }
         self.length = Length::Unknown;
         self.has_coding = false;
         self.wants_close = false;
     }
 
-    /// How long the body is, by the head.
+    /// The body's length by the head.
     pub fn length(&self) -> Length {
         self.length
     }
 
-    /// Whether nothing says yet where the body ends.
+    /// Whether the head does not say yet where the body ends.
     pub fn is_unframed(&self) -> bool {
         self.length == Length::Unknown && !self.has_coding
     }
 
-    /// The status code of this response.
+    /// The status code.
     pub fn code(&self) -> u16 {
         self.code
     }
 
-    /// Adds a field of the application's.
+    /// Adds a field of the application.
     ///
-    /// As Rhebok does, a value of several lines becomes several fields and
-    /// its empty lines none. Date and Server replace our own; Connection is left
-    /// out, because only the server knows what becomes of the connection: the
-    /// application's `close` is taken as a wish.
+    /// A value with newlines becomes one field per non-empty line, as in Rhebok. Date and Server replace the server's
+    /// own. Connection is dropped, because only the server knows whether the connection stays open; `close` sets
+    /// [`wants_close`](Self::wants_close).
     pub fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), FieldError> {
-        if let Some(length) = self.fields.repeat(&self.before, name, value) {
-            length.into_iter().for_each(|length| self.add_length(Some(length)));
+        if let Some(length) = self.fields.reuse(&self.previous, name, value) {
+            match length {
+                Some(length) if self.is_unframed() => self.length = Length::Known(length),
+                Some(_) => self.fields.drop_length(),
+                None => {}
+            }
             return Ok(());
         }
         if !is_token(name) {
@@ -113,32 +115,33 @@ impl ResponseHead {
         Ok(())
     }
 
-    /// Adds a line; `whole` says that the field has no other.
+    /// Adds a line; `whole` says that it is all of its field.
     fn line(&mut self, name: &[u8], value: &[u8], whole: bool) {
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"date") => {
                 self.date.clear();
-                lay_out(name, value, &mut self.date);
+                write_line(name, value, &mut self.date);
             }
             6 if name.eq_ignore_ascii_case(b"server") => {
                 self.server.clear();
-                lay_out(name, value, &mut self.server);
+                write_line(name, value, &mut self.server);
             }
             10 if name.eq_ignore_ascii_case(b"connection") => {
                 self.wants_close |= value.eq_ignore_ascii_case(b"close");
             }
             14 if name.eq_ignore_ascii_case(b"content-length") => {
-                if !self.forbids_framing() {
-                    let length = content_length(value).ok();
-                    self.add_length(length);
-                    if whole && length.is_some() {
-                        return self.fields.push(name, value, length);
-                    }
-                    self.fields.push_line(name, value);
+                let usable = whole && self.is_unframed() && !self.forbids_framing();
+                if let Some(length) = content_length(value).ok().filter(|_| usable) {
+                    self.length = Length::Known(length);
+                    return self.fields.push(name, value, Some(length));
                 }
             }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
                 if !self.forbids_framing() {
+                    if self.length != Length::Unknown {
+                        self.fields.drop_length();
+                        self.length = Length::Unknown;
+                    }
                     self.has_coding = true;
                     self.fields.push_line(name, value);
                 }
@@ -151,37 +154,26 @@ impl ResponseHead {
         }
     }
 
-    /// Takes in what one Content-Length says; None where it is no number.
-    fn add_length(&mut self, length: Option<u64>) {
-        self.length = match (self.length, length) {
-            (Length::Unknown, Some(length)) => Length::Known(length),
-            _ => Length::Unclear,
-        };
-    }
-
-    /// Neither may be sent with 1xx and 204 (RFC 9110 §8.6, RFC 9112 §6.1).
+    /// 1xx and 204 allow neither framing field (RFC 9110 §8.6, RFC 9112 §6.1).
     fn forbids_framing(&self) -> bool {
         has_no_body(self.code) && self.code != 304
     }
 
-    /// Frames the body as so many bytes.
+    /// Adds a Content-Length, in bytes.
     pub fn frame_length(&mut self, length: u64) {
         self.length = Length::Known(length);
         self.fields.push_line(b"Content-Length", itoa::Buffer::new().format(length).as_bytes());
     }
 
-    /// Frames the body in chunks.
+    /// Adds `Transfer-Encoding: chunked`.
     pub fn frame_chunked(&mut self) {
         self.has_coding = true;
         self.fields.push_line(b"Transfer-Encoding", b"chunked");
     }
 
-    /// Appends the whole head to `out`; `date` is used when the application named none.
+    /// Appends the head to `out`, with `date` unless the application set one.
     pub fn write(&self, date: &[u8; DATE_LEN], persistence: Persistence, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"HTTP/1.1 ");
-        out.extend_from_slice(itoa::Buffer::new().format(self.code).as_bytes());
-        out.push(b' ');
-        out.extend_from_slice(reason(self.code).as_bytes());
+        self.write_status(out);
         if self.date.is_empty() {
             out.extend_from_slice(b"\r\nDate: ");
             out.extend_from_slice(date);
@@ -200,30 +192,35 @@ impl ResponseHead {
         });
     }
 
-    /// Appends the head of an interim response (RFC 9110 §15.2) to `out`: nothing but the application's fields, and
-    /// nothing at all where there are none.
+    /// Appends the head of an interim response (RFC 9110 §15.2) to `out`: only the application's fields. Without any,
+    /// appends nothing.
     pub fn write_interim(&self, out: &mut Vec<u8>) {
-        if self.fields.as_bytes().is_empty() {
-            return;
+        if !self.fields.as_bytes().is_empty() {
+            self.write_status(out);
+            out.extend_from_slice(b"\r\n");
+            out.extend_from_slice(self.fields.as_bytes());
+            out.extend_from_slice(b"\r\n");
         }
+    }
+
+    /// The status line without its CRLF.
+    #[inline]
+    fn write_status(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"HTTP/1.1 ");
         out.extend_from_slice(itoa::Buffer::new().format(self.code).as_bytes());
         out.push(b' ');
         out.extend_from_slice(reason(self.code).as_bytes());
-        out.extend_from_slice(b"\r\n");
-        out.extend_from_slice(self.fields.as_bytes());
-        out.extend_from_slice(b"\r\n");
     }
 
-    /// The application switches to another protocol (RFC 9110 §15.2.2).
+    /// Makes this a 101 that switches to `protocol` (RFC 9110 §15.2.2).
     pub fn switch_protocol(&mut self, protocol: &[u8]) -> Result<(), FieldError> {
         self.code = 101;
         self.field(b"Upgrade", protocol)
     }
 }
 
-/// Whether a value has none of the bytes that end a line or a string, as nearly every one. memchr is the faster for
-/// long ones, but what it takes to begin with is more than most values take altogether.
+/// Whether a value has no byte that ends a line or a string. Most values are so short that memchr's set-up costs more
+/// than the whole search.
 fn is_plain(value: &[u8]) -> bool {
     if value.len() < 48 {
         return !value.iter().any(|byte| matches!(byte, b'\n' | b'\r' | b'\0'));
@@ -234,19 +231,27 @@ fn is_plain(value: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     const DATE: &[u8; DATE_LEN] = b"Sun, 06 Nov 1994 08:49:37 GMT";
 
-    fn written(code: u16, fields: &[(&str, &str)]) -> String {
+    fn started(code: u16) -> ResponseHead {
         let mut head = ResponseHead::default();
         head.start(code);
+        head
+    }
+
+    fn text(head: &ResponseHead, persistence: Persistence) -> String {
+        let mut out = Vec::new();
+        head.write(DATE, persistence, &mut out);
+        String::from_utf8(out).expect("utf-8")
+    }
+
+    fn written(code: u16, fields: &[(&str, &str)]) -> String {
+        let mut head = started(code);
         for (name, value) in fields {
             head.field(name.as_bytes(), value.as_bytes()).expect("a valid field");
         }
-        let mut out = Vec::new();
-        head.write(DATE, Persistence::Close, &mut out);
-        String::from_utf8(out).expect("utf-8")
+        text(&head, Persistence::Close)
     }
 
     #[test]
@@ -273,24 +278,19 @@ mod tests {
 
     #[test]
     fn the_client_is_told_what_becomes_of_the_connection() {
-        let end = |persistence| {
-            let mut head = ResponseHead::default();
-            head.start(204);
-            let mut out = Vec::new();
-            head.write(DATE, persistence, &mut out);
-            String::from_utf8(out).expect("utf-8").split("Server: Fastrack").last().map(str::to_owned)
-        };
-        assert_eq!(end(Persistence::Close).as_deref(), Some("\r\nConnection: close\r\n\r\n"));
-        assert_eq!(end(Persistence::Implied).as_deref(), Some("\r\n\r\n"));
-        assert_eq!(end(Persistence::Named).as_deref(), Some("\r\nConnection: keep-alive\r\n\r\n"));
-        assert_eq!(end(Persistence::Upgraded).as_deref(), Some("\r\nConnection: Upgrade\r\n\r\n"));
+        for (persistence, end) in [
+            (Persistence::Close, "\r\nConnection: close\r\n\r\n"),
+            (Persistence::Implied, "\r\n\r\n"),
+            (Persistence::Named, "\r\nConnection: keep-alive\r\n\r\n"),
+            (Persistence::Upgraded, "\r\nConnection: Upgrade\r\n\r\n"),
+        ] {
+            assert_eq!(text(&started(204), persistence).split("Server: Fastrack").last(), Some(end));
+        }
     }
 
     #[test]
     fn an_interim_response_has_the_applications_fields_and_no_others() {
-        let mut head = ResponseHead::default();
-        let mut out = Vec::new();
-        head.start(103);
+        let (mut head, mut out) = (started(103), Vec::new());
         head.write_interim(&mut out);
         assert!(out.is_empty());
         for (name, value) in
@@ -304,13 +304,10 @@ mod tests {
 
     #[test]
     fn a_switch_of_protocols_names_the_other_one() {
-        let mut head = ResponseHead::default();
-        head.start(200);
+        let mut head = started(200);
         head.switch_protocol(b"websocket").expect("a valid field");
         head.switch_protocol(b"a\r\nb").expect_err("two lines");
-        let mut out = Vec::new();
-        head.write(DATE, Persistence::Upgraded, &mut out);
-        let text = String::from_utf8(out).expect("utf-8");
+        let text = text(&head, Persistence::Upgraded);
         assert!(text.starts_with("HTTP/1.1 101 Switching Protocols\r\n"), "{text}");
         assert!(text.ends_with("\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"), "{text}");
     }
@@ -318,15 +315,15 @@ mod tests {
     #[test]
     fn the_length_is_known_only_where_there_is_one() {
         let length = |values: &[&str]| {
-            let mut head = ResponseHead::default();
-            head.start(200);
+            let mut head = started(200);
             values.iter().for_each(|value| head.field(b"content-length", value.as_bytes()).expect("valid"));
             head.length()
         };
         assert_eq!(length(&[]), Length::Unknown);
         assert_eq!(length(&["12"]), Length::Known(12));
-        for unclear in [&["-1"][..], &["x"], &["1", "1"], &["1\n2"], &[" 1"], &["99999999999999999999"]] {
-            assert_eq!(length(unclear), Length::Unclear, "{unclear:?}");
+        assert_eq!(length(&["x", "12", "13", "12"]), Length::Known(12));
+        for bad in ["-1", "x", "1\n2", " 1", "", "1, 1", "99999999999999999999"] {
+            assert_eq!(length(&[bad]), Length::Unknown, "{bad:?}");
         }
     }
 
@@ -342,8 +339,7 @@ mod tests {
 
     #[test]
     fn bytes_that_could_split_a_response_are_refused() {
-        let mut head = ResponseHead::default();
-        head.start(200);
+        let mut head = started(200);
         assert_eq!(head.field(b"A", b"b\r\nC: d"), Err(FieldError::Value));
         assert_eq!(head.field(b"A", b"b\0"), Err(FieldError::Value));
         for bad in [b'\r', b'\0'] {
@@ -364,11 +360,37 @@ mod tests {
         assert!(written(304, &[("Content-Length", "7")]).contains("Content-Length: 7"));
     }
 
-    /// Names and values of which some are special, some bad, and most come again.
-    fn some_fields() -> impl Strategy<Value = Vec<(String, String)>> {
-        let name = "(a|A|b|date|server|connection|content-length|Content-Length|transfer-encoding|x y)";
-        let value = "(|1|12|2|close|chunked|1\n2|\nx|a\r|x{50})";
-        prop::collection::vec((name, value), 0..5)
+    #[test]
+    fn a_response_is_framed_in_one_way_only() {
+        let (length, coding, other) = (("Content-Length", "7"), ("transfer-encoding", "chunked"), ("X", "y"));
+        let mut head = ResponseHead::default();
+        // One after the other, so that lines are reused where they may be.
+        for (fields, framing) in [
+            (&[other, length, other][..], "Content-Length: 7\r\n"),
+            (&[other, length, coding, other], "transfer-encoding: chunked\r\n"),
+            (&[coding, length, other], "transfer-encoding: chunked\r\n"),
+            (&[other, length, other], "Content-Length: 7\r\n"),
+            (&[length, length, other], "Content-Length: 7\r\n"),
+            (&[length, ("content-length", "8"), other], "Content-Length: 7\r\n"),
+            (&[("Content-Length", "abc"), other], ""),
+            (&[coding, other, other], "transfer-encoding: chunked\r\n"),
+        ] {
+            head.start(200);
+            fields.iter().for_each(|(name, value)| {
+                head.field(name.as_bytes(), value.as_bytes()).expect("valid");
+            });
+            let text = text(&head, Persistence::Implied).to_lowercase();
+            let others = fields.iter().filter(|field| **field == other).count();
+            assert_eq!(text.matches("x: y\r\n").count(), others, "{text}");
+            assert_eq!(
+                text.matches("content-length").count() + text.matches("transfer-encoding").count(),
+                usize::from(!framing.is_empty()),
+                "{text}"
+            );
+            assert!(text.contains(&framing.to_lowercase()), "{text}");
+            let known = if framing.starts_with("Content") { Length::Known(7) } else { Length::Unknown };
+            assert_eq!((head.length(), head.has_coding), (known, framing.starts_with("transfer")));
+        }
     }
 
     #[test]
@@ -378,49 +400,7 @@ mod tests {
             head.start(code);
             head.field(b"Content-Length", b"7").expect("valid");
             assert_eq!(head.length(), length);
-            let mut out = Vec::new();
-            head.write(DATE, Persistence::Close, &mut out);
-            let text = String::from_utf8(out).expect("utf-8");
-            assert_eq!(text.contains("Content-Length: 7"), code == 200);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn a_head_does_not_depend_on_those_before_it(responses in prop::collection::vec((prop::sample::select(vec![200_u16, 204, 304, 404, 100]), some_fields()), 1..8)) {
-            let mut kept = ResponseHead::default();
-            for (code, fields) in responses {
-                let mut fresh = ResponseHead::default();
-                let mut heads = [Vec::new(), Vec::new()];
-                let mut said = Vec::new();
-                for (head, out) in [&mut kept, &mut fresh].into_iter().zip(&mut heads) {
-                    head.start(code);
-                    let results: Vec<_> = fields.iter().map(|(name, value)| head.field(name.as_bytes(), value.as_bytes())).collect();
-                    head.write(DATE, Persistence::Implied, out);
-                    said.push((results, head.length(), head.has_coding, head.wants_close));
-                }
-                prop_assert_eq!(&said[0], &said[1]);
-                prop_assert_eq!(&heads[0], &heads[1]);
-            }
-        }
-
-        #[test]
-        fn no_field_can_add_a_line_of_its_own(name in prop::collection::vec(any::<u8>(), 0..12), value in prop::collection::vec(any::<u8>(), 0..24)) {
-            let mut head = ResponseHead::default();
-            head.start(200);
-            let accepted = head.field(&name, &value).is_ok();
-            let mut out = Vec::new();
-            head.write(DATE, Persistence::Close, &mut out);
-            // Three lines of ours and one empty; the rest are the application's, each with its own name.
-            let lines: Vec<_> = out.split(|byte| *byte == b'\n').collect();
-            prop_assert!(lines.iter().all(|line| line.is_empty() || line.ends_with(b"\r")));
-            prop_assert_eq!(out.windows(4).filter(|four| four == b"\r\n\r\n").count(), 1);
-            let several = value.contains(&b'\n');
-            let parts = value.split(|byte| *byte == b'\n').filter(|part| !(several && part.is_empty())).count();
-            let ours = [&b"date"[..], b"server", b"connection"].iter().any(|own| name.eq_ignore_ascii_case(own));
-            if accepted && !ours {
-                prop_assert_eq!(lines.len(), 6 + parts);
-            }
+            assert_eq!(text(&head, Persistence::Close).contains("Content-Length: 7"), code == 200);
         }
     }
 }

@@ -7,22 +7,19 @@ use memchr::{memchr, memchr2};
 use crate::bytes::is_in_host;
 use crate::error::Error;
 
-/// The parts of a request target, borrowed from it.
+/// The parts of a request target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Target<'a> {
     /// The path, still percent-encoded; `*` for the asterisk-form.
     pub path: &'a [u8],
-    /// What stands between `?` and `#`, without them; empty when there is none.
+    /// The part between `?` and `#`, or empty.
     pub query: &'a [u8],
-    /// The authority of an absolute-form target, which outranks Host (RFC 9112 §3.2.2).
+    /// The authority of an absolute-form target; it overrides Host (RFC 9112 §3.2.2).
     pub authority: Option<&'a [u8]>,
 }
 
 impl<'a> Target<'a> {
-    /// Takes a target apart.
-    ///
-    /// A fragment does not belong in a target; as Rhebok and Puma do, it is
-    /// cut off rather than shown to the application.
+    /// Splits a target. A fragment, which is not allowed in one, is dropped, as in Rhebok and Puma.
     pub fn parse(raw: &'a [u8]) -> Result<Self, Error> {
         match raw {
             [b'/', ..] => Ok(Self::split(raw, None)),
@@ -53,8 +50,8 @@ impl<'a> Target<'a> {
         let rest = &raw[scheme.len()..];
         let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
-        // User information in an http URI is to be treated as an error (RFC 9110 §4.2.4), as is an empty host (§4.2.1).
-        if matches!(authority, [] | [b':', ..]) || !is_authority(authority) {
+        // User information is an error in http URIs (RFC 9110 §4.2.4).
+        if !is_authority(authority) {
             return Err(Error::Target);
         }
         let mut target = Self::split(path, Some(authority));
@@ -65,8 +62,8 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Whether bytes are a host and, perhaps, a port (RFC 9110 §7.2, RFC 3986 §3.2.2 and §3.2.3). The host may be
-/// empty; an address in brackets is one of IPv6 without a zone, as no other kind is in use.
+/// Whether this is a host with an optional port (RFC 9110 §7.2, RFC 3986 §3.2.2 and §3.2.3). An empty host is an error in
+/// http URIs (RFC 9110 §4.2.1). In brackets, only an IPv6 address without a zone is accepted.
 pub(crate) fn is_authority(bytes: &[u8]) -> bool {
     let (host_is_valid, port) = match bytes {
         [b'[', rest @ ..] => match memchr(b']', rest) {
@@ -79,34 +76,37 @@ pub(crate) fn is_authority(bytes: &[u8]) -> bool {
             if port.first() == Some(&b'%') {
                 return is_escaped_authority(bytes);
             }
-            (true, port)
+            (end > 0, port)
         }
     };
-    host_is_valid
-        && match port {
-            [] => true,
-            [b':', digits @ ..] => digits.iter().all(u8::is_ascii_digit),
-            _ => false,
-        }
+    host_is_valid && is_port(port)
 }
 
-/// The same for a name with percent triplets, as of an international name in UTF-8: nearly nobody sends one.
+/// Whether this is a colon and digits, or nothing.
+fn is_port(bytes: &[u8]) -> bool {
+    match bytes {
+        [] => true,
+        [b':', digits @ ..] => digits.iter().all(u8::is_ascii_digit),
+        _ => false,
+    }
+}
+
+/// The same for a host with percent-encoding, which is rare.
 #[cold]
 fn is_escaped_authority(bytes: &[u8]) -> bool {
     let mut decoded = Vec::new();
     let end = memchr(b':', bytes).unwrap_or(bytes.len());
     let (name, port) = bytes.split_at(end);
     let is_name = name.iter().all(|byte| is_in_host(*byte) || *byte == b'%');
-    is_name && percent_decode(name, &mut decoded).is_ok() && is_authority(port)
+    is_name && percent_decode(name, &mut decoded).is_ok() && is_port(port)
 }
 
 fn is_ipv6(address: &[u8]) -> bool {
     std::str::from_utf8(address).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok())
 }
 
-/// Decodes percent triplets (RFC 3986 §2.1) into `out`, which is emptied first.
-///
-/// Fails on a `%` that is not followed by two hexadecimal digits.
+/// Decodes percent-encoding (RFC 3986 §2.1) into `out`, which is cleared first. Fails on a `%` without two hexadecimal
+/// digits after it.
 pub fn percent_decode(path: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
     out.clear();
     let mut rest = path;
@@ -153,7 +153,6 @@ mod tests {
     #[test]
     fn an_authority_is_a_host_and_a_port() {
         for good in [
-            "",
             "a",
             "a:",
             "a:80",
@@ -163,11 +162,14 @@ mod tests {
             "a%20b",
             "a%C3%A9:80",
             "a_b,c",
-            ":80",
+            "%41",
         ] {
             assert!(is_authority(good.as_bytes()), "{good}");
         }
         for bad in [
+            "",
+            ":",
+            ":80",
             "a:b",
             "a:80:80",
             "[::1",

@@ -1,17 +1,17 @@
-//! Any request that is written by the rules comes back as it was, and any bytes at all are answered the same however
-//! they are cut.
+//! A valid request is parsed back to what it was written from. The answer to any bytes does not depend on how they are
+//! cut. A response has no lines but those it should have.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use fastrack_http::{Head, Limits};
+use fastrack_http::{Head, Limits, Persistence, ResponseHead, DATE_LEN};
 
 mod answer;
 
 use answer::{answer, Answer};
 
-/// A request before it is written.
+/// The parts of a request.
 #[derive(Clone, Debug)]
 struct Written {
     method: String,
@@ -25,11 +25,11 @@ struct Written {
 enum Body {
     None,
     Length(Vec<u8>),
-    /// The chunks, each with an extension, and trailers.
+    /// Chunks with their extensions, and trailers.
     Chunks(Vec<(Vec<u8>, String)>, Vec<String>),
 }
 
-/// Field values: what RFC 9110 §5.5 allows, without white space around it.
+/// Valid field values (RFC 9110 §5.5), trimmed.
 fn value() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![8 => b' '..=b'~', 1 => Just(b'\t'), 1 => 0x80..=0xff_u8];
     vec(byte, 0..30).prop_map(|bytes| bytes.trim_ascii().to_vec())
@@ -49,7 +49,7 @@ fn body() -> impl Strategy<Value = Body> {
 fn request() -> impl Strategy<Value = Written> {
     let path = "/([a-zA-Z0-9/._~!$&'()*+,;=:@-]|%[0-9A-F]{2}|é){0,30}";
     let query = proptest::option::of("([a-zA-Z0-9/?_.=&;-]|%[0-9A-F]{2}){0,20}");
-    // None of the names that mean something to the parser begin like this.
+    // The parser treats no name that begins with X- specially.
     let fields = vec(("(X|x)-[A-Za-z0-9!#$%&'*+.^_`|~-]{1,12}", value()), 0..12);
     ("[A-Z!#$%&'*+.^_`|~a-z0-9-]{1,32}", path, query, fields, body())
         .prop_filter("CONNECT is refused", |parts| parts.0 != "CONNECT")
@@ -99,7 +99,7 @@ impl Written {
     }
 }
 
-/// Pieces that are `bytes` cut at some places.
+/// Cuts `bytes` into pieces.
 fn cut<'a>(bytes: &'a [u8], places: &[Index]) -> Vec<&'a [u8]> {
     let mut places: Vec<usize> = places.iter().map(|place| place.index(bytes.len() + 1)).collect();
     places.extend([0, bytes.len()]);
@@ -147,5 +147,53 @@ proptest! {
     #[test]
     fn garbage_is_answered_the_same_however_it_is_cut(bytes in vec(any::<u8>(), 0..80), places in vec(any::<Index>(), 0..6)) {
         prop_assert_eq!(answer(cut(&bytes, &places)), answer([&bytes[..]]));
+    }
+}
+
+const DATE: &[u8; DATE_LEN] = b"Sun, 06 Nov 1994 08:49:37 GMT";
+
+/// Names and values: some special, some invalid, most of them repeated.
+fn some_fields() -> impl Strategy<Value = Vec<(String, String)>> {
+    let name = "(a|A|b|date|server|connection|content-length|Content-Length|transfer-encoding|x y)";
+    let value = "(|1|12|2|close|chunked|1\n2|\nx|a\r|x{50})";
+    vec((name, value), 0..5)
+}
+
+proptest! {
+    #[test]
+    fn a_head_does_not_depend_on_those_before_it(responses in vec((prop::sample::select(vec![200_u16, 204, 304, 404, 100]), some_fields()), 1..8)) {
+        let mut kept = ResponseHead::default();
+        for (code, fields) in responses {
+            let mut fresh = ResponseHead::default();
+            let mut heads = [Vec::new(), Vec::new()];
+            let mut said = Vec::new();
+            for (head, out) in [&mut kept, &mut fresh].into_iter().zip(&mut heads) {
+                head.start(code);
+                let results: Vec<_> = fields.iter().map(|(name, value)| head.field(name.as_bytes(), value.as_bytes())).collect();
+                head.write(DATE, Persistence::Implied, out);
+                said.push((results, head.length(), head.has_coding, head.wants_close));
+            }
+            prop_assert_eq!(&said[0], &said[1]);
+            prop_assert_eq!(&heads[0], &heads[1]);
+        }
+    }
+
+    #[test]
+    fn no_field_can_add_a_line_of_its_own(name in vec(any::<u8>(), 0..12), value in vec(any::<u8>(), 0..24)) {
+        let mut head = ResponseHead::default();
+        head.start(200);
+        let accepted = head.field(&name, &value).is_ok();
+        let mut out = Vec::new();
+        head.write(DATE, Persistence::Close, &mut out);
+        // Three lines of the server's and an empty one; the others are the application's.
+        let lines: Vec<_> = out.split(|byte| *byte == b'\n').collect();
+        prop_assert!(lines.iter().all(|line| line.is_empty() || line.ends_with(b"\r")));
+        prop_assert_eq!(out.windows(4).filter(|four| four == b"\r\n\r\n").count(), 1);
+        let several = value.contains(&b'\n');
+        let parts = value.split(|byte| *byte == b'\n').filter(|part| !(several && part.is_empty())).count();
+        let ours = [&b"date"[..], b"server", b"connection"].iter().any(|own| name.eq_ignore_ascii_case(own));
+        if accepted && !ours {
+            prop_assert_eq!(lines.len(), 6 + parts);
+        }
     }
 }

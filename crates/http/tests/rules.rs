@@ -1,4 +1,4 @@
-//! The table of rules, its examples, and what is answered to them: one place each, held against each other.
+//! Compares the table of rules, their examples and the answers of the parser.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use example::Example;
 
 const TABLE: &str = include_str!("../src/rules.md");
 
-/// Where to cut an example: everywhere, or, if it is long, near its ends and here and there.
+/// Where to cut an example: everywhere; a long one only near its ends and in a few other places.
 fn cuts(len: usize) -> impl Iterator<Item = usize> {
     let is_near = move |cut: usize| len < 500 || cut < 60 || len - cut < 60;
     (0..=len).filter(move |cut| is_near(*cut) || cut % 997 == 0)
@@ -63,7 +63,7 @@ fn every_row_of_the_table_has_examples_of_all_its_answers_and_of_no_others() {
     assert_eq!(table(), answers);
 }
 
-/// The statuses that the table says of each rule.
+/// The statuses of each rule by the table.
 fn table() -> BTreeMap<String, BTreeSet<u16>> {
     let rows = TABLE.lines().filter(|line| line.starts_with("| `"));
     rows.map(|row| {
@@ -71,7 +71,7 @@ fn table() -> BTreeMap<String, BTreeSet<u16>> {
         assert_eq!(cells.len(), 7, "{row}");
         let words = cells[4].split(|byte: char| !byte.is_ascii_alphanumeric());
         let statuses = words.filter_map(|word| {
-            if word == "taken" {
+            if word == "accepted" {
                 Some(200)
             } else {
                 word.parse().ok().filter(|number| *number >= 100)

@@ -1,9 +1,8 @@
-//! Clocks that cost no system call.
+//! Clocks that need no system call.
 
 use nix::time::{clock_gettime, ClockId};
 
-// The coarse clocks are read from memory that the kernel updates every tick
-// (1 to 10 ms): exact enough for a Date in seconds and for timeouts.
+// The kernel updates the coarse clocks every tick (1 to 10 ms). That is exact enough for a Date and for timeouts.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const WALL: ClockId = ClockId::CLOCK_REALTIME_COARSE;
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -13,12 +12,12 @@ const WALL: ClockId = ClockId::CLOCK_REALTIME;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const STEADY: ClockId = ClockId::CLOCK_MONOTONIC;
 
-/// Seconds since 1970, for the Date field; 0 if the clock is set before then.
+/// Seconds since 1970; 0 if the clock is set before then.
 pub fn epoch_seconds() -> u64 {
     clock_gettime(WALL).ok().and_then(|now| u64::try_from(now.tv_sec()).ok()).unwrap_or(0)
 }
 
-/// Milliseconds on a clock that never goes back, for deadlines.
+/// Milliseconds on the monotonic clock, for deadlines.
 pub fn monotonic_millis() -> u64 {
     let Ok(now) = clock_gettime(STEADY) else { return 0 };
     let seconds = u64::try_from(now.tv_sec()).unwrap_or(0);

@@ -2,65 +2,60 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::mem::{self, ManuallyDrop};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use nix::fcntl::{fcntl, FcntlArg, OFlag};
-use nix::libc;
+use rustix::io::{dup2, fcntl_setfd, ioctl_fionbio, Errno, FdFlags};
 
-/// A copy of a descriptor that somebody else owns, close-on-exec.
+/// Borrows a descriptor by its number. Fails with EBADF for a negative number.
 ///
-/// Fails with EBADF when `fd` is not open.
-pub fn duplicate(fd: RawFd) -> io::Result<OwnedFd> {
+/// # Safety
+/// Nobody closes the descriptor during `'fd`. If it is not open, nobody opens it, and calls with it fail with EBADF.
+pub unsafe fn borrow_fd<'fd>(fd: RawFd) -> io::Result<BorrowedFd<'fd>> {
     if fd < 0 {
-        return Err(io::Error::from_raw_os_error(libc::EBADF));
+        return Err(Errno::BADF.into());
     }
-    // SAFETY: fd is not -1, the one value that BorrowedFd may not hold; the borrow
-    // ends with this call, and try_clone_to_owned asks the kernel whether it is open.
-    unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()
+    // SAFETY: it is not -1; the rest is this function's own contract.
+    Ok(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
-/// Sets O_NONBLOCK, which belongs to the open file and so to all who share it.
+/// Sets O_NONBLOCK. All processes that share the open file see it.
 pub fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
-    let flags = OFlag::from_bits_retain(fcntl(fd.as_fd(), FcntlArg::F_GETFL)?);
-    if !flags.contains(OFlag::O_NONBLOCK) {
-        fcntl(fd.as_fd(), FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
-    }
-    Ok(())
+    Ok(ioctl_fionbio(fd, true)?)
 }
 
-/// Puts `/dev/null` in the place of descriptors, which lets go of what they
-/// were while their numbers stay taken: whoever owns them may still close them.
+/// Replaces descriptors by `/dev/null`: what they were is closed in this process, but their numbers stay taken, so that
+/// their owners can still close them.
 ///
-/// For a child that an application forked: its copies of clients' sockets
-/// would otherwise keep connections open that the worker has closed.
-pub fn neutralise(fds: impl IntoIterator<Item = RawFd>) -> io::Result<()> {
+/// For a child that the application forked. Its copies of the clients' sockets would otherwise keep connections open
+/// that the worker has closed.
+///
+/// # Safety
+/// The descriptors are open, each is listed once, and their owners can do with `/dev/null` instead.
+pub unsafe fn replace_with_dev_null(fds: impl IntoIterator<Item = RawFd>) -> io::Result<()> {
     let mut fds = fds.into_iter();
+    let mut first = None;
+    // SAFETY: it is open, as the caller promises, or about to be.
+    let own = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
     let open = || File::options().read(true).write(true).open("/dev/null");
-    let (null, first) = match open() {
-        Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
-            // The first of them makes room: its number is taken again before anybody else can have it, for a forked
-            // child has this thread only.
-            let Some(first) = fds.next() else { return Err(error) };
-            // SAFETY: close takes any number; who owns this one goes on owning a descriptor of that number, from the
-            // next line or the loop on.
-            unsafe { libc::close(first) };
-            (open()?, Some(first))
+    let null = match open() {
+        Err(error) if error.raw_os_error() == Some(Errno::MFILE.raw_os_error()) => {
+            first = fds.next();
+            // Makes room. Its number is taken again by `open`, or else below.
+            drop(first.map(own));
+            open()?
         }
-        null => (null?, None),
+        null => null?,
     };
     for fd in first.into_iter().chain(fds) {
-        // SAFETY: dup2 takes any number; it replaces the descriptor in one step, and
-        // the owner of `fd` goes on owning a descriptor of that number.
-        let done = unsafe { libc::dup2(null.as_raw_fd(), fd) };
-        if done >= 0 {
-            // SAFETY: fd has just been opened by dup2.
-            let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-            fcntl(fd, FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
+        // Not dropped: it still belongs to its owner.
+        let mut place = ManuallyDrop::new(own(fd));
+        if dup2(&null, &mut place).is_ok() {
+            fcntl_setfd(&*place, FdFlags::CLOEXEC)?;
         }
     }
     if first == Some(null.as_raw_fd()) {
-        // The owner's.
-        let _ = null.into_raw_fd();
+        mem::forget(null);
     }
     Ok(())
 }

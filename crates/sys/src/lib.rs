@@ -1,39 +1,38 @@
 //! The operating system, as far as a worker needs it.
 //!
-//! Every call that is not the same on every Unix is in this crate, and so is
-//! all `unsafe` that is not about Ruby. Where nix has a safe call, that one is
-//! used; recv(2) and send(2), which each request takes, are rustix's; the rest
-//! are the calls whose arguments nix cannot express (the peer's address from
-//! accept4(2)).
+//! All system calls that differ between Unixes are in this crate, and so is all `unsafe` code that does not call Ruby.
+//! Safe calls come from rustix and nix; libc is used for what neither has.
 
-mod alarm;
 mod clock;
-mod fatal;
+mod fatal_signals;
 mod fd;
-mod file;
-mod limit;
-mod passing;
+mod fd_limit;
+mod fd_passing;
 mod poller;
 mod process;
-mod shared;
+mod sendfile;
+mod shared_memory;
 mod signals;
 mod socket;
+mod stderr;
+mod wakeup;
 
-pub use alarm::{Timer, Waker};
 pub use clock::{epoch_seconds, monotonic_millis};
-pub use fatal::precede_fatal_signals;
-pub use fd::{duplicate, neutralise, set_nonblocking};
-pub use file::{open_regular, send_file, send_more};
-pub use limit::{descriptors, has_room, most_descriptors, no_descriptor};
-pub use passing::{message_queue, receive_message, send_message, MOST_PASSED};
+pub use fatal_signals::run_before_fatal_signals;
+pub use fd::{borrow_fd, replace_with_dev_null, set_nonblocking};
+pub use fd_limit::{fd_limit, has_free_fds, max_fd_limit, too_many_open_files};
+pub use fd_passing::{message_queue, receive_message, send_message, MAX_PASSED_FDS};
 pub use poller::{Event, Events, Poller};
-pub use process::{exit_at_once, is_running, say, with_descriptor, write};
-pub use shared::{memory_file, SharedNumbers};
+pub use process::{exit_at_once, is_running};
+pub use sendfile::{open_regular, send_file};
+pub use shared_memory::{memory_file, SharedNumbers};
 pub use signals::{
-    handle_signal, other_threads, prepare_native_frames, signal_self, signal_thread, spare_signal,
-    with_signals_blocked, write_native_frames,
+    handle_signal, other_threads, signal_self, signal_thread, spare_signal, with_signals_blocked,
 };
 pub use socket::{
-    accept, discard, has_ended, has_left, is_clients_error, is_readable, pause, recv, reset_on_close, send,
-    shutdown_both, shutdown_write, wait_readable, wait_writable, writev,
+    accept, discard_input, has_peer_closed, is_clients_error, is_peer_gone, is_readable, recv,
+    reset_on_close, send, send_more, shutdown_both, shutdown_write, sleep, wait_readable, wait_writable,
+    writev,
 };
+pub use stderr::{load_backtrace, write_backtrace, write_stderr, write_stderr_within};
+pub use wakeup::{Timer, Waker};

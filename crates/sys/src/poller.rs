@@ -1,22 +1,22 @@
-//! Waiting for many descriptors at once: epoll(7).
+//! Waiting for many descriptors: epoll(7).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
-/// A descriptor that is ready, by the token it was added with.
+/// A descriptor that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What the descriptor was added as.
+    /// The token that it was added with.
     pub token: u64,
-    /// The peer sends nothing more, or is gone: after what there is to read comes the end.
+    /// The peer has sent the end of its stream, or is gone. There may still be input.
     pub ended: bool,
 }
 
 const ENDED: EpollFlags = EpollFlags::EPOLLRDHUP.union(EpollFlags::EPOLLHUP).union(EpollFlags::EPOLLERR);
 
-/// What is asked of a connection: each arrival once.
+/// For connections: reports each arrival once.
 const INPUT: EpollFlags = EpollFlags::EPOLLIN.union(EpollFlags::EPOLLRDHUP).union(EpollFlags::EPOLLET);
 
 /// Room for the events of one wait.
@@ -41,7 +41,7 @@ impl Events {
         self.filled = 0;
     }
 
-    /// Whether the last wait had none.
+    /// Whether the last wait returned none.
     pub fn is_empty(&self) -> bool {
         self.filled == 0
     }
@@ -53,7 +53,7 @@ impl Default for Events {
     }
 }
 
-/// A set of descriptors to wait for.
+/// An epoll set.
 #[derive(Debug)]
 pub struct Poller(Epoll);
 
@@ -63,49 +63,48 @@ impl Poller {
         Ok(Poller(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
     }
 
-    /// Waits for `fd` to become readable, and reports it as long as it is (level-triggered).
+    /// Reports `fd` as long as it is readable (level-triggered).
     pub fn add(&self, fd: impl AsFd, token: u64) -> io::Result<()> {
         Ok(self.0.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token))?)
     }
 
-    /// Reports `fd`, which was added, or for a while does not.
+    /// Turns the reports of a descriptor on or off that was added by [`add`](Self::add).
     pub fn set_wanted(&self, fd: impl AsFd, token: u64, wanted: bool) -> io::Result<()> {
         let flags = if wanted { EpollFlags::EPOLLIN } else { EpollFlags::empty() };
         Ok(self.0.modify(fd, &mut EpollEvent::new(flags, token))?)
     }
 
-    /// Reports each arrival on `fd` once (edge-triggered), and what is there already at once: a connection
-    /// stays in the set from request to request without a system call, whoever is busy with it.
+    /// Reports each arrival on `fd` once (edge-triggered), and input that is already there. So a connection can stay in
+    /// the set while it is served, without further system calls.
     pub fn watch(&self, fd: impl AsFd, token: u64) -> io::Result<()> {
         Ok(self.0.add(fd, EpollEvent::new(INPUT, token))?)
     }
 
-    /// Also reports when `fd`, which is watched, takes more output, or no longer does so.
+    /// Turns reports of writability on or off for a descriptor that is watched.
     pub fn watch_output(&self, fd: impl AsFd, token: u64, wanted: bool) -> io::Result<()> {
         let flags = if wanted { INPUT | EpollFlags::EPOLLOUT } else { INPUT };
         Ok(self.0.modify(fd, &mut EpollEvent::new(flags, token))?)
     }
 
-    /// Waits for a descriptor that other processes wait for too: the kernel
-    /// wakes one of them, or a few, rather than all (EPOLLEXCLUSIVE).
+    /// Adds a descriptor that other processes wait for, too. The kernel wakes one or a few of them instead of all
+    /// (EPOLLEXCLUSIVE).
     pub fn add_shared(&self, fd: impl AsFd, token: u64) -> io::Result<()> {
         let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE;
         Ok(self.0.add(fd, EpollEvent::new(flags, token))?)
     }
 
-    /// Takes `fd` out. Needed before close where a forked child may hold a
-    /// copy: the kernel drops an entry only with the last copy (epoll(7)).
+    /// Removes `fd`. Needed before close if a forked child may have a copy: the kernel removes a descriptor only when
+    /// the last copy is closed (epoll(7)).
     pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
         Ok(self.0.delete(fd)?)
     }
 
-    /// Waits for events, at most `millis` milliseconds; None waits for ever.
-    /// A signal ends the wait with no events.
+    /// Waits for events for up to `millis` milliseconds, or without a limit. A signal ends the wait without events.
     pub fn wait(&self, events: &mut Events, millis: Option<u64>) -> io::Result<()> {
         events.filled = 0;
         let timeout = match millis {
             None => EpollTimeout::NONE,
-            // A longer wait is cut short and asked for again.
+            // Callers wait again after a shorter time.
             Some(millis) => EpollTimeout::from(u16::try_from(millis).unwrap_or(u16::MAX)),
         };
         match self.0.wait(&mut events.list, timeout) {

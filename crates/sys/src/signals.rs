@@ -3,13 +3,13 @@
 use std::io;
 
 use nix::libc;
-use nix::sys::signal::SigSet;
+use nix::sys::signal::{SigSet, SigmaskHow};
 
-/// Runs `work` with all signals blocked in this thread. A thread that is started meanwhile has them blocked for good:
-/// the application's handlers run in the application's thread.
+/// Runs `work` with all signals blocked in this thread. Threads that it starts inherit the mask: the application's signal
+/// handlers run in the application's thread.
 pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
     // Neither call fails with valid arguments (pthread_sigmask(3)).
-    let before = SigSet::all().thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK);
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK);
     let result = work();
     if let Ok(before) = before {
         let _ = before.thread_set_mask();
@@ -17,7 +17,7 @@ pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A signal that nothing else sends, `which` being 0 or 1: one that C libraries, debuggers and languages leave alone.
+/// A signal that C libraries, debuggers and languages do not use; `which` is 0 or 1.
 pub fn spare_signal(which: i32) -> i32 {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     return libc::SIGRTMIN() + 9 + which;
@@ -25,33 +25,29 @@ pub fn spare_signal(which: i32) -> i32 {
     return [libc::SIGIO, libc::SIGURG][which as usize % 2];
 }
 
-/// Sends a signal to this process: any thread that does not block it gets it.
+/// Sends a signal to this process. Any thread that does not block it may get it.
 pub fn signal_self(signal: i32) {
-    // SAFETY: kill(2) takes any number. It fails for one that is no signal, and then nothing happens.
+    // SAFETY: kill(2) takes any number. It fails if that is not a signal.
     unsafe { libc::kill(libc::getpid(), signal) };
 }
 
-/// From now on a signal calls `handler`, whatever it did before. Interrupted system calls are restarted.
+/// Installs a signal handler. Interrupted system calls are restarted.
 ///
-/// The handler may interrupt anything, wherever it is: only what signal-safety(7) lists may be done there.
-pub fn handle_signal(signal: i32, handler: extern "C" fn(i32)) -> io::Result<()> {
-    // SAFETY: all zeroes are a sigaction without handler, flags and mask; the handler has the type that is called
-    // where SA_SIGINFO is not set; the old action is not asked for.
+/// # Safety
+/// The handler may run at any point of any thread: it does only what signal-safety(7) allows.
+pub unsafe fn handle_signal(signal: i32, handler: extern "C" fn(i32)) -> io::Result<()> {
+    // SAFETY: all zeroes are a sigaction without flags and mask. Without SA_SIGINFO the handler has this type.
     let result = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as *const () as usize;
-        // The alternate stack is there where the thread has one: its own may be full.
+        // On the alternate stack, if the thread has one: its own may be full.
         action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
         libc::sigaction(signal, &action, std::ptr::null_mut())
     };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    (result == 0).then_some(()).ok_or_else(io::Error::last_os_error)
 }
 
-/// The threads of this process but the one that asks, the first one first; none where the system does not tell.
+/// The other threads of this process, oldest first; empty where the system does not list them.
 pub fn other_threads() -> Vec<i32> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
@@ -67,42 +63,15 @@ pub fn other_threads() -> Vec<i32> {
     Vec::new()
 }
 
-/// Sends a signal to one thread of this process (tgkill(2)); false when it is not there any more.
+/// Sends a signal to one thread of this process (tgkill(2)). False if the thread is gone.
 pub fn signal_thread(thread: i32, signal: i32) -> bool {
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    // SAFETY: tgkill takes any numbers, and reaches threads of this process only.
+    // SAFETY: tgkill takes any numbers, and reaches only threads of this process.
     return unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) } == 0;
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     {
         let _ = (thread, signal);
         false
-    }
-}
-
-/// Writes to a descriptor where this thread's native code is, a line for each frame. For signal handlers, too, unless
-/// it is the first call in the process: see [`prepare_native_frames`].
-pub fn write_native_frames(fd: i32) {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    {
-        const MOST: usize = 48;
-        let mut frames = [std::ptr::null_mut(); MOST];
-        // SAFETY: the array has that many places; backtrace(3) fills as many as it returns.
-        unsafe {
-            let found = libc::backtrace(frames.as_mut_ptr(), MOST as i32);
-            libc::backtrace_symbols_fd(frames.as_ptr(), found, fd);
-        }
-    }
-    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-    let _ = fd;
-}
-
-/// Has the library loaded that finds native frames, which no signal handler may do (backtrace(3), "Notes").
-pub fn prepare_native_frames() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    {
-        let mut frame = [std::ptr::null_mut(); 1];
-        // SAFETY: the array has one place.
-        unsafe { libc::backtrace(frame.as_mut_ptr(), 1) };
     }
 }
 
@@ -121,7 +90,8 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn a_signal_to_a_thread_is_handled_there_and_nowhere_else() {
-        handle_signal(spare_signal(1), note).expect("a handler");
+        // SAFETY: the handler makes one system call and stores a number.
+        unsafe { handle_signal(spare_signal(1), note) }.expect("a handler");
         let (tell, told) = mpsc::channel();
         let (end, ended) = mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {

@@ -1,86 +1,47 @@
 //! Sockets: accept, receive, send, wait.
 
 use std::io::{self, IoSlice};
-use std::mem;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use nix::libc;
-use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
-use nix::sys::socket::{setsockopt, shutdown, sockopt, Shutdown};
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::{self, sockopt, AddressFamily, RecvFlags, SendFlags, Shutdown};
 
-/// Accepts a connection without blocking: non-blocking, close-on-exec.
+/// Accepts a connection without blocking. It is non-blocking and close-on-exec.
 ///
-/// For TCP the peer's address comes with it, which saves a getpeername(2);
-/// a unix socket has none worth asking for. Fails with WouldBlock when nobody
-/// is waiting.
+/// For TCP this also returns the client's address, which saves a getpeername(2). Clients of unix sockets have none. Fails
+/// with WouldBlock if the backlog is empty.
+#[cfg(not(target_vendor = "apple"))]
 pub fn accept(listener: BorrowedFd<'_>, tcp: bool) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
+    let flags = net::SocketFlags::NONBLOCK | net::SocketFlags::CLOEXEC;
     if !tcp {
-        return Ok((accept_raw(listener, std::ptr::null_mut(), std::ptr::null_mut())?, None));
+        return Ok((net::accept_with(listener, flags)?, None));
     }
-    // SAFETY: sockaddr_storage is plain data for which all zeroes is a value (AF_UNSPEC).
-    let mut storage: libc::sockaddr_storage = unsafe { mem::zeroed() };
-    let mut len = mem::size_of_val(&storage) as libc::socklen_t;
-    let fd = accept_raw(listener, (&raw mut storage).cast(), &mut len)?;
-    Ok((fd, socket_addr(&storage)))
+    let (fd, peer) = net::acceptfrom_with(listener, flags)?;
+    Ok((fd, peer.and_then(socket_addr)))
 }
 
-#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
-fn accept_raw(
-    listener: BorrowedFd<'_>,
-    addr: *mut libc::sockaddr,
-    len: *mut libc::socklen_t,
-) -> io::Result<OwnedFd> {
-    // SAFETY: addr and len are both null, or point to a sockaddr_storage and its size,
-    // which outlive the call.
-    let fd =
-        unsafe { libc::accept4(listener.as_raw_fd(), addr, len, libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) };
-    owned(fd)
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
-fn accept_raw(
-    listener: BorrowedFd<'_>,
-    addr: *mut libc::sockaddr,
-    len: *mut libc::socklen_t,
-) -> io::Result<OwnedFd> {
-    // SAFETY: as above. Between the two calls a fork could inherit the descriptor;
-    // without accept4(2) that cannot be helped.
-    let fd = owned(unsafe { libc::accept(listener.as_raw_fd(), addr, len) })?;
-    nix::fcntl::fcntl(&fd, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
+/// As above. Between the two calls a fork can inherit the descriptor: there is no accept4(2).
+#[cfg(target_vendor = "apple")]
+pub fn accept(listener: BorrowedFd<'_>, _tcp: bool) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
+    let (fd, peer) = net::acceptfrom(listener)?;
+    rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?;
     crate::fd::set_nonblocking(&fd)?;
-    Ok(fd)
+    Ok((fd, peer.and_then(socket_addr)))
 }
 
-fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just returned this descriptor, and nobody else has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+/// IPv4 clients of an IPv6 listener get their IPv4 address.
+fn socket_addr(peer: net::SocketAddrAny) -> Option<SocketAddr> {
+    let peer = SocketAddr::try_from(peer).ok()?;
+    Some(SocketAddr::new(peer.ip().to_canonical(), peer.port()))
 }
 
-fn socket_addr(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
-    match libc::c_int::from(storage.ss_family) {
-        libc::AF_INET => {
-            // SAFETY: the family says that this is a sockaddr_in, and the storage is as large and as aligned.
-            let addr = unsafe { &*(&raw const *storage).cast::<libc::sockaddr_in>() };
-            let ip = Ipv4Addr::from(u32::from_be(addr.sin_addr.s_addr));
-            Some(SocketAddr::new(IpAddr::V4(ip), u16::from_be(addr.sin_port)))
-        }
-        libc::AF_INET6 => {
-            // SAFETY: the family says that this is a sockaddr_in6, and the storage is as large and as aligned.
-            let addr = unsafe { &*(&raw const *storage).cast::<libc::sockaddr_in6>() };
-            let ip = Ipv6Addr::from(addr.sin6_addr.s6_addr).to_canonical();
-            Some(SocketAddr::new(ip, u16::from_be(addr.sin6_port)))
-        }
-        _ => None,
-    }
-}
-
-/// Whether accept(2) failed for a reason of the one client that it would have
-/// returned (accept(2), "Error handling"): the next try is about another one.
+/// Whether accept(2) failed because of the one client that it would have returned (accept(2), "Error handling"). Try
+/// again for the next one.
 pub fn is_clients_error(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -98,124 +59,122 @@ pub fn is_clients_error(error: &io::Error) -> bool {
     )
 }
 
-/// Receives at most `most` bytes and appends them to `buffer`; 0 is the end.
-///
-/// Reads into spare capacity: a buffer that is reused is never cleared first.
+// Requests call recv and send. rustix makes the bare system call; libc's functions are cancellation points, which costs
+// four locked instructions.
+
+/// Receives up to `most` bytes and appends them to `buffer`, without zeroing it first. Returns 0 at the end.
 pub fn recv(fd: BorrowedFd<'_>, buffer: &mut Vec<u8>, most: usize) -> io::Result<usize> {
     buffer.reserve(most);
     let spare = buffer.spare_capacity_mut();
     let most = most.min(spare.len());
-    // By rustix, as in `send`: these two are made for each request, and libc has code around them that lets other
-    // threads cancel the call, with four locked instructions.
-    let (_, got) = rustix::net::recv(fd, &mut spare[..most], RecvFlags::empty())?;
+    let (_, got) = net::recv(fd, &mut spare[..most], RecvFlags::empty())?;
     // SAFETY: the kernel has initialised the first `got` bytes of the spare capacity.
     unsafe { buffer.set_len(buffer.len() + got) };
     Ok(got)
 }
 
-/// Throws away what there is to be read, up to some kilobytes, without waiting: how much it was. For signal handlers, too.
-pub fn discard(fd: BorrowedFd<'_>) -> io::Result<usize> {
-    let mut bytes = [0_u8; 4096];
-    // SAFETY: the kernel writes at most as many bytes as the array has.
-    let got =
-        unsafe { libc::recv(fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT) };
-    usize::try_from(got).map_err(|_| io::Error::last_os_error())
+/// Reads and discards up to 4 KiB of input without blocking. Returns how much it was. Async-signal-safe.
+pub fn discard_input(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut bytes = [MaybeUninit::uninit(); 4096];
+    let (_, got) = net::recv(fd, &mut bytes, RecvFlags::DONTWAIT)?;
+    Ok(got)
 }
 
-/// Sends what the socket takes at once of the bytes (send(2)). A peer that is gone is an error only, never a SIGPIPE.
+#[cfg(not(target_vendor = "apple"))]
+const SEND: SendFlags = SendFlags::NOSIGNAL;
+#[cfg(target_vendor = "apple")]
+const SEND: SendFlags = SendFlags::empty();
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const MORE: SendFlags = SEND.union(SendFlags::MORE);
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const MORE: SendFlags = SEND;
+
+/// Sends as many bytes as the socket takes at once (send(2)). If the peer is gone, this is an error and no SIGPIPE.
 pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    #[cfg(not(target_vendor = "apple"))]
-    let flags = SendFlags::NOSIGNAL;
-    #[cfg(target_vendor = "apple")]
-    let flags = SendFlags::empty();
-    Ok(rustix::net::send(fd, bytes, flags)?)
+    Ok(net::send(fd, bytes, SEND)?)
 }
 
-/// Sends what the socket takes at once of the slices (writev(2)).
+/// The same for bytes that others follow immediately, so that they may share a packet (MSG_MORE, send(2)).
+pub fn send_more(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    Ok(net::send(fd, bytes, MORE)?)
+}
+
+/// Sends as much of the slices as the socket takes at once (writev(2)).
 pub fn writev(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-    Ok(nix::sys::uio::writev(fd, slices)?)
+    Ok(rustix::io::writev(fd, slices)?)
 }
 
-/// Says that nothing more will be sent, while the peer may still send.
+/// Sends the end of the stream. The peer may go on sending.
 pub fn shutdown_write(fd: BorrowedFd<'_>) -> io::Result<()> {
-    Ok(shutdown(fd.as_raw_fd(), Shutdown::Write)?)
+    Ok(net::shutdown(fd, Shutdown::Write)?)
 }
 
-/// Says that nothing more will be sent or read, whoever else has a copy of the descriptor.
+/// Ends the connection in both directions, even if other processes have copies of the descriptor.
 pub fn shutdown_both(fd: BorrowedFd<'_>) -> io::Result<()> {
-    Ok(shutdown(fd.as_raw_fd(), Shutdown::Both)?)
+    Ok(net::shutdown(fd, Shutdown::Both)?)
 }
 
-/// Makes the coming close a reset, so that the peer cannot take a cut-off
-/// response for a whole one. Without effect on a unix socket.
+/// Makes close(2) send a reset, so that the client does not take a truncated response for a complete one. No effect on
+/// unix sockets.
 pub fn reset_on_close(fd: BorrowedFd<'_>) -> io::Result<()> {
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    Ok(setsockopt(&fd, sockopt::Linger, &linger)?)
+    Ok(sockopt::set_socket_linger(fd, Some(Duration::ZERO))?)
 }
 
-/// Waits until `fd` can be read, at most `millis` milliseconds; false when
-/// the time is over, or a signal came.
+/// Waits up to `millis` milliseconds until `fd` is readable. False after the timeout, or a signal.
 pub fn wait_readable(fd: BorrowedFd<'_>, millis: u64) -> io::Result<bool> {
-    wait(fd, PollFlags::POLLIN, millis)
+    wait(fd, PollFlags::IN, millis)
 }
 
-/// Waits until `fd` takes more, at most `millis` milliseconds; false when the
-/// time is over, or a signal came.
+/// Waits up to `millis` milliseconds until `fd` is writable. False after the timeout, or a signal.
 pub fn wait_writable(fd: BorrowedFd<'_>, millis: u64) -> io::Result<bool> {
-    wait(fd, PollFlags::POLLOUT, millis)
+    wait(fd, PollFlags::OUT, millis)
 }
 
-fn wait(fd: BorrowedFd<'_>, what: PollFlags, millis: u64) -> io::Result<bool> {
-    let timeout = PollTimeout::from(u16::try_from(millis).unwrap_or(u16::MAX));
-    match poll(&mut [PollFd::new(fd, what)], timeout) {
-        Ok(ready) => Ok(ready > 0),
-        Err(nix::Error::EINTR) => Ok(false),
-        Err(error) => Err(error.into()),
+fn wait(fd: BorrowedFd<'_>, events: PollFlags, millis: u64) -> io::Result<bool> {
+    match poll(&mut [PollFd::from_borrowed_fd(fd, events)], Some(&timeout(millis))) {
+        Err(Errno::INTR) => Ok(false),
+        ready => Ok(ready? > 0),
     }
 }
 
-/// Does nothing for `millis` milliseconds, or until a signal comes.
-pub fn pause(millis: u64) {
-    // The only outcomes are that time passed and that a signal came.
-    let _ = poll(&mut [], PollTimeout::from(u16::try_from(millis).unwrap_or(u16::MAX)));
+/// Sleeps for `millis` milliseconds, or until a signal arrives.
+pub fn sleep(millis: u64) {
+    // It fails only with EINTR.
+    let _ = poll(&mut [], Some(&timeout(millis)));
 }
 
-/// Whether `fd` can be read right now; false also for a descriptor that is not open.
-pub fn is_readable(fd: RawFd) -> bool {
-    is_now(fd, libc::POLLIN)
+/// Longer timeouts are cut off: not every system has ppoll(2).
+fn timeout(millis: u64) -> Timespec {
+    Timespec::try_from(Duration::from_millis(millis.min(i32::MAX as u64))).unwrap_or_default()
 }
 
-/// Whether the peer of `fd` is gone, or sends nothing more, whatever there may be left to read; false also for a
-/// descriptor that is not open.
-pub fn has_ended(fd: RawFd) -> bool {
-    is_now(fd, SENDS_NOTHING | LEFT)
+/// Whether `fd` is readable now.
+pub fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    has(fd, PollFlags::IN)
 }
 
-/// Whether the peer of `fd` is gone. TCP does not tell this from a peer that only sends nothing more (shutdown(2)),
-/// which so counts as gone; unix sockets do (POLLHUP, poll(2)).
-pub fn has_left(fd: RawFd) -> bool {
-    has_ended(fd) && (is_now(fd, LEFT) || !is_unix(fd))
+/// Whether the peer is gone, or has sent the end of its stream. There may still be input.
+pub fn has_peer_closed(fd: BorrowedFd<'_>) -> bool {
+    has(fd, END | GONE)
 }
 
-const LEFT: libc::c_short = libc::POLLHUP | libc::POLLERR;
+/// Whether the peer is gone. TCP cannot tell that from the end of the peer's stream (shutdown(2)), which counts as gone,
+/// too; unix sockets can (POLLHUP, poll(2)).
+pub fn is_peer_gone(fd: BorrowedFd<'_>) -> bool {
+    let is_unix = || net::getsockname(fd).is_ok_and(|name| name.address_family() == AddressFamily::UNIX);
+    has_peer_closed(fd) && (has(fd, GONE) || !is_unix())
+}
+
+const GONE: PollFlags = PollFlags::HUP.union(PollFlags::ERR);
 #[cfg(any(target_os = "linux", target_os = "android"))]
-const SENDS_NOTHING: libc::c_short = libc::POLLRDHUP;
+const END: PollFlags = PollFlags::RDHUP;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-const SENDS_NOTHING: libc::c_short = 0;
+const END: PollFlags = PollFlags::empty();
 
-/// Whether `fd` is a unix socket.
-fn is_unix(fd: RawFd) -> bool {
-    let address = nix::sys::socket::getsockname::<nix::sys::socket::SockaddrStorage>(fd);
-    address.is_ok_and(|address| address.as_unix_addr().is_some())
-}
-
-/// Whether any of `what` is the case with `fd`. (nix knows no POLLRDHUP.)
-fn is_now(fd: RawFd, what: libc::c_short) -> bool {
-    let mut entry = libc::pollfd { fd, events: what, revents: 0 };
-    // SAFETY: one entry, which outlives the call; poll(2) passes over a negative descriptor and reports one that is
-    // not open as such (POLLNVAL).
-    let ready = unsafe { libc::poll(&mut entry, 1, 0) };
-    ready > 0 && entry.revents & what != 0
+/// Whether any of the events is pending. False for a descriptor that is not open.
+fn has(fd: BorrowedFd<'_>, events: PollFlags) -> bool {
+    let mut entry = [PollFd::from_borrowed_fd(fd, events)];
+    poll(&mut entry, Some(&timeout(0))).is_ok() && entry[0].revents().intersects(events)
 }
 
 #[cfg(test)]
@@ -281,7 +240,7 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().expect("addr")).expect("connect");
         let (server, _) = listener.accept().expect("accept");
         let (near, far) = UnixStream::pair().expect("socketpair");
-        let states = || [server.as_raw_fd(), far.as_raw_fd()].map(|fd| (has_ended(fd), has_left(fd)));
+        let states = || [server.as_fd(), far.as_fd()].map(|fd| (has_peer_closed(fd), is_peer_gone(fd)));
         assert_eq!(states(), [(false, false), (false, false)]);
         client.shutdown(std::net::Shutdown::Write).expect("shutdown");
         near.shutdown(std::net::Shutdown::Write).expect("shutdown");
@@ -289,7 +248,6 @@ mod tests {
         assert_eq!(states(), [(true, true), (true, false)]);
         drop((client, near));
         assert_eq!(states(), [(true, true), (true, true)]);
-        assert_eq!((has_ended(-1), has_left(-1)), (false, false));
     }
 
     #[test]

@@ -55,6 +55,7 @@ module HttpApps
       when "status" then [name.to_i, {}, [+"a body that should not be there for some"]]
       when "status-length" then [name.to_i, { "content-length" => "4", "transfer-encoding" => "chunked" }, %w[abcd]]
       when "headers" then [200, @headers.fetch(name).dup, ["body"]]
+      when "framed" then [200, @headers.fetch(name).dup, ["4\r\nbody\r\n0\r\n\r\n"]]
       when "pairs" then [200, HeaderPairs.new, ["body"]]
       when "body" then [200, TEXT.dup, @bodies.fetch(name).call]
       when "length" then [200, TEXT.merge("Content-Length" => "10"), @bodies.fetch(name).call]
@@ -68,6 +69,10 @@ module HttpApps
       {
         "plain" => { "X-One" => "1", "x-two" => "2", "X-THREE" => "" },
         "date-server" => { "Date" => "yesterday", "sErVer" => "Mine" },
+        "coding-length" => { "Transfer-Encoding" => "chunked", "Content-Length" => "4" },
+        "length-coding" => { "content-length" => "4", "transfer-encoding" => "chunked" },
+        "length-word" => { "Content-Length" => "abc" }, "length-sign" => { "Content-Length" => "-1" },
+        "length-lines" => { "Content-Length" => "4\n5" }, "length-twice" => { "Content-Length" => "4", "content-length" => "400" },
         "connection" => { "Connection" => "keep-alive", "connection" => "Upgrade" },
         "lines" => { "X-Foo" => "Foo\nBar", "X-Bar" => "Foo\n\nBar", "X-Baz" => "\nBaz", "X-Fuga" => "Fuga\n", "X-None" => "\n" },
         "arrays" => { "x-list" => %w[a b], "x-one" => ["c"], "x-none" => [], "set-cookie" => ["d=1", "e=2"] },

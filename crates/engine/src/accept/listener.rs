@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A listening socket.
 #[derive(Debug)]
@@ -17,8 +17,8 @@ const GONE: usize = 16;
 impl Listener {
     /// Duplicates a listening socket and makes it non-blocking, for all processes that share it: another worker may
     /// accept the client first.
-    pub fn from_fd(fd: RawFd, tcp: bool) -> io::Result<Self> {
-        let fd = fastrack_sys::duplicate(fd)?;
+    pub fn from_fd(fd: BorrowedFd<'_>, tcp: bool) -> io::Result<Self> {
+        let fd = fd.try_clone_to_owned()?;
         fastrack_sys::set_nonblocking(&fd)?;
         Ok(Listener { fd, tcp })
     }

@@ -131,7 +131,7 @@ mod tests {
 
     fn listening() -> (TcpListener, Listener) {
         let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
-        let listener = Listener::from_fd(socket.as_raw_fd(), true).expect("a listener");
+        let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
         (socket, listener)
     }
 

@@ -44,7 +44,8 @@ impl Page {
         if file.metadata()?.len() < BYTES {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        Ok(Page(SharedNumbers::map(file, COUNT)?))
+        // SAFETY: the file is long enough. It is one that `create` has made: nobody truncates it, and all map it by this code.
+        Ok(Page(unsafe { SharedNumbers::map(file, COUNT) }?))
     }
 
     /// Length of the queue; wrong after a worker has died between counting and sending, until it is found empty.

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering;
 
-use fastrack_sys::message_queue;
+use fastrack_sys::{borrow_fd, message_queue};
 
 use super::member::Member;
 use super::page::{Page, MEMBERS};
@@ -28,9 +28,14 @@ impl SharedQueue {
     }
 
     /// Takes over another master's queue by its [`raw_fds`](Self::raw_fds), which are duplicated.
-    pub fn from_raw_fds([sender, receiver, file]: [RawFd; 3]) -> io::Result<Self> {
-        let file = File::from(fastrack_sys::duplicate(file)?);
-        Self::with(fastrack_sys::duplicate(sender)?, fastrack_sys::duplicate(receiver)?, file)
+    ///
+    /// # Safety
+    /// Nobody closes the descriptors meanwhile, and nobody truncates the file.
+    pub unsafe fn from_raw_fds(fds: [RawFd; 3]) -> io::Result<Self> {
+        // SAFETY: as the caller promises.
+        let copy = |fd| unsafe { borrow_fd(fd) }?.try_clone_to_owned();
+        let [sender, receiver, file] = fds.map(copy);
+        Self::with(sender?, receiver?, File::from(file?))
     }
 
     fn with(sender: OwnedFd, receiver: OwnedFd, file: File) -> io::Result<Self> {
@@ -56,8 +61,8 @@ impl SharedQueue {
 
     pub(crate) fn member(&self) -> io::Result<Option<Member>> {
         let page = Page::map(&self.file)?;
-        let sender = fastrack_sys::duplicate(self.sender.as_raw_fd())?;
-        let receiver = fastrack_sys::duplicate(self.receiver.as_raw_fd())?;
+        let sender = self.sender.try_clone()?;
+        let receiver = self.receiver.try_clone()?;
         Ok(page.join(std::process::id()).map(|place| Member::new(sender, receiver, page, place, self.master)))
     }
 }
@@ -70,7 +75,8 @@ mod tests {
     #[test]
     fn each_worker_sees_what_the_others_say() {
         let queue = SharedQueue::new().expect("a queue");
-        let copy = SharedQueue::from_raw_fds(queue.raw_fds()).expect("a copy");
+        // SAFETY: the queue outlives the call, and its file is never truncated.
+        let copy = unsafe { SharedQueue::from_raw_fds(queue.raw_fds()) }.expect("a copy");
         let one = queue.member().expect("a member").expect("free");
         let two = copy.member().expect("a member").expect("free");
         one.set_idle(true);

@@ -103,7 +103,7 @@ impl Shared {
             if let Some(mut reactor) = self.try_reactor() {
                 return reactor.hand_off_all();
             }
-            fastrack_sys::pause(1);
+            fastrack_sys::sleep(1);
         }
     }
 }
@@ -116,12 +116,13 @@ pub(crate) mod tests {
     use crate::reactor::Table;
     use crate::settings::Settings;
     use crate::watch::WatchSettings;
+    use std::os::fd::AsFd;
     use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
     use std::sync::Arc;
 
     pub fn shared() -> Shared {
         let table = Table::new().expect("a poller");
-        let set = fastrack_sys::duplicate(table.poller().raw_fd()).expect("a copy");
+        let set = table.poller().as_fd().try_clone_to_owned().expect("a copy");
         let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
         let timer = HelperTimer::new(set).expect("a timer");
         Shared::new(Reactor::new(Settings::default(), Arc::new(control), table, None), timer)

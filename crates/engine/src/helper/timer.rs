@@ -132,7 +132,7 @@ impl HelperTimer {
     pub(super) fn wait(&self, events: &mut Events, millis: Option<u64>) -> bool {
         if self.poller.wait(events, millis).is_err() {
             // This should not happen. If it does, lose no request and do not spin.
-            fastrack_sys::pause(1);
+            fastrack_sys::sleep(1);
             return true;
         }
         events.iter().any(|event| event.token == TIMER)

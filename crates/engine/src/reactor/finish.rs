@@ -1,6 +1,7 @@
 //! After the response: the connection is kept alive for the next request, or ends.
 
 use fastrack_http::Error;
+use std::os::fd::AsFd;
 
 use super::{Next, Reactor};
 use crate::conn::{BodyError, Connection, InFlight, Phase, Stage, Step};
@@ -38,7 +39,7 @@ impl Reactor {
             // unread would reset the connection, and the client could lose the response (RFC 9112 §9.6).
             let has_sent_more = self.settings.keep_alive
                 && connection.is_persistent()
-                && fastrack_sys::is_readable(connection.raw_fd());
+                && fastrack_sys::is_readable(connection.as_fd());
             if connection.last_read_was_full() || has_sent_more {
                 self.lingering_close(connection);
             } else {
@@ -52,7 +53,7 @@ impl Reactor {
         }
         connection.pipelined = step == Step::Ready;
         if connection.pipelined {
-            connection.ended |= fastrack_sys::has_ended(connection.raw_fd());
+            connection.ended |= fastrack_sys::has_peer_closed(connection.as_fd());
             return Next::Ready(connection);
         }
         self.enter(connection, step)

@@ -1,6 +1,7 @@
 //! Requests come in: events are polled and handled until a request is ready.
 
 use std::io;
+use std::os::fd::AsFd;
 
 use super::{Next, Reactor};
 use crate::accept::Client;
@@ -27,7 +28,7 @@ impl Reactor {
     /// Drops a request that has waited if its client has disconnected meanwhile. A client that had only shut down its
     /// sending side may still be there for the response, and so may one that has pipelined requests.
     pub(super) fn drop_if_gone(&mut self, connection: Box<Connection>) -> Next {
-        if connection.ended || connection.pipelined || !fastrack_sys::has_left(connection.raw_fd()) {
+        if connection.ended || connection.pipelined || !fastrack_sys::is_peer_gone(connection.as_fd()) {
             return Next::Ready(connection);
         }
         self.control.count_dropped();

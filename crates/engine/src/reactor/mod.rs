@@ -61,7 +61,7 @@ pub(crate) struct Reactor {
 
 impl Reactor {
     pub fn new(settings: Settings, control: Arc<Control>, table: Table, member: Option<Member>) -> Self {
-        let descriptors = fastrack_sys::descriptors();
+        let descriptors = fastrack_sys::fd_limit();
         Reactor {
             settings,
             control,

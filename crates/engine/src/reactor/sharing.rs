@@ -63,7 +63,7 @@ impl Reactor {
     pub(super) fn receive_queued(&mut self) -> Option<(Box<Connection>, Step)> {
         self.member.as_ref()?;
         // A connection received while no descriptor is free is lost.
-        while !fastrack_sys::has_room() {
+        while !fastrack_sys::has_free_fds() {
             if !self.make_room() {
                 self.out_of_descriptors = true;
                 return None;

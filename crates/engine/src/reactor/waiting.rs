@@ -2,6 +2,7 @@
 
 use fastrack_http::Error;
 use fastrack_sys::{epoch_seconds, monotonic_millis};
+use std::os::fd::AsFd;
 
 use super::Reactor;
 use crate::conn::{Connection, Phase};
@@ -79,7 +80,7 @@ impl Reactor {
     fn is_just_in_time(&mut self, key: usize) -> bool {
         let Some((connection, deadline)) = self.table.take(key) else { return false };
         let begun = matches!(connection.phase(), Phase::Fresh | Phase::Idle)
-            && fastrack_sys::is_readable(connection.raw_fd());
+            && fastrack_sys::is_readable(connection.as_fd());
         let deadline = if begun { self.deadline(Phase::Head) } else { deadline };
         self.keep(connection, deadline);
         if begun {

@@ -10,7 +10,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use fastrack_http::Head;
-use fastrack_sys::{monotonic_millis, with_descriptor};
+use fastrack_sys::{borrow_fd, monotonic_millis};
 
 use super::scoreboard::{Scoreboard, Slot, NEVER};
 use super::settings::WatchSettings;
@@ -205,8 +205,10 @@ impl ActiveRequest {
     }
 
     /// The client of a [taken](Self::take) request: its socket stays open, as the application cannot end the request.
-    pub fn with_client(&self, work: impl FnOnce(BorrowedFd<'_>)) {
-        with_descriptor(self.fd(), work);
+    pub fn with_client(&self, work: impl FnMut(BorrowedFd<'_>)) {
+        // SAFETY: as above.
+        let client = unsafe { borrow_fd(self.fd()) };
+        client.into_iter().for_each(work);
     }
 
     fn claim(&self) -> Claim {

@@ -1,7 +1,7 @@
 //! What a client gets when the process ends in the middle of its request.
 
 use fastrack_http::{error_response, DateCache, Error, DATE_LEN};
-use fastrack_sys::{discard, epoch_seconds, reset_on_close, send, shutdown_write};
+use fastrack_sys::{discard_input, epoch_seconds, reset_on_close, send, shutdown_write};
 
 use super::active_request::{ActiveRequest, Claim};
 
@@ -53,7 +53,7 @@ impl LastResponse {
         request.with_client(|client| {
             let mut left = DRAINED;
             while left > 0 {
-                match discard(client) {
+                match discard_input(client) {
                     Ok(got) if got > 0 => left = left.saturating_sub(got),
                     _ => return,
                 }

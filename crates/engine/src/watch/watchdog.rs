@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use fastrack_http::Error;
-use fastrack_sys::{exit_at_once, monotonic_millis, say};
+use fastrack_sys::{exit_at_once, monotonic_millis, write_stderr_within};
 
 use super::active_request::{ActiveRequest, Claim};
 use super::last_response::LastResponse;
@@ -48,11 +48,11 @@ impl Watchdog {
 
     fn report(&self, request: &str) {
         let line = format!("fastrack: {request}: this worker ends (worker {})\n", std::process::id());
-        let Some(dumper) = &self.dumper else { return say(line.as_bytes(), LOG_TIME) };
+        let Some(dumper) = &self.dumper else { return write_stderr_within(line.as_bytes(), LOG_TIME) };
         let dump = dumper.dump(DUMP_TIME);
         let threads =
             dump.as_deref().unwrap_or("Ruby does not get to tell what its threads are at; where they are:\n");
-        say(format!("{line}{threads}").as_bytes(), LOG_TIME);
+        write_stderr_within(format!("{line}{threads}").as_bytes(), LOG_TIME);
         if dump.is_none() {
             dumper.dump_frames(FRAMES_TIME);
         }

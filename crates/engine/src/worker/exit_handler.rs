@@ -50,7 +50,8 @@ impl ExitHandler {
     /// left alone: they may not even treat their signal as a failure.
     pub fn handle_fatal_signals(self: &Arc<Self>, ruby: *const ()) {
         if INSTALLED.set(Arc::clone(self)).is_ok() {
-            fastrack_sys::precede_fatal_signals(ruby, on_fatal_signal);
+            // SAFETY: it does only what signal-safety(7) allows.
+            unsafe { fastrack_sys::run_before_fatal_signals(ruby as usize, on_fatal_signal) };
         }
     }
 
@@ -79,7 +80,7 @@ fn on_fatal_signal() {
             handler.shared.order(Order::HandOff);
             let mut waited = 0;
             while waited < HELPER_TIME && !handler.shared.is_ordered(Order::HandedOff) {
-                fastrack_sys::pause(1);
+                fastrack_sys::sleep(1);
                 waited += 1;
             }
         }

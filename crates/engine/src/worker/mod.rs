@@ -7,7 +7,7 @@ mod serve;
 mod wait;
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, MutexGuard};
 
 use fastrack_sys::{Events, Poller};
@@ -95,14 +95,14 @@ impl Engine {
     /// master is gone. The worker shares connections with the other members of the `queue`.
     pub fn new(
         listeners: Vec<Listener>,
-        master: Option<RawFd>,
+        master: Option<BorrowedFd<'_>>,
         settings: Settings,
         queue: Option<&SharedQueue>,
     ) -> io::Result<Self> {
         let poller = Poller::new()?;
         let listeners = Listeners::new(listeners);
         listeners.register(&poller)?;
-        let master = master.map(fastrack_sys::duplicate).transpose()?;
+        let master = master.map(|fd| fd.try_clone_to_owned()).transpose()?;
         if let Some(master) = &master {
             poller.add(master, MASTER)?;
         }
@@ -114,7 +114,7 @@ impl Engine {
             // The master may stop another worker as soon as this one says that it is ready.
             member.set_serving(true);
         }
-        let set = fastrack_sys::duplicate(table.poller().raw_fd())?;
+        let set = table.poller().as_fd().try_clone_to_owned()?;
         let set_fd = set.as_raw_fd();
         let timer = HelperTimer::new(set)?;
         let fds = listeners.raw_fds().chain(member.iter().flat_map(Member::raw_fds)).chain(timer.raw_fds());

@@ -53,7 +53,7 @@ impl Engine {
                     app.check()
                 }),
                 Action::Pause => {
-                    let mut pause = || fastrack_sys::pause(EXHAUSTION_PAUSE);
+                    let mut pause = || fastrack_sys::sleep(EXHAUSTION_PAUSE);
                     self.unlocked(shared, reactor, || app.block(&mut pause))
                 }
                 Action::Wait => self.wait(shared, reactor, app),

@@ -65,7 +65,7 @@ impl Engine {
             return Action::Serve(connection);
         }
         if reactor.take_out_of_descriptors() {
-            self.warn_of_exhaustion("take a connection over", &fastrack_sys::no_descriptor(), reactor);
+            self.warn_of_exhaustion("take a connection over", &fastrack_sys::too_many_open_files(), reactor);
             return Action::Pause;
         }
         self.poll(reactor, false)

@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::sync::mpsc::{channel, Sender};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -65,7 +65,7 @@ fn half_a_request_does_not_hold_up_a_stop_for_longer_than_its_time() {
 #[test]
 fn the_end_of_the_master_ends_the_engine() {
     let (master, worker_end) = std::os::unix::net::UnixStream::pair().expect("a pair");
-    let mut worker = Worker::start_with_master(closing(), None, Some(&worker_end));
+    let mut worker = Worker::start_with_master(closing(), None, Some(worker_end.as_fd()));
     assert!(worker.writer(GET).starts_with("HTTP/1.1 200"));
     drop(master);
     assert_eq!(worker.finish(), Finish::Orphaned);
@@ -159,7 +159,7 @@ impl<F: FnOnce()> App for Warned<F> {
 /// A worker that logs a warning, because there is no directory for a large body; and a client that is waiting.
 fn warned(on_line: impl FnOnce(TcpStream, &Control) + Send + 'static) -> Finish {
     let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
-    let listener = Listener::from_fd(socket.as_raw_fd(), true).expect("a listener");
+    let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
     let settings = Settings { tmpdir: "/nowhere/at/all".into(), ..closing() };
     let mut engine = Engine::new(vec![listener], None, settings, None).expect("an engine");
     let control = engine.control();
@@ -219,8 +219,7 @@ impl App for Crowded {
 fn clients_that_were_announced_by_several_listeners_are_served_before_a_stop() {
     // Open beyond the engine's end, as other workers have them.
     let sockets = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("bind"));
-    let listeners =
-        sockets.iter().map(|socket| Listener::from_fd(socket.as_raw_fd(), true).expect("a listener"));
+    let listeners = sockets.iter().map(|socket| Listener::from_fd(socket.as_fd(), true).expect("a listener"));
     let mut engine = Engine::new(listeners.collect(), None, closing(), None).expect("an engine");
     let (tell, told) = channel();
     let addresses = sockets.iter().map(|socket| socket.local_addr().expect("an address")).collect();

@@ -2,7 +2,7 @@
 
 use std::io::{IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -122,7 +122,11 @@ impl Worker {
         Self::start_with_master(settings, limit, None)
     }
 
-    pub fn start_with_master(settings: Settings, limit: Option<u64>, master: Option<&dyn AsRawFd>) -> Worker {
+    pub fn start_with_master(
+        settings: Settings,
+        limit: Option<u64>,
+        master: Option<BorrowedFd<'_>>,
+    ) -> Worker {
         Self::start_sharing(settings, limit, master, None)
     }
 
@@ -130,12 +134,11 @@ impl Worker {
     pub fn start_sharing(
         settings: Settings,
         limit: Option<u64>,
-        master: Option<&dyn AsRawFd>,
+        master: Option<BorrowedFd<'_>>,
         queue: Option<&SharedQueue>,
     ) -> Worker {
         let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
-        let listener = Listener::from_fd(socket.as_raw_fd(), true).expect("a listener");
-        let master = master.map(AsRawFd::as_raw_fd);
+        let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
         let mut engine = Engine::new(vec![listener], master, settings, queue).expect("an engine");
         let control = engine.control();
         let ((sender, seen), (release, released)) = (channel(), channel());

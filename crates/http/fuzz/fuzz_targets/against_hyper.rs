@@ -1,4 +1,4 @@
-//! hyper's server and we understand a request and its body alike, but for the rules by which we refuse more.
+//! hyper's server and this crate read a request and its body alike, except where a rule makes this crate stricter.
 
 #![no_main]
 
@@ -11,7 +11,7 @@ fn values<'a>(reading: &'a Reading, name: &str) -> Vec<&'a [u8]> {
     named.map(|field| &field.1[..]).collect()
 }
 
-/// Whether one of our rules says why a request that hyper takes is refused.
+/// Whether a rule explains why this crate rejects a request that hyper accepts.
 fn is_explained(error: Error, theirs: &Reading, bytes: &[u8]) -> bool {
     let lengths = values(theirs, "content-length");
     let codings = values(theirs, "transfer-encoding");
@@ -39,8 +39,8 @@ fn is_explained(error: Error, theirs: &Reading, bytes: &[u8]) -> bool {
                 || theirs.method == b"CONNECT"
                 || codings.iter().any(|coding| coding.contains(&b','))
         }
-        // length-form, length-repeated, length-and-chunked, coding-repeated, coding-last. hyper makes one field of two
-        // equal lengths, and drops a length where there is a coding, so what was sent is looked at.
+        // length-form, length-repeated, length-and-chunked, coding-repeated, coding-last. hyper merges two
+        // equal lengths, and drops a length if there is a coding, so this checks the fields as they were sent.
         Error::Framing => {
             let head = bytes.to_ascii_lowercase();
             let sent = |name: &[u8]| head.windows(name.len()).filter(|word| *word == name).count();
@@ -58,12 +58,19 @@ fn is_explained(error: Error, theirs: &Reading, bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether it is by its own strictness that hyper does not take what we do.
+/// Whether hyper is the stricter one.
 fn is_stricter(mine: &Reading, bytes: &[u8]) -> bool {
-    // Its URIs are ASCII of some kinds only: target-bytes, percent.
+    // Its URIs allow only some ASCII characters: target-bytes, percent.
     let line = bytes.trim_ascii_start();
     let target = line.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
-    fastrack_http_fuzz::is_no_uri(target) || mine.path.len() > 60_000
+    let version = line.split(|byte| *byte == b'\r').next().and_then(|line| line.last());
+    let ends_in_comma = |value: &&[u8]| value.trim_ascii_end().ends_with(b",");
+    fastrack_http_fuzz::is_no_uri(target)
+        || mine.path.len() > 60_000
+        // version-minor
+        || version.is_some_and(|minor| *minor > b'1')
+        // coding-empty: it looks at what follows the last comma.
+        || values(mine, "transfer-encoding").iter().any(ends_in_comma)
 }
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! picohttpparser and we agree on heads and chunks, but for the rules by which we refuse more.
+//! picohttpparser and this crate read heads and chunks alike, except where a rule makes this crate stricter.
 
 #![no_main]
 
@@ -13,12 +13,12 @@ fn check_same(head: &Head, bytes: &[u8], pico: &PicoHead) {
     assert_eq!(head.fields.len(), pico.fields.len());
     for (field, (name, value)) in head.fields.iter().zip(&pico.fields) {
         assert_eq!(Some(field.name.of_buffer(bytes)), name.as_deref());
-        // It leaves white space after a value to its caller: space-around-value.
+        // It does not trim the end of a value: space-around-value.
         assert_eq!(field.value.of_buffer(bytes), value.trim_ascii_end());
     }
 }
 
-/// Whether one of our rules says why a head that picohttpparser takes is malformed.
+/// Whether a rule explains why this crate rejects a head that picohttpparser accepts.
 fn is_explained(pico: &PicoHead, bytes: &[u8]) -> bool {
     let head = &bytes[..pico.len];
     let has_bare_lf = (0..head.len()).any(|at| head[at] == b'\n' && (at == 0 || head[at - 1] != b'\r'));
@@ -48,7 +48,7 @@ fn check_chunks(bytes: &[u8]) {
         (Ok((Status::Complete, used)), Some((pico_data, rest))) => {
             assert_eq!((used, &data), (bytes.len() - rest, &pico_data));
         }
-        // It takes no size of more than 16 digits, were they zeros.
+        // It rejects sizes of more than 16 digits, even zeros.
         (Ok((Status::Complete, _)), None) => {
             let digits = bytes.split(|byte| !byte.is_ascii_hexdigit()).map(<[u8]>::len).max();
             assert!(digits > Some(16));
@@ -69,7 +69,7 @@ fuzz_target!(|bytes: &[u8]| {
         (Ok(Status::Complete), None) => panic!("only we take it"),
         (Ok(Status::Partial), Some(_)) => panic!("only we wait for more"),
         (Err(Error::Syntax), Some(pico)) => assert!(is_explained(&pico, bytes)),
-        // What the other errors are about is not that parser's business.
+        // picohttpparser does not check for the other errors.
         _ => {}
     }
 });

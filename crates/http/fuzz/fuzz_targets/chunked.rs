@@ -1,4 +1,4 @@
-//! A chunked body gives the same data, status and end however it is cut.
+//! However a chunked body is cut, its data, status and end are the same.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! A head is refused, unfinished or complete, whatever its limits; what has come so far decides no otherwise than all
-//! of it, and the places of a complete one lie in it.
+//! Whatever the limits, a head is rejected, incomplete or complete. A prefix never contradicts the whole, and the spans of
+//! a complete head are inside it.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Whatever an application names, the head has one empty line, at its end, and no stray CR, LF or NUL; and it is the same
-//! whatever the responses before it had.
+//! Whatever fields an application sets, the head has one empty line, at its end, and no stray CR, LF or NUL. It does not
+//! depend on earlier responses.
 
 #![no_main]
 
@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 
 const DATE: &[u8; DATE_LEN] = b"Sun, 06 Nov 1994 08:49:37 GMT";
 
-/// The head of a response with these fields, and what was said of each.
+/// The head of a response with these fields, and the result for each field.
 fn encode(
     head: &mut ResponseHead,
     code: u16,
@@ -24,7 +24,7 @@ fn encode(
 fuzz_target!(|responses: Vec<Vec<(&[u8], &[u8])>>| {
     let mut kept = ResponseHead::default();
     for fields in &responses {
-        // Twice each, the second time with all lines known, or with none of them allowed.
+        // Twice each: the second time all lines can be reused, or none may be.
         for code in [200, [200, 204, 304][fields.len() % 3]] {
             let encoded = encode(&mut kept, code, fields);
             assert_eq!(encoded, encode(&mut ResponseHead::default(), code, fields));

@@ -1,4 +1,4 @@
-//! hyper's reading: its server, on a connection that has all bytes already and takes every answer.
+//! Reads a request with hyper's server, over a connection in memory.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -17,17 +17,17 @@ use hyper::{Request, Response, Version};
 
 use crate::Reading;
 
-/// Nothing here ever waits for anything, so this is plenty.
+/// More than enough: the connection is always ready.
 const MOST_POLLS: usize = 1000;
 
-/// The first request, if hyper understands it and its body whole.
+/// The first request, if hyper accepts it and its whole body.
 pub fn hyper(bytes: &[u8]) -> Option<Reading> {
     let seen = Rc::new(RefCell::new(None));
     let service = service_fn(|request: Request<Incoming>| {
         let seen = Rc::clone(&seen);
         async move {
             let reading = read(request).await;
-            // The first one only: another may follow.
+            // Only the first of several.
             let mut seen = seen.borrow_mut();
             if seen.is_none() {
                 *seen = Some(reading);
@@ -62,7 +62,7 @@ async fn read(request: Request<Incoming>) -> Option<Reading> {
     Some(reading.sort())
 }
 
-/// What is still to be read.
+/// The bytes that hyper has not read yet.
 struct Wire(Vec<u8>);
 
 impl Read for Wire {
@@ -92,7 +92,7 @@ impl Write for Wire {
     }
 }
 
-/// Whether hyper can make no URI of a target.
+/// Whether hyper rejects a target as a URI.
 pub fn is_no_uri(target: &[u8]) -> bool {
     hyper::Uri::try_from(target).is_err()
 }

@@ -1,6 +1,6 @@
-//! What the differential targets share: our reading of a request, and readers to hold it against.
+//! Shared by the differential targets: this crate's parser, and other parsers to compare it with.
 //!
-//! Where two readers differ, the reason must be a rule of the table (`fastrack_http::rules`); each target names it.
+//! Where two differ, the reason must be a rule of the table (`fastrack_http::rules`). Each target names the rule.
 
 mod hyper_reader;
 mod ours;
@@ -10,14 +10,14 @@ pub use hyper_reader::{hyper, is_no_uri};
 pub use ours::{ours, Refusal};
 pub use pico::{pico_chunks, pico_head, PicoHead};
 
-/// A request as some reader understood it.
+/// A request as a parser understood it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reading {
     pub method: Vec<u8>,
     pub path: Vec<u8>,
     pub query: Vec<u8>,
     pub minor_version: u8,
-    /// Names in lower case, and values; sorted by name, so that fields of one name keep their order.
+    /// Names in lower case, and values; in a stable order by name.
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
     pub body: Vec<u8>,
 }
@@ -29,10 +29,10 @@ impl Reading {
     }
 }
 
-/// The data of a chunked body for a reader who looks at nothing but the hexadecimal digits that a size line begins
-/// with, and passes over the rest of it and over trailers: what lenient readers make of what we refuse by
-/// `chunk-size-form`, `chunk-extension-form` and `trailer-form`. With `lone_lf`, a line ends with LF whatever stands
-/// before it, as we refuse by `chunk-line-end` and `chunk-data-end`. None when not even that works.
+/// The data of a chunked body as a lenient parser reads it: it uses the hexadecimal digits at the start of a size line,
+/// and ignores the rest of the line and the trailers. The rules `chunk-size-form`, `chunk-extension-form` and
+/// `trailer-form` reject such bodies. With `lone_lf`, LF alone ends a line, which `chunk-line-end` and `chunk-data-end`
+/// reject. None if even that fails.
 pub fn lenient_chunks(mut bytes: &[u8], lone_lf: bool) -> Option<Vec<u8>> {
     let mut data = Vec::new();
     loop {

@@ -1,13 +1,13 @@
-//! This project's reading.
+//! Reads a request with this crate's parser.
 
 use fastrack_http::{ChunkedDecoder, Error, Framing, Head, Limits, Status, Version};
 
 use crate::Reading;
 
-/// Why there is no reading.
+/// Why a request was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// There are not enough bytes yet.
+    /// It is incomplete.
     Unfinished,
     Error(Error),
 }
@@ -18,7 +18,7 @@ impl From<Error> for Refusal {
     }
 }
 
-/// Reads one request with its body; what follows is left alone.
+/// Reads the first request and its body.
 pub fn ours(bytes: &[u8]) -> Result<Reading, Refusal> {
     let mut head = Head::default();
     if head.parse(bytes, Limits::default())? == Status::Partial {

@@ -1,22 +1,22 @@
-//! picohttpparser's reading of a head, and of a chunked body.
+//! Reads heads and chunked bodies with picohttpparser.
 
 use std::ffi::c_char;
 use std::ptr;
 
 use picohttpparser_sys::{phr_chunked_decoder, phr_decode_chunked, phr_header, phr_parse_request};
 
-/// A head as picohttpparser takes it apart.
+/// A head as picohttpparser parses it.
 #[derive(Debug)]
 pub struct PicoHead {
     pub len: usize,
     pub method: Vec<u8>,
     pub target: Vec<u8>,
     pub minor_version: i32,
-    /// None for the name of a line that goes on with the field before it.
+    /// The name is None for a line that continues the previous field.
     pub fields: Vec<(Option<Vec<u8>>, Vec<u8>)>,
 }
 
-/// None when the head is unfinished or wrong.
+/// None if the head is incomplete or invalid.
 pub fn pico_head(bytes: &[u8]) -> Option<PicoHead> {
     let (mut method, mut method_len, mut path, mut path_len) = (ptr::null(), 0, ptr::null(), 0);
     let mut minor_version = 0;
@@ -56,7 +56,7 @@ fn copied(start: *const c_char, len: usize) -> Vec<u8> {
     unsafe { std::slice::from_raw_parts(start.cast::<u8>(), len) }.to_vec()
 }
 
-/// The data of a whole chunked body, and how many bytes follow it; None when it is unfinished or wrong.
+/// The data of a complete chunked body, and how many bytes follow it; None if it is incomplete or invalid.
 pub fn pico_chunks(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     let mut data = bytes.to_vec();
     let mut len = data.len();
@@ -69,7 +69,8 @@ pub fn pico_chunks(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     Some((data, usize::try_from(rest).ok()?))
 }
 
-/// AddressSanitizer takes two of the C code's static variables, of one name in two blocks, for one that is defined twice.
+/// The C code has two static variables of one name in two blocks. AddressSanitizer reports them as one that is defined
+/// twice.
 #[no_mangle]
 pub extern "C" fn __asan_default_options() -> *const c_char {
     c"detect_odr_violation=0".as_ptr()

@@ -1,10 +1,10 @@
-//! What becomes of some bytes, as a server would take them in.
+//! Parses requests as a server does.
 
 use std::collections::BTreeMap;
 
 use fastrack_http::{ChunkedDecoder, Error, Framing, Head, Limits, Status};
 
-/// What becomes of a request.
+/// The result for a request.
 #[derive(Debug, PartialEq, Eq, Clone)]
 pub enum Answer {
     Partial,
@@ -12,7 +12,7 @@ pub enum Answer {
     Taken(BTreeMap<String, Vec<u8>>),
 }
 
-/// Takes in pieces one after the other, as a server does.
+/// Parses a request that arrives in pieces.
 pub fn answer<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Answer {
     let (mut head, mut body, mut decoder) = (Head::default(), Vec::new(), ChunkedDecoder::default());
     let (mut buffer, mut is_in_body, mut taken) = (Vec::new(), false, 0);
@@ -47,7 +47,7 @@ pub fn answer<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Answer {
     Answer::Partial
 }
 
-/// What the application is shown.
+/// What the application gets.
 fn seen(head: &Head, buffer: &[u8], body: Vec<u8>) -> BTreeMap<String, Vec<u8>> {
     let values = |name: &[u8]| {
         let fields =

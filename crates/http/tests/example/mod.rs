@@ -2,14 +2,14 @@
 
 const EXAMPLES: &str = include_str!("../rules.txt");
 
-/// One request, and what is to become of it.
+/// A request and its expected answer.
 #[derive(Debug)]
 pub struct Example {
     pub rule: String,
-    /// 200: it is taken.
+    /// 200: accepted.
     pub status: u16,
     pub bytes: Vec<u8>,
-    /// What the application is to see of it.
+    /// What the application gets.
     pub seen: Vec<(String, Vec<u8>)>,
 }
 
@@ -32,7 +32,7 @@ fn example(line: &str) -> Example {
     Example { rule: rule.to_string(), status: status.parse().expect(line), bytes, seen }
 }
 
-/// The string that some text starts with, and the text behind it.
+/// The quoted string at the start of a text, and the rest of the text.
 fn string(text: &str) -> (Vec<u8>, &str) {
     let mut bytes = Vec::new();
     let mut rest = text.strip_prefix('"').expect(text);

@@ -58,7 +58,6 @@ impl Sender<'_, '_, '_> {
         let agrees = match head.length() {
             Length::Known(known) => known == length,
             Length::Unknown => !head.has_coding,
-            Length::Unclear => false,
         };
         agrees && length > 0
     }

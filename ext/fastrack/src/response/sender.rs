@@ -49,7 +49,7 @@ impl Sender<'_, '_, '_> {
     pub fn encode_head(&mut self) {
         let has_body = !self.has_no_body();
         let ResponseBuffers { head, .. } = &self.buffers;
-        let has_clear_end = !head.is_unframed() && head.length() != Length::Unclear;
+        let has_clear_end = !head.is_unframed();
         let understands_coding = self.mode.http_11 || !head.has_coding;
         let must_close =
             head.wants_close || head.code() < 200 || has_body && !(has_clear_end && understands_coding);

@@ -8,6 +8,7 @@ use magnus::typed_data::Obj;
 use magnus::{function, method, prelude::*, Error, RArray, RClass, RHash, RModule, Ruby, Symbol, Value};
 
 use fastrack_engine::{Control, Engine, ExitHandler, Finish};
+use fastrack_sys::borrow_fd;
 
 use crate::app::{hijack, send_early_hints, AppSettings, RackApp};
 use crate::request::AppThreads;
@@ -77,7 +78,11 @@ impl RubyEngine {
         let settings = engine_settings(ruby, hash, Arc::clone(&dumper) as _)?;
         let queue: Option<Obj<RubySharedQueue>> = optional(ruby, hash, "dispatch")?;
         let queue = queue.as_ref().map(|queue| queue.borrow(ruby)).transpose()?;
-        let engine = Engine::new(listeners, optional(ruby, hash, "master_fd")?, settings, queue.as_deref())
+        let master: Option<i32> = optional(ruby, hash, "master_fd")?;
+        // SAFETY: Ruby's IO closes it after this call at the earliest.
+        let master = master.map(|fd| unsafe { borrow_fd(fd) }).transpose();
+        let engine = master
+            .and_then(|master| Engine::new(listeners, master, settings, queue.as_deref()))
             .map_err(|error| system_error(ruby, "engine", &error))?;
         Ok(RubyEngine {
             control: engine.control(),

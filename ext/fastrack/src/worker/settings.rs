@@ -9,6 +9,7 @@ use magnus::{Error, RArray, RHash, Ruby, TryConvert, Value};
 
 use fastrack_engine::{Listener, Settings, Slot, ThreadDumper, WatchSettings};
 use fastrack_http::Limits;
+use fastrack_sys::borrow_fd;
 
 use crate::app::AppSettings;
 use crate::env::make_template;
@@ -27,7 +28,9 @@ pub(super) fn listeners(ruby: &Ruby, list: RArray) -> Result<(Vec<Listener>, RAr
         let hash = RHash::try_convert(item)?;
         let template: RHash = required(ruby, hash, "env")?;
         if let Some(fd) = optional(ruby, hash, "fd")? {
-            let listener = Listener::from_fd(fd, optional(ruby, hash, "tcp")?.unwrap_or(false));
+            let tcp = optional(ruby, hash, "tcp")?.unwrap_or(false);
+            // SAFETY: Ruby's Socket closes it after this call at the earliest.
+            let listener = unsafe { borrow_fd(fd) }.and_then(|fd| Listener::from_fd(fd, tcp));
             let failed = |error| system_error(ruby, &format!("descriptor {fd}"), &error);
             listeners.push(listener.map_err(failed)?);
         }

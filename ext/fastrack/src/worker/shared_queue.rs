@@ -32,7 +32,8 @@ impl RubySharedQueue {
 
     /// `SharedQueue.from_fds(fds)`: the queue of the old master, after a re-exec.
     fn from_fds(ruby: &Ruby, fds: [i32; 3]) -> Result<Self, Error> {
-        Self::wrap(ruby, SharedQueue::from_raw_fds(fds))
+        // SAFETY: this process inherited them for this, and closes them later. Nobody truncates the file.
+        Self::wrap(ruby, unsafe { SharedQueue::from_raw_fds(fds) })
     }
 
     fn wrap(ruby: &Ruby, queue: std::io::Result<SharedQueue>) -> Result<Self, Error> {

@@ -28,8 +28,6 @@ const THREAD_TIMEOUT: Duration = Duration::from_millis(100);
 /// The longest line that is written, in bytes.
 const MAX_LINE: usize = 1024;
 
-const STDERR: i32 = 2;
-
 /// The signal on which Ruby must call `Engine#thread_dump`.
 pub(super) fn thread_dump_signal() -> i32 {
     sys::spare_signal(0)
@@ -60,10 +58,11 @@ impl ThreadDumper for RubyThreads {
     }
 
     fn dump_frames(&self, millis: u64) {
-        sys::prepare_native_frames();
+        sys::load_backtrace();
         let deadline = Instant::now() + Duration::from_millis(millis);
         let signal = sys::spare_signal(1);
-        if sys::handle_signal(signal, write_frames).is_err() {
+        // SAFETY: it does only what signal-safety(7) allows, see there.
+        if unsafe { sys::handle_signal(signal, write_frames) }.is_err() {
             return;
         }
         for thread in sys::other_threads() {
@@ -71,7 +70,7 @@ impl ThreadDumper for RubyThreads {
             let deadline = (Instant::now() + THREAD_TIMEOUT).min(deadline);
             let mut waiting = sys::signal_thread(thread, signal);
             while waiting && Instant::now() < deadline {
-                sys::pause(POLL_INTERVAL);
+                sys::sleep(POLL_INTERVAL);
                 waiting = !WRITTEN.load(Ordering::SeqCst);
             }
         }
@@ -99,7 +98,7 @@ extern "C" fn write_frames(_signal: i32) {
             write_line(&[b"  a native thread:"]);
         }
     }
-    sys::write_native_frames(STDERR);
+    sys::write_backtrace();
     WRITTEN.store(true, Ordering::SeqCst);
 }
 
@@ -134,5 +133,5 @@ fn write_line(parts: &[&[u8]]) {
     let length = MAX_LINE - 1 - rest.len();
     line[length] = b'\n';
     // A log that cannot be written to goes without.
-    let _ = sys::write(STDERR, &line[..=length]);
+    let _ = sys::write_stderr(&line[..=length]);
 }

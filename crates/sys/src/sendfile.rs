@@ -1,79 +1,53 @@
-//! Files that are sent as they are.
+//! Sending files without reading them into memory first.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use nix::libc;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
-/// What is sent at once of a file that has to be read first: it stands on the stack.
+/// How much is copied at once of a file that cannot be sent by sendfile(2). This is on the stack.
 const COPIED: usize = 16 * 1024;
 
-/// Opens a regular file for reading, and says how long it is, in bytes; None for anything else, such as a pipe, whose
-/// reader would have to wait.
+/// Opens a regular file for reading: the file and its length, in bytes. None for anything else: reading from a pipe, for
+/// one, could block.
 pub fn open_regular(path: &Path) -> io::Result<Option<(File, u64)>> {
-    // Without O_NONBLOCK the open of a FIFO waits for a writer (fifo(7)); for a regular file it means nothing.
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    // Opening a FIFO would wait for a writer (fifo(7)). Regular files ignore the flag.
+    let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
     let data = file.metadata()?;
     Ok(data.is_file().then_some((file, data.len())))
 }
 
-/// Sends what the socket takes at once, at most `most` bytes, of a file from `offset` on, without the bytes passing
-/// through this process where that can be had (sendfile(2)).
+/// Sends up to `most` bytes of a file from `offset` on, as many as the socket takes at once: by sendfile(2) where the
+/// file system supports it.
 ///
-/// 0 means that the file ends there. Fails with WouldBlock when the socket takes nothing now.
+/// Returns 0 at the end of the file. Fails with WouldBlock if the socket takes nothing now.
 pub fn send_file(socket: BorrowedFd<'_>, file: &File, offset: u64, most: usize) -> io::Result<usize> {
-    match pass(socket, file, offset, most) {
-        // Not every file system has pages to give (sendfile(2), EINVAL).
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
-            copy(socket, file, offset, most)
-        }
-        result => result,
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    match rustix::fs::sendfile(socket, file, Some(&mut { offset }), most) {
+        Err(Errno::INVAL | Errno::NOSYS) => {}
+        result => return Ok(result?),
     }
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn pass(socket: BorrowedFd<'_>, file: &File, offset: u64, most: usize) -> io::Result<usize> {
-    let mut offset = libc::off64_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // SAFETY: both descriptors are borrowed, and so open; the offset outlives the call.
-    let sent =
-        unsafe { libc::sendfile64(socket.as_raw_fd(), file.as_fd().as_raw_fd(), &raw mut offset, most) };
-    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn pass(_: BorrowedFd<'_>, _: &File, _: u64, _: usize) -> io::Result<usize> {
-    Err(io::Error::from_raw_os_error(libc::ENOSYS))
+    copy(socket, file, offset, most)
 }
 
 fn copy(socket: BorrowedFd<'_>, file: &File, offset: u64, most: usize) -> io::Result<usize> {
     let mut buffer = [0; COPIED];
-    let most = most.min(COPIED);
-    let got = file.read_at(&mut buffer[..most], offset)?;
-    if got == 0 {
-        return Ok(0);
+    match file.read_at(&mut buffer[..most.min(COPIED)], offset)? {
+        0 => Ok(0),
+        got => Ok(rustix::io::write(socket, &buffer[..got])?),
     }
-    Ok(nix::unistd::write(socket, &buffer[..got])?)
-}
-
-/// Sends bytes that others follow at once, so that the system need not send a packet for these alone (MSG_MORE,
-/// send(2)).
-pub fn send_more(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    let flags = libc::MSG_MORE;
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    let flags = 0;
-    // SAFETY: the descriptor is borrowed, and so open; the pointer is valid for the length.
-    let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) };
-    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::socket::send_more;
     use std::io::{Read, Write};
+    use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
     type Way = fn(BorrowedFd<'_>, &File, u64, usize) -> io::Result<usize>;

@@ -1,92 +1,97 @@
-//! Signals that end a process, most of them because its native code has gone wrong.
+//! Running code when a signal is about to end the process, mostly because native code has crashed.
 
-use nix::libc;
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
-/// Signals of crashes: bad memory, bad code, bad arithmetic, abort(3).
+use nix::libc;
+
+/// The signals of crashes: invalid memory accesses, instructions and arithmetic, and abort(3).
 const SIGNALS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
 
 type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void);
 type PlainHandler = extern "C" fn(i32);
 
-/// What is to be done before the process ends.
 static WORK: OnceLock<fn()> = OnceLock::new();
 
-/// What each of the signals did before, where that was taken over.
-static BEFORE: [OnceLock<libc::sigaction>; SIGNALS.len()] = [const { OnceLock::new() }; SIGNALS.len()];
+/// The previous actions of the signals whose handler was replaced.
+static PREVIOUS: [OnceLock<libc::sigaction>; SIGNALS.len()] = [const { OnceLock::new() }; SIGNALS.len()];
 
-/// Has `work` done when a fatal signal comes, before what is done about it now. It runs in the signal handler: only what
-/// signal-safety(7) lists may be done there. It is called for each such signal, and not for one by which the stack's
-/// overflow is found out.
+/// Runs `work` when a fatal signal arrives, before the signal's previous action. Stack overflows are left out: Ruby makes
+/// them exceptions. Only the first call in a process has an effect.
 ///
-/// A signal stays as it is if it is ignored, or has a handler that is in another program or library than `anchor`: some
-/// libraries work by catching faults of their own making.
-pub fn precede_fatal_signals(anchor: *const (), work: fn()) {
+/// A signal that is ignored stays so, and so does one whose handler is in another program or library than the address `anchor`:
+/// some libraries handle faults that they cause on purpose.
+///
+/// # Safety
+/// `work` may run at any point of any thread: it does only what signal-safety(7) allows.
+pub unsafe fn run_before_fatal_signals(anchor: usize, work: fn()) {
     if WORK.set(work).is_err() {
         return;
     }
-    for (signal, before) in SIGNALS.iter().zip(&BEFORE) {
-        if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) && is_fault(*signal) {
-            // There is no telling an overflow from a crash.
-            continue;
+    for (signal, previous) in SIGNALS.iter().zip(&PREVIOUS) {
+        // Elsewhere a stack overflow looks like any other fault.
+        if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) || !is_fault(*signal) {
+            replace_handler(*signal, previous, anchor);
         }
-        precede(*signal, before, anchor);
     }
 }
 
-fn precede(signal: i32, before: &OnceLock<libc::sigaction>, anchor: *const ()) {
-    // SAFETY: all zeroes are a sigaction, which the call fills; nothing is changed by it.
+fn replace_handler(signal: i32, previous: &OnceLock<libc::sigaction>, anchor: usize) {
+    // SAFETY: all zeroes are a sigaction, and the call only fills it.
     let (found, old) = unsafe {
         let mut old: libc::sigaction = std::mem::zeroed();
         (libc::sigaction(signal, std::ptr::null(), &mut old), old)
     };
-    let others =
-        old.sa_sigaction != libc::SIG_DFL && object_of(old.sa_sigaction) != object_of(anchor as usize);
-    if found != 0 || others || before.set(old).is_err() {
+    let is_others = old.sa_sigaction != libc::SIG_DFL && object_of(old.sa_sigaction) != object_of(anchor);
+    if found != 0 || is_others || previous.set(old).is_err() {
         return;
     }
     let mut new = old;
     new.sa_sigaction = handle as Handler as *const () as usize;
-    // The alternate stack is there where the thread has one: its own may be full.
+    // On the alternate stack, if the thread has one: its own may be full.
     new.sa_flags |= libc::SA_SIGINFO | libc::SA_ONSTACK;
-    // SAFETY: the handler has the type that is called where SA_SIGINFO is set.
+    // SAFETY: with SA_SIGINFO the handler has this type.
     unsafe { libc::sigaction(signal, &new, std::ptr::null_mut()) };
 }
 
-/// Where the program or library begins that an address is in; 0 for one that is in none.
+/// The base address of the program or library that contains an address; 0 if none does.
 fn object_of(address: usize) -> usize {
-    // SAFETY: all zeroes are a Dl_info, and dladdr(3) takes any address.
+    // SAFETY: all zeroes are a Dl_info. dladdr(3) takes any address.
     unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
-        if libc::dladdr(address as *const c_void, &mut info) == 0 {
-            0
-        } else {
+        let found = libc::dladdr(address as *const c_void, &mut info) != 0;
+        if found {
             info.dli_fbase as usize
+        } else {
+            0
         }
     }
 }
 
-/// Whether the signal says that an address could not be reached.
+/// Whether the signal reports an invalid memory access.
 fn is_fault(signal: i32) -> bool {
     signal == libc::SIGSEGV || signal == libc::SIGBUS
 }
 
 extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel has made both for this handler.
+    // SAFETY: both are from the kernel, for this handler.
     let overflow = is_fault(signal) && unsafe { is_overflow(info, context) };
     if !overflow {
         WORK.get().into_iter().for_each(|work| work());
     }
-    let before = SIGNALS.iter().zip(&BEFORE).find(|(number, _)| **number == signal);
-    let Some(before) = before.and_then(|(_, before)| before.get()) else { return };
-    // SAFETY: these are the handler that was there before, of the type that its flags say, and what it would have got.
-    // It may never return: Ruby makes an exception of an overflow.
+    let index = SIGNALS.iter().position(|number| *number == signal);
+    let Some(previous) = index.and_then(|index| PREVIOUS[index].get()) else { return };
+    // SAFETY: the previous handler has the type that its flags say, and gets its own arguments. It may not return: Ruby
+    // turns a stack overflow into an exception. The default action ends the process when this handler returns and the
+    // signal is no longer blocked.
     unsafe {
-        match before.sa_sigaction {
+        match previous.sa_sigaction {
             libc::SIG_IGN => {}
-            libc::SIG_DFL => end_by(signal, before),
-            handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
+            libc::SIG_DFL => {
+                libc::sigaction(signal, previous, std::ptr::null_mut());
+                libc::raise(signal);
+            }
+            handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
                 std::mem::transmute::<usize, Handler>(handler)(signal, info, context);
             }
             handler => std::mem::transmute::<usize, PlainHandler>(handler)(signal),
@@ -94,17 +99,10 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut c_vo
     }
 }
 
-/// Ends the process by a signal, once its handler has returned: it is blocked until then.
-unsafe fn end_by(signal: i32, default: &libc::sigaction) {
-    // SAFETY: the action is the default one.
-    unsafe {
-        libc::sigaction(signal, default, std::ptr::null_mut());
-        libc::raise(signal);
-    }
-}
-
-/// Whether a fault comes of the stack's overflow: it is where the stack goes on. Ruby's own rule, by which it makes an
-/// exception of it.
+/// Whether a fault is a stack overflow: its address is where the stack would grow. This is Ruby's own rule.
+///
+/// # Safety
+/// The kernel passed both to a signal handler that has not returned.
 #[cfg(all(
     any(target_os = "linux", target_os = "android"),
     any(target_arch = "x86_64", target_arch = "aarch64")
@@ -120,7 +118,7 @@ unsafe fn is_overflow(info: *mut libc::siginfo_t, context: *mut c_void) -> bool 
     };
     #[cfg(target_arch = "aarch64")]
     let (stack, base) = (context.uc_mcontext.sp as usize, context.uc_mcontext.regs[29] as usize);
-    // Signals that somebody has sent have codes up to 0 (sigaction(2)).
+    // Signals sent by a process have codes up to 0 (sigaction(2)).
     code > 0 && is_beyond(address / PAGE, stack / PAGE, base / PAGE)
 }
 
@@ -129,14 +127,13 @@ unsafe fn is_overflow(info: *mut libc::siginfo_t, context: *mut c_void) -> bool 
     any(target_arch = "x86_64", target_arch = "aarch64")
 )))]
 unsafe fn is_overflow(_info: *mut libc::siginfo_t, _context: *mut c_void) -> bool {
-    // Better no answer than one for what is no crash.
     true
 }
 
-/// What Ruby takes for a page's size, whatever it is.
+/// Ruby assumes pages of this size everywhere.
 const PAGE: usize = 4096;
 
-/// A push fails one page below the stack's pointer; a larger frame is entered at once.
+/// A push faults one page below the stack pointer. A large frame moves the pointer first.
 fn is_beyond(fault: usize, stack: usize, base: usize) -> bool {
     stack == fault || stack == fault + 1 || stack <= fault && fault <= base
 }
@@ -155,7 +152,7 @@ mod tests {
 
     #[test]
     fn an_address_is_known_by_the_object_that_it_is_in() {
-        let here = object_of(precede_fatal_signals as *const () as usize);
+        let here = object_of(run_before_fatal_signals as *const () as usize);
         assert_ne!(here, 0);
         assert_eq!(object_of(is_beyond as *const () as usize), here);
         // No sanitizer puts one of its own in its place.

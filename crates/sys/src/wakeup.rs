@@ -1,4 +1,4 @@
-//! What wakes a thread that waits for a poller: a time, or a word.
+//! What wakes a thread from [`Poller::wait`](crate::Poller::wait): a timer, or another thread.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -9,24 +9,24 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timer::{Expiration, TimerSetTimeFlags};
 use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 
-/// A timer that is readable from when its time has come until it is set anew: timerfd_create(2).
+/// A timer (timerfd_create(2)). It is readable from when it expires until it is set again.
 #[derive(Debug)]
 pub struct Timer(TimerFd);
 
 impl Timer {
-    /// A timer that is not set, close-on-exec.
+    /// A stopped timer, close-on-exec.
     pub fn new() -> io::Result<Self> {
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
         Ok(Timer(TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?))
     }
 
-    /// Sets it to go off once, so long from now, whatever it was set to.
+    /// Lets it expire once, `time` from now.
     pub fn set(&self, time: Duration) -> io::Result<()> {
         let once = Expiration::OneShot(TimeSpec::from_duration(time));
         Ok(self.0.set(once, TimerSetTimeFlags::empty())?)
     }
 
-    /// It does not go off any more.
+    /// Stops it.
     pub fn stop(&self) -> io::Result<()> {
         Ok(self.0.unset()?)
     }
@@ -43,19 +43,19 @@ impl AsFd for Timer {
     }
 }
 
-/// A descriptor that reports each word that is given: eventfd(2). To be watched edge-triggered, for nobody takes the word.
+/// Wakes a poller from another thread (eventfd(2)). Nobody reads the descriptor: watch it edge-triggered.
 #[derive(Debug)]
 pub struct Waker(EventFd);
 
 impl Waker {
-    /// One that has not been called, close-on-exec.
+    /// A new one, close-on-exec.
     pub fn new() -> io::Result<Self> {
         Ok(Waker(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?))
     }
 
-    /// Gives the word. One system call: for signal handlers, too.
+    /// Wakes the poller, with one system call. Async-signal-safe.
     pub fn call(&self) {
-        // It can only fail when it has been called very often.
+        // It fails only if the counter is full, and then it is readable already.
         let _ = self.0.write(1);
     }
 

@@ -1,0 +1,85 @@
+//! The grammar of chunk extensions (RFC 9112 §7.1.1). They mean nothing to the server; a proxy that reads a bad one in
+//! another way would see other chunks.
+
+use crate::bytes::is_tchar;
+
+/// What the next byte of a chunk extension may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extension {
+    /// After the semicolon: white space, then the name.
+    Start,
+    Name,
+    /// White space after the name.
+    AfterName,
+    /// After the equals sign: white space, then the value.
+    Equals,
+    /// A value that is a token.
+    Token,
+    /// A value in quotes, and what follows a backslash in one.
+    Quoted,
+    Escaped,
+    /// After a value: white space, then the next semicolon.
+    AfterValue,
+}
+
+impl Extension {
+    /// What comes after this byte; None where the grammar does not allow it.
+    pub fn step(self, byte: u8) -> Option<Self> {
+        use Extension::*;
+        let text = matches!(byte, b'\t' | b' '..=b'~' | 0x80..=0xff);
+        Some(match (self, byte) {
+            (Name | AfterName | Token | AfterValue, b';') => Start,
+            (Start | AfterName | Equals | AfterValue, b' ' | b'\t') => self,
+            (Name, b' ' | b'\t') => AfterName,
+            (Token, b' ' | b'\t') => AfterValue,
+            (Name | AfterName, b'=') => Equals,
+            (Equals, b'"') => Quoted,
+            (Quoted, b'"') => AfterValue,
+            (Quoted, b'\\') => Escaped,
+            (Quoted | Escaped, _) if text => Quoted,
+            (Start | Name, byte) if is_tchar(byte) => Name,
+            (Equals | Token, byte) if is_tchar(byte) => Token,
+            _ => return None,
+        })
+    }
+
+    /// Whether the size line may end here.
+    pub fn may_end(self) -> bool {
+        matches!(self, Extension::Name | Extension::Token | Extension::AfterValue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_valid(text: &str) -> bool {
+        let end = text.bytes().try_fold(Extension::Start, Extension::step);
+        end.is_some_and(Extension::may_end)
+    }
+
+    #[test]
+    fn extensions_are_names_with_tokens_or_quoted_strings() {
+        for good in ["a", "a=b", "a=\"\"", "a=\"b;c=\\\"d\\\\\"", " a = b ; c", "a;b=\"\u{e4}\"", "!#$=~"] {
+            assert!(is_valid(good), "{good}");
+        }
+        for bad in [
+            "",
+            " ",
+            "=b",
+            "a=",
+            "a;",
+            "bad[=x",
+            "a=[",
+            "a b",
+            "a=b c",
+            "a=\"b",
+            "a=\"b\\\"",
+            "a=\"b\"c",
+            "a=\"\u{1}\"",
+            ";",
+        ] {
+            assert!(!is_valid(bad), "{bad}");
+        }
+    }
+}

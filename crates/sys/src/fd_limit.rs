@@ -1,0 +1,44 @@
+//! How many descriptors the process may have.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::RawFd;
+
+use nix::libc;
+use rustix::process::{getrlimit, Resource};
+
+/// How many descriptors this process may have open: RLIMIT_NOFILE, the soft limit.
+pub fn fd_limit() -> usize {
+    to_usize(getrlimit(Resource::Nofile).current)
+}
+
+/// How many it may allow itself: RLIMIT_NOFILE, the hard limit.
+pub fn max_fd_limit() -> usize {
+    to_usize(getrlimit(Resource::Nofile).maximum)
+}
+
+fn to_usize(limit: Option<u64>) -> usize {
+    limit.and_then(|limit| limit.try_into().ok()).unwrap_or(usize::MAX)
+}
+
+/// Whether this process can open three more descriptors, if no other thread does so first.
+pub fn has_free_fds() -> bool {
+    // The kernel assigns the lowest free number (open(2)), so as long as the highest are free, there is room. Asking takes
+    // one system call; trying takes six.
+    let limit = RawFd::try_from(fd_limit()).unwrap_or(RawFd::MAX);
+    let mut last =
+        [1, 2, 3].map(|back| libc::pollfd { fd: limit.saturating_sub(back), events: 0, revents: 0 });
+    // SAFETY: the array outlives the call. poll(2) reports numbers that are not open (POLLNVAL).
+    unsafe { libc::poll(last.as_mut_ptr(), last.len() as _, 0) };
+    last.iter().all(|entry| entry.revents & libc::POLLNVAL != 0) || can_open(last.len())
+}
+
+/// The error for a process without free descriptors (EMFILE).
+pub fn too_many_open_files() -> io::Error {
+    rustix::io::Errno::MFILE.into()
+}
+
+fn can_open(count: usize) -> bool {
+    let files: io::Result<Vec<_>> = (0..count).map(|_| File::open("/dev/null")).collect();
+    files.is_ok()
+}

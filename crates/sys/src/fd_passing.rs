@@ -1,0 +1,115 @@
+//! Passes descriptors to other processes over a unix socket (unix(7), SCM_RIGHTS).
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::cmsg_space;
+use rustix::net::{
+    recvmsg, sendmsg, socketpair, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags,
+    ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+
+/// The most descriptors in one message.
+pub const MAX_PASSED_FDS: usize = 3;
+
+// macOS has no SOCK_SEQPACKET for unix sockets, but its datagrams are reliable and ordered, too.
+#[cfg(not(target_vendor = "apple"))]
+const QUEUE: (SocketType, SocketFlags) =
+    (SocketType::SEQPACKET, SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK));
+#[cfg(target_vendor = "apple")]
+const QUEUE: (SocketType, SocketFlags) = (SocketType::DGRAM, SocketFlags::empty());
+
+#[cfg(not(target_vendor = "apple"))]
+const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+#[cfg(not(target_vendor = "apple"))]
+const RECEIVE: RecvFlags = RecvFlags::DONTWAIT.union(RecvFlags::CMSG_CLOEXEC);
+#[cfg(target_vendor = "apple")]
+const SEND: SendFlags = SendFlags::DONTWAIT;
+#[cfg(target_vendor = "apple")]
+const RECEIVE: RecvFlags = RecvFlags::DONTWAIT;
+
+/// A message queue: its sender and its receiver. Messages arrive whole and in order, each at one of the processes that
+/// read. Both ends are non-blocking and close-on-exec.
+pub fn message_queue() -> io::Result<(OwnedFd, OwnedFd)> {
+    let pair = socketpair(AddressFamily::UNIX, QUEUE.0, QUEUE.1, None)?;
+    #[cfg(target_vendor = "apple")]
+    for fd in [&pair.0, &pair.1] {
+        rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC)?;
+        crate::fd::set_nonblocking(fd)?;
+    }
+    Ok(pair)
+}
+
+/// Sends one message with at most [`MAX_PASSED_FDS`] descriptors. The receiver gets copies.
+///
+/// Fails with WouldBlock if the queue is full, and with ETOOMANYREFS if too many descriptors are in flight.
+pub fn send_message(queue: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_PASSED_FDS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    sendmsg(queue, &[IoSlice::new(bytes)], &mut control, SEND)?;
+    Ok(())
+}
+
+/// Receives one message into `buffer`: its length, and its descriptors, close-on-exec.
+///
+/// Fails with WouldBlock if the queue is empty. A length of 0 without descriptors means that all senders are gone. Fails
+/// with EMFILE if this process has no room for all descriptors; then the message and its descriptors are lost. Check
+/// [`has_free_fds`](crate::has_free_fds) first.
+pub fn receive_message(queue: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_PASSED_FDS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = recvmsg(queue, &mut [IoSliceMut::new(buffer)], &mut control, RECEIVE)?;
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        // Dropping the buffer closes the descriptors that did arrive.
+        return Err(crate::fd_limit::too_many_open_files());
+    }
+    let rights = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    let fds: Vec<OwnedFd> = rights.flatten().collect();
+    #[cfg(target_vendor = "apple")]
+    for fd in &fds {
+        rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC)?;
+    }
+    Ok((received.bytes, fds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_connection_goes_on_where_it_was_passed_to() {
+        let (sender, receiver) = message_queue().expect("a queue");
+        let (mut client, server) = UnixStream::pair().expect("a pair");
+        client.write_all(b"unread").expect("write");
+        send_message(sender.as_fd(), b"first", &[server.as_fd()]).expect("send");
+        send_message(sender.as_fd(), b"second", &[]).expect("send");
+        drop(server);
+        let mut buffer = [0; 16];
+        let (length, mut fds) = receive_message(receiver.as_fd(), &mut buffer).expect("receive");
+        assert_eq!(&buffer[..length], b"first");
+        let mut server = UnixStream::from(fds.pop().expect("a descriptor"));
+        let mut bytes = [0; 6];
+        server.read_exact(&mut bytes).expect("read");
+        assert_eq!(&bytes, b"unread");
+        assert_eq!(receive_message(receiver.as_fd(), &mut buffer).expect("receive").0, 6);
+        let none = receive_message(receiver.as_fd(), &mut buffer).expect_err("empty");
+        assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn a_full_queue_would_block() {
+        let (sender, _receiver) = message_queue().expect("a queue");
+        let full = (0..100_000).find_map(|_| send_message(sender.as_fd(), &[0; 4096], &[]).err());
+        assert_eq!(full.expect("an end").kind(), io::ErrorKind::WouldBlock);
+    }
+}

@@ -1,0 +1,48 @@
+//! Writing to stderr past all buffers and locks: another thread may hold them, or have crashed.
+
+use std::io;
+
+use rustix::stdio::stderr;
+
+use crate::socket::wait_writable;
+
+/// Writes to stderr (write(2)). Async-signal-safe.
+pub fn write_stderr(bytes: &[u8]) -> io::Result<usize> {
+    Ok(rustix::io::write(stderr(), bytes)?)
+}
+
+/// Writes all of `text` to stderr. Gives up if the reader is gone, or accepts nothing for `millis` milliseconds.
+pub fn write_stderr_within(text: &[u8], millis: u64) {
+    // A writable pipe accepts this many bytes without blocking (PIPE_BUF, pipe(7)).
+    const AT_ONCE: usize = 4096;
+    for piece in text.chunks(AT_ONCE) {
+        if !wait_writable(stderr(), millis).unwrap_or(false) || write_stderr(piece).is_err() {
+            return;
+        }
+    }
+}
+
+/// Writes the native backtrace of this thread to stderr, one frame per line. Async-signal-safe after
+/// [`load_backtrace`].
+pub fn write_backtrace() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        const MAX_FRAMES: usize = 48;
+        let mut frames = [std::ptr::null_mut(); MAX_FRAMES];
+        // SAFETY: backtrace(3) fills at most as many places as the array has, and returns how many.
+        unsafe {
+            let found = nix::libc::backtrace(frames.as_mut_ptr(), MAX_FRAMES as i32);
+            nix::libc::backtrace_symbols_fd(frames.as_ptr(), found, nix::libc::STDERR_FILENO);
+        }
+    }
+}
+
+/// Loads the library that backtraces need. A signal handler must not do that (backtrace(3), "Notes").
+pub fn load_backtrace() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        let mut frame = [std::ptr::null_mut(); 1];
+        // SAFETY: the array has one place.
+        unsafe { nix::libc::backtrace(frame.as_mut_ptr(), 1) };
+    }
+}
