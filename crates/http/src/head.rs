@@ -7,7 +7,7 @@ use memchr::memchr;
 use crate::error::Error;
 use crate::field_name::{KnownName, MAX_NAME};
 use crate::framing::{self, Expectation, Framing};
-use crate::limits::{higher_minor, incomplete, Limits, FEW_FIELDS, MAX_METHOD};
+use crate::limits::{as_http_11, incomplete, Limits, FEW_FIELDS, MAX_METHOD};
 use crate::span::Span;
 use crate::status::Status;
 use crate::target::{self, Target};
@@ -94,9 +94,16 @@ impl Head {
     /// Partial, or is rejected for the same reason as the whole. After an error the contents of the head are undefined.
     pub fn parse(&mut self, buffer: &[u8], limits: Limits) -> Result<Status, Error> {
         let mut few = [const { MaybeUninit::uninit() }; FEW_FIELDS];
-        match few.get_mut(..limits.fields) {
+        let parsed = match few.get_mut(..limits.fields) {
             Some(fields) => self.parse_into(fields, buffer, limits),
             None => self.parse_into(&mut vec![MaybeUninit::uninit(); limits.fields], buffer, limits),
+        };
+        match parsed {
+            Err(Error::Version) => match as_http_11(buffer) {
+                Some(copy) => self.parse_into(&mut vec![MaybeUninit::uninit(); limits.fields], &copy, limits),
+                None => parsed,
+            },
+            parsed => parsed,
         }
     }
 
@@ -115,11 +122,6 @@ impl Head {
         let (Ok(httparse::Status::Complete(len)), Some(method), Some(target), Some(version)) =
             (parsed, request.method, request.path, request.version)
         else {
-            if parsed == Err(httparse::Error::Version) {
-                if let Some(minor) = higher_minor(&request, window) {
-                    return self.parse_as_http_11(minor, buffer, limits);
-                }
-            }
             return incomplete(parsed, &request, window, limits);
         };
         self.len = len;
@@ -141,15 +143,6 @@ impl Head {
         self.version = if version == 0 { Version::Http10 } else { Version::Http11 };
         self.take_fields(request.headers, buffer)?;
         Ok(Status::Complete)
-    }
-
-    /// Parses a head of a later minor version, whose digit is at `minor`, as HTTP/1.1 (RFC 9110 §2.5). No client sends one
-    /// but to try: a copy is good enough.
-    #[cold]
-    fn parse_as_http_11(&mut self, minor: usize, buffer: &[u8], limits: Limits) -> Result<Status, Error> {
-        let mut copy = buffer.to_vec();
-        copy[minor] = b'1';
-        self.parse(&copy, limits)
     }
 
     fn take_target(&mut self, raw: &[u8], buffer: &[u8]) -> Result<(), Error> {
