@@ -161,7 +161,7 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
   describe "ActionController::Live" do
     it "has each part sent when it is written" do
       @server.connect do |socket|
-        socket.write("GET /progress?file=go HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        socket.write("GET /progress?file=go HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         bytes = +""
         bytes << socket.readpartial(4096) until bytes.include?("waiting for go\n")
         File.write(@app.path("tmp/go"), "")
