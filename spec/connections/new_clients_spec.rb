@@ -69,6 +69,14 @@ RSpec.describe "C4 New clients" do
     end
   end
 
+  it "are answered though they shut down their sending side right after the request" do
+    serve(busy_app, options: { "MaxWorkers" => 1 })
+    under_load(8, "/kept") do
+      answers = Array.new(30) { HttpPeer.exchange(server, message("GET /new HTTP/1.1", "Host: a"), half_close: true).first }
+      expect(answers).to all(start_with("HTTP/1.1 200 "))
+    end
+  end
+
   it "are served while others send without a pause, and so are kept ones" do
     serve_kept(options: { MaxBodySize: 8_000_000_000 }, env: { "TMPDIR" => File.directory?("/dev/shm") ? "/dev/shm" : nil })
     kept = kept_peers(1).first

@@ -104,8 +104,9 @@ pub(crate) struct Connection {
     last_read_was_full: bool,
     /// The client has shut down its sending side.
     pub ended: bool,
-    /// The request arrived before the previous response had left: after a shutdown its client may still wait.
-    pub pipelined: bool,
+    /// The client may still wait for the response after it has shut down its sending side: the request arrived before the
+    /// previous response had left, or on a new connection that is served in this round.
+    pub answer_after_shutdown: bool,
 }
 
 impl Connection {
@@ -121,7 +122,7 @@ impl Connection {
             served: 0,
             last_read_was_full: false,
             ended: false,
-            pipelined: false,
+            answer_after_shutdown: false,
         })
     }
 

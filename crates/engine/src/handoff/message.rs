@@ -23,7 +23,7 @@ const FILE: u8 = 2;
 const ASIDE: u8 = 4;
 /// The client has shut down its sending side.
 const ENDED: u8 = 8;
-/// See [`Connection::pipelined`].
+/// See [`Connection::answer_after_shutdown`].
 const PIPELINED: u8 = 16;
 
 /// How many bytes of a connection go into the message itself. More of them go into a file beside it.
@@ -47,7 +47,7 @@ pub(super) fn send(queue: BorrowedFd<'_>, connection: &Connection, settings: &Se
         (Some(_), Some(_)) => FILE,
     } | if aside.is_some() { ASIDE } else { 0 }
         | if connection.ended { ENDED } else { 0 }
-        | if connection.pipelined { PIPELINED } else { 0 };
+        | if connection.answer_after_shutdown { PIPELINED } else { 0 };
     let header = Header {
         flags,
         peer: connection.peer,
@@ -85,7 +85,7 @@ pub(super) fn receive(
     let mut connection = Connection::new(Client { fd, peer: header.peer, listener });
     connection.served = header.served;
     connection.ended = header.flags & ENDED != 0;
-    connection.pipelined = header.flags & PIPELINED != 0;
+    connection.answer_after_shutdown = header.flags & PIPELINED != 0;
     if header.lengths == [0; 3] {
         return Ok((connection, Step::Wait));
     }

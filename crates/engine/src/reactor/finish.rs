@@ -51,8 +51,8 @@ impl Reactor {
         if step == Step::Wait && connection.ended {
             step = self.read(&mut connection);
         }
-        connection.pipelined = step == Step::Ready;
-        if connection.pipelined {
+        connection.answer_after_shutdown = step == Step::Ready;
+        if connection.answer_after_shutdown {
             connection.ended |= fastrack_sys::has_peer_closed(connection.as_fd());
             return Next::Ready(connection);
         }

@@ -28,7 +28,10 @@ impl Reactor {
     /// Drops a request that has waited if its client has disconnected meanwhile. A client that had only shut down its
     /// sending side may still be there for the response, and so may one that has pipelined requests.
     pub(super) fn drop_if_gone(&mut self, connection: Box<Connection>) -> Next {
-        if connection.ended || connection.pipelined || !fastrack_sys::is_peer_gone(connection.as_fd()) {
+        if connection.ended
+            || connection.answer_after_shutdown
+            || !fastrack_sys::is_peer_gone(connection.as_fd())
+        {
             return Next::Ready(connection);
         }
         self.control.count_dropped();

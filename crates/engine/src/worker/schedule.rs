@@ -144,7 +144,11 @@ impl Engine {
         let is_local = !self.listeners.is_tcp(client.listener);
         match reactor.greet(client) {
             // Kept-alive clients have sent something: the new ones of this look come next, each once, and then those.
-            (connection, Step::Ready) if reactor.events() > 0 => reactor.queue(connection),
+            (mut connection, Step::Ready) if reactor.events() > 0 => {
+                // It may shut down its sending side any moment now, and still wait for the response.
+                connection.answer_after_shutdown = true;
+                reactor.queue(connection);
+            }
             (connection, Step::Ready) if reactor.has_waiting_requests() => {
                 reactor.queue_behind_waiting(connection)
             }
