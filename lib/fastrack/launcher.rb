@@ -176,7 +176,8 @@ module Fastrack
     def redirect_output(background)
       @process_settings.redirect(background ? File.open(File::NULL, "w") : nil)
       Log.flush
-      [$stdout, $stderr].each { |stream| stream.sync = true if stream.respond_to?(:sync=) }
+      # The app may have replaced the first two by objects that write to the others.
+      [$stdout, $stderr, STDOUT, STDERR].each { |stream| stream.sync = true if stream.respond_to?(:sync=) }
       LogFiles.remember
     end
 

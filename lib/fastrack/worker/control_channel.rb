@@ -36,11 +36,14 @@ module Fastrack
       ours, theirs = pair
       # Or the child would write buffered output again.
       Log.flush
-      pid = Process.fork do
-        ChildProcess.run do
-          ours.close
-          ForkGuard.close_descriptors(keep: [theirs, *keep])
-          yield theirs
+      pid = Log.while_flushable do |restore|
+        Process.fork do
+          ChildProcess.run do
+            restore.call
+            ours.close
+            ForkGuard.close_descriptors(keep: [theirs, *keep])
+            yield theirs
+          end
         end
       end
       [pid, ours]
