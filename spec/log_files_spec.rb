@@ -149,4 +149,32 @@ RSpec.describe "Log files" do
   rescue Errno::ENOENT
     nil
   end
+
+  # `write` is all that Ruby asks of what replaces $stderr or $stdout.
+  describe "An app that replaces $stderr and $stdout by objects with only `write`" do
+    let(:app) do
+      <<~'RUBY'
+        Only = Struct.new(:stream) { def write(*text) = stream.write(*text) }
+        $stderr = Only.new(STDERR)
+        $stdout = Only.new(STDOUT)
+        run ->(env) { env["PATH_INFO"] == "/raise" ? raise("no luck") : [200, {}, [Process.pid.to_s]] }
+      RUBY
+    end
+
+    it "B-faults is served, and its errors are logged" do
+      server = start(ru: app, options: { MaxWorkers: 1 })
+      expect(server.get("/raise").status).to eq(500)
+      worker = server.get.body.to_i
+      server.signal(:HUP)
+      server.await_workers(1) { |found| found != [worker] }
+      expect(server.stop.exitstatus).to eq(0)
+      expect(server.log).to match(/config\.ru:\d+:in .*no luck \(RuntimeError\)/)
+    end
+
+    it "B-faults has what they write in stderr_path and stdout_path" do
+      server = start(ru: app, options: { StderrPath: "err", MaxWorkers: 1 })
+      server.get("/raise")
+      expect(server.lines_of("err").join).to include("no luck (RuntimeError)")
+    end
+  end
 end

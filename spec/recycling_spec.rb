@@ -49,12 +49,7 @@ RSpec.describe "Recycling" do
     let(:config) do
       <<~'RUBY'
         $note = ->(what) { File.write("notes", "#{Process.clock_gettime(Process::CLOCK_MONOTONIC)} #{what}\n", mode: "a") }
-        Fastrack::Worker.prepend(Module.new do
-          def exit!(*)
-            $note.call("ends")
-            super
-          end
-        end)
+        before_worker_shutdown { $note.call("ends") }
         after_fork { sleep 0.05; $note.call("ready") }
       RUBY
     end

@@ -71,6 +71,11 @@ module Fastrack
       hook.call(*arguments)
     end
 
+    # @return [Array<String>] absolute paths: the server's, and the one that rackup writes
+    def pid_files
+      [pid, @given[:pid]].compact.map { |path| File.expand_path(path) }.uniq
+    end
+
     # @return [Array<Address>] where to listen
     def addresses
       given = listen || [path ? Address.new(path: path) : Address.new(host: host, port: port)]

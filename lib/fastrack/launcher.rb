@@ -7,6 +7,7 @@ require_relative "listener/change"
 require_relative "listener/inherited"
 require_relative "log"
 require_relative "master"
+require_relative "process/guards"
 require_relative "process/pid_file"
 require_relative "process/settings"
 require_relative "upgrade/old_master"
@@ -59,6 +60,7 @@ module Fastrack
       @master.run do
         # From here on signals are queued.
         @pid_file&.claim
+        PidFileGuard.install(@configuration.pid_files)
         redirect_output(background)
         yield if block_given?
         warm_up
@@ -174,7 +176,8 @@ module Fastrack
     def redirect_output(background)
       @process_settings.redirect(background ? File.open(File::NULL, "w") : nil)
       Log.flush
-      [$stdout, $stderr].each { |stream| stream.sync = true if stream.respond_to?(:sync=) }
+      # The app may have replaced the first two by objects that write to the others.
+      [$stdout, $stderr, STDOUT, STDERR].each { |stream| stream.sync = true if stream.respond_to?(:sync=) }
       LogFiles.remember
     end
 

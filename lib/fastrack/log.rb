@@ -8,20 +8,22 @@ module Fastrack
   module Log
     # A stream whose errors are ignored.
     class Output
-      # @yieldreturn [IO] asked each time: the app may replace $stdout
+      # @yieldreturn [IO, #write] asked each time: the app may replace $stdout, and `write` is all that Ruby asks for
       def initialize(&stream)
         @stream = stream
       end
 
       def puts(text)
-        @stream.call.puts(text)
-      rescue SystemCallError, IOError
+        stream = @stream.call
+        stream.respond_to?(:puts) ? stream.puts(text) : stream.write("#{text.chomp}\n")
+      rescue StandardError
         nil
       end
 
       def flush
-        @stream.call.flush
-      rescue SystemCallError, IOError
+        stream = @stream.call
+        stream.flush if stream.respond_to?(:flush)
+      rescue StandardError
         discard
       end
 
@@ -34,7 +36,7 @@ module Fastrack
         copy = descriptor.dup
         descriptor.reopen(File::NULL, "w")
         stream.flush
-      rescue SystemCallError, IOError
+      rescue StandardError
         nil
       ensure
         # Back to the same file, which may become writable again.
@@ -63,6 +65,20 @@ module Fastrack
     # Flushes stdout and stderr, the app's output included.
     def flush
       [STDOUT, STDERR].each(&:flush)
+    end
+
+    # Ruby's fork flushes $stdout and $stderr, and fails if the app has replaced them by objects without that method.
+    #
+    # @yieldparam restore [#call] gives a child the app's objects back
+    # @return what the block returns
+    def while_flushable
+      streams = [$stdout, $stderr]
+      $stdout = ::STDOUT unless $stdout.respond_to?(:flush)
+      $stderr = ::STDERR unless $stderr.respond_to?(:flush)
+      restore = -> { $stdout, $stderr = streams }
+      yield restore
+    ensure
+      restore&.call
     end
 
     # Logs an exception with its backtrace and causes.

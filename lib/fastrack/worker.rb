@@ -26,6 +26,9 @@ module Fastrack
     # Seconds to wait for the master's answer to LIMIT_REACHED. It is immediate, unless the master is stopped (SIGSTOP).
     ANSWER_TIMEOUT = 1
 
+    # Seconds that hooks get at its end, if GracefulTimeout is less: that may be 0.
+    LEAST_TIME = 1
+
     # @return [Integer] its slot, from 0
     attr_reader :nr
 
@@ -41,30 +44,34 @@ module Fastrack
       @engine = nil
     end
 
-    # The life of the process, from the fork on; does not return. It exits without the master's at_exit hooks, which
-    # remove pid files.
+    # The life of the process, from the fork on. Returns when it has served and at_exit hooks are to run; ends the process
+    # if it fails.
     #
     # @param channel [ControlChannel] to the master
     # @param signals [SignalQueue] the master's
     # @param pending [Integer] its size before the fork
     # @param death_pipe [IO] at end of file when the master is dead
+    # @return [Integer] the exit status
     def live(channel, signals, pending, death_pipe)
-      status = 1
       take_signals(signals, pending)
       ForkGuard.install { [@engine, death_pipe, channel, *@launcher.listeners, @launcher.queue].compact }
-      prepare(death_pipe)
-      serve(channel)
-      status = 0
-    rescue SystemExit => e
-      status = e.status
+      status = status_of do
+        prepare(death_pipe)
+        serve(channel)
+      end
+      [status, status_of { clean_up }].max.tap { |worst| QuickExit.install(worst) }
     rescue Exception => e # rubocop:disable Lint/RescueException -- nothing above would show it
       Log.exception("worker #{@nr} failed", e)
-    ensure
       Log.flush
-      exit!(status)
+      exit!(1)
     end
 
     private
+
+    # For the log.
+    def name
+      "worker #{@nr} (pid #{Process.pid})"
+    end
 
     def take_signals(signals, pending)
       @pid = Process.pid
@@ -155,6 +162,28 @@ module Fastrack
     rescue SystemExit
       # Each request that exits is one less.
       retry
+    end
+
+    # @yield what may call exit
+    # @return [Integer] the status that it exits with; 0 if it does not
+    def status_of
+      yield
+      0
+    rescue SystemExit => e
+      Log.line("exit(#{e.status}) was called in #{name}#{", at #{e.backtrace.first}" if e.backtrace}")
+      e.status
+    end
+
+    # From here on it has no clients. A hook that hangs must not keep it for ever, even if the master is gone.
+    def clean_up
+      seconds = [@configuration.graceful_timeout, LEAST_TIME].max
+      ChildProcess.end_within(seconds, Scoreboard::TIMEOUT_STATUS, <<~LINE)
+        fastrack: #{name} has not finished before_worker_shutdown and at_exit hooks within #{format("%g", seconds)} s: ending it
+      LINE
+      # Without an engine it has not booted.
+      @configuration.call_hook(:before_worker_shutdown, @launcher, self) if @engine
+    rescue StandardError, ScriptError => e
+      Log.exception("before_worker_shutdown failed", e)
     end
 
     # @return [Boolean] false without an answer: the master sends a signal, too

@@ -1,5 +1,6 @@
 //! The Ruby classes that a master and its workers use.
 
+mod child_process;
 mod engine;
 mod scoreboard;
 mod settings;
@@ -9,6 +10,7 @@ mod thread_dump;
 use magnus::{Error, RModule, Ruby};
 
 pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
+    child_process::init(module)?;
     shared_queue::init(ruby, module)?;
     scoreboard::init(ruby, module)?;
     engine::init(ruby, module)

@@ -7,7 +7,9 @@ module Fastrack
   # A setting: an option (`-O MaxWorkers=3`) and a word in a ConfigFile (`max_workers 3`). They are listed in options.rb.
   class Option
     # Words whose value is a block in a ConfigFile.
-    HOOKS = %i[before_fork after_fork before_exec after_worker_ready after_worker_exit lowlevel_error_handler].freeze
+    HOOKS = %i[
+      before_fork after_fork before_exec after_worker_ready before_worker_shutdown after_worker_exit lowlevel_error_handler
+    ].freeze
 
     # @return [Symbol] :MaxWorkers
     attr_reader :name

@@ -56,6 +56,7 @@ module Fastrack
       new(:User, :user, nil, "user, or user:group, that workers run as", :user_group),
       new(:Logger, :logger, nil, "server.logger in hooks", :logger),
       new(:AfterWorkerReady, :after_worker_ready, nil, "called in each worker when it is ready", :callable),
+      new(:BeforeWorkerShutdown, :before_worker_shutdown, nil, "called in each worker when it has served, before at_exit hooks", :callable),
       new(:AfterWorkerExit, :after_worker_exit, nil, "called in the master when a worker has exited", :callable),
       new(:EarlyHints, :early_hints, false, "let the app send 103 Early Hints", :boolean),
       new(:DefaultMiddleware, :default_middleware, true, "let `fastrack` add rackup's middleware to the app", :boolean),

@@ -102,7 +102,8 @@ module Fastrack
     # Required only when needed: from Ruby 4.0 on logger is a gem, which a bundle may lack.
     def new_logger
       require "logger"
-      Logger.new($stderr)
+      # A Logger takes what it cannot close for a file name.
+      Logger.new($stderr.respond_to?(:close) ? $stderr : STDERR)
     end
   end
 

@@ -2,6 +2,7 @@
 
 require_relative "../configuration/options"
 require_relative "../error"
+require_relative "../log"
 require_relative "../upgrade/start_command"
 
 module Fastrack
@@ -52,11 +53,13 @@ module Fastrack
     #
     # @param otherwise [IO, nil] for a stream without a log file; nil leaves the stream as it is
     def redirect(otherwise = nil)
-      { StdoutPath: $stdout, StderrPath: $stderr }.each do |name, stream|
-        stream.flush
+      Log.flush
+      { StdoutPath: [$stdout, STDOUT], StderrPath: [$stderr, STDERR] }.each do |name, (stream, standard)|
         file = @files.fetch(name, otherwise)
         next unless file
 
+        # The app may have replaced it by an object that is no IO. What others write still goes to the file.
+        stream = standard unless stream.is_a?(IO)
         stream.reopen(file)
         # Reopening has reset it. A log is read while it is written.
         stream.sync = true

@@ -28,17 +28,23 @@ module Fastrack
     #
     # @param pair [Array(ControlChannel, ControlChannel)]
     # @param keep [Array<#close>] what else of the server's descriptors the child keeps
-    # @yieldparam theirs [ControlChannel] in the child; must not return
+    # @yieldparam theirs [ControlChannel] in the child
+    # @yieldreturn [Integer] the child's exit status, see ChildProcess.run
     # @return [Array(Integer, ControlChannel)] its pid, and this end
     # @raise [SystemCallError] when the process cannot fork; then both ends are closed
     def self.fork(pair, keep)
       ours, theirs = pair
       # Or the child would write buffered output again.
       Log.flush
-      pid = Process.fork do
-        ours.close
-        ForkGuard.close_descriptors(keep: [theirs, *keep])
-        yield theirs
+      pid = Log.while_flushable do |restore|
+        Process.fork do
+          ChildProcess.run do
+            restore.call
+            ours.close
+            ForkGuard.close_descriptors(keep: [theirs, *keep])
+            yield theirs
+          end
+        end
       end
       [pid, ours]
     rescue StandardError

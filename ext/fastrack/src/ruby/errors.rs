@@ -10,7 +10,7 @@ use rb_sys::*;
 
 use crate::ruby::interned::interned;
 use crate::ruby::protect::protect;
-use crate::ruby::value::{call, NIL};
+use crate::ruby::value::{call, call_if_defined, NIL};
 
 /// Raises an exception with a fixed message.
 pub(crate) unsafe fn raise(class: VALUE, message: &CStr) -> ! {
@@ -73,8 +73,10 @@ pub(crate) fn report(error: &Error, env: VALUE) {
             rb_hash_aset(options, RB_ID2SYM(rb_intern(c"highlight".as_ptr())), Qfalse as VALUE);
             let text =
                 rb_funcallv_kw(exception, interned.id.full_message, 1, &options, RB_PASS_KEYWORDS as _);
-            call(stream, interned.id.puts, &[text]);
-            call(stream, interned.id.flush, &[]);
+            // `write` is all that Ruby asks of $stderr.
+            let id = &interned.id;
+            call(stream, if rb_respond_to(stream, id.puts) != 0 { id.puts } else { id.write }, &[text]);
+            call_if_defined(stream, id.flush);
         }
     });
     if reported.is_err() {

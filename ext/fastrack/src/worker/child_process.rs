@@ -1,0 +1,69 @@
+//! Fastrack::ChildProcess: the end of a process that the master has forked.
+
+use std::ffi::c_int;
+use std::thread::{sleep, Builder};
+use std::time::Duration;
+
+use magnus::{function, prelude::*, Error, RModule, Ruby, Value};
+use rb_sys::*;
+
+use fastrack_sys as sys;
+
+use crate::ruby::warn;
+
+/// The exit status of a process that has failed.
+const FAILURE: c_int = 1;
+
+/// The stack of the thread that waits for the end, in bytes.
+const STACK: usize = 64 * 1024;
+
+/// How long the log may take to accept a line, in milliseconds.
+const LOG_TIME: u64 = 100;
+
+pub(super) fn init(module: RModule) -> Result<(), Error> {
+    let module = module.define_module("ChildProcess")?;
+    module.define_module_function("run", function!(run, 0))?;
+    module.define_module_function("end_within", function!(end_within, 3))
+}
+
+/// `run { status }`: runs the block, then ends this process with the status that it has returned, as Ruby's fork does:
+/// at_exit hooks run. If the block ends in any other way (raise, throw, end of the thread), they do not.
+///
+/// Nothing leaves it. Below are frames of the master, and what those would clean up is the master's.
+fn run(ruby: &Ruby) -> Result<(), Error> {
+    match ruby.yield_values::<_, c_int>(()) {
+        Ok(status) => end_in_order(status),
+        Err(error) => warn(&format!("a child of the master failed: {error}")),
+    }
+    // It answers clients first. The app may have replaced it by one that returns, or raises.
+    let _ = ruby.module_process().funcall::<_, _, Value>("exit!", (FAILURE,));
+    sys::exit_at_once(FAILURE)
+}
+
+fn end_in_order(status: c_int) -> ! {
+    extern "C" fn exit(status: VALUE) -> VALUE {
+        // SAFETY: under rb_protect, and owning nothing.
+        unsafe { rb_exit(status as c_int) }
+    }
+    let mut state = 0;
+    // SAFETY: rb_exit raises SystemExit. rb_protect leaves that in place for ruby_stop, which does not return: no frame
+    // below is used again.
+    unsafe {
+        rb_protect(Some(exit), status as VALUE, &raw mut state);
+        ruby_stop(state)
+    }
+}
+
+/// `end_within(seconds, status, line)`: ends this process with that status, and with the line in its log, if it still runs
+/// after that time. What Ruby is doing does not matter.
+fn end_within(seconds: f64, status: c_int, line: String) {
+    let limit = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+    let wait = move || {
+        sleep(limit);
+        sys::write_stderr_within(line.as_bytes(), LOG_TIME);
+        sys::exit_at_once(status)
+    };
+    let builder = Builder::new().name("fastrack end".into()).stack_size(STACK);
+    // Without the thread, only the master limits its time.
+    let _ = sys::with_signals_blocked(|| builder.spawn(wait).map(drop));
+}
