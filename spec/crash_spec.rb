@@ -24,6 +24,9 @@ RSpec.describe "A request that ends its worker" do
       "/exit" => -> { exit(5) },
       "/abort" => -> { abort("enough") },
       "/wrong-exit!" => -> { exit!("x") },
+      "/huge-exit!" => -> { exit!(2**70) },
+      "/raised-exit!" => -> { TracePoint.new(:c_return) { |at| raise "a trap" if at.method_id == :prepare_exit }.enable { exit!(6) } },
+      "/hang" => -> { sleep },
       "/deep" => -> { DEEP.call(0) },
       # Found out by a fault, where Ruby code finds it out itself.
       "/native-deep" => -> { Marshal.dump(1_000_000.times.inject([]) { |inner, _| [inner] }) },
@@ -55,7 +58,8 @@ RSpec.describe "A request that ends its worker" do
   {
     "/segv" => "was killed by SIG", "/bus" => "was killed by SIG", "/ill" => "was killed by SIG", "/fpe" => "was killed by SIGFPE",
     "/null" => "was killed by SIG", "/native-abort" => "was killed by SIGABRT", "/exit!" => "exited with status 1",
-    "/process-exit!" => "exited with status 3", "/kernel-exit!" => "exited", "/thread-exit!" => "exited with status 4"
+    "/process-exit!" => "exited with status 3", "/kernel-exit!" => "exited", "/thread-exit!" => "exited with status 4",
+    "/raised-exit!" => "exited with status 6"
   }.each do |path, manner|
     it "is answered with 502, and ends it all the same: #{path}" do
       server = serve
@@ -88,7 +92,7 @@ RSpec.describe "A request that ends its worker" do
     end
   end
 
-  ["/deep", "/native-deep", "/wrong-exit!"].each do |path|
+  ["/deep", "/native-deep", "/wrong-exit!", "/huge-exit!"].each do |path|
     it "is no request that only raises: #{path}" do
       server = serve
       pid = server.workers.first
@@ -121,6 +125,16 @@ RSpec.describe "A request that ends its worker" do
     ensure
       [waiting, *idle].compact.each(&:close)
     end
+  end
+
+  it "leaves an app alone that lives on after SIGABRT, and its requests are watched as before" do
+    server = Server.start(ru: %(trap("ABRT") { File.write("trapped", "") }\n#{ru}), options: { MaxWorkers: 1, RequestTimeout: 0.3 })
+    pid = server.await_workers(1).first
+    server.get("/")
+    server.signal(:ABRT, to: pid)
+    eventually { File.exist?(File.join(server.dir, "trapped")) }
+    expect(server.get("/").body.to_i).to eq(pid)
+    expect(server.get("/hang").status).to eq(504)
   end
 
   it "leaves a handler alone that a library has set before, which may live by such faults" do

@@ -33,7 +33,7 @@ RSpec.describe "rack.input without a body" do
     "set_encoding" => ->(io) { io.set_encoding(Encoding::UTF_8) }, "set_encoding_by_bom" => :set_encoding_by_bom.to_proc,
     "binmode" => :binmode.to_proc, "write" => ->(io) { io.write("x") }, "<<" => ->(io) { io << "x" },
     "truncate" => ->(io) { io.truncate(7) }, "string <<" => ->(io) { io.string << "x" }, "dup, then close" => ->(io) { io.dup.close },
-    "clone, then read" => ->(io) { io.clone.read }
+    "freeze" => :freeze.to_proc, "clone, then read" => ->(io) { io.clone.read }
   }.each do |what, deed|
     it "A11 is none the worse for #{what}" do
       before = state

@@ -54,6 +54,20 @@ RSpec.describe "C5 what an app leaves to be called after its response" do
     expect(journal.count("/late reply")).to eq(3)
   end
 
+  it "C5 a list that a thread adds to when its request is over is not another request's" do
+    2.times do
+      server.get("/keeps")
+      server.get("/pushes")
+    end
+    expect(server.get("/sees").body).to eq(HttpApps.rack3? ? "[] []" : "[] nothing")
+    expect(journal.lines).not_to include("too late")
+  end
+
+  it "C5 a list that an app has frozen is frozen for that request only" do
+    server.get("/freezes")
+    expect(called_for("/fine").grep(/reply/).last(2)).to eq(["reply 1", "reply 2"])
+  end
+
   it "C5 rack.response_finished: one that the app has put there itself is called on Rack 3, and is nothing to us on Rack 2" do
     expect(called_for("/unasked")).to eq(HttpApps.rack3? ? ["finished"] : [])
   end

@@ -20,7 +20,9 @@ static PREVIOUS: [OnceLock<libc::sigaction>; SIGNALS.len()] = [const { OnceLock:
 /// them exceptions. Only the first call in a process has an effect.
 ///
 /// A signal that is ignored stays so, and so does one whose handler is in another program or library than the address `anchor`:
-/// some libraries handle faults that they cause on purpose.
+/// some libraries handle faults that they cause on purpose. SIGABRT is taken over from its default action only: Ruby has no
+/// handler of its own for it, so one in Ruby is that of a `trap`, after which the process lives on. (The other signals cannot
+/// be trapped.)
 ///
 /// # Safety
 /// `work` may run at any point of any thread: it does only what signal-safety(7) allows.
@@ -42,7 +44,8 @@ fn replace_handler(signal: i32, previous: &OnceLock<libc::sigaction>, anchor: us
         let mut old: libc::sigaction = std::mem::zeroed();
         (libc::sigaction(signal, std::ptr::null(), &mut old), old)
     };
-    let is_others = old.sa_sigaction != libc::SIG_DFL && object_of(old.sa_sigaction) != object_of(anchor);
+    let is_rubys = || signal != libc::SIGABRT && object_of(old.sa_sigaction) == object_of(anchor);
+    let is_others = old.sa_sigaction != libc::SIG_DFL && !is_rubys();
     if found != 0 || is_others || previous.set(old).is_err() {
         return;
     }

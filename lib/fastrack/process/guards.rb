@@ -132,8 +132,7 @@ module Fastrack
     module Public
       # @param status see Process.exit!
       def exit!(*status)
-        ExitGuard.before_exit(status)
-        super
+        ExitGuard.guard(status) { super }
       end
     end
 
@@ -142,10 +141,12 @@ module Fastrack
       private
 
       def exit!(*status)
-        ExitGuard.before_exit(status)
-        super
+        ExitGuard.guard(status) { super }
       end
     end
+
+    # Numbers that exit! takes. With others it raises, and the process lives on.
+    STATUSES = (-2**31...2**31).freeze
 
     class << self
       # @yield before the end of this process, but not of its forks
@@ -158,9 +159,18 @@ module Fastrack
         Kernel.prepend(Private)
       end
 
+      # Once the work has begun, clients count on the end: what is raised by another thread or a trap comes too late.
+      #
       # @param status [Array] the arguments; with invalid ones exit! raises
-      def before_exit(status)
-        @work.call if @pid == Process.pid && (status in [] | [true | false | Integer])
+      # @yield to exit!
+      def guard(status)
+        return yield unless @pid == Process.pid && (status in [] | [true | false | STATUSES])
+
+        begin
+          Thread.handle_interrupt(Object => :never) { @work.call }
+        ensure
+          yield
+        end
       end
     end
   end

@@ -27,8 +27,8 @@ module Fastrack
       }.freeze
     end
 
-    # Rack 2 wants rack.version, which Rack 3 forbids. An app without Rack gets Rack 3's env. The engine replaces Arrays of
-    # callbacks in each request that uses them.
+    # Rack 2 wants rack.version, which Rack 3 forbids. An app without Rack gets Rack 3's env. The engine gives each
+    # request Arrays of its own for callbacks.
     def for_rack_version
       rack2 = defined?(::Rack) && ::Rack.respond_to?(:release) && ::Rack.release.to_i < 3
       rack2 ? { "rack.version" => [1, 1].freeze } : { "rack.response_finished" => [] }

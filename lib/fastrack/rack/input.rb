@@ -15,7 +15,7 @@ module Fastrack
     end
 
     # These would change the object.
-    %i[binmode reopen set_encoding].each do |name|
+    %i[binmode freeze reopen set_encoding].each do |name|
       define_method(name) { |*, **| self }
     end
 

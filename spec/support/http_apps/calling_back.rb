@@ -8,6 +8,7 @@ module HttpApps
     def initialize
       @journal = HttpJournal.new
       @old = nil
+      @queue = Queue.new
     end
 
     def call(env)
@@ -29,6 +30,9 @@ module HttpApps
     def register(env, path)
       case path
       when "/sees", "/none" then nil
+      when "/keeps" then keep(lists(env))
+      when "/pushes" then @queue.push(:now) && @thread.join
+      when "/freezes" then lists(env).each(&:freeze)
       when "/own" then env["rack.after_reply"] = [-> { @journal.write("/own reply") }]
       when "/anew" then anew(env)
       when "/unasked" then env["rack.response_finished"] = [->(*) { @journal.write("/unasked finished") }]
@@ -68,6 +72,18 @@ module HttpApps
 
     def failing(env)
       env["rack.after_reply"] << -> { raise "in a callable" } << 5 << -> { @journal.write("/failing reply") }
+    end
+
+    # Has a thread add to lists when their request is over.
+    def keep(lists)
+      @thread = Thread.new do
+        @queue.pop
+        lists.each { |list| list << ->(*) { @journal.write("too late") } }
+      end
+    end
+
+    def lists(env)
+      env.values_at("rack.after_reply", "rack.response_finished").compact
     end
 
     def seen(env)

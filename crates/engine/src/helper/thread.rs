@@ -3,7 +3,7 @@
 use std::io;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
-use std::thread::{park, Builder, JoinHandle};
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use fastrack_sys::{monotonic_millis, with_signals_blocked, Events};
@@ -12,7 +12,7 @@ use super::epoch::is_busy;
 use super::shared::{Order, Shared};
 use super::timer::SOON;
 use crate::control::Control;
-use crate::watch::Watchdog;
+use crate::watch::{end_overdue_process, Watchdog, ENDING_TIME};
 
 /// The longest time until the next look, where few requests last that long, and where hardly any does.
 const LONG: Duration = Duration::from_millis(2);
@@ -79,14 +79,26 @@ fn run(shared: &Shared, control: &Control, watchdog: &Watchdog) {
             return;
         }
         if shared.is_ordered(Order::HandOff) {
-            // A thread has crashed, and the process ends as soon as this is done. From here on, touch nothing.
+            // A thread has crashed, and the process ends as soon as this is done.
             shared.hand_off_all(LAST_WAIT);
             shared.order(Order::HandedOff);
-            loop {
-                park();
-            }
+        }
+        if shared.is_ordered(Order::HandedOff) {
+            return await_end(shared, &mut events);
         }
         lookout.woken(fired);
+    }
+}
+
+/// The process ends: from here on, touch nothing. Somebody may have kept it from ending, such as a handler that jumps out
+/// of a signal.
+fn await_end(shared: &Shared, events: &mut Events) {
+    let latest = monotonic_millis() + ENDING_TIME;
+    while !shared.is_ordered(Order::End) {
+        match latest.saturating_sub(monotonic_millis()) {
+            0 => end_overdue_process(),
+            left => drop(shared.timer().wait(events, Some(left))),
+        };
     }
 }
 

@@ -10,12 +10,30 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use fastrack_http::Head;
-use fastrack_sys::{borrow_fd, monotonic_millis};
+use fastrack_sys::{borrow_fd, exit_at_once, monotonic_millis, write_stderr_within};
 
 use super::scoreboard::{Scoreboard, Slot, NEVER};
 use super::settings::WatchSettings;
 
 const NO_FD: RawFd = -1;
+
+/// How long a process may take to end after its clients have been dealt with, in milliseconds. A crash report of Ruby's
+/// takes seconds.
+pub(crate) const ENDING_TIME: u64 = 15_000;
+
+/// How long to wait for a log that takes nothing, in milliseconds.
+const LOG_TIME: u64 = 200;
+
+/// Ends a process that was about to end by other means and has not, so that the master replaces it: nobody watches its
+/// requests any more.
+pub(crate) fn end_overdue_process() -> ! {
+    let line = format!("fastrack: worker {} was about to end and has not: it is ended\n", std::process::id());
+    write_stderr_within(line.as_bytes(), LOG_TIME);
+    exit_at_once(OVERDUE_STATUS);
+}
+
+/// As after abort(3), in a shell.
+const OVERDUE_STATUS: i32 = 134;
 
 /// How far the response to a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,10 +121,16 @@ impl ActiveRequest {
         self.complete.store(self.claim.load(Ordering::Relaxed), Ordering::Release);
     }
 
-    /// The application is done. If another thread has taken the request this never returns: the process is ending.
+    /// The application is done. If another thread has taken the request this never returns: the process is ending, or
+    /// is [ended](end_overdue_process) if that takes too long.
     pub fn end(&self) {
-        while !self.change(Claim::None) {
-            std::thread::park();
+        if !self.change(Claim::None) {
+            let latest = monotonic_millis() + ENDING_TIME;
+            // Signals end a sleep early.
+            while monotonic_millis() < latest {
+                fastrack_sys::sleep(latest.saturating_sub(monotonic_millis()));
+            }
+            end_overdue_process();
         }
         self.slot.end();
         self.forget_client();

@@ -6,7 +6,7 @@ mod scoreboard;
 mod settings;
 mod watchdog;
 
-pub(crate) use active_request::{ActiveRequest, Claim};
+pub(crate) use active_request::{end_overdue_process, ActiveRequest, Claim, ENDING_TIME};
 pub(crate) use last_response::LastResponse;
 pub use scoreboard::{Entry, Scoreboard, Slot, State};
 pub use settings::{ThreadDumper, WatchSettings};

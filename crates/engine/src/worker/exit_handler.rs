@@ -41,6 +41,8 @@ impl ExitHandler {
         if self.is_first_call() {
             self.answer();
             self.shared.hand_off_all(REACTOR_TIME);
+            // If the process does not end, the helper sees to it.
+            self.shared.order(Order::HandedOff);
         }
     }
 

@@ -20,6 +20,8 @@ use crate::ruby::{
 pub(crate) struct AppSettings {
     /// An Array with an env template for each listener.
     pub templates: VALUE,
+    /// How many Arrays for callbacks the templates have.
+    pub callbacks: usize,
     /// Called after each response; or nil.
     pub after_response: VALUE,
     /// Called with an exception of the app's and env, returns a response; or nil.
@@ -54,7 +56,7 @@ impl RackApp {
             settings,
             thread,
             buffers: ResponseBuffers::default(),
-            env: EnvBuilder::new(settings.templates, settings.rack_3_1),
+            env: EnvBuilder::new(settings.templates, settings.rack_3_1, settings.callbacks),
             callbacks: Callbacks::NONE,
             pending: None,
         }
@@ -80,8 +82,8 @@ impl RackApp {
             if matches!(content, Content::File(..) | Content::Stream(_)) {
                 in_flight.input = input;
             }
-            let (env, template) = self.env.build(in_flight.request, input);
-            (in_flight.env, in_flight.template) = (env, template);
+            let env = self.env.build(in_flight.request, input);
+            in_flight.env = env;
             // Until the end of the call only the app's methods use the request.
             self.thread.begin_call(&raw mut *in_flight);
             let result = call(self.app, interned().id.call, &[env]);

@@ -6,7 +6,7 @@ use fastrack_engine::{Content, Request};
 use fastrack_http::{Framing, KnownName, Version};
 
 use crate::env::remote_addr::RemoteAddrCache;
-use crate::env::templates::{EnvTemplates, TemplateKey};
+use crate::env::templates::{EnvTemplates, TemplateKey, CALLBACK_KEYS};
 use crate::env::values::FirstValues;
 use crate::env::{headers, protocol};
 use crate::ruby::{format_into, interned, string, NIL};
@@ -19,23 +19,30 @@ pub(crate) struct EnvBuilder {
     remote_addrs: RemoteAddrCache,
     /// Rack 3.1 or later.
     rack_3_1: bool,
+    lists: CallbackLists,
 }
 
 impl EnvBuilder {
     /// `templates` is an Array with one template for each listener that a connection may have come by.
-    pub fn new(templates: VALUE, rack_3_1: bool) -> Self {
+    pub fn new(templates: VALUE, rack_3_1: bool, callbacks: usize) -> Self {
         let templates = EnvTemplates::new(templates);
-        EnvBuilder { templates, remote_addrs: RemoteAddrCache::new(), rack_3_1 }
+        EnvBuilder {
+            templates,
+            remote_addrs: RemoteAddrCache::new(),
+            rack_3_1,
+            lists: CallbackLists::new(callbacks),
+        }
     }
 
-    /// The env of a request, and the template that it is a copy of. `input` replaces the template's unless it is nil.
-    pub unsafe fn build(&mut self, request: &Request<'_>, input: VALUE) -> (VALUE, VALUE) {
+    /// The env of a request. `input` replaces the template's unless it is nil.
+    pub unsafe fn build(&mut self, request: &Request<'_>, input: VALUE) -> VALUE {
         let interned = interned();
         let head = request.head;
         // SAFETY: as this function's; all values are on the stack or in the Hash.
         unsafe {
             let (template, has_header_keys) = self.templates.find(&TemplateKey::of(request.listener, head));
             let mut values = FirstValues::new();
+            self.lists.add(&mut values);
             self.add_request_line_and_peer(&mut values, request);
             if has_header_keys {
                 headers::add_known(&mut values, request);
@@ -57,7 +64,7 @@ impl EnvBuilder {
             if head.framing == Framing::Chunked {
                 set_chunked_length(env, &request.content);
             }
-            (env, template)
+            env
         }
     }
 
@@ -83,6 +90,36 @@ impl EnvBuilder {
             } else {
                 values.push_unchanged();
                 values.push_unchanged();
+            }
+        }
+    }
+}
+
+/// The Arrays that envs have for callbacks.
+///
+/// An app may freeze its request's, or keep it and add to it from a thread when the request is over: the callback must
+/// not be another request's. So each request gets new ones while there are other threads, and after one that has used
+/// them. The rest share: two new Arrays would be a thirtieth of a short request.
+struct CallbackLists {
+    shared: [VALUE; CALLBACK_KEYS],
+    len: usize,
+}
+
+impl CallbackLists {
+    fn new(len: usize) -> Self {
+        CallbackLists { shared: [NIL; CALLBACK_KEYS], len }
+    }
+
+    unsafe fn add(&mut self, values: &mut FirstValues) {
+        // SAFETY: as this function's; nil or Arrays that are on the stack.
+        unsafe {
+            let alone = rb_thread_alone() != 0;
+            for list in &mut self.shared[..self.len] {
+                if !alone || *list == NIL || RARRAY_LEN(*list) > 0 || rb_obj_frozen_p(*list) == Qtrue as VALUE
+                {
+                    *list = rb_ary_new();
+                }
+                values.push(*list);
             }
         }
     }

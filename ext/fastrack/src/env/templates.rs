@@ -15,6 +15,9 @@ use crate::ruby::{interned, NIL};
 /// How many [`request_keys`] there are.
 pub(crate) const REQUEST_KEYS: usize = 7;
 
+/// How many [`callback_keys`] there are.
+pub(crate) const CALLBACK_KEYS: usize = 2;
+
 /// A request with more header fields gets the listener's template.
 pub(crate) const MAX_HEADERS: usize = 32;
 
@@ -22,7 +25,7 @@ pub(crate) const MAX_HEADERS: usize = 32;
 const CAPACITY: usize = 16;
 
 /// The entries for what the app wants called after the response; a listener may have the first only (Rack 2), or none.
-pub(crate) fn callback_keys() -> [VALUE; 2] {
+pub(crate) fn callback_keys() -> [VALUE; CALLBACK_KEYS] {
     let interned = interned();
     [interned.after_reply, interned.response_finished]
 }
@@ -137,14 +140,10 @@ pub(crate) unsafe fn make_template(base: VALUE, fields: &[u8]) -> VALUE {
         let made = rb_hash_new();
         let callbacks = callback_keys().into_iter().filter(|key| rb_hash_lookup(base, *key) != NIL);
         let fields = fields.iter().map(|number| interned().known(*number));
-        for key in callbacks.clone().chain(request_keys()).chain(fields) {
+        for key in callbacks.chain(request_keys()).chain(fields) {
             rb_hash_aset(made, key, NIL);
         }
         rb_hash_update_by(made, base, None);
-        // A request that uses one of these Arrays keeps it: no other Hash may have it.
-        for key in callbacks {
-            rb_hash_aset(made, key, rb_ary_new());
-        }
         made
     }
 }

@@ -4,12 +4,14 @@ use std::ffi::c_int;
 
 use rb_sys::*;
 
-use crate::env::templates::{callback_keys, MAX_HEADERS, REQUEST_KEYS};
+use crate::env::templates::{CALLBACK_KEYS, MAX_HEADERS, REQUEST_KEYS};
 use crate::ruby::UNDEF;
+
+const MOST: usize = CALLBACK_KEYS + REQUEST_KEYS + MAX_HEADERS;
 
 /// Values for the first entries of a template's copy. On the stack, where the GC sees them.
 pub(crate) struct FirstValues {
-    values: [VALUE; REQUEST_KEYS + MAX_HEADERS],
+    values: [VALUE; MOST],
     len: usize,
     written: usize,
 }
@@ -19,7 +21,7 @@ const UNCHANGED: VALUE = UNDEF;
 
 impl FirstValues {
     pub fn new() -> Self {
-        FirstValues { values: [UNCHANGED; REQUEST_KEYS + MAX_HEADERS], len: 0, written: 0 }
+        FirstValues { values: [UNCHANGED; MOST], len: 0, written: 0 }
     }
 
     /// The next entry's value.
@@ -49,15 +51,11 @@ impl FirstValues {
 }
 
 /// Called for each entry from the first one on, until all values are written.
-unsafe extern "C" fn is_next(key: st_data_t, _value: st_data_t, data: st_data_t, _error: c_int) -> c_int {
+unsafe extern "C" fn is_next(_key: st_data_t, _value: st_data_t, data: st_data_t, _error: c_int) -> c_int {
     // SAFETY: `copy_into_dup` passes this, and does not use it until the loop is over.
     let values = unsafe { &*(data as *const FirstValues) };
-    let answer = match values.written {
-        0 if callback_keys().contains(&(key as VALUE)) => st_retval::ST_CONTINUE,
-        written if written < values.len => st_retval::ST_REPLACE,
-        _ => st_retval::ST_STOP,
-    };
-    answer as c_int
+    let is_next = values.written < values.len;
+    (if is_next { st_retval::ST_REPLACE } else { st_retval::ST_STOP }) as c_int
 }
 
 unsafe extern "C" fn write_next(

@@ -28,8 +28,7 @@ impl Callbacks {
     pub const NONE: Self =
         Callbacks { env: NIL, status: NIL, headers: NIL, error: NIL, after_reply: NIL, finished: NIL };
 
-    /// Finds and keeps a request's callbacks. Every env has an Array for them from its template; one that was used gets
-    /// a new Array in the template. With Rack 2 the template has rack.after_reply only.
+    /// Finds and keeps a request's callbacks. With Rack 2 env has rack.after_reply only.
     pub unsafe fn collect(&mut self, in_flight: &mut InFlight<'_, '_>, rack_3: bool) {
         let env = in_flight.env;
         let interned = interned();
@@ -45,8 +44,6 @@ impl Callbacks {
             if after_reply == NIL && finished == NIL {
                 return;
             }
-            renew(in_flight.template, interned.after_reply, after_reply);
-            renew(in_flight.template, interned.response_finished, finished);
             if in_flight.writer.is_broken() && in_flight.error == NIL {
                 let message = c"the response was not sent whole";
                 in_flight.error = rb_exc_new_cstr(rb_eIOError, message.as_ptr());
@@ -89,7 +86,8 @@ unsafe extern "C" fn note_entry(key: st_data_t, value: st_data_t, data: st_data_
         return st_retval::ST_STOP as c_int;
     };
     values[index] = value as VALUE;
-    st_retval::ST_CONTINUE as c_int
+    let is_last = index + 1 == values.len();
+    (if is_last { st_retval::ST_STOP } else { st_retval::ST_CONTINUE }) as c_int
 }
 
 /// The Array, which is looked up if it is undef; nil if it is none, or empty.
@@ -101,16 +99,6 @@ unsafe fn unless_empty(array: VALUE, env: VALUE, key: VALUE) -> VALUE {
             array
         } else {
             NIL
-        }
-    }
-}
-
-/// Gives the template a new Array if it has the one that was used.
-unsafe fn renew(template: VALUE, key: VALUE, used: VALUE) {
-    // SAFETY: under protect; the template is a Hash that is not frozen.
-    unsafe {
-        if used != NIL && rb_hash_lookup(template, key) == used {
-            rb_hash_aset(template, key, rb_ary_new());
         }
     }
 }

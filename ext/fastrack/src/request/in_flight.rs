@@ -17,8 +17,6 @@ pub(crate) struct InFlight<'a, 'e> {
     pub writer: &'a mut ResponseWriter<'e>,
     pub thread: &'static AppThread,
     pub env: VALUE,
-    /// What env is a copy of.
-    pub template: VALUE,
     /// The input of a large body, or of one that is still coming in, while its close is due.
     pub input: VALUE,
     /// Lends the app a body that is still coming in.
@@ -60,7 +58,6 @@ impl<'a, 'e> InFlight<'a, 'e> {
             writer,
             thread,
             env: NIL,
-            template: NIL,
             input: NIL,
             source: SourceScope::NONE,
             block: ScopedRef::NONE,

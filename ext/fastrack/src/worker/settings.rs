@@ -51,18 +51,33 @@ pub(super) fn app_settings(ruby: &Ruby, hash: RHash, templates: RArray) -> Resul
         Ok(callable.as_raw())
     };
     ruby.gc_register_mark_object(templates);
+    let callbacks = callback_arrays(ruby, templates)?;
     let release: Option<String> = ruby.eval("::Rack.release if defined?(::Rack.release)")?;
     let mut numbers =
         release.iter().flat_map(|text| text.split('.')).map(|number| number.parse().unwrap_or(0));
     let rack = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     Ok(AppSettings {
         templates: templates.as_raw(),
+        callbacks,
         after_response: callable("after_response")?,
         error_page: callable("error_page")?,
         chunked: optional(ruby, hash, "chunked")?.unwrap_or(false),
         rack_3: rack >= (3, 0),
         rack_3_1: rack >= (3, 1),
     })
+}
+
+/// How many Arrays for callbacks each template begins with. All are made for the same Rack.
+fn callback_arrays(ruby: &Ruby, templates: RArray) -> Result<usize, Error> {
+    let keys = ["rack.after_reply", "rack.response_finished"];
+    let count = |template: RHash| keys.iter().filter(|key| template.get(**key).is_some()).count();
+    let templates = templates.into_iter().map(RHash::try_convert);
+    let counts: Vec<usize> = templates.map(|template| template.map(count)).collect::<Result<_, _>>()?;
+    match counts.first() {
+        Some(first) if counts.iter().all(|count| count == first) => Ok(*first),
+        None => Ok(0),
+        _ => Err(Error::new(ruby.exception_arg_error(), "the listeners' envs have different callbacks")),
+    }
 }
 
 /// The settings of the engine.
