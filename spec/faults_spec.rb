@@ -93,6 +93,31 @@ RSpec.describe "Faults" do
     expect(server.get.status).to eq(200)
   end
 
+  # Whatever a hook in the master does, and what the log says.
+  { "exits" => ["exit 3", "exit (SystemExit)"], "aborts" => ["abort", "exit (SystemExit)"],
+    "never ends" => ["def self.deep = deep\ndeep", "stack level too deep (SystemStackError)"],
+    "throws" => ["throw :done", "uncaught throw :done (UncaughtThrowError)"],
+    "raises what cannot be printed" => ["raise Class.new(Exception) { def message = raise('no') }", "#<Class:"] }.each do |what, (code, line)|
+    it "B-faults a before_fork or after_worker_exit that #{what} does not end the server, and is logged" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1 }, config: <<~RUBY)
+        hook = proc do
+          next unless File.exist?("bad")
+          #{code}
+        end
+        before_fork(hook)
+        after_worker_exit(hook)
+      RUBY
+      one, other = server.await_workers(2)
+      server.write("bad", "")
+      server.signal(:KILL, to: one)
+      [/^fastrack: after_worker_exit failed: .*#{Regexp.escape(line)}/, /^fastrack: cannot spawn worker \d: .*#{Regexp.escape(line)}/]
+        .each { |text| eventually(20, -> { server.log }) { server.log.match?(text) } }
+      expect(server.get.body).to eq(other.to_s)
+      File.unlink(File.join(server.dir, "bad"))
+      server.await_workers(2)
+    end
+  end
+
   it "B-faults no process to be had for a worker is logged, spaced, and tried again" do
     server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0.1 }, config: <<~RUBY)
       Process.singleton_class.prepend(Module.new do

@@ -86,9 +86,17 @@ RSpec.describe "Signals" do
     { "raises" => ["raise 'no such luck'", "no such luck (RuntimeError)"],
       "has an ill-typed value" => ["max_workers :many", "max_workers must be a whole number, 1 or more; got :many"],
       "does not compile" => ["max_workers (", "SyntaxError"],
-      "calls exit" => ["exit 3", "the ConfigFile calls exit"] }.each do |what, (text, reason)|
+      "calls exit" => ["exit 3", "the ConfigFile calls exit"],
+      "names a user who does not exist for a socket" => ["listen '~nouser/x.sock'", "cannot listen on ~nouser/x.sock: user nouser doesn't exist"],
+      "names a user who does not exist for a log" => ["stderr_path '~nouser/x'", "must be a path; user nouser doesn't exist"],
+      "never ends" => ["def deep = deep\ndeep", "stack level too deep (SystemStackError)"],
+      "does what is not allowed" => ["raise SecurityError, 'no'", "no (SecurityError)"],
+      "asks for too much memory" => ["raise NoMemoryError, 'no memory'", "no memory (NoMemoryError)"],
+      "asks for what is not there" => ["raise NotImplementedError, 'not here'", "not here (NotImplementedError)"],
+      "throws" => ["throw :done", "uncaught throw :done (UncaughtThrowError)"],
+      "raises what cannot be printed" => ["raise Class.new(Exception) { def message = raise('no') }", "#<Class:"] }.each do |what, (text, reason)|
       it "C1 with a ConfigFile that #{what} keeps the old configuration and all workers, and says why" do
-        server = Server.start(ru: Rackups::PID, config: "max_workers 2")
+        server = Server.start(ru: Rackups::PID, options: { MaxRequestPerChild: 0 }, config: "max_workers 2")
         await_line(server, "Fastrack is ready")
         before = server.workers
         unnoticed(server) do

@@ -68,6 +68,9 @@ module Fastrack
     # Logs an exception with its backtrace and causes.
     def exception(text, error)
       line("#{text}: #{error.full_message(highlight: false, order: :top)}".chomp)
+    rescue StandardError
+      # Its message is a method of the app's.
+      line("#{text}: #{error.class}")
     end
   end
 

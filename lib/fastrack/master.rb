@@ -186,8 +186,8 @@ module Fastrack
       @workers.each(&:drain) if removed.any?
       @workers.size = configuration.max_workers
       @generation += 1
-    rescue Error, SystemExit => e
-      Log.line("HUP changes nothing: #{e.is_a?(Error) ? e.message : "the ConfigFile calls exit"}")
+    rescue Exception => e # rubocop:disable Lint/RescueException -- no ConfigFile ends the server
+      Log.line("HUP changes nothing: #{e.is_a?(SystemExit) ? "the ConfigFile calls exit" : Error.reason(e)}")
       notify_ready
     end
 
