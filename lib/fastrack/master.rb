@@ -17,7 +17,6 @@ module Fastrack
   # until a signal, a message or a timer.
   class Master
     SIGNALS = %w[TERM QUIT INT HUP USR1 USR2 TTIN TTOU WINCH CHLD].freeze
-
     STOP_SIGNALS = %w[TERM QUIT INT USR1].freeze
 
     # What a supervisor may send again while the program's at_exit hooks run.
@@ -48,6 +47,7 @@ module Fastrack
     # @yield first, when the signal handlers are set; signals are acted on afterwards
     def run
       @signals.install
+      @terminal = ProcessSettings::Terminal.new unless @launcher.supervised? || @signals.ignored_before?("HUP")
       ForkGuard.install(@signals.method(:reset)) { descriptors }
       yield
       supervise
@@ -155,7 +155,7 @@ module Fastrack
 
     def change(name)
       case name
-      when "HUP" then reload
+      when "HUP" then @terminal&.closed? ? handle_signal("TERM") : reload
       when "USR2" then upgrade
       when "TTIN" then resize(@workers.size + 1, name)
       when "TTOU" then resize([@workers.size - 1, 0].max, name)

@@ -2,6 +2,7 @@
 
 require_relative "../configuration/options"
 require_relative "../error"
+require_relative "../log"
 require_relative "../upgrade/start_command"
 
 module Fastrack
@@ -27,6 +28,30 @@ module Fastrack
         fields[2] == fields[5]
       rescue SystemCallError
         $stdin.tty?
+      end
+    end
+
+    # The terminal in whose foreground the server was started, if any.
+    class Terminal
+      def initialize
+        @foreground = ProcessSettings.foreground?
+      end
+
+      # Whether it has been closed (or its connection lost). The kernel sends HUP then, and the process has no controlling
+      # terminal any more.
+      #
+      # @return [Boolean] false for a daemon, and for a background job
+      def closed?
+        return false unless @foreground
+
+        File.open("/dev/tty", File::RDONLY | File::NOCTTY | File::NONBLOCK).close
+        false
+      rescue Errno::ENXIO, Errno::EIO
+        Log.line("HUP: the terminal is closed, stopping; use -d for a server that outlives it")
+        true
+      rescue SystemCallError
+        # No descriptors left, for example.
+        false
       end
     end
 
