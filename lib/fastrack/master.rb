@@ -38,6 +38,7 @@ module Fastrack
       @upgrade = old_master && Upgrade.new(launcher, old_master)
       @main_pid_changed = !old_master.nil?
       @sd_notify = SdNotify.new if ENV["NOTIFY_SOCKET"]
+      @orphans = Orphans.start
       @generation = 1
       @announced = 0
     end
@@ -104,8 +105,7 @@ module Fastrack
 
     def step(now)
       shut_down(Shutdown::Graceful) if draining? && now >= @shutdown.due_at
-      @sd_notify&.step(now)
-      @upgrade&.step(now)
+      [@sd_notify, @upgrade, @orphans].each { |one| one&.step(now) }
       @worker_timeout.step(now, configuration.request_timeout)
       shutting_down? ? @shutdown.step(now) : maintain
     end
@@ -119,7 +119,7 @@ module Fastrack
     # @return [Float, nil] nil when nothing is due
     def seconds_until_due
       spawn_at = @workers.not_before if !shutting_down? && @workers.free_slot
-      due = [@upgrade, @sd_notify, @worker_timeout, @shutdown].filter_map { |one| one&.due_at }
+      due = [@upgrade, @sd_notify, @worker_timeout, @shutdown, @orphans].filter_map { |one| one&.due_at }
       due = [*due, spawn_at].compact.min
       due && [due - now, 0].max
     end
