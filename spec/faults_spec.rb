@@ -2,6 +2,10 @@
 
 require_relative "spec_helper"
 require_relative "support/free_port"
+require "io/console"
+require "io/nonblock"
+require "pty"
+require "socket"
 
 RSpec.describe "Faults" do
   describe "an app that fails to boot" do
@@ -91,6 +95,69 @@ RSpec.describe "Faults" do
     eventually { server.log.scan("cannot spawn worker 0: ").size == 3 }
     server.write("ready", "")
     expect(server.get.status).to eq(200)
+  end
+
+  describe "logs that nobody reads" do
+    # A pipe, socket or terminal that takes no more. Its own flags block, as those that a shell makes.
+    def fill(pair)
+      pair.last.tap do |writer|
+        nil until writer.write_nonblock("." * 512, exception: false) == :wait_writable
+        nil until writer.write_nonblock(".", exception: false) == :wait_writable
+        writer.nonblock = false
+      end
+    end
+
+    { "a pipe" => -> { IO.pipe }, "a socket" => -> { UNIXSocket.pair }, "a terminal" => -> { PTY.open.tap { |pair| pair.last.raw! } } }
+      .each do |what, open|
+      it "D7 lose lines and nothing else, where they are #{what}" do
+        reader, writer = pair = open.call
+        server = Server.start(ru: <<~RUBY, options: { MaxWorkers: 2, MaxRequestPerChild: 0, ErrRespawnInterval: 0.1 }, inherit: { 9 => fill(pair) }, config: <<~RUBY)
+          run ->(env) { env["PATH_INFO"] == "/raise" ? raise("no" * 5000) : [200, {}, [Process.pid.to_s]] }
+        RUBY
+          [$stdout, $stderr].each { |stream| stream.reopen(IO.for_fd(9, "w", autoclose: false)) } if File.exist?("full")
+        RUBY
+        before = server.await_workers(2)
+        server.write("full", "")
+        server.signal(:HUP)
+        fresh = server.await_workers(2) { |found| (found & before).empty? }
+        server.signal(:KILL, to: fresh.first)
+        server.await_workers(2) { |found| !found.include?(fresh.first) }
+        3.times { expect(server.get("/raise").status).to eq(500) }
+        eventually { reader.read_nonblock(65_536, exception: false) == :wait_readable }
+        server.get("/raise")
+        seen = +""
+        eventually(20, -> { seen }) { (seen << reader.readpartial(65_536)).include?("nono") }
+        fill(pair)
+        expect(server.stop.exitstatus).to eq(0)
+      ensure
+        [reader, writer].compact.each(&:close)
+      end
+    end
+  end
+
+  # Whatever a hook in the master does, and what the log says.
+  { "exits" => ["exit 3", "exit (SystemExit)"], "aborts" => ["abort", "exit (SystemExit)"],
+    "never ends" => ["def self.deep = deep\ndeep", "stack level too deep (SystemStackError)"],
+    "throws" => ["throw :done", "uncaught throw :done (UncaughtThrowError)"],
+    "raises what cannot be printed" => ["raise Class.new(Exception) { def message = raise('no') }", "#<Class:"] }.each do |what, (code, line)|
+    it "B-faults a before_fork or after_worker_exit that #{what} does not end the server, and is logged" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1 }, config: <<~RUBY)
+        hook = proc do
+          next unless File.exist?("bad")
+          #{code}
+        end
+        before_fork(hook)
+        after_worker_exit(hook)
+      RUBY
+      one, other = server.await_workers(2)
+      server.write("bad", "")
+      server.signal(:KILL, to: one)
+      [/^fastrack: after_worker_exit failed: .*#{Regexp.escape(line)}/, /^fastrack: cannot spawn worker \d: .*#{Regexp.escape(line)}/]
+        .each { |text| eventually(20, -> { server.log }) { server.log.match?(text) } }
+      expect(server.get.body).to eq(other.to_s)
+      File.unlink(File.join(server.dir, "bad"))
+      server.await_workers(2)
+    end
   end
 
   it "B-faults no process to be had for a worker is logged, spaced, and tried again" do

@@ -3,6 +3,7 @@
 require_relative "spec_helper"
 require "io/console"
 require "pty"
+require "tmpdir"
 
 RSpec.describe "Signals" do
   # Each example does something to a server that clients ask all the time; none of them may notice.
@@ -86,9 +87,17 @@ RSpec.describe "Signals" do
     { "raises" => ["raise 'no such luck'", "no such luck (RuntimeError)"],
       "has an ill-typed value" => ["max_workers :many", "max_workers must be a whole number, 1 or more; got :many"],
       "does not compile" => ["max_workers (", "SyntaxError"],
-      "calls exit" => ["exit 3", "the ConfigFile calls exit"] }.each do |what, (text, reason)|
+      "calls exit" => ["exit 3", "the ConfigFile calls exit"],
+      "names a user who does not exist for a socket" => ["listen '~nouser/x.sock'", "cannot listen on ~nouser/x.sock: user nouser doesn't exist"],
+      "names a user who does not exist for a log" => ["stderr_path '~nouser/x'", "must be a path; user nouser doesn't exist"],
+      "never ends" => ["def deep = deep\ndeep", "stack level too deep (SystemStackError)"],
+      "does what is not allowed" => ["raise SecurityError, 'no'", "no (SecurityError)"],
+      "asks for too much memory" => ["raise NoMemoryError, 'no memory'", "no memory (NoMemoryError)"],
+      "asks for what is not there" => ["raise NotImplementedError, 'not here'", "not here (NotImplementedError)"],
+      "throws" => ["throw :done", "uncaught throw :done (UncaughtThrowError)"],
+      "raises what cannot be printed" => ["raise Class.new(Exception) { def message = raise('no') }", "#<Class:"] }.each do |what, (text, reason)|
       it "C1 with a ConfigFile that #{what} keeps the old configuration and all workers, and says why" do
-        server = Server.start(ru: Rackups::PID, config: "max_workers 2")
+        server = Server.start(ru: Rackups::PID, options: { MaxRequestPerChild: 0 }, config: "max_workers 2")
         await_line(server, "Fastrack is ready")
         before = server.workers
         unnoticed(server) do
@@ -112,6 +121,64 @@ RSpec.describe "Signals" do
       server.signal(:HUP)
       await_line(server, /^fastrack: HUP changes nothing: ConfigFile .*: no such file or directory$/)
       expect(server.workers).to eq(before)
+    end
+  end
+
+  # What a terminal's end does to a server in it, seen from outside: its log is a file, as it outlives the terminal.
+  describe "HUP and the terminal" do
+    # Starts the command in a terminal of its own.
+    #
+    # @yieldparam close [Proc] closes the terminal
+    # @yieldparam pid [Integer] the terminal's first process
+    # @yieldparam log [Proc] gives the server's log
+    def in_terminal(command, directory = Dir.mktmpdir)
+      File.write(File.join(directory, "config.ru"), Rackups::PID)
+      log = -> { File.file?("#{directory}/log") ? File.read("#{directory}/log") : "" }
+      reader, writer, pid = PTY.spawn(Server::CLEAN_ENVIRONMENT, "sh", "-c", command, chdir: directory)
+      Process.detach(pid)
+      eventually(20, log) { log.call.include?("Fastrack is ready") }
+      yield -> { [reader, writer].each(&:close) }, pid, log
+    ensure
+      master = log.call[/Pid:(\d+)/, 1]&.to_i
+      [pid, master].compact.uniq.select { |one| ProcessTable.alive?(one) }.each { |one| Process.kill(:TERM, one) }
+      eventually { [pid, master].compact.none? { |one| ProcessTable.alive?(one) } }
+      FileUtils.remove_entry(directory)
+    end
+
+    let(:server) { "#{RbConfig.ruby} #{Server::COMMAND} -b app.sock -w 1 >log 2>&1" }
+
+    it "D8 ends a server in the foreground whose terminal is closed, and it reloads while the terminal is there" do
+      in_terminal("exec #{server}") do |close, pid, log|
+        Process.kill(:HUP, pid)
+        eventually(20, log) { log.call.scan("Fastrack is ready").size == 2 }
+        close.call
+        eventually(20, log) { !ProcessTable.alive?(pid) }
+        expect(log.call).to include("HUP: the terminal is closed, stopping")
+      end
+    end
+
+    it "D8 ends the server below a shell, too" do
+      in_terminal("#{server}; true") do |close, pid, log|
+        master = log.call[/Pid:(\d+)/, 1].to_i
+        expect(master).not_to eq(pid)
+        close.call
+        eventually(20, log) { !ProcessTable.alive?(master) }
+      end
+    end
+
+    { "a daemon" => ->(server) { "#{server.sub(" >", " -d -O StdoutPath=log -O StderrPath=log >")} & wait; sleep 60" },
+      "a server under nohup" => ->(server) { "exec nohup #{server}" },
+      "a server in a session of its own, as a supervisor starts it" => ->(server) { "setsid #{server} & wait; sleep 60" } }
+      .each do |what, command|
+      it "D8 reloads #{what}, also when the terminal is closed" do
+        in_terminal(command.call(server)) do |close, _, log|
+          master = log.call[/Pid:(\d+)/, 1].to_i
+          close.call
+          Process.kill(:HUP, master)
+          eventually(20, log) { log.call.scan("Fastrack is ready").size >= 2 }
+          expect(ProcessTable.alive?(master)).to be(true)
+        end
+      end
     end
   end
 

@@ -3,6 +3,17 @@
 module Fastrack
   # Why the server cannot start, for its user: one line, shown without a backtrace.
   class Error < StandardError
+    # What any exception says, for a log line.
+    #
+    # @param error [Exception]
+    # @return [String] one line
+    def self.reason(error)
+      error.is_a?(Error) ? error.message : "#{error.message.lines.first.to_s.chomp} (#{error.class})"
+    rescue StandardError
+      # Its message is a method of the app's.
+      error.class.to_s
+    end
+
     # @param names [Array<Symbol>] the names that exist
     # @return [String] "; did you mean X?", or nothing when no name is close
     def self.suggestion(name, names)

@@ -96,7 +96,7 @@ module Fastrack
       LogFiles.remember
       @configuration = configuration
       change ? change_listeners(change) : []
-    rescue Error
+    rescue Exception # rubocop:disable Lint/RescueException -- it is raised again
       change&.cancel
       raise
     end

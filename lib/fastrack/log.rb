@@ -1,13 +1,17 @@
 # frozen_string_literal: true
 
 require "fcntl"
+require "socket"
 
 module Fastrack
   # The server's log on stderr, and on stdout the lines that Rhebok's users look for. A log that cannot be written (closed
-  # pipe, full disk) is no reason to stop serving.
+  # pipe, full disk, a reader that hangs) is no reason to stop serving.
   module Log
-    # A stream whose errors are ignored.
+    # A stream whose errors are ignored, and that nobody waits for.
     class Output
+      # Seconds that the reader of a full pipe, socket or terminal gets to make room. Then lines are dropped until there is.
+      PATIENCE = 0.1
+
       # @yieldreturn [IO, #write] asked each time: the app may replace $stdout, and `write` is all that Ruby asks for
       def initialize(&stream)
         @stream = stream
@@ -15,19 +19,63 @@ module Fastrack
 
       def puts(text)
         stream = @stream.call
-        stream.respond_to?(:puts) ? stream.puts(text) : stream.write("#{text.chomp}\n")
+        return Log.put(stream, text) unless may_block?(stream)
+
+        # Before it, what the app has written. After the start nothing is buffered.
+        flush unless stream.sync
+        offer(stream, text.end_with?("\n") ? text : "#{text}\n")
       rescue StandardError
         nil
       end
 
       def flush
         stream = @stream.call
+        stuck = may_block?(stream) && !stream.sync && !stream.wait_writable(PATIENCE)
+        return discard if stuck
+
         stream.flush if stream.respond_to?(:flush)
       rescue StandardError
         discard
       end
 
       private
+
+      def may_block?(stream)
+        stream.is_a?(IO) && !stream.stat.file?
+      end
+
+      # Other processes write here, too, and some of them count on blocking: the descriptor stays as it is.
+      def offer(stream, text)
+        if stream.stat.socket?
+          socket = Socket.for_fd(stream.fileno).tap { |one| one.autoclose = false }
+          return send_all(socket, text) { |rest| socket.sendmsg_nonblock(rest, exception: false) }
+        end
+        again = File::WRONLY | File::NONBLOCK | File::NOCTTY
+        File.open("/proc/self/fd/#{stream.fileno}", again) do |file|
+          send_all(file, text) { |rest| file.write_nonblock(rest, exception: false) }
+        end
+      rescue Errno::EACCES, Errno::ENOENT, Errno::EMFILE, Errno::ENFILE
+        # It is another user's, or there is no /proc. What poll(2) calls writable takes a page (PIPE_BUF).
+        send_all(stream, text) { |rest| stream.wait_writable(0) ? stream.write(rest.byteslice(0, 4096)) : :wait_writable }
+      end
+
+      # @yieldparam rest [String]
+      # @yieldreturn [Integer, Symbol] how many bytes were written; or :wait_writable
+      def send_all(io, text)
+        rest = text.b
+        deadline = now + PATIENCE
+        until rest.empty?
+          written = yield(rest)
+          @full = written == :wait_writable && (@full || !io.wait_writable([deadline - now, 0].max) || now > deadline)
+          return if @full
+
+          rest = rest.byteslice(written..) unless written == :wait_writable
+        end
+      end
+
+      def now
+        Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      end
 
       # Drops what Ruby has buffered and cannot write: fork(2) flushes first, and would fail.
       def discard
@@ -81,9 +129,25 @@ module Fastrack
       restore&.call
     end
 
+    # Writes an error of the app to rack.errors, which may be stderr or an object of the app's.
+    def report(stream, text)
+      return STDERR.puts(text) if $stderr.equal?(stream)
+
+      put(stream, text)
+      stream.flush if stream.respond_to?(:flush)
+    end
+
+    # Writes a line to an object of which Ruby asks no more than `write`.
+    def put(stream, text)
+      stream.respond_to?(:puts) ? stream.puts(text) : stream.write("#{text.chomp}\n")
+    end
+
     # Logs an exception with its backtrace and causes.
     def exception(text, error)
       line("#{text}: #{error.full_message(highlight: false, order: :top)}".chomp)
+    rescue StandardError
+      # Its message is a method of the app's.
+      line("#{text}: #{error.class}")
     end
   end
 

@@ -17,7 +17,6 @@ module Fastrack
   # until a signal, a message or a timer.
   class Master
     SIGNALS = %w[TERM QUIT INT HUP USR1 USR2 TTIN TTOU WINCH CHLD].freeze
-
     STOP_SIGNALS = %w[TERM QUIT INT USR1].freeze
 
     # What a supervisor may send again while the program's at_exit hooks run.
@@ -39,6 +38,7 @@ module Fastrack
       @upgrade = old_master && Upgrade.new(launcher, old_master)
       @main_pid_changed = !old_master.nil?
       @sd_notify = SdNotify.new if ENV["NOTIFY_SOCKET"]
+      @orphans = Orphans.start
       @generation = 1
       @announced = 0
     end
@@ -48,6 +48,7 @@ module Fastrack
     # @yield first, when the signal handlers are set; signals are acted on afterwards
     def run
       @signals.install
+      @terminal = ProcessSettings::Terminal.new unless @launcher.supervised? || @signals.ignored_before?("HUP")
       ForkGuard.install(@signals.method(:reset)) { descriptors }
       yield
       supervise
@@ -104,8 +105,7 @@ module Fastrack
 
     def step(now)
       shut_down(Shutdown::Graceful) if draining? && now >= @shutdown.due_at
-      @sd_notify&.step(now)
-      @upgrade&.step(now)
+      [@sd_notify, @upgrade, @orphans].each { |one| one&.step(now) }
       @worker_timeout.step(now, configuration.request_timeout)
       shutting_down? ? @shutdown.step(now) : maintain
     end
@@ -119,7 +119,7 @@ module Fastrack
     # @return [Float, nil] nil when nothing is due
     def seconds_until_due
       spawn_at = @workers.not_before if !shutting_down? && @workers.free_slot
-      due = [@upgrade, @sd_notify, @worker_timeout, @shutdown].filter_map { |one| one&.due_at }
+      due = [@upgrade, @sd_notify, @worker_timeout, @shutdown, @orphans].filter_map { |one| one&.due_at }
       due = [*due, spawn_at].compact.min
       due && [due - now, 0].max
     end
@@ -155,7 +155,7 @@ module Fastrack
 
     def change(name)
       case name
-      when "HUP" then reload
+      when "HUP" then @terminal&.closed? ? handle_signal("TERM") : reload
       when "USR2" then upgrade
       when "TTIN" then resize(@workers.size + 1, name)
       when "TTOU" then resize([@workers.size - 1, 0].max, name)
@@ -186,8 +186,8 @@ module Fastrack
       @workers.each(&:drain) if removed.any?
       @workers.size = configuration.max_workers
       @generation += 1
-    rescue Error, SystemExit => e
-      Log.line("HUP changes nothing: #{e.is_a?(Error) ? e.message : "the ConfigFile calls exit"}")
+    rescue Exception => e # rubocop:disable Lint/RescueException -- no ConfigFile ends the server
+      Log.line("HUP changes nothing: #{e.is_a?(SystemExit) ? "the ConfigFile calls exit" : Error.reason(e)}")
       notify_ready
     end
 

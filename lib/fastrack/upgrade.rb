@@ -108,6 +108,7 @@ module Fastrack
     def why_not
       if @new then "the new master (pid #{@new.pid}) is already there"
       elsif @old then "the old master is still running"
+      elsif Process.pid == 1 then "this is process 1, whose end is that of its container; replace the container"
       elsif ENV[ServerStarter::VARIABLE] then "send HUP to start_server instead"
       end
     end

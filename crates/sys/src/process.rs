@@ -13,3 +13,22 @@ pub fn is_running(pid: u32) -> bool {
     let Ok(pid) = i32::try_from(pid) else { return false };
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None) != Err(nix::errno::Errno::ESRCH)
 }
+
+/// Whether the kernel gives this process the orphans among its descendants: it is process 1 of its namespace, or a
+/// subreaper (PR_SET_CHILD_SUBREAPER, prctl(2)).
+pub fn adopts_orphans() -> bool {
+    std::process::id() == 1 || is_subreaper()
+}
+
+#[cfg(target_os = "linux")]
+fn is_subreaper() -> bool {
+    let mut on: libc::c_int = 0;
+    // SAFETY: PR_GET_CHILD_SUBREAPER writes one int to the address, which is that of `on`.
+    let result = unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut on) };
+    result == 0 && on != 0
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_subreaper() -> bool {
+    false
+}

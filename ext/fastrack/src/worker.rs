@@ -7,10 +7,11 @@ mod settings;
 mod shared_queue;
 mod thread_dump;
 
-use magnus::{Error, RModule, Ruby};
+use magnus::{function, prelude::*, Error, RModule, Ruby};
 
 pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     child_process::init(module)?;
+    module.define_singleton_method("adopts_orphans?", function!(fastrack_sys::adopts_orphans, 0))?;
     shared_queue::init(ruby, module)?;
     scoreboard::init(ruby, module)?;
     engine::init(ruby, module)

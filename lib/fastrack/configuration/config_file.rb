@@ -38,14 +38,17 @@ module Fastrack
       # Evaluates a file.
       #
       # @return [ConfigFile] see #__settings__ and #__places__
-      # @raise [ConfigurationError] when it cannot be read or raises; the message has the line
+      # @raise [ConfigurationError] when it cannot be read or raises, whatever it is; the message has the line
+      # @raise [SystemExit] when it calls exit
       def evaluate(path)
         file = File.expand_path(path)
         text = text_of(path, file)
         config = new(file)
         begin
           config.instance_eval(text, file)
-        rescue StandardError, ScriptError => e
+        rescue SystemExit, SignalException
+          raise
+        rescue Exception => e # rubocop:disable Lint/RescueException -- endless recursion and SecurityError, too
           raise ConfigurationError, "ConfigFile #{place(e, file)}: #{summary(e, file)}"
         end
         config.__finish__
@@ -72,8 +75,7 @@ module Fastrack
       end
 
       def summary(error, file)
-        line = error.message.lines.first.to_s.chomp.sub(/\A#{Regexp.escape(file)}:\d+: /, "")
-        error.is_a?(ConfigurationError) ? line : "#{line} (#{error.class})"
+        Error.reason(error).lines.first.to_s.chomp.sub(/\A#{Regexp.escape(file)}:\d+: /, "")
       end
     end
 

@@ -95,6 +95,14 @@ module Fastrack
         raise ArgumentError, "must be some text"
       end
 
+      # @return [String] frozen
+      def path(value)
+        text(value).tap { |path| File.expand_path(path) }
+      rescue ArgumentError => e
+        # "~name/": there is no such user.
+        raise ArgumentError, e.message.start_with?("must be") ? e.message : "must be a path; #{e.message}"
+      end
+
       # @return [String] one of `choices`
       def choice(value, *choices)
         return value.to_s if choices.include?(value.to_s)

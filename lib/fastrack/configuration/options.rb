@@ -8,7 +8,7 @@ module Fastrack
   # Every option, Rhebok's first.
   class Option
     ALL = [
-      new(:ConfigFile, :config_file, nil, "configuration file, in Ruby", :text),
+      new(:ConfigFile, :config_file, nil, "configuration file, in Ruby", :path),
       new(:Host, :host, "0.0.0.0", "address to listen on", :text),
       new(:Port, :port, 9292, "port to listen on (0: any free port)", :integer, 0..65_535),
       new(:Path, :path, nil, "unix socket to listen on, instead of Host and Port", :text),
@@ -45,13 +45,13 @@ module Fastrack
       new(:BootTimeout, :boot_timeout, 120.0, "seconds that a new master gets to boot after USR2", :seconds),
       new(:AutoQuit, :auto_quit, true, "stop the old master once the new one is ready", :boolean),
       new(:BeforeExec, :before_exec, nil, "called before a new master is started", :callable),
-      new(:Pid, :pid, nil, "pid file of the master", :text),
+      new(:Pid, :pid, nil, "pid file of the master", :path),
       new(:Listen, :listen, nil, "addresses to listen on, instead of Host, Port and Path", Address.method(:list)),
       new(:RequestTimeout, :request_timeout, 60.0, "seconds that the app may take for a request (0: no limit)", :seconds_or_zero),
       new(:PreloadApp, :preload_app, true, "load the app once, in the master", :boolean),
-      new(:WorkingDirectory, :working_directory, nil, "directory to run in", :text),
-      new(:StdoutPath, :stdout_path, nil, "log file for stdout", :text),
-      new(:StderrPath, :stderr_path, nil, "log file for stderr", :text),
+      new(:WorkingDirectory, :working_directory, nil, "directory to run in", :path),
+      new(:StdoutPath, :stdout_path, nil, "log file for stdout", :path),
+      new(:StderrPath, :stderr_path, nil, "log file for stderr", :path),
       new(:Umask, :umask, nil, "umask, in octal", :mode),
       new(:User, :user, nil, "user, or user:group, that workers run as", :user_group),
       new(:Logger, :logger, nil, "server.logger in hooks", :logger),

@@ -87,6 +87,14 @@ module Fastrack
       @settings = settings
     end
 
+    # @return [String] the absolute path
+    # @raise [ListenError] when it begins with a user ("~name") who does not exist
+    def file
+      File.expand_path(@path)
+    rescue ArgumentError => e
+      raise ListenError, "cannot listen on #{@path}: #{e.message}"
+    end
+
     # How often to try while the address is in use, at least once; -1: without end.
     def tries
       @settings.fetch(:tries, 1).then { |tries| tries.zero? ? 1 : tries }
@@ -106,7 +114,7 @@ module Fastrack
     # @raise [AddressInUseError, ListenError]
     def open
       backlog = @settings.fetch(:backlog, Socket::SOMAXCONN)
-      return [UNIXListener.open(@path.sub(/\A~.*/) { |home| File.expand_path(home) }, backlog: backlog, mode: mode)] if @path
+      return [UNIXListener.open(@path.start_with?("~") ? file : @path, backlog: backlog, mode: mode)] if @path
 
       tcp = @settings.slice(:reuseport, :ipv6only, :tcp_nodelay, :tcp_defer_accept, :rcvbuf, :sndbuf)
       TCPListener.open(@host, @port, backlog: backlog, **tcp)

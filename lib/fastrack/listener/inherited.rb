@@ -103,7 +103,7 @@ module Fastrack
     private
 
     def at?(listener, address)
-      return at_path?(listener, File.expand_path(address.path)) if address.path
+      return at_path?(listener, address.file) if address.path
 
       listener.tcp? && listener.server_name == Listener.authority(address.host) &&
         [0, listener.server_port.to_i].include?(address.port)

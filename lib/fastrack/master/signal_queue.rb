@@ -24,6 +24,11 @@ module Fastrack
       end
     end
 
+    # @return [Boolean] whether the server was started with the signal ignored, as nohup(1) does it
+    def ignored_before?(name)
+      @previous[name] == "IGNORE"
+    end
+
     # Restores the previous handlers.
     #
     # @param quiet [Array<String>] signals to ignore if they had no handler: their default would end the process

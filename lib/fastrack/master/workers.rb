@@ -148,7 +148,7 @@ module Fastrack
 
     def call_exit_hook(handle, exited)
       configuration.call_hook(:after_worker_exit, @launcher, handle, exited.status)
-    rescue StandardError, ScriptError => e
+    rescue Exception => e # rubocop:disable Lint/RescueException -- no hook ends the server, not by `exit` either
       Log.exception("after_worker_exit failed", e)
     end
 
@@ -164,7 +164,7 @@ module Fastrack
       configuration.call_hook(:before_fork, @launcher, worker)
       pid, channel = ForkGuard.own_fork { fork_worker(worker) }
       WorkerHandle.new(nr, pid, generation, channel, entry, now)
-    rescue StandardError, ScriptError => e
+    rescue Exception => e # rubocop:disable Lint/RescueException -- no hook ends the server, not by `exit` either
       # It may succeed later: memory and pids become free, a database that a hook needs comes back.
       @scoreboard.release(slot) if slot
       Log.exception("cannot spawn worker #{nr}", e)

@@ -31,6 +31,30 @@ module Fastrack
       end
     end
 
+    # The terminal in whose foreground the server was started, if any.
+    class Terminal
+      def initialize
+        @foreground = ProcessSettings.foreground?
+      end
+
+      # Whether it has been closed (or its connection lost). The kernel sends HUP then, and the process has no controlling
+      # terminal any more.
+      #
+      # @return [Boolean] false for a daemon, and for a background job
+      def closed?
+        return false unless @foreground
+
+        File.open("/dev/tty", File::RDONLY | File::NOCTTY | File::NONBLOCK).close
+        false
+      rescue Errno::ENXIO, Errno::EIO
+        Log.line("HUP: the terminal is closed, stopping; use -d for a server that outlives it")
+        true
+      rescue SystemCallError
+        # No descriptors left, for example.
+        false
+      end
+    end
+
     # @param configuration [Configuration]
     def initialize(configuration)
       @configuration = configuration

@@ -1,8 +1,9 @@
 //! Exceptions: raised, classified, reported.
 
 use std::ffi::CStr;
-use std::io::{self, Write};
+use std::io;
 
+use fastrack_sys::write_stderr_within;
 use magnus::error::ErrorType;
 use magnus::rb_sys::AsRawValue;
 use magnus::{Error, Ruby};
@@ -11,6 +12,9 @@ use rb_sys::*;
 use crate::ruby::interned::interned;
 use crate::ruby::protect::protect;
 use crate::ruby::value::{call, call_if_defined, NIL};
+
+/// How long the reader of a full log pipe gets to make room.
+const LOG_MILLIS: u64 = 100;
 
 /// Raises an exception with a fixed message.
 pub(crate) unsafe fn raise(class: VALUE, message: &CStr) -> ! {
@@ -73,10 +77,8 @@ pub(crate) fn report(error: &Error, env: VALUE) {
             rb_hash_aset(options, RB_ID2SYM(rb_intern(c"highlight".as_ptr())), Qfalse as VALUE);
             let text =
                 rb_funcallv_kw(exception, interned.id.full_message, 1, &options, RB_PASS_KEYWORDS as _);
-            // `write` is all that Ruby asks of $stderr.
-            let id = &interned.id;
-            call(stream, if rb_respond_to(stream, id.puts) != 0 { id.puts } else { id.write }, &[text]);
-            call_if_defined(stream, id.flush);
+            // Not by `puts` itself: nobody may be reading.
+            call(rb_path2class(c"Fastrack::Log".as_ptr()), rb_intern(c"report".as_ptr()), &[stream, text]);
         }
     });
     if reported.is_err() {
@@ -86,5 +88,5 @@ pub(crate) fn report(error: &Error, env: VALUE) {
 
 /// Writes a line to the server's log, which is stderr. A log that cannot be written to is no reason to fail.
 pub(crate) fn warn(line: &str) {
-    let _ = writeln!(io::stderr(), "fastrack: {line} (worker {})", std::process::id());
+    write_stderr_within(format!("fastrack: {line} (worker {})\n", std::process::id()).as_bytes(), LOG_MILLIS);
 }

@@ -73,7 +73,7 @@ interned! {
         spooled_body = c"Fastrack::SpooledBody",
         streamed_body = c"Fastrack::StreamedBody",
     }
-    ids { call, close, each, to_ary, to_path, to_i, puts, write, flush, for_fd, full_message, }
+    ids { call, close, each, to_ary, to_path, to_i, for_fd, full_message, }
 }
 
 static INTERNED: OnceLock<Box<Interned>> = OnceLock::new();
