@@ -116,7 +116,7 @@ module Fastrack
       return if entry.nil? || entry[:state] == :waiting
 
       seconds = format("%.1f", [now - entry[:started], 0].max)
-      "#{entry[:line] || "a request"} for #{seconds} s#{", request id #{entry[:id]}" if entry[:id]}"
+      "#{"callbacks of " if entry[:callbacks]}#{entry[:line] || "a request"} for #{seconds} s#{", request id #{entry[:id]}" if entry[:id]}"
     end
 
     # The earliest time at which it can be stuck in a request.
