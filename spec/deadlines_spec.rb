@@ -77,5 +77,168 @@ RSpec.describe "The time that a worker may take" do
       hang(server, "/after_reply?0.2")
       await_others(server, before)
     end
+
+    it "ends after HUP even with a RequestTimeout of 0: by then GracefulTimeout counts" do
+      server = Server.start(ru: app, options: { MaxWorkers: 1, RequestTimeout: 0, GracefulTimeout: 0.1 })
+      before = server.await_workers(1)
+      hang(server)
+      server.signal(:HUP)
+      expect_log(server, %r{^fastrack: worker 0 \(pid #{before.first}\) takes too long:\n  the main thread:\n    #{server.dir}/config.ru:7:in .*sleep'$})
+      await_others(server, before)
+      expect_log(server, %r{^fastrack: worker 0 \(pid #{before.first}\) has not finished within 0.1 s: killing it; it is serving callbacks of GET /after_reply for \d\.\d s$})
+    end
+  end
+
+  describe "to boot" do
+    let(:config) { 'after_fork { (File.write("stuck", "#{Process.pid}\n", mode: "a"); sleep) if File.exist?("hang") }' }
+
+    def serve(**options)
+      Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, **options }, config: config)
+    end
+
+    def hang_on_hup(server)
+      server.write("hang", "")
+      server.signal(:HUP)
+      eventually { server.lines_of("stuck").last&.to_i }
+    end
+
+    it "is WorkerBootTimeout: an after_fork that hangs is named in the log, and its worker replaced" do
+      server = serve(WorkerBootTimeout: 0.2)
+      before = server.await_workers(2)
+      stuck = hang_on_hup(server)
+      expect_log(server, %r{^fastrack: worker \d \(pid #{stuck}\) takes too long:\n  the main thread:\n    #{server.dir}/fastrack.rb:1:in .*sleep'$})
+      expect_log(server, /^fastrack: worker \d \(pid #{stuck}\) has not been ready within 0.2 s \(WorkerBootTimeout\): killing it$/)
+      File.unlink(File.join(server.dir, "hang"))
+      server.await_workers(2) { |found| (found & [*before, stuck]).empty? }
+      expect(server.get.status).to eq(200)
+    end
+
+    it "does not keep a later HUP from its turn" do
+      server = serve
+      before = server.await_workers(2)
+      stuck = hang_on_hup(server)
+      File.unlink(File.join(server.dir, "hang"))
+      server.signal(:HUP)
+      server.await_workers(2) { |found| (found & [*before, stuck]).empty? }
+    end
+
+    it "is bounded where native code heeds no signal, too" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1 }, config: <<~RUBY)
+        after_fork { Process.kill(:STOP, Process.pid) if File.exist?("hang") }
+      RUBY
+      before = server.await_workers(1)
+      server.write("hang", "")
+      server.signal(:HUP)
+      stuck = eventually { (server.workers - before).find { |pid| ProcessTable.entry(pid)&.state == "T" } }
+      File.unlink(File.join(server.dir, "hang"))
+      server.signal(:HUP)
+      server.await_workers(1) { |found| (found & [*before, stuck]).empty? }
+      expect(server.get.status).to eq(200)
+    end
+  end
+
+  describe "while it is stopped (SIGSTOP)" do
+    it "is WorkerTimeout, though it is idle" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, WorkerTimeout: 1 })
+      before = server.await_workers(2)
+      before.each { |pid| frozen(pid) }
+      await_others(server, before)
+      expect(server.get.status).to eq(200)
+      expect(server.log.scan(/^fastrack: worker \d \(pid \d+\) has been stopped by a signal or a debugger for 1 s \(WorkerTimeout\): killing it$/).size).to eq(2)
+    end
+
+    it "does not count where it goes on now and then" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, WorkerTimeout: 1 })
+      worker = server.await_workers(1).first
+      # Longer than its time and the master's looks in all.
+      30.times do
+        frozen(worker)
+        sleep 0.1
+        server.signal(:CONT, to: worker)
+        server.get
+      end
+      expect(server.workers).to eq([worker])
+    end
+
+    it "is GracefulTimeout after HUP" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, GracefulTimeout: 0.1 })
+      before = server.await_workers(1)
+      frozen(before.first)
+      server.signal(:HUP)
+      await_others(server, before)
+      expect_log(server, /^fastrack: worker 0 \(pid #{before.first}\) has not finished within 0.1 s: killing it; it is serving no request$/)
+    end
+  end
+
+  describe "to stop" do
+    let(:app) { <<~'RUBY' }
+      run lambda { |env|
+        if env["PATH_INFO"] == "/wait"
+          File.write("waiting", Process.pid.to_s)
+          sleep 0.01 until File.exist?("go")
+        end
+        [200, {}, [Process.pid.to_s]]
+      }
+    RUBY
+
+    def waiting_request(server)
+      client = Thread.new { HttpPeer.exchange(server, "GET /wait HTTP/1.0\r\n\r\n").first }
+      eventually { server.lines_of("waiting").any? }
+      client
+    end
+
+    it "is GracefulTimeout on HUP, for a request without a limit" do
+      server = Server.start(ru: app, options: { MaxWorkers: 1, GracefulTimeout: 0.1, RequestTimeout: 0 })
+      before = server.await_workers(1)
+      client = waiting_request(server)
+      server.signal(:HUP)
+      await_others(server, before)
+      expect_log(server, %r{^fastrack: worker 0 \(pid #{before.first}\) has not finished within 0.1 s: killing it; it is serving GET /wait for \d\.\d s$})
+      expect(client.value).to eq("")
+    end
+
+    it "is that of the request where that is longer, so that HUP loses none" do
+      server = Server.start(ru: app, options: { MaxWorkers: 1, GracefulTimeout: 0.1, RequestTimeout: 30 })
+      before = server.await_workers(1)
+      client = waiting_request(server)
+      server.signal(:HUP)
+      server.await_workers(2)
+      # Longer than GracefulTimeout, and what the master grants beyond.
+      sleep 3
+      server.write("go", "")
+      expect(client.value).to end_with(before.first.to_s)
+      await_others(server, before)
+    end
+  end
+
+  it "is GracefulTimeout for what runs at the end of a worker that was told to stop by somebody else" do
+    config = "Fastrack::Worker.prepend(Module.new { def exit!(*) = sleep })"
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, GracefulTimeout: 0.1 }, config: config)
+    before = server.await_workers(1)
+    server.signal(:TERM, to: before.first)
+    await_others(server, before)
+    expect_log(server, %r{^fastrack: worker 0 \(pid #{before.first}\) takes too long:\n  the main thread:\n    #{server.dir}/fastrack.rb:1:in .*sleep'$})
+    expect_log(server, /^fastrack: worker 0 \(pid #{before.first}\) has not finished within 0.1 s: killing it; it is serving no request$/)
+    # The others must not hang.
+    server.signal(:INT)
+  end
+
+  describe "after a time in which the whole machine stood still" do
+    it "is up to the worker for a moment, so that its client gets a 504" do
+      server = Server.start(ru: 'run ->(_) { File.write("waiting", ""); sleep }', options: { MaxWorkers: 1, RequestTimeout: 1 })
+      server.await_workers(1)
+      client = Thread.new { server.get("/") }
+      eventually { File.exist?(File.join(server.dir, "waiting")) }
+      all = [server.master, *server.workers]
+      all.each { |pid| frozen(pid) }
+      # Longer than RequestTimeout and what the master grants beyond.
+      sleep 3.5
+      server.signal(:CONT, to: server.master)
+      # The master is the first to run.
+      eventually { ProcessTable.entry(server.master).state == "S" }
+      server.signal(:CONT, to: all.last)
+      expect(client.value.status).to eq(504)
+      expect(server.log).not_to include("killing it")
+    end
   end
 end

@@ -33,17 +33,14 @@ module Fastrack
     end
 
     # Spawns a worker into the first free slot, if there is one and it is time.
-    #
-    # @return [Boolean] whether there is a new worker
     def fill_slot(generation)
       started = now
       nr = free_slot
-      return false if nr.nil? || started < @not_before
+      return if nr.nil? || started < @not_before
 
       handle = spawn(nr, generation)
       wait_until(handle ? started + configuration.spawn_interval : now + configuration.err_respawn_interval)
       @handles << handle if handle
-      !handle.nil?
     end
 
     # @return [Integer, nil] the first slot whose worker is missing
@@ -68,8 +65,10 @@ module Fastrack
       staying.select { |handle| handle.nr >= @size }
     end
 
-    # Stops a worker of an old generation or beyond its request limit, if one can be spared.
+    # Stops a worker of an old generation or beyond its request limit, if one can be spared. One that is booting
+    # can, since what makes it hang may be gone; unless clients wait for it at an address that is gone.
     def recycle(generation)
+      @handles.each { |handle| handle.stop if handle.booting? && !handle.draining? && handle.generation < generation }
       return unless spare?
 
       serving = @handles.select(&:serving?)
@@ -114,6 +113,7 @@ module Fastrack
         handle.messages.each do |message|
           case message
           when ControlChannel::READY then handle.ready(drain: drain)
+          when ControlChannel::ENDING then handle.ends
           when ControlChannel::LIMIT_REACHED then handle.answer(may_exit || handle.stopping? || spare?)
           end
         end
