@@ -137,6 +137,39 @@ RSpec.describe "The time that a worker may take" do
     end
   end
 
+  describe "an after_fork that always fails" do
+    it "ends a server that has never served, with one line and status 1" do
+      server = Server.fail_to_start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.01 }, config: <<~RUBY)
+        after_fork { File.write("tries", ".", mode: "a"); exit 3 }
+      RUBY
+      expect(server.status.exitstatus).to eq(1)
+      expect(server.lines_of("tries").first.size).to be_between(20, 22)
+      expect(server.log).to match(/^fastrack: the last 2\d workers failed to boot, and none ever was ready: the server ends\n\z/)
+      expect(server.processes).to be_empty
+    end
+
+    it "ends one that is a new master (USR2), and the old one carries on" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0.01 }, config: "")
+      server.write("fastrack.rb", "after_fork { exit 3 }")
+      server.signal(:USR2)
+      expect_log(server, /^fastrack: the new master \(pid \d+\) exited with status 1[^\n]*; this one carries on$/)
+      expect(server.get.status).to eq(200)
+    end
+
+    it "leaves one that has served at work with the workers that it has, and is logged" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.01 }, config: <<~RUBY)
+        after_fork { exit 3 if File.exist?("broken") }
+      RUBY
+      before = server.await_workers(2)
+      server.write("broken", "")
+      server.signal(:HUP)
+      expect_log(server, /^fastrack: the last 30 workers failed to boot: 1 of 2 serve; trying again every 0.01 s$/)
+      expect(server.get.status).to eq(200)
+      File.unlink(File.join(server.dir, "broken"))
+      await_others(server, before)
+    end
+  end
+
   describe "while it is stopped (SIGSTOP)" do
     it "is WorkerTimeout, though it is idle" do
       server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, WorkerTimeout: 1 })
