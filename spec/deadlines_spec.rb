@@ -244,6 +244,31 @@ RSpec.describe "The time that a worker may take" do
     end
   end
 
+  describe "between two requests" do
+    let(:app) { <<~'RUBY' }
+      require "fiddle"
+      # sigwait(3) for no signal at all: native code that never returns and keeps Ruby's lock.
+      SIGWAIT = Fiddle::Function.new(Fiddle.dlopen(nil)["sigwait"], [Fiddle::TYPE_VOIDP] * 2, Fiddle::TYPE_INT, need_gvl: true)
+      run lambda { |env|
+        Thread.new { sleep 0.1; File.write("stuck", ""); SIGWAIT.call("\0" * 128, "\0" * 8) } if env["PATH_INFO"] == "/hang"
+        [200, {}, [Process.pid.to_s]]
+      }
+    RUBY
+
+    it "is WorkerTimeout: a thread that keeps Ruby's lock for ever costs its worker, and its clients are served by another" do
+      server = Server.start(ru: app, options: { MaxWorkers: 1, WorkerTimeout: 1 })
+      HttpPeer.open(server) do |kept|
+        kept.write("GET /hang HTTP/1.1\r\nHost: h\r\n\r\n")
+        first = kept.read_until(/\r\n\r\n\d+\z/)[/\d+\z/]
+        eventually { File.exist?(File.join(server.dir, "stuck")) }
+        kept.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        expect(kept.read_until(/\r\n\r\n\d+HTTP.*\r\n\r\n\d+\z/m)[/\d+\z/]).not_to eq(first)
+        expect_log(server, /^fastrack: stuck between two requests for 1\.\d s: this worker ends \(worker #{first}\)$/)
+        expect_log(server, /^  in native code:\n(.*\n)*?.*\bsigwait\b/)
+      end
+    end
+  end
+
   it "is GracefulTimeout for what runs at the end of a worker that was told to stop by somebody else" do
     config = "Fastrack::Worker.prepend(Module.new { def exit!(*) = sleep })"
     server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, GracefulTimeout: 0.1 }, config: config)

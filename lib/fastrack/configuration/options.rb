@@ -43,7 +43,7 @@ module Fastrack
       new(:GracefulTimeout, :graceful_timeout, 30.0, "seconds that a worker gets to finish when it is told to stop", :seconds_or_zero),
       new(:DrainDelay, :drain_delay, 0.0, "seconds to keep serving after TERM", :seconds_or_zero),
       new(:WorkerBootTimeout, :worker_boot_timeout, 60.0, "seconds that a worker gets to boot (0: no limit)", :seconds_or_zero),
-      new(:WorkerTimeout, :worker_timeout, 60.0, "seconds that a worker may be stopped, by SIGSTOP or a debugger (0: no limit)", :seconds_or_zero),
+      new(:WorkerTimeout, :worker_timeout, 60.0, "seconds that a worker may stand still, outside of requests (0: no limit)", :seconds_or_zero),
       new(:BootTimeout, :boot_timeout, 120.0, "seconds that a new master gets to boot after USR2", :seconds),
       new(:AutoQuit, :auto_quit, true, "stop the old master once the new one is ready", :boolean),
       new(:BeforeExec, :before_exec, nil, "called before a new master is started", :callable),

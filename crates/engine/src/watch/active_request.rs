@@ -164,6 +164,11 @@ impl ActiveRequest {
 
     // --- the helper
 
+    /// Whether there is no request, and no callbacks of one.
+    pub fn is_none(&self) -> bool {
+        self.claim() == Claim::None
+    }
+
     /// The request's deadline; `u64::MAX` if there is none.
     pub fn deadline(&self) -> u64 {
         if self.claim().is_takeable() {
@@ -243,7 +248,8 @@ mod tests {
     fn active(timeout: u64) -> (Scoreboard, ActiveRequest) {
         let board = Scoreboard::new().expect("memory");
         let slot = board.reserve().and_then(|index| board.slot(index));
-        let active = ActiveRequest::new(&WatchSettings { timeout, slot, dumper: None }).expect("a slot");
+        let active =
+            ActiveRequest::new(&WatchSettings { timeout, slot, ..WatchSettings::default() }).expect("a slot");
         (board, active)
     }
 
