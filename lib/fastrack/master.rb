@@ -106,8 +106,8 @@ module Fastrack
     def step(now)
       shut_down(Shutdown::Graceful) if draining? && now >= @shutdown.due_at
       [@sd_notify, @upgrade, @orphans].each { |one| one&.step(now) }
-      @worker_timeout.step(now, configuration.request_timeout)
       shutting_down? ? @shutdown.step(now) : maintain
+      @worker_timeout.step(now, configuration)
     end
 
     # @return [Array<IO, ControlChannel>] what is readable
@@ -212,7 +212,7 @@ module Fastrack
       announce_ready
       @workers.surplus.each(&:stop)
       @workers.recycle(@generation)
-      @worker_timeout.reset if @workers.fill_slot(@generation)
+      @workers.fill_slot(@generation)
     end
 
     def announce_ready

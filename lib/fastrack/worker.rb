@@ -80,6 +80,7 @@ module Fastrack
       # Not in the handler itself: it cannot wait for a stream's lock.
       take(LOG_SIGNAL) { @engine ? @engine.pause : Thread.new { LogFiles.reopen } }
       take(DRAIN_SIGNAL) { @engine&.drain }
+      take(Engine::THREAD_DUMP_SIGNAL) { dump_threads(ThreadDump.text) }
       trap("CHLD", "DEFAULT")
       early = signals.arrived_since_fork(pending)
       stop unless (early & STOP_SIGNALS).empty?
@@ -103,6 +104,11 @@ module Fastrack
       @engine ? @engine.stop : exit!(0)
     end
 
+    # For the watchdog if it asks, else for the master, which is about to kill this worker.
+    def dump_threads(text)
+      Log.line("worker #{@nr} (pid #{Process.pid}) takes too long:\n#{text.chomp}") unless @engine&.thread_dump(text)
+    end
+
     def prepare(death_pipe)
       Process.setproctitle("fastrack worker[#{@nr}]")
       # Until then all workers have the same random numbers. Limits are drawn before a hook can seed all workers alike.
@@ -119,7 +125,6 @@ module Fastrack
 
     def start_engine(settings, death_pipe)
       @engine = settings.engine(slot: @scoreboard_entry, master_fd: death_pipe.fileno)
-      take(Engine::THREAD_DUMP_SIGNAL) { @engine.thread_dump(ThreadDump.text) }
       @engine.catch_fatal_signals
       ExitGuard.install { @engine.prepare_exit }
     end
@@ -135,6 +140,8 @@ module Fastrack
       # The app ends this process, but its other clients are still served.
       finish
       raise
+    ensure
+      channel.write(ControlChannel::ENDING)
     end
 
     # Reopens log files between two requests: a write to one in a request would fail.

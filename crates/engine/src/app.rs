@@ -25,6 +25,16 @@ pub trait App {
         Flow::Continue
     }
 
+    /// Whether there is something to call after the last response, which counts towards the request's time limit.
+    fn has_callbacks(&self) -> bool {
+        false
+    }
+
+    /// Calls that, after [`after_response`](Self::after_response).
+    fn call_callbacks(&mut self) -> Flow {
+        Flow::Continue
+    }
+
     /// Lets signal handlers and other threads run. Called now and then while there is much to read and nothing to
     /// answer.
     fn check(&mut self) -> Flow {

@@ -11,13 +11,17 @@ module Fastrack
   #
   # A worker that reaches its request limit while it cannot be spared keeps serving.
   class WorkerHandle
-    # Seconds after a request's deadline. A worker that still runs is stuck: to exit by itself takes it one at most.
-    GRACE = 2
+    # What /proc says of a process that stands still, see proc(5).
+    SUSPENSION = /^State:\s+t .*|^\w*voluntary_ctxt_switches:.*/i.freeze
+    private_constant :SUSPENSION
 
     attr_reader :nr, :pid, :generation, :channel
 
     # @return [Float] monotonic seconds
     attr_reader :spawned_at
+
+    # @return [Float, nil] monotonic seconds when it was told to stop, or began to end by itself
+    attr_reader :stopping_since
 
     # @param nr [Integer] its slot
     # @param channel [ControlChannel] the master's end
@@ -30,6 +34,7 @@ module Fastrack
       @entry = entry
       @spawned_at = spawned_at
       @state = :booting
+      @ready = false
       @past_limit = false
       @killed = false
       @draining = false
@@ -47,6 +52,15 @@ module Fastrack
       @state == :stopping
     end
 
+    def draining?
+      @draining
+    end
+
+    # Whether it has ever served.
+    def ready?
+      @ready
+    end
+
     # Whether it serves beyond its request limit.
     def past_limit?
       @past_limit
@@ -60,6 +74,7 @@ module Fastrack
     #
     # @param drain [Boolean] whether it has to drain; it may have been told so before it could hear it
     def ready(drain: false)
+      @ready = true
       @state = :serving if booting?
       self.drain if drain || @draining
     end
@@ -90,7 +105,18 @@ module Fastrack
     # sends to all processes at once.
     def stop
       @state = :stopping
+      ends
       signal(:QUIT)
+    end
+
+    # It ends by itself.
+    def ends
+      @stopping_since ||= Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
+
+    # Has it write where its threads are.
+    def dump_threads
+      signal(Engine::THREAD_DUMP_SIGNAL)
     end
 
     # From now on it closes connections after each response. Before it stops it serves all that have arrived.
@@ -116,20 +142,26 @@ module Fastrack
       return if entry.nil? || entry[:state] == :waiting
 
       seconds = format("%.1f", [now - entry[:started], 0].max)
-      "#{entry[:line] || "a request"} for #{seconds} s#{", request id #{entry[:id]}" if entry[:id]}"
+      "#{"callbacks of " if entry[:callbacks]}#{entry[:line] || "a request"} for #{seconds} s#{", request id #{entry[:id]}" if entry[:id]}"
     end
 
-    # The earliest time at which it can be stuck in a request.
-    #
-    # @param timeout [Float] seconds that a request may take; 0: no limit
-    # @return [Float, nil] monotonic seconds; may change with the next request; nil: never
-    def stuck_at(now, timeout)
+    # @return [Float, nil] monotonic seconds at which its request has to be done; nil if there is none, or no limit
+    def deadline
       entry = read_entry
-      return if entry.nil?
-      return entry[:deadline] + GRACE unless entry[:state] == :waiting || entry[:deadline].nil?
+      entry[:deadline] unless entry.nil? || entry[:state] == :waiting
+    end
 
-      # A request may begin right now.
-      now + timeout + GRACE if timeout.positive?
+    # @param now [Float] monotonic seconds
+    # @return [Float, nil] since when, as far as calls of this tell, its process has been stopped (SIGSTOP, a debugger)
+    def suspended_since(now)
+      found = File.read("/proc/#{@pid}/status").scan(SUSPENSION)
+      # One that is traced stops all the time, and goes on.
+      since = @suspension == found ? @suspended_since : now
+      @suspension = found
+      @suspended_since = found.first&.start_with?("State:") ? since : nil
+    rescue SystemCallError
+      # It has been reaped, or there is no such file here.
+      nil
     end
 
     # @param now [Float] monotonic seconds
@@ -154,7 +186,7 @@ module Fastrack
 
     def exited(status, now)
       # Its last message may be unread.
-      @state = :serving if booting? && connected? && messages.include?(ControlChannel::READY)
+      @state, @ready = :serving, true if booting? && connected? && messages.include?(ControlChannel::READY)
       @channel.close
       timed_out = read_entry.then { |entry| !entry.nil? && entry[:state] == :ending }
       WorkerExit.new(status, @state, timed_out: timed_out, request: request(now)).tap { release_entry }

@@ -3,47 +3,111 @@
 require_relative "../log"
 
 module Fastrack
-  # Kills workers that cannot exit by themselves after a request timeout: one that is stopped (SIGSTOP), for example, or
-  # blocked on a full log pipe.
+  # Kills workers whose state lasts longer than it may, so that none lasts for ever:
+  #
+  #     booting                    WorkerBootTimeout
+  #     serving, and in callbacks  the request's deadline, at which the worker ends by itself; unless it is stopped (SIGSTOP)
+  #                                or blocked on a full log pipe, for example
+  #     stopping, at_exit          GracefulTimeout, or the deadline of its request if that comes later
+  #     any, but stopped           WorkerTimeout
   class WorkerTimeout
     # Minimum seconds between two checks.
     INTERVAL = 1
 
+    # Seconds that a worker gets once the master has seen that it is late: to end by itself, or to tell where it hangs.
+    GRACE = 2
+
+    # When a state has lasted too long (monotonic seconds), what the log says then, the seconds until the worker is killed,
+    # and whether to have it dump its threads first.
+    Limit = Struct.new(:at, :text, :grace, :dump)
+    private_constant :Limit
+
     # @param workers [Workers]
     def initialize(workers)
       @workers = workers
-      @due_at = nil
+      @late = {}
+      @not_before = 0
     end
 
-    # @return [Float, nil] monotonic seconds when the next check is due; nil without request timeouts
+    # @return [Float, nil] monotonic seconds when the next check is due; nil without time limits
     attr_reader :due_at
 
     # @param now [Float] monotonic seconds
-    # @param timeout [Float] seconds that a request may take; 0: no limit
-    def step(now, timeout)
-      return if @due_at && now < @due_at
+    # @param configuration [Configuration]
+    def step(now, configuration)
+      states = @workers.each.map { |handle| [handle.pid, handle.booting?, handle.stopping_since] }
+      if states == @states
+        return if @due_at.nil? || now < @due_at
 
-      @due_at = nil
-      @workers.each do |handle|
-        at = check(handle, now, timeout) unless handle.killed?
-        @due_at = [@due_at, [at, now + INTERVAL].max].compact.min if at
+        # If this process comes late the machine may have stood still: then the workers, too, get to run only now.
+        @not_before = now + GRACE if now > @due_at + INTERVAL
       end
-    end
-
-    # There is a new worker to check.
-    def reset
-      @due_at = nil
+      @states = states
+      @configuration = configuration
+      check_all(now)
     end
 
     private
 
-    def check(handle, now, timeout)
-      at = handle.stuck_at(now, timeout)
-      return at if at.nil? || now < at
+    def check_all(now)
+      late = @late
+      @late = {}
+      due = @workers.each.reject(&:killed?).flat_map do |handle|
+        [state_limit(handle, now), suspension_limit(handle, now)].compact.map { |limit| check(handle, limit, now, late) }
+      end
+      earliest = due.compact.min
+      @due_at = earliest && [earliest, now + INTERVAL].max
+    end
 
-      Log.line("worker #{handle.nr} (pid #{handle.pid}) does not exit: killing it; it is serving #{handle.request(now)}")
+    # @return [Float, nil] when to check again
+    def check(handle, limit, now, late)
+      return limit.at if now < limit.at
+
+      key = [handle.pid, limit.at]
+      handle.dump_threads if limit.dump && !late.key?(key)
+      @late[key] = late.fetch(key, now)
+      at = [@late[key] + limit.grace, @not_before].max
+      return at if now < at
+
+      Log.line("worker #{handle.nr} (pid #{handle.pid}) #{limit.text}")
       handle.kill
       nil
+    end
+
+    def state_limit(handle, now)
+      return stop_limit(handle, now) if handle.stopping_since
+      return boot_limit(handle) if handle.booting?
+
+      # A request may begin right now.
+      at = handle.deadline || (now + @configuration.request_timeout if @configuration.request_timeout.positive?)
+      Limit.new(at, "does not exit: killing it; #{activity(handle, now)}", GRACE) if at
+    end
+
+    def boot_limit(handle)
+      time = @configuration.worker_boot_timeout
+      text = "has not been ready within #{format("%g", time)} s (WorkerBootTimeout): killing it"
+      Limit.new(handle.spawned_at + time, text, GRACE, true) if time.positive?
+    end
+
+    # Before its hooks have run it has no requests to finish.
+    def stop_limit(handle, now)
+      since = handle.stopping_since
+      at = [since + (handle.ready? ? @configuration.graceful_timeout : 0), handle.deadline].compact.max
+      text = "has not finished within #{format("%.3g", at - since)} s: killing it; #{activity(handle, now)}"
+      Limit.new(at, text, GRACE, true)
+    end
+
+    # A process that stands still is seen by looking twice. Nothing wakes an idle worker for that.
+    def suspension_limit(handle, now)
+      time = @configuration.worker_timeout
+      return unless time.positive?
+
+      since = handle.suspended_since(now) or return Limit.new(now + (time / 2))
+      Limit.new(since + time, "has been stopped by a signal or a debugger for #{format("%g", time)} s (WorkerTimeout): killing it", 0)
+    end
+
+    def activity(handle, now)
+      "it is serving #{handle.request(now) || "no request"}"
     end
   end
 end

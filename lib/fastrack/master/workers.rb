@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../error"
 require_relative "../log"
 require_relative "../process/guards"
 require_relative "../worker"
@@ -10,6 +11,9 @@ module Fastrack
   # The master's workers, by slot. A stopping worker has already left its slot: that is how its replacement starts before
   # it has exited.
   class Workers
+    # How often all slots fail to boot, one time after the other, until a server that has never served gives up.
+    ATTEMPTS = 10
+
     # @return [Integer] slots. Workers in slots beyond are #surplus
     attr_accessor :size
 
@@ -29,21 +33,25 @@ module Fastrack
       @handles = []
       @spawning = []
       @not_before = 0.0
+      # Failed boots since a worker last got ready, and whether one ever did.
+      @failures = 0
+      @proven = false
       @scoreboard = Scoreboard.new
     end
 
     # Spawns a worker into the first free slot, if there is one and it is time.
     #
-    # @return [Boolean] whether there is a new worker
+    # @raise [Error] when no worker has ever got ready, for too many times
     def fill_slot(generation)
       started = now
       nr = free_slot
-      return false if nr.nil? || started < @not_before
+      return if nr.nil? || started < @not_before
+
+      give_up if !@proven && @failures >= ATTEMPTS * @size
 
       handle = spawn(nr, generation)
       wait_until(handle ? started + configuration.spawn_interval : now + configuration.err_respawn_interval)
-      @handles << handle if handle
-      !handle.nil?
+      handle ? @handles << handle : count_failure
     end
 
     # @return [Integer, nil] the first slot whose worker is missing
@@ -68,8 +76,10 @@ module Fastrack
       staying.select { |handle| handle.nr >= @size }
     end
 
-    # Stops a worker of an old generation or beyond its request limit, if one can be spared.
+    # Stops a worker of an old generation or beyond its request limit, if one can be spared. One that is booting
+    # can, since what makes it hang may be gone; unless clients wait for it at an address that is gone.
     def recycle(generation)
+      @handles.each { |handle| handle.stop if handle.booting? && !handle.draining? && handle.generation < generation }
       return unless spare?
 
       serving = @handles.select(&:serving?)
@@ -97,7 +107,7 @@ module Fastrack
         call_exit_hook(handle, exited)
         @launcher.queue&.worker_exited(handle.pid)
         Log.line("worker #{handle.nr} (pid #{handle.pid}) #{exited}") if exited.notable?
-        wait_until((exited.sudden? ? handle.spawned_at : now) + configuration.err_respawn_interval) if exited.failed?
+        failed(handle, exited) if exited.failed?
         true
       end
     end
@@ -113,7 +123,8 @@ module Fastrack
 
         handle.messages.each do |message|
           case message
-          when ControlChannel::READY then handle.ready(drain: drain)
+          when ControlChannel::READY then ready(handle, drain)
+          when ControlChannel::ENDING then handle.ends
           when ControlChannel::LIMIT_REACHED then handle.answer(may_exit || handle.stopping? || spare?)
           end
         end
@@ -150,6 +161,30 @@ module Fastrack
       configuration.call_hook(:after_worker_exit, @launcher, handle, exited.status)
     rescue Exception => e # rubocop:disable Lint/RescueException -- no hook ends the server, not by `exit` either
       Log.exception("after_worker_exit failed", e)
+    end
+
+    def ready(handle, drain)
+      @proven = true
+      @failures = 0
+      handle.ready(drain: drain)
+    end
+
+    def failed(handle, exited)
+      wait_until((exited.sudden? ? handle.spawned_at : now) + configuration.err_respawn_interval)
+      count_failure unless handle.ready?
+    end
+
+    def count_failure
+      @failures += 1
+      return unless @proven && (@failures % ATTEMPTS).zero?
+
+      Log.line("the last #{@failures} workers failed to boot: #{@handles.count(&:serving?)} of #{@size} serve; trying again " \
+               "every #{format("%g", configuration.err_respawn_interval)} s")
+    end
+
+    def give_up
+      each(&:kill)
+      raise Error, "the last #{@failures} workers failed to boot, and none ever was ready: the server ends"
     end
 
     def wait_until(time)

@@ -11,6 +11,8 @@ module Fastrack
     READY = "r"
     # Worker: it has reached its request limit, and asks whether it may exit. It waits for the answer.
     LIMIT_REACHED = "l"
+    # Worker: it has served its last request, and ends.
+    ENDING = "e"
     # The answers: exit, a replacement takes over; or keep serving until a signal comes.
     GO = "g"
     STAY = "s"

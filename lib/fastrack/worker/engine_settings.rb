@@ -11,8 +11,8 @@ module Fastrack
     # Readers of Configuration that the engine takes as they are, by its own names.
     AS_CONFIGURED = {
       timeout: :timeout, header_timeout: :header_timeout, body_timeout: :body_timeout, write_timeout: :write_timeout,
-      request_timeout: :request_timeout, keep_alive: :keep_alive, keep_alive_timeout: :keep_alive_timeout,
-      keep_alive_requests: :keep_alive_requests, response_buffer: :response_buffer, chunked: :chunked_transfer,
+      request_timeout: :request_timeout, worker_timeout: :worker_timeout,
+      keep_alive: :keep_alive, keep_alive_timeout: :keep_alive_timeout, keep_alive_requests: :keep_alive_requests, response_buffer: :response_buffer, chunked: :chunked_transfer,
       max_body: :max_body_size, max_target: :max_request_target, max_head: :max_header_size,
       max_fields: :max_header_fields, stream_body: :stream_body
     }.freeze

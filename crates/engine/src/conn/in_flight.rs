@@ -46,6 +46,17 @@ impl InFlight {
         control.count_request();
     }
 
+    /// Runs what the application wants called after its response, under a time limit.
+    pub fn during_callbacks<T>(&self, control: &Control, call: impl FnOnce() -> T) -> T {
+        self.active.begin_callbacks();
+        let result = call();
+        // In a forked child the scoreboard shows its parent.
+        if !control.is_closed() {
+            self.active.end_callbacks();
+        }
+        result
+    }
+
     pub fn take_unsent(&mut self) -> WriteBuf {
         std::mem::take(&mut self.write_buf)
     }

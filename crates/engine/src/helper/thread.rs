@@ -27,6 +27,9 @@ const FEW_STEPS: u64 = 12;
 /// The longest wait for events while a request lasts, in milliseconds: its time limit may have been changed.
 const LONGEST_WAIT: u64 = 100;
 
+/// The longest time between two looks that counts, in milliseconds: longer, and the machine has stood still.
+const LONGEST_LOOK: u64 = 1_000;
+
 /// How long to wait for the reactor when the process is ending, in milliseconds: the crashed thread may have it.
 const LAST_WAIT: u64 = 50;
 
@@ -72,7 +75,15 @@ impl Drop for Helper {
 
 fn run(shared: &Shared, control: &Control, watchdog: &Watchdog) {
     let mut events = Events::default();
-    let mut lookout = Lookout { shared, control, watchdog, before: 0, interval: SOON, lasting: None };
+    let mut lookout = Lookout {
+        shared,
+        control,
+        watchdog,
+        before: 0,
+        interval: SOON,
+        lasting: None,
+        step: Step::default(),
+    };
     loop {
         let fired = shared.timer().wait(&mut events, lookout.next_look());
         if shared.is_ordered(Order::End) {
@@ -109,6 +120,26 @@ struct Lasting {
     next_look: u64,
 }
 
+/// How long the application's thread has been at one step.
+#[derive(Default)]
+struct Step {
+    epoch: u64,
+    seen: u64,
+    millis: u64,
+}
+
+impl Step {
+    /// It is at the step of this epoch. Returns for how many milliseconds it has been seen there.
+    fn see(&mut self, epoch: u64, now: u64) -> u64 {
+        let millis = match self.epoch == epoch {
+            true => self.millis + now.saturating_sub(self.seen).min(LONGEST_LOOK),
+            false => 0,
+        };
+        *self = Step { epoch, seen: now, millis };
+        millis
+    }
+}
+
 struct Lookout<'a> {
     shared: &'a Shared,
     control: &'a Control,
@@ -117,6 +148,7 @@ struct Lookout<'a> {
     before: u64,
     interval: Duration,
     lasting: Option<Lasting>,
+    step: Step,
 }
 
 impl Lookout<'_> {
@@ -168,16 +200,19 @@ impl Lookout<'_> {
     }
 
     /// Drives the connections, unless the application's thread has made progress since this epoch.
-    fn drive(&self, since: u64) -> Option<Lasting> {
-        let epoch = self.shared.epoch();
-        let mut reactor = self.shared.try_reactor()?;
+    fn drive(&mut self, since: u64) -> Option<Lasting> {
+        let shared = self.shared;
+        let epoch = shared.epoch();
+        let mut reactor = shared.try_reactor()?;
         if epoch.read() != since {
             return None;
         }
-        self.shared.note_long_request();
+        shared.note_long_request();
         reactor.drive(&|| epoch.read() != since);
         let request = self.control.request();
         self.watchdog.check(request, || reactor.hand_off_all());
+        let lasted = self.step.see(since, monotonic_millis());
+        self.watchdog.check_progress(request, lasted, || reactor.hand_off_all());
         let next = reactor.next_deadline().unwrap_or(u64::MAX).min(request.deadline());
         let next_look = match reactor.events() {
             0 => next.saturating_sub(monotonic_millis()).clamp(1, LONGEST_WAIT),
@@ -195,10 +230,18 @@ mod tests {
     use std::time::Instant;
 
     #[test]
+    fn a_step_lasts_for_as_long_as_it_is_seen_and_not_while_the_machine_stands_still() {
+        let mut step = Step::default();
+        assert_eq!((step.see(3, 50), step.see(3, 150), step.see(3, 90_150)), (0, 100, 1_100));
+        assert_eq!((step.see(5, 90_200), step.see(5, 90_201)), (0, 1));
+    }
+
+    #[test]
     fn a_long_request_is_noticed_however_many_short_ones_came_before() {
         let shared = Arc::new(shared());
         let control = Arc::new(Control::new(-1, [], &WatchSettings::default()).expect("a control"));
-        let helper = Helper::start(Arc::clone(&shared), control, Watchdog::new(None)).expect("a thread");
+        let helper = Helper::start(Arc::clone(&shared), control, Watchdog::new(&WatchSettings::default()))
+            .expect("a thread");
         for round in 0..40_u64 {
             for cycle in 0..200 {
                 shared.set_busy();

@@ -136,6 +136,24 @@ impl ActiveRequest {
         self.forget_client();
     }
 
+    /// What the application wants called after its response begins: it gets the time of a request anew. There is
+    /// nobody to answer.
+    pub fn begin_callbacks(&self) {
+        let now = monotonic_millis();
+        let deadline = if self.timeout == 0 { NEVER } else { now + self.timeout };
+        let claim = Claim::Begun.with_number_of(self.slot.begin_callbacks(now, deadline) << BITS);
+        self.complete.store(claim, Ordering::Relaxed);
+        self.claim.store(claim, Ordering::Release);
+    }
+
+    /// As [`end`](Self::end).
+    pub fn end_callbacks(&self) {
+        while !self.change(Claim::None) {
+            std::thread::park();
+        }
+        self.slot.rest();
+    }
+
     /// A forked child returns from the application: the scoreboard shows its parent.
     pub fn forget_client(&self) {
         self.fd.store(NO_FD, Ordering::Relaxed);
@@ -170,6 +188,11 @@ impl ActiveRequest {
 
     // --- the helper
 
+    /// Whether there is no request, and no callbacks of one.
+    pub fn is_none(&self) -> bool {
+        self.claim() == Claim::None
+    }
+
     /// The request's deadline; `u64::MAX` if there is none.
     pub fn deadline(&self) -> u64 {
         if self.claim().is_takeable() {
@@ -197,12 +220,13 @@ impl ActiveRequest {
         Ok(if complete { Claim::Complete } else { claim })
     }
 
-    /// Describes the request for the log: method and target, time taken, request id.
+    /// Describes the request, or its callbacks, for the log: method and target, time taken, request id.
     pub fn describe(&self, now: u64) -> String {
         let (line, id) = self.slot.texts();
         let seconds = now.saturating_sub(self.slot.started()) as f64 / 1000.0;
         let id = if id.is_empty() { String::new() } else { format!(", request id {}", id.escape_ascii()) };
-        format!("{} has taken {seconds:.1} s{id}", line.escape_ascii())
+        let (prefix, has) = if self.slot.is_in_callbacks() { ("callbacks of ", "have") } else { ("", "has") };
+        format!("{prefix}{} {has} taken {seconds:.1} s{id}", line.escape_ascii())
     }
 
     // --- signal handlers, too
@@ -248,7 +272,8 @@ mod tests {
     fn active(timeout: u64) -> (Scoreboard, ActiveRequest) {
         let board = Scoreboard::new().expect("memory");
         let slot = board.reserve().and_then(|index| board.slot(index));
-        let active = ActiveRequest::new(&WatchSettings { timeout, slot, dumper: None }).expect("a slot");
+        let active =
+            ActiveRequest::new(&WatchSettings { timeout, slot, ..WatchSettings::default() }).expect("a slot");
         (board, active)
     }
 
@@ -322,6 +347,28 @@ mod tests {
         begin(&active);
         assert_ne!(active.claim.load(Ordering::SeqCst), first);
         assert_eq!(Claim::of(first), Claim::Open);
+    }
+
+    #[test]
+    fn callbacks_have_a_time_limit_of_their_own_and_no_client() {
+        let (board, active) = active(1000);
+        begin(&active);
+        active.end();
+        active.begin_callbacks();
+        let entry = board.read(0).expect("an entry");
+        assert_eq!((entry.state, entry.in_callbacks, entry.requests), (State::Serving, true, 1));
+        assert!(active.deadline() >= monotonic_millis() + 500 && active.fd() == NO_FD);
+        active.end_callbacks();
+        assert_eq!((active.take_overdue(NEVER - 1), active.deadline()), (None, NEVER));
+        assert_eq!(board.read(0).map(|entry| (entry.state, entry.requests)), Some((State::Waiting, 1)));
+        active.begin_callbacks();
+        let later = active.deadline();
+        assert_eq!(active.take_overdue(later), Some(Claim::Complete));
+        let text = active.describe(later);
+        assert!(
+            text.starts_with("callbacks of HEAD /path have taken 1.0") && text.ends_with("request id 7"),
+            "{text}"
+        );
     }
 
     #[test]

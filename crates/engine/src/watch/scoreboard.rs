@@ -24,8 +24,10 @@ const STATE: usize = 1;
 const STARTED: usize = 2;
 const DEADLINE: usize = 3;
 const REQUESTS: usize = 4;
-/// Lengths of the texts in bytes: method and target in the lower half, request id in the upper half.
+/// Lengths of the texts in bytes: method and target in the lower half, request id in the upper half. The highest bit
+/// says that the application's callbacks are running.
 const LENGTHS: usize = 5;
+const CALLBACKS: u64 = 1 << 63;
 const LINE: usize = 6;
 const LINE_WORDS: usize = 26;
 const ID: usize = LINE + LINE_WORDS;
@@ -44,7 +46,7 @@ pub enum State {
     Free = 0,
     /// It has no request.
     Waiting = 1,
-    /// The application is answering a request.
+    /// The application is answering a request, or its callbacks run after the response.
     Serving = 2,
     /// It is about to exit because its request exceeded the time limit.
     Ending = 3,
@@ -55,10 +57,12 @@ pub enum State {
 pub struct Entry {
     /// What the worker is doing.
     pub state: State,
-    /// When the request began, in milliseconds of the monotonic clock.
+    /// When the request, or its callbacks, began, in milliseconds of the monotonic clock.
     pub started: u64,
     /// When it must be done; None if there is no limit or the worker is waiting for the client.
     pub deadline: Option<u64>,
+    /// Whether it is at the callbacks of the request.
+    pub in_callbacks: bool,
     /// Requests answered before this one.
     pub requests: u64,
     /// Method and target, truncated if long; empty if it changed while being read.
@@ -109,7 +113,8 @@ impl Scoreboard {
         let (line, id) = slot.texts();
         let (started, deadline) = (slot.started(), Some(slot.deadline()).filter(|at| *at != NEVER));
         let requests = words[REQUESTS].load(Ordering::Relaxed);
-        let mut entry = Entry { state, started, deadline, requests, line, id };
+        let in_callbacks = slot.is_in_callbacks();
+        let mut entry = Entry { state, started, deadline, in_callbacks, requests, line, id };
         fence(Ordering::Acquire);
         if before % 2 == 1 || before != words[SEQUENCE].load(Ordering::Relaxed) {
             entry.line.clear();
@@ -157,6 +162,23 @@ impl Slot {
         sequence
     }
 
+    /// The callbacks of the last request begin. Returns a number as [`begin`](Self::begin) does.
+    pub(super) fn begin_callbacks(&self, now: u64, deadline: u64) -> u64 {
+        let slot = self.words();
+        slot[STARTED].store(now, Ordering::Relaxed);
+        slot[DEADLINE].store(deadline, Ordering::Relaxed);
+        slot[LENGTHS].fetch_or(CALLBACKS, Ordering::Relaxed);
+        let sequence = slot[SEQUENCE].load(Ordering::Relaxed).wrapping_add(2);
+        slot[SEQUENCE].store(sequence, Ordering::Release);
+        slot[STATE].store(State::Serving as u64, Ordering::Release);
+        sequence
+    }
+
+    /// The callbacks are done.
+    pub(super) fn rest(&self) {
+        self.words()[STATE].store(State::Waiting as u64, Ordering::Release);
+    }
+
     pub(super) fn end(&self) {
         let slot = self.words();
         slot[STATE].store(State::Waiting as u64, Ordering::Release);
@@ -186,9 +208,13 @@ impl Slot {
         self.words()[LENGTHS].load(Ordering::Relaxed) as u32 >= 5 && method.starts_with(b"HEAD ")
     }
 
+    pub(super) fn is_in_callbacks(&self) -> bool {
+        self.words()[LENGTHS].load(Ordering::Relaxed) & CALLBACKS != 0
+    }
+
     pub(super) fn texts(&self) -> (Vec<u8>, Vec<u8>) {
         let slot = self.words();
-        let lengths = slot[LENGTHS].load(Ordering::Relaxed);
+        let lengths = slot[LENGTHS].load(Ordering::Relaxed) & !CALLBACKS;
         let line = load(&slot[LINE..][..LINE_WORDS], lengths as u32);
         (line, load(&slot[ID..][..ID_WORDS], (lengths >> 32) as u32))
     }
@@ -250,6 +276,7 @@ mod tests {
             state: State::Serving,
             started: 5,
             deadline: Some(7),
+            in_callbacks: false,
             requests: 0,
             line,
             id: b"abc-123456789".to_vec(),

@@ -19,6 +19,8 @@ pub trait ThreadDumper: Send + Sync + Debug {
 pub struct WatchSettings {
     /// Time limit for the application per request, in milliseconds; 0 is no limit.
     pub timeout: u64,
+    /// How long the application's thread may be stuck between two requests, in milliseconds; 0 is no limit.
+    pub stuck: u64,
     /// This worker's slot on the master's scoreboard; None without a master.
     pub slot: Option<Slot>,
     /// Asked for a thread dump when a request exceeds its limit.

@@ -1,4 +1,4 @@
-//! Ends a worker whose request has exceeded its time limit.
+//! Ends a worker whose request has exceeded its time limit, or which is stuck between two requests.
 //!
 //! The helper does all of it, because the application's thread may sleep, spin or hang in native code: it answers the
 //! client, hands the other connections to other workers, logs a thread dump and ends the process.
@@ -10,7 +10,7 @@ use fastrack_sys::{exit_at_once, monotonic_millis, write_stderr_within};
 
 use super::active_request::{ActiveRequest, Claim};
 use super::last_response::LastResponse;
-use super::settings::ThreadDumper;
+use super::settings::{ThreadDumper, WatchSettings};
 
 /// Exit status of a worker whose request exceeded its time limit: that of timeout(1).
 pub const EXIT_STATUS: i32 = 124;
@@ -25,12 +25,14 @@ const LOG_TIME: u64 = 200;
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     response: LastResponse,
+    stuck: u64,
     dumper: Option<Arc<dyn ThreadDumper>>,
 }
 
 impl Watchdog {
-    pub fn new(dumper: Option<Arc<dyn ThreadDumper>>) -> Self {
-        Watchdog { response: LastResponse::new(Error::Overdue), dumper }
+    pub fn new(settings: &WatchSettings) -> Self {
+        let dumper = settings.dumper.clone();
+        Watchdog { response: LastResponse::new(Error::Overdue), stuck: settings.stuck, dumper }
     }
 
     /// Ends the process if the request is overdue, after `hand_off` has passed on the other connections.
@@ -44,6 +46,16 @@ impl Watchdog {
             LastResponse::drain(request);
         }
         exit_at_once(EXIT_STATUS);
+    }
+
+    /// Ends the process if it has done the same thing for so many milliseconds and that is no request: another thread
+    /// keeps the application's lock, for example, or a signal handler never returns.
+    pub fn check_progress(&self, request: &ActiveRequest, millis: u64, hand_off: impl FnOnce()) {
+        if self.stuck != 0 && millis >= self.stuck && request.is_none() {
+            hand_off();
+            self.report(&format!("stuck between two requests for {:.1} s", millis as f64 / 1000.0));
+            exit_at_once(EXIT_STATUS);
+        }
     }
 
     fn report(&self, request: &str) {

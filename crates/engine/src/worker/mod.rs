@@ -120,7 +120,7 @@ impl Engine {
         let fds = listeners.raw_fds().chain(member.iter().flat_map(Member::raw_fds)).chain(timer.raw_fds());
         let fds = fds.chain([table.poller().raw_fd(), set_fd]);
         let control = Arc::new(Control::new(poller.raw_fd(), fds, &settings.watch)?);
-        let watchdog = Watchdog::new(settings.watch.dumper.clone());
+        let watchdog = Watchdog::new(&settings.watch);
         let reactor = Reactor::new(settings, Arc::clone(&control), table, member);
         let shared = Arc::new(Shared::new(reactor, timer));
         Ok(Engine {

@@ -48,6 +48,10 @@ impl Engine {
         self.note(flow);
         let flow = app.after_response();
         self.note(flow);
+        if app.has_callbacks() {
+            let flow = self.in_flight.during_callbacks(&self.control, || app.call_callbacks());
+            self.note(flow);
+        }
         shared.epoch().advance();
         self.lock(shared)
     }

@@ -214,9 +214,17 @@ impl App for RackApp {
             let called = protect(|| unsafe { call(after_response, interned().id.call, &[]) });
             self.handle(called, NIL);
         }
+        // A busy worker may never block, and the app may return before Ruby has checked.
+        self.check_interrupts()
+    }
+
+    fn has_callbacks(&self) -> bool {
+        self.callbacks.are_any()
+    }
+
+    fn call_callbacks(&mut self) -> Flow {
         let callbacks = std::mem::replace(&mut self.callbacks, Callbacks::NONE);
         callbacks.call(|result, env| self.handle(result, env));
-        // A busy worker may never block, and the app may return before Ruby has checked.
         self.check_interrupts()
     }
 

@@ -53,6 +53,10 @@ impl Callbacks {
         }
     }
 
+    pub fn are_any(&self) -> bool {
+        self.env != NIL
+    }
+
     /// Calls all of them, even if some raise. `done` gets the result of each, and env.
     pub fn call(self, mut done: impl FnMut(Result<VALUE, Raised>, VALUE)) {
         for index in 0..len(self.after_reply) {

@@ -60,7 +60,8 @@ fn define_control(class: RClass) -> Result<(), Error> {
     class.define_method("waiting?", method!(|this: This| this.control.is_anybody_waiting(), 0))?;
     // Whether the client whose request is being answered has left.
     class.define_method("client_gone?", method!(|this: This| this.control.is_client_gone(), 0))?;
-    // Takes the backtraces of Ruby's threads, for the log: to be called on THREAD_DUMP_SIGNAL.
+    // Takes the backtraces of Ruby's threads, for the log: to be called on THREAD_DUMP_SIGNAL. False if the watchdog has
+    // not asked for them.
     class.define_method("thread_dump", method!(|this: This, text: String| this.dumper.answer(text), 1))?;
     // To be called right before this process ends. The request that is being answered gets a 502, or is cut off if its
     // response has begun; all other connections go to other workers.

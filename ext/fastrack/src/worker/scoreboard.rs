@@ -39,7 +39,7 @@ impl RubyScoreboard {
 
     /// `read(slot)`: nil for a slot without a worker, else a Hash: `state` (:waiting, :serving, :ending), `requests`
     /// (how many were answered); and of the last request `started` and `deadline` in monotonic seconds (nil: no limit),
-    /// `line` (method and target, escaped) and `id`, both nil if there is none.
+    /// `callbacks` (whether it is at those), `line` (method and target, escaped) and `id`, both nil if there is none.
     fn read(ruby: &Ruby, this: &Self, slot: usize) -> Result<Option<RHash>, Error> {
         this.0.read(slot).map(|entry| hash(ruby, &entry)).transpose()
     }
@@ -58,6 +58,7 @@ fn hash(ruby: &Ruby, entry: &Entry) -> Result<RHash, Error> {
     hash.aset(ruby.to_symbol("requests"), entry.requests)?;
     hash.aset(ruby.to_symbol("started"), seconds(entry.started))?;
     hash.aset(ruby.to_symbol("deadline"), entry.deadline.map(seconds))?;
+    hash.aset(ruby.to_symbol("callbacks"), entry.in_callbacks)?;
     hash.aset(ruby.to_symbol("line"), text(&entry.line))?;
     hash.aset(ruby.to_symbol("id"), text(&entry.id))?;
     Ok(hash)

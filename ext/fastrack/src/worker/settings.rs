@@ -115,9 +115,11 @@ pub(super) fn engine_settings(
 
 fn watch(ruby: &Ruby, hash: RHash, dumper: Arc<dyn ThreadDumper>) -> Result<WatchSettings, Error> {
     let seconds: Option<f64> = optional(ruby, hash, "request_timeout")?;
+    let stuck: Option<f64> = optional(ruby, hash, "worker_timeout")?;
     let place: Option<(Obj<RubyScoreboard>, usize)> = optional(ruby, hash, "slot")?;
     let slot: Option<Slot> = place.and_then(|(board, index)| board.0.slot(index));
-    Ok(WatchSettings { timeout: limit(seconds.unwrap_or(0.0)), slot, dumper: Some(dumper) })
+    let (timeout, stuck) = (limit(seconds.unwrap_or(0.0)), limit(stuck.unwrap_or(0.0)));
+    Ok(WatchSettings { timeout, stuck, slot, dumper: Some(dumper) })
 }
 
 /// A limit in seconds as milliseconds. 0 is no limit; the smallest limit is 1 ms.

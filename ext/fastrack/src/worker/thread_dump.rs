@@ -38,18 +38,24 @@ pub(super) fn thread_dump_signal() -> i32 {
 pub(super) struct RubyThreads {
     dump: Mutex<Option<String>>,
     answered: Condvar,
+    is_asked: AtomicBool,
 }
 
 impl RubyThreads {
-    /// Ruby's answer, from its trap.
-    pub fn answer(&self, dump: String) {
+    /// Ruby's answer, from its trap. False if the watchdog has not asked.
+    pub fn answer(&self, dump: String) -> bool {
+        if !self.is_asked.load(Ordering::SeqCst) {
+            return false;
+        }
         *self.dump.lock().unwrap_or_else(PoisonError::into_inner) = Some(dump);
         self.answered.notify_all();
+        true
     }
 }
 
 impl ThreadDumper for RubyThreads {
     fn dump(&self, millis: u64) -> Option<String> {
+        self.is_asked.store(true, Ordering::SeqCst);
         sys::signal_self(thread_dump_signal());
         let dump = self.dump.lock().unwrap_or_else(PoisonError::into_inner);
         let timeout = Duration::from_millis(millis);
