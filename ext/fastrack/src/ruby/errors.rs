@@ -11,7 +11,7 @@ use rb_sys::*;
 
 use crate::ruby::interned::interned;
 use crate::ruby::protect::protect;
-use crate::ruby::value::{call, call_if_defined, NIL};
+use crate::ruby::value::{call, NIL};
 
 /// How long the reader of a full log pipe gets to make room.
 const LOG_MILLIS: u64 = 100;
