@@ -20,7 +20,7 @@ module Fastrack
     # @return [Float] monotonic seconds
     attr_reader :spawned_at
 
-    # @return [Float, nil] monotonic seconds when it was told to stop, or began to end by itself
+    # @return [Float, nil] monotonic seconds when it was told to stop, or, if that is later, had served its last request
     attr_reader :stopping_since
 
     # @param nr [Integer] its slot
@@ -105,13 +105,13 @@ module Fastrack
     # sends to all processes at once.
     def stop
       @state = :stopping
-      ends
+      @stopping_since ||= Process.clock_gettime(Process::CLOCK_MONOTONIC)
       signal(:QUIT)
     end
 
-    # It ends by itself.
+    # It has served its last request. What it does at its end gets a time of its own.
     def ends
-      @stopping_since ||= Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      @stopping_since = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
 
     # Has it write where its threads are.
