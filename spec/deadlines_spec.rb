@@ -6,7 +6,7 @@ require "support/http_peer"
 
 # No state of a worker lasts for ever: the master knows each, and what it may take.
 RSpec.describe "The time that a worker may take" do
-  # What the master grants and how often it looks is made short here: most of what follows would wait for nothing else.
+  # What the master grants and how often it looks is made short: most examples would wait for nothing else.
   def start(config: "", **keywords)
     quick = { GRACE: 0.8, INTERVAL: 0.1 }.map do |name, seconds|
       "Fastrack::WorkerTimeout.send(:remove_const, :#{name}); Fastrack::WorkerTimeout::#{name} = #{seconds}"
@@ -278,7 +278,7 @@ RSpec.describe "The time that a worker may take" do
   end
 
   it "is GracefulTimeout for what runs at the end of a worker that was told to stop by somebody else" do
-    config = "Fastrack::Worker.prepend(Module.new { def exit!(*) = sleep })"
+    config = "Fastrack::Worker.prepend(Module.new { private def serve(*) = super.then { sleep } })"
     server = start(ru: Rackups::PID, options: { MaxWorkers: 1, GracefulTimeout: 0.1 }, config: config)
     before = server.await_workers(1)
     server.signal(:TERM, to: before.first)

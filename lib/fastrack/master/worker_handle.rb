@@ -79,6 +79,12 @@ module Fastrack
       self.drain if drain || @draining
     end
 
+    # It has served, whoever has told it to stop. One that has not booted is a failure. Its hooks get a time of their own.
+    def ending
+      @state = :stopping if serving?
+      @stopping_since = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
+
     # @return [Array<String>] see ControlChannel
     def messages
       @channel.read || [].tap { @channel.close }
@@ -107,11 +113,6 @@ module Fastrack
       @state = :stopping
       @stopping_since ||= Process.clock_gettime(Process::CLOCK_MONOTONIC)
       signal(:QUIT)
-    end
-
-    # It has served its last request. What it does at its end gets a time of its own.
-    def ends
-      @stopping_since = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
 
     # Has it write where its threads are.
