@@ -6,6 +6,14 @@ require "support/http_peer"
 
 # No state of a worker lasts for ever: the master knows each, and what it may take.
 RSpec.describe "The time that a worker may take" do
+  # What the master grants and how often it looks is made short: most examples would wait for nothing else.
+  def start(config: "", **keywords)
+    quick = { GRACE: 0.8, INTERVAL: 0.1 }.map do |name, seconds|
+      "Fastrack::WorkerTimeout.send(:remove_const, :#{name}); Fastrack::WorkerTimeout::#{name} = #{seconds}"
+    end
+    Server.start(config: "#{quick.join("; ")}; #{config}", **keywords)
+  end
+
   def expect_log(server, pattern)
     eventually(20, -> { "no #{pattern.inspect} in:\n#{server.log}" }) { server.log.match?(pattern) }
   end
@@ -44,7 +52,7 @@ RSpec.describe "The time that a worker may take" do
 
     (HttpApps.rack3? ? %w[after_reply response_finished] : %w[after_reply]).each do |callback|
       it "is RequestTimeout: rack.#{callback} that sleeps for ever costs its worker, which is replaced" do
-        server = Server.start(ru: app, options: { MaxWorkers: 2, RequestTimeout: 0.5 })
+        server = start(ru: app, options: { MaxWorkers: 2, RequestTimeout: 0.5 })
         before = server.await_workers(2)
         2.times { expect(hang(server, "/#{callback}").status).to eq(200) }
         await_others(server, before)
@@ -56,7 +64,7 @@ RSpec.describe "The time that a worker may take" do
     end
 
     it "does not end the worker's other connections" do
-      server = Server.start(ru: app, options: { MaxWorkers: 1, RequestTimeout: 0.5 })
+      server = start(ru: app, options: { MaxWorkers: 1, RequestTimeout: 0.5 })
       HttpPeer.open(server) do |idle|
         idle.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         idle.read_until(/\r\n\r\n\d+/)
@@ -72,14 +80,14 @@ RSpec.describe "The time that a worker may take" do
     end
 
     it "can be set by the callback itself" do
-      server = Server.start(ru: app, options: { MaxWorkers: 1, RequestTimeout: 30 })
+      server = start(ru: app, options: { MaxWorkers: 1, RequestTimeout: 30 })
       before = server.await_workers(1)
       hang(server, "/after_reply?0.2")
       await_others(server, before)
     end
 
     it "ends after HUP even with a RequestTimeout of 0: by then GracefulTimeout counts" do
-      server = Server.start(ru: app, options: { MaxWorkers: 1, RequestTimeout: 0, GracefulTimeout: 0.1 })
+      server = start(ru: app, options: { MaxWorkers: 1, RequestTimeout: 0, GracefulTimeout: 0.1 })
       before = server.await_workers(1)
       hang(server)
       server.signal(:HUP)
@@ -93,7 +101,7 @@ RSpec.describe "The time that a worker may take" do
     let(:config) { 'after_fork { (File.write("stuck", "#{Process.pid}\n", mode: "a"); sleep) if File.exist?("hang") }' }
 
     def serve(**options)
-      Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, **options }, config: config)
+      start(ru: Rackups::PID, options: { MaxWorkers: 2, **options }, config: config)
     end
 
     def hang_on_hup(server)
@@ -123,7 +131,7 @@ RSpec.describe "The time that a worker may take" do
     end
 
     it "is bounded where native code heeds no signal, too" do
-      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1 }, config: <<~RUBY)
+      server = start(ru: Rackups::PID, options: { MaxWorkers: 1 }, config: <<~RUBY)
         after_fork { Process.kill(:STOP, Process.pid) if File.exist?("hang") }
       RUBY
       before = server.await_workers(1)
@@ -149,7 +157,7 @@ RSpec.describe "The time that a worker may take" do
     end
 
     it "ends one that is a new master (USR2), and the old one carries on" do
-      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0.01 }, config: "")
+      server = start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0.01 }, config: "")
       server.write("fastrack.rb", "after_fork { exit 3 }")
       server.signal(:USR2)
       expect_log(server, /^fastrack: the new master \(pid \d+\) exited with status 1[^\n]*; this one carries on$/)
@@ -157,7 +165,7 @@ RSpec.describe "The time that a worker may take" do
     end
 
     it "leaves one that has served at work with the workers that it has, and is logged" do
-      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.01 }, config: <<~RUBY)
+      server = start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.01 }, config: <<~RUBY)
         after_fork { exit 3 if File.exist?("broken") }
       RUBY
       before = server.await_workers(2)
@@ -172,19 +180,19 @@ RSpec.describe "The time that a worker may take" do
 
   describe "while it is stopped (SIGSTOP)" do
     it "is WorkerTimeout, though it is idle" do
-      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, WorkerTimeout: 1 })
+      server = start(ru: Rackups::PID, options: { MaxWorkers: 2, WorkerTimeout: 0.5 })
       before = server.await_workers(2)
       before.each { |pid| frozen(pid) }
       await_others(server, before)
       expect(server.get.status).to eq(200)
-      expect(server.log.scan(/^fastrack: worker \d \(pid \d+\) has been stopped by a signal or a debugger for 1 s \(WorkerTimeout\): killing it$/).size).to eq(2)
+      expect(server.log.scan(/^fastrack: worker \d \(pid \d+\) has been stopped by a signal or a debugger for 0.5 s \(WorkerTimeout\): killing it$/).size).to eq(2)
     end
 
     it "does not count where it goes on now and then" do
-      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, WorkerTimeout: 1 })
+      server = start(ru: Rackups::PID, options: { MaxWorkers: 1, WorkerTimeout: 0.5 })
       worker = server.await_workers(1).first
       # Longer than its time and the master's looks in all.
-      30.times do
+      12.times do
         frozen(worker)
         sleep 0.1
         server.signal(:CONT, to: worker)
@@ -194,7 +202,7 @@ RSpec.describe "The time that a worker may take" do
     end
 
     it "is GracefulTimeout after HUP" do
-      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, GracefulTimeout: 0.1 })
+      server = start(ru: Rackups::PID, options: { MaxWorkers: 1, GracefulTimeout: 0.1 })
       before = server.await_workers(1)
       frozen(before.first)
       server.signal(:HUP)
@@ -221,7 +229,7 @@ RSpec.describe "The time that a worker may take" do
     end
 
     it "is GracefulTimeout on HUP, for a request without a limit" do
-      server = Server.start(ru: app, options: { MaxWorkers: 1, GracefulTimeout: 0.1, RequestTimeout: 0 })
+      server = start(ru: app, options: { MaxWorkers: 1, GracefulTimeout: 0.1, RequestTimeout: 0 })
       before = server.await_workers(1)
       client = waiting_request(server)
       server.signal(:HUP)
@@ -231,13 +239,13 @@ RSpec.describe "The time that a worker may take" do
     end
 
     it "is that of the request where that is longer, so that HUP loses none" do
-      server = Server.start(ru: app, options: { MaxWorkers: 1, GracefulTimeout: 0.1, RequestTimeout: 30 })
+      server = start(ru: app, options: { MaxWorkers: 1, GracefulTimeout: 0.1, RequestTimeout: 30 })
       before = server.await_workers(1)
       client = waiting_request(server)
       server.signal(:HUP)
       server.await_workers(2)
       # Longer than GracefulTimeout, and what the master grants beyond.
-      sleep 3
+      sleep 1.2
       server.write("go", "")
       expect(client.value).to end_with(before.first.to_s)
       await_others(server, before)
@@ -256,7 +264,7 @@ RSpec.describe "The time that a worker may take" do
     RUBY
 
     it "is WorkerTimeout: a thread that keeps Ruby's lock for ever costs its worker, and its clients are served by another" do
-      server = Server.start(ru: app, options: { MaxWorkers: 1, WorkerTimeout: 1 })
+      server = start(ru: app, options: { MaxWorkers: 1, WorkerTimeout: 1 })
       HttpPeer.open(server) do |kept|
         kept.write("GET /hang HTTP/1.1\r\nHost: h\r\n\r\n")
         first = kept.read_until(/\r\n\r\n\d+\z/)[/\d+\z/]
@@ -270,8 +278,8 @@ RSpec.describe "The time that a worker may take" do
   end
 
   it "is GracefulTimeout for what runs at the end of a worker that was told to stop by somebody else" do
-    config = "Fastrack::Worker.prepend(Module.new { def exit!(*) = sleep })"
-    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, GracefulTimeout: 0.1 }, config: config)
+    config = "Fastrack::Worker.prepend(Module.new { private def serve(*) = super.then { sleep } })"
+    server = start(ru: Rackups::PID, options: { MaxWorkers: 1, GracefulTimeout: 0.1 }, config: config)
     before = server.await_workers(1)
     server.signal(:TERM, to: before.first)
     await_others(server, before)
@@ -283,14 +291,14 @@ RSpec.describe "The time that a worker may take" do
 
   describe "after a time in which the whole machine stood still" do
     it "is up to the worker for a moment, so that its client gets a 504" do
-      server = Server.start(ru: 'run ->(_) { File.write("waiting", ""); sleep }', options: { MaxWorkers: 1, RequestTimeout: 1 })
+      server = start(ru: 'run ->(_) { File.write("waiting", ""); sleep }', options: { MaxWorkers: 1, RequestTimeout: 0.5 })
       server.await_workers(1)
       client = Thread.new { server.get("/") }
       eventually { File.exist?(File.join(server.dir, "waiting")) }
       all = [server.master, *server.workers]
       all.each { |pid| frozen(pid) }
       # Longer than RequestTimeout and what the master grants beyond.
-      sleep 3.5
+      sleep 1.8
       server.signal(:CONT, to: server.master)
       # The master is the first to run.
       eventually { ProcessTable.entry(server.master).state == "S" }

@@ -20,7 +20,7 @@ module Fastrack
     # @return [Float] monotonic seconds
     attr_reader :spawned_at
 
-    # @return [Float, nil] monotonic seconds when it was told to stop, or began to end by itself
+    # @return [Float, nil] monotonic seconds when it was told to stop, or, if that is later, had served its last request
     attr_reader :stopping_since
 
     # @param nr [Integer] its slot
@@ -79,6 +79,12 @@ module Fastrack
       self.drain if drain || @draining
     end
 
+    # It has served, whoever has told it to stop. One that has not booted is a failure. Its hooks get a time of their own.
+    def ending
+      @state = :stopping if serving?
+      @stopping_since = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
+
     # @return [Array<String>] see ControlChannel
     def messages
       @channel.read || [].tap { @channel.close }
@@ -105,13 +111,8 @@ module Fastrack
     # sends to all processes at once.
     def stop
       @state = :stopping
-      ends
-      signal(:QUIT)
-    end
-
-    # It ends by itself.
-    def ends
       @stopping_since ||= Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      signal(:QUIT)
     end
 
     # Has it write where its threads are.

@@ -89,10 +89,10 @@ module Fastrack
       Limit.new(handle.spawned_at + time, text, GRACE, true) if time.positive?
     end
 
-    # Before its hooks have run it has no requests to finish.
+    # One that is told to stop before its hooks have run has nothing to finish.
     def stop_limit(handle, now)
       since = handle.stopping_since
-      at = [since + (handle.ready? ? @configuration.graceful_timeout : 0), handle.deadline].compact.max
+      at = [since + (handle.ready? || handle.booting? ? @configuration.graceful_timeout : 0), handle.deadline].compact.max
       text = "has not finished within #{format("%.3g", at - since)} s: killing it; #{activity(handle, now)}"
       Limit.new(at, text, GRACE, true)
     end

@@ -124,7 +124,7 @@ module Fastrack
         handle.messages.each do |message|
           case message
           when ControlChannel::READY then ready(handle, drain)
-          when ControlChannel::ENDING then handle.ends
+          when ControlChannel::ENDING then handle.ending
           when ControlChannel::LIMIT_REACHED then handle.answer(may_exit || handle.stopping? || spare?)
           end
         end

@@ -146,7 +146,7 @@ impl ActiveRequest {
         self.claim.store(claim, Ordering::Release);
     }
 
-    /// As [`end`](Self::end).
+    /// As [`end`](Self::end): if another thread has taken it this never returns.
     pub fn end_callbacks(&self) {
         while !self.change(Claim::None) {
             std::thread::park();
