@@ -40,4 +40,4 @@ pub use control::Control;
 pub use handoff::SharedQueue;
 pub use settings::Settings;
 pub use watch::{Entry, Scoreboard, Slot, State, ThreadDumper, WatchSettings, EXIT_STATUS};
-pub use worker::{Engine, ExitHandler, Finish};
+pub use worker::{Engine, ExitHandler, Finish, Forking};
