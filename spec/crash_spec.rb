@@ -127,6 +127,16 @@ RSpec.describe "A request that ends its worker" do
     end
   end
 
+  it "has uploads that have begun answered with 502: nobody else can take the rest" do
+    server = serve
+    HttpPeer.open(server) do |peer|
+      peer.write("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc")
+      server.get("/")
+      server.get("/segv")
+      expect(HttpResponse.parse(peer.read_to_end).status).to eq(502)
+    end
+  end
+
   it "leaves an app alone that lives on after SIGABRT, and its requests are watched as before" do
     server = Server.start(ru: %(trap("ABRT") { File.write("trapped", "") }\n#{ru}), options: { MaxWorkers: 1, RequestTimeout: 0.3 })
     pid = server.await_workers(1).first

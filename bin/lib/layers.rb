@@ -28,7 +28,7 @@ class Layers
       sendfile stderr
     ORDER
     "crates/engine" => [%w[fastrack_http fastrack_sys], <<~ORDER],
-      fork watch
+      fork sync watch
       control
       accept
       settings

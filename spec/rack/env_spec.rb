@@ -148,8 +148,9 @@ RSpec.describe "A11 the env of a request" do
     expect(get("http://other.example?q")).to include("PATH_INFO" => "/", "QUERY_STRING" => "q")
   end
 
-  it "A11 takes the asterisk-form for OPTIONS" do
-    expect(env_of("OPTIONS * HTTP/1.1", "Host: a")).to include("PATH_INFO" => "*", "REQUEST_URI" => "*")
+  it "A11 takes the asterisk-form for OPTIONS, for which the SPEC has a PATH_INFO since Rack 3.1" do
+    path = HttpApps.rack31? ? "*" : ""
+    expect(env_of("OPTIONS * HTTP/1.1", "Host: a")).to include("PATH_INFO" => path, "REQUEST_URI" => "*")
   end
 
   it "A11 gives each request an env of its own" do

@@ -46,6 +46,33 @@ RSpec.describe "an app that starts processes" do
         end
       end
 
+      it "B-fork the process that stays behind has no file of an upload that is coming in" do
+        HttpPeer.open(server) do |upload|
+          upload.write("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n" + ("x" * 1_500_000))
+          files = ->(pid) { ProcessTable.descriptors(pid).values.compact.grep(/ \(deleted\)\z/).grep_v(/memfd/) }
+          eventually { server.get("/") && files.call(@worker).any? }
+          child = ended_response("/fork").body[/\d+/].to_i
+          eventually(20, -> { "it has #{files.call(child)}" }) { files.call(child).empty? }
+        end
+      end
+
+      it "B-fork Process.daemon ends the worker, and the process that goes on has none of its connections" do
+        daemonized = Server.start(ru: HttpApps.ru(:forking), unix: unix, options: { "MaxWorkers" => 1 })
+        worker = daemonized.await_workers(1).first
+        HttpPeer.open(daemonized) do |parked|
+          parked.write("GET / HTTP/1.1\r\nHost: a\r\n")
+          daemonized.get("/")
+          expect(daemonized.get("/daemon").status).to eq(502)
+          daemon = eventually { daemonized.lines_of("journal").grep(/\A\d+\z/).first&.to_i }
+          sockets = -> { ProcessTable.descriptors(daemon).values.compact.grep(/\Asocket:/) }
+          eventually(20, -> { "it has #{sockets.call}" }) { sockets.call.empty? }
+          parked.write("Connection: close\r\n\r\n")
+          expect(HttpResponse.parse(parked.read_to_end).body.to_i).to eq(daemonized.await_workers(1) { |found| found != [worker] }.first)
+        ensure
+          Process.kill(:KILL, daemon) if daemon
+        end
+      end
+
       # On a unix socket the worker waits for a client that was accepted a moment ago.
       it "B-fork a process that a background thread forks while a client is waited for does not hold its connection" do
         expect(ended_response("/fork-on").body).to eq("forking")

@@ -25,6 +25,7 @@ RSpec.describe "C5 an app inside Rack::Lint" do
         ["/", "/a/b%20c", "/?", "/a?b=c&d", "//double", "/%C3%A9", "http://other:80/a?b", "/a?b?c"].each do |target|
           expect_clean(talk("GET #{target} HTTP/1.1", "Host: a"))
         end
+        expect_clean(talk("OPTIONS * HTTP/1.1", "Host: a"))
       end
 
       it "C5 takes every kind of Host, and none" do

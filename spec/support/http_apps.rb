@@ -22,4 +22,9 @@ module HttpApps
     require "rack"
     Rack.release.to_i >= 3
   end
+
+  # Whether its SPEC has `*` as a PATH_INFO.
+  def self.rack31?
+    rack3? && Gem::Version.new(Rack.release) >= Gem::Version.new("3.1")
+  end
 end

@@ -8,7 +8,7 @@
 //!
 //! Bottom first. Each may import only from those above it in this list; `bin/test` checks that.
 //!
-//! 1. `watch`: the request in progress, its time limit, the scoreboard and the watchdog
+//! 1. `sync`: atomics; `watch`: the request in progress, its time limit, the scoreboard and the watchdog
 //! 2. `fork`: what a forked child must let go of
 //! 3. `settings`
 //! 4. `control`: what other threads and signal handlers may do with the engine
@@ -29,6 +29,7 @@ mod handoff;
 mod helper;
 mod reactor;
 mod settings;
+mod sync;
 mod watch;
 mod worker;
 
@@ -39,4 +40,4 @@ pub use control::Control;
 pub use handoff::SharedQueue;
 pub use settings::Settings;
 pub use watch::{Entry, Scoreboard, Slot, State, ThreadDumper, WatchSettings, EXIT_STATUS};
-pub use worker::{Engine, ExitHandler, Finish};
+pub use worker::{Engine, ExitHandler, Finish, Forking};

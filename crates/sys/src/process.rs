@@ -8,6 +8,16 @@ pub fn exit_at_once(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
+/// Whether a process with this pid runs: one that has ended and was not reaped does not.
+pub fn is_alive(pid: u32) -> bool {
+    // State is the first field after the name, which is in parentheses and may contain some (proc(5)).
+    let is_zombie = |stat: Vec<u8>| {
+        let name_end = stat.iter().rposition(|byte| *byte == b')');
+        name_end.is_some_and(|at| matches!(stat.get(at + 2), Some(b'Z' | b'X')))
+    };
+    is_running(pid) && !std::fs::read(format!("/proc/{pid}/stat")).is_ok_and(is_zombie)
+}
+
 /// Whether a process with this pid exists, whoever owns it.
 pub fn is_running(pid: u32) -> bool {
     let Ok(pid) = i32::try_from(pid) else { return false };

@@ -36,15 +36,26 @@ module Fastrack
       end
 
       # @yield to fork(2)
+      # Process.daemon, which does not fork by Process._fork: like a child that the app has forked.
+      def let_go
+        in_child(false)
+      end
+
       # @return [Integer] as fork(2)
       def guard(&fork)
         own = @lock.owned?
-        pid = own ? yield : exclusively(&fork)
+        pid = own ? yield : exclusively { from_engine(&fork) }
         in_child(own) if pid.zero?
         Orphans.own(pid)
       end
 
       private
+
+      # A worker's helper thread handles connections meanwhile.
+      def from_engine(&fork)
+        engine = @descriptors&.call&.find { |one| one.is_a?(Engine) }
+        engine ? engine.while_forking(&fork) : fork.call
+      end
 
       def exclusively(&fork)
         @lock.synchronize(&fork)
@@ -136,6 +147,18 @@ module Fastrack
       end
     end
 
+    # Process.daemon: this process ends, and its child is none of the master's. It must not go on with the connections.
+    module Daemon
+      # @return [Integer] see Process.daemon
+      def daemon(*how)
+        return super unless ExitGuard.own_process?
+
+        ExitGuard.guard([]) { super(*how) }
+        ForkGuard.let_go
+        0
+      end
+    end
+
     # exit! without a receiver
     module Private
       private
@@ -156,7 +179,13 @@ module Fastrack
         return if Kernel < Private
 
         [Process, Kernel].each { |one| one.singleton_class.prepend(Public) }
+        Process.singleton_class.prepend(Daemon)
         Kernel.prepend(Private)
+      end
+
+      # Whether the work is this process's.
+      def own_process?
+        @pid == Process.pid
       end
 
       # Once the work has begun, clients count on the end: what is raised by another thread or a trap comes too late.
@@ -164,7 +193,7 @@ module Fastrack
       # @param status [Array] the arguments; with invalid ones exit! raises
       # @yield to exit!
       def guard(status)
-        return yield unless @pid == Process.pid && (status in [] | [true | false | STATUSES])
+        return yield unless own_process? && (status in [] | [true | false | STATUSES])
 
         begin
           Thread.handle_interrupt(Object => :never) { @work.call }

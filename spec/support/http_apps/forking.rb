@@ -22,6 +22,7 @@ module HttpApps
       when "/spawn" then stay(spawn("sleep #{LONG}"))
       when "/fork" then stay(fork { sleep LONG })
       when "/fork-on" then fork_on
+      when "/daemon" then Process.daemon(true, true) && stay_daemon
       when "/fork-exit" then answer(wait_for(fork { exit }))
       when "/fork-raise" then answer(wait_for(fork { quietly { raise "in the child" } }))
       when "/fork-both-return" then both_return
@@ -39,6 +40,12 @@ module HttpApps
       @journal.write(pid.to_s)
       Process.detach(pid)
       answer("started #{pid}")
+    end
+
+    # Goes on as a process that is none of the server's.
+    def stay_daemon
+      @journal.write(Process.pid.to_s)
+      sleep LONG
     end
 
     # Forks in a background thread, whenever this one waits.

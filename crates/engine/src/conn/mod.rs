@@ -268,6 +268,12 @@ impl Connection {
         Some(Contents { read_buf: self.read_buf.as_deref(), body })
     }
 
+    /// The files that it has open: of a body that is read, or of a response that is sent.
+    pub fn files(&self) -> impl Iterator<Item = RawFd> + '_ {
+        let body = self.contents().and_then(|contents| contents.body?.0);
+        body.into_iter().chain(self.write_buf.file()).map(AsRawFd::as_raw_fd)
+    }
+
     pub fn load(&mut self, read_buf: Box<ReadBuf>) {
         self.read_buf = Some(read_buf);
     }

@@ -65,6 +65,10 @@ impl WriteBuf {
     }
 
     /// Adds the first `length` bytes of a file, and `end` after them. Nothing can be added to that.
+    pub fn file(&self) -> Option<&File> {
+        self.file.as_ref().map(|part| &part.file)
+    }
+
     pub fn push_file(&mut self, file: File, length: u64, end: &'static [u8]) {
         self.file = Some(Box::new(FilePart { file, offset: 0, left: length, end }));
     }

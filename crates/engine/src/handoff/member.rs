@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering;
 
+use super::count::QueueCount;
 use super::message;
 use super::page::{Page, Set};
 use crate::conn::{Connection, ReadBufPool, Step};
@@ -33,12 +34,9 @@ impl Member {
 
     /// Sends a connection, which stays the sender's as well: to be released when this succeeds.
     pub fn send(&self, connection: &Connection, settings: &Settings) -> io::Result<()> {
-        self.count_one_more();
-        let result = message::send(self.sender.as_fd(), connection, settings);
-        if result.is_err() {
-            self.count_one_less();
-        }
-        result
+        message::send(self.sender.as_fd(), connection, settings)?;
+        self.count().sent();
+        Ok(())
     }
 
     /// Waits up to `millis` milliseconds for room in the queue, and says whether there is any.
@@ -52,34 +50,29 @@ impl Member {
         settings: &Settings,
         pool: &mut ReadBufPool,
     ) -> io::Result<Option<(Box<Connection>, Step)>> {
+        let was_counted = self.count().will_receive();
         match message::receive(self.receiver.as_fd(), settings, pool) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.page.queued().store(0, Ordering::Relaxed);
-                Ok(None)
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => {
+                if was_counted {
+                    self.count().not_received();
+                }
+                Err(error)
             }
-            received => {
-                self.count_one_less();
-                received.map(Some)
-            }
+            received => received.map(Some),
         }
     }
 
     pub fn queued(&self) -> u32 {
-        self.page.queued().load(Ordering::Relaxed)
+        self.count().get()
     }
 
     pub fn is_anything_queued(&self) -> bool {
         self.queued() > 0
     }
 
-    pub(super) fn count_one_more(&self) {
-        self.page.queued().fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn count_one_less(&self) {
-        let less = |count: u32| count.checked_sub(1);
-        // It fails for 0, which is right.
-        let _ = self.page.queued().fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    pub(super) fn count(&self) -> QueueCount<'_> {
+        QueueCount(self.page.queued())
     }
 
     pub fn set_idle(&self, idle: bool) {
@@ -94,18 +87,22 @@ impl Member {
         self.page.has_other(Set::Idle, self.place)
     }
 
+    /// A worker that was killed, and that its master has not reaped yet, does not count: it would keep the last worker
+    /// from draining the queue. One that is killed after the last worker has looked takes what is queued with it.
     pub fn is_another_serving(&self) -> bool {
-        self.page.has_other(Set::Serving, self.place)
+        let is_alive = |place| fastrack_sys::is_alive(self.page.pid(place).load(Ordering::SeqCst));
+        self.page.others(Set::Serving, self.place).any(is_alive)
     }
 
     /// Whether somebody will take connections from the queue when this worker ends: another worker, or its successor.
     pub fn has_successor(&self) -> bool {
-        self.page.ending().load(Ordering::SeqCst) != self.master || self.is_another_serving()
+        !self.page.is_ending(self.master) || self.is_another_serving()
     }
 }
 
 impl Drop for Member {
     fn drop(&mut self) {
-        self.page.leave(self.place);
+        let own = std::process::id();
+        self.page.vacate(self.place, own, own);
     }
 }

@@ -3,6 +3,7 @@
 //! All workers share a queue of connections, first come first served, and a page of memory that says who is idle.
 //! The queue is a socket: what is in it when a worker dies stays there for the next one.
 
+mod count;
 mod member;
 mod message;
 mod page;

@@ -15,7 +15,8 @@ const WORDS: usize = MEMBERS / BITS;
 // Offsets in the page.
 const QUEUED: usize = 0;
 const ENDING: usize = 1;
-const IDLE: usize = 16;
+const MASTERS: usize = 15;
+const IDLE: usize = ENDING + MASTERS;
 const SERVING: usize = IDLE + WORDS;
 const PIDS: usize = SERVING + WORDS;
 const COUNT: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
@@ -48,14 +49,38 @@ impl Page {
         Ok(Page(unsafe { SharedNumbers::map(file, COUNT) }?))
     }
 
-    /// Length of the queue; wrong after a worker has died between counting and sending, until it is found empty.
+    /// See [`QueueCount`](super::count::QueueCount).
     pub fn queued(&self) -> &AtomicU32 {
         &self.0[QUEUED]
     }
 
-    /// The pid of a master whose workers are about to end without successors.
-    pub fn ending(&self) -> &AtomicU32 {
-        &self.0[ENDING]
+    /// The pids of masters whose workers are about to end without successors: after USR2 there are two masters, and both
+    /// may be told to stop.
+    fn ending(&self) -> &[AtomicU32] {
+        &self.0[ENDING..][..MASTERS]
+    }
+
+    pub fn is_ending(&self, master: u32) -> bool {
+        self.ending().iter().any(|pid| pid.load(Ordering::SeqCst) == master)
+    }
+
+    pub fn set_ending(&self, master: u32) {
+        let is_over = |pid: u32| pid == 0 || pid == master || !fastrack_sys::is_running(pid);
+        let replace = |place: &AtomicU32| {
+            place
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |pid| is_over(pid).then_some(master))
+                .is_ok()
+        };
+        // There is a place: no more than two masters run at a time.
+        self.ending().iter().any(replace);
+    }
+
+    /// Forgets what an older process with this pid has said.
+    pub fn clear_ending(&self, master: u32) {
+        for place in self.ending() {
+            // It fails for all other pids, which is right.
+            let _ = place.compare_exchange(master, 0, Ordering::SeqCst, Ordering::SeqCst);
+        }
     }
 
     pub fn pid(&self, place: usize) -> &AtomicU32 {
@@ -69,10 +94,14 @@ impl Page {
         })
     }
 
-    pub fn leave(&self, place: usize) {
-        self.set(Set::Idle, place, false);
-        self.set(Set::Serving, place, false);
-        self.pid(place).store(0, Ordering::SeqCst);
+    /// Frees the place of a process, unless that has been done: another may have the place by now. While the place has
+    /// the pid of `by`, who does this, nobody else takes it.
+    pub fn vacate(&self, place: usize, pid: u32, by: u32) {
+        if self.pid(place).compare_exchange(pid, by, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+            self.set(Set::Idle, place, false);
+            self.set(Set::Serving, place, false);
+            self.pid(place).store(0, Ordering::SeqCst);
+        }
     }
 
     /// Frees the places of processes that were killed together with their master, so that nobody has reported them
@@ -80,12 +109,8 @@ impl Page {
     fn remove_dead(&self, own_pid: u32) {
         for place in 0..MEMBERS {
             let pid = self.pid(place).load(Ordering::SeqCst);
-            // While the place has this process's pid, nobody else takes it.
-            if pid != 0
-                && !fastrack_sys::is_running(pid)
-                && self.pid(place).compare_exchange(pid, own_pid, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-            {
-                self.leave(place);
+            if pid != 0 && !fastrack_sys::is_running(pid) {
+                self.vacate(place, pid, own_pid);
             }
         }
     }
@@ -100,12 +125,26 @@ impl Page {
     }
 
     pub fn has_other(&self, set: Set, place: usize) -> bool {
-        let first = set as usize;
-        self.0[first..first + WORDS].iter().enumerate().any(|(index, word)| {
-            let own = if index == place / BITS { bit(place) } else { 0 };
-            word.load(Ordering::SeqCst) & !own != 0
+        self.words(set).iter().enumerate().any(|(index, word)| others(index, word, place) != 0)
+    }
+
+    /// The members of a set, but for one.
+    pub fn others(&self, set: Set, place: usize) -> impl Iterator<Item = usize> + '_ {
+        self.words(set).iter().enumerate().flat_map(move |(index, word)| {
+            let others = others(index, word, place);
+            (0..BITS).filter(move |at| others >> at & 1 == 1).map(move |at| index * BITS + at)
         })
     }
+
+    fn words(&self, set: Set) -> &[AtomicU32] {
+        &self.0[set as usize..][..WORDS]
+    }
+}
+
+/// The members in one word of a set, but for this place.
+fn others(index: usize, word: &AtomicU32, place: usize) -> u32 {
+    let own = if index == place / BITS { bit(place) } else { 0 };
+    word.load(Ordering::SeqCst) & !own
 }
 
 fn bit(place: usize) -> u32 {

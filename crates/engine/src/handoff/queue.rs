@@ -39,8 +39,9 @@ impl SharedQueue {
     }
 
     fn with(sender: OwnedFd, receiver: OwnedFd, file: File) -> io::Result<Self> {
-        let page = Page::map(&file)?;
-        Ok(SharedQueue { sender, receiver, file, page, master: std::process::id() })
+        let (page, master) = (Page::map(&file)?, std::process::id());
+        page.clear_ending(master);
+        Ok(SharedQueue { sender, receiver, file, page, master })
     }
 
     /// Its descriptors: both ends of the queue, and the page's file.
@@ -50,13 +51,13 @@ impl SharedQueue {
 
     /// This master's workers are about to end. Only another master's can take their connections over.
     pub fn end(&self) {
-        self.page.ending().store(self.master, Ordering::SeqCst);
+        self.page.set_ending(self.master);
     }
 
     /// Removes a worker that is dead.
     pub fn forget(&self, pid: u32) {
         let places = (0..MEMBERS).filter(|place| self.page.pid(*place).load(Ordering::SeqCst) == pid);
-        places.for_each(|place| self.page.leave(place));
+        places.for_each(|place| self.page.vacate(place, pid, self.master));
     }
 
     pub(crate) fn member(&self) -> io::Result<Option<Member>> {
@@ -82,10 +83,9 @@ mod tests {
         one.set_idle(true);
         one.set_serving(true);
         assert!(!one.is_another_idle() && two.is_another_idle() && two.is_another_serving());
-        one.count_one_more();
+        one.count().sent();
         assert!(two.is_anything_queued());
-        two.count_one_less();
-        two.count_one_less();
+        assert!(two.count().will_receive() && !two.count().will_receive());
         assert!(!one.is_anything_queued());
         // Both are this process's; the flags of a dead one no longer count.
         queue.forget(std::process::id());
@@ -101,9 +101,62 @@ mod tests {
         queue.page.pid(7).store(child.id(), Ordering::SeqCst);
         queue.page.set(Set::Idle, 7, true);
         queue.page.set(Set::Serving, 7, true);
-        assert!(one.is_another_idle() && one.is_another_serving());
+        // It does not serve: the last worker asks whether the process is alive.
+        assert!(one.is_another_idle() && !one.is_another_serving());
         let _other = queue.member().expect("a member").expect("free");
         assert!(!one.is_another_idle() && !one.is_another_serving());
+    }
+
+    #[test]
+    fn a_place_is_vacated_for_the_process_that_has_it_only() {
+        let queue = SharedQueue::new().expect("a queue");
+        let page = &queue.page;
+        page.pid(3).store(7, Ordering::SeqCst);
+        page.set(Set::Serving, 3, true);
+        page.vacate(3, 8, queue.master);
+        assert_eq!((page.pid(3).load(Ordering::SeqCst), page.others(Set::Serving, 0).next()), (7, Some(3)));
+        page.vacate(3, 7, queue.master);
+        assert_eq!((page.pid(3).load(Ordering::SeqCst), page.others(Set::Serving, 0).next()), (0, None));
+    }
+
+    #[test]
+    fn two_masters_may_end_at_a_time() {
+        let queue = SharedQueue::new().expect("a queue");
+        let member = queue.member().expect("a member").expect("free");
+        assert!(member.has_successor());
+        queue.end();
+        // SAFETY: the queue outlives the call, and its file is never truncated.
+        let mut other = unsafe { SharedQueue::from_raw_fds(queue.raw_fds()) }.expect("a copy");
+        // The new master has this process's pid here, and clears what is left of an older one.
+        assert!(member.has_successor());
+        queue.end();
+        other.master = std::os::unix::process::parent_id();
+        other.end();
+        assert!(!member.has_successor());
+    }
+
+    #[test]
+    fn a_worker_that_was_killed_does_not_serve_even_before_it_is_reaped() {
+        let queue = SharedQueue::new().expect("a queue");
+        let one = queue.member().expect("a member").expect("free");
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("a process");
+        queue.page.pid(7).store(child.id(), Ordering::SeqCst);
+        queue.page.set(Set::Serving, 7, true);
+        assert!(one.is_another_serving());
+        child.kill().expect("kill");
+        let mut output = child.stdout.take().expect("a pipe");
+        // Its end of the pipe is closed just before it is a zombie.
+        std::io::Read::read(&mut output, &mut [0]).expect("the end");
+        let start = std::time::Instant::now();
+        while one.is_another_serving() {
+            assert!(start.elapsed().as_secs() < 20);
+            std::thread::yield_now();
+        }
+        child.wait().expect("its status");
     }
 
     #[test]

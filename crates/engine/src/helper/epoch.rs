@@ -4,7 +4,7 @@
 //! for clients. If the helper reads the same odd number twice, the thread has been in one call of the application,
 //! or something else outside the engine, all the time.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
 #[derive(Debug, Default)]
 pub(crate) struct Epoch(AtomicU64);

@@ -9,6 +9,9 @@ mod shared;
 mod thread;
 mod timer;
 
+#[cfg(test)]
+pub(crate) use shared::tests;
+
 pub(crate) use shared::{Order, Shared};
 pub(crate) use thread::Helper;
 pub(crate) use timer::HelperTimer;

@@ -56,7 +56,7 @@ impl Shared {
 
     /// Locks the reactor if it is free. None, too, if the application's thread panicked with it: it may be
     /// inconsistent.
-    pub(super) fn try_reactor(&self) -> Option<MutexGuard<'_, Reactor>> {
+    pub(crate) fn try_reactor(&self) -> Option<MutexGuard<'_, Reactor>> {
         self.reactor.try_lock().ok()
     }
 
@@ -99,12 +99,20 @@ impl Shared {
 
     /// Hands off all connections, if the reactor can be locked within so many milliseconds.
     pub fn hand_off_all(&self, millis: u64) {
-        for _ in 0..millis {
-            if let Some(mut reactor) = self.try_reactor() {
-                return reactor.hand_off_all();
-            }
-            fastrack_sys::sleep(1);
+        if let Some(mut reactor) = self.reactor_within(millis) {
+            reactor.hand_off_all();
         }
+    }
+
+    /// Locks the reactor within so many milliseconds, or not.
+    pub fn reactor_within(&self, millis: u64) -> Option<MutexGuard<'_, Reactor>> {
+        (0..millis).find_map(|_| {
+            let reactor = self.try_reactor();
+            if reactor.is_none() {
+                fastrack_sys::sleep(1);
+            }
+            reactor
+        })
     }
 }
 

@@ -8,12 +8,12 @@
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
 use std::time::Duration;
 
 use fastrack_sys::{Events, Poller, Timer, Waker};
 
 use super::epoch::{is_busy, Epoch};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
 /// What takes longer than this wakes the helper.
 pub(super) const SOON: Duration = Duration::from_millis(1);

@@ -13,6 +13,7 @@ mod tests;
 mod waiting;
 
 use std::collections::VecDeque;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use fastrack_http::DateCache;
@@ -107,6 +108,11 @@ impl Reactor {
 
     pub fn has_connections(&self) -> bool {
         self.table.len() > 0
+    }
+
+    /// The files of all connections.
+    pub fn files(&self) -> impl Iterator<Item = RawFd> + '_ {
+        self.table.connections().chain(&self.ready).flat_map(|connection| connection.files())
     }
 
     pub fn is_done(&self) -> bool {

@@ -1,6 +1,9 @@
 //! Stopping: a graceful stop, and handing everything off when the process is about to end.
 
-use fastrack_sys::monotonic_millis;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use fastrack_http::{error_response, Error};
+use fastrack_sys::{epoch_seconds, monotonic_millis};
 
 use super::Reactor;
 use crate::conn::{Connection, Phase, Step};
@@ -11,6 +14,9 @@ use crate::settings::{STOP_TIME, STOP_TIME_IDLE};
 const STOP_TIME_FRESH: u64 = 1_000;
 
 const ROOM_TIME: u64 = 100;
+
+/// Bytes of an upload that are read and discarded before it is closed.
+const DISCARDED: usize = 64 * 1024;
 
 impl Reactor {
     pub fn begin_stop(&mut self) {
@@ -112,7 +118,8 @@ impl Reactor {
     }
 
     /// The process ends in the middle of a request. Connections that are idle, have sent part of a head or have a
-    /// ready request go to the shared queue, for other workers or this one's successor. The others are closed.
+    /// ready request go to the shared queue, for other workers or this one's successor. Uploads are answered with 502,
+    /// the others are closed.
     pub fn hand_off_all(&mut self) {
         self.drive(&|| false);
         self.member.iter().for_each(|member| member.set_serving(false));
@@ -129,8 +136,30 @@ impl Reactor {
 
     fn give_or_abort(&mut self, connection: Box<Connection>, can_give: bool) {
         let given = if can_give { self.give(connection) } else { Err(connection) };
-        if let Err(connection) = given {
-            self.abort(connection);
+        let Err(connection) = given else { return };
+        if connection.phase() != Phase::Body {
+            return self.abort(connection);
+        }
+        // An upload that has begun: its client learns that nobody will take the rest. What has arrived is read, because a
+        // close with unread data could lose the response.
+        let mut response = Vec::new();
+        let with_body = !connection.is_head_request();
+        error_response(Error::Ended, self.date.at(epoch_seconds()), with_body, &mut response);
+        // As in `refuse`, but there is no time to wait for the client.
+        let _ = fastrack_sys::send(connection.as_fd(), &response);
+        let _ = fastrack_sys::shutdown_write(connection.as_fd());
+        discard_received(connection.as_fd());
+        self.release(connection);
+    }
+}
+
+/// Reads and discards what has arrived, up to some amount.
+fn discard_received(fd: BorrowedFd<'_>) {
+    let mut left = DISCARDED;
+    while let Some(got) = fastrack_sys::discard_input(fd).ok().filter(|got| *got > 0) {
+        left = left.saturating_sub(got);
+        if left == 0 {
+            break;
         }
     }
 }

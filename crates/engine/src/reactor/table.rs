@@ -196,6 +196,10 @@ impl Table {
         None
     }
 
+    pub(super) fn connections(&self) -> impl Iterator<Item = &Box<Connection>> {
+        self.places.iter().filter_map(|(_, place)| place.connection.as_ref())
+    }
+
     pub(super) fn keys(&self) -> Vec<usize> {
         self.places.iter().filter(|(_, place)| place.connection.is_some()).map(|(key, _)| key).collect()
     }

@@ -82,7 +82,12 @@ pub(crate) struct ActiveRequest {
     claim: AtomicU64,
     /// The claim of the last request whose response was sent whole.
     complete: AtomicU64,
+    /// What is left of the time limit while it is [stopped](Self::while_stopped), in milliseconds.
+    left: AtomicU64,
 }
+
+/// `left` while the limit runs.
+const RUNNING: u64 = u64::MAX - 1;
 
 impl ActiveRequest {
     pub fn new(settings: &WatchSettings) -> io::Result<Self> {
@@ -96,6 +101,7 @@ impl ActiveRequest {
             timeout: settings.timeout,
             claim: AtomicU64::new(0),
             complete: AtomicU64::new(0),
+            left: AtomicU64::new(RUNNING),
         })
     }
 
@@ -170,19 +176,30 @@ impl ActiveRequest {
     pub fn while_stopped<T>(&self, wait: impl FnOnce() -> T) -> T {
         let deadline = self.slot.deadline();
         let left = if deadline == NEVER { NEVER } else { deadline.saturating_sub(monotonic_millis()) };
+        self.left.store(left, Ordering::SeqCst);
         self.slot.set_deadline(NEVER);
         let result = wait();
-        self.slot.set_deadline(monotonic_millis().saturating_add(left));
-        result
+        // Another thread may set a limit at this moment: either that changes `left`, or it sees that the limit runs.
+        loop {
+            let left = self.left.load(Ordering::SeqCst);
+            self.slot.set_deadline(monotonic_millis().saturating_add(left));
+            if self.left.compare_exchange(left, RUNNING, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+                return result;
+            }
+        }
     }
 
     // --- any thread of the application
 
     /// Sets the request's time limit, in milliseconds from now; 0 is none. Does nothing between requests.
     pub fn allow(&self, millis: u64) {
-        if self.claim().is_takeable() {
-            let deadline = if millis == 0 { NEVER } else { monotonic_millis().saturating_add(millis) };
-            self.slot.set_deadline(deadline);
+        if !self.claim().is_takeable() {
+            return;
+        }
+        let millis = if millis == 0 { NEVER } else { millis };
+        let change = |left| (left != RUNNING).then_some(millis);
+        if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change).is_err() {
+            self.slot.set_deadline(monotonic_millis().saturating_add(millis));
         }
     }
 
@@ -383,6 +400,20 @@ mod tests {
             );
         });
         assert!(active.deadline() >= before && active.deadline() < before + 500);
+    }
+
+    #[test]
+    fn a_limit_that_is_set_while_the_client_is_waited_for_counts_from_then_on() {
+        let (_board, active) = active(1000);
+        begin(&active);
+        for (millis, limits) in [(60_000, 50_000..70_000), (0, NEVER..NEVER), (2_000, 1_000..3_000)] {
+            active.while_stopped(|| {
+                active.allow(millis);
+                assert_eq!(active.deadline(), NEVER);
+            });
+            let left = active.deadline().saturating_sub(monotonic_millis());
+            assert!(limits.contains(&left) || active.deadline() == limits.start, "{millis}: {left}");
+        }
     }
 
     #[test]

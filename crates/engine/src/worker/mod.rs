@@ -1,6 +1,7 @@
 //! The loop of one worker: accepts clients, and has the application answer their requests.
 
 mod exit_handler;
+mod forking;
 mod run;
 mod schedule;
 mod serve;
@@ -22,6 +23,7 @@ use crate::settings::Settings;
 use crate::watch::Watchdog;
 
 pub use exit_handler::ExitHandler;
+pub use forking::Forking;
 
 // The poller's tokens. Those of the listeners come below the master's.
 const MASTER: u64 = u64::MAX;
@@ -146,5 +148,10 @@ impl Engine {
     /// Answers the clients if the process ends in the middle of a request.
     pub fn exit_handler(&self) -> ExitHandler {
         ExitHandler::new(Arc::clone(&self.shared), Arc::clone(&self.control))
+    }
+
+    /// Lets the application fork.
+    pub fn forking(&self) -> Forking {
+        Forking::new(Arc::clone(&self.shared), Arc::clone(&self.control))
     }
 }

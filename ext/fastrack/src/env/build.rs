@@ -68,6 +68,14 @@ impl EnvBuilder {
         }
     }
 
+    /// Before Rack 3.1 the SPEC has no PATH_INFO for `OPTIONS *`: empty, as Unicorn has it.
+    fn path_info<'a>(&self, request: &Request<'a>) -> &'a [u8] {
+        match request.path {
+            b"*" if !self.rack_3_1 => b"",
+            path => path,
+        }
+    }
+
     /// In the order of a template's request keys.
     unsafe fn add_request_line_and_peer(&mut self, values: &mut FirstValues, request: &Request<'_>) {
         let interned = interned();
@@ -77,7 +85,7 @@ impl EnvBuilder {
             let method = head.method.of_buffer(request.bytes);
             values.push(interned.method(method).unwrap_or_else(|| string(method)));
             values.push(string(head.target.of_buffer(request.bytes)));
-            values.push(string(request.path));
+            values.push(string(self.path_info(request)));
             match head.query.of_buffer(request.bytes) {
                 b"" => values.push_unchanged(),
                 query => values.push(string(query)),

@@ -102,6 +102,14 @@ impl<'a, 'e> InFlight<'a, 'e> {
     }
 }
 
+/// Nobody finds the request any more, even where a panic of the server's own ends it outside of protect.
+impl Drop for InFlight<'_, '_> {
+    fn drop(&mut self) {
+        self.thread.end_call();
+        self.end_scopes();
+    }
+}
+
 /// A Ruby thread that runs the app.
 ///
 /// It is used with the GVL only; the atomics are for the compiler. It is never freed: a Fiber that was left in the

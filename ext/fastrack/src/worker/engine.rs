@@ -7,7 +7,7 @@ use magnus::rb_sys::{AsRawValue, FromRawValue};
 use magnus::typed_data::Obj;
 use magnus::{function, method, prelude::*, Error, RArray, RClass, RHash, RModule, Ruby, Symbol, Value};
 
-use fastrack_engine::{Control, Engine, ExitHandler, Finish};
+use fastrack_engine::{Control, Engine, ExitHandler, Finish, Forking};
 use fastrack_sys::borrow_fd;
 
 use crate::app::{hijack, send_early_hints, AppSettings, RackApp};
@@ -25,6 +25,7 @@ struct RubyEngine {
     control: Arc<Control>,
     dumper: Arc<RubyThreads>,
     exit_handler: Arc<ExitHandler>,
+    forking: Forking,
     threads: AppThreads,
     app_settings: AppSettings,
     pid: u32,
@@ -38,6 +39,7 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.define_method("run", method!(RubyEngine::run, 2))?;
     class.define_method("set_timeout", method!(RubyEngine::allow, 1))?;
     class.define_method("catch_fatal_signals", method!(RubyEngine::answer_crashes, 0))?;
+    class.define_method("while_forking", method!(RubyEngine::while_forking, 0))?;
     class.define_method("hijack", method!(RubyEngine::hijack, 0))?;
     class.define_method("early_hints", method!(RubyEngine::early_hints, 1))?;
     define_control(class)
@@ -89,6 +91,7 @@ impl RubyEngine {
             control: engine.control(),
             dumper,
             exit_handler: Arc::new(engine.exit_handler()),
+            forking: engine.forking(),
             engine: RefCell::new(Some(engine)),
             threads: AppThreads::default(),
             app_settings,
@@ -139,6 +142,13 @@ impl RubyEngine {
     /// Ruby gets it.
     fn answer_crashes(&self) {
         self.exit_handler.handle_fatal_signals(rb_sys::rb_funcallv as *const ());
+    }
+
+    /// `while_forking { fork }`: runs the block while nobody changes the connections, so that the child can let go of all
+    /// of them.
+    fn while_forking(ruby: &Ruby, this: &Self) -> Result<Value, Error> {
+        let fork = ruby.block_proc()?;
+        this.forking.run(|| fork.call(()))
     }
 
     /// `hijack`: gives the app the connection whose request it is answering, as a TCPSocket or UNIXSocket. Raises

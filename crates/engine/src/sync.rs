@@ -1,0 +1,3 @@
+//! The atomics of what `examples/model.rs` checks: there they are loom's, which tries all interleavings of the threads.
+
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};

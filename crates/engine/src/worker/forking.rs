@@ -1,0 +1,65 @@
+//! Forks of the application's, while the engine has connections.
+
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use crate::control::Control;
+use crate::helper::Shared;
+use crate::reactor::Reactor;
+
+/// How long to wait for the reactor, in milliseconds: the helper may be ending the process with it.
+const REACTOR_TIME: u64 = 1_000;
+
+/// Lets the application fork. Belongs to the process that made it.
+#[derive(Debug)]
+pub struct Forking {
+    shared: Arc<Shared>,
+    control: Arc<Control>,
+    pid: u32,
+}
+
+impl Forking {
+    pub(super) fn new(shared: Arc<Shared>, control: Arc<Control>) -> Self {
+        Forking { shared, control, pid: std::process::id() }
+    }
+
+    /// Runs `fork` while the helper changes nothing: it may have taken a connection off the list of what a child
+    /// [lets go of](Control::close), and not have closed it yet. The connections' files are on that list, too.
+    pub fn run<T>(&self, fork: impl FnOnce() -> T) -> T {
+        if self.control.is_closed() {
+            return fork();
+        }
+        let reactor = self.shared.reactor_within(REACTOR_TIME);
+        let files: Vec<RawFd> = reactor.iter().flat_map(|reactor| Reactor::files(reactor)).collect();
+        files.iter().for_each(|fd| self.control.track_fd(*fd));
+        let result = fork();
+        if self.pid == std::process::id() {
+            files.iter().for_each(|fd| self.control.untrack_fd(*fd));
+        }
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::helper::tests::shared;
+    use crate::watch::WatchSettings;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_fork_waits_for_the_helper_and_the_helper_for_the_fork() {
+        let shared = Arc::new(shared());
+        let control = Arc::new(Control::new(-1, [], &WatchSettings::default()).expect("a control"));
+        let forking = Forking::new(Arc::clone(&shared), control);
+        let (sender, receiver) = channel();
+        std::thread::scope(|scope| {
+            let reactor = shared.reactor();
+            scope.spawn(|| forking.run(|| sender.send(shared.try_reactor().is_none())));
+            receiver.recv_timeout(std::time::Duration::from_millis(20)).expect_err("it waits");
+            drop(reactor);
+            assert!(receiver.recv().expect("it goes on"));
+        });
+        assert!(shared.try_reactor().is_some());
+    }
+}
