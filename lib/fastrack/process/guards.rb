@@ -91,15 +91,7 @@ module Fastrack
       end
     end
 
-    # @return [Integer] as File.unlink
-    def unlink(*paths)
-      super(*PidFileGuard.removable(paths))
-    end
-
-    # @return [Integer] as File.delete
-    def delete(*paths)
-      super(*PidFileGuard.removable(paths))
-    end
+    %i[unlink delete].each { |name| define_method(name) { |*paths| super(*PidFileGuard.removable(paths)) } }
   end
 
   # Ends a process after at_exit hooks, threads and finalizers, and before Ruby frees all of its objects one by one: that takes
@@ -126,26 +118,24 @@ module Fastrack
     end
   end
 
-  # Runs a block before this process ends by `exit!`, which runs no at_exit hooks.
+  # Runs a block before this process ends by `exit!`, which runs no at_exit hooks, or by `exec`.
   module ExitGuard
-    # Process.exit! and Kernel.exit!
+    # Process.exit! and Kernel.exit!, and exec likewise
     module Public
       # @param status see Process.exit!
       def exit!(*status)
         ExitGuard.before_exit(status)
         super
       end
-    end
 
-    # exit! without a receiver
-    module Private
-      private
-
-      def exit!(*status)
-        ExitGuard.before_exit(status)
-        super
+      # @param command see Process.exec
+      def exec(*command)
+        ExitGuard.around_exec(command) { super }
       end
     end
+
+    # exit! and exec without a receiver
+    Private = Public.clone.tap { |methods| methods.send(:private, :exit!, :exec) }
 
     class << self
       # @yield before the end of this process, but not of its forks
@@ -161,6 +151,31 @@ module Fastrack
       # @param status [Array] the arguments; with invalid ones exit! raises
       def before_exit(status)
         @work.call if @pid == Process.pid && (status in [] | [true | false | Integer])
+      end
+
+      # @param command [Array] the arguments. If there is no such program, exec raises and the process goes on
+      # @yield to exec
+      def around_exec(command)
+        return yield unless @pid == Process.pid && program?(command.grep_v(Hash))
+
+        @work.call
+        begin
+          yield
+        rescue SystemCallError, ArgumentError, TypeError => e
+          # The clients are gone by now.
+          Log.exception("exec failed", e)
+          Process.exit!(false)
+        end
+      end
+
+      private
+
+      # Whether it can be run, as far as can be known before. Special characters are the shell's, which can.
+      def program?(words)
+        name = [words.first].flatten.first.to_s
+        name = name[%r{\A\s*([\w./+-]+)(?:\s[\w\s./:,+-]*)?\z}, 1] || "sh" if words == [name]
+        folders = name.include?("/") ? [""] : ENV.fetch("PATH", "/bin").split(":")
+        folders.any? { |folder| File.executable?(folder.empty? ? name : File.join(folder, name)) }
       end
     end
   end
