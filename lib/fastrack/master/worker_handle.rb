@@ -64,6 +64,11 @@ module Fastrack
       self.drain if drain || @draining
     end
 
+    # It has served, whoever has told it to stop. One that has not booted is a failure.
+    def ending
+      @state = :stopping if serving?
+    end
+
     # @return [Array<String>] see ControlChannel
     def messages
       @channel.read || [].tap { @channel.close }

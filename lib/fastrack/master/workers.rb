@@ -114,6 +114,7 @@ module Fastrack
         handle.messages.each do |message|
           case message
           when ControlChannel::READY then handle.ready(drain: drain)
+          when ControlChannel::ENDING then handle.ending
           when ControlChannel::LIMIT_REACHED then handle.answer(may_exit || handle.stopping? || spare?)
           end
         end

@@ -11,7 +11,9 @@ module Fastrack
     READY = "r"
     # Worker: it has reached its request limit, and asks whether it may exit. It waits for the answer.
     LIMIT_REACHED = "l"
-    # The answers: exit, a replacement takes over; or keep serving until a signal comes.
+    # Worker: it has served, and only its hooks are left. A replacement need not wait for those.
+    ENDING = "e"
+    # The answers to LIMIT_REACHED: exit, a replacement takes over; or keep serving until a signal comes.
     GO = "g"
     STAY = "s"
     # New master: READY, and the old master is to quit.
