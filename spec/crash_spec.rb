@@ -21,6 +21,12 @@ RSpec.describe "A request that ends its worker" do
       "/process-exit!" => -> { Process.exit!(3) },
       "/kernel-exit!" => -> { Kernel.exit!(true) },
       "/thread-exit!" => -> { Thread.new { exit!(4) }; sleep },
+      "/exec" => -> { exec("true") },
+      "/process-exec" => -> { Process.exec({ "A" => "b" }, ["true", "yes"], "c", chdir: "/") },
+      "/shell-exec" => -> { exec("true && exit 6") },
+      "/no-program" => -> { exec("no-such-program", "a") },
+      "/no-line" => -> { exec("no-such-program a") },
+      "/failed-exec" => -> { exec("true", "x" * 1_000_000) },
       "/exit" => -> { exit(5) },
       "/abort" => -> { abort("enough") },
       "/wrong-exit!" => -> { exit!("x") },
@@ -59,7 +65,8 @@ RSpec.describe "A request that ends its worker" do
     "/segv" => "was killed by SIG", "/bus" => "was killed by SIG", "/ill" => "was killed by SIG", "/fpe" => "was killed by SIGFPE",
     "/null" => "was killed by SIG", "/native-abort" => "was killed by SIGABRT", "/exit!" => "exited with status 1",
     "/process-exit!" => "exited with status 3", "/kernel-exit!" => "exited", "/thread-exit!" => "exited with status 4",
-    "/raised-exit!" => "exited with status 6"
+    "/raised-exit!" => "exited with status 6",
+    "/exec" => "exited", "/process-exec" => "exited", "/shell-exec" => "exited with status 6", "/failed-exec" => "exited with status 1"
   }.each do |path, manner|
     it "is answered with 502, and ends it all the same: #{path}" do
       server = serve
@@ -92,7 +99,7 @@ RSpec.describe "A request that ends its worker" do
     end
   end
 
-  ["/deep", "/native-deep", "/wrong-exit!", "/huge-exit!"].each do |path|
+  ["/deep", "/native-deep", "/wrong-exit!", "/huge-exit!", "/no-program", "/no-line"].each do |path|
     it "is no request that only raises: #{path}" do
       server = serve
       pid = server.workers.first
@@ -108,7 +115,7 @@ RSpec.describe "A request that ends its worker" do
     end
   end
 
-  ["/segv", "/exit!"].each do |path|
+  ["/segv", "/exit!", "/exec"].each do |path|
     it "loses no other connection of the worker: #{path}" do
       server = serve
       pid = server.workers.first

@@ -39,10 +39,10 @@ RSpec.describe "A new master (USR2)" do
           socket.write("GET / HTTP/1.0\r\n\r\n")
           socket.wait_readable(5) ? HttpResponse.parse(socket.read).status : :silent
         end
-      rescue Errno::ECONNREFUSED
-        :refused
+      rescue Errno::ENOENT
+        :removed
       end
-      expect(served).to eq([200, :refused, 200])
+      expect(served).to eq([200, :removed, 200])
     end
   end
 

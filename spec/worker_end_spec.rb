@@ -74,6 +74,18 @@ RSpec.describe "The end of a worker" do
     end
   end
 
+  it "D1 is replaced without waiting for its hooks" do
+    server = Server.start(ru: "HERE = __dir__\n#{Rackups::PID}", options: { MaxWorkers: 1 }, config: <<~'RUBY')
+      before_worker_shutdown { sleep 0.01 until File.exist?(File.join(HERE, "go")) }
+    RUBY
+    pid = server.get.body.to_i
+    server.signal(:TERM, to: pid)
+    expect(server.get.body.to_i).not_to eq(pid)
+    expect(server.workers).to include(pid)
+    server.write("go", "")
+    server.await_workers(1) { |found| found != [pid] }
+  end
+
   it "D1 runs at_exit hooks though before_worker_shutdown raises, which is logged" do
     server = Server.start(ru: app, options: { MaxWorkers: 1 }, config: "before_worker_shutdown { raise 'no queue' }")
     pid = server.get.body.to_i

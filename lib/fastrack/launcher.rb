@@ -70,7 +70,7 @@ module Fastrack
       end
     ensure
       Process.setproctitle($PROGRAM_NAME)
-      @listeners.each(&:close)
+      close_listeners(@listeners, @former_listeners)
       @queue&.close
       @pid_file&.remove
     end
@@ -136,8 +136,14 @@ module Fastrack
       end
       opened
     rescue Error
-      opened.each(&:close)
+      close_listeners(opened)
       raise
+    end
+
+    # A supervisor's files are the supervisor's.
+    def close_listeners(listeners, former = [])
+      listeners.each(&:close)
+      [*listeners, *former].each(&:remove_file) unless supervised?
     end
 
     def change_listeners(change)
@@ -158,7 +164,7 @@ module Fastrack
     def preload(app)
       @configuration.preload_app ? app.load(default_middleware: @configuration.default_middleware) : app
     rescue Exception # rubocop:disable Lint/RescueException -- it is raised again
-      @listeners.each(&:close)
+      close_listeners(@listeners)
       raise
     end
 

@@ -23,6 +23,9 @@ module Fastrack
       @socket = socket
       @address = socket.local_address
       @identity = socket.stat.ino
+      # As bound: the working directory may change.
+      @path = File.expand_path(@address.unix_path) unless tcp? || @address.unix_path.start_with?("\0")
+      @file = @path && file_at(@path)
       @server_name = self.class.authority(tcp? ? host || @address.ip_address : "0.0.0.0").freeze
       @server_port = (tcp? ? port || @address.ip_port : 0).to_s.freeze
       @socket.close_on_exec = true
@@ -43,9 +46,9 @@ module Fastrack
       @socket.fileno
     end
 
-    # @return [String, nil] the absolute path of a unix socket
+    # @return [String, nil] the absolute path of a unix socket that has one
     def unix_path
-      File.expand_path(@address.unix_path) unless tcp?
+      @path
     end
 
     # @return [String] the address in the listening line
@@ -63,7 +66,24 @@ module Fastrack
       @socket.close
     end
 
+    # Removes a unix socket's file if nobody listens there any more: after USR2 the new master does, and another server may
+    # have made a socket of its own there. To be called when it is closed.
+    def remove_file
+      File.unlink(@path) if @file && file_at(@path) == @file && !UNIXListener.in_use?(@path)
+    rescue SystemCallError
+      # It is already gone, or we may not remove it.
+      nil
+    end
+
     private
+
+    # What tells a file from any other that may get its name: inodes are used again.
+    def file_at(path)
+      stat = File.lstat(path)
+      [stat.dev, stat.ino, stat.mtime] if stat.socket?
+    rescue SystemCallError
+      nil
+    end
 
     def set_tcp_options(nodelay, defer_accept)
       # On Linux accepted sockets inherit it (tcp(7)), which saves a system call for each connection.

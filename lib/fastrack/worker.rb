@@ -59,7 +59,7 @@ module Fastrack
         prepare(death_pipe)
         serve(channel)
       end
-      [status, status_of { clean_up }].max.tap { |worst| QuickExit.install(worst) }
+      [status, status_of { clean_up(channel) }].max.tap { |worst| QuickExit.install(worst) }
     rescue Exception => e # rubocop:disable Lint/RescueException -- nothing above would show it
       Log.exception("worker #{@nr} failed", e)
       Log.flush
@@ -182,7 +182,8 @@ module Fastrack
     end
 
     # From here on it has no clients. A hook that hangs must not keep it for ever, even if the master is gone.
-    def clean_up
+    def clean_up(channel)
+      channel.write(ControlChannel::ENDING)
       seconds = [@configuration.graceful_timeout, LEAST_TIME].max
       ChildProcess.end_within(seconds, Scoreboard::TIMEOUT_STATUS, <<~LINE)
         fastrack: #{name} has not finished before_worker_shutdown and at_exit hooks within #{format("%g", seconds)} s: ending it

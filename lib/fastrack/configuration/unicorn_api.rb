@@ -3,7 +3,7 @@
 require_relative "../error"
 require_relative "../listener/address"
 require_relative "../log"
-require_relative "../process/user_group"
+require_relative "option"
 require_relative "config_file"
 require_relative "options"
 

@@ -67,6 +67,6 @@ module Fastrack
       socket&.close
       raise
     end
-    private_class_method :remove_stale, :in_use?, :listen
+    private_class_method :remove_stale, :listen
   end
 end

@@ -80,39 +80,6 @@ module Fastrack
     end
   end
 
-  # Keeps the children of a process from removing its pid files. Their at_exit hooks include those that it had before the
-  # fork, and rackup's removes the file whichever process runs it.
-  module PidFileGuard
-    @paths = []
-
-    class << self
-      # @param paths [Array<String>] absolute
-      def install(paths)
-        @paths = paths
-        @owner = Process.pid
-        File.singleton_class.prepend(self) unless paths.empty? || File.singleton_class < self
-      end
-
-      # @param paths [Array<String, #to_path>]
-      # @return [Array] those that this process may remove
-      def removable(paths)
-        return paths if Process.pid == @owner
-
-        paths.reject { |path| @paths.include?(File.absolute_path(path)) }
-      end
-    end
-
-    # @return [Integer] as File.unlink
-    def unlink(*paths)
-      super(*PidFileGuard.removable(paths))
-    end
-
-    # @return [Integer] as File.delete
-    def delete(*paths)
-      super(*PidFileGuard.removable(paths))
-    end
-  end
-
   # Ends a process after at_exit hooks, threads and finalizers, and before Ruby frees all of its objects one by one: that takes
   # 5 to 100 ms of CPU time, and copies memory that is shared with the master.
   module QuickExit
@@ -137,13 +104,18 @@ module Fastrack
     end
   end
 
-  # Runs a block before this process ends by `exit!`, which runs no at_exit hooks.
+  # Runs a block before this process ends by `exit!`, which runs no at_exit hooks, or by `exec`.
   module ExitGuard
-    # Process.exit! and Kernel.exit!
+    # Process.exit! and Kernel.exit!, and exec likewise
     module Public
       # @param status see Process.exit!
       def exit!(*status)
         ExitGuard.guard(status) { super }
+      end
+
+      # @param command see Process.exec
+      def exec(*command)
+        ExitGuard.around_exec(command) { super }
       end
     end
 
@@ -159,14 +131,8 @@ module Fastrack
       end
     end
 
-    # exit! without a receiver
-    module Private
-      private
-
-      def exit!(*status)
-        ExitGuard.guard(status) { super }
-      end
-    end
+    # exit! and exec without a receiver
+    Private = Public.clone.tap { |methods| methods.send(:private, :exit!, :exec) }
 
     # Numbers that exit! takes. With others it raises, and the process lives on.
     STATUSES = (-2**31...2**31).freeze
@@ -201,79 +167,31 @@ module Fastrack
           yield
         end
       end
-    end
-  end
 
-  # Reaps the processes that this one has adopted. As process 1 of a container, or as a subreaper (prctl(2)), it becomes the
-  # parent of what workers and the app's commands leave behind. What the app has started in this process is the app's to
-  # wait for.
-  class Orphans
-    # Seconds between two looks. A zombie is left for as long to a thread that may be waiting for it.
-    GRACE = 1
+      # @param command [Array] the arguments. If there is no such program, exec raises and the process goes on
+      # @yield to exec
+      def around_exec(command)
+        return yield unless own_process? && program?(command.grep_v(Hash))
 
-    # Notes the pids of what this process starts. Ruby's other ways to do so (`system`, backticks) wait for it at once.
-    module Spawn
-      def spawn(...)
-        Orphans.own(super)
+        Thread.handle_interrupt(Object => :never) { @work.call }
+        begin
+          yield
+        rescue SystemCallError, ArgumentError, TypeError => e
+          # The clients are gone by now.
+          Log.exception("exec failed", e)
+          Process.exit!(false)
+        end
       end
 
-      def popen(...)
-        super.tap { |io| Orphans.own(io.pid) if io.instance_of?(IO) && !io.closed? }
+      private
+
+      # Whether it can be run, as far as can be known before. Special characters are the shell's, which can.
+      def program?(words)
+        name = [words.first].flatten.first.to_s
+        name = name[%r{\A\s*([\w./+-]+)(?:\s[\w\s./:,+-]*)?\z}, 1] || "sh" if words == [name]
+        folders = name.include?("/") ? [""] : ENV.fetch("PATH", "/bin").split(":")
+        folders.any? { |folder| File.executable?(folder.empty? ? name : File.join(folder, name)) }
       end
-    end
-
-    @own = {}
-
-    class << self
-      # @return [Orphans, nil] nil if this process adopts none
-      def start
-        return unless Fastrack.adopts_orphans?
-
-        [Process.singleton_class, Kernel.singleton_class, IO.singleton_class].each { |one| one.prepend(Spawn) }
-        Kernel.prepend(Module.new { private def spawn(...) = Orphans.own(super) })
-        new(@own)
-      end
-
-      # @return [Integer] the pid
-      def own(pid)
-        @own[pid] = true
-        pid
-      end
-    end
-
-    # @return [Float, nil] monotonic seconds when #step has something to do
-    attr_reader :due_at
-
-    # @param own [Hash{Integer => true}] pids of what this process has started
-    def initialize(own)
-      @own = own
-      @seen = []
-    end
-
-    # Called whenever the master wakes up: a child may have ended.
-    def step(now)
-      @due_at ||= now + GRACE
-      return if now < @due_at
-
-      started = @own.keys
-      children = states
-      (started - children.keys).each { |pid| @own.delete(pid) }
-      zombies = children.filter_map { |pid, state| pid if state == "Z" && !@own.key?(pid) }
-      (zombies & @seen).each { |pid| Process::Status.wait(pid, Process::WNOHANG) }
-      @seen = zombies - @seen
-      @due_at = @seen.any? ? now + GRACE : nil
-    end
-
-    private
-
-    # @return [Hash{Integer => String}] this process's children, and their states in proc(5)
-    def states
-      Dir.children("/proc").grep(/\A\d+\z/).filter_map do |pid|
-        state, parent = File.read("/proc/#{pid}/stat").rpartition(")").last.split
-        [pid.to_i, state] if parent.to_i == Process.pid
-      rescue SystemCallError
-        nil
-      end.to_h
     end
   end
 end

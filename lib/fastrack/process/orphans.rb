@@ -1,0 +1,76 @@
+# frozen_string_literal: true
+
+module Fastrack
+  # Reaps the processes that this one has adopted. As process 1 of a container, or as a subreaper (prctl(2)), it becomes the
+  # parent of what workers and the app's commands leave behind. What the app has started in this process is the app's to
+  # wait for.
+  class Orphans
+    # Seconds between two looks. A zombie is left for as long to a thread that may be waiting for it.
+    GRACE = 1
+
+    # Notes the pids of what this process starts. Ruby's other ways to do so (`system`, backticks) wait for it at once.
+    module Spawn
+      def spawn(...)
+        Orphans.own(super)
+      end
+
+      def popen(...)
+        super.tap { |io| Orphans.own(io.pid) if io.instance_of?(IO) && !io.closed? }
+      end
+    end
+
+    @own = {}
+
+    class << self
+      # @return [Orphans, nil] nil if this process adopts none
+      def start
+        return unless Fastrack.adopts_orphans?
+
+        [Process.singleton_class, Kernel.singleton_class, IO.singleton_class].each { |one| one.prepend(Spawn) }
+        Kernel.prepend(Module.new { private def spawn(...) = Orphans.own(super) })
+        new(@own)
+      end
+
+      # @return [Integer] the pid
+      def own(pid)
+        @own[pid] = true
+        pid
+      end
+    end
+
+    # @return [Float, nil] monotonic seconds when #step has something to do
+    attr_reader :due_at
+
+    # @param own [Hash{Integer => true}] pids of what this process has started
+    def initialize(own)
+      @own = own
+      @seen = []
+    end
+
+    # Called whenever the master wakes up: a child may have ended.
+    def step(now)
+      @due_at ||= now + GRACE
+      return if now < @due_at
+
+      started = @own.keys
+      children = states
+      (started - children.keys).each { |pid| @own.delete(pid) }
+      zombies = children.filter_map { |pid, state| pid if state == "Z" && !@own.key?(pid) }
+      (zombies & @seen).each { |pid| Process::Status.wait(pid, Process::WNOHANG) }
+      @seen = zombies - @seen
+      @due_at = @seen.any? ? now + GRACE : nil
+    end
+
+    private
+
+    # @return [Hash{Integer => String}] this process's children, and their states in proc(5)
+    def states
+      Dir.children("/proc").grep(/\A\d+\z/).filter_map do |pid|
+        state, parent = File.read("/proc/#{pid}/stat").rpartition(")").last.split
+        [pid.to_i, state] if parent.to_i == Process.pid
+      rescue SystemCallError
+        nil
+      end.to_h
+    end
+  end
+end
