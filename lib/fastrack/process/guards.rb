@@ -37,18 +37,28 @@ module Fastrack
       # @return [Integer] as fork(2)
       def guard(&fork)
         own = @lock.owned?
-        pid = own ? yield : exclusively(&fork)
-        in_child(own) if pid.zero?
-        Orphans.own(pid)
+        parent = Process.pid
+        Orphans.own(own ? yield : exclusively(&fork))
+      ensure
+        # Also when another wrapper has raised in the child.
+        in_child(own) unless Process.pid == parent
       end
 
       private
 
-      def exclusively(&fork)
-        @lock.synchronize(&fork)
+      # What the fork itself raises, another wrapper of _fork for example, goes to whoever forks: it must not fork twice.
+      def exclusively
+        locked = lock
+        yield
+      ensure
+        @lock.unlock if locked
+      end
+
+      def lock
+        @lock.lock
       rescue ThreadError
         # A signal handler may not wait for a lock.
-        fork.call
+        nil
       end
 
       def in_child(own)
