@@ -11,7 +11,8 @@ RSpec.describe Fastrack::Address do
     "/run/app.sock" => [nil, nil, "/run/app.sock"], "unix:/run/app.sock" => [nil, nil, "/run/app.sock"],
     "unix:///run/app.sock" => [nil, nil, "/run/app.sock"], "unix://tmp/app.sock" => [nil, nil, "tmp/app.sock"],
     "tmp/app.sock" => [nil, nil, "tmp/app.sock"], "app.sock" => [nil, nil, "app.sock"], "./app.sock" => [nil, nil, "./app.sock"], "~/app.sock" => [nil, nil, "~/app.sock"],
-    "~app/a.sock" => [nil, nil, "~app/a.sock"] }.each do |text, expected|
+    "~app/a.sock" => [nil, nil, "~app/a.sock"], "unix:///run/app.sock?umask=0111" => [nil, nil, "/run/app.sock"],
+    "/run/app.sock?a=b" => [nil, nil, "/run/app.sock?a=b"], "tcp://[::]:80?backlog=7" => ["[::]", 80, nil] }.each do |text, expected|
     it "C2 understands #{text.inspect}" do
       address = described_class.parse(text)
       expect([address.host, address.port, address.path]).to eq(expected)
@@ -22,6 +23,11 @@ RSpec.describe Fastrack::Address do
     it "C2 does not understand #{text.inspect}" do
       expect { described_class.parse(text) }.to raise_error(ArgumentError)
     end
+  end
+
+  it "C2 names a setting in a URI that does not exist, and one of the wrong type" do
+    expect { described_class.parse("unix:///a?umsk=7") }.to raise_error(ArgumentError, "has no setting umsk; did you mean umask?")
+    expect { described_class.parse("tcp://:80?backlog=many") }.to raise_error(ArgumentError, /\Abacklog must be a whole number/)
   end
 
   it "C2 says that TLS is not for it" do
@@ -58,6 +64,19 @@ RSpec.describe Fastrack::Address do
         expect(socket.getsockopt(:TCP, :DEFER_ACCEPT).int).to be >= 9
         # Linux doubles them (socket(7)).
         expect(%i[RCVBUF SNDBUF].map { |name| socket.getsockopt(:SOCKET, name).int }).to eq([140_000, 160_000])
+      end
+    end
+
+    it "C2 has the settings in its URI, as Puma has them" do
+      opened("tcp://127.0.0.1:0?backlog=7&low_latency=false&reuse_port") do |socket|
+        expect(socket.getsockopt(:TCP, :INFO).data.unpack("x8 L6").last).to eq(7)
+        expect(%i[TCP SOCKET].zip(%i[NODELAY REUSEPORT]).map { |names| socket.getsockopt(*names).bool }).to eq([false, true])
+      end
+      Dir.mktmpdir do |dir|
+        opened("unix://#{dir}/app.sock?umask=0111&backlog=7") do
+          expect(Dir.children(dir)).to eq(["app.sock"])
+          expect(format("%o", File.stat("#{dir}/app.sock").mode & 0o777)).to eq("666")
+        end
       end
     end
 

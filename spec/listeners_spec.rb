@@ -15,6 +15,8 @@ RSpec.describe "Listeners" do
   end
 
   describe "on a path" do
+    let(:dir) { Dir.mktmpdir }
+    after { FileUtils.remove_entry(dir) }
     let(:server) { Server.start(ru: Rackups::ENV_LINES, unix: true, options: { MaxWorkers: 1 }) }
 
     it "A5 the listening line has the path and the master's pid" do
@@ -50,6 +52,38 @@ RSpec.describe "Listeners" do
       expect(second.log).to eq("fastrack: cannot listen on #{server.path}: the path is in use\n")
       expect(second.status.exitstatus).to eq(1)
       expect(server.get.status).to eq(200)
+    end
+
+    { "an absolute path" => ->(path) { path }, "a relative one" => ->(path) { File.basename(path) } }.each do |what, name|
+      it "B-path-in-use a socket that another server has bound by #{what}, and is about to listen on, is left to it" do
+        path = File.join(dir, "app.sock")
+        other = Socket.new(:UNIX, :STREAM)
+        Dir.chdir(dir) { other.bind(Addrinfo.unix(name.call(path))) }
+        expect { Fastrack::UNIXListener.open(path, backlog: 1, output: StringIO.new) }.to raise_error(Fastrack::AddressInUseError)
+        other.listen(1)
+        UNIXSocket.new(path).close
+        other.close
+        # Now it is stale.
+        Fastrack::UNIXListener.open(path, backlog: 1, output: StringIO.new).close
+      end
+    end
+
+    it "B-path-in-use of many servers that start beside a stale socket one gets the path, and keeps it" do
+      path = File.join(dir, "app.sock")
+      5.times do
+        UNIXServer.new(path).close
+        results = Array.new(8) do
+          Thread.new do
+            Fastrack::UNIXListener.open(path, backlog: 8, output: StringIO.new)
+          rescue Fastrack::AddressInUseError
+            nil
+          end
+        end.map(&:value)
+        expect(results.compact.size).to eq(1)
+        UNIXSocket.new(path).close
+        results.compact.each(&:close)
+        File.unlink(path)
+      end
     end
 
     it "A7 a path can be listened on again as soon as its server has ended" do

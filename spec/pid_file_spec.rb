@@ -63,6 +63,48 @@ RSpec.describe "The pid file" do
     end
   end
 
+  it "B-faults one whose pid some other program has by now is replaced" do
+    Dir.mktmpdir do |dir|
+      path = File.join(dir, "app.pid")
+      other = spawn("sleep 60")
+      File.write(path, other.to_s)
+      File.utime(Time.now - 60, Time.now - 60, path)
+      expect(start(options: { Pid: path }).pid).to eq(File.read(path).to_i)
+    ensure
+      Process.kill(:KILL, other)
+      Process.wait(other)
+    end
+  end
+
+  it "B-faults one of a server that runs is that server's, whatever is written in it, until it is killed" do
+    Dir.mktmpdir do |dir|
+      path = File.join(dir, "app.pid")
+      server = start(options: { Pid: path })
+      File.write(path, "")
+      second = Server.fail_to_start(ru: Rackups::PID, options: { Pid: path })
+      expect(second.log).to eq("fastrack: pid file #{path} belongs to a server, which is running\n")
+      File.write(path, server.pid.to_s)
+      server.signal(:KILL)
+      server.wait
+      expect(start(options: { Pid: path }).pid).to eq(File.read(path).to_i)
+    end
+  end
+
+  { "without one" => nil, "with one that a dead process has left" => true }.each do |what, left|
+    it "B-faults of several servers that start at once #{what}, one gets it" do
+      Dir.mktmpdir do |dir|
+        path = File.join(dir, "app.pid")
+        File.write(path, dead_pid.to_s) if left
+        servers = Array.new(4) { Server.launch(ru: Rackups::PID, options: { Pid: path, MaxWorkers: 1 }) }
+        running, refused = eventually { servers.partition { |one| !one.ended? }.then { |two| two if two.last.size >= 3 } }
+        eventually { running.first.log.include?("Fastrack is ready") }
+        expect(running.map(&:pid)).to eq([File.read(path).to_i])
+        expect(refused.map { |one| one.status.exitstatus }).to eq([1, 1, 1])
+        expect(Dir.children(dir)).to eq(["app.pid"])
+      end
+    end
+  end
+
   { "in a folder that is not there" => ["missing/app.pid", "no such file or directory"],
     "that is a folder" => [".", "is a directory"] }.each do |what, (name, reason)|
     it "B-faults one #{what} ends the start with one line" do

@@ -1,10 +1,30 @@
 # frozen_string_literal: true
 
 require_relative "spec_helper"
+require_relative "support/kept_peer"
 require_relative "support/reexec_helpers"
 
 RSpec.describe "A new master (USR2) that meets with trouble" do
   include ReexecHelpers
+
+  # What stands in the variable before the new master reads it.
+  { "an older one, which has no version" => "sub(/.*:/, '')", "another layout" => "sub(/.*:/, 'other:')",
+    "a form of the future" => "sub(/.*:/, 'what=ever;fds:')" }.each do |what, change|
+    it "C1 of a version whose queue is of #{what} takes over, and kept connections are closed in good order" do
+      server = start(config: "ENV['FASTRACK_QUEUE'] &&= ENV['FASTRACK_QUEUE'].#{change}")
+      idle = Array.new(3) { KeptPeer.new(server).tap { |peer| peer.get("/") } }
+      unnoticed(server, kept: true) do
+        usr2(server)
+        taken_over(server)
+      end
+      expect(server.log).to include("fastrack: FASTRACK_QUEUE cannot be used (it is of another version): waiting connections are not taken over")
+      expect(idle).to all(be_closed_without_a_word)
+      # That of its own queue.
+      expect(ProcessTable.descriptors(server.master).values.grep(/memfd/).size).to eq(1)
+    ensure
+      idle&.each(&:close)
+    end
+  end
 
   # The app's text, and what is done beside it once the server runs; what the old master says of it.
   { "whose app does not load" => [{ "config.ru" => "raise 'typo'" }, "exited with status 1 before it was ready"],

@@ -78,7 +78,7 @@ module Fastrack
 
     # What a forked process must not keep.
     def descriptors
-      [@signals, *@death_pipe, *@workers.descriptors, *@upgrade&.channels, *@launcher.listeners, @launcher.queue].compact
+      [@signals, *@death_pipe, *@workers.descriptors, *@upgrade&.channels, *@launcher.listeners, @launcher.queue, @launcher.pid_file].compact
     end
 
     # After an exception workers may still run. They exit because the death pipe is closed.

@@ -104,6 +104,32 @@ RSpec.describe "an app that starts processes" do
         Process.kill(:KILL, child) if child
       end
 
+      it "B-fork happens once when another wrapper of fork raises a ThreadError, and its child has none of the server's sockets" do
+        server = Server.start(ru: <<~'RUBY', options: { MaxWorkers: 1 })
+          Process.singleton_class.prepend(Module.new do
+            def _fork
+              super.tap { |pid| raise ThreadError, "can't alloc thread" if pid.zero? && $raise }
+            end
+          end)
+          run lambda { |_env|
+            $raise = true
+            begin
+              child = fork { exit!(1) }
+            rescue ThreadError
+              File.write("children", "#{Dir.children("/proc/self/fd").size}
+", mode: "a")
+              exit!(0)
+            end
+            Process.wait(child)
+            [200, {}, ["#{$?.exitstatus} #{Dir.children("/proc/self/fd").size}"]]
+          }
+        RUBY
+        status, open = server.get.body.split.map(&:to_i)
+        expect(status).to eq(0)
+        expect(server.lines_of("children").size).to eq(1)
+        expect(server.lines_of("children").first.to_i).to be < open
+      end
+
       it "B-fork a child that ends takes no client along" do
         HttpPeer.open(server) do |parked|
           parked.write("GET / HTTP/1.1\r\nHost: a\r\n")

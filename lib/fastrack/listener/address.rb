@@ -11,12 +11,15 @@ module Fastrack
   # Where to listen, as users write it, with the settings of the socket.
   #
   #     8080   "8080"   "*:8080"   "10.0.0.5:8080"   "[::1]:8080"   "tcp://localhost:8080"
-  #     "/run/app.sock"   "~/app.sock"   "./app.sock"   "unix:///run/app.sock"
+  #     "/run/app.sock"   "~/app.sock"   "./app.sock"   "unix:///run/app.sock"   "unix:///run/app.sock?umask=0111"
   class Address
     PORT = /\A(?:(?:tcp|http):\/\/)?(?:(?<host>\[[\w:.%]+\]|[^\[\]:\/]*):)?(?<port>\d+)\/?\z/.freeze
     PATH = /\A(?:unix:(?:\/\/)?)?(?<path>[^:]*\/.*|[^:]+\.sock)\z/.freeze
     IN_HOME = /\A(?<path>~.*)\z/.freeze
     TLS = /\A(?:ssl|https):\/\//.freeze
+
+    # Puma's form for settings. Without a scheme a question mark is a part of the path.
+    QUERY = /\A(?<place>(?:unix|tcp|http):[^?]*)\?(?<settings>.*)\z/.freeze
 
     FORMS = "a port, host:port, [IPv6]:port or a path"
 
@@ -28,7 +31,7 @@ module Fastrack
       tries: [:integer, -1..], delay: [:seconds_or_zero], tcp_nopush: nil, accept_filter: nil
     }.freeze
 
-    SPELLINGS = { reuse_port: :reuseport, so_reuseport: :reuseport }.freeze
+    SPELLINGS = { reuse_port: :reuseport, so_reuseport: :reuseport, low_latency: :tcp_nodelay }.freeze
 
     class << self
       # @param place [Integer, String] see above
@@ -39,6 +42,10 @@ module Fastrack
         text = place.respond_to?(:to_path) ? place.to_path : place.to_s
         raise ArgumentError, "must be without TLS; terminate that in a proxy in front" if TLS.match?(text)
 
+        if (match = QUERY.match(text))
+          text = match[:place]
+          settings = match[:settings].split("&").to_h { |pair| [*pair.split("=", 2), "true"].first(2) }.merge(settings)
+        end
         if (match = PORT.match(text))
           host = match[:host].to_s.sub(/\A\*?\z/, "0.0.0.0")
           new(host: host, port: Option::Types.integer(match[:port], 0..65_535), **typed(settings))

@@ -19,13 +19,24 @@ module Fastrack
     # @return [Listener]
     # @raise [AddressInUseError, ListenError]
     def open(path, backlog:, mode: MODE, output: Log::STDOUT)
-      remove_stale(path, output)
-      Listener.new(listen(path, backlog, mode))
+      alone_in(File.dirname(path)) do
+        remove_stale(path, output)
+        Listener.new(listen(path, backlog, mode))
+      end
     rescue SystemCallError => e
       raise ListenError, "cannot listen on #{path}: #{SystemCallError.new(nil, e.errno).message.downcase}"
     rescue ArgumentError
       # sun_path has a fixed size (unix(7)), which Ruby checks before it asks the kernel.
       raise ListenError, "cannot listen on #{path}: the path is too long for a unix socket"
+    end
+
+    # Another start must not remove the socket that this one has just made. It gets a second: a lock may be for other things.
+    def alone_in(directory)
+      folder = File.open(directory) if File.readable?(directory)
+      100.times { folder.nil? || folder.flock(File::LOCK_EX | File::LOCK_NB) ? break : sleep(0.01) }
+      yield
+    ensure
+      folder&.close
     end
 
     # Removes nothing but a socket: another kind of file means that the path is wrong.
@@ -50,10 +61,23 @@ module Fastrack
     rescue Errno::EAGAIN, Errno::EPROTOTYPE
       # Its backlog is full, or it is a socket of another type.
       true
-    rescue Errno::ECONNREFUSED, Errno::ENOENT
+    rescue Errno::ECONNREFUSED
+      bound?(path)
+    rescue Errno::ENOENT
       false
     ensure
       probe&.close
+    end
+
+    # Whether a process has bound it and does not listen yet. A relative path in proc(5) starts in a directory unknown here.
+    def bound?(path)
+      File.foreach("/proc/net/unix").any? do |line|
+        *_, flags, type, state, _, given = line.chomp.split(" ", 8)
+        [flags, type, state] == %w[00000000 0001 01] && given &&
+          (given.start_with?("/") ? given == File.expand_path(path) : File.basename(given) == File.basename(path))
+      end
+    rescue SystemCallError
+      false
     end
 
     def listen(path, backlog, mode)
@@ -67,6 +91,6 @@ module Fastrack
       socket&.close
       raise
     end
-    private_class_method :remove_stale, :listen
+    private_class_method :alone_in, :remove_stale, :in_use?, :bound?, :listen
   end
 end

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../log"
+require_relative "orphans"
 
 module Fastrack
   # Closes the server's descriptors in forked processes. An app's own fork must keep none of them: neither clients'
@@ -35,18 +36,20 @@ module Fastrack
         (@descriptors.call - keep).each(&:close) if @descriptors
       end
 
-      # @yield to fork(2)
       # Process.daemon, which does not fork by Process._fork: like a child that the app has forked.
       def let_go
         in_child(false)
       end
 
+      # @yield to fork(2)
       # @return [Integer] as fork(2)
       def guard(&fork)
         own = @lock.owned?
-        pid = own ? yield : exclusively { from_engine(&fork) }
-        in_child(own) if pid.zero?
-        Orphans.own(pid)
+        parent = Process.pid
+        Orphans.own(own ? yield : exclusively { from_engine(&fork) })
+      ensure
+        # Also when another wrapper has raised in the child.
+        in_child(own) unless Process.pid == parent
       end
 
       private
@@ -57,11 +60,19 @@ module Fastrack
         engine ? engine.while_forking(&fork) : fork.call
       end
 
-      def exclusively(&fork)
-        @lock.synchronize(&fork)
+      # What the fork itself raises, another wrapper of _fork for example, goes to whoever forks: it must not fork twice.
+      def exclusively
+        locked = lock
+        yield
+      ensure
+        @lock.unlock if locked
+      end
+
+      def lock
+        @lock.lock
       rescue ThreadError
         # A signal handler may not wait for a lock.
-        fork.call
+        nil
       end
 
       def in_child(own)

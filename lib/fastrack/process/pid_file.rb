@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "etc"
 require_relative "../error"
 require_relative "../log"
 
@@ -37,20 +38,27 @@ module Fastrack
       @name = @path
     end
 
-    # Writes this process's pid.
+    # Writes this process's pid. As long as it runs it has the file locked: of several servers that start, one gets it.
     #
     # @raise [Error] when it is the file of another running process, or cannot be written
     def claim
-      owner = self.class.read(@path)
+      old = open_old
+      owner = old && vacant(old)
+      write(old ? :rename : :link)
       # rackup has already written it for this process.
-      return if owner == Process.pid
-      running = owner&.positive? && self.class.running?(owner)
-      raise Error, "pid file #{@path} belongs to process #{owner}, which is running" if running
-
-      Log.line("pid file #{@path}: replacing that of process #{owner}, which is gone") if owner
-      write
+      Log.line("pid file #{@path}: replacing that of process #{owner}, which is gone") if owner && owner != Process.pid
+    rescue Errno::EEXIST
+      old&.close
+      retry
     rescue SystemCallError => e
       raise Error, "pid file #{@path}: #{SystemCallError.new(nil, e.errno).message.downcase}"
+    ensure
+      old&.close
+    end
+
+    # For children: only the master keeps it locked.
+    def close
+      @lock&.close
     end
 
     # Writes it again if it is gone or empty.
@@ -96,14 +104,65 @@ module Fastrack
       self.class.read(name) == Process.pid
     end
 
-    # By renaming, so that nobody reads half a number.
-    def write
-      temporary = "#{@path}.#{Process.pid}"
-      File.write(temporary, "#{Process.pid}\n")
-      File.rename(temporary, @path)
+    def open_old
+      File.open(@path)
+    rescue Errno::ENOENT
+      nil
+    end
+
+    # @return [Integer, nil] the pid in an old file, whose process is gone
+    def vacant(old)
+      locked = lock(old)
+      # Another server has replaced it just now.
+      raise Errno::EEXIST unless File.identical?(old, @path)
+
+      owner = Integer(old.read, 10, exception: false)
+      gone = owner.nil? || owner == Process.pid || !owner.positive? || !self.class.running?(owner) || reused?(owner, old.mtime)
+      return owner if locked && gone
+
+      raise Error, "pid file #{@path} belongs to #{owner ? "process #{owner}" : "a server"}, which is running"
+    end
+
+    # Whether the process is younger than the file, so that the pid in it was another's.
+    def reused?(pid, written)
+      ticks = File.read("/proc/#{pid}/stat").rpartition(")").last.split[19].to_i
+      age = Process.clock_gettime(Process::CLOCK_BOOTTIME) - ticks.fdiv(Etc.sysconf(Etc::SC_CLK_TCK))
+      Time.now - age > written + 2
+    rescue SystemCallError, NameError
+      # Not Linux.
+      false
+    end
+
+    # @return [Boolean] false if another server has locked it; true where the file system has no locks, too
+    def lock(file)
+      file.flock(File::LOCK_EX | File::LOCK_NB) != false
     rescue SystemCallError
-      remove_file(temporary)
+      true
+    end
+
+    # In one step, so that nobody reads half a number, and locked before.
+    #
+    # @param how [Symbol] :link fails if there is one by now
+    def write(how = :rename)
+      temporary = "#{@path}.#{Process.pid}"
+      file = File.new(temporary, "w").tap { |new| lock(new) }
+      file.write("#{Process.pid}\n")
+      file.flush
+      move(how, temporary)
+      @lock&.close
+      @lock = file
+    rescue SystemCallError
+      file&.close
       raise
+    ensure
+      remove_file(temporary)
+    end
+
+    def move(how, temporary)
+      File.public_send(how, temporary, @path)
+    rescue Errno::EPERM, Errno::EOPNOTSUPP
+      # A file system without links.
+      File.rename(temporary, @path)
     end
 
     def remove_file(name)

@@ -60,7 +60,7 @@ module Fastrack
       def pass_on(launcher, channel)
         ENV[InheritedListeners::VARIABLE] = InheritedListeners.describe(launcher.listeners, supervised: launcher.supervised?)
         ENV[OldMaster::VARIABLE] = channel.to_io.fileno.to_s
-        ENV[OldMaster::QUEUE_VARIABLE] = launcher.queue.fds.join(",") if launcher.queue
+        ENV[OldMaster::QUEUE_VARIABLE] = "#{SharedQueue::LAYOUT}:#{launcher.queue.fds.join(",")}" if launcher.queue
       end
 
       # No others are inherited, so that none pile up from one upgrade to the next.

@@ -10,7 +10,8 @@ module Fastrack
   class OldMaster
     # The channel's descriptor.
     VARIABLE = "FASTRACK_PREDECESSOR"
-    # The queue's descriptors.
+    # The queue's layout and descriptors. An old master with another layout has its workers close idle connections, as at
+    # any other end: nobody takes them over.
     QUEUE_VARIABLE = "FASTRACK_QUEUE"
 
     class << self
@@ -38,7 +39,10 @@ module Fastrack
       private
 
       def inherit_queue(text, wanted)
-        files = text.split(",").map { |number| IO.for_fd(Integer(number, 10)) }
+        layout, _, numbers = text.rpartition(":")
+        files = numbers.split(",").map { |number| IO.for_fd(Integer(number, 10)) }
+        raise ArgumentError, "it is of another version" if wanted && layout != SharedQueue::LAYOUT
+
         # The queue duplicates the descriptors.
         SharedQueue.from_fds(files.map(&:fileno)) if wanted
       rescue SystemCallError, ArgumentError, TypeError, IOError => e

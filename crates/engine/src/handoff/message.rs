@@ -11,8 +11,12 @@ use crate::accept::Client;
 use crate::conn::{Connection, Contents, ReadBufPool, Step};
 use crate::settings::Settings;
 
-/// The first bytes of a message: the version of its layout.
-const MAGIC: &[u8; 8] = b"fastrak2";
+/// The version of the layout of messages and of the page. A new master with another one makes a queue of its own: count
+/// it up with each change of either.
+pub(super) const LAYOUT: &str = "fastrak2";
+
+/// The first bytes of a message.
+const MAGIC: &[u8] = LAYOUT.as_bytes();
 
 const HEADER: usize = 64;
 

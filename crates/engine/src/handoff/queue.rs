@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use fastrack_sys::{borrow_fd, message_queue};
 
 use super::member::Member;
+use super::message;
 use super::page::{Page, MEMBERS};
 
 /// The workers' shared queue and page. The master makes it and its workers inherit it.
@@ -21,6 +22,9 @@ pub struct SharedQueue {
 }
 
 impl SharedQueue {
+    /// What two masters must have in common to share a queue.
+    pub const LAYOUT: &'static str = message::LAYOUT;
+
     /// A queue for workers forked later.
     pub fn new() -> io::Result<Self> {
         let (sender, receiver) = message_queue()?;

@@ -15,6 +15,7 @@ pub(super) struct RubySharedQueue(RefCell<Option<SharedQueue>>);
 pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let class = module.define_class("SharedQueue", ruby.class_object())?;
     class.undef_default_alloc_func();
+    class.const_set("LAYOUT", SharedQueue::LAYOUT)?;
     class.define_singleton_method("new", function!(RubySharedQueue::new, 0))?;
     class.define_singleton_method("from_fds", function!(RubySharedQueue::from_fds, 1))?;
     class.define_method("fds", method!(RubySharedQueue::fds, 0))?;
