@@ -138,8 +138,8 @@ impl<'a> ResponseWriter<'a> {
         Ok(self.progress())
     }
 
-    /// Sends a head, the first `length` bytes of a file, and `end`. What the socket does not take at once is sent
-    /// without the application. Must not be called while blocked; nothing can be sent after it.
+    /// Sends a head and the first `length` bytes of a file, which are a chunk and the last one if that `ends_chunk`. What
+    /// the socket does not take at once is sent without the application. Must not be called while blocked; nothing can be sent after it.
     ///
     /// If the file turns out to be shorter the connection is reset.
     pub fn send_file(
@@ -147,12 +147,12 @@ impl<'a> ResponseWriter<'a> {
         head: &[u8],
         file: File,
         length: u64,
-        end: &'static [u8],
+        ends_chunk: bool,
     ) -> io::Result<Progress> {
         self.claim_response()?;
         let write_buf = self.in_flight.write_buf();
         write_buf.push(&[IoSlice::new(head)], 0);
-        write_buf.push_file(file, length, end);
+        write_buf.push_file(file, length, ends_chunk);
         self.stage = Stage::Begun;
         self.flush()
     }
