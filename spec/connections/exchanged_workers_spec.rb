@@ -80,4 +80,18 @@ RSpec.describe "C4 When a worker is exchanged" do
     expect(took).to be_between(1.9, GcMode.patient(4))
     expect(ones.map { |one| one.answer.status }).to eq([408, 408])
   end
+
+  it "there are never more than two beyond MaxWorkers, however long the old ones take" do
+    serve_kept(workers: 3)
+    gates = occupy("a", "b", "c")
+    server.signal(:HUP)
+    server.await_workers(5)
+    counts = Array.new(50) { server.get("/pid") && server.workers.size }
+    gates.each_value do |name|
+      open_gate(name)
+      counts << server.workers.size
+    end
+    server.await_workers(3) { |found| (found & gates.keys).empty? }
+    expect(counts.max).to eq(5)
+  end
 end

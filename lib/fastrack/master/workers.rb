@@ -10,6 +10,9 @@ module Fastrack
   # The master's workers, by slot. A stopping worker has already left its slot: that is how its replacement starts before
   # it has exited.
   class Workers
+    # Workers that are being replaced and have not exited: so many processes there may be beyond #size, besides the master.
+    STOPPING = 2
+
     # @return [Integer] slots. Workers in slots beyond are #surplus
     attr_accessor :size
 
@@ -53,8 +56,9 @@ module Fastrack
     end
 
     # Whether a worker can be spared. Only one at a time can: then all slots are not served until its replacement is ready.
+    # And only so many may take long to stop.
     def spare?
-      @handles.count(&:serving?) >= @size
+      @handles.count(&:serving?) >= @size && @handles.count(&:stopping?) < STOPPING
     end
 
     # @param generation [Integer]
