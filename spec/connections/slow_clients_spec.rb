@@ -116,6 +116,15 @@ RSpec.describe "C4 Slow clients" do
       expect(within.answer.body.bytesize).to eq(3_000_000)
     end
 
+    it "hold up the worker with an each-body for WriteTimeout and no longer when they take nothing" do
+      serve_kept(options: { WriteTimeout: 1 })
+      one = peer(slow: true).ask("/each/300/100000")
+      eventually { calls_of("/each/300/100000") == 1 }
+      waiting = peer.ask("/pid")
+      expect(seconds { expect(waiting.answer.status).to eq(200) }).to be_between(0.9, GcMode.patient(1.6))
+      one.abort
+    end
+
     it "do not make the worker keep more of an each-body than the ResponseBuffer" do
       serve_kept(options: { ResponseBuffer: 1_000_000 })
       resident = -> { File.read("/proc/#{@worker}/statm").split[1].to_i * 4096 }

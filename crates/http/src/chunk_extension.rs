@@ -43,6 +43,20 @@ impl Extension {
         })
     }
 
+    /// A text that leads here from the start.
+    pub fn replay(self) -> &'static str {
+        match self {
+            Extension::Start => "",
+            Extension::Name => "a",
+            Extension::AfterName => "a ",
+            Extension::Equals => "a=",
+            Extension::Token => "a=a",
+            Extension::Quoted => "a=\"",
+            Extension::Escaped => "a=\"\\",
+            Extension::AfterValue => "a=a ",
+        }
+    }
+
     /// Whether the size line may end here.
     pub fn may_end(self) -> bool {
         matches!(self, Extension::Name | Extension::Token | Extension::AfterValue)

@@ -81,6 +81,28 @@ impl ChunkedDecoder {
         Ok((Status::Complete, at))
     }
 
+    /// Bytes that bring a new decoder to where this one is, in another process; with one byte of data at most. None when
+    /// the body is complete. The overhead so far is forgotten.
+    pub fn replay(&self) -> Option<Vec<u8>> {
+        let sized = |end: &str| format!("{:x}{end}", self.left);
+        let text = match self.state {
+            State::Size(false) => String::new(),
+            State::Size(true) => sized(""),
+            State::Extension(extension) => sized(&format!(";{}", extension.replay())),
+            State::SizeEnd => sized("\r"),
+            State::Data => sized("\r\n"),
+            State::DataCr => "1\r\nx".into(),
+            State::DataLf => "1\r\nx\r".into(),
+            State::TrailerStart => "0\r\n".into(),
+            State::TrailerName => "0\r\na".into(),
+            State::Trailer => "0\r\na:".into(),
+            State::TrailerLf => "0\r\na:\r".into(),
+            State::LastLf => "0\r\n\r".into(),
+            State::Done => return None,
+        };
+        Some(text.into_bytes())
+    }
+
     /// Consumes one byte outside the data.
     fn step(&mut self, byte: u8) -> Result<State, Error> {
         self.overhead += 1;
@@ -156,6 +178,33 @@ mod tests {
             assert_eq!(status, Status::Partial, "{cut}");
             let (body, status, taken) = decode(&[&input[..cut], &input[cut..]]).expect("valid");
             assert_eq!((body.as_slice(), status, taken), (&b"abcd"[..], Status::Complete, input.len()));
+        }
+    }
+
+    #[test]
+    fn a_new_decoder_can_go_on_at_every_byte() {
+        let input = b"3;e\r\nabc\r\n1 \r\n".as_slice();
+        assert_eq!(decode(&[input]), Err(Error::Chunk));
+        let input =
+            b"00b;e ; f=g ;h = \"i\\\"\" \r\nhello world\r\n1\r\n!\r\n0\r\nA: b\r\nC:d\r\n\r\n".as_slice();
+        for cut in 0..=input.len() {
+            let mut before = ChunkedDecoder::default();
+            let mut body = Vec::new();
+            let mut sink = |data: &[u8]| {
+                body.extend_from_slice(data);
+                Ok::<_, Error>(())
+            };
+            before.decode(&input[..cut], &mut sink).expect("valid");
+            let Some(replay) = before.replay() else {
+                assert_eq!(cut, input.len());
+                continue;
+            };
+            let mut after = ChunkedDecoder::default();
+            after.decode(&replay, |_| Ok::<_, Error>(())).expect("valid");
+            assert_eq!((after.state, after.left), (before.state, before.left), "{cut}");
+            let end = after.decode(&input[cut..], &mut sink).expect("valid");
+            assert_eq!(end, (Status::Complete, input.len() - cut));
+            assert_eq!(body, b"hello world!");
         }
     }
 

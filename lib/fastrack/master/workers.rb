@@ -14,6 +14,9 @@ module Fastrack
     # How often all slots fail to boot, one time after the other, until a server that has never served gives up.
     ATTEMPTS = 10
 
+    # Workers that are being replaced and have not exited: so many processes there may be beyond #size, besides the master.
+    STOPPING = 2
+
     # @return [Integer] slots. Workers in slots beyond are #surplus
     attr_accessor :size
 
@@ -61,8 +64,9 @@ module Fastrack
     end
 
     # Whether a worker can be spared. Only one at a time can: then all slots are not served until its replacement is ready.
+    # And only so many may take long to stop.
     def spare?
-      @handles.count(&:serving?) >= @size
+      @handles.count(&:serving?) >= @size && @handles.count(&:stopping?) < STOPPING
     end
 
     # @param generation [Integer]

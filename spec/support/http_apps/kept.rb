@@ -50,6 +50,12 @@ module HttpApps
       response[2] = ["x" * size.to_i]
     end
 
+    # So many bytes in a file.
+    def answer_file(response, _, size)
+      File.open("file", "w") { |file| file.truncate(size.to_i) }
+      response[2] = Class.new { def to_path = File.expand_path("file") }.new
+    end
+
     # So many parts of so many bytes, of unknown length.
     def answer_each(response, _, parts, size)
       response[2] = Parts.new(parts.to_i, size.to_i)

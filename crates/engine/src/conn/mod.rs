@@ -10,6 +10,7 @@
 //! ```
 
 mod body;
+mod contents;
 mod in_flight;
 mod read_buf;
 mod reading;
@@ -17,13 +18,12 @@ mod request;
 mod response_writer;
 mod write_buf;
 
-use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fastrack_http::{percent_decode, Error, Status};
+use fastrack_http::Error;
 
 use crate::accept::Client;
 use crate::control::Control;
@@ -31,6 +31,7 @@ use crate::settings::Settings;
 use body::{BodyReader, BufferedBody};
 
 pub use body::{BodyError, BodyRead, BodyStream, ReadAhead};
+pub(crate) use contents::{Contents, Kind, Loaded};
 pub(crate) use in_flight::InFlight;
 pub(crate) use read_buf::{ReadBuf, ReadBufPool};
 pub use request::{Content, Request};
@@ -83,13 +84,6 @@ pub(crate) enum Phase {
     Draining,
 }
 
-/// What has been read of a connection.
-pub(crate) struct Contents<'a> {
-    pub read_buf: Option<&'a ReadBuf>,
-    /// A decoded body: its file, unless it is in the buffer, and its length.
-    pub body: Option<(Option<&'a File>, u64)>,
-}
-
 #[derive(Debug)]
 pub(crate) struct Connection {
     fd: OwnedFd,
@@ -97,6 +91,9 @@ pub(crate) struct Connection {
     pub peer: Option<SocketAddr>,
     /// Its place in the table of connections, once it has been there.
     pub key: Option<usize>,
+    /// When its phase has to be over, in milliseconds of the monotonic clock; 0 if no time has been set. A worker that
+    /// stops may look earlier.
+    pub deadline: u64,
     read_buf: Option<Box<ReadBuf>>,
     write_buf: WriteBuf,
     state: State,
@@ -116,6 +113,7 @@ impl Connection {
             listener: client.listener,
             peer: client.peer,
             key: None,
+            deadline: 0,
             read_buf: None,
             write_buf: WriteBuf::default(),
             state: State::Head,
@@ -258,37 +256,14 @@ impl Connection {
         self.read_buf.as_ref().is_some_and(|buf| buf.bytes.trim_ascii_start().starts_with(b"HEAD "))
     }
 
-    /// What another process needs to go on; None while a response is under way.
-    pub fn contents(&self) -> Option<Contents<'_>> {
-        let body = match &self.state {
-            State::Head | State::Unread | State::Body(BufferedBody::None | BufferedBody::InPlace(_)) => None,
-            State::Body(BufferedBody::Decoded { file, length, .. }) => Some((file.as_ref(), *length)),
-            State::Stream(_) | State::Sending { .. } | State::Draining(_) => return None,
-        };
-        Some(Contents { read_buf: self.read_buf.as_deref(), body })
-    }
-
     /// The files that it has open: of a body that is read, or of a response that is sent.
     pub fn files(&self) -> impl Iterator<Item = RawFd> + '_ {
-        let body = self.contents().and_then(|contents| contents.body?.0);
-        body.into_iter().chain(self.write_buf.file()).map(AsRawFd::as_raw_fd)
-    }
-
-    pub fn load(&mut self, read_buf: Box<ReadBuf>) {
-        self.read_buf = Some(read_buf);
-    }
-
-    /// Puts in a decoded body, after its head has been [loaded](Self::load).
-    pub fn load_body(&mut self, file: Option<File>, length: u64, settings: &Settings) -> Result<(), Error> {
-        let Some(buf) = &mut self.read_buf else { return Err(Error::Syntax) };
-        if buf.head.parse(&buf.bytes, settings.limits)? == Status::Partial {
-            return Err(Error::Syntax);
-        }
-        if settings.decode_path {
-            percent_decode(buf.head.path(&buf.bytes), &mut buf.path)?;
-        }
-        self.state = State::Body(BufferedBody::complete(file, length));
-        Ok(())
+        let body = match &self.state {
+            State::Body(BufferedBody::Decoded { file, .. }) => file.as_ref(),
+            _ => None,
+        };
+        let response = self.write_buf.file().map(|part| &part.file);
+        body.into_iter().chain(response).map(AsRawFd::as_raw_fd)
     }
 
     /// Shuts down the sending side; from now on reads and discards.

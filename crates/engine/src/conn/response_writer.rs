@@ -13,6 +13,9 @@ use super::write_buf;
 use crate::control::Control;
 use crate::settings::Settings;
 
+/// How often to look whether a client has taken something of a response, within the time for that.
+const LOOKS: u64 = 8;
+
 /// How far sending is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
@@ -138,8 +141,8 @@ impl<'a> ResponseWriter<'a> {
         Ok(self.progress())
     }
 
-    /// Sends a head, the first `length` bytes of a file, and `end`. What the socket does not take at once is sent
-    /// without the application. Must not be called while blocked; nothing can be sent after it.
+    /// Sends a head and the first `length` bytes of a file, which are a chunk and the last one if that `ends_chunk`. What
+    /// the socket does not take at once is sent without the application. Must not be called while blocked; nothing can be sent after it.
     ///
     /// If the file turns out to be shorter the connection is reset.
     pub fn send_file(
@@ -147,12 +150,12 @@ impl<'a> ResponseWriter<'a> {
         head: &[u8],
         file: File,
         length: u64,
-        end: &'static [u8],
+        ends_chunk: bool,
     ) -> io::Result<Progress> {
         self.claim_response()?;
         let write_buf = self.in_flight.write_buf();
         write_buf.push(&[IoSlice::new(head)], 0);
-        write_buf.push_file(file, length, end);
+        write_buf.push_file(file, length, ends_chunk);
         self.stage = Stage::Begun;
         self.flush()
     }
@@ -229,7 +232,9 @@ impl<'a> ResponseWriter<'a> {
         let result = if waited >= self.timeout {
             Err(io::ErrorKind::TimedOut.into())
         } else {
-            let left = self.timeout - waited;
+            // The client may take something soon after this began, which a poller reports only when a third of the
+            // socket's buffer is free. The next flush notices it: at the end it would count as news.
+            let left = (self.timeout - waited).min((self.timeout / LOOKS).max(1));
             self.in_flight.active().while_stopped(|| fastrack_sys::wait_writable(self.fd, left))
         };
         if result.is_err() {

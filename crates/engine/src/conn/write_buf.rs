@@ -11,12 +11,16 @@ const FILE_SLICE: usize = 2 * 1024 * 1024;
 /// of a microsecond more than send(2), over TCP and on unix sockets, at any length up to here; the copy costs less.
 const JOINED: usize = 16 * 1024;
 
+/// What follows a file that is sent as a chunk, the last one.
+const CHUNK_ENDS: &[u8] = b"\r\n0\r\n\r\n";
+
 #[derive(Debug)]
-struct FilePart {
-    file: File,
-    offset: u64,
-    left: u64,
-    end: &'static [u8],
+pub(super) struct FilePart {
+    pub file: File,
+    pub offset: u64,
+    pub left: u64,
+    /// It is a chunk.
+    pub ends_chunk: bool,
 }
 
 /// Bytes in the order in which they are to be sent, and then perhaps a file.
@@ -64,13 +68,26 @@ impl WriteBuf {
         }
     }
 
-    /// Adds the first `length` bytes of a file, and `end` after them. Nothing can be added to that.
-    pub fn file(&self) -> Option<&File> {
-        self.file.as_ref().map(|part| &part.file)
+    /// Adds the first `length` bytes of a file, and the end of the last chunk after them if that `ends_chunk`. Nothing
+    /// can be added to that.
+    pub fn push_file(&mut self, file: File, length: u64, ends_chunk: bool) {
+        self.file = Some(Box::new(FilePart { file, offset: 0, left: length, ends_chunk }));
     }
 
-    pub fn push_file(&mut self, file: File, length: u64, end: &'static [u8]) {
-        self.file = Some(Box::new(FilePart { file, offset: 0, left: length, end }));
+    /// The bytes that are left, before the [file](Self::file).
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    pub(super) fn file(&self) -> Option<&FilePart> {
+        self.file.as_deref()
+    }
+
+    /// Takes over what another process has not sent: bytes, and a part of a file.
+    pub fn load(&mut self, bytes: &[u8], file: Option<(File, u64, u64, bool)>) {
+        self.bytes.extend_from_slice(bytes);
+        self.file = file
+            .map(|(file, offset, left, ends_chunk)| Box::new(FilePart { file, offset, left, ends_chunk }));
     }
 
     /// Sends slices through an empty buffer, which takes what the socket does not. It is empty after a failure.
@@ -103,7 +120,7 @@ impl WriteBuf {
                 self.more = total >= FILE_SLICE;
                 return Ok(total);
             }
-            let end = part.end;
+            let end = if part.ends_chunk { CHUNK_ENDS } else { b"" };
             self.file = None;
             self.push(&[IoSlice::new(end)], 0);
             total += self.flush_bytes(fd)?;
@@ -264,9 +281,9 @@ mod tests {
         file.write_all(b"it has grown").expect("write");
         let mut buf = WriteBuf::default();
         buf.push(&[IoSlice::new(b"head")], 0);
-        buf.push_file(file, content.len() as u64, b"end");
+        buf.push_file(file, content.len() as u64, true);
         let all = received(&mut buf, &mut client, &server);
-        assert!(all == [b"head", &content[..], b"end"].concat());
+        assert!(all == [b"head", &content[..], CHUNK_ENDS].concat());
         assert!(!buf.has_more_to_send());
     }
 
@@ -276,7 +293,7 @@ mod tests {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(b"short").expect("write");
         let mut buf = WriteBuf::default();
-        buf.push_file(file, 6, b"");
+        buf.push_file(file, 6, false);
         let error = buf.flush(server.as_fd()).expect_err("shrunk");
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         buf.clear();
@@ -296,7 +313,7 @@ mod tests {
         let file = tempfile::tempfile().expect("a file");
         file.set_len(length as u64).expect("length");
         let mut buf = WriteBuf::default();
-        buf.push_file(file, length as u64, b"");
+        buf.push_file(file, length as u64, false);
         for (sent, more) in [(FILE_SLICE, true), (FILE_SLICE, true), (1, false)] {
             assert_eq!(buf.flush(server.as_fd()).expect("flush"), sent);
             assert_eq!(buf.has_more_to_send(), more);

@@ -1,5 +1,6 @@
 //! A handoff message: one connection with what has been read of it.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -8,21 +9,22 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use fastrack_sys::{memory_file, receive_message, send_message};
 
 use crate::accept::Client;
-use crate::conn::{Connection, Contents, ReadBufPool, Step};
+use crate::conn::{Connection, Contents, Kind, Loaded, ReadBufPool, Step};
 use crate::settings::Settings;
 
-/// The version of the layout of messages and of the page. A new master with another one makes a queue of its own: count
-/// it up with each change of either.
-pub(super) const LAYOUT: &str = "fastrak2";
+/// The version of the layout of messages and of the page. A new master with another one makes a queue of its own, and a
+/// message with another one is refused. Count it up with each change of either.
+pub(super) const LAYOUT: &str = "fastrak3";
 
 /// The first bytes of a message.
 const MAGIC: &[u8] = LAYOUT.as_bytes();
 
-const HEADER: usize = 64;
+const HEADER: usize = 80;
 
-/// A body is in the read buffer, decoded, or in a file.
-const DECODED: u8 = 1;
-const FILE: u8 = 2;
+/// There is a file: see [`Contents::file`].
+const FILE: u8 = 1;
+/// See [`Contents::ends_chunk`].
+const ENDS_CHUNK: u8 = 2;
 /// The bytes are in a file beside the message.
 const ASIDE: u8 = 4;
 /// The client has shut down its sending side.
@@ -33,43 +35,52 @@ const PIPELINED: u8 = 16;
 /// How many bytes of a connection go into the message itself. More of them go into a file beside it.
 const INLINE: usize = 16 * 1024;
 
-/// Sends a connection, which stays the sender's as well. Fails with Unsupported if it has a response under way.
+/// Sends a connection, which stays the sender's as well. Fails with Unsupported if the application reads its body.
 pub(super) fn send(queue: BorrowedFd<'_>, connection: &Connection, settings: &Settings) -> io::Result<()> {
-    let Contents { read_buf, body } = connection.contents().ok_or(io::ErrorKind::Unsupported)?;
-    let parts = match read_buf {
-        Some(buf) if body.is_some() => [&buf.bytes[..], &buf.decoded[..], &buf.rest[..]],
-        Some(buf) => [&buf.bytes[..], &[], &[]],
-        None => [&[][..]; 3],
-    };
-    let lengths = parts.map(<[u8]>::len);
+    let mut contents = connection.contents().ok_or(io::ErrorKind::Unsupported)?;
+    // The rest of a long response stays in that file: the receiver sends it from there.
+    let long = contents.kind.is_response() && contents.file.is_none() && contents.parts[1].len() > INLINE;
+    let unsent = if long { Some(memory_file_of(&[std::mem::take(&mut contents.parts[1])])?) } else { None };
+    if let Some((file, length)) = &unsent {
+        contents = Contents { file: Some(file), length: *length, ..contents };
+    }
+    let lengths = contents.parts.each_ref().map(|part| part.len());
     let length = lengths.iter().sum();
-    let file = body.and_then(|(file, _)| file);
-    let aside = (length > INLINE).then(|| memory_file(0)).transpose()?;
-    let flags = match (body, file) {
-        (None, _) => 0,
-        (Some(_), None) => DECODED,
-        (Some(_), Some(_)) => FILE,
-    } | if aside.is_some() { ASIDE } else { 0 }
-        | if connection.ended { ENDED } else { 0 }
-        | if connection.answer_after_shutdown { PIPELINED } else { 0 };
+    let aside = if length > INLINE { Some(memory_file_of(&contents.parts)?.0) } else { None };
     let header = Header {
-        flags,
+        flags: [
+            (contents.file.is_some(), FILE),
+            (contents.ends_chunk, ENDS_CHUNK),
+            (aside.is_some(), ASIDE),
+            (connection.ended, ENDED),
+            (connection.answer_after_shutdown, PIPELINED),
+        ]
+        .into_iter()
+        .fold(0, |flags, (set, flag)| if set { flags | flag } else { flags }),
+        kind: contents.kind as u8,
         peer: connection.peer,
         listener: settings.listeners.get(connection.listener).copied().unwrap_or_default(),
         lengths,
         served: connection.served,
-        body: body.map_or(0, |(_, length)| length),
+        deadline: connection.deadline,
+        file: [contents.offset, contents.length],
     };
     let mut message = Vec::with_capacity(HEADER + INLINE.min(length));
     header.write(&mut message);
-    match &aside {
-        Some(aside) => parts.iter().try_for_each(|part| (&mut &*aside).write_all(part))?,
-        None => parts.iter().for_each(|part| message.extend_from_slice(part)),
+    if aside.is_none() {
+        contents.parts.iter().for_each(|part| message.extend_from_slice(part));
     }
     let mut fds = vec![connection.as_fd()];
     fds.extend(aside.as_ref().map(AsFd::as_fd));
-    fds.extend(file.map(AsFd::as_fd));
+    fds.extend(contents.file.map(AsFd::as_fd));
     send_message(queue, &message, &fds)
+}
+
+/// A file in memory with these bytes, and its length.
+fn memory_file_of(parts: &[Cow<'_, [u8]>]) -> io::Result<(File, u64)> {
+    let mut file = memory_file(0)?;
+    parts.iter().try_for_each(|part| file.write_all(part))?;
+    Ok((file, parts.iter().map(|part| part.len() as u64).sum()))
 }
 
 /// Receives a connection and says how far its request is. If its listener is not known here, it counts as one of
@@ -83,14 +94,16 @@ pub(super) fn receive(
     let mut message = [0; HEADER + INLINE];
     let (length, fds) = receive_message(queue, &mut message)?;
     let mut fds = fds.into_iter();
-    let header = Header::read(&message[..length]).ok_or(io::ErrorKind::InvalidData)?;
-    let fd = fds.next().ok_or(io::ErrorKind::InvalidData)?;
+    let header = Header::read(&message[..length]).ok_or_else(unknown)?;
+    let kind = Kind::of(header.kind).ok_or_else(unknown)?;
+    let fd = fds.next().ok_or_else(unknown)?;
     let listener = settings.listeners.iter().position(|known| *known == header.listener).unwrap_or_default();
     let mut connection = Connection::new(Client { fd, peer: header.peer, listener });
     connection.served = header.served;
+    connection.deadline = header.deadline;
     connection.ended = header.flags & ENDED != 0;
     connection.answer_after_shutdown = header.flags & PIPELINED != 0;
-    if header.lengths == [0; 3] {
+    if kind == Kind::Request && header.lengths == [0; 3] {
         return Ok((connection, Step::Wait));
     }
     let mut inline = &message[HEADER..length];
@@ -103,24 +116,22 @@ pub(super) fn receive(
     let parts = [&mut buf.bytes, &mut buf.decoded, &mut buf.rest];
     for (length, part) in header.lengths.into_iter().zip(parts) {
         if Read::take(&mut *source, length as u64).read_to_end(part)? != length {
-            return Err(io::ErrorKind::InvalidData.into());
+            return Err(unknown());
         }
     }
-    connection.load(buf);
-    if header.flags & (DECODED | FILE) == 0 {
-        let step = connection.parse_buffered(settings);
-        return Ok((connection, step));
-    }
     let file = if header.flags & FILE != 0 { Some(rewound(fds.next())?) } else { None };
-    let step = match connection.load_body(file, header.body, settings) {
-        Ok(()) => Step::Ready,
-        Err(error) => Step::Refuse(error),
-    };
+    let [offset, length] = header.file;
+    let loaded = Loaded { kind, file, offset, length, ends_chunk: header.flags & ENDS_CHUNK != 0 };
+    let step = connection.load(buf, loaded, settings, pool);
     Ok((connection, step))
 }
 
+fn unknown() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the message is of another version of the server")
+}
+
 fn rewound(fd: Option<OwnedFd>) -> io::Result<File> {
-    let mut file = File::from(fd.ok_or(io::ErrorKind::InvalidData)?);
+    let mut file = File::from(fd.ok_or_else(unknown)?);
     file.rewind()?;
     Ok(file)
 }
@@ -128,26 +139,32 @@ fn rewound(fd: Option<OwnedFd>) -> io::Result<File> {
 /// The fixed part of a message.
 struct Header {
     flags: u8,
+    /// A [`Kind`].
+    kind: u8,
     peer: Option<SocketAddr>,
     /// The listener's id in the settings.
     listener: u64,
-    /// How many bytes there are of the request as received, decoded, and after it.
+    /// How many bytes there are of each part.
     lengths: [usize; 3],
     served: u32,
-    body: u64,
+    /// The clock is the same for all processes.
+    deadline: u64,
+    /// The offset and the length in the file.
+    file: [u64; 2],
 }
 
 impl Header {
     fn write(&self, message: &mut Vec<u8>) {
         message.extend_from_slice(MAGIC);
-        message.push(self.flags);
+        message.extend_from_slice(&[self.flags, self.kind]);
         put_peer(message, self.peer);
-        message.extend_from_slice(&self.listener.to_le_bytes());
         for number in self.lengths {
             message.extend_from_slice(&u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
         }
         message.extend_from_slice(&self.served.to_le_bytes());
-        message.extend_from_slice(&self.body.to_le_bytes());
+        for number in [self.listener, self.deadline, self.file[0], self.file[1]] {
+            message.extend_from_slice(&number.to_le_bytes());
+        }
         debug_assert!(message.len() <= HEADER);
         message.resize(HEADER, 0);
     }
@@ -156,19 +173,19 @@ impl Header {
     fn read(message: &[u8]) -> Option<Self> {
         let (header, _) = message.split_at_checked(HEADER)?;
         let rest = header.strip_prefix(MAGIC)?;
-        let (flags, rest) = rest.split_first()?;
-        let (peer, rest) = rest.split_first_chunk::<19>()?;
-        let (listener, mut rest) = rest.split_first_chunk::<8>()?;
-        let listener = u64::from_le_bytes(*listener);
+        let ([flags, kind], rest) = rest.split_first_chunk()?;
+        let (peer, mut rest) = rest.split_first_chunk::<19>()?;
         let mut number = || {
-            let (bytes, after) = rest.split_first_chunk::<4>()?;
+            let (bytes, after) = rest.split_first_chunk()?;
             rest = after;
             Some(u32::from_le_bytes(*bytes))
         };
         let lengths = [number()? as usize, number()? as usize, number()? as usize];
         let served = number()?;
-        let body = u64::from_le_bytes(*rest.first_chunk()?);
-        Some(Header { flags: *flags, peer: peer_of(peer), listener, lengths, served, body })
+        let mut long = || Some(u64::from(number()?) | u64::from(number()?) << 32);
+        let (listener, deadline, file) = (long()?, long()?, [long()?, long()?]);
+        let (flags, kind, peer) = (*flags, *kind, peer_of(peer));
+        Some(Header { flags, kind, peer, listener, lengths, served, deadline, file })
     }
 }
 
@@ -201,6 +218,11 @@ mod tests {
     }
 
     fn passed(request: &[u8], peer: Option<SocketAddr>) -> (Box<Connection>, Step) {
+        let (connection, step, _) = passed_with_client(request, peer);
+        (connection, step)
+    }
+
+    fn passed_with_client(request: &[u8], peer: Option<SocketAddr>) -> (Box<Connection>, Step, UnixStream) {
         let (sender, receiver) = message_queue().expect("a queue");
         let (mut client, server) = UnixStream::pair().expect("a pair");
         server.set_nonblocking(true).expect("nonblocking");
@@ -224,8 +246,7 @@ mod tests {
         let (other, received) = receive(receiver.as_fd(), &settings, &mut pool).expect("receive");
         assert_eq!(step, received);
         assert_eq!((other.listener, other.served, other.peer), (2, 3, peer));
-        let _client = writer.join().expect("no panic").expect("written");
-        (other, received)
+        (other, received, writer.join().expect("no panic").expect("written"))
     }
 
     fn body_of(connection: &Connection) -> Vec<u8> {
@@ -293,9 +314,37 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_a_request_goes_on_wherever_it_is_cut() {
+        let body = vec![b'b'; 1_100_000];
+        let plain = [&b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1100000\r\n\r\n"[..], &body].concat();
+        let head = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let chunked = [&head[..], b"10c8e0\r\n", &body, b"\r\n0\r\n\r\n"].concat();
+        let settings = Settings::default();
+        for request in [&plain, &chunked] {
+            for cut in [9, 70, 70_000, 1_090_000, request.len() - 1] {
+                let (mut connection, mut step, mut client) = passed_with_client(&request[..cut], None);
+                assert_eq!(step, Step::Wait);
+                let rest = request[cut..].to_vec();
+                let writer = std::thread::spawn(move || client.write_all(&rest).map(|()| client));
+                while step == Step::Wait {
+                    step = connection.read(&settings, &mut ReadBufPool::default());
+                }
+                assert_eq!(step, Step::Ready, "{cut}");
+                assert!(body_of(&connection) == body, "{cut}");
+                writer.join().expect("no panic").expect("written");
+            }
+        }
+    }
+
+    #[test]
     fn what_is_no_connection_is_refused() {
         let (sender, receiver) = message_queue().expect("a queue");
-        for message in [&b"x"[..], &[0; HEADER], &[MAGIC, &[0; 56][..]].concat()] {
+        for message in [
+            &b"x"[..],
+            &[0; HEADER],
+            &[MAGIC, &[0; HEADER - 8][..]].concat(),
+            &[&b"fastrak2"[..], &[0; 56]].concat(),
+        ] {
             send_message(sender.as_fd(), message, &[]).expect("send");
             let error = receive(receiver.as_fd(), &Settings::default(), &mut ReadBufPool::default())
                 .expect_err("not a connection");

@@ -48,8 +48,9 @@ impl Reactor {
     }
 
     pub(super) fn handle_event(&mut self) -> Next {
-        let Some((mut connection, deadline, ended)) = self.table.next_event() else { return Next::Kept };
+        let Some((mut connection, _, ended)) = self.table.next_event() else { return Next::Kept };
         connection.ended |= ended;
+        let deadline = connection.deadline;
         let before = connection.phase();
         if before == Phase::Sending {
             return self.send_more(connection, deadline);
@@ -79,6 +80,22 @@ impl Reactor {
         self.proceed(connection, step, deadline)
     }
 
+    /// Goes on with a connection from the shared queue, in the time that it had with its former worker.
+    pub(super) fn resume(&mut self, mut connection: Box<Connection>, step: Step) -> Next {
+        let before = connection.phase();
+        let deadline = if connection.deadline == 0 { self.deadline(before) } else { connection.deadline };
+        if before == Phase::Sending {
+            return self.send_more(connection, deadline);
+        }
+        if before != Phase::Body || step != Step::Wait || !fastrack_sys::is_readable(connection.as_fd()) {
+            return self.proceed(connection, step, deadline);
+        }
+        // Its time may have passed in the queue, while the client went on sending.
+        let step = self.read(&mut connection);
+        let deadline = self.deadline(Phase::Body);
+        self.proceed(connection, step, deadline)
+    }
+
     pub(super) fn proceed(&mut self, connection: Box<Connection>, step: Step, deadline: u64) -> Next {
         match step {
             Step::Ready => return Next::Ready(connection),
@@ -89,7 +106,8 @@ impl Reactor {
         Next::Kept
     }
 
-    pub fn queue(&mut self, connection: Box<Connection>) {
+    pub fn queue(&mut self, mut connection: Box<Connection>) {
+        connection.deadline = 0;
         // The application may fork before its turn.
         self.control.track_fd(connection.raw_fd());
         self.ready.push_back(connection);

@@ -49,6 +49,8 @@ pub(crate) struct Reactor {
     capacity: usize,
     /// When requests that have begun are cut off; set while stopping.
     stop_deadline: Option<u64>,
+    /// Until when requests whose head has not arrived are waited for, before they go to another worker.
+    head_deadline: u64,
     /// The shared queue was full, and stayed so, when connections were to be handed off.
     queue_stayed_full: bool,
     /// No descriptor was free for a connection from the shared queue.
@@ -73,6 +75,7 @@ impl Reactor {
             date: DateCache::default(),
             capacity: descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2),
             stop_deadline: None,
+            head_deadline: 0,
             queue_stayed_full: false,
             out_of_descriptors: false,
             warnings: Vec::new(),

@@ -52,7 +52,7 @@ impl Reactor {
         loop {
             let next = match self.receive_queued()? {
                 (connection, Step::Ready) => self.drop_if_gone(connection),
-                (connection, step) => self.enter(connection, step),
+                (connection, step) => self.resume(connection, step),
             };
             if let Next::Ready(connection) = next {
                 return Some(connection);
@@ -83,12 +83,12 @@ impl Reactor {
         if !self.ask_member(Member::is_another_idle) {
             return false;
         }
-        let Some((mut connection, deadline, ended)) = self.table.last_event() else { return false };
+        let Some((mut connection, _, ended)) = self.table.last_event() else { return false };
         connection.ended |= ended;
         let idle = connection.phase() == Phase::Idle && !ended;
         let given = if idle { self.give(connection) } else { Err(connection) };
         let Err(connection) = given else { return true };
-        let key = connection.key;
+        let (key, deadline) = (connection.key, connection.deadline);
         self.park(connection, deadline);
         key.into_iter().for_each(|key| self.table.queue_event(key));
         false

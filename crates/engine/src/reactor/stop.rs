@@ -10,27 +10,29 @@ use crate::conn::{Connection, Phase, Step};
 use crate::handoff::Member;
 use crate::settings::{STOP_TIME, STOP_TIME_IDLE};
 
-/// How long clients get that were accepted and have sent nothing yet, in milliseconds: their request is on its way.
-const STOP_TIME_FRESH: u64 = 1_000;
+/// How long clients get here whose request is on its way, in milliseconds: those that were accepted and have sent nothing
+/// yet, and those that have sent a part of a head if another worker can take it.
+const STOP_TIME_HEAD: u64 = 1_000;
 
 const ROOM_TIME: u64 = 100;
 
 /// Bytes of an upload that are read and discarded before it is closed.
 const DISCARDED: usize = 64 * 1024;
 
+/// How often to look whether a successor is there for a response, in milliseconds.
+const SUCCESSOR_LOOK: u64 = 100;
+
 impl Reactor {
     pub fn begin_stop(&mut self) {
         let now = monotonic_millis();
         // A client that begins a request at the last moment gets the time for it, too.
         self.stop_deadline = Some(now + self.idle_stop_time() + STOP_TIME);
+        self.head_deadline = now + STOP_TIME_HEAD;
         self.member.iter().for_each(|member| member.set_serving(false));
         for key in self.table.keys() {
-            let Some((connection, deadline)) = self.table.take(key) else { continue };
-            let latest = match connection.phase() {
-                Phase::Fresh => now + STOP_TIME_FRESH,
-                _ => now + STOP_TIME,
-            };
-            self.park(connection, deadline.min(latest));
+            let Some((connection, _)) = self.table.take(key) else { continue };
+            let deadline = connection.deadline;
+            self.park(connection, deadline);
         }
     }
 
@@ -43,10 +45,39 @@ impl Reactor {
         }
     }
 
-    /// Hands an idle connection off to another worker; ends it if there is none.
-    pub(super) fn hand_off_idle(&mut self, connection: Box<Connection>) {
-        if !self.ask_member(Member::has_successor) {
-            return self.close_idle(connection);
+    /// Parks a connection while stopping: it goes to another worker, or stays for a while.
+    ///
+    /// A client that takes a response gets all the time that it has anyway, and so does one that goes on sending a
+    /// body: whoever told this worker to stop kills it when that takes too long.
+    pub(super) fn park_stopping(&mut self, connection: Box<Connection>) {
+        let now = monotonic_millis();
+        let is_early = matches!(connection.phase(), Phase::Fresh | Phase::Head) && now < self.head_deadline;
+        let given = if is_early { Err(connection) } else { self.hand_off(connection) };
+        let Err(connection) = given else { return };
+        let has_successor = self.ask_member(Member::has_successor);
+        let latest = match connection.phase() {
+            Phase::Idle => return self.close_idle(connection),
+            Phase::Fresh => self.head_deadline,
+            Phase::Head if has_successor && is_early => self.head_deadline,
+            Phase::Head => (now + STOP_TIME).min(self.stop_deadline.unwrap_or_default()),
+            Phase::Body => now + STOP_TIME,
+            Phase::Sending if has_successor => now + SUCCESSOR_LOOK,
+            Phase::Sending | Phase::Draining => u64::MAX,
+        };
+        let deadline = latest.min(connection.deadline);
+        self.keep(connection, deadline);
+    }
+
+    /// Hands a connection off to another worker. Returns it if there is none, or no room in the queue.
+    ///
+    /// A response does not wait in the queue for a successor that is not there yet.
+    fn hand_off(&mut self, connection: Box<Connection>) -> Result<(), Box<Connection>> {
+        let is_taken = match connection.phase() {
+            Phase::Sending => Member::is_another_serving,
+            _ => Member::has_successor,
+        };
+        if !self.ask_member(is_taken) {
+            return Err(connection);
         }
         let mut given = self.give(connection);
         if given.is_err() {
@@ -57,10 +88,16 @@ impl Reactor {
                 given = given.or_else(|connection| self.give(connection));
             }
         }
-        match given {
-            Ok(()) => self.drain_queue_if_last(),
-            Err(connection) => self.close_idle(connection),
-        }
+        given.map(|()| self.drain_queue_if_last())
+    }
+
+    /// Hands off a connection whose time is over at this worker. False if it is over for good.
+    pub(super) fn hand_off_late(&mut self, connection: Box<Connection>, deadline: u64) -> bool {
+        let Err(connection) = self.hand_off(connection) else { return true };
+        let latest = self.stop_deadline.unwrap_or_default().min(connection.deadline);
+        let has_more = connection.phase() == Phase::Head && deadline < latest;
+        self.keep(connection, if has_more { latest } else { deadline });
+        has_more
     }
 
     /// Ends an idle connection, but not at once: a busy client may send a request at this very moment, which a
@@ -99,7 +136,7 @@ impl Reactor {
     /// Takes one queued connection; puts it back unless its request is ready, which wakes another worker.
     pub fn pass_on_queued(&mut self) {
         if let Some((connection, step)) = self.receive_queued() {
-            let next = self.enter(connection, step);
+            let next = self.resume(connection, step);
             self.queue_if_ready(next);
         }
     }
@@ -117,9 +154,8 @@ impl Reactor {
         }
     }
 
-    /// The process ends in the middle of a request. Connections that are idle, have sent part of a head or have a
-    /// ready request go to the shared queue, for other workers or this one's successor. Uploads are answered with 502,
-    /// the others are closed.
+    /// The process ends in the middle of a request. All other connections go to the shared queue, for other workers or
+    /// this one's successor. Where that cannot be, uploads are answered with 502, and the others are closed.
     pub fn hand_off_all(&mut self) {
         self.drive(&|| false);
         self.member.iter().for_each(|member| member.set_serving(false));
@@ -129,7 +165,6 @@ impl Reactor {
         }
         for key in self.table.keys() {
             let Some((connection, _)) = self.table.take(key) else { continue };
-            let can_give = can_give && matches!(connection.phase(), Phase::Fresh | Phase::Idle | Phase::Head);
             self.give_or_abort(connection, can_give);
         }
     }

@@ -182,3 +182,107 @@ fn an_empty_line_before_a_request_is_ignored() {
     let request = connection.request(&reactor.settings).expect("a request");
     assert_eq!(request.path, b"/");
 }
+
+/// A connection with the rest of a response.
+fn sending(reactor: &mut Reactor, deadline: u64) -> UnixStream {
+    let (client, mut connection) = pair();
+    let mut write_buf = WriteBuf::default();
+    write_buf.push(&[std::io::IoSlice::new(&vec![b'r'; 1_000_000])], 0);
+    connection.send_later(write_buf, true);
+    reactor.park(connection, deadline);
+    client
+}
+
+#[test]
+fn while_stopping_a_client_that_takes_a_response_keeps_its_time_and_one_that_sends_a_body_gets_it_anew() {
+    let mut reactor = reactor();
+    let _sending = sending(&mut reactor, u64::MAX);
+    reactor.begin_stop();
+    assert_eq!(reactor.next_deadline(), Some(u64::MAX));
+    let (mut client, mut connection) = pair();
+    client.write_all(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nb").expect("write");
+    assert_eq!(reactor.read(&mut connection), Step::Wait);
+    reactor.park(connection, u64::MAX);
+    let first = reactor.next_deadline().expect("a deadline");
+    assert!(first < fastrack_sys::monotonic_millis() + 6_000);
+    fastrack_sys::sleep(5);
+    client.write_all(b"o").expect("write");
+    reactor.poll().expect("polled");
+    assert!(reactor.handle_events().is_none());
+    reactor.expire(&|| false);
+    assert!(reactor.table.due(first).is_none());
+}
+
+#[test]
+fn a_response_stays_until_a_successor_is_there_and_its_deadline_with_it() {
+    let queue = SharedQueue::new().expect("a queue");
+    let member = || queue.member().expect("a member").expect("free");
+    let (mut reactor, other) = (Reactor { member: Some(member()), ..reactor() }, member());
+    let deadline = fastrack_sys::monotonic_millis() + 60_000;
+    let _client = sending(&mut reactor, deadline);
+    reactor.begin_stop();
+    reactor.poll().expect("polled");
+    assert!(reactor.handle_events().is_none());
+    let (connection, look) = reactor.table.take(0).expect("parked");
+    assert!(look < deadline && connection.deadline > look);
+    reactor.keep(connection, 1);
+    reactor.expire(&|| false);
+    assert!(reactor.next_deadline().is_some_and(|next| next > 1));
+    let (connection, _) = reactor.table.take(0).expect("still there");
+    assert!(connection.deadline >= deadline);
+    other.set_serving(true);
+    reactor.keep(connection, 1);
+    reactor.expire(&|| false);
+    assert_eq!((reactor.is_done(), other.queued()), (true, 1));
+}
+
+#[test]
+fn a_response_that_is_due_is_not_cut_off_when_its_client_has_taken_something() {
+    let mut reactor = reactor();
+    let mut clients = [sending(&mut reactor, 1), sending(&mut reactor, 1)];
+    // What the socket holds at most.
+    reactor.poll().expect("polled");
+    assert!(reactor.handle_events().is_none());
+    for key in reactor.table.keys() {
+        let (connection, _) = reactor.table.take(key).expect("parked");
+        reactor.park(connection, 1);
+    }
+    clients[0].read_exact(&mut [0; 100_000]).expect("read");
+    reactor.expire(&|| false);
+    assert_eq!(reactor.table.len(), 1);
+    assert!(reactor.next_deadline().expect("a deadline") > 1);
+}
+
+#[test]
+fn when_the_process_ends_all_connections_go_to_another_worker_with_their_deadlines() {
+    let queue = SharedQueue::new().expect("a queue");
+    let member = || queue.member().expect("a member").expect("free");
+    let (mut reactor, other) = (Reactor { member: Some(member()), ..reactor() }, member());
+    other.set_serving(true);
+    let deadline = fastrack_sys::monotonic_millis() + 60_000;
+    let (mut body, mut connection) = pair();
+    body.write_all(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nb").expect("write");
+    assert_eq!(reactor.read(&mut connection), Step::Wait);
+    reactor.park(connection, deadline);
+    let mut rest = sending(&mut reactor, deadline);
+    let (mut refused, connection) = pair();
+    reactor.lingering_close(connection);
+    reactor.hand_off_all();
+    assert_eq!((other.queued(), reactor.is_done()), (3, true));
+    let mut its = Reactor { member: Some(other), ..self::reactor() };
+    assert!(its.take_queued().is_none());
+    assert_eq!(its.table.len(), 3);
+    assert!(its.table.due(deadline - 1).is_some(), "the refused one");
+    body.write_all(b"o").expect("write");
+    refused.write_all(b"more").expect("write");
+    let mut got = 0;
+    while got < 1_000_000 {
+        got += rest.read(&mut [0; 100_000]).expect("the rest");
+        its.poll().expect("polled");
+        its.handle_events().into_iter().for_each(|connection| its.queue(connection));
+    }
+    let connection = its.take_ready().expect("a request");
+    let request = connection.request(its.settings()).expect("a request");
+    assert!(matches!(request.content, crate::conn::Content::Memory(b"bo")));
+    assert_eq!(refused.read(&mut [0]).expect("the end"), 0);
+}

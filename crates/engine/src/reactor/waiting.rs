@@ -27,14 +27,12 @@ impl Reactor {
         self.park(connection, deadline);
     }
 
-    /// Parks a connection. While stopping, an idle one goes to another worker.
-    pub(super) fn park(&mut self, mut connection: Box<Connection>, mut deadline: u64) {
+    /// Parks a connection. While stopping, it goes to another worker if there is one.
+    pub(super) fn park(&mut self, mut connection: Box<Connection>, deadline: u64) {
         connection.release_empty_buffer(&mut self.read_bufs);
-        if let Some(stop) = self.stop_deadline {
-            if connection.phase() == Phase::Idle {
-                return self.hand_off_idle(connection);
-            }
-            deadline = deadline.min(stop);
+        connection.deadline = deadline;
+        if self.is_stopping() {
+            return self.park_stopping(connection);
         }
         if connection.key.is_none() && self.table.len() >= self.capacity {
             self.make_room();
@@ -67,7 +65,7 @@ impl Reactor {
         }
         let now = monotonic_millis();
         while let Some(key) = self.table.due(now) {
-            if !self.is_just_in_time(key) {
+            if !self.goes_on(key) {
                 self.time_out(key);
             }
             if is_urgent() {
@@ -76,17 +74,36 @@ impl Reactor {
         }
     }
 
-    /// Queues an event if an idle client has sent a request in time that nobody has read: a close would lose it.
-    fn is_just_in_time(&mut self, key: usize) -> bool {
-        let Some((connection, deadline)) = self.table.take(key) else { return false };
-        let begun = matches!(connection.phase(), Phase::Fresh | Phase::Idle)
-            && fastrack_sys::is_readable(connection.as_fd());
-        let deadline = if begun { self.deadline(Phase::Head) } else { deadline };
-        self.keep(connection, deadline);
-        if begun {
-            self.table.queue_event(key);
+    /// Whether a connection that is due is not over: a client has sent or taken something in time and nobody has
+    /// noticed, or another worker takes it.
+    fn goes_on(&mut self, key: usize) -> bool {
+        let Some((mut connection, deadline)) = self.table.take(key) else { return false };
+        match connection.phase() {
+            Phase::Fresh | Phase::Idle if fastrack_sys::is_readable(connection.as_fd()) => {
+                connection.deadline = self.deadline(Phase::Head);
+                let deadline = connection.deadline;
+                self.keep(connection, deadline);
+                self.table.queue_event(key);
+                true
+            }
+            // The poller reports a socket only when a third of its buffer is free, which may take a slow client long.
+            Phase::Sending => {
+                let own = connection.deadline;
+                let next = self.send_more(connection, own);
+                self.queue_if_ready(next);
+                self.table.take(key).is_none_or(|(connection, later)| {
+                    self.keep(connection, later);
+                    later > deadline
+                })
+            }
+            _ if self.is_stopping() && deadline < connection.deadline => {
+                self.hand_off_late(connection, deadline)
+            }
+            _ => {
+                self.keep(connection, deadline);
+                false
+            }
         }
-        begun
     }
 
     /// Ends a connection whose time is over; with a 408 if its client has begun a request.

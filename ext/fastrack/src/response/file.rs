@@ -37,15 +37,13 @@ impl Sender<'_, '_, '_> {
         self.frame_length(length);
         self.encode_head();
         self.remaining = None;
-        let mut end: &[u8] = b"";
         if chunked {
             self.buffers.encoded.extend_from_slice(chunk_size_line(length, &mut [0; 18]));
-            end = b"\r\n0\r\n\r\n";
         }
         let writer = &mut *self.in_flight.writer;
         if !writer.is_broken() {
             // A failure marks the writer as broken.
-            let _ = writer.send_file(&self.buffers.encoded, file, length, end);
+            let _ = writer.send_file(&self.buffers.encoded, file, length, chunked);
         }
         writer.finish();
         true

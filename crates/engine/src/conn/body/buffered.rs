@@ -4,7 +4,7 @@
 //! decoded beside it. A larger one goes to an unlinked file, which vanishes with the process.
 
 use std::fs::File;
-use std::io::{self, Seek, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 
 use fastrack_http::{Error, Framing, Status};
 
@@ -42,6 +42,20 @@ impl BufferedBody {
     /// A body that another process has received.
     pub fn complete(file: Option<File>, length: u64) -> Self {
         BufferedBody::Decoded { frame: Frame::Length(0), file, length }
+    }
+
+    /// A body of which another process has received the beginning. What is in a file is so long; `replay` is that of
+    /// its [frame](Frame::replay).
+    pub fn resume(buf: &ReadBuf, file: Option<File>, length: u64, replay: &[u8]) -> Result<Self, Error> {
+        let mut frame = Frame::of(&buf.head);
+        if let (Frame::Length(whole), None) = (&frame, &file) {
+            return Ok(BufferedBody::InPlace(usize::try_from(*whole).map_err(|_| Error::BodyTooLarge)?));
+        }
+        frame.resume(length + buf.decoded.len() as u64, replay)?;
+        if let Some(mut file) = file.as_ref() {
+            file.seek(SeekFrom::Start(length)).map_err(|_| Error::Storage)?;
+        }
+        Ok(BufferedBody::Decoded { frame, file, length })
     }
 
     pub fn next_read(&self, buf: &ReadBuf) -> usize {

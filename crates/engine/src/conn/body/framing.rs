@@ -37,6 +37,27 @@ impl Frame {
         check_length(*length, max)
     }
 
+    /// What brings another one to where this one is, by [`resume`](Self::resume); None at the end of the body.
+    pub(in crate::conn) fn replay(&self) -> Option<Vec<u8>> {
+        match self {
+            Frame::Length(0) => None,
+            Frame::Length(_) => Some(Vec::new()),
+            Frame::Chunked(decoder, _) => decoder.replay(),
+        }
+    }
+
+    /// Another process has taken so many bytes of the body's data.
+    pub(super) fn resume(&mut self, taken: u64, replay: &[u8]) -> Result<(), Error> {
+        match self {
+            Frame::Length(left) => *left = left.checked_sub(taken).ok_or(Error::Framing)?,
+            Frame::Chunked(decoder, length) => {
+                *length = taken;
+                decoder.decode(replay, |_| Ok::<_, Error>(()))?;
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn next_read(&self) -> usize {
         match self {
             Frame::Length(left) => {

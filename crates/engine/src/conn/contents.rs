@@ -1,0 +1,187 @@
+//! What of a connection another process needs to go on with it.
+
+use std::borrow::Cow;
+use std::fs::File;
+
+use fastrack_http::{percent_decode, Error, Status};
+
+use super::body::BufferedBody;
+use super::read_buf::{ReadBuf, ReadBufPool};
+use super::{Connection, State, Step, DRAINED};
+use crate::settings::Settings;
+
+/// How far a connection is. The numbers are those in a handoff message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Nothing, or the beginning of a request, or a whole one that is still as received.
+    Request = 0,
+    /// A request with a decoded body.
+    WholeBody = 1,
+    /// A request with the beginning of a body.
+    PartOfBody = 2,
+    /// The rest of a response, after which the connection is kept alive, or closed.
+    Response = 3,
+    LastResponse = 4,
+    /// Refused: see [`Connection::drain`].
+    Draining = 5,
+}
+
+impl Kind {
+    pub fn of(number: u8) -> Option<Self> {
+        use Kind::*;
+        [Request, WholeBody, PartOfBody, Response, LastResponse, Draining]
+            .into_iter()
+            .find(|kind| *kind as u8 == number)
+    }
+
+    pub fn is_response(self) -> bool {
+        matches!(self, Kind::Response | Kind::LastResponse)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Contents<'a> {
+    pub kind: Kind,
+    /// What was received. Then the decoded body, or the rest of a response. Then what came after the request; or what
+    /// brings a decoder to where this one is, for a part of a body.
+    pub parts: [Cow<'a, [u8]>; 3],
+    /// What is in a file: the body, or the rest of a response after the bytes. Where it begins, and its length.
+    pub file: Option<&'a File>,
+    pub offset: u64,
+    pub length: u64,
+    /// Whether the end of the last chunk follows the file.
+    pub ends_chunk: bool,
+}
+
+impl<'a> Contents<'a> {
+    fn new(kind: Kind, parts: [&'a [u8]; 3]) -> Self {
+        Contents {
+            kind,
+            parts: parts.map(Cow::Borrowed),
+            file: None,
+            offset: 0,
+            length: 0,
+            ends_chunk: false,
+        }
+    }
+}
+
+impl Connection {
+    /// What another process needs to go on; None while the application reads the body.
+    pub fn contents(&self) -> Option<Contents<'_>> {
+        let buf = self.read_buf.as_deref();
+        let [received, decoded, rest] =
+            buf.map_or([&[][..]; 3], |buf| [&buf.bytes[..], &buf.decoded[..], &buf.rest[..]]);
+        let head = buf.map_or(0, |buf| buf.head.len);
+        Some(match &self.state {
+            State::Head | State::Unread | State::Body(BufferedBody::None) => {
+                Contents::new(Kind::Request, [received, &[], &[]])
+            }
+            State::Body(BufferedBody::InPlace(length)) => {
+                let kind = if received.len() < head + length { Kind::PartOfBody } else { Kind::Request };
+                Contents::new(kind, [received, &[], &[]])
+            }
+            State::Body(BufferedBody::Decoded { frame, file, length }) => {
+                let mut contents = Contents::new(Kind::WholeBody, [received, decoded, rest]);
+                if let Some(replay) = frame.replay() {
+                    contents.kind = Kind::PartOfBody;
+                    contents.parts[2] = Cow::Owned(replay);
+                }
+                Contents { file: file.as_ref(), length: *length, ..contents }
+            }
+            State::Sending { keep_alive } => {
+                let kind = if *keep_alive { Kind::Response } else { Kind::LastResponse };
+                let contents = Contents::new(kind, [received, self.write_buf.bytes(), rest]);
+                match self.write_buf.file() {
+                    None => contents,
+                    Some(part) => Contents {
+                        file: Some(&part.file),
+                        offset: part.offset,
+                        length: part.left,
+                        ends_chunk: part.ends_chunk,
+                        ..contents
+                    },
+                }
+            }
+            State::Draining(_) => Contents::new(Kind::Draining, [&[]; 3]),
+            State::Stream(_) => return None,
+        })
+    }
+
+    /// Goes on with the contents of another process's connection, whose parts are in the buffer. Says how far its
+    /// request is.
+    pub fn load(
+        &mut self,
+        mut buf: Box<ReadBuf>,
+        contents: Loaded,
+        settings: &Settings,
+        pool: &mut ReadBufPool,
+    ) -> Step {
+        let Loaded { kind, file, offset, length, ends_chunk } = contents;
+        match kind {
+            Kind::Request => {
+                self.read_buf = Some(buf);
+                return self.parse_buffered(settings);
+            }
+            Kind::WholeBody | Kind::PartOfBody => {
+                let loaded = load_body(&mut buf, kind, file, length, settings);
+                self.read_buf = Some(buf);
+                return match loaded {
+                    Ok(body) => {
+                        self.state = State::Body(body);
+                        if kind == Kind::WholeBody {
+                            Step::Ready
+                        } else {
+                            Step::Wait
+                        }
+                    }
+                    Err(error) => Step::Refuse(error),
+                };
+            }
+            Kind::Response | Kind::LastResponse => {
+                self.write_buf.load(&buf.decoded, file.map(|file| (file, offset, length, ends_chunk)));
+                self.state = State::Sending { keep_alive: kind == Kind::Response };
+                // Nobody knows here whether the client is still sending: then the close has to linger.
+                self.last_read_was_full = kind == Kind::LastResponse;
+                buf.decoded.clear();
+            }
+            Kind::Draining => self.state = State::Draining(DRAINED),
+        }
+        if buf.bytes.is_empty() && buf.rest.is_empty() {
+            pool.give_back(buf);
+        } else {
+            self.read_buf = Some(buf);
+        }
+        Step::Wait
+    }
+}
+
+/// What comes besides the bytes: see [`Contents`].
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub kind: Kind,
+    pub file: Option<File>,
+    pub offset: u64,
+    pub length: u64,
+    pub ends_chunk: bool,
+}
+
+fn load_body(
+    buf: &mut ReadBuf,
+    kind: Kind,
+    file: Option<File>,
+    length: u64,
+    settings: &Settings,
+) -> Result<BufferedBody, Error> {
+    if buf.head.parse(&buf.bytes, settings.limits)? == Status::Partial {
+        return Err(Error::Syntax);
+    }
+    if settings.decode_path {
+        percent_decode(buf.head.path(&buf.bytes), &mut buf.path)?;
+    }
+    if kind == Kind::WholeBody {
+        return Ok(BufferedBody::complete(file, length));
+    }
+    let replay = std::mem::take(&mut buf.rest);
+    BufferedBody::resume(buf, file, length, &replay)
+}

@@ -1,0 +1,97 @@
+# frozen_string_literal: true
+
+require "digest"
+require_relative "../spec_helper"
+require_relative "../support/kept_helpers"
+
+RSpec.describe "C4 When a worker is exchanged" do
+  # All workers are new after the block, and no old one is left.
+  def exchange
+    before = server.workers
+    server.signal(:HUP)
+    server.await_workers(before.size) { |found| (found & before).empty? }
+  end
+
+  # Again and again, but not for ever.
+  def exchange_until_answered(peers)
+    give_up = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 6
+    exchange until peers.all? { |one| one.anything_within?(0.01) } || Process.clock_gettime(Process::CLOCK_MONOTONIC) > give_up
+  end
+
+  # Idle ones go within the second in which a request that is on its way may arrive.
+  def expect_soon(&block)
+    expect(seconds(&block)).to be < GcMode.patient(4)
+  end
+
+  { "an Array" => "/array/8000000", "a file" => "/file/8000000" }.each do |name, path|
+    it "a client that takes #{name} slowly gets all of it, and its worker does not wait for it" do
+      serve_kept
+      one = peer(slow: true).ask(path)
+      # The head has left: it says that the connection is kept.
+      one.read_until(/\r\n\r\n/)
+      expect_soon { exchange }
+      expect(one.answer.body.bytesize).to eq(8_000_000)
+      expect([one.get("/pid").body.to_i]).to eq(server.workers)
+    end
+  end
+
+  it "a request that follows a response which is still being sent is answered" do
+    serve_kept
+    one = peer(slow: true).ask("/array/8000000").ask("/body", verb: "POST", body: "next")
+    one.read_until(/\r\n\r\n/)
+    exchange
+    expect(one.answer.body.bytesize).to eq(8_000_000)
+    expect(one.answer.body).to end_with(" 4 #{Digest::MD5.hexdigest("next")}")
+  end
+
+  it "a client that sends a body slowly is not refused, and its worker does not wait for it" do
+    serve_kept
+    bodies = [60_000, 900_000, 3_000_000].map { |size| Random.new(size).bytes(size) }
+    requests = bodies.flat_map do |body|
+      [KeptPeer.request("/body", verb: "POST", body: body), KeptPeer.chunked("/body", *body.scan(/.{1,30000}/mn))]
+    end
+    # In the head, in the body, in the last line.
+    ones = requests.flat_map { |bytes| [20, bytes.bytesize / 3, bytes.bytesize - 3].map { |cut| [peer, bytes, cut] } }
+    ones.each { |one, bytes, cut| one.write(bytes[0...cut]) }
+    expect(server.get("/pid").status).to eq(200)
+    expect_soon { exchange }
+    expect_soon { exchange }
+    ones.each { |one, bytes, cut| one.write(bytes[cut..]) }
+    expected = bodies.flat_map { |body| ["#{body.bytesize} #{Digest::MD5.hexdigest(body)}"] * 6 }
+    expect(ones.map { |one, *| one.answer.body.split(" ", 2).last }).to eq(expected)
+  end
+
+  it "an idle connection is closed after KeepAliveTimeout, however many workers have had it" do
+    serve_kept(options: { KeepAliveTimeout: 1.5 })
+    one = kept_peers(1).first
+    took = seconds { exchange_until_answered([one]) }
+    expect(took).to be_between(1.4, GcMode.patient(2.5))
+    expect(one).to be_closed_without_a_word
+  end
+
+  it "HeaderTimeout and BodyTimeout go on, however many workers have had the connection" do
+    serve_kept(options: { HeaderTimeout: 2, BodyTimeout: 2 })
+    ones = kept_peers(2)
+    took = seconds do
+      ones[0].write("GET /pid HTTP/1.1\r\n")
+      ones[1].write(KeptPeer.request("/body", verb: "POST", body: "body")[0...-1])
+      exchange_until_answered(ones)
+    end
+    expect(took).to be_between(1.9, GcMode.patient(4))
+    expect(ones.map { |one| one.answer.status }).to eq([408, 408])
+  end
+
+  it "there are never more than two beyond MaxWorkers, however long the old ones take" do
+    serve_kept(workers: 3)
+    gates = occupy("a", "b", "c")
+    server.signal(:HUP)
+    server.await_workers(5)
+    counts = Array.new(50) { server.get("/pid") && server.workers.size }
+    gates.each_value do |name|
+      open_gate(name)
+      counts << server.workers.size
+    end
+    server.await_workers(3) { |found| (found & gates.keys).empty? }
+    expect(counts.max).to eq(5)
+  end
+end
