@@ -28,12 +28,14 @@ module Fastrack
 
         [Process.singleton_class, Kernel.singleton_class, IO.singleton_class].each { |one| one.prepend(Spawn) }
         Kernel.prepend(Module.new { private def spawn(...) = Orphans.own(super) })
+        @pid = Process.pid
         new(@own)
       end
 
       # @return [Integer] the pid
       def own(pid)
-        @own[pid] = true
+        # Workers reap nothing, and need no list.
+        @own[pid] = true if @pid == Process.pid
         pid
       end
     end
@@ -45,6 +47,8 @@ module Fastrack
     def initialize(own)
       @own = own
       @seen = []
+      # What the app has started while it was loaded.
+      states.each_key { |pid| @own[pid] = true }
     end
 
     # Called whenever the master wakes up: a child may have ended.

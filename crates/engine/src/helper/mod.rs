@@ -5,6 +5,7 @@
 //! has lasted since the last look. Only then it takes over, until that request is done.
 
 mod epoch;
+mod lookout;
 mod shared;
 mod thread;
 mod timer;

@@ -1,28 +1,17 @@
 //! The helper's thread, and when it takes over.
 
+use std::cell::Cell;
 use std::io;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
 
 use fastrack_sys::{monotonic_millis, with_signals_blocked, Events};
 
-use super::epoch::is_busy;
+use super::lookout::{Lookout, Work};
 use super::shared::{Order, Shared};
-use super::timer::SOON;
 use crate::control::Control;
 use crate::watch::{end_overdue_process, Watchdog, ENDING_TIME};
-
-/// The longest time until the next look, where few requests last that long, and where hardly any does.
-const LONG: Duration = Duration::from_millis(2);
-const LONGEST: Duration = Duration::from_millis(4);
-
-/// More steps than this from one look to the next are many. A request takes about five.
-const MANY_STEPS: u64 = 64;
-
-/// With fewer steps than this, which two requests take, an idle thread is left to set the timer itself.
-const FEW_STEPS: u64 = 12;
 
 /// The longest wait for events while a request lasts, in milliseconds: its time limit may have been changed.
 const LONGEST_WAIT: u64 = 100;
@@ -75,15 +64,8 @@ impl Drop for Helper {
 
 fn run(shared: &Shared, control: &Control, watchdog: &Watchdog) {
     let mut events = Events::default();
-    let mut lookout = Lookout {
-        shared,
-        control,
-        watchdog,
-        before: 0,
-        interval: SOON,
-        lasting: None,
-        step: Step::default(),
-    };
+    let step = Cell::default();
+    let mut lookout = Lookout::new(shared.timer(), shared.epoch(), Drive { shared, control, watchdog, step });
     loop {
         let fired = shared.timer().wait(&mut events, lookout.next_look());
         if shared.is_ordered(Order::End) {
@@ -113,15 +95,8 @@ fn await_end(shared: &Shared, events: &mut Events) {
     }
 }
 
-/// What the application's thread has been busy with since this epoch.
-struct Lasting {
-    since: u64,
-    /// When the connections need another look, in milliseconds from the last one.
-    next_look: u64,
-}
-
 /// How long the application's thread has been at one step.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Step {
     epoch: u64,
     seen: u64,
@@ -140,85 +115,34 @@ impl Step {
     }
 }
 
-struct Lookout<'a> {
+/// Drives a worker's connections.
+struct Drive<'a> {
     shared: &'a Shared,
     control: &'a Control,
     watchdog: &'a Watchdog,
-    /// The epoch at the last look, and the time until the next one.
-    before: u64,
-    interval: Duration,
-    lasting: Option<Lasting>,
-    step: Step,
+    step: Cell<Step>,
 }
 
-impl Lookout<'_> {
-    /// How long to wait for an event, in milliseconds; None to wait for the timer alone.
-    fn next_look(&self) -> Option<u64> {
-        self.lasting.as_ref().map(|lasting| lasting.next_look)
-    }
-
-    /// The helper was woken; by the timer if that has `fired`.
-    fn woken(&mut self, fired: bool) {
-        let timer = self.shared.timer();
-        let epoch = self.shared.epoch().read();
-        if let Some(lasting) = self.lasting.take() {
-            if lasting.since == epoch && !fired {
-                self.lasting = self.drive(epoch);
-                if self.lasting.is_some() {
-                    return;
-                }
-            }
-            timer.stop_watching();
-            if timer.take_if_missing(epoch) {
-                (self.before, self.interval) = (epoch, SOON);
-                return timer.fire_in(SOON);
-            }
-        }
-        if fired {
-            if let Some(since) = timer.take(self.before) {
-                self.look(epoch, since);
-            }
-        }
-    }
-
-    /// Looks whether the application's thread has been busy with one thing since then, and sets the next look.
-    fn look(&mut self, epoch: u64, since: u64) {
-        let timer = self.shared.timer();
-        let steps = epoch.wrapping_sub(since) / 2;
-        self.before = epoch;
-        if is_busy(epoch) && steps == 0 {
-            let lasting = self.drive(epoch);
-            self.lasting = lasting.filter(|_| timer.watch_connections(self.shared.epoch(), epoch));
-        }
-        let few = !is_busy(epoch) && steps < FEW_STEPS;
-        if self.lasting.is_some() || few && timer.leave(self.shared.epoch()) {
-            self.interval = SOON;
-            return;
-        }
-        self.interval = (self.interval * 2).min(if steps < MANY_STEPS { LONG } else { LONGEST });
-        timer.fire_in(self.interval);
-    }
-
-    /// Drives the connections, unless the application's thread has made progress since this epoch.
-    fn drive(&mut self, since: u64) -> Option<Lasting> {
-        let shared = self.shared;
-        let epoch = shared.epoch();
-        let mut reactor = shared.try_reactor()?;
+impl Work for Drive<'_> {
+    fn drive(&self, since: u64) -> Option<u64> {
+        let epoch = self.shared.epoch();
+        let mut reactor = self.shared.try_reactor()?;
         if epoch.read() != since {
             return None;
         }
-        shared.note_long_request();
+        self.shared.note_long_request();
         reactor.drive(&|| epoch.read() != since);
         let request = self.control.request();
         self.watchdog.check(request, || reactor.hand_off_all());
-        let lasted = self.step.see(since, monotonic_millis());
+        let mut step = self.step.get();
+        let lasted = step.see(since, monotonic_millis());
+        self.step.set(step);
         self.watchdog.check_progress(request, lasted, || reactor.hand_off_all());
         let next = reactor.next_deadline().unwrap_or(u64::MAX).min(request.deadline());
-        let next_look = match reactor.events() {
+        Some(match reactor.events() {
             0 => next.saturating_sub(monotonic_millis()).clamp(1, LONGEST_WAIT),
             _ => 0,
-        };
-        Some(Lasting { since, next_look })
+        })
     }
 }
 
@@ -227,7 +151,7 @@ mod tests {
     use super::*;
     use crate::helper::shared::tests::shared;
     use crate::watch::WatchSettings;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn a_step_lasts_for_as_long_as_it_is_seen_and_not_while_the_machine_stands_still() {

@@ -1,0 +1,97 @@
+//! When the helper looks whether something lasts.
+
+use std::time::Duration;
+
+use super::epoch::{is_busy, Epoch};
+use super::timer::{HelperTimer, SOON};
+
+/// The longest time until the next look, where few requests last that long, and where hardly any does.
+const LONG: Duration = Duration::from_millis(2);
+const LONGEST: Duration = Duration::from_millis(4);
+
+/// More steps than this from one look to the next are many. A request takes about five.
+const MANY_STEPS: u64 = 64;
+
+/// With fewer steps than this, which two requests take, an idle thread is left to set the timer itself.
+const FEW_STEPS: u64 = 12;
+
+/// What the helper does while something lasts.
+pub(super) trait Work {
+    /// Drives the connections, unless the application's thread has made progress since this epoch. Returns when they
+    /// need another look, in milliseconds.
+    fn drive(&self, since: u64) -> Option<u64>;
+}
+
+/// What the application's thread has been busy with since this epoch.
+struct Lasting {
+    since: u64,
+    /// When the connections need another look, in milliseconds from the last one.
+    next_look: u64,
+}
+
+pub(super) struct Lookout<'a, W> {
+    timer: &'a HelperTimer,
+    epoch: &'a Epoch,
+    work: W,
+    /// The epoch at the last look, and the time until the next one.
+    before: u64,
+    interval: Duration,
+    lasting: Option<Lasting>,
+}
+
+impl<'a, W: Work> Lookout<'a, W> {
+    pub fn new(timer: &'a HelperTimer, epoch: &'a Epoch, work: W) -> Self {
+        Lookout { timer, epoch, work, before: 0, interval: SOON, lasting: None }
+    }
+
+    /// How long to wait for an event, in milliseconds; None to wait for the timer alone.
+    pub fn next_look(&self) -> Option<u64> {
+        self.lasting.as_ref().map(|lasting| lasting.next_look)
+    }
+
+    /// The helper was woken; by the timer if that has `fired`.
+    pub fn woken(&mut self, fired: bool) {
+        let timer = self.timer;
+        let epoch = self.epoch.read();
+        if let Some(lasting) = self.lasting.take() {
+            if lasting.since == epoch && !fired {
+                self.lasting = self.drive(epoch);
+                if self.lasting.is_some() {
+                    return;
+                }
+            }
+            timer.stop_watching();
+            if timer.take_if_missing(epoch) {
+                (self.before, self.interval) = (epoch, SOON);
+                return timer.fire_in(SOON);
+            }
+        }
+        if fired {
+            if let Some(since) = timer.take(self.before) {
+                self.look(epoch, since);
+            }
+        }
+    }
+
+    /// Looks whether the application's thread has been busy with one thing since then, and sets the next look.
+    fn look(&mut self, epoch: u64, since: u64) {
+        let timer = self.timer;
+        let steps = epoch.wrapping_sub(since) / 2;
+        self.before = epoch;
+        if is_busy(epoch) && steps == 0 {
+            let lasting = self.drive(epoch);
+            self.lasting = lasting.filter(|_| timer.watch_connections(self.epoch, epoch));
+        }
+        let few = !is_busy(epoch) && steps < FEW_STEPS;
+        if self.lasting.is_some() || few && timer.leave(self.epoch) {
+            self.interval = SOON;
+            return;
+        }
+        self.interval = (self.interval * 2).min(if steps < MANY_STEPS { LONG } else { LONGEST });
+        timer.fire_in(self.interval);
+    }
+
+    fn drive(&self, since: u64) -> Option<Lasting> {
+        self.work.drive(since).map(|next_look| Lasting { since, next_look })
+    }
+}
