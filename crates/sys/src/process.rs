@@ -18,6 +18,15 @@ pub fn is_alive(pid: u32) -> bool {
     is_running(pid) && !std::fs::read(format!("/proc/{pid}/stat")).is_ok_and(is_zombie)
 }
 
+/// Gives what is free of the heap back to the system, where the C library does not do so by itself.
+pub fn trim_heap() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: any thread may call it at any time.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Whether a process with this pid exists, whoever owns it.
 pub fn is_running(pid: u32) -> bool {
     let Ok(pid) = i32::try_from(pid) else { return false };

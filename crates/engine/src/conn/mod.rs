@@ -200,6 +200,11 @@ impl Connection {
         self.write_buf.flush(self.fd.as_fd())
     }
 
+    /// Frees what was kept of the response, and returns how much that was.
+    pub fn release_write_buf(&mut self) -> usize {
+        std::mem::take(&mut self.write_buf).capacity()
+    }
+
     /// Whether the whole response has been sent, and if so, whether the connection is kept alive.
     pub fn is_sent(&self) -> Option<bool> {
         match self.state {

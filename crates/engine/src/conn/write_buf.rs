@@ -155,6 +155,10 @@ impl WriteBuf {
         }
     }
 
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Frees an empty buffer that is larger than `most` bytes.
     pub fn shrink(&mut self, most: usize) {
         if !self.has_bytes() && self.bytes.capacity() > most {

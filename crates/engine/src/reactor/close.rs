@@ -59,6 +59,7 @@ impl Reactor {
     /// Closes this process's descriptor of a connection, which lives on if another process has one.
     pub(super) fn release(&mut self, mut connection: Box<Connection>) {
         connection.release_buffer(&mut self.read_bufs);
+        self.freed += connection.release_write_buf();
         self.table.remove(&connection);
         self.control.untrack_fd(connection.raw_fd());
     }

@@ -65,6 +65,7 @@ impl Reactor {
             return Next::Kept;
         };
         if let Some(keep_alive) = connection.is_sent() {
+            self.freed += connection.release_write_buf();
             return self.response_sent(connection, keep_alive);
         }
         let deadline = if sent > 0 { self.deadline(Phase::Sending) } else { deadline };

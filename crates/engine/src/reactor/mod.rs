@@ -28,6 +28,9 @@ pub(crate) use table::Table;
 /// Descriptors left to the application for its files and sockets.
 const RESERVED_DESCRIPTORS: usize = 64;
 
+/// The heap is trimmed when the worker is idle and so much has been freed, in bytes: it takes milliseconds.
+const TRIM: usize = 16 * 1024 * 1024;
+
 /// What to do with a connection next.
 #[must_use]
 pub(crate) enum Next {
@@ -55,6 +58,8 @@ pub(crate) struct Reactor {
     queue_stayed_full: bool,
     /// No descriptor was free for a connection from the shared queue.
     out_of_descriptors: bool,
+    /// Bytes of responses that were kept for slow clients and have been freed.
+    freed: usize,
     warnings: Vec<String>,
     /// The second in which the last connection could not be watched.
     last_failure: u64,
@@ -78,6 +83,7 @@ impl Reactor {
             head_deadline: 0,
             queue_stayed_full: false,
             out_of_descriptors: false,
+            freed: 0,
             warnings: Vec::new(),
             last_failure: 0,
             app_is_running: false,
@@ -107,6 +113,16 @@ impl Reactor {
     /// Whether a connection from the shared queue had to wait for a descriptor since the last call of this.
     pub fn take_out_of_descriptors(&mut self) -> bool {
         std::mem::take(&mut self.out_of_descriptors)
+    }
+
+    /// Whether so much has been freed that the heap is to be trimmed. The C library would keep it: once it has freed a
+    /// large buffer, it takes others of that size from the heap.
+    pub fn take_heap_to_trim(&mut self) -> bool {
+        let much = self.freed >= TRIM;
+        if much {
+            self.freed = 0;
+        }
+        much
     }
 
     pub fn has_connections(&self) -> bool {

@@ -18,10 +18,11 @@ impl Engine {
     pub(super) fn wait<'a>(
         &mut self,
         shared: &'a Shared,
-        reactor: LockedReactor<'a>,
+        mut reactor: LockedReactor<'a>,
         app: &mut impl App,
     ) -> Option<LockedReactor<'a>> {
         self.listeners.found_nobody();
+        let trims = reactor.take_heap_to_trim();
         let timeout = reactor.next_deadline().map(|at| at.saturating_sub(monotonic_millis()));
         if let Some(member) = reactor.member() {
             member.set_idle(!reactor.is_stopping());
@@ -31,6 +32,9 @@ impl Engine {
         let (poller, events) = (&self.poller, &mut self.events);
         events.clear();
         let flow = app.block(&mut || {
+            if trims {
+                fastrack_sys::trim_heap();
+            }
             result = poller.wait(events, timeout);
             shared.set_busy();
         });
