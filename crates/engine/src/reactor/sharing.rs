@@ -1,5 +1,7 @@
 //! Sharing connections with the other workers through the shared queue.
 
+use std::os::fd::AsFd;
+
 use super::{Next, Reactor};
 use crate::conn::{Connection, Phase, Step};
 use crate::handoff::Member;
@@ -37,7 +39,9 @@ impl Reactor {
         !self.ready.is_empty() || self.ask_member(Member::is_anything_queued)
     }
 
-    pub fn queue_behind_waiting(&mut self, connection: Box<Connection>) {
+    pub fn queue_behind_waiting(&mut self, mut connection: Box<Connection>) {
+        // One that has shut down its sending side with the request is not gone: see `drop_if_gone`.
+        connection.ended |= fastrack_sys::has_peer_closed(connection.as_fd());
         if let Err(connection) = self.give(connection) {
             self.queue(connection);
         }
