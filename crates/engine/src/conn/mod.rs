@@ -233,6 +233,22 @@ impl Connection {
         }
     }
 
+    /// How much memory an incomplete body takes, in bytes.
+    pub fn body_memory(&self) -> usize {
+        match (&self.state, &self.read_buf) {
+            (State::Body(_), Some(buf)) => buf.bytes.capacity() + buf.decoded.capacity(),
+            _ => 0,
+        }
+    }
+
+    /// Moves what has been received of an incomplete body to a file.
+    pub fn spool_body(&mut self, settings: &Settings) -> io::Result<()> {
+        match (&mut self.state, &mut self.read_buf) {
+            (State::Body(body), Some(buf)) => body.spool(buf, settings),
+            _ => Ok(()),
+        }
+    }
+
     pub fn has_begun(&self) -> bool {
         matches!(self.phase(), Phase::Head | Phase::Body)
     }

@@ -30,6 +30,8 @@ struct Place {
     missed: bool,
     /// The event says that the client has shut down its sending side, or is gone.
     ended: bool,
+    /// The [memory](Connection::body_memory) of its body.
+    memory: usize,
     /// The poller reports when the socket can be written to.
     watches_output: bool,
 }
@@ -44,6 +46,8 @@ pub(crate) struct Table {
     /// Keys of the connections that have events, and how many were handled since the last poll.
     events: VecDeque<usize>,
     handled: u32,
+    /// That of all incomplete bodies that are parked.
+    memory: usize,
 }
 
 impl Table {
@@ -55,6 +59,7 @@ impl Table {
             polled: Events::default(),
             events: VecDeque::new(),
             handled: 0,
+            memory: 0,
         })
     }
 
@@ -64,6 +69,10 @@ impl Table {
 
     pub(super) fn len(&self) -> usize {
         self.places.len()
+    }
+
+    pub(super) fn body_memory(&self) -> usize {
+        self.memory
     }
 
     pub(super) fn events(&self) -> usize {
@@ -106,6 +115,7 @@ impl Table {
             place.missed = true;
             return None;
         };
+        self.memory -= std::mem::take(&mut place.memory);
         Some((connection, place.deadline, std::mem::take(&mut place.ended)))
     }
 
@@ -122,6 +132,8 @@ impl Table {
         };
         let Some(place) = self.places.get_mut(key) else { return Ok(()) };
         let has_event = std::mem::take(&mut place.missed) || connection.needs_another_turn();
+        place.memory = connection.body_memory();
+        self.memory += place.memory;
         place.connection = Some(connection);
         place.deadline = deadline;
         if place.entry.is_none_or(|entry| deadline < entry) {
@@ -161,7 +173,9 @@ impl Table {
 
     pub(super) fn take(&mut self, key: usize) -> Option<(Box<Connection>, u64)> {
         let place = self.places.get_mut(key)?;
-        Some((place.connection.take()?, place.deadline))
+        let connection = place.connection.take()?;
+        self.memory -= std::mem::take(&mut place.memory);
+        Some((connection, place.deadline))
     }
 
     /// Removes a connection that is taken out and about to be closed.

@@ -286,3 +286,45 @@ fn when_the_process_ends_all_connections_go_to_another_worker_with_their_deadlin
     assert!(matches!(request.content, crate::conn::Content::Memory(b"bo")));
     assert_eq!(refused.read(&mut [0]).expect("the end"), 0);
 }
+
+#[test]
+fn beyond_a_limit_incomplete_bodies_go_to_files() {
+    let mut reactor = reactor();
+    let plain =
+        [&b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n"[..], &[b'b'; 999_999]].concat();
+    let head = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nf4240\r\n";
+    let chunked = [&head[..], &[b'b'; 1_000_000]].concat();
+    let mut clients: Vec<_> = (0..100)
+        .map(|index| {
+            let (mut client, mut connection) = pair();
+            let (part, rest) =
+                if index % 2 == 0 { (&plain, &b"b"[..]) } else { (&chunked, &b"\r\n0\r\n\r\n"[..]) };
+            for piece in part.chunks(100_000) {
+                client.write_all(piece).expect("write");
+                assert_eq!(reactor.read(&mut connection), Step::Wait);
+            }
+            reactor.park(connection, u64::MAX);
+            (client, rest)
+        })
+        .collect();
+    assert!(reactor.table.body_memory() <= 64 * 1024 * 1024);
+    assert_eq!(reactor.table.len(), 100);
+    clients.iter_mut().for_each(|(client, rest)| client.write_all(rest).expect("write"));
+    let mut in_files = 0;
+    while reactor.table.body_memory() > 0 {
+        reactor.poll().expect("polled");
+        let Some(connection) = reactor.handle_events() else { continue };
+        let (in_file, length) = match connection.request(reactor.settings()).expect("a request").content {
+            crate::conn::Content::File(mut file, length) => {
+                assert_eq!(std::io::copy(&mut file, &mut std::io::sink()).expect("read"), length);
+                (1, length)
+            }
+            crate::conn::Content::Memory(bytes) => (0, bytes.len() as u64),
+            _ => panic!("a body"),
+        };
+        assert_eq!(length, 1_000_000);
+        in_files += in_file;
+        reactor.close(connection);
+    }
+    assert!((20..100).contains(&in_files), "{in_files}");
+}

@@ -9,6 +9,9 @@ use crate::conn::{Connection, Phase};
 
 const DRAIN_TIME: u64 = 2_000;
 
+/// The most memory that all incomplete bodies of a worker take, in bytes. Beyond that they go to files.
+const BODY_MEMORY: usize = 64 * 1024 * 1024;
+
 impl Reactor {
     pub(super) fn deadline(&self, phase: Phase) -> u64 {
         let time = match phase {
@@ -31,6 +34,13 @@ impl Reactor {
     pub(super) fn park(&mut self, mut connection: Box<Connection>, deadline: u64) {
         connection.release_empty_buffer(&mut self.read_bufs);
         connection.deadline = deadline;
+        let memory = connection.body_memory();
+        if memory > 0
+            && self.table.body_memory() + memory > BODY_MEMORY
+            && connection.spool_body(&self.settings).is_err()
+        {
+            return self.refuse(connection, Error::Storage);
+        }
         if self.is_stopping() {
             return self.park_stopping(connection);
         }

@@ -58,6 +58,21 @@ impl BufferedBody {
         Ok(BufferedBody::Decoded { frame, file, length })
     }
 
+    /// Moves what has been received of an incomplete body to a file.
+    pub fn spool(&mut self, buf: &mut ReadBuf, settings: &Settings) -> io::Result<()> {
+        if let BufferedBody::InPlace(whole) = *self {
+            buf.decoded.extend(buf.bytes.drain(buf.head.len..));
+            let frame = Frame::Length((whole - buf.decoded.len().min(whole)) as u64);
+            *self = BufferedBody::Decoded { frame, file: None, length: 0 };
+        }
+        if let BufferedBody::Decoded { file, length, .. } = self {
+            *length += buf.decoded.len() as u64;
+            store(file, &mut buf.decoded, Status::Partial, settings)?;
+            (buf.decoded, buf.bytes) = (Vec::new(), buf.bytes.as_slice().to_vec());
+        }
+        Ok(())
+    }
+
     pub fn next_read(&self, buf: &ReadBuf) -> usize {
         match self {
             BufferedBody::None => READ_SIZE,
