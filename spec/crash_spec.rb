@@ -52,8 +52,8 @@ RSpec.describe "A request that ends its worker" do
     }
   RUBY
 
-  define_method(:serve) do |workers: 1|
-    Server.start(ru: ru, options: { MaxWorkers: workers, ErrRespawnInterval: 0.05 }).tap { |server| server.await_workers(workers) }
+  define_method(:serve) do |workers: 1, **options|
+    Server.start(ru: ru, options: { MaxWorkers: workers, ErrRespawnInterval: 0.05, **options }).tap { |server| server.await_workers(workers) }
   end
 
   # What a death is called in the master's log.
@@ -134,13 +134,23 @@ RSpec.describe "A request that ends its worker" do
     end
   end
 
-  it "has uploads that have begun answered with 502: nobody else can take the rest" do
-    server = serve
-    HttpPeer.open(server) do |peer|
-      peer.write("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc")
-      server.get("/")
-      server.get("/segv")
-      expect(HttpResponse.parse(peer.read_to_end).status).to eq(502)
+  context "with an upload that has begun" do
+    def upload(server)
+      HttpPeer.open(server) do |peer|
+        peer.write("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 10\r\n\r\nabc")
+        server.get("/")
+        server.get("/segv")
+        yield peer
+        HttpResponse.parse(peer.read_to_end).status
+      end
+    end
+
+    it "passes it on to another worker" do
+      expect(upload(serve) { |peer| peer.write("defghij") }).to eq(200)
+    end
+
+    it "answers it with 502 if nobody else can take the rest" do
+      expect(upload(serve(HandOver: false)) { |_peer| nil }).to eq(502)
     end
   end
 

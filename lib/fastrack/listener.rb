@@ -69,7 +69,11 @@ module Fastrack
     # Removes a unix socket's file if nobody listens there any more: after USR2 the new master does, and another server may
     # have made a socket of its own there. To be called when it is closed.
     def remove_file
-      File.unlink(@path) if @file && file_at(@path) == @file && !UNIXListener.in_use?(@path)
+      return unless @file
+
+      UNIXListener.alone_in(File.dirname(@path)) do
+        File.unlink(@path) if file_at(@path) == @file && !UNIXListener.in_use?(@path)
+      end
     rescue SystemCallError
       # It is already gone, or we may not remove it.
       nil

@@ -137,7 +137,7 @@ module Fastrack
       @signals.clear_wakeups
       while (name = @signals.shift)
         handle_signal(name)
-        @signalled ||= @shutdown && STOP_SIGNALS.include?(name)
+        @signalled ||= @shutdown && [*STOP_SIGNALS, "HUP"].include?(name)
       end
     end
 

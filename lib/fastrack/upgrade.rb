@@ -99,7 +99,7 @@ module Fastrack
       @new = NewMaster.start(@launcher, now, &in_child)
       Log.line("starting a new master (pid #{@new.pid})")
       true
-    rescue SystemCallError => e
+    rescue StandardError => e
       @launcher.pid_file&.take_back
       Log.line("cannot start a new master, this one carries on: #{e.message}")
       false

@@ -39,7 +39,10 @@ module Fastrack
 
     # For when something else is wrong with the new configuration.
     def cancel
-      @opened&.each(&:close)
+      @opened&.each do |listener|
+        listener.close
+        listener.remove_file
+      end
     end
 
     private

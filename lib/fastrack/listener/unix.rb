@@ -91,6 +91,6 @@ module Fastrack
       socket&.close
       raise
     end
-    private_class_method :alone_in, :remove_stale, :in_use?, :bound?, :listen
+    private_class_method :remove_stale, :bound?, :listen
   end
 end

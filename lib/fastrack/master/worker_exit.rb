@@ -47,7 +47,7 @@ module Fastrack
     end
 
     def manner
-      return "was killed by SIG#{Signal.signame(@status.termsig)}" if killed?
+      return "was killed by SIG#{Signal.signame(@status.termsig) || @status.termsig}" if killed?
       return "exited with status #{Scoreboard::TIMEOUT_STATUS} (request timeout)" if @timed_out
       return "exited; its status is unknown, because the app has waited for it" if @status.nil?
       return "exited with status #{@status.exitstatus}" unless @status.success?

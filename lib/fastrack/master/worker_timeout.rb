@@ -92,7 +92,9 @@ module Fastrack
     # One that is told to stop before its hooks have run has nothing to finish.
     def stop_limit(handle, now)
       since = handle.stopping_since
-      at = [since + (handle.ready? || handle.booting? ? @configuration.graceful_timeout : 0), handle.deadline].compact.max
+      # At least a moment: it may have been told to stop just now.
+      time = handle.ready? || handle.booting? ? @configuration.graceful_timeout : 0
+      at = [since + [time, INTERVAL].max, handle.deadline].compact.max
       text = "has not finished within #{format("%.3g", at - since)} s: killing it; #{activity(handle, now)}"
       Limit.new(at, text, GRACE, true)
     end

@@ -97,9 +97,13 @@ module Fastrack
     class << self
       # @param status [Integer]
       def install(status)
+        pid = Process.pid
         # Finalizers that are defined while others run come after them.
         @first = finalized do
           @last = finalized do
+            # A child that at_exit hooks have forked has a status of its own.
+            next unless Process.pid == pid
+
             Log.flush
             Process.exit!(status)
           end

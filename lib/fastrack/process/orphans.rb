@@ -30,6 +30,9 @@ module Fastrack
         Kernel.prepend(Module.new { private def spawn(...) = Orphans.own(super) })
         @pid = Process.pid
         new(@own)
+      rescue SystemCallError
+        # There is no /proc.
+        nil
       end
 
       # @return [Integer] the pid
@@ -63,6 +66,9 @@ module Fastrack
       (zombies & @seen).each { |pid| Process::Status.wait(pid, Process::WNOHANG) }
       @seen = zombies - @seen
       @due_at = @seen.any? ? now + GRACE : nil
+    rescue SystemCallError
+      # No descriptor is free, for example.
+      @due_at = now + GRACE
     end
 
     private

@@ -44,7 +44,8 @@ module Fastrack
     def claim
       old = open_old
       owner = old && vacant(old)
-      write(old ? :rename : :link)
+      # A link that leads nowhere cannot be opened, and is in the way.
+      write(old || File.symlink?(@path) ? :rename : :link)
       # rackup has already written it for this process.
       Log.line("pid file #{@path}: replacing that of process #{owner}, which is gone") if owner && owner != Process.pid
     rescue Errno::EEXIST

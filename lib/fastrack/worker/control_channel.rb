@@ -36,17 +36,10 @@ module Fastrack
     # @raise [SystemCallError] when the process cannot fork; then both ends are closed
     def self.fork(pair, keep)
       ours, theirs = pair
-      # Or the child would write buffered output again.
-      Log.flush
-      pid = Log.while_flushable do |restore|
-        Process.fork do
-          ChildProcess.run do
-            restore.call
-            ours.close
-            ForkGuard.close_descriptors(keep: [theirs, *keep])
-            yield theirs
-          end
-        end
+      pid = fork_child do
+        ours.close
+        ForkGuard.close_descriptors(keep: [theirs, *keep])
+        yield theirs
       end
       [pid, ours]
     rescue StandardError
@@ -55,6 +48,21 @@ module Fastrack
     ensure
       theirs.close
     end
+
+    def self.fork_child(&work)
+      parent = Process.pid
+      # Or the child would write buffered output again.
+      Log.flush
+      Log.while_flushable do |restore|
+        Process.fork { ChildProcess.run { restore.call.then(&work) } }
+      end
+    rescue Exception => e # rubocop:disable Lint/RescueException -- a child is never to go on as its parent
+      raise if Process.pid == parent
+
+      Log.exception("a child process cannot start", e)
+      Process.exit!(1)
+    end
+    private_class_method :fork_child
 
     def initialize(socket)
       @socket = socket

@@ -48,9 +48,12 @@ impl InFlight {
 
     /// Runs what the application wants called after its response, under a time limit.
     pub fn during_callbacks<T>(&self, control: &Control, call: impl FnOnce() -> T) -> T {
+        // In a forked child the scoreboard shows its parent.
+        if control.is_closed() {
+            return call();
+        }
         self.active.begin_callbacks();
         let result = call();
-        // In a forked child the scoreboard shows its parent.
         if !control.is_closed() {
             self.active.end_callbacks();
         }

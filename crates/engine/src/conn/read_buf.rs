@@ -46,6 +46,8 @@ impl ReadBufPool {
                 buffer.shrink_to(READ_SIZE);
             }
         }
+        // The head is parsed anew for each request; but what is there of a response has none.
+        buf.head.len = 0;
         self.0.push(buf);
     }
 }

@@ -10,6 +10,11 @@ use crate::reactor::Reactor;
 #[derive(Debug)]
 pub(crate) struct Shared {
     reactor: Mutex<Reactor>,
+    /// Held by the helper while it drives the connections, and by a thread of the application's that forks.
+    ///
+    /// INVARIANT: the thread that runs the engine never takes it. It would wait with the application's lock (Ruby's GVL),
+    /// which the fork may need.
+    driving: Mutex<()>,
     epoch: Epoch,
     timer: HelperTimer,
     /// A request has lasted so long that the helper took over.
@@ -32,6 +37,7 @@ impl Shared {
     pub fn new(reactor: Reactor, timer: HelperTimer) -> Self {
         Shared {
             reactor: Mutex::new(reactor),
+            driving: Mutex::new(()),
             epoch: Epoch::default(),
             timer,
             long_request: AtomicBool::new(false),
@@ -58,6 +64,17 @@ impl Shared {
     /// inconsistent.
     pub(crate) fn try_reactor(&self) -> Option<MutexGuard<'_, Reactor>> {
         self.reactor.try_lock().ok()
+    }
+
+    /// For the helper: None while the application forks.
+    pub(super) fn drive(&self) -> Option<MutexGuard<'_, ()>> {
+        self.driving.try_lock().ok()
+    }
+
+    /// Keeps the helper from the connections, from when it has let go of them. None if it has not within so many
+    /// milliseconds.
+    pub fn keep_from_driving(&self, millis: u64) -> Option<MutexGuard<'_, ()>> {
+        within(millis, || self.driving.try_lock().ok())
     }
 
     /// The application's thread is about to wait, and unlocks the reactor. It is idle before that: if the helper
@@ -106,14 +123,18 @@ impl Shared {
 
     /// Locks the reactor within so many milliseconds, or not.
     pub fn reactor_within(&self, millis: u64) -> Option<MutexGuard<'_, Reactor>> {
-        (0..millis).find_map(|_| {
-            let reactor = self.try_reactor();
-            if reactor.is_none() {
-                fastrack_sys::sleep(1);
-            }
-            reactor
-        })
+        within(millis, || self.try_reactor())
     }
+}
+
+fn within<T>(millis: u64, attempt: impl Fn() -> Option<T>) -> Option<T> {
+    (0..millis).find_map(|_| {
+        let result = attempt();
+        if result.is_none() {
+            fastrack_sys::sleep(1);
+        }
+        result
+    })
 }
 
 #[cfg(test)]

@@ -126,6 +126,7 @@ struct Drive<'a> {
 impl Work for Drive<'_> {
     fn drive(&self, since: u64) -> Option<u64> {
         let epoch = self.shared.epoch();
+        let _driving = self.shared.drive()?;
         let mut reactor = self.shared.try_reactor()?;
         if epoch.read() != since {
             return None;
@@ -134,10 +135,14 @@ impl Work for Drive<'_> {
         reactor.drive(&|| epoch.read() != since);
         let request = self.control.request();
         self.watchdog.check(request, || reactor.hand_off_all());
-        let mut step = self.step.get();
-        let lasted = step.see(since, monotonic_millis());
+        // A request has limits of its own. What comes after it begins at 0.
+        let mut step = Step::default();
+        if request.is_none() {
+            step = self.step.get();
+            let lasted = step.see(since, monotonic_millis());
+            self.watchdog.check_progress(request, lasted, || reactor.hand_off_all());
+        }
         self.step.set(step);
-        self.watchdog.check_progress(request, lasted, || reactor.hand_off_all());
         let next = reactor.next_deadline().unwrap_or(u64::MAX).min(request.deadline());
         Some(match reactor.events() {
             0 => next.saturating_sub(monotonic_millis()).clamp(1, LONGEST_WAIT),

@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::AsFd;
 
+use fastrack_sys::monotonic_millis;
+
 use super::{Next, Reactor};
 use crate::accept::Client;
 use crate::conn::{Connection, Phase, Step};
@@ -87,12 +89,18 @@ impl Reactor {
         if before == Phase::Sending {
             return self.send_more(connection, deadline);
         }
-        if before != Phase::Body || step != Step::Wait || !fastrack_sys::is_readable(connection.as_fd()) {
+        let is_arriving = matches!(before, Phase::Head | Phase::Body) && step == Step::Wait;
+        if !is_arriving || !fastrack_sys::is_readable(connection.as_fd()) {
             return self.proceed(connection, step, deadline);
         }
         // Its time may have passed in the queue, while the client went on sending.
         let step = self.read(&mut connection);
-        let deadline = self.deadline(Phase::Body);
+        let is_late = deadline <= monotonic_millis();
+        let deadline = match connection.phase() {
+            Phase::Body => self.deadline(Phase::Body),
+            phase if is_late => self.deadline(phase),
+            _ => deadline,
+        };
         self.proceed(connection, step, deadline)
     }
 

@@ -159,7 +159,8 @@ impl Reactor {
     pub fn hand_off_all(&mut self) {
         self.drive(&|| false);
         self.member.iter().for_each(|member| member.set_serving(false));
-        let can_give = !self.is_stopping() || self.ask_member(Member::is_another_serving);
+        let is_taken = if self.is_stopping() { Member::is_another_serving } else { Member::has_successor };
+        let can_give = self.ask_member(is_taken);
         while let Some(connection) = self.ready.pop_front() {
             self.give_or_abort(connection, can_give);
         }

@@ -130,6 +130,12 @@ impl ActiveRequest {
     /// The application is done. If another thread has taken the request this never returns: the process is ending, or
     /// is [ended](end_overdue_process) if that takes too long.
     pub fn end(&self) {
+        self.end_claim();
+        self.slot.end();
+        self.forget_client();
+    }
+
+    fn end_claim(&self) {
         if !self.change(Claim::None) {
             let latest = monotonic_millis() + ENDING_TIME;
             // Signals end a sleep early.
@@ -138,8 +144,6 @@ impl ActiveRequest {
             }
             end_overdue_process();
         }
-        self.slot.end();
-        self.forget_client();
     }
 
     /// What the application wants called after its response begins: it gets the time of a request anew. There is
@@ -154,9 +158,7 @@ impl ActiveRequest {
 
     /// As [`end`](Self::end): if another thread has taken it this never returns.
     pub fn end_callbacks(&self) {
-        while !self.change(Claim::None) {
-            std::thread::park();
-        }
+        self.end_claim();
         self.slot.rest();
     }
 
