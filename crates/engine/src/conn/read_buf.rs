@@ -73,3 +73,20 @@ pub(super) fn receive(fd: BorrowedFd<'_>, buffer: &mut Vec<u8>, most: usize) -> 
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fastrack_http::Limits;
+
+    #[test]
+    fn a_buffer_that_is_used_again_knows_nothing_of_the_last_request() {
+        let mut pool = ReadBufPool::default();
+        let mut buf = pool.take();
+        buf.bytes.extend_from_slice(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+        buf.head.parse(&buf.bytes, Limits::default()).expect("a head");
+        pool.give_back(buf);
+        let buf = pool.take();
+        assert_eq!((buf.bytes.len(), buf.head.len), (0, 0));
+    }
+}
