@@ -281,6 +281,8 @@ RSpec.describe "The time that a worker may take" do
     config = "Fastrack::Worker.prepend(Module.new { private def serve(*) = super.then { sleep } })"
     server = start(ru: Rackups::PID, options: { MaxWorkers: 1, GracefulTimeout: 0.1 }, config: config)
     before = server.await_workers(1)
+    # While it boots it ends at once.
+    expect_log(server, /^Fastrack is ready/)
     server.signal(:TERM, to: before.first)
     await_others(server, before)
     expect_log(server, %r{^fastrack: worker 0 \(pid #{before.first}\) takes too long:\n  the main thread:\n    #{server.dir}/fastrack.rb:1:in .*sleep'$})

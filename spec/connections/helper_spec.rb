@@ -8,7 +8,8 @@ require_relative "../support/kept_loop"
 RSpec.describe "C4 The helper thread, which looks after connections while Ruby is in the app", :quiet do
   # What /proc says of the worker's helper (proc(5), /proc/PID/task).
   def of_helper(file)
-    folder = Dir.glob("/proc/#{@worker}/task/*").find { |task| File.read("#{task}/comm").chomp == "fastrack helper" }
+    # A new thread has its creator's name for a moment.
+    folder = eventually { Dir.glob("/proc/#{@worker}/task/*").find { |task| File.read("#{task}/comm").chomp == "fastrack helper" } }
     File.read("#{folder}/#{file}")
   end
 
