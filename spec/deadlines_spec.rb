@@ -18,6 +18,12 @@ RSpec.describe "The time that a worker may take" do
     eventually(20, -> { "no #{pattern.inspect} in:\n#{server.log}" }) { server.log.match?(pattern) }
   end
 
+  # Workers that have booted: until then other limits apply.
+  def await_ready(server, count)
+    expect_log(server, /^Fastrack is ready/)
+    server.await_workers(count)
+  end
+
   def frozen(pid)
     Process.kill(:STOP, pid)
     eventually { ProcessTable.entry(pid).state == "T" }
@@ -181,7 +187,7 @@ RSpec.describe "The time that a worker may take" do
   describe "while it is stopped (SIGSTOP)" do
     it "is WorkerTimeout, though it is idle" do
       server = start(ru: Rackups::PID, options: { MaxWorkers: 2, WorkerTimeout: 0.5 })
-      before = server.await_workers(2)
+      before = await_ready(server, 2)
       before.each { |pid| frozen(pid) }
       await_others(server, before)
       expect(server.get.status).to eq(200)
@@ -190,7 +196,7 @@ RSpec.describe "The time that a worker may take" do
 
     it "does not count where it goes on now and then" do
       server = start(ru: Rackups::PID, options: { MaxWorkers: 1, WorkerTimeout: 0.5 })
-      worker = server.await_workers(1).first
+      worker = await_ready(server, 1).first
       # Longer than its time and the master's looks in all.
       12.times do
         frozen(worker)
@@ -203,7 +209,7 @@ RSpec.describe "The time that a worker may take" do
 
     it "is GracefulTimeout after HUP" do
       server = start(ru: Rackups::PID, options: { MaxWorkers: 1, GracefulTimeout: 0.1 })
-      before = server.await_workers(1)
+      before = await_ready(server, 1)
       frozen(before.first)
       server.signal(:HUP)
       await_others(server, before)
@@ -280,9 +286,7 @@ RSpec.describe "The time that a worker may take" do
   it "is GracefulTimeout for what runs at the end of a worker that was told to stop by somebody else" do
     config = "Fastrack::Worker.prepend(Module.new { private def serve(*) = super.then { sleep } })"
     server = start(ru: Rackups::PID, options: { MaxWorkers: 1, GracefulTimeout: 0.1 }, config: config)
-    before = server.await_workers(1)
-    # While it boots it ends at once.
-    expect_log(server, /^Fastrack is ready/)
+    before = await_ready(server, 1)
     server.signal(:TERM, to: before.first)
     await_others(server, before)
     expect_log(server, %r{^fastrack: worker 0 \(pid #{before.first}\) takes too long:\n  the main thread:\n    #{server.dir}/fastrack.rb:1:in .*sleep'$})
