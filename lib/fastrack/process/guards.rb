@@ -91,6 +91,31 @@ module Fastrack
     end
   end
 
+  # Keeps the children of a process from removing its pid files. Their at_exit hooks include those that it had before the
+  # fork, and rackup's removes the file whichever process runs it.
+  module PidFileGuard
+    @paths = []
+
+    class << self
+      # @param paths [Array<String>] absolute
+      def install(paths)
+        @paths = paths
+        @owner = Process.pid
+        File.singleton_class.prepend(self) unless paths.empty? || File.singleton_class < self
+      end
+
+      # @param paths [Array<String, #to_path>]
+      # @return [Array] those that this process may remove
+      def removable(paths)
+        return paths if Process.pid == @owner
+
+        paths.reject { |path| @paths.include?(File.absolute_path(path)) }
+      end
+    end
+
+    %i[unlink delete].each { |name| define_method(name) { |*paths| super(*PidFileGuard.removable(paths)) } }
+  end
+
   # Ends a process after at_exit hooks, threads and finalizers, and before Ruby frees all of its objects one by one: that takes
   # 5 to 100 ms of CPU time, and copies memory that is shared with the master.
   module QuickExit
