@@ -2,6 +2,7 @@
 
 require_relative "spec_helper"
 require_relative "support/free_port"
+require_relative "support/kept_peer"
 require_relative "support/reexec_helpers"
 
 # What comes when the process that it is for is only just there, or when nobody is listening any more. ConfigFiles hold the
@@ -57,6 +58,35 @@ RSpec.describe "Signals at a bad moment" do
     ensure
       waiting&.each(&:close)
     end
+  end
+
+  it "A10 a worker that is told to stop while its engine is being created serves whom others have handed over to it" do
+    created = <<~'RUBY'
+      Fastrack::EngineSettings.prepend(Module.new do
+        def engine(...)
+          super.tap do
+            next unless File.exist?("hold")
+            File.write("held", Process.pid.to_s)
+            sleep 0.01 until File.exist?("go")
+          end
+        end
+      end)
+      before_worker_shutdown { |_, worker| File.write("ended", "#{worker.nr}\n", mode: "a") }
+    RUBY
+    server = start(options: { MaxWorkers: 1 }, config: created)
+    client = KeptPeer.new(server).tap { |peer| peer.get("/") }
+    server.write("hold", "")
+    server.signal(:TTIN)
+    eventually { server.lines_of("held").first }
+    first = server.workers.min
+    server.signal(:QUIT)
+    # It has handed its client over, and gone.
+    eventually { !ProcessTable.alive?(first) }
+    client.ask("/")
+    server.write("go", "")
+    expect(client.answer.headers["Connection"]).to eq("close")
+    expect(server.wait.exitstatus).to eq(0)
+    expect(server.lines_of("ended")).to contain_exactly("0", "1")
   end
 
   def read_status(socket)

@@ -42,6 +42,7 @@ module Fastrack
       @app = app
       @scoreboard_entry = scoreboard_entry
       @engine = nil
+      @creates_engine = @must_stop = false
     end
 
     # The life of the process, from the fork on. Returns when it has served and at_exit hooks are to run; ends the process
@@ -101,7 +102,12 @@ module Fastrack
 
     # Also in a signal handler. Without an engine there are no requests yet, and a hook may run for a long time.
     def stop
-      @engine ? @engine.stop : exit!(0)
+      if @engine
+        @engine.stop
+      else
+        exit!(0) unless @creates_engine
+        @must_stop = true
+      end
     end
 
     # For the watchdog if it asks, else for the master, which is about to kill this worker.
@@ -124,7 +130,11 @@ module Fastrack
     end
 
     def start_engine(settings, death_pipe)
+      # As soon as there is an engine other workers hand their connections over to it: this worker must serve them before it
+      # ends.
+      @creates_engine = true
       @engine = settings.engine(slot: @scoreboard_entry, master_fd: death_pipe.fileno)
+      @engine.stop if @must_stop
       @engine.catch_fatal_signals
       ExitGuard.install { @engine.prepare_exit }
     end
