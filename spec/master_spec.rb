@@ -48,7 +48,8 @@ RSpec.describe "Master" do
       server.await_workers(3).each { |pid| server.signal(:TERM, to: pid) }
       eventually { server.lines_of("spawns").size == 6 }
       times = server.lines_of("spawns").map(&:to_f)
-      expect(times.each_cons(2).map { |one, two| two - one }).to all(be >= 0.299)
+      # The hook notes its time some moments after the master has noted its own: more for one worker than for the next.
+      expect(times.each_cons(2).map { |one, two| two - one }).to all(be >= 0.25)
     end
 
     it "B-no-inheritance a process that the app forks is not stopped from ending by the worker's signal handlers" do

@@ -59,12 +59,12 @@ RSpec.describe "A unix socket" do
     expect(Dir.children(server.dir).grep(/sock/)).to be_empty
   end
 
-  { "does not load" => ["raise 'no database'", ""], "finds another port taken" => [Rackups::PID, "listen '127.0.0.1:%<port>d', tries: 1"] }
+  { "does not load" => ["raise 'no database'", ""], "finds another port taken" => [Rackups::PID, "listen '127.0.0.1:PORT', tries: 1"] }
     .each do |what, (ru, line)|
       it "D2 is removed by a server that #{what}" do
         taken = TCPServer.new("127.0.0.1", 0)
         server = Server.fail_to_start(ru: ru, fastrack: true, options: { Host: nil, Port: nil },
-                                      config: "listen './one.sock'\n#{format(line, port: taken.addr[1])}")
+                                      config: "listen './one.sock'\n#{line.sub("PORT", taken.addr[1].to_s)}")
         expect(server.status.exitstatus).to eq(1)
         expect(Dir.children(server.dir).grep(/sock/)).to be_empty
         taken.close
