@@ -47,7 +47,7 @@ RSpec.describe "the documentation" do
 
   it "has all of its pages" do
     names = %w[benchmark connections deploy development docker-and-kubernetes internals known-issues-and-faq migrate options rack
-               security signals tune upgrading]
+               security signals testing tune upgrading]
     expect(pages).to include("README.md", "CHANGELOG.md", "SECURITY.md", *names.map { |name| "docs/#{name}.md" })
   end
 
