@@ -69,6 +69,13 @@ RSpec.describe "The examples" do
     expect(compose["volumes"]).to eq(["socket:#{File.dirname(socket)}"])
   end
 
+  it "have a Dockerfile that leaves compilers in the stage that builds" do
+    stages = text.call("docker/Dockerfile").split(/^FROM /).drop(1)
+    compiling = stages.select { |stage| stage.match?(/build-essential|cargo|libclang|-dev\b/) }
+    expect(compiling.map { |stage| stage[/ AS (\w+)$/, 1] }).to eq(["build"])
+    expect(stages.last).to include("\nUSER 1000:1000\n", "\nCMD [")
+  end
+
   it "give a router that keeps connections for 90 s less time than the server does" do
     expect(settings(text.call("heroku/config/fastrack.rb")).fetch(:KeepAliveTimeout)).to be > 90
     expect(Fastrack::Option::BY_NAME.fetch(:KeepAliveTimeout).default).to be > 90

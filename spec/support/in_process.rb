@@ -22,9 +22,9 @@ class InProcess
       Dir.glob("/proc/self/task/*/comm").count { |file| File.read(file) == "fastrack helper\n" }
     end
 
-    # The C library takes a signal for itself with a process's first thread.
+    # The C library takes a signal for itself with a process's first thread, and Timeout has a thread for good.
     def facts
-      Thread.new {}.join
+      Timeout.timeout(60) { Thread.new {}.join }
       { threads: Thread.list.size, descriptors: Dir.children("/proc/self/fd").size, helpers: helpers,
         signals: File.readlines("/proc/self/status").grep(/^Sig(?:Blk|Ign|Cgt)/), title: File.read("/proc/self/cmdline") }
     end
@@ -47,10 +47,11 @@ class InProcess
   # Runs a program to its end.
   #
   # @param script [String] Ruby, after the PRELUDE
+  # @param patience [Numeric] seconds that it may take
   # @return [Result]
-  def self.run(script, **keywords)
+  def self.run(script, patience: 60, **keywords)
     program = new(script, **keywords)
-    Result.new(program.wait, program.output)
+    Result.new(program.wait(patience), program.output)
   ensure
     program&.end_now
   end
@@ -82,8 +83,8 @@ class InProcess
   end
 
   # @return [Process::Status]
-  def wait
-    Eventually.eventually(60, -> { "the program's end:\n#{output}" }) do
+  def wait(patience = 60)
+    Eventually.eventually(patience, -> { "the program's end:\n#{output}" }) do
       _, @status = Process.wait2(@pid, Process::WNOHANG)
       @status
     end

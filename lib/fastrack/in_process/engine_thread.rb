@@ -55,7 +55,8 @@ module Fastrack
       def stop
         @engine.drain
         @engine.stop
-        @waker.write_nonblock(".", exception: false)
+        # It may have been stopped before, by a thread that was interrupted.
+        @waker.write_nonblock(".", exception: false) unless @waker.closed?
       end
 
       # Ends the thread in the middle of a request.
