@@ -208,6 +208,36 @@ RSpec.describe "A server inside another process" do
     program&.end_now
   end
 
+  it "works in a worker, beside its engine: for its figures, for example" do
+    config = <<~'RUBY'
+      after_worker_ready do
+        $figures = Fastrack::Server.new(->(_env) { [200, {}, ["figures of #{Process.pid}"]] }, threads: 1).start
+        File.write("port.#{Process.pid}", $figures.port.to_s)
+      end
+    RUBY
+    ru = <<~'RUBY'
+      run lambda { |env|
+        child = fork { sleep } if env["PATH_INFO"] == "/fork"
+        [200, {}, [(child || Process.pid).to_s]]
+      }
+    RUBY
+    server = Server.start(ru: ru, options: { MaxWorkers: 1 }, config: config)
+    figures = lambda do |worker|
+      port = eventually { server.lines_of("port.#{worker}").first }
+      HttpResponse.parse(TCPSocket.open("127.0.0.1", port.to_i) { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") && socket.read }).body
+    end
+    worker = server.await_workers(1).first
+    expect([figures.call(worker), server.get.body]).to eq(["figures of #{worker}", worker.to_s])
+    child = server.get("/fork").body.to_i
+    sockets = -> { ProcessTable.descriptors(child).values.compact.grep(/\Asocket:/) }
+    eventually(20, -> { sockets.call.inspect }) { sockets.call.empty? }
+    Process.kill(:KILL, child)
+    Process.kill(:HUP, server.master)
+    successor = server.await_workers(1) { |found| found != [worker] }.first
+    expect([figures.call(successor), server.get.body]).to eq(["figures of #{successor}", successor.to_s])
+    expect(server.stop.exitstatus).to eq(0)
+  end
+
   it "returns from run when another thread has stopped it" do
     seen = InProcess.json(<<~'RUBY')
       server = Fastrack::Server.new(->(_env) { [200, {}, ["served"]] })
