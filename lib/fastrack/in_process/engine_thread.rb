@@ -36,6 +36,7 @@ module Fastrack
       # @param app [#call]
       # @param name [String] the thread's
       def initialize(settings, app, name)
+        @pid = Process.pid
         # Its end of file would end the engine; a byte wakes it.
         reader, @waker = IO.pipe
         @engine = settings.engine(slot: nil, master_fd: reader.fileno)
@@ -78,6 +79,9 @@ module Fastrack
       def serve(app)
         @engine.run(app, 0)
       rescue SystemExit, SignalException => e
+        # In a child that a request has forked this thread is the main one.
+        raise unless Process.pid == @pid
+
         Log.line("#{Error.reason(e)} in a request, at #{e.backtrace&.first}: ignored in a server inside another process")
         retry
       rescue Exception => e # rubocop:disable Lint/RescueException -- whoever joins the thread has nothing to do with it

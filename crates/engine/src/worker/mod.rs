@@ -95,7 +95,8 @@ impl Engine {
     /// An engine for these listeners. It starts the helper's thread.
     ///
     /// `master` is the read end of a pipe whose other end only the master holds: its end of file means that the
-    /// master is gone. A byte in it wakes the engine, to see that it was told to stop or to pause. The worker shares connections with the other members of the `queue`.
+    /// master is gone. A byte in it wakes the engine, to see that it was told to stop or to pause. The worker shares
+    /// connections with the other members of the `queue`.
     pub fn new(
         listeners: Vec<Listener>,
         master: Option<BorrowedFd<'_>>,
