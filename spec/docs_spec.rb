@@ -46,8 +46,8 @@ RSpec.describe "the documentation" do
   blocks = ->(page, language) { text.call(page).scan(/^```#{language}\n(.*?)^```$/m).flatten }
 
   it "has all of its pages" do
-    names = %w[benchmark connections deploy development docker-and-kubernetes internals known-issues-and-faq migrate options rack
-               security signals tune upgrading]
+    names = %w[benchmark connections deploy development docker-and-kubernetes heroku internals known-issues-and-faq migrate options rack
+               security signals testing tune upgrading]
     expect(pages).to include("README.md", "CHANGELOG.md", "SECURITY.md", *names.map { |name| "docs/#{name}.md" })
   end
 

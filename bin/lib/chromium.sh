@@ -11,6 +11,6 @@ set -euo pipefail
 # shellcheck disable=SC2016 # for the shell in the lane
 exec "$repo/bin/lane" rack3 bash -euc '
   apt-get -q update
-  DEBIAN_FRONTEND=noninteractive apt-get -qy install --no-install-recommends chromium
-  bash bin/lib/specs.sh spec/apps/cable_page_spec.rb
+  DEBIAN_FRONTEND=noninteractive apt-get -qy install --no-install-recommends chromium chromium-driver
+  bash bin/lib/specs.sh spec/apps/cable_page_spec.rb spec/apps/system_test_spec.rb
 '

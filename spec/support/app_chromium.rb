@@ -12,13 +12,23 @@ class AppChromium
   ].freeze
 
   # @return [String, nil] where the program is
-  def self.program
-    ENV.fetch("PATH", "").split(":").map { |dir| File.join(dir, "chromium") }.find { |path| File.executable?(path) }
+  def self.program(name = "chromium")
+    ENV.fetch("PATH", "").split(":").map { |dir| File.join(dir, name) }.find { |path| File.executable?(path) }
+  end
+
+  # @return [String, nil] where the program is that lets tests drive it
+  def self.driver
+    program("chromedriver")
   end
 
   # @return [String, nil] why no page can be opened here
   def self.missing
     "no chromium here; bin/lib/chromium.sh brings one" unless program
+  end
+
+  # @return [String, nil] why no test can drive it here
+  def self.driver_missing
+    "no chromedriver here; bin/lib/chromium.sh brings one" unless driver
   end
 
   # @param url [String]

@@ -60,8 +60,7 @@ class AppRails
     FileUtils.remove_entry(@dir)
   end
 
-  private
-
+  # What the app has to have in its environment.
   def environment
     @postgres.environment.merge("SECRET_KEY_BASE" => "0123456789abcdef" * 8)
   end

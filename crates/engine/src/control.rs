@@ -138,7 +138,13 @@ impl Control {
         let _ = unsafe { fastrack_sys::replace_with_dev_null(self.inherited.drain().chain(client)) };
     }
 
-    /// Whether [`close`](Self::close) was called.
+    /// The engine is about to be dropped, in the process that made it: from now on nothing here uses its descriptors, whose
+    /// numbers will be others'.
+    pub fn retire(&self) {
+        self.flags.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`close`](Self::close) or [`retire`](Self::retire) was called.
     pub fn is_closed(&self) -> bool {
         self.flags.closed.load(Ordering::Relaxed)
     }

@@ -33,7 +33,7 @@ module Fastrack
 
       # @param keep [Array<#close>]
       def close_descriptors(keep: [])
-        (@descriptors.call - keep).each(&:close) if @descriptors
+        (descriptors - keep).each(&:close)
       end
 
       # Process.daemon, which does not fork by Process._fork: like a child that the app has forked.
@@ -46,7 +46,7 @@ module Fastrack
       def guard(&fork)
         own = @lock.owned?
         parent = Process.pid
-        Orphans.own(own ? yield : exclusively { from_engine(&fork) })
+        Orphans.own(own ? from_engines(&fork) : exclusively { from_engines(&fork) })
       ensure
         # Also when another wrapper has raised in the child.
         in_child(own) unless Process.pid == parent
@@ -54,10 +54,12 @@ module Fastrack
 
       private
 
+      def descriptors = @descriptors ? @descriptors.call : []
+
       # A worker's helper thread handles connections meanwhile.
-      def from_engine(&fork)
-        engine = @descriptors&.call&.find { |one| one.is_a?(Engine) }
-        engine ? engine.while_forking(&fork) : fork.call
+      def from_engines(&fork)
+        engines = descriptors.select { |one| one.is_a?(Engine) }
+        engines.reduce(fork) { |inner, engine| -> { engine.while_forking(&inner) } }.call
       end
 
       # What the fork itself raises, another wrapper of _fork for example, goes to whoever forks: it must not fork twice.

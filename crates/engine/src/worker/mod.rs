@@ -7,8 +7,9 @@ mod schedule;
 mod serve;
 mod wait;
 
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Arc, MutexGuard};
 
 use fastrack_sys::{Events, Poller};
@@ -63,8 +64,8 @@ pub struct Engine {
     /// Requests still to be served in this run.
     left: Option<u64>,
     finish: Option<Finish>,
-    // Kept open for the poller.
-    _master: Option<OwnedFd>,
+    /// A pipe, or nothing.
+    master: Option<File>,
 }
 
 /// What the [schedule] goes by.
@@ -94,7 +95,8 @@ impl Engine {
     /// An engine for these listeners. It starts the helper's thread.
     ///
     /// `master` is the read end of a pipe whose other end only the master holds: its end of file means that the
-    /// master is gone. The worker shares connections with the other members of the `queue`.
+    /// master is gone. A byte in it wakes the engine, to see that it was told to stop or to pause. The worker shares
+    /// connections with the other members of the `queue`.
     pub fn new(
         listeners: Vec<Listener>,
         master: Option<BorrowedFd<'_>>,
@@ -104,7 +106,7 @@ impl Engine {
         let poller = Poller::new()?;
         let listeners = Listeners::new(listeners);
         listeners.register(&poller)?;
-        let master = master.map(|fd| fd.try_clone_to_owned()).transpose()?;
+        let master = master.map(|fd| fd.try_clone_to_owned()).transpose()?.map(File::from);
         if let Some(master) = &master {
             poller.add(master, MASTER)?;
         }
@@ -136,7 +138,7 @@ impl Engine {
             schedule: Schedule::default(),
             left: None,
             finish: None,
-            _master: master,
+            master,
         })
     }
 

@@ -1,5 +1,7 @@
 //! Waiting: for any event, or for one client's request.
 
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
 
 use fastrack_sys::monotonic_millis;
@@ -64,8 +66,11 @@ impl Engine {
     fn announce(&mut self) {
         for event in self.events.iter() {
             match event.token {
-                // Nobody ever writes to this pipe: readable means end of file.
-                MASTER => self.finish = self.finish.or(Some(Finish::Orphaned)),
+                MASTER if self.master.as_ref().is_some_and(is_at_end) => {
+                    self.finish = self.finish.or(Some(Finish::Orphaned));
+                }
+                // It was written to, and has woken this thread.
+                MASTER => {}
                 QUEUE => self.schedule.queue_announced = true,
                 CONNECTIONS => {}
                 listener => self.listeners.announce(listener),
@@ -91,5 +96,13 @@ impl Engine {
         let step = reactor.read(&mut connection);
         self.enter(connection, step, &mut reactor);
         Some(reactor)
+    }
+}
+
+/// Empties a pipe that is readable, and says whether its other end was closed.
+fn is_at_end(mut pipe: &File) -> bool {
+    match pipe.read(&mut [0; 16]) {
+        Ok(length) => length == 0,
+        Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
     }
 }

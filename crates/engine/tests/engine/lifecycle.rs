@@ -72,6 +72,19 @@ fn the_end_of_the_master_ends_the_engine() {
 }
 
 #[test]
+fn a_byte_in_the_masters_pipe_wakes_an_engine_that_was_told_to_stop_and_ends_no_other() {
+    let (mut master, worker_end) = std::os::unix::net::UnixStream::pair().expect("a pair");
+    let mut worker = Worker::start_with_master(closing(), None, Some(worker_end.as_fd()));
+    for _ in 0..3 {
+        master.write_all(b".").expect("write");
+        assert!(worker.writer(GET).starts_with("HTTP/1.1 200"));
+    }
+    worker.control.stop();
+    master.write_all(b".").expect("write");
+    assert_eq!(worker.finish(), Finish::Stopped);
+}
+
+#[test]
 fn a_slow_head_is_answered_408_and_a_silent_client_is_closed_without_a_word() {
     let mut worker = Worker::start(impatient(), None);
     let silent = worker.connect();

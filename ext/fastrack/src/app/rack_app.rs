@@ -15,7 +15,7 @@ use crate::ruby::{
     call, call_if_defined, interned, is_app_error, protect, report, warn, without_gvl, Raised, NIL,
 };
 
-/// What Engine.new was told about the app. The values are registered with the GC for good, and never move.
+/// What Engine.new was told about the app. The engine's object marks the values, and they never move.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AppSettings {
     /// An Array with an env template for each listener.
@@ -32,6 +32,13 @@ pub(crate) struct AppSettings {
     pub rack_3: bool,
     /// Rack 3.1 or later.
     pub rack_3_1: bool,
+}
+
+impl AppSettings {
+    /// What the GC must not free.
+    pub fn values(&self) -> [VALUE; 3] {
+        [self.templates, self.after_response, self.error_page]
+    }
 }
 
 /// A Rack app, for one Ruby thread, and the memory that its responses are made in.

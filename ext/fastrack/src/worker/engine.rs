@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use magnus::rb_sys::{AsRawValue, FromRawValue};
 use magnus::typed_data::Obj;
-use magnus::{function, method, prelude::*, Error, RArray, RClass, RHash, RModule, Ruby, Symbol, Value};
+use magnus::{
+    function, gc, method, prelude::*, DataTypeFunctions, Error, RArray, RClass, RHash, RModule, Ruby, Symbol,
+    TypedData, Value,
+};
 
 use fastrack_engine::{Control, Engine, ExitHandler, Finish, Forking};
 use fastrack_sys::borrow_fd;
@@ -18,14 +21,16 @@ use crate::worker::shared_queue::RubySharedQueue;
 use crate::worker::thread_dump::{thread_dump_signal, RubyThreads};
 
 /// The Ruby object. It belongs to the process that made it.
-#[magnus::wrap(class = "Fastrack::Engine", free_immediately)]
+#[derive(TypedData)]
+#[magnus(class = "Fastrack::Engine", free_immediately, mark)]
 struct RubyEngine {
-    /// None once a forked child has let go of it. In use while `run` runs.
+    /// None once it was released, or a forked child has let go of it. In use while `run` runs.
     engine: RefCell<Option<Engine>>,
     control: Arc<Control>,
     dumper: Arc<RubyThreads>,
-    exit_handler: Arc<ExitHandler>,
-    forking: Forking,
+    /// These would keep descriptors open; None once the engine was released.
+    exit_handler: RefCell<Option<Arc<ExitHandler>>>,
+    forking: RefCell<Option<Arc<Forking>>>,
     threads: AppThreads,
     app_settings: AppSettings,
     pid: u32,
@@ -40,6 +45,7 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.define_method("set_timeout", method!(RubyEngine::allow, 1))?;
     class.define_method("catch_fatal_signals", method!(RubyEngine::answer_crashes, 0))?;
     class.define_method("while_forking", method!(RubyEngine::while_forking, 0))?;
+    class.define_method("release", method!(RubyEngine::release, 0))?;
     class.define_method("hijack", method!(RubyEngine::hijack, 0))?;
     class.define_method("early_hints", method!(RubyEngine::early_hints, 1))?;
     define_control(class)
@@ -67,16 +73,16 @@ fn define_control(class: RClass) -> Result<(), Error> {
     class.define_method("thread_dump", method!(|this: This, text: String| this.dumper.answer(text), 1))?;
     // To be called right before this process ends. The request that is being answered gets a 502, or is cut off if its
     // response has begun; all other connections go to other workers.
-    class.define_method("prepare_exit", method!(|this: This| this.exit_handler.run(), 0))?;
+    class.define_method("prepare_exit", method!(RubyEngine::prepare_exit, 0))?;
     // Lets go of all connections without sending anything to any client: for a forked child.
     class.define_method("close", method!(|this: This| this.control.close(), 0))
 }
 
 impl RubyEngine {
     /// `Engine.new(listeners, settings)`; see lib/fastrack/worker.rb for both.
-    fn new(ruby: &Ruby, list: RArray, hash: RHash) -> Result<Self, Error> {
+    fn new(ruby: &Ruby, list: RArray, hash: RHash) -> Result<Obj<Self>, Error> {
         let (listeners, templates) = listeners(ruby, list)?;
-        let app_settings = app_settings(ruby, hash, templates)?;
+        let (app_settings, kept) = app_settings(ruby, hash, templates)?;
         let dumper = Arc::<RubyThreads>::default();
         let settings = engine_settings(ruby, hash, Arc::clone(&dumper) as _)?;
         let queue: Option<Obj<RubySharedQueue>> = optional(ruby, hash, "dispatch")?;
@@ -87,16 +93,19 @@ impl RubyEngine {
         let engine = master
             .and_then(|master| Engine::new(listeners, master, settings, queue.as_deref()))
             .map_err(|error| system_error(ruby, "engine", &error))?;
-        Ok(RubyEngine {
+        let object = ruby.obj_wrap(RubyEngine {
             control: engine.control(),
             dumper,
-            exit_handler: Arc::new(engine.exit_handler()),
-            forking: engine.forking(),
+            exit_handler: RefCell::new(Some(Arc::new(engine.exit_handler()))),
+            forking: RefCell::new(Some(Arc::new(engine.forking()))),
             engine: RefCell::new(Some(engine)),
             threads: AppThreads::default(),
             app_settings,
             pid: std::process::id(),
-        })
+        });
+        // From here on the object marks them.
+        drop(kept);
+        Ok(object)
     }
 
     /// `run(app, limit)`: serves until stopped, or until `limit` more requests were answered (0: no limit).
@@ -141,14 +150,37 @@ impl RubyEngine {
     /// `catch_fatal_signals`: from now on a fatal signal (SIGSEGV, SIGABRT and the like) does what `prepare_exit` does, before
     /// Ruby gets it.
     fn answer_crashes(&self) {
-        self.exit_handler.handle_fatal_signals(rb_sys::rb_funcallv as *const ());
+        if let Some(handler) = &*self.exit_handler.borrow() {
+            handler.handle_fatal_signals(rb_sys::rb_funcallv as *const ());
+        }
+    }
+
+    fn prepare_exit(&self) {
+        let handler = self.exit_handler.borrow().clone();
+        handler.iter().for_each(|handler| handler.run());
+    }
+
+    /// `release`: closes all descriptors of an engine that does not run any more, connections included, and ends its helper
+    /// thread. False if it still runs, or is another process's.
+    fn release(&self) -> bool {
+        let Ok(mut engine) = self.engine.try_borrow_mut() else { return false };
+        if std::process::id() != self.pid {
+            return false;
+        }
+        self.control.retire();
+        drop((engine.take(), self.forking.take(), self.exit_handler.take()));
+        true
     }
 
     /// `while_forking { fork }`: runs the block while nobody changes the connections, so that the child can let go of all
     /// of them.
     fn while_forking(ruby: &Ruby, this: &Self) -> Result<Value, Error> {
         let fork = ruby.block_proc()?;
-        this.forking.run(|| fork.call(()))
+        let forking = this.forking.borrow().clone();
+        match forking {
+            Some(forking) => forking.run(|| fork.call(())),
+            None => fork.call(()),
+        }
     }
 
     /// `hijack`: gives the app the connection whose request it is answering, as a TCPSocket or UNIXSocket. Raises
@@ -163,6 +195,15 @@ impl RubyEngine {
     /// speaks HTTP/1.0. Raises ArgumentError for headers that cannot be sent, and IOError as `hijack` does.
     fn early_hints(ruby: &Ruby, this: &Self, headers: Value) -> Result<(), Error> {
         this.threads.with_request(ruby, |in_flight| send_early_hints(in_flight, ruby, headers.as_raw()))
+    }
+}
+
+impl DataTypeFunctions for RubyEngine {
+    fn mark(&self, marker: &gc::Marker) {
+        for value in self.app_settings.values() {
+            // SAFETY: these were marked until now, so they are alive; and marking so keeps them where they are.
+            marker.mark(unsafe { Value::from_raw(value) });
+        }
     }
 }
 

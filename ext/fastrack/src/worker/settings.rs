@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use magnus::rb_sys::{AsRawValue, FromRawValue};
 use magnus::typed_data::Obj;
+use magnus::value::{BoxValue, ReprValue};
 use magnus::{Error, RArray, RHash, Ruby, TryConvert, Value};
 
 use fastrack_engine::{Listener, Settings, Slot, ThreadDumper, WatchSettings};
@@ -42,29 +43,32 @@ pub(super) fn listeners(ruby: &Ruby, list: RArray) -> Result<(Vec<Listener>, RAr
     Ok((listeners, templates))
 }
 
-/// The settings of the app's side. Their objects are registered with the GC for good: a worker makes one engine, and
-/// the engine's Ruby object could not mark them before it exists.
-pub(super) fn app_settings(ruby: &Ruby, hash: RHash, templates: RArray) -> Result<AppSettings, Error> {
+/// The settings of the app's side, and what keeps the GC from their objects until the engine's own object marks them.
+pub(super) fn app_settings(
+    ruby: &Ruby,
+    hash: RHash,
+    templates: RArray,
+) -> Result<(AppSettings, [BoxValue<Value>; 3]), Error> {
     let callable = |key: &str| -> Result<_, Error> {
-        let callable = hash.lookup2::<_, _, Value>(ruby.to_symbol(key), ())?;
-        ruby.gc_register_mark_object(callable);
-        Ok(callable.as_raw())
+        Ok(BoxValue::new(hash.lookup2::<_, _, Value>(ruby.to_symbol(key), ())?))
     };
-    ruby.gc_register_mark_object(templates);
+    let kept = [BoxValue::new(templates.as_value()), callable("after_response")?, callable("error_page")?];
     let callbacks = callback_arrays(ruby, templates)?;
     let release: Option<String> = ruby.eval("::Rack.release if defined?(::Rack.release)")?;
     let mut numbers =
         release.iter().flat_map(|text| text.split('.')).map(|number| number.parse().unwrap_or(0));
     let rack = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    Ok(AppSettings {
-        templates: templates.as_raw(),
+    let [templates, after_response, error_page] = kept.each_ref().map(|value| value.as_raw());
+    let settings = AppSettings {
+        templates,
         callbacks,
-        after_response: callable("after_response")?,
-        error_page: callable("error_page")?,
+        after_response,
+        error_page,
         chunked: optional(ruby, hash, "chunked")?.unwrap_or(false),
         rack_3: rack >= (3, 0),
         rack_3_1: rack >= (3, 1),
-    })
+    };
+    Ok((settings, kept))
 }
 
 /// How many Arrays for callbacks each template begins with. All are made for the same Rack.

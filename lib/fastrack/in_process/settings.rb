@@ -1,0 +1,57 @@
+# frozen_string_literal: true
+
+require_relative "../configuration/options"
+require_relative "../error"
+require_relative "../listener/address"
+
+module Fastrack
+  class Server
+    # What a server inside another process can be told: the options that concern clients, by their names (`KeepAlive`) or their
+    # words (`keep_alive`). It reads neither a ConfigFile nor the environment, which are those of the server that is tested.
+    class Settings
+      OPTIONS = %i[
+        Host Port Path Listen BackLog ReusePort Timeout HeaderTimeout BodyTimeout WriteTimeout KeepAlive KeepAliveTimeout
+        KeepAliveRequests MaxBodySize MaxRequestTarget MaxHeaderSize MaxHeaderFields StreamBody ResponseBuffer ChunkedTransfer
+        PathInfo EarlyHints LowlevelErrorHandler HandOver GracefulTimeout
+      ].map { |name| Option::BY_NAME.fetch(name) }.freeze
+
+      # Only this machine's clients, and any free port. Nothing ends a worker here, because that would be this process.
+      DEFAULTS = { Host: "127.0.0.1", Port: 0, RequestTimeout: 0.0, WorkerTimeout: 0.0 }.freeze
+
+      Option::ALL.each do |option|
+        define_method(option.word) { @values.fetch(option.name) }
+      end
+
+      # @param given [Hash{Symbol => Object}]
+      # @raise [ConfigurationError]
+      def initialize(given)
+        defaults = Option::ALL.to_h { |option| [option.name, option.default] }
+        chosen = given.reject { |_, value| value.nil? }.to_h do |key, value|
+          option = find(key)
+          [option.name, option.coerce(value, "option #{key}")]
+        end
+        @values = defaults.merge(DEFAULTS, chosen).freeze
+      end
+
+      # @return [Array<Address>]
+      def addresses
+        given = listen || [path ? Address.new(path: path) : Address.new(host: host, port: port)]
+        given.map { |address| address.with_defaults(backlog: backlog, reuseport: reuseport) }
+      end
+
+      private
+
+      def find(key)
+        OPTIONS.find { |option| [option.name, option.word].include?(key) } or raise ConfigurationError, problem(key)
+      end
+
+      def problem(key)
+        if Option::BY_NAME.key?(key) || Option::BY_WORD.key?(key)
+          return "option #{key} is for a server of its own, and has no effect inside another process"
+        end
+
+        "unknown option #{key}#{Error.suggestion(key, OPTIONS.flat_map { |option| [option.name, option.word] })}"
+      end
+    end
+  end
+end

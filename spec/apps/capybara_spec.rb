@@ -1,0 +1,77 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../support/app_requirements"
+require_relative "../support/in_process"
+
+RSpec.describe "Capybara's server", skip: AppRequirements.missing("Capybara", 'require "capybara"') do
+  # A driver that needs a server, as those of browsers do.
+  driver = <<~'RUBY'
+    require "fastrack/capybara"
+
+    class HTTPDriver < Capybara::Driver::Base
+      attr_reader :html
+
+      def needs_server? = true
+      def reset! = nil
+
+      def visit(url)
+        @html = Net::HTTP.get(URI(url))
+      end
+    end
+    Capybara.register_driver(:http) { HTTPDriver.new }
+  RUBY
+
+  it "is Fastrack in the process of the tests, with nothing on its outputs if it is silent" do
+    result = InProcess.run(driver + <<~'RUBY')
+      Capybara.server = :fastrack, { Silent: true, Threads: "0:2" }
+      app = lambda do |env|
+        raise ArgumentError, "the app's" if env["PATH_INFO"] == "/raise"
+        [200, { "content-type" => "text/html" }, ["<p>#{Process.pid} #{env["rack.multithread"]} #{env["SERVER_SOFTWARE"]}</p>"]]
+      end
+      session = Capybara::Session.new(:http, app)
+      session.visit("/")
+      served = session.html.include?("<p>#{Process.pid} true")
+      server = Net::HTTP.get_response(URI("#{session.server.base_url}/"))["server"]
+      session.visit("/raise")
+      raised = begin
+        session.reset!
+      rescue ArgumentError => e
+        e.message
+      end
+      # As it is at the end of a run: a request has begun, and connections are kept.
+      Thread.new { Net::HTTP.start(session.server.host, session.server.port) { |http| http.get("/") && sleep } }
+      puts({ served: served, server: server, raised: raised, helpers: helpers, booted: Capybara.current_session.mode }.to_json)
+    RUBY
+    seen = { served: true, server: "Fastrack", raised: "the app's", helpers: 2, booted: "rack_test" }
+    expect([result.status.exitstatus, result.output.lines.grep_v(/: warning: /)]).to eq([0, ["#{JSON.generate(seen)}\n"]])
+  end
+
+  it "says where it listens unless it is silent, and takes the options of Fastrack::Server" do
+    result = InProcess.run(driver + <<~'RUBY')
+      Capybara.server = :fastrack, { keep_alive: false }
+      session = Capybara::Session.new(:http, ->(_env) { [200, {}, ["served"]] })
+      session.visit("/")
+      response = Net::HTTP.get_response(URI("#{session.server.base_url}/"))
+      puts "#{session.server.port} #{response["connection"]}"
+      exit 4
+    RUBY
+    lines = result.output.lines.grep_v(/: warning: /)
+    port = lines.last[/\d+/]
+    expect([result.status.exitstatus, lines.map { |line| line.sub(/ \d+\.\d+\.\d+ /, " ") }]).to eq(
+      [4, ["Fastrack is listening on 127.0.0.1:#{port}\n", "#{port} close\n"]]
+    )
+  end
+
+  it "tells a wrong option when it boots" do
+    result = InProcess.run(driver + <<~'RUBY')
+      Capybara.server = :fastrack, { silent: true, keep_alife: false }
+      begin
+        Capybara::Session.new(:http, ->(_env) { [200, {}, ["served"]] }).visit("/")
+      rescue Fastrack::ConfigurationError => e
+        puts e.message
+      end
+    RUBY
+    expect(result.output.lines.last).to eq("unknown option keep_alife; did you mean keep_alive?\n")
+  end
+end

@@ -1,0 +1,57 @@
+# frozen_string_literal: true
+
+# A control group of its own that limits memory (cgroups(7)), where this user may make one.
+class MemoryCgroup
+  # Where one can be made, and the names of its files: version 1, then version 2.
+  PLACES = {
+    "/sys/fs/cgroup/memory" => %w[memory.limit_in_bytes memory.max_usage_in_bytes],
+    "/sys/fs/cgroup" => %w[memory.max memory.peak]
+  }.freeze
+
+  # @param bytes [Integer]
+  # @return [MemoryCgroup, nil] nil if there is no way to
+  def self.make(bytes)
+    PLACES.each do |place, files|
+      path = File.join(place, "fastrack-spec-#{Process.pid}")
+      Dir.mkdir(path)
+      group = new(path, files)
+      return group if group.limit(bytes)
+
+      group.remove
+    rescue SystemCallError
+      next
+    end
+    nil
+  end
+
+  def initialize(path, files)
+    @path = path
+    @limit, @peak = files.map { |name| File.join(path, name) }
+  end
+
+  # @return [Boolean] whether it is in force
+  def limit(bytes)
+    return false unless File.exist?(@limit)
+
+    File.write(@limit, bytes.to_s)
+    File.read(@limit).to_i == bytes
+  end
+
+  # @return [Array<String>] what to put before a command, so that it and its children are in the group
+  def wrapper
+    ["sh", "-c", "echo $$ >#{@path}/cgroup.procs && exec \"$@\"", "sh"]
+  end
+
+  # @return [Integer, nil] the most that was in use at a time, in bytes; caches of files count
+  def peak
+    File.read(@peak).to_i if File.exist?(@peak)
+  end
+
+  def processes
+    File.readlines(File.join(@path, "cgroup.procs")).map(&:to_i)
+  end
+
+  def remove
+    Dir.rmdir(@path)
+  end
+end
