@@ -10,15 +10,19 @@ module Gems
   # Loads compiled files by musl's own loader. Debian has no Ruby for musl: a library of stubs has Ruby's symbols instead,
   # so what is tested is that musl has all the rest, and can load the file.
   class Musl
-    STUBS = "stubs.so"
-
+    # A library with an entry, which musl runs as a program: zig links programs for musl statically, and those load nothing.
+    # The processor's stack is as the kernel left it there.
     LOADER = <<~C
       #include <dlfcn.h>
-      #include <stdio.h>
-      int main(int argc, char **argv) {
-        void *file = dlopen(argv[1], RTLD_NOW);
-        if (!file) { puts(dlerror()); return 1; }
-        return dlsym(file, "Init_fastrack") ? 0 : 2;
+      #include <string.h>
+      #include <unistd.h>
+      #ifdef __x86_64__
+      __attribute__((force_align_arg_pointer))
+      #endif
+      void start(void) {
+        void *file = dlopen(FILE_TO_LOAD, RTLD_NOW);
+        if (!file) { write(1, dlerror(), strlen(dlerror())); _exit(1); }
+        _exit(dlsym(file, "Init_fastrack") ? 0 : 2);
       }
     C
 
@@ -37,25 +41,28 @@ module Gems
       missing = symbols.needed - Symbols.new(@libc).defined
       return ["musl has no #{missing.join(", ")}"] unless missing.empty?
 
-      Dir.mktmpdir("musl") { |dir| load(file, symbols.needed_of_ruby, dir) }
+      Dir.mktmpdir("musl") { |dir| load(File.expand_path(file), symbols.needed_of_ruby, dir) }
     end
 
     private
 
     def load(file, ruby_symbols, dir)
-      compile(dir, STUBS, ruby_symbols.map { |name| "void #{name}(void) {}\n" }.join, "-shared", "-fPIC")
-      compile(dir, "loader", LOADER)
-      output, status = Open3.capture2e(*@emulator, @libc, "--preload", File.join(dir, STUBS), File.join(dir, "loader"), file)
+      stubs = compile(dir, "stubs", ruby_symbols.map { |name| "void #{name}(void) {}\n" }.join)
+      loader = compile(dir, "loader", LOADER, "-Wl,-e,start", "-DFILE_TO_LOAD=#{file.inspect}")
+      output, status = Open3.capture2e(*@emulator, @libc, "--preload", stubs, loader)
       status.success? ? [] : ["#{status}: #{output}"]
     end
 
     def compile(dir, name, code, *flags)
       source = File.join(dir, "#{name}.c")
+      library = File.join(dir, "#{name}.so")
       File.write(source, code)
-      words = [Gems.tool("zig"), "cc", "-w", "-fno-builtin", "-target", "#{@platform.cpu}-linux-musl", *flags, "-dynamic",
-               "-o", File.join(dir, name), source]
+      words = [Gems.tool("zig"), "cc", "-w", "-fno-builtin", "-target", "#{@platform.cpu}-linux-musl", "-shared", "-fPIC", *flags,
+               "-o", library, source]
       output, status = Open3.capture2e(*words)
       raise "#{words.join(" ")}: #{output}" unless status.success?
+
+      library
     end
   end
 end

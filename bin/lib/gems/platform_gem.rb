@@ -1,7 +1,9 @@
 # frozen_string_literal: true
 
 require "fileutils"
+require "tmpdir"
 require "rubygems/package"
+require "rubygems/user_interaction"
 require_relative "native_file"
 require_relative "symbols"
 
@@ -63,12 +65,14 @@ module Gems
 
     # From a folder of its own: the checkout's lib/ has what bin/setup has compiled for this machine.
     def pack(specification, folder)
-      stage = File.join(NativeFile::TARGET, "stage", @platform.name)
-      FileUtils.rm_rf(stage)
-      specification.files.each { |file| copy(file, stage) }
       FileUtils.mkdir_p(folder)
       path = File.join(File.expand_path(folder), "#{specification.name}-#{specification.version}-#{specification.platform}.gem")
-      Dir.chdir(stage) { Gem::Package.build(specification, false, false, path) }
+      Dir.mktmpdir("fastrack-gem") do |stage|
+        specification.files.each { |file| copy(file, stage) }
+        Gem::DefaultUserInteraction.use_ui(Gem::SilentUI.new) do
+          Dir.chdir(stage) { Gem::Package.build(specification, false, false, path) }
+        end
+      end
       path
     end
 
