@@ -183,6 +183,7 @@ RSpec.describe "packaging" do
 
       expect(specs.map { |spec| [spec.platform.to_s, spec.required_rubygems_version.to_s] })
         .to eq([["x86_64-linux-gnu", ">= 3.3.22"], ["x86_64-linux", "< 3.3.22"], ["aarch64-linux-musl", ">= 3.3.22"], ["arm64-darwin", ">= 0"]])
+      expect(Gems::PlatformGem.new(platform, native_files: files).lacking).to eq(%w[3.2 3.3])
       expect(specs.map(&:required_ruby_version)).to all(eq(Gem::Requirement.new(">= 3.1", "< 3.5.dev")))
     end
 
@@ -215,6 +216,22 @@ RSpec.describe "packaging" do
         expect(FileUtils.compare_file(File.join(root, "lib/fastrack", api, name), compiled)).to be(true)
         expect(check_without_tools(root).first).not_to include("compiling")
       end
+    end
+  end
+
+  describe "a release" do
+    before { require_relative "../bin/lib/gems/release" }
+
+    it "is not published unless its checksums are right and all platforms' gems are there" do
+      package = File.join(@dir, "rhebok-rs-#{File.read("lib/fastrack/version.rb")[/VERSION = "(.+)"/, 1]}.gem")
+      gem_command("build", "rhebok-rs.gemspec", "--output", package)
+      release = Gems::Release.new(@dir)
+      sum = "#{Digest::SHA256.file(package).hexdigest}  #{File.basename(package)}\n"
+      File.write(File.join(@dir, "SHA256SUMS"), sum)
+      expect { release.publish }.to raise_error(/\Anothing is published: there is no rhebok-rs-[\d.]+-x86_64-linux-gnu\.gem; /)
+
+      File.write(File.join(@dir, "SHA256SUMS"), sum.tr("0-9a-f", "1-9a-f0"))
+      expect { release.publish }.to raise_error(/\Asha256sum .* failed\z/).and output.to_stderr_from_any_process
     end
   end
 end

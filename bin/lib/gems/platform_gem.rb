@@ -13,6 +13,9 @@ module Gems
   class PlatformGem
     ROOT = NativeFile::ROOT
 
+    # Those that a release has files for. A gem is for all from its first to its last one: RubyGems knows no exceptions.
+    RUBIES = %w[3.1 3.2 3.3 3.4].freeze
+
     # For all Rubies of a platform.
     SIZE_LIMIT = 4 * 1024 * 1024
 
@@ -27,6 +30,17 @@ module Gems
     end
 
     # @param native_files [Array] what responds to `api` and `path`; by default one for each Ruby whose headers are here
+    # What a release is made of.
+    #
+    # @return [Hash{String => Array<String>}] compiled files, by the names of the gems
+    def self.expected
+      version = Gem::Specification.load(File.join(ROOT, "rhebok-rs.gemspec")).version
+      PLATFORMS.each_with_object("rhebok-rs-#{version}.gem" => []) do |platform, found|
+        files = RUBIES.map { |api| "lib/fastrack/#{api}/#{platform.native_file}" }
+        platform.gem_names.each_key { |name| found["rhebok-rs-#{version}-#{name}.gem"] = files }
+      end
+    end
+
     def initialize(platform, native_files: NativeFile.of(platform))
       @platform = platform
       @native_files = native_files
@@ -36,6 +50,12 @@ module Gems
 
     def name
       @platform.name
+    end
+
+    # @return [Array<String>] Rubies that the gem is for and has no file for: they compile one at the first start
+    def lacking
+      apis = native_files.map(&:api)
+      RUBIES.select { |api| Gem::Version.new(api).between?(*[apis.first, apis.last].map { |one| Gem::Version.new(one) }) } - apis
     end
 
     # Compiles what is missing and packs them.
@@ -89,7 +109,8 @@ module Gems
     def within_limits(path)
       raise "#{path} is too large: #{File.size(path)} bytes" if File.size(path) > SIZE_LIMIT
 
-      puts format("%s: %.2f MB, Ruby %s", path, File.size(path) / 1e6, native_files.map(&:api).join(", "))
+      without = " (and not #{lacking.join(", ")}: no headers)" if lacking.any?
+      puts format("%s: %.2f MB, Ruby %s%s", path, File.size(path) / 1e6, native_files.map(&:api).join(", "), without)
       path
     end
 

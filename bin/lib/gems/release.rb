@@ -16,17 +16,33 @@ module Gems
       @folder = File.expand_path(folder, ROOT)
     end
 
-    # @param push [Boolean] whether to publish them
-    def make(push: false)
+    # Builds and tries what this machine can.
+    def make
       FileUtils.rm_f(Dir.glob(File.join(@folder, "*.gem")))
-      native = PlatformGem.build_all(@folder)
-      gems = native + [source]
+      gems = PlatformGem.build_all(@folder) + [source]
       gems.each { |file| try(file) }
       write_sums(gems)
-      push ? gems.each { |file| run("gem", "push", file) } : puts("To publish them: PUSH=yes rake release")
+    end
+
+    # Publishes the folder, which one machine or the workflow of a forge has filled, if it is whole.
+    def publish
+      run("sha256sum", "--check", "--quiet", SUMS, chdir: @folder)
+      gaps = PlatformGem.expected.filter_map { |name, files| gap(name, files) }
+      raise "nothing is published: #{gaps.join("; ")}" unless gaps.empty?
+
+      PlatformGem.expected.each_key { |name| run("gem", "push", name, chdir: @folder) }
     end
 
     private
+
+    # Without a Ruby's file in a platform's gem, that Ruby's users would need a compiler, unlike all others.
+    def gap(name, files)
+      path = File.join(@folder, name)
+      return "there is no #{name}" unless File.exist?(path)
+
+      lacking = files - Gem::Package.new(path).spec.files
+      "#{name} has no #{lacking.join(", ")}" unless lacking.empty?
+    end
 
     def source
       specification = Gem::Specification.load(File.join(ROOT, "rhebok-rs.gemspec"))
@@ -55,8 +71,8 @@ module Gems
       puts lines
     end
 
-    def run(*words)
-      system(*words, chdir: ROOT) || raise("#{words.join(" ")} failed")
+    def run(*words, chdir: ROOT)
+      system(*words, chdir: chdir) || raise("#{words.join(" ")} failed")
     end
   end
 end
