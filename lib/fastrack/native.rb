@@ -19,38 +19,28 @@ module Fastrack
     # Compiles another one, where this is a gem with compiled files of which none fits.
     FALLBACK = File.expand_path("../../ext/fastrack/build/fallback.rb", __dir__)
 
-    # @raise [Error]
-    def self.load
-      problem = nil
-      loaded = FEATURES.any? do |feature|
-        require feature
-        true
-      rescue LoadError => e
-        # One that exists but does not load: another architecture, another libc.
-        problem ||= Error.reason(e) unless e.path == feature
-        false
-      end
-      fall_back(problem) unless loaded
-    end
-
-    def self.fall_back(problem)
-      require FALLBACK if File.exist?(FALLBACK)
-      if defined?(Fallback) && Fallback.platform_gem?
-        require Fallback.new(API_VERSION, problem).compile
-      else
-        raise Error, problem || missing
-      end
+    problem = nil
+    loaded = FEATURES.any? do |feature|
+      require feature
+      true
     rescue LoadError => e
-      raise Error, Error.reason(e)
+      # One that exists but does not load: another architecture, another libc.
+      problem ||= Error.reason(e) unless e.path == feature
+      false
     end
-    private_class_method :fall_back
 
-    def self.missing
-      "the native extension of Fastrack is not built for Ruby #{RUBY_VERSION} (#{RUBY_PLATFORM}): " \
-        "run bin/setup in a checkout, or reinstall the gem with `gem pristine rhebok-rs`"
+    unless loaded
+      require FALLBACK if File.exist?(FALLBACK)
+      unless defined?(Fallback) && Fallback.platform_gem?
+        raise Error, problem || "the native extension of Fastrack is not built for Ruby #{RUBY_VERSION} (#{RUBY_PLATFORM}): " \
+                                "run bin/setup in a checkout, or reinstall the gem with `gem pristine rhebok-rs`"
+      end
+
+      begin
+        require Fallback.new(API_VERSION, problem).compile
+      rescue LoadError => e
+        raise Error, Error.reason(e)
+      end
     end
-    private_class_method :missing
-
-    load
   end
 end
