@@ -12,14 +12,25 @@ Gem::Specification.new do |spec|
   spec.license = "MIT"
 
   spec.required_ruby_version = ">= 3.1"
-  spec.metadata = { "rubygems_mfa_required" => "true" }
+
+  # Where the repository is published: the only place that says so.
+  forge = "https://github.com/fastrack-rb/fastrack"
+  spec.homepage = forge
+  spec.metadata = {
+    "source_code_uri" => "#{forge}/tree/v#{spec.version}",
+    "changelog_uri" => "#{forge}/blob/v#{spec.version}/CHANGELOG.md",
+    "documentation_uri" => "#{forge}/tree/v#{spec.version}/docs",
+    "bug_tracker_uri" => "#{forge}/issues",
+    "rubygems_mfa_required" => "true"
+  }
 
   # No git: a gem is also built from an unpacked archive, and a Gemfile's path: line may name one.
   spec.files = Dir.glob(
     %w[LICENSE README.md SECURITY.md CHANGELOG.md Cargo.toml Cargo.lock
-       crates/**/*.{rs,toml} crates/*/src/*.md ext/**/*.{rs,rb,toml} lib/**/*.rb exe/* docs/**/*.md],
+       crates/**/*.{rs,toml} crates/*/src/*.md ext/**/*.{rs,rb,toml} lib/**/*.rb exe/* docs/**/*.md docs/benchmark/*.svg
+       examples/**/*],
     base: __dir__
-  ).grep_v(%r{/target/}).sort
+  ).grep_v(%r{/target/|/tmp/|/log/}).select { |file| File.file?(File.join(__dir__, file)) }.sort
   spec.extra_rdoc_files = spec.files.grep(/\A[A-Z]+\.md\z/)
   spec.require_paths = ["lib"]
   spec.bindir = "exe"
@@ -27,5 +38,5 @@ Gem::Specification.new do |spec|
   spec.extensions = ["ext/fastrack/extconf.rb"]
 
   # The rackup command of Rack 3 is a gem of its own, and only those who use it need it.
-  spec.add_dependency "rack", ">= 2.2"
+  spec.add_dependency "rack", ">= 2.2", "< 4"
 end

@@ -72,13 +72,23 @@ RSpec.describe "packaging" do
     expect(spec.version.to_s).to eq(File.read("lib/fastrack/version.rb")[/VERSION = "(.+)"/, 1])
     expect(spec.licenses).to eq(["MIT"])
     expect(spec.required_ruby_version).to be_satisfied_by(Gem::Version.new("3.1.0"))
-    expect(spec.runtime_dependencies.map { |one| [one.name, one.requirement.to_s] }).to eq([["rack", ">= 2.2"]])
+    expect(spec.runtime_dependencies.map { |one| [one.name, one.requirement] }).to eq([["rack", Gem::Requirement.new(">= 2.2", "< 4")]])
     expect(spec.files).to include("Cargo.toml", "Cargo.lock", "LICENSE", "ext/fastrack/extconf.rb",
                                   "ext/fastrack/build/toolchain.rb", "ext/fastrack/src/lib.rs",
                                   "crates/http/src/lib.rs", "crates/sys/src/lib.rs", "crates/engine/src/lib.rs",
-                                  "lib/rhebok-rs.rb", "lib/rack/handler/fastrack.rb", "exe/fastrack")
+                                  "lib/rhebok-rs.rb", "lib/rack/handler/fastrack.rb", "exe/fastrack",
+                                  "ext/fastrack/build/fallback.rb", "examples/rails/config.ru", "examples/systemd/fastrack.service")
     expect(spec.executables).to eq(["fastrack"])
     expect(spec.files.grep(%r{\.(?:so|bundle|o)\z|/target/|\Aspec/|\Abin/})).to be_empty
+  end
+
+  it "names the places where its users look, and has the files that its README shows" do
+    spec = build
+    expect(spec.homepage).to start_with("https://")
+    expect(spec.metadata.values_at("source_code_uri", "documentation_uri", "bug_tracker_uri")).to all(start_with("#{spec.homepage}/"))
+    expect(spec.metadata["changelog_uri"]).to match(%r{\A#{spec.homepage}/.*v#{spec.version}/CHANGELOG\.md\z})
+    expect(spec.metadata["rubygems_mfa_required"]).to eq("true")
+    expect(spec.files).to include(*File.read("README.md").scan(/\]\(((?:docs|examples)\/[^)#]+)/).flatten.uniq)
   end
 
   # A compilation of its own: half a minute and more.
@@ -104,5 +114,124 @@ RSpec.describe "packaging" do
     run(RbConfig.ruby, "-S", "bundle", "install", "--local", env: env, chdir: @dir)
 
     expect(loaded_by_server(env: env, wrapper: [RbConfig.ruby, "-S", "bundle", "exec"])).to all(start_with(Server::LIB))
+  end
+
+  describe "a platform's gem" do
+    let(:name) { "fastrack.#{RbConfig::CONFIG["DLEXT"]}" }
+    let(:api) { RUBY_VERSION[/\A\d+\.\d+/] }
+    let(:compiled) { File.join(Server::LIB, "fastrack", api, name) }
+    let(:platform) { Gems::PLATFORMS.find(&:here?) }
+
+    # A PATH without what compiling takes.
+    let(:bare_path) do
+      FileUtils.mkdir(File.join(@dir, "bin"))
+      %w[sh env gem].each do |program|
+        file = ENV.fetch("PATH").split(":").map { |dir| File.join(dir, program) }.find { |one| File.executable?(one) }
+        File.symlink(file, File.join(@dir, "bin", program))
+      end
+      File.join(@dir, "bin")
+    end
+
+    # The gem's files as they would be installed, with these compiled ones: contents by API version.
+    def unpacked(**files)
+      root = File.join(@dir, "gem")
+      %w[lib ext Cargo.toml].each { |part| FileUtils.mkdir_p(root) && FileUtils.cp_r(File.join(Server::ROOT, part), root) }
+      FileUtils.rm_rf(Dir.glob(File.join(root, "lib/fastrack/[0-9]*")))
+      files.each do |version, text|
+        FileUtils.mkdir_p(File.join(root, "lib/fastrack", version.to_s))
+        File.write(File.join(root, "lib/fastrack", version.to_s, name), text)
+      end
+      root
+    end
+
+    # What a start says.
+    def check(root, **environment)
+      File.write(File.join(@dir, "config.ru"), "run ->(_env) { [200, {}, []] }\n")
+      Open3.capture2e(Server::CLEAN_ENVIRONMENT.merge(environment.transform_keys(&:to_s)), RbConfig.ruby, "-w", "-I", "#{root}/lib",
+                      "-r", "fastrack", "-r", "fastrack/cli", "-e", "exit Fastrack::CLI.run(['check'])", chdir: @dir)
+    end
+
+    def check_without_tools(root)
+      check(root, PATH: bare_path, HOME: @dir, CARGO: nil, CARGO_HOME: nil)
+    end
+
+    before { require_relative "../bin/lib/gems/platform_gem" }
+
+    it "serves where there is nothing to compile with, and is not for Rubies that it has no file for" do
+      file = Struct.new(:api, :path).new(api, compiled)
+      packer = Gems::PlatformGem.new(platform, native_files: [file])
+      gem = packer.pack(packer.specifications.find { |one| one.required_rubygems_version.satisfied_by?(Gem.rubygems_version) }, @dir)
+      spec = Gem::Package.new(gem).spec
+
+      expect(platform.gem_names.keys.map { |one| "rhebok-rs-#{spec.version}-#{one}.gem" }).to include(File.basename(gem))
+      expect(spec.extensions).to eq([])
+      expect(spec.files).to include("lib/fastrack/#{api}/#{name}", "ext/fastrack/extconf.rb", "Cargo.lock")
+      expect(spec.required_ruby_version).to be_satisfied_by(Gem::Version.new(RUBY_VERSION))
+      following = Gem::Version.new("#{api}.0").bump.to_s
+      expect(spec.required_ruby_version).not_to be_satisfied_by(Gem::Version.new("#{following}.0"))
+
+      env = { "GEM_HOME" => File.join(@dir, "home"), "PATH" => bare_path }
+      gem_command("install", "--local", "--no-document", gem, env: env, chdir: @dir)
+      expect(loaded_by_server(env: { "GEM_HOME" => env["GEM_HOME"] })).to include(end_with("/lib/fastrack/#{api}/#{name}"))
+    end
+
+    it "is for a RubyGems that knows its libc, with a second gem for those that do not" do
+      files = [Struct.new(:api, :path).new("3.1", compiled), Struct.new(:api, :path).new("3.4", compiled)]
+      specs = %w[x86_64-linux-gnu aarch64-linux-musl arm64-darwin].flat_map do |one|
+        Gems::PlatformGem.new(Gems.platform(one), native_files: files).specifications
+      end
+
+      expect(specs.map { |spec| [spec.platform.to_s, spec.required_rubygems_version.to_s] })
+        .to eq([["x86_64-linux-gnu", ">= 3.3.22"], ["x86_64-linux", "< 3.3.22"], ["aarch64-linux-musl", ">= 3.3.22"], ["arm64-darwin", ">= 0"]])
+      expect(Gems::PlatformGem.new(platform, native_files: files).lacking).to eq(%w[3.2 3.3])
+      expect(specs.map(&:required_ruby_version)).to all(eq(Gem::Requirement.new(">= 3.1", "< 3.5.dev")))
+    end
+
+    it "takes no file that needs a newer glibc than the platform promises, or another processor" do
+      skip "reads ELF" unless RUBY_PLATFORM.include?("linux")
+      symbols = Gems::Symbols.new(compiled)
+      own = Gems::Platform.new(platform.name, "any", glibc: symbols.glibc.to_s)
+      other = Gems::Platform.new(platform.cpu == "x86_64" ? "aarch64-linux-gnu" : "x86_64-linux-gnu", "any", glibc: "2.4")
+
+      expect(symbols.problems(own)).to eq([])
+      expect(symbols.problems(other)).to match([/\Ais for /, "needs glibc #{symbols.glibc}"])
+    end
+
+    it "says in one line that it does not fit, and what is missing to compile" do
+      output, status = check_without_tools(unpacked("1.8": "", "1.9": ""))
+      expect(output.lines.grep(/\Afastrack: /).join).to match(/\Afastrack: this gem has no compiled file for Ruby #{RUBY_VERSION} on #{RUBY_PLATFORM} \(it has 1\.8, 1\.9\)[^\n]*\bcargo[^\n]* is missing; install it with: [^\n]+\n\z/)
+      expect(status.exitstatus).to eq(1)
+    end
+
+    { "has no file for this Ruby" => "1.8", "has a file that does not load here" => nil }.each do |case_name, version|
+      # make stands in for what takes a minute: "installs from source" has the real one.
+      it "is compiled at the first start, and not at the second, if it #{case_name}" do
+        root = unpacked((version || api).to_sym => "of another system\n")
+        FileUtils.mkdir_p(File.join(@dir, "make"))
+        File.write(File.join(@dir, "make/make"), "#!/bin/sh\ngrep -q '^CARGO' Makefile && cp #{compiled} .\n", perm: 0o755)
+        output, status = check(root, PATH: "#{@dir}/make:#{ENV.fetch("PATH")}")
+
+        expect(output.lines.grep(/\Afastrack: /)).to match([/(?:no compiled file for Ruby #{RUBY_VERSION} .*|does not load here \(.+\)); compiling one/])
+        expect([output.lines.last, status.exitstatus]).to eq(["app: loaded\n", 0])
+        expect(FileUtils.compare_file(File.join(root, "lib/fastrack", api, name), compiled)).to be(true)
+        expect(check_without_tools(root).first).not_to include("compiling")
+      end
+    end
+  end
+
+  describe "a release" do
+    before { require_relative "../bin/lib/gems/release" }
+
+    it "is not published unless its checksums are right and all platforms' gems are there" do
+      package = File.join(@dir, "rhebok-rs-#{File.read("lib/fastrack/version.rb")[/VERSION = "(.+)"/, 1]}.gem")
+      gem_command("build", "rhebok-rs.gemspec", "--output", package)
+      release = Gems::Release.new(@dir)
+      sum = "#{Digest::SHA256.file(package).hexdigest}  #{File.basename(package)}\n"
+      File.write(File.join(@dir, "SHA256SUMS"), sum)
+      expect { release.publish }.to raise_error(/\Anothing is published: there is no rhebok-rs-[\d.]+-x86_64-linux-gnu\.gem; /)
+
+      File.write(File.join(@dir, "SHA256SUMS"), sum.sub(/\A./) { |digit| digit == "0" ? "1" : "0" })
+      expect { release.publish }.to raise_error(/\Asha256sum .* failed\z/).and output(/FAILED/).to_stdout_from_any_process.and output.to_stderr_from_any_process
+    end
   end
 end

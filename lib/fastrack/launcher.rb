@@ -116,8 +116,6 @@ module Fastrack
     # Not when the gem is required: that must be possible where the extension is not built.
     def load_engine
       require_relative "native"
-    rescue LoadError => e
-      raise Error, e.message.lines.first.chomp
     end
 
     def open_listeners

@@ -2,8 +2,11 @@
 
 # Loads the native extension.
 #
-# bin/setup builds it into a folder named after the Ruby API version (`fastrack/3.3/fastrack`), so that one checkout serves
-# several Rubies; gems with a binary for each Ruby do the same. RubyGems compiles for one Ruby, into `fastrack/fastrack`.
+# Gems for a platform have one for each Ruby API version (`fastrack/3.3/fastrack`), and bin/setup builds it into the same
+# folders, so that one checkout serves several Rubies. RubyGems compiles for one Ruby, into `fastrack/fastrack`.
+
+require_relative "error"
+
 module Fastrack
   # @api private
   module Native
@@ -13,16 +16,31 @@ module Fastrack
     # Where the extension may be, most specific first.
     FEATURES = ["fastrack/#{API_VERSION}/fastrack", "fastrack/fastrack"].freeze
 
+    # Compiles another one, where this is a gem with compiled files of which none fits.
+    FALLBACK = File.expand_path("../../ext/fastrack/build/fallback.rb", __dir__)
+
+    problem = nil
     loaded = FEATURES.any? do |feature|
       require feature
       true
-    rescue LoadError => error
-      # An extension that exists but does not load (another architecture, another libc) is an error.
-      raise unless error.path == feature
+    rescue LoadError => e
+      # One that exists but does not load: another architecture, another libc.
+      problem ||= Error.reason(e) unless e.path == feature
+      false
     end
+
     unless loaded
-      raise LoadError, "the native extension of Fastrack is not built for Ruby #{RUBY_VERSION} (#{RUBY_PLATFORM}): " \
-                       "run bin/setup in a checkout, or reinstall the gem with `gem pristine rhebok-rs`"
+      require FALLBACK if File.exist?(FALLBACK)
+      unless defined?(Fallback) && Fallback.platform_gem?
+        raise Error, problem || "the native extension of Fastrack is not built for Ruby #{RUBY_VERSION} (#{RUBY_PLATFORM}): " \
+                                "run bin/setup in a checkout, or reinstall the gem with `gem pristine rhebok-rs`"
+      end
+
+      begin
+        require Fallback.new(API_VERSION, problem).compile
+      rescue LoadError => e
+        raise Error, Error.reason(e)
+      end
     end
   end
 end

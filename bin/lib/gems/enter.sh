@@ -1,0 +1,29 @@
+#!/bin/bash
+# Runs a command in a bare root: enter.sh ROOT MOUNT_POINT REPO GEM COMMAND...
+#
+# It must have a mount namespace of its own (lane.sh gives it one). What the command changes is in memory and gone with it. The
+# gem, the apps and the test are in /gems, and nothing else of this machine is there.
+set -euo pipefail
+
+lower=$1 layers=$2 repo=$3 gem=$4
+shift 4
+
+mount -t tmpfs tmpfs "$layers"
+root=$layers/root
+mkdir "$layers/upper" "$layers/work" "$root"
+mount -t overlay overlay -o "lowerdir=$lower,upperdir=$layers/upper,workdir=$layers/work" "$root"
+mkdir -p "$root/proc" "$root/dev" "$root/tmp" "$root/gems"
+chmod 1777 "$root/tmp"
+mount -t proc proc "$root/proc"
+mount --rbind /dev "$root/dev"
+
+cp "$gem" "$repo/bin/lib/gems/smoke.rb" "$repo/bin/lib/gems/rails.ru" "$root/gems/"
+cp "$repo/examples/hello/config.ru" "$root/gems/hello.ru"
+cp "$repo/examples/sinatra/config.ru" "$root/gems/sinatra.ru"
+settings=(PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8)
+if [ -n "${EMULATOR:-}" ]; then
+  cp "$EMULATOR" "$root/gems/emulator"
+  settings+=(SMOKE_EMULATOR=/gems/emulator SMOKE_SECONDS=600)
+  set -- /gems/emulator "$@"
+fi
+exec env -i "${settings[@]}" chroot "$root" "$@"

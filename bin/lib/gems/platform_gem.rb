@@ -1,0 +1,133 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "tmpdir"
+require "rubygems/package"
+require "rubygems/user_interaction"
+require_relative "native_file"
+require_relative "symbols"
+
+module Gems
+  # The gems of one platform: the source gem's files, and a compiled one for each Ruby. The sources stay in it: a Ruby that
+  # none of the files fits can compile them (ext/fastrack/build/fallback.rb).
+  class PlatformGem
+    ROOT = NativeFile::ROOT
+
+    # Those that a release has files for. A gem is for all from its first to its last one: RubyGems knows no exceptions.
+    RUBIES = %w[3.1 3.2 3.3 3.4].freeze
+
+    # For all Rubies of a platform.
+    SIZE_LIMIT = 4 * 1024 * 1024
+
+    # Those that this machine can build; it says which it cannot.
+    #
+    # @return [Array<String>] paths
+    def self.build_all(folder)
+      can, cannot = PLATFORMS.map { |platform| new(platform) }.partition { |one| one.native_files.any? }
+      paths = can.flat_map { |one| one.build(folder) }
+      cannot.each { |one| puts "#{one.name}: not built, this machine has no Ruby's headers for it" }
+      paths
+    end
+
+    # @param native_files [Array] what responds to `api` and `path`; by default one for each Ruby whose headers are here
+    # What a release is made of.
+    #
+    # @return [Hash{String => Array<String>}] compiled files, by the names of the gems
+    def self.expected
+      version = Gem::Specification.load(File.join(ROOT, "rhebok-rs.gemspec")).version
+      PLATFORMS.each_with_object("rhebok-rs-#{version}.gem" => []) do |platform, found|
+        files = RUBIES.map { |api| "lib/fastrack/#{api}/#{platform.native_file}" }
+        platform.gem_names.each_key { |name| found["rhebok-rs-#{version}-#{name}.gem"] = files }
+      end
+    end
+
+    def initialize(platform, native_files: NativeFile.of(platform))
+      @platform = platform
+      @native_files = native_files
+    end
+
+    attr_reader :native_files
+
+    def name
+      @platform.name
+    end
+
+    # @return [Array<String>] Rubies that the gem is for and has no file for: they compile one at the first start
+    def lacking
+      apis = native_files.map(&:api)
+      RUBIES.select { |api| Gem::Version.new(api).between?(*[apis.first, apis.last].map { |one| Gem::Version.new(one) }) } - apis
+    end
+
+    # Compiles what is missing and packs them.
+    #
+    # @param folder [String] where the gems are put
+    # @return [Array<String>] their paths
+    def build(folder)
+      raise "#{@platform.name}: no Ruby's headers for it are here; see docs/development.md" if native_files.empty?
+
+      native_files.each { |file| check(file.build) }
+      specifications.map { |specification| within_limits(pack(specification, folder)) }
+    end
+
+    # @return [Array<Gem::Specification>] one, or more for different RubyGems
+    def specifications
+      @platform.gem_names.map do |name, rubygems|
+        Gem::Specification.load(File.join(ROOT, "rhebok-rs.gemspec")).dup.tap do |spec|
+          # By its parts: an old RubyGems drops the libc from a name that it reads.
+          spec.platform = Gem::Platform.new(name.split("-").values_at(0, 1, 2))
+          spec.extensions = []
+          spec.files += native_files.map { |file| feature(file) }
+          spec.required_ruby_version = [">= #{native_files.first.api}", "< #{after(native_files.last.api)}.dev"]
+          spec.required_rubygems_version = rubygems
+        end
+      end
+    end
+
+    # From a folder of its own: the checkout's lib/ has what bin/setup has compiled for this machine.
+    def pack(specification, folder)
+      FileUtils.mkdir_p(folder)
+      path = File.join(File.expand_path(folder), "#{specification.name}-#{specification.version}-#{specification.platform}.gem")
+      Dir.mktmpdir("fastrack-gem") do |stage|
+        specification.files.each { |file| copy(file, stage) }
+        Gem::DefaultUserInteraction.use_ui(Gem::SilentUI.new) do
+          Dir.chdir(stage) { Gem::Package.build(specification, false, false, path) }
+        end
+      end
+      path
+    end
+
+    private
+
+    # What cannot be loaded is not packed.
+    def check(file)
+      return if @platform.darwin?
+
+      problems = Symbols.new(file).problems(@platform)
+      raise "#{file} #{problems.join("; ")}" unless problems.empty?
+    end
+
+    def within_limits(path)
+      raise "#{path} is too large: #{File.size(path)} bytes" if File.size(path) > SIZE_LIMIT
+
+      without = " (and not #{lacking.join(", ")}: no headers)" if lacking.any?
+      puts format("%s: %.2f MB, Ruby %s%s", path, File.size(path) / 1e6, native_files.map(&:api).join(", "), without)
+      path
+    end
+
+    def feature(file)
+      "lib/fastrack/#{file.api}/#{File.basename(file.path)}"
+    end
+
+    def copy(file, stage)
+      native = native_files.find { |one| feature(one) == file }
+      FileUtils.mkdir_p(File.dirname(File.join(stage, file)))
+      FileUtils.cp(native ? native.path : File.join(ROOT, file), File.join(stage, file), preserve: true)
+    end
+
+    # As rake-compiler has it: the version after 3.4 is 3.5, whatever it is called in the end.
+    def after(api)
+      major, minor = api.split(".").map(&:to_i)
+      "#{major}.#{minor + 1}"
+    end
+  end
+end

@@ -1,0 +1,92 @@
+# frozen_string_literal: true
+
+module Gems
+  # A platform that there is a gem with compiled files for.
+  class Platform
+    # The first RubyGems that tells one libc from another.
+    LIBC_AWARE = "3.3.22"
+
+    attr_reader :name, :rust_target, :glibc, :debian
+
+    # @param name [String] as RubyGems and rake-compiler-dock call it
+    # @param rust_target [String] as rustc calls it
+    # @param glibc [String, nil] the oldest glibc that its files run with
+    # @param debian [String, nil] Debian's name of the architecture, whose packages have Ruby's headers
+    def initialize(name, rust_target, glibc: nil, debian: nil)
+      @name = name
+      @rust_target = rust_target
+      @glibc = glibc
+      @debian = debian
+    end
+
+    def cpu
+      name[/\A[^-]+/]
+    end
+
+    # @return [String] `linux` or `darwin`
+    def os
+      name.split("-")[1]
+    end
+
+    def musl?
+      name.end_with?("-musl")
+    end
+
+    def darwin?
+      os == "darwin"
+    end
+
+    # @return [String] what cargo-zigbuild calls the target
+    def zig_target
+      glibc ? "#{rust_target}.#{glibc}" : rust_target
+    end
+
+    # @return [String] what cargo calls the library that it has built
+    def library
+      darwin? ? "libfastrack.dylib" : "libfastrack.so"
+    end
+
+    # @return [String] what Ruby loads
+    def native_file
+      darwin? ? "fastrack.bundle" : "fastrack.so"
+    end
+
+    # What its gems are called. RubyGems before 3.3.22, such as Debian bookworm's, cannot install one whose name ends with a
+    # libc's: for them there is a second one with the same files.
+    #
+    # @return [Hash{String => String, nil}] names, and the versions of RubyGems that they are for
+    def gem_names
+      return { name => nil } if darwin?
+
+      names = { name => ">= #{LIBC_AWARE}" }
+      glibc ? names.merge(name.delete_suffix("-gnu") => "< #{LIBC_AWARE}") : names
+    end
+
+    # @return [Boolean] whether the Ruby that runs this file is of this platform
+    def here?
+      here = RbConfig::CONFIG.values_at("host_cpu", "host_os")
+      cpu == here.first.sub(/\Aaarch64\z/, cpu) && here.last.start_with?(os) && musl? == here.last.include?("musl")
+    end
+  end
+
+  PLATFORMS = [
+    Platform.new("x86_64-linux-gnu", "x86_64-unknown-linux-gnu", glibc: "2.17", debian: "amd64"),
+    Platform.new("aarch64-linux-gnu", "aarch64-unknown-linux-gnu", glibc: "2.17", debian: "arm64"),
+    Platform.new("x86_64-linux-musl", "x86_64-unknown-linux-musl", debian: "amd64"),
+    Platform.new("aarch64-linux-musl", "aarch64-unknown-linux-musl", debian: "arm64"),
+    Platform.new("arm64-darwin", "aarch64-apple-darwin"),
+    Platform.new("x86_64-darwin", "x86_64-apple-darwin")
+  ].freeze
+
+  # @raise [RuntimeError] if there is none of this name
+  def self.platform(name)
+    PLATFORMS.find { |one| one.name == name } ||
+      raise("no such platform: #{name} (#{PLATFORMS.map(&:name).join(", ")} are there)")
+  end
+
+  # What was fetched or built to make gems, and is not of this repository.
+  def self.cache
+    base = ENV.fetch("XDG_CACHE_HOME") { File.join(Dir.home, ".cache") }
+    File.join(base, "fastrack", "gems")
+  end
+end

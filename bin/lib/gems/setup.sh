@@ -1,0 +1,94 @@
+#!/bin/bash
+# Gets what it takes to compile the gems of other platforms: setup.sh [PLATFORM...]  (rake native:setup)
+#
+# zig as the linker (from PyPI), cargo-zigbuild (from crates.io), Rust's standard library for each target (by rustup), and the
+# headers of each Ruby that Debian has packages of, for amd64 and arm64. All but Rust's is put into ~/.cache/fastrack/gems.
+# What is there is not fetched again.
+set -euo pipefail
+
+# shellcheck source-path=SCRIPTDIR
+. "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+# shellcheck source-path=SCRIPTDIR
+. "$repo/bin/lib/gems/apt.sh"
+
+# The clang headers of newer ones are too new for the libclang of Debian bookworm, with which bindgen reads Ruby's headers.
+zig_version=0.13.0
+zigbuild_version=0.20.1
+# In which releases of Debian there may be Rubies; what is in none of them is taken from FASTRACK_RUBIES.
+suites=(bookworm trixie forky experimental)
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/fastrack/gems
+mkdir -p "$cache"
+exec 9>"$cache/lock"
+! have flock || flock 9
+
+get_zig() {
+  local place=$cache/tools/python
+  [ -x "$place/ziglang/zig" ] && return
+  say "zig $zig_version"
+  python3 -m pip install --quiet --root-user-action=ignore --target "$place.new" "ziglang==$zig_version" >&2
+  rm -rf "$place"
+  mv "$place.new" "$place"
+}
+
+get_zigbuild() {
+  [ -x "$cache/tools/bin/cargo-zigbuild" ] && return
+  say "cargo-zigbuild $zigbuild_version (a minute or two)"
+  cargo install --quiet --locked --root "$cache/tools" --version "$zigbuild_version" cargo-zigbuild >&2
+}
+
+# Targets of the platforms, by their table.
+rust_targets() {
+  "$ruby" -r "$repo/bin/lib/gems/platforms.rb" \
+    -e 'names = ARGV; puts Gems::PLATFORMS.select { |one| names.empty? || names.include?(one.name) }.map(&:rust_target)' "$@"
+}
+
+get_targets() {
+  local target
+  have rustup || { say "no rustup: Rust's standard library for other platforms is yours to install"; return; }
+  for target in $(rust_targets "$@"); do
+    rustup target list --installed | grep -qx "$target" || rustup target add "$target" >&2
+  done
+}
+
+# Every Ruby that there are packages of, for both architectures.
+get_headers() {
+  local rubies arch
+  have apt-get || { say "no Debian packages here: Ruby's headers come from the Rubies that FASTRACK_RUBIES names"; return; }
+  [ ! -e "$cache/headers/complete" ] || return 0
+  say "headers of Debian's Rubies"
+  use_apt "$cache/apt" amd64 "${suites[@]}"
+  rm -rf "$cache/headers.new"
+  rubies=$(private_apt apt-cache pkgnames ruby | grep -E '^ruby[0-9]+\.[0-9]+-dev$')
+  for arch in amd64 arm64; do
+    # shellcheck disable=SC2046,SC2086
+    unpack_packages "$cache/headers.new/$arch" $(printf "%s:$arch " $rubies)
+  done
+  find "$cache/headers.new" -mindepth 1 -type d \( -path '*/usr/lib' -o -path '*/usr/share' \) -prune -exec rm -rf {} +
+  : >"$cache/headers.new/complete"
+  rm -rf "$cache/headers"
+  mv "$cache/headers.new" "$cache/headers"
+}
+
+# What runs programs of another processor, and musl: for the lane `gems` alone.
+get_emulation() {
+  [ ! -e "$cache/emulation/complete" ] || return 0
+  say "qemu-user and musl"
+  use_apt "$cache/apt" amd64 bookworm
+  rm -rf "$cache/emulation"
+  unpack_packages "$cache/emulation/amd64" qemu-user-static:amd64 musl:amd64
+  unpack_packages "$cache/emulation/arm64" musl:arm64
+  : >"$cache/emulation/complete"
+}
+
+if [ "${1:-}" = --emulation ]; then
+  get_emulation
+  exit
+fi
+# A Mac builds for Macs, with its own linker.
+if [ "$(uname)" != Darwin ]; then
+  get_zig
+  get_zigbuild
+fi
+get_targets "$@"
+get_headers

@@ -1,0 +1,90 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "open3"
+require "rbconfig"
+require "tmpdir"
+
+module Fastrack
+  # Compiles the extension where none of the files in a platform's gem fits the Ruby in use: a Ruby that is newer than the
+  # gem, or a system that RubyGems took for another. Such a gem has the sources, too, but no step that compiles them when it
+  # is installed.
+  class Fallback
+    ROOT = File.expand_path("../../..", __dir__)
+
+    # @return [Boolean] whether this is a platform's gem: compiled files without a checkout's or a compilation's traces
+    def self.platform_gem?
+      Dir.glob("#{ROOT}/lib/fastrack/[0-9]*/fastrack.*").any? && !File.exist?("#{ROOT}/bin/setup")
+    end
+
+    # @param api [String] the version of Ruby's API
+    # @param problem [String, nil] why the file of this Ruby does not load, if there is one
+    def initialize(api, problem)
+      @api = api
+      @problem = problem
+    end
+
+    # Compiles the file that fastrack/native looks for first.
+    #
+    # @return [String] its path
+    # @raise [Error]
+    def compile
+      check_folder
+      Dir.mktmpdir("fastrack") do |work|
+        run(work, RbConfig.ruby, File.join(__dir__, "..", "extconf.rb"))
+        warn "fastrack: #{reason}; compiling one, which takes about a minute"
+        run(work, "make", env: { "RB_SYS_CARGO_TARGET_DIR" => File.join(work, "target"), "RB_SYS_CARGO_PROFILE" => "release" })
+        put(File.join(work, name))
+      end
+      File.join(folder, name)
+    end
+
+    private
+
+    def name
+      "fastrack.#{RbConfig::CONFIG["DLEXT"]}"
+    end
+
+    def folder
+      File.join(ROOT, "lib/fastrack", @api)
+    end
+
+    def reason
+      return "the compiled file for Ruby #{@api} does not load here (#{@problem})" if @problem
+
+      others = Dir.glob("#{ROOT}/lib/fastrack/[0-9]*/#{name}").map { |file| File.basename(File.dirname(file)) }.sort
+      "this gem has no compiled file for Ruby #{RUBY_VERSION} on #{RUBY_PLATFORM} (it has #{others.join(", ")})"
+    end
+
+    # Before a minute is spent. The folder of a Ruby that the gem does not know is not there yet.
+    def check_folder
+      existing = File.directory?(folder) ? folder : File.dirname(folder)
+      refuse("#{existing} cannot be written to: run `fastrack check` once as its owner") unless File.writable?(existing)
+    end
+
+    def run(work, *command, env: {})
+      output, status = Open3.capture2e(env, *command, chdir: work, stdin_data: "")
+      return if status.success?
+
+      lines = output.lines(chomp: true).reject(&:empty?)
+      explained = lines.grep(/\Afastrack: /).last || lines.last || "#{command.join(" ")} failed"
+      refuse(explained.delete_prefix("fastrack: "))
+    rescue Errno::ENOENT
+      refuse("#{command.first} is missing")
+    end
+
+    def refuse(why)
+      raise Error, "#{reason}, and it cannot be compiled: #{why}"
+    end
+
+    # Another server may be doing the same, or may have an old file mapped.
+    def put(file)
+      FileUtils.mkdir_p(folder)
+      temporary = File.join(folder, "#{name}.#{Process.pid}")
+      FileUtils.install(file, temporary, mode: 0o755)
+      File.rename(temporary, File.join(folder, name))
+    ensure
+      FileUtils.rm_f(temporary) if temporary
+    end
+  end
+end
