@@ -5,6 +5,7 @@ require_relative "support/reexec_helpers"
 require_relative "../ext/fastrack/build/toolchain"
 require_relative "../lib/fastrack/configuration"
 require_relative "../lib/fastrack/process/settings"
+require "io/nonblock"
 require "open3"
 
 # What docs/platforms.md says of systems other than Linux, as far as Linux can show it.
@@ -51,6 +52,25 @@ RSpec.describe "Platforms" do
       expect(server.get.status).to eq(504)
       eventually(20, -> { server.log }) { server.log.match?(/config\.ru:1:in .*nap/) }
       expect(server.await_workers(1)).not_to be_empty
+    end
+
+    it "goes on though nobody reads its log (D7)" do
+      reader, writer = IO.pipe
+      [512, 1].each { |size| nil until writer.write_nonblock("." * size, exception: false) == :wait_writable }
+      writer.nonblock = false
+      server = serve(without_proc, options: { MaxWorkers: 1, ErrRespawnInterval: 0.1 }, inherit: { 9 => writer }, config: <<~RUBY)
+        $stderr.reopen(IO.for_fd(9, "w", autoclose: false)) if File.exist?("full")
+      RUBY
+      before = server.await_workers(1)
+      server.write("full", "")
+      server.signal(:HUP)
+      fresh = server.await_workers(1) { |found| found != before }
+      server.signal(:KILL, to: fresh.first)
+      server.await_workers(1) { |found| found != fresh }
+      expect(server.get.status).to eq(200)
+      expect(server.stop.exitstatus).to eq(0)
+    ensure
+      [reader, writer].each(&:close)
     end
 
     it "replaces a worker that was killed" do
