@@ -278,7 +278,8 @@ RSpec.describe "The time that a worker may take" do
         kept.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         expect(kept.read_until(/\r\n\r\n\d+HTTP.*\r\n\r\n\d+\z/m)[/\d+\z/]).not_to eq(first)
         expect_log(server, /^fastrack: stuck between two requests for 1\.\d s: this worker ends \(worker #{first}\)$/)
-        expect_log(server, /^  in native code:\n(.*\n)*?.*\bsigwait\b/)
+        # It is not the main thread, which is the one that shows its frames elsewhere.
+        expect_log(server, /^  in native code:\n(.*\n)*?.*\bsigwait\b/) unless Portable::ON
       end
     end
   end

@@ -20,7 +20,7 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
       expect(server.log).to include("fastrack: FASTRACK_QUEUE cannot be used (it is of another version): waiting connections are not taken over")
       expect(idle).to all(be_closed_without_a_word)
       # That of its own queue.
-      expect(ProcessTable.descriptors(server.master).values.grep(/memfd/).size).to eq(1)
+      expect(ProcessTable.descriptors(server.master).values.grep(Portable::MEMORY).size).to eq(1)
     ensure
       idle&.each(&:close)
     end

@@ -96,7 +96,7 @@ RSpec.describe "A new master (USR2)" do
 
   it "C1 leaves the queue behind where connections are not shared any longer" do
     server = start(config: "hand_over true")
-    queue = ->(pid) { ProcessTable.descriptors(pid).values.grep(/memfd:fastrack/).size }
+    queue = ->(pid) { ProcessTable.descriptors(pid).values.grep(Portable::MEMORY).size }
     expect(queue.call(server.pid)).to be > 0
     server.write("fastrack.rb", "hand_over false")
     usr2(server)

@@ -6,6 +6,7 @@ require_relative "support/http_response"
 require_relative "support/server"
 require_relative "support/rackups"
 require_relative "support/client_loop"
+require_relative "support/portable"
 
 RSpec.configure do |config|
   config.disable_monkey_patching!

@@ -20,6 +20,31 @@ rust_checks() {
   check cargo test --manifest-path "$1" --workspace --locked
 }
 
+# The back end of macOS, as far as Linux can run it: through the same crate.
+portable_checks() {
+  local crates=(-p fastrack-sys -p fastrack-engine --features portable --locked)
+  check cargo clippy "${crates[@]}" --all-targets -- -D warnings
+  check cargo test "${crates[@]}"
+}
+
+# The crates without Ruby compile for these, too. Their standard libraries come from rustup.
+targets=(aarch64-apple-darwin x86_64-apple-darwin x86_64-unknown-linux-musl aarch64-unknown-linux-musl)
+
+target_checks() {
+  local target
+  for target in "${targets[@]}"; do
+    if has_target "$target"; then
+      check cargo clippy --target "$target" -p fastrack-http -p fastrack-sys -p fastrack-engine --locked -- -D warnings
+    else
+      printf '\n== skipped: target %s, which rustup does not have here\n' "$target"
+    fi
+  done
+}
+
+has_target() {
+  [ -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ] || { have rustup && rustup --quiet target add "$1" >&2; }
+}
+
 # shellcheck disable=SC2046
 shell_lint() { shellcheck -x $(shell_files); }
 
@@ -43,6 +68,8 @@ export RUBY=$ruby_program
 have cargo || PATH=$(dirname "$cargo"):$PATH
 
 rust_checks Cargo.toml
+portable_checks
+target_checks
 # Some 15 s: each model is given up after 10.
 check timeout 120 cargo run --locked -p fastrack-engine --example model
 [ ! -e bench/Cargo.toml ] || rust_checks bench/Cargo.toml

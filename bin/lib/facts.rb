@@ -31,11 +31,12 @@ module Facts
     }
   end
 
-  # Names what a binary is for. The system's release is a part of it: one checkout may be seen by several (a lane's root,
+  # Names what a binary is for, features included. The system's release is a part of it: one checkout may be seen by several (a lane's root,
   # a container), and a binary of the newer one need not load in the older.
   def platform
     release = File.exist?("/etc/os-release") ? File.read("/etc/os-release") : ""
-    [RUBY_VERSION, RUBY_PLATFORM, release[/^ID="?([^"\n]+)/, 1], release[/^VERSION_ID="?([^"\n]+)/, 1]].compact.join("-")
+    [RUBY_VERSION, RUBY_PLATFORM, release[/^ID="?([^"\n]+)/, 1], release[/^VERSION_ID="?([^"\n]+)/, 1],
+     *Toolchain.features].compact.join("-")
   end
 
   # Changes when the extension has to be compiled again: times would not do, a checkout sets them as it likes.

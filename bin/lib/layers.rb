@@ -23,9 +23,10 @@ class Layers
       error_response
     ORDER
     "crates/sys" => [[], <<~ORDER],
-      clock fatal_signals fd fd_limit poller process shared_memory signals wakeup
+      clock fatal_signals fd fd_limit process shared_memory signals
       fd_passing socket
-      sendfile stderr
+      sendfile stderr wakeup
+      poller
     ORDER
     "crates/engine" => [%w[fastrack_http fastrack_sys], <<~ORDER],
       fork sync watch

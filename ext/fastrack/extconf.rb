@@ -5,9 +5,14 @@
 # If the rb_sys gem is there, its create_rust_makefile does that, as usual for Rust extensions; else
 # build/cargo_makefile.rb. Both build the same fastrack/fastrack.so. The gem does not depend on rb_sys: Debian bookworm
 # has no package of it, and a machine without access to RubyGems.org could not install Fastrack.
+#
+# FASTRACK_FEATURES names cargo features of the extension, for tests: "portable".
+
+require_relative "build/toolchain"
+
+Toolchain.target!
 
 require "mkmf"
-require_relative "build/toolchain"
 
 workspace = File.expand_path("../..", __dir__)
 cargo = Toolchain.cargo!(workspace)
@@ -25,7 +30,7 @@ if rb_sys
     # The Ruby to build for. Without it the crates' build scripts would use the first one on PATH.
     makefile.env = { "RUBY" => RbConfig.ruby }
     makefile.env["PATH"] = "#{File.dirname(cargo)}:$(PATH)" unless Toolchain.executable("cargo") == cargo
-    makefile.extra_cargo_args += ["--locked"]
+    makefile.extra_cargo_args += ["--locked", *Toolchain.feature_arguments]
     # Download and run nothing unasked: Toolchain says how to get Rust.
     makefile.auto_install_rust_toolchain = false
     # Compiling leaves 140 MB: an installed gem keeps none of it.

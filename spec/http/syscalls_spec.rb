@@ -67,7 +67,7 @@ RSpec.describe "the system calls of a hello request", :quiet do
   end
 
   [true, false].each do |unix|
-    it "are exactly accept4, recvfrom, sendto and close #{unix ? "on a unix socket" : "over TCP"}" do
+    it "are exactly accept4, recvfrom, sendto and close #{unix ? "on a unix socket" : "over TCP"}", linux: "accept4(2)" do
       serve(app, unix: unix, wrapper: HttpStrace.wrapper(@traces))
       looks, calls = trace_of(requests, before: warm_up).partition { |call| look?(call) }
       expect(calls.map(&:name)).to eq(%w[accept4 recvfrom sendto close] * requests), calls.join("\n")
@@ -81,7 +81,7 @@ RSpec.describe "the system calls of a hello request", :quiet do
   end
 
   # Whatever else the kernel has to say, the master's end for one, must be heard by a worker that is never idle.
-  it "include, once in 128 of them, a look at what else there is, without waiting" do
+  it "include, once in 128 of them, a look at what else there is, without waiting", linux: "accept4(2)" do
     serve(app, wrapper: HttpStrace.wrapper(@traces))
     # Of so many the app makes objects enough for Ruby to ask for memory now and then, and (3.4) to give it a name.
     memory = %w[brk mmap munmap madvise mprotect prctl]
@@ -93,7 +93,7 @@ RSpec.describe "the system calls of a hello request", :quiet do
   end
 
   # One after the other, so that the worker waits for each of them.
-  it "are recvfrom and sendto on a kept connection, and waits on one epoll set: no other thread has a hand in it (C4)" do
+  it "are recvfrom and sendto on a kept connection, and waits on one epoll set: no other thread has a hand in it (C4)", linux: "timerfd, eventfd and level-triggered events" do
     serve(app, wrapper: HttpStrace.wrapper(@traces))
     KeptPeer.open(server) { |peer| requests.times { peer.get("/") } }
     worker, *others = Dir.children("/proc/#{@worker}/task").map(&:to_i).sort.map { |thread| HttpStrace.new(@traces, thread) }

@@ -110,7 +110,7 @@ RSpec.describe "C5 a body with to_path" do
   end
 end
 
-RSpec.describe "C5 the system calls for a body with to_path" do
+RSpec.describe "C5 the system calls for a body with to_path", linux: "sendfile(2)" do
   it "C5 are a send of the head, which says that more comes, and sendfile for the rest" do
     folder = Dir.mktmpdir("fastrack-trace")
     serve(HttpApps.ru(:filing), wrapper: HttpStrace.wrapper(folder))

@@ -132,8 +132,8 @@ impl Timer {
         Ok(())
     }
 
-    pub fn raw_fd(&self) -> i32 {
-        -1
+    pub fn raw_fds(&self) -> std::iter::Empty<i32> {
+        std::iter::empty()
     }
 }
 
@@ -147,24 +147,10 @@ impl Waker {
 
     pub fn call(&self) {}
 
-    pub fn raw_fd(&self) -> i32 {
-        -1
+    pub fn raw_fds(&self) -> std::iter::Empty<i32> {
+        std::iter::empty()
     }
 }
-
-pub trait Source {
-    fn timer(&self) -> Option<&Timer> {
-        None
-    }
-}
-
-impl Source for Timer {
-    fn timer(&self) -> Option<&Timer> {
-        Some(self)
-    }
-}
-
-impl Source for Waker {}
 
 pub struct Event {
     pub token: u64,
@@ -187,10 +173,12 @@ impl Poller {
         Ok(Poller::default())
     }
 
-    pub fn watch(&self, source: &impl Source, token: u64) -> io::Result<()> {
-        if let Some(timer) = source.timer() {
-            *self.0.lock().expect("no panic") = Some((Arc::clone(&timer.0), token));
-        }
+    pub fn watch_timer(&self, timer: &Timer, token: u64) -> io::Result<()> {
+        *self.0.lock().expect("no panic") = Some((Arc::clone(&timer.0), token));
+        Ok(())
+    }
+
+    pub fn watch(&self, _waker: &Waker, _token: u64) -> io::Result<()> {
         Ok(())
     }
 
@@ -210,8 +198,8 @@ impl Poller {
         Ok(())
     }
 
-    pub fn raw_fd(&self) -> i32 {
-        -1
+    pub fn inherited_fds(&self) -> std::iter::Empty<i32> {
+        std::iter::empty()
     }
 }
 

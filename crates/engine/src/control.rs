@@ -32,14 +32,14 @@ struct Flags {
 }
 
 impl Control {
-    /// `fds` are the engine's descriptors besides its poller and connections.
+    /// `fds` are the engine's descriptors that a forked child inherits, without those of connections.
     pub(crate) fn new(
         poller: RawFd,
         fds: impl IntoIterator<Item = RawFd>,
         watch: &WatchSettings,
     ) -> io::Result<Self> {
         let inherited = InheritedFds::new(fastrack_sys::max_fd_limit());
-        fds.into_iter().chain([poller]).for_each(|fd| inherited.insert(fd));
+        fds.into_iter().for_each(|fd| inherited.insert(fd));
         Ok(Control {
             flags: Flags::default(),
             poller,

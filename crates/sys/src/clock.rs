@@ -2,14 +2,14 @@
 
 use nix::time::{clock_gettime, ClockId};
 
-// The kernel updates the coarse clocks every tick (1 to 10 ms). That is exact enough for a Date and for timeouts.
-#[cfg(any(target_os = "linux", target_os = "android"))]
+// Linux updates the coarse clocks every tick (1 to 10 ms). That is exact enough for a Date and for timeouts.
+#[cfg(not(portable))]
 const WALL: ClockId = ClockId::CLOCK_REALTIME_COARSE;
-#[cfg(any(target_os = "linux", target_os = "android"))]
+#[cfg(not(portable))]
 const STEADY: ClockId = ClockId::CLOCK_MONOTONIC_COARSE;
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[cfg(portable)]
 const WALL: ClockId = ClockId::CLOCK_REALTIME;
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[cfg(portable)]
 const STEADY: ClockId = ClockId::CLOCK_MONOTONIC;
 
 /// Seconds since 1970; 0 if the clock is set before then.

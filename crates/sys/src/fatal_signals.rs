@@ -5,6 +5,16 @@ use std::sync::OnceLock;
 
 use nix::libc;
 
+#[cfg(all(not(portable), any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod linux;
+#[cfg(all(not(portable), any(target_arch = "x86_64", target_arch = "aarch64")))]
+use linux as backend;
+
+#[cfg(any(portable, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+mod portable;
+#[cfg(any(portable, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+use portable as backend;
+
 /// The signals of crashes: invalid memory accesses, instructions and arithmetic, and abort(3).
 const SIGNALS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
 
@@ -31,8 +41,7 @@ pub unsafe fn run_before_fatal_signals(anchor: usize, work: fn()) {
         return;
     }
     for (signal, previous) in SIGNALS.iter().zip(&PREVIOUS) {
-        // Elsewhere a stack overflow looks like any other fault.
-        if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) || !is_fault(*signal) {
+        if backend::KNOWS_OVERFLOWS || !is_fault(*signal) {
             replace_handler(*signal, previous, anchor);
         }
     }
@@ -78,7 +87,7 @@ fn is_fault(signal: i32) -> bool {
 
 extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: both are from the kernel, for this handler.
-    let overflow = is_fault(signal) && unsafe { is_overflow(info, context) };
+    let overflow = is_fault(signal) && unsafe { backend::is_overflow(info, context) };
     if !overflow {
         WORK.get().into_iter().for_each(|work| work());
     }
@@ -102,62 +111,15 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut c_vo
     }
 }
 
-/// Whether a fault is a stack overflow: its address is where the stack would grow. This is Ruby's own rule.
-///
-/// # Safety
-/// The kernel passed both to a signal handler that has not returned.
-#[cfg(all(
-    any(target_os = "linux", target_os = "android"),
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-unsafe fn is_overflow(info: *mut libc::siginfo_t, context: *mut c_void) -> bool {
-    // SAFETY: as the caller's.
-    let (code, address, context) =
-        unsafe { ((*info).si_code, (*info).si_addr() as usize, &*context.cast::<libc::ucontext_t>()) };
-    #[cfg(target_arch = "x86_64")]
-    let (stack, base) = {
-        let registers = &context.uc_mcontext.gregs;
-        (registers[libc::REG_RSP as usize] as usize, registers[libc::REG_RBP as usize] as usize)
-    };
-    #[cfg(target_arch = "aarch64")]
-    let (stack, base) = (context.uc_mcontext.sp as usize, context.uc_mcontext.regs[29] as usize);
-    // Signals sent by a process have codes up to 0 (sigaction(2)).
-    code > 0 && is_beyond(address / PAGE, stack / PAGE, base / PAGE)
-}
-
-#[cfg(not(all(
-    any(target_os = "linux", target_os = "android"),
-    any(target_arch = "x86_64", target_arch = "aarch64")
-)))]
-unsafe fn is_overflow(_info: *mut libc::siginfo_t, _context: *mut c_void) -> bool {
-    true
-}
-
-/// Ruby assumes pages of this size everywhere.
-const PAGE: usize = 4096;
-
-/// A push faults one page below the stack pointer. A large frame moves the pointer first.
-fn is_beyond(fault: usize, stack: usize, base: usize) -> bool {
-    stack == fault || stack == fault + 1 || stack <= fault && fault <= base
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_next_to_the_stacks_pointer_is_an_overflow() {
-        assert!(is_beyond(100, 100, 120) && is_beyond(99, 100, 120) && is_beyond(110, 100, 120));
-        assert!(!is_beyond(98, 100, 120) && !is_beyond(121, 100, 120) && !is_beyond(0, 100, 120));
-        // A compiler may use the base pointer for something else.
-        assert!(!is_beyond(110, 100, 7));
-    }
-
-    #[test]
     fn an_address_is_known_by_the_object_that_it_is_in() {
         let here = object_of(run_before_fatal_signals as *const () as usize);
         assert_ne!(here, 0);
-        assert_eq!(object_of(is_beyond as *const () as usize), here);
+        assert_eq!(object_of(is_fault as *const () as usize), here);
         // No sanitizer puts one of its own in its place.
         assert_ne!(object_of(libc::getppid as *const () as usize), here);
     }

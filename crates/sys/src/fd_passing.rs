@@ -5,40 +5,29 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::cmsg_space;
+use rustix::io::Errno;
 use rustix::net::{
-    recvmsg, sendmsg, socketpair, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags,
-    ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    recvmsg, sendmsg, RecvAncillaryBuffer, RecvAncillaryMessage, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage,
 };
+
+#[cfg(not(portable))]
+mod linux;
+#[cfg(not(portable))]
+use linux as backend;
+
+#[cfg(portable)]
+mod portable;
+#[cfg(portable)]
+use portable as backend;
 
 /// The most descriptors in one message.
 pub const MAX_PASSED_FDS: usize = 3;
 
-// macOS has no SOCK_SEQPACKET for unix sockets, but its datagrams are reliable and ordered, too.
-#[cfg(not(target_vendor = "apple"))]
-const QUEUE: (SocketType, SocketFlags) =
-    (SocketType::SEQPACKET, SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK));
-#[cfg(target_vendor = "apple")]
-const QUEUE: (SocketType, SocketFlags) = (SocketType::DGRAM, SocketFlags::empty());
-
-#[cfg(not(target_vendor = "apple"))]
-const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
-#[cfg(not(target_vendor = "apple"))]
-const RECEIVE: RecvFlags = RecvFlags::DONTWAIT.union(RecvFlags::CMSG_CLOEXEC);
-#[cfg(target_vendor = "apple")]
-const SEND: SendFlags = SendFlags::DONTWAIT;
-#[cfg(target_vendor = "apple")]
-const RECEIVE: RecvFlags = RecvFlags::DONTWAIT;
-
 /// A message queue: its sender and its receiver. Messages arrive whole and in order, each at one of the processes that
 /// read. Both ends are non-blocking and close-on-exec.
 pub fn message_queue() -> io::Result<(OwnedFd, OwnedFd)> {
-    let pair = socketpair(AddressFamily::UNIX, QUEUE.0, QUEUE.1, None)?;
-    #[cfg(target_vendor = "apple")]
-    for fd in [&pair.0, &pair.1] {
-        rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC)?;
-        crate::fd::set_nonblocking(fd)?;
-    }
-    Ok(pair)
+    backend::message_queue()
 }
 
 /// Sends one message with at most [`MAX_PASSED_FDS`] descriptors. The receiver gets copies.
@@ -50,19 +39,22 @@ pub fn send_message(queue: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>])
     if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    sendmsg(queue, &[IoSlice::new(bytes)], &mut control, SEND)?;
-    Ok(())
+    match sendmsg(queue, &[IoSlice::new(bytes)], &mut control, backend::SEND) {
+        // How macOS says that it is full.
+        Err(Errno::NOBUFS) => Err(io::ErrorKind::WouldBlock.into()),
+        result => Ok(result.map(drop)?),
+    }
 }
 
 /// Receives one message into `buffer`: its length, and its descriptors, close-on-exec.
 ///
-/// Fails with WouldBlock if the queue is empty. A length of 0 without descriptors means that all senders are gone. Fails
-/// with EMFILE if this process has no room for all descriptors; then the message and its descriptors are lost. Check
+/// Fails with WouldBlock if the queue is empty. A length of 0 without descriptors means that all senders are gone; not
+/// every system says so. Fails with EMFILE if this process has no room for all descriptors; then the message and its descriptors are lost. Check
 /// [`has_free_fds`](crate::has_free_fds) first.
 pub fn receive_message(queue: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_PASSED_FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let received = recvmsg(queue, &mut [IoSliceMut::new(buffer)], &mut control, RECEIVE)?;
+    let received = recvmsg(queue, &mut [IoSliceMut::new(buffer)], &mut control, backend::RECEIVE)?;
     if received.flags.contains(ReturnFlags::CTRUNC) {
         // Dropping the buffer closes the descriptors that did arrive.
         return Err(crate::fd_limit::too_many_open_files());
@@ -72,10 +64,8 @@ pub fn receive_message(queue: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(
         _ => None,
     });
     let fds: Vec<OwnedFd> = rights.flatten().collect();
-    #[cfg(target_vendor = "apple")]
-    for fd in &fds {
-        rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC)?;
-    }
+    #[cfg(portable)]
+    fds.iter().try_for_each(|fd| rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC))?;
     Ok((received.bytes, fds))
 }
 

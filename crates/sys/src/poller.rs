@@ -1,142 +1,129 @@
-//! Waiting for many descriptors: epoll(7).
+//! Waiting for many descriptors: epoll(7), or kqueue(2).
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
 
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use crate::wakeup::Timer;
 
-/// A descriptor that is ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// The token that it was added with.
-    pub token: u64,
-    /// The peer has sent the end of its stream, or is gone. There may still be input.
-    pub ended: bool,
-}
+mod event;
+pub use event::Event;
 
-const ENDED: EpollFlags = EpollFlags::EPOLLRDHUP.union(EpollFlags::EPOLLHUP).union(EpollFlags::EPOLLERR);
+#[cfg(not(portable))]
+mod linux;
+#[cfg(not(portable))]
+use linux as backend;
 
-/// For connections: reports each arrival once.
-const INPUT: EpollFlags = EpollFlags::EPOLLIN.union(EpollFlags::EPOLLRDHUP).union(EpollFlags::EPOLLET);
+#[cfg(portable)]
+mod portable;
+#[cfg(portable)]
+use portable as backend;
 
 /// Room for the events of one wait.
-#[derive(Debug)]
-pub struct Events {
-    list: [EpollEvent; Events::MOST],
-    filled: usize,
-}
+#[derive(Debug, Default)]
+pub struct Events(backend::Events);
 
 impl Events {
-    const MOST: usize = 64;
-
     /// The events of the last wait.
     pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
-        self.list[..self.filled]
-            .iter()
-            .map(|event| Event { token: event.data(), ended: event.events().intersects(ENDED) })
+        self.0.iter()
     }
 
     /// Forgets the events of the last wait.
     pub fn clear(&mut self) {
-        self.filled = 0;
+        self.0.clear();
     }
 
     /// Whether the last wait returned none.
     pub fn is_empty(&self) -> bool {
-        self.filled == 0
+        self.0.is_empty()
     }
 }
 
-impl Default for Events {
-    fn default() -> Self {
-        Events { list: [EpollEvent::empty(); Events::MOST], filled: 0 }
-    }
-}
-
-/// An epoll set.
+/// A set of descriptors to wait for. One thread waits at a time; others may change the set meanwhile.
 #[derive(Debug)]
-pub struct Poller(Epoll);
+pub struct Poller(backend::Poller);
 
 impl Poller {
+    /// Whether a forked child inherits a set. It does not inherit those of kqueue(2): their numbers may be other files'
+    /// there.
+    pub const IS_INHERITED: bool = cfg!(target_os = "linux");
+
     /// An empty set, close-on-exec.
     pub fn new() -> io::Result<Self> {
-        Ok(Poller(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
+        Ok(Poller(backend::Poller::new()?))
     }
 
     /// Reports `fd` as long as it is readable (level-triggered).
     pub fn add(&self, fd: impl AsFd, token: u64) -> io::Result<()> {
-        Ok(self.0.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token))?)
+        self.0.add(fd.as_fd(), token)
     }
 
     /// Turns the reports of a descriptor on or off that was added by [`add`](Self::add).
     pub fn set_wanted(&self, fd: impl AsFd, token: u64, wanted: bool) -> io::Result<()> {
-        let flags = if wanted { EpollFlags::EPOLLIN } else { EpollFlags::empty() };
-        Ok(self.0.modify(fd, &mut EpollEvent::new(flags, token))?)
+        self.0.set_wanted(fd.as_fd(), token, wanted)
     }
 
     /// Reports each arrival on `fd` once (edge-triggered), and input that is already there. So a connection can stay in
     /// the set while it is served, without further system calls.
     pub fn watch(&self, fd: impl AsFd, token: u64) -> io::Result<()> {
-        Ok(self.0.add(fd, EpollEvent::new(INPUT, token))?)
+        self.0.watch(fd.as_fd(), token)
+    }
+
+    /// Reports when a timer expires. A timer can be in one set only, and a set can have one timer.
+    pub fn watch_timer(&self, timer: &Timer, token: u64) -> io::Result<()> {
+        self.0.watch_timer(timer, token)
     }
 
     /// Turns reports of writability on or off for a descriptor that is watched.
     pub fn watch_output(&self, fd: impl AsFd, token: u64, wanted: bool) -> io::Result<()> {
-        let flags = if wanted { INPUT | EpollFlags::EPOLLOUT } else { INPUT };
-        Ok(self.0.modify(fd, &mut EpollEvent::new(flags, token))?)
+        self.0.watch_output(fd.as_fd(), token, wanted)
     }
 
-    /// Adds a descriptor that other processes wait for, too. The kernel wakes one or a few of them instead of all
-    /// (EPOLLEXCLUSIVE).
+    /// Adds a descriptor that other processes wait for, too. Where the kernel can, it wakes one or a few of them instead
+    /// of all (EPOLLEXCLUSIVE).
     pub fn add_shared(&self, fd: impl AsFd, token: u64) -> io::Result<()> {
-        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE;
-        Ok(self.0.add(fd, EpollEvent::new(flags, token))?)
+        self.0.add_shared(fd.as_fd(), token)
     }
 
     /// Removes `fd`. Needed before close if a forked child may have a copy: the kernel removes a descriptor only when
     /// the last copy is closed (epoll(7)).
     pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
-        Ok(self.0.delete(fd)?)
+        self.0.remove(fd.as_fd())
     }
 
     /// Waits for events for up to `millis` milliseconds, or without a limit. A signal ends the wait without events.
     pub fn wait(&self, events: &mut Events, millis: Option<u64>) -> io::Result<()> {
-        events.filled = 0;
-        let timeout = match millis {
-            None => EpollTimeout::NONE,
-            // Callers wait again after a shorter time.
-            Some(millis) => EpollTimeout::from(u16::try_from(millis).unwrap_or(u16::MAX)),
-        };
-        match self.0.wait(&mut events.list, timeout) {
-            Ok(filled) => events.filled = filled,
-            Err(nix::Error::EINTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        Ok(())
+        self.0.wait(&mut events.0, millis)
     }
 
-    /// The descriptor of the set itself.
+    /// The descriptor of the set itself. It is readable while there are events.
     pub fn raw_fd(&self) -> RawFd {
-        self.0 .0.as_raw_fd()
+        self.0.raw_fd()
+    }
+
+    /// All descriptors that a forked child inherits.
+    pub fn inherited_fds(&self) -> impl Iterator<Item = RawFd> + use<> {
+        self.0.raw_fds().filter(|_| Self::IS_INHERITED)
     }
 }
 
 impl AsFd for Poller {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0 .0.as_fd()
+        self.0.as_fd()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
+    use crate::socket::is_readable;
+    use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
 
     #[test]
     fn a_readable_descriptor_is_reported_until_it_is_removed() {
         let (mut near, far) = UnixStream::pair().expect("socketpair");
-        let poller = Poller::new().expect("epoll");
+        let poller = Poller::new().expect("a poller");
         let mut events = Events::default();
         poller.add(&far, 7).expect("add");
         poller.wait(&mut events, Some(0)).expect("wait");
@@ -159,7 +146,7 @@ mod tests {
     #[test]
     fn a_watched_descriptor_is_reported_once_for_each_arrival() {
         let (mut near, far) = UnixStream::pair().expect("socketpair");
-        let poller = Poller::new().expect("epoll");
+        let poller = Poller::new().expect("a poller");
         let mut events = Events::default();
         let mut reported = || {
             poller.wait(&mut events, Some(0)).expect("wait");
@@ -177,5 +164,46 @@ mod tests {
         drop(near);
         assert_eq!(reported(), [Event { token: 7, ended: true }]);
         assert_eq!(reported(), []);
+    }
+
+    #[test]
+    fn a_set_is_readable_while_a_descriptor_in_it_is_however_often_that_was_reported() {
+        let (mut near, far) = UnixStream::pair().expect("socketpair");
+        let (inner, outer) = (Poller::new().expect("a poller"), Poller::new().expect("a poller"));
+        let mut events = Events::default();
+        inner.add(&far, 7).expect("add");
+        outer.add(&inner, 8).expect("add");
+        assert!(!is_readable(inner.as_fd()));
+        near.write_all(b"x").expect("write");
+        for _ in 0..2 {
+            inner.wait(&mut events, Some(0)).expect("wait");
+            assert!(!events.is_empty() && is_readable(inner.as_fd()));
+            outer.wait(&mut events, Some(0)).expect("wait");
+            assert_eq!(events.iter().collect::<Vec<_>>(), [Event { token: 8, ended: false }]);
+        }
+        (&far).read_exact(&mut [0]).expect("read");
+        assert!(!is_readable(inner.as_fd()));
+        outer.wait(&mut events, Some(0)).expect("wait");
+        assert!(events.is_empty());
+    }
+
+    #[test]
+    fn a_set_can_be_changed_while_a_thread_waits() {
+        let (mut near, far) = UnixStream::pair().expect("socketpair");
+        let poller = Poller::new().expect("a poller");
+        near.write_all(b"x").expect("write");
+        poller.add(&far, 7).expect("add");
+        poller.set_wanted(&far, 7, false).expect("unwanted");
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                let mut events = Events::default();
+                while events.is_empty() {
+                    poller.wait(&mut events, Some(10_000)).expect("wait");
+                }
+                events.iter().map(|event| event.token).collect::<Vec<_>>()
+            });
+            poller.set_wanted(&far, 7, true).expect("wanted");
+            assert_eq!(waiting.join().expect("no panic"), [7]);
+        });
     }
 }

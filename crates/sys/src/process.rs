@@ -8,14 +8,24 @@ pub fn exit_at_once(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// Whether a process with this pid runs: one that has ended and was not reaped does not.
+/// Whether a process with this pid runs. One that has ended and was not reaped does not, where proc(5) tells.
 pub fn is_alive(pid: u32) -> bool {
+    is_running(pid) && !is_zombie(pid)
+}
+
+#[cfg(not(portable))]
+fn is_zombie(pid: u32) -> bool {
     // State is the first field after the name, which is in parentheses and may contain some (proc(5)).
-    let is_zombie = |stat: Vec<u8>| {
+    let has_ended = |stat: Vec<u8>| {
         let name_end = stat.iter().rposition(|byte| *byte == b')');
         name_end.is_some_and(|at| matches!(stat.get(at + 2), Some(b'Z' | b'X')))
     };
-    is_running(pid) && !std::fs::read(format!("/proc/{pid}/stat")).is_ok_and(is_zombie)
+    std::fs::read(format!("/proc/{pid}/stat")).is_ok_and(has_ended)
+}
+
+#[cfg(portable)]
+fn is_zombie(_pid: u32) -> bool {
+    false
 }
 
 /// Gives what is free of the heap back to the system, where the C library does not do so by itself.
@@ -39,7 +49,7 @@ pub fn adopts_orphans() -> bool {
     std::process::id() == 1 || is_subreaper()
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(not(portable))]
 fn is_subreaper() -> bool {
     let mut on: libc::c_int = 0;
     // SAFETY: PR_GET_CHILD_SUBREAPER writes one int to the address, which is that of `on`.
@@ -47,7 +57,7 @@ fn is_subreaper() -> bool {
     result == 0 && on != 0
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(portable)]
 fn is_subreaper() -> bool {
     false
 }

@@ -7,7 +7,6 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
-use rustix::io::Errno;
 
 /// How much is copied at once of a file that cannot be sent by sendfile(2). This is on the stack.
 const COPIED: usize = 16 * 1024;
@@ -21,14 +20,14 @@ pub fn open_regular(path: &Path) -> io::Result<Option<(File, u64)>> {
     Ok(data.is_file().then_some((file, data.len())))
 }
 
-/// Sends up to `most` bytes of a file from `offset` on, as many as the socket takes at once: by sendfile(2) where the
-/// file system supports it.
+/// Sends up to `most` bytes of a file from `offset` on, as many as the socket takes at once: by sendfile(2) where
+/// the system has Linux's and the file system supports it.
 ///
 /// Returns 0 at the end of the file. Fails with WouldBlock if the socket takes nothing now.
 pub fn send_file(socket: BorrowedFd<'_>, file: &File, offset: u64, most: usize) -> io::Result<usize> {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[cfg(not(portable))]
     match rustix::fs::sendfile(socket, file, Some(&mut { offset }), most) {
-        Err(Errno::INVAL | Errno::NOSYS) => {}
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {}
         result => return Ok(result?),
     }
     copy(socket, file, offset, most)

@@ -72,25 +72,23 @@ impl<T: number::Number> Drop for SharedNumbers<T> {
     }
 }
 
-/// An anonymous file in memory of `length` zero bytes, close-on-exec. Whoever gets the descriptor shares its contents.
+/// An anonymous file, in memory where the system has such files, of `length` zero bytes, close-on-exec. Whoever gets the descriptor shares its contents.
 pub fn memory_file(length: u64) -> io::Result<File> {
     let file = File::from(anonymous_file()?);
     file.set_len(length)?;
     Ok(file)
 }
 
-#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+#[cfg(not(portable))]
 fn anonymous_file() -> io::Result<OwnedFd> {
     use nix::sys::memfd::{memfd_create, MFdFlags};
     Ok(memfd_create(c"fastrack", MFdFlags::MFD_CLOEXEC)?)
 }
 
-#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
+/// A file without a name, in the temporary directory.
+#[cfg(portable)]
 fn anonymous_file() -> io::Result<OwnedFd> {
-    let path = std::env::temp_dir().join(format!("fastrack-{}", std::process::id()));
-    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-    std::fs::remove_file(path)?;
-    Ok(file.into())
+    Ok(tempfile::tempfile()?.into())
 }
 
 #[cfg(test)]

@@ -5,6 +5,16 @@ use std::io;
 use nix::libc;
 use nix::sys::signal::{SigSet, SigmaskHow};
 
+#[cfg(not(portable))]
+mod linux;
+#[cfg(not(portable))]
+use linux as backend;
+
+#[cfg(portable)]
+mod portable;
+#[cfg(portable)]
+use portable as backend;
+
 /// Runs `work` with all signals blocked in this thread. Threads that it starts inherit the mask: the application's signal
 /// handlers run in the application's thread.
 pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
@@ -19,10 +29,7 @@ pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
 
 /// A signal that C libraries, debuggers and languages do not use; `which` is 0 or 1.
 pub fn spare_signal(which: i32) -> i32 {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    return libc::SIGRTMIN() + 9 + which;
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    return [libc::SIGIO, libc::SIGURG][which as usize % 2];
+    backend::spare_signal(which)
 }
 
 /// Sends a signal to this process. Any thread that does not block it may get it.
@@ -47,35 +54,17 @@ pub unsafe fn handle_signal(signal: i32, handler: extern "C" fn(i32)) -> io::Res
     (result == 0).then_some(()).ok_or_else(io::Error::last_os_error)
 }
 
-/// The other threads of this process, oldest first; empty where the system does not list them.
+/// The other threads of this process, oldest first. Where the system does not list them, one that stands for any of them.
 pub fn other_threads() -> Vec<i32> {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    {
-        let own = nix::unistd::gettid().as_raw();
-        let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-        let mut threads: Vec<i32> =
-            tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
-        threads.retain(|thread| *thread != own);
-        threads.sort_unstable();
-        threads
-    }
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    Vec::new()
+    backend::other_threads()
 }
 
-/// Sends a signal to one thread of this process (tgkill(2)). False if the thread is gone.
+/// Sends a signal to one thread of this process. False if the thread is gone.
 pub fn signal_thread(thread: i32, signal: i32) -> bool {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    // SAFETY: tgkill takes any numbers, and reaches only threads of this process.
-    return unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) } == 0;
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    {
-        let _ = (thread, signal);
-        false
-    }
+    backend::signal_thread(thread, signal)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(portable)))]
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicI32, Ordering};
@@ -88,7 +77,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_os = "linux")]
     fn a_signal_to_a_thread_is_handled_there_and_nowhere_else() {
         // SAFETY: the handler makes one system call and stores a number.
         unsafe { handle_signal(spare_signal(1), note) }.expect("a handler");

@@ -9,28 +9,24 @@ use std::time::Duration;
 use nix::libc;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::net::{self, sockopt, AddressFamily, RecvFlags, SendFlags, Shutdown};
+use rustix::net::{self, sockopt, AddressFamily, RecvFlags, Shutdown};
+
+#[cfg(not(portable))]
+mod linux;
+#[cfg(not(portable))]
+use linux as backend;
+
+#[cfg(portable)]
+mod portable;
+#[cfg(portable)]
+use portable as backend;
 
 /// Accepts a connection without blocking. It is non-blocking and close-on-exec.
 ///
 /// For TCP this also returns the client's address, which saves a getpeername(2). Clients of unix sockets have none. Fails
 /// with WouldBlock if the backlog is empty.
-#[cfg(not(target_vendor = "apple"))]
 pub fn accept(listener: BorrowedFd<'_>, tcp: bool) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
-    let flags = net::SocketFlags::NONBLOCK | net::SocketFlags::CLOEXEC;
-    if !tcp {
-        return Ok((net::accept_with(listener, flags)?, None));
-    }
-    let (fd, peer) = net::acceptfrom_with(listener, flags)?;
-    Ok((fd, peer.and_then(socket_addr)))
-}
-
-/// As above. Between the two calls a fork can inherit the descriptor: there is no accept4(2).
-#[cfg(target_vendor = "apple")]
-pub fn accept(listener: BorrowedFd<'_>, _tcp: bool) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
-    let (fd, peer) = net::acceptfrom(listener)?;
-    rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?;
-    crate::fd::set_nonblocking(&fd)?;
+    let (fd, peer) = backend::accept(listener, tcp)?;
     Ok((fd, peer.and_then(socket_addr)))
 }
 
@@ -80,23 +76,14 @@ pub fn discard_input(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(got)
 }
 
-#[cfg(not(target_vendor = "apple"))]
-const SEND: SendFlags = SendFlags::NOSIGNAL;
-#[cfg(target_vendor = "apple")]
-const SEND: SendFlags = SendFlags::empty();
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const MORE: SendFlags = SEND.union(SendFlags::MORE);
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-const MORE: SendFlags = SEND;
-
 /// Sends as many bytes as the socket takes at once (send(2)). If the peer is gone, this is an error and no SIGPIPE.
 pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    Ok(net::send(fd, bytes, SEND)?)
+    Ok(net::send(fd, bytes, backend::SEND)?)
 }
 
 /// The same for bytes that others follow immediately, so that they may share a packet (MSG_MORE, send(2)).
 pub fn send_more(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    Ok(net::send(fd, bytes, MORE)?)
+    Ok(net::send(fd, bytes, backend::MORE)?)
 }
 
 /// Sends as much of the slices as the socket takes at once (writev(2)).
@@ -155,7 +142,7 @@ pub fn is_readable(fd: BorrowedFd<'_>) -> bool {
 
 /// Whether the peer is gone, or has sent the end of its stream. There may still be input.
 pub fn has_peer_closed(fd: BorrowedFd<'_>) -> bool {
-    has(fd, END | GONE)
+    has(fd, backend::END | GONE)
 }
 
 /// Whether the peer is gone. TCP cannot tell that from the end of the peer's stream (shutdown(2)), which counts as gone,
@@ -166,10 +153,6 @@ pub fn is_peer_gone(fd: BorrowedFd<'_>) -> bool {
 }
 
 const GONE: PollFlags = PollFlags::HUP.union(PollFlags::ERR);
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const END: PollFlags = PollFlags::RDHUP;
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-const END: PollFlags = PollFlags::empty();
 
 /// Whether any of the events is pending. False for a descriptor that is not open.
 fn has(fd: BorrowedFd<'_>, events: PollFlags) -> bool {

@@ -25,7 +25,7 @@ pub fn write_stderr_within(text: &[u8], millis: u64) {
 /// Writes the native backtrace of this thread to stderr, one frame per line. Async-signal-safe after
 /// [`load_backtrace`].
 pub fn write_backtrace() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[cfg(any(target_env = "gnu", target_vendor = "apple"))]
     {
         const MAX_FRAMES: usize = 48;
         let mut frames = [std::ptr::null_mut(); MAX_FRAMES];
@@ -39,7 +39,7 @@ pub fn write_backtrace() {
 
 /// Loads the library that backtraces need. A signal handler must not do that (backtrace(3), "Notes").
 pub fn load_backtrace() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[cfg(any(target_env = "gnu", target_vendor = "apple"))]
     {
         let mut frame = [std::ptr::null_mut(); 1];
         // SAFETY: the array has one place.

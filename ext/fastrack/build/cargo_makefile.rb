@@ -2,6 +2,7 @@
 
 require "mkmf"
 require "shellwords"
+require_relative "toolchain"
 
 # The Makefile of a Rust extension without the rb_sys gem: mkmf's variables (RubyGems sets sitearchdir and DESTDIR
 # through them) and rules that call cargo.
@@ -69,6 +70,7 @@ class CargoMakefile
   def cargo_command
     words = ["--release", "--locked", "--lib", "--manifest-path", @manifest]
     words += ["--target", @triple] if @triple
+    words += Toolchain.feature_arguments
     "RUBY=#{quote(RbConfig.ruby)} $(CARGO) rustc #{words.map { |word| quote(word) }.join(" ")} " \
       "--target-dir \"$(RB_SYS_CARGO_TARGET_DIR)\" -- #{link_arguments}".rstrip
   end

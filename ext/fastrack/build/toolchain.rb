@@ -20,7 +20,27 @@ module Toolchain
 
   RUSTUP = "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y"
 
+  # Where the extension runs, as Ruby names the system.
+  SYSTEMS = /linux|darwin/
+
   module_function
+
+  # Ends the process with one line where the extension cannot be compiled.
+  # @param system [String] what Ruby calls the target's operating system
+  def target!(system = RbConfig::CONFIG["target_os"])
+    return if system.match?(SYSTEMS)
+
+    abort "fastrack: #{system} is not supported: Fastrack runs on Linux and macOS, on Windows in WSL 2"
+  end
+
+  # Cargo features of the extension to be compiled.
+  def features
+    ENV.fetch("FASTRACK_FEATURES", "").split(/[\s,]+/).reject(&:empty?)
+  end
+
+  def feature_arguments
+    features.any? ? ["--features", features.join(",")] : []
+  end
 
   # The absolute path of cargo. Ends the process with one line if there is none that is new enough.
   # @param workspace [String] the folder of the workspace's Cargo.toml, which names the oldest `rust-version`

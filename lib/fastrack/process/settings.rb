@@ -11,6 +11,9 @@ module Fastrack
     # A busy server with a lower limit may have to refuse clients.
     FEW_DESCRIPTORS = 10_000
 
+    # What macOS gives where the hard limit is none (setrlimit(2)): it refuses more (EINVAL).
+    OPEN_MAX = 10_240
+
     class << self
       # @return [String, nil] a warning about the open-file limit
       def shortage
@@ -139,7 +142,10 @@ module Fastrack
     # Each client takes a descriptor. A shell's limit of 1024 is for programs that use select(2).
     def raise_file_limit
       soft, hard = Process.getrlimit(:NOFILE)
-      Process.setrlimit(:NOFILE, hard, hard) if soft < hard
+      wanted ||= hard
+      Process.setrlimit(:NOFILE, wanted, hard) if soft < wanted
+    rescue Errno::EINVAL
+      retry if wanted > OPEN_MAX && (wanted = OPEN_MAX)
     rescue SystemCallError
       # Not permitted: the limit stays.
       nil

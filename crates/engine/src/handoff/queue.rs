@@ -140,6 +140,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(any(feature = "portable", not(target_os = "linux")), ignore = "only proc(5) tells")]
     fn a_worker_that_was_killed_does_not_serve_even_before_it_is_reaped() {
         let queue = SharedQueue::new().expect("a queue");
         let one = queue.member().expect("a member").expect("free");

@@ -53,7 +53,7 @@ impl HelperTimer {
     /// `connections` is a descriptor of their poller.
     pub fn new(connections: OwnedFd) -> io::Result<Self> {
         let (timer, waker, poller) = (Timer::new()?, Waker::new()?, Poller::new()?);
-        poller.watch(&timer, TIMER)?;
+        poller.watch_timer(&timer, TIMER)?;
         poller.watch(&waker, WAKER)?;
         poller.add(&connections, CONNECTIONS)?;
         poller.set_wanted(&connections, CONNECTIONS, false)?;
@@ -69,8 +69,9 @@ impl HelperTimer {
         })
     }
 
-    pub fn raw_fds(&self) -> [RawFd; 3] {
-        [self.timer.raw_fd(), self.waker.raw_fd(), self.poller.raw_fd()]
+    /// The descriptors that a forked child inherits.
+    pub fn inherited_fds(&self) -> impl Iterator<Item = RawFd> + use<> {
+        self.timer.raw_fds().chain(self.waker.raw_fds()).chain(self.poller.inherited_fds())
     }
 
     /// Wakes the helper, now or when it waits next. One system call; async-signal-safe.

@@ -119,10 +119,11 @@ impl Engine {
             member.set_serving(true);
         }
         let set = table.poller().as_fd().try_clone_to_owned()?;
-        let set_fd = set.as_raw_fd();
+        let set_fd = Some(set.as_raw_fd()).filter(|_| Poller::IS_INHERITED);
         let timer = HelperTimer::new(set)?;
-        let fds = listeners.raw_fds().chain(member.iter().flat_map(Member::raw_fds)).chain(timer.raw_fds());
-        let fds = fds.chain([table.poller().raw_fd(), set_fd]);
+        let fds = listeners.raw_fds().chain(member.iter().flat_map(Member::raw_fds));
+        let fds = fds.chain(timer.inherited_fds()).chain(set_fd);
+        let fds = fds.chain(poller.inherited_fds()).chain(table.poller().inherited_fds());
         let control = Arc::new(Control::new(poller.raw_fd(), fds, &settings.watch)?);
         let watchdog = Watchdog::new(&settings.watch);
         let reactor = Reactor::new(settings, Arc::clone(&control), table, member);

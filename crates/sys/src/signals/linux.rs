@@ -1,0 +1,22 @@
+//! Real-time signals, and threads by their ids.
+
+use nix::libc;
+
+pub fn spare_signal(which: i32) -> i32 {
+    libc::SIGRTMIN() + 9 + which
+}
+
+pub fn other_threads() -> Vec<i32> {
+    let own = nix::unistd::gettid().as_raw();
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let mut threads: Vec<i32> = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
+    threads.retain(|thread| *thread != own);
+    threads.sort_unstable();
+    threads
+}
+
+/// tgkill(2).
+pub fn signal_thread(thread: i32, signal: i32) -> bool {
+    // SAFETY: tgkill takes any numbers, and reaches only threads of this process.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) == 0 }
+}

@@ -1,0 +1,30 @@
+//! What BSD's sockets have.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::event::PollFlags;
+use rustix::io::{fcntl_setfd, FdFlags};
+use rustix::net::{self, SendFlags, SocketAddrAny};
+
+/// Between the calls, a fork of another thread's can inherit the descriptor.
+pub fn accept(listener: BorrowedFd<'_>, _tcp: bool) -> io::Result<(OwnedFd, Option<SocketAddrAny>)> {
+    let (fd, peer) = net::acceptfrom(listener)?;
+    fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
+    crate::fd::set_nonblocking(&fd)?;
+    // It fails if the client is gone already.
+    #[cfg(target_vendor = "apple")]
+    let _ = net::sockopt::set_socket_nosigpipe(&fd, true);
+    Ok((fd, peer))
+}
+
+/// The socket raises no SIGPIPE where it was told so; elsewhere Ruby has a handler for it.
+pub const SEND: SendFlags = SendFlags::empty();
+
+pub const MORE: SendFlags = SEND;
+
+/// The peer sends nothing more: macOS' poll(2) says POLLHUP then.
+#[cfg(not(target_os = "linux"))]
+pub const END: PollFlags = PollFlags::HUP;
+#[cfg(target_os = "linux")]
+pub const END: PollFlags = PollFlags::RDHUP;
