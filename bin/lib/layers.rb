@@ -23,7 +23,7 @@ class Layers
       error_response
     ORDER
     "crates/sys" => [[], <<~ORDER],
-      clock fatal_signals fd fd_limit poller process shared_memory signals wakeup
+      clock fatal_signals fd fd_limit memory poller process shared_memory signals wakeup
       fd_passing socket
       sendfile stderr
     ORDER

@@ -6,7 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::cmsg_space;
 use rustix::net::{
-    recvmsg, sendmsg, socketpair, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags,
+    recv, recvmsg, sendmsg, socketpair, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags,
     ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
@@ -79,6 +79,15 @@ pub fn receive_message(queue: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(
     Ok((received.bytes, fds))
 }
 
+/// Copies the beginning of the next message into `buffer` and leaves the message in the queue. Returns how much that is.
+///
+/// Fails with WouldBlock if the queue is empty.
+pub fn peek_message(queue: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    // Without room for descriptors the kernel makes no copies of them.
+    let (peeked, _) = recv(queue, buffer, RecvFlags::DONTWAIT | RecvFlags::PEEK)?;
+    Ok(peeked)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +104,8 @@ mod tests {
         send_message(sender.as_fd(), b"second", &[]).expect("send");
         drop(server);
         let mut buffer = [0; 16];
+        assert_eq!(peek_message(receiver.as_fd(), &mut buffer[..3]).expect("peek"), 3);
+        assert_eq!(&buffer[..3], b"fir");
         let (length, mut fds) = receive_message(receiver.as_fd(), &mut buffer).expect("receive");
         assert_eq!(&buffer[..length], b"first");
         let mut server = UnixStream::from(fds.pop().expect("a descriptor"));
@@ -102,8 +113,12 @@ mod tests {
         server.read_exact(&mut bytes).expect("read");
         assert_eq!(&bytes, b"unread");
         assert_eq!(receive_message(receiver.as_fd(), &mut buffer).expect("receive").0, 6);
-        let none = receive_message(receiver.as_fd(), &mut buffer).expect_err("empty");
-        assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
+        for none in [
+            peek_message(receiver.as_fd(), &mut buffer).map(drop),
+            receive_message(receiver.as_fd(), &mut buffer).map(drop),
+        ] {
+            assert_eq!(none.expect_err("empty").kind(), io::ErrorKind::WouldBlock);
+        }
     }
 
     #[test]

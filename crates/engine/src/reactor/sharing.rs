@@ -9,12 +9,16 @@ use crate::handoff::Member;
 impl Reactor {
     /// Puts a connection into the shared queue. Returns it if that is not possible.
     pub(super) fn give(&mut self, connection: Box<Connection>) -> Result<(), Box<Connection>> {
-        match &self.member {
-            Some(member) if member.send(&connection, &self.settings).is_ok() => {
+        match self.member.as_ref().map(|member| member.send(&connection, &self.settings)) {
+            Some(Ok(())) => {
                 self.release(connection);
                 Ok(())
             }
-            _ => Err(connection),
+            Some(Err(error)) => {
+                self.lost_descriptors |= fastrack_sys::is_lost_fd(&error);
+                Err(connection)
+            }
+            None => Err(connection),
         }
     }
 
@@ -76,7 +80,7 @@ impl Reactor {
         match self.member.as_ref()?.receive(&self.settings, &mut self.read_bufs) {
             Ok(received) => received,
             Err(error) => {
-                self.warn(format!("cannot take a connection over: {error}"));
+                self.note_failure("take a connection over", &error);
                 None
             }
         }

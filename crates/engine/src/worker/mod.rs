@@ -45,6 +45,8 @@ pub enum Finish {
     Closed,
     /// The application wants to return first, or the poller has failed.
     Broken,
+    /// The application has closed descriptors of the engine's. Other workers have the connections, where that was possible.
+    Lost,
 }
 
 /// One worker's listeners and connections.
@@ -63,6 +65,8 @@ pub struct Engine {
     /// Requests still to be served in this run.
     left: Option<u64>,
     finish: Option<Finish>,
+    /// Stopped because the application has closed descriptors.
+    lost: bool,
     // Kept open for the poller.
     _master: Option<OwnedFd>,
 }
@@ -136,6 +140,7 @@ impl Engine {
             schedule: Schedule::default(),
             left: None,
             finish: None,
+            lost: false,
             _master: master,
         })
     }
