@@ -135,6 +135,16 @@ pub(super) fn receive(
     Ok((connection, step))
 }
 
+/// How far the next connection in the queue is; None if there is none, or not one of this version.
+pub(super) fn next_kind(queue: BorrowedFd<'_>) -> Option<Kind> {
+    let mut start = [0; MAGIC.len() + 2];
+    let peeked = peek_message(queue, &mut start).ok()?;
+    match start[..peeked].strip_prefix(MAGIC)? {
+        [_, kind] => Kind::of(*kind),
+        _ => None,
+    }
+}
+
 fn unknown() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the message is of another version of the server")
 }

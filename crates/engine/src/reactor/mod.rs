@@ -203,6 +203,7 @@ impl Reactor {
             self.queue_if_ready(next);
         }
         self.expire(is_back);
+        self.take_slow_clients(is_back);
         self.give_ready(is_back);
         self.control.set_pending(self.has_pending());
         self.app_is_running = false;

@@ -38,6 +38,23 @@ impl Reactor {
         self.drain_queue_if_last();
     }
 
+    /// Goes on with slow clients in the shared queue: if all workers are in the application, nobody else does. Only with
+    /// those at its head, because requests wait in their order.
+    pub(super) fn take_slow_clients(&mut self, is_back: &dyn Fn() -> bool) {
+        if self.is_stopping() || self.ask_member(Member::is_another_idle) {
+            return;
+        }
+        for _ in 0..self.member.as_ref().map_or(0, Member::queued) {
+            if is_back() || !self.ask_member(Member::is_client_next) {
+                return;
+            }
+            // Another worker may have been faster. Then this is a request, which goes back to the queue.
+            let Some((connection, step)) = self.receive_queued() else { return };
+            let next = self.resume(connection, step);
+            self.queue_if_ready(next);
+        }
+    }
+
     /// Whether requests are waiting that came before any new one.
     pub fn has_waiting_requests(&self) -> bool {
         !self.ready.is_empty() || self.ask_member(Member::is_anything_queued)
