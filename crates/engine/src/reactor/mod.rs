@@ -191,6 +191,16 @@ impl Reactor {
     /// requests go to whichever worker is free first. When the other thread `is_back` the rest is left to it: it
     /// waits for a single connection at most, of which a megabyte is read.
     pub fn drive(&mut self, is_back: &dyn Fn() -> bool) {
+        self.follow(is_back);
+        self.app_is_running = true;
+        self.take_slow_clients(is_back);
+        self.give_ready(is_back);
+        self.control.set_pending(self.has_pending());
+        self.app_is_running = false;
+    }
+
+    /// Does what this worker's own connections need.
+    fn follow(&mut self, is_back: &dyn Fn() -> bool) {
         self.app_is_running = true;
         if let Err(error) = self.poll() {
             self.note_failure("wait", &error);
@@ -203,9 +213,6 @@ impl Reactor {
             self.queue_if_ready(next);
         }
         self.expire(is_back);
-        self.take_slow_clients(is_back);
-        self.give_ready(is_back);
-        self.control.set_pending(self.has_pending());
         self.app_is_running = false;
     }
 }
