@@ -14,6 +14,7 @@ RSpec.describe "an app that closes what is not its own" do
       when "/objects" then ObjectSpace.each_object(IO) { |one| close.call(one) rescue nil }
       when "/descriptors" then each.call { |number| IO.for_fd(number).close }
       when "/listeners" then each.call { |number| IO.for_fd(number).close if listening.call(Socket.for_fd(number).tap { |one| one.autoclose = false }) }
+      when "/program" then exec("sh", "-c", "sleep 2.5; echo $$ > program; exec sleep 600")
       when "/pollers" then each.call { |number| IO.for_fd(number).close if File.readlink("/proc/self/fd/#{number}").include?("eventpoll") }
       end
       # The next client is for the other worker.
@@ -21,6 +22,15 @@ RSpec.describe "an app that closes what is not its own" do
       [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
     }
   RUBY
+
+  it "B-closed is not taken for one that runs another program in its worker's place" do
+    serve(app, options: { "MaxWorkers" => 2 })
+    server.await_workers(2)
+    server.get("/program")
+    program = eventually { server.lines_of("program").first }.to_i
+    expect(server.workers).to include(program)
+    expect(server.log).not_to include("no connection to the master")
+  end
 
   # What it closes, and the log's line about it.
   {

@@ -69,11 +69,15 @@ module Fastrack
       @past_limit
     end
 
-    # Whether it still runs a moment after its channel was closed: the app has closed all sockets.
+    # Whether it still runs a moment after its channel was closed: the app has closed all sockets. Where that request lasts on,
+    # it may have become another program (exec), which gets the request's time.
     #
     # @param now [Float] monotonic seconds
     def disconnected?(now)
-      !reconsidered_at.nil? && now >= reconsidered_at && !stopping?
+      return false if @reconsidered_at.nil? || now < @reconsidered_at || stopping?
+
+      entry = read_entry
+      entry.nil? || entry[:state] == :waiting || entry[:started] > @reconsidered_at - TIME_TO_EXIT
     end
 
     # @return [Float, nil] monotonic seconds when one whose channel is closed must have been reaped if it has exited
