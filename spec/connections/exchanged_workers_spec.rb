@@ -3,6 +3,7 @@
 require "digest"
 require_relative "../spec_helper"
 require_relative "../support/kept_helpers"
+require_relative "../support/slow_crowd"
 
 RSpec.describe "C4 When a worker is exchanged" do
   # All workers are new after the block, and no old one is left.
@@ -71,6 +72,16 @@ RSpec.describe "C4 When a worker is exchanged" do
       server.await_workers(1)
       expect_the_rest(one, gates.except(old).values.first)
     end
+  end
+
+  it "a client that takes a response slowly gets all of it when the whole server stops, even if it takes more than 5 s" do
+    serve_kept
+    checksum = Zlib.crc32("x" * 8_000_000)
+    client = SlowCrowd::Client.new(server, KeptPeer.request("/array/8000000"), takes_for: 6.5, size: 8_000_000, checksum: checksum)
+    told = false
+    failures = SlowCrowd.run([client]) { told ||= calls_of("/array/8000000") == 1 && server.signal(:TERM) }
+    expect(failures).to eq([])
+    expect(server.wait.exitstatus).to eq(0)
   end
 
   it "a request that follows a response which is still being sent is answered" do
