@@ -6,7 +6,7 @@ require_relative "../support/kept_helpers"
 
 RSpec.describe "C4 Connections, under a limit of memory (RLIMIT_AS)" do
   # Bytes that the worker may still allocate, after /limit: more than one client's, and less than all clients'.
-  room = 40_000_000
+  room = 60_000_000
 
   app = <<~RUBY
     require "digest"
@@ -67,7 +67,7 @@ RSpec.describe "C4 Connections, under a limit of memory (RLIMIT_AS)" do
   end
 
   it "responses for which there is none are cut so that the client can tell, and the worker goes on" do
-    ones = Array.new(12) { peer(slow: true).ask("/large", "Connection: close") }
+    ones = Array.new(20) { peer(slow: true).ask("/large", "Connection: close") }
     expect_others_served
     sizes = ones.map do |one|
       one.read_to_end

@@ -9,10 +9,11 @@ use nix::sys::mman::{mmap_anonymous, munmap, MapFlags, ProtFlags};
 const LARGE: usize = 64 * 1024;
 
 /// What large buffers leave to the application, in bytes.
-const SPARE: usize = 16 * 1024 * 1024;
+const SPARE: usize = 8 * 1024 * 1024;
 
 /// Makes room for `more` bytes in a buffer. Fails with OutOfMemory where `Vec::reserve` ends the process, and a little
 /// earlier.
+#[inline]
 pub fn reserve(buffer: &mut Vec<u8>, more: usize) -> io::Result<()> {
     if buffer.capacity() - buffer.len() >= more {
         return Ok(());
@@ -27,6 +28,7 @@ pub fn append(buffer: &mut Vec<u8>, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+#[cold]
 fn grow(buffer: &mut Vec<u8>, more: usize) -> io::Result<()> {
     // A `Vec` doubles its capacity at least.
     let wanted = buffer.len().saturating_add(more).max(buffer.capacity().saturating_mul(2));

@@ -177,7 +177,7 @@ impl Connection {
         self.discard_request();
         self.state = State::Head;
         if let Some(buf) = &mut self.read_buf {
-            if append(&mut buf.bytes, &buf.rest).is_err() {
+            if !buf.rest.is_empty() && append(&mut buf.bytes, &buf.rest).is_err() {
                 return Step::Refuse(Error::Memory);
             }
             buf.rest.clear();

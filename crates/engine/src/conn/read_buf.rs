@@ -35,6 +35,11 @@ impl ReadBufPool {
         self.0.pop().unwrap_or_default()
     }
 
+    /// Frees what is not in use.
+    pub fn release(&mut self) {
+        self.0 = Vec::new();
+    }
+
     pub fn give_back(&mut self, mut buf: Box<ReadBuf>) {
         if self.0.len() >= POOLED {
             return;

@@ -143,9 +143,13 @@ impl Reactor {
         std::mem::take(&mut self.lost_descriptors)
     }
 
-    /// Whether memory has run out, and that is for the log.
+    /// Whether memory has run out, and that is for the log. Frees what is not in use.
     pub fn take_memory_shortage(&mut self) -> bool {
-        std::mem::take(&mut self.lacks_memory)
+        let lacks_memory = std::mem::take(&mut self.lacks_memory);
+        if lacks_memory {
+            self.read_bufs.release();
+        }
+        lacks_memory
     }
 
     /// Whether so much has been freed that the heap is to be trimmed. The C library would keep it: once it has freed a
