@@ -23,7 +23,7 @@ class Layers
       error_response
     ORDER
     "crates/sys" => [[], <<~ORDER],
-      clock fatal_signals fd fd_limit process shared_memory signals
+      clock fatal_signals fd fd_limit memory process shared_memory signals
       fd_passing socket
       sendfile stderr wakeup
       poller

@@ -42,7 +42,7 @@ module Fastrack
       @app = app
       @scoreboard_entry = scoreboard_entry
       @engine = nil
-      @creates_engine = @must_stop = false
+      @creates_engine = @must_stop = @lost = false
     end
 
     # The life of the process, from the fork on. Returns when it has served and at_exit hooks are to run; ends the process
@@ -60,7 +60,8 @@ module Fastrack
         prepare(death_pipe)
         serve(channel)
       end
-      [status, status_of { clean_up(channel) }].max.tap { |worst| QuickExit.install(worst) }
+      # A worker that has lost its descriptors has failed: that spaces its successors.
+      [status, status_of { clean_up(channel) }, @lost ? 1 : 0].max.tap { |worst| QuickExit.install(worst) }
     rescue Exception => e # rubocop:disable Lint/RescueException -- nothing above would show it
       Log.exception("worker #{@nr} failed", e)
       Log.flush
@@ -162,6 +163,7 @@ module Fastrack
       last = @engine.requests + limit
       loop do
         finish = @engine.run(@app, limit)
+        @lost = finish == :lost
         return finish unless finish == :paused
 
         LogFiles.reopen
@@ -209,6 +211,9 @@ module Fastrack
       channel.write(ControlChannel::LIMIT_REACHED)
       messages = channel.to_io.wait_readable(ANSWER_TIMEOUT) ? channel.read : []
       messages.nil? || messages.include?(ControlChannel::GO)
+    rescue IOError
+      # The app has closed the channel: the master, too, has noticed.
+      true
     end
   end
 end

@@ -3,6 +3,7 @@
 require "digest"
 require_relative "../spec_helper"
 require_relative "../support/kept_helpers"
+require_relative "../support/slow_crowd"
 
 RSpec.describe "C4 When a worker is exchanged" do
   # All workers are new after the block, and no old one is left.
@@ -33,6 +34,54 @@ RSpec.describe "C4 When a worker is exchanged" do
       expect(one.answer.body.bytesize).to eq(8_000_000)
       expect([one.get("/pid").body.to_i]).to eq(server.workers)
     end
+  end
+
+  describe "while all the others are in the app, a client that takes a response slowly gets all of it" do
+    # Its worker, once it has taken a part of the response.
+    def worker_of_slow(one)
+      one.read_until(/\r\n\r\n/)
+      worker_of("/array/8000000")
+    end
+
+    def expect_the_rest(one, gate)
+      expect(one.answer.body.bytesize).to eq(8_000_000)
+      expect(calls).not_to include("/pid")
+      open_gate(gate)
+      expect(server.workers).to include(one.get("/pid").body.to_i)
+    end
+
+    it "when its worker stops" do
+      serve_kept
+      one = peer(slow: true).ask("/array/8000000")
+      old = worker_of_slow(one)
+      expect(occupy("ends").keys).to eq([old])
+      server.signal(:HUP)
+      fresh = server.await_workers(2) - [old]
+      expect(occupy("stays").keys).to eq(fresh)
+      open_gate("ends")
+      expect_the_rest(one, "stays")
+      server.await_workers(1) { |found| found == fresh }
+    end
+
+    it "when its worker ends in the middle of a request" do
+      serve_kept(workers: 2, options: { "ErrRespawnInterval" => 600 })
+      one = peer(slow: true).ask("/array/8000000")
+      old = worker_of_slow(one)
+      gates = occupy("a", "b")
+      server.write(gates.fetch(old), "exit")
+      server.await_workers(1)
+      expect_the_rest(one, gates.except(old).values.first)
+    end
+  end
+
+  it "a client that takes a response slowly gets all of it when the whole server stops, even if it takes more than 5 s" do
+    serve_kept
+    checksum = Zlib.crc32("x" * 8_000_000)
+    client = SlowCrowd::Client.new(server, KeptPeer.request("/array/8000000"), takes_for: 6.5, size: 8_000_000, checksum: checksum)
+    told = false
+    failures = SlowCrowd.run([client]) { told ||= calls_of("/array/8000000") == 1 && server.signal(:TERM) }
+    expect(failures).to eq([])
+    expect(server.wait.exitstatus).to eq(0)
   end
 
   it "a request that follows a response which is still being sent is answered" do

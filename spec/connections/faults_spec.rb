@@ -129,6 +129,41 @@ RSpec.describe "C4 Connections, when something goes wrong" do
     end
   end
 
+  describe "without a descriptor for the file of a body" do
+    # All descriptors are taken until the file `give` is there.
+    before do
+      serve(<<~RUBY, wrapper: ["sh", "-c", 'ulimit -n 64; exec "$@"', "sh"])
+        files = []
+        take = lambda do
+          loop { files << File.open(File::NULL) }
+        rescue Errno::EMFILE
+          Thread.new { sleep 0.01 until File.exist?("give"); files.each(&:close).clear }
+        end
+        run lambda { |env|
+          take.call if env["PATH_INFO"] == "/take"
+          [200, { "content-type" => "text/plain" }, [env["rack.input"].read.bytesize.to_s]]
+        }
+      RUBY
+    end
+
+    { "a known length" => ["3000000 bytes", ->(body) { KeptPeer.request("/body", verb: "POST", body: body) }],
+      "chunks" => ["unknown length", ->(body) { KeptPeer.chunked("/body", *body.scan(/.{1,50000}/m)) }] }.each do |what, (size, request)|
+      it "a client that sends one of #{what} gets 503, and the log says what happened and what to do" do
+        one, taker = kept_peers(2)
+        expect(taker.get("/take").status).to eq(200)
+        writer = Thread.new { one.write(request.call("x" * 3_000_000)) }
+        expect([one.answer.status, one.closed_without_a_word?]).to eq([503, true])
+        writer.join
+        expect(taker.get("/pid").status).to eq(200)
+        line = "fastrack: cannot buffer a request body of #{size} in a file: no free file descriptor (limit 64); raise `ulimit -n` (worker #{@worker})\n"
+        eventually(20, -> { server.log }) { server.log.lines.include?(line) }
+        server.write("give", "")
+        eventually { peer.get("/body", verb: "POST", body: "x" * 3_000_000).body == "3000000" }
+        expect_worker_alive
+      end
+    end
+  end
+
   describe "without room for a body" do
     let(:upload) { KeptPeer.request("/body", verb: "POST", body: "x" * 3_000_000) }
 

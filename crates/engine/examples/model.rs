@@ -205,6 +205,10 @@ impl Poller {
 
 pub fn sleep(_millis: u64) {}
 
+pub fn is_lost_fd(_error: &io::Error) -> bool {
+    false
+}
+
 // --- the helper and its timer
 
 struct Pair {
@@ -248,7 +252,7 @@ impl Work for Noticing<'_> {
 /// One turn of the helper's loop; false if it would wait without an end.
 fn turn<W: Work>(lookout: &mut Lookout<'_, W>, timer: &HelperTimer) -> bool {
     let next = lookout.next_look();
-    let fired = timer.wait(&mut Events::default(), next);
+    let fired = timer.wait(&mut Events::default(), next).unwrap_or_default();
     if fired || next.is_some() {
         lookout.woken(fired);
     }

@@ -48,6 +48,11 @@ pub trait App {
         Flow::Continue
     }
 
+    /// Memory has run out: frees what can be freed.
+    fn free_memory(&mut self) -> Flow {
+        Flow::Continue
+    }
+
     /// Logs a line.
     fn warn(&mut self, line: &str);
 }

@@ -31,6 +31,10 @@ pub enum Error {
     Version,
     /// The request's body could not be stored: no space for the temporary file.
     Storage,
+    /// The same: no file descriptor is free.
+    Descriptors,
+    /// There is no memory for the request.
+    Memory,
     /// The application raised before it responded.
     Application,
     /// The worker exited or crashed before it responded.
@@ -52,7 +56,7 @@ impl Error {
             Error::NotImplemented => 501,
             Error::Application => 500,
             Error::Ended => 502,
-            Error::Storage => 503,
+            Error::Storage | Error::Descriptors | Error::Memory => 503,
             Error::Overdue => 504,
             Error::Version => 505,
         }
@@ -73,7 +77,8 @@ impl fmt::Display for Error {
             Error::Expectation => "unknown expectation",
             Error::HeadTooLarge => "header section too large",
             Error::NotImplemented => "unknown transfer coding or method",
-            Error::Storage => "no room for the request body",
+            Error::Storage | Error::Descriptors => "no room for the request body",
+            Error::Memory => "no memory for the request",
             Error::Application => "the application failed",
             Error::Ended => "the application has ended",
             Error::Overdue => "the application took too long",

@@ -19,6 +19,13 @@ pub unsafe fn borrow_fd<'fd>(fd: RawFd) -> io::Result<BorrowedFd<'fd>> {
     Ok(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
+/// Whether a call failed because its descriptor is closed, or is another file by now: somebody has closed what is not
+/// theirs.
+pub fn is_lost_fd(error: &io::Error) -> bool {
+    let lost = [Errno::BADF, Errno::NOTSOCK, Errno::INVAL].map(|errno| Some(errno.raw_os_error()));
+    lost.contains(&error.raw_os_error())
+}
+
 /// Sets O_NONBLOCK. All processes that share the open file see it.
 pub fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     Ok(ioctl_fionbio(fd, true)?)

@@ -38,6 +38,11 @@ pub fn too_many_open_files() -> io::Error {
     rustix::io::Errno::MFILE.into()
 }
 
+/// Whether a call failed because this process has no free descriptor (EMFILE).
+pub fn is_out_of_fds(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EMFILE)
+}
+
 fn can_open(count: usize) -> bool {
     let files: io::Result<Vec<_>> = (0..count).map(|_| File::open("/dev/null")).collect();
     files.is_ok()

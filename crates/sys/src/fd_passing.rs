@@ -7,8 +7,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use rustix::cmsg_space;
 use rustix::io::Errno;
 use rustix::net::{
-    recvmsg, sendmsg, RecvAncillaryBuffer, RecvAncillaryMessage, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage,
+    recv, recvmsg, sendmsg, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage,
 };
 
 #[cfg(not(portable))]
@@ -69,6 +69,15 @@ pub fn receive_message(queue: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(
     Ok((received.bytes, fds))
 }
 
+/// Copies the beginning of the next message into `buffer` and leaves the message in the queue. Returns how much that is.
+///
+/// Fails with WouldBlock if the queue is empty.
+pub fn peek_message(queue: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    // Without room for descriptors the kernel makes no copies of them.
+    let (peeked, _) = recv(queue, buffer, RecvFlags::DONTWAIT | RecvFlags::PEEK)?;
+    Ok(peeked)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +94,8 @@ mod tests {
         send_message(sender.as_fd(), b"second", &[]).expect("send");
         drop(server);
         let mut buffer = [0; 16];
+        assert_eq!(peek_message(receiver.as_fd(), &mut buffer[..3]).expect("peek"), 3);
+        assert_eq!(&buffer[..3], b"fir");
         let (length, mut fds) = receive_message(receiver.as_fd(), &mut buffer).expect("receive");
         assert_eq!(&buffer[..length], b"first");
         let mut server = UnixStream::from(fds.pop().expect("a descriptor"));
@@ -92,8 +103,12 @@ mod tests {
         server.read_exact(&mut bytes).expect("read");
         assert_eq!(&bytes, b"unread");
         assert_eq!(receive_message(receiver.as_fd(), &mut buffer).expect("receive").0, 6);
-        let none = receive_message(receiver.as_fd(), &mut buffer).expect_err("empty");
-        assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
+        for none in [
+            peek_message(receiver.as_fd(), &mut buffer).map(drop),
+            receive_message(receiver.as_fd(), &mut buffer).map(drop),
+        ] {
+            assert_eq!(none.expect_err("empty").kind(), io::ErrorKind::WouldBlock);
+        }
     }
 
     #[test]

@@ -58,9 +58,10 @@ pub fn is_clients_error(error: &io::Error) -> bool {
 // Requests call recv and send. rustix makes the bare system call; libc's functions are cancellation points, which costs
 // four locked instructions.
 
-/// Receives up to `most` bytes and appends them to `buffer`, without zeroing it first. Returns 0 at the end.
+/// Receives up to `most` bytes and appends them to `buffer`, without zeroing it first. Returns 0 at the end. Fails with
+/// OutOfMemory if the buffer cannot grow.
 pub fn recv(fd: BorrowedFd<'_>, buffer: &mut Vec<u8>, most: usize) -> io::Result<usize> {
-    buffer.reserve(most);
+    crate::memory::reserve(buffer, most)?;
     let spare = buffer.spare_capacity_mut();
     let most = most.min(spare.len());
     let (_, got) = net::recv(fd, &mut spare[..most], RecvFlags::empty())?;

@@ -15,6 +15,9 @@ module Fastrack
     SUSPENSION = /^State:\s+t .*|^\w*voluntary_ctxt_switches:.*/i.freeze
     private_constant :SUSPENSION
 
+    # Seconds from the end of its channel to the end of its process. Between the two the kernel closes its files.
+    TIME_TO_EXIT = 1
+
     attr_reader :nr, :pid, :generation, :channel
 
     # @return [Float] monotonic seconds
@@ -66,6 +69,20 @@ module Fastrack
       @past_limit
     end
 
+    # Whether it still runs a moment after its channel was closed: the app has closed all sockets. Where that request lasts on,
+    # it may have become another program (exec), which gets the request's time.
+    #
+    # @param now [Float] monotonic seconds
+    def disconnected?(now)
+      return false if @reconsidered_at.nil? || now < @reconsidered_at || stopping?
+
+      entry = read_entry
+      entry.nil? || entry[:state] == :waiting || entry[:started] > @reconsidered_at - TIME_TO_EXIT
+    end
+
+    # @return [Float, nil] monotonic seconds when one whose channel is closed must have been reaped if it has exited
+    attr_reader :reconsidered_at
+
     def killed?
       @killed
     end
@@ -87,7 +104,10 @@ module Fastrack
 
     # @return [Array<String>] see ControlChannel
     def messages
-      @channel.read || [].tap { @channel.close }
+      @channel.read || [].tap do
+        @channel.close
+        @reconsidered_at = Process.clock_gettime(Process::CLOCK_MONOTONIC) + TIME_TO_EXIT
+      end
     end
 
     # False once it has exited, or is about to.

@@ -35,7 +35,7 @@ module Fastrack
     # @param now [Float] monotonic seconds
     # @param configuration [Configuration]
     def step(now, configuration)
-      states = @workers.each.map { |handle| [handle.pid, handle.booting?, handle.stopping_since] }
+      states = @workers.each.map { |handle| [handle.pid, handle.booting?, handle.stopping_since, handle.reconsidered_at] }
       if states == @states
         return if @due_at.nil? || now < @due_at
 
@@ -53,7 +53,8 @@ module Fastrack
       late = @late
       @late = {}
       due = @workers.each.reject(&:killed?).flat_map do |handle|
-        [state_limit(handle, now), suspension_limit(handle, now)].compact.map { |limit| check(handle, limit, now, late) }
+        limits = [state_limit(handle, now), suspension_limit(handle, now)].compact.map { |limit| check(handle, limit, now, late) }
+        limits << (handle.reconsidered_at unless handle.stopping?)
       end
       earliest = due.compact.min
       @due_at = earliest && [earliest, now + INTERVAL].max

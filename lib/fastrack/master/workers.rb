@@ -80,13 +80,16 @@ module Fastrack
       staying.select { |handle| handle.nr >= @size }
     end
 
-    # Stops a worker of an old generation or beyond its request limit, if one can be spared. One that is booting
-    # can, since what makes it hang may be gone; unless clients wait for it at an address that is gone.
+    # Stops a worker of an old generation or beyond its request limit, or one that has lost its channel, if one can be spared.
+    # One that is booting can, since what makes it hang may be gone; unless clients wait for it at an address that is gone.
     def recycle(generation)
       @handles.each { |handle| handle.stop if handle.booting? && !handle.draining? && handle.generation < generation }
       return unless spare?
 
       serving = @handles.select(&:serving?)
+      lost = serving.find { |handle| handle.disconnected?(now) }
+      return replace(lost) if lost
+
       (serving.find(&:past_limit?) || serving.find { |handle| handle.generation < generation })&.stop
     end
 
@@ -159,6 +162,12 @@ module Fastrack
 
     def now
       Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
+
+    def replace(handle)
+      Log.line("worker #{handle.nr} (pid #{handle.pid}) has no connection to the master any more: has the app closed all " \
+               "sockets? Replacing it")
+      handle.stop
     end
 
     def call_exit_hook(handle, exited)

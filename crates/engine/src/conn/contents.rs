@@ -34,6 +34,11 @@ impl Kind {
             .find(|kind| *kind as u8 == number)
     }
 
+    /// Whether it is the client's turn: to take a response, or to send the rest of a body.
+    pub fn needs_client(self) -> bool {
+        !matches!(self, Kind::Request | Kind::WholeBody)
+    }
+
     pub fn is_response(self) -> bool {
         matches!(self, Kind::Response | Kind::LastResponse)
     }

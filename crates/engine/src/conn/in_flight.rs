@@ -1,5 +1,6 @@
 //! One request in progress, from the thread that serves it.
 
+use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
@@ -17,11 +18,13 @@ const KEPT: usize = 256 * 1024;
 pub(crate) struct InFlight {
     active: Arc<ActiveRequest>,
     write_buf: WriteBuf,
+    /// There was no memory for what the client has not taken of the response.
+    out_of_memory: bool,
 }
 
 impl InFlight {
     pub fn new(active: Arc<ActiveRequest>) -> Self {
-        InFlight { active, write_buf: WriteBuf::default() }
+        InFlight { active, write_buf: WriteBuf::default(), out_of_memory: false }
     }
 
     pub fn active(&self) -> &Arc<ActiveRequest> {
@@ -62,6 +65,15 @@ impl InFlight {
 
     pub fn take_unsent(&mut self) -> WriteBuf {
         std::mem::take(&mut self.write_buf)
+    }
+
+    /// Sending the response has failed.
+    pub fn note_failure(&mut self, error: &io::Error) {
+        self.out_of_memory |= error.kind() == io::ErrorKind::OutOfMemory;
+    }
+
+    pub fn take_out_of_memory(&mut self) -> bool {
+        std::mem::take(&mut self.out_of_memory)
     }
 
     /// The response has been dealt with.

@@ -23,7 +23,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fastrack_http::Error;
+use fastrack_http::{Error, Framing};
+use fastrack_sys::append;
 
 use crate::accept::Client;
 use crate::control::Control;
@@ -161,8 +162,8 @@ impl Connection {
         let reader = reader.get_mut().unwrap_or_else(PoisonError::into_inner);
         let whole = reader.receive_rest(self.fd.as_fd(), true);
         self.last_read_was_full = reader.may_have_unread();
-        self.read_buf.iter_mut().for_each(|buf| buf.rest.append(reader.rest()));
-        whole
+        let has_room = self.read_buf.as_mut().is_none_or(|buf| append(&mut buf.rest, reader.rest()).is_ok());
+        whole && has_room
     }
 
     pub fn body_failure(&self) -> Option<BodyError> {
@@ -176,7 +177,10 @@ impl Connection {
         self.discard_request();
         self.state = State::Head;
         if let Some(buf) = &mut self.read_buf {
-            buf.bytes.append(&mut buf.rest);
+            if !buf.rest.is_empty() && append(&mut buf.bytes, &buf.rest).is_err() {
+                return Step::Refuse(Error::Memory);
+            }
+            buf.rest.clear();
             buf.decoded.clear();
             buf.path.clear();
             // Empty lines before a request are ignored (RFC 9112 §2.2).
@@ -241,8 +245,16 @@ impl Connection {
         }
     }
 
+    /// How long the body is to be, in bytes, if the head says so.
+    pub fn body_length(&self) -> Option<u64> {
+        match self.read_buf.as_ref()?.head.framing {
+            Framing::Length(length) => Some(length),
+            _ => None,
+        }
+    }
+
     /// Moves what has been received of an incomplete body to a file.
-    pub fn spool_body(&mut self, settings: &Settings) -> io::Result<()> {
+    pub fn spool_body(&mut self, settings: &Settings) -> Result<(), Error> {
         match (&mut self.state, &mut self.read_buf) {
             (State::Body(body), Some(buf)) => body.spool(buf, settings),
             _ => Ok(()),

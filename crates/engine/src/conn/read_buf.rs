@@ -35,6 +35,11 @@ impl ReadBufPool {
         self.0.pop().unwrap_or_default()
     }
 
+    /// Frees what is not in use.
+    pub fn release(&mut self) {
+        self.0 = Vec::new();
+    }
+
     pub fn give_back(&mut self, mut buf: Box<ReadBuf>) {
         if self.0.len() >= POOLED {
             return;
@@ -43,7 +48,8 @@ impl ReadBufPool {
         for buffer in [bytes, decoded, rest, path] {
             buffer.clear();
             if buffer.capacity() > KEPT {
-                buffer.shrink_to(READ_SIZE);
+                // Not shrunk: that may need memory, too.
+                *buffer = Vec::new();
             }
         }
         // The head is parsed anew for each request; but what is there of a response has none.
@@ -59,6 +65,8 @@ pub(super) enum Received {
     Nothing,
     /// The client has closed the connection, or it is broken.
     End,
+    /// There is no memory for what the client sends.
+    NoMemory,
 }
 
 /// Receives up to `most` bytes and appends them to `buffer`.
@@ -69,6 +77,7 @@ pub(super) fn receive(fd: BorrowedFd<'_>, buffer: &mut Vec<u8>, most: usize) -> 
             Ok(got) => Received::Bytes(got),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Received::Nothing,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => Received::NoMemory,
             Err(_) => Received::End,
         };
     }

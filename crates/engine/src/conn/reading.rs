@@ -25,6 +25,9 @@ impl Connection {
                     return Step::Wait;
                 }
                 Received::End => return Step::Close,
+                // One that was refused before has its response.
+                Received::NoMemory if self.phase() == Phase::Draining => return Step::Close,
+                Received::NoMemory => return Step::Refuse(Error::Memory),
             };
             self.last_read_was_full = got == most;
             match self.take_in(got, settings) {

@@ -135,7 +135,8 @@ impl<'a> ResponseWriter<'a> {
                 return Ok(Progress::Sent);
             }
         } else {
-            self.in_flight.write_buf().push(slices, 0);
+            let pushed = self.in_flight.write_buf().push(slices, 0);
+            self.note(pushed.map(|()| 0))?;
         }
         self.stage = Stage::Begun;
         Ok(self.progress())
@@ -153,9 +154,9 @@ impl<'a> ResponseWriter<'a> {
         ends_chunk: bool,
     ) -> io::Result<Progress> {
         self.claim_response()?;
-        let write_buf = self.in_flight.write_buf();
-        write_buf.push(&[IoSlice::new(head)], 0);
-        write_buf.push_file(file, length, ends_chunk);
+        let pushed = self.in_flight.write_buf().push(&[IoSlice::new(head)], 0);
+        self.note(pushed.map(|()| 0))?;
+        self.in_flight.write_buf().push_file(file, length, ends_chunk);
         self.stage = Stage::Begun;
         self.flush()
     }
@@ -170,9 +171,9 @@ impl<'a> ResponseWriter<'a> {
             Ok(0) => {}
             Ok(sent) if sent == bytes.len() => {}
             Ok(sent) => {
-                self.in_flight.write_buf().push(&[IoSlice::new(bytes)], sent);
+                let pushed = self.in_flight.write_buf().push(&[IoSlice::new(bytes)], sent);
                 if self.claim_response().is_ok() {
-                    self.stage = Stage::Begun;
+                    self.stage = if pushed.is_ok() { Stage::Begun } else { Stage::Broken };
                 }
             }
             Err(_) => self.stage = Stage::Broken,
@@ -202,6 +203,7 @@ impl<'a> ResponseWriter<'a> {
                 self.stalled = None;
             }
             Err(error) => {
+                self.in_flight.note_failure(&error);
                 self.stage = Stage::Broken;
                 return Err(error);
             }

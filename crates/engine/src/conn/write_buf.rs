@@ -58,14 +58,16 @@ impl WriteBuf {
         self.more = false;
     }
 
-    /// Adds the slices, without their first `sent` bytes.
-    pub fn push(&mut self, slices: &[IoSlice<'_>], sent: usize) {
+    /// Adds the slices, without their first `sent` bytes. Fails with OutOfMemory, and then nothing of them was added.
+    pub fn push(&mut self, slices: &[IoSlice<'_>], sent: usize) -> io::Result<()> {
+        fastrack_sys::reserve(&mut self.bytes, total(slices) - sent)?;
         let mut skip = sent;
         for slice in slices {
             let from = skip.min(slice.len());
             self.bytes.extend_from_slice(&slice[from..]);
             skip -= from;
         }
+        Ok(())
     }
 
     /// Adds the first `length` bytes of a file, and the end of the last chunk after them if that `ends_chunk`. Nothing
@@ -92,17 +94,17 @@ impl WriteBuf {
 
     /// Sends slices through an empty buffer, which takes what the socket does not. It is empty after a failure.
     pub fn send(&mut self, fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let total: usize = slices.iter().map(|slice| slice.len()).sum();
+        let total = total(slices);
         let sent = match slices {
             [slice] => send(fd, slice)?,
             _ if total > JOINED => retry(|| fastrack_sys::writev(fd, slices))?.unwrap_or(0),
             _ => {
-                self.push(slices, 0);
+                self.push(slices, 0)?;
                 return self.flush_bytes(fd).inspect_err(|_| self.clear());
             }
         };
         if sent < total {
-            self.push(slices, sent);
+            self.push(slices, sent)?;
         }
         Ok(sent)
     }
@@ -122,7 +124,7 @@ impl WriteBuf {
             }
             let end = if part.ends_chunk { CHUNK_ENDS } else { b"" };
             self.file = None;
-            self.push(&[IoSlice::new(end)], 0);
+            self.push(&[IoSlice::new(end)], 0)?;
             total += self.flush_bytes(fd)?;
         }
         Ok(total)
@@ -187,6 +189,10 @@ impl FilePart {
     }
 }
 
+fn total(slices: &[IoSlice<'_>]) -> usize {
+    slices.iter().map(|slice| slice.len()).sum()
+}
+
 /// One send(2). Returns 0 when the socket is full.
 pub(super) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     Ok(retry(|| fastrack_sys::send(fd, bytes))?.unwrap_or(0))
@@ -236,8 +242,9 @@ mod tests {
         let (mut client, server) = pair();
         let expected: Vec<u8> = (0..3_000_000).map(|index| (index % 251) as u8).collect();
         let mut buf = WriteBuf::default();
-        buf.push(&[IoSlice::new(b"sent"), IoSlice::new(&expected[..10]), IoSlice::new(&[])], 4);
-        buf.push(&[IoSlice::new(&expected[10..])], 0);
+        buf.push(&[IoSlice::new(b"sent"), IoSlice::new(&expected[..10]), IoSlice::new(&[])], 4)
+            .expect("room");
+        buf.push(&[IoSlice::new(&expected[10..])], 0).expect("room");
         assert!(received(&mut buf, &mut client, &server) == expected);
         buf.shrink(0);
         assert_eq!(buf.len(), 0);
@@ -284,7 +291,7 @@ mod tests {
         file.write_all(&content).expect("write");
         file.write_all(b"it has grown").expect("write");
         let mut buf = WriteBuf::default();
-        buf.push(&[IoSlice::new(b"head")], 0);
+        buf.push(&[IoSlice::new(b"head")], 0).expect("room");
         buf.push_file(file, content.len() as u64, true);
         let all = received(&mut buf, &mut client, &server);
         assert!(all == [b"head", &content[..], CHUNK_ENDS].concat());

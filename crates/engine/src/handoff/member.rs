@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::count::QueueCount;
 use super::message;
 use super::page::{Page, Set};
-use crate::conn::{Connection, ReadBufPool, Step};
+use crate::conn::{Connection, Kind, ReadBufPool, Step};
 use crate::settings::Settings;
 
 #[derive(Debug)]
@@ -69,6 +69,11 @@ impl Member {
 
     pub fn is_anything_queued(&self) -> bool {
         self.queued() > 0
+    }
+
+    /// Whether the next connection in the queue needs its client, not the application.
+    pub fn is_client_next(&self) -> bool {
+        self.is_anything_queued() && message::next_kind(self.receiver.as_fd()).is_some_and(Kind::needs_client)
     }
 
     pub(super) fn count(&self) -> QueueCount<'_> {

@@ -6,7 +6,8 @@ use std::io::{self, Read, Seek, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use fastrack_sys::{memory_file, receive_message, send_message};
+use fastrack_http::Error;
+use fastrack_sys::{memory_file, peek_message, receive_message, send_message};
 
 use crate::accept::Client;
 use crate::conn::{Connection, Contents, Kind, Loaded, ReadBufPool, Step};
@@ -115,8 +116,16 @@ pub(super) fn receive(
     let mut buf = pool.take();
     let parts = [&mut buf.bytes, &mut buf.decoded, &mut buf.rest];
     for (length, part) in header.lengths.into_iter().zip(parts) {
-        if Read::take(&mut *source, length as u64).read_to_end(part)? != length {
-            return Err(unknown());
+        match Read::take(&mut *source, length as u64).read_to_end(part) {
+            Ok(read) if read == length => {}
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory && !kind.is_response() => {
+                return Ok((connection, Step::Refuse(Error::Memory)));
+            }
+            other => {
+                // Nobody takes the part of a response that has been sent for all of it.
+                let _ = fastrack_sys::reset_on_close(connection.as_fd());
+                return Err(other.err().unwrap_or_else(unknown));
+            }
         }
     }
     let file = if header.flags & FILE != 0 { Some(rewound(fds.next())?) } else { None };
@@ -124,6 +133,16 @@ pub(super) fn receive(
     let loaded = Loaded { kind, file, offset, length, ends_chunk: header.flags & ENDS_CHUNK != 0 };
     let step = connection.load(buf, loaded, settings, pool);
     Ok((connection, step))
+}
+
+/// How far the next connection in the queue is; None if there is none, or not one of this version.
+pub(super) fn next_kind(queue: BorrowedFd<'_>) -> Option<Kind> {
+    let mut start = [0; MAGIC.len() + 2];
+    let peeked = peek_message(queue, &mut start).ok()?;
+    match start[..peeked].strip_prefix(MAGIC)? {
+        [_, kind] => Kind::of(*kind),
+        _ => None,
+    }
 }
 
 fn unknown() -> io::Error {

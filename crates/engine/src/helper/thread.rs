@@ -67,7 +67,10 @@ fn run(shared: &Shared, control: &Control, watchdog: &Watchdog) {
     let step = Cell::default();
     let mut lookout = Lookout::new(shared.timer(), shared.epoch(), Drive { shared, control, watchdog, step });
     loop {
-        let fired = shared.timer().wait(&mut events, lookout.next_look());
+        let Some(fired) = shared.timer().wait(&mut events, lookout.next_look()) else {
+            // The other thread ends this process when it is back.
+            return shared.reactor().set_lost_descriptors();
+        };
         if shared.is_ordered(Order::End) {
             return;
         }
@@ -90,7 +93,8 @@ fn await_end(shared: &Shared, events: &mut Events) {
     while !shared.is_ordered(Order::End) {
         match latest.saturating_sub(monotonic_millis()) {
             0 => end_overdue_process(),
-            left => drop(shared.timer().wait(events, Some(left))),
+            left if shared.timer().wait(events, Some(left)).is_none() => fastrack_sys::sleep(left),
+            _ => {}
         };
     }
 }

@@ -129,14 +129,17 @@ impl HelperTimer {
     // --- the helper
 
     /// Waits until the helper is woken, the timer fires, a watched connection has an event, or so many milliseconds
-    /// are over. Returns whether the timer fired.
-    pub(super) fn wait(&self, events: &mut Events, millis: Option<u64>) -> bool {
-        if self.poller.wait(events, millis).is_err() {
-            // This should not happen. If it does, lose no request and do not spin.
-            fastrack_sys::sleep(1);
-            return true;
+    /// are over. Returns whether the timer fired; None if the application has closed the poller.
+    pub(super) fn wait(&self, events: &mut Events, millis: Option<u64>) -> Option<bool> {
+        match self.poller.wait(events, millis) {
+            Ok(()) => Some(events.iter().any(|event| event.token == TIMER)),
+            Err(error) if fastrack_sys::is_lost_fd(&error) => None,
+            Err(_) => {
+                // This should not happen. If it does, lose no request and do not spin.
+                fastrack_sys::sleep(1);
+                Some(true)
+            }
         }
-        events.iter().any(|event| event.token == TIMER)
     }
 
     /// The timer has fired: from now on the helper keeps it. Returns the epoch from which to count: `before` if the
@@ -225,7 +228,7 @@ mod tests {
 
     /// Whether the timer fires.
     fn fires(timer: &HelperTimer) -> bool {
-        timer.wait(&mut Events::default(), LATE)
+        timer.wait(&mut Events::default(), LATE).expect("a poller")
     }
 
     /// The application's thread is woken, and has a request.
@@ -311,7 +314,7 @@ mod tests {
         let mut events = Events::default();
         let mut fired = false;
         let mut is_woken = |millis| {
-            fired |= timer.wait(&mut events, Some(millis));
+            fired |= timer.wait(&mut events, Some(millis)).expect("a poller");
             events.iter().any(|event| event.token == CONNECTIONS)
         };
         assert!(!is_woken(0));

@@ -33,10 +33,7 @@ impl Reactor {
 
     /// Answers with an error, then closes once the client has read it.
     pub(super) fn refuse(&mut self, connection: Box<Connection>, error: Error) {
-        if error == Error::Storage {
-            let directory = self.settings.tmpdir.display();
-            self.warn(format!("cannot keep a request's body in {directory}: is there room, and leave?"));
-        }
+        self.explain(&connection, error);
         let mut response = Vec::new();
         let with_body = !connection.is_head_request();
         error_response(error, self.date.at(epoch_seconds()), with_body, &mut response);
@@ -46,6 +43,37 @@ impl Reactor {
             self.lingering_close(connection);
         } else {
             self.close(connection);
+        }
+    }
+
+    /// Logs what a client is refused for if that is not its own fault.
+    fn explain(&mut self, connection: &Connection, error: Error) {
+        let length = || match connection.body_length() {
+            Some(length) => format!("{length} bytes"),
+            None => "unknown length".into(),
+        };
+        self.lacks_memory |= error == Error::Memory;
+        self.warn_of_refusal(match error {
+            Error::Storage => {
+                let directory = self.settings.tmpdir.display();
+                format!("cannot keep a request's body of {} in {directory}: is there room, and leave?", length())
+            }
+            Error::Descriptors => format!(
+                "cannot buffer a request body of {} in a file: no free file descriptor (limit {}); raise `ulimit -n`",
+                length(),
+                fastrack_sys::fd_limit()
+            ),
+            Error::Memory => "no memory for a request, its client got 503: raise `ulimit -v`".into(),
+            _ => return,
+        });
+    }
+
+    /// Logs why clients are turned away, once per second: there may be many.
+    pub(super) fn warn_of_refusal(&mut self, line: String) {
+        let now = epoch_seconds();
+        if self.last_refusal != now {
+            self.last_refusal = now;
+            self.warn(line);
         }
     }
 

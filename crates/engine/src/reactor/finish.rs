@@ -6,6 +6,9 @@ use std::os::fd::AsFd;
 use super::{Next, Reactor};
 use crate::conn::{BodyError, Connection, InFlight, Phase, Stage, Step};
 
+const NO_MEMORY: &str =
+    "no memory for what a slow client has not taken of its response, which was cut: raise `ulimit -v`";
+
 impl Reactor {
     pub fn finish(
         &mut self,
@@ -28,7 +31,13 @@ impl Reactor {
                 Some(BodyError::Refused(error)) => self.refuse(connection, error),
                 Some(BodyError::Gone) => self.close(connection),
             },
-            Stage::Begun | Stage::Broken => self.reset(connection),
+            Stage::Begun | Stage::Broken => {
+                if in_flight.take_out_of_memory() {
+                    self.lacks_memory = true;
+                    self.warn_of_refusal(NO_MEMORY.into());
+                }
+                self.reset(connection);
+            }
         }
         Next::Kept
     }

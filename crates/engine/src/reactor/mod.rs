@@ -13,6 +13,7 @@ mod tests;
 mod waiting;
 
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
@@ -58,11 +59,17 @@ pub(crate) struct Reactor {
     queue_stayed_full: bool,
     /// No descriptor was free for a connection from the shared queue.
     out_of_descriptors: bool,
+    /// A descriptor of the poller or of the shared queue was closed, by the application.
+    lost_descriptors: bool,
     /// Bytes of responses that were kept for slow clients and have been freed.
     freed: usize,
     warnings: Vec<String>,
     /// The second in which the last connection could not be watched.
     last_failure: u64,
+    /// The second in which the last warning of a client that was turned away was logged.
+    last_refusal: u64,
+    /// There was no memory for a request or a response.
+    lacks_memory: bool,
     /// The helper drives, so the application may fork meanwhile.
     app_is_running: bool,
 }
@@ -83,9 +90,12 @@ impl Reactor {
             head_deadline: 0,
             queue_stayed_full: false,
             out_of_descriptors: false,
+            lost_descriptors: false,
             freed: 0,
             warnings: Vec::new(),
             last_failure: 0,
+            last_refusal: 0,
+            lacks_memory: false,
             app_is_running: false,
         }
     }
@@ -113,6 +123,33 @@ impl Reactor {
     /// Whether a connection from the shared queue had to wait for a descriptor since the last call of this.
     pub fn take_out_of_descriptors(&mut self) -> bool {
         std::mem::take(&mut self.out_of_descriptors)
+    }
+
+    /// Keeps in mind whether a call failed because the application has closed a descriptor of the server's. If not, that is
+    /// for the log.
+    fn note_failure(&mut self, what: &str, error: &io::Error) {
+        if fastrack_sys::is_lost_fd(error) {
+            self.lost_descriptors = true;
+        } else {
+            self.warn(format!("cannot {what}: {error}"));
+        }
+    }
+
+    pub fn set_lost_descriptors(&mut self) {
+        self.lost_descriptors = true;
+    }
+
+    pub fn take_lost_descriptors(&mut self) -> bool {
+        std::mem::take(&mut self.lost_descriptors)
+    }
+
+    /// Whether memory has run out, and that is for the log. Frees what is not in use.
+    pub fn take_memory_shortage(&mut self) -> bool {
+        let lacks_memory = std::mem::take(&mut self.lacks_memory);
+        if lacks_memory {
+            self.read_bufs.release();
+        }
+        lacks_memory
     }
 
     /// Whether so much has been freed that the heap is to be trimmed. The C library would keep it: once it has freed a
@@ -158,9 +195,19 @@ impl Reactor {
     /// requests go to whichever worker is free first. When the other thread `is_back` the rest is left to it: it
     /// waits for a single connection at most, of which a megabyte is read.
     pub fn drive(&mut self, is_back: &dyn Fn() -> bool) {
+        self.follow(is_back);
+        self.app_is_running = true;
+        self.take_slow_clients(is_back);
+        self.give_ready(is_back);
+        self.control.set_pending(self.has_pending());
+        self.app_is_running = false;
+    }
+
+    /// Does what this worker's own connections need.
+    fn follow(&mut self, is_back: &dyn Fn() -> bool) {
         self.app_is_running = true;
         if let Err(error) = self.poll() {
-            self.warn(format!("cannot wait: {error}"));
+            self.note_failure("wait", &error);
         }
         for _ in 0..self.table.events() {
             if is_back() {
@@ -170,8 +217,6 @@ impl Reactor {
             self.queue_if_ready(next);
         }
         self.expire(is_back);
-        self.give_ready(is_back);
-        self.control.set_pending(self.has_pending());
         self.app_is_running = false;
     }
 }

@@ -9,12 +9,16 @@ use crate::handoff::Member;
 impl Reactor {
     /// Puts a connection into the shared queue. Returns it if that is not possible.
     pub(super) fn give(&mut self, connection: Box<Connection>) -> Result<(), Box<Connection>> {
-        match &self.member {
-            Some(member) if member.send(&connection, &self.settings).is_ok() => {
+        match self.member.as_ref().map(|member| member.send(&connection, &self.settings)) {
+            Some(Ok(())) => {
                 self.release(connection);
                 Ok(())
             }
-            _ => Err(connection),
+            Some(Err(error)) => {
+                self.lost_descriptors |= fastrack_sys::is_lost_fd(&error);
+                Err(connection)
+            }
+            None => Err(connection),
         }
     }
 
@@ -32,6 +36,23 @@ impl Reactor {
             }
         }
         self.drain_queue_if_last();
+    }
+
+    /// Goes on with slow clients in the shared queue: if all workers are in the application, nobody else does. Only with
+    /// those at its head, because requests wait in their order.
+    pub(super) fn take_slow_clients(&mut self, is_back: &dyn Fn() -> bool) {
+        if self.is_stopping() || self.ask_member(Member::is_another_idle) {
+            return;
+        }
+        for _ in 0..self.member.as_ref().map_or(0, Member::queued) {
+            if is_back() || !self.ask_member(Member::is_client_next) {
+                return;
+            }
+            // Another worker may have been faster. Then this is a request, which goes back to the queue.
+            let Some((connection, step)) = self.receive_queued() else { return };
+            let next = self.resume(connection, step);
+            self.queue_if_ready(next);
+        }
     }
 
     /// Whether requests are waiting that came before any new one.
@@ -76,7 +97,7 @@ impl Reactor {
         match self.member.as_ref()?.receive(&self.settings, &mut self.read_bufs) {
             Ok(received) => received,
             Err(error) => {
-                self.warn(format!("cannot take a connection over: {error}"));
+                self.note_failure("take a connection over", &error);
                 None
             }
         }

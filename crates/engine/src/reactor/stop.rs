@@ -70,13 +70,13 @@ impl Reactor {
 
     /// Hands a connection off to another worker. Returns it if there is none, or no room in the queue.
     ///
-    /// A response does not wait in the queue for a successor that is not there yet.
+    /// A response does not wait in the queue, neither for a successor that is not there yet nor behind requests.
     fn hand_off(&mut self, connection: Box<Connection>) -> Result<(), Box<Connection>> {
         let is_taken = match connection.phase() {
-            Phase::Sending => Member::is_another_serving,
-            _ => Member::has_successor,
+            Phase::Sending => self.is_response_taken(),
+            _ => self.ask_member(Member::has_successor),
         };
-        if !self.ask_member(is_taken) {
+        if !is_taken {
             return Err(connection);
         }
         let mut given = self.give(connection);
@@ -89,6 +89,15 @@ impl Reactor {
             }
         }
         given.map(|()| self.drain_queue_if_last())
+    }
+
+    /// Whether another worker goes on with a response at once, even if all are in the application: see
+    /// [`take_slow_clients`](Self::take_slow_clients). If they are for long, with requests in the queue, it must do: this
+    /// worker has to end.
+    fn is_response_taken(&self) -> bool {
+        let is_urgent = self.stop_deadline.is_some_and(|end| end <= monotonic_millis());
+        let is_request_first = |member: &Member| member.is_anything_queued() && !member.is_client_next();
+        self.ask_member(Member::is_another_serving) && (is_urgent || !self.ask_member(is_request_first))
     }
 
     /// Hands off a connection whose time is over at this worker. False if it is over for good.
@@ -157,15 +166,16 @@ impl Reactor {
     /// The process ends in the middle of a request. All other connections go to the shared queue, for other workers or
     /// this one's successor. Where that cannot be, uploads are answered with 502, and the others are closed.
     pub fn hand_off_all(&mut self) {
-        self.drive(&|| false);
+        self.follow(&|| false);
         self.member.iter().for_each(|member| member.set_serving(false));
         let is_taken = if self.is_stopping() { Member::is_another_serving } else { Member::has_successor };
         let can_give = self.ask_member(is_taken);
-        while let Some(connection) = self.ready.pop_front() {
-            self.give_or_abort(connection, can_give);
-        }
-        for key in self.table.keys() {
-            let Some((connection, _)) = self.table.take(key) else { continue };
+        // Responses first: busy workers, too, go on with what is at the head of the queue and needs no application.
+        let parked = self.table.keys().into_iter().filter_map(|key| self.table.take(key));
+        let (first, last): (Vec<_>, Vec<_>) =
+            parked.map(|(connection, _)| connection).partition(|one| one.phase() == Phase::Sending);
+        let ready = std::mem::take(&mut self.ready);
+        for connection in first.into_iter().chain(ready).chain(last) {
             self.give_or_abort(connection, can_give);
         }
     }

@@ -111,7 +111,7 @@ fn a_connection_that_can_no_longer_be_watched_is_closed() {
     let (mut connection, _) = reactor.table.take(key).expect("parked");
     reactor.table.poller().remove(&*connection).expect("watched");
     let mut write_buf = WriteBuf::default();
-    write_buf.push(&[std::io::IoSlice::new(b"rest")], 0);
+    write_buf.push(&[std::io::IoSlice::new(b"rest")], 0).expect("room");
     connection.send_later(write_buf, true);
     reactor.park(connection, u64::MAX);
     assert!(reactor.is_done() && reactor.next_deadline().is_none());
@@ -187,7 +187,7 @@ fn an_empty_line_before_a_request_is_ignored() {
 fn sending(reactor: &mut Reactor, deadline: u64) -> UnixStream {
     let (client, mut connection) = pair();
     let mut write_buf = WriteBuf::default();
-    write_buf.push(&[std::io::IoSlice::new(&vec![b'r'; 1_000_000])], 0);
+    write_buf.push(&[std::io::IoSlice::new(&vec![b'r'; 1_000_000])], 0).expect("room");
     connection.send_later(write_buf, true);
     reactor.park(connection, deadline);
     client
@@ -234,6 +234,60 @@ fn a_response_stays_until_a_successor_is_there_and_its_deadline_with_it() {
     reactor.keep(connection, 1);
     reactor.expire(&|| false);
     assert_eq!((reactor.is_done(), other.queued()), (true, 1));
+}
+
+#[test]
+fn a_response_stays_while_a_request_is_before_it_in_the_queue_unless_time_is_up() {
+    let queue = SharedQueue::new().expect("a queue");
+    let member = || queue.member().expect("a member").expect("free");
+    let (mut reactor, other) = (Reactor { member: Some(member()), ..reactor() }, member());
+    other.set_serving(true);
+    let (mut asking, mut connection) = pair();
+    asking.write_all(REQUEST).expect("write");
+    assert_eq!(reactor.read(&mut connection), Step::Ready);
+    reactor.queue_behind_waiting(connection);
+    let _client = sending(&mut reactor, u64::MAX);
+    reactor.begin_stop();
+    assert_eq!((reactor.table.len(), other.queued()), (1, 1));
+    reactor.stop_deadline = Some(1);
+    let (connection, _) = reactor.table.take(0).expect("still there");
+    reactor.park(connection, u64::MAX);
+    assert_eq!((reactor.table.len(), other.queued()), (0, 2));
+}
+
+#[test]
+fn a_busy_worker_goes_on_with_slow_clients_at_the_head_of_the_queue_if_nobody_is_idle() {
+    let queue = SharedQueue::new().expect("a queue");
+    let member = || queue.member().expect("a member").expect("free");
+    let (mut gives, mut takes) =
+        (Reactor { member: Some(member()), ..reactor() }, Reactor { member: Some(member()), ..reactor() });
+    let idle = member();
+    idle.set_idle(true);
+    let mut client = sending(&mut gives, u64::MAX);
+    let (mut body, mut connection) = pair();
+    body.write_all(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nb").expect("write");
+    assert_eq!(gives.read(&mut connection), Step::Wait);
+    gives.park(connection, u64::MAX);
+    let (mut asking, mut connection) = pair();
+    asking.write_all(REQUEST).expect("write");
+    assert_eq!(gives.read(&mut connection), Step::Ready);
+    gives.queue(connection);
+    // The response comes first.
+    gives.hand_off_all();
+    assert_eq!(idle.queued(), 3);
+    takes.drive(&|| false);
+    assert_eq!((takes.table.len(), idle.queued()), (0, 3));
+    idle.set_idle(false);
+    takes.drive(&|| false);
+    assert_eq!((takes.table.len(), idle.queued()), (1, 2));
+    let mut got = 0;
+    while got < 1_000_000 {
+        got += client.read(&mut [0; 100_000]).expect("the rest");
+        takes.drive(&|| false);
+    }
+    assert!(takes.take_queued().is_some() && idle.queued() == 1);
+    takes.drive(&|| false);
+    assert_eq!((takes.table.len(), idle.queued()), (2, 0));
 }
 
 #[test]

@@ -35,11 +35,10 @@ impl Reactor {
         connection.release_empty_buffer(&mut self.read_bufs);
         connection.deadline = deadline;
         let memory = connection.body_memory();
-        if memory > 0
-            && self.table.body_memory() + memory > BODY_MEMORY
-            && connection.spool_body(&self.settings).is_err()
-        {
-            return self.refuse(connection, Error::Storage);
+        if memory > 0 && self.table.body_memory() + memory > BODY_MEMORY {
+            if let Err(error) = connection.spool_body(&self.settings) {
+                return self.refuse(connection, error);
+            }
         }
         if self.is_stopping() {
             return self.park_stopping(connection);

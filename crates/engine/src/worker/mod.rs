@@ -46,6 +46,8 @@ pub enum Finish {
     Closed,
     /// The application wants to return first, or the poller has failed.
     Broken,
+    /// The application has closed descriptors of the engine's. Other workers have the connections, where that was possible.
+    Lost,
 }
 
 /// One worker's listeners and connections.
@@ -64,6 +66,8 @@ pub struct Engine {
     /// Requests still to be served in this run.
     left: Option<u64>,
     finish: Option<Finish>,
+    /// Stopped because the application has closed descriptors.
+    lost: bool,
     /// A pipe, or nothing.
     master: Option<File>,
 }
@@ -139,6 +143,7 @@ impl Engine {
             schedule: Schedule::default(),
             left: None,
             finish: None,
+            lost: false,
             master,
         })
     }

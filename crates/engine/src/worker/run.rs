@@ -12,6 +12,9 @@ use crate::reactor::Reactor;
 
 const EXHAUSTION_PAUSE: u64 = 20;
 
+const LOST: &str =
+    "the app has closed sockets or other descriptors of the server: this worker ends and is replaced";
+
 impl Engine {
     /// Serves until stopped, or until `limit` requests have been answered.
     pub fn run(&mut self, app: &mut impl App, limit: Option<u64>) -> Finish {
@@ -48,10 +51,17 @@ impl Engine {
                 Action::Serve(connection) => self.serve(shared, reactor, connection, app),
                 Action::AwaitRequest(connection) => self.await_request(shared, reactor, connection, app),
                 Action::Continue => self.unlocked(shared, reactor, || app.check()),
-                Action::Log(lines) => self.unlocked(shared, reactor, || {
-                    lines.iter().for_each(|line| app.warn(line));
-                    app.check()
-                }),
+                Action::Log(lines) => {
+                    let lacks_memory = reactor.take_memory_shortage();
+                    self.unlocked(shared, reactor, || {
+                        lines.iter().for_each(|line| app.warn(line));
+                        if lacks_memory {
+                            app.free_memory()
+                        } else {
+                            app.check()
+                        }
+                    })
+                }
                 Action::Pause => {
                     let mut pause = || fastrack_sys::sleep(EXHAUSTION_PAUSE);
                     self.unlocked(shared, reactor, || app.block(&mut pause))
@@ -75,7 +85,7 @@ impl Engine {
             return Some(Finish::Limit);
         }
         if reactor.is_stopping() && self.schedule.first.is_none() && reactor.is_stopped() {
-            return Some(Finish::Stopped);
+            return Some(if self.lost { Finish::Lost } else { Finish::Stopped });
         }
         self.control.take_pause().then_some(Finish::Paused)
     }
@@ -124,9 +134,25 @@ impl Engine {
         self.lock(shared)
     }
 
+    /// The poller has failed.
     pub(super) fn fail(&mut self, error: &io::Error, reactor: &mut Reactor) {
-        reactor.warn(format!("cannot wait: {error}"));
-        self.finish = Some(Finish::Broken);
+        if fastrack_sys::is_lost_fd(error) {
+            self.stop_lost(reactor);
+            reactor.hand_off_all();
+            self.finish = Some(Finish::Lost);
+        } else {
+            reactor.warn(format!("cannot wait: {error}"));
+            self.finish = Some(Finish::Broken);
+        }
+    }
+
+    /// The application has closed descriptors that are the engine's, all sockets for example. It stops: without them it
+    /// would only look as if it served.
+    pub(super) fn stop_lost(&mut self, reactor: &mut Reactor) {
+        if !std::mem::replace(&mut self.lost, true) {
+            reactor.warn(LOST.into());
+        }
+        self.control.stop();
     }
 
     pub(super) fn note(&mut self, flow: Flow) {

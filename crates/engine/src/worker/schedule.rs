@@ -116,6 +116,8 @@ impl Engine {
         busy |= self.finish.is_some() || reactor.is_stopping() && reactor.is_done();
         if let Err(error) = result {
             self.fail(&error, reactor);
+        } else if reactor.take_lost_descriptors() {
+            self.stop_lost(reactor);
         }
         // Log before waiting, which may take long.
         if busy || reactor.has_warnings() {
@@ -129,6 +131,10 @@ impl Engine {
         let client = match self.listeners.accept() {
             Ok(Some(client)) => client,
             Ok(None) => return Action::Continue,
+            Err(error) if fastrack_sys::is_lost_fd(&error) => {
+                self.stop_lost(reactor);
+                return Action::Continue;
+            }
             // Out of descriptors, most likely: closing a parked connection makes room, or else time must.
             Err(error) => {
                 self.warn_of_exhaustion("accept", &error, reactor);

@@ -244,6 +244,14 @@ impl App for RackApp {
         self.check_interrupts()
     }
 
+    fn free_memory(&mut self) -> Flow {
+        // SAFETY: under protect, and owning nothing.
+        let collected = protect(|| unsafe { rb_gc() });
+        self.handle(collected, NIL);
+        fastrack_sys::trim_heap();
+        self.check_interrupts()
+    }
+
     fn warn(&mut self, line: &str) {
         warn(line);
     }

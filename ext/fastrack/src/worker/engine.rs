@@ -131,6 +131,7 @@ impl RubyEngine {
             Finish::Paused => "paused",
             Finish::Orphaned => "orphaned",
             Finish::Closed => "closed",
+            Finish::Lost => "lost",
             Finish::Broken => return Err(misuse("the engine cannot wait for its descriptors")),
         }))
     }

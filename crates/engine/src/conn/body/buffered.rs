@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 
 use fastrack_http::{Error, Framing, Status};
+use fastrack_sys::{append, has_free_fds, is_out_of_fds};
 
 use super::framing::{check_beyond, may_be_followed, Frame, BEYOND};
 use crate::conn::read_buf::{ReadBuf, READ_SIZE};
@@ -33,7 +34,7 @@ impl BufferedBody {
             Frame::Length(length) if length <= IN_MEMORY as u64 => {
                 return Ok(BufferedBody::InPlace(length as usize))
             }
-            Frame::Length(_) => Some(tempfile::tempfile_in(&settings.tmpdir).map_err(|_| Error::Storage)?),
+            Frame::Length(_) => Some(new_file(settings).map_err(storage_error)?),
             Frame::Chunked(..) => None,
         };
         Ok(BufferedBody::Decoded { frame, file, length: 0 })
@@ -53,22 +54,31 @@ impl BufferedBody {
         }
         frame.resume(length + buf.decoded.len() as u64, replay)?;
         if let Some(mut file) = file.as_ref() {
-            file.seek(SeekFrom::Start(length)).map_err(|_| Error::Storage)?;
+            file.seek(SeekFrom::Start(length)).map_err(storage_error)?;
         }
         Ok(BufferedBody::Decoded { frame, file, length })
     }
 
     /// Moves what has been received of an incomplete body to a file.
-    pub fn spool(&mut self, buf: &mut ReadBuf, settings: &Settings) -> io::Result<()> {
+    pub fn spool(&mut self, buf: &mut ReadBuf, settings: &Settings) -> Result<(), Error> {
         if let BufferedBody::InPlace(whole) = *self {
-            buf.decoded.extend(buf.bytes.drain(buf.head.len..));
-            let frame = Frame::Length((whole - buf.decoded.len().min(whole)) as u64);
-            *self = BufferedBody::Decoded { frame, file: None, length: 0 };
-        }
-        if let BufferedBody::Decoded { file, length, .. } = self {
+            let received = &buf.bytes[buf.head.len..];
+            let mut file = new_file(settings).map_err(storage_error)?;
+            file.write_all(received).map_err(storage_error)?;
+            let length = received.len() as u64;
+            let frame = Frame::Length(whole as u64 - length.min(whole as u64));
+            *self = BufferedBody::Decoded { frame, file: Some(file), length };
+            buf.bytes.truncate(buf.head.len);
+        } else if let BufferedBody::Decoded { file, length, .. } = self {
             *length += buf.decoded.len() as u64;
             store(file, &mut buf.decoded, Status::Partial, settings)?;
-            (buf.decoded, buf.bytes) = (Vec::new(), buf.bytes.as_slice().to_vec());
+        }
+        buf.decoded = Vec::new();
+        let mut head = Vec::new();
+        // Shrinking may need memory, too. Without any, it stays.
+        if head.try_reserve_exact(buf.bytes.len()).is_ok() {
+            head.extend_from_slice(&buf.bytes);
+            buf.bytes = head;
         }
         Ok(())
     }
@@ -97,12 +107,12 @@ impl BufferedBody {
                 let (status, used) = frame.take(received, settings.max_body, &mut buf.decoded)?;
                 if status == Status::Complete {
                     check_beyond(&received[used..], may_be_followed)?;
-                    buf.rest.extend_from_slice(&received[used..]);
+                    append(&mut buf.rest, &received[used..]).map_err(|_| Error::Memory)?;
                 }
                 buf.bytes.truncate(buf.head.len);
                 if file.is_some() || buf.decoded.len() > IN_MEMORY {
                     *length += buf.decoded.len() as u64;
-                    store(file, &mut buf.decoded, status, settings).map_err(|_| Error::Storage)?;
+                    store(file, &mut buf.decoded, status, settings)?;
                 }
                 return Ok(status);
             }
@@ -117,15 +127,28 @@ fn store(
     decoded: &mut Vec<u8>,
     status: Status,
     settings: &Settings,
-) -> io::Result<()> {
+) -> Result<(), Error> {
     let file = match file {
         Some(file) => file,
-        None => file.insert(tempfile::tempfile_in(&settings.tmpdir)?),
+        None => file.insert(new_file(settings).map_err(storage_error)?),
     };
-    file.write_all(decoded)?;
+    file.write_all(decoded).map_err(storage_error)?;
     decoded.clear();
     if status == Status::Complete {
-        file.rewind()?;
+        file.rewind().map_err(storage_error)?;
     }
     Ok(())
+}
+
+fn new_file(settings: &Settings) -> io::Result<File> {
+    tempfile::tempfile_in(&settings.tmpdir)
+}
+
+fn storage_error(error: io::Error) -> Error {
+    // An error with a path beside it has no number.
+    if is_out_of_fds(&error) || error.raw_os_error().is_none() && !has_free_fds() {
+        Error::Descriptors
+    } else {
+        Error::Storage
+    }
 }

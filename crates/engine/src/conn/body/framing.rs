@@ -3,6 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use fastrack_http::{ChunkedDecoder, Error, Framing, Head, Status};
+use fastrack_sys::append;
 
 use crate::conn::read_buf::ReadBuf;
 use crate::settings::Settings;
@@ -77,15 +78,14 @@ impl Frame {
         match self {
             Frame::Length(left) => {
                 let used = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
-                out.extend_from_slice(&bytes[..used]);
+                append(out, &bytes[..used]).map_err(|_| Error::Memory)?;
                 *left -= used as u64;
                 Ok((if *left == 0 { Status::Complete } else { Status::Partial }, used))
             }
             Frame::Chunked(decoder, length) => decoder.decode(bytes, |data| {
                 *length += data.len() as u64;
                 check_length(*length, max)?;
-                out.extend_from_slice(data);
-                Ok(())
+                append(out, data).map_err(|_| Error::Memory)
             }),
         }
     }

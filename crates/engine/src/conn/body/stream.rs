@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fastrack_http::{Error, Expectation, Status};
-use fastrack_sys::monotonic_millis;
+use fastrack_sys::{append, monotonic_millis};
 
 use super::framing::{check_beyond, may_be_followed, send_continue, Frame};
 use crate::conn::read_buf::{receive, ReadBuf, Received};
@@ -140,6 +140,7 @@ impl BodyReader {
         match received {
             Received::Nothing => return None,
             Received::End => self.failure = Some(BodyError::Gone),
+            Received::NoMemory => self.failure = Some(BodyError::Refused(Error::Memory)),
             Received::Bytes(_) => self.take_in(),
         }
         self.stalled = None;
@@ -152,7 +153,7 @@ impl BodyReader {
             self.frame.take(&self.received, self.max, &mut self.decoded).and_then(|(status, used)| {
                 self.complete = status == Status::Complete;
                 if self.complete {
-                    self.rest.extend_from_slice(&self.received[used..]);
+                    append(&mut self.rest, &self.received[used..]).map_err(|_| Error::Memory)?;
                     check_beyond(&self.rest, self.may_be_followed)?;
                 }
                 Ok(())
