@@ -49,7 +49,9 @@ module Fastrack
       @queue = OldMaster.take_over_queue(@configuration.hand_over)
       open_listeners
       @pid_file = @configuration.pid && PidFile.new(@configuration.pid)
-      @master = Master.new(self, loadable ? preload(app) : loaded(app), old_master)
+      app = loadable ? preload(app) : loaded(app)
+      @loaded = app.respond_to?(:call)
+      @master = Master.new(self, app, old_master)
     end
 
     # Serves until the server is told to stop.
@@ -63,11 +65,13 @@ module Fastrack
         PidFileGuard.install(@configuration.pid_files)
         redirect_output(background)
         yield if block_given?
+        @plugins = @configuration.puma&.start(self)
         warm_up
-        Process.setproctitle("fastrack master")
+        Process.setproctitle(title("master"))
         announce(@listeners)
         ProcessSettings.shortage&.then { |shortage| Log.line(shortage) }
       end
+      fire(:after_stopped)
     ensure
       Process.setproctitle($PROGRAM_NAME)
       close_listeners(@listeners, @former_listeners)
@@ -106,12 +110,37 @@ module Fastrack
       @supervised
     end
 
+    # All workers of a generation serve.
+    def ready
+      Log.say("Fastrack is ready Workers:#{worker_processes} Pid:#{Process.pid}")
+      fire(:after_booted) unless @booted
+      @booted = true
+    end
+
+    # @return [String] the signal that makes new code serve
+    def restart_signal
+      @loaded ? "USR2" : "HUP"
+    end
+
+    # @param role [String] master, worker[0]
+    # @return [String] for ps(1)
+    def title(role)
+      tag = @configuration.puma&.tag
+      "fastrack #{role}#{" [#{tag}]" if tag}"
+    end
+
     # @return [Integer] how many there should be now, as Unicorn's hooks ask
     def worker_processes
       @master.worker_processes
     end
 
     private
+
+    # Calls hooks of a puma.rb and its plugins.
+    def fire(event)
+      @configuration.puma&.run(event)
+      @plugins&.fire(event)
+    end
 
     # Not when the gem is required: that must be possible where the extension is not built.
     def load_engine
@@ -162,7 +191,7 @@ module Fastrack
     #
     # @return [#call, AppFile] an AppFile if each worker is to load it
     def preload(app)
-      @configuration.preload_app ? app.load(default_middleware: @configuration.default_middleware) : app
+      @configuration.preload_app ? @configuration.load_app(app) : app
     rescue Exception # rubocop:disable Lint/RescueException -- it is raised again
       close_listeners(@listeners)
       raise
@@ -170,7 +199,8 @@ module Fastrack
 
     def loaded(app)
       no_effect(:PreloadApp, "the app is already loaded; use `fastrack` to load it in each worker") unless @configuration.preload_app
-      no_effect(:DefaultMiddleware, "rackup has already added it") unless @configuration.default_middleware
+      no_effect(:DefaultMiddleware, "rackup has already added it") unless @configuration.default_middleware || @configuration.puma
+      Log.line("rackup in a puma.rb has no effect: the app is already loaded") if @configuration.puma&.rackup
       app
     end
 

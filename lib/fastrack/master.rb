@@ -38,7 +38,7 @@ module Fastrack
       @upgrade = old_master && Upgrade.new(launcher, old_master)
       @main_pid_changed = !old_master.nil?
       @sd_notify = SdNotify.new if ENV["NOTIFY_SOCKET"]
-      @orphans = Orphans.start
+      @chores = [@sd_notify, Orphans.start, launcher.configuration.puma&.restarter(launcher)].compact
       @generation = 1
       @announced = 0
     end
@@ -105,7 +105,7 @@ module Fastrack
 
     def step(now)
       shut_down(Shutdown::Graceful) if draining? && now >= @shutdown.due_at
-      [@sd_notify, @upgrade, @orphans].each { |one| one&.step(now) }
+      [@upgrade, *@chores].each { |one| one&.step(now) }
       shutting_down? ? @shutdown.step(now) : maintain
       @worker_timeout.step(now, configuration)
     end
@@ -119,7 +119,7 @@ module Fastrack
     # @return [Float, nil] nil when nothing is due
     def seconds_until_due
       spawn_at = @workers.not_before if !shutting_down? && @workers.free_slot
-      due = [@upgrade, @sd_notify, @worker_timeout, @shutdown, @orphans].filter_map { |one| one&.due_at }
+      due = [@upgrade, @worker_timeout, @shutdown, *@chores].filter_map { |one| one&.due_at }
       due = [*due, spawn_at].compact.min
       due && [due - now, 0].max
     end
@@ -222,7 +222,7 @@ module Fastrack
       @sd_notify&.main_pid(Process.pid) if @main_pid_changed
       @main_pid_changed = false
       notify_ready
-      Log.say("Fastrack is ready Workers:#{@workers.size} Pid:#{Process.pid}")
+      @launcher.ready
       @upgrade&.ready(quit: configuration.auto_quit)
     end
 

@@ -110,14 +110,15 @@ module Fastrack
     end
 
     def prepare(death_pipe)
-      Process.setproctitle("fastrack worker[#{@nr}]")
+      Process.setproctitle(@launcher.title("worker[#{@nr}]"))
       # Until then all workers have the same random numbers. Limits are drawn before a hook can seed all workers alike.
       srand
       @request_limit = @configuration.draw_request_limit
       settings = EngineSettings.new(@launcher, gc_interval: @configuration.draw_gc_interval)
       @configuration.call_hook(:after_fork, @launcher, self)
       @configuration.user&.switch
-      @app = @app.load(default_middleware: @configuration.default_middleware) unless @app.respond_to?(:call)
+      @app = @configuration.load_app(@app) unless @app.respond_to?(:call)
+      @app = @configuration.wrap(@app)
       start_engine(settings, death_pipe)
       # The engine has copies, and closes them when it stops: from then on nothing holds the port.
       [*@launcher.listeners, @launcher.queue].compact.each(&:close)

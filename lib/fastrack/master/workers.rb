@@ -202,6 +202,7 @@ module Fastrack
       worker = Worker.new(nr, @launcher, @app, entry)
       configuration.call_hook(:before_fork, @launcher, worker)
       pid, channel = ForkGuard.own_fork { fork_worker(worker) }
+      configuration.puma&.run(:after_worker_fork, nr)
       WorkerHandle.new(nr, pid, generation, channel, entry, now)
     rescue Exception => e # rubocop:disable Lint/RescueException -- no hook ends the server, not by `exit` either
       # It may succeed later: memory and pids become free, a database that a hook needs comes back.
