@@ -28,7 +28,7 @@ module Fastrack
     PUMA_FILE = %r{(?:\A|/)(?:config/puma/[^/]+|puma[^/]*)\z}.freeze
 
     # What counts in development unless it is set: one process, in which a debugger may keep a request for hours.
-    DEVELOPMENT = { MaxWorkers: 1, RequestTimeout: 0.0, WorkerBootTimeout: 0.0 }.freeze
+    DEVELOPMENT = { MaxWorkers: 1, MaxRequestPerChild: 0, RequestTimeout: 0.0, WorkerBootTimeout: 0.0 }.freeze
 
     # Used if no ConfigFile is named: the first that is there.
     CONFIG_FILES = %w[config/fastrack.rb config/puma/ENVIRONMENT.rb config/puma.rb].freeze

@@ -49,34 +49,31 @@ module Fastrack
       @queue = OldMaster.take_over_queue(@configuration.hand_over)
       open_listeners
       @pid_file = @configuration.pid && PidFile.new(@configuration.pid)
+      @interactive = @configuration.development? && !supervised? && ProcessSettings.foreground?
       app = loadable ? preload(app) : loaded(app)
       @loaded = app.respond_to?(:call)
       @master = Master.new(self, app, old_master)
     end
 
+    # @return [Boolean] whether a developer sits in front of it
+    def interactive? = @interactive
+
     # Serves until the server is told to stop.
     #
     # @param background [Boolean] whether there is no terminal to write to
     # @yield when it listens, before the first worker is spawned
-    def run(background: false)
-      @master.run do
-        # From here on signals are queued.
-        @pid_file&.claim
-        PidFileGuard.install(@configuration.pid_files)
-        redirect_output(background)
-        yield if block_given?
-        @plugins = @configuration.puma&.start(self)
-        warm_up
-        Process.setproctitle(title("master"))
-        announce(@listeners)
-        ProcessSettings.shortage&.then { |shortage| Log.line(shortage) }
-      end
+    def run(background: false, &listening)
+      @background = background
+      console = ProcessSettings.console_mode if interactive?
+      @master.run { prepare(&listening) }
       fire(:after_stopped)
     ensure
+      console&.call
       Process.setproctitle($PROGRAM_NAME)
       close_listeners(@listeners, @former_listeners)
       @queue&.close
       @pid_file&.remove
+      @restart&.call
     end
 
     # Makes #run return once all current requests are finished. Safe in a signal handler, on any thread, and before #run.
@@ -106,9 +103,7 @@ module Fastrack
     end
 
     # @return [Boolean] whether a supervisor has opened the listeners, so that the configuration has no say
-    def supervised?
-      @supervised
-    end
+    def supervised? = @supervised
 
     # All workers of a generation serve.
     def ready
@@ -117,12 +112,19 @@ module Fastrack
       @booted = true
     end
 
-    # @return [String] the signal that makes new code serve
-    def restart_signal
-      @loaded ? "USR2" : "HUP"
+    # Makes new code serve, for plugins of Puma's. In development by a start in the same process: a terminal, foreman or a
+    # container would take a new one for the end.
+    #
+    # @return [String] how
+    def restart
+      in_place = @loaded && @configuration.development? && !@background && !supervised?
+      return (@loaded ? "USR2" : "HUP").tap { |signal| Process.kill(signal, Process.pid) } unless in_place
+
+      @restart = -> { StartCommand.current.run_again(@configuration.pid_files) }
+      stop
+      "in this process"
     end
 
-    # @param role [String] master, worker[0]
     # @return [String] for ps(1)
     def title(role)
       tag = @configuration.puma&.tag
@@ -135,6 +137,19 @@ module Fastrack
     end
 
     private
+
+    # From here on signals are queued.
+    def prepare
+      @pid_file&.claim
+      PidFileGuard.install(@configuration.pid_files)
+      redirect_output(@background)
+      yield if block_given?
+      @plugins = @configuration.puma&.start(self)
+      warm_up
+      Process.setproctitle(title("master"))
+      announce(@listeners)
+      ProcessSettings.shortage&.then { |shortage| Log.line(shortage) }
+    end
 
     # Calls hooks of a puma.rb and its plugins.
     def fire(event)
@@ -185,6 +200,10 @@ module Fastrack
     # One line for each address: a host name may have several listeners.
     def announce(listeners)
       listeners.map(&:to_s).uniq.each { |address| Log.say("Fastrack starts Listening on #{address} Pid:#{Process.pid}") }
+      return unless @configuration.development?
+
+      listeners.map(&:url).uniq.each { |url| Log.say("* Listening on #{url}") }
+      Log.say("Use Ctrl-C to stop#{", Ctrl-\\ for backtraces" if interactive?}")
     end
 
     # The server listens already: clients wait meanwhile, and are not refused.

@@ -16,7 +16,7 @@ module Fastrack
   # The parent of the workers: spawns, recycles and stops them, and never touches a request. It is one loop that sleeps
   # until a signal, a message or a timer.
   class Master
-    SIGNALS = %w[TERM QUIT INT HUP USR1 USR2 TTIN TTOU WINCH CHLD].freeze
+    SIGNALS = [*%w[TERM QUIT INT HUP USR1 USR2 TTIN TTOU WINCH CHLD], Worker::BACKTRACE_SIGNAL].freeze
     STOP_SIGNALS = %w[TERM QUIT INT USR1].freeze
 
     # What a supervisor may send again while the program's at_exit hooks run.
@@ -145,9 +145,10 @@ module Fastrack
       case name
       when "TERM", STOP
         shut_down(@shutdown.is_a?(Shutdown::Phased) ? Shutdown::Graceful : Shutdown::Drain, cancel: "TERM")
-      when "QUIT" then shut_down(Shutdown::Graceful)
+      when "QUIT" then @launcher.interactive? ? @workers.each(&:log_backtraces) : shut_down(Shutdown::Graceful)
       when "INT" then shut_down(Shutdown::Quick, cancel: name)
-      when "USR1" then configuration.spawn_interval.positive? ? shut_down(Shutdown::Phased) : reopen_logs
+      when "USR1" then configuration.spawn_interval.positive? ? shut_down(Shutdown::Phased) : @workers.reopen_logs
+      when Worker::BACKTRACE_SIGNAL then @workers.each(&:log_backtraces)
       when "CHLD" then nil
       else @shutdown ? Log.line("#{name} is ignored: the server is stopping") : change(name)
       end
@@ -200,11 +201,6 @@ module Fastrack
     def resize(workers, name)
       @workers.size = workers
       Log.line("#{name}: changing to #{workers} workers")
-    end
-
-    def reopen_logs
-      LogFiles.reopen
-      @workers.each(&:reopen_logs)
     end
 
     # Spawns one worker at most, so that a signal need not wait for all of them.

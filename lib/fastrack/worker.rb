@@ -23,6 +23,9 @@ module Fastrack
     # Reopens log files. The master sends it after it has reopened its own.
     LOG_SIGNAL = "USR1"
 
+    # Logs backtraces: SIGINFO where there is one (Ctrl-T), else what Puma takes on Linux.
+    BACKTRACE_SIGNAL = Signal.list.key?("INFO") ? "INFO" : "PWR"
+
     # Seconds to wait for the master's answer to LIMIT_REACHED. It is immediate, unless the master is stopped (SIGSTOP).
     ANSWER_TIMEOUT = 1
 
@@ -42,6 +45,14 @@ module Fastrack
       @app = app
       @scoreboard_entry = scoreboard_entry
       @engine = nil
+    end
+
+    # By QUIT: in Heroku's recipe for Unicorn workers ignore TERM, which a platform sends to all processes at once. But at a
+    # developer's terminal QUIT is Ctrl-\, which all processes get.
+    #
+    # @return [String] what the master stops it with
+    def stop_signal
+      @launcher.interactive? ? "TERM" : "QUIT"
     end
 
     # The life of the process, from the fork on. Returns when it has served and at_exit hooks are to run; ends the process
@@ -75,15 +86,16 @@ module Fastrack
 
     def take_signals(signals, pending)
       @pid = Process.pid
-      STOP_SIGNALS.each { |name| take(name) { stop } }
-      MASTER_SIGNALS.each { |name| take(name) }
+      stop_signals = STOP_SIGNALS.last == stop_signal ? STOP_SIGNALS : [stop_signal]
+      (STOP_SIGNALS + MASTER_SIGNALS).each { |name| stop_signals.include?(name) ? take(name) { stop } : take(name) }
       # Not in the handler itself: it cannot wait for a stream's lock.
       take(LOG_SIGNAL) { @engine ? @engine.pause : Thread.new { LogFiles.reopen } }
       take(DRAIN_SIGNAL) { @engine&.drain }
       take(Engine::THREAD_DUMP_SIGNAL) { dump_threads(ThreadDump.text) }
+      take(BACKTRACE_SIGNAL) { Log.line("#{name} is at:\n#{ThreadDump.text.chomp}") }
       trap("CHLD", "DEFAULT")
       early = signals.arrived_since_fork(pending)
-      stop unless (early & STOP_SIGNALS).empty?
+      stop unless (early & stop_signals).empty?
       LogFiles.reopen if early.include?(LOG_SIGNAL)
     end
 

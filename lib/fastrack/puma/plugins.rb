@@ -83,7 +83,7 @@ module Fastrack
     def log_writer = self
     def config = self
     def stop = @launcher.stop
-    def restart = Process.kill(@launcher.restart_signal, Process.pid)
+    def restart = @launcher.restart
     alias phased_restart restart
 
     EVENTS.each { |name, event| define_method(name) { |&block| @hooks[event] << block } }

@@ -12,11 +12,11 @@ module Fastrack
     attr_reader :due_at
 
     # @param path [String]
-    # @param signal [#call] what restarts the server
-    def initialize(path, signal)
+    # @param launcher [Launcher]
+    def initialize(path, launcher)
       @path = File.expand_path(path)
       @name = path
-      @signal = signal
+      @launcher = launcher
       @seen = mtime
       @due_at = 0.0
     end
@@ -30,9 +30,7 @@ module Fastrack
       return if found.nil? || found == @seen
 
       @seen = found
-      signal = @signal.call
-      Log.line("#{@name} was touched: restarting (#{signal})")
-      Process.kill(signal, Process.pid)
+      Log.line("#{@name} was touched: restarting (#{@launcher.restart})")
     end
 
     private

@@ -97,7 +97,7 @@ module Fastrack
       return unless @restart_file
 
       require_relative "restart_file"
-      RestartFile.new(@restart_file, launcher.method(:restart_signal))
+      RestartFile.new(@restart_file, launcher)
     end
 
     private
