@@ -139,7 +139,7 @@ RSpec.describe "A puma.rb" do
     it "starts a new master when tmp/restart.txt is touched, and the app is preloaded" do
       write("code", "old")
       write("config/puma.rb", "port 0, '127.0.0.1'\nplugin :tmp_restart")
-      server = ready(serve)
+      server = ready(serve("-e", "production"))
       expect(server.get.body).to eq("old")
       write("code", "new")
       FileUtils.touch(path("tmp/restart.txt"))
@@ -182,6 +182,7 @@ RSpec.describe "A puma.rb" do
               end
             end
             launcher.events.on_stopped do
+              @stopping = true
               Process.kill(:INT, @pid)
               Process.wait(@pid)
               @log.log "queue stopped"
@@ -190,7 +191,9 @@ RSpec.describe "A puma.rb" do
 
           def watch
             sleep 0.05 until @pid
-            Process.wait(@pid)
+            sleep 0.05 until @stopping || Process.wait(@pid, Process::WNOHANG)
+            return if @stopping
+
             @log.log "queue is gone"
             Process.kill(:INT, $$)
           rescue Errno::ECHILD

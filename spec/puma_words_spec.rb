@@ -208,12 +208,14 @@ RSpec.describe "The words of a puma.rb" do
   end
 
   it "config/puma.rb is read where there is no config/fastrack.rb, and a file for the environment before it" do
-    count = lambda do |environment = {}|
-      Fastrack::Configuration.new({}, environment: environment, output: StringIO.new, warnings: warnings).max_workers
+    count = lambda do |environment = {}, given = { user_supplied_options: [] }|
+      Fastrack::Configuration.new(given, environment: environment, output: StringIO.new, warnings: warnings).max_workers
     end
     write("config/puma.rb", "workers 2")
     write("config/puma/staging.rb", "workers 3")
     expect([count.call, count.call("RACK_ENV" => "staging")]).to eq([2, 3])
+    # With rackup, where Rhebok's users have not named it, it is none of theirs.
+    expect(count.call({}, { AccessLog: [], Host: "0.0.0.0" })).to eq(5)
     write("config/fastrack.rb", "max_workers 4")
     expect([count.call, count.call("RACK_ENV" => "staging")]).to eq([4, 4])
   end

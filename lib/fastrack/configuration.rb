@@ -30,7 +30,7 @@ module Fastrack
     # What counts in development unless it is set: one process, in which a debugger may keep a request for hours.
     DEVELOPMENT = { MaxWorkers: 1, MaxRequestPerChild: 0, RequestTimeout: 0.0, WorkerBootTimeout: 0.0 }.freeze
 
-    # Used if no ConfigFile is named: the first that is there.
+    # Used if no ConfigFile is named: the first that is there. Rhebok's users have Puma's files lying about, and use rackup.
     CONFIG_FILES = %w[config/fastrack.rb config/puma/ENVIRONMENT.rb config/puma.rb].freeze
 
     Option::ALL.each do |option|
@@ -192,7 +192,8 @@ module Fastrack
 
     def default_file(environment)
       stage = environment["RACK_ENV"] || environment["RAILS_ENV"] || "development"
-      CONFIG_FILES.map { |name| name.sub("ENVIRONMENT", stage) }.find { |name| File.file?(name) }
+      names = @given.key?(:user_supplied_options) ? CONFIG_FILES : CONFIG_FILES.first(1)
+      names.map { |name| name.sub("ENVIRONMENT", stage) }.find { |name| File.file?(name) }
     end
 
     # A ConfigFile goes before options, as in Rhebok; but a puma.rb does not go before what the user of Rails has chosen.
