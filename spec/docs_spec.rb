@@ -79,7 +79,7 @@ RSpec.describe "the documentation" do
       it "names files of this repository that exist" do
         named = text.call(page).scan(%r{(?<![\w/])((?:lib|crates|ext|bin|bench|spec|examples|docs)/[\w./-]*\w)}).flatten.uniq
         # The app's own commands, and what a run of the benchmark writes.
-        missing = named.reject { |path| File.exist?(File.join(root, path)) } - %w[bin/rails bench/results bench/results/system.json bench/results/system]
+        missing = named.reject { |path| File.exist?(File.join(root, path)) } - %w[bin/rails bin/dev bench/results bench/results/system.json bench/results/system]
         expect(missing).to eq([])
       end
 
