@@ -142,6 +142,8 @@ RSpec.describe "The words of a puma.rb" do
     found = configure("threads 2, 5")
     if Fastrack::Option::BY_NAME.key?(:MaxThreads)
       expect([found.max_threads, said]).to eq([5, []])
+      configure("threads 5\non_thread_start { }")
+      expect(said).to match([/once in each worker, not in each of its threads/])
     else
       expect(said).to match([/\Athreads 5 has no effect: a worker serves its requests one after the other; .*WEB_CONCURRENCY/])
     end
