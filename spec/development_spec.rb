@@ -32,6 +32,8 @@ RSpec.describe "In development" do
     expect(ready(serve("-p", "0", "-w", "2")).log).to include("Fastrack is ready Workers:2 ")
     expect(ready(serve("-p", "0", env: { "WEB_CONCURRENCY" => "2" })).log).to include("Fastrack is ready Workers:2 ")
     expect(ready(serve("-p", "0", "-e", "production")).log).to include("Fastrack is ready Workers:5 ")
+    # Sinatra's variable.
+    expect(ready(serve("-p", "0", env: { "APP_ENV" => "production" })).log).to include("Fastrack is ready Workers:5 ")
   end
 
   it "there is one worker with rackup only where development has been said" do

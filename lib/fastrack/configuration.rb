@@ -183,11 +183,12 @@ module Fastrack
 
     # rackup sets RACK_ENV to development wherever its user has not said anything, in Rhebok's production too.
     def development_in?(environment)
-      return false unless environment.values_at("RACK_ENV", "RAILS_ENV").compact.uniq == ["development"]
+      names = %w[RACK_ENV RAILS_ENV APP_ENV]
+      return false unless environment.values_at(*names).compact.uniq == ["development"]
 
       start = StartCommand.current
-      @given.key?(:user_supplied_options) || start.command.include?("development") ||
-        !start.environment.values_at("RACK_ENV", "RAILS_ENV").compact.empty?
+      @given.key?(:user_supplied_options) || start.command.any? { |word| word.end_with?("development") } ||
+        start.environment.values_at(*names).any?
     end
 
     def default_file(environment)
