@@ -79,7 +79,7 @@ RSpec.describe "the documentation" do
       it "names files of this repository that exist" do
         named = text.call(page).scan(%r{(?<![\w/])((?:lib|crates|ext|bin|bench|spec|examples|docs)/[\w./-]*\w)}).flatten.uniq
         # The app's own commands, and what a run of the benchmark writes.
-        missing = named.reject { |path| File.exist?(File.join(root, path)) } - %w[bin/rails bench/results bench/results/system.json bench/results/system]
+        missing = named.reject { |path| File.exist?(File.join(root, path)) } - %w[bin/rails bin/dev bench/results bench/results/system.json bench/results/system]
         expect(missing).to eq([])
       end
 
@@ -155,6 +155,7 @@ RSpec.describe "the documentation" do
 
     expect(of.call(1)).to match_array(Fastrack::Master::SIGNALS)
     expect(of.call(2)).to match_array([*Fastrack::Worker::STOP_SIGNALS, Fastrack::Worker::LOG_SIGNAL, Fastrack::Worker::DRAIN_SIGNAL,
+                                       Fastrack::Worker::BACKTRACE_SIGNAL,
                                        *Fastrack::Worker::MASTER_SIGNALS])
     ignored = signals.select { |cells| cells[2] == "Ignored." }.map(&:first)
     expect(ignored).to match_array(Fastrack::Worker::MASTER_SIGNALS)

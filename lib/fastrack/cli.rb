@@ -47,14 +47,17 @@ module Fastrack
     end
 
     def app
-      AppFile.new(@arguments.app_file, environment)
+      environment
+      AppFile.new(@arguments.app_file)
     end
 
     # Options and overrides, see Configuration. In development the default is to listen on localhost.
     def settings
       host = environment == "development" ? "localhost" : Option::BY_NAME.fetch(:Host).default
       overrides = @arguments.overrides(host)
-      [{ **overrides.slice(:ConfigFile), Host: host, user_supplied_options: [] }, overrides]
+      given = { **overrides.slice(:ConfigFile), Host: host, command: { puma: @arguments.puma? }, user_supplied_options: [] }
+      given[:environment] = @arguments.environment if @arguments.environment
+      [given, overrides]
     end
 
     def serve
@@ -78,7 +81,7 @@ module Fastrack
     end
 
     def load_app(app, configuration)
-      app.load(default_middleware: configuration.default_middleware)
+      configuration.load_app(app)
     rescue Error
       raise
     rescue StandardError, ScriptError => e

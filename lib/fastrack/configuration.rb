@@ -5,6 +5,7 @@ require_relative "configuration/options"
 require_relative "error"
 require_relative "listener/address"
 require_relative "log"
+require_relative "upgrade/start_command"
 
 module Fastrack
   # All settings, from wherever they come: defaults < environment < options < ConfigFile. There is a reader for each
@@ -15,7 +16,7 @@ module Fastrack
 
     # Keys that rackup, Rails and Sinatra pass to every handler and that mean nothing to this one.
     FOREIGN_KEYS = %i[
-      AccessLog DoNotReverseLookup Silent Verbose app builder caching config daemonize debug debugger early_hints
+      AccessLog DoNotReverseLookup Silent Verbose app builder caching command config daemonize debug debugger early_hints
       environment eval heapfile ignore_options include log_stdout log_to_stdout options pid profile_file profile_mode
       quiet require restart_cmd server user_supplied_options using warn
     ].freeze
@@ -23,8 +24,14 @@ module Fastrack
     # What Listen replaces.
     PLACE = %i[Host Port Path].freeze
 
-    # Used if no ConfigFile is named.
-    CONFIG_FILE = "config/fastrack.rb"
+    # Puma's files, by their names: config/puma.rb, puma_staging.rb, config/puma/production.rb.
+    PUMA_FILE = %r{(?:\A|/)(?:config/puma/[^/]+|puma[^/]*)\z}.freeze
+
+    # What counts in development unless it is set: one process, in which a debugger may keep a request for hours.
+    DEVELOPMENT = { MaxWorkers: 1, MaxRequestPerChild: 0, RequestTimeout: 0.0, WorkerBootTimeout: 0.0 }.freeze
+
+    # Used if no ConfigFile is named: the first that is there. Rhebok's users have Puma's files lying about, and use rackup.
+    CONFIG_FILES = %w[config/fastrack.rb config/puma/ENVIRONMENT.rb config/puma.rb].freeze
 
     Option::ALL.each do |option|
       define_method(option.word) { @values.fetch(option.name) }
@@ -71,6 +78,23 @@ module Fastrack
       hook.call(*arguments)
     end
 
+    # @return [Boolean] whether this is a developer's server
+    def development?
+      @development
+    end
+
+    # @param app [#call, AppFile]
+    # @return [#call] loaded
+    def load_app(app)
+      app.load(default_middleware: default_middleware, path: puma&.rackup)
+    end
+
+    # @param app [#call]
+    # @return [#call] with what a puma.rb puts around it
+    def wrap(app)
+      puma ? puma.wrap(app) : app
+    end
+
     # @return [Array<String>] absolute paths: the server's, and the one that rackup writes
     def pid_files
       [pid, @given[:pid]].compact.map { |path| File.expand_path(path) }.uniq
@@ -98,16 +122,20 @@ module Fastrack
       draw(min_gc_per_request, max_gc_per_request)
     end
 
+    # @return [PumaSettings, nil] what a puma.rb sets besides options
+    attr_reader :puma
+
     protected
 
     def read(environment, output, warnings)
       overrides = @file ? @overrides.except(:ConfigFile) : @overrides
       chosen = @file ? @chosen.merge(ConfigFile: @file) : @chosen.dup
-      chosen[:ConfigFile] ||= CONFIG_FILE if File.file?(CONFIG_FILE)
-      written = read_file(chosen[:ConfigFile], output, warnings)
-      chosen.delete(:Listen) if (written.keys & PLACE).any?
-      chosen = chosen.merge(written, overrides)
+      chosen[:ConfigFile] ||= default_file(environment)
+      config = read_file(chosen[:ConfigFile], environment, output, warnings)
+      chosen = merge(chosen.compact, config&.__settings__.to_h).merge(overrides)
+      @development = development_in?(environment)
       defaults = Option::ALL.to_h { |option| [option.name, option.default] }
+      defaults = defaults.merge(@development ? DEVELOPMENT : {}, config&.__defaults__.to_h)
       @values = defaults.merge(@assumed, variables(environment, chosen), chosen).freeze
     end
 
@@ -153,17 +181,52 @@ module Fastrack
       Option::BY_NAME[name].coerce(value, variable)
     end
 
-    def read_file(path, output, warnings)
+    # rackup sets RACK_ENV to development wherever its user has not said anything, in Rhebok's production too.
+    def development_in?(environment)
+      names = %w[RACK_ENV RAILS_ENV APP_ENV]
+      return false unless environment.values_at(*names).compact.uniq == ["development"]
+
+      start = StartCommand.current
+      @given.key?(:user_supplied_options) || start.command.any? { |word| word.end_with?("development") } ||
+        start.environment.values_at(*names).any?
+    end
+
+    def default_file(environment)
+      stage = environment["RACK_ENV"] || environment["RAILS_ENV"] || "development"
+      names = @given.key?(:user_supplied_options) ? CONFIG_FILES : CONFIG_FILES.first(1)
+      names.map { |name| name.sub("ENVIRONMENT", stage) }.find { |name| File.file?(name) }
+    end
+
+    # A ConfigFile goes before options, as in Rhebok; but a puma.rb does not go before what the user of Rails has chosen.
+    def merge(chosen, written)
+      weaker, stronger = @puma && @given.key?(:user_supplied_options) ? [written, chosen] : [chosen, written]
+      weaker = weaker.except(:Listen) if (stronger.keys & PLACE).any?
+      weaker.merge(stronger)
+    end
+
+    # @return [ConfigFile, nil]
+    def read_file(path, environment, output, warnings)
       @places = {}
-      return {} unless path
+      return unless path
 
       output.puts "loading from config_file:#{path}"
       output.flush
       @file = File.expand_path(path, logical_directory)
-      config = ConfigFile.evaluate(path)
+      config = evaluate(path, environment)
       config.__useless__.each { |line| warnings.puts "fastrack: #{line}" }
+      @puma = config.__puma__
       @places = config.__places__.freeze
-      config.__settings__
+      config
+    end
+
+    def evaluate(path, environment)
+      command = @given[:command]
+      return ConfigFile.evaluate(path) unless command&.fetch(:puma) || PUMA_FILE.match?(path)
+
+      require_relative "puma/config_file"
+      # As under Puma: rackup and Rails say where `port` listens, and which environment it is.
+      host = command ? nil : @given[:Host]
+      PumaFile.evaluate(path, environment: environment, fixed: !@given[:environment].nil?, **(host ? { host: host } : {}))
     end
 
     # The working directory with its symbolic links: they may lead elsewhere by the next reload.

@@ -49,30 +49,31 @@ module Fastrack
       @queue = OldMaster.take_over_queue(@configuration.hand_over)
       open_listeners
       @pid_file = @configuration.pid && PidFile.new(@configuration.pid)
-      @master = Master.new(self, loadable ? preload(app) : loaded(app), old_master)
+      @interactive = @configuration.development? && !supervised? && ProcessSettings.foreground?
+      app = loadable ? preload(app) : loaded(app)
+      @loaded = app.respond_to?(:call)
+      @master = Master.new(self, app, old_master)
     end
+
+    # @return [Boolean] whether a developer sits in front of it
+    def interactive? = @interactive
 
     # Serves until the server is told to stop.
     #
     # @param background [Boolean] whether there is no terminal to write to
     # @yield when it listens, before the first worker is spawned
-    def run(background: false)
-      @master.run do
-        # From here on signals are queued.
-        @pid_file&.claim
-        PidFileGuard.install(@configuration.pid_files)
-        redirect_output(background)
-        yield if block_given?
-        warm_up
-        Process.setproctitle("fastrack master")
-        announce(@listeners)
-        ProcessSettings.shortage&.then { |shortage| Log.line(shortage) }
-      end
+    def run(background: false, &listening)
+      @background = background
+      console = ProcessSettings.console_mode if interactive?
+      @master.run { prepare(&listening) }
+      fire(:after_stopped)
     ensure
+      console&.call
       Process.setproctitle($PROGRAM_NAME)
       close_listeners(@listeners, @former_listeners)
       @queue&.close
       @pid_file&.remove
+      @restart&.call
     end
 
     # Makes #run return once all current requests are finished. Safe in a signal handler, on any thread, and before #run.
@@ -102,8 +103,32 @@ module Fastrack
     end
 
     # @return [Boolean] whether a supervisor has opened the listeners, so that the configuration has no say
-    def supervised?
-      @supervised
+    def supervised? = @supervised
+
+    # All workers of a generation serve.
+    def ready
+      Log.say("Fastrack is ready Workers:#{worker_processes} Pid:#{Process.pid}")
+      fire(:after_booted) unless @booted
+      @booted = true
+    end
+
+    # Makes new code serve, for plugins of Puma's. In development by a start in the same process: a terminal, foreman or a
+    # container would take a new one for the end.
+    #
+    # @return [String] how
+    def restart
+      in_place = @loaded && @configuration.development? && !@background && !supervised?
+      return (@loaded ? "USR2" : "HUP").tap { |signal| Process.kill(signal, Process.pid) } unless in_place
+
+      @restart = -> { StartCommand.current.run_again(@configuration.pid_files) }
+      stop
+      "in this process"
+    end
+
+    # @return [String] for ps(1)
+    def title(role)
+      tag = @configuration.puma&.tag
+      "fastrack #{role}#{" [#{tag}]" if tag}"
     end
 
     # @return [Integer] how many there should be now, as Unicorn's hooks ask
@@ -112,6 +137,25 @@ module Fastrack
     end
 
     private
+
+    # From here on signals are queued.
+    def prepare
+      @pid_file&.claim
+      PidFileGuard.install(@configuration.pid_files)
+      redirect_output(@background)
+      yield if block_given?
+      @plugins = @configuration.puma&.start(self)
+      warm_up
+      Process.setproctitle(title("master"))
+      announce(@listeners)
+      ProcessSettings.shortage&.then { |shortage| Log.line(shortage) }
+    end
+
+    # Calls hooks of a puma.rb and its plugins.
+    def fire(event)
+      @configuration.puma&.run(event)
+      @plugins&.fire(event)
+    end
 
     # Not when the gem is required: that must be possible where the extension is not built.
     def load_engine
@@ -154,13 +198,17 @@ module Fastrack
     # One line for each address: a host name may have several listeners.
     def announce(listeners)
       listeners.map(&:to_s).uniq.each { |address| Log.say("Fastrack starts Listening on #{address} Pid:#{Process.pid}") }
+      return unless @configuration.development?
+
+      listeners.map(&:url).uniq.each { |url| Log.say("* Listening on #{url}") }
+      Log.say("Use Ctrl-C to stop#{", Ctrl-\\ for backtraces" if interactive?}")
     end
 
     # The server listens already: clients wait meanwhile, and are not refused.
     #
     # @return [#call, AppFile] an AppFile if each worker is to load it
     def preload(app)
-      @configuration.preload_app ? app.load(default_middleware: @configuration.default_middleware) : app
+      @configuration.preload_app ? @configuration.load_app(app) : app
     rescue Exception # rubocop:disable Lint/RescueException -- it is raised again
       close_listeners(@listeners)
       raise
@@ -168,7 +216,8 @@ module Fastrack
 
     def loaded(app)
       no_effect(:PreloadApp, "the app is already loaded; use `fastrack` to load it in each worker") unless @configuration.preload_app
-      no_effect(:DefaultMiddleware, "rackup has already added it") unless @configuration.default_middleware
+      no_effect(:DefaultMiddleware, "rackup has already added it") unless @configuration.default_middleware || @configuration.puma
+      Log.line("rackup in a puma.rb has no effect: the app is already loaded") if @configuration.puma&.rackup
       app
     end
 

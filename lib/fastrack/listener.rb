@@ -56,6 +56,11 @@ module Fastrack
       tcp? ? "#{server_name}:#{server_port}" : ":unix:#{@address.unix_path}"
     end
 
+    # @return [String] what a developer opens
+    def url
+      tcp? ? "http://#{self}" : "unix://#{@path || @address.unix_path}"
+    end
+
     # Lets #close close a descriptor that was inherited (Socket.for_fd with autoclose off).
     def own
       @socket.autoclose = true

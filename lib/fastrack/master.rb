@@ -16,7 +16,7 @@ module Fastrack
   # The parent of the workers: spawns, recycles and stops them, and never touches a request. It is one loop that sleeps
   # until a signal, a message or a timer.
   class Master
-    SIGNALS = %w[TERM QUIT INT HUP USR1 USR2 TTIN TTOU WINCH CHLD].freeze
+    SIGNALS = [*%w[TERM QUIT INT HUP USR1 USR2 TTIN TTOU WINCH CHLD], Worker::BACKTRACE_SIGNAL].freeze
     STOP_SIGNALS = %w[TERM QUIT INT USR1].freeze
 
     # What a supervisor may send again while the program's at_exit hooks run.
@@ -38,7 +38,7 @@ module Fastrack
       @upgrade = old_master && Upgrade.new(launcher, old_master)
       @main_pid_changed = !old_master.nil?
       @sd_notify = SdNotify.new if ENV["NOTIFY_SOCKET"]
-      @orphans = Orphans.start
+      @chores = [@sd_notify, Orphans.start, launcher.configuration.puma&.restarter(launcher)].compact
       @generation = 1
       @announced = 0
     end
@@ -105,7 +105,7 @@ module Fastrack
 
     def step(now)
       shut_down(Shutdown::Graceful) if draining? && now >= @shutdown.due_at
-      [@sd_notify, @upgrade, @orphans].each { |one| one&.step(now) }
+      [@upgrade, *@chores].each { |one| one&.step(now) }
       shutting_down? ? @shutdown.step(now) : maintain
       @worker_timeout.step(now, configuration)
     end
@@ -119,7 +119,7 @@ module Fastrack
     # @return [Float, nil] nil when nothing is due
     def seconds_until_due
       spawn_at = @workers.not_before if !shutting_down? && @workers.free_slot
-      due = [@upgrade, @sd_notify, @worker_timeout, @shutdown, @orphans].filter_map { |one| one&.due_at }
+      due = [@upgrade, @worker_timeout, @shutdown, *@chores].filter_map { |one| one&.due_at }
       due = [*due, spawn_at].compact.min
       due && [due - now, 0].max
     end
@@ -145,9 +145,10 @@ module Fastrack
       case name
       when "TERM", STOP
         shut_down(@shutdown.is_a?(Shutdown::Phased) ? Shutdown::Graceful : Shutdown::Drain, cancel: "TERM")
-      when "QUIT" then shut_down(Shutdown::Graceful)
+      when "QUIT" then @launcher.interactive? ? @workers.each(&:log_backtraces) : shut_down(Shutdown::Graceful)
       when "INT" then shut_down(Shutdown::Quick, cancel: name)
-      when "USR1" then configuration.spawn_interval.positive? ? shut_down(Shutdown::Phased) : reopen_logs
+      when "USR1" then configuration.spawn_interval.positive? ? shut_down(Shutdown::Phased) : @workers.reopen_logs
+      when Worker::BACKTRACE_SIGNAL then @workers.each(&:log_backtraces)
       when "CHLD" then nil
       else @shutdown ? Log.line("#{name} is ignored: the server is stopping") : change(name)
       end
@@ -202,11 +203,6 @@ module Fastrack
       Log.line("#{name}: changing to #{workers} workers")
     end
 
-    def reopen_logs
-      LogFiles.reopen
-      @workers.each(&:reopen_logs)
-    end
-
     # Spawns one worker at most, so that a signal need not wait for all of them.
     def maintain
       announce_ready
@@ -222,7 +218,7 @@ module Fastrack
       @sd_notify&.main_pid(Process.pid) if @main_pid_changed
       @main_pid_changed = false
       notify_ready
-      Log.say("Fastrack is ready Workers:#{@workers.size} Pid:#{Process.pid}")
+      @launcher.ready
       @upgrade&.ready(quit: configuration.auto_quit)
     end
 

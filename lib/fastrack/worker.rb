@@ -23,6 +23,9 @@ module Fastrack
     # Reopens log files. The master sends it after it has reopened its own.
     LOG_SIGNAL = "USR1"
 
+    # Logs backtraces: SIGINFO where there is one (Ctrl-T), else what Puma takes on Linux.
+    BACKTRACE_SIGNAL = Signal.list.key?("INFO") ? "INFO" : "PWR"
+
     # Seconds to wait for the master's answer to LIMIT_REACHED. It is immediate, unless the master is stopped (SIGSTOP).
     ANSWER_TIMEOUT = 1
 
@@ -43,6 +46,14 @@ module Fastrack
       @scoreboard_entry = scoreboard_entry
       @engine = nil
       @creates_engine = @must_stop = @lost = false
+    end
+
+    # By QUIT: in Heroku's recipe for Unicorn workers ignore TERM, which a platform sends to all processes at once. But at a
+    # developer's terminal QUIT is Ctrl-\, which all processes get.
+    #
+    # @return [String] what the master stops it with
+    def stop_signal
+      @launcher.interactive? ? "TERM" : "QUIT"
     end
 
     # The life of the process, from the fork on. Returns when it has served and at_exit hooks are to run; ends the process
@@ -77,15 +88,16 @@ module Fastrack
 
     def take_signals(signals, pending)
       @pid = Process.pid
-      STOP_SIGNALS.each { |name| take(name) { stop } }
-      MASTER_SIGNALS.each { |name| take(name) }
+      stop_signals = STOP_SIGNALS.last == stop_signal ? STOP_SIGNALS : [stop_signal]
+      (STOP_SIGNALS + MASTER_SIGNALS).each { |name| stop_signals.include?(name) ? take(name) { stop } : take(name) }
       # Not in the handler itself: it cannot wait for a stream's lock.
       take(LOG_SIGNAL) { @engine ? @engine.pause : Thread.new { LogFiles.reopen } }
       take(DRAIN_SIGNAL) { @engine&.drain }
       take(Engine::THREAD_DUMP_SIGNAL) { dump_threads(ThreadDump.text) }
+      take(BACKTRACE_SIGNAL) { Log.line("#{name} is at:\n#{ThreadDump.text.chomp}") }
       trap("CHLD", "DEFAULT")
       early = signals.arrived_since_fork(pending)
-      stop unless (early & STOP_SIGNALS).empty?
+      stop unless (early & stop_signals).empty?
       LogFiles.reopen if early.include?(LOG_SIGNAL)
     end
 
@@ -117,14 +129,15 @@ module Fastrack
     end
 
     def prepare(death_pipe)
-      Process.setproctitle("fastrack worker[#{@nr}]")
+      Process.setproctitle(@launcher.title("worker[#{@nr}]"))
       # Until then all workers have the same random numbers. Limits are drawn before a hook can seed all workers alike.
       srand
       @request_limit = @configuration.draw_request_limit
       settings = EngineSettings.new(@launcher, gc_interval: @configuration.draw_gc_interval)
       @configuration.call_hook(:after_fork, @launcher, self)
       @configuration.user&.switch
-      @app = @app.load(default_middleware: @configuration.default_middleware) unless @app.respond_to?(:call)
+      @app = @configuration.load_app(@app) unless @app.respond_to?(:call)
+      @app = @configuration.wrap(@app)
       start_engine(settings, death_pipe)
       # The engine has copies, and closes them when it stops: from then on nothing holds the port.
       [*@launcher.listeners, @launcher.queue].compact.each(&:close)

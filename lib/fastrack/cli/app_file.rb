@@ -12,20 +12,19 @@ module Fastrack
       "deployment" => %i[CommonLogger TempfileReaper]
     }.freeze
 
-    # @param path [String]
-    # @param environment [String] "development", "production"
-    def initialize(path, environment)
+    # @param path [String, nil] as given on the command line
+    def initialize(path)
       @path = path
-      @environment = environment
     end
 
     # Loads it, anew each time.
     #
-    # @param default_middleware [Boolean] whether to add rackup's middleware
+    # @param default_middleware [Boolean] whether to add rackup's middleware, for the environment that RACK_ENV names
+    # @param path [String, nil] if none was given; nil: config.ru
     # @return [#call]
     # @raise [Error] when there is no such file or no app in it; and whatever the file raises
-    def load(default_middleware: true)
-      file = File.expand_path(@path)
+    def load(default_middleware: true, path: nil)
+      file = File.expand_path(@path || path || "config.ru")
       raise Error, "there is no #{file}" unless File.file?(file)
 
       # Rack 2 also returns the options in the file.
@@ -33,7 +32,7 @@ module Fastrack
       app = app.first if app.is_a?(Array)
       raise Error, "#{file} does not return an app, but #{app.inspect[0, 200]}" unless app.respond_to?(:call)
 
-      names = default_middleware ? MIDDLEWARE.fetch(@environment, []) : []
+      names = default_middleware ? MIDDLEWARE.fetch(ENV["RACK_ENV"], []) : []
       names.reverse.inject(app) do |inner, name|
         Rack.const_get(name).new(inner, *(name == :CommonLogger ? [$stderr] : []))
       end

@@ -17,7 +17,7 @@ module Fastrack
 
     # @return [Symbol] :serve, :check, :help or :version
     attr_reader :action
-    # @return [String] the app's file
+    # @return [String, nil] the app's file, as given
     attr_reader :app_file
     # @return [String, nil] as given, or nil
     attr_reader :environment
@@ -32,10 +32,15 @@ module Fastrack
       @addresses = []
       rest = parser.parse(arguments)
       @action = :check if rest.first == "check" && rest.shift && @action == :serve
-      @app_file = rest.shift || "config.ru"
+      @app_file = rest.shift
       raise Error, "only one app, please: #{rest.join(" ")} is not expected" unless rest.empty?
     rescue OptionParser::ParseError => e
       raise Error, e.message
+    end
+
+    # Whether the configuration file is Puma's, whatever its name is.
+    def puma?
+      @puma || false
     end
 
     def daemonize?
@@ -87,6 +92,10 @@ module Fastrack
 
     def add_settings(options)
       option(options, :ConfigFile, "-c", "--config FILE", "configuration file (default: config/fastrack.rb, if it exists)")
+      options.on("-C FILE", "configuration file of Puma's (default: config/puma.rb, if there is no config/fastrack.rb)") do |path|
+        @puma = true
+        @settings[:ConfigFile] = Option::BY_NAME[:ConfigFile].coerce(path, "-C")
+      end
       option(options, :MaxWorkers, "-w", "--workers NUMBER", "number of worker processes")
       option(options, :Pid, "-P", "--pid FILE", "pid file of the master")
       options.on("-e", "-E", "--environment NAME", "environment (default: RACK_ENV, RAILS_ENV or development)") do |name|

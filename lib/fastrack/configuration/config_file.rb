@@ -37,21 +37,26 @@ module Fastrack
     class << self
       # Evaluates a file.
       #
+      # @param context see #initialize
       # @return [ConfigFile] see #__settings__ and #__places__
       # @raise [ConfigurationError] when it cannot be read or raises, whatever it is; the message has the line
       # @raise [SystemExit] when it calls exit
-      def evaluate(path)
-        file = File.expand_path(path)
-        text = text_of(path, file)
-        config = new(file)
-        begin
-          config.instance_eval(text, file)
-        rescue SystemExit, SignalException
-          raise
-        rescue Exception => e # rubocop:disable Lint/RescueException -- endless recursion and SecurityError, too
-          raise ConfigurationError, "ConfigFile #{place(e, file)}: #{summary(e, file)}"
-        end
+      def evaluate(path, **context)
+        config = new(File.expand_path(path), **context)
+        read_into(config, path)
         config.__finish__
+      end
+
+      # @!visibility private
+      def read_into(config, path)
+        file = File.expand_path(path)
+        config.instance_eval(text_of(path, file), file)
+      rescue SystemExit, SignalException
+        raise
+      rescue Exception => e # rubocop:disable Lint/RescueException -- endless recursion and SecurityError, too
+        raise if e.is_a?(ConfigurationError) && e.message.start_with?("ConfigFile ")
+
+        raise ConfigurationError, "ConfigFile #{place(e, file)}: #{summary(e, file)}"
       end
 
       # @return [Hash{Symbol => Object}] values by option name, of the options' types
@@ -100,6 +105,18 @@ module Fastrack
     # @return [Hash{Symbol => String}] where they were written, by option name
     def __places__
       @__words__.to_h { |word, given| [__name__(word), "ConfigFile #{given.place}: #{word}"] }
+    end
+
+    # @!visibility private
+    # @return [PumaSettings, nil] what a puma.rb sets besides
+    def __puma__
+      nil
+    end
+
+    # @!visibility private
+    # @return [Hash{Symbol => Object}] what counts unless it is set anywhere
+    def __defaults__
+      {}
     end
 
     # @!visibility private

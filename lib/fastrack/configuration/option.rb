@@ -2,6 +2,7 @@
 
 require "etc"
 require_relative "../error"
+require_relative "../log"
 
 module Fastrack
   # The user and group that workers run as.
@@ -116,6 +117,16 @@ module Fastrack
         return number if number.is_a?(Integer) && range.cover?(number)
 
         raise ArgumentError, "must be a whole number#{range.end ? " from #{range.begin} to #{range.end}" : ", #{range.begin} or more"}"
+      end
+
+      # @param value "auto" counts the CPUs, each time anew
+      # @return [Integer]
+      def workers(value)
+        return integer(value, 1..) unless value.to_s == "auto"
+
+        require_relative "../process/cpus"
+        cpus = CPUs.new
+        cpus.count.tap { |count| Log.line("workers auto: #{count} (#{cpus})") }
       end
 
       # @return [Float] seconds, more than 0

@@ -14,7 +14,7 @@ module Fastrack
       new(:Path, :path, nil, "unix socket to listen on, instead of Host and Port", :text),
       new(:BackLog, :backlog, Socket::SOMAXCONN, "length of the listen queue", :integer, 1..2_147_483_647),
       new(:ReusePort, :reuseport, false, "set SO_REUSEPORT on the listening socket", :boolean),
-      new(:MaxWorkers, :max_workers, 5, "number of worker processes", :integer, 1..),
+      new(:MaxWorkers, :max_workers, 5, "number of worker processes; auto: one per CPU", :workers),
       new(:MaxRequestPerChild, :max_request_per_child, 1000, "replace a worker after this many requests (0: never)", :integer, 0..),
       new(:MinRequestPerChild, :min_request_per_child, nil, "draw that number at random for each worker, from this one up", :integer, 0..),
       new(:Timeout, :timeout, 300.0, "seconds to wait for a client (the default of the timeouts below)", :seconds),

@@ -29,13 +29,15 @@ module Fastrack
     # @param nr [Integer] its slot
     # @param channel [ControlChannel] the master's end
     # @param entry [Array(Scoreboard, Integer), nil] its scoreboard entry; nil when the scoreboard is full
-    def initialize(nr, pid, generation, channel, entry, spawned_at)
+    # @param stop_signal [String]
+    def initialize(nr, pid, generation, channel, entry, spawned_at, stop_signal = "QUIT")
       @nr = nr
       @pid = pid
       @generation = generation
       @channel = channel
       @entry = entry
       @spawned_at = spawned_at
+      @stop_signal = stop_signal
       @state = :booting
       @ready = false
       @past_limit = false
@@ -127,15 +129,19 @@ module Fastrack
       end
     end
 
-    # Lets it finish its request and exit. By QUIT: in Heroku's recipe for Unicorn workers ignore TERM, which a platform
-    # sends to all processes at once.
+    # Lets it finish its request and exit.
     def stop
       @state = :stopping
       @stopping_since ||= Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      signal(:QUIT)
+      signal(@stop_signal)
     end
 
-    # Has it write where its threads are.
+    # Has it log where its threads are, for a developer.
+    def log_backtraces
+      signal(Worker::BACKTRACE_SIGNAL)
+    end
+
+    # Has it log where its threads are, because it is late.
     def dump_threads
       signal(Engine::THREAD_DUMP_SIGNAL)
     end

@@ -106,6 +106,12 @@ module Fastrack
       @handles.each(&block)
     end
 
+    # Those of the master, and those of the workers.
+    def reopen_logs
+      LogFiles.reopen
+      each(&:reopen_logs)
+    end
+
     # Removes workers that have exited. After a failure the next spawn waits for ErrRespawnInterval. A killed worker is
     # replaced at once, unless it has just been spawned.
     def reap
@@ -211,7 +217,8 @@ module Fastrack
       worker = Worker.new(nr, @launcher, @app, entry)
       configuration.call_hook(:before_fork, @launcher, worker)
       pid, channel = ForkGuard.own_fork { fork_worker(worker) }
-      WorkerHandle.new(nr, pid, generation, channel, entry, now)
+      configuration.puma&.run(:after_worker_fork, nr)
+      WorkerHandle.new(nr, pid, generation, channel, entry, now, worker.stop_signal)
     rescue Exception => e # rubocop:disable Lint/RescueException -- no hook ends the server, not by `exit` either
       # It may succeed later: memory and pids become free, a database that a hook needs comes back.
       @scoreboard.release(slot) if slot

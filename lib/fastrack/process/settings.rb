@@ -21,6 +21,19 @@ module Fastrack
         "only #{limit} open files are allowed (RLIMIT_NOFILE), and each client takes one" if limit < FEW_DESCRIPTORS
       end
 
+      # A debugger in a worker that is killed leaves the terminal raw.
+      #
+      # @return [#call, nil] restores the terminal's mode
+      def console_mode
+        require "io/console"
+        mode = STDIN.console_mode
+        # In the background that would stop this process (SIGTTOU).
+        -> { STDIN.console_mode = mode if foreground? }
+      rescue SystemCallError, LoadError
+        # It is no terminal.
+        nil
+      end
+
       # Whether this process gets the terminal's signals: INT, and WINCH when the window changes its size.
       #
       # @param stat [String] see proc(5)

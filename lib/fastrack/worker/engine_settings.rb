@@ -43,8 +43,14 @@ module Fastrack
         decode_path: @configuration.path_info == "decoded",
         tmpdir: Dir.tmpdir,
         listeners: known_listeners.map(&:identity),
-        after_response: @configuration.oobgc ? OobGC.start(@gc_interval, -> { @engine.waiting? }) : nil
+        after_response: after_response
       }
+    end
+
+    def after_response
+      return @configuration.puma&.out_of_band unless @configuration.oobgc
+
+      OobGC.start(@gc_interval, -> { @engine.waiting? })
     end
 
     # Seconds to wait for a last request on kept-alive connections before they are closed: a close that crosses a request

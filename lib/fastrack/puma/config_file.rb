@@ -1,0 +1,220 @@
+# frozen_string_literal: true
+
+require_relative "../configuration/config_file"
+require_relative "settings"
+require_relative "words"
+
+module Fastrack
+  # The language of a puma.rb: Puma's words, and those of Fastrack that are not Puma's, but for `timeout`.
+  class PumaFile < ConfigFile
+    include PumaWords
+
+    # What a puma.rb means that does not name these: a single process, and no middleware of the server's.
+    DEFAULTS = { MaxWorkers: 1, DefaultMiddleware: false }.freeze
+
+    undef_method :timeout
+
+    # Puma's constants: `supported_http_methods Puma::Const::IANA_HTTP_METHODS`.
+    def self.const_missing(name)
+      return super unless name == :Puma
+
+      require_relative "plugins"
+      PumaPlugins.constants
+    end
+
+    # @param file [String] its absolute path
+    # @param environment [Hash, ENV]
+    # @param fixed [Boolean] whether the command line has named the environment
+    # @param host [String] where `port` listens
+    def initialize(file, environment: ENV, fixed: false, host: "0.0.0.0")
+      super(file)
+      @__environment__ = environment
+      @__fixed__ = fixed
+      @default_host = host
+      @__puma__ = PumaSettings.new
+      @__files__ = [file]
+      @__loads__ = []
+      @__modes__ = []
+      @__shutdown__ = {}
+    end
+
+    # @!visibility private
+    # @return [PumaSettings]
+    attr_reader :__puma__
+
+    # @!visibility private
+    def __defaults__
+      DEFAULTS
+    end
+
+    # @!visibility private
+    # As in Puma, files that this one loads come later, and so do the blocks of `single` and `cluster`.
+    def __finish__
+      while (path = @__loads__.shift)
+        @__files__ << File.expand_path(path)
+        self.class.read_into(self, path)
+      end
+      @__modes__.each { |mode, block| block.call if mode == (__clustered__? ? :cluster : :single) }
+      @__puma__.plugins.each_value { |plugin| plugin.config(self) if plugin.respond_to?(:config) }
+      __conclude__
+      super
+    end
+
+    # @param path [String] another file, from the working directory
+    def load(path)
+      @__loads__ << path
+    end
+
+    # As in Puma, the command line has the last word, and the app reads RACK_ENV.
+    def environment(name)
+      @__puma__.options[:environment] = name.to_s
+      @__environment__["RACK_ENV"] = name.to_s unless @__fixed__
+    end
+
+    def rackup(path)
+      @__puma__.rackup = path.to_s
+    end
+
+    def tag(text)
+      @__puma__.tag = text.to_s unless text.to_s.empty?
+    end
+
+    def state_path(path)
+      @__puma__.state = [File.expand_path(path.to_s), @__puma__.state&.last]
+    end
+
+    def state_permission(mode)
+      @__puma__.state = [@__puma__.state&.first, Option::Types.mode(mode)]
+    rescue ArgumentError => e
+      raise ConfigurationError, "state_permission #{e.message}; got #{mode.inspect}"
+    end
+
+    def single(&block)
+      @__modes__ << [:single, block]
+    end
+
+    def cluster(&block)
+      @__modes__ << [:cluster, block]
+    end
+
+    def inject(&block)
+      instance_eval(&block)
+    end
+
+    def get(key, default = nil)
+      @__puma__.options.fetch(key.to_sym, default)
+    end
+
+    def plugin(name)
+      case name.to_s
+      when "tmp_restart" then @__puma__.restart_file = "tmp/restart.txt"
+      when "systemd" then nil
+      else
+        require_relative "plugins"
+        @__puma__.plugins[name.to_sym] ||= PumaPlugins.find(name)
+      end
+    end
+
+    # Of Solid Queue's plugin.
+    def solid_queue_mode(mode = :fork)
+      @__puma__.options[:solid_queue_mode] = mode.to_sym
+    end
+
+    def log_requests(which = true) # rubocop:disable Style/OptionalBooleanParameter -- Puma's, as those below
+      @__puma__.middleware[:log] = which
+    end
+
+    def quiet(which = true) # rubocop:disable Style/OptionalBooleanParameter
+      log_requests(!which)
+    end
+
+    def custom_logger(logger)
+      @__puma__.middleware[:logger] = logger
+      __say__("custom_logger is used for log_requests; the server's own lines go to stderr (stderr_path)")
+    end
+
+    def rack_url_scheme(scheme = nil)
+      @__puma__.middleware[:scheme] = scheme
+    end
+
+    def fiber_per_request(which = true) # rubocop:disable Style/OptionalBooleanParameter
+      @__puma__.middleware[:fiber] = which
+    end
+    alias clean_thread_locals fiber_per_request
+
+    def supported_http_methods(methods)
+      unless methods == :any || (methods.is_a?(Array) && methods.any? && methods.all?(String))
+        raise ConfigurationError, "supported_http_methods must be :any or a list of names; got #{methods.inspect[0, 200]}"
+      end
+
+      @__puma__.middleware[:methods] = methods == :any ? nil : methods
+    end
+
+    def set_remote_address(source = :socket) # rubocop:disable Naming/AccessorMethodName
+      @__puma__.middleware[:address] =
+        case source
+        when :socket then nil
+        when :localhost then "127.0.0.1"
+        when String then source
+        when ->(one) { one.is_a?(Hash) && one[:header] } then { header: "HTTP_#{source[:header].upcase.tr("-", "_")}" }
+        else raise ConfigurationError, "set_remote_address must be :socket, :localhost, a text or header: NAME (the PROXY protocol " \
+                                       "is not spoken: have the proxy send a header); got #{source.inspect[0, 200]}"
+        end
+    end
+
+    def allow_underscore_headers(allowed = true) # rubocop:disable Style/OptionalBooleanParameter
+      return if allowed
+
+      raise ConfigurationError, "allow_underscore_headers false is not for this server: have the proxy drop them, as nginx does; " \
+                                "X_Foo never replaces X-Foo here"
+    end
+
+    private
+
+    def __option__(name, value, word)
+      option = Option::BY_NAME.fetch(name)
+      value.nil? ? @__words__.delete(option.word) : __store__(option.word, option.coerce(value, word.to_s))
+    end
+
+    def __say__(text, place = __place__)
+      @__useless__ << "ConfigFile #{place}: #{text}"
+    end
+
+    def __place__
+      location = caller_locations.find { |one| @__files__.include?(one.path) }
+      location ? "#{location.path}:#{location.lineno}" : @__file__
+    end
+
+    # Whether Puma would have a master of its own.
+    def __clustered__?
+      workers = @__puma__.options.fetch(:workers) { @__environment__["WEB_CONCURRENCY"] }
+      !["", "0"].include?(workers.to_s)
+    end
+
+    def __conclude__
+      __say_of_threads__(*@__threads__) if @__threads__
+      if @__words__[:max_threads]&.value.to_i > 1 && @__puma__.hooks?(:before_thread_start, :before_thread_exit)
+        __say__("before_thread_start and before_thread_exit run once in each worker, not in each of its threads")
+      end
+      workers(0) if !@__words__.key?(:max_workers) && @__environment__["WEB_CONCURRENCY"] == "0"
+      __option__(:GracefulTimeout, @__shutdown__.values.min, :worker_shutdown_timeout) if @__shutdown__.any?
+      @__puma__.option_hooks.each do |name, hook|
+        word = Option::BY_NAME[name].word
+        __refuse__(word, "#{word} and Puma's word for that hook cannot both be there") if @__words__.key?(word)
+
+        __option__(name, hook, word)
+      end
+    end
+
+    # Until a worker has several threads.
+    def __say_of_threads__(most, place)
+      __say__("threads #{most} has no effect: a worker serves its requests one after the other; for as many at a time, " \
+              "multiply workers (WEB_CONCURRENCY) by #{most}", place)
+    end
+
+    def method_missing(word, *)
+      words = Option::BY_WORD.keys + PumaWords.public_instance_methods + PumaFile.public_instance_methods(false)
+      raise ConfigurationError, "unknown word #{word}#{Error.suggestion(word, words.uniq - %i[config_file timeout])}"
+    end
+  end
+end

@@ -1,0 +1,96 @@
+# frozen_string_literal: true
+
+require_relative "../error"
+require_relative "../log"
+
+module Fastrack
+  # Plugins of Puma's, such as Solid Queue's, which run in the master. They get what they need of Puma: events, a log,
+  # options and background threads. Puma itself need not be there.
+  class PumaPlugins
+    # Where `require "puma/plugin"` finds ours if there is no Puma.
+    PATH = File.join(__dir__, "require")
+
+    # Names of events, old and new.
+    EVENTS = {
+      on_booted: :after_booted, on_stopped: :after_stopped, on_restart: :before_restart, after_booted: :after_booted,
+      after_stopped: :after_stopped, before_restart: :before_restart
+    }.freeze
+
+    class << self
+      # @return [Module] ::Puma
+      def constants
+        $LOAD_PATH.push(PATH) unless $LOAD_PATH.include?(PATH)
+        require "puma/plugin"
+        # The real one's, if it is there.
+        require "puma/const" unless defined?(::Puma::Const)
+        ::Puma
+      end
+
+      # @return [Object] the plugin
+      # @raise [ConfigurationError] when there is none
+      def find(name)
+        constants::Plugins.find(name.to_s).new.tap { |plugin| plugin.extend(Background) }
+      rescue StandardError, LoadError => e
+        raise ConfigurationError, "plugin #{name.inspect} cannot be loaded: #{Error.reason(e)}; is its gem in the Gemfile?"
+      end
+    end
+
+    # Threads that a plugin wants to have while the server runs.
+    module Background
+      def in_background(&block)
+        (@fastrack_background ||= []) << block
+      end
+
+      def fastrack_background
+        @fastrack_background || []
+      end
+    end
+
+    # @param launcher [Launcher]
+    # @param settings [PumaSettings]
+    def initialize(launcher, settings)
+      @launcher = launcher
+      @plugins = settings.plugins
+      @options = settings.options
+      @hooks = Hash.new { |hooks, event| hooks[event] = [] }
+    end
+
+    # In the master, before there are workers.
+    #
+    # @raise [ConfigurationError] when a plugin asks for what is not there
+    def start
+      @plugins.each do |name, plugin|
+        plugin.start(self) if plugin.respond_to?(:start)
+        plugin.fastrack_background.each { |work| Thread.new(&work) }
+      rescue StandardError => e
+        raise ConfigurationError, "plugin #{name.inspect} does not start, without Puma's server: #{Error.reason(e)}"
+      end
+    end
+
+    # @param event [Symbol]
+    def fire(event)
+      @hooks[event].each do |hook|
+        hook.call
+      rescue StandardError => e
+        Log.exception("a plugin's #{event} failed", e)
+      end
+    end
+
+    # What plugins ask of Puma's launcher, and of what that gives them.
+    attr_reader :options
+
+    def events = self
+    def log_writer = self
+    def config = self
+    def stop = @launcher.stop
+    def restart = @launcher.restart
+    alias phased_restart restart
+
+    EVENTS.each { |name, event| define_method(name) { |&block| @hooks[event] << block } }
+
+    def log(text) = Log.say(text)
+    def error(text) = Log.line(text)
+    def debug(*) = nil
+    alias write log
+  end
+end

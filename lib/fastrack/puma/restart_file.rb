@@ -1,0 +1,45 @@
+# frozen_string_literal: true
+
+require_relative "../log"
+
+module Fastrack
+  # Restarts the server when a file is touched (plugin :tmp_restart).
+  class RestartFile
+    # Seconds between two looks.
+    INTERVAL = 1
+
+    # @return [Float] monotonic seconds when #step looks again
+    attr_reader :due_at
+
+    # @param path [String]
+    # @param launcher [Launcher]
+    def initialize(path, launcher)
+      @path = File.expand_path(path)
+      @name = path
+      @launcher = launcher
+      @seen = mtime
+      @due_at = 0.0
+    end
+
+    # @param now [Float] monotonic seconds
+    def step(now)
+      return if now < @due_at
+
+      @due_at = now + INTERVAL
+      found = mtime
+      return if found.nil? || found == @seen
+
+      @seen = found
+      Log.line("#{@name} was touched: restarting (#{@launcher.restart})")
+    end
+
+    private
+
+    # A file that is gone restarts nothing.
+    def mtime
+      File.stat(@path).mtime
+    rescue SystemCallError
+      nil
+    end
+  end
+end

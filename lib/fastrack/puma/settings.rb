@@ -1,0 +1,133 @@
+# frozen_string_literal: true
+
+require_relative "../log"
+
+module Fastrack
+  # What a puma.rb sets that is no option: hooks of Puma's own, plugins, and changes to the app's env.
+  class PumaSettings
+    # @return [String, nil] the app's file
+    attr_accessor :rackup
+    # @return [String, nil] for process titles
+    attr_accessor :tag
+    # @return [Array(String, Integer)] path and mode of the state file
+    attr_accessor :state
+    # @return [String, nil] the file that restarts the server when it is touched
+    attr_accessor :restart_file
+    # @return [Hash{Symbol => Object}] for plugins
+    attr_reader :options
+    # @return [Hash{Symbol => Object}] see PumaMiddleware
+    attr_reader :middleware
+    # @return [Hash{Symbol => Object}] plugins by name
+    attr_reader :plugins
+
+    def initialize
+      @hooks = Hash.new { |hooks, name| hooks[name] = [] }
+      @data = {}
+      @forked = false
+      @options = {}
+      @middleware = {}
+      @plugins = {}
+    end
+
+    # @param key [String, Symbol, nil] a hook with a key gets a Hash that is the same for all hooks with that key in a worker
+    def add(event, key = nil, &block)
+      raise ArgumentError, "needs a block" unless block
+
+      @hooks[event] << [block, key&.to_sym]
+    end
+
+    # @return [Boolean] whether there is a hook for any of these
+    def hooks?(*events)
+      events.any? { |event| @hooks.key?(event) }
+    end
+
+    # Calls the hooks. As in Puma, one that raises is logged and does not stop the others.
+    def run(event, *arguments)
+      return unless @hooks.key?(event)
+
+      @hooks[event].each do |block, key|
+        block.call(*arguments, *(key && [@data[key] ||= {}]))
+      rescue StandardError => e
+        Log.exception("#{event} failed", e)
+      end
+    end
+
+    # The hooks as options of Fastrack.
+    #
+    # @return [Hash{Symbol => Proc}]
+    def option_hooks
+      {
+        BeforeFork: [%i[before_fork before_worker_fork], ->(_server, worker) { before_fork(worker.nr) }],
+        AfterFork: [%i[before_worker_boot], ->(_server, worker) { run(:before_worker_boot, worker.nr) }],
+        AfterWorkerReady: [%i[before_thread_start], -> { run(:before_thread_start) }],
+        BeforeWorkerShutdown: [%i[before_thread_exit before_worker_shutdown], ->(_server, worker) { before_shutdown(worker.nr) }],
+        AfterWorkerExit: [%i[after_worker_shutdown], ->(_server, worker, status) { after_exit(worker, status) }],
+        BeforeExec: [%i[before_restart], ->(server) { run(:before_restart, server) }]
+      }.filter_map { |option, (events, hook)| [option, hook] if hooks?(*events) }.to_h
+    end
+
+    # @return [#call, nil] for after each response
+    def out_of_band
+      -> { run(:out_of_band) } if hooks?(:out_of_band)
+    end
+
+    # @param app [#call]
+    # @return [#call]
+    def wrap(app)
+      return app if @middleware.empty?
+
+      require_relative "middleware"
+      PumaMiddleware.wrap(app, @middleware)
+    end
+
+    # At the start of a server, which listens already.
+    #
+    # @param launcher [Launcher]
+    # @return [PumaPlugins, nil]
+    def start(launcher)
+      write_state
+      return if @plugins.empty?
+
+      PumaPlugins.new(launcher, self).tap(&:start)
+    end
+
+    # @param launcher [Launcher]
+    # @return [RestartFile, nil]
+    def restarter(launcher)
+      return unless @restart_file
+
+      require_relative "restart_file"
+      RestartFile.new(@restart_file, launcher)
+    end
+
+    private
+
+    # What pumactl reads.
+    def write_state
+      path, mode = @state
+      File.write(path, "---\npid: #{Process.pid}\nrunning_from: \"#{Dir.pwd}\"\n", perm: mode || 0o666) if path
+    rescue SystemCallError => e
+      Log.line("cannot write the state file: #{e.message}")
+    end
+
+    # Once in Puma; here the master forks for as long as it lives.
+    def before_fork(number)
+      run(:before_fork) unless @forked
+      @forked = true
+      run(:before_worker_fork, number)
+    end
+
+    def before_shutdown(number)
+      run(:before_thread_exit)
+      run(:before_worker_shutdown, number)
+    end
+
+    # What hooks ask of Puma's worker handle.
+    Exited = Struct.new(:index, :pid, :process_status)
+    private_constant :Exited
+
+    def after_exit(worker, status)
+      run(:after_worker_shutdown, Exited.new(worker.nr, worker.pid, status))
+    end
+  end
+end

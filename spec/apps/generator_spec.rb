@@ -1,0 +1,118 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../support/app_requirements"
+require "fileutils"
+require "open3"
+
+# An app that `rails new` has made here, and that is changed as the manual says.
+RSpec.describe "A new Rails app", skip: AppRequirements.missing("Rails 7.2 with sqlite3",
+                                                                'require "rails"; require "sqlite3"; require "bundler"; exit Rails.gem_version >= Gem::Version.new("7.2")') do
+  options = %w[--api --minimal --skip-git --skip-bundle --skip-rubocop --skip-brakeman --skip-dev-gems --quiet]
+
+  before(:context) do
+    @dir = Dir.mktmpdir("fastrack-rails-new")
+    run("rails", "new", "shop", *options, chdir: @dir)
+    @app = File.join(@dir, "shop")
+    gemfile = File.read(path("Gemfile")).lines.grep(/\A(?:source|gem "(?:rails|sqlite3)")/).join
+    File.write(path("Gemfile"), "#{gemfile}gem \"rhebok-rs\", path: #{Server::ROOT.inspect}\n")
+    run("bundle", "install", "--local")
+  end
+
+  after(:context) { FileUtils.remove_entry(@dir) if @dir }
+
+  def path(name)
+    File.join(@app, name)
+  end
+
+  def environment
+    Server::CLEAN_ENVIRONMENT.merge("BUNDLE_GEMFILE" => @app && path("Gemfile"), "BUNDLE_SILENCE_ROOT_WARNING" => "1", "SECRET_KEY_BASE" => "0123456789abcdef" * 4)
+  end
+
+  def run(*words, chdir: @app)
+    variables = chdir == @app ? environment : environment.merge("BUNDLE_GEMFILE" => nil)
+    output, status = Open3.capture2e(variables, *words, chdir: chdir)
+    raise "#{words.join(" ")}:\n#{output}" unless status.success?
+
+    output
+  end
+
+  # What the generator, which is run twice in a folder, makes of a file there. Without an app, that is quick.
+  def generated(text, name, folder)
+    file = File.join(@dir, "files", File.basename(name), folder, name)
+    FileUtils.mkdir_p(File.dirname(file))
+    File.write(file, text)
+    run("ruby", "-I", Server::LIB, "-e", <<~'RUBY', file.delete_suffix("/#{name}"), chdir: @dir)
+      require "rails/generators"
+      require "generators/fastrack/install/install_generator"
+      2.times { Fastrack::Generators::InstallGenerator.start(%w[--force --quiet], destination_root: ARGV.first) }
+    RUBY
+    File.read(file)
+  end
+
+  # Bundler and Rails take a while to start.
+  def serve(*words, env: {})
+    server = Server.launch(ru: "", env: environment.merge(env), command: ["sh", "-c", 'cd "$0" && exec "$@"', @app, *words])
+    eventually(120, -> { server.log }) { server.ended? || server.log.include?("Fastrack is ready") }
+    server
+  end
+
+  def up(server)
+    server.get("/up", { "X-Forwarded-Proto" => "https" }).status
+  end
+
+  it "is served with its config/puma.rb as it is" do
+    server = serve("bundle", "exec", "fastrack", env: { "RAILS_ENV" => "production", "PORT" => "0" })
+    expect([up(server), server.log.lines.first]).to eq([200, "loading from config_file:config/puma.rb\n"])
+  end
+
+  it "is served by bin/rails server, whose -p goes before the file's port, and restarted in its process by bin/rails restart" do
+    server = serve("bin/rails", "server", "-u", "fastrack", "-p", "0", "-b", "127.0.0.1", env: { "PORT" => "1" })
+    expect(up(server)).to eq(200)
+    expect(server.log).to include("Fastrack is ready Workers:1")
+    run("bin/rails", "restart")
+    eventually(120, -> { server.log }) { server.log.scan("Fastrack is ready").size == 2 }
+    expect([server.master, up(server)]).to eq([server.pid, 200])
+  end
+
+  describe "with bin/rails generate fastrack:install" do
+    before(:context) do
+      FileUtils.rm_f(%w[Procfile bin/dev].map { |name| path(name) })
+      @output = run("bin/rails", "generate", "fastrack:install")
+    end
+
+    it "has the file, the Procfile's line and bin/dev, and is told of config/puma.rb" do
+      expect(@output).to include("config/puma.rb is not read beside config/fastrack.rb")
+      expect(File.read(path("Procfile"))).to eq("web: bundle exec fastrack -p ${PORT:-3000}\n")
+      expect([File.read(path("bin/dev")), File.executable?(path("bin/dev"))]).to match([/^exec bin\/rails server -u fastrack "\$@"$/, true])
+    end
+
+    it "is served with what the Procfile says" do
+      command = File.read(path("Procfile"))[/web: (.*)/, 1]
+      server = serve("sh", "-c", "exec #{command}", env: { "PORT" => "0", "RAILS_ENV" => "production", "WEB_CONCURRENCY" => "2", "PIDFILE" => "tmp/pids/web.pid" })
+      expect([up(server), server.log.lines.first]).to eq([200, "loading from config_file:config/fastrack.rb\n"])
+      expect(server.log).to include("Fastrack is ready Workers:2")
+      expect(File.read(path("tmp/pids/web.pid")).to_i).to eq(server.master)
+    end
+
+    it "is served by bin/dev, for the developer alone" do
+      server = serve("bin/dev", "-p", "0")
+      expect([up(server), server.log]).to match([200, %r{^\* Listening on http://(?:localhost|127\.0\.0\.1):\d+$}])
+    end
+
+    {
+      "Procfile" => [["web: bundle exec puma -C config/puma.rb\nworker: bin/jobs\n", "web: bundle exec fastrack -p ${PORT:-3000}\nworker: bin/jobs\n"],
+                     ["worker: bin/jobs\n", "worker: bin/jobs\nweb: bundle exec fastrack -p ${PORT:-3000}\n"]],
+      "Procfile.dev" => [["web: env RUBY_DEBUG_OPEN=true bin/rails server\ncss: bin/rails tailwindcss:watch\n",
+                          "web: env RUBY_DEBUG_OPEN=true bin/rails server -u fastrack\ncss: bin/rails tailwindcss:watch\n"],
+                         ["web: bin/rails s -p 3000\n", "web: bin/rails s -u fastrack -p 3000\n"]],
+      "bin/dev" => [["#!/usr/bin/env ruby\nexec \"./bin/rails\", \"server\", *ARGV\n",
+                     "#!/usr/bin/env ruby\nexec \"./bin/rails\", \"server\", \"-u\", \"fastrack\", *ARGV\n"]]
+    }.each do |name, texts|
+      it "changes the line that is there in #{name}, once" do
+        found = texts.map.with_index { |(before, _), number| generated(before, name, "app#{number}") }
+        expect(found).to eq(texts.map(&:last))
+      end
+    end
+  end
+end
