@@ -152,6 +152,7 @@ module Fastrack
       last = @engine.requests + limit
       loop do
         finish = @engine.run(@app, limit)
+        return finish_without_master if finish == :orphaned
         return finish unless finish == :paused
 
         LogFiles.reopen
@@ -172,6 +173,15 @@ module Fastrack
     end
 
     # @yield what may call exit
+    # It is the master that would limit the time for this.
+    def finish_without_master
+      seconds = [@configuration.graceful_timeout, LEAST_TIME].max
+      ChildProcess.end_within(seconds, Scoreboard::TIMEOUT_STATUS, <<~LINE)
+        fastrack: #{name} has not finished within #{format("%g", seconds)} s after the end of its master: ending it
+      LINE
+      finish
+    end
+
     # @return [Integer] the status that it exits with; 0 if it does not
     def status_of
       yield

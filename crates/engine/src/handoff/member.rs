@@ -94,6 +94,11 @@ impl Member {
         self.page.others(Set::Serving, self.place).any(is_alive)
     }
 
+    /// The master is gone without having said that its workers are about to end.
+    pub fn end_master(&self) {
+        self.page.set_ending(self.master);
+    }
+
     /// Whether somebody will take connections from the queue when this worker ends: another worker, or its successor.
     pub fn has_successor(&self) -> bool {
         !self.page.is_ending(self.master) || self.is_another_serving()

@@ -39,7 +39,7 @@ pub enum Finish {
     Limit,
     /// Paused, between two requests.
     Paused,
-    /// The master is gone.
+    /// The master is gone. The next run can [stop](Control::stop) as with the whole server.
     Orphaned,
     /// This is a forked child, which has let go of the connections.
     Closed,
@@ -63,8 +63,9 @@ pub struct Engine {
     /// Requests still to be served in this run.
     left: Option<u64>,
     finish: Option<Finish>,
-    // Kept open for the poller.
-    _master: Option<OwnedFd>,
+    /// Kept open for the poller, until it is at its end.
+    master: Option<OwnedFd>,
+    is_orphaned: bool,
 }
 
 /// What the [schedule] goes by.
@@ -136,7 +137,8 @@ impl Engine {
             schedule: Schedule::default(),
             left: None,
             finish: None,
-            _master: master,
+            master,
+            is_orphaned: false,
         })
     }
 
