@@ -142,10 +142,9 @@ module Soak
       connection&.close
     end
 
-    # The server's processes become children of this one when their parents end.
+    # The server's processes become children of this one when their parents end. The kernel is asked first: another process
+    # may have had the same pid.
     def ended?(pid)
-      return true if @statuses.key?(pid)
-
       _, status = Process.wait2(pid, Process::WNOHANG)
       @statuses[pid] = status if status
       !status.nil?
