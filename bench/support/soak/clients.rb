@@ -55,8 +55,8 @@ module Soak
       sleep(0.05) while Soak.now < till && !@over
     end
 
-    def connection(**options)
-      opened = Connection.new([@site.port, @site.socket].sample(random: random), **options)
+    def connection(endpoint = [@site.port, @site.socket].sample(random: random), **options)
+      opened = Connection.new(endpoint, **options)
       yield opened
     rescue Connection::Lost => e
       raise if opened
@@ -192,8 +192,9 @@ module Soak
       end
     end
 
+    # Over TCP it might look like one that has left (docs/connections.md).
     def half_closed
-      connection do |one|
+      connection(@site.socket) do |one|
         one.write(request("/", "Connection: close"))
         one.finish_sending
         expect(one) { |body| right?("/", body) }
