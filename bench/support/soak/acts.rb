@@ -216,8 +216,9 @@ module Soak
 
     # --- hooks
 
+    # Where the last worker that serves has to end, an upload that has begun gets 502: nobody takes the rest.
     def hanging_boot
-      @record.act("hanging_boot") do
+      @record.act("hanging_boot", :"502") do
         @site.flag("hang_after_fork") do
           @server.signal(:HUP)
           signal_worker(:TERM)
@@ -227,7 +228,7 @@ module Soak
     end
 
     def failing_boot
-      @record.act("failing_boot") do
+      @record.act("failing_boot", :"502") do
         @site.flag("fail_after_fork") do
           @server.signal(:HUP)
           pause(2.0)

@@ -70,9 +70,11 @@ impl Reactor {
 
     /// Hands a connection off to another worker. Returns it if there is none, or no room in the queue.
     ///
-    /// A response does not wait in the queue for a successor that is not there yet.
+    /// A response does not wait in the queue for a successor that is not there yet, nor for a worker that is about to stop,
+    /// too.
     fn hand_off(&mut self, connection: Box<Connection>) -> Result<(), Box<Connection>> {
         let is_taken = match connection.phase() {
+            Phase::Sending if self.control.is_draining() => Member::is_stranger_serving,
             Phase::Sending => Member::is_another_serving,
             _ => Member::has_successor,
         };
