@@ -73,8 +73,13 @@ RSpec.describe "A hostile network" do
   end
 
   it "leaves while the app works: nobody else sees anything" do
-    view_during { HttpPeer.open(server) { |peer| peer.write("GET /slow HTTP/1.1\r\n#{head}\r\n") && peer.abort } }
-    expect_order
+    in_the_app do
+      peer = HttpPeer.new(server).write("GET /slow HTTP/1.1\r\n#{head}\r\n")
+      await_app
+      peer.abort
+      server.write("go", "")
+      expect_order
+    end
   end
 
   # What takes more than one connection, or a special one.

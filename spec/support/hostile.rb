@@ -78,13 +78,24 @@ module Hostile
 
   # What a client sees whose request is in the app while the block runs.
   def view_during
-    client = Thread.new { view("/slow") }
-    eventually { File.exist?(File.join(server.dir, "slow")) }
+    in_the_app do
+      client = Thread.new { view("/slow") }
+      await_app
+      yield
+      server.write("go", "")
+      client.value
+    end
+  end
+
+  # One request to /slow, which stays in the app until there is a file `go`.
+  def in_the_app
     yield
-    server.write("go", "")
-    client.value
   ensure
     %w[slow go].each { |name| FileUtils.rm_f(File.join(server.dir, name)) }
+  end
+
+  def await_app
+    eventually { File.exist?(File.join(server.dir, "slow")) }
   end
 
   # What a client sees that asks for a path: the status, :cut when a response begins and does not end as it should, :nothing
