@@ -7,7 +7,8 @@ module SoakApp
   DIR = ENV.fetch("SOAK_DIR")
   # Reopened by USR1.
   LOG = File.open(File.join(DIR, "app.log"), "a").tap { |file| file.sync = true }
-  FILE = File.join(DIR, "file").tap { |path| File.binwrite(path, "f" * 300_000) }
+  # An old master's workers may be sending it while a new one loads this.
+  FILE = File.join(DIR, "file").tap { |path| File.binwrite(path, "f" * 300_000) unless File.exist?(path) }
   # sigwait(3) for no signal at all: native code that never returns and keeps Ruby's lock.
   SIGWAIT = Fiddle::Function.new(Fiddle.dlopen(nil)["sigwait"], [Fiddle::TYPE_VOIDP] * 2, Fiddle::TYPE_INT, need_gvl: true)
   DEEP = ->(depth) { [depth].each { |one| DEEP.call(one + 1) } }
@@ -35,7 +36,8 @@ module SoakApp
     "/fork" => ->(_) { Process.detach(fork { sleep(0.3) && exit!(0) }) && text("fork") },
     "/thread" => ->(env) { Thread.new { 20.times { sleep(0.02) && env.each_value(&:to_s) && $stdout.flush } } && text("thread") },
     "/term" => ->(_) { Process.kill(:TERM, Process.pid) && text("term") },
-    "/encodings" => ->(_) { Encoding.default_internal = Encoding.default_external = Encoding::ISO_8859_1 and text("encodings") }
+    # Without Ruby's warning, which would wait for a log that is stuck.
+    "/encodings" => ->(_) { $VERBOSE = nil; Encoding.default_internal = Encoding.default_external = Encoding::ISO_8859_1 and text("encodings") }
   }.freeze
 
   # A body that is sent from its file.
