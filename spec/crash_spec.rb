@@ -32,6 +32,8 @@ RSpec.describe "A request that ends its worker" do
       "/wrong-exit!" => -> { exit!("x") },
       "/huge-exit!" => -> { exit!(2**70) },
       "/raised-exit!" => -> { TracePoint.new(:c_return) { |at| raise "a trap" if at.method_id == :prepare_exit }.enable { exit!(6) } },
+      # What the server's exit! calls at last.
+      "/stuck-exit!" => -> { Process.define_singleton_method(:exit!) { |*| sleep }; Process.exit!(3) },
       "/hang" => -> { sleep },
       "/deep" => -> { DEEP.call(0) },
       # Found out by a fault, where Ruby code finds it out itself.
@@ -132,6 +134,19 @@ RSpec.describe "A request that ends its worker" do
     ensure
       [waiting, *idle].compact.each(&:close)
     end
+  end
+
+  it "is the end of it after 15 s where exit! itself does not end it, and the service goes on meanwhile" do
+    server = serve(workers: 2)
+    asked = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    expect(server.get("/stuck-exit!").status).to eq(502)
+    stuck = eventually(40) do
+      expect(server.get("/").status).to eq(200)
+      server.log[/^fastrack: worker (\d+) was about to end and has not: it is ended$/, 1]
+    end
+    expect(Process.clock_gettime(Process::CLOCK_MONOTONIC) - asked).to be > 14
+    expect(ending(server, stuck)).to start_with("exited with status 134")
+    expect(server.await_workers(2)).not_to include(stuck.to_i)
   end
 
   context "with an upload that has begun" do

@@ -2,6 +2,7 @@
 
 require_relative "spec_helper"
 require_relative "support/free_port"
+require_relative "support/http_peer"
 require "io/console"
 require "io/nonblock"
 require "pty"
@@ -213,7 +214,21 @@ RSpec.describe "Faults" do
     expect(server.stop.exitstatus).to eq(0)
   end
 
+  def refused?(server)
+    server.connect(&:itself).nil?
+  rescue Errno::ECONNREFUSED
+    true
+  end
+
   describe "kill -9 of the master" do
+    # Answers with more than the kernel takes ahead of a client, and uploads with their length.
+    slow = <<~'RUBY'
+      run lambda { |env|
+        length = env["rack.input"].read.bytesize
+        [200, {}, length.zero? ? Array.new(160, "x" * 100_000) : [length.to_s]]
+      }
+    RUBY
+
     it "B-orphans idle workers end" do
       server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 3 })
       server.await_workers(3).each { |pid| eventually { ProcessTable.title(pid).start_with?("fastrack worker") } }
@@ -239,6 +254,36 @@ RSpec.describe "Faults" do
         expect(request.finish.status).to eq(200)
         eventually { server.processes.empty? }
         expect(Server.start(ru: Rackups::PID, options: { Port: port }).get.status).to eq(200)
+      end
+    end
+
+    it "B-orphans a client that has a part of its response gets the rest, and one that has sent a part of its request an answer" do
+      server = Server.start(ru: slow, options: { MaxWorkers: 2 })
+      peers = [HttpPeer.new(server, receive_buffer: 4096).write("GET / HTTP/1.0\r\n\r\n"),
+               HttpPeer.new(server).write("POST / HTTP/1.0\r\nContent-Length: 10\r\n\r\nabc")]
+      peers.first.read_until_size(1)
+      eventually { peers.last.taken? }
+      server.signal(:KILL)
+      server.wait
+      eventually { refused?(server) }
+      peers.last.write("defghij")
+      expect(HttpResponse.parse(peers.last.read_to_end).body).to eq("10")
+      expect(HttpResponse.parse(peers.first.read_to_end).body.bytesize).to eq(16_000_000)
+      eventually { server.processes.empty? }
+    ensure
+      peers&.each(&:close)
+    end
+
+    it "B-orphans no client keeps a worker for longer than GracefulTimeout" do
+      server = Server.start(ru: slow, options: { MaxWorkers: 1, GracefulTimeout: 1 })
+      HttpPeer.open(server) do |peer|
+        peer.write("GET / HTTP/1.0\r\n\r\n")
+        peer.read_until_size(1)
+        worker = server.workers.first
+        server.signal(:KILL)
+        server.wait
+        eventually { server.processes.empty? }
+        expect(server.log).to include("fastrack: worker 0 (pid #{worker}) has not finished within 1 s after the end of its master: ending it\n")
       end
     end
 
@@ -269,14 +314,8 @@ RSpec.describe "Faults" do
         child
         server.signal(:KILL)
         server.wait
-        eventually { server.processes == [child] && refused? }
-      end
-
-      # The child lets go of the port in its own time.
-      def refused?
-        server.connect(&:itself).nil?
-      rescue Errno::ECONNREFUSED
-        true
+        # The child lets go of the port in its own time.
+        eventually { server.processes == [child] && refused?(server) }
       end
 
       it "B-fork has none of the server's sockets and pipes, and is ended by TERM" do

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "spec_helper"
+require_relative "support/http_peer"
 
 RSpec.describe "Stopping" do
   let(:at_exit_app) do
@@ -33,6 +34,25 @@ RSpec.describe "Stopping" do
     end
     expect(request.finish.status).to eq(200)
     expect(server.wait.exitstatus).to eq(0)
+  end
+
+  it "A10 TERM lets a slow reader have its response from its own worker, whatever another one is busy with" do
+    server = Server.start(ru: Rackups::GATE.sub("[Process.pid.to_s]", "[env['PATH_INFO'] == '/large' ? 'x' * 16_000_000 : Process.pid.to_s]"),
+                          options: { MaxWorkers: 2 })
+    request = SlowRequest.new(server)
+    peer = HttpPeer.new(server, receive_buffer: 4096).write("GET /large HTTP/1.0\r\n\r\n")
+    peer.read_until_size(1)
+    worker = (server.workers - [request.pid]).first
+    sockets = -> { ProcessTable.alive?(worker) ? ProcessTable.descriptors(worker).values.grep(/\Asocket:/).size : 0 }
+    before = sockets.call
+    server.signal(:TERM)
+    # It has let go of its listener.
+    eventually { sockets.call < before }
+    expect(HttpResponse.parse(peer.read_to_end).body.bytesize).to eq(16_000_000)
+    expect(request.finish.status).to eq(200)
+    expect(server.wait.exitstatus).to eq(0)
+  ensure
+    peer&.close
   end
 
   it "C1 B-INT INT ends the server at once, without waiting for requests, with status 0 and no process left" do

@@ -177,6 +177,7 @@ module Fastrack
       loop do
         finish = @engine.run(@app, limit)
         @lost = finish == :lost
+        return finish_without_master if finish == :orphaned
         return finish unless finish == :paused
 
         LogFiles.reopen
@@ -194,6 +195,15 @@ module Fastrack
     rescue SystemExit
       # Each request that exits is one less.
       retry
+    end
+
+    # It is the master that would limit the time for this.
+    def finish_without_master
+      seconds = [@configuration.graceful_timeout, LEAST_TIME].max
+      ChildProcess.end_within(seconds, Scoreboard::TIMEOUT_STATUS, <<~LINE)
+        fastrack: #{name} has not finished within #{format("%g", seconds)} s after the end of its master: ending it
+      LINE
+      finish
     end
 
     # @yield what may call exit

@@ -25,7 +25,7 @@ pub use fd_limit::{fd_limit, has_free_fds, is_out_of_fds, max_fd_limit, too_many
 pub use fd_passing::{message_queue, peek_message, receive_message, send_message, MAX_PASSED_FDS};
 pub use memory::{append, reserve};
 pub use poller::{Event, Events, Poller};
-pub use process::{adopts_orphans, exit_at_once, is_alive, is_running, trim_heap};
+pub use process::{adopts_orphans, exit_at_once, is_alive, is_running, is_sibling, trim_heap};
 pub use sendfile::{open_regular, send_file};
 pub use shared_memory::{memory_file, SharedNumbers};
 pub use signals::{

@@ -10,22 +10,30 @@ pub fn exit_at_once(status: i32) -> ! {
 
 /// Whether a process with this pid runs. One that has ended and was not reaped does not, where proc(5) tells.
 pub fn is_alive(pid: u32) -> bool {
-    is_running(pid) && !is_zombie(pid)
+    is_running(pid) && !matches!(state_and_parent(pid), Some((b'Z' | b'X', _)))
 }
 
+/// Whether both processes have one parent; false where that cannot be known.
+pub fn is_sibling(pid: u32) -> bool {
+    let parent = std::os::unix::process::parent_id();
+    state_and_parent(pid).is_some_and(|(_, other)| other == parent)
+}
+
+/// From proc(5); None where there is no such file.
 #[cfg(not(portable))]
-fn is_zombie(pid: u32) -> bool {
-    // State is the first field after the name, which is in parentheses and may contain some (proc(5)).
-    let has_ended = |stat: Vec<u8>| {
-        let name_end = stat.iter().rposition(|byte| *byte == b')');
-        name_end.is_some_and(|at| matches!(stat.get(at + 2), Some(b'Z' | b'X')))
-    };
-    std::fs::read(format!("/proc/{pid}/stat")).is_ok_and(has_ended)
+fn state_and_parent(pid: u32) -> Option<(u8, u32)> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // They are the first fields after the name, which is in parentheses and may contain some.
+    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+    let mut fields = stat.get(name_end + 2..)?.split(|byte| *byte == b' ');
+    let state = *fields.next()?.first()?;
+    let parent = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    Some((state, parent))
 }
 
 #[cfg(portable)]
-fn is_zombie(_pid: u32) -> bool {
-    false
+fn state_and_parent(_pid: u32) -> Option<(u8, u32)> {
+    None
 }
 
 /// Gives what is free of the heap back to the system, where the C library does not do so by itself.

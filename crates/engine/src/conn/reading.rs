@@ -10,7 +10,8 @@ use super::{Connection, Phase, State, Step};
 use crate::settings::Settings;
 
 /// Reads from one connection before another gets a turn: a megabyte of a long body.
-const READS_PER_TURN: usize = 16;
+// Fewer in tests, so that several turns fit into a socket's buffer.
+const READS_PER_TURN: usize = if cfg!(test) { 4 } else { 16 };
 
 impl Connection {
     /// Reads until the request is complete, or the kernel has no more of it, or the turn is over.
@@ -39,6 +40,8 @@ impl Connection {
                 Err(error) => return Step::Refuse(error),
             }
         }
+        // There may be more, the end of the stream for one, of which the poller has told already.
+        self.last_read_was_full = true;
         Step::Wait
     }
 
@@ -100,5 +103,33 @@ impl Connection {
         }
         self.state = State::Body(body);
         Ok(status)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::accept::Client;
+
+    /// The poller has told of the end together with the bytes, and does not tell again.
+    #[test]
+    fn the_end_of_a_stream_is_read_however_many_turns_that_takes() {
+        let settings = Settings::default();
+        let mut pool = ReadBufPool::default();
+        for reads in 1..=2 * READS_PER_TURN {
+            let (mut client, server) = UnixStream::pair().expect("a pair");
+            server.set_nonblocking(true).expect("nonblocking");
+            let mut connection = Connection::new(Client { fd: server.into(), peer: None, listener: 0 });
+            client.write_all(&vec![b'x'; reads * READ_SIZE - 1]).expect("room");
+            drop(client);
+            connection.drain();
+            connection.ended = true;
+            while connection.read(&settings, &mut pool) != Step::Close {
+                assert!(connection.needs_another_turn(), "the end after {reads} reads is missed");
+            }
+        }
     }
 }

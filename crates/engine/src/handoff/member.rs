@@ -99,6 +99,19 @@ impl Member {
         self.page.others(Set::Serving, self.place).any(is_alive)
     }
 
+    /// Whether a worker of another master is serving: where the whole server stops, the others of this one stop, too, and
+    /// may be busy until then.
+    pub fn is_stranger_serving(&self) -> bool {
+        let is_stranger = |pid| fastrack_sys::is_alive(pid) && !fastrack_sys::is_sibling(pid);
+        let pid = |place| self.page.pid(place).load(Ordering::SeqCst);
+        self.page.others(Set::Serving, self.place).map(pid).any(is_stranger)
+    }
+
+    /// The master is gone without having said that its workers are about to end.
+    pub fn end_master(&self) {
+        self.page.set_ending(self.master);
+    }
+
     /// Whether somebody will take connections from the queue when this worker ends: another worker, or its successor.
     pub fn has_successor(&self) -> bool {
         !self.page.is_ending(self.master) || self.is_another_serving()

@@ -165,6 +165,18 @@ mod tests {
     }
 
     #[test]
+    fn a_worker_of_another_master_is_a_stranger() {
+        let queue = SharedQueue::new().expect("a queue");
+        let one = queue.member().expect("a member").expect("free");
+        let page = &queue.page;
+        page.set(Set::Serving, 7, true);
+        page.pid(7).store(std::process::id(), Ordering::SeqCst);
+        assert!(one.is_another_serving() && !one.is_stranger_serving());
+        page.pid(7).store(std::os::unix::process::parent_id(), Ordering::SeqCst);
+        assert!(one.is_stranger_serving());
+    }
+
+    #[test]
     fn there_is_a_place_for_each_of_many_workers_and_then_none() {
         let queue = SharedQueue::new().expect("a queue");
         let mut members: Vec<_> =

@@ -70,7 +70,8 @@ impl Reactor {
 
     /// Hands a connection off to another worker. Returns it if there is none, or no room in the queue.
     ///
-    /// A response does not wait in the queue, neither for a successor that is not there yet nor behind requests.
+    /// A response does not wait in the queue, neither for a successor that is not there yet, nor behind requests, nor for a
+    /// worker that is about to stop, too.
     fn hand_off(&mut self, connection: Box<Connection>) -> Result<(), Box<Connection>> {
         let is_taken = match connection.phase() {
             Phase::Sending => self.is_response_taken(),
@@ -97,7 +98,11 @@ impl Reactor {
     fn is_response_taken(&self) -> bool {
         let is_urgent = self.stop_deadline.is_some_and(|end| end <= monotonic_millis());
         let is_request_first = |member: &Member| member.is_anything_queued() && !member.is_client_next();
-        self.ask_member(Member::is_another_serving) && (is_urgent || !self.ask_member(is_request_first))
+        let is_served = match self.control.is_draining() {
+            true => Member::is_stranger_serving,
+            false => Member::is_another_serving,
+        };
+        self.ask_member(is_served) && (is_urgent || !self.ask_member(is_request_first))
     }
 
     /// Hands off a connection whose time is over at this worker. False if it is over for good.

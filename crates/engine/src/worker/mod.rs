@@ -40,7 +40,7 @@ pub enum Finish {
     Limit,
     /// Paused, between two requests.
     Paused,
-    /// The master is gone.
+    /// The master is gone. The next run can [stop](Control::stop) as with the whole server.
     Orphaned,
     /// This is a forked child, which has let go of the connections.
     Closed,
@@ -68,8 +68,9 @@ pub struct Engine {
     finish: Option<Finish>,
     /// Stopped because the application has closed descriptors.
     lost: bool,
-    /// A pipe, or nothing.
+    /// A pipe, until it is at its end, or nothing.
     master: Option<File>,
+    is_orphaned: bool,
 }
 
 /// What the [schedule] goes by.
@@ -145,6 +146,7 @@ impl Engine {
             finish: None,
             lost: false,
             master,
+            is_orphaned: false,
         })
     }
 

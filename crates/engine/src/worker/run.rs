@@ -102,6 +102,9 @@ impl Engine {
             admit(client, reactor);
         }
         self.listeners.close(&self.poller, &self.control);
+        if let Some(member) = reactor.member().filter(|_| self.is_orphaned) {
+            member.end_master();
+        }
         reactor.begin_stop();
         let Some(member) = reactor.member() else { return };
         // It fails only if the queue is not registered.

@@ -64,18 +64,30 @@ impl Engine {
     }
 
     fn announce(&mut self) {
+        let mut is_orphaned = false;
         for event in self.events.iter() {
             match event.token {
-                MASTER if self.master.as_ref().is_some_and(is_at_end) => {
-                    self.finish = self.finish.or(Some(Finish::Orphaned));
-                }
-                // It was written to, and has woken this thread.
-                MASTER => {}
+                // A byte has woken this thread; the end of file says that the master is gone.
+                MASTER => is_orphaned |= self.master.as_ref().is_some_and(is_at_end),
                 QUEUE => self.schedule.queue_announced = true,
                 CONNECTIONS => {}
                 listener => self.listeners.announce(listener),
             }
         }
+        if is_orphaned {
+            self.note_orphaned();
+        }
+    }
+
+    /// The master is gone, and its other workers go, too: from now on this is like the end of the whole server.
+    fn note_orphaned(&mut self) {
+        self.is_orphaned = true;
+        self.control.drain();
+        // It would be reported for ever.
+        if let Some(master) = self.master.take() {
+            let _ = self.poller.remove(&master);
+        }
+        self.finish = self.finish.or(Some(Finish::Orphaned));
     }
 
     /// Gives a local client a moment to send its request. None in a forked child.

@@ -1,0 +1,165 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "rbconfig"
+require "tmpdir"
+require_relative "../endpoint"
+
+module Soak
+  # Where a server under test has its files, and the settings that the seed gives it.
+  class Site
+    ROOT = File.expand_path("../../..", __dir__)
+    APP = File.join(ROOT, "bench/apps/soak.ru")
+
+    # Bytes of the disks for uploads, and for the log where it is a file.
+    DISK = 24 << 20
+    LOG_DISK = 8 << 20
+
+    # Seconds.
+    REQUEST_TIMEOUT = 5
+    WORKER_TIMEOUT = 3
+    BOOT_TIMEOUT = 4
+    GRACEFUL_TIMEOUT = 6
+
+    # What would make the server act otherwise than its settings say.
+    CLEAN = %w[PORT WEB_CONCURRENCY RACK_ENV RACK_HANDLER RAILS_ENV RUBYOPT SERVER_STARTER_PORT LISTEN_FDS NOTIFY_SOCKET]
+            .to_h { |name| [name, nil] }.freeze
+
+    # @return [Integer]
+    attr_reader :seed
+    # @return [String] the folder
+    attr_reader :dir
+    # @return [Bench::Endpoint::Tcp, Bench::Endpoint::Unix]
+    attr_reader :port, :socket
+    # @return [Integer] how many workers the server has
+    attr_reader :workers
+
+    # @param keep [String, nil] where to leave the logs
+    def initialize(seed, keep: nil)
+      @seed = seed
+      @keep = keep
+      @dir = Dir.mktmpdir("fastrack-soak")
+      @random = random(0)
+      @port = Bench::Endpoint.free_tcp
+      @socket = Bench::Endpoint::Unix.new(path("app.sock"))
+      draw
+      FileUtils.mkdir_p([disk, logs])
+      @mounted = ENV.key?(OWN_MOUNTS) && mount(disk, DISK) && mount(logs, LOG_DISK)
+      write_config
+    end
+
+    # What happens in one part of the soak does not depend on another's.
+    #
+    # @param part [Integer]
+    def random(part)
+      Random.new((@seed * 1000) + part)
+    end
+
+    # Whether the seed lets masters come and go; otherwise one lives for the whole time.
+    def new_masters? = @new_masters
+
+    # Whether the log is a file on the small disk, and not a pipe.
+    def log_file? = @log_file
+
+    def facts
+      "#{@workers} workers, recycled after #{@recycled.zero? ? "no number of" : @recycled} requests, log in a #{@log_file ? "file" : "pipe"}, " \
+        "#{"no " unless @new_masters}new masters, a disk that can be #{@mounted ? "full" : "gone"}"
+    end
+
+    def path(name) = File.join(@dir, name)
+
+    # The folder for uploads.
+    def disk = path("disk")
+
+    # The folder for the log, where that is a file.
+    def logs = path("logs")
+
+    def log = @log_file ? File.join(logs, "server.log") : path("server.log")
+
+    def command
+      [RbConfig.ruby, "-w", "-I", File.join(ROOT, "lib"), File.join(ROOT, "exe/fastrack"), "-E", "none", APP]
+    end
+
+    # @return [Hash{String => String, nil}]
+    def environment = CLEAN.merge("TMPDIR" => disk, "SOAK_DIR" => @dir)
+
+    # @param more [String] lines of the ConfigFile that are new
+    def write_config(workers: @workers, more: "")
+      File.write(path("new.rb"), <<~RUBY)
+        listen "#{@port}"
+        listen "#{@socket}"
+        max_workers #{workers}
+        pid "#{path("server.pid")}"
+        #{%(stdout_path "#{log}"\nstderr_path "#{log}") if @log_file}
+        request_timeout #{REQUEST_TIMEOUT}
+        worker_timeout #{WORKER_TIMEOUT}
+        worker_boot_timeout #{BOOT_TIMEOUT}
+        graceful_timeout #{GRACEFUL_TIMEOUT}
+        err_respawn_interval 0.2
+        max_request_per_child #{@recycled}
+        #{%(min_request_per_child #{@recycled / 2}) if @recycled.positive?}
+        after_fork { SoakApp.hook("after_fork") }
+        before_worker_shutdown { SoakApp.hook("before_worker_shutdown") }
+        #{more}
+      RUBY
+      FileUtils.mkdir_p(path("config"))
+      File.rename(path("new.rb"), path("config/fastrack.rb"))
+    end
+
+    # Has the block run while a file is there, which tells hooks of the app what to do.
+    def flag(name)
+      File.write(path(name), "")
+      yield
+    ensure
+      FileUtils.rm_f(path(name))
+    end
+
+    # Has the block run while nothing can be written to the disk.
+    def without_room
+      return without_disk { yield } unless @mounted
+
+      fillers = [disk, logs].map { |folder| File.join(folder, "filler") }
+      fillers.each { |file| fill(file) }
+      yield
+    ensure
+      FileUtils.rm_f(fillers) if fillers
+    end
+
+    # Leaves the logs where they were asked for.
+    def remove
+      if @keep
+        FileUtils.mkdir_p(@keep)
+        FileUtils.cp(Dir[path("*.log*"), File.join(logs, "*.log")], @keep)
+      end
+      [disk, logs].each { |folder| system("umount", "-l", folder) } if @mounted
+      FileUtils.remove_entry(@dir)
+    end
+
+    private
+
+    def draw
+      @workers = 2 + @random.rand(3)
+      @recycled = [0, 40, 400].sample(random: @random)
+      @new_masters = @seed.even?
+      @log_file = @random.rand < 0.3
+    end
+
+    def mount(folder, size) = system("mount", "-t", "tmpfs", "-o", "size=#{size}", "tmpfs", folder)
+
+    def fill(filler)
+      File.open(filler, "wb") do |file|
+        file.sync = true
+        loop { file.write("x" * 4096) }
+      end
+    rescue Errno::ENOSPC
+      nil
+    end
+
+    def without_disk
+      File.rename(disk, path("gone"))
+      yield
+    ensure
+      File.rename(path("gone"), disk)
+    end
+  end
+end

@@ -1,0 +1,166 @@
+# frozen_string_literal: true
+
+require_relative "gc_mode"
+require_relative "http_peer"
+
+# What the specs of hostile acts share: one server, what a client sees of an act, and whether the service is a moment later
+# what it was before.
+module Hostile
+  # What the master grants, and how often it looks, made short: else some acts would wait for nothing else.
+  QUICK = <<~RUBY
+    { GRACE: 0.5, INTERVAL: 0.1 }.each do |name, seconds|
+      Fastrack::WorkerTimeout.send(:remove_const, name)
+      Fastrack::WorkerTimeout.const_set(name, seconds)
+    end
+  RUBY
+
+  OPTIONS = { MaxWorkers: 2, MaxRequestPerChild: 0, ErrRespawnInterval: 0.05, WorkerTimeout: 1, GracefulTimeout: 1 }.freeze
+
+  # With what the acts of a table have in them.
+  #
+  # @param acts [Array<String>] Ruby code with `env`, each behind a path: /0, /1 and so on. One that gives no triplet, which
+  #   is an Array with a status, is answered with OK
+  # @return [String] a config.ru
+  def self.app(acts = [])
+    lambdas = acts.each_with_index.map { |code, index| "#{"/#{index}".inspect} => ->(env) { #{code} }" }
+    <<~RUBY
+      require "digest"
+      require "fiddle"
+      require "stringio"
+      DEEP = ->(depth) { [depth].each { |one| DEEP.call(one + 1) } }
+      ABORT = Fiddle::Function.new(Fiddle.dlopen(nil)["abort"], [], Fiddle::TYPE_VOID)
+      HERE = Dir.pwd
+      LATER = ->(&block) { Thread.new { sleep 0.05; block.call } }
+      TRIPLET = Class.new(Array)
+      ACTS = {
+        #{lambdas.join(",\n  ")}
+      }
+      # What an app may rely on in each request, whatever was done in another one.
+      SEEN = lambda { |env|
+        fixed = env.select { |key, value| key.is_a?(String) && (value.is_a?(String) || value == true || value == false) }
+        fixed.except("REMOTE_PORT", "SERVER_PORT").sort.inspect
+      }
+      run lambda { |env|
+        act = ACTS[env["PATH_INFO"]]
+        answer = act&.call(env)
+        next answer if act && answer.is_a?(TRIPLET)
+
+        case env["PATH_INFO"]
+        when "/slow"
+          File.write(File.join(HERE, "slow"), "")
+          sleep 0.01 until File.exist?(File.join(HERE, "go"))
+        when "/upload" then next [200, { "content-type" => "text/plain" }, [env["rack.input"].read.bytesize.to_s]]
+        when "/large" then next [200, { "content-type" => "text/plain" }, Array.new(80, "l" * 100_000)]
+        when "/each" then next [200, { "content-type" => "text/plain" }, Enumerator.new { |parts| 2000.times { parts << "e" * 10_000 } }]
+        end
+        [200, { "content-type" => "text/plain" }, [act ? "done" : SEEN.call(env)]]
+      }
+    RUBY
+  end
+
+  # @yield [String] code of an app's answer
+  # @return [String] the same, as an act that is answered with it
+  def self.answer(triplet)
+    "TRIPLET.new(#{triplet})"
+  end
+
+  # A server for a whole file, and what it is like while all is well.
+  def serve_hostile(acts = [], options: {}, **keywords)
+    config = "#{QUICK}#{keywords.delete(:config)}"
+    @server = Server.start(ru: Hostile.app(acts), options: OPTIONS.merge(options), config: config, **keywords)
+    @server.await_workers(OPTIONS[:MaxWorkers])
+    4.times { look }
+    @seen = look
+    @open = settled { open_files }
+  end
+
+  def server = @server
+
+  # What a client sees whose request is in the app while the block runs.
+  def view_during
+    in_the_app do
+      client = Thread.new { view("/slow") }
+      await_app
+      yield
+      server.write("go", "")
+      client.value
+    end
+  end
+
+  # One request to /slow, which stays in the app until there is a file `go`.
+  def in_the_app
+    yield
+  ensure
+    %w[slow go].each { |name| FileUtils.rm_f(File.join(server.dir, name)) }
+  end
+
+  def await_app
+    eventually { File.exist?(File.join(server.dir, "slow")) }
+  end
+
+  # What a client sees that asks for a path: the status, :cut when a response begins and does not end as it should, :nothing
+  # when the connection ends without a byte.
+  def view(path, bytes: "GET #{path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+    received, = HttpPeer.exchange(server, bytes)
+    status_of(received)
+  end
+
+  def status_of(received)
+    received.empty? ? :nothing : HttpResponse.all(received).last.status
+  rescue HttpResponse::Malformed
+    :cut
+  end
+
+  # A second later, or as soon as may be: all workers are there and nothing else, none has more open than before, and each kind
+  # of request is answered as ever.
+  def expect_order
+    eventually(30, -> { "workers #{server.workers}, others #{others}, zombies #{zombies}\n#{server.log[-2000..]}" }) { complete? }
+    expect(Array.new(6) { look }).to all(eq(@seen))
+    expect(server.request("POST", "/upload", { "Content-Length" => 1_500_000 }, "u" * 1_500_000).body).to eq("1500000")
+    eventually(20, -> { "open before: #{@open}, now: #{open_files}" }) { open_files.all? { |kind, count| count <= @open[kind] } }
+    expect(complete?).to be(true)
+  end
+
+  private
+
+  def look = server.get("/").body
+
+  def complete?
+    server.workers.size == OPTIONS[:MaxWorkers] && others.empty? && zombies.empty?
+  end
+
+  # What was started here, and is neither the master nor a worker.
+  def others
+    server.processes - [server.pid, server.master, *server.workers]
+  end
+
+  def zombies
+    [server.master, *server.workers].flat_map { |pid| ProcessTable.zombies(pid) }
+  end
+
+  # @return [Hash{Symbol => Integer}] descriptors of the master, and of the worker that has the most
+  def open_files
+    counts = server.workers.map { |pid| descriptors(pid) }
+    { master: descriptors(server.master), worker: counts.max.to_i }
+  end
+
+  def descriptors(pid)
+    ProcessTable.descriptors(pid).size
+  rescue Errno::ENOENT
+    0
+  end
+
+  # The value of a block when it has not changed for some looks.
+  def settled
+    values = []
+    eventually do
+      values = [*values.last(9), yield]
+      values.size == 10 && values.uniq.size == 1
+    end
+    values.last
+  end
+end
+
+RSpec.configure do |config|
+  config.include Hostile, file_path: %r{/spec/hostile/}
+end
