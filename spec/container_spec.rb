@@ -33,8 +33,8 @@ RSpec.describe "A master that adopts processes" do
     [server, master, workers]
   end
 
-  { "as process 1" => PROCESS_1, "as a subreaper" => SUBREAPER }.each do |what, wrapper|
-    it "D6 reaps them #{what}, and leaves to a hook what the hook has started" do
+  { "as process 1" => [PROCESS_1], "as a subreaper" => [SUBREAPER, { linux: "subreapers (prctl(2))" }] }.each do |what, (wrapper, tags)|
+    it "D6 reaps them #{what}, and leaves to a hook what the hook has started", **tags.to_h do
       server, master, workers = start(wrapper)
       5.times { server.get("/leave") }
       eventually { ProcessTable.children(master).size >= 7 }
