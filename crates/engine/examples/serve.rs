@@ -50,7 +50,7 @@ fn main() {
         [how @ ("single" | "pipelined"), requests] => {
             let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
             let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
-            let mut engine = Engine::new(vec![listener], None, Settings::default(), None).expect("an engine");
+            let engine = Engine::new(vec![listener], None, Settings::default(), None).expect("an engine");
             let batch = if how == "single" { 1 } else { PIPELINED };
             let mut client = Command::new(std::env::current_exe().expect("a path"))
                 .args(["client", &socket.local_addr().expect("an address").to_string()])

@@ -46,6 +46,26 @@ impl InFlight {
         control.count_request();
     }
 
+    /// As [`end`](Self::end), but returns false if another thread has taken the request: the caller must not go on.
+    pub fn try_end(&self, control: &Control) -> bool {
+        control.count_request();
+        if control.is_closed() {
+            self.active.forget_client();
+            return true;
+        }
+        self.active.try_end()
+    }
+
+    /// As [`during_callbacks`](Self::during_callbacks); also returns what [`try_end`](Self::try_end) does.
+    pub fn try_callbacks<T>(&self, control: &Control, call: impl FnOnce() -> T) -> (T, bool) {
+        if control.is_closed() {
+            return (call(), true);
+        }
+        self.active.begin_callbacks();
+        let result = call();
+        (result, control.is_closed() || self.active.try_end_callbacks())
+    }
+
     /// Runs what the application wants called after its response, under a time limit.
     pub fn during_callbacks<T>(&self, control: &Control, call: impl FnOnce() -> T) -> T {
         // In a forked child the scoreboard shows its parent.

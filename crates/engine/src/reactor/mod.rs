@@ -150,6 +150,10 @@ impl Reactor {
         self.table.events()
     }
 
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     pub fn has_pending(&self) -> bool {
         self.table.events() > 0 || !self.ready.is_empty()
     }
@@ -157,7 +161,9 @@ impl Reactor {
     /// The helper's turn, while the application has the other thread: does all that can be done without it. Ready
     /// requests go to whichever worker is free first. When the other thread `is_back` the rest is left to it: it
     /// waits for a single connection at most, of which a megabyte is read.
-    pub fn drive(&mut self, is_back: &dyn Fn() -> bool) {
+    ///
+    /// Ready requests are kept if `keeps` says so, which another thread takes then.
+    pub fn drive(&mut self, is_back: &dyn Fn() -> bool, keeps: &dyn Fn(&Self) -> bool) {
         self.app_is_running = true;
         if let Err(error) = self.poll() {
             self.warn(format!("cannot wait: {error}"));
@@ -170,7 +176,9 @@ impl Reactor {
             self.queue_if_ready(next);
         }
         self.expire(is_back);
-        self.give_ready(is_back);
+        if self.ready.is_empty() || !keeps(self) {
+            self.give_ready(is_back);
+        }
         self.control.set_pending(self.has_pending());
         self.app_is_running = false;
     }

@@ -157,7 +157,7 @@ impl Reactor {
     /// The process ends in the middle of a request. All other connections go to the shared queue, for other workers or
     /// this one's successor. Where that cannot be, uploads are answered with 502, and the others are closed.
     pub fn hand_off_all(&mut self) {
-        self.drive(&|| false);
+        self.drive(&|| false, &|_| false);
         self.member.iter().for_each(|member| member.set_serving(false));
         let is_taken = if self.is_stopping() { Member::is_another_serving } else { Member::has_successor };
         let can_give = self.ask_member(is_taken);

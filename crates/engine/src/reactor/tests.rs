@@ -39,12 +39,12 @@ fn the_helper_leaves_the_rest_when_the_other_thread_is_back() {
     let mut reactor = reactor();
     let clients: Vec<_> = (0..5).map(|_| kept(&mut reactor)).collect();
     clients.iter().for_each(|mut client| client.write_all(REQUEST).expect("write"));
-    reactor.drive(&|| true);
+    reactor.drive(&|| true, &|_| false);
     assert_eq!((reactor.ready.len(), reactor.events()), (0, 5));
     let asked = std::cell::Cell::new(0);
-    reactor.drive(&|| asked.replace(asked.get() + 1) == 2);
+    reactor.drive(&|| asked.replace(asked.get() + 1) == 2, &|_| false);
     assert_eq!((reactor.ready.len(), reactor.events()), (2, 3));
-    reactor.drive(&|| false);
+    reactor.drive(&|| false, &|_| false);
     assert_eq!((reactor.ready.len(), reactor.events()), (5, 0));
 }
 
