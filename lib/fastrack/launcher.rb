@@ -66,7 +66,7 @@ module Fastrack
         warm_up
         Process.setproctitle("fastrack master")
         announce(@listeners)
-        ProcessSettings.shortage&.then { |shortage| Log.line(shortage) }
+        [@configuration.threads_line, ProcessSettings.shortage].compact.each { |line| Log.line(line) }
       end
     ensure
       Process.setproctitle($PROGRAM_NAME)

@@ -88,6 +88,9 @@ module Fastrack
     def add_settings(options)
       option(options, :ConfigFile, "-c", "--config FILE", "configuration file (default: config/fastrack.rb, if it exists)")
       option(options, :MaxWorkers, "-w", "--workers NUMBER", "number of worker processes")
+      options.on("-t", "--threads MIN:MAX", "most requests that a worker has in the app at once (default: 1)") do |text|
+        @settings[:MaxThreads] = Option::BY_NAME[:MaxThreads].coerce(text[/\A\d+:(\d+)\z/, 1] || text, "-t")
+      end
       option(options, :Pid, "-P", "--pid FILE", "pid file of the master")
       options.on("-e", "-E", "--environment NAME", "environment (default: RACK_ENV, RAILS_ENV or development)") do |name|
         @environment = name
