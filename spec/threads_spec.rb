@@ -166,9 +166,9 @@ RSpec.describe "MaxThreads" do
 
   it "is set by RAILS_MAX_THREADS if nothing else says it, and the log says so" do
     @server = Server.start(ru: app, options: { MaxWorkers: 1 }, env: { RAILS_MAX_THREADS: "2" })
-    expect(server.log).to match(/^fastrack: workers answer up to 2 requests at once \(RAILS_MAX_THREADS\)$/)
+    eventually { server.log.match?(/^fastrack: workers answer up to 2 requests at once \(RAILS_MAX_THREADS\)$/) }
     @server = Server.start(ru: app, options: { MaxWorkers: 1 }, config: "threads 1, ENV.fetch('RAILS_MAX_THREADS', 3)\n", env: { RAILS_MAX_THREADS: "4" })
-    expect(server.log).to match(/^fastrack: workers answer up to 4 requests at once$/)
+    eventually { server.log.match?(/^fastrack: workers answer up to 4 requests at once$/) }
   end
 
   it "is set by -t of the command" do
@@ -182,13 +182,13 @@ RSpec.describe "MaxThreads" do
     ones = waiting(2)
     expect(server.get("/sleep?0.3").status).to eq(504)
     eventually { server.log.match?(%r{^fastrack: GET /sleep\?0\.3 has taken 0\.\d s: this worker ends \(worker #{pid.first}\)$}) }
-    expect(server.log).to match(%r{/config.ru:\d+:in .*sleep'$})
+    eventually { server.log.match?(%r{/config.ru:\d+:in .*sleep'$}) }
     expect(server.workers).to eq(pid)
     go
     expect(statuses(ones)).to eq([200, 200])
     server.await_workers(1) { |found| found != pid }
     expect(server.get("/").status).to eq(200)
-    expect(server.log).to match(/exited with status 124 \(request timeout\)/)
+    eventually { server.log.match?(/exited with status 124 \(request timeout\)/) }
   end
 
   it "gives each request its own time" do

@@ -32,6 +32,8 @@ struct Flags {
     noticed: AtomicBool,
     /// The process ends as soon as the requests in progress have: no thread takes another one.
     ending: AtomicBool,
+    /// Nobody is to lead any more, or for now.
+    lead_over: AtomicBool,
     /// Whether requests have been read that nobody answers yet.
     pending: AtomicBool,
     requests: AtomicU64,
@@ -76,6 +78,16 @@ impl Control {
 
     pub(crate) fn set_ending(&self) {
         self.flags.ending.store(true, Ordering::SeqCst);
+        self.flags.lead_over.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the thread that leads is to stop that. Another one may have decided so.
+    pub(crate) fn set_lead_over(&self, over: bool) {
+        self.flags.lead_over.store(over || self.is_ending(), Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_lead_over(&self) -> bool {
+        self.flags.lead_over.load(Ordering::Relaxed)
     }
 
     /// Whether the process ends as soon as the requests in progress have.

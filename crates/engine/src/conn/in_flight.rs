@@ -37,47 +37,39 @@ impl InFlight {
         self.active.begin(fd, request.head, request.bytes)
     }
 
-    pub fn end(&self, control: &Control) {
-        if control.is_closed() {
-            self.active.forget_client();
-        } else {
-            self.active.end();
-        }
-        control.count_request();
-    }
-
-    /// As [`end`](Self::end), but returns false if another thread has taken the request: the caller must not go on.
-    pub fn try_end(&self, control: &Control) -> bool {
+    /// The application is done. False if another thread has taken the request: the caller must not go on. For the thread
+    /// that `leads` the process ends then, and this does not return.
+    pub fn end(&self, control: &Control, leads: bool) -> bool {
         control.count_request();
         if control.is_closed() {
             self.active.forget_client();
             return true;
         }
+        if leads {
+            self.active.end();
+            return true;
+        }
         self.active.try_end()
     }
 
-    /// As [`during_callbacks`](Self::during_callbacks); also returns what [`try_end`](Self::try_end) does.
-    pub fn try_callbacks<T>(&self, control: &Control, call: impl FnOnce() -> T) -> (T, bool) {
+    /// Runs what the application wants called after its response, under a time limit. Also returns what
+    /// [`end`](Self::end) does.
+    pub fn during_callbacks<T>(&self, control: &Control, leads: bool, call: impl FnOnce() -> T) -> (T, bool) {
+        // In a forked child the scoreboard shows its parent.
         if control.is_closed() {
             return (call(), true);
         }
         self.active.begin_callbacks();
         let result = call();
-        (result, control.is_closed() || self.active.try_end_callbacks())
-    }
-
-    /// Runs what the application wants called after its response, under a time limit.
-    pub fn during_callbacks<T>(&self, control: &Control, call: impl FnOnce() -> T) -> T {
-        // In a forked child the scoreboard shows its parent.
-        if control.is_closed() {
-            return call();
-        }
-        self.active.begin_callbacks();
-        let result = call();
-        if !control.is_closed() {
-            self.active.end_callbacks();
-        }
-        result
+        let ended = match (control.is_closed(), leads) {
+            (true, _) => true,
+            (false, true) => {
+                self.active.end_callbacks();
+                true
+            }
+            (false, false) => self.active.try_end_callbacks(),
+        };
+        (result, ended)
     }
 
     pub fn take_unsent(&mut self) -> WriteBuf {

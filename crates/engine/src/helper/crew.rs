@@ -7,7 +7,6 @@
 //! INVARIANT: while the crew is open and nobody leads, some thread has a request, or has been summoned: it will lead.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fastrack_sys::{Events, Poller, Waker};
@@ -30,8 +29,6 @@ pub(crate) struct Crew {
     /// Empty with one thread: that always leads.
     places: Box<[Place]>,
     state: Mutex<State>,
-    /// The state's, to be read without a lock.
-    is_open: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -68,7 +65,7 @@ impl Crew {
             Ok(Place { waker, poller, activity: Arc::default() })
         };
         let places = (0..if threads > 1 { threads } else { 0 }).map(place).collect::<io::Result<_>>()?;
-        Ok(Crew { places, state: Mutex::default(), is_open: AtomicBool::new(false) })
+        Ok(Crew { places, state: Mutex::default() })
     }
 
     /// Whether there is one thread only. Then nothing else here is used.
@@ -101,11 +98,6 @@ impl Crew {
     /// The main thread lets all threads lead.
     pub fn open(&self) {
         self.state().open = true;
-        self.is_open.store(true, Ordering::Relaxed);
-    }
-
-    pub fn is_open(&self) -> bool {
-        self.is_open.load(Ordering::Relaxed)
     }
 
     /// Nobody takes the lead any more, and the main thread goes on once no thread has a request.
@@ -114,7 +106,6 @@ impl Crew {
     pub fn close(&self, leads: bool) {
         let mut state = self.state();
         state.open = false;
-        self.is_open.store(false, Ordering::Relaxed);
         state.led &= !leads;
         self.places[MAIN].waker.call();
     }

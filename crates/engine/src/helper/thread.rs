@@ -158,7 +158,11 @@ impl Work for Drive<'_> {
     }
 
     fn watch(&self) {
-        if !self.shared.crew().is_alone() {
+        if self.shared.crew().is_alone() {
+            return;
+        }
+        // Not while the application forks.
+        if let Some(_driving) = self.shared.drive() {
             self.watch_requests();
         }
     }

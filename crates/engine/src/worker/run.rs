@@ -83,10 +83,7 @@ impl Driver {
 
     pub(super) fn note(&mut self, flow: Flow) {
         if flow == Flow::Break {
-            match self.shared.crew().is_alone() {
-                true => self.finish = Some(Finish::Broken),
-                false => self.recalled = true,
-            }
+            self.recalled = true;
         }
     }
 }

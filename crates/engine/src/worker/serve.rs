@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 
 use super::thread::{Lead, Runner};
-use super::Driver;
+use super::{Driver, Engine};
 use crate::app::{App, Flow};
 use crate::conn::{Connection, ResponseWriter, Stage};
 use crate::reactor::Reactor;
@@ -18,7 +18,8 @@ impl<'e> Runner<'e> {
         app: &mut impl App,
     ) -> Option<Lead<'e>> {
         let Lead { mut driver, mut reactor } = lead;
-        let (shared, control) = (self.shared(), &self.engine.control);
+        let (engine, number) = (self.engine, self.number);
+        let (shared, control) = (self.shared(), &engine.control);
         let settings = reactor.settings();
         connection.open_body(settings, &self.in_flight, control);
         let Some(request) = connection.request(settings) else {
@@ -33,100 +34,86 @@ impl<'e> Runner<'e> {
         let mut writer = ResponseWriter::new(fd, in_flight, control, &request, settings, last);
         control.set_pending(reactor.has_pending());
         drop(reactor);
-        let crew = shared.crew();
-        let driver = if crew.is_alone() {
-            Some(driver)
-        } else {
-            self.engine.put_back(driver);
-            crew.begin_request(self.number);
-            None
-        };
+        let driver = engine.lead_or_put_back(driver, number);
         let flow = app.call(&request, &mut writer);
         let (stage, keep_alive) = (writer.stage(), writer.is_persistent());
-        let Some(mut driver) = driver else {
-            return self.finish_request(connection, stage, keep_alive, flow, app);
-        };
-        shared.epoch().advance();
-        self.in_flight.end(control);
-        let Some(mut reactor) = self.lock() else {
-            self.put_back(driver);
+        let leads = driver.is_some();
+        if leads {
+            shared.epoch().advance();
+        }
+        if !self.in_flight.end(control, leads) {
+            // Whoever has taken the request uses the connection.
+            std::mem::forget(connection);
+            self.await_end(app);
             return None;
-        };
-        // What is called after the response may take long, too.
-        shared.begin(true);
+        }
+        let Some(mut reactor) = self.lock_after_request(leads) else { return self.give_back(driver) };
+        if leads {
+            // What is called after the response may take long, too.
+            shared.begin(true);
+        }
         // The body on a hijacked connection is the application's.
         let keep_alive = (stage == Stage::Hijacked || connection.skip_body()) && keep_alive;
         let next = reactor.finish(connection, stage, keep_alive, &mut self.in_flight);
         reactor.queue_if_ready(next);
         self.in_flight.reset();
         drop(reactor);
-        driver.note(flow);
-        let flow = app.after_response();
-        driver.note(flow);
-        if app.has_callbacks() {
-            let flow = self.in_flight.during_callbacks(control, || app.call_callbacks());
-            driver.note(flow);
-        }
-        shared.epoch().advance();
-        match self.lock() {
-            Some(reactor) => Some(Lead { driver, reactor }),
-            None => {
-                self.put_back(driver);
-                None
-            }
-        }
-    }
-
-    /// The application has returned, and another thread may lead. Leads if none does.
-    fn finish_request(
-        &mut self,
-        mut connection: Box<Connection>,
-        stage: Stage,
-        keep_alive: bool,
-        flow: Flow,
-        app: &mut impl App,
-    ) -> Option<Lead<'e>> {
-        let (shared, control) = (self.shared(), &self.engine.control);
-        self.note(flow);
-        if !self.in_flight.try_end(control) {
-            // Whoever has taken the request uses the connection.
-            std::mem::forget(connection);
+        let mut is_recalled = (flow == Flow::Break) | (app.after_response() == Flow::Break);
+        if app.has_callbacks() && !self.call_callbacks(leads, &mut is_recalled, app) {
             self.await_end(app);
             return None;
         }
-        if control.is_closed() {
-            return None;
-        }
-        {
-            let mut reactor = shared.reactor_at_once();
-            let keep_alive = (stage == Stage::Hijacked || connection.skip_body()) && keep_alive;
-            let next = reactor.finish(connection, stage, keep_alive, &mut self.in_flight);
-            reactor.queue_if_ready(next);
-            self.in_flight.reset();
-        }
-        let flow = app.after_response();
-        self.note(flow);
-        if app.has_callbacks() {
-            let (flow, ended) = self.in_flight.try_callbacks(control, || app.call_callbacks());
-            self.note(flow);
-            if !ended {
-                self.await_end(app);
-                return None;
+        match driver {
+            Some(mut driver) => {
+                driver.recalled = is_recalled;
+                shared.epoch().advance();
+                match self.lock() {
+                    Some(reactor) => Some(Lead { driver, reactor }),
+                    None => self.give_back(Some(driver)),
+                }
             }
-        }
-        if control.is_closed() {
-            return None;
-        }
-        let leads = shared.crew().end_request(self.number);
-        if leads {
-            self.take_lead()
-        } else {
-            None
+            None => self.lead_again(is_recalled),
         }
     }
 
-    fn note(&mut self, flow: Flow) {
-        self.recalled |= flow == Flow::Break;
+    /// Of several threads, this one has answered a request: whether it leads.
+    fn lead_again(&mut self, is_recalled: bool) -> Option<Lead<'e>> {
+        self.recalled |= is_recalled;
+        if self.engine.control.is_closed() || !self.crew().end_request(self.number) {
+            return None;
+        }
+        let mut lead = self.take_lead()?;
+        lead.driver.recalled |= self.recalled;
+        Some(lead)
+    }
+
+    /// This is a forked child.
+    #[cold]
+    fn give_back(&self, driver: Option<Box<Driver>>) -> Option<Lead<'e>> {
+        driver.into_iter().for_each(|driver| self.put_back(driver));
+        None
+    }
+
+    /// False if another thread has taken this one's callbacks.
+    #[cold]
+    fn call_callbacks(&mut self, leads: bool, is_recalled: &mut bool, app: &mut impl App) -> bool {
+        let control = &self.engine.control;
+        let (flow, ended) = self.in_flight.during_callbacks(control, leads, || app.call_callbacks());
+        *is_recalled |= flow == Flow::Break;
+        ended
+    }
+}
+
+impl Engine {
+    /// With one thread, that leads on while it has a request.
+    fn lead_or_put_back(&self, driver: Box<Driver>, thread: usize) -> Option<Box<Driver>> {
+        let crew = self.shared.crew();
+        if crew.is_alone() {
+            return Some(driver);
+        }
+        self.put_back(driver);
+        crew.begin_request(thread);
+        None
     }
 }
 

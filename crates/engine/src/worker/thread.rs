@@ -46,6 +46,7 @@ impl Engine {
         self.shared.set_busy();
         let crew = self.shared.crew();
         if !crew.is_alone() {
+            self.control.set_lead_over(false);
             crew.open();
             crew.activity(MAIN).begin();
             app.begin(MAIN, crew.activity(MAIN));
@@ -143,8 +144,18 @@ impl<'e> Runner<'e> {
     }
 
     /// Locks the reactor. None in a forked child, where a thread that was not copied may have it locked.
+    #[inline(always)]
     pub fn lock(&self) -> Option<LockedReactor<'e>> {
         (!self.engine.control.is_closed()).then(|| self.shared().reactor())
+    }
+
+    /// As [`lock`](Self::lock), also without the lead.
+    pub fn lock_after_request(&self, leads: bool) -> Option<LockedReactor<'e>> {
+        if self.engine.control.is_closed() {
+            return None;
+        }
+        let shared = self.shared();
+        Some(if leads { shared.reactor() } else { shared.reactor_at_once() })
     }
 
     /// Sleeps until this thread is to lead, or to return.
@@ -190,14 +201,17 @@ impl<'e> Runner<'e> {
         }
     }
 
-    /// Does one thing after the other. Returns when this thread leads no more; if that is for good, with the reason.
+    /// Does one thing after the other. What ends that is marked as cold: the compiler would take the loop for a short one, and
+    /// inline little. Returns when this thread leads no more; if that is for good, with the reason.
     fn lead(&mut self, lead: Lead<'e>, app: &mut impl App) -> Option<Finish> {
         let shared = self.shared();
         let Lead { mut driver, mut reactor } = lead;
         loop {
+            if driver.recalled | self.engine.control.is_lead_over() {
+                return self.stop_leading(driver, reactor);
+            }
             let action = match driver.finished(&mut reactor) {
                 Some(finish) => return self.finish_leading(driver, reactor, finish),
-                None if driver.recalled || self.is_lead_over() => return self.stop_leading(driver, reactor),
                 None => driver.next_action(&mut reactor),
             };
             if let Action::Wait = action {
@@ -233,16 +247,16 @@ impl<'e> Runner<'e> {
             };
             match after {
                 Some(after) => reactor = after,
-                None => {
-                    self.put_back(driver);
-                    return Some(Finish::Closed);
-                }
+                None => return self.leave_closed(driver),
             }
         }
     }
 
-    fn is_lead_over(&self) -> bool {
-        self.engine.control.is_ending() || !self.crew().is_alone() && !self.crew().is_open()
+    /// This is a forked child.
+    #[cold]
+    fn leave_closed(&self, driver: Box<Driver>) -> Option<Finish> {
+        self.put_back(driver);
+        Some(Finish::Closed)
     }
 
     fn may_wait(&self) -> bool {
@@ -250,6 +264,7 @@ impl<'e> Runner<'e> {
     }
 
     /// There is nothing to do while other threads have requests. Leads on if they have not any more.
+    #[cold]
     fn rest(
         &mut self,
         driver: Box<Driver>,
@@ -268,6 +283,7 @@ impl<'e> Runner<'e> {
     }
 
     /// There is a reason for which all threads stop. With several of them the first one returns with it.
+    #[cold]
     fn finish_leading(
         &mut self,
         mut driver: Box<Driver>,
@@ -283,17 +299,20 @@ impl<'e> Runner<'e> {
         if crew.is_alone() {
             return Some(finish);
         }
+        self.engine.control.set_lead_over(true);
         crew.close(true);
         None
     }
 
     /// This thread is to return, or the lead is over.
+    #[cold]
     fn stop_leading(&mut self, mut driver: Box<Driver>, mut reactor: LockedReactor<'e>) -> Option<Finish> {
         self.recalled |= std::mem::take(&mut driver.recalled);
         driver.put_off(&mut reactor);
         drop(reactor);
         self.put_back(driver);
         match (self.number, self.recalled) {
+            (MAIN, true) if self.crew().is_alone() => return Some(Finish::Broken),
             (_, false) => self.crew().give_up(),
             (MAIN, true) => self.close(true),
             (number, true) => {
@@ -308,6 +327,7 @@ impl<'e> Runner<'e> {
     fn close(&mut self, leads: bool) {
         self.recalled = false;
         self.finish = Some(Finish::Broken);
+        self.engine.control.set_lead_over(true);
         self.crew().close(leads);
         self.engine.control.notify();
     }
