@@ -36,9 +36,12 @@ fn micros(time: nix::sys::time::TimeSpec) -> u64 {
     seconds * 1_000_000 + nanos / 1000
 }
 
-/// Another thread's CPU clock.
+/// Another thread of this process: its CPU clock, and its id.
 #[derive(Clone, Copy, Debug)]
-pub struct ThreadClock(nix::libc::clockid_t);
+pub struct ThreadClock {
+    clock: nix::libc::clockid_t,
+    id: u32,
+}
 
 /// This thread's CPU clock, for other threads; None where there is none.
 pub fn thread_clock() -> Option<ThreadClock> {
@@ -47,7 +50,8 @@ pub fn thread_clock() -> Option<ThreadClock> {
         let mut clock = 0;
         // SAFETY: it writes one number to the address, which is that of `clock`, and this thread exists.
         let result = unsafe { nix::libc::pthread_getcpuclockid(nix::libc::pthread_self(), &raw mut clock) };
-        (result == 0).then_some(ThreadClock(clock))
+        let id = u32::try_from(nix::unistd::gettid().as_raw()).ok()?;
+        (result == 0).then_some(ThreadClock { clock, id })
     }
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     None
@@ -56,18 +60,27 @@ pub fn thread_clock() -> Option<ThreadClock> {
 impl ThreadClock {
     /// As a number other than 0.
     pub fn number(self) -> u64 {
-        u64::from(self.0 as u32) + 1
+        u64::from(self.id) << 32 | u64::from(self.clock as u32)
     }
 
-    /// The clock with that number.
+    /// The clock with that number; None for 0.
     pub fn of_number(number: u64) -> Option<Self> {
-        let clock = u32::try_from(number.checked_sub(1)?).ok()?;
-        Some(ThreadClock(clock as nix::libc::clockid_t))
+        (number != 0).then_some(ThreadClock {
+            clock: number as u32 as nix::libc::clockid_t,
+            id: (number >> 32) as u32,
+        })
+    }
+
+    /// Whether the thread would compute now if it had a processor, or does so (proc(5)).
+    pub fn is_runnable(self) -> bool {
+        let stat = std::fs::read(format!("/proc/self/task/{}/stat", self.id)).unwrap_or_default();
+        let name_end = stat.iter().rposition(|byte| *byte == b')');
+        name_end.is_some_and(|at| stat.get(at + 2) == Some(&b'R'))
     }
 
     /// The time that the thread has computed, in microseconds; 0 when it has ended.
     pub fn micros(self) -> u64 {
-        clock_gettime(ClockId::from_raw(self.0)).map_or(0, micros)
+        clock_gettime(ClockId::from_raw(self.clock)).map_or(0, micros)
     }
 }
 
@@ -82,6 +95,7 @@ mod tests {
         let (go, gone) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
             let clock = thread_clock().expect("a clock");
+            assert!(clock.is_runnable());
             tell.send(ThreadClock::of_number(clock.number()).expect("a clock")).expect("tell");
             gone.recv().expect("go");
             while clock.micros() < 20_000 {}
@@ -91,7 +105,12 @@ mod tests {
         let clock = told.recv().expect("its clock");
         assert!(clock.micros() < 20_000);
         go.send(()).expect("go");
-        assert!(told.recv().expect("its clock").micros() >= 20_000);
+        let clock = told.recv().expect("its clock");
+        assert!(clock.micros() >= 20_000);
+        let start = std::time::Instant::now();
+        while clock.is_runnable() {
+            assert!(start.elapsed().as_secs() < 20, "it waits");
+        }
         drop(go);
         thread.join().expect("the thread");
     }

@@ -71,6 +71,7 @@ impl Shared {
     }
 
     /// Locks the reactor, for a thread that has answered a request and does not lead.
+    #[inline(never)]
     pub fn reactor_at_once(&self) -> MutexGuard<'_, Reactor> {
         self.returning.fetch_add(1, Ordering::SeqCst);
         let reactor = self.reactor();

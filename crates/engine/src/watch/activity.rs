@@ -71,7 +71,9 @@ impl Activity {
         }
         self.looked.store(now, Ordering::Relaxed);
         let used = clock.micros();
-        used.saturating_sub(self.cpu_time.swap(used, Ordering::Relaxed)) * PART < time
+        let is_little = used.saturating_sub(self.cpu_time.swap(used, Ordering::Relaxed)) * PART < time;
+        // Or others had the processors.
+        is_little && !clock.is_runnable()
     }
 }
 
@@ -97,17 +99,32 @@ mod tests {
     #[test]
     fn else_its_clock_tells() {
         let activity = Activity::default();
-        activity.begin();
-        activity.waits();
-        fastrack_sys::sleep(50);
-        assert!(activity.waits());
-        let start = std::time::Instant::now();
-        while start.elapsed().as_millis() < 50 {}
-        // Another process may have had the processor, but not for seven eighths of any time.
-        assert!((0..20).any(|_| {
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        let sees = |expected: bool| {
             let start = std::time::Instant::now();
-            while start.elapsed().as_millis() < 50 {}
-            !activity.waits()
-        }));
+            while activity.waits() != expected {
+                assert!(start.elapsed().as_secs() < 20);
+                fastrack_sys::sleep(2);
+            }
+        };
+        std::thread::scope(|scope| {
+            let (activity, is_over) = (&activity, &is_over);
+            scope.spawn(move || {
+                activity.begin();
+                gone.recv().expect("go");
+                while !is_over.load(Ordering::Relaxed) {}
+            });
+            sees(true);
+            go.send(()).expect("it waits");
+            sees(false);
+            // It wants a processor all the time, whether it has one or not.
+            fastrack_sys::sleep(20);
+            assert!((0..5).all(|_| {
+                fastrack_sys::sleep(2);
+                !activity.waits()
+            }));
+            is_over.store(true, Ordering::Relaxed);
+        });
     }
 }

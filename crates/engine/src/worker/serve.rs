@@ -42,10 +42,7 @@ impl<'e> Runner<'e> {
             shared.epoch().advance();
         }
         if !self.in_flight.end(control, leads) {
-            // Whoever has taken the request uses the connection.
-            std::mem::forget(connection);
-            self.await_end(app);
-            return None;
+            return self.lose(connection, app);
         }
         let Some(mut reactor) = self.lock_after_request(leads) else { return self.give_back(driver) };
         if leads {
@@ -77,6 +74,7 @@ impl<'e> Runner<'e> {
     }
 
     /// Of several threads, this one has answered a request: whether it leads.
+    #[inline(never)]
     fn lead_again(&mut self, is_recalled: bool) -> Option<Lead<'e>> {
         self.recalled |= is_recalled;
         if self.engine.control.is_closed() || !self.crew().end_request(self.number) {
@@ -85,6 +83,14 @@ impl<'e> Runner<'e> {
         let mut lead = self.take_lead()?;
         lead.driver.recalled |= self.recalled;
         Some(lead)
+    }
+
+    /// Whoever has taken the request uses the connection.
+    #[cold]
+    fn lose(&mut self, connection: Box<Connection>, app: &mut impl App) -> Option<Lead<'e>> {
+        std::mem::forget(connection);
+        self.await_end(app);
+        None
     }
 
     /// This is a forked child.

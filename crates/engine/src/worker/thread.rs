@@ -150,12 +150,16 @@ impl<'e> Runner<'e> {
     }
 
     /// As [`lock`](Self::lock), also without the lead.
+    #[inline(always)]
     pub fn lock_after_request(&self, leads: bool) -> Option<LockedReactor<'e>> {
         if self.engine.control.is_closed() {
             return None;
         }
         let shared = self.shared();
-        Some(if leads { shared.reactor() } else { shared.reactor_at_once() })
+        if !leads {
+            return Some(shared.reactor_at_once());
+        }
+        Some(shared.reactor())
     }
 
     /// Sleeps until this thread is to lead, or to return.
