@@ -301,7 +301,7 @@ RSpec.describe "A puma.rb" do
           "SOLID_QUEUE_IN_PUMA" => "1" }
 
   # What may be said of such a file.
-  threads = /\Afastrack: ConfigFile .*: threads \d has no effect/.freeze
+  threads = /\Afastrack: workers answer up to \d requests at once/.freeze
 
   rails.each do |version, text|
     describe "that Rails #{version} has written" do

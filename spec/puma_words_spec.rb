@@ -44,7 +44,7 @@ RSpec.describe "The words of a puma.rb" do
     warnings.string.lines.map { |line| line[/puma\.rb(?::\d+)?: (.*)/, 1] }
   end
 
-  # A word that sets options says nothing; threads waits for MaxThreads.
+  # A word that sets options says nothing.
   {
     'port "3000"' => { addresses: ["0.0.0.0:3000"] },
     'port 3000, "127.0.0.1"' => { addresses: ["127.0.0.1:3000"] },
@@ -70,7 +70,8 @@ RSpec.describe "The words of a puma.rb" do
     "preload_app! false" => { preload_app: false },
     "preload_app!" => { preload_app: true },
     "stdout_redirect 'out.log', 'err.log', true" => { stdout_path: "out.log", stderr_path: "err.log" },
-    "threads 1, 1" => { max_workers: 1 },
+    "threads 1, 1" => { max_workers: 1, max_threads: 1 },
+    "threads 2, '5'" => { max_threads: 5 },
     "silence_single_worker_warning\nsilence_fork_callback_warning\nnakayoshi_fork" => {},
     "max_request_per_child 10\nrequest_timeout 5" => { max_request_per_child: 10, request_timeout: 5 },
     "inject { workers 2 }\nraise unless get(:workers) == 2 && get('other', 1) == 1" => { max_workers: 2 },
@@ -135,17 +136,6 @@ RSpec.describe "The words of a puma.rb" do
   }.each do |text, message|
     it "#{text.inspect} is refused with the line of the file" do
       expect { configure(text) }.to raise_error(Fastrack::ConfigurationError, /\AConfigFile #{Regexp.escape(@dir)}\/puma\.rb(:\d+)?: .*#{message.source}/)
-    end
-  end
-
-  it "threads sets MaxThreads where a worker has several, else says how to serve as many requests" do
-    found = configure("threads 2, 5")
-    if Fastrack::Option::BY_NAME.key?(:MaxThreads)
-      expect([found.max_threads, said]).to eq([5, []])
-      configure("threads 5\non_thread_start { }")
-      expect(said).to match([/once in each worker, not in each of its threads/])
-    else
-      expect(said).to match([/\Athreads 5 has no effect: a worker serves its requests one after the other; .*WEB_CONCURRENCY/])
     end
   end
 

@@ -15,7 +15,9 @@ module Bench
     BUILT_IN = [
       Limit.new, Fastrack.new("fastrack"), Fastrack.new("fastrack-oobgc", "OobGC"),
       # A connection stays with the worker that accepted it.
-      Fastrack.new("fastrack-pinned", "HandOver=false"), NginxFiles.new, Unicorn.new, Puma.new, Thin.new
+      Fastrack.new("fastrack-pinned", "HandOver=false"), NginxFiles.new, Unicorn.new, Puma.new("puma", 1), Thin.new,
+      # Beside each other only.
+      Fastrack.new("fastrack-threads", "MaxThreads=5"), Puma.new("puma-threads", 5)
     ].freeze
     NAMES = BUILT_IN.map(&:name).freeze
 

@@ -12,7 +12,12 @@ module Fastrack
   # option's word.
   class Configuration
     # Environment variables that platforms and Procfiles set.
-    VARIABLES = { MaxWorkers: "WEB_CONCURRENCY", Port: "PORT", KeepAliveTimeout: "PUMA_PERSISTENT_TIMEOUT" }.freeze
+    VARIABLES = {
+      MaxWorkers: "WEB_CONCURRENCY", Port: "PORT", KeepAliveTimeout: "PUMA_PERSISTENT_TIMEOUT", MaxThreads: "RAILS_MAX_THREADS"
+    }.freeze
+
+    # The most that MaxThreads can be; RAILS_MAX_THREADS may be more.
+    MOST_THREADS = 64
 
     # Keys that rackup, Rails and Sinatra pass to every handler and that mean nothing to this one.
     FOREIGN_KEYS = %i[
@@ -106,6 +111,13 @@ module Fastrack
       given.map { |address| address.with_defaults(backlog: backlog, reuseport: reuseport) }
     end
 
+    # @return [String, nil] for the log, if workers have several threads: RAILS_MAX_THREADS may have been meant for another
+    #   server
+    def threads_line
+      where = " (RAILS_MAX_THREADS)" if @variables.key?(:MaxThreads)
+      "workers answer up to #{max_threads} requests at once#{where}" if max_threads > 1
+    end
+
     # @return [Array] equal for configurations with equal addresses
     def place
       @values.values_at(*PLACE, :Listen)
@@ -136,7 +148,8 @@ module Fastrack
       @development = development_in?(environment)
       defaults = Option::ALL.to_h { |option| [option.name, option.default] }
       defaults = defaults.merge(@development ? DEVELOPMENT : {}, config&.__defaults__.to_h)
-      @values = defaults.merge(@assumed, variables(environment, chosen), chosen).freeze
+      @variables = variables(environment, chosen)
+      @values = defaults.merge(@assumed, @variables, chosen).freeze
     end
 
     private
@@ -177,6 +190,7 @@ module Fastrack
     # WEB_CONCURRENCY=0 is Puma's way to ask for a single process: here, one worker.
     def variable_value(name, variable, value)
       return 1 if name == :MaxWorkers && value == "0"
+      return MOST_THREADS if name == :MaxThreads && value.to_i > MOST_THREADS
 
       Option::BY_NAME[name].coerce(value, variable)
     end

@@ -148,7 +148,7 @@ module Fastrack
       warm_up
       Process.setproctitle(title("master"))
       announce(@listeners)
-      ProcessSettings.shortage&.then { |shortage| Log.line(shortage) }
+      [@configuration.threads_line, ProcessSettings.shortage].compact.each { |line| Log.line(line) }
     end
 
     # Calls hooks of a puma.rb and its plugins.

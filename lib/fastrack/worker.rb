@@ -91,7 +91,7 @@ module Fastrack
       stop_signals = STOP_SIGNALS.last == stop_signal ? STOP_SIGNALS : [stop_signal]
       (STOP_SIGNALS + MASTER_SIGNALS).each { |name| stop_signals.include?(name) ? take(name) { stop } : take(name) }
       # Not in the handler itself: it cannot wait for a stream's lock.
-      take(LOG_SIGNAL) { @engine ? @engine.pause : Thread.new { LogFiles.reopen } }
+      take(LOG_SIGNAL) { @engine && !@threads ? @engine.pause : Thread.new { LogFiles.reopen } }
       take(DRAIN_SIGNAL) { @engine&.drain }
       take(Engine::THREAD_DUMP_SIGNAL) { dump_threads(ThreadDump.text) }
       take(BACKTRACE_SIGNAL) { Log.line("#{name} is at:\n#{ThreadDump.text.chomp}") }
@@ -153,7 +153,25 @@ module Fastrack
       ExitGuard.install { @engine.prepare_exit }
     end
 
+    # With the main thread there are as many as MaxThreads says.
+    def start_threads
+      call_thread_hook(:on_thread_start)
+      return if @configuration.max_threads == 1
+
+      require_relative "worker/threads"
+      @threads = WorkerThreads.new(@engine, @app, method(:call_thread_hook))
+      @threads.start(@configuration.max_threads)
+    end
+
+    # One that fails is logged: the thread serves all the same.
+    def call_thread_hook(word)
+      @configuration.call_hook(word, @launcher, self)
+    rescue StandardError, ScriptError => e
+      Log.exception("#{word} failed", e)
+    end
+
     def serve(channel)
+      start_threads
       @configuration.call_hook(:after_worker_ready, @launcher, self)
       channel.write(ControlChannel::READY)
       return unless run(@request_limit) == :limit
@@ -180,6 +198,7 @@ module Fastrack
         return finish_without_master if finish == :orphaned
         return finish unless finish == :paused
 
+        @threads&.check
         LogFiles.reopen
         next if limit.zero?
 
@@ -224,7 +243,11 @@ module Fastrack
         fastrack: #{name} has not finished before_worker_shutdown and at_exit hooks within #{format("%g", seconds)} s: ending it
       LINE
       # Without an engine it has not booted.
-      @configuration.call_hook(:before_worker_shutdown, @launcher, self) if @engine
+      return unless @engine
+
+      @threads&.stop
+      call_thread_hook(:on_thread_exit)
+      @configuration.call_hook(:before_worker_shutdown, @launcher, self)
     rescue StandardError, ScriptError => e
       Log.exception("before_worker_shutdown failed", e)
     end

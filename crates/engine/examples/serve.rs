@@ -2,14 +2,17 @@
 //!
 //! `valgrind --tool=callgrind target/release/examples/serve single 2000`
 //!
-//! `single` sends one request after the other, `pipelined` 50 at once.
+//! `single` sends one request after the other, `pipelined` 50 at once, and so does `threads`, to a worker that may have five
+//! threads.
 
 use std::io::{IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::process::Command;
 
-use fastrack_engine::{App, Engine, Finish, Flow, Listener, Request, ResponseWriter, Settings};
+use fastrack_engine::{
+    App, Engine, Finish, Flow, Listener, Request, ResponseWriter, Settings, WatchSettings,
+};
 
 const REQUEST: &[u8] = b"GET /hello HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n";
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 6\r\n\r\n";
@@ -47,10 +50,13 @@ fn main() {
     let number = |text: &str| text.parse::<usize>().expect("a number");
     match arguments[..] {
         ["client", address, batch, requests] => client(address, number(batch), number(requests)),
-        [how @ ("single" | "pipelined"), requests] => {
+        [how @ ("single" | "pipelined" | "threads"), requests] => {
             let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
             let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
-            let mut engine = Engine::new(vec![listener], None, Settings::default(), None).expect("an engine");
+            let watch =
+                WatchSettings { threads: if how == "threads" { 5 } else { 1 }, ..WatchSettings::default() };
+            let settings = Settings { watch, ..Settings::default() };
+            let engine = Engine::new(vec![listener], None, settings, None).expect("an engine");
             let batch = if how == "single" { 1 } else { PIPELINED };
             let mut client = Command::new(std::env::current_exe().expect("a path"))
                 .args(["client", &socket.local_addr().expect("an address").to_string()])
@@ -61,6 +67,6 @@ fn main() {
             assert_eq!(finish, Finish::Limit);
             assert!(client.wait().expect("its end").success());
         }
-        _ => panic!("usage: serve single|pipelined REQUESTS"),
+        _ => panic!("usage: serve single|pipelined|threads REQUESTS"),
     }
 }

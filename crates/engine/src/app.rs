@@ -1,6 +1,9 @@
 //! What the engine needs of an application.
 
+use std::sync::Arc;
+
 use crate::conn::{Request, ResponseWriter};
+use crate::watch::Activity;
 
 /// Whether the engine may go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +17,9 @@ pub enum Flow {
 
 /// The application, and the thread that it runs on.
 pub trait App {
+    /// The thread, of this number, begins to serve beside others. Where the application knows when a thread waits, it says so from here on.
+    fn begin(&mut self, _thread: usize, _activity: &Arc<Activity>) {}
+
     /// Answers one request through `writer`.
     ///
     /// If nothing was sent the engine answers 500. If the response was not [finished](ResponseWriter::finish) the

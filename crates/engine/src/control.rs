@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
-use fastrack_sys::borrow_fd;
+use fastrack_sys::{borrow_fd, Waker};
 
 use crate::fork::InheritedFds;
 use crate::watch::{ActiveRequest, WatchSettings};
@@ -15,7 +15,10 @@ use crate::watch::{ActiveRequest, WatchSettings};
 pub struct Control {
     flags: Flags,
     poller: RawFd,
-    request: Arc<ActiveRequest>,
+    /// One for each thread of the application.
+    requests: Box<[Arc<ActiveRequest>]>,
+    /// Wakes the thread that waits for clients. None where there is one thread only: a signal wakes that.
+    waker: Option<Waker>,
     inherited: InheritedFds,
 }
 
@@ -25,6 +28,12 @@ struct Flags {
     pausing: AtomicBool,
     draining: AtomicBool,
     closed: AtomicBool,
+    /// Something is to be noticed by whichever thread runs the engine.
+    noticed: AtomicBool,
+    /// The process ends as soon as the requests in progress have: no thread takes another one.
+    ending: AtomicBool,
+    /// Nobody is to lead any more, or for now.
+    lead_over: AtomicBool,
     /// Whether requests have been read that nobody answers yet.
     pending: AtomicBool,
     requests: AtomicU64,
@@ -39,24 +48,64 @@ impl Control {
         watch: &WatchSettings,
     ) -> io::Result<Self> {
         let inherited = InheritedFds::new(fastrack_sys::max_fd_limit());
-        fds.into_iter().for_each(|fd| inherited.insert(fd));
-        Ok(Control {
-            flags: Flags::default(),
-            poller,
-            request: Arc::new(ActiveRequest::new(watch)?),
-            inherited,
-        })
+        let requests = ActiveRequest::for_threads(watch, watch.threads)?;
+        let waker = (requests.len() > 1).then(Waker::new).transpose()?;
+        let own = waker.iter().flat_map(Waker::raw_fds);
+        fds.into_iter().chain(own).for_each(|fd| inherited.insert(fd));
+        Ok(Control { flags: Flags::default(), poller, requests, waker, inherited })
+    }
+
+    pub(crate) fn waker(&self) -> Option<&Waker> {
+        self.waker.as_ref()
+    }
+
+    /// Has a thread look at what was stored before.
+    pub(crate) fn notify(&self) {
+        if let Some(waker) = self.waker.as_ref().filter(|_| !self.is_closed()) {
+            self.flags.noticed.store(true, Ordering::SeqCst);
+            waker.call();
+        }
+    }
+
+    pub(crate) fn is_noticed(&self) -> bool {
+        self.flags.noticed.load(Ordering::SeqCst)
+    }
+
+    /// The thread that runs the engine looks.
+    pub(crate) fn clear_notice(&self) {
+        self.flags.noticed.store(false, Ordering::SeqCst);
+    }
+
+    pub(crate) fn set_ending(&self) {
+        self.flags.ending.store(true, Ordering::SeqCst);
+        self.flags.lead_over.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the thread that leads is to stop that. Another one may have decided so.
+    pub(crate) fn set_lead_over(&self, over: bool) {
+        self.flags.lead_over.store(over || self.is_ending(), Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_lead_over(&self) -> bool {
+        self.flags.lead_over.load(Ordering::Relaxed)
+    }
+
+    /// Whether the process ends as soon as the requests in progress have.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.flags.ending.load(Ordering::Relaxed)
     }
 
     /// Graceful stop: finish what has begun and accept nothing more.
     pub fn stop(&self) {
         self.flags.stopping.store(true, Ordering::Relaxed);
+        self.notify();
     }
 
     /// The whole server is about to stop, so no other worker will take connections over. The engine goes on
     /// accepting but keeps no connection; when it is told to [stop](Self::stop) it empties the backlog first.
     pub fn drain(&self) {
         self.flags.draining.store(true, Ordering::Relaxed);
+        self.notify();
     }
 
     /// Whether [`drain`](Self::drain) was called.
@@ -67,6 +116,7 @@ impl Control {
     /// Has [`Engine::run`](crate::Engine::run) return between two requests.
     pub fn pause(&self) {
         self.flags.pausing.store(true, Ordering::Relaxed);
+        self.notify();
     }
 
     pub(crate) fn take_pause(&self) -> bool {
@@ -84,7 +134,7 @@ impl Control {
     }
 
     pub(crate) fn count_request(&self) {
-        self.flags.requests.store(self.requests() + 1, Ordering::Relaxed);
+        self.flags.requests.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Requests dropped because their client had disconnected before the application was free.
@@ -108,20 +158,31 @@ impl Control {
         self.flags.pending.store(pending, Ordering::Relaxed);
     }
 
+    /// The first thread's, which is the only one unless there are more.
     pub(crate) fn request(&self) -> &Arc<ActiveRequest> {
-        &self.request
+        &self.requests[0]
     }
 
-    /// Whether the client of the current request has disconnected, or (over TCP) shut down its sending side.
-    pub fn is_client_gone(&self) -> bool {
+    pub(crate) fn all_requests(&self) -> &[Arc<ActiveRequest>] {
+        &self.requests
+    }
+
+    /// How many threads of the application may run the engine.
+    pub fn threads(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Whether the client of a thread's current request has disconnected, or (over TCP) shut down its sending side.
+    pub fn is_client_gone(&self, thread: usize) -> bool {
+        let fd = self.requests.get(thread).map_or(-1, |request| request.fd());
         // SAFETY: the connection stays open until the request ends. The application asks before, and does not run meanwhile.
-        unsafe { borrow_fd(self.request.fd()) }.is_ok_and(fastrack_sys::is_peer_gone)
+        unsafe { borrow_fd(fd) }.is_ok_and(fastrack_sys::is_peer_gone)
     }
 
-    /// Sets the current request's time limit, in milliseconds from now; 0 is none.
-    pub fn allow(&self, millis: u64) {
+    /// Sets the time limit of a thread's current request, in milliseconds from now; 0 is none.
+    pub fn allow(&self, thread: usize, millis: u64) {
         if !self.is_closed() {
-            self.request.allow(millis);
+            self.requests.get(thread).into_iter().for_each(|request| request.allow(millis));
         }
     }
 
@@ -131,11 +192,11 @@ impl Control {
         if self.flags.closed.swap(true, Ordering::Relaxed) {
             return;
         }
-        let client = Some(self.request.fd()).filter(|fd| *fd >= 0);
+        let clients = self.requests.iter().map(|request| request.fd()).filter(|fd| *fd >= 0);
         // It fails only without /dev/null. The descriptors are close-on-exec, so they go with this process at the
         // latest.
         // SAFETY: in a forked child their owners do nothing with them but close them.
-        let _ = unsafe { fastrack_sys::replace_with_dev_null(self.inherited.drain().chain(client)) };
+        let _ = unsafe { fastrack_sys::replace_with_dev_null(self.inherited.drain().chain(clients)) };
     }
 
     /// The engine is about to be dropped, in the process that made it: from now on nothing here uses its descriptors, whose

@@ -38,6 +38,9 @@ pub use app::{App, Flow};
 pub use conn::{BodyError, BodyRead, BodyStream, Content, Progress, ReadAhead, Request, ResponseWriter};
 pub use control::Control;
 pub use handoff::SharedQueue;
+
 pub use settings::Settings;
-pub use watch::{Entry, Scoreboard, Slot, State, ThreadDumper, WatchSettings, EXIT_STATUS};
+pub use watch::{
+    Activity, Entry, Scoreboard, Slot, State, ThreadDumper, WatchSettings, EXIT_STATUS, MAX_THREADS,
+};
 pub use worker::{Engine, ExitHandler, Finish, Forking};

@@ -98,7 +98,7 @@ fn exhausted() -> Exhausted {
     let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
     let address = socket.local_addr().expect("an address");
     let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
-    let mut engine = Engine::new(vec![listener], None, Settings::default(), Some(&queue)).expect("an engine");
+    let engine = Engine::new(vec![listener], None, Settings::default(), Some(&queue)).expect("an engine");
     let control = engine.control();
     let ((tell, told), (release, released)) = (channel(), channel());
     let worker = std::thread::spawn(move || engine.run(&mut Teller(tell, released), None));

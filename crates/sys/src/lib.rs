@@ -18,14 +18,14 @@ mod socket;
 mod stderr;
 mod wakeup;
 
-pub use clock::{epoch_seconds, monotonic_millis};
+pub use clock::{epoch_seconds, monotonic_micros, monotonic_millis, thread_clock, ThreadClock};
 pub use fatal_signals::run_before_fatal_signals;
 pub use fd::{borrow_fd, is_lost_fd, replace_with_dev_null, set_nonblocking};
 pub use fd_limit::{fd_limit, has_free_fds, is_out_of_fds, max_fd_limit, too_many_open_files};
 pub use fd_passing::{message_queue, peek_message, receive_message, send_message, MAX_PASSED_FDS};
 pub use memory::{append, reserve};
 pub use poller::{Event, Events, Poller};
-pub use process::{adopts_orphans, exit_at_once, is_alive, is_running, is_sibling, trim_heap};
+pub use process::{adopts_orphans, exit_at_once, exported, is_alive, is_running, is_sibling, trim_heap};
 pub use sendfile::{open_regular, send_file};
 pub use shared_memory::{memory_file, SharedNumbers};
 pub use signals::{

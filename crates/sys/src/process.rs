@@ -36,6 +36,12 @@ fn state_and_parent(_pid: u32) -> Option<(u8, u32)> {
     None
 }
 
+/// The address of a function or variable that this program or one of its libraries exports (dlsym(3)).
+pub fn exported(name: &std::ffi::CStr) -> Option<std::ptr::NonNull<libc::c_void>> {
+    // SAFETY: RTLD_DEFAULT takes any name that ends with NUL.
+    std::ptr::NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
+}
+
 /// Gives what is free of the heap back to the system, where the C library does not do so by itself.
 pub fn trim_heap() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]

@@ -6,6 +6,7 @@ mod interned;
 mod protect;
 mod scoped_ref;
 mod strings;
+mod thread_events;
 mod value;
 
 pub(crate) use errors::{exception, io_error, is_app_error, raise, raise_errno, report, system_error, warn};
@@ -16,4 +17,5 @@ pub(crate) use scoped_ref::ScopedRef;
 pub(crate) use strings::{
     all_strings, as_string, as_string_or_strings, bytes, format_into, string, total_length,
 };
+pub(crate) use thread_events::{forget_activity, report_activity};
 pub(crate) use value::{call, call_if_defined, is_array, is_string, NIL, UNDEF};

@@ -97,6 +97,9 @@ module Fastrack
         @settings[:ConfigFile] = Option::BY_NAME[:ConfigFile].coerce(path, "-C")
       end
       option(options, :MaxWorkers, "-w", "--workers NUMBER", "number of worker processes")
+      options.on("-t", "--threads MIN:MAX", "most requests that a worker has in the app at once (default: 1)") do |text|
+        @settings[:MaxThreads] = Option::BY_NAME[:MaxThreads].coerce(text[/\A\d+:(\d+)\z/, 1] || text, "-t")
+      end
       option(options, :Pid, "-P", "--pid FILE", "pid file of the master")
       options.on("-e", "-E", "--environment NAME", "environment (default: RACK_ENV, RAILS_ENV or development)") do |name|
         @environment = name

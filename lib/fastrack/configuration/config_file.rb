@@ -159,6 +159,14 @@ module Fastrack
       raise ConfigurationError, "listen #{e.message}; got #{[place, *settings].join(" ")[0, 200].inspect}"
     end
 
+    # Puma's word. Threads that are not needed sleep, so that there is no use for a minimum.
+    #
+    # @param min [Integer, String, nil]
+    # @param max [Integer, String, nil]
+    def threads(min = true, max = min)
+      __set__(Option::BY_NAME[:MaxThreads], max, :max_threads)
+    end
+
     # @param name [String, nil]
     # @param group [String, nil]
     def user(name = true, group = nil)

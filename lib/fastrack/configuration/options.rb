@@ -61,6 +61,9 @@ module Fastrack
       new(:BeforeWorkerShutdown, :before_worker_shutdown, nil, "called in each worker when it has served, before at_exit hooks", :callable),
       new(:AfterWorkerExit, :after_worker_exit, nil, "called in the master when a worker has exited", :callable),
       new(:EarlyHints, :early_hints, false, "let the app send 103 Early Hints", :boolean),
+      new(:MaxThreads, :max_threads, 1, "requests that a worker may have in the app at once", :integer, 1..64),
+      new(:OnThreadStart, :on_thread_start, nil, "called in each thread that answers requests, before the first", :callable),
+      new(:OnThreadExit, :on_thread_exit, nil, "called in each such thread when it ends", :callable),
       new(:DefaultMiddleware, :default_middleware, true, "let `fastrack` add rackup's middleware to the app", :boolean),
       new(:LowlevelErrorHandler, :lowlevel_error_handler, nil, "makes the response when the app raises", :callable)
     ].freeze

@@ -192,10 +192,6 @@ module Fastrack
     end
 
     def __conclude__
-      __say_of_threads__(*@__threads__) if @__threads__
-      if @__words__[:max_threads]&.value.to_i > 1 && @__puma__.hooks?(:before_thread_start, :before_thread_exit)
-        __say__("before_thread_start and before_thread_exit run once in each worker, not in each of its threads")
-      end
       workers(0) if !@__words__.key?(:max_workers) && @__environment__["WEB_CONCURRENCY"] == "0"
       __option__(:GracefulTimeout, @__shutdown__.values.min, :worker_shutdown_timeout) if @__shutdown__.any?
       @__puma__.option_hooks.each do |name, hook|
@@ -204,12 +200,6 @@ module Fastrack
 
         __option__(name, hook, word)
       end
-    end
-
-    # Until a worker has several threads.
-    def __say_of_threads__(most, place)
-      __say__("threads #{most} has no effect: a worker serves its requests one after the other; for as many at a time, " \
-              "multiply workers (WEB_CONCURRENCY) by #{most}", place)
     end
 
     def method_missing(word, *)

@@ -59,8 +59,9 @@ module Fastrack
       {
         BeforeFork: [%i[before_fork before_worker_fork], ->(_server, worker) { before_fork(worker.nr) }],
         AfterFork: [%i[before_worker_boot], ->(_server, worker) { run(:before_worker_boot, worker.nr) }],
-        AfterWorkerReady: [%i[before_thread_start], -> { run(:before_thread_start) }],
-        BeforeWorkerShutdown: [%i[before_thread_exit before_worker_shutdown], ->(_server, worker) { before_shutdown(worker.nr) }],
+        OnThreadStart: [%i[before_thread_start], -> { run(:before_thread_start) }],
+        OnThreadExit: [%i[before_thread_exit], -> { run(:before_thread_exit) }],
+        BeforeWorkerShutdown: [%i[before_worker_shutdown], ->(_server, worker) { run(:before_worker_shutdown, worker.nr) }],
         AfterWorkerExit: [%i[after_worker_shutdown], ->(_server, worker, status) { after_exit(worker, status) }],
         BeforeExec: [%i[before_restart], ->(server) { run(:before_restart, server) }]
       }.filter_map { |option, (events, hook)| [option, hook] if hooks?(*events) }.to_h
@@ -115,11 +116,6 @@ module Fastrack
       run(:before_fork) unless @forked
       @forked = true
       run(:before_worker_fork, number)
-    end
-
-    def before_shutdown(number)
-      run(:before_thread_exit)
-      run(:before_worker_shutdown, number)
     end
 
     # What hooks ask of Puma's worker handle.

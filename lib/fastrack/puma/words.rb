@@ -111,10 +111,8 @@ module Fastrack
     def threads(min, max = min)
       least, most = [min, max].map { |number| Option::Types.integer(number, 0..) }
       raise ArgumentError, "needs a maximum of 1 or more that is not below the minimum" if most < [least, 1].max
-      return __option__(:MaxThreads, most, :threads) if Option::BY_NAME.key?(:MaxThreads)
 
-      @__threads__ = nil if most == 1
-      @__threads__ = [most, __place__] if most > 1
+      __option__(:MaxThreads, most, :threads)
     rescue ArgumentError => e
       raise ConfigurationError, "threads #{e.message}; got #{[min, max].uniq.join(", ")}"
     end

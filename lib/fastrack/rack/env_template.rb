@@ -9,12 +9,13 @@ module Fastrack
     module_function
 
     # @param listener [Listener] where the requests arrive
+    # @param multithread [Boolean] whether several threads call the app
     # @param client_gone [#call] whether the client has left
     # @param timeout [#call] sets how many seconds the current request may take from now on
     # @param hijack [#call] hands the connection to the app
     # @param early_hints [#call, nil] sends 103 with headers
     # @return [Hash{String => Object}] frozen, like its strings
-    def for(listener, client_gone:, timeout:, hijack:, early_hints: nil)
+    def for(listener, client_gone:, timeout:, hijack:, early_hints: nil, multithread: false)
       {
         "SCRIPT_NAME" => "", "QUERY_STRING" => "",
         "SERVER_NAME" => listener.server_name, "SERVER_PORT" => listener.server_port,
@@ -22,7 +23,7 @@ module Fastrack
         **for_rack_version, "rack.after_reply" => [], "rack.hijack?" => true, "rack.hijack" => hijack,
         **(early_hints ? { "rack.early_hints" => early_hints } : {}),
         "rack.errors" => $stderr, "rack.input" => NullInput::SHARED, "rack.url_scheme" => "http",
-        "rack.multithread" => false, "rack.multiprocess" => true, "rack.run_once" => false,
+        "rack.multithread" => multithread, "rack.multiprocess" => true, "rack.run_once" => false,
         "fastrack.client_gone" => client_gone, "fastrack.timeout" => timeout
       }.freeze
     end

@@ -38,6 +38,7 @@ module Fastrack
       {
         **AS_CONFIGURED.transform_values { |word| @configuration.public_send(word) },
         parting_time: close_delay,
+        threads: @configuration.max_threads,
         dispatch: @launcher.queue,
         error_page: ErrorPage.for(@configuration.lowlevel_error_handler),
         decode_path: @configuration.path_info == "decoded",
@@ -50,7 +51,12 @@ module Fastrack
     def after_response
       return @configuration.puma&.out_of_band unless @configuration.oobgc
 
-      OobGC.start(@gc_interval, -> { @engine.waiting? })
+      OobGC.start(@gc_interval, -> { @engine.waiting? }, others)
+    end
+
+    # @return [#call] whether other threads have requests, which a collection would hold up
+    def others
+      @configuration.max_threads == 1 ? -> { false } : -> { !@engine.alone? }
     end
 
     # Seconds to wait for a last request on kept-alive connections before they are closed: a close that crosses a request
@@ -63,7 +69,7 @@ module Fastrack
 
     def listeners
       open = @launcher.listeners.to_h { |listener| [listener, { fd: listener.fileno, tcp: listener.tcp? }] }
-      known_listeners.map { |listener| { **open.fetch(listener, {}), env: EnvTemplate.for(listener, **callables) } }
+      known_listeners.map { |listener| { **open.fetch(listener, {}), env: EnvTemplate.for(listener, multithread: @configuration.max_threads > 1, **callables) } }
     end
 
     # Closed ones count, too: connections from them may still be kept alive.

@@ -15,24 +15,26 @@ module Fastrack
 
     # @param interval [Integer] requests between two collections
     # @param waiting [#call] whether a client waits
+    # @param others [#call] whether other threads have requests
     # @return [#call] for after each response
-    def self.start(interval, waiting)
-      return Scheduled.new(interval) unless DEFERRABLE
+    def self.start(interval, waiting, others = -> { false })
+      return Scheduled.new(interval, others) unless DEFERRABLE
 
       GC.config(rgengc_allow_full_mark: false)
-      Deferred.new(interval, waiting)
+      Deferred.new(interval, waiting, GC, others)
     end
 
     # Full collections on schedule.
     class Scheduled
-      def initialize(interval)
+      def initialize(interval, others = -> { false })
         @interval = interval
+        @others = others
         @responses = 0
       end
 
       def call
         @responses += 1
-        return if @responses < @interval
+        return if @responses < @interval || @others.call
 
         @responses = 0
         GC.start
@@ -42,8 +44,9 @@ module Fastrack
     # Full marks when due (Ruby >= 3.4).
     class Deferred
       # @param collector [#start, #latest_gc_info] another one in tests
-      def initialize(interval, waiting, collector = GC)
+      def initialize(interval, waiting, collector = GC, others = -> { false })
         @interval = interval
+        @others = others
         @waiting = waiting
         @collector = collector
         @responses = 0
@@ -52,8 +55,8 @@ module Fastrack
 
       def call
         @responses += 1
-        return collect_fully if full_mark_due? && (@put_off >= @interval || !@waiting.call)
-        return if @responses < @interval
+        return collect_fully if full_mark_due? && (@put_off >= @interval || !(@waiting.call || @others.call))
+        return if @responses < @interval || @others.call
 
         @responses = 0
         @collector.start(full_mark: false)

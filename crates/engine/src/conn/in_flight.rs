@@ -40,27 +40,39 @@ impl InFlight {
         self.active.begin(fd, request.head, request.bytes)
     }
 
-    pub fn end(&self, control: &Control) {
+    /// The application is done. False if another thread has taken the request: the caller must not go on. For the thread
+    /// that `leads` the process ends then, and this does not return.
+    pub fn end(&self, control: &Control, leads: bool) -> bool {
+        control.count_request();
         if control.is_closed() {
             self.active.forget_client();
-        } else {
-            self.active.end();
+            return true;
         }
-        control.count_request();
+        if leads {
+            self.active.end();
+            return true;
+        }
+        self.active.try_end()
     }
 
-    /// Runs what the application wants called after its response, under a time limit.
-    pub fn during_callbacks<T>(&self, control: &Control, call: impl FnOnce() -> T) -> T {
+    /// Runs what the application wants called after its response, under a time limit. Also returns what
+    /// [`end`](Self::end) does.
+    pub fn during_callbacks<T>(&self, control: &Control, leads: bool, call: impl FnOnce() -> T) -> (T, bool) {
         // In a forked child the scoreboard shows its parent.
         if control.is_closed() {
-            return call();
+            return (call(), true);
         }
         self.active.begin_callbacks();
         let result = call();
-        if !control.is_closed() {
-            self.active.end_callbacks();
-        }
-        result
+        let ended = match (control.is_closed(), leads) {
+            (true, _) => true,
+            (false, true) => {
+                self.active.end_callbacks();
+                true
+            }
+            (false, false) => self.active.try_end_callbacks(),
+        };
+        (result, ended)
     }
 
     pub fn take_unsent(&mut self) -> WriteBuf {

@@ -20,6 +20,9 @@ pub(super) trait Work {
     /// Drives the connections, unless the application's thread has made progress since this epoch. Returns when they
     /// need another look, in milliseconds.
     fn drive(&self, since: u64) -> Option<u64>;
+
+    /// Watches the requests of threads other than the one whose progress is seen.
+    fn watch(&self) {}
 }
 
 /// What the application's thread has been busy with since this epoch.
@@ -78,6 +81,7 @@ impl<'a, W: Work> Lookout<'a, W> {
         let timer = self.timer;
         let steps = epoch.wrapping_sub(since) / 2;
         self.before = epoch;
+        self.work.watch();
         if is_busy(epoch) && steps == 0 {
             let lasting = self.drive(epoch);
             self.lasting = lasting.filter(|_| timer.watch_connections(self.epoch, epoch));

@@ -4,6 +4,7 @@
 //! each request is done before the [timer] fires. If requests follow one another it looks now and then whether one
 //! has lasted since the last look. Only then it takes over, until that request is done.
 
+mod crew;
 mod epoch;
 mod lookout;
 mod shared;
@@ -13,6 +14,7 @@ mod timer;
 #[cfg(test)]
 pub(crate) use shared::tests;
 
+pub(crate) use crew::{Crew, Turn, MAIN};
 pub(crate) use shared::{Order, Shared};
 pub(crate) use thread::Helper;
 pub(crate) use timer::HelperTimer;

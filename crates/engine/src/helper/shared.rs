@@ -1,8 +1,9 @@
 //! What the two threads of a worker share.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::crew::Crew;
 use super::epoch::Epoch;
 use super::timer::HelperTimer;
 use crate::reactor::Reactor;
@@ -17,6 +18,9 @@ pub(crate) struct Shared {
     driving: Mutex<()>,
     epoch: Epoch,
     timer: HelperTimer,
+    crew: Crew,
+    /// Threads without the lead that want the reactor.
+    returning: AtomicU32,
     /// A request has lasted so long that the helper took over.
     long_request: AtomicBool,
     /// An [`Order`].
@@ -34,15 +38,21 @@ pub(crate) enum Order {
 }
 
 impl Shared {
-    pub fn new(reactor: Reactor, timer: HelperTimer) -> Self {
+    pub fn new(reactor: Reactor, timer: HelperTimer, crew: Crew) -> Self {
         Shared {
             reactor: Mutex::new(reactor),
             driving: Mutex::new(()),
             epoch: Epoch::default(),
             timer,
+            crew,
+            returning: AtomicU32::new(0),
             long_request: AtomicBool::new(false),
             order: AtomicU8::new(0),
         }
+    }
+
+    pub fn crew(&self) -> &Crew {
+        &self.crew
     }
 
     pub fn epoch(&self) -> &Epoch {
@@ -58,6 +68,20 @@ impl Shared {
         // A panic of the helper ends the process. One of the application's thread is not caught while it has the
         // reactor.
         self.reactor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the reactor, for a thread that has answered a request and does not lead.
+    #[inline(never)]
+    pub fn reactor_at_once(&self) -> MutexGuard<'_, Reactor> {
+        self.returning.fetch_add(1, Ordering::SeqCst);
+        let reactor = self.reactor();
+        self.returning.fetch_sub(1, Ordering::SeqCst);
+        reactor
+    }
+
+    /// Whether such a thread waits.
+    pub(super) fn is_anybody_returning(&self) -> bool {
+        self.returning.load(Ordering::Relaxed) > 0
     }
 
     /// Locks the reactor if it is free. None, too, if the application's thread panicked with it: it may be
@@ -154,7 +178,8 @@ pub(crate) mod tests {
         let set = table.poller().as_fd().try_clone_to_owned().expect("a copy");
         let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
         let timer = HelperTimer::new(set).expect("a timer");
-        Shared::new(Reactor::new(Settings::default(), Arc::new(control), table, None), timer)
+        let crew = Crew::new(1).expect("a crew");
+        Shared::new(Reactor::new(Settings::default(), Arc::new(control), table, None), timer, crew)
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::io;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::thread::{Builder, JoinHandle};
 
 use fastrack_sys::{monotonic_millis, with_signals_blocked, Events};
@@ -11,6 +11,8 @@ use fastrack_sys::{monotonic_millis, with_signals_blocked, Events};
 use super::lookout::{Lookout, Work};
 use super::shared::{Order, Shared};
 use crate::control::Control;
+use crate::handoff::Member;
+use crate::reactor::Reactor;
 use crate::watch::{end_overdue_process, Watchdog, ENDING_TIME};
 
 /// The longest wait for events while a request lasts, in milliseconds: its time limit may have been changed.
@@ -18,6 +20,12 @@ const LONGEST_WAIT: u64 = 100;
 
 /// The longest time between two looks that counts, in milliseconds: longer, and the machine has stood still.
 const LONGEST_LOOK: u64 = 1_000;
+
+/// How long until a client that could not be served is tried again, in milliseconds.
+const NEXT_TRY: u64 = 1;
+
+/// How often to look whether the last requests are done, in milliseconds.
+const LAST_LOOK: u64 = 10;
 
 /// How long to wait for the reactor when the process is ending, in milliseconds: the crashed thread may have it.
 const LAST_WAIT: u64 = 50;
@@ -136,7 +144,10 @@ impl Work for Drive<'_> {
             return None;
         }
         self.shared.note_long_request();
-        reactor.drive(&|| epoch.read() != since);
+        if !self.shared.crew().is_alone() {
+            return self.drive_for_crew(since, reactor);
+        }
+        reactor.drive(&|| epoch.read() != since, &|_| false);
         let request = self.control.request();
         self.watchdog.check(request, || reactor.hand_off_all());
         // A request has limits of its own. What comes after it begins at 0.
@@ -147,11 +158,95 @@ impl Work for Drive<'_> {
             self.watchdog.check_progress(request, lasted, || reactor.hand_off_all());
         }
         self.step.set(step);
-        let next = reactor.next_deadline().unwrap_or(u64::MAX).min(request.deadline());
-        Some(match reactor.events() {
-            0 => next.saturating_sub(monotonic_millis()).clamp(1, LONGEST_WAIT),
-            _ => 0,
-        })
+        Some(next_look(&reactor, request.deadline()))
+    }
+
+    fn watch(&self) {
+        if self.shared.crew().is_alone() {
+            return;
+        }
+        // Not while the application forks.
+        if let Some(_driving) = self.shared.drive() {
+            self.watch_requests();
+        }
+    }
+}
+
+/// When the connections or the requests need another look, in milliseconds.
+fn next_look(reactor: &Reactor, deadline: u64) -> u64 {
+    let next = reactor.next_deadline().unwrap_or(u64::MAX).min(deadline);
+    match reactor.events() {
+        0 => next.saturating_sub(monotonic_millis()).clamp(1, LONGEST_WAIT),
+        _ => 0,
+    }
+}
+
+/// With several threads of the application.
+impl Drive<'_> {
+    /// Nobody leads, or the leader makes no progress. Wakes a thread if there is something for it.
+    fn drive_for_crew(&self, since: u64, mut reactor: MutexGuard<'_, Reactor>) -> Option<u64> {
+        let Drive { shared, control, .. } = self;
+        let crew = shared.crew();
+        let can_take_more = crew.can_take_more();
+        let is_first_choice =
+            |reactor: &Reactor| can_take_more && !reactor.member().is_some_and(Member::is_another_idle);
+        let is_back = || shared.epoch().read() != since || shared.is_anybody_returning();
+        reactor.drive(&is_back, &is_first_choice);
+        // What the thread that leads would see: clients, the shared queue.
+        let is_anybody_there = reactor.has_ready() || control.is_noticed() || control.is_anybody_waiting();
+        if is_anybody_there && (control.is_noticed() || is_first_choice(&reactor)) {
+            crew.summon();
+        }
+        let deadline = control.all_requests().iter().map(|request| request.deadline()).min();
+        let next = next_look(&reactor, deadline.unwrap_or(u64::MAX));
+        let is_stuck = crew.serving() == 0;
+        drop(reactor);
+        self.watch_requests();
+        let mut step = Step::default();
+        if is_stuck {
+            step = self.step.get();
+            let lasted = step.see(since, monotonic_millis());
+            let hand_off = || shared.hand_off_all(LAST_WAIT);
+            self.watchdog.check_progress(control.request(), lasted, hand_off);
+        }
+        self.step.set(step);
+        shared.timer().watch_on(!is_anybody_there);
+        Some(if is_anybody_there { next.min(NEXT_TRY) } else { next })
+    }
+
+    /// If a request is overdue its client is answered at once, and no thread takes another one. The process ends when the
+    /// other requests are done, or overdue as well.
+    fn watch_requests(&self) {
+        if !self.answer_overdue() {
+            return;
+        }
+        let Drive { shared, control, watchdog, .. } = self;
+        let taken = || control.all_requests().iter().filter(|request| request.is_taken());
+        while shared.crew().serving() as usize > taken().count() {
+            fastrack_sys::sleep(LAST_LOOK);
+            self.answer_overdue();
+            shared.hand_off_all(LAST_WAIT);
+        }
+        shared.hand_off_all(LAST_WAIT);
+        taken().for_each(|request| request.set_ending(true));
+        watchdog.end_process()
+    }
+
+    /// Whether there were any.
+    fn answer_overdue(&self) -> bool {
+        let now = monotonic_millis();
+        let Drive { shared, control, watchdog, .. } = self;
+        let take = |request| watchdog.take(request, now).map(|claim| (request, claim));
+        let overdue: Vec<_> = control.all_requests().iter().map(Arc::as_ref).filter_map(take).collect();
+        if !overdue.is_empty() {
+            control.set_ending();
+            shared.hand_off_all(LAST_WAIT);
+        }
+        for (request, claim) in &overdue {
+            watchdog.tell(request, *claim, now);
+            request.set_ending(false);
+        }
+        !overdue.is_empty()
     }
 }
 

@@ -192,6 +192,15 @@ impl HelperTimer {
         is_busy(epoch) && self.change(OFF, KEPT)
     }
 
+    /// Watches the connections again, or not, while the same thing lasts: after [`watch_connections`](Self::watch_connections).
+    /// Ignored, they have something that nobody can take now.
+    pub(super) fn watch_on(&self, wanted: bool) {
+        if self.watches_connections.swap(wanted, Ordering::SeqCst) != wanted {
+            // As in `watch_connections`.
+            let _ = self.poller.set_wanted(&self.connections, CONNECTIONS, wanted);
+        }
+    }
+
     // --- both
 
     pub(super) fn stop_watching(&self) {

@@ -187,6 +187,10 @@ impl Reactor {
         self.table.events()
     }
 
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     pub fn has_pending(&self) -> bool {
         self.table.events() > 0 || !self.ready.is_empty()
     }
@@ -194,11 +198,15 @@ impl Reactor {
     /// The helper's turn, while the application has the other thread: does all that can be done without it. Ready
     /// requests go to whichever worker is free first. When the other thread `is_back` the rest is left to it: it
     /// waits for a single connection at most, of which a megabyte is read.
-    pub fn drive(&mut self, is_back: &dyn Fn() -> bool) {
+    ///
+    /// Ready requests are kept if `keeps` says so, which another thread takes then.
+    pub fn drive(&mut self, is_back: &dyn Fn() -> bool, keeps: &dyn Fn(&Self) -> bool) {
         self.follow(is_back);
         self.app_is_running = true;
         self.take_slow_clients(is_back);
-        self.give_ready(is_back);
+        if self.ready.is_empty() || !keeps(self) {
+            self.give_ready(is_back);
+        }
         self.control.set_pending(self.has_pending());
         self.app_is_running = false;
     }

@@ -39,12 +39,12 @@ fn the_helper_leaves_the_rest_when_the_other_thread_is_back() {
     let mut reactor = reactor();
     let clients: Vec<_> = (0..5).map(|_| kept(&mut reactor)).collect();
     clients.iter().for_each(|mut client| client.write_all(REQUEST).expect("write"));
-    reactor.drive(&|| true);
+    reactor.drive(&|| true, &|_| false);
     assert_eq!((reactor.ready.len(), reactor.events()), (0, 5));
     let asked = std::cell::Cell::new(0);
-    reactor.drive(&|| asked.replace(asked.get() + 1) == 2);
+    reactor.drive(&|| asked.replace(asked.get() + 1) == 2, &|_| false);
     assert_eq!((reactor.ready.len(), reactor.events()), (2, 3));
-    reactor.drive(&|| false);
+    reactor.drive(&|| false, &|_| false);
     assert_eq!((reactor.ready.len(), reactor.events()), (5, 0));
 }
 
@@ -275,18 +275,18 @@ fn a_busy_worker_goes_on_with_slow_clients_at_the_head_of_the_queue_if_nobody_is
     // The response comes first.
     gives.hand_off_all();
     assert_eq!(idle.queued(), 3);
-    takes.drive(&|| false);
+    takes.drive(&|| false, &|_| false);
     assert_eq!((takes.table.len(), idle.queued()), (0, 3));
     idle.set_idle(false);
-    takes.drive(&|| false);
+    takes.drive(&|| false, &|_| false);
     assert_eq!((takes.table.len(), idle.queued()), (1, 2));
     let mut got = 0;
     while got < 1_000_000 {
         got += client.read(&mut [0; 100_000]).expect("the rest");
-        takes.drive(&|| false);
+        takes.drive(&|| false, &|_| false);
     }
     assert!(takes.take_queued().is_some() && idle.queued() == 1);
-    takes.drive(&|| false);
+    takes.drive(&|| false, &|_| false);
     assert_eq!((takes.table.len(), idle.queued()), (2, 0));
 }
 

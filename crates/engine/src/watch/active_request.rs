@@ -8,6 +8,7 @@
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::Arc;
 
 use fastrack_http::Head;
 use fastrack_sys::{borrow_fd, exit_at_once, monotonic_millis, write_stderr_within};
@@ -90,19 +91,21 @@ pub(crate) struct ActiveRequest {
 const RUNNING: u64 = u64::MAX - 1;
 
 impl ActiveRequest {
-    pub fn new(settings: &WatchSettings) -> io::Result<Self> {
+    /// One for each thread of the application.
+    pub fn for_threads(settings: &WatchSettings, threads: usize) -> io::Result<Box<[Arc<Self>]>> {
         let slot = match &settings.slot {
             Some(slot) => slot.clone(),
             None => Scoreboard::new()?.slot(0).ok_or(io::ErrorKind::NotFound)?,
         };
-        Ok(ActiveRequest {
+        let new = |slot| ActiveRequest {
             fd: AtomicI32::new(NO_FD),
             slot,
             timeout: settings.timeout,
             claim: AtomicU64::new(0),
             complete: AtomicU64::new(0),
             left: AtomicU64::new(RUNNING),
-        })
+        };
+        Ok(slot.for_threads(threads).into_iter().map(new).map(Arc::new).collect())
     }
 
     // --- the application's thread
@@ -133,6 +136,26 @@ impl ActiveRequest {
         self.end_claim();
         self.slot.end();
         self.forget_client();
+    }
+
+    /// As [`end`](Self::end), but returns false if another thread has taken the request: its client is that thread's, and
+    /// the caller must not go on.
+    pub fn try_end(&self) -> bool {
+        let ended = self.change(Claim::None);
+        if ended {
+            self.slot.end();
+            self.forget_client();
+        }
+        ended
+    }
+
+    /// As [`try_end`](Self::try_end) and [`end_callbacks`](Self::end_callbacks).
+    pub fn try_end_callbacks(&self) -> bool {
+        let ended = self.change(Claim::None);
+        if ended {
+            self.slot.rest();
+        }
+        ended
     }
 
     fn end_claim(&self) {
@@ -232,6 +255,19 @@ impl ActiveRequest {
         Some(claim)
     }
 
+    /// Of a taken request: whether the process ends now, or other requests have time to finish.
+    pub fn set_ending(&self, ends: bool) {
+        if ends {
+            self.slot.set_ending();
+        } else {
+            self.slot.rest();
+        }
+    }
+
+    pub fn is_taken(&self) -> bool {
+        self.claim() == Claim::Taken
+    }
+
     fn try_take(&self, number: u64) -> Result<Claim, u64> {
         let (claim, taken) = (Claim::of(number), Claim::Taken.with_number_of(number));
         self.claim.compare_exchange(number, taken, Ordering::AcqRel, Ordering::Acquire)?;
@@ -291,9 +327,9 @@ mod tests {
     fn active(timeout: u64) -> (Scoreboard, ActiveRequest) {
         let board = Scoreboard::new().expect("memory");
         let slot = board.reserve().and_then(|index| board.slot(index));
-        let active =
-            ActiveRequest::new(&WatchSettings { timeout, slot, ..WatchSettings::default() }).expect("a slot");
-        (board, active)
+        let settings = WatchSettings { timeout, slot, ..WatchSettings::default() };
+        let active = ActiveRequest::for_threads(&settings, 1).expect("a slot");
+        (board, active.into_vec().pop().and_then(Arc::into_inner).expect("one"))
     }
 
     fn begin(active: &ActiveRequest) {

@@ -1,14 +1,16 @@
 //! The request that a worker is answering: its time limit, who may answer it, and where the master reads about it.
 
 mod active_request;
+mod activity;
 mod last_response;
 mod scoreboard;
 mod settings;
 mod watchdog;
 
 pub(crate) use active_request::{end_overdue_process, ActiveRequest, Claim, ENDING_TIME};
+pub use activity::Activity;
 pub(crate) use last_response::LastResponse;
-pub use scoreboard::{Entry, Scoreboard, Slot, State};
+pub use scoreboard::{Entry, Scoreboard, Slot, State, MAX_THREADS};
 pub use settings::{ThreadDumper, WatchSettings};
 pub(crate) use watchdog::Watchdog;
 pub use watchdog::EXIT_STATUS;

@@ -14,11 +14,15 @@ use fastrack_sys::SharedNumbers;
 
 const SLOTS: usize = 1024;
 
-/// Words per slot: 512 bytes.
-const SLOT: usize = 64;
+/// Most threads of a worker that answer requests: each has a part of its slot.
+pub const MAX_THREADS: usize = 64;
+
+/// Words per thread: 512 bytes. The kernel provides the memory of those that are used.
+const PART: usize = 64;
+const SLOT: usize = MAX_THREADS * PART;
 const COUNT: NonZeroUsize = NonZeroUsize::new(SLOTS * SLOT).unwrap();
 
-// Offsets in a slot.
+// Offsets in a part.
 const SEQUENCE: usize = 0;
 const STATE: usize = 1;
 const STARTED: usize = 2;
@@ -32,14 +36,16 @@ const LINE: usize = 6;
 const LINE_WORDS: usize = 26;
 const ID: usize = LINE + LINE_WORDS;
 const ID_WORDS: usize = 8;
-const _: () = assert!(ID + ID_WORDS <= SLOT);
+/// In the first thread's: how many threads there are besides.
+const OTHERS: usize = ID + ID_WORDS;
+const _: () = assert!(OTHERS < PART);
 
 const WORD: usize = size_of::<u64>();
 
 pub(super) const NEVER: u64 = u64::MAX;
 
 /// What a worker is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u64)]
 pub enum State {
     /// The slot has no worker.
@@ -85,8 +91,8 @@ impl Scoreboard {
 
     /// Reserves a slot for a worker about to be forked; None when all are taken.
     pub fn reserve(&self) -> Option<usize> {
-        let index = (0..SLOTS).find(|index| self.words(*index)[STATE].load(Ordering::SeqCst) == 0)?;
-        let slot = self.words(index);
+        let index = (0..SLOTS).find(|index| self.first(*index)[STATE].load(Ordering::SeqCst) == 0)?;
+        let slot = self.first(index);
         slot.iter().for_each(|word| word.store(0, Ordering::Relaxed));
         slot[STATE].store(State::Waiting as u64, Ordering::SeqCst);
         Some(index)
@@ -95,13 +101,67 @@ impl Scoreboard {
     /// Frees the slot of a worker that is gone.
     pub fn release(&self, index: usize) {
         if index < SLOTS {
-            self.words(index)[STATE].store(State::Free as u64, Ordering::SeqCst);
+            self.first(index)[STATE].store(State::Free as u64, Ordering::SeqCst);
         }
     }
 
-    /// What the worker of a slot is doing, or was doing when it died.
+    /// What the worker of a slot is doing, or was doing when it died. Of several requests, the one that began first.
     pub fn read(&self, index: usize) -> Option<Entry> {
         let slot = self.slot(index)?;
+        let mut first = slot.read()?;
+        let others = slot.words()[OTHERS].load(Ordering::SeqCst) as usize;
+        for entry in (1..=others.min(MAX_THREADS - 1)).filter_map(|thread| slot.of_thread(thread).read()) {
+            let requests = first.requests + entry.requests;
+            if (first.state, entry.started) < (entry.state, first.started) {
+                first = entry;
+            }
+            first.requests = requests;
+        }
+        Some(first)
+    }
+
+    /// The worker's handle of a slot, for its first thread; None if there is no such slot.
+    pub fn slot(&self, index: usize) -> Option<Slot> {
+        (index < SLOTS).then(|| Slot { page: Arc::clone(&self.page), base: index * SLOT })
+    }
+
+    fn first(&self, index: usize) -> &[AtomicU64] {
+        &self.page[index * SLOT..][..PART]
+    }
+}
+
+/// A slot from its worker's side: the part of one thread.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    page: Arc<SharedNumbers<AtomicU64>>,
+    base: usize,
+}
+
+impl Slot {
+    fn words(&self) -> &[AtomicU64] {
+        &self.page[self.base..][..PART]
+    }
+
+    /// From the first thread's: another one's.
+    fn of_thread(&self, thread: usize) -> Slot {
+        Slot { page: Arc::clone(&self.page), base: self.base + thread * PART }
+    }
+
+    /// From the first thread's: one for each of so many threads, at most [`MAX_THREADS`].
+    pub(super) fn for_threads(&self, threads: usize) -> Vec<Slot> {
+        let threads = threads.clamp(1, MAX_THREADS);
+        let slots: Vec<Slot> = (0..threads).map(|thread| self.of_thread(thread)).collect();
+        for slot in &slots[1..] {
+            // What the former worker's thread has left.
+            slot.words().iter().for_each(|word| word.store(0, Ordering::Relaxed));
+            slot.words()[STATE].store(State::Waiting as u64, Ordering::Relaxed);
+        }
+        self.words()[OTHERS].store(threads as u64 - 1, Ordering::SeqCst);
+        slots
+    }
+
+    fn read(&self) -> Option<Entry> {
+        let slot = self;
         let words = slot.words();
         let state = match words[STATE].load(Ordering::SeqCst) {
             0 => return None,
@@ -121,28 +181,6 @@ impl Scoreboard {
             entry.id.clear();
         }
         Some(entry)
-    }
-
-    /// The worker's handle of a slot; None if there is no such slot.
-    pub fn slot(&self, index: usize) -> Option<Slot> {
-        (index < SLOTS).then(|| Slot { page: Arc::clone(&self.page), base: index * SLOT })
-    }
-
-    fn words(&self, index: usize) -> &[AtomicU64] {
-        &self.page[index * SLOT..][..SLOT]
-    }
-}
-
-/// A slot from its worker's side.
-#[derive(Clone, Debug)]
-pub struct Slot {
-    page: Arc<SharedNumbers<AtomicU64>>,
-    base: usize,
-}
-
-impl Slot {
-    fn words(&self) -> &[AtomicU64] {
-        &self.page[self.base..][..SLOT]
     }
 
     /// A request begins. Returns a number that no other request of this worker has.

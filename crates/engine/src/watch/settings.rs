@@ -17,6 +17,9 @@ pub trait ThreadDumper: Send + Sync + Debug {
 /// How requests are watched.
 #[derive(Clone, Debug, Default)]
 pub struct WatchSettings {
+    /// How many threads of the application answer requests: at least 1, whatever this is, and at most
+    /// [`MAX_THREADS`](crate::MAX_THREADS).
+    pub threads: usize,
     /// Time limit for the application per request, in milliseconds; 0 is no limit.
     pub timeout: u64,
     /// How long the application's thread may be stuck between two requests, in milliseconds; 0 is no limit.

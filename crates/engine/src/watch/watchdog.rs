@@ -38,14 +38,29 @@ impl Watchdog {
     /// Ends the process if the request is overdue, after `hand_off` has passed on the other connections.
     pub fn check(&self, request: &ActiveRequest, hand_off: impl FnOnce()) {
         let now = monotonic_millis();
-        let Some(claim) = request.take_overdue(now) else { return };
-        self.response.send(request, claim);
+        let Some(claim) = self.take(request, now) else { return };
         hand_off();
+        self.tell(request, claim, now);
+        self.end_process();
+    }
+
+    /// Answers the client of a request that is overdue; says how far the response was.
+    pub fn take(&self, request: &ActiveRequest, now: u64) -> Option<Claim> {
+        let claim = request.take_overdue(now)?;
+        self.response.send(request, claim);
+        Some(claim)
+    }
+
+    /// Logs a request that was [taken](Self::take).
+    pub fn tell(&self, request: &ActiveRequest, claim: Claim, now: u64) {
         self.report(&request.describe(now));
         if claim == Claim::Open {
             LastResponse::drain(request);
         }
-        exit_at_once(EXIT_STATUS);
+    }
+
+    pub fn end_process(&self) -> ! {
+        exit_at_once(EXIT_STATUS)
     }
 
     /// Ends the process if it has done the same thing for so many milliseconds and that is no request: another thread

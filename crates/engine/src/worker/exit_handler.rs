@@ -36,7 +36,7 @@ impl ExitHandler {
         ExitHandler { shared, control, response, done: AtomicBool::new(false), pid: std::process::id() }
     }
 
-    /// Answers the current request with 502 and hands off the rest, right before the process ends. Once per process.
+    /// Answers the requests in progress with 502 and hands off the rest, right before the process ends. Once per process.
     pub fn run(&self) {
         if self.is_first_call() {
             self.answer();
@@ -63,11 +63,12 @@ impl ExitHandler {
 
     /// Async-signal-safe.
     fn answer(&self) {
-        let request = self.control.request();
-        if let Some(claim) = request.take() {
-            self.response.send(request, claim);
-            if claim == Claim::Open {
-                LastResponse::drain(request);
+        for request in self.control.all_requests() {
+            if let Some(claim) = request.take() {
+                self.response.send(request, claim);
+                if claim == Claim::Open {
+                    LastResponse::drain(request);
+                }
             }
         }
     }

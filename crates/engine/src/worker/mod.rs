@@ -5,23 +5,24 @@ mod forking;
 mod run;
 mod schedule;
 mod serve;
+mod thread;
 mod wait;
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use fastrack_sys::{Events, Poller};
 
 use crate::accept::{Listener, Listeners};
-use crate::conn::{Connection, InFlight};
+use crate::conn::Connection;
 use crate::control::Control;
 use crate::handoff::{Member, SharedQueue};
-use crate::helper::{Helper, HelperTimer, Shared};
+use crate::helper::{Crew, Helper, HelperTimer, Shared};
 use crate::reactor::{Reactor, Table};
 use crate::settings::Settings;
-use crate::watch::Watchdog;
+use crate::watch::{Watchdog, MAX_THREADS};
 
 pub use exit_handler::ExitHandler;
 pub use forking::Forking;
@@ -30,6 +31,7 @@ pub use forking::Forking;
 const MASTER: u64 = u64::MAX;
 const QUEUE: u64 = 0;
 const CONNECTIONS: u64 = 1;
+const NOTICE: u64 = 2;
 
 /// Why [`Engine::run`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,24 +50,37 @@ pub enum Finish {
     Broken,
     /// The application has closed descriptors of the engine's. Other workers have the connections, where that was possible.
     Lost,
+    /// [`Engine::dismiss_threads`] was called, or there are enough threads: only for those besides the first.
+    Dismissed,
 }
 
-/// One worker's listeners and connections.
+/// One worker's listeners and connections. Several threads of the application may run it: of those that have no request,
+/// one leads.
 #[derive(Debug)]
 pub struct Engine {
     // First: it is dropped before the rest, which joins the thread.
     _helper: Helper,
     shared: Arc<Shared>,
     control: Arc<Control>,
+    /// None while a thread leads. Never locked for long.
+    driver: Mutex<Option<Box<Driver>>>,
+}
+
+/// What only the thread has that leads.
+#[derive(Debug)]
+struct Driver {
+    shared: Arc<Shared>,
+    control: Arc<Control>,
     listeners: Listeners,
     /// Wakes an idle worker: listeners, the shared queue, its own connections, the master's end.
     poller: Poller,
     events: Events,
-    in_flight: InFlight,
     schedule: Schedule,
     /// Requests still to be served in this run.
     left: Option<u64>,
     finish: Option<Finish>,
+    /// The application wants the thread back that leads.
+    recalled: bool,
     /// Stopped because the application has closed descriptors.
     lost: bool,
     /// A pipe, until it is at its end, or nothing.
@@ -125,28 +140,40 @@ impl Engine {
         }
         let set = table.poller().as_fd().try_clone_to_owned()?;
         let set_fd = Some(set.as_raw_fd()).filter(|_| Poller::IS_INHERITED);
-        let timer = HelperTimer::new(set)?;
+        let watch = &settings.watch;
+        let crew = Crew::new(watch.threads.min(MAX_THREADS))?;
+        // With several threads the helper looks after new clients, too.
+        let watched = if crew.is_alone() { set } else { poller.as_fd().try_clone_to_owned()? };
+        let timer = HelperTimer::new(watched)?;
         let fds = listeners.raw_fds().chain(member.iter().flat_map(Member::raw_fds));
-        let fds = fds.chain(timer.inherited_fds()).chain(set_fd);
+        let fds = fds.chain(timer.inherited_fds()).chain(set_fd).chain(crew.inherited_fds());
         let fds = fds.chain(poller.inherited_fds()).chain(table.poller().inherited_fds());
-        let control = Arc::new(Control::new(poller.raw_fd(), fds, &settings.watch)?);
+        let control = Arc::new(Control::new(poller.raw_fd(), fds, watch)?);
+        if let Some(waker) = control.waker() {
+            poller.watch(waker, NOTICE)?;
+        }
         let watchdog = Watchdog::new(&settings.watch);
         let reactor = Reactor::new(settings, Arc::clone(&control), table, member);
-        let shared = Arc::new(Shared::new(reactor, timer));
-        Ok(Engine {
-            _helper: Helper::start(Arc::clone(&shared), Arc::clone(&control), watchdog)?,
-            in_flight: InFlight::new(Arc::clone(control.request())),
-            shared,
-            control,
+        let shared = Arc::new(Shared::new(reactor, timer, crew));
+        let driver = Driver {
+            shared: Arc::clone(&shared),
+            control: Arc::clone(&control),
             listeners,
             poller,
             events: Events::default(),
             schedule: Schedule::default(),
             left: None,
             finish: None,
+            recalled: false,
             lost: false,
             master,
             is_orphaned: false,
+        };
+        Ok(Engine {
+            _helper: Helper::start(Arc::clone(&shared), Arc::clone(&control), watchdog)?,
+            shared,
+            control,
+            driver: Mutex::new(Some(Box::new(driver))),
         })
     }
 

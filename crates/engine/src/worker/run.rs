@@ -1,79 +1,20 @@
-//! The loop: does one thing after the other until there is a reason to return.
+//! What ends the loop, and calls of the application in between.
 
 use std::io;
-use std::sync::Arc;
 
-use super::schedule::Action;
-use super::{Engine, Finish, LockedReactor};
+use super::{Driver, Finish, LockedReactor};
 use crate::accept::Client;
-use crate::app::{App, Flow};
+use crate::app::Flow;
 use crate::helper::Shared;
 use crate::reactor::Reactor;
 
-const EXHAUSTION_PAUSE: u64 = 20;
+pub(super) const EXHAUSTION_PAUSE: u64 = 20;
 
 const LOST: &str =
     "the app has closed sockets or other descriptors of the server: this worker ends and is replaced";
 
-impl Engine {
-    /// Serves until stopped, or until `limit` requests have been answered.
-    pub fn run(&mut self, app: &mut impl App, limit: Option<u64>) -> Finish {
-        if self.control.is_closed() {
-            return Finish::Closed;
-        }
-        self.left = limit;
-        self.finish = None;
-        let shared = Arc::clone(&self.shared);
-        shared.set_busy();
-        let finish = self.serve_all(&shared, app);
-        if let Some(mut reactor) = self.lock(&shared) {
-            let lines = reactor.take_warnings();
-            shared.set_waiting(reactor);
-            lines.iter().for_each(|line| app.warn(line));
-        }
-        finish
-    }
-
-    fn serve_all(&mut self, shared: &Shared, app: &mut impl App) -> Finish {
-        let mut reactor = shared.reactor();
-        loop {
-            let action = match self.finished(&mut reactor) {
-                Some(finish) => return finish,
-                None => self.next_action(&mut reactor),
-            };
-            if let Action::Wait = action {
-                shared.epoch().advance();
-            } else {
-                shared.begin(matches!(action, Action::Serve(_)));
-            }
-            // These return None in a forked child, where a thread that was not copied may have the reactor locked.
-            let after = match action {
-                Action::Serve(connection) => self.serve(shared, reactor, connection, app),
-                Action::AwaitRequest(connection) => self.await_request(shared, reactor, connection, app),
-                Action::Continue => self.unlocked(shared, reactor, || app.check()),
-                Action::Log(lines) => {
-                    let lacks_memory = reactor.take_memory_shortage();
-                    self.unlocked(shared, reactor, || {
-                        lines.iter().for_each(|line| app.warn(line));
-                        if lacks_memory {
-                            app.free_memory()
-                        } else {
-                            app.check()
-                        }
-                    })
-                }
-                Action::Pause => {
-                    let mut pause = || fastrack_sys::sleep(EXHAUSTION_PAUSE);
-                    self.unlocked(shared, reactor, || app.block(&mut pause))
-                }
-                Action::Wait => self.wait(shared, reactor, app),
-            };
-            let Some(after) = after else { return Finish::Closed };
-            reactor = after;
-        }
-    }
-
-    fn finished(&mut self, reactor: &mut Reactor) -> Option<Finish> {
+impl Driver {
+    pub(super) fn finished(&mut self, reactor: &mut Reactor) -> Option<Finish> {
         let is_done = self.finish.is_some() || self.left == Some(0);
         if self.control.is_stopping() && !reactor.is_stopping() && !is_done {
             self.begin_stop(reactor);
@@ -85,7 +26,11 @@ impl Engine {
             return Some(Finish::Limit);
         }
         if reactor.is_stopping() && self.schedule.first.is_none() && reactor.is_stopped() {
-            return Some(if self.lost { Finish::Lost } else { Finish::Stopped });
+            // A request of another thread's may leave something to send.
+            let crew = self.shared.crew();
+            if crew.is_alone() || crew.is_idle() {
+                return Some(if self.lost { Finish::Lost } else { Finish::Stopped });
+            }
         }
         self.control.take_pause().then_some(Finish::Paused)
     }
@@ -119,8 +64,8 @@ impl Engine {
         }
     }
 
-    /// Locks the reactor again after the application had the thread. None in a forked child.
-    pub(super) fn lock<'a>(&self, shared: &'a Shared) -> Option<LockedReactor<'a>> {
+    /// As [`Runner::lock`](super::thread::Runner::lock).
+    fn lock<'a>(&self, shared: &'a Shared) -> Option<LockedReactor<'a>> {
         (!self.control.is_closed()).then(|| shared.reactor())
     }
 
@@ -160,7 +105,7 @@ impl Engine {
 
     pub(super) fn note(&mut self, flow: Flow) {
         if flow == Flow::Break {
-            self.finish = Some(Finish::Broken);
+            self.recalled = true;
         }
     }
 }

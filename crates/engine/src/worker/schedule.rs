@@ -4,7 +4,7 @@ use std::io;
 
 use fastrack_sys::epoch_seconds;
 
-use super::Engine;
+use super::Driver;
 use crate::conn::{Connection, Step};
 use crate::handoff::Member;
 use crate::reactor::{Next, Reactor};
@@ -40,7 +40,7 @@ pub(super) enum Action {
     Wait,
 }
 
-impl Engine {
+impl Driver {
     pub(super) fn next_action(&mut self, reactor: &mut Reactor) -> Action {
         if reactor.has_warnings() {
             return Action::Log(reactor.take_warnings());

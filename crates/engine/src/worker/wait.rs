@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use fastrack_sys::monotonic_millis;
 
-use super::{Engine, Finish, LockedReactor, CONNECTIONS, MASTER, QUEUE};
+use super::{Driver, Finish, LockedReactor, CONNECTIONS, MASTER, NOTICE, QUEUE};
 use crate::app::App;
 use crate::conn::Connection;
 use crate::helper::Shared;
@@ -15,7 +15,7 @@ use crate::helper::Shared;
 /// connected: waiting for that costs one system call, parking three.
 const LOCAL_PATIENCE: u64 = 1;
 
-impl Engine {
+impl Driver {
     /// Waits for an event. None in a forked child.
     pub(super) fn wait<'a>(
         &mut self,
@@ -71,6 +71,7 @@ impl Engine {
                 MASTER => is_orphaned |= self.master.as_ref().is_some_and(is_at_end),
                 QUEUE => self.schedule.queue_announced = true,
                 CONNECTIONS => {}
+                NOTICE => self.control.clear_notice(),
                 listener => self.listeners.announce(listener),
             }
         }

@@ -174,7 +174,7 @@ fn warned(on_line: impl FnOnce(TcpStream, &Control) + Send + 'static) -> Finish 
     let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
     let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
     let settings = Settings { tmpdir: "/nowhere/at/all".into(), ..closing() };
-    let mut engine = Engine::new(vec![listener], None, settings, None).expect("an engine");
+    let engine = Engine::new(vec![listener], None, settings, None).expect("an engine");
     let control = engine.control();
     let connect = || TcpStream::connect(socket.local_addr().expect("an address")).expect("connect");
     let (mut other, mut large) = (connect(), connect());
@@ -233,7 +233,7 @@ fn clients_that_were_announced_by_several_listeners_are_served_before_a_stop() {
     // Open beyond the engine's end, as other workers have them.
     let sockets = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("bind"));
     let listeners = sockets.iter().map(|socket| Listener::from_fd(socket.as_fd(), true).expect("a listener"));
-    let mut engine = Engine::new(listeners.collect(), None, closing(), None).expect("an engine");
+    let engine = Engine::new(listeners.collect(), None, closing(), None).expect("an engine");
     let (tell, told) = channel();
     let addresses = sockets.iter().map(|socket| socket.local_addr().expect("an address")).collect();
     let mut app = Crowded(addresses, engine.control(), tell);

@@ -5,3 +5,4 @@ mod keep_alive;
 mod lifecycle;
 mod requests;
 mod support;
+mod threads;

@@ -139,7 +139,7 @@ impl Worker {
     ) -> Worker {
         let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
         let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
-        let mut engine = Engine::new(vec![listener], master, settings, queue).expect("an engine");
+        let engine = Engine::new(vec![listener], master, settings, queue).expect("an engine");
         let control = engine.control();
         let ((sender, seen), (release, released)) = (channel(), channel());
         let thread = std::thread::spawn(move || engine.run(&mut Echo(sender, released), limit));

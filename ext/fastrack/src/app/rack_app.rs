@@ -1,9 +1,11 @@
 //! Answers requests with a Rack app.
 
+use std::sync::Arc;
+
 use magnus::Error;
 use rb_sys::*;
 
-use fastrack_engine::{App, Content, Flow, Request, ResponseWriter};
+use fastrack_engine::{Activity, App, Content, Flow, Request, ResponseWriter};
 use fastrack_http::Version;
 
 use crate::env::{input, EnvBuilder};
@@ -12,7 +14,8 @@ use crate::response::{
     switch_protocol, take_headers, take_triple, unsent_body, BodyMode, ResponseBuffers, Sender,
 };
 use crate::ruby::{
-    call, call_if_defined, interned, is_app_error, protect, report, warn, without_gvl, Raised, NIL,
+    call, call_if_defined, forget_activity, interned, is_app_error, protect, report, report_activity, warn,
+    without_gvl, Raised, NIL,
 };
 
 /// What Engine.new was told about the app. The engine's object marks the values, and they never move.
@@ -54,6 +57,8 @@ pub(crate) struct RackApp {
     callbacks: Callbacks,
     /// An exception that is not the app's error, to be raised when the engine has returned.
     pending: Option<Error>,
+    /// Where this thread tells whether it waits, beside other threads.
+    activity: Option<Arc<Activity>>,
 }
 
 impl RackApp {
@@ -66,6 +71,7 @@ impl RackApp {
             env: EnvBuilder::new(settings.templates, settings.rack_3_1, settings.callbacks),
             callbacks: Callbacks::NONE,
             pending: None,
+            activity: None,
         }
     }
 
@@ -195,7 +201,22 @@ impl RackApp {
     }
 }
 
+impl Drop for RackApp {
+    fn drop(&mut self) {
+        if self.activity.is_some() {
+            forget_activity();
+        }
+    }
+}
+
 impl App for RackApp {
+    fn begin(&mut self, thread: usize, activity: &Arc<Activity>) {
+        self.thread.set_number(thread);
+        let activity = self.activity.insert(Arc::clone(activity));
+        // SAFETY: it is forgotten when this is dropped, in the same thread.
+        unsafe { report_activity(Arc::as_ptr(activity)) };
+    }
+
     fn call(&mut self, request: &Request<'_>, writer: &mut ResponseWriter<'_>) -> Flow {
         let mut in_flight = InFlight::new(request, writer, self.thread);
         // SAFETY: under protect. The closure borrows everything, and owns nothing.

@@ -42,9 +42,7 @@ impl AppThreads {
         ruby: &Ruby,
         work: impl FnOnce(&mut InFlight<'_, '_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let current = current_thread(ruby);
-        let entry = self.lock().iter().find(|entry| entry.thread.load(Ordering::Relaxed) == current).copied();
-        let Some(entry) = entry else { return Err(no_request(ruby)) };
+        let entry = self.current(ruby)?;
         let scope = entry.scope();
         let pointer = entry.in_flight.swap(std::ptr::null_mut(), Ordering::Relaxed);
         // SAFETY: if it is not null the app is being called in this thread, which keeps the request where it is; and
@@ -55,6 +53,13 @@ impl AppThreads {
             entry.in_flight.store(pointer, Ordering::Relaxed);
         }
         result.unwrap_or_else(|| Err(no_request(ruby)))
+    }
+
+    /// The current thread's entry; an IOError if it does not run the engine.
+    pub fn current(&self, ruby: &Ruby) -> Result<&'static AppThread, Error> {
+        let current = current_thread(ruby);
+        let entry = self.lock().iter().find(|entry| entry.thread.load(Ordering::Relaxed) == current).copied();
+        entry.ok_or_else(|| no_request(ruby))
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<&'static AppThread>> {

@@ -118,6 +118,8 @@ impl Drop for InFlight<'_, '_> {
 pub(crate) struct AppThread {
     /// The Thread; 0 while none uses this.
     pub(super) thread: AtomicUsize,
+    /// Its number for the engine.
+    number: AtomicUsize,
     /// The request for which the app is being called; null while there is none, or while something works on it.
     pub(super) in_flight: AtomicPtr<InFlight<'static, 'static>>,
     /// Grows when a request or an iteration begins or ends.
@@ -125,6 +127,14 @@ pub(crate) struct AppThread {
 }
 
 impl AppThread {
+    pub fn number(&self) -> usize {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    pub fn set_number(&self, number: usize) {
+        self.number.store(number, Ordering::Relaxed);
+    }
+
     /// The app is about to be called.
     ///
     /// # Safety

@@ -1,6 +1,6 @@
 //! Fastrack::Engine: one worker's listeners and connections.
 
-use std::cell::RefCell;
+use std::cell::{Cell, Ref, RefCell};
 use std::sync::Arc;
 
 use magnus::rb_sys::{AsRawValue, FromRawValue};
@@ -24,8 +24,10 @@ use crate::worker::thread_dump::{thread_dump_signal, RubyThreads};
 #[derive(TypedData)]
 #[magnus(class = "Fastrack::Engine", free_immediately, mark)]
 struct RubyEngine {
-    /// None once it was released, or a forked child has let go of it. In use while `run` runs.
+    /// None once it was released, or a forked child has let go of it. Borrowed by each thread that is in `run` or `serve`.
     engine: RefCell<Option<Engine>>,
+    /// Whether the first thread is in `run`.
+    running: Cell<bool>,
     control: Arc<Control>,
     dumper: Arc<RubyThreads>,
     /// These would keep descriptors open; None once the engine was released.
@@ -42,6 +44,10 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.const_set("THREAD_DUMP_SIGNAL", thread_dump_signal())?;
     class.define_singleton_method("new", function!(RubyEngine::new, 2))?;
     class.define_method("run", method!(RubyEngine::run, 2))?;
+    class.define_method("serve", method!(RubyEngine::serve, 1))?;
+    class.define_method("dismiss_threads", method!(RubyEngine::dismiss_threads, 0))?;
+    class.define_method("alone?", method!(RubyEngine::is_alone, 0))?;
+    class.define_method("client_gone?", method!(RubyEngine::is_client_gone, 0))?;
     class.define_method("set_timeout", method!(RubyEngine::allow, 1))?;
     class.define_method("catch_fatal_signals", method!(RubyEngine::answer_crashes, 0))?;
     class.define_method("while_forking", method!(RubyEngine::while_forking, 0))?;
@@ -66,8 +72,6 @@ fn define_control(class: RClass) -> Result<(), Error> {
     class.define_method("dropped", method!(|this: This| this.control.dropped(), 0))?;
     // Whether a client waits to be accepted, read or answered.
     class.define_method("waiting?", method!(|this: This| this.control.is_anybody_waiting(), 0))?;
-    // Whether the client whose request is being answered has left.
-    class.define_method("client_gone?", method!(|this: This| this.control.is_client_gone(), 0))?;
     // Takes the backtraces of Ruby's threads, for the log: to be called on THREAD_DUMP_SIGNAL. False if the watchdog has
     // not asked for them.
     class.define_method("thread_dump", method!(|this: This, text: String| this.dumper.answer(text), 1))?;
@@ -99,6 +103,7 @@ impl RubyEngine {
             exit_handler: RefCell::new(Some(Arc::new(engine.exit_handler()))),
             forking: RefCell::new(Some(Arc::new(engine.forking()))),
             engine: RefCell::new(Some(engine)),
+            running: Cell::new(false),
             threads: AppThreads::default(),
             app_settings,
             pid: std::process::id(),
@@ -108,21 +113,17 @@ impl RubyEngine {
         Ok(object)
     }
 
-    /// `run(app, limit)`: serves until stopped, or until `limit` more requests were answered (0: no limit).
+    /// `run(app, limit)`: serves until stopped, or until `limit` more requests were answered (0: no limit). For the main
+    /// thread.
     fn run(ruby: &Ruby, this: &Self, app: Value, limit: u64) -> Result<Symbol, Error> {
         let misuse = |message: &'static str| Error::new(ruby.exception_runtime_error(), message);
-        if std::process::id() != this.pid {
-            return Err(misuse("this engine belongs to another process"));
-        }
-        let Ok(mut engine) = this.engine.try_borrow_mut() else {
+        let Some(engine) = this.own_engine(ruby)? else { return Ok(ruby.to_symbol("closed")) };
+        if this.running.replace(true) {
             return Err(misuse("this engine is running already"));
-        };
-        let Some(engine) = engine.as_mut() else { return Ok(ruby.to_symbol("closed")) };
-        let thread = this.threads.enter(ruby);
-        let mut app = RackApp::new(app.as_raw(), this.app_settings, thread);
-        let finish = engine.run(&mut app, (limit > 0).then_some(limit));
-        this.threads.leave(thread);
-        if let Some(error) = app.take_pending() {
+        }
+        let (finish, error) = this.with_app(ruby, app, |app| engine.run(app, (limit > 0).then_some(limit)));
+        this.running.set(false);
+        if let Some(error) = error {
             return Err(error);
         }
         Ok(ruby.to_symbol(match finish {
@@ -132,8 +133,61 @@ impl RubyEngine {
             Finish::Orphaned => "orphaned",
             Finish::Closed => "closed",
             Finish::Lost => "lost",
-            Finish::Broken => return Err(misuse("the engine cannot wait for its descriptors")),
+            Finish::Broken | Finish::Dismissed => {
+                return Err(misuse("the engine cannot wait for its descriptors"))
+            }
         }))
+    }
+
+    /// `serve(app)`: serves in another thread while the main one is in `run`; returns when the threads are dismissed.
+    fn serve(ruby: &Ruby, this: &Self, app: Value) -> Result<(), Error> {
+        let Some(engine) = this.own_engine(ruby)? else { return Ok(()) };
+        let (_, error) = this.with_app(ruby, app, |app| engine.serve(app));
+        error.map_or(Ok(()), Err)
+    }
+
+    /// `dismiss_threads`: has all threads return from `serve`, when `run` has returned for good.
+    fn dismiss_threads(&self) {
+        self.engine.borrow().iter().for_each(Engine::dismiss_threads);
+    }
+
+    /// `alone?`: whether no other thread has a request.
+    fn is_alone(&self) -> bool {
+        self.control.is_closed() || self.engine.borrow().as_ref().is_none_or(Engine::is_alone)
+    }
+
+    /// Borrows the engine, with the GVL. No exception unwinds over the borrow: `with_app` keeps it.
+    fn own_engine(&self, ruby: &Ruby) -> Result<Option<Ref<'_, Engine>>, Error> {
+        if std::process::id() == self.pid {
+            return Ok(Ref::filter_map(self.engine.borrow(), Option::as_ref).ok());
+        }
+        Err(Error::new(ruby.exception_runtime_error(), "this engine belongs to another process"))
+    }
+
+    fn with_app(
+        &self,
+        ruby: &Ruby,
+        app: Value,
+        run: impl FnOnce(&mut RackApp) -> Finish,
+    ) -> (Finish, Option<Error>) {
+        let thread = self.threads.enter(ruby);
+        let mut app = RackApp::new(app.as_raw(), self.app_settings, thread);
+        let finish = run(&mut app);
+        self.threads.leave(thread);
+        (finish, app.take_pending())
+    }
+
+    /// The number of the thread whose request is meant: with one thread, any thread of the app's may ask.
+    fn thread_number(&self, ruby: &Ruby) -> Result<usize, Error> {
+        if self.control.threads() == 1 {
+            return Ok(0);
+        }
+        Ok(self.threads.current(ruby)?.number())
+    }
+
+    /// `client_gone?`: whether the client whose request is being answered has left.
+    fn is_client_gone(ruby: &Ruby, this: &Self) -> Result<bool, Error> {
+        Ok(this.control.is_client_gone(this.thread_number(ruby)?))
     }
 
     /// `set_timeout(seconds)`: how long the request that is being answered may take from now on; 0 for no limit.
@@ -144,7 +198,7 @@ impl RubyEngine {
                 "a limit is a number of seconds, or 0 for none",
             ));
         }
-        this.control.allow(limit(seconds));
+        this.control.allow(this.thread_number(ruby)?, limit(seconds));
         Ok(())
     }
 

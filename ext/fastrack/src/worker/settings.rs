@@ -122,8 +122,9 @@ fn watch(ruby: &Ruby, hash: RHash, dumper: Arc<dyn ThreadDumper>) -> Result<Watc
     let stuck: Option<f64> = optional(ruby, hash, "worker_timeout")?;
     let place: Option<(Obj<RubyScoreboard>, usize)> = optional(ruby, hash, "slot")?;
     let slot: Option<Slot> = place.and_then(|(board, index)| board.0.slot(index));
+    let threads = optional(ruby, hash, "threads")?.unwrap_or(1);
     let (timeout, stuck) = (limit(seconds.unwrap_or(0.0)), limit(stuck.unwrap_or(0.0)));
-    Ok(WatchSettings { timeout, stuck, slot, dumper: Some(dumper) })
+    Ok(WatchSettings { threads, timeout, stuck, slot, dumper: Some(dumper) })
 }
 
 /// A limit in seconds as milliseconds. 0 is no limit; the smallest limit is 1 ms.

@@ -1,0 +1,352 @@
+//! The application's threads: one leads, which is to run the engine; the others answer requests, or sleep.
+//!
+//! The leader answers the request that it finds itself, and gives up the lead for that time. Whoever is done first leads
+//! again. Meanwhile the helper looks after the connections, and wakes a thread that sleeps when there is something for it
+//! and all those that have requests wait.
+//!
+//! INVARIANT: while the crew is open and nobody leads, some thread has a request, or has been summoned: it will lead.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fastrack_sys::{Events, Poller, Waker};
+
+use crate::watch::Activity;
+
+/// The thread that decides when the engine stops: the one that runs it first.
+pub(crate) const MAIN: usize = 0;
+
+#[derive(Debug)]
+struct Place {
+    waker: Waker,
+    /// Of the waker only, so that it need not be read.
+    poller: Poller,
+    activity: Arc<Activity>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Crew {
+    /// Empty with one thread: that always leads.
+    places: Box<[Place]>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Whether threads may take the lead.
+    open: bool,
+    /// Threads other than the main one return.
+    over: bool,
+    led: bool,
+    /// The threads that are running the engine.
+    entered: u64,
+    /// Those that have requests.
+    serving: u64,
+    /// The last to fall asleep is the first to be woken: its memory is in the caches.
+    sleepers: Vec<usize>,
+    /// The thread that was woken to lead, until it does.
+    summoned: Option<usize>,
+}
+
+/// What a thread does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    Lead,
+    Sleep,
+    /// Return from the engine.
+    Leave,
+}
+
+impl Crew {
+    pub fn new(threads: usize) -> io::Result<Self> {
+        let place = |_| {
+            let (waker, poller) = (Waker::new()?, Poller::new()?);
+            poller.watch(&waker, 0)?;
+            Ok(Place { waker, poller, activity: Arc::default() })
+        };
+        let places = (0..if threads > 1 { threads } else { 0 }).map(place).collect::<io::Result<_>>()?;
+        Ok(Crew { places, state: Mutex::default() })
+    }
+
+    /// Whether there is one thread only. Then nothing else here is used.
+    pub fn is_alone(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// The descriptors that a forked child inherits.
+    pub fn inherited_fds(&self) -> impl Iterator<Item = RawFd> + '_ {
+        self.places.iter().flat_map(|place| place.waker.raw_fds().chain(place.poller.inherited_fds()))
+    }
+
+    pub fn activity(&self, thread: usize) -> &Arc<Activity> {
+        &self.places[thread].activity
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // --- the application's threads
+
+    /// A thread other than the main one begins to run the engine. None if there are enough.
+    pub fn enter(&self) -> Option<usize> {
+        let mut state = self.state();
+        let thread = (1..self.places.len()).find(|thread| state.entered & 1 << thread == 0)?;
+        state.entered |= 1 << thread;
+        Some(thread)
+    }
+
+    /// The main thread lets all threads lead.
+    pub fn open(&self) {
+        self.state().open = true;
+    }
+
+    /// Nobody takes the lead any more, and the main thread goes on once no thread has a request.
+    ///
+    /// `leads` says that the caller does so; what belongs to the lead is back in its place.
+    pub fn close(&self, leads: bool) {
+        let mut state = self.state();
+        state.open = false;
+        state.led &= !leads;
+        self.places[MAIN].waker.call();
+    }
+
+    /// The leader stops leading, and comes back as one that sleeps. What belongs to the lead is back in its place.
+    pub fn give_up(&self) {
+        let mut state = self.state();
+        state.led = false;
+        self.tell_main(&state);
+    }
+
+    /// Wakes the main thread if it may go on.
+    fn tell_main(&self, state: &State) {
+        if state.is_quiet() {
+            self.places[MAIN].waker.call();
+        }
+    }
+
+    /// From now on threads other than the main one return from the engine instead of sleeping.
+    pub fn dismiss(&self) {
+        let mut state = self.state();
+        state.over = true;
+        for thread in std::mem::take(&mut state.sleepers) {
+            self.places[thread].waker.call();
+        }
+    }
+
+    /// What a thread does that has just begun, or was woken.
+    pub fn next_turn(&self, thread: usize) -> Turn {
+        let mut state = self.state();
+        state.sleepers.retain(|sleeper| *sleeper != thread);
+        if state.summoned == Some(thread) {
+            state.summoned = None;
+        }
+        if if thread == MAIN { state.is_quiet() } else { state.over } {
+            return Turn::Leave;
+        }
+        if state.lead() {
+            return Turn::Lead;
+        }
+        state.sleepers.push(thread);
+        Turn::Sleep
+    }
+
+    /// The leader has a request. What belongs to the lead is back in its place.
+    pub fn begin_request(&self, thread: usize) {
+        let mut state = self.state();
+        state.serving |= 1 << thread;
+        state.led = false;
+    }
+
+    /// The thread has answered its request. Returns whether it leads from now on.
+    pub fn end_request(&self, thread: usize) -> bool {
+        let mut state = self.state();
+        state.serving &= !(1 << thread);
+        if state.lead() {
+            return true;
+        }
+        self.tell_main(&state);
+        false
+    }
+
+    /// Whether no other thread has a request: then the leader waits for clients itself.
+    pub fn is_idle(&self) -> bool {
+        self.state().serving == 0
+    }
+
+    /// There is nothing to do while others have requests: the leader goes to sleep. What belongs to the lead is back in
+    /// its place. False if the others are done by now.
+    pub fn rest(&self, thread: usize) -> bool {
+        let mut state = self.state();
+        if state.open && state.serving == 0 {
+            return false;
+        }
+        state.led = false;
+        state.sleepers.push(thread);
+        self.tell_main(&state);
+        true
+    }
+
+    /// The thread returns from the engine, though there may be something to do. What belongs to the lead is back in its
+    /// place if it `leads`.
+    pub fn leave(&self, thread: usize, leads: bool) {
+        let mut state = self.state();
+        state.sleepers.retain(|sleeper| *sleeper != thread);
+        state.led &= !leads;
+        state.entered &= !(1 << thread);
+        let was_summoned = state.summoned == Some(thread);
+        if was_summoned {
+            state.summoned = None;
+        }
+        if !state.led && (state.serving == 0 || was_summoned) {
+            self.summon_one(&mut state);
+        }
+        self.tell_main(&state);
+    }
+
+    /// Sleeps until it is woken, or a signal comes.
+    pub fn sleep(&self, thread: usize, events: &mut Events, millis: Option<u64>) {
+        if self.places[thread].poller.wait(events, millis).is_err() {
+            // This should not happen. If it does, do not spin.
+            fastrack_sys::sleep(1);
+        }
+    }
+
+    // --- the helper
+
+    /// How many threads have requests.
+    pub fn serving(&self) -> u32 {
+        self.state().serving.count_ones()
+    }
+
+    /// Whether a thread sleeps that could serve, and all those that have requests wait.
+    pub fn can_take_more(&self) -> bool {
+        let (serving, is_free) = {
+            let state = self.state();
+            (state.serving, state.is_lead_free() && !state.sleepers.is_empty())
+        };
+        // Each is asked, for the next time.
+        let computing = (0..self.places.len()).filter(|thread| serving & 1 << thread != 0);
+        let computing = computing.filter(|thread| !self.places[*thread].activity.waits()).count();
+        is_free && computing == 0
+    }
+
+    /// Wakes a thread, which leads then, unless one does by now. Returns whether one will come.
+    pub fn summon(&self) -> bool {
+        let mut state = self.state();
+        if !state.is_lead_free() {
+            return true;
+        }
+        self.summon_one(&mut state)
+    }
+
+    fn summon_one(&self, state: &mut State) -> bool {
+        let sleeper = if state.open { state.sleepers.pop() } else { None };
+        if let Some(thread) = sleeper {
+            state.summoned = sleeper;
+            self.places[thread].waker.call();
+        }
+        sleeper.is_some()
+    }
+}
+
+impl State {
+    fn lead(&mut self) -> bool {
+        let leads = self.open && !self.led;
+        if leads {
+            self.led = true;
+        }
+        leads
+    }
+
+    /// Whether the crew is closed, and no thread is at anything.
+    fn is_quiet(&self) -> bool {
+        !self.open && !self.led && self.serving == 0
+    }
+
+    fn is_lead_free(&self) -> bool {
+        self.open && !self.led && self.summoned.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crew(threads: usize) -> Crew {
+        let crew = Crew::new(threads).expect("a crew");
+        crew.open();
+        for thread in 1..threads {
+            assert_eq!(crew.enter(), Some(thread));
+        }
+        crew
+    }
+
+    fn is_woken(crew: &Crew, thread: usize) -> bool {
+        let mut events = Events::default();
+        crew.sleep(thread, &mut events, Some(0));
+        !events.is_empty()
+    }
+
+    #[test]
+    fn one_leads_and_gives_that_up_while_it_has_a_request() {
+        let crew = crew(3);
+        assert_eq!([0, 1, 2].map(|thread| crew.next_turn(thread)), [Turn::Lead, Turn::Sleep, Turn::Sleep]);
+        assert!(!crew.summon() || !is_woken(&crew, 1) && !is_woken(&crew, 2));
+        crew.begin_request(0);
+        assert!(!crew.is_idle() && crew.summon());
+        // The last to fall asleep, and no other before that leads.
+        assert!(crew.summon() && is_woken(&crew, 2) && !is_woken(&crew, 1));
+        assert_eq!(crew.next_turn(2), Turn::Lead);
+        assert!(!crew.end_request(0));
+        assert_eq!(crew.next_turn(0), Turn::Sleep);
+        // Alone with nothing to do it waits for clients itself.
+        assert!(crew.is_idle() && !crew.rest(2));
+    }
+
+    #[test]
+    fn who_is_done_first_leads_again_and_a_leader_without_work_sleeps() {
+        let crew = crew(2);
+        assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Lead, Turn::Sleep));
+        crew.begin_request(0);
+        assert!(crew.summon());
+        assert_eq!(crew.next_turn(1), Turn::Lead);
+        assert!(crew.rest(1));
+        assert!(crew.end_request(0));
+        assert_eq!(crew.next_turn(1), Turn::Sleep);
+    }
+
+    #[test]
+    fn a_thread_that_ends_passes_on_what_it_was_woken_for() {
+        let crew = crew(3);
+        assert_eq!([0, 1, 2].map(|thread| crew.next_turn(thread)), [Turn::Lead, Turn::Sleep, Turn::Sleep]);
+        crew.begin_request(0);
+        assert!(crew.summon());
+        crew.leave(2, false);
+        assert!(is_woken(&crew, 1));
+        assert_eq!(crew.enter(), Some(2));
+        assert_eq!(crew.next_turn(1), Turn::Lead);
+        assert!(!crew.end_request(0));
+        assert_eq!(crew.next_turn(0), Turn::Sleep);
+        crew.leave(1, true);
+        assert!(is_woken(&crew, 0));
+        assert_eq!(crew.next_turn(0), Turn::Lead);
+    }
+
+    #[test]
+    fn the_main_thread_goes_on_when_the_last_request_is_answered_and_the_others_when_they_are_dismissed() {
+        let crew = crew(2);
+        assert_eq!((crew.next_turn(1), crew.next_turn(0)), (Turn::Lead, Turn::Sleep));
+        crew.begin_request(1);
+        crew.close(false);
+        assert!(is_woken(&crew, 0));
+        assert_eq!(crew.next_turn(0), Turn::Sleep);
+        assert!(!crew.end_request(1));
+        assert!(is_woken(&crew, 0));
+        assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Leave, Turn::Sleep));
+        crew.dismiss();
+        assert!(is_woken(&crew, 1));
+        assert_eq!(crew.next_turn(1), Turn::Leave);
+    }
+}

@@ -1,0 +1,130 @@
+//! Whether a thread of the application computes or waits.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fastrack_sys::{monotonic_micros, thread_clock, ThreadClock};
+
+/// A thread that has computed for less than this part of the time waits.
+const PART: u64 = 8;
+
+/// The least time between two looks, in microseconds. Waits that are shorter do not count: the thread would come back just
+/// when another one has begun to compute.
+const LEAST: u64 = 500;
+
+/// What a thread of the application is doing, as the application says, or else as its CPU clock tells.
+#[derive(Debug, Default)]
+pub struct Activity {
+    /// 0 until the application has said something. Then it grows with all that the application says, by 4, and tells
+    /// whether the thread waits by its lowest bit.
+    said: AtomicU64,
+    /// What that was at the last look.
+    seen: AtomicU64,
+    /// The thread's CPU clock, as a number; 0 for none.
+    clock: AtomicU64,
+    /// What it showed at the last look, and when that was, in microseconds.
+    cpu_time: AtomicU64,
+    looked: AtomicU64,
+}
+
+impl Activity {
+    /// The thread begins or ends to wait. From that thread only; any code may run it that may store a number.
+    pub fn set_waiting(&self, waits: bool) {
+        let said = self.said.load(Ordering::Relaxed);
+        self.said.store((said + 4) & !1 | u64::from(waits), Ordering::Release);
+    }
+
+    /// This is the activity of the current thread.
+    pub(crate) fn begin(&self) {
+        self.clock.store(thread_clock().map_or(0, ThreadClock::number), Ordering::Release);
+    }
+
+    /// The thread ends.
+    pub(crate) fn end(&self) {
+        self.clock.store(0, Ordering::Release);
+        self.said.store(0, Ordering::Release);
+    }
+
+    /// Whether the thread has waited since the last look.
+    pub(crate) fn waits(&self) -> bool {
+        let said = self.said.load(Ordering::Acquire);
+        let clock = ThreadClock::of_number(self.clock.load(Ordering::Acquire));
+        match (said, clock) {
+            (0, None) => false,
+            (0, Some(clock)) => self.has_hardly_computed(clock),
+            _ => said & 1 == 1 && self.has_waited_since(said),
+        }
+    }
+
+    fn has_waited_since(&self, said: u64) -> bool {
+        let now = monotonic_micros();
+        if self.seen.swap(said, Ordering::Relaxed) != said {
+            self.looked.store(now, Ordering::Relaxed);
+        }
+        now >= self.looked.load(Ordering::Relaxed) + LEAST
+    }
+
+    fn has_hardly_computed(&self, clock: ThreadClock) -> bool {
+        let now = monotonic_micros();
+        let time = now.saturating_sub(self.looked.load(Ordering::Relaxed));
+        if time < LEAST {
+            return false;
+        }
+        self.looked.store(now, Ordering::Relaxed);
+        let used = clock.micros();
+        let is_little = used.saturating_sub(self.cpu_time.swap(used, Ordering::Relaxed)) * PART < time;
+        // Or others had the processors.
+        is_little && !clock.is_runnable()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_waits_if_it_has_said_so_and_nothing_since() {
+        let activity = Activity::default();
+        assert!(!activity.waits());
+        for _ in 0..2 {
+            activity.set_waiting(false);
+            activity.set_waiting(true);
+            assert!(!activity.waits());
+            fastrack_sys::sleep(2);
+            assert!(activity.waits());
+        }
+        activity.set_waiting(false);
+        assert!(!activity.waits() && !activity.waits());
+    }
+
+    #[test]
+    fn else_its_clock_tells() {
+        let activity = Activity::default();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        let sees = |expected: bool| {
+            let start = std::time::Instant::now();
+            while activity.waits() != expected {
+                assert!(start.elapsed().as_secs() < 20);
+                fastrack_sys::sleep(2);
+            }
+        };
+        std::thread::scope(|scope| {
+            let (activity, is_over) = (&activity, &is_over);
+            scope.spawn(move || {
+                activity.begin();
+                gone.recv().expect("go");
+                while !is_over.load(Ordering::Relaxed) {}
+            });
+            sees(true);
+            go.send(()).expect("it waits");
+            sees(false);
+            // It wants a processor all the time, whether it has one or not.
+            fastrack_sys::sleep(20);
+            assert!((0..5).all(|_| {
+                fastrack_sys::sleep(2);
+                !activity.waits()
+            }));
+            is_over.store(true, Ordering::Relaxed);
+        });
+    }
+}

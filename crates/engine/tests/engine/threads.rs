@@ -1,0 +1,174 @@
+//! Several threads that run one engine.
+
+use std::io::{IoSlice, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use fastrack_engine::{
+    App, Engine, Finish, Flow, Listener, Request, ResponseWriter, Settings, WatchSettings,
+};
+
+use crate::support::SOON;
+
+const THREADS: usize = 4;
+
+/// Answers with the path. `/meet` waits for as many requests as there are threads; `/leave` has the thread return.
+struct Waiting<'a> {
+    met: &'a AtomicUsize,
+    inside: &'a AtomicUsize,
+}
+
+impl App for Waiting<'_> {
+    fn call(&mut self, request: &Request<'_>, writer: &mut ResponseWriter<'_>) -> Flow {
+        let path = request.path.to_vec();
+        assert!(self.inside.fetch_add(1, Ordering::SeqCst) < THREADS);
+        let start = Instant::now();
+        match &path[..] {
+            b"/meet" => {
+                self.met.fetch_add(1, Ordering::SeqCst);
+                while self.met.load(Ordering::SeqCst) < THREADS && start.elapsed() < SOON {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            // Some compute, some wait.
+            _ => match path.len() % 3 {
+                0 => std::thread::sleep(Duration::from_micros(u64::from(path[path.len() - 1]) * 50)),
+                1 => while start.elapsed() < Duration::from_micros(500) {},
+                _ => {}
+            },
+        }
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", path.len());
+        let _ = writer.send(&[IoSlice::new(head.as_bytes()), IoSlice::new(&path)]);
+        writer.finish();
+        if path == b"/leave" {
+            Flow::Break
+        } else {
+            Flow::Continue
+        }
+    }
+
+    fn warn(&mut self, line: &str) {
+        panic!("{line}");
+    }
+}
+
+fn get(stream: &mut TcpStream, path: &str) -> bool {
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes()).expect("write");
+    let expected = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{path}", path.len());
+    let mut response = vec![0; expected.len()];
+    stream.read_exact(&mut response).expect("a response");
+    response == expected.as_bytes()
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("connect");
+    stream.set_read_timeout(Some(SOON)).expect("a timeout");
+    stream
+}
+
+/// A client may have its response before the request is counted.
+fn await_requests(engine: &Engine, requests: u64) {
+    let start = Instant::now();
+    while engine.control().requests() != requests {
+        assert!(start.elapsed() < SOON, "{} requests", engine.control().requests());
+        std::thread::yield_now();
+    }
+}
+
+/// Runs an engine with several threads while `clients` run. Returns why the first thread returned, and the others.
+fn with_threads(
+    limit: Option<u64>,
+    clients: impl FnOnce(&Engine, SocketAddr) + Send,
+) -> (Finish, Vec<Finish>) {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
+    let watch = WatchSettings { threads: THREADS, ..WatchSettings::default() };
+    let settings = Settings { watch, ..Settings::default() };
+    let engine = Engine::new(vec![listener], None, settings, None).expect("an engine");
+    let (met, inside) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let address = socket.local_addr().expect("an address");
+    let finishes = Mutex::new(Vec::new());
+    let run = || engine.run(&mut Waiting { met: &met, inside: &inside }, limit);
+    let serve = || {
+        let finish = engine.serve(&mut Waiting { met: &met, inside: &inside });
+        finishes.lock().expect("no panic").push(finish);
+    };
+    let finish = std::thread::scope(|scope| {
+        (1..THREADS).for_each(|_| drop(scope.spawn(serve)));
+        scope.spawn(|| clients(&engine, address));
+        let finish = run();
+        engine.dismiss_threads();
+        finish
+    });
+    assert_eq!(inside.into_inner(), 0);
+    (finish, finishes.into_inner().expect("no panic"))
+}
+
+#[test]
+fn as_many_requests_are_in_the_application_as_there_are_threads_if_they_wait() {
+    let (finish, others) = with_threads(None, |engine, address| {
+        std::thread::scope(|scope| {
+            (0..THREADS).for_each(|_| drop(scope.spawn(|| assert!(get(&mut connect(address), "/meet")))));
+        });
+        engine.control().stop();
+    });
+    assert_eq!((finish, others), (Finish::Stopped, vec![Finish::Dismissed; THREADS - 1]));
+}
+
+#[test]
+fn no_request_is_answered_with_another_ones_response() {
+    let (finish, _) = with_threads(None, |engine, address| {
+        let client = |name: usize| {
+            let mut stream = connect(address);
+            for index in 0..400 {
+                if index % 100 == 0 {
+                    stream = connect(address);
+                }
+                assert!(get(&mut stream, &format!("/{name}/{index}")), "{name} {index}");
+            }
+        };
+        std::thread::scope(|scope| (0..8).for_each(|name| drop(scope.spawn(move || client(name)))));
+        await_requests(engine, 3200);
+        engine.control().stop();
+    });
+    assert_eq!(finish, Finish::Stopped);
+}
+
+#[test]
+fn the_limit_is_kept_however_many_threads_serve() {
+    let (finish, _) = with_threads(Some(20), |engine, address| {
+        let client = |name: usize| {
+            let mut stream = connect(address);
+            (0..5).all(|index| get(&mut stream, &format!("/{name}/{index}")))
+        };
+        std::thread::scope(|scope| (0..4).for_each(|name| drop(scope.spawn(move || assert!(client(name))))));
+        await_requests(engine, 20);
+    });
+    assert_eq!(finish, Finish::Limit);
+}
+
+#[test]
+fn when_a_thread_returns_the_others_serve_on_and_when_the_first_one_does_all_stop() {
+    let (finish, others) = with_threads(None, |_, address| {
+        // Of as many as there are threads one at least has the first.
+        let mut left = 0;
+        while left < 100 && TcpStream::connect(address).is_ok() {
+            let mut stream = connect(address);
+            if stream.write_all(b"GET /leave HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").is_err() {
+                break;
+            }
+            stream.set_read_timeout(Some(Duration::from_millis(300))).expect("a timeout");
+            if stream.read(&mut [0; 64]).is_err() {
+                break;
+            }
+            left += 1;
+        }
+        assert!((1..=THREADS).contains(&left), "{left}");
+    });
+    assert_eq!(finish, Finish::Broken);
+    assert!(others.iter().all(|finish| matches!(finish, Finish::Broken | Finish::Dismissed)));
+}

@@ -1,0 +1,347 @@
+# frozen_string_literal: true
+
+require "support/eventually"
+require "support/kept_peer"
+
+# A worker that has several requests in the app at once.
+RSpec.describe "MaxThreads" do
+  app = <<~'RUBY'
+    HERE = File.dirname(File.expand_path(__FILE__))
+    LOCK = Mutex.new
+    INSIDE = Hash.new(0)
+    PEAKS = Hash.new(0)
+
+    # Counts the requests that are in the block at once.
+    def inside(name)
+      LOCK.synchronize { PEAKS[name] = [PEAKS[name], INSIDE[name] += 1].max }
+      yield
+    ensure
+      LOCK.synchronize { INSIDE[name] -= 1 }
+    end
+
+    def wait_for(name)
+      sleep 0.005 until File.exist?(File.join(HERE, name))
+    end
+
+    def note(name, text)
+      File.write(File.join(HERE, name), "#{text}\n", mode: "a")
+    end
+
+    def burn(seconds)
+      start = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
+      nil until Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) - start > seconds
+    end
+
+    # Not before so many have come together.
+    def meet(count)
+      met = LOCK.synchronize { INSIDE[:met] += 1 }
+      sleep 0.005 until LOCK.synchronize { INSIDE[:met] } >= count
+      met
+    end
+
+    run lambda { |env|
+      text = ->(body) { [200, { "content-type" => "text/plain" }, body.respond_to?(:each) ? body : [body.to_s]] }
+      query = env["QUERY_STRING"]
+      case env["PATH_INFO"]
+      when "/meet" then text.(meet(query.to_i))
+      when "/pid" then text.(Process.pid)
+      when "/wait"
+        inside(:wait) { note("waiting", query) && wait_for(query) }
+        text.("waited")
+      when "/peak" then text.(PEAKS[query.to_sym])
+      when "/burn"
+        inside(:burn) { burn(query.to_f) }
+        text.("burnt")
+      when "/env" then text.([env["rack.multithread"], Thread.current.name].join(" "))
+      when "/local" then text.((Thread.current[:seen] ||= Thread.current.object_id) == Thread.current.object_id)
+      when "/sleep"
+        env["fastrack.timeout"].call(query.to_f) unless query.empty?
+        sleep 60
+      when "/gone"
+        note("waiting", query)
+        sleep 0.005 until env["fastrack.client_gone"].call || File.exist?(File.join(HERE, query))
+        note("gone", env["fastrack.client_gone"].call)
+        text.("")
+      when "/beside" then text.(Thread.new { env["fastrack.client_gone"].call rescue $!.class }.value)
+      when "/hijack"
+        socket = env["rack.hijack"].call
+        socket.write("HTTP/1.1 200 OK\r\nContent-Length: #{query.size}\r\nConnection: close\r\n\r\n#{query}")
+        socket.close
+        [200, {}, []]
+      when "/stream" then text.(Enumerator.new { |parts| query.to_i.times { |i| parts << "#{i}," ; sleep 0.01 } })
+      when "/read" then text.(env["rack.input"].read)
+      when "/after"
+        env["rack.after_reply"] << -> { note("after", query) }
+        text.("")
+      when "/kill" then Thread.current.kill
+      when "/raise" then Thread.new(Thread.current) { |other| other.raise(IOError, "from outside") }.join && sleep(60)
+      when "/exit" then meet(2) && exit(3)
+      when "/exit!"
+        wait_for("all")
+        exit!(4)
+      when "/request"
+        mine = Thread.current[:request] = query
+        inside(:all) { sleep(rand * 0.01); burn(rand * 0.001) }
+        Thread.current[:request] == mine ? text.(mine) : text.("mixed up")
+      else text.("ok")
+      end
+    }
+  RUBY
+
+  define_method(:serve) do |threads: 5, workers: 1, **keywords|
+    options = { MaxWorkers: workers, MaxThreads: threads, **keywords.delete(:options).to_h }
+    @server = Server.start(ru: app, options: options, **keywords).tap { |server| server.await_workers(workers) }
+  end
+
+  attr_reader :server
+
+  def request(path)
+    Thread.new { server.get(path) }
+  end
+
+  # Requests that are in the app, and wait until the file of that name is written.
+  def waiting(count, name = "go")
+    before = server.lines_of("waiting").size
+    Array.new(count) { request("/wait?#{name}") }.tap do
+      eventually { server.lines_of("waiting").size == before + count }
+    end
+  end
+
+  def go(name = "go")
+    server.write(name, "")
+  end
+
+  def statuses(requests)
+    requests.map { |request| request.value.status }
+  end
+
+  it "has that many requests in the app at once where they wait, and no more" do
+    serve
+    expect(Array.new(5) { request("/meet?5") }.map { |one| one.value.body.to_i }.sort).to eq([1, 2, 3, 4, 5])
+    ones = waiting(5)
+    others = Array.new(5) { request("/wait?go") }
+    go
+    expect(statuses(ones + others)).to all(eq(200))
+    expect(server.get("/peak?wait").body).to eq("5")
+  end
+
+  it "has that many on kept connections, and answers what is pipelined in order" do
+    serve(threads: 3)
+    peers = Array.new(3) { KeptPeer.new(server) }
+    peers.each { |peer| peer.get("/") }
+    peers.each { |peer| peer.ask("/meet?3").ask("/pid") }
+    expect(peers.map { |peer| [peer.answer.body.to_i, peer.answer.body.to_i] }.map(&:first).sort).to eq([1, 2, 3])
+    peers.each(&:close)
+  end
+
+  it "begins no request beside one that computes", if: RUBY_VERSION >= "3.2" do
+    serve
+    expect(statuses(Array.new(5) { request("/burn?0.05") })).to all(eq(200))
+    expect(server.get("/peak?burn").body).to eq("1")
+  end
+
+  it "answers with the next thread while one waits and another computes" do
+    serve(threads: 3)
+    ones = waiting(2)
+    expect(server.get("/burn?0.02").body).to eq("burnt")
+    go
+    expect(statuses(ones)).to eq([200, 200])
+  end
+
+  it "says so in the env, and keeps names and locals of the threads" do
+    serve(threads: 3)
+    ones = Array.new(3) { request("/meet?3") }
+    expect(statuses(ones)).to all(eq(200))
+    waiting(1)
+    expect(server.get("/env").body).to match(/\Atrue (?:fastrack thread [23])?\z/)
+    expect(Array.new(20) { server.get("/local").body }).to all(eq("true"))
+    go
+  end
+
+  it "is 1 by default, with one thread and rack.multithread false" do
+    serve(threads: 1)
+    expect(server.get("/env").body).to eq("false ")
+    expect(Dir.children("/proc/#{server.workers.first}/task").size).to be <= 3
+  end
+
+  it "is set by RAILS_MAX_THREADS if nothing else says it, and the log says so" do
+    @server = Server.start(ru: app, options: { MaxWorkers: 1 }, env: { RAILS_MAX_THREADS: "2" })
+    eventually { server.log.match?(/^fastrack: workers answer up to 2 requests at once \(RAILS_MAX_THREADS\)$/) }
+    @server = Server.start(ru: app, options: { MaxWorkers: 1 }, config: "threads 1, ENV.fetch('RAILS_MAX_THREADS', 3)\n", env: { RAILS_MAX_THREADS: "4" })
+    eventually { server.log.match?(/^fastrack: workers answer up to 4 requests at once$/) }
+  end
+
+  it "is set by -t of the command" do
+    @server = Server.start(ru: app, fastrack: true, options: { MaxWorkers: 1 }, arguments: ["-t", "1:2"])
+    expect(statuses(Array.new(2) { request("/meet?2") })).to eq([200, 200])
+  end
+
+  it "answers an overdue request with 504 at once, lets the others finish, and then replaces the worker" do
+    serve(threads: 3, options: { RequestTimeout: 30 })
+    pid = server.workers
+    ones = waiting(2)
+    expect(server.get("/sleep?0.3").status).to eq(504)
+    eventually { server.log.match?(%r{^fastrack: GET /sleep\?0\.3 has taken 0\.\d s: this worker ends \(worker #{pid.first}\)$}) }
+    eventually { server.log.match?(%r{/config.ru:\d+:in .*sleep'$}) }
+    expect(server.workers).to eq(pid)
+    go
+    expect(statuses(ones)).to eq([200, 200])
+    server.await_workers(1) { |found| found != pid }
+    expect(server.get("/").status).to eq(200)
+    eventually { server.log.match?(/exited with status 124 \(request timeout\)/) }
+  end
+
+  it "gives each request its own time" do
+    serve(threads: 3)
+    expect(statuses(Array.new(3) { request("/sleep?0.3") })).to eq([504, 504, 504])
+  end
+
+  it "knows which client has gone" do
+    serve(threads: 3)
+    ones = waiting(1)
+    kept = KeptPeer.new(server).ask("/gone?there")
+    left = KeptPeer.new(server).ask("/gone?never")
+    eventually { server.lines_of("waiting").size == 3 }
+    left.close
+    expect(eventually { server.lines_of("gone").first }).to eq("true")
+    go("there")
+    expect(kept.answer.status).to eq(200)
+    expect(server.lines_of("gone")).to eq(%w[true false])
+    expect(server.get("/beside").body).to eq("IOError")
+    go
+    expect(statuses(ones)).to eq([200])
+  end
+
+  it "hijacks, streams, reads and calls back for the right request" do
+    serve(threads: 4, options: { StreamBody: true })
+    ones = waiting(1)
+    all = Array.new(6) do |index|
+      [request("/hijack?#{index}"), request("/stream?#{index}"), Thread.new { server.post("/read", "body#{index}") }, request("/after?#{index}")]
+    end
+    all.each_with_index do |(hijacked, streamed, read, after), index|
+      expect(hijacked.value.body).to eq(index.to_s)
+      expect(streamed.value.body).to eq(Array.new(index) { |i| "#{i}," }.join)
+      expect(read.value.body).to eq("body#{index}")
+      expect(after.value.status).to eq(200)
+    end
+    eventually { server.lines_of("after").sort == %w[0 1 2 3 4 5] }
+    go
+    expect(statuses(ones)).to eq([200])
+  end
+
+  it "finishes all requests when it is told to stop" do
+    serve(threads: 4)
+    idle = KeptPeer.new(server)
+    idle.get("/")
+    ones = waiting(3)
+    server.signal(:TERM)
+    expect(idle).to be_closed_without_a_word
+    go
+    expect(statuses(ones)).to eq([200, 200, 200])
+    expect(server.wait.exitstatus).to eq(0)
+  end
+
+  it "notices a signal though all threads wait" do
+    serve(threads: 2)
+    ones = waiting(2)
+    server.signal(:HUP)
+    expect(eventually { (server.workers - [server.master]).size == 2 }).to be(true)
+    go
+    expect(statuses(ones)).to eq([200, 200])
+    server.await_workers(1)
+    expect(server.get("/").status).to eq(200)
+  end
+
+  it "is recycled by MaxRequestPerChild without losing a request" do
+    serve(threads: 3, workers: 2, options: { MaxRequestPerChild: 20 })
+    before = server.workers
+    loops = Array.new(6) { |one| Thread.new { Array.new(30) { |index| server.get("/request?#{one}-#{index}").body == "#{one}-#{index}" } } }
+    expect(loops.flat_map(&:value)).to all(be(true))
+    server.await_workers(2) { |found| (found & before).empty? }
+  end
+
+  it "replaces a thread that the app ends, and answers its client" do
+    serve(threads: 3)
+    ones = waiting(1)
+    expect(statuses(Array.new(4) { request("/kill") })).to eq([500] * 4)
+    expect(statuses(Array.new(2) { request("/raise") })).to eq([500] * 2)
+    expect(statuses(Array.new(2) { request("/meet?2") })).to eq([200, 200])
+    expect(server.await_workers(1).size).to eq(1)
+    go
+    expect(statuses(ones)).to eq([200])
+  end
+
+  it "ends in order after exit in any thread, and answers all requests" do
+    serve(threads: 3)
+    before = server.workers
+    ones = waiting(1)
+    exits = Array.new(2) { request("/exit") }
+    expect(statuses(exits)).to all(eq(500).or(eq(502)))
+    go
+    expect(statuses(ones)).to eq([200])
+    server.await_workers(1) { |found| found != before }
+    expect(server.get("/").status).to eq(200)
+  end
+
+  it "answers all requests after exit! in one of them" do
+    serve(threads: 3)
+    before = server.workers
+    ones = waiting(2) << request("/exit!")
+    go("all")
+    expect(statuses(ones)).to eq([502, 502, 502])
+    server.await_workers(1) { |found| found != before }
+    expect(server.get("/").status).to eq(200)
+  end
+
+  it "calls on_thread_start and on_thread_exit in each thread" do
+    config = <<~RUBY
+      note = ->(what) { File.write("hooks", "\#{what} \#{Thread.current.name}\\n", mode: "a") }
+      on_thread_start { note.call("start") }
+      on_thread_exit { note.call("exit") }
+    RUBY
+    serve(threads: 3, config: config)
+    threads = ["", "fastrack thread 2", "fastrack thread 3"]
+    eventually { server.lines_of("hooks").sort == threads.map { |name| "start #{name}" } }
+    expect(server.get("/").status).to eq(200)
+    server.stop
+    expect(server.lines_of("hooks").sort).to eq(%w[exit start].flat_map { |what| threads.map { |name| "#{what} #{name}" } })
+  end
+
+  it "lets go of all connections in a process that the app forks" do
+    ru = <<~'RUBY'
+      run lambda { |env|
+        pid = env["PATH_INFO"] == "/fork" && fork { sleep }
+        [200, { "content-type" => "text/plain" }, [pid.to_s]].tap { sleep 0.1 unless pid }
+      }
+    RUBY
+    @server = Server.start(ru: ru, options: { MaxWorkers: 1, MaxThreads: 3 })
+    others = Array.new(4) { request("/") }
+    pids = Array.new(3) { request("/fork") }.map { |one| one.value.body.to_i }
+    expect(statuses(others)).to all(eq(200))
+    sockets = pids.map { |pid| Dir.glob("/proc/#{pid}/fd/*").count { |fd| File.readlink(fd).start_with?("socket:") rescue false } }
+    pids.each { |pid| Process.kill(:KILL, pid) }
+    expect(sockets).to eq([0, 0, 0])
+  end
+
+  # FASTRACK_SOAK: seconds.
+  it "answers no request with another one's response while workers are recycled and connections handed over" do
+    serve(threads: 4, workers: 2, options: { MaxRequestPerChild: 200 })
+    ends = Process.clock_gettime(Process::CLOCK_MONOTONIC) + ENV.fetch("FASTRACK_SOAK", "10").to_f
+    wrong = Queue.new
+    clients = Array.new(12) do |client|
+      Thread.new do
+        peer = nil
+        (1..).each do |index|
+          break index - 1 if Process.clock_gettime(Process::CLOCK_MONOTONIC) > ends
+
+          peer ||= KeptPeer.new(server)
+          answer = peer.get("/request?#{client}-#{index}")
+          wrong << [client, index, answer.body] unless answer.body == "#{client}-#{index}"
+          peer = peer.close && nil if answer.headers["connection"] == "close" || index % 50 == 0
+        end
+      end
+    end
+    expect(clients.map(&:value)).to all(be > 10)
+    expect(Array.new(wrong.size) { wrong.pop }).to eq([])
+  end
+end
