@@ -33,6 +33,9 @@ module Fastrack
         @values = defaults.merge(DEFAULTS, chosen).freeze
       end
 
+      # @return [nil] no puma.rb is read
+      def puma; end
+
       # @return [Array<Address>]
       def addresses
         given = listen || [path ? Address.new(path: path) : Address.new(host: host, port: port)]

@@ -165,6 +165,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(any(feature = "portable", not(target_os = "linux")), ignore = "only proc(5) tells")]
     fn a_worker_of_another_master_is_a_stranger() {
         let queue = SharedQueue::new().expect("a queue");
         let one = queue.member().expect("a member").expect("free");
