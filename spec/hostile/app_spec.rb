@@ -4,7 +4,8 @@ require_relative "../spec_helper"
 require_relative "../support/hostile"
 
 # What an app can do in a request, a line each: what its client sees. A second later the service is what it was, whatever that
-# is. Ends of processes, callbacks, hijacking, forks and rack.input have files of their own that go deeper.
+# is. Ends of processes, callbacks, hijacking, forks, rack.input and what runs out (connections/out_of_memory_spec.rb,
+# connections/faults_spec.rb) have files of their own that go deeper.
 RSpec.describe "A hostile app" do
   def self.answer(triplet) = Hostile.answer(triplet)
 
@@ -67,6 +68,8 @@ RSpec.describe "A hostile app" do
 
     # --- descriptors and files
     "closes stdin, stdout and stderr" => ["[$stdin, $stdout, $stderr].each(&:close); Process.kill(:TERM, Process.pid)", 200],
+    "closes all of Ruby's files and sockets" => ["ObjectSpace.each_object(IO) { |one| one.close unless one.closed? rescue nil }", 200],
+    "closes all descriptors" => ["(3..255).each { |number| IO.for_fd(number).close rescue nil }", :nothing],
     "opens files until there are no more" => [<<~RUBY.tr("\n", ";"), 200],
       Process.setrlimit(:NOFILE, Dir.children("/proc/self/fd").size + 20)
       files = []
