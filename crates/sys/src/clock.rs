@@ -57,6 +57,8 @@ pub fn thread_clock() -> Option<ThreadClock> {
     None
 }
 
+// macOS has clocks of type u32.
+#[allow(clippy::unnecessary_cast)]
 impl ThreadClock {
     /// As a number other than 0.
     pub fn number(self) -> u64 {
