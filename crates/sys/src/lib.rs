@@ -32,7 +32,7 @@ pub use signals::{
     handle_signal, other_threads, signal_self, signal_thread, spare_signal, with_signals_blocked,
 };
 pub use socket::{
-    accept, discard_input, has_peer_closed, is_clients_error, is_peer_gone, is_readable, recv,
+    accept, discard_input, has_peer_closed, is_clients_error, is_peer_gone, is_readable, recv, reset_now,
     reset_on_close, send, send_more, shutdown_both, shutdown_write, sleep, wait_readable, wait_writable,
     writev,
 };

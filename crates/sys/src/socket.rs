@@ -108,6 +108,15 @@ pub fn reset_on_close(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(fd, Some(Duration::ZERO))?)
 }
 
+/// Ends the connection now, with a reset where the socket is TCP's (connect(2) to no address), though the descriptor stays
+/// open.
+pub fn reset_now(fd: BorrowedFd<'_>) -> io::Result<()> {
+    if net::connect_unspec(fd).is_ok() {
+        return Ok(());
+    }
+    shutdown_both(fd)
+}
+
 /// Waits up to `millis` milliseconds until `fd` is readable. False after the timeout, or a signal.
 pub fn wait_readable(fd: BorrowedFd<'_>, millis: u64) -> io::Result<bool> {
     wait(fd, PollFlags::IN, millis)

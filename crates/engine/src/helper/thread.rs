@@ -217,26 +217,31 @@ impl Drive<'_> {
     /// If a request is overdue its client is answered at once, and no thread takes another one. The process ends when the
     /// other requests are done, or overdue as well.
     fn watch_requests(&self) {
-        if !self.answer_overdue() {
+        if !self.answer(false) {
             return;
         }
         let Drive { shared, control, watchdog, .. } = self;
+        let latest = monotonic_millis().saturating_add(watchdog.patience());
         let taken = || control.all_requests().iter().filter(|request| request.is_taken());
         while shared.crew().serving() as usize > taken().count() {
             fastrack_sys::sleep(LAST_LOOK);
-            self.answer_overdue();
+            let is_over = monotonic_millis() >= latest;
+            self.answer(is_over);
             shared.hand_off_all(LAST_WAIT);
+            if is_over {
+                break;
+            }
         }
         shared.hand_off_all(LAST_WAIT);
         taken().for_each(|request| request.set_ending(true));
         watchdog.end_process()
     }
 
-    /// Whether there were any.
-    fn answer_overdue(&self) -> bool {
+    /// Answers the requests that are overdue, or all. Whether there were any.
+    fn answer(&self, all: bool) -> bool {
         let now = monotonic_millis();
         let Drive { shared, control, watchdog, .. } = self;
-        let take = |request| watchdog.take(request, now).map(|claim| (request, claim));
+        let take = |request| watchdog.take_beside(request, now, all).map(|claim| (request, claim));
         let overdue: Vec<_> = control.all_requests().iter().map(Arc::as_ref).filter_map(take).collect();
         if !overdue.is_empty() {
             control.set_ending();

@@ -19,6 +19,9 @@ pub const EXIT_STATUS: i32 = 124;
 const DUMP_TIME: u64 = 600;
 const FRAMES_TIME: u64 = 300;
 
+/// The [patience](Watchdog::patience) where requests have no time limit, in milliseconds.
+const PATIENCE: u64 = 60_000;
+
 /// How long to wait for a log that takes nothing, in milliseconds.
 const LOG_TIME: u64 = 200;
 
@@ -26,13 +29,15 @@ const LOG_TIME: u64 = 200;
 pub(crate) struct Watchdog {
     response: LastResponse,
     stuck: u64,
+    patience: u64,
     dumper: Option<Arc<dyn ThreadDumper>>,
 }
 
 impl Watchdog {
     pub fn new(settings: &WatchSettings) -> Self {
         let dumper = settings.dumper.clone();
-        Watchdog { response: LastResponse::new(Error::Overdue), stuck: settings.stuck, dumper }
+        let patience = if settings.timeout == 0 { PATIENCE } else { settings.timeout };
+        Watchdog { response: LastResponse::new(Error::Overdue), stuck: settings.stuck, patience, dumper }
     }
 
     /// Ends the process if the request is overdue, after `hand_off` has passed on the other connections.
@@ -44,8 +49,25 @@ impl Watchdog {
         self.end_process();
     }
 
+    /// How long the other requests of a process get that ends, if they have no limits of their own, in milliseconds.
+    pub fn patience(&self) -> u64 {
+        self.patience
+    }
+
+    /// Answers the client of a request that is overdue, or of any if the process `ends_now`, while the process goes on; says
+    /// how far the response was.
+    pub fn take_beside(&self, request: &ActiveRequest, now: u64, ends_now: bool) -> Option<Claim> {
+        let claim = if ends_now { request.take() } else { request.take_overdue(now) }?;
+        self.response.send(request, claim);
+        if claim == Claim::Begun {
+            // The descriptor stays open until the process ends.
+            request.with_client(|client| drop(fastrack_sys::reset_now(client)));
+        }
+        Some(claim)
+    }
+
     /// Answers the client of a request that is overdue; says how far the response was.
-    pub fn take(&self, request: &ActiveRequest, now: u64) -> Option<Claim> {
+    fn take(&self, request: &ActiveRequest, now: u64) -> Option<Claim> {
         let claim = request.take_overdue(now)?;
         self.response.send(request, claim);
         Some(claim)

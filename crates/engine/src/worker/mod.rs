@@ -139,14 +139,14 @@ impl Engine {
             member.set_serving(true);
         }
         let set = table.poller().as_fd().try_clone_to_owned()?;
-        let set_fd = Some(set.as_raw_fd()).filter(|_| Poller::IS_INHERITED);
         let watch = &settings.watch;
         let crew = Crew::new(watch.threads.min(MAX_THREADS))?;
         // With several threads the helper looks after new clients, too.
         let watched = if crew.is_alone() { set } else { poller.as_fd().try_clone_to_owned()? };
+        let watched_fd = Some(watched.as_raw_fd()).filter(|_| Poller::IS_INHERITED);
         let timer = HelperTimer::new(watched)?;
         let fds = listeners.raw_fds().chain(member.iter().flat_map(Member::raw_fds));
-        let fds = fds.chain(timer.inherited_fds()).chain(set_fd).chain(crew.inherited_fds());
+        let fds = fds.chain(timer.inherited_fds()).chain(watched_fd).chain(crew.inherited_fds());
         let fds = fds.chain(poller.inherited_fds()).chain(table.poller().inherited_fds());
         let control = Arc::new(Control::new(poller.raw_fd(), fds, watch)?);
         if let Some(waker) = control.waker() {

@@ -26,13 +26,17 @@ impl Driver {
             return Some(Finish::Limit);
         }
         if reactor.is_stopping() && self.schedule.first.is_none() && reactor.is_stopped() {
-            // A request of another thread's may leave something to send.
-            let crew = self.shared.crew();
-            if crew.is_alone() || crew.is_idle() {
+            if self.is_rest_done() {
                 return Some(if self.lost { Finish::Lost } else { Finish::Stopped });
             }
         }
         self.control.take_pause().then_some(Finish::Paused)
+    }
+
+    /// Whether no other thread has a request, which may leave something to send.
+    pub(super) fn is_rest_done(&self) -> bool {
+        let crew = self.shared.crew();
+        crew.is_alone() || crew.is_idle()
     }
 
     /// Stops accepting. Only clients that are here already are waited for, each for a while.
@@ -62,6 +66,7 @@ impl Driver {
             // As with a client that was announced to this worker alone.
             reactor.pass_on_queued();
         }
+        self.schedule.queue_announced = false;
     }
 
     /// As [`Runner::lock`](super::thread::Runner::lock).

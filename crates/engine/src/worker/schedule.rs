@@ -113,7 +113,7 @@ impl Driver {
             busy |= !self.events.is_empty();
         }
         busy |= self.schedule.queue_announced || self.listeners.is_client_likely();
-        busy |= self.finish.is_some() || reactor.is_stopping() && reactor.is_done();
+        busy |= self.finish.is_some() || reactor.is_stopping() && reactor.is_done() && self.is_rest_done();
         if let Err(error) = result {
             self.fail(&error, reactor);
         } else if reactor.take_lost_descriptors() {

@@ -1,5 +1,6 @@
 //! One thread of the application while it runs the engine: leads, answers requests, sleeps.
 
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, PoisonError};
 
 use fastrack_sys::Events;
@@ -54,6 +55,10 @@ impl Engine {
         let finish = Runner::new(self, MAIN).run(app);
         if !self.control.is_closed() {
             let mut reactor = self.shared.reactor();
+            if finish == Finish::Lost && !crew.is_alone() {
+                // What the requests of other threads have left since.
+                reactor.hand_off_all();
+            }
             let lines = reactor.take_warnings();
             self.shared.set_waiting(reactor);
             lines.iter().for_each(|line| app.warn(line));
@@ -72,7 +77,9 @@ impl Engine {
         let activity = Arc::clone(crew.activity(number));
         activity.begin();
         app.begin(number, &activity);
-        let finish = Runner::new(self, number).run(app);
+        let finish = catch_unwind(AssertUnwindSafe(|| Runner::new(self, number).run(app)));
+        // It may have had the lead, or the reactor. The message is out, and the master starts another worker.
+        let finish = finish.unwrap_or_else(|_| std::process::abort());
         activity.end();
         finish
     }
@@ -177,7 +184,10 @@ impl<'e> Runner<'e> {
                     crew.leave(self.number, false);
                     return Err(Finish::Broken);
                 }
-                self.close(false);
+                // Once: the application goes on to want it back.
+                if self.finish.is_none() {
+                    self.close(false);
+                }
             }
             match crew.next_turn(self.number) {
                 Turn::Lead if control.is_ending() => {

@@ -2,7 +2,7 @@
 
 use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -171,4 +171,119 @@ fn when_a_thread_returns_the_others_serve_on_and_when_the_first_one_does_all_sto
     });
     assert_eq!(finish, Finish::Broken);
     assert!(others.iter().all(|finish| matches!(finish, Finish::Broken | Finish::Dismissed)));
+}
+
+/// Counts how often the engine asks. `/slow` lasts; `/leave` has the thread want to return from then on, as after exit.
+struct Counting<'a> {
+    asked: &'a AtomicUsize,
+    entered: &'a AtomicUsize,
+    leaves: bool,
+}
+
+impl Counting<'_> {
+    fn flow(&self) -> Flow {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        if self.leaves {
+            Flow::Break
+        } else {
+            Flow::Continue
+        }
+    }
+}
+
+impl App for Counting<'_> {
+    fn call(&mut self, request: &Request<'_>, writer: &mut ResponseWriter<'_>) -> Flow {
+        self.entered.fetch_add(1, Ordering::SeqCst);
+        self.leaves = request.path == b"/leave";
+        if !self.leaves {
+            std::thread::sleep(Duration::from_millis(800));
+        }
+        let _ = writer.send(&[IoSlice::new(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")]);
+        writer.finish();
+        self.flow()
+    }
+
+    fn check(&mut self) -> Flow {
+        self.flow()
+    }
+
+    fn after_response(&mut self) -> Flow {
+        self.flow()
+    }
+
+    fn block(&mut self, wait: &mut (dyn FnMut() + Send)) -> Flow {
+        wait();
+        self.flow()
+    }
+
+    fn warn(&mut self, line: &str) {
+        panic!("{line}");
+    }
+}
+
+fn engine(threads: usize) -> (Engine, TcpListener) {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
+    let watch = WatchSettings { threads, ..WatchSettings::default() };
+    let engine = Engine::new(vec![listener], None, Settings { watch, ..Settings::default() }, None);
+    (engine.expect("an engine"), socket)
+}
+
+/// How often the engine asked the application while it had to wait for one request.
+fn asked_while_waiting(end: impl Fn(&Engine, SocketAddr) + Sync) -> usize {
+    let (engine, socket) = engine(3);
+    let address = socket.local_addr().expect("an address");
+    let (asked, entered) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let app = || Counting { asked: &asked, entered: &entered, leaves: false };
+    std::thread::scope(|scope| {
+        (1..3).for_each(|_| drop(scope.spawn(|| engine.serve(&mut app()))));
+        scope.spawn(|| {
+            let mut slow = connect(address);
+            slow.write_all(b"GET /slow HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
+            while entered.load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            asked.store(0, Ordering::SeqCst);
+            end(&engine, address);
+            let _ = slow.read(&mut [0; 64]);
+        });
+        engine.run(&mut app(), None);
+        engine.dismiss_threads();
+    });
+    asked.into_inner()
+}
+
+#[test]
+fn a_stop_waits_for_the_requests_of_other_threads_without_using_a_processor() {
+    let asked = asked_while_waiting(|engine, _| engine.control().stop());
+    assert!(asked < 1_000, "{asked}");
+}
+
+#[test]
+fn a_thread_that_is_to_return_waits_for_the_others_without_using_a_processor() {
+    let asked = asked_while_waiting(|engine, address| {
+        for _ in 0..3 {
+            let mut other = connect(address);
+            other.write_all(b"GET /leave HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
+            let _ = other.read(&mut [0; 64]);
+        }
+        engine.control().stop();
+    });
+    assert!(asked < 1_000, "{asked}");
+}
+
+#[test]
+fn a_forked_child_lets_go_of_the_engines_descriptors_and_of_no_others() {
+    for threads in [1, 4] {
+        let (engine, _socket) = engine(threads);
+        let files: Vec<_> = (0..8).map(|_| std::fs::File::open("/").expect("open")).collect();
+        let target = |fd: i32| std::fs::read_link(format!("/proc/self/fd/{fd}"));
+        // As the child would; other tests have pollers of their own.
+        engine.control().close();
+        for file in &files {
+            let target = target(file.as_raw_fd()).expect("a descriptor");
+            assert_eq!(target.to_str(), Some("/"), "{threads} threads");
+        }
+        std::mem::forget(engine);
+    }
 }

@@ -55,12 +55,17 @@ impl RubyThreads {
 
 impl ThreadDumper for RubyThreads {
     fn dump(&self, millis: u64) -> Option<String> {
+        let mut dump = self.dump.lock().unwrap_or_else(PoisonError::into_inner);
+        // An answer that came too late the last time.
+        *dump = None;
         self.is_asked.store(true, Ordering::SeqCst);
         sys::signal_self(thread_dump_signal());
-        let dump = self.dump.lock().unwrap_or_else(PoisonError::into_inner);
         let timeout = Duration::from_millis(millis);
         let waited = self.answered.wait_timeout_while(dump, timeout, |dump| dump.is_none());
-        waited.unwrap_or_else(PoisonError::into_inner).0.take()
+        let answer = waited.unwrap_or_else(PoisonError::into_inner).0.take();
+        // With several threads the process may go on, and the master may ask. A late answer would be taken for its.
+        self.is_asked.store(answer.is_none(), Ordering::SeqCst);
+        answer
     }
 
     fn dump_frames(&self, millis: u64) {
