@@ -193,8 +193,10 @@ RSpec.describe "packaging" do
       own = Gems::Platform.new(platform.name, "any", glibc: symbols.glibc.to_s)
       other = Gems::Platform.new(platform.cpu == "x86_64" ? "aarch64-linux-gnu" : "x86_64-linux-gnu", "any", glibc: "2.4")
 
-      expect(symbols.problems(own)).to eq([])
-      expect(symbols.problems(other)).to match([/\Ais for /, "needs glibc #{symbols.glibc}"])
+      # gcc links a library of its own, which zig does not.
+      problems = ->(gem) { symbols.problems(gem) - ["needs libgcc_s.so.1"] }
+      expect(problems.call(own)).to eq([])
+      expect(problems.call(other)).to match([/\Ais for /, "needs glibc #{symbols.glibc}"])
     end
 
     it "says in one line that it does not fit, and what is missing to compile" do
