@@ -32,7 +32,8 @@ RSpec.describe "A hostile operator" do
     "sends USR1 to the master" => [master[:USR1], 200],
     "sends TTIN and TTOU" => [master[:TTIN, :TTOU], 200],
     "sends WINCH, and then HUP" => [->(server) { master[:WINCH].call(server) && Eventually.eventually { server.workers.size == 1 } && master[:HUP].call(server) }, 200],
-    "sends all at once" => [master[:HUP, :USR1, :TTIN, :CHLD, :TTOU, :HUP, :URG], 200],
+    # Not TTIN and TTOU: what is pending at once comes in any order, and HUP between them would leave another number of workers.
+    "sends all at once" => [master[:HUP, :USR1, :CHLD, :HUP, :URG], 200],
     "stops the master for a moment" => [->(server) { master[:STOP].call(server) && sleep(0.3) && master[:CONT].call(server) }, 200],
     "sends TERM to the workers" => [all[:TERM], 200],
     "sends QUIT to the workers" => [all[:QUIT], 200],
