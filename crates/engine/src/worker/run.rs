@@ -25,10 +25,9 @@ impl Driver {
         if self.left == Some(0) {
             return Some(Finish::Limit);
         }
-        if reactor.is_stopping() && self.schedule.first.is_none() && reactor.is_stopped() {
-            if self.is_rest_done() {
-                return Some(if self.lost { Finish::Lost } else { Finish::Stopped });
-            }
+        let is_stopping = reactor.is_stopping() && self.schedule.first.is_none();
+        if is_stopping && reactor.is_stopped() && self.is_rest_done() {
+            return Some(if self.lost { Finish::Lost } else { Finish::Stopped });
         }
         self.control.take_pause().then_some(Finish::Paused)
     }
