@@ -44,6 +44,19 @@ RSpec.describe "In development" do
     expect(ready(serve(program: rackup, env: { "RAILS_ENV" => "production" })).log).to include("Fastrack is ready Workers:5 ")
   end
 
+  it "there are five workers with `bundle exec rackup`, unless -E says development" do
+    write("Gemfile", "gem \"rack\"\ngem \"rackup\" if Gem::Specification.any? { |spec| spec.name == \"rackup\" }\n" \
+                     "gem \"rhebok-rs\", path: #{Server::ROOT.inspect}\n")
+    skip "Bundler does not find the gems on this machine" unless system("bundle check", chdir: @dir, %i[out err] => File::NULL)
+    # With this first line Bundler loads it into its own process.
+    write("bin/rackup", "#!/usr/bin/env ruby\nrequire \"rack\"\nrequire \"rackup\" if Rack.release >= \"3\"\n" \
+                        "Object.const_get(Rack.release >= \"3\" ? :Rackup : :Rack)::Server.start\n")
+    File.chmod(0o755, File.join(@dir, "bin/rackup"))
+    bundle = ->(*words) { ready(serve("exec", "bin/rackup", "-s", "Fastrack", "-o", "127.0.0.1", "-p", "0", *words, program: ["-S", "bundle"])) }
+    expect(bundle.call.log).to include("Fastrack is ready Workers:5 ")
+    expect(bundle.call("-E", "development").log).to include("Fastrack is ready Workers:1 ")
+  end
+
   def ready(server)
     eventually(20, -> { server.log }) { server.log.include?("Fastrack is ready") }
     server

@@ -195,14 +195,15 @@ module Fastrack
       Option::BY_NAME[name].coerce(value, variable)
     end
 
-    # rackup sets RACK_ENV to development wherever its user has not said anything, in Rhebok's production too.
+    # rackup sets RACK_ENV to development wherever its user has not said anything, in Rhebok's production too. Under `bundle
+    # exec` only the command tells who has set it.
     def development_in?(environment)
       names = %w[RACK_ENV RAILS_ENV APP_ENV]
       return false unless environment.values_at(*names).compact.uniq == ["development"]
 
       start = StartCommand.current
       @given.key?(:user_supplied_options) || start.command.any? { |word| word.end_with?("development") } ||
-        start.environment.values_at(*names).any?
+        (start.intact? && start.environment.values_at(*names).any?)
     end
 
     def default_file(environment)
