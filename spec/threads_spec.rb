@@ -165,10 +165,24 @@ RSpec.describe "MaxThreads" do
   end
 
   it "is set by RAILS_MAX_THREADS if nothing else says it, and the log says so" do
-    @server = Server.start(ru: app, options: { MaxWorkers: 1 }, env: { RAILS_MAX_THREADS: "2" })
+    @server = Server.start(ru: app, fastrack: true, options: { MaxWorkers: 1 }, env: { RAILS_MAX_THREADS: "2" })
     eventually { server.log.match?(/^fastrack: workers answer up to 2 requests at once \(RAILS_MAX_THREADS\)$/) }
     @server = Server.start(ru: app, options: { MaxWorkers: 1 }, config: "threads 1, ENV.fetch('RAILS_MAX_THREADS', 3)\n", env: { RAILS_MAX_THREADS: "4" })
     eventually { server.log.match?(/^fastrack: workers answer up to 4 requests at once$/) }
+  end
+
+  it "is not set by RAILS_MAX_THREADS for rackup without a puma.rb: such an app need not be thread-safe" do
+    @server = Server.start(ru: app, options: { MaxWorkers: 1 }, env: { RAILS_MAX_THREADS: "2" })
+    expect(server.get("/env").body).to eq("false ")
+    @server = Server.start(ru: app, config: "worker_processes 1\n", env: { RAILS_MAX_THREADS: "2" })
+    expect(server.get("/env").body).to eq("false ")
+    Dir.mktmpdir do |dir|
+      File.write("#{dir}/puma.rb", "workers 1\n")
+      @server = Server.start(ru: app, options: { ConfigFile: "#{dir}/puma.rb" }, env: { RAILS_MAX_THREADS: "2" })
+      waiting(1)
+      expect(server.get("/env").body).to start_with("true")
+      go
+    end
   end
 
   it "is set by -t of the command" do
