@@ -307,6 +307,28 @@ RSpec.describe "MaxThreads" do
     expect(server.get("/").status).to eq(200)
   end
 
+  it "ends with status 1 after the app has closed all descriptors, also those that wake threads" do
+    closing = <<~'RUBY'
+      run lambda { |env|
+        (3..255).each { |number| IO.for_fd(number).close rescue nil } if env["PATH_INFO"] == "/close"
+        [200, {}, []]
+      }
+    RUBY
+    @server = Server.start(ru: closing, options: { MaxWorkers: 1, MaxThreads: 3, GracefulTimeout: 60 })
+    before = server.await_workers(1)
+    KeptPeer.new(server).ask("/close")
+    eventually { server.log.match?(/worker 0 \(pid #{before.first}\) exited with status 1\b/) }
+    server.await_workers(1) { |found| found != before }
+    expect(server.get("/").status).to eq(200)
+  end
+
+  it "runs before_worker_shutdown though on_thread_exit calls exit" do
+    serve(threads: 1, config: "on_thread_exit { exit }\nbefore_worker_shutdown { File.write('hooks', 'shutdown') }\n")
+    expect(server.get("/").status).to eq(200)
+    server.stop
+    expect(server.lines_of("hooks")).to eq(["shutdown"])
+  end
+
   it "calls on_thread_start and on_thread_exit in each thread" do
     config = <<~RUBY
       note = ->(what) { File.write("hooks", "\#{what} \#{Thread.current.name}\\n", mode: "a") }
