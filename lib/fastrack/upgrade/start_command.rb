@@ -48,13 +48,13 @@ module Fastrack
       @directory = given.dup.freeze if @directory == "/" && given.start_with?("/") && File.directory?(given)
     end
 
-    # Replaces this process by a new start. No at_exit hook runs.
+    # Replaces this process by a new start, with what is in ENV. No at_exit hook runs.
     #
     # @param pid_files [Array<String>] this server's, which rackup would take for another one's
     def run_again(pid_files)
       pid_files.each { |path| File.unlink(path) if File.exist?(path) && File.read(path).to_i == Process.pid }
       program, *arguments = command
-      Process.exec(environment, [program, program], *arguments, unsetenv_others: true, chdir: directory)
+      Process.exec([program, program], *arguments, chdir: directory)
     end
 
     private
