@@ -307,6 +307,30 @@ RSpec.describe "MaxThreads" do
     expect(server.get("/").status).to eq(200)
   end
 
+  it "runs a puma.rb's out_of_band only when no other thread has a request, and oobgc as well" do
+    Dir.mktmpdir do |dir|
+      File.write("#{dir}/puma.rb", <<~RUBY)
+        threads 3, 3
+        oobgc true
+        min_gc_per_request 1
+        max_gc_per_request 1
+        out_of_band { File.write("hooks", "\#{GC.count}\\n", mode: "a") }
+      RUBY
+      @server = Server.start(ru: app, options: { ConfigFile: "#{dir}/puma.rb" })
+    end
+    server.await_workers(1)
+    ones = waiting(1)
+    3.times { server.get("/") }
+    expect(server.lines_of("hooks")).to eq([])
+    go
+    expect(statuses(ones)).to eq([200])
+    eventually { server.lines_of("hooks").any? }
+    eventually do
+      server.get("/")
+      server.lines_of("hooks").map(&:to_i).then { |counts| counts.last > counts.first }
+    end
+  end
+
   it "ends with status 1 after the app has closed all descriptors, also those that wake threads" do
     closing = <<~'RUBY'
       run lambda { |env|
