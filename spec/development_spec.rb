@@ -44,6 +44,19 @@ RSpec.describe "In development" do
     expect(ready(serve(program: rackup, env: { "RAILS_ENV" => "production" })).log).to include("Fastrack is ready Workers:5 ")
   end
 
+  it "there are five workers with `bundle exec rackup`, unless -E says development" do
+    write("Gemfile", "gem \"rack\"\ngem \"rackup\" if Gem::Specification.any? { |spec| spec.name == \"rackup\" }\n" \
+                     "gem \"rhebok-rs\", path: #{Server::ROOT.inspect}\n")
+    skip "Bundler does not find the gems on this machine" unless system("bundle check", chdir: @dir, %i[out err] => File::NULL)
+    # With this first line Bundler loads it into its own process.
+    write("bin/rackup", "#!/usr/bin/env ruby\nrequire \"rack\"\nrequire \"rackup\" if Rack.release >= \"3\"\n" \
+                        "Object.const_get(Rack.release >= \"3\" ? :Rackup : :Rack)::Server.start\n")
+    File.chmod(0o755, File.join(@dir, "bin/rackup"))
+    bundle = ->(*words) { ready(serve("exec", "bin/rackup", "-s", "Fastrack", "-o", "127.0.0.1", "-p", "0", *words, program: ["-S", "bundle"])) }
+    expect(bundle.call.log).to include("Fastrack is ready Workers:5 ")
+    expect(bundle.call("-E", "development").log).to include("Fastrack is ready Workers:1 ")
+  end
+
   def ready(server)
     eventually(20, -> { server.log }) { server.log.include?("Fastrack is ready") }
     server
@@ -167,7 +180,8 @@ RSpec.describe "In development" do
       write("config.ru", "code = File.read('code')\nrun ->(_env) { [200, {}, [code]] }")
       write("code", "old")
       write("tmp/.keep", "")
-      write("config/puma.rb", "plugin :tmp_restart\npidfile 'tmp/server.pid'")
+      write("config/puma.rb", "plugin :tmp_restart\npidfile 'tmp/server.pid'\n" \
+                              "on_restart { File.write('hook', Process.pid); ENV['FROM_HOOK'] = 'seen' }\nputs \"hook \#{ENV['FROM_HOOK']}\"")
       at_terminal do
         expect(ask.read).to end_with("old")
         write("code", "new")
@@ -175,7 +189,28 @@ RSpec.describe "In development" do
         read_until(/restarting \(in this process\).*Fastrack is ready/m)
         @port = @screen.scan(/Listening on localhost:(\d+)/).last.first.to_i
         expect(ask.read).to end_with("new")
-        expect(File.read(File.join(@dir, "tmp/server.pid")).to_i).to eq(@pid)
+        expect(%w[tmp/server.pid hook].map { |name| File.read(File.join(@dir, name)).to_i }).to eq([@pid, @pid])
+        expect(@screen).to include("hook seen")
+      end
+    end
+
+    { "Ctrl-C" => "\C-c", "TERM" => nil }.each do |what, key|
+      it "#{what} ends it, also while it waits for a request to start again" do
+        write("config.ru", Rackups::GATE)
+        write("tmp/.keep", "")
+        write("config/puma.rb", "plugin :tmp_restart\nafter_stopped { puts 'has stopped' }")
+        at_terminal do |input|
+          socket = ask("/slow")
+          eventually { File.exist?(File.join(@dir, "started")) }
+          FileUtils.touch(File.join(@dir, "tmp/restart.txt"))
+          read_until(/restarting \(in this process\)/)
+          key ? input.write(key) : Process.kill(:TERM, @pid)
+          write("go", "") unless key
+          ended
+          read_until(/has stopped/)
+          expect(@status.exitstatus).to eq(0)
+          socket.close
+        end
       end
     end
   end

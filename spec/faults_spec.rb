@@ -287,6 +287,24 @@ RSpec.describe "Faults" do
       end
     end
 
+    it "B-orphans hooks have a time of their own after the last client" do
+      server = Server.start(ru: slow, options: { GracefulTimeout: 4 }, config: <<~CONFIG)
+        max_workers 1
+        before_worker_shutdown { sleep 3; File.write("hook", "done") }
+      CONFIG
+      HttpPeer.open(server) do |peer|
+        peer.write("GET / HTTP/1.0\r\n\r\n")
+        peer.read_until_size(1)
+        server.signal(:KILL)
+        server.wait
+        # A part of the client's time, so that the hook ends after it, and within its own.
+        sleep 2
+        expect(HttpResponse.parse(peer.read_to_end).body.bytesize).to eq(16_000_000)
+      end
+      eventually { server.processes.empty? }
+      expect(server.lines_of("hook")).to eq(["done"])
+    end
+
     it "B-orphans a process that the app has left in the background keeps no worker alive" do
       server = Server.start(ru: <<~'RUBY', options: { MaxWorkers: 1 })
         run ->(_env) { [200, {}, [spawn("sleep", "60").to_s]] }

@@ -82,13 +82,15 @@ RSpec.describe "packaging" do
     expect(spec.files.grep(%r{\.(?:so|bundle|o)\z|/target/|\Aspec/|\Abin/})).to be_empty
   end
 
-  it "names the places where its users look, and has the files that its README shows" do
+  it "names the places where its users look, and has the files that its README and the pictures that its pages show" do
     spec = build
     expect(spec.homepage).to start_with("https://")
     expect(spec.metadata.values_at("source_code_uri", "documentation_uri", "bug_tracker_uri")).to all(start_with("#{spec.homepage}/"))
     expect(spec.metadata["changelog_uri"]).to match(%r{\A#{spec.homepage}/.*v#{spec.version}/CHANGELOG\.md\z})
     expect(spec.metadata["rubygems_mfa_required"]).to eq("true")
     expect(spec.files).to include(*File.read("README.md").scan(/\]\(((?:docs|examples)\/[^)#]+)/).flatten.uniq)
+    pictures = spec.files.grep(/\.md\z/).flat_map { |page| File.read(page).scan(/!\[[^\]]*\]\(([^):]+)\)/).map { |name,| File.join(File.dirname(page), name).delete_prefix("./") } }
+    expect(spec.files).to include(*pictures)
   end
 
   # A compilation of its own: half a minute and more.

@@ -93,6 +93,7 @@ RSpec.describe "The words of a puma.rb" do
 
   # One line each, of what does not apply here.
   {
+    "threads 5, 100" => /\Athreads 100: 64 is the most here/,
     "workers 0" => /\Aworkers 0: a master and one worker/,
     "fork_worker" => /\Afork_worker has no effect: it is not needed/,
     "before_refork { }" => /never from a worker/, "on_refork { }" => /never from a worker/, "after_refork { }" => /never from a worker/,

@@ -165,10 +165,24 @@ RSpec.describe "MaxThreads" do
   end
 
   it "is set by RAILS_MAX_THREADS if nothing else says it, and the log says so" do
-    @server = Server.start(ru: app, options: { MaxWorkers: 1 }, env: { RAILS_MAX_THREADS: "2" })
+    @server = Server.start(ru: app, fastrack: true, options: { MaxWorkers: 1 }, env: { RAILS_MAX_THREADS: "2" })
     eventually { server.log.match?(/^fastrack: workers answer up to 2 requests at once \(RAILS_MAX_THREADS\)$/) }
     @server = Server.start(ru: app, options: { MaxWorkers: 1 }, config: "threads 1, ENV.fetch('RAILS_MAX_THREADS', 3)\n", env: { RAILS_MAX_THREADS: "4" })
     eventually { server.log.match?(/^fastrack: workers answer up to 4 requests at once$/) }
+  end
+
+  it "is not set by RAILS_MAX_THREADS for rackup without a puma.rb: such an app need not be thread-safe" do
+    @server = Server.start(ru: app, options: { MaxWorkers: 1 }, env: { RAILS_MAX_THREADS: "2" })
+    expect(server.get("/env").body).to eq("false ")
+    @server = Server.start(ru: app, config: "worker_processes 1\n", env: { RAILS_MAX_THREADS: "2" })
+    expect(server.get("/env").body).to eq("false ")
+    Dir.mktmpdir do |dir|
+      File.write("#{dir}/puma.rb", "workers 1\n")
+      @server = Server.start(ru: app, options: { ConfigFile: "#{dir}/puma.rb" }, env: { RAILS_MAX_THREADS: "2" })
+      waiting(1)
+      expect(server.get("/env").body).to start_with("true")
+      go
+    end
   end
 
   it "is set by -t of the command" do
@@ -291,6 +305,52 @@ RSpec.describe "MaxThreads" do
     expect(statuses(ones)).to eq([502, 502, 502])
     server.await_workers(1) { |found| found != before }
     expect(server.get("/").status).to eq(200)
+  end
+
+  it "runs a puma.rb's out_of_band only when no other thread has a request, and oobgc as well" do
+    Dir.mktmpdir do |dir|
+      File.write("#{dir}/puma.rb", <<~RUBY)
+        threads 3, 3
+        oobgc true
+        min_gc_per_request 1
+        max_gc_per_request 1
+        out_of_band { File.write("hooks", "\#{GC.count}\\n", mode: "a") }
+      RUBY
+      @server = Server.start(ru: app, options: { ConfigFile: "#{dir}/puma.rb" })
+    end
+    server.await_workers(1)
+    ones = waiting(1)
+    3.times { server.get("/") }
+    expect(server.lines_of("hooks")).to eq([])
+    go
+    expect(statuses(ones)).to eq([200])
+    eventually { server.lines_of("hooks").any? }
+    eventually do
+      server.get("/")
+      server.lines_of("hooks").map(&:to_i).then { |counts| counts.last > counts.first }
+    end
+  end
+
+  it "ends with status 1 after the app has closed all descriptors, also those that wake threads" do
+    closing = <<~'RUBY'
+      run lambda { |env|
+        (3..255).each { |number| IO.for_fd(number).close rescue nil } if env["PATH_INFO"] == "/close"
+        [200, {}, []]
+      }
+    RUBY
+    @server = Server.start(ru: closing, options: { MaxWorkers: 1, MaxThreads: 3, GracefulTimeout: 60 })
+    before = server.await_workers(1)
+    KeptPeer.new(server).ask("/close")
+    eventually { server.log.match?(/worker 0 \(pid #{before.first}\) exited with status 1\b/) }
+    server.await_workers(1) { |found| found != before }
+    expect(server.get("/").status).to eq(200)
+  end
+
+  it "runs before_worker_shutdown though on_thread_exit calls exit" do
+    serve(threads: 1, config: "on_thread_exit { exit }\nbefore_worker_shutdown { File.write('hooks', 'shutdown') }\n")
+    expect(server.get("/").status).to eq(200)
+    server.stop
+    expect(server.lines_of("hooks")).to eq(["shutdown"])
   end
 
   it "calls on_thread_start and on_thread_exit in each thread" do

@@ -16,7 +16,7 @@ module Fastrack
       MaxWorkers: "WEB_CONCURRENCY", Port: "PORT", KeepAliveTimeout: "PUMA_PERSISTENT_TIMEOUT", MaxThreads: "RAILS_MAX_THREADS"
     }.freeze
 
-    # The most that MaxThreads can be; RAILS_MAX_THREADS may be more.
+    # The most that MaxThreads can be; RAILS_MAX_THREADS and a puma.rb may say more.
     MOST_THREADS = 64
 
     # Keys that rackup, Rails and Sinatra pass to every handler and that mean nothing to this one.
@@ -181,6 +181,8 @@ module Fastrack
     # program. An empty variable counts as unset.
     def variables(environment, chosen)
       decided = chosen.key?(:Path) || chosen.key?(:Listen) ? [*chosen.keys, :Port] : chosen.keys
+      # rackup's users come from Rhebok: their app need not be thread-safe.
+      decided |= [:MaxThreads] unless @puma || @given.key?(:user_supplied_options)
       VARIABLES.except(*decided).filter_map do |name, variable|
         value = environment[variable]
         [name, variable_value(name, variable, value)] unless value.nil? || value.empty?
@@ -195,14 +197,15 @@ module Fastrack
       Option::BY_NAME[name].coerce(value, variable)
     end
 
-    # rackup sets RACK_ENV to development wherever its user has not said anything, in Rhebok's production too.
+    # rackup sets RACK_ENV to development wherever its user has not said anything, in Rhebok's production too. Under `bundle
+    # exec` only the command tells who has set it.
     def development_in?(environment)
       names = %w[RACK_ENV RAILS_ENV APP_ENV]
       return false unless environment.values_at(*names).compact.uniq == ["development"]
 
       start = StartCommand.current
       @given.key?(:user_supplied_options) || start.command.any? { |word| word.end_with?("development") } ||
-        start.environment.values_at(*names).any?
+        (start.intact? && start.environment.values_at(*names).any?)
     end
 
     def default_file(environment)

@@ -64,16 +64,7 @@ module Fastrack
     # @yield when it listens, before the first worker is spawned
     def run(background: false, &listening)
       @background = background
-      console = ProcessSettings.console_mode if interactive?
-      @master.run { prepare(&listening) }
-      fire(:after_stopped)
-    ensure
-      console&.call
-      Process.setproctitle($PROGRAM_NAME)
-      close_listeners(@listeners, @former_listeners)
-      @queue&.close
-      @pid_file&.remove
-      @restart&.call
+      StartCommand.current.run_again(@configuration.pid_files) if serve(&listening)
     end
 
     # Makes #run return once all current requests are finished. Safe in a signal handler, on any thread, and before #run.
@@ -113,15 +104,14 @@ module Fastrack
     end
 
     # Makes new code serve, for plugins of Puma's. In development by a start in the same process: a terminal, foreman or a
-    # container would take a new one for the end.
+    # container would take a new one for the end. A server that is stopping does not start again.
     #
     # @return [String] how
     def restart
       in_place = @loaded && @configuration.development? && !@background && !supervised?
       return (@loaded ? "USR2" : "HUP").tap { |signal| Process.kill(signal, Process.pid) } unless in_place
 
-      @restart = -> { StartCommand.current.run_again(@configuration.pid_files) }
-      stop
+      @master.restart
       "in this process"
     end
 
@@ -137,6 +127,27 @@ module Fastrack
     end
 
     private
+
+    # @return [Boolean] whether to start again
+    def serve(&listening)
+      console = ProcessSettings.console_mode if interactive?
+      @master.run { prepare(&listening) }.tap { |again| again ? before_restart : fire(:after_stopped) }
+    ensure
+      console&.call
+      Process.setproctitle($PROGRAM_NAME)
+      close_listeners(@listeners, @former_listeners)
+      @queue&.close
+      @pid_file&.remove
+    end
+
+    # As before USR2 starts a new master: what hooks put into ENV counts.
+    def before_restart
+      ENV.replace(StartCommand.current.environment)
+      @configuration.call_hook(:before_exec, self)
+      @plugins&.fire(:before_restart)
+    rescue StandardError, ScriptError => e
+      Log.exception("before_exec failed", e)
+    end
 
     # From here on signals are queued.
     def prepare

@@ -22,8 +22,9 @@ module Fastrack
     # What a supervisor may send again while the program's at_exit hooks run.
     REPEATED = (SIGNALS - %w[INT CHLD]).freeze
 
-    # In the queue for #stop.
+    # In the queue for #stop and #restart.
     STOP = "stop"
+    RESTART = "restart"
 
     # @param launcher [Launcher]
     # @param app [#call, AppFile]
@@ -41,17 +42,20 @@ module Fastrack
       @chores = [@sd_notify, Orphans.start, launcher.configuration.puma&.restarter(launcher)].compact
       @generation = 1
       @announced = 0
+      @again = false
     end
 
     # Returns when the server was told to stop and all workers are gone.
     #
     # @yield first, when the signal handlers are set; signals are acted on afterwards
+    # @return [Boolean] whether the server is to start again
     def run
       @signals.install
       @terminal = ProcessSettings::Terminal.new unless @launcher.supervised? || @signals.ignored_before?("HUP")
       ForkGuard.install(@signals.method(:reset)) { descriptors }
       yield
       supervise
+      @again
     ensure
       close
     end
@@ -59,6 +63,11 @@ module Fastrack
     # Makes #run return, like TERM. Safe in a signal handler, on any thread, and before #run.
     def stop
       @signals.push(STOP)
+    end
+
+    # Makes #run return true, like #stop, unless the server is told to stop meanwhile.
+    def restart
+      @signals.push(RESTART)
     end
 
     # @return [Integer] how many workers there should be
@@ -104,7 +113,7 @@ module Fastrack
     end
 
     def step(now)
-      shut_down(Shutdown::Graceful) if draining? && now >= @shutdown.due_at
+      shut_down(Shutdown::Graceful, again: @again) if draining? && now >= @shutdown.due_at
       [@upgrade, *@chores].each { |one| one&.step(now) }
       shutting_down? ? @shutdown.step(now) : maintain
       @worker_timeout.step(now, configuration)
@@ -142,6 +151,7 @@ module Fastrack
     end
 
     def handle_signal(name)
+      name = "TERM" if name == "HUP" && @terminal&.closed?
       case name
       when "TERM", STOP
         shut_down(@shutdown.is_a?(Shutdown::Phased) ? Shutdown::Graceful : Shutdown::Drain, cancel: "TERM")
@@ -156,7 +166,8 @@ module Fastrack
 
     def change(name)
       case name
-      when "HUP" then @terminal&.closed? ? handle_signal("TERM") : reload
+      when "HUP" then reload
+      when RESTART then shut_down(Shutdown::Drain, cancel: "TERM", again: true)
       when "USR2" then upgrade
       when "TTIN" then resize(@workers.size + 1, name)
       when "TTOU" then resize([@workers.size - 1, 0].max, name)
@@ -167,7 +178,9 @@ module Fastrack
     # Changes to a faster shutdown, never to a slower one.
     #
     # @param cancel [String, nil] a signal for the whole server: a new master that is still booting gets it, too
-    def shut_down(kind, cancel: nil)
+    # @param again [Boolean] whether the server is to start again; what tells it to stop has the last word
+    def shut_down(kind, cancel: nil, again: false)
+      @again = again
       @upgrade&.cancel(cancel) if cancel
       return if @shutdown && @shutdown.class::RANK >= kind::RANK
 

@@ -29,7 +29,7 @@ module Fastrack
     # Seconds to wait for the master's answer to LIMIT_REACHED. It is immediate, unless the master is stopped (SIGSTOP).
     ANSWER_TIMEOUT = 1
 
-    # Seconds that hooks get at its end, if GracefulTimeout is less: that may be 0.
+    # Seconds for threads to wake up at its end, and for hooks if GracefulTimeout is less: that may be 0.
     LEAST_TIME = 1
 
     # @return [Integer] its slot, from 0
@@ -245,9 +245,13 @@ module Fastrack
       # Without an engine it has not booted.
       return unless @engine
 
-      @threads&.stop
-      call_thread_hook(:on_thread_exit)
-      @configuration.call_hook(:before_worker_shutdown, @launcher, self)
+      @threads&.stop(@lost ? 0 : LEAST_TIME)
+      begin
+        call_thread_hook(:on_thread_exit)
+      ensure
+        # Also if that calls exit.
+        @configuration.call_hook(:before_worker_shutdown, @launcher, self)
+      end
     rescue StandardError, ScriptError => e
       Log.exception("before_worker_shutdown failed", e)
     end

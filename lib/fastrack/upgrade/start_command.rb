@@ -30,14 +30,17 @@ module Fastrack
     def initialize(proc_dir: "/proc/self")
       @proc_dir = proc_dir
       words = list("cmdline")
-      intact = intact?(words)
-      environment = intact ? initial_environment : ENV.to_h
+      @intact = running?(words)
+      environment = intact? ? initial_environment : current_environment
       @directory = logical_directory(environment).freeze
-      words = rebuilt(words.first) unless intact
+      words = rebuilt(words.first) unless intact?
       bundled = bundled?(environment)
       @environment = (bundled ? without_bundler(environment) : environment).freeze
       @command = (bundled ? [RbConfig.ruby, environment["BUNDLE_BIN_PATH"], "exec", *words] : words).freeze
     end
+
+    # @return [Boolean] whether all is as it was given, and not what rackup, Bundler and the app have left of it
+    def intact? = @intact
 
     # rackup --daemonize enters / before this is read. Then only the shell knows the directory.
     def daemonized
@@ -45,13 +48,13 @@ module Fastrack
       @directory = given.dup.freeze if @directory == "/" && given.start_with?("/") && File.directory?(given)
     end
 
-    # Replaces this process by a new start. No at_exit hook runs.
+    # Replaces this process by a new start, with what is in ENV. No at_exit hook runs.
     #
     # @param pid_files [Array<String>] this server's, which rackup would take for another one's
     def run_again(pid_files)
       pid_files.each { |path| File.unlink(path) if File.exist?(path) && File.read(path).to_i == Process.pid }
       program, *arguments = command
-      Process.exec(environment, [program, program], *arguments, unsetenv_others: true, chdir: directory)
+      Process.exec([program, program], *arguments, chdir: directory)
     end
 
     private
@@ -65,7 +68,7 @@ module Fastrack
 
     # A process title overwrites the command line and the environment. Until one is set, the first word is the running
     # program.
-    def intact?(words)
+    def running?(words)
       program = which(words.first.to_s)
       !program.nil? && File.identical?(program, File.join(@proc_dir, "exe"))
     end
@@ -79,6 +82,11 @@ module Fastrack
 
     def initial_environment
       list("environ").filter_map { |pair| pair.split("=", 2) if pair.include?("=") }.to_h
+    end
+
+    # rackup's default is not passed on as what the user has said.
+    def current_environment
+      ENV.to_h.reject { |name, value| name == "RACK_ENV" && value == "development" }
     end
 
     # Whether `bundle exec` started this process for the directory that it is in. Then it is started so again, and finds

@@ -49,9 +49,26 @@ module Fastrack
     end
 
     def after_response
-      return @configuration.puma&.out_of_band unless @configuration.oobgc
+      calls = [out_of_band, @configuration.oobgc ? OobGC.start(@gc_interval, -> { @engine.waiting? }, others) : nil].compact
+      calls.size > 1 ? -> { calls.each(&:call) } : calls.first
+    end
 
-      OobGC.start(@gc_interval, -> { @engine.waiting? }, others)
+    # A puma.rb's hook. As in Puma, it begins when no thread has a request, and runs once at a time.
+    def out_of_band
+      hook = @configuration.puma&.out_of_band
+      return hook if hook.nil? || @configuration.max_threads == 1
+
+      busy = others
+      running = Mutex.new
+      lambda do
+        next if busy.call || !running.try_lock
+
+        begin
+          hook.call
+        ensure
+          running.unlock
+        end
+      end
     end
 
     # @return [#call] whether other threads have requests, which a collection would hold up

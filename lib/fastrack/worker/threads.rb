@@ -15,6 +15,7 @@ module Fastrack
       @pid = Process.pid
       @threads = {}
       @ending = false
+      @left = {}.compare_by_identity
     end
 
     # @param count [Integer] the main thread included
@@ -28,14 +29,24 @@ module Fastrack
       raise exit if exit
     end
 
-    # Waits for the threads, which have no requests any more.
-    def stop
+    # Waits for the threads, which have no requests any more. Those that sleep on are killed: the app may have closed the
+    # descriptors that wake them. What they do after that has no limit here.
+    #
+    # @param seconds [Numeric] for all of them to wake up
+    def stop(seconds)
       @ending = true
       @engine.dismiss_threads
+      ends = now + seconds
+      @threads.each_value { |thread| thread.join([ends - now, 0].max) }
+      @threads.each_value { |thread| thread.kill unless @left.key?(thread) }
       @threads.each_value(&:join)
     end
 
     private
+
+    def now
+      Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
 
     # A thread that the app ends is replaced. Not in a process that the app forks, nor when this one ends.
     def start_one(number)
@@ -44,6 +55,7 @@ module Fastrack
         Thread.current.report_on_exception = false
         serve
       ensure
+        @left.delete(Thread.current)
         start_one(number) unless @ending || Process.pid != @pid
       end
     end
@@ -53,6 +65,7 @@ module Fastrack
       begin
         @engine.serve(@app)
       ensure
+        @left[Thread.current] = true
         @hook.call(:on_thread_exit) if Process.pid == @pid
       end
     rescue SystemExit, SignalException => e

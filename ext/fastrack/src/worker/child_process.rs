@@ -1,6 +1,7 @@
 //! Fastrack::ChildProcess: the end of a process that the master has forked.
 
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{sleep, Builder};
 use std::time::Duration;
 
@@ -55,11 +56,16 @@ fn end_in_order(status: c_int) -> ! {
 }
 
 /// `end_within(seconds, status, line)`: ends this process with that status, and with the line in its log, if it still runs
-/// after that time. What Ruby is doing does not matter.
+/// after that time. What Ruby is doing does not matter. A later call replaces an earlier one.
 fn end_within(seconds: f64, status: c_int, line: String) {
+    static NEWEST: AtomicUsize = AtomicUsize::new(0);
     let limit = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+    let own = NEWEST.fetch_add(1, Ordering::Relaxed) + 1;
     let wait = move || {
         sleep(limit);
+        if NEWEST.load(Ordering::Relaxed) != own {
+            return;
+        }
         sys::write_stderr_within(line.as_bytes(), LOG_TIME);
         sys::exit_at_once(status)
     };

@@ -16,8 +16,8 @@ module Fastrack
 
         # Fastrack's settings. All of them: docs/options.md of the gem rhebok-rs.
 
-        # Processes, each of which serves one request at a time; "auto" is one per CPU. Without a number there are 5, and 1 in
-        # development.
+        # Processes; "auto" is one per CPU. Without a number there are 5, and 1 in development. Each serves one request at a
+        # time, or as many as RAILS_MAX_THREADS or max_threads say.
         max_workers ENV["WEB_CONCURRENCY"]
 
         # Seconds that a request may take; then its client gets a 504, and the log the backtraces.
