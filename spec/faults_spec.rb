@@ -287,6 +287,20 @@ RSpec.describe "Faults" do
       end
     end
 
+    it "B-orphans a worker whose hook hangs ends with its master, and holds no port" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1 }, config: <<~CONFIG)
+        after_fork { File.exist?("hang") && File.write("hangs", "") && sleep }
+      CONFIG
+      server.await_workers(1)
+      server.write("hang", "")
+      server.signal(:TTIN)
+      eventually { File.exist?(File.join(server.dir, "hangs")) }
+      server.signal(:KILL)
+      server.wait
+      eventually { server.processes.empty? }
+      expect(server.log).to match(/^fastrack: worker 1 \(pid \d+\) has not booted when its master ended: ending it$/)
+    end
+
     it "B-orphans hooks have a time of their own after the last client" do
       server = Server.start(ru: slow, options: { GracefulTimeout: 4 }, config: <<~CONFIG)
         max_workers 1

@@ -132,6 +132,7 @@ module Fastrack
       Process.setproctitle(@launcher.title("worker[#{@nr}]"))
       # Until then all workers have the same random numbers. Limits are drawn before a hook can seed all workers alike.
       srand
+      @orphan_guard = OrphanGuard.start(death_pipe, name)
       @request_limit = @configuration.draw_request_limit
       settings = EngineSettings.new(@launcher, gc_interval: @configuration.draw_gc_interval)
       @configuration.call_hook(:after_fork, @launcher, self)
@@ -173,6 +174,7 @@ module Fastrack
     def serve(channel)
       start_threads
       @configuration.call_hook(:after_worker_ready, @launcher, self)
+      @orphan_guard.kill.join
       channel.write(ControlChannel::READY)
       return unless run(@request_limit) == :limit
 

@@ -118,6 +118,22 @@ module Fastrack
     %i[unlink delete].each { |name| define_method(name) { |*paths| super(*PidFileGuard.removable(paths)) } }
   end
 
+  # Ends a worker that boots when its master ends: nobody else limits that time, and it would hold the port for as long as a
+  # hook hangs.
+  module OrphanGuard
+    # @param death_pipe [IO] at end of file when the master is dead
+    # @param name [String] the worker's, for the log
+    # @return [Thread] to be killed once the engine watches the pipe
+    def self.start(death_pipe, name)
+      Thread.new do
+        Thread.current.report_on_exception = false
+        death_pipe.wait_readable
+        Log.line("#{name} has not booted when its master ended: ending it")
+        Process.exit!(1)
+      end
+    end
+  end
+
   # Ends a process after at_exit hooks, threads and finalizers, and before Ruby frees all of its objects one by one: that takes
   # 5 to 100 ms of CPU time, and copies memory that is shared with the master.
   module QuickExit
