@@ -68,7 +68,12 @@ module Soak
 
     # Whether all workers are there, and one answers.
     def complete?
-      workers.size == site.workers && ask == 200
+      workers.size == site.workers && answers?
+    end
+
+    # Whether a worker answers a request as it should.
+    def answers?
+      ask == 200
     end
 
     # What descends from this process and is neither the master nor one of its workers.
