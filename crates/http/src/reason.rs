@@ -8,7 +8,10 @@ static REASONS: LazyLock<[&str; 600]> = LazyLock::new(|| std::array::from_fn(|co
 
 /// The reason phrase of a status code: from the IANA registry, else the name of its class.
 pub fn reason(code: u16) -> &'static str {
-    REASONS.get(usize::from(code)).unwrap_or(&"Error")
+    match code {
+        200 => "OK",
+        _ => REASONS.get(usize::from(code)).unwrap_or(&"Error"),
+    }
 }
 
 fn registered(code: u16) -> &'static str {
