@@ -86,7 +86,16 @@ module Soak
     private
 
     def judged
-      @lock.synchronize { @failures.map { |failure| [failure, @excuses.find { |excuse| excuse.covers?(failure) }] } }
+      @lock.synchronize do
+        @failures.map { |failure| [failure, @excuses.find { |excuse| excuse.covers?(failure) } || too_slow_for_a_stop(failure)] }
+      end
+    end
+
+    # A client that reads for longer than GracefulTimeout, as on a busy machine, is cut when its worker is told to stop.
+    def too_slow_for_a_stop(failure)
+      return unless failure.kind == :cut && failure.failed - failure.asked >= Site::GRACEFUL_TIMEOUT
+
+      @excuses.reverse.find { |act| act.from.between?(failure.asked - 1, failure.failed - Site::GRACEFUL_TIMEOUT + 1) }
     end
 
     def since(time)
