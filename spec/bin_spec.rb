@@ -77,12 +77,21 @@ RSpec.describe "bin" do
     end
 
     # What it says where those programs are missing and it may not install them.
-    def lacking(*programs, arguments: [])
-      env = { "PATH" => path_without(*programs), "HOME" => @dir, "CARGO_HOME" => nil, "CARGO" => nil, "RUBY" => RbConfig.ruby,
+    def lacking(*programs, arguments: [], **more)
+      env = { "PATH" => more[:PATH] || path_without(*programs), "HOME" => @dir, "CARGO_HOME" => nil, "CARGO" => nil, "RUBY" => RbConfig.ruby,
               "FASTRACK_NO_INSTALL" => "yes", "FASTRACK_LANE" => nil }
-      output, status = Open3.capture2e(env, File.join(Server::ROOT, "bin/setup"), *arguments)
+      output, status = Open3.capture2e(env.merge(more.transform_keys(&:to_s)), File.join(Server::ROOT, "bin/setup"), *arguments)
       expect(status.exitstatus).to eq(1)
       output
+    end
+
+    # A user who may use sudo, which notes what it was to run, and a Debian 13 whose apt knows no package before its lists are fetched.
+    def new_system
+      { "id" => "echo 1000", "apt-get" => "exit 100", "apt-cache" => "[ -e lists ] || exit 100\n[ $1 = show ] || echo '  Candidate: 1.85.0'",
+        "sudo" => "case \"$*\" in '-n true') ;; *apt-get*) echo \"$@\" >>said ;; *) cat >/dev/null ;; esac\ncase \"$*\" in *update*) : >lists ;; esac" }.each do |name, text|
+        File.unlink(File.join(@dir, "bin", name)) if File.symlink?(File.join(@dir, "bin", name))
+        File.write(File.join(@dir, "bin", name), "#!/bin/sh\ncd #{@dir}\n#{text}\n", perm: 0o755)
+      end
     end
 
     # A checkout of its own with what is compiled here. make says that it was called, and does nothing.
@@ -111,6 +120,16 @@ RSpec.describe "bin" do
     it "names all that is missing at once, where it cannot install it" do
       output = lacking("cargo", "make", "apt-get", "dpkg")
       expect(output).to match(/missing: .*\bmake; install it with: /).and match(/missing: cargo .*rustup/)
+    end
+
+    it "fetches the lists of packages before it says that there is none of cargo" do
+      skip "takes Debian's packages" unless File.executable?("/usr/bin/apt-get")
+      path = path_without("cargo", "make", "curl")
+      new_system
+      output = lacking(PATH: path, FASTRACK_NO_INSTALL: nil)
+      expect(output).not_to include("rustup")
+      expect(output).to match(/fetching the lists of packages\n.*installing Debian packages: .*\bmake.*\bcargo/m)
+      expect(File.readlines(File.join(@dir, "said")).values_at(0, 2)).to match([/\Aapt-get -q update$/, /install --no-install-recommends .*\bcargo$/])
     end
 
     it "names what only the tests need when it is to prepare for them" do

@@ -26,18 +26,20 @@ module Bench
     # @param paths [Hash{String => Integer}] what is asked, and how often in proportion
     # @param request_file [String, nil] path of the bytes to send each time instead
     # @param new_clients [Integer] how many of the clients connect anew for each request
+    # @param routers [Integer, nil] how many routers keep the connections instead of the clients: each request goes by one of them,
+    #   over any of its connections that is idle
     # @param pause_ms [Float, nil] mean of the exponential pauses
     # @param new_pause_ms [Float, nil] the same for those that connect anew, if it differs
     # @param threads [Integer] that play the clients; with more than one, each has a sequence of its own
     # @param patience [Numeric, nil] seconds until an answer counts as none, if it shall not be 10
     # @param seed [Integer]
-    def initialize(endpoints:, connections:, paths: { "/" => 1 }, request_file: nil, new_clients: 0, pause_ms: nil,
+    def initialize(endpoints:, connections:, paths: { "/" => 1 }, request_file: nil, new_clients: 0, routers: nil, pause_ms: nil,
                    new_pause_ms: nil, threads: 1, patience: nil, seed: 0)
       @endpoints = endpoints
       @paths = paths
       @pauses = { "pause-ms" => pause_ms, "new-pause-ms" => new_pause_ms }
       @threads = threads
-      @options = { "connections" => connections, "new" => new_clients, "seed" => seed, "request" => request_file,
+      @options = { "connections" => connections, "new" => new_clients, "routers" => routers, "seed" => seed, "request" => request_file,
                    "patience-s" => patience }
     end
 

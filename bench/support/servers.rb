@@ -12,13 +12,17 @@ module Bench
   # The servers that bench/run knows how to start. Each has a `name`, says with `serves?` whether it can take a
   # workload, and gives with `commands` what to start for a Site.
   module Servers
+    CLOSING = "enable_keep_alives false\n"
     BUILT_IN = [
       Limit.new, Fastrack.new("fastrack"), Fastrack.new("fastrack-oobgc", "OobGC"),
       # A connection stays with the worker that accepted it.
       Fastrack.new("fastrack-pinned", "HandOver=false"), NginxFiles.new, Unicorn.new, Puma.new("puma", 1), Thin.new,
       # Beside each other only.
-      Fastrack.new("fastrack-threads", "MaxThreads=5"), Puma.new("puma-threads", 5)
+      Fastrack.new("fastrack-threads", "MaxThreads=5"), Puma.new("puma-threads", 5),
+      # As Heroku tells its users to have it; Puma 6.5 and newer know the word.
+      Puma.new("puma-closing", 1, CLOSING), Puma.new("puma-threads-closing", 5, CLOSING)
     ].freeze
+    private_constant :CLOSING
     NAMES = BUILT_IN.map(&:name).freeze
 
     # @param names [Array<String>]

@@ -98,12 +98,27 @@ module Bench
                  stretch: 0.3, servers: %w[fastrack puma])
     ].freeze
 
+    # @return [Workload] requests of 64 clients that come by 8 routers, as on Heroku
+    def self.router(load, pause_ms)
+      measurement = Measurements::Mix.new({ "/fast" => 95, "/slow" => 5 }, routers: 8)
+      kept_alive("router-#{load}", "#{BURN}: #{load} % load, by routers that keep connections", "burn.ru", measurement,
+                 stretch: 4, think_ms: pause_ms, request: FAST, settings: { concurrency: 64 },
+                 servers: %w[fastrack puma puma-closing fastrack-threads puma-threads puma-threads-closing])
+    end
+    private_class_method :router
+
+    # A request takes 3.9 ms on average: 64 clients with these pauses have two workers work for half and for 70 % of the time.
+    ROUTER = [router(50, 244.0), router(70, 170.0)].freeze
+
     # Names that stand for several workloads.
-    GROUPS = { "requests" => REQUESTS, "connections" => CONNECTIONS }.freeze
+    GROUPS = { "requests" => REQUESTS, "connections" => CONNECTIONS, "router" => ROUTER }.freeze
     # Run when none is named.
     ALL = (REQUESTS + CONNECTIONS).freeze
+    # Run when they are named.
+    KNOWN = (ALL + ROUTER).freeze
+    private_constant :KNOWN
 
-    def self.names = ALL.map(&:name) + GROUPS.keys
+    def self.names = KNOWN.map(&:name) + GROUPS.keys
 
     # @return [Array<Workload>] those named, or all
     # @raise [Options::Invalid] for a name that is none
@@ -111,7 +126,7 @@ module Bench
       return ALL if names.empty?
 
       names.flat_map do |name|
-        GROUPS.fetch(name) { ALL.select { |workload| workload.name == name } }.tap do |found|
+        GROUPS.fetch(name) { KNOWN.select { |workload| workload.name == name } }.tap do |found|
           raise Options::Invalid, "no workload #{name}; there are: #{self.names.join(", ")}" if found.empty?
         end
       end.uniq

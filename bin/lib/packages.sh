@@ -31,6 +31,13 @@ debian_ruby() {
   case $(readlink -f "$(command -v "$ruby")") in /usr/bin/ruby*) return 0 ;; *) return 1 ;; esac
 }
 
+# Fetches the lists of packages where there are none, and packages may be installed.
+fetch_lists() {
+  apt_here && [ -z "${FASTRACK_NO_INSTALL:-}" ] && ! apt-cache show ruby >/dev/null 2>&1 && become_root || return 1
+  say "fetching the lists of packages"
+  privileged apt-get -q update >&2
+}
+
 # Sets as_root to what makes the following command run as root; fails when nothing does.
 become_root() {
   as_root=()

@@ -66,6 +66,15 @@ RSpec.describe "the clients of bench/load" do
       end
     end
 
+    it "has routers keep the connections, of which each has its own and no more than are in use at once" do
+      { answer => 3, answer(close: true, headers: { "Connection" => "close" }) => 60 }.each do |said, connections|
+        TinyServer.run(->(_) { said }) do |server|
+          load = clients(server, connections: 1, routers: 3).for_requests(60)
+          expect([load[:requests], load[:errors].values.sum, server.sockets.size]).to eq([60, 0, connections])
+        end
+      end
+    end
+
     it "connects anew, as a part of the request, when the server closes after each" do
       TinyServer.run(->(_) { answer(close: true, headers: { "Connection" => "close" }) }) do |server|
         load = clients(server).for_seconds(0.2)

@@ -10,6 +10,7 @@ use crate::connection::{Connection, Received};
 use crate::gaps::Gap;
 use crate::plan::Ticket;
 use crate::response::{Progress, Reader, Said};
+use crate::routers::Routers;
 
 /// What epoll waits for when the request has been sent.
 const ANSWER: EpollFlags = EpollFlags::EPOLLIN;
@@ -47,6 +48,8 @@ pub struct Surroundings {
     pub requests: Vec<Request>,
     /// Where answers are read to.
     pub buffer: Vec<u8>,
+    /// Who keeps the connections, where the clients do not.
+    pub routers: Option<Routers>,
 }
 
 /// The bytes of a request.
@@ -141,7 +144,9 @@ impl Client {
         match self.advance(around) {
             Ok(Progress::Partial) => Outcome::Pending,
             Ok(Progress::Complete(said)) if said.status == 200 => {
-                self.end(Outcome::Answered(said), said.keeps && !self.profile.reconnects)
+                let outcome = self.end(Outcome::Answered(said), said.keeps && !self.profile.reconnects);
+                self.hand_back(around);
+                outcome
             }
             Ok(Progress::Complete(_)) => self.end(Outcome::Failed(Failure::Status), false),
             Ok(Progress::Nonsense) => self.end(Outcome::Failed(Failure::Read), false),
@@ -157,6 +162,9 @@ impl Client {
 
     /// Connects, sends, reads: as far as it goes without waiting.
     fn advance(&mut self, around: &mut Surroundings) -> io::Result<Progress> {
+        if self.connection.is_none() {
+            self.borrow(around)?;
+        }
         let request = &around.requests[self.ticket.kind];
         let request = if self.profile.reconnects { &request.last } else { &request.kept };
         if self.connection.is_none() {
@@ -182,6 +190,30 @@ impl Client {
                 Received::Nothing => return Ok(Progress::Partial),
                 Received::End => return Err(io::ErrorKind::UnexpectedEof.into()),
             }
+        }
+    }
+
+    /// Takes a connection that a router keeps, if there is one.
+    fn borrow(&mut self, around: &mut Surroundings) -> io::Result<()> {
+        let Some(routers) = around.routers.as_mut().filter(|_| !self.profile.reconnects) else {
+            return Ok(());
+        };
+        self.connection = routers.take(self.ticket.number, Instant::now());
+        self.used = self.connection.is_some();
+        self.interest = EpollFlags::empty();
+        if self.used {
+            self.watch(&around.epoll, ANSWER)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the connection back to its router, if there are routers.
+    fn hand_back(&mut self, around: &mut Surroundings) {
+        let Some(routers) = &mut around.routers else { return };
+        if let Some(connection) =
+            self.connection.take_if(|connection| around.epoll.delete(connection).is_ok())
+        {
+            routers.give(self.ticket.number, connection, Instant::now());
         }
     }
 

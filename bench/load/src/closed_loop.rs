@@ -13,6 +13,7 @@ use crate::client::{Client, Outcome, Profile, Request, Surroundings};
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::response::Said;
+use crate::routers::Routers;
 use crate::tally::{Sample, Tally};
 
 /// A client whose request failed pauses for so long at least: no server is hammered that cannot answer.
@@ -69,12 +70,13 @@ struct ClosedLoop {
 
 impl ClosedLoop {
     fn new(options: &Options, thread: usize, now: Instant) -> io::Result<Self> {
+        let seed = options.seed.wrapping_mul(options.threads as u64).wrapping_add(thread as u64);
         let around = Surroundings {
             epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
             requests: requests(options),
             buffer: vec![0; BUFFER],
+            routers: Routers::new(options.routers, seed),
         };
-        let seed = options.seed.wrapping_mul(options.threads as u64).wrapping_add(thread as u64);
         let mut plan = Plan::new(&options.kinds, seed);
         let own = (thread..options.connections).step_by(options.threads);
         let clients: Vec<_> = own

@@ -12,6 +12,7 @@ mod hold;
 mod options;
 mod plan;
 mod response;
+mod routers;
 mod standard_input;
 mod tally;
 mod trickle;

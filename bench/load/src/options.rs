@@ -39,6 +39,8 @@ pub struct Options {
     pub connections: usize,
     /// How many of the clients connect anew for each request (`closed-loop`).
     pub new_clients: usize,
+    /// How many routers keep the connections instead of the clients (`closed-loop`); 0 for none.
+    pub routers: usize,
     /// How many threads play the clients (`closed-loop`). With more than one, each has a sequence of its own.
     pub threads: usize,
     /// For how long new requests are begun (`closed-loop`), or connections made (`hold`).
@@ -68,7 +70,7 @@ pub struct Options {
 }
 
 const USAGE: &str = "usage: load closed-loop|trickle|hold --address ADDRESS:PORT... [--path /PATH[=WEIGHT]]... \
-    [--connections N] [--new N] [--threads N] [--seconds S] [--requests N] [--pause-ms MS] [--new-pause-ms MS] \
+    [--connections N] [--new N] [--routers N] [--threads N] [--seconds S] [--requests N] [--pause-ms MS] [--new-pause-ms MS] \
     [--patience-s S] [--request FILE] [--seed N] [--trace FILE] \
     [--senders N] [--readers N] [--interval-ms MS] [--bytes N]";
 
@@ -86,6 +88,7 @@ impl Options {
                 "--path" => options.kinds.push(kind(&name, &value)?),
                 "--connections" => options.connections = parsed(&name, &value)?,
                 "--new" => options.new_clients = parsed(&name, &value)?,
+                "--routers" => options.routers = parsed(&name, &value)?,
                 "--threads" => options.threads = parsed(&name, &value)?,
                 "--requests" => options.requests = Some(parsed(&name, &value)?),
                 "--request" => options.request = Some(std::fs::read(&value)?),
@@ -114,6 +117,8 @@ impl Options {
             ("--address", self.addresses.is_empty()),
             ("--new", self.new_clients > self.connections),
             ("--threads", self.threads == 0),
+            // What is kept to one address does not lead to another.
+            ("--routers", self.routers > 0 && self.addresses.len() > 1),
             // The numbers of several sequences would come twice.
             ("--trace", self.trace.is_some() && self.threads > 1),
             ("--requests", self.requests.is_some() && self.threads > 1),
@@ -128,6 +133,7 @@ impl Options {
             kinds: Vec::new(),
             connections: 1,
             new_clients: 0,
+            routers: 0,
             threads: 1,
             duration: Duration::from_secs(1),
             pause: Duration::ZERO,
@@ -211,6 +217,7 @@ mod tests {
             "closed-loop --address 127.0.0.1:80 --pause-ms -1",
             "closed-loop --address 127.0.0.1:80 --connections 2 --new 3",
             "closed-loop --address 127.0.0.1:80 --threads 0",
+            "closed-loop --address 127.0.0.1:80 --address 127.0.0.1:81 --routers 2",
             "closed-loop --address 127.0.0.1:80 --threads 2 --requests 9",
             "closed-loop --address 127.0.0.1:80 --request /no/such/file",
             "hold --address 127.0.0.1:80 --often 3",

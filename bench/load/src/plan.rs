@@ -56,7 +56,7 @@ impl Plan {
 }
 
 /// A number in [0, 1) for each seed, stream and number.
-fn uniform(seed: u64, stream: u64, number: u64) -> f64 {
+pub fn uniform(seed: u64, stream: u64, number: u64) -> f64 {
     let bits = mixed(mixed(mixed(seed).wrapping_add(stream)).wrapping_add(number));
     // The upper 53 bits are what an f64 can hold.
     (bits >> 11) as f64 / (1u64 << 53) as f64

@@ -14,18 +14,24 @@ module Bench
 
       # @param paths [Hash{String => Integer}] what is asked, and how often in proportion
       # @param new_share [Numeric] how many of the clients connect anew for each request, from 0 to 1
-      def initialize(paths, new_share: 0)
+      # @param routers [Integer, nil] who keeps the connections, see ClosedLoop
+      def initialize(paths, new_share: 0, routers: nil)
         @paths = paths
         @new_share = new_share
+        @routers = routers
       end
 
-      def kind = @new_share.zero? ? "mix" : "mix-new"
+      def kind
+        return "router" if @routers
+
+        @new_share.zero? ? "mix" : "mix-new"
+      end
 
       # @param bed [TestBed]
       # @return [Hash{String => Numeric}] see Load.result; latencies and service times of each path; `ideal_pN_ms`; and
       #   `pN_to_ideal`; where there are clients that connect anew, see NewClients.figures
       def run(bed)
-        clients = bed.closed_loop(paths: @paths, new_clients: (bed.concurrency * @new_share).round)
+        clients = bed.closed_loop(paths: @paths, new_clients: (bed.concurrency * @new_share).round, routers: @routers)
         clients.for_seconds(bed.warm_up / 2)
         trace = bed.file("trace")
         before = bed.tree.cpu_ns

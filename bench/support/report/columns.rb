@@ -14,6 +14,10 @@ module Bench
         ["requests/s", "rps", 0], *LATENCIES, ["ideal p50", "ideal_p50_ms", 2], ["ideal p95", "ideal_p95_ms", 2],
         ["ideal p99", "ideal_p99_ms", 2], ["p95 to ideal", "p95_to_ideal", 2], ["p99 to ideal", "p99_to_ideal", 2]
       ].freeze
+      ROUTER = [
+        ["requests/s", "rps", 0], *LATENCIES, ["p50 short", "p50_fast_ms", 2], ["p99 short", "p99_fast_ms", 2],
+        ["ideal p50", "ideal_p50_ms", 2], ["ideal p99", "ideal_p99_ms", 2], ["p99 to ideal", "p99_to_ideal", 2]
+      ].freeze
       # Of the clients that keep their connections, and of those that connect anew for each request.
       KEPT_AND_NEW = %w[p50 p95 p99].flat_map do |name|
         [["kept #{name} ms", "#{name}_kept_ms", 2], ["new #{name} ms", "#{name}_new_ms", 2], ["new to kept", "#{name}_new_to_kept", 2]]
@@ -41,7 +45,7 @@ module Bench
       # Heading, measurement, digits after the point.
       FIGURES = {
         "load" => LOAD, "keepalive" => [*LOAD, ["least share", "least_share", 2]].freeze, "memory" => MEMORY,
-        "mix" => MIX, "mix-new" => MIX_NEW, "newcomer" => NEWCOMER, "slow" => SLOW, "idle" => IDLE
+        "mix" => MIX, "mix-new" => MIX_NEW, "router" => ROUTER, "newcomer" => NEWCOMER, "slow" => SLOW, "idle" => IDLE
       }.freeze
       # Heading, reference, measurement.
       RATIOS = {

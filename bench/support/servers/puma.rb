@@ -8,16 +8,18 @@ module Bench
       attr_reader :name
 
       # @param threads [Integer] in each worker
-      def initialize(name, threads)
+      # @param config [String] lines of a config/puma.rb
+      def initialize(name, threads, config = "")
         @name = name
         @threads = threads
+        @config = config
       end
 
       def serves?(_workload) = true
 
       # @return [Array<Array<String>>] one program
       def commands(site)
-        words = ["ruby", "-S", "puma", "-C", "-", "-e", "production", "-w", site.workers.to_s, "-t", "#{@threads}:#{@threads}", "--preload",
+        words = ["ruby", "-S", "puma", "-C", site.write("puma.rb", @config), "-e", "production", "-w", site.workers.to_s, "-t", "#{@threads}:#{@threads}", "--preload",
                  "-b", site.endpoint.puma, site.ru]
         [site.lane.command(words)]
       end

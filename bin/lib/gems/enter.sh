@@ -17,7 +17,7 @@ chmod 1777 "$root/tmp"
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
 
-cp "$gem" "$repo/bin/lib/gems/smoke.rb" "$repo/bin/lib/gems/rails.ru" "$root/gems/"
+cp -R "$gem" "$repo"/bin/lib/gems/{smoke.rb,deploy.rb,rails.ru} "$repo/examples/heroku" "$root/gems/"
 cp "$repo/examples/hello/config.ru" "$root/gems/hello.ru"
 cp "$repo/examples/sinatra/config.ru" "$root/gems/sinatra.ru"
 settings=(PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8)

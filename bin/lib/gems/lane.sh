@@ -41,12 +41,27 @@ build() { "$ruby" -r "$repo/bin/lib/gems/platform_gem.rb" -e 'Gems::PlatformGem.
 
 package() { echo "$gems"/rhebok-rs-*-"$1.gem"; }
 
-# serve SUITE ARCHITECTURE RUBY GEM [EMULATOR]: installs the gem in a root, which stays as it was, and serves the apps.
+# in_root SUITE ARCHITECTURE GEM COMMAND...: runs it where the gem is in /gems; the root stays as it was.
+in_root() {
+  local root gem=$3
+  root=$(root_path "$1" "$2")
+  shift 3
+  unshare -mn bash "$repo/bin/lib/gems/enter.sh" "$root" "$mount_point" "$repo" "$gem" "$@"
+}
+
+# serve SUITE ARCHITECTURE RUBY GEM [EMULATOR]: installs the gem in a root and serves the apps.
 serve() {
   local suite=$1 architecture=$2 program=$3 gem
   gem=$(package "$4")
-  EMULATOR=${5:-} unshare -mn bash "$repo/bin/lib/gems/enter.sh" "$(root_path "$suite" "$architecture")" "$mount_point" "$repo" "$gem" \
+  EMULATOR=${5:-} in_root "$suite" "$architecture" "$gem" \
     "$program" /gems/smoke.rb --bare "/gems/${gem##*/}" "${apps[@]}" ${with_rails:+"$rails"}
+}
+
+# deploy SUITE GEM: as Heroku does it, up to the end of the dyno.
+deploy() {
+  local gem
+  gem=$(package "$2")
+  in_root "$1" amd64 "$gem" /bin/sh -c "ruby /gems/smoke.rb --bare '/gems/${gem##*/}' && ruby /gems/deploy.rb '/gems/${gem##*/}' /gems/heroku"
 }
 
 load_with_musl() {
@@ -73,8 +88,10 @@ for platform in "${platforms[@]}"; do count "build $platform" build "$platform";
 # Bookworm's RubyGems is older than 3.3.22.
 count "make a bare bookworm" make_root bootstrap bookworm amd64
 count "x86_64-linux with Ruby 3.1 in a bare bookworm" serve bookworm amd64 /usr/bin/ruby x86_64-linux
+count "x86_64-linux deployed by Bundler with Ruby 3.1 in a bare bookworm" deploy bookworm x86_64-linux
 count "make a bare trixie" make_root bootstrap trixie amd64
 count "x86_64-linux-gnu with Ruby 3.3 in a bare trixie" serve trixie amd64 /usr/bin/ruby x86_64-linux-gnu
+count "x86_64-linux-gnu deployed by Bundler with Ruby 3.3 in a bare trixie" deploy trixie x86_64-linux-gnu
 # Debian has no Rails for it.
 with_rails='' count "x86_64-linux-gnu with Ruby 3.4 in a bare trixie" serve trixie amd64 /usr/bin/ruby3.4 x86_64-linux-gnu
 count "make a bare bookworm for arm64" make_root unpack bookworm arm64

@@ -5,7 +5,7 @@ cache=$lane_cache/gems
 
 # What a site that runs Sinatra and Rails has, and no more.
 root_packages() {
-  echo ruby ruby-rack ruby-sinatra ruby-rails
+  echo ruby bundler ruby-rack ruby-sinatra ruby-rails
   [ "$1" = bookworm ] || echo ruby-rackup ruby-rack-session
   # In no release yet.
   [ "$1" != trixie ] || echo ruby3.4
