@@ -148,6 +148,7 @@ impl Work for Drive<'_> {
             return self.drive_for_crew(since, reactor);
         }
         reactor.drive(&|| epoch.read() != since, &|_| false);
+        self.shared.timer().want_listeners(reactor.may_accept_ahead());
         let request = self.control.request();
         self.watchdog.check(request, || reactor.hand_off_all());
         // A request has limits of its own. What comes after it begins at 0.
