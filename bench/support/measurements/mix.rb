@@ -14,12 +14,19 @@ module Bench
 
       # @param paths [Hash{String => Integer}] what is asked, and how often in proportion
       # @param new_share [Numeric] how many of the clients connect anew for each request, from 0 to 1
-      def initialize(paths, new_share: 0)
+      # @param at_once [Integer, nil] where workers have several threads: how many requests each of them serves at once in the
+      #   ideal: as many as there are threads where requests wait, 1 where they compute
+      def initialize(paths, new_share: 0, at_once: nil)
         @paths = paths
         @new_share = new_share
+        @at_once = at_once
       end
 
-      def kind = @new_share.zero? ? "mix" : "mix-new"
+      def kind
+        return "mix-threads" if @at_once
+
+        @new_share.zero? ? "mix" : "mix-new"
+      end
 
       # @param bed [TestBed]
       # @return [Hash{String => Numeric}] see Load.result; latencies and service times of each path; `ideal_pN_ms`; and
@@ -32,7 +39,7 @@ module Bench
         load = clients.for_seconds(bed.seconds, trace: trace)
         result = Load.result(bed.tree.cpu_ns - before, load).merge(by_path(load))
         result.merge!(NewClients.figures(load)) if load[:new]
-        ideal = self.class.ideal(clients.samples(trace), servers: bed.workers, clients: bed.concurrency)
+        ideal = self.class.ideal(clients.samples(trace), servers: bed.workers * (@at_once || 1), clients: bed.concurrency)
         result.merge(ideal, ratios(result, ideal))
       end
 

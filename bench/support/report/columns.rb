@@ -41,7 +41,7 @@ module Bench
       # Heading, measurement, digits after the point.
       FIGURES = {
         "load" => LOAD, "keepalive" => [*LOAD, ["least share", "least_share", 2]].freeze, "memory" => MEMORY,
-        "mix" => MIX, "mix-new" => MIX_NEW, "newcomer" => NEWCOMER, "slow" => SLOW, "idle" => IDLE
+        "mix" => MIX, "mix-threads" => MIX, "mix-new" => MIX_NEW, "newcomer" => NEWCOMER, "slow" => SLOW, "idle" => IDLE
       }.freeze
       # Heading, reference, measurement.
       RATIOS = {
