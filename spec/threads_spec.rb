@@ -243,6 +243,57 @@ RSpec.describe "MaxThreads" do
     expect(statuses(ones)).to eq([200])
   end
 
+  it "lets a request fork at once beside an overdue one" do
+    ru = <<~'RUBY'
+      run lambda { |env|
+        if env["PATH_INFO"] == "/hang"
+          env["fastrack.timeout"].call(0.3)
+          sleep
+        end
+        sleep 0.005 until File.exist?(File.join(File.dirname(File.expand_path(__FILE__)), "go"))
+        times = Array.new(3) do
+          began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+          Process.wait(fork { exit! })
+          Process.clock_gettime(Process::CLOCK_MONOTONIC) - began
+        end
+        [200, { "content-type" => "text/plain" }, [times.min.to_s]]
+      }
+    RUBY
+    @server = Server.start(ru: ru, options: { MaxWorkers: 1, MaxThreads: 3, RequestTimeout: 30 })
+    server.await_workers(1)
+    one = request("/")
+    expect(server.get("/hang").status).to eq(504)
+    go
+    # It would wait for a second each time.
+    expect(one.value.body.to_f).to be_between(0.0001, 0.9)
+  end
+
+  it "keeps each request's objects though garbage is collected at each allocation, and the heap compacted" do
+    ru = <<~'RUBY'
+      run lambda { |env|
+        name = env["QUERY_STRING"]
+        env["rack.response_finished"]&.push(->(*) { name << "" })
+        # At each allocation, but of what is new only: a full one takes ten times as long.
+        GC.stress = name == "end" ? false : 1
+        sleep 0.01
+        GC.compact if name.end_with?("0")
+        body = env["rack.input"].read
+        [200, { "content-type" => "text/plain", "x-name" => env["HTTP_X_NAME"] }, Enumerator.new { |parts| parts << name << body }]
+      }
+    RUBY
+    @server = Server.start(ru: ru, options: { MaxWorkers: 1, MaxThreads: 5, RequestTimeout: 0 })
+    server.await_workers(1)
+    answers = Array.new(6) do |client|
+      Thread.new do
+        peer = KeptPeer.new(server)
+        Array.new(2) { |nr| "n#{client}#{nr}".then { |name| [name, peer.get("/?#{name}", "X-Name: #{name}", verb: "POST", body: "b#{name}")] } }
+      end
+    end.flat_map(&:value)
+    # So that the server ends as quickly as others.
+    server.get("/?end")
+    answers.each { |name, answer| expect([answer.status, answer.headers["x-name"], answer.body]).to eq([200, name, "#{name}b#{name}"]) }
+  end
+
   it "finishes all requests when it is told to stop" do
     serve(threads: 4)
     idle = KeptPeer.new(server)

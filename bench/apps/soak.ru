@@ -18,6 +18,8 @@ module SoakApp
     "/work" => ->(_) { sleep(rand * 0.05) && text("work") },
     "/burn" => ->(_) { 20_000.times { |number| number.to_s } && text("burn") },
     "/large" => ->(_) { [200, { "content-type" => "text/plain", "content-length" => "3000000" }, Array.new(30, "l" * 100_000)] },
+    "/named" => ->(env) { named(env) { |name| sleep(rand * 0.02) && (env["rack.input"].read.then { |body| body.empty? || body == name } ? text(name) : text("mixed up")) } },
+    "/named_parts" => ->(env) { named(env) { |name| [200, { "content-type" => "text/plain" }, Enumerator.new { |parts| 5.times { parts << name && sleep(rand * 0.005) } }] } },
     "/each" => ->(_) { [200, { "content-type" => "text/plain" }, Enumerator.new { |parts| 30.times { parts << ("e" * 20_000) } }] },
     "/file" => ->(_) { [200, { "content-type" => "text/plain", "content-length" => "300000" }, Sent.new(FILE)] },
     "/body" => ->(env) { env["rack.input"].read.then { |body| text("#{body.bytesize} #{body.sum}") } },
@@ -53,7 +55,32 @@ module SoakApp
     end
   end
 
+  # Which thread has which request: no thread two, and no request another thread.
+  HOLDERS = {}
+  LOCK = Mutex.new
+
   module_function
+
+  # Calls the block while the current thread holds the request.
+  def hold(env)
+    holder = [env.object_id, env["REQUEST_URI"]]
+    other = LOCK.synchronize { HOLDERS.key?(Thread.current) ? HOLDERS[Thread.current] : (HOLDERS[Thread.current] = holder) && nil }
+    mixed_up("a thread has two requests: #{other.inspect} and #{holder.inspect}") if other
+    yield
+  ensure
+    mixed_up("#{holder.inspect} is #{env["REQUEST_URI"].inspect} now") unless env["REQUEST_URI"] == holder[1]
+    LOCK.synchronize { mixed_up("another thread has #{holder.inspect}") unless HOLDERS.delete(Thread.current) == holder }
+  end
+
+  # Calls the block with the request's name, which is the thread's as long as it has the request.
+  def named(env)
+    Thread.current[:soak] = env["QUERY_STRING"]
+    yield(env["QUERY_STRING"]).tap { mixed_up("#{Thread.current[:soak]} is not #{env["QUERY_STRING"]}") unless Thread.current[:soak] == env["QUERY_STRING"] }
+  end
+
+  def mixed_up(text)
+    warn "soak: mixed up: #{text}"
+  end
 
   def text(body)
     [200, { "content-type" => "text/plain", "content-length" => body.bytesize.to_s }, [body]]
@@ -71,5 +98,5 @@ at_exit { SoakApp.hook("at_exit") }
 
 run lambda { |env|
   SoakApp::LOG.write("#{Process.pid} #{env["PATH_INFO"]}\n")
-  SoakApp::PAGES.fetch(env["PATH_INFO"]).call(env)
+  SoakApp.hold(env) { SoakApp::PAGES.fetch(env["PATH_INFO"]).call(env) }
 }

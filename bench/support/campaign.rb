@@ -10,7 +10,7 @@ module Bench
   class Campaign
     FORMAT = 1
     # The servers that the others are compared with.
-    REFERENCES = %w[limit nginx unicorn puma].freeze
+    REFERENCES = %w[limit nginx unicorn puma puma-threads].freeze
     # The server that the run is about.
     SUBJECT = "fastrack"
 

@@ -10,6 +10,10 @@ module Bench
         ["p95_to_ideal", "p95, to that of an ideal single queue", 1.10, false],
         ["p99_to_ideal", "p99, to that of an ideal single queue", 1.10, false]
       ],
+      "mix-threads" => [
+        ["p95_to_ideal", "p95, to that of an ideal single queue", 1.10, false],
+        ["p99_to_ideal", "p99, to that of an ideal single queue", 1.10, false]
+      ],
       "mix-new" => [
         ["p50_new_to_kept", "median of clients that connect anew, to that of kept ones", 1.25, false],
         ["p99_new_to_kept", "p99 of clients that connect anew, to that of kept ones", 1.25, false]
@@ -34,7 +38,8 @@ module Bench
     # A figure as a multiple of another server's: by workload.
     RATIOS = {
       "keepalive" => [["limit", "cpu_us", "CPU per request", 1.35, false], ["puma", "rps", "requests/s", 3.5, true]],
-      "browser-keepalive" => [["limit", "cpu_us", "CPU per request", 2.20, false]]
+      "browser-keepalive" => [["limit", "cpu_us", "CPU per request", 2.20, false]],
+      "threads-sleep" => [["puma-threads", "rps", "requests/s", 1.0, true]]
     }.freeze
     PERCENTILES = %w[p95_ms p99_ms].freeze
     private_constant :FIGURES, :RATIOS, :PERCENTILES
@@ -42,7 +47,7 @@ module Bench
     # @param workload [Hash] of the results
     # @return [Array<Targets::Verdict>]
     def self.check(workload)
-      own = workload["servers"].find { |server| server["name"] == "fastrack" }
+      own = Targets.own(workload)
       figures(workload, own) + ratios(workload, own) + below_others(workload, own)
     end
 
@@ -61,9 +66,10 @@ module Bench
 
     # No other server of the run, and not Fastrack without hand-over either, may have lower percentiles.
     def self.below_others(workload, own)
-      return [] unless workload["kind"] == "mix"
+      return [] unless %w[mix mix-threads].include?(workload["kind"])
 
-      others = workload["servers"].reject { |server| server["name"] == "fastrack" }
+      # Without threads a server takes less at a time.
+      others = workload["servers"].reject { |server| server == own || workload["kind"] == "mix-threads" && server["name"] == "fastrack" }
       others.product(PERCENTILES).map do |other, name|
         value = Statistics.ratios(own&.fetch("rounds") || [], other["rounds"])[name]
         words = "#{name.delete_suffix("_ms")}, to #{other["name"]}'s"

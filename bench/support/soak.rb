@@ -20,12 +20,12 @@ module Soak
 
   # @return [Integer] the exit status: 0 when all is well, 1 when something was found, 2 for a wrong command line
   def run(arguments)
-    options = { seconds: 60, seed: Random.new_seed % 100_000 }
+    options = { seconds: 60, seed: Random.new_seed % 100_000, threads: 1 }
     parser(options).parse!(arguments)
-    raise OptionParser::InvalidArgument, "--seconds must be more than 0" unless options[:seconds].positive?
+    %i[seconds threads].each { |name| raise OptionParser::InvalidArgument, "--#{name} must be more than 0" unless options[name].positive? }
 
     own_mounts(options)
-    soak(Site.new(options[:seed], keep: options[:keep]), options)
+    soak(Site.new(options[:seed], threads: options[:threads], keep: options[:keep]), options)
   rescue OptionParser::ParseError => e
     warn "bench/soak: #{e.message}"
     2
@@ -35,6 +35,7 @@ module Soak
     OptionParser.new("Usage: bench/soak [options]") do |parser|
       parser.on("--seconds N", Float, "how long to go on; 60 by default") { |seconds| options[:seconds] = seconds }
       parser.on("--seed N", Integer, "settings of the server, clients and what happens; random by default") { |seed| options[:seed] = seed }
+      parser.on("--threads N", Integer, "how many requests a worker has in the app at once; 1 by default") { |threads| options[:threads] = threads }
       parser.on("--acts NAMES", Array, "of: #{Acts.names.join(", ")}") { |names| options[:acts] = acts(names) }
       parser.on("--keep DIR", "keep what the server and the app have logged") { |dir| options[:keep] = File.expand_path(dir) }
     end

@@ -55,7 +55,7 @@ module Bench
       CPU.filter_map do |name, other, limits|
         next unless name == workload["name"] && limits.key?(lane)
 
-        value = fastrack(workload)&.dig("ratios", other, "cpu_us")
+        value = own(workload)&.dig("ratios", other, "cpu_us")
         Verdict.new(name, "CPU per request, to #{other}'s", value, limits[lane], false)
       end
     end
@@ -65,7 +65,7 @@ module Bench
 
       others = workload["servers"].reject { |server| %w[fastrack limit].include?(server["name"]) }
       others.map do |other|
-        ratios = Statistics.ratios(fastrack(workload)&.fetch("rounds") || [], other["rounds"])
+        ratios = Statistics.ratios(own(workload)&.fetch("rounds") || [], other["rounds"])
         Verdict.new(FASTEST, "requests/s, to #{other["name"]}'s", ratios["rps"], 1.0, true)
       end
     end
@@ -73,7 +73,7 @@ module Bench
     def self.memory(workload, lane)
       return [] unless workload["kind"] == "memory"
 
-      own = fastrack(workload)
+      own = own(workload)
       MEMORY_TO_UNICORN.fetch(lane, []).map do |requests|
         value = own&.dig("ratios", "unicorn", "pss_mb_after_#{requests}")
         Verdict.new("memory", "PSS after #{requests} requests, to unicorn's", value, 1.0, false)
@@ -86,17 +86,21 @@ module Bench
 
     # In every round. A client that has to wait for longer than a second does so because others go before it.
     def self.served(workload)
-      clients, served = fastrack(workload)&.fetch("medians")&.values_at("clients", "clients_served")
+      clients, served = own(workload)&.fetch("medians")&.values_at("clients", "clients_served")
       [Verdict.new(workload["name"], "clients served every second", served, clients || 1, true)]
     end
 
     def self.errors(workload)
-      own = fastrack(workload)
+      own = own(workload)
       count = own["medians"]["errors"] + own["failed"] if own
       [Verdict.new(workload["name"], "errors and failed rounds", count, 0, false)]
     end
 
-    def self.fastrack(workload) = workload["servers"].find { |server| server["name"] == "fastrack" }
-    private_class_method :rounds, :cpu, :fastest, :memory, :served, :errors, :fastrack
+    # What the targets are for: with several threads in each worker where the workload is about these.
+    def self.own(workload)
+      name = workload["kind"] == "mix-threads" ? "fastrack-threads" : "fastrack"
+      workload["servers"].find { |server| server["name"] == name }
+    end
+    private_class_method :rounds, :cpu, :fastest, :memory, :served, :errors
   end
 end

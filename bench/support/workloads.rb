@@ -69,12 +69,20 @@ module Bench
     end
     private_class_method :mix
 
+    # @return [Workload] the same for servers with five threads in each worker
+    def self.threads(name, title, app, slow, at_once, **more)
+      measurement = Measurements::Mix.new({ "/fast" => 100 - slow, "/slow" => slow }, at_once: at_once)
+      kept_alive(name, "#{title}: saturated, five threads in each worker", app, measurement, request: FAST, servers: THREADED_SERVERS, **more)
+    end
+    private_class_method :threads
+
     FAST = Request.new(path: "/fast")
     MIX_SERVERS = %w[fastrack fastrack-pinned puma unicorn].freeze
+    THREADED_SERVERS = %w[fastrack-threads fastrack puma-threads].freeze
     BURN = "95 % of requests burn 2 ms of CPU, 5 % burn 40 ms"
     WAIT = "90 % of requests sleep for 20 ms, 10 % for 200 ms"
     HALF_NEW = "saturated, half of the clients connect anew for each"
-    private_constant :FAST, :MIX_SERVERS, :BURN, :WAIT, :HALF_NEW
+    private_constant :FAST, :MIX_SERVERS, :THREADED_SERVERS, :BURN, :WAIT, :HALF_NEW
 
     # What becomes of connections. Pauses of 40 and 100 ms give 16 clients a load of 65 % and of 30 %.
     CONNECTIONS = [
@@ -89,6 +97,8 @@ module Bench
       mix("mix-sleep", "#{WAIT}: saturated", "wait.ru", 10, stretch: 0.7, settings: { workers: 4 }),
       mix("mix-burn-new", "#{BURN}: #{HALF_NEW}", "burn.ru", 5, new_share: 0.5, settings: { concurrency: 16 }),
       mix("mix-sleep-new", "#{WAIT}: #{HALF_NEW}", "wait.ru", 10, new_share: 0.5, settings: { workers: 4 }),
+      threads("threads-sleep", WAIT, "wait.ru", 10, 5, stretch: 0.7, settings: { workers: 4 }),
+      threads("threads-burn", BURN, "burn.ru", 5, 1, stretch: 0.6, settings: { concurrency: 16 }),
       kept_alive("newcomer", "A lone client that connects anew, beside 64 kept ones on requests of 2 ms", "burn.ru",
                  Measurements::Newcomer.new, request: FAST, servers: MIX_SERVERS, settings: { concurrency: 64 }),
       kept_alive("slow", "Hello beside slow clients", "sizes.ru", Measurements::SlowClients.new,

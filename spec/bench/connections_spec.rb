@@ -91,6 +91,16 @@ RSpec.describe "the benchmark of connections" do
       )
     end
 
+    it "wants the same of several threads, beside Puma's" do
+      own = server("fastrack-threads", "p95_to_ideal" => 1.10, "p99_to_ideal" => 1.11, "p95_ms" => 60.0, "p99_ms" => 90.0)
+      own["ratios"] = { "puma-threads" => { "rps" => 0.99 } }
+      puma = server("puma-threads", "p95_ms" => 59.0, "p99_ms" => 92.0)
+      alone = server("fastrack", "p95_ms" => 1.0, "p99_ms" => 1.0)
+      expect(missed("threads-sleep", "mix-threads", own, alone, puma)).to eq(
+        ["p99, to that of an ideal single queue", "requests/s, to puma-threads's", "p95, to puma-threads's"]
+      )
+    end
+
     it "wants slow and idle clients to cost the others nothing" do
       slow = { "rps_kept" => 0.95, "max_beside_ms" => 100.0 }
       expect(missed("slow", "slow", server("fastrack", slow))).to eq([])
@@ -114,6 +124,7 @@ RSpec.describe "the benchmark of connections" do
     let(:found) do
       {
         "keepalive" => %w[rps cpu_us], "mix-burn" => %w[rps p99_ms ideal_p99_ms p99_to_ideal service_slow_ms],
+        "threads-sleep" => %w[rps p99_ms ideal_p99_ms p99_to_ideal service_slow_ms],
         "mix-burn-new" => %w[rps p50_kept_ms p50_new_ms p95_kept_ms p95_new_ms p99_new_ms p50_new_to_kept p99_new_to_kept ideal_p99_ms],
         "newcomer" => %w[rps p50_kept_ms p50_new_ms longest_new_ms longest_new_to_kept newcomer_requests],
         "slow" => %w[rps_alone rps_beside rps_kept max_beside_ms], "idle" => %w[possible p99_alone_ms p99_beside_ms p99_kept]

@@ -16,6 +16,14 @@ RSpec.describe "bench/soak" do
     expect(output).to match(/^verdict: stood, \d{2,} requests answered as they should be, [1-9]\d* acts, /)
   end
 
+  it "has several threads in each worker, whose requests are not mixed up", :quiet do
+    command = [RbConfig.ruby, "-w", File.join(Server::ROOT, "bench/soak"), "--seconds", "8", "--seed", "4", "--threads", "5", "--acts", "hup,term_worker"]
+    output, status = Open3.capture2e(*command)
+    expect(status.exitstatus).to eq(0), output
+    expect(output).to match(/ workers, 5 threads each, /)
+    expect(output).to match(/^answered: .*\bnamed [1-9]/)
+  end
+
   it "names an act that does not exist" do
     output, status = Open3.capture2e(RbConfig.ruby, File.join(Server::ROOT, "bench/soak"), "--acts", "sing")
     expect([output, status.exitstatus]).to eq(["bench/soak: invalid argument: --acts sing\n", 2])

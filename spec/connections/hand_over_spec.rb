@@ -88,6 +88,32 @@ RSpec.describe "C4 Hand-over" do
     end
   end
 
+  [1, 5].each do |threads|
+    it "keeps new clients and kept ones in one order while all of #{threads} thread(s) are busy (D3)" do
+      serve_kept(options: { MaxThreads: threads })
+      kept = kept_peers(4)
+      gates = Array.new(threads) { |number| "g#{number}" }
+      occupy(*gates)
+      ones = (201..208).map do |status|
+        (status.odd? ? peer : kept.shift).ask("/status/#{status}").tap { |one| eventually { one.taken? } }
+      end
+      open_gate(gates.shift)
+      expect(ones.map { |one| one.answer.status }).to eq((201..208).to_a)
+      expect(calls.grep(%r{/status/})).to eq((201..208).map { |code| "/status/#{code}" })
+      gates.each { |gate| open_gate(gate) }
+    end
+  end
+
+  it "has a new client answered by whichever worker is free first, though another one has accepted it" do
+    serve_kept(workers: 2)
+    occupy("a", "b")
+    ones = Array.new(3) { peer.ask("/status/201") }
+    ones.each { |one| eventually { one.taken? } }
+    open_gate("b")
+    expect(ones.map { |one| one.answer.status }).to eq([201] * 3)
+    open_gate("a")
+  end
+
   it "is for connections on a unix socket, too" do
     serve_kept(workers: 2, unix: true)
     (occupier, one), = peers_of_one_worker(2)

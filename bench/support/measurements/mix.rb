@@ -15,14 +15,18 @@ module Bench
       # @param paths [Hash{String => Integer}] what is asked, and how often in proportion
       # @param new_share [Numeric] how many of the clients connect anew for each request, from 0 to 1
       # @param routers [Integer, nil] who keeps the connections, see ClosedLoop
-      def initialize(paths, new_share: 0, routers: nil)
+      # @param at_once [Integer, nil] where workers have several threads: how many requests each of them serves at once in the
+      #   ideal: as many as there are threads where requests wait, 1 where they compute
+      def initialize(paths, new_share: 0, routers: nil, at_once: nil)
         @paths = paths
         @new_share = new_share
         @routers = routers
+        @at_once = at_once
       end
 
       def kind
         return "router" if @routers
+        return "mix-threads" if @at_once
 
         @new_share.zero? ? "mix" : "mix-new"
       end
@@ -38,7 +42,7 @@ module Bench
         load = clients.for_seconds(bed.seconds, trace: trace)
         result = Load.result(bed.tree.cpu_ns - before, load).merge(by_path(load))
         result.merge!(NewClients.figures(load)) if load[:new]
-        ideal = self.class.ideal(clients.samples(trace), servers: bed.workers, clients: bed.concurrency)
+        ideal = self.class.ideal(clients.samples(trace), servers: bed.workers * (@at_once || 1), clients: bed.concurrency)
         result.merge(ideal, ratios(result, ideal))
       end
 

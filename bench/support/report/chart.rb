@@ -16,7 +16,8 @@ module Bench
       # Room for the figure at the end of the longest bar.
       FIGURE = 110
       COLOURS = {
-        "fastrack" => "#c0392b", "fastrack-oobgc" => "#e08e79", "fastrack-pinned" => "#e08e79", "limit" => "#9aa5b1"
+        "fastrack" => "#c0392b", "fastrack-oobgc" => "#e08e79", "fastrack-pinned" => "#e08e79", "fastrack-threads" => "#c0392b",
+        "limit" => "#9aa5b1"
       }.freeze
       OTHER = "#4a6fa5"
       # What is drawn of which workload, by its name or its kind: measurement, words, unit.
@@ -25,6 +26,7 @@ module Bench
         "gc" => ["p99_ms", "99th percentile of latency", "ms"],
         "memory" => ["pss_mb_after_50000", "PSS after 50,000 requests", "MB"],
         "mix" => ["p99_ms", "99th percentile of latency", "ms"],
+        "mix-threads" => ["p99_ms", "99th percentile of latency", "ms"],
         "mix-new" => ["p99_new_ms", "99th percentile of latency of those that connect anew", "ms"],
         "newcomer" => ["longest_new_ms", "its longest wait", "ms"],
         "slow" => ["rps_lost", "requests/s lost to them", "%"],

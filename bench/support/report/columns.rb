@@ -45,7 +45,8 @@ module Bench
       # Heading, measurement, digits after the point.
       FIGURES = {
         "load" => LOAD, "keepalive" => [*LOAD, ["least share", "least_share", 2]].freeze, "memory" => MEMORY,
-        "mix" => MIX, "mix-new" => MIX_NEW, "router" => ROUTER, "newcomer" => NEWCOMER, "slow" => SLOW, "idle" => IDLE
+        "mix" => MIX, "mix-threads" => MIX, "mix-new" => MIX_NEW, "router" => ROUTER, "newcomer" => NEWCOMER, "slow" => SLOW,
+        "idle" => IDLE
       }.freeze
       # Heading, reference, measurement.
       RATIOS = {

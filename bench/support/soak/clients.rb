@@ -9,8 +9,12 @@ module Soak
     KINDS = {
       newcomer: [2, 0.3], kept: [3, 0.4], idle: [6, 6.0], pipelining: [1, 1.0], slow_head: [1, 1.0], slow_body: [1, 1.0],
       upload: [1, 1.5], chunked: [1, 2.0], slow_reader: [1, 1.0], streams: [1, 1.0], vanishing: [1, 0.5], half_closed: [1, 1.0],
-      garbage: [1, 2.0], raising: [1, 2.0], ending: [1, 8.0], hanging: [1, 20.0], mischief: [1, 3.0]
+      garbage: [1, 2.0], raising: [1, 2.0], ending: [1, 8.0], hanging: [1, 20.0], mischief: [1, 3.0], named: [4, 0.2]
     }.freeze
+
+    # What becomes of requests beside one that ends their process, or that keeps Ruby's lock until it is ended.
+    ENDED_BESIDE = %i[502 cut].freeze
+    HELD_BESIDE = %i[504 cut].freeze
 
     QUICK = %w[/ /work /burn].freeze
 
@@ -210,11 +214,36 @@ module Soak
     end
 
     def ending
-      connection { |one| expect(one, 502, sent: request(%w[/exit /segv /exec /daemon].sample(random: random))) }
+      path = %w[/exit /segv /exec /daemon].sample(random: random)
+      beside_others(path, *ENDED_BESIDE) { connection { |one| expect(one, 502, sent: request(path)) } }
     end
 
     def hanging
-      connection { |one| expect(one, 504, sent: request(%w[/hang /loop /native].sample(random: random))) }
+      path = %w[/hang /loop /native].sample(random: random)
+      beside_others(path, *(path == "/native" ? HELD_BESIDE : [])) { connection { |one| expect(one, 504, sent: request(path)) } }
+    end
+
+    # With several threads a worker has other requests beside this one.
+    def beside_others(path, *kinds, &ask)
+      @site.threads > 1 && kinds.any? ? @record.act("#{path} beside others", *kinds, &ask) : yield
+    end
+
+    # Each request has a name, and its response must be that one's: begun, streamed, or with what was sent.
+    def named
+      connection do |one|
+        random.rand(1..30).times do
+          name = random.bytes(8).unpack1("H*")
+          sent = case random.rand(3)
+                 when 0 then request("/named?#{name}")
+                 when 1 then request("/named_parts?#{name}")
+                 else request("/named?#{name}", verb: "POST", body: name)
+                 end
+          response = expect(one, sent: sent) { |body| body == name || body == name * 5 }
+          break if response.nil? || response.last? || @over
+
+          rest(0.02)
+        end
+      end
     end
 
     def mischief

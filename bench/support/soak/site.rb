@@ -31,12 +31,13 @@ module Soak
     attr_reader :dir
     # @return [Bench::Endpoint::Tcp, Bench::Endpoint::Unix]
     attr_reader :port, :socket
-    # @return [Integer] how many workers the server has
-    attr_reader :workers
+    # @return [Integer] how many workers the server has, and threads each of them
+    attr_reader :workers, :threads
 
     # @param keep [String, nil] where to leave the logs
-    def initialize(seed, keep: nil)
+    def initialize(seed, threads: 1, keep: nil)
       @seed = seed
+      @threads = threads
       @keep = keep
       @dir = Dir.mktmpdir("fastrack-soak")
       @random = random(0)
@@ -62,7 +63,7 @@ module Soak
     def log_file? = @log_file
 
     def facts
-      "#{@workers} workers, recycled after #{@recycled.zero? ? "no number of" : @recycled} requests, log in a #{@log_file ? "file" : "pipe"}, " \
+      "#{@workers} workers, #{"#{@threads} threads each, " if @threads > 1}recycled after #{@recycled.zero? ? "no number of" : @recycled} requests, log in a #{@log_file ? "file" : "pipe"}, " \
         "#{"no " unless @new_masters}new masters, a disk that can be #{@mounted ? "full" : "gone"}"
     end
 
@@ -89,6 +90,7 @@ module Soak
         listen "#{@port}"
         listen "#{@socket}"
         max_workers #{workers}
+        max_threads #{@threads}
         pid "#{path("server.pid")}"
         #{%(stdout_path "#{log}"\nstderr_path "#{log}") if @log_file}
         request_timeout #{REQUEST_TIMEOUT}

@@ -14,7 +14,7 @@ module Soak
     IDLE_CPU = 0.5
 
     # What a log never has, whatever is done to the server.
-    BAD_LINES = [/panicked/, /^fastrack: (?:internal error|bug)/i, %r{#{Site::ROOT}/lib/\S+: warning:}].freeze
+    BAD_LINES = [/panicked/, /^fastrack: (?:internal error|bug)/i, /^soak: mixed up/, %r{#{Site::ROOT}/lib/\S+: warning:}].freeze
 
     # @param server [Server]
     # @param watch [Watch]

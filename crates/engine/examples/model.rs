@@ -1,6 +1,6 @@
 //! Checks by loom, over all orders of the threads' steps and what each may see of the others' memory, what no test can
-//! produce at will: that a request that lasts always wakes the helper, and that no connection is queued that nobody
-//! counts.
+//! produce at will: that a request that lasts always wakes the helper, that no connection is queued that nobody counts, and
+//! that of several threads one leads.
 //!
 //!     cargo run --locked -p fastrack-engine --example model
 //!
@@ -13,9 +13,7 @@ extern crate self as fastrack_sys;
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -23,10 +21,22 @@ use loom::thread;
 #[allow(dead_code)]
 #[path = "../src/handoff/count.rs"]
 mod count;
+#[allow(dead_code)]
+#[path = "../src/helper/crew.rs"]
+mod crew;
 #[path = "../src/helper/epoch.rs"]
 mod epoch;
+#[path = "model/kernel.rs"]
+mod kernel;
+#[path = "model/lead.rs"]
+mod lead;
+#[allow(dead_code)]
+#[path = "../src/helper/listening.rs"]
+mod listening;
 #[path = "../src/helper/lookout.rs"]
 mod lookout;
+#[path = "model/sync.rs"]
+mod sync;
 #[allow(dead_code)]
 #[path = "../src/helper/timer.rs"]
 mod timer;
@@ -36,178 +46,18 @@ use epoch::Epoch;
 use lookout::{Lookout, Work};
 use timer::HelperTimer;
 
-/// loom's atomics. For it SeqCst is AcqRel; only its fences are sequentially consistent.
-mod sync {
-    pub(crate) use std::sync::atomic::Ordering;
+pub use kernel::{is_lost_fd, sleep, Events, Poller, Timer, Waker};
 
-    use loom::sync::atomic::fence;
+/// All threads that have requests wait for something else.
+mod watch {
+    #[derive(Debug, Default)]
+    pub struct Activity;
 
-    macro_rules! atomic {
-        ($name:ident, $type:ty) => {
-            #[derive(Debug, Default)]
-            pub(crate) struct $name(loom::sync::atomic::$name);
-
-            #[allow(dead_code)]
-            impl $name {
-                pub fn new(value: $type) -> Self {
-                    $name(loom::sync::atomic::$name::new(value))
-                }
-
-                pub fn load(&self, order: Ordering) -> $type {
-                    ordered(order, || self.0.load(order))
-                }
-
-                pub fn store(&self, value: $type, order: Ordering) {
-                    ordered(order, || self.0.store(value, order));
-                }
-
-                pub fn swap(&self, value: $type, order: Ordering) -> $type {
-                    ordered(order, || self.0.swap(value, order))
-                }
-
-                pub fn compare_exchange(
-                    &self,
-                    old: $type,
-                    new: $type,
-                    order: Ordering,
-                    failure: Ordering,
-                ) -> Result<$type, $type> {
-                    ordered(order, || self.0.compare_exchange(old, new, order, failure))
-                }
-
-                pub fn fetch_update(
-                    &self,
-                    order: Ordering,
-                    failure: Ordering,
-                    change: impl FnMut($type) -> Option<$type>,
-                ) -> Result<$type, $type> {
-                    ordered(order, || self.0.fetch_update(order, failure, change))
-                }
-            }
-        };
-    }
-
-    atomic!(AtomicBool, bool);
-    atomic!(AtomicU8, u8);
-    atomic!(AtomicU32, u32);
-    atomic!(AtomicU64, u64);
-
-    impl AtomicU32 {
-        pub fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
-            ordered(order, || self.0.fetch_add(value, order))
+    impl Activity {
+        pub fn waits(&self) -> bool {
+            true
         }
     }
-
-    fn ordered<T>(order: Ordering, operation: impl FnOnce() -> T) -> T {
-        let fenced = order == Ordering::SeqCst;
-        let fence = || {
-            if fenced {
-                fence(Ordering::SeqCst);
-            }
-        };
-        fence();
-        let result = operation();
-        fence();
-        result
-    }
-}
-
-// --- what stands for the kernel
-
-/// Once set it fires, at any time.
-#[derive(Debug, Default)]
-pub struct Timer(Arc<Mutex<bool>>);
-
-impl Timer {
-    pub fn new() -> io::Result<Self> {
-        Ok(Timer::default())
-    }
-
-    pub fn set(&self, _time: Duration) -> io::Result<()> {
-        *self.0.lock().expect("no panic") = true;
-        Ok(())
-    }
-
-    pub fn stop(&self) -> io::Result<()> {
-        *self.0.lock().expect("no panic") = false;
-        Ok(())
-    }
-
-    pub fn raw_fds(&self) -> std::iter::Empty<i32> {
-        std::iter::empty()
-    }
-}
-
-#[derive(Debug)]
-pub struct Waker;
-
-impl Waker {
-    pub fn new() -> io::Result<Self> {
-        Ok(Waker)
-    }
-
-    pub fn call(&self) {}
-
-    pub fn raw_fds(&self) -> std::iter::Empty<i32> {
-        std::iter::empty()
-    }
-}
-
-pub struct Event {
-    pub token: u64,
-}
-
-#[derive(Default)]
-pub struct Events(Option<u64>);
-
-impl Events {
-    pub fn iter(&self) -> impl Iterator<Item = Event> {
-        self.0.map(|token| Event { token }).into_iter()
-    }
-}
-
-#[derive(Debug, Default)]
-pub struct Poller(std::sync::Mutex<Option<(Arc<Mutex<bool>>, u64)>>);
-
-impl Poller {
-    pub fn new() -> io::Result<Self> {
-        Ok(Poller::default())
-    }
-
-    pub fn watch_timer(&self, timer: &Timer, token: u64) -> io::Result<()> {
-        *self.0.lock().expect("no panic") = Some((Arc::clone(&timer.0), token));
-        Ok(())
-    }
-
-    pub fn watch(&self, _waker: &Waker, _token: u64) -> io::Result<()> {
-        Ok(())
-    }
-
-    pub fn add<T>(&self, _source: &T, _token: u64) -> io::Result<()> {
-        Ok(())
-    }
-
-    pub fn set_wanted<T>(&self, _source: &T, _token: u64, _wanted: bool) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// Does not wait: the helper's loop asks again.
-    pub fn wait(&self, events: &mut Events, _millis: Option<u64>) -> io::Result<()> {
-        let timer = self.0.lock().expect("no panic").clone();
-        let fires = |set: &Mutex<bool>| std::mem::take(&mut *set.lock().expect("no panic"));
-        events.0 = timer.filter(|(set, _)| fires(set)).map(|(_, token)| token);
-        Ok(())
-    }
-
-    pub fn inherited_fds(&self) -> std::iter::Empty<i32> {
-        std::iter::empty()
-    }
-}
-
-pub fn sleep(_millis: u64) {}
-
-pub fn is_lost_fd(_error: &io::Error) -> bool {
-    false
 }
 
 // --- the helper and its timer
@@ -263,8 +113,10 @@ fn turn<W: Work>(lookout: &mut Lookout<'_, W>, timer: &HelperTimer) -> bool {
 /// After `before`, a request begins that lasts for ever. The helper has had some turns by then, at any moments.
 fn a_request_that_lasts_is_noticed(before: fn(&Pair), turns: usize) {
     let connections = File::open("/dev/null").expect("a file").into();
-    let pair =
-        Arc::new(Pair { epoch: Epoch::default(), timer: HelperTimer::new(connections).expect("a timer") });
+    let pair = Arc::new(Pair {
+        epoch: Epoch::default(),
+        timer: HelperTimer::new::<File>(connections, Vec::new()).expect("a timer"),
+    });
     let app = thread::spawn({
         let pair = Arc::clone(&pair);
         move || {
@@ -335,7 +187,7 @@ fn nothing_is_queued_that_is_not_counted() {
 /// not looked for.
 const INTERRUPTIONS: usize = 3;
 
-/// Runs a model through all orders of its threads' steps with so many interruptions, however long that takes: about 5 s of CPU
+/// Runs a model through all orders of its threads' steps with so many interruptions, however long that takes: about 15 s of CPU
 /// time for all models.
 fn check(what: &str, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -351,6 +203,10 @@ fn check(what: &str, model: impl Fn() + Sync + Send + 'static) {
 }
 
 fn main() {
+    check("each request is answered by one thread or another", || {
+        lead::each_request_is_answered_and_all_threads_return(2, 2);
+    });
+    check("of three threads, too", || lead::each_request_is_answered_and_all_threads_return(3, 1));
     check("what is queued is counted", nothing_is_queued_that_is_not_counted);
     check("the first request is noticed", || a_request_that_lasts_is_noticed(Pair::set_busy, 2));
     check("a request after another one is noticed", || {

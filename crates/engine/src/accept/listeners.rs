@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 use fastrack_sys::Poller;
 
@@ -23,14 +24,15 @@ pub(crate) struct Client {
 
 #[derive(Debug)]
 pub(crate) struct Listeners {
-    list: Vec<(Listener, AcceptHint)>,
+    list: Vec<(Arc<Listener>, AcceptHint)>,
     /// Where the next try begins, so that a busy listener does not starve the others.
     next: usize,
 }
 
 impl Listeners {
     pub fn new(listeners: Vec<Listener>) -> Self {
-        let list = listeners.into_iter().map(|listener| (listener, AcceptHint::default())).collect();
+        let list =
+            listeners.into_iter().map(|listener| (Arc::new(listener), AcceptHint::default())).collect();
         Listeners { list, next: 0 }
     }
 
@@ -38,7 +40,12 @@ impl Listeners {
         self.list
             .iter()
             .enumerate()
-            .try_for_each(|(index, (listener, _))| poller.add_shared(listener, token(index)))
+            .try_for_each(|(index, (listener, _))| poller.add_shared(listener.as_fd(), token(index)))
+    }
+
+    /// The listeners, for the helper. They are open until it lets go of them, too.
+    pub fn shared(&self) -> Vec<Arc<Listener>> {
+        self.list.iter().map(|(listener, _)| Arc::clone(listener)).collect()
     }
 
     /// Closes the listeners. Once no process has a socket open, the kernel refuses its clients instead of queueing
@@ -46,7 +53,7 @@ impl Listeners {
     pub fn close(&mut self, poller: &Poller, control: &Control) {
         for (listener, _) in self.list.drain(..) {
             // It fails only if the listener is not registered.
-            let _ = poller.remove(&listener);
+            let _ = poller.remove(listener.as_fd());
             control.untrack_fd(listener.as_fd().as_raw_fd());
         }
     }

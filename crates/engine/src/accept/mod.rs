@@ -1,8 +1,10 @@
 //! Listening sockets, and which of them to try next.
 
+mod backlog;
 mod hint;
 mod listener;
 mod listeners;
 
+pub(crate) use backlog::Backlog;
 pub use listener::Listener;
 pub(crate) use listeners::{Client, Listeners};

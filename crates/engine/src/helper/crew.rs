@@ -8,10 +8,11 @@
 
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use fastrack_sys::{Events, Poller, Waker};
 
+use crate::sync::{Mutex, MutexGuard};
 use crate::watch::Activity;
 
 /// The thread that decides when the engine stops: the one that runs it first.
@@ -47,6 +48,8 @@ struct State {
     sleepers: Vec<usize>,
     /// The thread that was woken to lead, until it does.
     summoned: Option<usize>,
+    /// How many more threads are to be woken, each as soon as the one before has a request.
+    wanted: usize,
 }
 
 /// What a thread does next.
@@ -157,6 +160,10 @@ impl Crew {
         let mut state = self.state();
         state.serving |= 1 << thread;
         state.led = false;
+        if let Some(wanted) = state.wanted.checked_sub(1) {
+            state.wanted = wanted;
+            self.summon_one(&mut state);
+        }
     }
 
     /// The thread has answered its request. Returns whether it leads from now on.
@@ -183,6 +190,7 @@ impl Crew {
             return false;
         }
         state.led = false;
+        state.wanted = 0;
         state.sleepers.push(thread);
         self.tell_main(&state);
         true
@@ -232,12 +240,15 @@ impl Crew {
         is_free && computing == 0
     }
 
-    /// Wakes a thread, which leads then, unless one does by now. Returns whether one will come.
-    pub fn summon(&self) -> bool {
+    /// Wakes a thread, which leads then, unless one does by now; and further ones for as many `requests` as there are, but not
+    /// more than have requests already: that these wait says that the next will, and no more. Returns whether one will come.
+    pub fn summon(&self, requests: usize) -> bool {
         let mut state = self.state();
         if !state.is_lead_free() {
             return true;
         }
+        let most = requests.min(state.serving.count_ones() as usize);
+        state.wanted = most.saturating_sub(1);
         self.summon_one(&mut state)
     }
 
@@ -293,11 +304,11 @@ mod tests {
     fn one_leads_and_gives_that_up_while_it_has_a_request() {
         let crew = crew(3);
         assert_eq!([0, 1, 2].map(|thread| crew.next_turn(thread)), [Turn::Lead, Turn::Sleep, Turn::Sleep]);
-        assert!(!crew.summon() || !is_woken(&crew, 1) && !is_woken(&crew, 2));
+        assert!(!crew.summon(1) || !is_woken(&crew, 1) && !is_woken(&crew, 2));
         crew.begin_request(0);
-        assert!(!crew.is_idle() && crew.summon());
+        assert!(!crew.is_idle() && crew.summon(1));
         // The last to fall asleep, and no other before that leads.
-        assert!(crew.summon() && is_woken(&crew, 2) && !is_woken(&crew, 1));
+        assert!(crew.summon(1) && is_woken(&crew, 2) && !is_woken(&crew, 1));
         assert_eq!(crew.next_turn(2), Turn::Lead);
         assert!(!crew.end_request(0));
         assert_eq!(crew.next_turn(0), Turn::Sleep);
@@ -306,11 +317,36 @@ mod tests {
     }
 
     #[test]
+    fn as_many_threads_are_woken_as_there_are_requests_but_no_more_than_have_requests() {
+        let crew = crew(5);
+        assert_eq!(crew.next_turn(0), Turn::Lead);
+        (1..5).for_each(|thread| assert_eq!(crew.next_turn(thread), Turn::Sleep));
+        crew.begin_request(0);
+        assert!(crew.summon(9) && is_woken(&crew, 4));
+        assert_eq!(crew.next_turn(4), Turn::Lead);
+        crew.begin_request(4);
+        assert!(!is_woken(&crew, 3) && crew.summon(9) && is_woken(&crew, 3) && !is_woken(&crew, 2));
+        assert_eq!(crew.next_turn(3), Turn::Lead);
+        // It has a request, so that the next one is woken.
+        crew.begin_request(3);
+        assert!(is_woken(&crew, 2) && !is_woken(&crew, 1));
+        assert_eq!(crew.next_turn(2), Turn::Lead);
+        // It has found none.
+        assert!(crew.rest(2) && !is_woken(&crew, 1));
+        assert!(crew.summon(2) && is_woken(&crew, 2));
+        assert_eq!(crew.next_turn(2), Turn::Lead);
+        assert!(crew.rest(2));
+        assert_eq!(crew.next_turn(2), Turn::Lead);
+        crew.begin_request(2);
+        assert!(!is_woken(&crew, 1));
+    }
+
+    #[test]
     fn who_is_done_first_leads_again_and_a_leader_without_work_sleeps() {
         let crew = crew(2);
         assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Lead, Turn::Sleep));
         crew.begin_request(0);
-        assert!(crew.summon());
+        assert!(crew.summon(1));
         assert_eq!(crew.next_turn(1), Turn::Lead);
         assert!(crew.rest(1));
         assert!(crew.end_request(0));
@@ -322,7 +358,7 @@ mod tests {
         let crew = crew(3);
         assert_eq!([0, 1, 2].map(|thread| crew.next_turn(thread)), [Turn::Lead, Turn::Sleep, Turn::Sleep]);
         crew.begin_request(0);
-        assert!(crew.summon());
+        assert!(crew.summon(1));
         crew.leave(2, false);
         assert!(is_woken(&crew, 1));
         assert_eq!(crew.enter(), Some(2));

@@ -6,6 +6,7 @@
 
 mod crew;
 mod epoch;
+mod listening;
 mod lookout;
 mod shared;
 mod thread;

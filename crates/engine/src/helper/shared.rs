@@ -120,6 +120,11 @@ impl Shared {
         self.timer.begin(self.epoch.advance(), is_request);
     }
 
+    /// The listeners are about to be closed.
+    pub fn watch_no_listeners(&self) {
+        self.timer.close_listeners();
+    }
+
     pub(super) fn note_long_request(&self) {
         self.long_request.store(true, Ordering::Relaxed);
     }
@@ -177,7 +182,7 @@ pub(crate) mod tests {
         let table = Table::new().expect("a poller");
         let set = table.poller().as_fd().try_clone_to_owned().expect("a copy");
         let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
-        let timer = HelperTimer::new(set).expect("a timer");
+        let timer = HelperTimer::new::<std::os::fd::OwnedFd>(set, Vec::new()).expect("a timer");
         let crew = Crew::new(1).expect("a crew");
         Shared::new(Reactor::new(Settings::default(), Arc::new(control), table, None), timer, crew)
     }

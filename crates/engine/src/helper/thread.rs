@@ -138,16 +138,17 @@ struct Drive<'a> {
 impl Work for Drive<'_> {
     fn drive(&self, since: u64) -> Option<u64> {
         let epoch = self.shared.epoch();
-        let _driving = self.shared.drive()?;
+        let driving = self.shared.drive()?;
         let mut reactor = self.shared.try_reactor()?;
         if epoch.read() != since {
             return None;
         }
         self.shared.note_long_request();
         if !self.shared.crew().is_alone() {
-            return self.drive_for_crew(since, reactor);
+            return self.drive_for_crew(since, reactor, driving);
         }
         reactor.drive(&|| epoch.read() != since, &|_| false);
+        self.shared.timer().want_listeners(reactor.may_accept_ahead());
         let request = self.control.request();
         self.watchdog.check(request, || reactor.hand_off_all());
         // A request has limits of its own. What comes after it begins at 0.
@@ -166,8 +167,8 @@ impl Work for Drive<'_> {
             return;
         }
         // Not while the application forks.
-        if let Some(_driving) = self.shared.drive() {
-            self.watch_requests();
+        if let Some(driving) = self.shared.drive() {
+            drop(self.watch_requests(driving));
         }
     }
 }
@@ -184,7 +185,12 @@ fn next_look(reactor: &Reactor, deadline: u64) -> u64 {
 /// With several threads of the application.
 impl Drive<'_> {
     /// Nobody leads, or the leader makes no progress. Wakes a thread if there is something for it.
-    fn drive_for_crew(&self, since: u64, mut reactor: MutexGuard<'_, Reactor>) -> Option<u64> {
+    fn drive_for_crew(
+        &self,
+        since: u64,
+        mut reactor: MutexGuard<'_, Reactor>,
+        driving: MutexGuard<'_, ()>,
+    ) -> Option<u64> {
         let Drive { shared, control, .. } = self;
         let crew = shared.crew();
         let can_take_more = crew.can_take_more();
@@ -195,13 +201,13 @@ impl Drive<'_> {
         // What the thread that leads would see: clients, the shared queue.
         let is_anybody_there = reactor.has_ready() || control.is_noticed() || control.is_anybody_waiting();
         if is_anybody_there && (control.is_noticed() || is_first_choice(&reactor)) {
-            crew.summon();
+            crew.summon(reactor.waiting_requests());
         }
         let deadline = control.all_requests().iter().map(|request| request.deadline()).min();
         let next = next_look(&reactor, deadline.unwrap_or(u64::MAX));
         let is_stuck = crew.serving() == 0;
         drop(reactor);
-        self.watch_requests();
+        let _driving = self.watch_requests(driving);
         let mut step = Step::default();
         if is_stuck {
             step = self.step.get();
@@ -215,17 +221,22 @@ impl Drive<'_> {
     }
 
     /// If a request is overdue its client is answered at once, and no thread takes another one. The process ends when the
-    /// other requests are done, or overdue as well.
-    fn watch_requests(&self) {
+    /// other requests are done, or overdue as well. Until then these may fork.
+    fn watch_requests<'a>(&'a self, driving: MutexGuard<'a, ()>) -> MutexGuard<'a, ()> {
         if !self.answer(false) {
-            return;
+            return driving;
         }
+        drop(driving);
         let Drive { shared, control, watchdog, .. } = self;
         let latest = monotonic_millis().saturating_add(watchdog.patience());
         let taken = || control.all_requests().iter().filter(|request| request.is_taken());
         while shared.crew().serving() as usize > taken().count() {
             fastrack_sys::sleep(LAST_LOOK);
             let is_over = monotonic_millis() >= latest;
+            let driving = shared.drive();
+            if driving.is_none() && !is_over {
+                continue;
+            }
             self.answer(is_over);
             shared.hand_off_all(LAST_WAIT);
             if is_over {

@@ -8,11 +8,13 @@
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fastrack_sys::{Events, Poller, Timer, Waker};
 
 use super::epoch::{is_busy, Epoch};
+use super::listening::{Listening, Source};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
 /// What takes longer than this wakes the helper.
@@ -42,6 +44,8 @@ pub(crate) struct HelperTimer {
     /// The timer, the waker and, while they are watched, the connections.
     poller: Poller,
     connections: OwnedFd,
+    /// None where the connections' poller has the listeners.
+    listening: Option<Listening>,
     state: AtomicU8,
     since: AtomicU64,
     watches_connections: AtomicBool,
@@ -50,8 +54,9 @@ pub(crate) struct HelperTimer {
 }
 
 impl HelperTimer {
-    /// `connections` is a descriptor of their poller.
-    pub fn new(connections: OwnedFd) -> io::Result<Self> {
+    /// `connections` is a descriptor of their poller, `listeners` are watched beside it while that is
+    /// [wanted](Self::want_listeners).
+    pub fn new<S: Source + 'static>(connections: OwnedFd, listeners: Vec<Arc<S>>) -> io::Result<Self> {
         let (timer, waker, poller) = (Timer::new()?, Waker::new()?, Poller::new()?);
         poller.watch_timer(&timer, TIMER)?;
         poller.watch(&waker, WAKER)?;
@@ -62,6 +67,7 @@ impl HelperTimer {
             waker,
             poller,
             connections,
+            listening: (!listeners.is_empty()).then(|| Listening::new(listeners)),
             state: AtomicU8::new(OFF),
             since: AtomicU64::new(0),
             watches_connections: AtomicBool::new(false),
@@ -176,6 +182,7 @@ impl HelperTimer {
         if !self.watches_connections.swap(true, Ordering::SeqCst) {
             // It cannot fail; and if it did there would be the next look.
             let _ = self.poller.set_wanted(&self.connections, CONNECTIONS, true);
+            self.update_listening();
         }
         if epoch.read() == since {
             return true;
@@ -201,7 +208,27 @@ impl HelperTimer {
         }
     }
 
+    /// Watches the listeners together with the connections from now on, or no more.
+    pub(super) fn want_listeners(&self, wanted: bool) {
+        if let Some(listening) = &self.listening {
+            listening.set_wanted(wanted, &self.poller, &|| self.watches_connections.load(Ordering::SeqCst));
+        }
+    }
+
     // --- both
+
+    fn update_listening(&self) {
+        if let Some(listening) = &self.listening {
+            listening.update(&self.poller, &|| self.watches_connections.load(Ordering::SeqCst));
+        }
+    }
+
+    /// Lets go of the listeners, which are about to be closed.
+    pub(super) fn close_listeners(&self) {
+        if let Some(listening) = &self.listening {
+            listening.close(&self.poller);
+        }
+    }
 
     pub(super) fn stop_watching(&self) {
         if self.watches_connections.load(Ordering::Relaxed) {
@@ -210,9 +237,10 @@ impl HelperTimer {
     }
 
     fn ignore_connections(&self) {
-        self.watches_connections.store(false, Ordering::Relaxed);
+        self.watches_connections.store(false, Ordering::SeqCst);
         // As in `watch_connections`.
         let _ = self.poller.set_wanted(&self.connections, CONNECTIONS, false);
+        self.update_listening();
     }
 
     fn change(&self, from: u8, to: u8) -> bool {
@@ -232,7 +260,7 @@ mod tests {
     /// A timer, an epoch, and what makes the connections ready.
     fn new() -> (HelperTimer, Epoch, UnixStream) {
         let (near, far) = UnixStream::pair().expect("a pair");
-        (HelperTimer::new(far.into()).expect("a timer"), Epoch::default(), near)
+        (HelperTimer::new::<OwnedFd>(far.into(), Vec::new()).expect("a timer"), Epoch::default(), near)
     }
 
     /// Whether the timer fires.

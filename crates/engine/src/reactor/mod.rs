@@ -2,6 +2,7 @@
 //!
 //! Nothing here waits or calls the application. What comes out is connections whose requests are ready.
 
+mod ahead;
 mod close;
 mod finish;
 mod incoming;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 use fastrack_http::DateCache;
 
+use crate::accept::Backlog;
 use crate::conn::{Connection, ReadBufPool};
 use crate::control::Control;
 use crate::handoff::Member;
@@ -49,6 +51,10 @@ pub(crate) struct Reactor {
     /// Requests that are ready, in the order in which they became so.
     ready: VecDeque<Box<Connection>>,
     member: Option<Member>,
+    /// Clients that have not been accepted.
+    backlog: Backlog,
+    /// None of them could be accepted at the last try.
+    backlog_failed: bool,
     date: DateCache,
     capacity: usize,
     /// When requests that have begun are cut off; set while stopping.
@@ -84,6 +90,8 @@ impl Reactor {
             read_bufs: ReadBufPool::default(),
             ready: VecDeque::new(),
             member,
+            backlog: Backlog::default(),
+            backlog_failed: false,
             date: DateCache::default(),
             capacity: descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2),
             stop_deadline: None,
@@ -206,6 +214,9 @@ impl Reactor {
         self.take_slow_clients(is_back);
         if self.ready.is_empty() || !keeps(self) {
             self.give_ready(is_back);
+        }
+        if !keeps(self) {
+            self.accept_ahead(is_back);
         }
         self.control.set_pending(self.has_pending());
         self.app_is_running = false;

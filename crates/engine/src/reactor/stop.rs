@@ -6,6 +6,7 @@ use fastrack_http::{error_response, Error};
 use fastrack_sys::{epoch_seconds, monotonic_millis};
 
 use super::Reactor;
+use crate::accept::Backlog;
 use crate::conn::{Connection, Phase, Step};
 use crate::handoff::Member;
 use crate::settings::{STOP_TIME, STOP_TIME_IDLE};
@@ -28,6 +29,7 @@ impl Reactor {
         // A client that begins a request at the last moment gets the time for it, too.
         self.stop_deadline = Some(now + self.idle_stop_time() + STOP_TIME);
         self.head_deadline = now + STOP_TIME_HEAD;
+        self.set_backlog(Backlog::default());
         self.member.iter().for_each(|member| member.set_serving(false));
         for key in self.table.keys() {
             let Some((connection, _)) = self.table.take(key) else { continue };

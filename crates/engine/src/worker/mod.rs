@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use fastrack_sys::{Events, Poller};
 
-use crate::accept::{Listener, Listeners};
+use crate::accept::{Backlog, Listener, Listeners};
 use crate::conn::Connection;
 use crate::control::Control;
 use crate::handoff::{Member, SharedQueue};
@@ -144,7 +144,9 @@ impl Engine {
         // With several threads the helper looks after new clients, too.
         let watched = if crew.is_alone() { set } else { poller.as_fd().try_clone_to_owned()? };
         let watched_fd = Some(watched.as_raw_fd()).filter(|_| Poller::IS_INHERITED);
-        let timer = HelperTimer::new(watched)?;
+        // There it sees new clients already.
+        let beside = if crew.is_alone() { listeners.shared() } else { Vec::new() };
+        let timer = HelperTimer::new(watched, beside)?;
         let fds = listeners.raw_fds().chain(member.iter().flat_map(Member::raw_fds));
         let fds = fds.chain(timer.inherited_fds()).chain(watched_fd).chain(crew.inherited_fds());
         let fds = fds.chain(poller.inherited_fds()).chain(table.poller().inherited_fds());
@@ -153,7 +155,8 @@ impl Engine {
             poller.watch(waker, NOTICE)?;
         }
         let watchdog = Watchdog::new(&settings.watch);
-        let reactor = Reactor::new(settings, Arc::clone(&control), table, member);
+        let mut reactor = Reactor::new(settings, Arc::clone(&control), table, member);
+        reactor.set_backlog(Backlog::new(listeners.shared()));
         let shared = Arc::new(Shared::new(reactor, timer, crew));
         let driver = Driver {
             shared: Arc::clone(&shared),

@@ -49,6 +49,7 @@ impl Driver {
             let Ok(Some(client)) = self.listeners.accept() else { break };
             admit(client, reactor);
         }
+        self.shared.watch_no_listeners();
         self.listeners.close(&self.poller, &self.control);
         if let Some(member) = reactor.member().filter(|_| self.is_orphaned) {
             member.end_master();

@@ -148,3 +148,120 @@ fn a_client_that_disconnects_in_the_queue_is_dropped_and_counted() {
     other.stop();
     assert_eq!(one.control.dropped() + other.control.dropped(), 1);
 }
+
+/// Waits until the server has accepted this client and read all that it has sent: proc(5), /proc/net/tcp.
+fn await_taken(stream: &TcpStream) {
+    let ports = [stream.peer_addr(), stream.local_addr()].map(|address| address.expect("an address").port());
+    let ends = ports.map(|port| format!(":{port:04X}"));
+    let is_taken = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        // Of a socket that nobody has accepted there is no inode.
+        fields[1].ends_with(&ends[0])
+            && fields[2].ends_with(&ends[1])
+            && fields[4].ends_with(":00000000")
+            && fields[9] != "0"
+    };
+    let start = std::time::Instant::now();
+    while !std::fs::read_to_string("/proc/net/tcp").expect("proc").lines().any(is_taken) {
+        assert!(start.elapsed() < crate::support::SOON);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "only proc(5) tells")]
+fn new_clients_and_kept_ones_are_answered_in_order_of_arrival_while_all_workers_are_busy() {
+    let queue = SharedQueue::new().expect("a queue");
+    for busy_before in [0, 3] {
+        let mut worker = sharing(&queue);
+        // However many requests it has answered, and at whatever pace its helper looks.
+        (0..busy_before * 1000).for_each(|_| drop(kept(&worker)));
+        let mut old: Vec<_> = (0..4).map(|_| kept(&worker)).collect();
+        let held = worker.hold();
+        let mut streams = Vec::new();
+        for index in 0..8 {
+            let mut stream = if index % 2 == 0 { worker.connect() } else { old.remove(0) };
+            write!(stream, "GET /{index} HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
+            await_taken(&stream);
+            streams.push(stream);
+        }
+        worker.release();
+        streams.iter_mut().for_each(|stream| answered(stream, 0));
+        let order: Vec<_> = (0..8).map(|_| worker.next_seen().path).collect();
+        assert_eq!(order, (0..8).map(|index| format!("/{index}")).collect::<Vec<_>>());
+        drop(held);
+        worker.stop();
+    }
+}
+
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "only proc(5) tells")]
+fn a_new_client_is_accepted_while_all_workers_are_busy_and_answered_by_whoever_is_free_first() {
+    let (_queue, mut one, mut other) = two();
+    let held = (one.hold(), other.hold());
+    let mut stream = one.connect();
+    write!(stream, "GET /new HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
+    await_taken(&stream);
+    // Its own listener's worker goes on with the other request.
+    other.release();
+    answered(&mut stream, 0);
+    assert_eq!(other.next_seen().path, "/new");
+    one.release();
+    drop(held);
+    one.stop();
+    other.stop();
+}
+
+#[test]
+fn a_busy_worker_that_is_to_stop_accepts_nobody() {
+    for drains in [false, true] {
+        let (_queue, mut one, mut other) = two();
+        let held = one.hold();
+        if drains {
+            one.control.drain();
+        } else {
+            one.control.stop();
+        }
+        let mut stream = one.connect();
+        write!(stream, "GET /late HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
+        stream.set_read_timeout(Some(std::time::Duration::from_millis(50))).expect("a timeout");
+        // The other one would have answered.
+        stream.read(&mut [0]).expect_err("nobody accepts");
+        one.control.stop();
+        one.release();
+        drop(held);
+        one.finish();
+        other.stop();
+    }
+}
+
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "only proc(5) tells")]
+fn a_full_queue_leaves_new_clients_in_the_backlog_and_none_is_lost() {
+    let queue = SharedQueue::new().expect("a queue");
+    let mut worker = sharing(&queue);
+    let held = worker.hold();
+    // More than the queue takes, and less than queue and backlog.
+    let clients = 350;
+    let mut streams: Vec<_> = (0..clients)
+        .map(|index| {
+            let mut stream = worker.connect();
+            write!(stream, "GET /{index} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").expect("write");
+            stream
+        })
+        .collect();
+    await_taken(&streams[0]);
+    worker.release();
+    for stream in streams.drain(..) {
+        assert!(read_all(stream).starts_with("HTTP/1.1 200 "));
+    }
+    let mut order: Vec<usize> =
+        (0..clients).map(|_| worker.next_seen().path[1..].parse().expect("a number")).collect();
+    // Those that found no room take turns with what comes then.
+    assert!(order[..100].is_sorted(), "{order:?}");
+    order.sort_unstable();
+    order.dedup();
+    assert_eq!(order.len(), clients);
+    drop(held);
+    worker.stop();
+}

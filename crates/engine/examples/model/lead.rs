@@ -1,0 +1,81 @@
+//! That of several threads one leads at a time, that each request is answered, and that nobody sleeps for ever.
+
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+
+use crate::crew::{Crew, Turn, MAIN};
+use crate::Events;
+
+struct Worker {
+    crew: Crew,
+    /// Requests that nobody has taken.
+    left: Mutex<usize>,
+    leader: Mutex<Option<usize>>,
+}
+
+impl Worker {
+    fn set_leader(&self, expected: Option<usize>, leader: Option<usize>) {
+        let mut current = self.leader.lock().expect("no panic");
+        assert_eq!(*current, expected, "two threads lead");
+        *current = leader;
+    }
+
+    fn take_request(&self) -> bool {
+        let mut left = self.left.lock().expect("no panic");
+        let found = *left > 0;
+        *left -= usize::from(found);
+        found
+    }
+
+    /// As in worker/thread.rs.
+    fn run(&self, number: usize) {
+        loop {
+            match self.crew.next_turn(number) {
+                Turn::Lead => self.lead(number),
+                Turn::Sleep => self.crew.sleep(number, &mut Events::default(), None),
+                Turn::Leave if number == MAIN => return self.crew.dismiss(),
+                Turn::Leave => return,
+            }
+        }
+    }
+
+    fn lead(&self, number: usize) {
+        loop {
+            self.set_leader(None, Some(number));
+            let has_request = self.take_request();
+            let is_over = !has_request && self.crew.is_idle();
+            self.set_leader(Some(number), None);
+            if has_request {
+                self.crew.begin_request(number);
+                if !self.crew.end_request(number) {
+                    return;
+                }
+            } else if is_over {
+                // Here it would wait for clients. There are none: the worker stops.
+                return self.crew.close(true);
+            } else if self.crew.rest(number) {
+                return self.crew.sleep(number, &mut Events::default(), None);
+            }
+        }
+    }
+}
+
+/// So many threads answer so many requests, while the helper wakes others twice, whenever that is.
+pub fn each_request_is_answered_and_all_threads_return(threads: usize, requests: usize) {
+    let crew = Crew::new(threads).expect("a crew");
+    crew.open();
+    let worker = Arc::new(Worker { crew, left: Mutex::new(requests), leader: Mutex::new(None) });
+    let others: Vec<_> = (0..threads)
+        .map(|number| {
+            let worker = Arc::clone(&worker);
+            thread::spawn(move || worker.run(number))
+        })
+        .collect();
+    for _ in 0..2 {
+        if worker.crew.can_take_more() {
+            worker.crew.summon(requests);
+        }
+    }
+    others.into_iter().for_each(|other| other.join().expect("no panic"));
+    assert_eq!(*worker.left.lock().expect("no panic"), 0);
+}

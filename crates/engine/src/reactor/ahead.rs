@@ -1,0 +1,56 @@
+//! New clients while all workers are busy: they wait in the shared queue with the requests of those that are kept.
+
+use super::{Next, Reactor};
+use crate::accept::Backlog;
+use crate::handoff::Member;
+
+/// Clients accepted by one look, before the connections get another one.
+const MOST: u32 = 64;
+
+impl Reactor {
+    pub fn set_backlog(&mut self, backlog: Backlog) {
+        self.backlog = backlog;
+    }
+
+    /// Accepts clients and puts their requests into the shared queue, behind those that have come before.
+    ///
+    /// In the kernel's backlog they would wait beside the queue, and whoever is kept would go before them.
+    pub(super) fn accept_ahead(&mut self, is_back: &dyn Fn() -> bool) {
+        self.backlog_failed = false;
+        for _ in 0..MOST {
+            if is_back() || !self.has_room_ahead() {
+                return;
+            }
+            let client = match self.backlog.accept() {
+                Ok(Some(client)) => client,
+                Ok(None) => return,
+                Err(error) => {
+                    // No descriptors, most likely. The worker says so when it is back, and makes room.
+                    self.backlog_failed = true;
+                    self.lost_descriptors |= fastrack_sys::is_lost_fd(&error);
+                    return;
+                }
+            };
+            let (connection, step) = self.greet(client);
+            if let Next::Ready(connection) = self.enter(connection, step) {
+                self.queue_behind_waiting(connection);
+            }
+        }
+    }
+
+    /// Whether to wait for new clients: not while a worker is idle, which the kernel wakes instead.
+    pub fn may_accept_ahead(&self) -> bool {
+        self.has_room_ahead() && !self.backlog_failed && !self.ask_member(Member::is_another_idle)
+    }
+
+    /// Whether there is room for requests in the shared queue, and here for what is not a request yet. What finds none waits
+    /// in the backlog, where it costs nothing.
+    ///
+    /// This does not ask for idle workers: the kernel may have told this one alone that a client has come.
+    fn has_room_ahead(&self) -> bool {
+        let control = &self.control;
+        let is_ending =
+            self.is_stopping() || control.is_stopping() || control.is_draining() || control.is_ending();
+        self.member.is_some() && !is_ending && self.ready.is_empty() && self.table.len() < self.capacity
+    }
+}

@@ -1,0 +1,182 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "../spec_helper"
+require_relative "../support/app_postgres"
+require_relative "../support/app_rails"
+require_relative "../support/web_socket"
+
+# What Rails keeps for each thread, and what has threads of its own, beside five requests at once in each worker.
+RSpec.describe "A Rails app with MaxThreads", skip: AppRails.missing do
+  threads = 5
+
+  controller = <<~'RUBY'
+    require "active_job/railtie"
+
+    class Current < ActiveSupport::CurrentAttributes
+      attribute :visitor
+    end
+
+    class NoteJob < ActiveJob::Base
+      self.queue_adapter = :async
+
+      def perform(text)
+        Note.create!(text: "#{text} #{Current.visitor.inspect}")
+      end
+    end
+
+    class TrialsController < ActionController::Base
+      # Raises if anything of another request's is here.
+      before_action do
+        raise "Current.visitor is #{Current.visitor} of another request" if Current.visitor
+        raise "not in the executor" unless Rails.application.executor.active?
+
+        Current.visitor = params[:name]
+      end
+      after_action { raise "Current.visitor has become #{Current.visitor}" unless Current.visitor == params[:name] }
+
+      def current
+        wait
+        render plain: [Current.visitor, ActiveRecord::Base.connection.query_cache_enabled].join(" ")
+      end
+
+      # Two queries beside each other in threads of Active Record's.
+      def async
+        slow = Note.select("pg_sleep(0.02), *").where(text: params[:name]).load_async
+        count = Note.where(text: params[:name]).async_count
+        render plain: [slow.to_a.map(&:text).uniq.join(","), count.value, Current.visitor].join(" ")
+      end
+
+      def job
+        NoteJob.perform_later(params[:name])
+        wait
+        render plain: Current.visitor
+      end
+
+      # In a transaction that is this request's alone.
+      def transaction
+        Note.transaction do
+          Note.create!(text: params[:name])
+          wait
+          @seen = Note.where(text: params[:name]).count
+          raise ActiveRecord::Rollback
+        end
+        render plain: "#{@seen} #{Note.where(text: params[:name]).count}"
+      end
+
+      private
+
+      def wait = ActiveRecord::Base.connection.select_value("SELECT 1 FROM pg_sleep(0.01)")
+    end
+  RUBY
+
+  before(:context) do
+    @postgres = AppPostgres.new
+    @app = AppRails.new(@postgres)
+    File.write(@app.path("app/controllers/trials_controller.rb"), controller)
+    routes = @app.path("config/routes.rb")
+    File.write(routes, File.read(routes).sub(/^end\s*\z/, "  %w[current async job transaction].each { |name| get \"trials/\#{name}\", to: \"trials\#\#{name}\" }\nend\n"))
+    application = @app.path("config/application.rb")
+    File.write(application, File.read(application).sub(/load_defaults.*/, "\\0\n  config.active_record.async_query_executor = :global_thread_pool"))
+    @server = @app.serve(options: { MaxWorkers: 2, MaxThreads: threads }, env: { "RAILS_MAX_THREADS" => threads.to_s })
+    @server.await_workers(2)
+  end
+
+  after(:context) do
+    Server.stop_all(:context)
+    @app&.remove
+    @postgres&.stop
+  end
+
+  # What so many clients get at a time, each so often; by the name that is only theirs.
+  def trials(action, clients: 10, requests: 8)
+    all = Array.new(clients) do |client|
+      Thread.new { Array.new(requests) { |nr| "#{action}-#{client}-#{nr}".then { |name| [name, @server.get("/trials/#{action}?name=#{name}")] } } }
+    end
+    all.flat_map(&:value).each { |name, answer| expect(answer.status).to eq(200), "#{name}: #{answer.body[0, 300]}\n#{@server.log[-3000..]}" }
+  end
+
+  def bodies(...) = trials(...).to_h { |name, answer| [name, answer.body] }
+
+  it "has as many requests at once as there are threads, and as many database connections as it takes" do
+    inside = Array.new(2 * threads) { Thread.new { @server.get("/connection") } }
+    before = @postgres.backends.size
+    answers = inside.map { |one| JSON.parse(one.value.body) } + Array.new(24) { Thread.new { JSON.parse(@server.get("/connection").body) } }.map(&:value)
+    expect(answers.map { |one| one["backend"] }.uniq.size).to be > 2
+    # The pools' size: see config/database.yml.
+    expect([before, @postgres.backends.size].max).to be <= 2 * (threads + 1)
+  end
+
+  it "keeps CurrentAttributes, the executor and the query cache of each request to itself" do
+    expect(bodies("current")).to all(satisfy { |name, body| body == "#{name} true" })
+  end
+
+  it "keeps transactions to themselves" do
+    expect(bodies("transaction").values).to all(eq("1 0"))
+  end
+
+  it "has queries run in Active Record's own threads (load_async, async_count)" do
+    trials("async", clients: 3, requests: 2).each { |name, _| @postgres.query("INSERT INTO notes (text, created_at, updated_at) VALUES ('#{name}', now(), now())") }
+    expect(bodies("async", clients: 3, requests: 2)).to all(satisfy { |name, body| body == "#{name} 1 #{name}" })
+  end
+
+  it "runs jobs of Active Job's async adapter beside requests, without their attributes" do
+    names = trials("job", clients: 6, requests: 5).map(&:first)
+    expected = names.map { |name| "#{name} nil" }.sort
+    eventually(60, -> { @server.log[-3000..] }) { @postgres.query("SELECT text FROM notes WHERE text LIKE 'job-%'").flatten.sort == expected }
+  end
+
+  it "talks to WebSockets by Action Cable's worker pool, while requests wait in all threads" do
+    identifier = JSON.generate(channel: "NotesChannel")
+    # What comes in, without Action Cable's pings.
+    receive = lambda do |socket|
+      message = JSON.parse(socket.receive) until message && message["type"] != "ping"
+      message
+    end
+    sockets = Array.new(6) do
+      WebSocket.new(@server, "/cable", protocol: "actioncable-v1-json").tap do |socket|
+        expect(receive.call(socket)).to eq("type" => "welcome")
+        socket.send_text(JSON.generate(command: "subscribe", identifier: identifier))
+        expect(receive.call(socket)).to include("type" => "confirm_subscription")
+      end
+    end
+    requests = Thread.new { bodies("current") }
+    sockets.each_with_index do |socket, nr|
+      socket.send_text(JSON.generate(command: "message", identifier: identifier, data: JSON.generate(action: "say", text: "hello #{nr}")))
+      expect(sockets.map { |one| receive.call(one).dig("message", "text") }).to all(eq("hello #{nr}"))
+    end
+    expect(requests.value).to all(satisfy { |name, body| body == "#{name} true" })
+    sockets.each(&:close)
+  end
+
+  it "has the executor complete each request once, also while workers are recycled" do
+    server = @app.serve(options: { MaxWorkers: 2, MaxThreads: threads, MaxRequestPerChild: 25 }, env: { "RAILS_MAX_THREADS" => threads.to_s })
+    server.await_workers(2)
+    answers = Array.new(8) { |client| Thread.new { Array.new(20) { |nr| server.get("/trials/current?name=#{client}-#{nr}") } } }.flat_map(&:value)
+    expect(answers.map(&:status)).to all(eq(200))
+    eventually { server.log.lines.grep(/\A#{AppRails::COMPLETED} \d+\n\z/).size == answers.size }
+  end
+
+  it "reloads changed code in development, while requests wait in all threads" do
+    server = @app.rails_server(%w[-p 0], env: { "WEB_CONCURRENCY" => "1", "RAILS_MAX_THREADS" => threads.to_s })
+    page = @app.path("app/controllers/pages_controller.rb")
+    text = ->(nr) { "class PagesController < ActionController::Base\n  def index = sleep(0.01) && render(plain: \"page #{nr}\")\nend\n" }
+    File.write(page, text.call(0))
+    File.write(@app.path("config/routes.rb"), File.read(@app.path("config/routes.rb")).sub(/^end\s*\z/, "  get \"page\", to: \"pages#index\"\nend\n"))
+    eventually(60) { server.get("/page").body == "page 0" }
+    over = false
+    clients = Array.new(6) { Thread.new { [].tap { |all| all << server.get("/page") until over } } }
+    (1..3).each do |nr|
+      File.write(page, text.call(nr))
+      # Rails compares times of change in seconds on some file systems.
+      File.utime(Time.now + nr, Time.now + nr, page)
+      eventually(60) { server.get("/page").body == "page #{nr}" }
+    end
+    over = true
+    answers = clients.flat_map(&:value)
+    expect(answers.map(&:status)).to all(eq(200))
+    expect(answers.map(&:body)).to all(match(/\Apage [0-3]\z/))
+  ensure
+    over = true
+  end
+end
