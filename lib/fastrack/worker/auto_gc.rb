@@ -28,8 +28,8 @@ module Fastrack
     GROWTH = 0.02
     DECAY = 0.9
 
-    # Collections for which Ruby is left alone where full marks come sooner than that after each other: it lets the heap grow
-    # in its own collections, which makes full marks rare, and not in these.
+    # Collections for which Ruby is left alone when a full mark is due for want of free slots, and comes sooner than that after
+    # the last: Ruby lets the heap grow in its own collections, which makes full marks rare, and hardly in these.
     REST = 10
 
     SAYS_DUE = GC.latest_gc_info.key?(:need_major_by)
@@ -85,16 +85,12 @@ module Fastrack
 
     def look
       note(@heap.fullness)
-      due = full_mark_due?
+      # Ruby 3.1 does not say.
+      due = SAYS_DUE ? GC.latest_gc_info(:need_major_by) : nil
       return unless due || @fullness >= near
-      return @rested = @count + REST if due && @count < @marked + REST
+      return @rested = @count + REST if due == :nofree && @count < @marked + REST
 
-      pause(1 - @fullness < URGENT * @growth) { collect(due) }
-    end
-
-    # Ruby 3.1 does not say.
-    def full_mark_due?
-      SAYS_DUE && !GC.latest_gc_info(:need_major_by).nil?
+      pause(1 - @fullness < URGENT * @growth) { collect(!due.nil?) }
     end
 
     # What a request makes the heap fuller by.
