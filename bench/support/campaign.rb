@@ -11,6 +11,8 @@ module Bench
     FORMAT = 1
     # The servers that the others are compared with.
     REFERENCES = %w[limit nginx unicorn puma puma-threads].freeze
+    # Workloads that compare settings of Fastrack, by their kind.
+    AMONG_ITSELF = %w[gc-heap].freeze
     # The server that the run is about.
     SUBJECT = "fastrack"
 
@@ -76,7 +78,8 @@ module Bench
     end
 
     def result(workload, rounds)
-      references = rounds.filter_map { |server, own| [server.name, own] if REFERENCES.include?(server.name) }
+      names = AMONG_ITSELF.include?(workload.measurement.kind) ? [SUBJECT] : REFERENCES
+      references = rounds.filter_map { |server, own| [server.name, own] if names.include?(server.name) }
       servers = rounds.map do |server, own|
         ratios = references.to_h { |name, others| [name, Statistics.ratios(own, others)] }
         { "name" => server.name, "rounds" => own, "failed" => own.count(nil),

@@ -15,6 +15,7 @@ module Bench
     CLOSING = "enable_keep_alives false\n"
     BUILT_IN = [
       Limit.new, Fastrack.new("fastrack"), Fastrack.new("fastrack-oobgc", "OobGC"),
+      Fastrack.new("fastrack-oobgc-auto", "OobGC=auto"),
       # A connection stays with the worker that accepted it.
       Fastrack.new("fastrack-pinned", "HandOver=false"), NginxFiles.new, Unicorn.new, Puma.new("puma", 1), Thin.new,
       # Beside each other only.

@@ -4,7 +4,7 @@ module Bench
   # What is made of the rounds' measurements.
   module Statistics
     # Measurements whose ratios are reported.
-    RATIOS = %w[rps cpu_us p50_ms p95_ms p99_ms pss_mb_after_2000 pss_mb_after_50000
+    RATIOS = %w[rps cpu_us p50_ms p95_ms p99_ms p999_ms pss_mb_after_2000 pss_mb_after_50000
                 pss_mb_after_100000].freeze
 
     # @param numbers [Array<Numeric, nil>]

@@ -34,6 +34,9 @@ module Bench
     # @return [Integer] of clients
     def concurrency = workload.setting(:concurrency, @options)
 
+    # @return [Endpoint::Tcp] where a single request can be asked
+    def endpoint = @endpoints.first
+
     # @return [Integer] of the server's processes
     def workers = @site.workers
 

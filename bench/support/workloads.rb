@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "measurements/collections"
 require_relative "measurements/idle_connections"
 require_relative "measurements/memory"
 require_relative "measurements/mix"
@@ -120,15 +121,28 @@ module Bench
     # A request takes 3.9 ms on average: 64 clients with these pauses have two workers work for half and for 70 % of the time.
     ROUTER = [router(50, 244.0), router(70, 170.0)].freeze
 
+    # @return [Workload] an app with a large heap, under this share of the load that two cores take
+    def self.heap(name, load, pause_ms)
+      kept_alive(name, "2 million live objects, 1 MB of garbage per request: #{load}", "heap.ru",
+                 Measurements::Collections.new, servers: %w[fastrack fastrack-oobgc fastrack-oobgc-auto],
+                                                think_ms: pause_ms, stretch: 2, settings: { concurrency: 16 })
+    end
+    private_class_method :heap
+
+    # What garbage collection does to latencies.
+    COLLECTIONS = [
+      heap("gc-heap", "saturated", nil), heap("gc-heap-70", "70 % load", 25.0), heap("gc-heap-50", "50 % load", 42.0),
+      heap("gc-heap-30", "30 % load", 77.0)
+    ].freeze
+
     # Names that stand for several workloads.
-    GROUPS = { "requests" => REQUESTS, "connections" => CONNECTIONS, "router" => ROUTER }.freeze
+    GROUPS = { "requests" => REQUESTS, "connections" => CONNECTIONS, "router" => ROUTER, "collections" => COLLECTIONS }.freeze
     # Run when none is named.
     ALL = (REQUESTS + CONNECTIONS).freeze
-    # Run when they are named.
-    KNOWN = (ALL + ROUTER).freeze
-    private_constant :KNOWN
+    EVERY = GROUPS.values.flatten.freeze
+    private_constant :EVERY
 
-    def self.names = KNOWN.map(&:name) + GROUPS.keys
+    def self.names = EVERY.map(&:name) + GROUPS.keys
 
     # @return [Array<Workload>] those named, or all
     # @raise [Options::Invalid] for a name that is none
@@ -136,7 +150,7 @@ module Bench
       return ALL if names.empty?
 
       names.flat_map do |name|
-        GROUPS.fetch(name) { KNOWN.select { |workload| workload.name == name } }.tap do |found|
+        GROUPS.fetch(name) { EVERY.select { |workload| workload.name == name } }.tap do |found|
           raise Options::Invalid, "no workload #{name}; there are: #{self.names.join(", ")}" if found.empty?
         end
       end.uniq

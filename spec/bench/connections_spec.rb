@@ -56,6 +56,7 @@ RSpec.describe "the benchmark of connections" do
       expect(described_class.named(%w[connections idle]).map(&:name)).to include("keepalive", "mix-sleep", "slow", "idle")
       expect(described_class.named(%w[connections idle])).to eq(described_class::CONNECTIONS)
       expect(described_class.named([])).to eq(described_class.named(%w[requests connections]))
+      expect(described_class.named(%w[collections]).map(&:name)).to include("gc-heap", "gc-heap-30")
     end
   end
 

@@ -24,6 +24,7 @@ module Bench
       CPU = ["cpu_us", "CPU per request", "µs"].freeze
       MEASURES = {
         "gc" => ["p99_ms", "99th percentile of latency", "ms"],
+        "gc-heap" => ["p99_ms", "99th percentile of latency", "ms"],
         "memory" => ["pss_mb_after_50000", "PSS after 50,000 requests", "MB"],
         "mix" => ["p99_ms", "99th percentile of latency", "ms"],
         "mix-threads" => ["p99_ms", "99th percentile of latency", "ms"],

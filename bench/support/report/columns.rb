@@ -42,11 +42,15 @@ module Bench
         ["idle CPU µs/s alone", "idle_cpu_alone_us", 1], ["beside them", "idle_cpu_us", 1],
         ["others' p99 ms alone", "p99_alone_ms", 2], ["beside them", "p99_beside_ms", 2], ["to alone", "p99_kept", 2]
       ].freeze
+      GC_HEAP = [
+        *LOAD.first(3), ["p99 ms", "p99_ms", 2], ["p99.9 ms", "p999_ms", 2], ["requests with GC %", "gc_share", 2],
+        ["with a full mark %", "full_share", 2], ["GC µs/request in it", "gc_in_us", 0], ["in all", "gc_us", 0]
+      ].freeze
       # Heading, measurement, digits after the point.
       FIGURES = {
         "load" => LOAD, "keepalive" => [*LOAD, ["least share", "least_share", 2]].freeze, "memory" => MEMORY,
-        "mix" => MIX, "mix-threads" => MIX, "mix-new" => MIX_NEW, "router" => ROUTER, "newcomer" => NEWCOMER, "slow" => SLOW,
-        "idle" => IDLE
+        "gc-heap" => GC_HEAP, "mix" => MIX, "mix-threads" => MIX, "mix-new" => MIX_NEW, "router" => ROUTER, "newcomer" => NEWCOMER,
+        "slow" => SLOW, "idle" => IDLE
       }.freeze
       # Heading, reference, measurement.
       RATIOS = {
@@ -57,6 +61,10 @@ module Bench
         "keepalive" => [
           ["CPU to limit", "limit", "cpu_us"], ["requests/s to limit", "limit", "rps"],
           ["requests/s to puma", "puma", "rps"]
+        ],
+        "gc-heap" => [
+          ["p99 to without", "fastrack", "p99_ms"], ["p99.9", "fastrack", "p999_ms"], ["CPU", "fastrack", "cpu_us"],
+          ["requests/s", "fastrack", "rps"]
         ],
         "memory" => [
           ["to unicorn after 2,000", "unicorn", "pss_mb_after_2000"],

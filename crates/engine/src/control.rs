@@ -148,10 +148,14 @@ impl Control {
 
     /// Whether a client is waiting: to be accepted, to be read, or for a response.
     pub fn is_anybody_waiting(&self) -> bool {
+        !self.is_closed() && (self.flags.pending.load(Ordering::Relaxed) || self.is_poller_readable())
+    }
+
+    /// Whether anything has happened that wakes an idle worker.
+    pub(crate) fn is_poller_readable(&self) -> bool {
         // An epoll descriptor is readable when one of its members is ready (epoll(7)).
         // SAFETY: the engine closes its poller when it is dropped, and nobody asks after that.
-        let is_ready = || unsafe { borrow_fd(self.poller) }.is_ok_and(fastrack_sys::is_readable);
-        !self.is_closed() && (self.flags.pending.load(Ordering::Relaxed) || is_ready())
+        unsafe { borrow_fd(self.poller) }.is_ok_and(fastrack_sys::is_readable)
     }
 
     pub(crate) fn set_pending(&self, pending: bool) {

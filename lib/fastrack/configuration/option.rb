@@ -111,6 +111,13 @@ module Fastrack
         end
       end
 
+      # @return [Boolean, Symbol] :auto
+      def boolean_or_auto(value)
+        value.to_s.casecmp?("auto") ? :auto : boolean(value)
+      rescue ArgumentError
+        raise ArgumentError, "must be true, false or auto"
+      end
+
       # @param range [Range] of Integers
       # @return [Integer]
       def integer(value, range)

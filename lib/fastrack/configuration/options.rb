@@ -18,7 +18,7 @@ module Fastrack
       new(:MaxRequestPerChild, :max_request_per_child, 1000, "replace a worker after this many requests (0: never)", :integer, 0..),
       new(:MinRequestPerChild, :min_request_per_child, nil, "draw that number at random for each worker, from this one up", :integer, 0..),
       new(:Timeout, :timeout, 300.0, "seconds to wait for a client (the default of the timeouts below)", :seconds),
-      new(:OobGC, :oobgc, false, "run the garbage collector between requests", :boolean),
+      new(:OobGC, :oobgc, false, "run the garbage collector between requests; auto: when nobody waits", :boolean_or_auto),
       new(:MaxGCPerRequest, :max_gc_per_request, 5, "requests between two out-of-band collections", :integer, 1..),
       new(:MinGCPerRequest, :min_gc_per_request, nil, "draw that number at random for each worker, from this one up", :integer, 1..),
       new(:ChunkedTransfer, :chunked_transfer, false, "send bodies of unknown length chunked", :boolean),

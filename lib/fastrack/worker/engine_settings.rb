@@ -49,8 +49,17 @@ module Fastrack
     end
 
     def after_response
-      calls = [out_of_band, @configuration.oobgc ? OobGC.start(@gc_interval, -> { @engine.waiting? }, others) : nil].compact
+      calls = [out_of_band, oob_gc].compact
       calls.size > 1 ? -> { calls.each(&:call) } : calls.first
+    end
+
+    def oob_gc
+      case @configuration.oobgc
+      when :auto
+        require_relative "auto_gc"
+        AutoGC.new { @engine }
+      when true then OobGC.start(@gc_interval, -> { @engine.waiting? }, others)
+      end
     end
 
     # A puma.rb's hook. As in Puma, it begins when no thread has a request, and runs once at a time.

@@ -92,6 +92,24 @@ impl Member {
         self.page.has_other(Set::Idle, self.place)
     }
 
+    pub fn idle_others(&self) -> usize {
+        self.page.others(Set::Idle, self.place).count()
+    }
+
+    /// Whether there is any other worker, dead or alive.
+    pub fn has_others(&self) -> bool {
+        self.page.has_other(Set::Serving, self.place)
+    }
+
+    /// Of all workers, only one collects garbage at a time.
+    pub fn claim_collection(&self) -> bool {
+        self.page.claim_collection(std::process::id())
+    }
+
+    pub fn release_collection(&self) {
+        self.page.release_collection(std::process::id());
+    }
+
     /// A worker that was killed, and that its master has not reaped yet, does not count: it would keep the last worker
     /// from draining the queue. One that is killed after the last worker has looked takes what is queued with it.
     pub fn is_another_serving(&self) -> bool {

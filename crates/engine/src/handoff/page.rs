@@ -1,4 +1,4 @@
-//! The page of memory that all workers share: who is idle, who serves, and how long the queue is.
+//! The page of memory that all workers share: who is idle, who serves, who collects garbage, and how long the queue is.
 
 use std::fs::File;
 use std::io;
@@ -19,8 +19,9 @@ const MASTERS: usize = 15;
 const IDLE: usize = ENDING + MASTERS;
 const SERVING: usize = IDLE + WORDS;
 const PIDS: usize = SERVING + WORDS;
+const COLLECTOR: usize = PIDS + MEMBERS;
 const COUNT: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
-const _: () = assert!(PIDS + MEMBERS <= COUNT.get());
+const _: () = assert!(COLLECTOR < COUNT.get());
 
 const BYTES: u64 = (COUNT.get() * size_of::<u32>()) as u64;
 
@@ -100,6 +101,7 @@ impl Page {
         if self.pid(place).compare_exchange(pid, by, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
             self.set(Set::Idle, place, false);
             self.set(Set::Serving, place, false);
+            self.release_collection(pid);
             self.pid(place).store(0, Ordering::SeqCst);
         }
     }
@@ -113,6 +115,19 @@ impl Page {
                 self.vacate(place, pid, own_pid);
             }
         }
+    }
+
+    /// Makes a process the one that collects garbage, unless another one does. One that was killed does not, even before
+    /// it is reaped.
+    pub fn claim_collection(&self, pid: u32) -> bool {
+        let is_over = |holder: u32| holder == 0 || holder != pid && !fastrack_sys::is_alive(holder);
+        let replace = |holder: u32| is_over(holder).then_some(pid);
+        self.0[COLLECTOR].fetch_update(Ordering::SeqCst, Ordering::SeqCst, replace).is_ok()
+    }
+
+    pub fn release_collection(&self, pid: u32) {
+        // It fails for all other pids, which is right.
+        let _ = self.0[COLLECTOR].compare_exchange(pid, 0, Ordering::SeqCst, Ordering::SeqCst);
     }
 
     pub fn set(&self, set: Set, place: usize, on: bool) {

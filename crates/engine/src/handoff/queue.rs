@@ -124,6 +124,37 @@ mod tests {
     }
 
     #[test]
+    fn one_worker_at_a_time_collects_garbage() {
+        let queue = SharedQueue::new().expect("a queue");
+        let (member, page) = (queue.member().expect("a member").expect("free"), &queue.page);
+        assert!(member.claim_collection() && !member.claim_collection());
+        member.release_collection();
+        let other = std::os::unix::process::parent_id();
+        assert!(page.claim_collection(other) && !member.claim_collection());
+        // Only the holder's own release counts.
+        member.release_collection();
+        assert!(!member.claim_collection());
+        page.release_collection(other);
+        assert!(member.claim_collection());
+    }
+
+    #[test]
+    fn a_worker_that_was_killed_while_it_collected_garbage_keeps_nobody_from_it() {
+        let queue = SharedQueue::new().expect("a queue");
+        let (member, page) = (queue.member().expect("a member").expect("free"), &queue.page);
+        let mut child = std::process::Command::new("true").spawn().expect("a process");
+        assert!(page.claim_collection(child.id()));
+        // Its pid may be another process's by the time that anybody asks: the master says that it is dead.
+        page.pid(7).store(child.id(), Ordering::SeqCst);
+        queue.forget(child.id());
+        assert!(member.claim_collection());
+        member.release_collection();
+        assert!(page.claim_collection(child.id()));
+        child.wait().expect("its end");
+        assert!(member.claim_collection());
+    }
+
+    #[test]
     fn two_masters_may_end_at_a_time() {
         let queue = SharedQueue::new().expect("a queue");
         let member = queue.member().expect("a member").expect("free");

@@ -2,6 +2,7 @@
 
 mod exit_handler;
 mod forking;
+mod pause;
 mod run;
 mod schedule;
 mod serve;

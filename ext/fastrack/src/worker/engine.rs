@@ -47,6 +47,8 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.define_method("serve", method!(RubyEngine::serve, 1))?;
     class.define_method("dismiss_threads", method!(RubyEngine::dismiss_threads, 0))?;
     class.define_method("alone?", method!(RubyEngine::is_alone, 0))?;
+    class.define_method("begin_pause", method!(RubyEngine::begin_pause, 1))?;
+    class.define_method("end_pause", method!(RubyEngine::end_pause, 0))?;
     class.define_method("client_gone?", method!(RubyEngine::is_client_gone, 0))?;
     class.define_method("set_timeout", method!(RubyEngine::allow, 1))?;
     class.define_method("catch_fatal_signals", method!(RubyEngine::answer_crashes, 0))?;
@@ -154,6 +156,16 @@ impl RubyEngine {
     /// `alone?`: whether no other thread has a request.
     fn is_alone(&self) -> bool {
         self.control.is_closed() || self.engine.borrow().as_ref().is_none_or(Engine::is_alone)
+    }
+
+    /// `begin_pause(urgent)`: whether this worker may collect garbage now, without keeping a client waiting. Then `end_pause`
+    /// must follow. For the calls after a response.
+    fn begin_pause(&self, urgent: bool) -> bool {
+        self.engine.borrow().as_ref().is_some_and(|engine| engine.begin_pause(urgent))
+    }
+
+    fn end_pause(&self) {
+        self.engine.borrow().iter().for_each(Engine::end_pause);
     }
 
     /// Borrows the engine, with the GVL. No exception unwinds over the borrow: `with_app` keeps it.

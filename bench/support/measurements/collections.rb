@@ -1,0 +1,54 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "../client"
+require_relative "../request"
+require_relative "../statistics"
+require_relative "load"
+
+module Bench
+  module Measurements
+    # What garbage collection costs requests: latencies up to the 99.9th percentile, CPU time, and what the app of heap.ru
+    # says about collections. The latter hardly depends on what else the machine does.
+    class Collections
+      # Times the usual warm-up, so that the heap has its size.
+      WARM_UP = 4
+      ASK = Request.new(path: "/gc")
+      private_constant :WARM_UP, :ASK
+
+      def kind = "gc-heap"
+
+      # @param bed [TestBed]
+      # @return [Hash{String => Numeric}] see Load.result; `p999_ms`; of 100 requests those in which a collection began
+      #   (`gc_share`), and a full mark (`full_share`); microseconds of garbage collection per request, within it
+      #   (`gc_in_us`) and in all (`gc_us`); collections and full marks per 1,000 requests
+      def run(bed)
+        clients = bed.closed_loop
+        clients.for_seconds(bed.warm_up * WARM_UP, pauses: false)
+        trace = bed.file("trace")
+        told = ask(bed)
+        before = bed.tree.cpu_ns
+        load = clients.for_seconds(bed.seconds, trace: trace)
+        cpu = bed.tree.cpu_ns - before
+        latencies = clients.samples(trace).map(&:latency_us).sort
+        Load.result(cpu, load).merge(
+          "p999_ms" => (Statistics.percentile(latencies, 99.9) || 0) / 1e3, **told(told, ask(bed))
+        )
+      end
+
+      private
+
+      def ask(bed)
+        JSON.parse(Client.ask(bed.endpoint, ASK).last, symbolize_names: true)
+      end
+
+      def told(before, after)
+        change = after.merge(before) { |_, now, then_| now - then_ }
+        each = ->(name, unit) { (change.fetch(name) * unit).fdiv([change.fetch(:requests), 1].max).round(3) }
+        { "gc_share" => each.call(:collected, 100), "full_share" => each.call(:full, 100),
+          "gc_in_us" => each.call(:in_requests_ns, 1e-3), "gc_us" => each.call(:ns, 1e-3),
+          "collections" => each.call(:collections, 1000), "full_marks" => each.call(:full_marks, 1000) }
+      end
+    end
+  end
+end

@@ -1,0 +1,27 @@
+//! Pauses between two requests, in which the application collects garbage, and whom they may keep waiting: nobody.
+
+use super::Engine;
+
+impl Engine {
+    /// Whether the application may stand still now, for some milliseconds: no client waits here, no other thread has a
+    /// request, no other worker does the same, and another one is idle. If it is `urgent` nobody else need be idle, nor if
+    /// there is nobody else. Clients that wait here and can be served by idle workers go to those.
+    ///
+    /// If so, [`end_pause`](Self::end_pause) must follow.
+    pub fn begin_pause(&self, urgent: bool) -> bool {
+        let control = &self.control;
+        if control.is_closed() || control.is_stopping() || !self.is_alone() {
+            return false;
+        }
+        let mut reactor = self.shared.reactor();
+        let alone = urgent || !reactor.has_others();
+        reactor.clear_for_pause(alone, &|| control.is_poller_readable())
+    }
+
+    /// Lets other workers pause.
+    pub fn end_pause(&self) {
+        if !self.control.is_closed() {
+            self.shared.reactor().end_pause();
+        }
+    }
+}

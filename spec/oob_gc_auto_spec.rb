@@ -1,0 +1,142 @@
+# frozen_string_literal: true
+
+require_relative "spec_helper"
+require_relative "support/kept_peer"
+
+RSpec.describe "OobGC=auto", :quiet do
+  # Makes garbage, and answers with the collections and the full marks before and after that. /old makes what stays, and so
+  # much that a full mark becomes due.
+  let(:allocating) do
+    <<~'RUBY'
+      old = Array.new(50_000) { |n| "live #{n}" }
+      run lambda { |env|
+        counts = -> { [GC.count, GC.stat(:major_gc_count)] }
+        before = counts.call
+        Array.new(1_500) { |n| "object #{n}" }
+        8_000.times { old << ("x" * 10_000) } if env["PATH_INFO"] == "/old"
+        sleep 0.005 until env["PATH_INFO"] != "/wait" || File.exist?("over")
+        [200, { "content-type" => "text/plain" }, [[*before, *counts.call, Process.pid].join(" ")]]
+      }
+    RUBY
+  end
+
+  # A collection of the server's begins, and lasts until there is a file `go`.
+  let(:held) do
+    <<~'RUBY'
+      after_fork do
+        GC.singleton_class.prepend(Module.new do
+          def start(**)
+            File.write("collecting", "#{Process.pid}\n", mode: "a")
+            sleep 0.01 until File.exist?("go")
+            super
+          end
+        end)
+      end
+    RUBY
+  end
+
+  def start(options = {}, config: nil)
+    @server = Server.start(ru: allocating, config: config, options: { OobGC: "auto" }.merge(options))
+  end
+
+  attr_reader :server
+
+  # Whether Ruby says when a full mark is due.
+  says_due = GC.latest_gc_info.key?(:need_major_by)
+
+  # @return [Array(Integer, Integer, Integer, Integer, Integer)] the answer
+  def ask(path = "/")
+    server.get(path).body.split.map(&:to_i)
+  end
+
+  # The same; then the worker is idle. On a busy machine it may not be when its client has the answer.
+  def ask_and_rest(path = "/")
+    ask(path).tap { |*, pid| eventually { File.read("/proc/#{pid}/stat")[/\) (\w)/, 1] == "S" } }
+  end
+
+  # @return [Array<Integer>] pids of the workers that have begun to collect
+  def collecting
+    server.lines_of("collecting").map(&:to_i)
+  end
+
+  # Asks until a worker collects.
+  #
+  # @return [Integer] its pid
+  def await_collection
+    eventually { ask && collecting.first }
+  end
+
+  # When the heap has its size, and then a full mark becomes due: collections during requests, full marks during requests, and
+  # full marks in all.
+  def collections(options)
+    start({ MaxWorkers: 1 }.merge(options))
+    300.times { ask_and_rest }
+    before = ask_and_rest("/old")
+    answers = Array.new(400) { ask_and_rest }
+    [0, 1].map { |count| answers.sum { |answer| answer[count + 2] - answer[count] } } << (answers.last[3] - before[3])
+  end
+
+  it "collects between requests, and makes full marks there" do
+    young, full, all = collections({})
+    young_without, full_without, = collections(OobGC: false)
+    expect(young).to be <= young_without / 4
+    expect(full_without).to be > 0
+    expect([full, all]).to match([0, be > 0]) if says_due
+  end
+
+  it "does so with several threads, too" do
+    young, full, all = collections(MaxThreads: 3)
+    expect(young).to be < 10
+    expect([full, all]).to match([0, be > 0]) if says_due
+  end
+
+  it "never has two workers collect at once, and the others serve meanwhile" do
+    start({ MaxWorkers: 3 }, config: held)
+    first = await_collection
+    answers = Array.new(600) { ask }
+    expect(answers.map(&:last)).not_to include(first)
+    # By themselves the others have collected.
+    expect(answers.sum { |answer| answer[2] - answer[0] }).to be > 0
+    expect(collecting).to eq([first])
+    server.write("go", "")
+    eventually { ask && collecting.size > 1 }
+  end
+
+  it "lets the others collect when a worker was killed that did" do
+    start({ MaxWorkers: 2 }, config: held)
+    first = await_collection
+    Process.kill(:KILL, first)
+    eventually { ask && collecting.uniq.size > 1 }
+    server.write("go", "")
+  end
+
+  it "has another worker serve a kept-alive client of the one that collects" do
+    start({ MaxWorkers: 2 }, config: held)
+    client = KeptPeer.new(server)
+    first = eventually { client.get("/") && collecting.first }
+    expect(client.get("/").body.split.last.to_i).not_to eq(first)
+    server.write("go", "")
+  end
+
+  it "does not collect while a request is in the app beside" do
+    start({ MaxWorkers: 1, MaxThreads: 3 }, config: held)
+    client = KeptPeer.new(server).ask("/wait")
+    expect(Array.new(300) { ask }.sum { |answer| answer[2] - answer[0] }).to be > 0
+    expect(collecting).to be_empty
+    server.write("over", "")
+    expect(client.answer.status).to eq(200)
+    await_collection
+    server.write("go", "")
+  end
+
+  it "collects nothing after the app has called GC.disable" do
+    start({ MaxWorkers: 1 }, config: "after_fork { GC.disable }")
+    answers = Array.new(300) { ask }
+    expect(answers.last[2]).to eq(answers.first[0])
+  end
+
+  it "is no number, but true, false or auto" do
+    server = Server.fail_to_start(ru: allocating, options: { OobGC: "sometimes" })
+    expect(server.log).to include("option OobGC must be true, false or auto")
+  end
+end
