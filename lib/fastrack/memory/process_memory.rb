@@ -24,7 +24,7 @@ module Fastrack
         [0, 0]
       end
 
-      # Dear: the kernel walks all of its pages. A page that several processes share counts in parts for each.
+      # Dear: the kernel walks all of its pages, which takes milliseconds for 100 MB, where #resident takes microseconds. A page that several processes share counts in parts for each.
       #
       # @return [ProcessMemory]
       def of(pid)
