@@ -16,11 +16,19 @@ module Fastrack
     # @param arguments [Array<String>]
     # @return [Integer] the exit status; an error is one line on stderr
     def self.run(arguments)
+      return tune(arguments.drop(1)) if arguments.first == "tune"
+
       new(Arguments.new(arguments)).run
     rescue Error => e
       warn "fastrack: #{e.message}"
       1
     end
+
+    def self.tune(arguments)
+      require_relative "tune/command"
+      Tune::Command.run(arguments)
+    end
+    private_class_method :tune
 
     # @param arguments [Arguments]
     def initialize(arguments)

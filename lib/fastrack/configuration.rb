@@ -88,6 +88,9 @@ module Fastrack
       @development
     end
 
+    # @return [Boolean] whether max_workers is only how many to begin with
+    def auto_workers? = @auto_workers
+
     # @param app [#call, AppFile]
     # @return [#call] loaded
     def load_app(app)
@@ -149,7 +152,12 @@ module Fastrack
       defaults = Option::ALL.to_h { |option| [option.name, option.default] }
       defaults = defaults.merge(@development ? DEVELOPMENT : {}, config&.__defaults__.to_h)
       @variables = variables(environment, chosen)
-      @values = defaults.merge(@assumed, @variables, chosen).freeze
+      @values = defaults.merge(@assumed, @variables, chosen)
+      if (@auto_workers = @values[:MaxWorkers] == :auto)
+        require_relative "process/cpus"
+        @values[:MaxWorkers] = CPUs.new.log_count
+      end
+      @values.freeze
     end
 
     private

@@ -54,6 +54,7 @@ module Fastrack
       @terminal = ProcessSettings::Terminal.new unless @launcher.supervised? || @signals.ignored_before?("HUP")
       ForkGuard.install(@signals.method(:reset)) { descriptors }
       yield
+      keepers.start(configuration) if configuration.auto_workers?
       supervise
       @again
     ensure
@@ -115,7 +116,7 @@ module Fastrack
     def step(now)
       shut_down(Shutdown::Graceful, again: @again) if draining? && now >= @shutdown.due_at
       [@upgrade, *@chores].each { |one| one&.step(now) }
-      shutting_down? ? @shutdown.step(now) : maintain
+      shutting_down? ? @shutdown.step(now) : maintain(now)
       @worker_timeout.step(now, configuration)
     end
 
@@ -128,7 +129,7 @@ module Fastrack
     # @return [Float, nil] nil when nothing is due
     def seconds_until_due
       spawn_at = @workers.not_before if !shutting_down? && @workers.free_slot
-      due = [@upgrade, @worker_timeout, @shutdown, *@chores].filter_map { |one| one&.due_at }
+      due = [@upgrade, @worker_timeout, @shutdown, *@chores, (@keepers unless shutting_down?)].filter_map { |one| one&.due_at }
       due = [*due, spawn_at].compact.min
       due && [due - now, 0].max
     end
@@ -198,7 +199,7 @@ module Fastrack
       removed = @launcher.reload
       # Connections that wait at a removed listener are for the workers that still have it.
       @workers.each(&:drain) if removed.any?
-      @workers.size = configuration.max_workers
+      resize_as_configured
       @generation += 1
     rescue Exception => e # rubocop:disable Lint/RescueException -- no ConfigFile ends the server
       Log.line("HUP changes nothing: #{e.is_a?(SystemExit) ? "the ConfigFile calls exit" : Error.reason(e)}")
@@ -216,9 +217,21 @@ module Fastrack
       Log.line("#{name}: changing to #{workers} workers")
     end
 
+    # What auto has learned stays.
+    def resize_as_configured
+      @workers.size = configuration.max_workers unless configuration.auto_workers? && @workers.size.positive?
+    end
+
+    # Loaded when all serve: nobody waits for it then.
+    def keepers
+      require_relative "memory/keepers"
+      @keepers ||= Keepers.new(@workers)
+    end
+
     # Spawns one worker at most, so that a signal need not wait for all of them.
-    def maintain
+    def maintain(now)
       announce_ready
+      @keepers.step(now) if @keepers&.due_at&.<=(now)
       @workers.surplus.each(&:stop)
       @workers.recycle(@generation)
       @workers.fill_slot(@generation)
@@ -233,6 +246,7 @@ module Fastrack
       notify_ready
       @launcher.ready
       @upgrade&.ready(quit: configuration.auto_quit)
+      keepers.begin(configuration)
     end
 
     def notify_ready
@@ -251,7 +265,7 @@ module Fastrack
         return if shutting_down?
 
         # TTOU or WINCH may have stopped workers here because the new master was to replace them.
-        @workers.size = configuration.max_workers
+        resize_as_configured
         notify_ready
       end
     end

@@ -68,7 +68,7 @@ module Fastrack
       take_signals(signals, pending)
       ForkGuard.install { [@engine, death_pipe, channel, *@launcher.listeners, @launcher.queue].compact }
       status = status_of do
-        prepare(death_pipe)
+        prepare(channel, death_pipe)
         serve(channel)
       end
       # A worker that has lost its descriptors has failed: that spaces its successors.
@@ -128,13 +128,13 @@ module Fastrack
       Log.line("worker #{@nr} (pid #{Process.pid}) takes too long:\n#{text.chomp}") unless @engine&.thread_dump(text)
     end
 
-    def prepare(death_pipe)
+    def prepare(channel, death_pipe)
       Process.setproctitle(@launcher.title("worker[#{@nr}]"))
       # Until then all workers have the same random numbers. Limits are drawn before a hook can seed all workers alike.
       srand
       @orphan_guard = OrphanGuard.start(death_pipe, name)
       @request_limit = @configuration.draw_request_limit
-      settings = EngineSettings.new(@launcher, gc_interval: @configuration.draw_gc_interval)
+      settings = EngineSettings.new(@launcher, channel, gc_interval: @configuration.draw_gc_interval)
       @configuration.call_hook(:after_fork, @launcher, self)
       @configuration.user&.switch
       @app = @configuration.load_app(@app) unless @app.respond_to?(:call)

@@ -4,8 +4,8 @@
 class MemoryCgroup
   # Where one can be made, and the names of its files: version 1, then version 2.
   PLACES = {
-    "/sys/fs/cgroup/memory" => %w[memory.limit_in_bytes memory.max_usage_in_bytes],
-    "/sys/fs/cgroup" => %w[memory.max memory.peak]
+    "/sys/fs/cgroup/memory" => %w[memory.limit_in_bytes memory.max_usage_in_bytes memory.usage_in_bytes],
+    "/sys/fs/cgroup" => %w[memory.max memory.peak memory.current]
   }.freeze
 
   # @param bytes [Integer]
@@ -26,7 +26,7 @@ class MemoryCgroup
 
   def initialize(path, files)
     @path = path
-    @limit, @peak = files.map { |name| File.join(path, name) }
+    @limit, @peak, @used = files.map { |name| File.join(path, name) }
   end
 
   # @return [Boolean] whether it is in force
@@ -45,6 +45,11 @@ class MemoryCgroup
   # @return [Integer, nil] the most that was in use at a time, in bytes; caches of files count
   def peak
     File.read(@peak).to_i if File.exist?(@peak)
+  end
+
+  # @return [Integer] bytes that are in use; caches of files count
+  def used
+    File.read(@used).to_i
   end
 
   def processes

@@ -59,6 +59,12 @@ pub trait App {
         Flow::Continue
     }
 
+    /// The worker is idle after large bodies: gives their memory back to the system.
+    fn trim_memory(&mut self) -> Flow {
+        fastrack_sys::trim_heap();
+        Flow::Continue
+    }
+
     /// Logs a line.
     fn warn(&mut self, line: &str);
 }

@@ -42,8 +42,24 @@ pub fn exported(name: &std::ffi::CStr) -> Option<std::ptr::NonNull<libc::c_void>
     std::ptr::NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
 }
 
-/// Gives what is free of the heap back to the system, where the C library does not do so by itself.
+/// Gives what is free of the heap back to the system, where the allocator does not do so by itself: glibc, and jemalloc without
+/// its background thread.
 pub fn trim_heap() {
+    // MALLCTL_ARENAS_ALL, of jemalloc 5.
+    if let Some(mallctl) = exported(c"mallctl") {
+        type Mallctl = unsafe extern "C" fn(
+            *const libc::c_char,
+            *mut libc::c_void,
+            *mut libc::size_t,
+            *mut libc::c_void,
+            libc::size_t,
+        ) -> libc::c_int;
+        // SAFETY: this is jemalloc's mallctl(3), and so its type.
+        let mallctl = unsafe { std::mem::transmute::<*mut libc::c_void, Mallctl>(mallctl.as_ptr()) };
+        let null = std::ptr::null_mut();
+        // SAFETY: a command that takes and gives nothing; any thread may call it at any time.
+        unsafe { mallctl(c"arena.4096.purge".as_ptr(), null, null.cast(), null, 0) };
+    }
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: any thread may call it at any time.
     unsafe {

@@ -10,8 +10,9 @@ module Fastrack
   class Arguments
     USAGE = <<~TEXT
       Usage: fastrack [check] [options] [config.ru]
+             fastrack tune [--help] [options] [config.ru]
 
-      Serves a Rack app. check: checks the configuration, loads the app, and exits with 0 or 1.
+      Serves a Rack app. check: checks the configuration, loads the app, and exits with 0 or 1. tune: measures how many workers fit.
 
     TEXT
 

@@ -127,14 +127,19 @@ module Fastrack
         raise ArgumentError, "must be a whole number#{range.end ? " from #{range.begin} to #{range.end}" : ", #{range.begin} or more"}"
       end
 
-      # @param value "auto" counts the CPUs, each time anew
-      # @return [Integer]
+      # @return [Integer, Symbol] :auto
       def workers(value)
-        return integer(value, 1..) unless value.to_s == "auto"
+        value.to_s == "auto" ? :auto : integer(value, 1..)
+      end
 
-        require_relative "../process/cpus"
-        cpus = CPUs.new
-        cpus.count.tap { |count| Log.line("workers auto: #{count} (#{cpus})") }
+      # @param value [Integer, String] bytes, or 300M, 1G
+      # @return [Integer, nil] bytes; nil for 0, unless that means something
+      def size(value, zero = nil)
+        number, unit = value.is_a?(String) ? value.match(/\A(\d+) ?([kmg]?)i?b?\z/i)&.captures : [value, ""]
+        raise ArgumentError, "must be a size in bytes, or such as 300M or 1G" unless number.is_a?(String) || (number.is_a?(Integer) && !number.negative?)
+
+        bytes = number.to_i * (1024**"kmg".index(unit.downcase).then { |index| unit.empty? ? 0 : index + 1 })
+        bytes.zero? ? zero : bytes
       end
 
       # @return [Float] seconds, more than 0

@@ -14,7 +14,7 @@ module Fastrack
       new(:Path, :path, nil, "unix socket to listen on, instead of Host and Port", :text),
       new(:BackLog, :backlog, Socket::SOMAXCONN, "length of the listen queue", :integer, 1..2_147_483_647),
       new(:ReusePort, :reuseport, false, "set SO_REUSEPORT on the listening socket", :boolean),
-      new(:MaxWorkers, :max_workers, 5, "number of worker processes; auto: one per CPU", :workers),
+      new(:MaxWorkers, :max_workers, 5, "number of worker processes; auto: what CPUs and memory allow", :workers),
       new(:MaxRequestPerChild, :max_request_per_child, 1000, "replace a worker after this many requests (0: never)", :integer, 0..),
       new(:MinRequestPerChild, :min_request_per_child, nil, "draw that number at random for each worker, from this one up", :integer, 0..),
       new(:Timeout, :timeout, 300.0, "seconds to wait for a client (the default of the timeouts below)", :seconds),
@@ -64,6 +64,8 @@ module Fastrack
       new(:MaxThreads, :max_threads, 1, "requests that a worker may have in the app at once", :integer, 1..64),
       new(:OnThreadStart, :on_thread_start, nil, "called in each thread that answers requests, before the first", :callable),
       new(:OnThreadExit, :on_thread_exit, nil, "called in each such thread when it ends", :callable),
+      new(:MaxMemoryPerChild, :max_memory_per_child, nil, "replace a worker that takes more memory (300M; 0: never)", :size),
+      new(:MaxMemory, :max_memory, nil, "memory of all processes, beyond which the largest worker is replaced (0: no limit)", :size, 0),
       new(:DefaultMiddleware, :default_middleware, true, "let `fastrack` add rackup's middleware to the app", :boolean),
       new(:LowlevelErrorHandler, :lowlevel_error_handler, nil, "makes the response when the app raises", :callable)
     ].freeze

@@ -66,9 +66,24 @@ module Fastrack
       @ready
     end
 
-    # Whether it serves beyond its request limit.
+    # Whether it serves beyond its request limit, or takes too much memory.
     def past_limit?
       @past_limit
+    end
+
+    # It is to be stopped when it can be spared.
+    def recycle
+      @past_limit = true
+    end
+
+    # @return [Integer] how many it has answered
+    def requests
+      read_entry&.fetch(:requests) || 0
+    end
+
+    def busy?
+      entry = read_entry
+      !entry.nil? && entry[:state] != :waiting
     end
 
     # Whether it still runs a moment after its channel was closed: the app has closed all sockets. Where that request lasts on,
@@ -124,7 +139,7 @@ module Fastrack
         # It may have stopped waiting for the answer.
         stop
       else
-        @past_limit = true
+        recycle
         @channel.write(ControlChannel::STAY)
       end
     end

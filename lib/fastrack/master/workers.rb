@@ -138,6 +138,7 @@ module Fastrack
           case message
           when ControlChannel::READY then ready(handle, drain)
           when ControlChannel::ENDING then handle.ending
+          when ControlChannel::OUTGROWN, ControlChannel::TOO_LARGE then outgrown(handle, message)
           when ControlChannel::LIMIT_REACHED then handle.answer(may_exit || handle.stopping? || spare?)
           end
         end
@@ -186,6 +187,11 @@ module Fastrack
       @proven = true
       @failures = 0
       handle.ready(drain: drain)
+    end
+
+    def outgrown(handle, message)
+      require_relative "../memory/child_limit"
+      (@child_limit ||= ChildLimit.new).call(handle, configuration.max_memory_per_child, recycles: message == ControlChannel::OUTGROWN)
     end
 
     def failed(handle, exited)

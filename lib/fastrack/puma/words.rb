@@ -104,7 +104,8 @@ module Fastrack
 
     def workers(count)
       given = count.nil? || count.to_s == "0" ? 1 : count
-      @__puma__.options[:workers] = __option__(:MaxWorkers, given, :workers).value
+      number = __option__(:MaxWorkers, given, :workers).value
+      @__puma__.options[:workers] = number == :auto ? Etc.nprocessors : number
       __say__("workers 0: a master and one worker, where Puma has one process") if count.to_s == "0"
     end
 

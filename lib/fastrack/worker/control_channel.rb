@@ -13,6 +13,10 @@ module Fastrack
     LIMIT_REACHED = "l"
     # Worker: it has served, and only its hooks are left. A replacement need not wait for those.
     ENDING = "e"
+    # Worker: it takes more memory than MaxMemoryPerChild, and serves on until it is told to stop.
+    OUTGROWN = "m"
+    # Worker: it does so since its first request, and will not say so again.
+    TOO_LARGE = "f"
     # The answers to LIMIT_REACHED: exit, a replacement takes over; or keep serving until a signal comes.
     GO = "g"
     STAY = "s"

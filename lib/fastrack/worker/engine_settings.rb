@@ -19,9 +19,11 @@ module Fastrack
 
     # @param launcher [Launcher]
     # @param gc_interval [Integer] see OobGC
-    def initialize(launcher, gc_interval:)
+    # @param channel [ControlChannel] to the master
+    def initialize(launcher, channel, gc_interval:)
       @launcher = launcher
       @configuration = launcher.configuration
+      @channel = channel
       @gc_interval = gc_interval
     end
 
@@ -49,7 +51,7 @@ module Fastrack
     end
 
     def after_response
-      calls = [out_of_band, oob_gc].compact
+      calls = [out_of_band, memory_check, oob_gc].compact
       calls.size > 1 ? -> { calls.each(&:call) } : calls.first
     end
 
@@ -60,6 +62,13 @@ module Fastrack
         AutoGC.new { @engine }
       when true then OobGC.start(@gc_interval, -> { @engine.waiting? }, others)
       end
+    end
+
+    def memory_check
+      limit = @configuration.max_memory_per_child or return
+
+      require_relative "memory_check"
+      MemoryCheck.new(limit, @channel).method(:call).to_proc if ProcessMemory.known?
     end
 
     # A puma.rb's hook. As in Puma, it begins when no thread has a request, and runs once at a time.

@@ -20,11 +20,13 @@ pub(crate) struct InFlight {
     write_buf: WriteBuf,
     /// There was no memory for what the client has not taken of the response.
     out_of_memory: bool,
+    /// Bytes of a large response.
+    large: usize,
 }
 
 impl InFlight {
     pub fn new(active: Arc<ActiveRequest>) -> Self {
-        InFlight { active, write_buf: WriteBuf::default(), out_of_memory: false }
+        InFlight { active, write_buf: WriteBuf::default(), out_of_memory: false, large: 0 }
     }
 
     pub fn active(&self) -> &Arc<ActiveRequest> {
@@ -77,6 +79,18 @@ impl InFlight {
 
     pub fn take_unsent(&mut self) -> WriteBuf {
         std::mem::take(&mut self.write_buf)
+    }
+
+    /// So much of the response was sent at once.
+    pub fn note_sent(&mut self, bytes: usize) {
+        if bytes > KEPT {
+            self.large += bytes;
+        }
+    }
+
+    /// Bytes of what was large in the response.
+    pub fn take_large(&mut self) -> usize {
+        std::mem::take(&mut self.large)
     }
 
     /// Sending the response has failed.

@@ -20,6 +20,16 @@ pub enum Content<'a> {
     Stream(BodyStream<'a>),
 }
 
+impl Content<'_> {
+    /// Bytes of one that is too large for memory; the application may have them there all the same.
+    pub(crate) fn large(&self) -> usize {
+        match self {
+            Content::File(_, length) => usize::try_from(*length).unwrap_or(usize::MAX),
+            _ => 0,
+        }
+    }
+}
+
 /// One request: its head, its body, and where it came from.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {

@@ -198,7 +198,8 @@ impl<'a> ResponseWriter<'a> {
     fn note(&mut self, result: io::Result<usize>) -> io::Result<Progress> {
         match result {
             Ok(0) => {}
-            Ok(_) => {
+            Ok(sent) => {
+                self.in_flight.note_sent(sent);
                 self.stage = Stage::Begun;
                 self.stalled = None;
             }

@@ -67,7 +67,7 @@ pub(crate) struct Reactor {
     out_of_descriptors: bool,
     /// A descriptor of the poller or of the shared queue was closed, by the application.
     lost_descriptors: bool,
-    /// Bytes of responses that were kept for slow clients and have been freed.
+    /// Bytes of large bodies since the heap was trimmed.
     freed: usize,
     warnings: Vec<String>,
     /// The second in which the last connection could not be watched.
@@ -160,14 +160,21 @@ impl Reactor {
         lacks_memory
     }
 
+    /// A request or response of so many bytes, if they are many, has come to its end.
+    pub fn note_large(&mut self, bytes: usize) {
+        self.freed = self.freed.saturating_add(bytes);
+    }
+
     /// Whether so much has been freed that the heap is to be trimmed. The C library would keep it: once it has freed a
     /// large buffer, it takes others of that size from the heap.
-    pub fn take_heap_to_trim(&mut self) -> bool {
-        let much = self.freed >= TRIM;
-        if much {
-            self.freed = 0;
-        }
-        much
+    pub fn has_heap_to_trim(&self) -> bool {
+        self.freed >= TRIM
+    }
+
+    /// The heap is about to be trimmed: frees what is not in use.
+    pub fn release_memory(&mut self) {
+        self.freed = 0;
+        self.read_bufs.release();
     }
 
     pub fn has_connections(&self) -> bool {

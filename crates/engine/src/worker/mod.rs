@@ -80,6 +80,8 @@ struct Driver {
     /// Requests still to be served in this run.
     left: Option<u64>,
     finish: Option<Finish>,
+    /// Idle for a while, with memory to give back.
+    has_rested: bool,
     /// The application wants the thread back that leads.
     recalled: bool,
     /// Stopped because the application has closed descriptors.
@@ -170,6 +172,7 @@ impl Engine {
             finish: None,
             recalled: false,
             lost: false,
+            has_rested: false,
             master,
             is_orphaned: false,
         };

@@ -35,6 +35,7 @@ impl<'e> Runner<'e> {
         control.set_pending(reactor.has_pending());
         drop(reactor);
         let driver = engine.lead_or_put_back(driver, number);
+        let large = request.content.large();
         let flow = app.call(&request, &mut writer);
         let (stage, keep_alive) = (writer.stage(), writer.is_persistent());
         let leads = driver.is_some();
@@ -53,6 +54,7 @@ impl<'e> Runner<'e> {
         let keep_alive = (stage == Stage::Hijacked || connection.skip_body()) && keep_alive;
         let next = reactor.finish(connection, stage, keep_alive, &mut self.in_flight);
         reactor.queue_if_ready(next);
+        reactor.note_large(large.saturating_add(self.in_flight.take_large()));
         self.in_flight.reset();
         drop(reactor);
         let mut is_recalled = (flow == Flow::Break) | (app.after_response() == Flow::Break);

@@ -15,6 +15,10 @@ use crate::helper::Shared;
 /// connected: waiting for that costs one system call, parking three.
 const LOCAL_PATIENCE: u64 = 1;
 
+/// How long a worker has been idle when the memory of large bodies goes back to the system, in milliseconds: that takes
+/// milliseconds, and the next large body would need the memory again.
+const REST: u64 = 1000;
+
 impl Driver {
     /// Waits for an event. None in a forked child.
     pub(super) fn wait<'a>(
@@ -23,9 +27,16 @@ impl Driver {
         mut reactor: LockedReactor<'a>,
         app: &mut impl App,
     ) -> Option<LockedReactor<'a>> {
+        if std::mem::take(&mut self.has_rested) {
+            reactor.release_memory();
+            return self.unlocked(shared, reactor, || app.trim_memory());
+        }
         self.listeners.found_nobody();
-        let trims = reactor.take_heap_to_trim();
-        let timeout = reactor.next_deadline().map(|at| at.saturating_sub(monotonic_millis()));
+        let trims = reactor.has_heap_to_trim();
+        let mut timeout = reactor.next_deadline().map(|at| at.saturating_sub(monotonic_millis()));
+        if trims {
+            timeout = timeout.filter(|timeout| *timeout < REST).or(Some(REST));
+        }
         if let Some(member) = reactor.member() {
             member.set_idle(!reactor.is_stopping());
         }
@@ -34,13 +45,11 @@ impl Driver {
         let (poller, events) = (&self.poller, &mut self.events);
         events.clear();
         let flow = app.block(&mut || {
-            if trims {
-                fastrack_sys::trim_heap();
-            }
             result = poller.wait(events, timeout);
             shared.set_busy();
         });
         self.note(flow);
+        self.has_rested = trims && timeout == Some(REST) && self.events.is_empty();
         if self.control.is_closed() {
             return None;
         }

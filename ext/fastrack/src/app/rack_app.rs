@@ -273,6 +273,16 @@ impl App for RackApp {
         self.check_interrupts()
     }
 
+    fn trim_memory(&mut self) -> Flow {
+        // What the app has read and sent is garbage, and young. Whoever has switched the GC off wants none here either.
+        let code = c"GC.disable or begin; GC.enable; GC.start(full_mark: false); end";
+        // SAFETY: under protect, and owning nothing; the code ends with NUL.
+        let collected = protect(|| unsafe { rb_eval_string(code.as_ptr()) });
+        self.handle(collected, NIL);
+        without_gvl(&mut fastrack_sys::trim_heap);
+        self.check_interrupts()
+    }
+
     fn warn(&mut self, line: &str) {
         warn(line);
     }

@@ -1,0 +1,67 @@
+# frozen_string_literal: true
+
+require_relative "../log"
+require_relative "auto_workers"
+require_relative "child_limit"
+require_relative "guard"
+require_relative "limit"
+require_relative "process_memory"
+
+module Fastrack
+  # What the master does for workers that fit into the memory and use the CPUs: see MemoryGuard and AutoWorkers.
+  class Keepers
+    # @return [Float, nil] monotonic seconds when #step has something to do
+    attr_reader :due_at
+
+    # @param workers [Workers]
+    def initialize(workers)
+      @workers = workers
+      @keepers = []
+    end
+
+    # Before the first worker of MaxWorkers=auto is spawned.
+    def start(configuration)
+      return unless ProcessMemory.known?
+
+      size, figures = AutoWorkers.start(limit(configuration), @workers.size)
+      return if size == @workers.size
+
+      @workers.size = size
+      Log.line("workers auto: starting with #{size} (#{figures})")
+    end
+
+    # All workers of a generation serve.
+    def begin(configuration)
+      @keepers = create(configuration)
+      @due_at = (0.0 if @keepers.any?)
+    end
+
+    # A look at /proc may fail, as when no descriptor is free: the next one may not.
+    def step(now)
+      @keepers.each { |keeper| keeper.step(now) if now >= keeper.due_at }
+    rescue SystemCallError, NoMemoryError => e
+      Log.line("cannot look at the memory: #{e.message}")
+    ensure
+      @due_at = @keepers.map(&:due_at).min
+    end
+
+    private
+
+    def create(configuration)
+      unless ProcessMemory.known?
+        Log.line("#{configuration.source(:MaxMemory)} has no effect: this system has no /proc") if configuration.max_memory
+        return []
+      end
+
+      limit = self.limit(configuration) or return []
+      auto = configuration.auto_workers?
+      guard = MemoryGuard.new(@workers, limit, auto: auto)
+      auto ? [guard, AutoWorkers.new(@workers, guard)] : [guard]
+    end
+
+    # @return [MemoryLimit, nil]
+    def limit(configuration)
+      MemoryLimit.find(configuration) || (MemoryLimit::MachineLimit.new if configuration.auto_workers?)
+    end
+  end
+end

@@ -1,0 +1,99 @@
+# frozen_string_literal: true
+
+require "etc"
+require_relative "../process/cgroup"
+require_relative "process_memory"
+
+module Fastrack
+  # How much memory master and workers may take together, and how much is taken.
+  class MemoryLimit
+    # Of the limit at which the kernel kills: it takes some for itself, and requests come and go.
+    SHARE = 0.95
+
+    # @param configuration [Configuration]
+    # @return [MemoryLimit, nil] nil if there is none
+    def self.find(configuration)
+      given = configuration.max_memory
+      return CgroupLimit.find if given.nil?
+
+      new(given, "MaxMemory") if given.positive?
+    end
+
+    # @return [Integer] bytes
+    attr_reader :bytes
+
+    # @param source [String] what sets it, for the log
+    def initialize(bytes, source)
+      @bytes = bytes
+      @source = source
+    end
+
+    def to_s
+      "#{ProcessMemory.format(@bytes)} (#{@source})"
+    end
+
+    # @param pids [Array<Integer>] the master's and the workers'
+    # @return [Integer] bytes; as long as that is within the limit, it may be less
+    def used(pids)
+      most = pids.sum { |pid| ProcessMemory.resident(pid).first }
+      most > @bytes ? pids.sum { |pid| ProcessMemory.of(pid).pss } : most
+    end
+
+    # How many processes the kernel has killed for it so far.
+    def kills = 0
+
+    # That of the smallest cgroup around this process. What the kernel could take back, files in its cache, does not count as used.
+    class CgroupLimit < MemoryLimit
+      # Names of the files, and the prefix within memory.stat: version 2, where the kernel slows down beyond `high`, and 1.
+      FILES = [
+        %w[memory.max memory.current memory.events], %w[memory.high memory.current memory.events],
+        %w[memory.limit_in_bytes memory.usage_in_bytes memory.oom_control total_]
+      ].freeze
+
+      # @return [CgroupLimit, nil] nil without a limit
+      def self.find(cgroup = Cgroup.new("memory"), total = Etc.sysconf(Etc::SC_PHYS_PAGES) * ProcessMemory::PAGE)
+        found = cgroup.directories.product(FILES).filter_map do |directory, (limit, *files)|
+          bytes = Integer(Cgroup.read("#{directory}/#{limit}").to_s.chomp, exception: false)
+          new(bytes, directory, *files) if bytes&.between?(1, total)
+        end
+        found.min_by(&:bytes)
+      end
+
+      def initialize(bytes, directory, usage, events, prefix = nil)
+        super((bytes * SHARE).to_i, "#{(SHARE * 100).round} % of the cgroup's #{ProcessMemory.format(bytes)}")
+        @usage = "#{directory}/#{usage}"
+        @stat = "#{directory}/memory.stat"
+        @events = "#{directory}/#{events}"
+        @prefix = prefix
+      end
+
+      def used(_pids)
+        cache = Cgroup.read(@stat).to_s.scan(/^#{@prefix}(?:active_file|inactive_file|slab_reclaimable) (\d+)$/).flatten.sum(&:to_i)
+        [Cgroup.read(@usage).to_i - cache, 0].max
+      end
+
+      def kills
+        Cgroup.read(@events).to_s[/^oom_kill (\d+)/, 1].to_i
+      end
+    end
+
+    # What the machine has: where nothing else sets a limit.
+    class MachineLimit < MemoryLimit
+      def initialize(meminfo = "/proc/meminfo")
+        @meminfo = meminfo
+        total = read("MemTotal")
+        super((total * SHARE).to_i, "#{(SHARE * 100).round} % of the machine's #{ProcessMemory.format(total)}")
+      end
+
+      def used(_pids)
+        read("MemTotal") - read("MemAvailable")
+      end
+
+      private
+
+      def read(name)
+        File.read(@meminfo)[/^#{name}: +(\d+) kB/, 1].to_i * 1024
+      end
+    end
+  end
+end

@@ -1,0 +1,136 @@
+# frozen_string_literal: true
+
+require "optparse"
+require_relative "../configuration/option"
+require_relative "../error"
+require_relative "../memory/limit"
+require_relative "../process/cpus"
+require_relative "chart"
+require_relative "forecast"
+require_relative "report"
+require_relative "trial"
+
+module Fastrack
+  module Tune
+    # `fastrack tune`: measures what the app's workers take, and says how many fit.
+    class Command
+      USAGE = <<~TEXT
+        Usage: fastrack tune [options] [config.ru]
+
+        Boots the app on a free port of the loopback interface, sends it GET requests for a while, and measures what a worker
+        takes of memory and CPUs. Prints how many workers fit.
+
+      TEXT
+
+      # @param arguments [Array<String>]
+      # @return [Integer] the exit status
+      # @raise [Error]
+      def self.run(arguments, output: $stdout, progress: $stderr)
+        new(arguments).run(output, progress)
+      end
+
+      def initialize(arguments)
+        @options = { paths: ["/"], seconds: 10.0, threads: 1 }
+        rest = parser.parse(arguments)
+        @app_file = rest.shift
+        raise Error, "only one app, please: #{rest.join(" ")} is not expected" unless rest.empty?
+      rescue OptionParser::ParseError => e
+        raise Error, e.message
+      end
+
+      def run(output, progress)
+        return output.puts(parser.help) || 0 if @options[:help]
+        raise Error, "tune needs /proc, and a system that has it: Linux" unless ProcessMemory.known?
+
+        report = Report.new(forecast(progress))
+        output.puts(@options[:json] ? report.json : report.text)
+        File.write(@options[:chart], Chart.new(report.forecast).to_s) if @options[:chart]
+        0
+      end
+
+      private
+
+      def parser
+        @parser ||= OptionParser.new(USAGE) do |options|
+          add_machine(options)
+          add_load(options)
+          options.on("--json", "print JSON") { @options[:json] = true }
+          options.on("--chart FILE", "write a chart, as SVG") { |file| @options[:chart] = file }
+          options.on("-h", "--help", "show this help") { @options[:help] = true }
+        end
+      end
+
+      def add_machine(options)
+        options.on("--memory SIZE", "memory to fit into, such as 512M (default: the cgroup's limit, or the machine's memory)") do |text|
+          @options[:memory] = Option::Types.size(text) or raise Error, "--memory must be more than 0"
+        rescue ArgumentError => e
+          raise Error, "--memory #{e.message}; got #{text.inspect}"
+        end
+        options.on("--cpus NUMBER", Float, "CPUs (default: those that this process may use)") { |number| @options[:cpus] = positive(number, "--cpus") }
+      end
+
+      def add_load(options)
+        options.on("--paths LIST", "paths to get, separated by commas, or a file with one a line (default: /)") do |text|
+          list = text.start_with?("/") && !File.file?(text) ? text.split(",") : File.readlines(text, chomp: true).grep(%r{\A/})
+          @options[:paths] = list.empty? ? raise(Error, "--paths: #{text} has no path in it") : list
+        rescue SystemCallError => e
+          raise Error, "--paths: #{e.message}"
+        end
+        options.on("--target-p99 TIME", /\A\d+(?:\.\d+)?m?s\z/, "the longest that 99 % of the requests may take: 200ms, 1s") do |text|
+          @options[:target] = text.to_f / (text.end_with?("ms") ? 1000 : 1)
+        end
+        options.on("--threads NUMBER", Integer, "also try so many threads per worker: only for an app that is thread-safe") { |number| @options[:threads] = number.clamp(1, 64) }
+        options.on("--seconds NUMBER", Float, "how long to measure (default: 10)") { |number| @options[:seconds] = positive(number, "--seconds") }
+        options.on("-c", "--config FILE", "configuration file (default: config/fastrack.rb, if it exists)") { |file| @options[:config] = file }
+        options.on("-e", "-E", "--environment NAME", "environment (default: RACK_ENV, RAILS_ENV or production)") { |name| @options[:environment] = name }
+      end
+
+      def positive(number, name)
+        number.positive? ? number : raise(Error, "#{name} must be more than 0")
+      end
+
+      def forecast(progress)
+        counts = [1, *(@options[:threads] if @options[:threads] > 1)]
+        bar = Progress.new(progress, counts.size)
+        measured = counts.to_h { |threads| [threads, Trial.new(threads: threads, **trial_options).run { |share| bar.show(share) }.tap { bar.next }] }
+        bar.finish
+        Forecast.new(measured, memory: memory, cpus: @options[:cpus] || CPUs.new.capacity, target: @options[:target])
+      end
+
+      def trial_options
+        environment = @options[:environment] || ENV["RACK_ENV"] || ENV["RAILS_ENV"] || "production"
+        { app_file: @app_file, config: @options[:config], environment: environment, paths: @options[:paths], seconds: @options[:seconds] }
+      end
+
+      # @return [MemoryLimit]
+      def memory
+        given = @options[:memory]
+        return MemoryLimit::CgroupLimit.find || MemoryLimit::MachineLimit.new unless given
+
+        share = MemoryLimit::SHARE
+        MemoryLimit.new((given * share).to_i, "#{(share * 100).round} % of #{ProcessMemory.format(given)}")
+      end
+
+      # On a terminal.
+      class Progress
+        WIDTH = 40
+
+        def initialize(output, steps)
+          @output = output if output.respond_to?(:tty?) && output.tty?
+          @steps = steps
+          @done = 0
+        end
+
+        # @param share [Float] of this step
+        def show(share)
+          filled = ((@done + share) / @steps * WIDTH).round
+          @output&.print("\rmeasuring [#{"#" * filled}#{" " * (WIDTH - filled)}]")
+        end
+
+        def next = @done += 1
+
+        def finish = @output&.print("\r\e[K")
+      end
+    end
+  end
+end

@@ -1,0 +1,153 @@
+# frozen_string_literal: true
+
+require "rbconfig"
+require "tmpdir"
+require_relative "../error"
+require_relative "../memory/process_memory"
+require_relative "load"
+
+module Fastrack
+  module Tune
+    # One boot of the app under load, in a server of its own on a free port of the loopback interface.
+    class Trial
+      COMMAND = File.expand_path("../../../exe/fastrack", __dir__)
+
+      # Workers that are measured: what two share shows only beside each other.
+      WORKERS = 2
+
+      # Seconds that the app may take to boot, and to end.
+      BOOT = 120
+      STOP = 10
+
+      # The part of the time that passes before it counts, and the least seconds of it.
+      WARM_UP = 0.3
+
+      TICKS = Etc.sysconf(Etc::SC_CLK_TCK).to_f
+
+      # What the environment must not bring in.
+      CLEAN = %w[WEB_CONCURRENCY RAILS_MAX_THREADS PORT SERVER_STARTER_PORT LISTEN_FDS LISTEN_PID NOTIFY_SOCKET].to_h { |name| [name, nil] }.freeze
+
+      # Bytes: `shared` is the master's, with what workers share; a worker's own at `start`, when `warm`, and `loaded`. Seconds:
+      # `latencies` of requests, `cpu` of one request. `growth`: bytes of a worker per 1000 requests.
+      Result = Struct.new(:shared, :start, :warm, :loaded, :growth, :requests, :failures, :latencies, :cpu, :waiting, keyword_init: true)
+
+      def initialize(app_file:, config:, environment:, paths:, seconds:, threads:)
+        @app_file = app_file
+        @config = config
+        @environment = environment
+        @paths = paths
+        @seconds = seconds
+        @threads = threads
+      end
+
+      # @yieldparam share [Float] of the time that has passed
+      # @return [Result]
+      # @raise [Error] when the app does not boot, or does not answer
+      def run(&progress)
+        Dir.mktmpdir("fastrack-tune") do |dir|
+          boot(dir)
+          measure(progress)
+        ensure
+          stop
+        end
+      end
+
+      private
+
+      def boot(dir)
+        @log = File.join(dir, "log")
+        settings = { StdoutPath: @log, StderrPath: @log, MaxRequestPerChild: 0, MaxMemory: 0, MaxMemoryPerChild: 0, MaxThreads: @threads }
+        options = settings.flat_map { |name, value| ["-O", "#{name}=#{value}"] }
+        options.push("-c", @config) if @config
+        @pid = Process.spawn(CLEAN, RbConfig.ruby, COMMAND, "-e", @environment, "-b", "127.0.0.1:0", "-w", WORKERS.to_s, "-P", "#{dir}/pid",
+                             *options, *@app_file, in: File::NULL, %i[out err] => @log, pgroup: true)
+        @port = await_port
+        @workers = children
+      end
+
+      # @return [Integer]
+      def await_port
+        deadline = now + BOOT
+        until log.include?("Fastrack is ready")
+          raise Error, "the app does not boot:\n#{log}" if Process.wait(@pid, Process::WNOHANG)&.then { @pid = nil } || !@pid || now > deadline
+
+          sleep(0.05)
+        end
+        Integer(log[/^Fastrack starts Listening on 127\.0\.0\.1:(\d+)/, 1])
+      end
+
+      def log
+        File.read(@log)
+      end
+
+      def children
+        Dir.glob("/proc/[0-9]*/stat").filter_map do |file|
+          pid, parent = File.read(file).then { |text| [text.to_i, text[(text.rindex(")") + 4)..].to_i] }
+          pid if parent == @pid
+        rescue SystemCallError
+          nil
+        end
+      end
+
+      def measure(progress)
+        start = own
+        warm_up = [@seconds * WARM_UP, 1].max
+        whole = warm_up + @seconds
+        load(warm_up) { |passed| progress&.call(passed / whole) }
+        warm = own
+        before = clocks
+        load = load(@seconds) { |passed| progress&.call((warm_up + passed) / whole) }
+        result(load, start, warm, clocks.zip(before).map { |after, first| after - first })
+      end
+
+      def load(seconds, &block)
+        Load.new(@port, @paths, clients: WORKERS * @threads).run(seconds, &block).tap do |load|
+          raise Error, "the app answers no request:\n#{log}" if load.latencies.empty?
+        end
+      end
+
+      def result(load, start, warm, (cpu, queued))
+        requests = load.latencies.size
+        loaded = own
+        mean = load.latencies.sum / requests
+        waiting = mean - ((cpu + queued) / requests) - Load::OWN_TIME
+        Result.new(shared: total - loaded.sum, start: start.max, warm: warm.max, loaded: loaded.max,
+                   growth: (loaded.sum - warm.sum) * 1000 / requests, requests: requests, failures: load.failures,
+                   latencies: load.latencies, cpu: cpu / requests, waiting: [waiting, 0].max)
+      end
+
+      def own
+        @workers.map { |pid| ProcessMemory.of(pid).private }
+      end
+
+      def total
+        [@pid, *@workers].sum { |pid| ProcessMemory.of(pid).pss }
+      end
+
+      # Seconds in which the workers have computed, and in which they could have.
+      def clocks
+        cpu = @workers.sum { |pid| File.read("/proc/#{pid}/stat").split(") ").last.split.values_at(11, 12).sum(&:to_i) / TICKS }
+        queued = @workers.sum { |pid| Dir.glob("/proc/#{pid}/task/*/schedstat").sum { |file| File.read(file).split[1].to_i / 1e9 } }
+        [cpu, queued]
+      rescue SystemCallError
+        raise Error, "a worker has ended under load:\n#{log}"
+      end
+
+      def stop
+        return unless @pid
+
+        Process.kill(:TERM, @pid)
+        deadline = now + STOP
+        sleep(0.05) until (ended = Process.wait(@pid, Process::WNOHANG)) || now > deadline
+        return if ended
+
+        Process.kill(:KILL, -@pid)
+        Process.wait(@pid)
+      end
+
+      def now
+        Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      end
+    end
+  end
+end
