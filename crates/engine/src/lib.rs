@@ -41,6 +41,7 @@ pub use handoff::SharedQueue;
 
 pub use settings::Settings;
 pub use watch::{
-    Activity, Entry, Scoreboard, Slot, State, ThreadDumper, WatchSettings, EXIT_STATUS, MAX_THREADS,
+    Activity, Cause, Connections, Counts, Entry, GcTime, Histogram, Scoreboard, Slot, State, ThreadDumper,
+    WatchSettings, WorkerId, BUCKETS, EXIT_STATUS, MAX_THREADS,
 };
 pub use worker::{Engine, ExitHandler, Finish, Forking};

@@ -17,6 +17,11 @@ pub fn epoch_seconds() -> u64 {
     clock_gettime(WALL).ok().and_then(|now| u64::try_from(now.tv_sec()).ok()).unwrap_or(0)
 }
 
+/// Microseconds since 1970, by the exact clock.
+pub fn epoch_micros() -> u64 {
+    clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, micros)
+}
+
 /// Milliseconds on the monotonic clock, for deadlines.
 pub fn monotonic_millis() -> u64 {
     let Ok(now) = clock_gettime(STEADY) else { return 0 };

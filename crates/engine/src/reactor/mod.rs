@@ -23,6 +23,7 @@ use crate::conn::{Connection, ReadBufPool};
 use crate::control::Control;
 use crate::handoff::Member;
 use crate::settings::Settings;
+use crate::watch::Count;
 
 pub(crate) use table::Table;
 
@@ -40,6 +41,16 @@ pub(crate) enum Next {
     Kept,
 }
 
+/// What is known of the time that new clients have waited to be accepted.
+#[derive(Debug, Default)]
+struct Backlog {
+    /// This worker has answered no request since it last waited for clients.
+    is_idle: bool,
+    /// When the system was last asked, in milliseconds of the monotonic clock, and what it said, in milliseconds.
+    looked: u64,
+    waited: u64,
+}
+
 #[derive(Debug)]
 pub(crate) struct Reactor {
     settings: Settings,
@@ -50,6 +61,7 @@ pub(crate) struct Reactor {
     ready: VecDeque<Box<Connection>>,
     member: Option<Member>,
     date: DateCache,
+    backlog: Backlog,
     capacity: usize,
     /// When requests that have begun are cut off; set while stopping.
     stop_deadline: Option<u64>,
@@ -85,6 +97,7 @@ impl Reactor {
             ready: VecDeque::new(),
             member,
             date: DateCache::default(),
+            backlog: Backlog::default(),
             capacity: descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2),
             stop_deadline: None,
             head_deadline: 0,
@@ -195,6 +208,24 @@ impl Reactor {
         self.table.events() > 0 || !self.ready.is_empty()
     }
 
+    /// Whether this worker has answered no request since it last waited for clients.
+    pub fn set_idle(&mut self, is_idle: bool) {
+        self.backlog.is_idle = is_idle;
+    }
+
+    /// Tells other threads and the master whether requests wait.
+    pub fn publish_pending(&self) {
+        let waiting = self.table.events() + self.ready.len();
+        self.control.set_pending(waiting > 0);
+        self.control.counters().set(Count::Waiting, waiting as u64);
+    }
+
+    /// Tells the master how many connections there are.
+    pub fn publish(&self) {
+        self.table.publish(self.control.counters());
+        self.publish_pending();
+    }
+
     /// The helper's turn, while the application has the other thread: does all that can be done without it. Ready
     /// requests go to whichever worker is free first. When the other thread `is_back` the rest is left to it: it
     /// waits for a single connection at most, of which a megabyte is read.
@@ -207,7 +238,7 @@ impl Reactor {
         if self.ready.is_empty() || !keeps(self) {
             self.give_ready(is_back);
         }
-        self.control.set_pending(self.has_pending());
+        self.publish();
         self.app_is_running = false;
     }
 

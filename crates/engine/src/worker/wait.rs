@@ -29,6 +29,7 @@ impl Driver {
         if let Some(member) = reactor.member() {
             member.set_idle(!reactor.is_stopping());
         }
+        reactor.publish();
         shared.set_waiting(reactor);
         let mut result = Ok(());
         let (poller, events) = (&self.poller, &mut self.events);
@@ -46,6 +47,7 @@ impl Driver {
         }
         shared.set_busy();
         let mut reactor = shared.reactor();
+        reactor.set_idle(true);
         if let Some(member) = reactor.member() {
             member.set_idle(false);
         }
