@@ -71,16 +71,16 @@ impl Counters {
     #[inline]
     fn words(&self) -> &[AtomicU64; WORDS] {
         // There are that many: the scoreboard sees to it.
-        self.page[self.base..].first_chunk().unwrap_or(&NOWHERE)
+        self.page.chunk(self.base).unwrap_or(&NOWHERE)
     }
 
-    /// A request is over: the first digit of its status or 0, how long the application took, how long the request had
-    /// waited before, both in milliseconds, and the bytes of its response.
+    /// A request is over: the first digit of its status or 0, how long the application took in
+    /// milliseconds, how long the request had waited before in microseconds, and the bytes of its response.
     #[inline]
     pub fn count_request(&self, class: usize, millis: u64, queued: u64, bytes: u64) {
         let words = self.words();
         count_time(words, class.min(CLASSES - 1), millis);
-        count_time(words, QUEUE, queued);
+        count_time(words, QUEUE, if queued == 0 { 0 } else { queued / 1000 });
         add(&words[Count::BytesOut as usize], bytes);
     }
 
@@ -166,7 +166,7 @@ mod tests {
         let board = Scoreboard::new().expect("memory");
         let index = board.reserve().expect("a slot");
         let counters = board.slot(index).expect("the slot").counters();
-        for (class, millis, queued) in [(2, 0, 0), (2, 5, 6), (4, 60_001, 0), (9, 7, 30_000)] {
+        for (class, millis, queued) in [(2, 0, 0), (2, 5, 6_000), (4, 60_001, 0), (9, 7, 30_000_000)] {
             counters.count_request(class, millis, queued, 100);
         }
         counters.count_lost(true, 2_000);
@@ -190,7 +190,7 @@ mod tests {
             assert_eq!(board.used(), 2);
             for index in slots {
                 let counters = board.slot(index).expect("the slot").counters();
-                counters.count_request(2, 1, 1, 10);
+                counters.count_request(2, 1, 1_000, 10);
                 counters.add(Count::Accepted, 1);
                 counters.set(Count::Idle, 2);
                 counters.set(Count::Waiting, 5);

@@ -338,6 +338,9 @@ fn line(head: &Head) -> Range<usize> {
 }
 
 fn id(head: &Head) -> Range<usize> {
+    if !head.has(KnownName::XRequestId) {
+        return 0..0;
+    }
     let field = head.fields.iter().find(|field| field.known == Some(KnownName::XRequestId));
     field.map_or(0..0, |field| field.value.into())
 }
