@@ -29,15 +29,25 @@ pub(crate) struct InFlight {
 pub(crate) struct Sent {
     /// When the application was called, in milliseconds of the monotonic clock.
     pub started: u64,
+    /// The same in microseconds, by the exact clock; 0 if nobody wants to know.
+    pub began: u64,
     /// How long the request had waited then, in microseconds.
     pub queued: u64,
     /// 0 before the application has said it.
     pub status: u16,
     /// The length of the response's head, in bytes.
     pub head: u64,
-    /// Bytes of the response that were passed on, and those that the system has taken.
+    /// Bytes of the response that were passed on, if it is [logged](Self::is_logged).
     pub passed: u64,
+    /// Bytes of the response that the system has taken.
     pub taken: u64,
+}
+
+impl Sent {
+    /// Whether the access log gets a line about it.
+    pub fn is_logged(&self) -> bool {
+        self.began != 0
+    }
 }
 
 impl InFlight {

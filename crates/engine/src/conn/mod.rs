@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fastrack_http::{Error, Framing};
+use fastrack_http::{Error, Framing, Head};
 use fastrack_sys::append;
 
 use crate::accept::Client;
@@ -34,7 +34,7 @@ use body::{BodyReader, BufferedBody};
 
 pub use body::{BodyError, BodyRead, BodyStream, ReadAhead};
 pub(crate) use contents::{Contents, Kind, Loaded};
-pub(crate) use in_flight::InFlight;
+pub(crate) use in_flight::{InFlight, Sent};
 pub(crate) use read_buf::{ReadBuf, ReadBufPool};
 pub use request::{Content, Request};
 pub(crate) use response_writer::Stage;
@@ -138,6 +138,7 @@ impl Connection {
     }
 
     /// The request, once it is [`Step::Ready`].
+    #[inline(always)]
     pub fn request<'a>(&'a self, settings: &Settings) -> Option<Request<'a>> {
         let ReadBuf { bytes, head, decoded, rest, path } = self.read_buf.as_deref()?;
         let mut beyond = &bytes[head.len..];
@@ -160,6 +161,11 @@ impl Connection {
         let path = if settings.decode_path { path } else { head.path(bytes) };
         let (listener, peer) = (self.listener, self.peer);
         Some(Request { head, bytes, path, content, beyond, listener, peer, queue_time: 0 })
+    }
+
+    /// The head of the request, and what it was parsed from.
+    pub fn head(&self) -> Option<(&Head, &[u8])> {
+        self.read_buf.as_deref().map(|buf| (&buf.head, &buf.bytes[..]))
     }
 
     pub fn open_body(&mut self, settings: &Settings, in_flight: &InFlight, control: &Arc<Control>) {

@@ -140,7 +140,9 @@ impl<'a> ResponseWriter<'a> {
     ///
     /// What the socket does not take is copied, so the caller may free the slices. Must not be called while blocked.
     pub fn send(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Progress> {
-        self.in_flight.sent.passed += slices.iter().map(|slice| slice.len() as u64).sum::<u64>();
+        if self.in_flight.sent.is_logged() {
+            self.in_flight.sent.passed += slices.iter().map(|slice| slice.len() as u64).sum::<u64>();
+        }
         if !self.in_flight.write_buf().is_empty() {
             self.flush()?;
         }

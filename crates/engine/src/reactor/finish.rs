@@ -48,14 +48,18 @@ impl Reactor {
 
     /// Counts the request that the application is done with.
     #[inline]
-    fn count(&self, connection: &Connection, stage: Stage, in_flight: &InFlight, now: u64) {
-        let (counters, sent) = (self.control.counters(), &in_flight.sent);
+    fn count(&mut self, connection: &Connection, stage: Stage, in_flight: &InFlight, now: u64) {
+        let sent = &in_flight.sent;
         let status = match stage {
             Stage::Finished | Stage::Begun | Stage::Broken => sent.status,
             stage => self.other_status(connection, stage, sent.status),
         };
         let millis = now.saturating_sub(sent.started);
-        counters.count_request(usize::from(status / 100), millis, sent.queued / 1000, sent.taken);
+        let class = usize::from(status / 100);
+        self.control.counters().count_request(class, millis, sent.queued, sent.taken);
+        if sent.is_logged() {
+            self.log_request(connection, status, sent, now);
+        }
     }
 
     #[cold]

@@ -2,6 +2,7 @@
 //!
 //! Nothing here waits or calls the application. What comes out is connections whose requests are ready.
 
+mod access;
 mod close;
 mod finish;
 mod incoming;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 use fastrack_http::DateCache;
 
+use crate::access_log::AccessLog;
 use crate::conn::{Connection, ReadBufPool};
 use crate::control::Control;
 use crate::handoff::Member;
@@ -62,6 +64,9 @@ pub(crate) struct Reactor {
     member: Option<Member>,
     date: DateCache,
     backlog: Backlog,
+    /// How many requests wait, as others have been told.
+    published: usize,
+    access_log: Option<Box<AccessLog>>,
     capacity: usize,
     /// When requests that have begun are cut off; set while stopping.
     stop_deadline: Option<u64>,
@@ -98,6 +103,8 @@ impl Reactor {
             member,
             date: DateCache::default(),
             backlog: Backlog::default(),
+            published: 0,
+            access_log: None,
             capacity: descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2),
             stop_deadline: None,
             head_deadline: 0,
@@ -193,7 +200,8 @@ impl Reactor {
     }
 
     pub fn next_deadline(&self) -> Option<u64> {
-        self.table.next_deadline()
+        let log = self.access_log.as_ref().and_then(|log| log.due());
+        self.table.next_deadline().into_iter().chain(log).min()
     }
 
     pub fn events(&self) -> usize {
@@ -214,14 +222,18 @@ impl Reactor {
     }
 
     /// Tells other threads and the master whether requests wait.
-    pub fn publish_pending(&self) {
+    #[inline]
+    pub fn publish_pending(&mut self) {
         let waiting = self.table.events() + self.ready.len();
-        self.control.set_pending(waiting > 0);
-        self.control.counters().set(Count::Waiting, waiting as u64);
+        if waiting != self.published {
+            self.published = waiting;
+            self.control.set_pending(waiting > 0);
+            self.control.counters().set(Count::Waiting, waiting as u64);
+        }
     }
 
     /// Tells the master how many connections there are.
-    pub fn publish(&self) {
+    pub fn publish(&mut self) {
         self.table.publish(self.control.counters());
         self.publish_pending();
     }
@@ -239,6 +251,7 @@ impl Reactor {
             self.give_ready(is_back);
         }
         self.publish();
+        self.tend_log();
         self.app_is_running = false;
     }
 

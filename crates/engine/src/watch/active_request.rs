@@ -297,6 +297,18 @@ impl ActiveRequest {
         format!("{prefix}{} {has} taken {seconds:.1} s{id}", line.escape_ascii())
     }
 
+    /// When it began, in milliseconds of the monotonic clock.
+    pub fn started(&self) -> u64 {
+        self.slot.started()
+    }
+
+    /// What is known of its head, as a head.
+    pub fn as_head(&self) -> Vec<u8> {
+        let (line, id) = self.slot.texts();
+        let id = if id.is_empty() { Vec::new() } else { [b"X-Request-ID: ", &id[..], b"\r\n"].concat() };
+        [&line[..], b" HTTP/1.1\r\nHost: -\r\n", &id, b"\r\n"].concat()
+    }
+
     // --- signal handlers, too
 
     /// Takes the request, if there is one that nobody has taken. Returns how far the response was.

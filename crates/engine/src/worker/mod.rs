@@ -153,7 +153,8 @@ impl Engine {
             poller.watch(waker, NOTICE)?;
         }
         let watchdog = Watchdog::new(&settings.watch);
-        let reactor = Reactor::new(settings, Arc::clone(&control), table, member);
+        let mut reactor = Reactor::new(settings, Arc::clone(&control), table, member);
+        reactor.start_log()?;
         let shared = Arc::new(Shared::new(reactor, timer, crew));
         let driver = Driver {
             shared: Arc::clone(&shared),

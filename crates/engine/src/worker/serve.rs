@@ -31,6 +31,9 @@ impl<'e> Runner<'e> {
         let last = settings.keep_alive_requests != 0 && served >= settings.keep_alive_requests;
         let (fd, arrived) = (connection.raw_fd(), connection.arrived);
         driver.count_request(self.in_flight.begin(fd, &mut request, arrived));
+        if reactor.is_logging() {
+            self.in_flight.sent.began = fastrack_sys::monotonic_micros();
+        }
         let (fd, in_flight) = (connection.as_fd(), &mut self.in_flight);
         let mut writer = ResponseWriter::new(fd, in_flight, control, &request, settings, last);
         reactor.set_idle(false);

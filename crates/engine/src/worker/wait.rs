@@ -24,6 +24,7 @@ impl Driver {
         app: &mut impl App,
     ) -> Option<LockedReactor<'a>> {
         self.listeners.found_nobody();
+        reactor.tend_log();
         let trims = reactor.take_heap_to_trim();
         let timeout = reactor.next_deadline().map(|at| at.saturating_sub(monotonic_millis()));
         if let Some(member) = reactor.member() {
