@@ -40,6 +40,7 @@ module Fastrack
       @failures = 0
       @proven = false
       @scoreboard = Scoreboard.new
+      Fastrack.scoreboard = [@scoreboard, Process.pid]
     end
 
     # Spawns a worker into the first free slot, if there is one and it is time.
@@ -122,7 +123,7 @@ module Fastrack
         exited = handle.reap(now) or next
         call_exit_hook(handle, exited)
         @launcher.queue&.worker_exited(handle.pid)
-        Log.line("worker #{handle.nr} (pid #{handle.pid}) #{exited}") if exited.notable?
+        Log.line("worker #{handle.nr} (pid #{handle.pid}) #{exited}", exited.failed? ? :error : :info) if exited.notable?
         failed(handle, exited) if exited.failed?
         true
       end
