@@ -5,6 +5,20 @@
 module Fastrack
   # For tests and tools; servers in production do not load it.
   autoload :Server, File.expand_path("fastrack/in_process/server", __dir__)
+  autoload :Stats, File.expand_path("fastrack/master/stats", __dir__)
+
+  class << self
+    # What the server of this process is doing: in the master, in workers and in hooks.
+    #
+    # @return [Hash, nil] see docs/logs-and-stats.md; nil where no server of its own runs
+    def stats
+      Stats.new(*scoreboard).to_h if scoreboard
+    end
+
+    # @!visibility private
+    # @return [Array(Scoreboard, Integer), nil] the server's, and the pid of its master
+    attr_accessor :scoreboard
+  end
 end
 
 require_relative "fastrack/version"

@@ -30,7 +30,7 @@ class Layers
     ORDER
     "crates/engine" => [%w[fastrack_http fastrack_sys], <<~ORDER],
       fork sync watch
-      control
+      access_log control
       accept
       settings
       conn

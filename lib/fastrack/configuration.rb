@@ -21,7 +21,7 @@ module Fastrack
 
     # Keys that rackup, Rails and Sinatra pass to every handler and that mean nothing to this one.
     FOREIGN_KEYS = %i[
-      AccessLog DoNotReverseLookup Silent Verbose app builder caching command config daemonize debug debugger early_hints
+      DoNotReverseLookup Silent Verbose app builder caching command config daemonize debug debugger early_hints
       environment eval heapfile ignore_options include log_stdout log_to_stdout options pid profile_file profile_mode
       quiet require restart_cmd server user_supplied_options using warn
     ].freeze
@@ -166,7 +166,8 @@ module Fastrack
       # :pid is rackup's --pid. rackup writes that file, too, but only we keep it right across USR2.
       { Pid: @given[:pid] }.merge(@given).filter_map do |key, value|
         option = Option::BY_NAME[key]
-        [option.name, value] if option && !value.nil?
+        # rackup's default for WEBrick is AccessLog: [].
+        [option.name, value] if option && !value.nil? && [key, value] != [:AccessLog, []]
       end
     end
 

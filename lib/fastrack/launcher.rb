@@ -28,6 +28,8 @@ module Fastrack
     attr_reader :queue
     # @return [PidFile, nil]
     attr_reader :pid_file
+    # @return [IO, nil]
+    attr_reader :access_log
 
     # Checks the options, then listens, then loads the app: errors are raised before anything is forked.
     #
@@ -44,6 +46,8 @@ module Fastrack
       @configuration = Configuration.new(options, overrides: overrides)
       @process_settings = ProcessSettings.new(@configuration)
       @process_settings.apply
+      @process_settings.format_log
+      @access_log = @process_settings.access_log
       load_engine
       old_master = OldMaster.take_over
       @queue = OldMaster.take_over_queue(@configuration.hand_over)
@@ -84,7 +88,9 @@ module Fastrack
       end
       settings = ProcessSettings.new(configuration)
       settings.apply
+      replace_access_log(settings.access_log)
       settings.redirect
+      settings.format_log
       LogFiles.remember
       @configuration = configuration
       change ? change_listeners(change) : []
@@ -166,6 +172,12 @@ module Fastrack
     def fire(event)
       @configuration.puma&.run(event)
       @plugins&.fire(event)
+    end
+
+    # Workers have copies of the old one.
+    def replace_access_log(file)
+      @access_log.close unless [nil, STDOUT].include?(@access_log)
+      @access_log = file
     end
 
     # Not when the gem is required: that must be possible where the extension is not built.

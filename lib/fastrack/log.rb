@@ -96,17 +96,26 @@ module Fastrack
     STDOUT = Output.new { $stdout }
     STDERR = Output.new { $stderr }
 
+    class << self
+      # @return [LogFormat, nil] nil: lines are written as they are
+      attr_accessor :style
+    end
+
     module_function
 
-    # Writes one line to stderr.
-    def line(text)
+    # Writes one line to stderr, or to the configured logger.
+    #
+    # @param level [Symbol] :info, :warn or :error
+    def line(text, level = :info)
+      return Log.style.line(text, level) if Log.style
+
       # In one write, so that lines of several processes do not mix.
       STDERR.puts("fastrack: #{text}\n")
     end
 
     # Writes one line to stdout and flushes it.
     def say(text)
-      STDOUT.puts(text)
+      Log.style ? Log.style.say(text) : STDOUT.puts(text)
       STDOUT.flush
     end
 
@@ -144,10 +153,10 @@ module Fastrack
 
     # Logs an exception with its backtrace and causes.
     def exception(text, error)
-      line("#{text}: #{error.full_message(highlight: false, order: :top)}".chomp)
+      line("#{text}: #{error.full_message(highlight: false, order: :top)}".chomp, :error)
     rescue StandardError
       # Its message is a method of the app's.
-      line("#{text}: #{error.class}")
+      line("#{text}: #{error.class}", :error)
     end
   end
 
@@ -174,7 +183,7 @@ module Fastrack
           renew(stream, path) unless File.identical?(path, stream)
         rescue SystemCallError, IOError => e
           # It keeps the file that it has.
-          Log.line("cannot reopen #{path}: #{e.message}")
+          Log.line("cannot reopen #{path}: #{e.message}", :error)
         end
       end
 

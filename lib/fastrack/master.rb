@@ -202,7 +202,7 @@ module Fastrack
       resize_as_configured
       @generation += 1
     rescue Exception => e # rubocop:disable Lint/RescueException -- no ConfigFile ends the server
-      Log.line("HUP changes nothing: #{e.is_a?(SystemExit) ? "the ConfigFile calls exit" : Error.reason(e)}")
+      Log.line("HUP changes nothing: #{e.is_a?(SystemExit) ? "the ConfigFile calls exit" : Error.reason(e)}", :error)
       notify_ready
     end
 

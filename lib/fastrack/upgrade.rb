@@ -67,7 +67,7 @@ module Fastrack
 
     # Does what is due.
     def step(now)
-      Log.line("the new master (pid #{@new.pid}) was not ready within BootTimeout; stopping it") if @new&.step(now)
+      Log.line("the new master (pid #{@new.pid}) was not ready within BootTimeout; stopping it", :error) if @new&.step(now)
     end
 
     # Checks whether the new master is gone. Call it after the signals are read: CHLD may come after the end of the channel.
@@ -101,7 +101,7 @@ module Fastrack
       true
     rescue StandardError => e
       @launcher.pid_file&.take_back
-      Log.line("cannot start a new master, this one carries on: #{e.message}")
+      Log.line("cannot start a new master, this one carries on: #{e.message}", :error)
       false
     end
 

@@ -148,7 +148,7 @@ module Fastrack
       # As soon as there is an engine other workers hand their connections over to it: this worker must serve them before it
       # ends.
       @creates_engine = true
-      @engine = settings.engine(slot: @scoreboard_entry, master_fd: death_pipe.fileno)
+      @engine = settings.engine(slot: @scoreboard_entry, master_fd: death_pipe.fileno, nr: @nr)
       @engine.stop if @must_stop
       @engine.catch_fatal_signals
       ExitGuard.install { @engine.prepare_exit }

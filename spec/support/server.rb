@@ -13,7 +13,7 @@ class Server
   ROOT = File.expand_path("../..", __dir__)
   LIB = File.join(ROOT, "lib")
   COMMAND = File.join(ROOT, "exe/fastrack")
-  LISTENING = /^Fastrack starts Listening on (?:(?<host>.+):(?<port>\d+)|:unix:(?<path>.+)) Pid:(?<pid>\d+)$/.freeze
+  LISTENING = /(?:^|^\S+ \d+ INFO |"message":")Fastrack starts Listening on (?:(?<host>.+):(?<port>\d+)|:unix:(?<path>.+)) Pid:(?<pid>\d+)(?:"\})?$/.freeze
 
   # Seconds that a boot, a response or a stop may take before it is a failure.
   DEADLINE = 20

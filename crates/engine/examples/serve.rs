@@ -24,6 +24,7 @@ struct Hello;
 impl App for Hello {
     fn call(&mut self, _request: &Request<'_>, writer: &mut ResponseWriter<'_>) -> Flow {
         let _ = writer.persistence();
+        writer.describe(200, HEAD.len());
         writer.send(&[IoSlice::new(HEAD), IoSlice::new(BODY)]).expect("the client is there");
         writer.finish();
         Flow::Continue

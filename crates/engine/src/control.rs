@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fastrack_sys::{borrow_fd, Waker};
 
 use crate::fork::InheritedFds;
-use crate::watch::{ActiveRequest, WatchSettings};
+use crate::watch::{ActiveRequest, Count, Counters, WatchSettings};
 
 /// The side of an engine that needs no exclusive access to it.
 #[derive(Debug)]
@@ -17,6 +17,9 @@ pub struct Control {
     poller: RawFd,
     /// One for each thread of the application.
     requests: Box<[Arc<ActiveRequest>]>,
+    counters: Counters,
+    /// Requests that this slot's former workers have answered.
+    before: u64,
     /// Wakes the thread that waits for clients. None where there is one thread only: a signal wakes that.
     waker: Option<Waker>,
     inherited: InheritedFds,
@@ -36,7 +39,6 @@ struct Flags {
     lead_over: AtomicBool,
     /// Whether requests have been read that nobody answers yet.
     pending: AtomicBool,
-    requests: AtomicU64,
     dropped: AtomicU64,
 }
 
@@ -49,10 +51,12 @@ impl Control {
     ) -> io::Result<Self> {
         let inherited = InheritedFds::new(fastrack_sys::max_fd_limit());
         let requests = ActiveRequest::for_threads(watch, watch.threads)?;
+        let counters = requests[0].counters().clone();
+        let before = counters.requests();
         let waker = (requests.len() > 1).then(Waker::new).transpose()?;
         let own = waker.iter().flat_map(Waker::raw_fds);
         fds.into_iter().chain(own).for_each(|fd| inherited.insert(fd));
-        Ok(Control { flags: Flags::default(), poller, requests, waker, inherited })
+        Ok(Control { flags: Flags::default(), poller, requests, counters, before, waker, inherited })
     }
 
     pub(crate) fn waker(&self) -> Option<&Waker> {
@@ -130,11 +134,7 @@ impl Control {
 
     /// Requests that the application has answered.
     pub fn requests(&self) -> u64 {
-        self.flags.requests.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn count_request(&self) {
-        self.flags.requests.fetch_add(1, Ordering::Relaxed);
+        self.counters.requests().saturating_sub(self.before)
     }
 
     /// Requests dropped because their client had disconnected before the application was free.
@@ -143,6 +143,7 @@ impl Control {
     }
 
     pub(crate) fn count_dropped(&self) {
+        self.counters.add(Count::Dropped, 1);
         self.flags.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -169,6 +170,11 @@ impl Control {
 
     pub(crate) fn all_requests(&self) -> &[Arc<ActiveRequest>] {
         &self.requests
+    }
+
+    /// This worker's. With one exception they are changed only where the reactor is locked.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     /// How many threads of the application may run the engine.

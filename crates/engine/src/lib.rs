@@ -9,7 +9,7 @@
 //! Bottom first. Each may import only from those above it in this list; `bin/test` checks that.
 //!
 //! 1. `sync`: atomics; `watch`: the request in progress, its time limit, the scoreboard and the watchdog
-//! 2. `fork`: what a forked child must let go of
+//! 2. `access_log`: lines about requests, and the thread that writes them; `fork`: what a forked child must let go of
 //! 3. `settings`
 //! 4. `control`: what other threads and signal handlers may do with the engine
 //! 5. `accept`: listeners
@@ -21,6 +21,7 @@
 //! 11. `worker`: the loop
 
 mod accept;
+mod access_log;
 mod app;
 mod conn;
 mod control;
@@ -34,6 +35,7 @@ mod watch;
 mod worker;
 
 pub use accept::Listener;
+pub use access_log::{AccessLogSettings, LogFormat};
 pub use app::{App, Flow};
 pub use conn::{BodyError, BodyRead, BodyStream, Content, Progress, ReadAhead, Request, ResponseWriter};
 pub use control::Control;
@@ -41,6 +43,7 @@ pub use handoff::SharedQueue;
 
 pub use settings::Settings;
 pub use watch::{
-    Activity, Entry, Scoreboard, Slot, State, ThreadDumper, WatchSettings, EXIT_STATUS, MAX_THREADS,
+    Activity, Cause, Connections, Counts, Entry, GcTime, Histogram, Scoreboard, Slot, State, ThreadDumper,
+    WatchSettings, WorkerId, BUCKETS, EXIT_STATUS, MAX_THREADS,
 };
 pub use worker::{Engine, ExitHandler, Finish, Forking};

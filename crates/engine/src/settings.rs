@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use fastrack_http::Limits;
 
+use crate::access_log::AccessLogSettings;
 use crate::watch::WatchSettings;
 
 /// How long a request that has begun gets to arrive whole when the engine stops, in milliseconds.
@@ -44,6 +45,8 @@ pub struct Settings {
     pub decode_path: bool,
     /// The listeners' ids in the shared queue, then those of closed listeners whose connections are still open.
     pub listeners: Vec<u64>,
+    /// Where a line about each request goes, if anywhere.
+    pub access_log: Option<AccessLogSettings>,
     /// How requests are watched.
     pub watch: WatchSettings,
 }
@@ -65,6 +68,7 @@ impl Default for Settings {
             tmpdir: std::env::temp_dir(),
             decode_path: false,
             listeners: Vec::new(),
+            access_log: None,
             watch: WatchSettings::default(),
         }
     }

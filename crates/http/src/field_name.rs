@@ -77,6 +77,7 @@ known_names! {
     XForwardedHost "X-Forwarded-Host" "HTTP_X_FORWARDED_HOST";
     XForwardedPort "X-Forwarded-Port" "HTTP_X_FORWARDED_PORT";
     XForwardedProto "X-Forwarded-Proto" "HTTP_X_FORWARDED_PROTO";
+    XQueueStart "X-Queue-Start" "HTTP_X_QUEUE_START";
     XRealIp "X-Real-IP" "HTTP_X_REAL_IP";
     XRequestId "X-Request-ID" "HTTP_X_REQUEST_ID";
     XRequestStart "X-Request-Start" "HTTP_X_REQUEST_START";
@@ -103,7 +104,7 @@ impl KnownName {
             9 => &[SecChUa, XRealIp, Forwarded],
             10 => &[UserAgent, Connection, KeepAlive],
             12 => &[ContentType, XRequestId, XCsrfToken],
-            13 => &[CacheControl, IfNoneMatch, Authorization],
+            13 => &[CacheControl, IfNoneMatch, Authorization, XQueueStart],
             14 => &[ContentLength, SecFetchMode, SecFetchDest, SecFetchSite, SecFetchUser, AcceptCharset],
             15 => &[AcceptEncoding, AcceptLanguage, XForwardedFor, XRequestStart],
             16 => &[SecChUaMobile, XForwardedHost, XForwardedPort, XRequestedWith, ContentEncoding],

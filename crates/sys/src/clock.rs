@@ -17,12 +17,21 @@ pub fn epoch_seconds() -> u64 {
     clock_gettime(WALL).ok().and_then(|now| u64::try_from(now.tv_sec()).ok()).unwrap_or(0)
 }
 
+/// Milliseconds since 1970, as exact as the clock for seconds.
+pub fn epoch_millis() -> u64 {
+    clock_gettime(WALL).map_or(0, micros) / 1000
+}
+
+/// Microseconds since 1970, by the exact clock.
+pub fn epoch_micros() -> u64 {
+    clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, micros)
+}
+
 /// Milliseconds on the monotonic clock, for deadlines.
 pub fn monotonic_millis() -> u64 {
     let Ok(now) = clock_gettime(STEADY) else { return 0 };
-    let seconds = u64::try_from(now.tv_sec()).unwrap_or(0);
-    let nanos = u64::try_from(now.tv_nsec()).unwrap_or(0);
-    seconds * 1000 + nanos / 1_000_000
+    // Neither is ever negative; less than 10^9 nanoseconds fit into 32 bits.
+    (now.tv_sec() as u64).wrapping_mul(1000).wrapping_add(u64::from(now.tv_nsec() as u32 / 1_000_000))
 }
 
 /// Microseconds on the monotonic clock.

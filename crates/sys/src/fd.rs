@@ -5,6 +5,7 @@ use std::io;
 use std::mem::{self, ManuallyDrop};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
+use rustix::fs::FileType;
 use rustix::io::{dup2, fcntl_setfd, ioctl_fionbio, Errno, FdFlags};
 
 /// Borrows a descriptor by its number. Fails with EBADF for a negative number.
@@ -24,6 +25,16 @@ pub unsafe fn borrow_fd<'fd>(fd: RawFd) -> io::Result<BorrowedFd<'fd>> {
 pub fn is_lost_fd(error: &io::Error) -> bool {
     let lost = [Errno::BADF, Errno::NOTSOCK, Errno::INVAL].map(|errno| Some(errno.raw_os_error()));
     lost.contains(&error.raw_os_error())
+}
+
+/// Writes to a descriptor (write(2)), which may block.
+pub fn write_once(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    Ok(rustix::io::write(fd, bytes)?)
+}
+
+/// Whether it is a regular file.
+pub fn is_regular(fd: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstat(fd).is_ok_and(|data| FileType::from_raw_mode(data.st_mode).is_file())
 }
 
 /// Sets O_NONBLOCK. All processes that share the open file see it.

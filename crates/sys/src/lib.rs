@@ -18,9 +18,11 @@ mod socket;
 mod stderr;
 mod wakeup;
 
-pub use clock::{epoch_seconds, monotonic_micros, monotonic_millis, thread_clock, ThreadClock};
+pub use clock::{
+    epoch_micros, epoch_millis, epoch_seconds, monotonic_micros, monotonic_millis, thread_clock, ThreadClock,
+};
 pub use fatal_signals::run_before_fatal_signals;
-pub use fd::{borrow_fd, is_lost_fd, replace_with_dev_null, set_nonblocking};
+pub use fd::{borrow_fd, is_lost_fd, is_regular, replace_with_dev_null, set_nonblocking, write_once};
 pub use fd_limit::{fd_limit, has_free_fds, is_out_of_fds, max_fd_limit, too_many_open_files};
 pub use fd_passing::{message_queue, peek_message, receive_message, send_message, MAX_PASSED_FDS};
 pub use memory::{append, reserve};
@@ -32,9 +34,9 @@ pub use signals::{
     handle_signal, other_threads, signal_self, signal_thread, spare_signal, with_signals_blocked,
 };
 pub use socket::{
-    accept, discard_input, has_peer_closed, is_clients_error, is_peer_gone, is_readable, recv, reset_now,
-    reset_on_close, send, send_more, shutdown_both, shutdown_write, sleep, wait_readable, wait_writable,
-    writev,
+    accept, discard_input, has_peer_closed, is_clients_error, is_peer_gone, is_readable, millis_since_data,
+    recv, reset_now, reset_on_close, send, send_more, shutdown_both, shutdown_write, sleep, wait_readable,
+    wait_writable, writev,
 };
 pub use stderr::{load_backtrace, write_backtrace, write_stderr, write_stderr_within};
 pub use wakeup::{Timer, Waker};

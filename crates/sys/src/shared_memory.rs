@@ -50,6 +50,12 @@ impl<T: number::Number> SharedNumbers<T> {
         Ok(SharedNumbers { memory: memory.cast(), count: count.get() })
     }
 
+    /// So many of the numbers, from this one on; None if there are not so many.
+    #[inline]
+    pub fn chunk<const N: usize>(&self, start: usize) -> Option<&[T; N]> {
+        self.get(start..)?.first_chunk()
+    }
+
     fn length(count: NonZeroUsize) -> io::Result<NonZeroUsize> {
         let length = count.checked_mul(NonZeroUsize::MIN.saturating_add(size_of::<T>() - 1));
         Ok(length.ok_or(io::ErrorKind::InvalidInput)?)

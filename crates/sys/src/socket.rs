@@ -92,6 +92,12 @@ pub fn writev(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     Ok(rustix::io::writev(fd, slices)?)
 }
 
+/// How long ago the last data of a TCP client has come, in milliseconds; None where the system does not tell. It is as
+/// exact as the kernel's tick.
+pub fn millis_since_data(fd: BorrowedFd<'_>) -> Option<u64> {
+    backend::millis_since_data(fd)
+}
+
 /// Sends the end of the stream. The peer may go on sending.
 pub fn shutdown_write(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(net::shutdown(fd, Shutdown::Write)?)

@@ -1,6 +1,7 @@
 //! Calling Ruby from Rust: protect, the GVL, strings, errors.
 
 mod errors;
+mod gc_time;
 mod gvl;
 mod interned;
 mod protect;
@@ -10,6 +11,7 @@ mod thread_events;
 mod value;
 
 pub(crate) use errors::{exception, io_error, is_app_error, raise, raise_errno, report, system_error, warn};
+pub(crate) use gc_time::GcClock;
 pub(crate) use gvl::without_gvl;
 pub(crate) use interned::{init, interned};
 pub(crate) use protect::{callback, protect, Raised};

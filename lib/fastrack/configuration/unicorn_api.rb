@@ -89,7 +89,7 @@ module Fastrack
         Log.line("#{address} is free; a new worker is going to listen there")
         return Process.kill(:TERM, Process.pid)
       end
-      Log.line("#{address} is still in use; giving up")
+      Log.line("#{address} is still in use; giving up", :error)
     end
 
     def free?(address)

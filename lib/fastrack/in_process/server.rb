@@ -123,6 +123,10 @@ module Fastrack
     end
 
     # @!visibility private
+    # @return [nil] it prints nothing
+    def access_log; end
+
+    # @!visibility private
     def supervised?
       false
     end

@@ -22,6 +22,15 @@ module Fastrack
       killed? || @timed_out
     end
 
+    # @return [Symbol] why a worker that nobody has told to stop is replaced: see Scoreboard#count_restart
+    def cause
+      return :request_timeout if @timed_out
+      return :signal if killed?
+      return :boot if @state == :booting
+
+      failed? ? :failure : :exit
+    end
+
     # Whether to log it.
     def notable?
       failed? || !@request.nil?

@@ -137,7 +137,7 @@ module Fastrack
       if may_exit
         @channel.write(ControlChannel::GO)
         # It may have stopped waiting for the answer.
-        stop
+        stop(:request_limit)
       else
         recycle
         @channel.write(ControlChannel::STAY)
@@ -145,7 +145,10 @@ module Fastrack
     end
 
     # Lets it finish its request and exit.
-    def stop
+    #
+    # @param cause [Symbol, nil] why it is replaced: see Scoreboard#count_restart; nil if it is not
+    def stop(cause = nil)
+      @cause ||= cause || :none
       @state = :stopping
       @stopping_since ||= Process.clock_gettime(Process::CLOCK_MONOTONIC)
       signal(@stop_signal)
@@ -169,6 +172,7 @@ module Fastrack
 
     def kill
       @killed = true
+      @cause ||= booting? ? :boot : :worker_timeout
       @state = :stopping
       signal(:KILL)
     end
@@ -231,7 +235,15 @@ module Fastrack
       @state, @ready = :serving, true if booting? && connected? && messages.include?(ControlChannel::READY)
       @channel.close
       timed_out = read_entry.then { |entry| !entry.nil? && entry[:state] == :ending }
-      WorkerExit.new(status, @state, timed_out: timed_out, request: request(now)).tap { release_entry }
+      WorkerExit.new(status, @state, timed_out: timed_out, request: request(now)).tap do |exit|
+        count_restart(exit)
+        release_entry
+      end
+    end
+
+    def count_restart(exit)
+      cause = exit.sudden? && !@killed ? exit.cause : @cause || exit.cause
+      @entry&.first&.count_restart(cause.to_s) unless cause == :none
     end
 
     def read_entry

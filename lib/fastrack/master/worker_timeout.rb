@@ -70,7 +70,7 @@ module Fastrack
       at = [@late[key] + limit.grace, @not_before].max
       return at if now < at
 
-      Log.line("worker #{handle.nr} (pid #{handle.pid}) #{limit.text}")
+      Log.line("worker #{handle.nr} (pid #{handle.pid}) #{limit.text}", :error)
       handle.kill
       nil
     end

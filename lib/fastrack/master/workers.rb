@@ -40,6 +40,7 @@ module Fastrack
       @failures = 0
       @proven = false
       @scoreboard = Scoreboard.new
+      Fastrack.scoreboard = [@scoreboard, Process.pid]
     end
 
     # Spawns a worker into the first free slot, if there is one and it is time.
@@ -83,14 +84,17 @@ module Fastrack
     # Stops a worker of an old generation or beyond its request limit, or one that has lost its channel, if one can be spared.
     # One that is booting can, since what makes it hang may be gone; unless clients wait for it at an address that is gone.
     def recycle(generation)
-      @handles.each { |handle| handle.stop if handle.booting? && !handle.draining? && handle.generation < generation }
+      @handles.each { |handle| handle.stop(:reload) if handle.booting? && !handle.draining? && handle.generation < generation }
       return unless spare?
 
       serving = @handles.select(&:serving?)
       lost = serving.find { |handle| handle.disconnected?(now) }
       return replace(lost) if lost
 
-      (serving.find(&:past_limit?) || serving.find { |handle| handle.generation < generation })&.stop
+      past_limit = serving.find(&:past_limit?)
+      return past_limit.stop(:request_limit) if past_limit
+
+      serving.find { |handle| handle.generation < generation }&.stop(:reload)
     end
 
     # @return [Array<WorkerHandle>] those that are not stopping
@@ -119,7 +123,7 @@ module Fastrack
         exited = handle.reap(now) or next
         call_exit_hook(handle, exited)
         @launcher.queue&.worker_exited(handle.pid)
-        Log.line("worker #{handle.nr} (pid #{handle.pid}) #{exited}") if exited.notable?
+        Log.line("worker #{handle.nr} (pid #{handle.pid}) #{exited}", exited.failed? ? :error : :info) if exited.notable?
         failed(handle, exited) if exited.failed?
         true
       end
@@ -174,7 +178,7 @@ module Fastrack
     def replace(handle)
       Log.line("worker #{handle.nr} (pid #{handle.pid}) has no connection to the master any more: has the app closed all " \
                "sockets? Replacing it")
-      handle.stop
+      handle.stop(:failure)
     end
 
     def call_exit_hook(handle, exited)
@@ -223,6 +227,7 @@ module Fastrack
       worker = Worker.new(nr, @launcher, @app, entry)
       configuration.call_hook(:before_fork, @launcher, worker)
       pid, channel = ForkGuard.own_fork { fork_worker(worker) }
+      @scoreboard.assign(slot, nr, pid, generation) if slot
       configuration.puma&.run(:after_worker_fork, nr)
       WorkerHandle.new(nr, pid, generation, channel, entry, now, worker.stop_signal)
     rescue Exception => e # rubocop:disable Lint/RescueException -- no hook ends the server, not by `exit` either

@@ -66,7 +66,7 @@ module Fastrack
     def restore_missing
       write if @name == @path && self.class.read(@path).nil?
     rescue SystemCallError => e
-      Log.line("pid file #{@path}: #{e.message}")
+      Log.line("pid file #{@path}: #{e.message}", :error)
     end
 
     # Renames it, for a new master to have the name.
@@ -82,7 +82,7 @@ module Fastrack
       File.rename(aside, @path) if own?(aside)
       @name = @path
     rescue SystemCallError => e
-      Log.line("pid file #{@path}: #{e.message}")
+      Log.line("pid file #{@path}: #{e.message}", :error)
     end
 
     # Removes the old master's, in case that was killed.

@@ -83,7 +83,7 @@ module Fastrack
     def apply
       check_user
       check_directory
-      %i[StdoutPath StderrPath].each { |name| open_file(name) }
+      %i[StdoutPath StderrPath AccessLog].each { |name| open_file(name) }
       enter_directory
       File.umask(@configuration.umask) if @configuration.umask
       raise_file_limit
@@ -106,6 +106,24 @@ module Fastrack
       end
       @files.each_value(&:close)
       @files.clear
+    end
+
+    # From here on the server's own lines look as configured.
+    def format_log
+      format, logger = @configuration.log_format, @configuration.logger
+      return Log.style = nil if format == "plain" && logger.nil?
+
+      require_relative "log_format"
+      Log.style = LogFormat.new(format, logger)
+    end
+
+    # The file is one that LogFiles reopens.
+    #
+    # @return [IO, nil] where the access log goes
+    def access_log
+      return STDOUT if @configuration.access_log == "-"
+
+      @files.delete(:AccessLog)&.tap { |file| file.sync = true }
     end
 
     private
@@ -141,7 +159,8 @@ module Fastrack
     end
 
     def open_file(name)
-      return unless (given = @configuration.public_send(Option::BY_NAME[name].word))
+      given = @configuration.public_send(Option::BY_NAME[name].word)
+      return if given.nil? || given == "-"
 
       path = File.expand_path(given, directory)
       @files[name] = file = File.open(path, "a")

@@ -191,8 +191,15 @@ module Fastrack
       !["", "0"].include?(workers.to_s)
     end
 
+    # The server writes lines about requests itself, unless they are for a logger.
+    def log_to_stdout
+      @__puma__.middleware.delete(:log)
+      __option__(:AccessLog, "-", :log_requests) unless @__words__.key?(:access_log)
+    end
+
     def __conclude__
       workers(0) if !@__words__.key?(:max_workers) && @__environment__["WEB_CONCURRENCY"] == "0"
+      log_to_stdout if @__puma__.middleware[:log] && !@__puma__.middleware[:logger]
       __option__(:GracefulTimeout, @__shutdown__.values.min, :worker_shutdown_timeout) if @__shutdown__.any?
       @__puma__.option_hooks.each do |name, hook|
         word = Option::BY_NAME[name].word

@@ -89,7 +89,7 @@ module Fastrack
     EVENTS.each { |name, event| define_method(name) { |&block| @hooks[event] << block } }
 
     def log(text) = Log.say(text)
-    def error(text) = Log.line(text)
+    def error(text) = Log.line(text, :error)
     def debug(*) = nil
     alias write log
   end

@@ -108,7 +108,7 @@ module Fastrack
       path, mode = @state
       File.write(path, "---\npid: #{Process.pid}\nrunning_from: \"#{Dir.pwd}\"\n", perm: mode || 0o666) if path
     rescue SystemCallError => e
-      Log.line("cannot write the state file: #{e.message}")
+      Log.line("cannot write the state file: #{e.message}", :error)
     end
 
     # Once in Puma; here the master forks for as long as it lives.

@@ -24,7 +24,7 @@ module Fastrack
         **(early_hints ? { "rack.early_hints" => early_hints } : {}),
         "rack.errors" => $stderr, "rack.input" => NullInput::SHARED, "rack.url_scheme" => "http",
         "rack.multithread" => multithread, "rack.multiprocess" => true, "rack.run_once" => false,
-        "fastrack.client_gone" => client_gone, "fastrack.timeout" => timeout
+        "fastrack.client_gone" => client_gone, "fastrack.timeout" => timeout, "fastrack.queue_time" => 0.0
       }.freeze
     end
 

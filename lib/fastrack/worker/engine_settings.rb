@@ -28,10 +28,11 @@ module Fastrack
     end
 
     # @param slot [Array(Scoreboard, Integer), nil]
+    # @param nr [Integer] the worker's number
     # @param master_fd [Integer] at end of file when the master is dead
     # @return [Engine]
-    def engine(slot:, master_fd:)
-      @engine = Engine.new(listeners, { **settings, slot: slot, master_fd: master_fd })
+    def engine(slot:, master_fd:, nr: 0)
+      @engine = Engine.new(listeners, { **settings, slot: slot, master_fd: master_fd, nr: nr })
     end
 
     private
@@ -42,6 +43,7 @@ module Fastrack
         parting_time: close_delay,
         threads: @configuration.max_threads,
         dispatch: @launcher.queue,
+        access_log: @launcher.access_log&.fileno, access_log_format: @configuration.access_log_format,
         error_page: ErrorPage.for(@configuration.lowlevel_error_handler),
         decode_path: @configuration.path_info == "decoded",
         tmpdir: Dir.tmpdir,

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
+use super::queue_time::queue_time;
 use super::request::Request;
 use super::write_buf::WriteBuf;
 use crate::control::Control;
@@ -22,11 +23,44 @@ pub(crate) struct InFlight {
     out_of_memory: bool,
     /// Bytes of a large response.
     large: usize,
+    pub sent: Sent,
+}
+
+/// What is to be counted of a request and its response.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sent {
+    /// When the application was called, in milliseconds of the monotonic clock.
+    pub started: u64,
+    /// The same in microseconds, by the exact clock; 0 if nobody wants to know.
+    pub began: u64,
+    /// How long the request had waited then, in microseconds.
+    pub queued: u64,
+    /// 0 before the application has said it.
+    pub status: u16,
+    /// The length of the response's head, in bytes.
+    pub head: u64,
+    /// Bytes of the response that were passed on, if it is [logged](Self::is_logged).
+    pub passed: u64,
+    /// Bytes of the response that the system has taken.
+    pub taken: u64,
+}
+
+impl Sent {
+    /// Whether the access log gets a line about it.
+    pub fn is_logged(&self) -> bool {
+        self.began != 0
+    }
 }
 
 impl InFlight {
     pub fn new(active: Arc<ActiveRequest>) -> Self {
-        InFlight { active, write_buf: WriteBuf::default(), out_of_memory: false, large: 0 }
+        InFlight {
+            active,
+            write_buf: WriteBuf::default(),
+            out_of_memory: false,
+            large: 0,
+            sent: Sent::default(),
+        }
     }
 
     pub fn active(&self) -> &Arc<ActiveRequest> {
@@ -37,15 +71,19 @@ impl InFlight {
         &mut self.write_buf
     }
 
-    /// A request begins on this socket. Returns the time, in milliseconds of the monotonic clock.
-    pub fn begin(&self, fd: RawFd, request: &Request<'_>) -> u64 {
-        self.active.begin(fd, request.head, request.bytes)
+    /// A request begins on this socket, which was there to be read when it had `arrived`. Returns the time, both in
+    /// milliseconds of the monotonic clock.
+    pub fn begin(&mut self, fd: RawFd, request: &mut Request<'_>, arrived: u64) -> u64 {
+        let started = self.active.begin(fd, request.head, request.bytes);
+        let queued = queue_time(request.head, request.bytes, arrived, started);
+        request.queue_time = queued;
+        self.sent = Sent { started, queued, ..Sent::default() };
+        started
     }
 
     /// The application is done. False if another thread has taken the request: the caller must not go on. For the thread
     /// that `leads` the process ends then, and this does not return.
     pub fn end(&self, control: &Control, leads: bool) -> bool {
-        control.count_request();
         if control.is_closed() {
             self.active.forget_client();
             return true;

@@ -12,6 +12,7 @@
 mod body;
 mod contents;
 mod in_flight;
+mod queue_time;
 mod read_buf;
 mod reading;
 mod request;
@@ -23,7 +24,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fastrack_http::{Error, Framing};
+use fastrack_http::{Error, Framing, Head};
 use fastrack_sys::append;
 
 use crate::accept::Client;
@@ -33,7 +34,7 @@ use body::{BodyReader, BufferedBody};
 
 pub use body::{BodyError, BodyRead, BodyStream, ReadAhead};
 pub(crate) use contents::{Contents, Kind, Loaded};
-pub(crate) use in_flight::InFlight;
+pub(crate) use in_flight::{InFlight, Sent};
 pub(crate) use read_buf::{ReadBuf, ReadBufPool};
 pub use request::{Content, Request};
 pub(crate) use response_writer::Stage;
@@ -85,6 +86,11 @@ pub(crate) enum Phase {
     Draining,
 }
 
+impl Phase {
+    /// How many there are.
+    pub const ALL: usize = Phase::Draining as usize + 1;
+}
+
 #[derive(Debug)]
 pub(crate) struct Connection {
     fd: OwnedFd,
@@ -95,6 +101,10 @@ pub(crate) struct Connection {
     /// When its phase has to be over, in milliseconds of the monotonic clock; 0 if no time has been set. A worker that
     /// stops may look earlier.
     pub deadline: u64,
+    /// When the request was there to be read, in milliseconds of the monotonic clock; 0 if there is none, or nobody knows.
+    pub arrived: u64,
+    /// Bytes received since they were last [counted](Self::take_received).
+    received: u64,
     read_buf: Option<Box<ReadBuf>>,
     write_buf: WriteBuf,
     state: State,
@@ -115,6 +125,8 @@ impl Connection {
             peer: client.peer,
             key: None,
             deadline: 0,
+            arrived: 0,
+            received: 0,
             read_buf: None,
             write_buf: WriteBuf::default(),
             state: State::Head,
@@ -126,6 +138,7 @@ impl Connection {
     }
 
     /// The request, once it is [`Step::Ready`].
+    #[inline(always)]
     pub fn request<'a>(&'a self, settings: &Settings) -> Option<Request<'a>> {
         let ReadBuf { bytes, head, decoded, rest, path } = self.read_buf.as_deref()?;
         let mut beyond = &bytes[head.len..];
@@ -146,7 +159,13 @@ impl Connection {
             beyond = rest;
         }
         let path = if settings.decode_path { path } else { head.path(bytes) };
-        Some(Request { head, bytes, path, content, beyond, listener: self.listener, peer: self.peer })
+        let (listener, peer) = (self.listener, self.peer);
+        Some(Request { head, bytes, path, content, beyond, listener, peer, queue_time: 0 })
+    }
+
+    /// The head of the request, and what it was parsed from.
+    pub fn head(&self) -> Option<(&Head, &[u8])> {
+        self.read_buf.as_deref().map(|buf| (&buf.head, &buf.bytes[..]))
     }
 
     pub fn open_body(&mut self, settings: &Settings, in_flight: &InFlight, control: &Arc<Control>) {
@@ -162,8 +181,14 @@ impl Connection {
         let reader = reader.get_mut().unwrap_or_else(PoisonError::into_inner);
         let whole = reader.receive_rest(self.fd.as_fd(), true);
         self.last_read_was_full = reader.may_have_unread();
+        self.received += reader.take_received();
         let has_room = self.read_buf.as_mut().is_none_or(|buf| append(&mut buf.rest, reader.rest()).is_ok());
         whole && has_room
+    }
+
+    /// How many bytes have been received since the last call of this.
+    pub fn take_received(&mut self) -> u64 {
+        std::mem::take(&mut self.received)
     }
 
     pub fn body_failure(&self) -> Option<BodyError> {

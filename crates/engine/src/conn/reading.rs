@@ -30,6 +30,7 @@ impl Connection {
                 Received::NoMemory if self.phase() == Phase::Draining => return Step::Close,
                 Received::NoMemory => return Step::Refuse(Error::Memory),
             };
+            self.received += got as u64;
             self.last_read_was_full = got == most;
             match self.take_in(got, settings) {
                 // The kernel has no more, and there is no end of the stream to be read.

@@ -47,4 +47,6 @@ pub struct Request<'a> {
     pub listener: usize,
     /// The client's address; None on a unix socket.
     pub peer: Option<SocketAddr>,
+    /// How long it has waited before the application is called, in microseconds.
+    pub queue_time: u64,
 }

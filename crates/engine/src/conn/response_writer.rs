@@ -12,6 +12,7 @@ use super::request::{Content, Request};
 use super::write_buf;
 use crate::control::Control;
 use crate::settings::Settings;
+use crate::watch::{Count, GcTime};
 
 /// How often to look whether a client has taken something of a response, within the time for that.
 const LOOKS: u64 = 8;
@@ -110,6 +111,21 @@ impl<'a> ResponseWriter<'a> {
         self.persistence = Persistence::Close;
     }
 
+    /// The status of the response that is sent next, and the length of its head in bytes.
+    pub fn describe(&mut self, status: u16, head: usize) {
+        self.in_flight.sent.status = status;
+        self.in_flight.sent.head = head as u64;
+    }
+
+    /// The garbage collector has run, as the application has noticed. One thread at a time may call this.
+    #[inline]
+    pub fn count_gc(&self, time: GcTime) {
+        if time != GcTime::default() {
+            self.control.counters().add(Count::GcInRequests, time.in_requests);
+            self.control.counters().add(Count::GcOutside, time.outside);
+        }
+    }
+
     /// Whether nothing was sent yet, so that a different response still can be.
     pub fn is_untouched(&self) -> bool {
         self.stage == Stage::Untouched
@@ -124,6 +140,9 @@ impl<'a> ResponseWriter<'a> {
     ///
     /// What the socket does not take is copied, so the caller may free the slices. Must not be called while blocked.
     pub fn send(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Progress> {
+        if self.in_flight.sent.is_logged() {
+            self.in_flight.sent.passed += slices.iter().map(|slice| slice.len() as u64).sum::<u64>();
+        }
         if !self.in_flight.write_buf().is_empty() {
             self.flush()?;
         }
@@ -156,6 +175,7 @@ impl<'a> ResponseWriter<'a> {
         self.claim_response()?;
         let pushed = self.in_flight.write_buf().push(&[IoSlice::new(head)], 0);
         self.note(pushed.map(|()| 0))?;
+        self.in_flight.sent.passed += head.len() as u64 + length;
         self.in_flight.write_buf().push_file(file, length, ends_chunk);
         self.stage = Stage::Begun;
         self.flush()
@@ -198,8 +218,9 @@ impl<'a> ResponseWriter<'a> {
     fn note(&mut self, result: io::Result<usize>) -> io::Result<Progress> {
         match result {
             Ok(0) => {}
-            Ok(sent) => {
-                self.in_flight.note_sent(sent);
+            Ok(taken) => {
+                self.in_flight.sent.taken += taken as u64;
+                self.in_flight.note_sent(taken);
                 self.stage = Stage::Begun;
                 self.stalled = None;
             }

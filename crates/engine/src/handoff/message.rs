@@ -15,12 +15,12 @@ use crate::settings::Settings;
 
 /// The version of the layout of messages and of the page. A new master with another one makes a queue of its own, and a
 /// message with another one is refused. Count it up with each change of either.
-pub(super) const LAYOUT: &str = "fastrak3";
+pub(super) const LAYOUT: &str = "fastrak4";
 
 /// The first bytes of a message.
 const MAGIC: &[u8] = LAYOUT.as_bytes();
 
-const HEADER: usize = 80;
+const HEADER: usize = 88;
 
 /// There is a file: see [`Contents::file`].
 const FILE: u8 = 1;
@@ -64,6 +64,7 @@ pub(super) fn send(queue: BorrowedFd<'_>, connection: &Connection, settings: &Se
         lengths,
         served: connection.served,
         deadline: connection.deadline,
+        arrived: connection.arrived,
         file: [contents.offset, contents.length],
     };
     let mut message = Vec::with_capacity(HEADER + INLINE.min(length));
@@ -102,6 +103,7 @@ pub(super) fn receive(
     let mut connection = Connection::new(Client { fd, peer: header.peer, listener });
     connection.served = header.served;
     connection.deadline = header.deadline;
+    connection.arrived = header.arrived;
     connection.ended = header.flags & ENDED != 0;
     connection.answer_after_shutdown = header.flags & PIPELINED != 0;
     if kind == Kind::Request && header.lengths == [0; 3] {
@@ -168,6 +170,7 @@ struct Header {
     served: u32,
     /// The clock is the same for all processes.
     deadline: u64,
+    arrived: u64,
     /// The offset and the length in the file.
     file: [u64; 2],
 }
@@ -181,7 +184,7 @@ impl Header {
             message.extend_from_slice(&u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
         }
         message.extend_from_slice(&self.served.to_le_bytes());
-        for number in [self.listener, self.deadline, self.file[0], self.file[1]] {
+        for number in [self.listener, self.deadline, self.arrived, self.file[0], self.file[1]] {
             message.extend_from_slice(&number.to_le_bytes());
         }
         debug_assert!(message.len() <= HEADER);
@@ -202,9 +205,9 @@ impl Header {
         let lengths = [number()? as usize, number()? as usize, number()? as usize];
         let served = number()?;
         let mut long = || Some(u64::from(number()?) | u64::from(number()?) << 32);
-        let (listener, deadline, file) = (long()?, long()?, [long()?, long()?]);
+        let (listener, deadline, arrived, file) = (long()?, long()?, long()?, [long()?, long()?]);
         let (flags, kind, peer) = (*flags, *kind, peer_of(peer));
-        Some(Header { flags, kind, peer, listener, lengths, served, deadline, file })
+        Some(Header { flags, kind, peer, listener, lengths, served, deadline, arrived, file })
     }
 }
 

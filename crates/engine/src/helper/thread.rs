@@ -150,7 +150,10 @@ impl Work for Drive<'_> {
         reactor.drive(&|| epoch.read() != since, &|_| false);
         self.shared.timer().want_listeners(reactor.may_accept_ahead());
         let request = self.control.request();
-        self.watchdog.check(request, || reactor.hand_off_all());
+        self.watchdog.check(request, |claim| {
+            reactor.log_lost(request, claim);
+            reactor.hand_off_all();
+        });
         // A request has limits of its own. What comes after it begins at 0.
         let mut step = Step::default();
         if request.is_none() {
@@ -256,6 +259,9 @@ impl Drive<'_> {
         let overdue: Vec<_> = control.all_requests().iter().map(Arc::as_ref).filter_map(take).collect();
         if !overdue.is_empty() {
             control.set_ending();
+            if let Some(mut reactor) = shared.reactor_within(LAST_WAIT) {
+                overdue.iter().for_each(|(request, claim)| reactor.log_lost(request, *claim));
+            }
             shared.hand_off_all(LAST_WAIT);
         }
         for (request, claim) in &overdue {

@@ -7,6 +7,7 @@ use fastrack_sys::epoch_seconds;
 
 use super::Reactor;
 use crate::conn::{Connection, Phase};
+use crate::watch::Count;
 
 impl Reactor {
     pub fn close(&mut self, connection: Box<Connection>) {
@@ -18,6 +19,7 @@ impl Reactor {
     }
 
     pub(super) fn reset(&mut self, connection: Box<Connection>) {
+        self.control.counters().add(Count::Aborted, 1);
         // If it fails the close is an orderly one; nothing better is possible.
         let _ = fastrack_sys::reset_on_close(connection.as_fd());
         self.release(connection);
@@ -31,14 +33,21 @@ impl Reactor {
         }
     }
 
-    /// Answers with an error, then closes once the client has read it.
+    /// Refuses a request that the application does not see.
     pub(super) fn refuse(&mut self, connection: Box<Connection>, error: Error) {
+        self.control.counters().add(Count::Refused, 1);
+        self.answer_error(connection, error);
+    }
+
+    /// Answers with an error, then closes once the client has read it.
+    pub(super) fn answer_error(&mut self, connection: Box<Connection>, error: Error) {
         self.explain(&connection, error);
         let mut response = Vec::new();
         let with_body = !connection.is_head_request();
         error_response(error, self.date.at(epoch_seconds()), with_body, &mut response);
         // It fits into any socket's send buffer. A client whose buffer is full gets nothing.
         let sent = fastrack_sys::send(connection.as_fd(), &response);
+        self.control.counters().add(Count::BytesOut, sent.as_ref().map_or(0, |sent| *sent as u64));
         if sent.is_ok_and(|sent| sent == response.len()) {
             self.lingering_close(connection);
         } else {

@@ -1,10 +1,12 @@
 //! After the response: the connection is kept alive for the next request, or ends.
 
 use fastrack_http::Error;
+use fastrack_sys::monotonic_millis;
 use std::os::fd::AsFd;
 
 use super::{Next, Reactor};
 use crate::conn::{BodyError, Connection, InFlight, Phase, Stage, Step};
+use crate::watch::Count;
 
 const NO_MEMORY: &str =
     "no memory for what a slow client has not taken of its response, which was cut: raise `ulimit -v`";
@@ -17,9 +19,11 @@ impl Reactor {
         keep_alive: bool,
         in_flight: &mut InFlight,
     ) -> Next {
+        let now = monotonic_millis();
+        self.count(&connection, stage, in_flight, now);
         match stage {
             Stage::Finished if in_flight.write_buf().is_empty() => {
-                return self.response_sent(connection, keep_alive);
+                return self.response_sent(connection, keep_alive, now);
             }
             Stage::Finished => {
                 connection.send_later(in_flight.take_unsent(), keep_alive);
@@ -27,8 +31,8 @@ impl Reactor {
             }
             Stage::Hijacked => self.close(connection),
             Stage::Untouched => match connection.body_failure() {
-                None => self.refuse(connection, Error::Application),
-                Some(BodyError::Refused(error)) => self.refuse(connection, error),
+                None => self.answer_error(connection, Error::Application),
+                Some(BodyError::Refused(error)) => self.answer_error(connection, error),
                 Some(BodyError::Gone) => self.close(connection),
             },
             Stage::Begun | Stage::Broken => {
@@ -42,7 +46,41 @@ impl Reactor {
         Next::Kept
     }
 
-    pub(super) fn response_sent(&mut self, mut connection: Box<Connection>, keep_alive: bool) -> Next {
+    /// Counts the request that the application is done with.
+    #[inline]
+    fn count(&mut self, connection: &Connection, stage: Stage, in_flight: &InFlight, now: u64) {
+        let sent = &in_flight.sent;
+        let status = match stage {
+            Stage::Finished | Stage::Begun | Stage::Broken => sent.status,
+            stage => self.other_status(connection, stage, sent.status),
+        };
+        let millis = now.saturating_sub(sent.started);
+        let class = usize::from(status / 100);
+        self.control.counters().count_request(class, millis, sent.queued, sent.taken);
+        if sent.is_logged() {
+            self.log_request(connection, status, sent, now);
+        }
+    }
+
+    #[cold]
+    fn other_status(&self, connection: &Connection, stage: Stage, sent: u16) -> u16 {
+        if stage == Stage::Hijacked {
+            self.control.counters().add(Count::Hijacked, 1);
+            return sent;
+        }
+        match connection.body_failure() {
+            None => Error::Application.status(),
+            Some(BodyError::Refused(error)) => error.status(),
+            Some(BodyError::Gone) => 0,
+        }
+    }
+
+    pub(super) fn response_sent(
+        &mut self,
+        mut connection: Box<Connection>,
+        keep_alive: bool,
+        now: u64,
+    ) -> Next {
         if !keep_alive {
             // A client that did not expect the close may have sent another request meanwhile. Closing with that
             // unread would reset the connection, and the client could lose the response (RFC 9112 §9.6).
@@ -65,7 +103,8 @@ impl Reactor {
             connection.ended |= fastrack_sys::has_peer_closed(connection.as_fd());
             return Next::Ready(connection);
         }
-        self.enter(connection, step)
+        connection.arrived = 0;
+        self.enter_at(connection, step, now)
     }
 
     pub(super) fn send_more(&mut self, mut connection: Box<Connection>, deadline: u64) -> Next {
@@ -73,9 +112,10 @@ impl Reactor {
             self.reset(connection);
             return Next::Kept;
         };
+        self.control.counters().add(Count::BytesOut, sent as u64);
         if let Some(keep_alive) = connection.is_sent() {
             self.freed += connection.release_write_buf();
-            return self.response_sent(connection, keep_alive);
+            return self.response_sent(connection, keep_alive, monotonic_millis());
         }
         let deadline = if sent > 0 { self.deadline(Phase::Sending) } else { deadline };
         self.park(connection, deadline);

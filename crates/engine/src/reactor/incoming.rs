@@ -8,13 +8,16 @@ use fastrack_sys::monotonic_millis;
 use super::{Next, Reactor};
 use crate::accept::Client;
 use crate::conn::{Connection, Phase, Step};
+use crate::watch::Count;
 
 /// Connections read without a request becoming ready, before others get a turn: each may bring a megabyte.
 const READS_PER_TURN: usize = 16;
 
 impl Reactor {
     pub fn poll(&mut self) -> io::Result<()> {
-        self.table.poll()
+        self.table.poll()?;
+        self.table.publish(self.control.counters());
+        Ok(())
     }
 
     /// Takes a request that became ready while nobody had time for it.
@@ -50,14 +53,21 @@ impl Reactor {
     }
 
     pub(super) fn handle_event(&mut self) -> Next {
-        let Some((mut connection, _, ended)) = self.table.next_event() else { return Next::Kept };
+        let Some((mut connection, since, ended)) = self.table.next_event() else { return Next::Kept };
         connection.ended |= ended;
         let deadline = connection.deadline;
         let before = connection.phase();
+        // One that another worker has passed on was there before.
+        if connection.arrived == 0 || !matches!(before, Phase::Idle | Phase::Fresh) {
+            connection.arrived = since;
+        }
         if before == Phase::Sending {
             return self.send_more(connection, deadline);
         }
         let step = self.read(&mut connection);
+        if step == Step::Ready {
+            return Next::Ready(connection);
+        }
         // The deadline is for the whole head, so that nobody can keep a connection by sending one byte by byte.
         let deadline = match (before, connection.phase()) {
             (Phase::Idle, Phase::Head) | (_, Phase::Body) => self.deadline(connection.phase()),
@@ -67,18 +77,44 @@ impl Reactor {
     }
 
     pub fn read(&mut self, connection: &mut Connection) -> Step {
-        connection.read(&self.settings, &mut self.read_bufs)
+        let step = connection.read(&self.settings, &mut self.read_bufs);
+        self.control.counters().add(Count::BytesIn, connection.take_received());
+        step
     }
 
     /// Reads what a client that has just been accepted has sent.
     pub fn greet(&mut self, client: Client) -> (Box<Connection>, Step) {
         let mut connection = Connection::new(client);
+        self.control.counters().add(Count::Accepted, 1);
         let step = self.read(&mut connection);
+        if step == Step::Ready {
+            connection.arrived = self.arrival(&connection);
+        }
         (connection, step)
     }
 
+    /// When the request of a client came that has just been accepted. It may have waited in the backlog, unless this worker
+    /// had been waiting for it. Neighbours in the backlog have waited for as long: one is asked for each tick of the clock.
+    fn arrival(&mut self, connection: &Connection) -> u64 {
+        let now = monotonic_millis();
+        if self.backlog_time.is_idle {
+            return now;
+        }
+        if now != self.backlog_time.looked {
+            let waited = connection.peer.and_then(|_| fastrack_sys::millis_since_data(connection.as_fd()));
+            self.backlog_time.looked = now;
+            self.backlog_time.waited = waited.unwrap_or(0);
+        }
+        now.saturating_sub(self.backlog_time.waited).max(1)
+    }
+
     pub fn enter(&mut self, connection: Box<Connection>, step: Step) -> Next {
-        let deadline = if step == Step::Wait { self.deadline(connection.phase()) } else { 0 };
+        let now = if step == Step::Wait { monotonic_millis() } else { 0 };
+        self.enter_at(connection, step, now)
+    }
+
+    pub(super) fn enter_at(&mut self, connection: Box<Connection>, step: Step, now: u64) -> Next {
+        let deadline = if step == Step::Wait { self.deadline_from(connection.phase(), now) } else { 0 };
         self.proceed(connection, step, deadline)
     }
 

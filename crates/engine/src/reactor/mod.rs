@@ -2,6 +2,7 @@
 //!
 //! Nothing here waits or calls the application. What comes out is connections whose requests are ready.
 
+mod access;
 mod ahead;
 mod close;
 mod finish;
@@ -21,10 +22,12 @@ use std::sync::Arc;
 use fastrack_http::DateCache;
 
 use crate::accept::Backlog;
+use crate::access_log::AccessLog;
 use crate::conn::{Connection, ReadBufPool};
 use crate::control::Control;
 use crate::handoff::Member;
 use crate::settings::Settings;
+use crate::watch::Count;
 
 pub(crate) use table::Table;
 
@@ -42,6 +45,16 @@ pub(crate) enum Next {
     Kept,
 }
 
+/// What is known of the time that new clients have waited to be accepted.
+#[derive(Debug, Default)]
+struct BacklogTime {
+    /// This worker has answered no request since it last waited for clients.
+    is_idle: bool,
+    /// When the system was last asked, in milliseconds of the monotonic clock, and what it said, in milliseconds.
+    looked: u64,
+    waited: u64,
+}
+
 #[derive(Debug)]
 pub(crate) struct Reactor {
     settings: Settings,
@@ -56,6 +69,10 @@ pub(crate) struct Reactor {
     /// None of them could be accepted at the last try.
     backlog_failed: bool,
     date: DateCache,
+    backlog_time: BacklogTime,
+    /// How many requests wait, as others have been told.
+    published: usize,
+    access_log: Option<Box<AccessLog>>,
     capacity: usize,
     /// When requests that have begun are cut off; set while stopping.
     stop_deadline: Option<u64>,
@@ -93,6 +110,9 @@ impl Reactor {
             backlog: Backlog::default(),
             backlog_failed: false,
             date: DateCache::default(),
+            backlog_time: BacklogTime::default(),
+            published: 0,
+            access_log: None,
             capacity: descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2),
             stop_deadline: None,
             head_deadline: 0,
@@ -195,7 +215,8 @@ impl Reactor {
     }
 
     pub fn next_deadline(&self) -> Option<u64> {
-        self.table.next_deadline()
+        let log = self.access_log.as_ref().and_then(|log| log.due());
+        self.table.next_deadline().into_iter().chain(log).min()
     }
 
     pub fn events(&self) -> usize {
@@ -208,6 +229,28 @@ impl Reactor {
 
     pub fn has_pending(&self) -> bool {
         self.table.events() > 0 || !self.ready.is_empty()
+    }
+
+    /// Whether this worker has answered no request since it last waited for clients.
+    pub fn set_idle(&mut self, is_idle: bool) {
+        self.backlog_time.is_idle = is_idle;
+    }
+
+    /// Tells other threads and the master whether requests wait.
+    #[inline]
+    pub fn publish_pending(&mut self) {
+        let waiting = self.table.events() + self.ready.len();
+        if waiting != self.published {
+            self.published = waiting;
+            self.control.set_pending(waiting > 0);
+            self.control.counters().set(Count::Waiting, waiting as u64);
+        }
+    }
+
+    /// Tells the master how many connections there are.
+    pub fn publish(&mut self) {
+        self.table.publish(self.control.counters());
+        self.publish_pending();
     }
 
     /// The helper's turn, while the application has the other thread: does all that can be done without it. Ready
@@ -225,7 +268,8 @@ impl Reactor {
         if !keeps(self) {
             self.accept_ahead(is_back);
         }
-        self.control.set_pending(self.has_pending());
+        self.publish();
+        self.tend_log();
         self.app_is_running = false;
     }
 

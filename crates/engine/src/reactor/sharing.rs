@@ -5,12 +5,14 @@ use std::os::fd::AsFd;
 use super::{Next, Reactor};
 use crate::conn::{Connection, Phase, Step};
 use crate::handoff::Member;
+use crate::watch::Count;
 
 impl Reactor {
     /// Puts a connection into the shared queue. Returns it if that is not possible.
     pub(super) fn give(&mut self, connection: Box<Connection>) -> Result<(), Box<Connection>> {
         match self.member.as_ref().map(|member| member.send(&connection, &self.settings)) {
             Some(Ok(())) => {
+                self.control.counters().add(Count::HandedOver, 1);
                 self.release(connection);
                 Ok(())
             }
@@ -100,7 +102,10 @@ impl Reactor {
             }
         }
         match self.member.as_ref()?.receive(&self.settings, &mut self.read_bufs) {
-            Ok(received) => received,
+            Ok(received) => {
+                self.control.counters().add(Count::TakenOver, u64::from(received.is_some()));
+                received
+            }
             Err(error) => {
                 self.note_failure("take a connection over", &error);
                 None
@@ -150,8 +155,9 @@ impl Reactor {
         if !self.ask_member(Member::is_another_idle) {
             return false;
         }
-        let Some((mut connection, _, ended)) = self.table.last_event() else { return false };
+        let Some((mut connection, since, ended)) = self.table.last_event() else { return false };
         connection.ended |= ended;
+        connection.arrived = since;
         let idle = connection.phase() == Phase::Idle && !ended;
         let given = if idle { self.give(connection) } else { Err(connection) };
         let Err(connection) = given else { return true };

@@ -17,6 +17,9 @@ const STOP_TIME_HEAD: u64 = 1_000;
 
 const ROOM_TIME: u64 = 100;
 
+/// How long the access log's last lines are waited for when the process ends in a request, in milliseconds.
+const LOG_TIME: u64 = 50;
+
 /// Bytes of an upload that are read and discarded before it is closed.
 const DISCARDED: usize = 64 * 1024;
 
@@ -185,6 +188,7 @@ impl Reactor {
         for connection in first.into_iter().chain(ready).chain(last) {
             self.give_or_abort(connection, can_give);
         }
+        self.flush_log(LOG_TIME);
     }
 
     fn give_or_abort(&mut self, connection: Box<Connection>, can_give: bool) {

@@ -9,10 +9,11 @@ use std::os::fd::AsFd;
 
 use slab::Slab;
 
-use fastrack_sys::{Events, Poller};
+use fastrack_sys::{monotonic_millis, Events, Poller};
 
 use crate::conn::{Connection, Phase};
 use crate::control::Control;
+use crate::watch::{Count, Counters};
 
 /// Events handled before the poller is asked for newer ones.
 const EVENTS_PER_POLL: u32 = 16;
@@ -27,6 +28,8 @@ struct Place {
     entry: Option<u64>,
     /// An event is queued, or came while the connection was taken out.
     queued: bool,
+    /// When that was polled, in milliseconds of the monotonic clock.
+    since: u64,
     missed: bool,
     /// The event says that the client has shut down its sending side, or is gone.
     ended: bool,
@@ -34,6 +37,8 @@ struct Place {
     memory: usize,
     /// The poller reports when the socket can be written to.
     watches_output: bool,
+    /// The phase in which the connection is parked.
+    phase: Option<Phase>,
 }
 
 #[derive(Debug)]
@@ -43,11 +48,15 @@ pub(crate) struct Table {
     deadlines: BTreeSet<(u64, usize)>,
     poller: Poller,
     polled: Events,
+    /// When the poller last had events, in milliseconds of the monotonic clock.
+    polled_at: u64,
     /// Keys of the connections that have events, and how many were handled since the last poll.
     events: VecDeque<usize>,
     handled: u32,
     /// That of all incomplete bodies that are parked.
     memory: usize,
+    /// How many connections are parked in each phase.
+    parked: [u64; Phase::ALL],
 }
 
 impl Table {
@@ -57,9 +66,11 @@ impl Table {
             deadlines: BTreeSet::new(),
             poller: Poller::new()?,
             polled: Events::default(),
+            polled_at: 0,
             events: VecDeque::new(),
             handled: 0,
             memory: 0,
+            parked: [0; Phase::ALL],
         })
     }
 
@@ -86,17 +97,22 @@ impl Table {
         }
         self.handled = 0;
         self.poller.wait(&mut self.polled, Some(0))?;
+        if self.polled.is_empty() {
+            return Ok(());
+        }
+        self.polled_at = monotonic_millis();
         for event in self.polled.iter() {
-            queue_event(&mut self.places, &mut self.events, event.token as usize, event.ended);
+            let (key, since) = (event.token as usize, self.polled_at);
+            queue_event(&mut self.places, &mut self.events, key, event.ended, since);
         }
         Ok(())
     }
 
     pub(super) fn queue_event(&mut self, key: usize) {
-        queue_event(&mut self.places, &mut self.events, key, false);
+        queue_event(&mut self.places, &mut self.events, key, false, self.polled_at);
     }
 
-    /// Takes out the connection with the first event; with its deadline, and whether its client has ended.
+    /// Takes out the connection with the first event; with the time when that came, and whether its client has ended.
     pub(super) fn next_event(&mut self) -> Option<(Box<Connection>, u64, bool)> {
         let key = self.events.pop_front()?;
         self.handled += 1;
@@ -116,7 +132,8 @@ impl Table {
             return None;
         };
         self.memory -= std::mem::take(&mut place.memory);
-        Some((connection, place.deadline, std::mem::take(&mut place.ended)))
+        take_from(&mut self.parked, place);
+        Some((connection, place.since, std::mem::take(&mut place.ended)))
     }
 
     /// Keeps a connection until an event or its deadline. Fails if the kernel cannot watch it (ENOSPC, ENOMEM).
@@ -126,7 +143,8 @@ impl Table {
         deadline: u64,
         control: &Control,
     ) -> Result<(), (Box<Connection>, io::Error)> {
-        let key = match self.watch(&mut connection, control) {
+        let phase = connection.phase();
+        let key = match self.watch(&mut connection, phase, control) {
             Ok(key) => key,
             Err(error) => return Err((connection, error)),
         };
@@ -135,6 +153,8 @@ impl Table {
         place.memory = connection.body_memory();
         self.memory += place.memory;
         place.connection = Some(connection);
+        place.phase = Some(phase);
+        self.parked[phase as usize] += 1;
         place.deadline = deadline;
         if place.entry.is_none_or(|entry| deadline < entry) {
             if let Some(entry) = place.entry.replace(deadline) {
@@ -148,12 +168,12 @@ impl Table {
         Ok(())
     }
 
-    fn watch(&mut self, connection: &mut Connection, control: &Control) -> io::Result<usize> {
+    fn watch(&mut self, connection: &mut Connection, phase: Phase, control: &Control) -> io::Result<usize> {
         let key = match connection.key {
             Some(key) => key,
             None => self.insert(connection, control)?,
         };
-        let sending = connection.phase() == Phase::Sending;
+        let sending = phase == Phase::Sending;
         if let Some(place) = self.places.get_mut(key).filter(|place| place.watches_output != sending) {
             self.poller.watch_output(connection.as_fd(), key as u64, sending)?;
             place.watches_output = sending;
@@ -175,6 +195,7 @@ impl Table {
         let place = self.places.get_mut(key)?;
         let connection = place.connection.take()?;
         self.memory -= std::mem::take(&mut place.memory);
+        take_from(&mut self.parked, place);
         Some((connection, place.deadline))
     }
 
@@ -186,6 +207,14 @@ impl Table {
         }
         // A close leaves it in the set if another process has a copy (epoll(7)). It fails only if it is not there.
         let _ = self.poller.remove(connection.as_fd());
+    }
+
+    /// Tells the master how many connections are parked.
+    pub(super) fn publish(&self, counters: &Counters) {
+        let parked = |phases: &[Phase]| phases.iter().map(|phase| self.parked[*phase as usize]).sum();
+        counters.set(Count::Idle, parked(&[Phase::Idle]));
+        counters.set(Count::Reading, parked(&[Phase::Fresh, Phase::Head, Phase::Body]));
+        counters.set(Count::Writing, parked(&[Phase::Sending, Phase::Draining]));
     }
 
     /// When to look for overdue connections, at the latest, in milliseconds.
@@ -219,11 +248,19 @@ impl Table {
     }
 }
 
+/// The connection of a place was taken out.
+fn take_from(parked: &mut [u64; Phase::ALL], place: &mut Place) {
+    if let Some(phase) = place.phase.take() {
+        parked[phase as usize] -= 1;
+    }
+}
+
 /// Queues at most one event of each connection: a client that sends without a pause would have more and more of them.
-fn queue_event(places: &mut Slab<Place>, events: &mut VecDeque<usize>, key: usize, ended: bool) {
+fn queue_event(places: &mut Slab<Place>, events: &mut VecDeque<usize>, key: usize, ended: bool, since: u64) {
     let Some(place) = places.get_mut(key) else { return };
     place.ended |= ended;
     if !std::mem::replace(&mut place.queued, true) {
+        place.since = since;
         events.push_back(key);
     }
 }
@@ -271,14 +308,14 @@ mod tests {
         let mut table = Table::new().expect("a poller");
         let (_one, key) = connected(&mut table, &control, 1);
         for _ in 0..2 {
-            queue_event(&mut table.places, &mut table.events, key, true);
+            queue_event(&mut table.places, &mut table.events, key, true, 7);
         }
         assert_eq!(table.events(), 1);
         let (connection, _) = table.take(key).expect("parked");
         table.remove(&connection);
         let (_other, same) = connected(&mut table, &control, 1);
         assert_eq!((same, table.next_event().expect("an event").2), (key, false));
-        queue_event(&mut table.places, &mut table.events, key, true);
+        queue_event(&mut table.places, &mut table.events, key, true, 7);
         assert_eq!(table.events(), 1);
     }
 

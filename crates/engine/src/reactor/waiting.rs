@@ -14,6 +14,10 @@ const BODY_MEMORY: usize = 64 * 1024 * 1024;
 
 impl Reactor {
     pub(super) fn deadline(&self, phase: Phase) -> u64 {
+        self.deadline_from(phase, monotonic_millis())
+    }
+
+    pub(super) fn deadline_from(&self, phase: Phase, now: u64) -> u64 {
         let time = match phase {
             Phase::Fresh | Phase::Head => self.settings.header_timeout,
             Phase::Idle => self.settings.keep_alive_timeout,
@@ -21,7 +25,7 @@ impl Reactor {
             Phase::Sending => self.settings.write_timeout,
             Phase::Draining => DRAIN_TIME,
         };
-        monotonic_millis().saturating_add(time)
+        now.saturating_add(time)
     }
 
     /// Parks a connection in its phase, with the time that this phase gets.

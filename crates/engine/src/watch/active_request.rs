@@ -13,6 +13,7 @@ use std::sync::Arc;
 use fastrack_http::Head;
 use fastrack_sys::{borrow_fd, exit_at_once, monotonic_millis, write_stderr_within};
 
+use super::counters::{Count, Counters};
 use super::scoreboard::{Scoreboard, Slot, NEVER};
 use super::settings::WatchSettings;
 
@@ -79,6 +80,7 @@ impl Claim {
 pub(crate) struct ActiveRequest {
     fd: AtomicI32,
     slot: Slot,
+    counters: Counters,
     timeout: u64,
     claim: AtomicU64,
     /// The claim of the last request whose response was sent whole.
@@ -99,6 +101,7 @@ impl ActiveRequest {
         };
         let new = |slot| ActiveRequest {
             fd: AtomicI32::new(NO_FD),
+            counters: Slot::counters(&slot),
             slot,
             timeout: settings.timeout,
             claim: AtomicU64::new(0),
@@ -228,6 +231,11 @@ impl ActiveRequest {
         }
     }
 
+    /// Those of the worker.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     // --- the helper
 
     /// Whether there is no request, and no callbacks of one.
@@ -251,6 +259,7 @@ impl ActiveRequest {
             return None;
         }
         let claim = self.try_take(number).ok()?;
+        self.counters.add(Count::TimedOut, 1);
         self.slot.set_ending();
         Some(claim)
     }
@@ -272,6 +281,10 @@ impl ActiveRequest {
         let (claim, taken) = (Claim::of(number), Claim::Taken.with_number_of(number));
         self.claim.compare_exchange(number, taken, Ordering::AcqRel, Ordering::Acquire)?;
         let complete = claim == Claim::Begun && self.complete.load(Ordering::Acquire) == number;
+        if !self.slot.is_in_callbacks() {
+            let millis = monotonic_millis().saturating_sub(self.slot.started());
+            self.counters.count_lost(claim == Claim::Open, millis);
+        }
         Ok(if complete { Claim::Complete } else { claim })
     }
 
@@ -282,6 +295,18 @@ impl ActiveRequest {
         let id = if id.is_empty() { String::new() } else { format!(", request id {}", id.escape_ascii()) };
         let (prefix, has) = if self.slot.is_in_callbacks() { ("callbacks of ", "have") } else { ("", "has") };
         format!("{prefix}{} {has} taken {seconds:.1} s{id}", line.escape_ascii())
+    }
+
+    /// When it began, in milliseconds of the monotonic clock.
+    pub fn started(&self) -> u64 {
+        self.slot.started()
+    }
+
+    /// What is known of its head, as a head.
+    pub fn as_head(&self) -> Vec<u8> {
+        let (line, id) = self.slot.texts();
+        let id = if id.is_empty() { Vec::new() } else { [b"X-Request-ID: ", &id[..], b"\r\n"].concat() };
+        [&line[..], b" HTTP/1.1\r\nHost: -\r\n", &id, b"\r\n"].concat()
     }
 
     // --- signal handlers, too

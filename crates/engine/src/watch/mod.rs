@@ -2,15 +2,22 @@
 
 mod active_request;
 mod activity;
+mod cause;
+mod counters;
+mod counts;
 mod last_response;
 mod scoreboard;
 mod settings;
+mod totals;
 mod watchdog;
 
 pub(crate) use active_request::{end_overdue_process, ActiveRequest, Claim, ENDING_TIME};
 pub use activity::Activity;
+pub use cause::Cause;
+pub(crate) use counters::{Count, Counters};
+pub use counts::{Connections, Counts, GcTime, Histogram, BUCKETS};
 pub(crate) use last_response::LastResponse;
-pub use scoreboard::{Entry, Scoreboard, Slot, State, MAX_THREADS};
+pub use scoreboard::{Entry, Scoreboard, Slot, State, WorkerId, MAX_THREADS};
 pub use settings::{ThreadDumper, WatchSettings};
 pub(crate) use watchdog::Watchdog;
 pub use watchdog::EXIT_STATUS;

@@ -12,6 +12,9 @@ use std::sync::Arc;
 use fastrack_http::{Head, KnownName};
 use fastrack_sys::SharedNumbers;
 
+use super::cause::Cause;
+use super::counters::{self, Counters};
+
 const SLOTS: usize = 1024;
 
 /// Most threads of a worker that answer requests: each has a part of its slot.
@@ -20,7 +23,14 @@ pub const MAX_THREADS: usize = 64;
 /// Words per thread: 512 bytes. The kernel provides the memory of those that are used.
 const PART: usize = 64;
 const SLOT: usize = MAX_THREADS * PART;
-const COUNT: NonZeroUsize = NonZeroUsize::new(SLOTS * SLOT).unwrap();
+
+/// The counters of all slots, which come after the slots, and then the master's own.
+const COUNTERS: usize = SLOTS * SLOT;
+const MASTER: usize = COUNTERS + SLOTS * counters::WORDS;
+/// How many slots have ever been used.
+const USED: usize = MASTER;
+const RESTARTS: usize = MASTER + 1;
+const COUNT: NonZeroUsize = NonZeroUsize::new(RESTARTS + Cause::ALL.len()).unwrap();
 
 // Offsets in a part.
 const SEQUENCE: usize = 0;
@@ -38,7 +48,11 @@ const ID: usize = LINE + LINE_WORDS;
 const ID_WORDS: usize = 8;
 /// In the first thread's: how many threads there are besides.
 const OTHERS: usize = ID + ID_WORDS;
-const _: () = assert!(OTHERS < PART);
+/// In the first thread's: the worker's number, pid and generation.
+const NR: usize = OTHERS + 1;
+const PID: usize = NR + 1;
+const GENERATION: usize = PID + 1;
+const _: () = assert!(GENERATION < PART);
 
 const WORD: usize = size_of::<u64>();
 
@@ -75,6 +89,19 @@ pub struct Entry {
     pub line: Vec<u8>,
     /// Its X-Request-ID, if any.
     pub id: Vec<u8>,
+    /// Which worker it is; None before it was forked.
+    pub worker: Option<WorkerId>,
+}
+
+/// What the master calls a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerId {
+    /// Its number, from 0: its successor has the same.
+    pub nr: u64,
+    /// Its process.
+    pub pid: u32,
+    /// How many times the server had been reloaded when it was forked, plus 1.
+    pub generation: u64,
 }
 
 /// All slots, from the master's side.
@@ -94,8 +121,20 @@ impl Scoreboard {
         let index = (0..SLOTS).find(|index| self.first(*index)[STATE].load(Ordering::SeqCst) == 0)?;
         let slot = self.first(index);
         slot.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.counters(index).begin();
         slot[STATE].store(State::Waiting as u64, Ordering::SeqCst);
+        self.page[USED].fetch_max(index as u64 + 1, Ordering::SeqCst);
         Some(index)
+    }
+
+    /// The slot's worker has been forked.
+    pub fn assign(&self, index: usize, worker: WorkerId) {
+        if index < SLOTS {
+            let slot = self.first(index);
+            slot[NR].store(worker.nr, Ordering::Relaxed);
+            slot[GENERATION].store(worker.generation, Ordering::Relaxed);
+            slot[PID].store(worker.pid.into(), Ordering::Release);
+        }
     }
 
     /// Frees the slot of a worker that is gone.
@@ -117,7 +156,21 @@ impl Scoreboard {
             }
             first.requests = requests;
         }
+        first.worker = slot.worker();
         Some(first)
+    }
+
+    /// How many slots have ever been used: those from this one on have nothing to be read.
+    pub fn used(&self) -> usize {
+        self.page[USED].load(Ordering::SeqCst) as usize
+    }
+
+    pub(super) fn restart_counts(&self) -> &[AtomicU64] {
+        &self.page[RESTARTS..][..Cause::ALL.len()]
+    }
+
+    pub(super) fn counters(&self, index: usize) -> Counters {
+        Counters::new(Arc::clone(&self.page), COUNTERS + index * counters::WORDS)
     }
 
     /// The worker's handle of a slot, for its first thread; None if there is no such slot.
@@ -142,6 +195,20 @@ impl Slot {
         &self.page[self.base..][..PART]
     }
 
+    /// How many threads have requests; None without a worker.
+    pub(super) fn serving(&self) -> Option<u64> {
+        let others = self.words()[OTHERS].load(Ordering::SeqCst) as usize;
+        let state = |thread| self.of_thread(thread).words()[STATE].load(Ordering::Relaxed);
+        let is_serving = |thread: &usize| state(*thread) == State::Serving as u64;
+        let serving = || (0..=others.min(MAX_THREADS - 1)).filter(is_serving).count() as u64;
+        (state(0) != State::Free as u64).then(serving)
+    }
+
+    /// Those of its worker.
+    pub(crate) fn counters(&self) -> Counters {
+        Counters::new(Arc::clone(&self.page), COUNTERS + self.base / SLOT * counters::WORDS)
+    }
+
     /// From the first thread's: another one's.
     fn of_thread(&self, thread: usize) -> Slot {
         Slot { page: Arc::clone(&self.page), base: self.base + thread * PART }
@@ -160,6 +227,13 @@ impl Slot {
         slots
     }
 
+    fn worker(&self) -> Option<WorkerId> {
+        let words = self.words();
+        let pid = u32::try_from(words[PID].load(Ordering::Acquire)).ok().filter(|pid| *pid != 0)?;
+        let [nr, generation] = [NR, GENERATION].map(|at| words[at].load(Ordering::Relaxed));
+        Some(WorkerId { nr, pid, generation })
+    }
+
     fn read(&self) -> Option<Entry> {
         let slot = self;
         let words = slot.words();
@@ -174,7 +248,7 @@ impl Slot {
         let (started, deadline) = (slot.started(), Some(slot.deadline()).filter(|at| *at != NEVER));
         let requests = words[REQUESTS].load(Ordering::Relaxed);
         let in_callbacks = slot.is_in_callbacks();
-        let mut entry = Entry { state, started, deadline, in_callbacks, requests, line, id };
+        let mut entry = Entry { state, started, deadline, in_callbacks, requests, line, id, worker: None };
         fence(Ordering::Acquire);
         if before % 2 == 1 || before != words[SEQUENCE].load(Ordering::Relaxed) {
             entry.line.clear();
@@ -264,6 +338,9 @@ fn line(head: &Head) -> Range<usize> {
 }
 
 fn id(head: &Head) -> Range<usize> {
+    if !head.has(KnownName::XRequestId) {
+        return 0..0;
+    }
     let field = head.fields.iter().find(|field| field.known == Some(KnownName::XRequestId));
     field.map_or(0..0, |field| field.value.into())
 }
@@ -308,6 +385,8 @@ mod tests {
         let index = board.reserve().expect("a slot");
         let slot = board.slot(index).expect("the slot");
         assert_eq!(board.read(index).map(|entry| entry.state), Some(State::Waiting));
+        let worker = WorkerId { nr: 2, pid: 77, generation: 3 };
+        board.assign(index, worker);
         let one = begin(&slot, b"GET /a?b=c HTTP/1.1\r\nHost: h\r\nX-Request-ID: abc-123456789\r\n\r\n");
         let line = b"GET /a?b=c".to_vec();
         let serving = Entry {
@@ -318,6 +397,7 @@ mod tests {
             requests: 0,
             line,
             id: b"abc-123456789".to_vec(),
+            worker: Some(worker),
         };
         assert_eq!(board.read(index), Some(serving));
         assert_eq!(slot.texts(), (b"GET /a?b=c".to_vec(), b"abc-123456789".to_vec()));
@@ -333,6 +413,8 @@ mod tests {
         assert_ne!(one, two);
         board.release(index);
         assert_eq!(board.read(index), None);
+        assert_eq!(board.reserve(), Some(index));
+        assert_eq!(board.read(index).map(|entry| entry.worker), Some(None));
     }
 
     #[test]

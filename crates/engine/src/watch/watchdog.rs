@@ -41,10 +41,10 @@ impl Watchdog {
     }
 
     /// Ends the process if the request is overdue, after `hand_off` has passed on the other connections.
-    pub fn check(&self, request: &ActiveRequest, hand_off: impl FnOnce()) {
+    pub fn check(&self, request: &ActiveRequest, hand_off: impl FnOnce(Claim)) {
         let now = monotonic_millis();
         let Some(claim) = self.take(request, now) else { return };
-        hand_off();
+        hand_off(claim);
         self.tell(request, claim, now);
         self.end_process();
     }

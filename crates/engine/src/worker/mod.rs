@@ -160,6 +160,7 @@ impl Engine {
         let watchdog = Watchdog::new(&settings.watch);
         let mut reactor = Reactor::new(settings, Arc::clone(&control), table, member);
         reactor.set_backlog(Backlog::new(listeners.shared()));
+        reactor.start_log()?;
         let shared = Arc::new(Shared::new(reactor, timer, crew));
         let driver = Driver {
             shared: Arc::clone(&shared),

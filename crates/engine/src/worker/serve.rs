@@ -22,17 +22,22 @@ impl<'e> Runner<'e> {
         let (shared, control) = (self.shared(), &engine.control);
         let settings = reactor.settings();
         connection.open_body(settings, &self.in_flight, control);
-        let Some(request) = connection.request(settings) else {
+        let Some(mut request) = connection.request(settings) else {
             // A connection that is ready always has one.
             reactor.close(connection);
             return Some(Lead { driver, reactor });
         };
         let served = connection.served.saturating_add(1);
         let last = settings.keep_alive_requests != 0 && served >= settings.keep_alive_requests;
-        driver.count_request(self.in_flight.begin(connection.raw_fd(), &request));
+        let (fd, arrived) = (connection.raw_fd(), connection.arrived);
+        driver.count_request(self.in_flight.begin(fd, &mut request, arrived));
+        if reactor.is_logging() {
+            self.in_flight.sent.began = fastrack_sys::monotonic_micros();
+        }
         let (fd, in_flight) = (connection.as_fd(), &mut self.in_flight);
         let mut writer = ResponseWriter::new(fd, in_flight, control, &request, settings, last);
-        control.set_pending(reactor.has_pending());
+        reactor.set_idle(false);
+        reactor.publish_pending();
         drop(reactor);
         let driver = engine.lead_or_put_back(driver, number);
         let large = request.content.large();

@@ -15,6 +15,9 @@ use crate::helper::{Crew, Shared, Turn, MAIN};
 /// How long a thread whose request another one has taken waits at a time for the end of the process, in milliseconds.
 const END_LOOK: u64 = 1_000;
 
+/// How long the access log's last lines are waited for, in milliseconds.
+const LOG_TIME: u64 = 1_000;
+
 /// What a thread has that leads.
 pub(super) struct Lead<'e> {
     pub driver: Box<Driver>,
@@ -59,6 +62,7 @@ impl Engine {
                 // What the requests of other threads have left since.
                 reactor.hand_off_all();
             }
+            reactor.flush_log(LOG_TIME);
             let lines = reactor.take_warnings();
             self.shared.set_waiting(reactor);
             lines.iter().for_each(|line| app.warn(line));

@@ -32,6 +32,7 @@ impl Driver {
             return self.unlocked(shared, reactor, || app.trim_memory());
         }
         self.listeners.found_nobody();
+        reactor.tend_log();
         let trims = reactor.has_heap_to_trim();
         let mut timeout = reactor.next_deadline().map(|at| at.saturating_sub(monotonic_millis()));
         if trims {
@@ -40,6 +41,7 @@ impl Driver {
         if let Some(member) = reactor.member() {
             member.set_idle(!reactor.is_stopping());
         }
+        reactor.publish();
         shared.set_waiting(reactor);
         let mut result = Ok(());
         let (poller, events) = (&self.poller, &mut self.events);
@@ -55,6 +57,7 @@ impl Driver {
         }
         shared.set_busy();
         let mut reactor = shared.reactor();
+        reactor.set_idle(true);
         if let Some(member) = reactor.member() {
             member.set_idle(false);
         }

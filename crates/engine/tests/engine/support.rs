@@ -69,6 +69,9 @@ impl App for Echo {
             Content::Stream(stream) => (Self::read(stream, &path), false),
         };
         let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {0}\r\n\r\n{1:>0$}", 9, body.len());
+        if path != "/nothing" {
+            writer.describe(200, answer.len() - 9);
+        }
         match path.as_str() {
             "/nothing" => {}
             "/half" => Self::send(writer, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhal"),

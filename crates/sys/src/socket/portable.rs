@@ -18,6 +18,11 @@ pub fn accept(listener: BorrowedFd<'_>, _tcp: bool) -> io::Result<(OwnedFd, Opti
     Ok((fd, peer))
 }
 
+/// Nobody tells.
+pub fn millis_since_data(_fd: BorrowedFd<'_>) -> Option<u64> {
+    None
+}
+
 /// The socket raises no SIGPIPE where it was told so; elsewhere Ruby has a handler for it.
 pub const SEND: SendFlags = SendFlags::empty();
 

@@ -15,7 +15,7 @@ use crate::response::{
 };
 use crate::ruby::{
     call, call_if_defined, forget_activity, interned, is_app_error, protect, report, report_activity, warn,
-    without_gvl, Raised, NIL,
+    without_gvl, GcClock, Raised, NIL,
 };
 
 /// What Engine.new was told about the app. The engine's object marks the values, and they never move.
@@ -218,6 +218,7 @@ impl App for RackApp {
     }
 
     fn call(&mut self, request: &Request<'_>, writer: &mut ResponseWriter<'_>) -> Flow {
+        writer.count_gc(GcClock::begin_request());
         let mut in_flight = InFlight::new(request, writer, self.thread);
         // SAFETY: under protect. The closure borrows everything, and owns nothing.
         let result = protect(|| unsafe { self.respond(&mut in_flight) });
@@ -232,6 +233,7 @@ impl App for RackApp {
         if in_flight.env != NIL && in_flight.stage != Stage::Done {
             self.collect_callbacks(&mut in_flight);
         }
+        in_flight.writer.count_gc(GcClock::end_request());
         self.flow()
     }
 

@@ -99,6 +99,11 @@ impl EnvBuilder {
                 values.push_unchanged();
                 values.push_unchanged();
             }
+            // Most have not waited, as far as the clock tells. The others' Floats are no objects on the heap (flonum).
+            match request.queue_time {
+                0 => values.push_unchanged(),
+                micros => values.push(rb_float_new(micros as f64 / 1_000_000.0)),
+            }
         }
     }
 }

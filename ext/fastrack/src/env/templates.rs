@@ -13,7 +13,7 @@ use fastrack_http::{Head, KnownName};
 use crate::ruby::{interned, NIL};
 
 /// How many [`request_keys`] there are.
-pub(crate) const REQUEST_KEYS: usize = 7;
+pub(crate) const REQUEST_KEYS: usize = 8;
 
 /// How many [`callback_keys`] there are.
 pub(crate) const CALLBACK_KEYS: usize = 2;
@@ -41,6 +41,7 @@ fn request_keys() -> [VALUE; REQUEST_KEYS] {
         interned.server_protocol,
         interned.remote_addr,
         interned.remote_port,
+        interned.queue_time,
     ]
 }
 

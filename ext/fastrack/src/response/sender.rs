@@ -68,6 +68,7 @@ impl Sender<'_, '_, '_> {
         let ResponseBuffers { head, encoded, date } = self.buffers;
         encoded.clear();
         head.write(date.at(epoch_seconds()), persistence, encoded);
+        self.in_flight.writer.describe(head.code(), encoded.len());
     }
 
     /// Frames the body in chunks if that is wanted and possible.

@@ -67,6 +67,7 @@ interned! {
         after_reply = "rack.after_reply",
         response_finished = "rack.response_finished",
         hijack_io = "rack.hijack_io",
+        queue_time = "fastrack.queue_time",
     }
     classes {
         string_io = c"StringIO",

@@ -2,7 +2,7 @@
 
 use magnus::{function, method, prelude::*, Error, RHash, RModule, Ruby};
 
-use fastrack_engine::{Entry, Scoreboard, State, EXIT_STATUS};
+use fastrack_engine::{Cause, Counts, Entry, Histogram, Scoreboard, State, WorkerId, BUCKETS, EXIT_STATUS};
 
 use crate::ruby::system_error;
 
@@ -16,8 +16,14 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.const_set("TIMEOUT_STATUS", EXIT_STATUS)?;
     class.define_singleton_method("new", function!(RubyScoreboard::new, 0))?;
     class.define_method("reserve", method!(RubyScoreboard::reserve, 0))?;
+    class.define_method("assign", method!(RubyScoreboard::assign, 4))?;
+    class.define_method("used", method!(|this: &RubyScoreboard| this.0.used(), 0))?;
     class.define_method("release", method!(RubyScoreboard::release, 1))?;
     class.define_method("read", method!(RubyScoreboard::read, 1))?;
+    class.define_method("counts", method!(RubyScoreboard::counts, 1))?;
+    class.define_method("totals", method!(RubyScoreboard::totals, 0))?;
+    class.define_method("count_restart", method!(RubyScoreboard::count_restart, 1))?;
+    class.define_method("restarts", method!(RubyScoreboard::restarts, 0))?;
     Ok(())
 }
 
@@ -32,6 +38,11 @@ impl RubyScoreboard {
         self.0.reserve()
     }
 
+    /// `assign(slot, nr, pid, generation)`: its worker has been forked.
+    fn assign(&self, slot: usize, nr: u64, pid: u32, generation: u64) {
+        self.0.assign(slot, WorkerId { nr, pid, generation });
+    }
+
     /// `release(slot)`: its worker has ended.
     fn release(&self, slot: usize) {
         self.0.release(slot);
@@ -39,9 +50,38 @@ impl RubyScoreboard {
 
     /// `read(slot)`: nil for a slot without a worker, else a Hash: `state` (:waiting, :serving, :ending), `requests`
     /// (how many were answered); and of the last request `started` and `deadline` in monotonic seconds (nil: no limit),
-    /// `callbacks` (whether it is at those), `line` (method and target, escaped) and `id`, both nil if there is none.
+    /// `callbacks` (whether it is at those), `line` (method and target, escaped) and `id`, both nil if there is none;
+    /// and of the worker `nr`, `pid` and `generation`, nil before it was forked.
     fn read(ruby: &Ruby, this: &Self, slot: usize) -> Result<Option<RHash>, Error> {
         this.0.read(slot).map(|entry| hash(ruby, &entry)).transpose()
+    }
+
+    /// `counts(slot)`: what the workers of a slot have done, one after the other, and the connections of the present one; a
+    /// Hash. See docs/logs-and-stats.md.
+    fn counts(ruby: &Ruby, this: &Self, slot: usize) -> Result<Option<RHash>, Error> {
+        this.0.counts(slot).map(|counts| counts_hash(ruby, &counts)).transpose()
+    }
+
+    /// `totals`: the same of all workers, and of those that have ended.
+    fn totals(ruby: &Ruby, this: &Self) -> Result<RHash, Error> {
+        counts_hash(ruby, &this.0.totals())
+    }
+
+    /// `count_restart("memory")`: a worker was replaced, for this reason. For the master only.
+    fn count_restart(ruby: &Ruby, this: &Self, name: String) -> Result<(), Error> {
+        let cause = Cause::ALL.into_iter().find(|cause| cause.name() == name);
+        let unknown = || Error::new(ruby.exception_arg_error(), format!("unknown cause {name}"));
+        this.0.count_restart(cause.ok_or_else(unknown)?);
+        Ok(())
+    }
+
+    /// `restarts`: how many workers were replaced, by the cause; a Hash.
+    fn restarts(ruby: &Ruby, this: &Self) -> Result<RHash, Error> {
+        let hash = ruby.hash_new();
+        for (cause, count) in this.0.restarts() {
+            hash.aset(ruby.to_symbol(cause.name()), count)?;
+        }
+        Ok(hash)
     }
 }
 
@@ -61,5 +101,73 @@ fn hash(ruby: &Ruby, entry: &Entry) -> Result<RHash, Error> {
     hash.aset(ruby.to_symbol("callbacks"), entry.in_callbacks)?;
     hash.aset(ruby.to_symbol("line"), text(&entry.line))?;
     hash.aset(ruby.to_symbol("id"), text(&entry.id))?;
+    hash.aset(ruby.to_symbol("nr"), entry.worker.map(|worker| worker.nr))?;
+    hash.aset(ruby.to_symbol("pid"), entry.worker.map(|worker| worker.pid))?;
+    hash.aset(ruby.to_symbol("generation"), entry.worker.map(|worker| worker.generation))?;
+    Ok(hash)
+}
+
+fn counts_hash(ruby: &Ruby, counts: &Counts) -> Result<RHash, Error> {
+    let connections = &counts.connections;
+    let responses = ruby.hash_new();
+    let classes = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
+    for (class, count) in classes.into_iter().zip(counts.responses()) {
+        responses.aset(ruby.to_symbol(class), count)?;
+    }
+    let mut durations = Histogram::default();
+    counts.durations.iter().for_each(|one| durations.add(one));
+    let hash = symbols(
+        ruby,
+        &[
+            ("requests", counts.requests()),
+            ("bytes_in", counts.bytes_in),
+            ("bytes_out", counts.bytes_out),
+            ("accepted", counts.accepted),
+            ("handed_over", counts.handed_over),
+            ("taken_over", counts.taken_over),
+            ("timed_out", counts.timed_out),
+            ("refused", counts.refused),
+            ("dropped", counts.dropped),
+            ("aborted", counts.aborted),
+            ("hijacked", counts.hijacked),
+            ("log_lines", counts.log_lines),
+            ("log_lines_dropped", counts.log_lines_dropped),
+        ],
+    )?;
+    hash.aset(ruby.to_symbol("responses"), responses)?;
+    hash.aset(ruby.to_symbol("duration"), histogram_hash(ruby, &durations)?)?;
+    hash.aset(ruby.to_symbol("queue_time"), histogram_hash(ruby, &counts.queue_times)?)?;
+    hash.aset(ruby.to_symbol("gc_time_in_requests"), counts.gc_in_requests as f64 / 1e9)?;
+    hash.aset(ruby.to_symbol("gc_time_outside"), counts.gc_outside as f64 / 1e9)?;
+    let states = [
+        ("idle", connections.idle),
+        ("reading", connections.reading),
+        ("waiting", connections.waiting),
+        ("in_app", connections.in_app),
+        ("writing", connections.writing),
+    ];
+    hash.aset(ruby.to_symbol("connections"), symbols(ruby, &states)?)?;
+    Ok(hash)
+}
+
+/// `count`, `sum` in seconds, and `buckets`: how many there are up to each bound in seconds, as Prometheus counts them.
+fn histogram_hash(ruby: &Ruby, histogram: &Histogram) -> Result<RHash, Error> {
+    let hash = symbols(ruby, &[("count", histogram.count())])?;
+    hash.aset(ruby.to_symbol("sum"), histogram.sum as f64 / 1000.0)?;
+    let buckets = ruby.hash_new();
+    let mut up_to = 0;
+    for (bound, count) in BUCKETS.into_iter().zip(histogram.buckets) {
+        up_to += count;
+        buckets.aset(bound as f64 / 1000.0, up_to)?;
+    }
+    hash.aset(ruby.to_symbol("buckets"), buckets)?;
+    Ok(hash)
+}
+
+fn symbols(ruby: &Ruby, pairs: &[(&str, u64)]) -> Result<RHash, Error> {
+    let hash = ruby.hash_new();
+    for (name, number) in pairs {
+        hash.aset(ruby.to_symbol(*name), *number)?;
+    }
     Ok(hash)
 }

@@ -8,7 +8,7 @@ use magnus::typed_data::Obj;
 use magnus::value::{BoxValue, ReprValue};
 use magnus::{Error, RArray, RHash, Ruby, TryConvert, Value};
 
-use fastrack_engine::{Listener, Settings, Slot, ThreadDumper, WatchSettings};
+use fastrack_engine::{AccessLogSettings, Listener, LogFormat, Settings, Slot, ThreadDumper, WatchSettings};
 use fastrack_http::Limits;
 use fastrack_sys::borrow_fd;
 
@@ -113,8 +113,16 @@ pub(super) fn engine_settings(
         decode_path: optional(ruby, hash, "decode_path")?.unwrap_or(false),
         listeners: optional(ruby, hash, "listeners")?.unwrap_or_default(),
         limits: limits(ruby, hash, defaults.limits)?,
+        access_log: access_log(ruby, hash)?,
         watch: watch(ruby, hash, dumper)?,
     })
+}
+
+fn access_log(ruby: &Ruby, hash: RHash) -> Result<Option<AccessLogSettings>, Error> {
+    let Some(fd) = optional(ruby, hash, "access_log")? else { return Ok(None) };
+    let name: Option<String> = optional(ruby, hash, "access_log_format")?;
+    let format = if name.as_deref() == Some("json") { LogFormat::Json } else { LogFormat::Combined };
+    Ok(Some(AccessLogSettings { fd, format, worker: optional(ruby, hash, "nr")?.unwrap_or(0) }))
 }
 
 fn watch(ruby: &Ruby, hash: RHash, dumper: Arc<dyn ThreadDumper>) -> Result<WatchSettings, Error> {

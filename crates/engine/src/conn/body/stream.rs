@@ -82,6 +82,8 @@ pub(in crate::conn) struct BodyReader {
     /// The timeout has been cut because the engine is stopping.
     timeout_cut: bool,
     last_read_was_full: bool,
+    /// Bytes received since they were last counted.
+    received_bytes: u64,
     active: Arc<ActiveRequest>,
     control: Arc<Control>,
 }
@@ -110,6 +112,7 @@ impl BodyReader {
             stalled: None,
             timeout_cut: false,
             last_read_was_full: false,
+            received_bytes: 0,
             active: Arc::clone(active),
             control: Arc::clone(control),
         };
@@ -137,6 +140,7 @@ impl BodyReader {
         let received = receive(fd, &mut self.received, most);
         let got = self.received.len();
         self.last_read_was_full = got == most;
+        self.received_bytes += got as u64;
         match received {
             Received::Nothing => return None,
             Received::End => self.failure = Some(BodyError::Gone),
@@ -183,6 +187,11 @@ impl BodyReader {
     /// Whether the kernel may hold unread bytes of this client.
     pub fn may_have_unread(&self) -> bool {
         self.last_read_was_full || !self.complete
+    }
+
+    /// How many bytes have been received since the last call of this.
+    pub fn take_received(&mut self) -> u64 {
+        std::mem::take(&mut self.received_bytes)
     }
 
     pub fn rest(&mut self) -> &mut Vec<u8> {

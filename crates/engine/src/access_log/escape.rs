@@ -1,0 +1,111 @@
+//! Makes texts of clients safe for a log: no client can begin a line of its own, or end a quoted text.
+
+/// Bytes looked at together.
+const STEP: usize = 16;
+
+fn is_plain(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\'
+}
+
+/// Appends `text` with all but printable ASCII as `\xHH`, and `"` and `\` too, as nginx and Apache do. At most `most`
+/// bytes.
+pub(super) fn quoted(text: &[u8], most: usize, out: &mut Vec<u8>) {
+    escape(text, most, out, |byte, out| {
+        out.extend_from_slice(b"\\x");
+        out.extend_from_slice(&hex(byte));
+    });
+}
+
+/// Appends `text` for a JSON string (RFC 8259 §7). Bytes that are no UTF-8 are taken for ISO 8859-1.
+pub(super) fn json(text: &[u8], most: usize, out: &mut Vec<u8>) {
+    let is_utf8 = std::str::from_utf8(text).is_ok();
+    escape(text, most, out, |byte, out| match byte {
+        b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+        0x80.. if is_utf8 => out.push(byte),
+        _ => {
+            out.extend_from_slice(b"\\u00");
+            out.extend_from_slice(&hex(byte));
+        }
+    });
+    if is_utf8 && most < text.len() {
+        // It may have been cut in the middle of a character.
+        while out.last().is_some_and(|byte| *byte >= 0x80) {
+            out.pop();
+        }
+    }
+}
+
+fn escape(text: &[u8], most: usize, out: &mut Vec<u8>, special: impl Fn(u8, &mut Vec<u8>)) {
+    let clean = clean_len(text);
+    if clean == text.len() {
+        return out.extend_from_slice(&text[..clean.min(most)]);
+    }
+    let end = out.len() + most;
+    for byte in text {
+        let before = out.len();
+        if is_plain(*byte) {
+            out.push(*byte);
+        } else {
+            special(*byte, out);
+        }
+        if out.len() > end {
+            return out.truncate(before);
+        }
+    }
+}
+
+/// How many bytes of the beginning need no escape, or fewer.
+fn clean_len(text: &[u8]) -> usize {
+    let is_clean = |bytes: &[u8]| bytes.iter().fold(true, |clean, byte| clean & is_plain(*byte));
+    let mut chunks = text.chunks_exact(STEP);
+    if !chunks.by_ref().all(is_clean) {
+        return 0;
+    }
+    let (rest, mut last) = (chunks.remainder(), [b'-'; STEP]);
+    last[..rest.len()].copy_from_slice(rest);
+    if is_clean(&last) {
+        text.len()
+    } else {
+        0
+    }
+}
+
+fn hex(byte: u8) -> [u8; 2] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(escape: fn(&[u8], usize, &mut Vec<u8>), text: &[u8], most: usize) -> String {
+        let mut out = b"<".to_vec();
+        escape(text, most, &mut out);
+        String::from_utf8(out).expect("text")[1..].to_owned()
+    }
+
+    #[test]
+    fn no_text_ends_its_line_or_its_quotes() {
+        for byte in 0..=255 {
+            for before in [0, 15, 16, 40] {
+                let text = [&vec![b'a'; before][..], &[byte], b"b"].concat();
+                let quoted = of(quoted, &text, 999);
+                assert!(quoted.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'"'), "{byte}");
+                let json = of(json, &text, 999);
+                assert!(json.bytes().all(|byte| byte >= b' '), "{byte}");
+                assert!(!json.replace("\\\\", "").replace("\\\"", "").contains('"'), "{byte}");
+            }
+        }
+        assert_eq!(of(quoted, b"a\"b\\c\n\xff\x7f", 99), "a\\x22b\\x5cc\\x0a\\xff\\x7f");
+        assert_eq!(of(json, b"a\"b\\c\n\xff\x7f", 99), "a\\\"b\\\\c\\u000a\\u00ff\\u007f");
+        assert_eq!(of(json, "gr\u{fc}n".as_bytes(), 99), "gr\u{fc}n");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_and_never_inside_an_escape_or_a_character() {
+        assert_eq!(of(quoted, b"abcdef", 3), "abc");
+        assert_eq!(of(quoted, b"ab\n\n", 9), "ab\\x0a");
+        assert_eq!(of(json, "aa\u{fc}\u{fc}".as_bytes(), 3), "aa");
+    }
+}

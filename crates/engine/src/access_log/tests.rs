@@ -1,0 +1,132 @@
+use super::*;
+use crate::watch::Scoreboard;
+use fastrack_http::Head;
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+
+const REQUEST: &[u8] = b"GET /a?b=c HTTP/1.1\r\nHost: h\r\nUser-Agent: u \"a\"\r\nX-Request-Id: r-1\r\n\r\n";
+
+fn counters() -> (Scoreboard, Counters) {
+    let board = Scoreboard::new().expect("memory");
+    let counters = board.reserve().and_then(|index| board.slot(index)).expect("a slot").counters();
+    (board, counters)
+}
+
+fn head(bytes: &[u8]) -> Head {
+    let mut head = Head::default();
+    head.parse(bytes, fastrack_http::Limits::default()).expect("a good head");
+    head
+}
+
+fn line<'a>(head: &'a Head, bytes: &'a [u8]) -> Line<'a> {
+    Line {
+        head,
+        bytes,
+        status: 200,
+        length: 12,
+        time: 1_795_355_237_045,
+        duration: 1_234_567,
+        queue_time: 89,
+    }
+}
+
+fn started(fd: RawFd, format: Format) -> AccessLog {
+    AccessLog::start(&AccessLogSettings { fd, format, worker: 3 }).expect("a thread")
+}
+
+#[test]
+fn a_line_says_what_nginx_says_or_more_in_json() {
+    let (_board, counters) = counters();
+    let head = head(REQUEST);
+    for (format, expected) in [
+        (
+            Format::Combined,
+            "127.0.0.1 - - [22/Nov/2026:13:47:17 +0000] \"GET /a?b=c HTTP/1.1\" 200 12 \"-\" \"u \\x22a\\x22\"\n".to_owned(),
+        ),
+        (
+            Format::Json,
+            format!(
+                "{{\"time\":\"2026-11-22T13:47:17.045Z\",\"duration\":1.234567,\"queue_time\":0.000089,\"status\":200,\
+                 \"bytes\":12,\"worker\":3,\"pid\":{},\"remote_addr\":\"127.0.0.1\",\"method\":\"GET\",\"target\":\"/a?b=c\",\
+                 \"request_id\":\"r-1\",\"user_agent\":\"u \\\"a\\\"\",\"referer\":null}}\n",
+                std::process::id()
+            ),
+        ),
+    ] {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        let mut log = started(ours.as_raw_fd(), format);
+        log.add(&line(&head, REQUEST), Some([127, 0, 0, 1].into()), 5, &counters);
+        log.flush_within(10_000, &counters);
+        drop((log, ours));
+        let mut text = String::new();
+        theirs.read_to_string(&mut text).expect("the log");
+        assert_eq!(text, expected);
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_log_that_takes_nothing_and_what_is_lost_is_counted() {
+    let (board, counters) = counters();
+    let head = head(REQUEST);
+    let (ours, theirs) = UnixStream::pair().expect("a pair");
+    let mut log = started(ours.as_raw_fd(), Format::Json);
+    let mut added = 0_u64;
+    while board.totals().log_lines_dropped < 10 {
+        log.add(&line(&head, REQUEST), None, 5, &counters);
+        added += 1;
+        assert!(added < 100_000);
+    }
+    assert!(log.lines.len() < MOST + line::LONGEST);
+    let warning = log.take_warning(7).expect("a warning");
+    assert!(warning.contains("10 lines"), "{warning}");
+    assert_eq!(log.take_warning(8), None);
+    let reader = std::thread::spawn(move || BufReader::new(theirs).lines().count() as u64);
+    log.flush_within(10_000, &counters);
+    drop((log, ours));
+    assert_eq!(reader.join().expect("no panic"), added - 10);
+    assert_eq!(board.totals().log_lines, added - 10);
+}
+
+#[test]
+fn a_log_whose_reader_is_gone_costs_its_lines_and_nothing_else() {
+    let (board, counters) = counters();
+    let head = head(REQUEST);
+    let (ours, theirs) = UnixStream::pair().expect("a pair");
+    drop(theirs);
+    let mut log = started(ours.as_raw_fd(), Format::Combined);
+    for now in [5, 5 + 2 * AGE] {
+        log.add(&line(&head, REQUEST), None, now, &counters);
+        log.flush_within(10_000, &counters);
+    }
+    log.add(&line(&head, REQUEST), None, 9_999, &counters);
+    log.flush_within(10_000, &counters);
+    assert!(board.totals().log_lines_dropped >= 2);
+    assert!(log.take_warning(9_999).is_some());
+}
+
+#[test]
+fn no_line_is_longer_than_a_pipe_takes_at_once() {
+    let (_board, counters) = counters();
+    let long = "\u{fc}\"".repeat(2_000);
+    let bytes = format!(
+        "GET /{} HTTP/1.1\r\nHost: h\r\nReferer: {long}\r\nUser-Agent: {long}\r\nX-Request-Id: {long}\r\n\r\n",
+        "a\"".repeat(3_000)
+    );
+    let head = head(bytes.as_bytes());
+    for format in [Format::Combined, Format::Json] {
+        let mut texts = Texts::new(u64::MAX);
+        let mut out = Vec::new();
+        let line = Line {
+            time: u64::MAX,
+            duration: u64::MAX,
+            queue_time: u64::MAX,
+            length: u64::MAX,
+            ..line(&head, bytes.as_bytes())
+        };
+        texts.write(format, &line, Some(std::net::Ipv6Addr::LOCALHOST.into()), &mut out);
+        assert!(out.len() > 3_000 && out.len() <= line::LONGEST && out.ends_with(b"\n"), "{}", out.len());
+        assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
+    }
+    drop(counters);
+}

@@ -1,0 +1,116 @@
+//! How long a request has waited until the application is called.
+//!
+//! A router that says when it got the request knows best: `X-Request-Start`, or `X-Queue-Start`, which have the time since
+//! 1970 in seconds, milliseconds or microseconds, with or without `t=`. Else it is the time since the request was there to
+//! be read, as far as this server can know.
+
+use fastrack_http::{Head, KnownName};
+use fastrack_sys::epoch_micros;
+
+const MICROS: f64 = 1_000_000.0;
+
+/// What routers send is later than this, in seconds since 1970: the year 2000. Numbers above a thousand times as much are
+/// milliseconds, and so on.
+const EARLIEST: f64 = 946_684_800.0;
+
+/// More than this is no queue but a wrong clock, in microseconds: an hour.
+const LONGEST: f64 = 3_600.0 * MICROS;
+
+/// How long the request has waited, in microseconds. `arrived` is when it was there to be read, or 0 where that is not
+/// known; it and `now` are in milliseconds of the monotonic clock.
+#[inline]
+pub(crate) fn queue_time(head: &Head, bytes: &[u8], arrived: u64, now: u64) -> u64 {
+    if head.has(KnownName::XRequestStart) || head.has(KnownName::XQueueStart) {
+        if let Some(time) = since_router(head, bytes, epoch_micros()) {
+            return time;
+        }
+    }
+    if arrived == 0 {
+        return 0;
+    }
+    now.saturating_sub(arrived) * 1000
+}
+
+#[cold]
+fn since_router(head: &Head, bytes: &[u8], now: u64) -> Option<u64> {
+    [KnownName::XRequestStart, KnownName::XQueueStart].into_iter().find_map(|name| {
+        let field = head.fields.iter().find(|field| field.known == Some(name))?;
+        let waited = now as f64 - micros(field.value.of_buffer(bytes))?;
+        (0.0..=LONGEST).contains(&waited).then_some(waited.round() as u64)
+    })
+}
+
+/// A time since 1970 in microseconds. None for anything that is no such time.
+fn micros(value: &[u8]) -> Option<f64> {
+    // Of several routers, the first one.
+    let value = value.split(|byte| *byte == b',').next()?.trim_ascii();
+    let digits = value.strip_prefix(b"t=").unwrap_or(value);
+    if digits.len() > 32 || !digits.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.') {
+        return None;
+    }
+    let number: f64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    let units = [(EARLIEST, MICROS), (EARLIEST * 1e3, 1e3), (EARLIEST * 1e6, 1.0), (EARLIEST * 1e9, 1e-3)];
+    units.into_iter().rev().find(|(least, _)| number >= *least).map(|(_, unit)| number * unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(fields: &str) -> (Head, Vec<u8>) {
+        let bytes = format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n").into_bytes();
+        let mut head = Head::default();
+        head.parse(&bytes, fastrack_http::Limits::default()).expect("a good head");
+        (head, bytes)
+    }
+
+    fn waited(fields: &str) -> Option<u64> {
+        let (head, bytes) = head(fields);
+        since_router(&head, &bytes, 1_512_379_168_000_000)
+    }
+
+    #[test]
+    fn a_router_may_say_seconds_milliseconds_microseconds_or_nanoseconds() {
+        for value in
+            ["t=1512379167.574", "1512379167.574", "1512379167574", "t=1512379167574", "t=1512379167574000"]
+        {
+            assert_eq!(waited(&format!("X-Request-Start: {value}\r\n")), Some(426_000), "{value}");
+        }
+        for value in ["t=1512379167.574, t=1512379167.9", "1512379167574000", "1512379167574000000"] {
+            assert_eq!(waited(&format!("X-Queue-Start: {value}\r\n")), Some(426_000), "{value}");
+        }
+        assert_eq!(
+            waited("x-request-start: t=1512379167\r\nX-Queue-Start: t=1512379160\r\n"),
+            Some(1_000_000)
+        );
+    }
+
+    #[test]
+    fn nonsense_and_the_future_are_ignored() {
+        for value in [
+            "",
+            "t=",
+            "t=abc",
+            "-1",
+            "1",
+            "1e12",
+            "inf",
+            "NaN",
+            "t=1512379168.001",
+            "t=1512370000",
+            "1.2.3",
+            "t=t=1",
+        ] {
+            assert_eq!(waited(&format!("X-Request-Start: {value}\r\n")), None, "{value}");
+        }
+        assert_eq!(waited(&format!("X-Request-Start: {}\r\n", "9".repeat(40))), None);
+        assert_eq!(waited("X-Request-Start: x\r\nX-Queue-Start: t=1512379167.5\r\n"), Some(500_000));
+    }
+
+    #[test]
+    fn without_a_router_it_is_the_time_since_the_request_was_there() {
+        let (head, bytes) = head("");
+        assert_eq!(queue_time(&head, &bytes, 7, 12), 5_000);
+        assert_eq!((queue_time(&head, &bytes, 0, 12), queue_time(&head, &bytes, 13, 12)), (0, 0));
+    }
+}

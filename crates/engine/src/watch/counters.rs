@@ -1,0 +1,224 @@
+//! What each worker has done, in memory shared with the master: counts that only grow, and how many connections it has.
+//!
+//! A worker writes its own counters, and with one exception only while it has the reactor locked. So there is one writer at
+//! a time, which needs no more than plain loads and stores. The exception is the row of requests that the application has
+//! not answered: the helper writes it, or a signal handler when the process ends.
+//!
+//! A worker goes on counting where the last one in its slot has ended, so that no total ever goes back.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+use fastrack_sys::SharedNumbers;
+
+use super::counts::{Connections, Counts, Histogram, ALL, BUCKETS, CLASSES, SINGLES};
+
+// A row: the buckets of a histogram, and the sum.
+const ROW: usize = 16;
+const SUM: usize = ALL;
+const _: () = assert!(SUM < ROW);
+
+/// Requests that the server has answered with 502 or 504 because their worker ends.
+const LOST: usize = CLASSES;
+const QUEUE: usize = LOST + 1;
+const SINGLE: usize = (QUEUE + 1) * ROW;
+
+/// So many numbers each worker has.
+pub(super) const WORDS: usize = 160;
+
+/// A single number.
+#[derive(Clone, Copy, Debug)]
+#[repr(usize)]
+pub(crate) enum Count {
+    BytesIn = SINGLE,
+    BytesOut,
+    Accepted,
+    HandedOver,
+    TakenOver,
+    /// The helper's.
+    TimedOut,
+    Refused,
+    Dropped,
+    Aborted,
+    Hijacked,
+    GcInRequests,
+    GcOutside,
+    LogLines,
+    LogLinesDropped,
+    // From here on these go up and down.
+    Idle,
+    Reading,
+    Writing,
+    Waiting,
+    End,
+}
+
+const GAUGES: usize = Count::Idle as usize;
+const _: () = assert!(Count::End as usize <= WORDS && Count::End as usize - SINGLE == SINGLES);
+
+/// The counters of one worker.
+#[derive(Clone, Debug)]
+pub(crate) struct Counters {
+    page: Arc<SharedNumbers<AtomicU64>>,
+    base: usize,
+}
+
+impl Counters {
+    pub(super) fn new(page: Arc<SharedNumbers<AtomicU64>>, base: usize) -> Self {
+        Counters { page, base }
+    }
+
+    #[inline]
+    fn words(&self) -> &[AtomicU64; WORDS] {
+        // There are that many: the scoreboard sees to it.
+        self.page.chunk(self.base).unwrap_or(&NOWHERE)
+    }
+
+    /// A request is over: the first digit of its status or 0, how long the application took in
+    /// milliseconds, how long the request had waited before in microseconds, and the bytes of its response.
+    #[inline]
+    pub fn count_request(&self, class: usize, millis: u64, queued: u64, bytes: u64) {
+        let words = self.words();
+        count_time(words, class.min(CLASSES - 1), millis);
+        count_time(words, QUEUE, if queued == 0 { 0 } else { queued / 1000 });
+        add(&words[Count::BytesOut as usize], bytes);
+    }
+
+    /// The application has not answered the request, and will not.
+    pub fn count_lost(&self, is_answered: bool, millis: u64) {
+        count_time(self.words(), if is_answered { LOST } else { 0 }, millis);
+    }
+
+    #[inline]
+    pub fn add(&self, count: Count, more: u64) {
+        add(&self.words()[count as usize], more);
+    }
+
+    #[inline]
+    pub fn set(&self, count: Count, number: u64) {
+        self.words()[count as usize].store(number, Ordering::Relaxed);
+    }
+
+    /// How many requests there were.
+    pub fn requests(&self) -> u64 {
+        let words = self.words();
+        let row = |row: usize| read_row(&words[row * ROW..][..ROW]).count();
+        (0..=LOST).map(row).sum()
+    }
+
+    /// The slot has a new worker, which has no connections.
+    pub(super) fn begin(&self) {
+        self.words()[GAUGES..].iter().for_each(|number| number.store(0, Ordering::Relaxed));
+    }
+
+    /// `in_app` is how many requests the application is answering; None for a slot without a worker, which has no
+    /// connections.
+    pub(super) fn read(&self, in_app: Option<u64>) -> Counts {
+        let words = self.words();
+        let row = |row: usize| read_row(&words[row * ROW..][..ROW]);
+        let mut counts =
+            Counts { durations: std::array::from_fn(row), queue_times: row(QUEUE), ..Counts::default() };
+        counts.durations[5].add(&row(LOST));
+        let singles = counts.singles().into_iter().zip(&words[SINGLE..]);
+        singles.for_each(|(number, word)| *number = word.load(Ordering::Relaxed));
+        match in_app {
+            Some(in_app) => counts.connections.in_app = in_app,
+            None => counts.connections = Connections::default(),
+        }
+        counts
+    }
+}
+
+fn read_row(row: &[AtomicU64]) -> Histogram {
+    let number = |at: usize| row[at].load(Ordering::Relaxed);
+    Histogram { buckets: std::array::from_fn(number), sum: number(SUM) }
+}
+
+static NOWHERE: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
+
+#[inline]
+fn count_time(words: &[AtomicU64; WORDS], row: usize, millis: u64) {
+    let row = &words[row * ROW..][..ROW];
+    let bucket = if millis == 0 { 0 } else { bucket(row, millis) };
+    add(&row[bucket], 1);
+}
+
+/// The bucket of a time, which it adds to the sum. The coarse clock shows 0 for most requests.
+#[cold]
+fn bucket(row: &[AtomicU64], millis: u64) -> usize {
+    add(&row[SUM], millis);
+    BUCKETS.iter().position(|bound| millis <= *bound).unwrap_or(BUCKETS.len())
+}
+
+#[inline]
+fn add(number: &AtomicU64, more: u64) {
+    number.store(number.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cause::Cause;
+    use super::super::scoreboard::Scoreboard;
+    use super::*;
+
+    #[test]
+    fn a_request_is_counted_by_its_status_and_by_the_time_it_took_and_had_waited() {
+        let board = Scoreboard::new().expect("memory");
+        let index = board.reserve().expect("a slot");
+        let counters = board.slot(index).expect("the slot").counters();
+        for (class, millis, queued) in [(2, 0, 0), (2, 5, 6_000), (4, 60_001, 0), (9, 7, 30_000_000)] {
+            counters.count_request(class, millis, queued, 100);
+        }
+        counters.count_lost(true, 2_000);
+        counters.count_lost(false, 1);
+        let counts = board.counts(index).expect("counts");
+        assert_eq!(counts.responses(), [1, 0, 2, 0, 1, 2]);
+        assert_eq!((counts.requests(), counters.requests(), counts.bytes_out), (6, 6, 400));
+        assert_eq!((counts.durations[2].buckets[0], counts.durations[2].sum), (2, 5));
+        assert_eq!((counts.durations[4].buckets[13], counts.durations[4].sum), (1, 60_001));
+        assert_eq!((counts.durations[5].buckets[1], counts.durations[5].buckets[8]), (1, 1));
+        assert_eq!(counts.queue_times.buckets, [2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0]);
+        assert_eq!((counts.queue_times.sum, counts.queue_times.count()), (30_006, 4));
+    }
+
+    #[test]
+    fn totals_never_go_back_when_workers_end_and_others_take_their_slots() {
+        let board = Scoreboard::new().expect("memory");
+        let mut last = Counts::default();
+        for round in 1..=3 {
+            let slots = [board.reserve(), board.reserve()].map(|index| index.expect("a slot"));
+            assert_eq!(board.used(), 2);
+            for index in slots {
+                let counters = board.slot(index).expect("the slot").counters();
+                counters.count_request(2, 1, 1_000, 10);
+                counters.add(Count::Accepted, 1);
+                counters.set(Count::Idle, 2);
+                counters.set(Count::Waiting, 5);
+            }
+            let totals = board.totals();
+            assert_eq!(
+                (totals.requests(), totals.accepted, totals.bytes_out),
+                (2 * round, 2 * round, 20 * round)
+            );
+            assert_eq!((totals.connections.idle, totals.connections.waiting), (4, 10));
+            assert!(totals.queue_times.sum > last.queue_times.sum);
+            slots.into_iter().for_each(|index| board.release(index));
+            let after = board.totals();
+            assert_eq!((after.requests(), after.connections), (totals.requests(), Connections::default()));
+            last = after;
+        }
+    }
+
+    #[test]
+    fn restarts_are_counted_by_their_cause() {
+        let board = Scoreboard::new().expect("memory");
+        board.count_restart(Cause::Memory);
+        board.count_restart(Cause::Exit);
+        board.count_restart(Cause::Exit);
+        let restarts: Vec<_> = board.restarts().into_iter().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(restarts, [(Cause::Memory, 1), (Cause::Exit, 2)]);
+        for (index, (cause, _)) in board.restarts().into_iter().enumerate() {
+            assert_eq!(cause as usize, index, "{}", cause.name());
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What all workers have done, from the master's side.
+
+use std::sync::atomic::Ordering;
+
+use super::cause::Cause;
+use super::counts::Counts;
+use super::scoreboard::Scoreboard;
+
+impl Scoreboard {
+    /// What the workers of a slot have done, one after the other, and the connections of the present one. None if there is
+    /// no such slot.
+    pub fn counts(&self, index: usize) -> Option<Counts> {
+        let slot = self.slot(index)?;
+        Some(self.counters(index).read(slot.serving()))
+    }
+
+    /// What all workers have done since the scoreboard was made, and their connections.
+    pub fn totals(&self) -> Counts {
+        let mut totals = Counts::default();
+        (0..self.used()).filter_map(|index| self.counts(index)).for_each(|counts| totals.add(&counts));
+        totals
+    }
+
+    /// A worker was replaced. For the master only.
+    pub fn count_restart(&self, cause: Cause) {
+        self.restart_counts()[cause as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many workers were replaced, by the cause.
+    pub fn restarts(&self) -> [(Cause, u64); Cause::ALL.len()] {
+        Cause::ALL.map(|cause| (cause, self.restart_counts()[cause as usize].load(Ordering::Relaxed)))
+    }
+}

@@ -1,0 +1,135 @@
+//! What a worker counts, as the master reads it.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use crate::support::{read_all, Worker, SOON};
+use fastrack_engine::{Counts, Scoreboard, Settings, SharedQueue, WatchSettings};
+
+/// How long a request waits for another one, in milliseconds.
+const HELD: u64 = 60;
+
+fn counted(queue: Option<&SharedQueue>) -> (Scoreboard, Worker) {
+    let board = Scoreboard::new().expect("memory");
+    let slot = board.reserve().and_then(|index| board.slot(index));
+    let watch = WatchSettings { slot, ..WatchSettings::default() };
+    let settings = Settings { watch, ..Settings::default() };
+    (board, Worker::start_sharing(settings, None, None, queue))
+}
+
+fn ask(stream: &mut TcpStream, path: &str) {
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
+}
+
+/// The answer comes, and the application has told of it.
+fn answered(worker: &Worker, stream: &mut TcpStream) {
+    let mut bytes = vec![0; "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n012345678".len()];
+    stream.read_exact(&mut bytes).expect("an answer");
+    worker.next_seen();
+}
+
+/// The counts, once they are as they should be.
+fn await_counts(board: &Scoreboard, are_right: impl Fn(&Counts) -> bool) -> Counts {
+    let start = Instant::now();
+    loop {
+        let counts = board.totals();
+        if are_right(&counts) {
+            return counts;
+        }
+        assert!(start.elapsed() < SOON, "{counts:?}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn requests_are_counted_by_their_status_and_connections_by_what_they_are_at() {
+    let (board, worker) = counted(None);
+    let mut kept = worker.connect();
+    ask(&mut kept, "/");
+    answered(&worker, &mut kept);
+    let counts = await_counts(&board, |counts| counts.connections.idle == 1);
+    assert_eq!((counts.responses(), counts.accepted, counts.requests()), ([0, 0, 1, 0, 0, 0], 1, 1));
+    assert_eq!((counts.bytes_in, counts.bytes_out), (27, 47));
+    let mut begun = worker.connect();
+    begun.write_all(b"GET / HT").expect("write");
+    await_counts(&board, |counts| counts.connections.reading == 1);
+    for path in ["/nothing", "/half"] {
+        let mut stream = worker.connect();
+        ask(&mut stream, path);
+        let _ = stream.read_to_end(&mut Vec::new());
+        worker.next_seen();
+    }
+    let mut wrong = worker.connect();
+    wrong.write_all(b"GET\r\n\r\n").expect("write");
+    read_all(wrong);
+    let held = worker.hold();
+    let counts = await_counts(&board, |counts| counts.connections.in_app == 1);
+    assert_eq!(counts.responses(), [0, 0, 2, 0, 0, 1]);
+    assert_eq!((counts.aborted, counts.refused, counts.accepted), (1, 1, 6));
+    worker.release();
+    read_all(held);
+    await_counts(&board, |counts| counts.connections.in_app == 0 && counts.requests() == 4);
+}
+
+#[test]
+fn a_request_waits_from_when_it_was_there_whether_its_connection_is_kept_or_new() {
+    for is_new in [false, true] {
+        let (board, worker) = counted(None);
+        let mut waits = worker.connect();
+        ask(&mut waits, "/");
+        answered(&worker, &mut waits);
+        let held = worker.hold();
+        await_counts(&board, |counts| counts.connections.in_app == 1);
+        if is_new {
+            waits = worker.connect();
+        }
+        let asked = Instant::now();
+        ask(&mut waits, "/");
+        if !is_new {
+            // The helper sees it sooner or later.
+            await_counts(&board, |counts| counts.connections.waiting == 1);
+        }
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(HELD) {
+            std::thread::yield_now();
+        }
+        worker.release();
+        answered(&worker, &mut waits);
+        read_all(held);
+        let counts = await_counts(&board, |counts| counts.requests() == 3);
+        let sum = counts.queue_times.sum;
+        // The kernel's tick is 1 to 10 ms long.
+        assert!(
+            sum >= HELD - 25 && sum <= asked.elapsed().as_millis() as u64 + 25,
+            "new: {is_new}, {sum} ms"
+        );
+        assert!(counts.durations[2].sum >= HELD - 25, "{counts:?}");
+    }
+}
+
+#[test]
+fn the_time_in_the_shared_queue_counts_and_so_do_connections_that_are_passed_on() {
+    let queue = SharedQueue::new().expect("a queue");
+    let ((first, one), (second, two)) = (counted(Some(&queue)), counted(Some(&queue)));
+    let mut waits = one.connect();
+    ask(&mut waits, "/");
+    answered(&one, &mut waits);
+    let held = [one.hold(), two.hold()];
+    for board in [&first, &second] {
+        await_counts(board, |counts| counts.connections.in_app == 1);
+    }
+    ask(&mut waits, "/");
+    await_counts(&first, |counts| counts.handed_over == 1);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(HELD) {
+        std::thread::yield_now();
+    }
+    two.release();
+    answered(&two, &mut waits);
+    let counts = await_counts(&second, |counts| counts.requests() == 2);
+    assert_eq!(counts.taken_over, 1);
+    assert!(counts.queue_times.sum >= HELD - 25, "{counts:?}");
+    one.release();
+    held.into_iter().for_each(|stream| drop(read_all(stream)));
+}

@@ -1,0 +1,67 @@
+//! How long the garbage collector runs, in requests and between them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rb_sys::*;
+
+use fastrack_engine::GcTime;
+
+use crate::ruby::protect;
+
+/// What is known of this process's garbage collector. All of it needs the GVL; the atomics are for the compiler.
+pub(crate) struct GcClock;
+
+/// How many collections there had been at the last look.
+static COUNT: AtomicU64 = AtomicU64::new(0);
+/// The time that they had taken, in nanoseconds.
+static TIME: AtomicU64 = AtomicU64::new(0);
+/// How many threads have requests.
+static REQUESTS: AtomicU64 = AtomicU64::new(0);
+
+impl GcClock {
+    /// A thread is about to call the app. Returns the time since the last look.
+    #[inline]
+    pub fn begin_request() -> GcTime {
+        let requests = REQUESTS.load(Ordering::Relaxed);
+        REQUESTS.store(requests + 1, Ordering::Relaxed);
+        Self::look(requests > 0)
+    }
+
+    /// A thread is done with a request. Returns the time since the last look.
+    #[inline]
+    pub fn end_request() -> GcTime {
+        REQUESTS.store(REQUESTS.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
+        Self::look(true)
+    }
+
+    /// Asking Ruby for the time costs a method call, asking for the number of collections next to nothing.
+    #[inline]
+    fn look(in_request: bool) -> GcTime {
+        // SAFETY: it reads a number of the VM's.
+        let count = unsafe { rb_gc_count() } as u64;
+        if count == COUNT.load(Ordering::Relaxed) {
+            return GcTime::default();
+        }
+        let nanos = ask(count);
+        if in_request {
+            GcTime { in_requests: nanos, outside: 0 }
+        } else {
+            GcTime { in_requests: 0, outside: nanos }
+        }
+    }
+}
+
+#[cold]
+fn ask(count: u64) -> u64 {
+    let is_first = COUNT.swap(count, Ordering::Relaxed) == 0;
+    // SAFETY: under protect, and owning nothing.
+    let asked = protect(|| unsafe { rb_num2ull(rb_funcall(rb_mGC, rb_intern(c"total_time".as_ptr()), 0)) });
+    let Ok(time) = asked else { return 0 };
+    let before = TIME.swap(time, Ordering::Relaxed);
+    // What was collected before the first request, and before the fork, does not count.
+    if is_first {
+        0
+    } else {
+        time.saturating_sub(before)
+    }
+}

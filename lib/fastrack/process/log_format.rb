@@ -1,0 +1,56 @@
+# frozen_string_literal: true
+
+require_relative "../log"
+
+module Fastrack
+  # The server's lines where they are to look otherwise than they do by default (LogFormat), or go to a logger.
+  class LogFormat
+    # What JSON does not allow in a string (RFC 8259 §7), and what some readers take for the end of a line.
+    SPECIAL = /["\\\u0000-\u001f\u2028\u2029]/.freeze
+
+    # @param format [String] see options.rb
+    # @param logger [Logger, nil]
+    def initialize(format, logger)
+      @format = format
+      @logger = logger
+    end
+
+    # Writes a line to the logger, or to stderr.
+    def line(text, level)
+      return if log(text, level)
+
+      Log::STDERR.puts(@format == "plain" ? "fastrack: #{text}" : formatted("fastrack: #{text}", text, level))
+    end
+
+    # Writes a line to stdout.
+    def say(text)
+      Log::STDOUT.puts(@format == "plain" ? text : formatted(text, text, :info))
+    end
+
+    # @param text [String]
+    # @return [String] as a string in JSON
+    def self.quote(text)
+      text = text.encode(Encoding::UTF_8, invalid: :replace, undef: :replace).scrub
+      "\"#{text.gsub(SPECIAL) { |char| "\"\\".include?(char) ? "\\#{char}" : format("\\u%04x", char.ord) }}\""
+    end
+
+    private
+
+    def formatted(line, message, level)
+      time = Time.now.utc.strftime("%FT%T.%LZ")
+      return "#{time} #{Process.pid} #{level.to_s.upcase} #{line}" if @format == "timestamp"
+
+      %({"time":"#{time}","level":"#{level}","pid":#{Process.pid},"message":#{LogFormat.quote(message)}})
+    end
+
+    # @return [Boolean] false where the logger cannot be used: a signal handler cannot wait for its lock
+    def log(text, level)
+      return false unless @logger
+
+      Mutex.new.synchronize { @logger.public_send(level, text) }
+      true
+    rescue StandardError
+      false
+    end
+  end
+end

@@ -1,0 +1,58 @@
+# frozen_string_literal: true
+
+require "json"
+require "support/http_peer"
+
+# How the server's own lines look, and where they go.
+RSpec.describe "LogFormat" do
+  let(:ru) { "run ->(env) { env['PATH_INFO'] == '/exit' ? exit!(3) : [200, {}, []] }" }
+
+  def end_a_worker(server)
+    server.await_workers(1)
+    HttpPeer.exchange(server, "GET /exit HTTP/1.1\r\nHost: h\r\n\r\n")
+  end
+
+  let(:message) { /worker 0 \(pid \d+\) exited with status 3 while serving GET \/exit for \d+\.\d s/ }
+
+  it "is plain: without time or level, as ever" do
+    server = Server.start(ru: ru, options: { MaxWorkers: 1 })
+    end_a_worker(server)
+    Eventually.eventually { server.log[/^fastrack: #{message}$/] }
+    expect(server.log).to match(/^Fastrack starts Listening on /)
+  end
+
+  it "adds time, process and level, or makes each line an object in JSON" do
+    server = Server.start(ru: ru, options: { MaxWorkers: 1, LogFormat: "timestamp" })
+    end_a_worker(server)
+    Eventually.eventually { server.log[/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z #{server.pid} ERROR fastrack: #{message}$/] }
+    expect(server.log).to match(/^\S+Z #{server.pid} INFO Fastrack starts Listening on /)
+
+    server = Server.start(ru: ru, options: { MaxWorkers: 1, LogFormat: "json" })
+    end_a_worker(server)
+    line = Eventually.eventually { server.log[/^.*exited with status 3.*$/] }
+    expect(JSON.parse(line)).to match("time" => /\A\d{4}-.*Z\z/, "level" => "error", "pid" => server.pid, "message" => /\A#{message}\z/)
+    expect(server.log.lines).to all(satisfy { |one| JSON.parse(one).key?("message") })
+  end
+
+  it "has a logger get what would go to stderr" do
+    server = Server.start(ru: ru, options: { MaxWorkers: 1 }, config: <<~RUBY)
+      require "logger"
+      logger Logger.new("server.txt")
+    RUBY
+    end_a_worker(server)
+    Eventually.eventually { server.lines_of("server.txt").grep(/ERROR -- : #{message}$/).any? }
+    expect(server.log).not_to include("exited with status 3")
+    expect(server.log).to match(/^Fastrack starts Listening on /)
+    # In a signal handler no logger can be used.
+    server.await_workers(1)
+    server.signal(:PWR)
+    Eventually.eventually { (server.log + server.lines_of("server.txt").join("\n")).include?("is at:") }
+  end
+
+  it "quotes any text for JSON" do
+    require_relative "../lib/fastrack/process/log_format"
+    ["a\"b\\c\n\u2028\u0000\u001b", "gr\u00fcn", "\xff".b, ""].each do |text|
+      expect(JSON.parse("[#{Fastrack::LogFormat.quote(text)}]")).to eq([text.dup.force_encoding("UTF-8").scrub("\ufffd")])
+    end
+  end
+end
