@@ -89,11 +89,7 @@ impl Poller {
         Ok(())
     }
 
-    pub fn add<T>(&self, _source: &T, _token: u64) -> io::Result<()> {
-        Ok(())
-    }
-
-    pub fn add_shared<T>(&self, _source: T, _token: u64) -> io::Result<()> {
+    pub fn add<T>(&self, _source: T, _token: u64) -> io::Result<()> {
         Ok(())
     }
 

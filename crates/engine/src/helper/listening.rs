@@ -1,5 +1,7 @@
-//! The listeners among what the helper watches. Only while something lasts and all workers are busy: the kernel then wakes
-//! one helper for each client, if nobody waits for clients (EPOLLEXCLUSIVE).
+//! The listeners among what the helper watches. Only while something lasts and all workers are busy.
+//!
+//! Not with EPOLLEXCLUSIVE: if the kernel woke this helper alone, and its worker was about to stop, nobody would tell a worker
+//! that has become idle since.
 
 use std::fmt::Debug;
 use std::os::fd::AsFd;
@@ -60,7 +62,7 @@ impl Listening {
         for (source, token) in state.sources.iter().zip(FIRST..) {
             // They cannot fail; and if they did, clients would wait in the backlog.
             let _ = match watched {
-                true => poller.add_shared(source.as_fd(), token),
+                true => poller.add(source.as_fd(), token),
                 false => poller.remove(source.as_fd()),
             };
         }

@@ -45,8 +45,6 @@ impl Reactor {
 
     /// Whether there is room for requests in the shared queue, and here for what is not a request yet. What finds none waits
     /// in the backlog, where it costs nothing.
-    ///
-    /// This does not ask for idle workers: the kernel may have told this one alone that a client has come.
     fn has_room_ahead(&self) -> bool {
         let control = &self.control;
         let is_ending =

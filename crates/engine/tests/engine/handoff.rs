@@ -89,6 +89,7 @@ fn the_first_free_worker_answers_in_order_of_arrival() {
     for (index, stream) in streams.iter_mut().enumerate() {
         write!(stream, "GET /{index} HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
         // Their helpers are independent.
+        await_taken(stream);
         std::thread::sleep(std::time::Duration::from_millis(30));
     }
     other.release();
