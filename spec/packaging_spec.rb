@@ -258,6 +258,18 @@ RSpec.describe "packaging" do
   describe "a release" do
     before { require_relative "../bin/lib/gems/release" }
 
+    it "is not published while the gemspec names a place that is none of the repository's" do
+      release = Gems::Release.new(@dir)
+      homepage = Gem::Specification.load("rhebok-rs.gemspec").homepage
+      _, host, path = *homepage.match(%r{\Ahttps://([^/]+)/(.+)\z})
+      ["#{homepage}", "#{homepage}.git", "git@#{host}:#{path}.git", "ssh://git@#{host}/#{path}"].each do |url|
+        expect(release.homepage_problem("origin\t#{url} (fetch)\n")).to be_nil, url
+      end
+      ["/srv/git/fastrack", "#{homepage}-fork", "https://elsewhere.example/#{path}", "https://x#{host}/#{path}"].each do |url|
+        expect(release.homepage_problem("origin\t#{url} (fetch)\n")).to start_with("the gemspec's homepage is #{homepage}, which is no remote"), url
+      end
+    end
+
     it "is not published unless its checksums are right and all platforms' gems are there" do
       package = File.join(@dir, "rhebok-rs-#{File.read("lib/fastrack/version.rb")[/VERSION = "(.+)"/, 1]}.gem")
       gem_command("build", "rhebok-rs.gemspec", "--output", package)
