@@ -201,6 +201,38 @@ RSpec.describe "packaging" do
       expect(problems.call(other)).to match([/\Ais for /, "needs glibc #{symbols.glibc}"])
     end
 
+    it "takes no file for macOS that another processor, another library, a newer macOS or no signature makes useless" do
+      require_relative "support/mach_file"
+      mac = Gems.platform("arm64-darwin")
+      problems = lambda do |**facts|
+        Gems::MachO.new(File.join(@dir, "file").tap { |path| File.binwrite(path, MachFile.new(**facts).bytes) }).problems(mac)
+      end
+
+      expect(problems.call).to eq([])
+      expect(problems.call(cpu: 0x0100_0007)).to eq(["is for processor 0x1000007"])
+      expect(problems.call(name: "/home/me/libfastrack.dylib")).to eq(["is called /home/me/libfastrack.dylib"])
+      expect(problems.call(libraries: ["/usr/lib/libSystem.B.dylib", "/opt/homebrew/lib/libssl.dylib"])).to eq(["needs /opt/homebrew/lib/libssl.dylib"])
+      expect(problems.call(macos: [13, 1])).to eq(["needs macOS 13.1.0"])
+      expect(problems.call(looked_up: %w[_rb_eStandardError _epoll_wait])).to eq(["finds no library with _epoll_wait"])
+      expect(problems.call(defined: "_Init_other")).to eq(["has no Init_fastrack"])
+      expect(problems.call(damage: true)).to eq(["has no valid signature"])
+      expect(Gems::MachO.new(compiled).problems(mac)).to eq(["is no 64-bit Mach-O file"]) unless RUBY_PLATFORM.include?("darwin")
+    end
+
+    it "takes headers from the folder that FASTRACK_HEADERS names, for Rubies and systems that are not here" do
+      headers = File.join(@dir, "headers/arm64-darwin/3.2")
+      FileUtils.mkdir_p(["#{headers}/include", "#{headers}/arch/ruby", "#{@dir}/headers/arm64-darwin/making-3.3"])
+      File.write("#{headers}/include/ruby.h", "")
+      File.write("#{headers}/arch/ruby/config.h", "")
+      found = lambda do |folder|
+        words = [RbConfig.ruby, "-r", "./bin/lib/gems/headers", "-e", 'p Gems::Headers.of(Gems.platform("arm64-darwin")).map { |one| one.environment["RBCONFIG_rubyarchhdrdir"] }']
+        run(*words, env: { "FASTRACK_HEADERS" => folder, "FASTRACK_RUBIES" => nil, "XDG_CACHE_HOME" => @dir })
+      end
+      skip "this Ruby's own headers are found, too" if RUBY_PLATFORM.include?("darwin")
+      expect(found.call(File.join(@dir, "headers"))).to eq("[\"#{headers}/arch\"]\n")
+      expect(found.call(@dir)).to eq("[]\n")
+    end
+
     it "says in one line that it does not fit, and what is missing to compile" do
       output, status = check_without_tools(unpacked("1.8": "", "1.9": ""))
       expect(output.lines.grep(/\Afastrack: /).join).to match(/\Afastrack: this gem has no compiled file for Ruby #{RUBY_VERSION} on #{RUBY_PLATFORM} \(it has 1\.8, 1\.9\)[^\n]*\bcargo[^\n]* is missing; install it with: [^\n]+\n\z/)
@@ -225,6 +257,18 @@ RSpec.describe "packaging" do
 
   describe "a release" do
     before { require_relative "../bin/lib/gems/release" }
+
+    it "is not published while the gemspec names a place that is none of the repository's" do
+      release = Gems::Release.new(@dir)
+      homepage = Gem::Specification.load("rhebok-rs.gemspec").homepage
+      _, host, path = *homepage.match(%r{\Ahttps://([^/]+)/(.+)\z})
+      ["#{homepage}", "#{homepage}.git", "git@#{host}:#{path}.git", "ssh://git@#{host}/#{path}"].each do |url|
+        expect(release.homepage_problem("origin\t#{url} (fetch)\n")).to be_nil, url
+      end
+      ["/srv/git/fastrack", "#{homepage}-fork", "https://elsewhere.example/#{path}", "https://x#{host}/#{path}"].each do |url|
+        expect(release.homepage_problem("origin\t#{url} (fetch)\n")).to start_with("the gemspec's homepage is #{homepage}, which is no remote"), url
+      end
+    end
 
     it "is not published unless its checksums are right and all platforms' gems are there" do
       package = File.join(@dir, "rhebok-rs-#{File.read("lib/fastrack/version.rb")[/VERSION = "(.+)"/, 1]}.gem")

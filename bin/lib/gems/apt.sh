@@ -10,7 +10,7 @@ use_apt() {
   : >"$apt/status"
   mirror=$(debian_mirror)
   for suite in "$@"; do
-    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main"
+    printf '%s [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' deb "$mirror" "$suite" deb-src "$mirror" "$suite"
   done >"$apt/sources.list"
   private_apt apt-get update >&2
 }

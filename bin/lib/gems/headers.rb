@@ -21,7 +21,7 @@ module Gems
     class << self
       # @return [Array<Headers>] those of the platform that this machine has, one for each Ruby, oldest first
       def of(platform)
-        (installed(platform) + fetched(platform)).uniq(&:api).select { |one| one.usable? }.sort_by { |one| Gem::Version.new(one.api) }
+        (installed(platform) + fetched(platform) + made(platform)).uniq(&:api).select { |one| one.usable? }.sort_by { |one| Gem::Version.new(one.api) }
       end
 
       private
@@ -51,6 +51,14 @@ module Gems
         include = File.join(Gems.cache, "headers", platform.debian, "usr/include")
         Dir.glob("#{include}/ruby-*").map do |common|
           new(platform, common[/ruby-(\d+\.\d+)/, 1], common, "#{include}/#{platform.cpu}-linux-gnu/#{File.basename(common)}")
+        end
+      end
+
+      # By cross_headers.sh from Ruby's sources, or by hand: a folder for each processor and system, in it one for each Ruby.
+      def made(platform)
+        folder = ENV.fetch("FASTRACK_HEADERS") { File.join(Gems.cache, "made") }
+        Dir.glob("#{folder}/#{platform.cpu}-#{platform.os}/[0-9]*").map do |one|
+          new(platform, File.basename(one), "#{one}/include", "#{one}/arch")
         end
       end
     end

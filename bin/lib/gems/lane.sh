@@ -76,7 +76,8 @@ load_with_musl() {
     exit problems.empty? && files.any?' "$platform" "$libc" "$@"
 }
 
-platforms=(x86_64-linux-gnu aarch64-linux-gnu x86_64-linux-musl aarch64-linux-musl)
+# Those for macOS are built and looked at, which is all that can be done here.
+platforms=(x86_64-linux-gnu aarch64-linux-gnu x86_64-linux-musl aarch64-linux-musl arm64-darwin x86_64-darwin)
 for step in "${platforms[*]}" --emulation; do
   # shellcheck disable=SC2086
   bash "$repo/bin/lib/gems/setup.sh" $step || unavailable "what it takes could not be fetched"

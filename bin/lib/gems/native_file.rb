@@ -86,7 +86,9 @@ module Gems
       # What Ruby loads uses Ruby's libc.
       flags << "-Ctarget-feature=-crt-static" if @platform.musl?
       # Ruby's symbols are resolved when Ruby loads the file. ELF's linkers need no option for that.
-      flags << "-Clink-arg=-Wl,-undefined,dynamic_lookup" if @platform.darwin?
+      # Its own name would be the place where it was built; and Rust's standard library has it link to what it does not use.
+      words = %W[-undefined,dynamic_lookup -install_name,#{@platform.native_file} -dead_strip_dylibs]
+      flags += words.map { |word| "-Clink-arg=-Wl,#{word}" } if @platform.darwin?
       flags
     end
 

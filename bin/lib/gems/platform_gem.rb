@@ -4,6 +4,7 @@ require "fileutils"
 require "tmpdir"
 require "rubygems/package"
 require "rubygems/user_interaction"
+require_relative "mach_o"
 require_relative "native_file"
 require_relative "symbols"
 
@@ -29,7 +30,6 @@ module Gems
       paths
     end
 
-    # @param native_files [Array] what responds to `api` and `path`; by default one for each Ruby whose headers are here
     # What a release is made of.
     #
     # @return [Hash{String => Array<String>}] compiled files, by the names of the gems
@@ -41,6 +41,7 @@ module Gems
       end
     end
 
+    # @param native_files [Array] what responds to `api` and `path`; by default one for each Ruby whose headers are here
     def initialize(platform, native_files: NativeFile.of(platform))
       @platform = platform
       @native_files = native_files
@@ -100,9 +101,7 @@ module Gems
 
     # What cannot be loaded is not packed.
     def check(file)
-      return if @platform.darwin?
-
-      problems = Symbols.new(file).problems(@platform)
+      problems = (@platform.darwin? ? MachO : Symbols).new(file).problems(@platform)
       raise "#{file} #{problems.join("; ")}" unless problems.empty?
     end
 

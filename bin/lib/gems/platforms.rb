@@ -6,17 +6,19 @@ module Gems
     # The first RubyGems that tells one libc from another.
     LIBC_AWARE = "3.3.22"
 
-    attr_reader :name, :rust_target, :glibc, :debian
+    attr_reader :name, :rust_target, :glibc, :debian, :macos
 
     # @param name [String] as RubyGems and rake-compiler-dock call it
     # @param rust_target [String] as rustc calls it
     # @param glibc [String, nil] the oldest glibc that its files run with
     # @param debian [String, nil] Debian's name of the architecture, whose packages have Ruby's headers
-    def initialize(name, rust_target, glibc: nil, debian: nil)
+    # @param macos [String, nil] the oldest macOS that its files run with
+    def initialize(name, rust_target, glibc: nil, debian: nil, macos: nil)
       @name = name
       @rust_target = rust_target
       @glibc = glibc
       @debian = debian
+      @macos = macos
     end
 
     def cpu
@@ -74,8 +76,8 @@ module Gems
     Platform.new("aarch64-linux-gnu", "aarch64-unknown-linux-gnu", glibc: "2.17", debian: "arm64"),
     Platform.new("x86_64-linux-musl", "x86_64-unknown-linux-musl", debian: "amd64"),
     Platform.new("aarch64-linux-musl", "aarch64-unknown-linux-musl", debian: "arm64"),
-    Platform.new("arm64-darwin", "aarch64-apple-darwin"),
-    Platform.new("x86_64-darwin", "x86_64-apple-darwin")
+    Platform.new("arm64-darwin", "aarch64-apple-darwin", macos: "11.7.1"),
+    Platform.new("x86_64-darwin", "x86_64-apple-darwin", macos: "11.7.1")
   ].freeze
 
   # @raise [RuntimeError] if there is none of this name

@@ -22,15 +22,28 @@ module Gems
       gems = PlatformGem.build_all(@folder) + [source]
       gems.each { |file| try(file) }
       write_sums(gems)
+      puts [homepage_problem].compact.map { |problem| "not to be published yet: #{problem}" }
     end
 
     # Publishes the folder, which one machine or the workflow of a forge has filled, if it is whole.
     def publish
       run("sha256sum", "--check", "--quiet", SUMS, chdir: @folder)
-      gaps = PlatformGem.expected.filter_map { |name, files| gap(name, files) }
+      gaps = PlatformGem.expected.filter_map { |name, files| gap(name, files) } + [homepage_problem].compact
       raise "nothing is published: #{gaps.join("; ")}" unless gaps.empty?
 
       PlatformGem.expected.each_key { |name| run("gem", "push", name, chdir: @folder) }
+    end
+
+    # The gemspec names a place that nobody may have made yet, and what is published cannot be changed.
+    #
+    # @param remotes [String] those of the repository
+    # @return [String, nil]
+    def homepage_problem(remotes = IO.popen(["git", "remote", "--verbose", { chdir: ROOT }], &:read))
+      homepage = Gem::Specification.load(File.join(ROOT, "rhebok-rs.gemspec")).homepage
+      place = homepage.delete_prefix("https://").sub("/", "[/:]")
+      return if remotes.match?(/(?:\A|[\s@\/])#{place}(?:\.git)?\/?\s/)
+
+      "the gemspec's homepage is #{homepage}, which is no remote of this repository (git remote --verbose): correct `forge` there"
     end
 
     private
@@ -52,9 +65,15 @@ module Gems
     end
 
     def try(file)
-      return puts("#{File.basename(file)}: not tried, it is for another system; see bin/test --lane gems") unless fits?(file)
+      return puts("#{File.basename(file)}: not run, #{why_not(file)}") unless fits?(file)
 
       run(RbConfig.ruby, File.join(__dir__, "smoke.rb"), file, *APPS)
+    end
+
+    def why_not(file)
+      return "that takes a Mac: its Mach-O files were looked at (docs/platforms.md)" if file.include?("-darwin")
+
+      "it is for another system; bin/test --lane gems tries it"
     end
 
     # The source gem fits wherever there is a compiler.

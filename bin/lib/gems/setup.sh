@@ -2,7 +2,8 @@
 # Gets what it takes to compile the gems of other platforms: setup.sh [PLATFORM...]  (rake native:setup)
 #
 # zig as the linker (from PyPI), cargo-zigbuild (from crates.io), Rust's standard library for each target (by rustup), and the
-# headers of each Ruby that Debian has packages of, for amd64 and arm64. All but Rust's is put into ~/.cache/fastrack/gems.
+# headers of each Ruby that Debian has packages of: for Linux those of the packages for amd64 and arm64, for macOS what
+# Ruby's configure makes of the packages' sources (half an hour, once). All but Rust's is put into ~/.cache/fastrack/gems.
 # What is there is not fetched again.
 set -euo pipefail
 
@@ -70,6 +71,47 @@ get_headers() {
   mv "$cache/headers.new" "$cache/headers"
 }
 
+# Of the same Rubies for macOS, which Debian has no packages for.
+get_darwin_headers() {
+  local platforms name platform api
+  platforms=$(printf '%s\n' "${@:-arm64-darwin x86_64-darwin}" | tr ' ' '\n' | grep -e '-darwin$' | xargs)
+  [ -n "$platforms" ] && have apt-get || return 0
+  get_sources
+  for name in "$cache"/sources/*.tar.*; do
+    api=${name##*/ruby}
+    for platform in $platforms; do
+      [ -d "$cache/made/$platform/${api%%_*}" ] || FASTRACK_HEADERS='' bash "$repo/bin/lib/gems/cross_headers.sh" "$name" "$platform"
+    done
+  done
+}
+
+# As Ruby's authors have released them.
+get_sources() {
+  local name
+  [ ! -e "$cache/sources/complete" ] || return 0
+  say "sources of Debian's Rubies"
+  use_apt "$cache/apt" amd64 "${suites[@]}"
+  rm -rf "$cache/sources.new"
+  mkdir "$cache/sources.new"
+  for name in $(private_apt apt-cache pkgnames ruby | grep -E '^ruby[0-9]+\.[0-9]+$'); do
+    (cd "$cache/sources.new" && get_source "$name") || say "no sources of $name: without it for macOS"
+  done
+  find "$cache/sources.new" -type f ! -name '*.orig.tar.*' -delete
+  : >"$cache/sources.new/complete"
+  rm -rf "$cache/sources"
+  mv "$cache/sources.new" "$cache/sources"
+}
+
+# The newest version that the mirror has, into the working directory: of a release that changes it may have no longer what its
+# list says.
+get_source() {
+  local version
+  for version in $(private_apt apt-cache showsrc "$1" | sed -n 's/^Version: //p' | sort -Vru); do
+    private_apt apt-get source --download-only "$1=$version" >&2 && return
+  done
+  return 1
+}
+
 # What runs programs of another processor, and musl: for the lane `gems` alone.
 get_emulation() {
   [ ! -e "$cache/emulation/complete" ] || return 0
@@ -92,3 +134,5 @@ if [ "$(uname)" != Darwin ]; then
 fi
 get_targets "$@"
 get_headers
+# A Mac has Rubies of its own.
+[ "$(uname)" = Darwin ] || get_darwin_headers "$@"
