@@ -8,7 +8,9 @@ mod fatal_signals;
 mod fd;
 mod fd_limit;
 mod fd_passing;
+mod listen_queue;
 mod memory;
+mod own_descriptors;
 mod poller;
 mod process;
 mod sendfile;
@@ -25,13 +27,18 @@ pub use fatal_signals::run_before_fatal_signals;
 pub use fd::{borrow_fd, is_lost_fd, is_regular, replace_with_dev_null, set_nonblocking, write_once};
 pub use fd_limit::{fd_limit, has_free_fds, is_out_of_fds, max_fd_limit, too_many_open_files};
 pub use fd_passing::{message_queue, peek_message, receive_message, send_message, MAX_PASSED_FDS};
+pub use listen_queue::{listen_queue, ListenAddress, ListenQueue};
 pub use memory::{append, reserve};
+pub use own_descriptors::spawn_with_own_descriptors;
 pub use poller::{Event, Events, Poller};
-pub use process::{adopts_orphans, exit_at_once, exported, is_alive, is_running, is_sibling, trim_heap};
+pub use process::{
+    adopts_orphans, exit_at_once, exported, is_alive, is_running, is_sibling, page_size, trim_heap,
+};
 pub use sendfile::{open_regular, send_file};
 pub use shared_memory::{memory_file, SharedNumbers};
 pub use signals::{
-    handle_signal, other_threads, signal_self, signal_thread, spare_signal, with_signals_blocked,
+    handle_signal, other_threads, signal_number, signal_self, signal_thread, spare_signal,
+    with_signals_blocked,
 };
 pub use socket::{
     accept, discard_input, has_peer_closed, is_clients_error, is_peer_gone, is_readable, millis_since_data,

@@ -91,3 +91,8 @@ fn is_subreaper() -> bool {
 fn is_subreaper() -> bool {
     false
 }
+
+/// In bytes.
+pub fn page_size() -> u64 {
+    rustix::param::page_size() as u64
+}

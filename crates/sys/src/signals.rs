@@ -32,6 +32,12 @@ pub fn spare_signal(which: i32) -> i32 {
     backend::spare_signal(which)
 }
 
+/// The number of a signal, whose name is without SIG; None if there is no such signal.
+pub fn signal_number(name: &str) -> Option<i32> {
+    let signal: nix::sys::signal::Signal = format!("SIG{name}").parse().ok()?;
+    Some(signal as i32)
+}
+
 /// Sends a signal to this process. Any thread that does not block it may get it.
 pub fn signal_self(signal: i32) {
     // SAFETY: kill(2) takes any number. It fails if that is not a signal.
