@@ -27,7 +27,7 @@ Gem::Specification.new do |spec|
   # No git: a gem is also built from an unpacked archive, and a Gemfile's path: line may name one.
   spec.files = Dir.glob(
     %w[LICENSE README.md SECURITY.md CHANGELOG.md Cargo.toml Cargo.lock
-       crates/**/*.{rs,toml} crates/*/src/*.md ext/**/*.{rs,rb,toml} lib/**/*.rb exe/* docs/**/*.md docs/benchmark/**/*.svg
+       crates/**/*.{rs,toml} crates/*/src/*.{md,html} ext/**/*.{rs,rb,toml} lib/**/*.rb exe/* docs/**/*.md docs/benchmark/**/*.svg
        examples/**/*],
     base: __dir__
   ).grep_v(%r{/target/|/tmp/|/log/}).select { |file| File.file?(File.join(__dir__, file)) }.sort

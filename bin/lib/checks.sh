@@ -22,7 +22,7 @@ rust_checks() {
 
 # The back end of macOS, as far as Linux can run it: through the same crate.
 portable_checks() {
-  local crates=(-p fastrack-sys -p fastrack-engine --features portable --locked)
+  local crates=(-p fastrack-sys -p fastrack-engine -p fastrack-monitor --features portable --locked)
   check cargo clippy "${crates[@]}" --all-targets -- -D warnings
   check cargo test "${crates[@]}"
 }
@@ -34,7 +34,7 @@ target_checks() {
   local target
   for target in "${targets[@]}"; do
     if has_target "$target"; then
-      check cargo clippy --target "$target" -p fastrack-http -p fastrack-sys -p fastrack-engine --locked -- -D warnings
+      check cargo clippy --target "$target" -p fastrack-http -p fastrack-sys -p fastrack-engine -p fastrack-monitor --locked -- -D warnings
     else
       printf '\n== skipped: target %s, which rustup does not have here\n' "$target"
     fi

@@ -23,8 +23,8 @@ class Layers
       error_response
     ORDER
     "crates/sys" => [[], <<~ORDER],
-      clock fatal_signals fd fd_limit memory process shared_memory signals
-      fd_passing socket
+      clock fatal_signals fd fd_limit listen_queue memory process shared_memory signals
+      fd_passing own_descriptors socket
       sendfile stderr wakeup
       poller
     ORDER
@@ -40,7 +40,16 @@ class Layers
       helper
       worker
     ORDER
-    "ext/fastrack" => [%w[fastrack_http fastrack_sys fastrack_engine magnus rb_sys], <<~ORDER],
+    "crates/monitor" => [%w[fastrack_engine fastrack_sys], <<~ORDER],
+      master process settings
+      view
+      metrics status
+      answer
+      clients
+      place
+      monitor
+    ORDER
+    "ext/fastrack" => [%w[fastrack_http fastrack_sys fastrack_engine fastrack_monitor magnus rb_sys], <<~ORDER],
       ruby
       env
       request
@@ -50,7 +59,7 @@ class Layers
     ORDER
   }.freeze
 
-  OTHERS = %w[fastrack_http fastrack_sys fastrack_engine fastrack magnus rb_sys].freeze
+  OTHERS = %w[fastrack_http fastrack_sys fastrack_engine fastrack_monitor fastrack magnus rb_sys].freeze
 
   attr_reader :problems
 

@@ -137,6 +137,15 @@ module Fastrack
       draw(min_gc_per_request, max_gc_per_request)
     end
 
+    # @return [ControlPlace, nil] where the monitor is; nil: there is none
+    # @raise [ConfigurationError]
+    def control
+      return unless control_path || control_listen || (pid && control_path != false)
+
+      require_relative "configuration/control_place"
+      ControlPlace.new(self)
+    end
+
     # @return [PumaSettings, nil] what a puma.rb sets besides options
     attr_reader :puma
 
@@ -158,6 +167,7 @@ module Fastrack
         @values[:MaxWorkers] = CPUs.new.log_count
       end
       @values.freeze
+      control
     end
 
     private

@@ -55,6 +55,7 @@ module Fastrack
       ForkGuard.install(@signals.method(:reset)) { descriptors }
       yield
       keepers.start(configuration) if configuration.auto_workers?
+      start_monitor
       supervise
       @again
     ensure
@@ -88,7 +89,15 @@ module Fastrack
 
     # What a forked process must not keep.
     def descriptors
-      [@signals, *@death_pipe, *@workers.descriptors, *@upgrade&.channels, *@launcher.listeners, @launcher.queue, @launcher.pid_file].compact
+      [@signals, *@death_pipe, *@workers.descriptors, *@upgrade&.channels, *@launcher.listeners, @launcher.queue, @launcher.pid_file,
+       @monitor].compact
+    end
+
+    def start_monitor
+      return unless configuration.control
+
+      require_relative "master/monitor_thread"
+      @monitor = MonitorThread.start(@launcher, @workers, replaces: !@upgrade.nil?)
     end
 
     # After an exception workers may still run. They exit because the death pipe is closed.
@@ -96,6 +105,7 @@ module Fastrack
       @death_pipe.each(&:close)
       @workers.detach
       @upgrade&.close
+      @monitor&.close
       ForkGuard.uninstall
       @signals.uninstall(quiet: @signalled ? REPEATED : [])
       @signals.close
@@ -105,8 +115,9 @@ module Fastrack
       loop do
         handle_signals
         handle_upgrade(@upgrade&.reap)
-        @workers.reap
+        @workers.reap { |handle, exited| @monitor&.exited(handle, exited) }
         step(now)
+        @monitor&.publish(@generation, @announced.positive?, @shutdown)
         break if shutting_down? && @workers.empty?
 
         read_messages(wait)
@@ -245,6 +256,7 @@ module Fastrack
       @main_pid_changed = false
       notify_ready
       @launcher.ready
+      @monitor&.listen
       @upgrade&.ready(quit: configuration.auto_quit)
       keepers.begin(configuration)
     end
@@ -266,6 +278,7 @@ module Fastrack
 
         # TTOU or WINCH may have stopped workers here because the new master was to replace them.
         resize_as_configured
+        @monitor&.listen
         notify_ready
       end
     end

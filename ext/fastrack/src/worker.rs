@@ -2,6 +2,7 @@
 
 mod child_process;
 mod engine;
+mod monitor;
 mod scoreboard;
 mod settings;
 mod shared_queue;
@@ -14,5 +15,6 @@ pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     module.define_singleton_method("adopts_orphans?", function!(fastrack_sys::adopts_orphans, 0))?;
     shared_queue::init(ruby, module)?;
     scoreboard::init(ruby, module)?;
+    monitor::init(ruby, module)?;
     engine::init(ruby, module)
 }

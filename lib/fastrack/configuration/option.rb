@@ -176,6 +176,27 @@ module Fastrack
         raise ArgumentError, e.message.start_with?("must be") ? e.message : "must be a path; #{e.message}"
       end
 
+      # @return [String, false] frozen; false for none
+      def path_or_none(value)
+        /\A(?:none|no|false|off)\z/i.match?(value.to_s) ? false : path(value)
+      end
+
+      # @return [String] an address and a port that no other machine can reach
+      def loopback(value)
+        host, port = value.to_s.delete_prefix("tcp://").match(/\A(?:(.+):)?(\d{1,5})\z/)&.captures
+        address = { nil => "127.0.0.1", "localhost" => "127.0.0.1", "::1" => "[::1]" }.fetch(host, host)
+        return "#{address}:#{port}" if port.to_i.between?(1, 65_535) && /\A(?:127(?:\.\d{1,3}){3}|\[::1\])\z/.match?(address)
+
+        raise ArgumentError, "must be a loopback address and port, such as 127.0.0.1:9394: other machines are to use a proxy or ssh"
+      end
+
+      # @return [String] frozen
+      def token(value)
+        return value.dup.freeze if value.is_a?(String) && /\A[\w.~+-]{16,200}\z/.match?(value)
+
+        raise ArgumentError, "must be 16 or more letters, digits and . _ ~ + -"
+      end
+
       # @return [String] one of `choices`
       def choice(value, *choices)
         return value.to_s if choices.include?(value.to_s)

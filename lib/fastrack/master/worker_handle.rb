@@ -18,7 +18,10 @@ module Fastrack
     # Seconds from the end of its channel to the end of its process. Between the two the kernel closes its files.
     TIME_TO_EXIT = 1
 
-    attr_reader :nr, :pid, :generation, :channel
+    attr_reader :nr, :pid, :generation, :channel, :state
+
+    # @return [Symbol, nil] why it has to be replaced, or was: see Scoreboard#count_restart
+    attr_reader :cause
 
     # @return [Float] monotonic seconds
     attr_reader :spawned_at
@@ -221,6 +224,11 @@ module Fastrack
       exited(nil, now)
     end
 
+    # @return [Integer, nil] its place in the scoreboard
+    def slot
+      @entry&.last
+    end
+
     # Lets Ruby reap it, because the master no longer will.
     def detach
       @channel.close
@@ -242,8 +250,8 @@ module Fastrack
     end
 
     def count_restart(exit)
-      cause = exit.sudden? && !@killed ? exit.cause : @cause || exit.cause
-      @entry&.first&.count_restart(cause.to_s) unless cause == :none
+      @cause = exit.cause if @cause.nil? || (exit.sudden? && !@killed)
+      @entry&.first&.count_restart(@cause.to_s) unless @cause == :none
     end
 
     def read_entry

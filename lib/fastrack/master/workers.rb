@@ -20,6 +20,9 @@ module Fastrack
     # @return [Integer] slots. Workers in slots beyond are #surplus
     attr_accessor :size
 
+    # @return [Scoreboard]
+    attr_reader :scoreboard
+
     # @return [Float] monotonic seconds before which no worker is spawned: respawns are throttled
     attr_reader :not_before
 
@@ -118,9 +121,13 @@ module Fastrack
 
     # Removes workers that have exited. After a failure the next spawn waits for ErrRespawnInterval. A killed worker is
     # replaced at once, unless it has just been spawned.
+    #
+    # @yieldparam handle [WorkerHandle] of each
+    # @yieldparam exited [WorkerExit]
     def reap
       @handles.reject! do |handle|
         exited = handle.reap(now) or next
+        yield handle, exited
         call_exit_hook(handle, exited)
         @launcher.queue&.worker_exited(handle.pid)
         Log.line("worker #{handle.nr} (pid #{handle.pid}) #{exited}", exited.failed? ? :error : :info) if exited.notable?

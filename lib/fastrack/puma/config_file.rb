@@ -185,6 +185,15 @@ module Fastrack
       location ? "#{location.path}:#{location.lineno}" : @__file__
     end
 
+    def __control_port__(address, token)
+      __option__(:ControlToken, token, :activate_control_app) if token
+      return __option__(:ControlListen, address, :activate_control_app) if token
+
+      __say__("activate_control_app has no effect without auth_token: every user of this machine can connect to a port")
+    rescue ConfigurationError => e
+      __say__("activate_control_app has no effect: #{e.message}")
+    end
+
     # Whether Puma would have a master of its own.
     def __clustered__?
       workers = @__puma__.options.fetch(:workers) { @__environment__["WEB_CONCURRENCY"] }

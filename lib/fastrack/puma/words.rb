@@ -48,7 +48,6 @@ module Fastrack
       wait_for_less_busy_worker: [[true, 0.005], "only idle workers accept clients"],
       io_selector_backend: [[:auto, "auto"], "the engine chooses it"],
       mutate_stdout_and_stderr_to_sync_on_write: [[true], "logs are always written at once"],
-      activate_control_app: [[], "there is no control server: send signals (docs/signals.md); state_path has the pid"],
       daemonize: [[false], "start the server with `fastrack -d`"]
     }.freeze
 
@@ -128,6 +127,15 @@ module Fastrack
 
     def max_keep_alive(requests)
       __option__(:KeepAliveRequests, requests == Float::INFINITY ? 0 : requests, :max_keep_alive)
+    end
+
+    # For `fastrack status` and Prometheus: pumactl's own requests are not answered.
+    def activate_control_app(place = "auto", settings = {})
+      case place.to_s
+      when %r{\Aunix://(.+)} then __option__(:ControlPath, Regexp.last_match(1), :activate_control_app)
+      when %r{\Atcp://(.+)} then __control_port__(Regexp.last_match(1), settings[:auth_token])
+      else __say__("activate_control_app: the socket is beside the pid file, if there is one; control_path names another")
+      end
     end
 
     # Two limits for the same: the lower one counts.

@@ -105,7 +105,7 @@ pub struct WorkerId {
 }
 
 /// All slots, from the master's side.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Scoreboard {
     page: Arc<SharedNumbers<AtomicU64>>,
 }

@@ -1,0 +1,236 @@
+//! One request to the monitor.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::task::{ready, Context, Poll};
+use std::time::Duration;
+
+use hyper::body::{Body, Bytes, Frame, Incoming};
+use hyper::header::{HeaderMap, HeaderValue, AUTHORIZATION, ORIGIN};
+use hyper::{Method, Request, Response, StatusCode, Uri};
+use tokio::time::{interval, Interval, MissedTickBehavior};
+
+use crate::master::Phase;
+use crate::metrics;
+use crate::status;
+use crate::view::Viewer;
+
+/// Most streams of events at one time.
+const STREAMS: usize = 16;
+
+/// How often a page gets news.
+const NEWS: Duration = Duration::from_secs(1);
+
+const PAGE: &str = include_str!("page.html");
+
+/// The page's styles and scripts are in it, and nothing comes from elsewhere.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; \
+                      form-action 'none'; frame-ancestors 'none'";
+
+/// What requests are answered from.
+#[derive(Debug)]
+pub struct Answers {
+    viewer: Viewer,
+    token: Option<String>,
+    streams: Arc<AtomicUsize>,
+}
+
+/// Where a request came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// The unix socket, which only its owner can open.
+    Unix,
+    /// TCP, for whoever has the token: to look, not to touch.
+    Tcp,
+}
+
+impl Answers {
+    pub fn new(viewer: Viewer, token: Option<String>) -> Self {
+        Answers { viewer, token, streams: Arc::default() }
+    }
+
+    /// `streaming` is set if the answer has no end.
+    pub fn answer(
+        self: &Arc<Self>,
+        request: &Request<Incoming>,
+        door: Door,
+        streaming: &AtomicBool,
+    ) -> Response<Content> {
+        if door == Door::Tcp && !self.knows_token(request.headers(), request.uri()) {
+            return text(
+                StatusCode::UNAUTHORIZED,
+                "the token is missing or wrong: Authorization: Bearer TOKEN, or ?token=TOKEN\n",
+            );
+        }
+        let path = request.uri().path();
+        match *request.method() {
+            Method::GET | Method::HEAD => self.show(path, streaming),
+            Method::POST => self.act(path, request.headers(), door),
+            _ => text(StatusCode::METHOD_NOT_ALLOWED, "GET, HEAD or POST\n"),
+        }
+    }
+
+    /// Takes the same time for each wrong one of that length.
+    fn knows_token(&self, headers: &HeaderMap, uri: &Uri) -> bool {
+        let bearer =
+            headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+        let pairs = || uri.query().unwrap_or_default().split('&');
+        let given =
+            bearer.or_else(|| pairs().find_map(|pair| pair.strip_prefix("token="))).unwrap_or_default();
+        let Some(token) = &self.token else { return false };
+        let differences =
+            given.bytes().zip(token.bytes()).fold(0, |differences, (one, other)| differences | (one ^ other));
+        given.len() == token.len() && differences == 0
+    }
+
+    fn show(self: &Arc<Self>, path: &str, streaming: &AtomicBool) -> Response<Content> {
+        match path {
+            "/" => {
+                let mut page = content("text/html; charset=utf-8", PAGE);
+                page.headers_mut().insert("content-security-policy", HeaderValue::from_static(POLICY));
+                page
+            }
+            "/status.json" => content("application/json", self.status() + "\n"),
+            "/metrics" => content(metrics::CONTENT_TYPE, metrics::page(self.viewer.view())),
+            "/healthz" => text(StatusCode::OK, "ok\n"),
+            "/readyz" => self.readiness(),
+            "/events" => self.stream(streaming),
+            _ => text(StatusCode::NOT_FOUND, "/ /status.json /metrics /healthz /readyz\n"),
+        }
+    }
+
+    fn status(&self) -> String {
+        status::json(&self.viewer.view()).to_string()
+    }
+
+    fn readiness(&self) -> Response<Content> {
+        let view = self.viewer.view();
+        let (phase, ready) = (view.master.phase, view.ready());
+        let leaving = matches!(phase, Phase::Draining | Phase::Stopping);
+        let status = if leaving || ready == 0 { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+        text(status, format!("{}, {ready} of {} workers ready\n", phase.name(), view.master.wanted))
+    }
+
+    fn stream(self: &Arc<Self>, streaming: &AtomicBool) -> Response<Content> {
+        if self.streams.fetch_add(1, Ordering::SeqCst) >= STREAMS {
+            self.streams.fetch_sub(1, Ordering::SeqCst);
+            return text(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open\n");
+        }
+        streaming.store(true, Ordering::SeqCst);
+        let mut clock = interval(NEWS);
+        clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        response(
+            StatusCode::OK,
+            "text/event-stream",
+            Content::Events(Events { answers: Arc::clone(self), clock }),
+        )
+    }
+
+    /// By the signals that an operator would send: the master handles them when it gets to it.
+    fn act(&self, path: &str, headers: &HeaderMap, door: Door) -> Response<Content> {
+        let Some((name, signal)) = signal(path) else {
+            return text(StatusCode::NOT_FOUND, "/phased-restart /restart /stop /workers/+1 /workers/-1\n");
+        };
+        // A browser names the page that sends a POST: any page that its user looks at, if the socket is forwarded to a port.
+        if door == Door::Tcp || headers.contains_key(ORIGIN) {
+            return text(StatusCode::FORBIDDEN, "this is for the unix socket, and not for browsers\n");
+        }
+        fastrack_sys::signal_self(signal);
+        response(
+            StatusCode::ACCEPTED,
+            "application/json",
+            Content::Whole(Some(format!("{{\"sent\":\"{name}\"}}\n").into())),
+        )
+    }
+}
+
+/// See docs/signals.md.
+fn signal(path: &str) -> Option<(&'static str, i32)> {
+    let name = match path {
+        "/phased-restart" => "HUP",
+        "/restart" => "USR2",
+        "/stop" => "TERM",
+        "/workers/+1" => "TTIN",
+        "/workers/-1" => "TTOU",
+        _ => return None,
+    };
+    Some((name, fastrack_sys::signal_number(name)?))
+}
+
+fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Content> {
+    response(status, "text/plain; charset=utf-8", Content::Whole(Some(text.into())))
+}
+
+fn content(kind: &'static str, body: impl Into<Bytes>) -> Response<Content> {
+    response(StatusCode::OK, kind, Content::Whole(Some(body.into())))
+}
+
+fn response(status: StatusCode, kind: &'static str, content: Content) -> Response<Content> {
+    let mut response = Response::new(content);
+    *response.status_mut() = status;
+    let fields = [
+        ("content-type", kind),
+        ("cache-control", "no-store"),
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "no-referrer"),
+    ];
+    for (name, value) in fields {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// What is sent.
+#[derive(Debug)]
+pub enum Content {
+    /// All at once.
+    Whole(Option<Bytes>),
+    /// Without end.
+    Events(Events),
+}
+
+/// The status each second (text/event-stream). A client that is slow to read gets fewer.
+#[derive(Debug)]
+pub struct Events {
+    answers: Arc<Answers>,
+    clock: Interval,
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        self.answers.streams.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Body for Content {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let bytes = match &mut *self {
+            Content::Whole(bytes) => bytes.take(),
+            Content::Events(events) => {
+                ready!(events.clock.poll_tick(context));
+                Some(format!("data: {}\n\n", events.answers.status()).into())
+            }
+        };
+        Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Content::Whole(None))
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        match self {
+            Content::Whole(bytes) => {
+                hyper::body::SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64)
+            }
+            Content::Events(_) => hyper::body::SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The monitor's clients, and what they may cost.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout, Instant};
+
+use crate::answer::{Answers, Door};
+
+/// Most connections at one time. One more, and the oldest that is no page's stream is closed.
+const MOST: usize = 64;
+
+/// For a request and its response.
+const TIME: Duration = Duration::from_secs(10);
+
+/// For a stream of events. The page comes again.
+const STREAM: Duration = Duration::from_secs(3600);
+
+/// In bytes: the largest request head.
+const HEAD: usize = 16 * 1024;
+
+/// Connections accepted in a row, and for how long then none is: whoever connects as fast as he can takes a few hundredths
+/// of a core.
+const RUN: u32 = 32;
+const WINDOW: Duration = Duration::from_millis(50);
+
+struct Client {
+    task: JoinHandle<()>,
+    streaming: Arc<AtomicBool>,
+}
+
+/// All that are connected.
+pub struct Clients {
+    answers: Arc<Answers>,
+    present: Vec<Client>,
+    window: Instant,
+    accepted: u32,
+}
+
+impl Clients {
+    pub fn new(answers: Arc<Answers>) -> Self {
+        Clients { answers, present: Vec::new(), window: Instant::now(), accepted: 0 }
+    }
+
+    /// Serves one more. Returns when the next may be accepted.
+    pub async fn add(&mut self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, door: Door) {
+        self.present.retain(|client| !client.task.is_finished());
+        if self.present.len() >= MOST {
+            let oldest = self.present.iter().position(|client| !client.streaming.load(Ordering::SeqCst));
+            self.present.remove(oldest.unwrap_or(0)).task.abort();
+        }
+        let streaming = Arc::<AtomicBool>::default();
+        let task = tokio::spawn(serve(stream, Arc::clone(&self.answers), door, Arc::clone(&streaming)));
+        self.present.push(Client { task, streaming });
+        self.pace().await;
+    }
+
+    async fn pace(&mut self) {
+        if self.window.elapsed() >= WINDOW {
+            (self.window, self.accepted) = (Instant::now(), 0);
+        }
+        self.accepted += 1;
+        if self.accepted >= RUN {
+            sleep(WINDOW.saturating_sub(self.window.elapsed())).await;
+        }
+    }
+}
+
+/// One connection has one request: so connections can be counted instead of requests.
+async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    answers: Arc<Answers>,
+    door: Door,
+    streaming: Arc<AtomicBool>,
+) {
+    let service = service_fn(|request| {
+        let response = answers.answer(&request, door, &streaming);
+        async move { Ok::<_, std::convert::Infallible>(response) }
+    });
+    let mut http = http1::Builder::new();
+    http.keep_alive(false).max_buf_size(HEAD).header_read_timeout(None);
+    let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
+    // Its errors are the client's.
+    if timeout(TIME, connection.as_mut()).await.is_err() && streaming.load(Ordering::SeqCst) {
+        let _ = timeout(STREAM, connection).await;
+    }
+}

@@ -1,0 +1,255 @@
+//! A view as OpenMetrics.
+
+use std::fmt::Error;
+use std::sync::Arc;
+
+use fastrack_engine::{Counts, Histogram, BUCKETS};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{text, DescriptorEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use crate::master::Phase;
+use crate::process::Usage;
+use crate::view::{states, View, CLASSES};
+
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+const STATES: [&str; 5] = ["booting", "idle", "busy", "stopping", "dead"];
+
+/// The page that Prometheus scrapes.
+pub fn page(view: Arc<View>) -> String {
+    let mut registry = Registry::with_prefix("fastrack");
+    registry.register_collector(Box::new(Page(view)));
+    let mut page = String::new();
+    // A String takes all that is written to it.
+    let _ = text::encode(&mut page, &registry);
+    page
+}
+
+#[derive(Debug)]
+struct Page(Arc<View>);
+
+impl Collector for Page {
+    fn encode(&self, encoder: DescriptorEncoder) -> Result<(), Error> {
+        let mut writer = Writer(encoder);
+        let view = &*self.0;
+        server(&mut writer, view)?;
+        requests(&mut writer, &view.counts)?;
+        connections(&mut writer, &view.counts)?;
+        workers(&mut writer, view)?;
+        listeners(&mut writer, view)?;
+        processes(&mut writer, view)
+    }
+}
+
+/// Upper bounds in seconds; the last one stands for none.
+fn bounds() -> impl Iterator<Item = f64> {
+    BUCKETS.into_iter().map(|millis| millis as f64 / 1000.0).chain([f64::MAX])
+}
+
+type Labels = Vec<(&'static str, String)>;
+
+struct Writer<'a>(DescriptorEncoder<'a>);
+
+impl Writer<'_> {
+    fn gauges(
+        &mut self,
+        name: &str,
+        help: &str,
+        series: impl IntoIterator<Item = (Labels, f64)>,
+    ) -> Result<(), Error> {
+        let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (labels, value) in series {
+            if labels.is_empty() {
+                metric.encode_gauge(&value)?;
+            } else {
+                metric.encode_family(&labels)?.encode_gauge(&value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn counters(
+        &mut self,
+        name: &str,
+        help: &str,
+        series: impl IntoIterator<Item = (Labels, f64)>,
+    ) -> Result<(), Error> {
+        let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (labels, value) in series {
+            if labels.is_empty() {
+                metric.encode_counter::<Labels, f64, f64>(&value, None)?;
+            } else {
+                metric.encode_family(&labels)?.encode_counter::<Labels, f64, f64>(&value, None)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Writer<'_> {
+    fn histograms<'h>(
+        &mut self,
+        name: &str,
+        help: &str,
+        series: impl IntoIterator<Item = (Labels, &'h Histogram)>,
+    ) -> Result<(), Error> {
+        let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        for (labels, histogram) in series {
+            let buckets: Vec<_> = bounds().zip(histogram.buckets).collect();
+            let (sum, count) = (histogram.sum as f64 / 1000.0, histogram.count());
+            if labels.is_empty() {
+                metric.encode_histogram::<Labels>(sum, count, &buckets, None)?;
+            } else {
+                metric.encode_family(&labels)?.encode_histogram::<Labels>(sum, count, &buckets, None)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn alone(value: f64) -> [(Labels, f64); 1] {
+    [(Vec::new(), value)]
+}
+
+fn server(writer: &mut Writer, view: &View) -> Result<(), Error> {
+    let version = vec![("version", view.settings.version.clone())];
+    writer.gauges("build", "Always 1; the label has the version", [(version, 1.0)])?;
+    let phases = Phase::ALL.map(|phase| {
+        let is = if phase == view.master.phase { 1.0 } else { 0.0 };
+        (vec![("phase", phase.name().to_owned())], is)
+    });
+    writer.gauges("phase", "1 for what the server is at", phases)?;
+    writer.gauges("generation", "1, and the rolling restarts (HUP)", alone(view.master.generation as f64))?;
+    let uptime = view.now - view.settings.started_at;
+    writer.gauges("uptime_seconds", "Since the start of this master", alone(uptime))
+}
+
+fn requests(writer: &mut Writer, counts: &Counts) -> Result<(), Error> {
+    let status = |class: &str| vec![("status", class.to_owned())];
+    let responses =
+        CLASSES.into_iter().zip(counts.responses()).map(|(class, count)| (status(class), count as f64));
+    writer.counters(
+        "requests",
+        "Requests that the app got, by the class of their status; none: no response",
+        responses,
+    )?;
+    let durations = CLASSES.into_iter().zip(&counts.durations).map(|(class, one)| (status(class), one));
+    writer.histograms("request_seconds", "Time in the app", durations)?;
+    writer.histograms(
+        "queue_seconds",
+        "Time that requests waited for the app",
+        [(Vec::new(), &counts.queue_times)],
+    )?;
+    for (name, help, count) in [
+        ("timeouts", "Requests that exceeded RequestTimeout", counts.timed_out),
+        (
+            "refused_requests",
+            "Requests that never reached the app: malformed, too large or late",
+            counts.refused,
+        ),
+        ("dropped_requests", "Requests whose client had left before their turn", counts.dropped),
+        ("aborted_responses", "Responses that were cut off", counts.aborted),
+        ("access_log_lines", "Lines written to the access log", counts.log_lines),
+        (
+            "access_log_lines_dropped",
+            "Lines that the access log did not take in time",
+            counts.log_lines_dropped,
+        ),
+    ] {
+        writer.counters(name, help, alone(count as f64))?;
+    }
+    let gc = [("in_requests", counts.gc_in_requests), ("outside", counts.gc_outside)];
+    let gc = gc.map(|(place, nanos)| (vec![("place", place.to_owned())], nanos as f64 / 1e9));
+    writer.counters("gc_seconds", "Time of the garbage collector, in requests and outside of them", gc)
+}
+
+fn connections(writer: &mut Writer, counts: &Counts) -> Result<(), Error> {
+    let states =
+        states(&counts.connections).map(|(state, count)| (vec![("state", state.to_owned())], count as f64));
+    writer.gauges("connections", "Clients' connections that workers have", states)?;
+    for (name, help, count) in [
+        ("connections_accepted", "Connections accepted", counts.accepted),
+        (
+            "connections_handed_over",
+            "Connections that a busy worker has put into the shared queue",
+            counts.handed_over,
+        ),
+        ("connections_taken_over", "Connections that a worker has taken from it", counts.taken_over),
+        ("connections_hijacked", "Connections that the app has taken over", counts.hijacked),
+        ("received_bytes", "Bytes received from clients", counts.bytes_in),
+        ("sent_bytes", "Bytes sent to clients", counts.bytes_out),
+    ] {
+        writer.counters(name, help, alone(count as f64))?;
+    }
+    Ok(())
+}
+
+fn workers(writer: &mut Writer, view: &View) -> Result<(), Error> {
+    writer.gauges("workers_wanted", "How many workers there should be", alone(view.master.wanted as f64))?;
+    let states = STATES.map(|state| {
+        let count = view.workers.iter().filter(|worker| worker.state() == state).count();
+        (vec![("state", state.to_owned())], count as f64)
+    });
+    writer.gauges("workers", "Workers by what they do", states)?;
+    let oldest = view.workers.iter().filter_map(|worker| Some(worker.request(view.now)?.1));
+    let oldest = oldest.fold(0.0, f64::max);
+    writer.gauges(
+        "oldest_request_seconds",
+        "How long the oldest request in the app has lasted",
+        alone(oldest),
+    )?;
+    let restarts =
+        view.restarts.iter().map(|(cause, count)| (vec![("cause", cause.name().to_owned())], *count as f64));
+    writer.counters("worker_restarts", "Workers that were replaced, by cause", restarts)
+}
+
+fn listeners(writer: &mut Writer, view: &View) -> Result<(), Error> {
+    let queues = view
+        .listeners
+        .iter()
+        .filter_map(|(info, queue)| Some((vec![("listener", info.name.clone())], (*queue)?)));
+    let queues: Vec<_> = queues.collect();
+    let lengths = queues.iter().map(|(labels, queue)| (labels.clone(), f64::from(queue.length)));
+    writer.gauges("listen_backlog", "Connections that no worker has accepted yet", lengths)?;
+    let limits = queues.iter().map(|(labels, queue)| (labels.clone(), f64::from(queue.limit)));
+    writer.gauges("listen_backlog_limit", "How many the kernel lets wait", limits)?;
+    let overflows = view.overflows.map(|count| (Vec::new(), count as f64));
+    writer.counters(
+        "listen_overflows",
+        "Connections that found a full backlog, of any server in this network namespace",
+        overflows,
+    )
+}
+
+fn processes(writer: &mut Writer, view: &View) -> Result<(), Error> {
+    let master = view.usage.map(|usage| ("master".to_owned(), usage));
+    let workers = view
+        .workers
+        .iter()
+        .filter_map(|worker| Some((format!("worker[{}]", worker.master.nr), worker.usage?)));
+    // Two processes have one number while one replaces the other. The series are the newer one's.
+    let mut all: Vec<(String, Usage)> = Vec::new();
+    for (name, usage) in master.into_iter().chain(workers) {
+        all.retain(|(other, _)| *other != name);
+        all.push((name, usage));
+    }
+    let series = |value: fn(&Usage) -> Option<f64>| {
+        let found = all
+            .iter()
+            .filter_map(move |(name, usage)| Some((vec![("process", name.clone())], value(usage)?)));
+        found.collect::<Vec<_>>()
+    };
+    writer.gauges("resident_memory_bytes", "RSS", series(|usage| Some(usage.resident as f64)))?;
+    let proportional = series(|usage| Some(usage.memory?.proportional as f64));
+    writer.gauges("proportional_memory_bytes", "PSS: shared memory counts by its share", proportional)?;
+    writer.gauges(
+        "private_memory_bytes",
+        "Memory that no other process has",
+        series(|usage| Some(usage.memory?.private as f64)),
+    )?;
+    writer.counters("cpu_seconds", "CPU time, user and system", series(|usage| Some(usage.cpu_seconds)))?;
+    let own = view.own_cpu_seconds.map(|seconds| (Vec::new(), seconds));
+    writer.counters("monitor_cpu_seconds", "CPU time of the monitor, which is part of the master's", own)
+}

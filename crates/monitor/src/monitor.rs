@@ -1,0 +1,264 @@
+//! The monitor's thread, and the master's handle of it.
+
+use std::any::Any;
+use std::future::{poll_fn, Future};
+use std::io::{self, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use fastrack_engine::Scoreboard;
+use fastrack_sys::spawn_with_own_descriptors;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::{self, TcpListener, UnixListener};
+use tokio::time::{sleep, Sleep};
+
+use crate::answer::{Answers, Door};
+use crate::clients::Clients;
+use crate::master::{Exit, MasterState, Notes};
+use crate::place::{listen, Place};
+use crate::settings::Settings;
+use crate::view::Viewer;
+
+/// In bytes.
+const STACK: usize = 256 * 1024;
+
+/// How long the master waits for the thread to begin, and to end.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often to try again where an old master still listens.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// How often, until that is worth a word.
+const RETRIES: u32 = 60;
+
+/// How long to let be what cannot accept.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Most complaints that wait for the master.
+const COMPLAINTS: usize = 16;
+
+/// The order to listen.
+const LISTEN: u8 = b'l';
+
+/// The master's side. Nothing here waits for the thread, but for its begin and its end.
+#[derive(Debug)]
+pub struct Monitor {
+    notes: Arc<Notes>,
+    orders: Option<UnixStream>,
+    complaints: Receiver<String>,
+    thread: Option<JoinHandle<()>>,
+    pid: u32,
+}
+
+impl Monitor {
+    /// Starts the thread. It listens once it is told to.
+    pub fn start(settings: Settings, scoreboard: Scoreboard) -> io::Result<Self> {
+        let notes = Arc::<Notes>::default();
+        let settings = Arc::new(settings);
+        let (orders, theirs) = UnixStream::pair()?;
+        orders.set_nonblocking(true)?;
+        let (complain, complaints) = sync_channel(COMPLAINTS);
+        let (begun, begin) = sync_channel(1);
+        let viewer = Viewer::new(Arc::clone(&settings), Arc::clone(&notes), scoreboard);
+        let work = move |orders: io::Result<OwnedFd>| {
+            let begun = |result| drop(begun.try_send(result));
+            let result = catch_unwind(AssertUnwindSafe(|| run(orders, &settings, viewer, &begun, &complain)));
+            let end = match result {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => error.to_string(),
+                Err(panic) => message(panic.as_ref()),
+            };
+            begun(Err(end.clone()));
+            let _ = complain.try_send(format!("the monitor has ended: {end}"));
+        };
+        let builder = Builder::new().name("fastrack monitor".into()).stack_size(STACK);
+        let thread = spawn_with_own_descriptors(builder, theirs.into(), work)?;
+        if let Ok(Err(text)) = begin.recv_timeout(PATIENCE) {
+            return Err(io::Error::other(text));
+        }
+        Ok(Monitor { notes, orders: Some(orders), complaints, thread: Some(thread), pid: std::process::id() })
+    }
+
+    /// Has it listen at its addresses, and take those over that a file of another master's is at.
+    pub fn listen(&self) {
+        // If the thread is gone, it has said so.
+        if let Some(mut orders) = self.orders.as_ref() {
+            let _ = orders.write(&[LISTEN]);
+        }
+    }
+
+    /// Says how things are.
+    pub fn publish(&self, state: MasterState) {
+        self.notes.publish(state);
+    }
+
+    /// A worker has ended.
+    pub fn exited(&self, exit: Exit) {
+        self.notes.exited(exit);
+    }
+
+    /// What the log should have: each is given once.
+    pub fn complaint(&self) -> Option<String> {
+        self.complaints.try_recv().ok()
+    }
+
+    /// Ends it. In a forked process this only closes what that has inherited.
+    pub fn close(&mut self) {
+        let (Some(thread), Some(orders)) = (self.thread.take(), self.orders.take()) else { return };
+        if self.pid != std::process::id() {
+            // A fork does not copy the thread.
+            std::mem::forget(thread);
+            return;
+        }
+        // A copy of this that some other process has does not matter.
+        let _ = orders.shutdown(Shutdown::Both);
+        let start = std::time::Instant::now();
+        while !thread.is_finished() && start.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if thread.is_finished() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text =
+        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a panic").to_owned()
+}
+
+fn run(
+    orders: io::Result<OwnedFd>,
+    settings: &Arc<Settings>,
+    viewer: Viewer,
+    begun: &impl Fn(Result<(), String>),
+    complaints: &SyncSender<String>,
+) -> io::Result<()> {
+    let orders = UnixStream::from(orders?);
+    orders.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+    runtime.block_on(async {
+        let orders = net::UnixStream::from_std(orders)?;
+        begun(Ok(()));
+        let answers = Arc::new(Answers::new(viewer, settings.token.clone()));
+        let mut clients = Clients::new(answers);
+        let mut doors =
+            Doors { orders, settings: Arc::clone(settings), unix: None, tcp: None, retry: None, tries: 0 };
+        loop {
+            match doors.next().await {
+                Event::Listen => doors.open(complaints),
+                Event::Unix(stream) => clients.add(stream, Door::Unix).await,
+                Event::Tcp(stream) => clients.add(stream, Door::Tcp).await,
+                Event::Failure => sleep(PAUSE).await,
+                Event::End => return Ok(()),
+            }
+        }
+    })
+}
+
+enum Event {
+    Listen,
+    Unix(net::UnixStream),
+    Tcp(net::TcpStream),
+    Failure,
+    End,
+}
+
+/// Where clients and orders come from.
+struct Doors {
+    orders: net::UnixStream,
+    settings: Arc<Settings>,
+    unix: Option<(Place, UnixListener)>,
+    tcp: Option<TcpListener>,
+    retry: Option<Pin<Box<Sleep>>>,
+    tries: u32,
+}
+
+impl Doors {
+    fn open(&mut self, complaints: &SyncSender<String>) {
+        let complain = |place: String, error: io::Error| {
+            let _ = complaints.try_send(format!("no monitor at {place}: {error}"));
+        };
+        let settings = Arc::clone(&self.settings);
+        if let Some(path) = &settings.path {
+            self.open_unix(path).unwrap_or_else(|error| complain(path.display().to_string(), error));
+        }
+        if let Some(address) = settings.listen {
+            self.open_tcp(address).unwrap_or_else(|error| complain(address.to_string(), error));
+        }
+    }
+
+    fn open_unix(&mut self, path: &Path) -> io::Result<()> {
+        if self.unix.as_ref().is_some_and(|(place, _)| place.is_ours()) {
+            return Ok(());
+        }
+        self.unix = None;
+        let (place, listener) = Place::take(path)?;
+        self.unix = Some((place, UnixListener::from_std(listener)?));
+        Ok(())
+    }
+
+    fn open_tcp(&mut self, address: SocketAddr) -> io::Result<()> {
+        self.retry = None;
+        if self.tcp.is_some() {
+            return Ok(());
+        }
+        match listen(address).and_then(TcpListener::from_std) {
+            Ok(listener) => self.tcp = Some(listener),
+            // An old master's monitor ends with that.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                self.retry = Some(Box::pin(sleep(RETRY)));
+                self.tries += 1;
+                if self.tries == if self.settings.patient { RETRIES } else { 1 } {
+                    return Err(error);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    async fn next(&mut self) -> Event {
+        poll_fn(|context| self.poll(context)).await
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+        let mut space = [0; 1];
+        let mut order = ReadBuf::new(&mut space);
+        if let Poll::Ready(read) = Pin::new(&mut self.orders).poll_read(context, &mut order) {
+            return Poll::Ready(if read.is_ok() && order.filled() == [LISTEN] {
+                Event::Listen
+            } else {
+                Event::End
+            });
+        }
+        if let Some(Poll::Ready(())) = self.retry.as_mut().map(|retry| retry.as_mut().poll(context)) {
+            return Poll::Ready(Event::Listen);
+        }
+        if let Some(Poll::Ready(accepted)) =
+            self.unix.as_ref().map(|(_, listener)| listener.poll_accept(context))
+        {
+            return Poll::Ready(accepted.map_or(Event::Failure, |(stream, _)| Event::Unix(stream)));
+        }
+        if let Some(Poll::Ready(accepted)) = self.tcp.as_ref().map(|listener| listener.poll_accept(context)) {
+            return Poll::Ready(accepted.map_or(Event::Failure, |(stream, _)| Event::Tcp(stream)));
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,23 @@
+//! What the monitor is told at its start.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// What does not change.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where to have a unix socket.
+    pub path: Option<PathBuf>,
+    /// A loopback address to listen on.
+    pub listen: Option<SocketAddr>,
+    /// What its clients have to know.
+    pub token: Option<String>,
+    /// The server's.
+    pub version: String,
+    /// Requests that a worker may have in the app at once.
+    pub threads: usize,
+    /// In seconds of the monotonic clock.
+    pub started_at: f64,
+    /// Whether an old master may still be at its port.
+    pub patient: bool,
+}

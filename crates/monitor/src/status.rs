@@ -1,0 +1,110 @@
+//! A view as JSON.
+
+use std::collections::BTreeMap;
+
+use fastrack_engine::{Connections, Counts, Histogram, BUCKETS};
+use serde_json::{json, Value};
+
+use crate::process::Usage;
+use crate::view::{states, View, Worker, CLASSES};
+
+/// For `/status.json`, the page and `fastrack status`.
+pub fn json(view: &View) -> Value {
+    let listeners = view.listeners.iter().map(|(info, queue)| {
+        json!({ "address": info.name, "backlog": queue.map(|queue| queue.length), "limit": queue.map(|queue| queue.limit) })
+    });
+    let exits = view.exits.iter().map(|exit| {
+        json!({ "worker": exit.nr, "pid": exit.pid, "cause": exit.cause, "text": exit.text, "at": exit.at })
+    });
+    json!({
+        "server": "fastrack",
+        "version": view.settings.version,
+        "pid": std::process::id(),
+        "phase": view.master.phase.name(),
+        "generation": view.master.generation,
+        "uptime": rounded(view.now - view.settings.started_at),
+        "now": view.now,
+        "threads": view.settings.threads,
+        "requests": view.counts.requests(),
+        "responses": responses(&view.counts),
+        "request_time": histogram(&all_durations(&view.counts)),
+        "queue_time": histogram(&view.counts.queue_times),
+        "timed_out": view.counts.timed_out,
+        "handed_over": view.counts.handed_over,
+        "connections": connections(&view.counts.connections),
+        "workers_wanted": view.master.wanted,
+        "workers_ready": view.ready(),
+        "listeners": listeners.collect::<Vec<_>>(),
+        "listen_overflows": view.overflows,
+        "master": usage(view.usage),
+        "workers": view.workers.iter().map(|one| worker(one, view.now)).collect::<Vec<_>>(),
+        "restarts": view.restarts.iter().map(|(cause, count)| (cause.name(), *count)).collect::<BTreeMap<_, _>>(),
+        "last_exits": exits.collect::<Vec<_>>(),
+        "monitor": { "cpu_seconds": view.own_cpu_seconds },
+    })
+}
+
+fn worker(worker: &Worker, now: f64) -> Value {
+    let request = worker.request(now);
+    let mut value = usage(worker.usage);
+    let more = json!({
+        "nr": worker.master.nr,
+        "pid": worker.master.pid,
+        "generation": worker.master.generation,
+        "state": worker.state(),
+        "uptime": rounded(now - worker.master.spawned_at),
+        "requests": worker.counts.as_ref().map(Counts::requests),
+        "busy_seconds": worker.counts.as_ref().map(|counts| all_durations(counts).sum as f64 / 1000.0),
+        "request": request.as_ref().map(|(text, _)| text),
+        "request_seconds": request.as_ref().map(|(_, seconds)| rounded(*seconds)),
+    });
+    if let (Value::Object(value), Value::Object(more)) = (&mut value, more) {
+        value.extend(more);
+    }
+    value
+}
+
+/// Of all statuses together.
+fn all_durations(counts: &Counts) -> Histogram {
+    let mut all = Histogram::default();
+    counts.durations.iter().for_each(|one| all.add(one));
+    all
+}
+
+fn responses(counts: &Counts) -> Value {
+    CLASSES
+        .into_iter()
+        .zip(counts.responses())
+        .map(|(class, count)| (class.to_owned(), Value::from(count)))
+        .collect()
+}
+
+/// Each bucket has its upper bound in seconds, None for the last, and how many are in it and in those before.
+fn histogram(histogram: &Histogram) -> Value {
+    let bounds = BUCKETS.into_iter().map(|millis| Some(millis as f64 / 1000.0)).chain([None]);
+    let counts = histogram.buckets.iter().scan(0, |up_to, count| {
+        *up_to += count;
+        Some(*up_to)
+    });
+    let buckets: Vec<_> = bounds.zip(counts).collect();
+    json!({ "sum": histogram.sum as f64 / 1000.0, "count": histogram.count(), "buckets": buckets })
+}
+
+fn connections(connections: &Connections) -> Value {
+    states(connections).into_iter().map(|(state, count)| (state.to_owned(), Value::from(count))).collect()
+}
+
+fn usage(usage: Option<Usage>) -> Value {
+    let memory = usage.and_then(|usage| usage.memory);
+    json!({
+        "cpu_seconds": usage.map(|usage| usage.cpu_seconds),
+        "rss": usage.map(|usage| usage.resident),
+        "pss": memory.map(|memory| memory.proportional),
+        "private": memory.map(|memory| memory.private),
+    })
+}
+
+/// To milliseconds.
+fn rounded(seconds: f64) -> f64 {
+    (seconds * 1000.0).round() / 1000.0
+}

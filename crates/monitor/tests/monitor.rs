@@ -1,0 +1,114 @@
+//! A monitor in this process, from outside.
+
+#![cfg(all(target_os = "linux", not(feature = "portable")))]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use fastrack_engine::Scoreboard;
+use fastrack_monitor::{MasterState, Monitor, Phase, Settings, WorkerPhase, WorkerState};
+
+fn start(path: &Path, scoreboard: &Scoreboard) -> Monitor {
+    let settings = Settings {
+        path: Some(path.to_owned()),
+        listen: None,
+        token: None,
+        version: "1.2.3".into(),
+        threads: 1,
+        started_at: 0.0,
+        patient: false,
+    };
+    let monitor = Monitor::start(settings, scoreboard.clone()).expect("a monitor");
+    monitor.listen();
+    monitor
+}
+
+fn ask(path: &Path, request: &str) -> std::io::Result<String> {
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    stream.write_all(format!("{request} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+fn eventually<T>(look: impl Fn() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "it takes too long");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn it_tells_what_the_master_and_the_scoreboard_say() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("control");
+    let scoreboard = Scoreboard::new().expect("memory");
+    let slot = scoreboard.reserve();
+    let monitor = start(&path, &scoreboard);
+    let worker = WorkerState {
+        nr: 0,
+        pid: std::process::id(),
+        generation: 3,
+        phase: WorkerPhase::Serving,
+        spawned_at: 1.0,
+        slot,
+    };
+    monitor.publish(MasterState {
+        phase: Phase::Serving,
+        generation: 3,
+        wanted: 1,
+        workers: [worker].into(),
+        listeners: [].into(),
+    });
+    let page = eventually(|| ask(&path, "GET /metrics").ok());
+    assert!(page.starts_with("HTTP/1.1 200 OK\r\n") && page.ends_with("\n# EOF\n"), "{page}");
+    for line in [
+        "fastrack_build{version=\"1.2.3\"} 1.0",
+        "fastrack_phase{phase=\"serving\"} 1.0",
+        "fastrack_workers{state=\"idle\"} 1.0",
+        "fastrack_requests_total{status=\"2xx\"} 0.0",
+        "fastrack_queue_seconds_bucket{le=\"+Inf\"} 0",
+    ] {
+        assert!(page.lines().any(|found| found == line), "{line} is not in {page}");
+    }
+    assert!(ask(&path, "GET /readyz").expect("an answer").starts_with("HTTP/1.1 200 OK\r\n"));
+    assert!(ask(&path, "GET /nothing").expect("an answer").starts_with("HTTP/1.1 404 "));
+    assert!(ask(&path, "BREW /").expect("an answer").starts_with("HTTP/1.1 405 "));
+}
+
+#[test]
+fn its_socket_is_the_owners_alone_and_only_its_own_is_removed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("control");
+    let scoreboard = Scoreboard::new().expect("memory");
+    let mut one = start(&path, &scoreboard);
+    let found = eventually(|| fs::metadata(&path).ok());
+    assert!(found.file_type().is_socket());
+    assert_eq!(found.permissions().mode() & 0o777, 0o600);
+    let mut other = start(&path, &scoreboard);
+    let ours = |found: &fs::Metadata| std::os::unix::fs::MetadataExt::ino(found);
+    eventually(|| fs::metadata(&path).ok().filter(|later| ours(later) != ours(&found)));
+    one.close();
+    assert!(ask(&path, "GET /healthz").expect("an answer").ends_with("ok\n"));
+    other.close();
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_place_that_cannot_be_had_is_complained_of_and_nothing_more() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let scoreboard = Scoreboard::new().expect("memory");
+    let monitor = start(&dir.path().join("nowhere/control"), &scoreboard);
+    let text = eventually(|| monitor.complaint());
+    assert!(text.starts_with("no monitor at ") && text.contains("No such file"), "{text}");
+    assert_eq!(monitor.complaint(), None);
+}

@@ -1,0 +1,103 @@
+//! Fastrack::Monitor: the thread that tells whoever asks what the server does, from the master's side.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+
+use magnus::{function, method, prelude::*, Error, RModule, Ruby};
+
+use fastrack_monitor::{Exit, ListenerInfo, MasterState, Monitor, Phase, Settings, WorkerPhase, WorkerState};
+use fastrack_sys::{epoch_seconds, ListenAddress};
+
+use super::scoreboard::RubyScoreboard;
+use crate::ruby::system_error;
+
+/// The Ruby object. The master makes it, and its children close their copies.
+#[magnus::wrap(class = "Fastrack::Monitor", free_immediately)]
+struct RubyMonitor(RefCell<Monitor>);
+
+/// Number, pid, generation, state, time of the fork, slot.
+type Worker = (usize, u32, u64, String, f64, Option<usize>);
+
+/// Name, inode, port; nil is for a unix socket.
+type Listener = (String, u64, Option<u16>);
+
+pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
+    let class = module.define_class("Monitor", ruby.class_object())?;
+    class.undef_default_alloc_func();
+    class.define_singleton_method("start", function!(RubyMonitor::start, 5))?;
+    class.define_method("listen", method!(RubyMonitor::listen, 0))?;
+    class.define_method("publish", method!(RubyMonitor::publish, 5))?;
+    class.define_method("exited", method!(RubyMonitor::exited, 4))?;
+    class.define_method("complaint", method!(RubyMonitor::complaint, 0))?;
+    class.define_method("close", method!(RubyMonitor::close, 0))?;
+    Ok(())
+}
+
+impl RubyMonitor {
+    /// `Monitor.start(scoreboard, [path, "host:port", token], version, threads, replaces)`: starts the thread, which listens
+    /// nowhere yet. `replaces` says that an old master may still be at that port.
+    fn start(
+        ruby: &Ruby,
+        scoreboard: &RubyScoreboard,
+        (path, listen, token): (Option<PathBuf>, Option<String>, Option<String>),
+        version: String,
+        threads: usize,
+        patient: bool,
+    ) -> Result<Self, Error> {
+        let listen = listen.map(|address| address.parse()).transpose();
+        let listen = listen.map_err(|_| Error::new(ruby.exception_arg_error(), "not an address and port"))?;
+        let started_at = fastrack_sys::monotonic_micros() as f64 / 1e6;
+        let settings = Settings { path, listen, token, version, threads, started_at, patient };
+        let monitor = Monitor::start(settings, scoreboard.0.clone());
+        let monitor = monitor.map_err(|error| system_error(ruby, "the monitor", &error))?;
+        Ok(RubyMonitor(RefCell::new(monitor)))
+    }
+
+    /// `listen`: has it listen at its addresses, also where an old master's monitor is.
+    fn listen(&self) {
+        self.0.borrow().listen();
+    }
+
+    /// `publish(phase, generation, wanted, workers, listeners)`: how things are now.
+    fn publish(
+        &self,
+        phase: String,
+        generation: u64,
+        wanted: usize,
+        workers: Vec<Worker>,
+        listeners: Vec<Listener>,
+    ) {
+        let phase = Phase::ALL.into_iter().find(|one| one.name() == phase).unwrap_or_default();
+        let workers = workers.into_iter().map(worker).collect();
+        let listeners = listeners.into_iter().map(listener).collect();
+        self.0.borrow().publish(MasterState { phase, generation, wanted, workers, listeners });
+    }
+
+    /// `exited(nr, pid, cause, text)`: a worker has ended.
+    fn exited(&self, nr: usize, pid: u32, cause: String, text: String) {
+        self.0.borrow().exited(Exit { nr, pid, cause, text, at: epoch_seconds() });
+    }
+
+    /// `complaint`: a line for the log that it has not given yet, or nil.
+    fn complaint(&self) -> Option<String> {
+        self.0.borrow().complaint()
+    }
+
+    /// `close`: ends the thread. In a forked process this only closes what that has inherited.
+    fn close(&self) {
+        self.0.borrow_mut().close();
+    }
+}
+
+fn worker((nr, pid, generation, state, spawned_at, slot): Worker) -> WorkerState {
+    let phase = match state.as_str() {
+        "booting" => WorkerPhase::Booting,
+        "serving" => WorkerPhase::Serving,
+        _ => WorkerPhase::Stopping,
+    };
+    WorkerState { nr, pid, generation, phase, spawned_at, slot }
+}
+
+fn listener((name, inode, port): Listener) -> ListenerInfo {
+    ListenerInfo { name, inode, address: port.map_or(ListenAddress::Unix, ListenAddress::Tcp) }
+}

@@ -1,0 +1,75 @@
+# frozen_string_literal: true
+
+require_relative "../log"
+require_relative "../version"
+require_relative "shutdown"
+
+module Fastrack
+  # The master's side of the monitor, a native thread that answers whoever asks what the server does (docs/monitor.md). It is
+  # told what only the master knows. Nothing here waits for it, and no failure of it is one of the server.
+  class MonitorThread
+    # @param launcher [Launcher]
+    # @param workers [Workers]
+    # @param replaces [Boolean] whether there is an old master: its monitor answers until this server is ready
+    # @return [MonitorThread, nil] nil, and a line in the log, where there can be none
+    def self.start(launcher, workers, replaces:)
+      configuration = launcher.configuration
+      monitor = Monitor.start(workers.scoreboard, configuration.control.to_a, VERSION, configuration.max_threads, replaces)
+      new(launcher, workers, monitor).tap { |thread| thread.listen unless replaces }
+    rescue SystemCallError, IOError => e
+      Log.line("no monitor here: #{e.message}") if configuration.control_path || configuration.control_listen
+      nil
+    end
+
+    # @param monitor [Monitor]
+    def initialize(launcher, workers, monitor)
+      @launcher = launcher
+      @workers = workers
+      @monitor = monitor
+    end
+
+    # Has it answer from now on; again when a new master has failed, or the socket's file is gone.
+    def listen
+      @monitor.listen
+    end
+
+    # @param generation [Integer]
+    # @param booted [Boolean] whether all workers have been ready
+    # @param shutdown [Shutdown, nil]
+    def publish(generation, booted, shutdown)
+      rows = @workers.each.map { |one| [one.nr, one.pid, one.generation, one.state.to_s, one.spawned_at, one.slot] }
+      @monitor.publish(phase(booted, shutdown), generation, @workers.size, rows, listeners)
+      while (line = @monitor.complaint)
+        Log.line(line)
+      end
+    end
+
+    # @param handle [WorkerHandle]
+    # @param exited [WorkerExit]
+    def exited(handle, exited)
+      @monitor.exited(handle.nr, handle.pid, handle.cause.to_s, exited.to_s)
+    end
+
+    # Ends it. In a process that was forked, this only closes what that has inherited.
+    def close
+      @monitor.close
+    end
+
+    private
+
+    def phase(booted, shutdown)
+      case shutdown
+      when nil then booted ? "serving" : "booting"
+      when Shutdown::Drain then "draining"
+      else "stopping"
+      end
+    end
+
+    def listeners
+      return @rows if @listeners.equal?(@launcher.listeners)
+
+      @listeners = @launcher.listeners
+      @rows = @listeners.map { |one| [one.to_s, one.identity, (Integer(one.server_port, 10) if one.tcp?)] }
+    end
+  end
+end

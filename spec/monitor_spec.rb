@@ -1,0 +1,412 @@
+# frozen_string_literal: true
+
+require "open3"
+require "spec_helper"
+require "support/app_chromium"
+require "support/free_port"
+require "support/hanging_app"
+require "support/http_peer"
+require "support/monitor_client"
+
+# What the monitor tells, and that it and its clients do the server no harm.
+RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
+  app = %q(run ->(env) { [env["PATH_INFO"] == "/bad" ? 404 : 200, { "content-type" => "text/plain" }, [Process.pid.to_s]] })
+
+  define_method(:serve) do |ru: app, options: {}, **keywords|
+    dir = Dir.mktmpdir("fastrack-monitor")
+    (@dirs ||= []) << dir
+    Server.start(ru: ru, options: { MaxWorkers: 2, Pid: File.join(dir, "app.pid") }.merge(options), **keywords).tap do |server|
+      @monitor = MonitorClient.new(File.join(dir, "app.control"))
+      @pid_file = File.join(dir, "app.pid")
+      server.await_workers(options.fetch(:MaxWorkers, 2))
+    end
+  end
+
+  attr_reader :monitor
+
+  after { Array(@dirs).each { |dir| FileUtils.remove_entry(dir) } }
+
+  def ready(workers = 2)
+    monitor.await("not serving") { |status| status["phase"] == "serving" && status["workers_ready"] == workers }
+  end
+
+  def hung(server, target, count)
+    requests = Array.new(count) { server.connect.tap { |socket| socket.write("GET #{target} HTTP/1.1\r\nHost: h\r\n\r\n") } }
+    monitor.await("no #{count} at #{target}") { |status| status["workers"].count { |one| one["request"] == "GET #{target}" } == count }
+    requests
+  end
+
+  def fastrack(*arguments)
+    output, status = Open3.capture2e(Server::CLEAN_ENVIRONMENT, RbConfig.ruby, "-w", Server::COMMAND, *arguments, chdir: Dir.tmpdir)
+    [output, status.exitstatus]
+  end
+
+  describe "on its unix socket" do
+    it "is beside the pid file, for the owner of the server alone, and is gone with the server" do
+      server = serve
+      ready
+      expect(File.stat(monitor.path)).to have_attributes(socket?: true, mode: 0o140600)
+      expect(monitor.get("/healthz")).to have_attributes(status: 200, body: "ok\n")
+      server.stop
+      expect(Dir.children(File.dirname(monitor.path))).to eq([])
+    end
+
+    it "is where ControlPath says, and nowhere without a pid file or with ControlPath=none" do
+      path = File.join(Dir.tmpdir, "fastrack-#{Process.pid}.control")
+      server = serve(options: { Pid: nil, ControlPath: path })
+      expect(MonitorClient.new(path).get("/healthz").status).to eq(200)
+      server.stop
+      expect(File.exist?(path)).to be(false)
+      [{ Pid: nil }, { ControlPath: "none" }].each do |options|
+        server = serve(options: options)
+        expect(server.get.status).to eq(200)
+        expect(File.exist?(monitor.path)).to be(false)
+      end
+    end
+
+    it "does not replace a file that is no socket, which costs a log line and nothing else" do
+      path = File.join(Dir.mktmpdir, "precious")
+      File.write(path, "data")
+      server = serve(options: { ControlPath: path })
+      Eventually.eventually { server.log.match?(/^fastrack: no monitor at .*precious: it exists and is not a socket$/) }
+      expect([server.get.status, File.read(path)]).to eq([200, "data"])
+      FileUtils.remove_entry(File.dirname(path))
+    end
+
+    it "tells what each worker is at, without what may be secret" do
+      server = serve(ru: HangingApp::RU)
+      before = ready
+      client, = hung(server, "/wait", 1)
+      secret = server.connect.tap { |socket| socket.write("GET /sleep?0.5 HTTP/1.1\r\nHost: h\r\n\r\n") }
+      status = monitor.await { |now| now["workers"].all? { |one| one["state"] == "busy" } }
+      expect(status).to include("pid" => server.master, "generation" => 1, "workers_wanted" => 2, "workers_ready" => 2)
+      expect(status["workers"].map { |one| one["pid"] }).to match_array(server.workers)
+      expect(status["workers"].map { |one| one["request"] }).to contain_exactly("GET /wait", "GET /sleep")
+      expect(status["workers"]).to all(include("rss" => be > 1_000_000, "pss" => be > 100_000, "request_seconds" => be_between(0, 60)))
+      server.write("go", "")
+      expect(client.readpartial(12)).to eq("HTTP/1.1 200")
+      done = monitor.await { |now| now["responses"]["2xx"] > before["responses"]["2xx"] }
+      expect(done["request_time"]["count"]).to be >= 1
+      [client, secret].each(&:close)
+    end
+
+    it "has metrics that Prometheus reads" do
+      server = serve
+      ready
+      3.times { server.get }
+      server.get("/bad")
+      answer = Eventually.eventually { monitor.get("/metrics").then { |one| one if one.body.include?('requests_total{status="4xx"} 1') } }
+      expect(answer.head).to match(%r{^content-type: application/openmetrics-text; version=1\.0\.0}i)
+      expect(answer.body).to end_with("# EOF\n").and include("# TYPE fastrack_request_seconds histogram\n")
+      expect(monitor.metrics).to include(
+        'fastrack_requests_total{status="2xx"}' => 3.0, 'fastrack_request_seconds_count{status="2xx"}' => 3.0,
+        'fastrack_request_seconds_bucket{le="+Inf",status="2xx"}' => 3.0, "fastrack_queue_seconds_count" => 4.0,
+        "fastrack_workers_wanted" => 2.0, 'fastrack_workers{state="idle"}' => 2.0, 'fastrack_phase{phase="serving"}' => 1.0
+      )
+      names = monitor.metrics.keys
+      expect(names.size).to eq(names.uniq.size)
+      expect(names).to include('fastrack_resident_memory_bytes{process="worker[1]"}', 'fastrack_cpu_seconds_total{process="master"}')
+    end
+
+    it "knows how many clients wait for workers that hang, and which exits there were" do
+      server = serve(ru: HangingApp::RU, options: { RequestTimeout: 0, HandOver: false })
+      ready
+      held = hung(server, "/native", 2)
+      waiting = Array.new(3) { server.connect.tap { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") } }
+      monitor.await("no backlog") { |status| status["listeners"].sum { |one| one["backlog"] || 3 } == 3 }
+      victim = server.workers.first
+      server.signal(:KILL, to: victim)
+      last = monitor.await("no exit") { |status| status["last_exits"].any? }["last_exits"].first
+      expect(last).to include("pid" => victim, "cause" => "signal", "text" => /\Awas killed by SIGKILL while serving GET \/native/)
+      expect(monitor.metrics['fastrack_worker_restarts_total{cause="signal"}']).to eq(1)
+      [*held, *waiting].each(&:close)
+      server.workers.each { |pid| server.signal(:KILL, to: pid) }
+    end
+  end
+
+  it "answers while all workers hang in native code with Ruby's lock held, and the master in a hook" do
+    config = %(before_fork { sleep 0.01 while File.exist?("hang") }\n)
+    server = serve(ru: HangingApp::RU, config: config, options: { RequestTimeout: 0, GracefulTimeout: 0 })
+    ready
+    held = hung(server, "/native", 2)
+    server.write("hang", "")
+    server.signal(:TTIN)
+    Eventually.eventually { server.log.include?("TTIN: changing to 3 workers") }
+    times = Array.new(9) do
+      before = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      expect(monitor.metrics).to include('fastrack_workers{state="busy"}' => 2.0)
+      Process.clock_gettime(Process::CLOCK_MONOTONIC) - before
+    end
+    # 0.1 s on a machine that has nothing else to do.
+    expect(times.sort[4]).to be < 1
+    File.unlink(File.join(server.dir, "hang"))
+    held.each(&:close)
+  end
+
+  it "is ready when workers are, and not while they boot or the server drains" do
+    config = %(after_fork { sleep 0.01 until File.exist?("go") }\n)
+    server = serve(config: config, options: { DrainDelay: 60 })
+    booting = Eventually.eventually { monitor.get("/readyz") rescue nil } # rubocop:disable Style/RescueModifier
+    expect(booting).to have_attributes(status: 503, body: "booting, 0 of 2 workers ready\n")
+    server.write("go", "")
+    ready
+    expect(monitor.get("/readyz")).to have_attributes(status: 200, body: "serving, 2 of 2 workers ready\n")
+    server.signal(:TERM)
+    monitor.await { |status| status["phase"] == "draining" }
+    expect(monitor.get("/readyz").status).to eq(503)
+    expect(monitor.get("/healthz").status).to eq(200)
+    server.signal(:QUIT)
+    server.wait
+  end
+
+  describe "when it is told to act" do
+    it "restarts, resizes and stops the server, by its signals" do
+      server = serve
+      ready
+      before = server.workers
+      expect(monitor.post("/phased-restart")).to have_attributes(status: 202, body: %({"sent":"HUP"}\n))
+      monitor.await { |status| status["generation"] == 2 && (status["workers"].map { |one| one["pid"] } & before).empty? }
+      monitor.post("/workers/+1")
+      monitor.await { |status| status["workers_ready"] == 3 }
+      monitor.post("/workers/-1")
+      monitor.await { |status| status["workers"].size == 2 }
+      expect(monitor.post("/stop").status).to eq(202)
+      expect(server.wait.exitstatus).to eq(0)
+    end
+
+    it "does nothing that a browser's page or a GET asks for" do
+      serve
+      ready
+      answers = [monitor.post("/stop", "Origin" => "http://localhost:9394"), monitor.get("/stop"), monitor.ask("DELETE", "/stop"), monitor.post("/")]
+      expect(answers.map(&:status)).to eq([403, 404, 405, 404])
+      expect(monitor.status).to include("phase" => "serving")
+    end
+  end
+
+  describe "on a port (ControlListen)" do
+    token = "0123456789abcdef"
+
+    it "wants the token, and lets nobody act" do
+      outside = FreePort.keep do |port|
+        serve(options: { ControlListen: port, ControlToken: token })
+        ready
+        MonitorClient.new(port)
+      end
+      wrong = [{}, { "Authorization" => "Bearer #{token.reverse}" }, { "Authorization" => "Bearer #{token}x" }]
+      expect(wrong.map { |headers| outside.get("/metrics", headers).status }).to eq([401, 401, 401])
+      expect(outside.get("/metrics", "Authorization" => "Bearer #{token}").status).to eq(200)
+      expect(outside.get("/status.json?token=#{token}").status).to eq(200)
+      expect(outside.post("/stop?token=#{token}").status).to eq(403)
+    end
+
+    {
+      "0.0.0.0:9394" => /ControlListen must be a loopback address and port/, "example.com:80" => /must be a loopback address/,
+      "127.0.0.1:0" => /must be a loopback address/
+    }.each do |place, message|
+      it "is refused at #{place}" do
+        server = Server.fail_to_start(ru: app, options: { ControlListen: place, ControlToken: token })
+        expect([server.status.exitstatus, server.log]).to match([1, message])
+      end
+    end
+
+    it "is refused without a token, or with a short one" do
+      server = Server.fail_to_start(ru: app, options: { ControlListen: "9394" })
+      expect([server.status.exitstatus, server.log]).to match([1, /ControlListen needs ControlToken/])
+      server = Server.fail_to_start(ru: app, options: { ControlListen: "9394", ControlToken: "short" })
+      expect([server.status.exitstatus, server.log]).to match([1, /ControlToken must be 16 or more/])
+    end
+  end
+
+  describe "when the server changes" do
+    # Asks all the time. The pids of the masters that have answered.
+    def answered
+      pids = []
+      done = false
+      asking = Thread.new { pids << monitor.status["pid"] until done }
+      yield
+      done = true
+      asking.value
+      pids
+    ensure
+      done = true
+    end
+
+    it "answers without a gap, first the old master's and then the new one's (USR2)" do
+      server = serve
+      ready
+      old = server.master
+      pids = answered do
+        server.signal(:USR2)
+        monitor.await { |status| status["pid"] != old && status["phase"] == "serving" }
+        Eventually.eventually { server.ended? }
+      end
+      expect(pids.uniq).to eq([old, server.master])
+      expect(File.read(@pid_file).to_i).to eq(server.master)
+    end
+
+    it "answers on where a new master fails, and again where one fails later" do
+      server = serve(options: { AutoQuit: false })
+      ready
+      old = server.master
+      pids = answered do
+        server.write("config.ru", "raise 'broken'")
+        server.signal(:USR2)
+        Eventually.eventually { server.log.include?("this one carries on") }
+      end
+      expect(pids.uniq).to eq([old])
+      server.write("config.ru", app_text)
+      server.signal(:USR2)
+      other = monitor.await { |status| status["pid"] != old && status["phase"] == "serving" }["pid"]
+      Process.kill(:KILL, other)
+      expect(monitor.await { |status| status["pid"] == old }).to include("phase" => "serving")
+    end
+
+    define_method(:app_text) { app }
+
+    it "makes its socket again at HUP where somebody has removed it" do
+      server = serve
+      ready
+      File.unlink(monitor.path)
+      server.signal(:HUP)
+      expect(monitor.await { |status| status["generation"] == 2 }).to include("pid" => server.master)
+    end
+
+    it "leaves nothing behind where the master is killed, and a new start takes the socket's file over" do
+      server = serve
+      ready
+      server.signal(:KILL)
+      Eventually.eventually { server.ended? && server.processes.empty? }
+      expect { monitor.status }.to raise_error(Errno::ECONNREFUSED)
+      again = Server.start(ru: app, options: { MaxWorkers: 1, Pid: @pid_file })
+      expect(monitor.await { |status| status["phase"] == "serving" }).to include("pid" => again.master)
+    end
+  end
+
+  it "gives no descriptor of its own to a worker, nor to the rest of the master" do
+    server = serve
+    ready
+    streams = Array.new(3) { monitor.connect.tap { |socket| socket.write("GET /events HTTP/1.1\r\nHost: h\r\n\r\n") } }
+    streams.each { |socket| expect(socket.readpartial(12)).to eq("HTTP/1.1 200") }
+    before = server.workers
+    server.signal(:HUP)
+    server.await_workers(2) { |found| (found & before).empty? }
+    inodes = File.readlines("/proc/net/unix").select { |line| line.end_with?("#{monitor.path}\n") || line.include?(".control.") }.map { |line| line.split[6] }
+    expect(inodes.size).to be >= 4
+    open = [server.master, *server.workers].flat_map { |pid| ProcessTable.descriptors(pid).values }
+    expect(open.compact.grep(/socket:\[(#{inodes.join("|")})\]/)).to eq([])
+    streams.each(&:close)
+  end
+
+  it "lets a thousand clients, slow ones too, neither slow the server down nor keep others out" do
+    server = serve
+    ready
+    rss = -> { File.read("/proc/#{server.master}/statm").split[1].to_i * Etc.sysconf(Etc::SC_PAGESIZE) }
+    before = rss.call
+    held = []
+    1000.times do |number|
+      socket = Socket.new(:UNIX, :STREAM)
+      begin
+        socket.connect_nonblock(Addrinfo.unix(monitor.path))
+      rescue IO::WaitWritable
+        sleep 0.01 # its backlog is full
+        retry
+      end
+      socket.write_nonblock(["", "GET /metrics", "GET /status.json HTTP/1.1\r\nHost: h\r\n\r\n"][number % 3])
+      held << socket
+      held.shift.close if held.size > 200
+      expect(server.get.status).to eq(200) if (number % 100).zero?
+    end
+    expect(ready["workers_ready"]).to eq(2)
+    expect(server.get.status).to eq(200)
+    expect(rss.call - before).to be < 32 * 1024 * 1024
+    held.each(&:close)
+  end
+
+  describe "its page" do
+    it "is one file without anything from elsewhere, with the numbers as they come" do
+      serve
+      ready
+      page = monitor.get("/")
+      expect(page.head).to match(/^content-security-policy: default-src 'none';/i)
+      expect(page.body).not_to match(%r{(?:src|href)=|https?://(?!www\.w3\.org/2000/svg)})
+      socket = monitor.connect
+      socket.write("GET /events HTTP/1.1\r\nHost: h\r\n\r\n")
+      text = +""
+      Eventually.eventually { (text << socket.read_nonblock(65_536, exception: false).to_s).scan("data: {").size >= 2 }
+      expect(JSON.parse(text[/^data: (.*)$/, 1])).to include("phase" => "serving")
+      socket.close
+    end
+
+    it "shows each worker in a browser" do
+      skip AppChromium.missing if AppChromium.missing
+
+      port = nil
+      FreePort.keep { |free| serve(options: { ControlListen: port = free, ControlToken: "0123456789abcdef" }) }
+      status = ready
+      Dir.mktmpdir do |dir|
+        page, log, = Open3.capture3({ "HOME" => dir }, AppChromium.program, *AppChromium::FLAGS.grep_v(/remote-debugging/), "--user-data-dir=#{dir}/profile",
+                                    "--timeout=5000", "--dump-dom", "http://127.0.0.1:#{port}/?token=0123456789abcdef")
+        expect(page).to include("<title>Fastrack serving</title>"), "#{page}\n#{log}"
+        status["workers"].each { |one| expect(page).to include("<td>#{one["pid"]}</td>") }
+        expect(log).not_to match(/CONSOLE.*(?:Error|Refused)/)
+      end
+    end
+  end
+
+  describe "`fastrack status`" do
+    it "finds the server by its pid file, and shows its workers in 80 columns, without colours in a file" do
+      server = serve(ru: HangingApp::RU, options: { RequestTimeout: 0 })
+      ready
+      held = hung(server, "/wait", 1)
+      output, status = fastrack("status", "-P", @pid_file)
+      expect([status, output]).to match([0, /^Fastrack \S+  pid #{server.master}  serving  generation 1  up /])
+      server.workers.each { |pid| expect(output).to match(/^ +\d +#{pid} +1 (?:busy|idle) /) }
+      expect(output).to match(/GET \/wait$/)
+      expect(output.lines.map { |line| line.chomp.length }.max).to be <= 80
+      expect(output).not_to include("\e")
+      server.write("go", "")
+      held.each(&:close)
+    end
+
+    it "gives JSON, and finds the server by its ConfigFile or its socket" do
+      server = serve
+      ready
+      config = server.write("c.rb", "pid #{@pid_file.inspect}\n")
+      [["-c", config], ["--control", monitor.path]].each do |place|
+        output, status = fastrack("status", "--json", *place)
+        expect([status, JSON.parse(output)]).to match([0, include("pid" => server.master, "phase" => "serving")])
+      end
+    end
+
+    it "tells what /proc does where there is no monitor" do
+      server = serve(options: { ControlPath: "none" })
+      Eventually.eventually { server.workers.all? { |pid| ProcessTable.title(pid).start_with?("fastrack worker[") } }
+      output, status = fastrack("status", "-P", @pid_file)
+      expect([status, output]).to match([0, /^Fastrack   pid #{server.master}  running  up /])
+      server.workers.each { |pid| expect(output).to match(/^ +\d +#{pid} /) }
+    end
+
+    it "says that no server runs, with status 1" do
+      output, status = fastrack("status", "-P", "/nowhere/app.pid")
+      expect([status, output]).to match([1, /\Afastrack: no server runs: nobody listens at \/nowhere\/app\.control, and/])
+      expect(fastrack("status")).to match([/\Afastrack: no server found: name its/, 1])
+    end
+  end
+
+  it "takes commands from the command line: workers +1 and -1, phased-restart, restart, stop" do
+    server = serve
+    ready
+    place = ["-P", @pid_file]
+    expect(fastrack("workers", "+2", *place)).to match([/\ATTIN sent.*TTIN sent/m, 0])
+    monitor.await { |status| status["workers_ready"] == 4 }
+    expect(fastrack("workers", "-1", *place)).to match([/TTOU sent/, 0])
+    monitor.await { |status| status["workers_wanted"] == 3 }
+    expect(fastrack("phased-restart", *place)).to match([/\AHUP sent/, 0])
+    monitor.await { |status| status["generation"] == 2 && status["workers_ready"] == 2 }
+    expect(fastrack("restart", *place)).to match([/\AUSR2 sent/, 0])
+    monitor.await { |status| status["pid"] != server.pid && status["phase"] == "serving" }
+    expect(fastrack("stop", *place)).to match([/\ATERM sent/, 0])
+    Eventually.eventually { server.processes.empty? }
+    expect(fastrack("workers", "much")).to match([/\Afastrack: workers takes how many more or less/, 1])
+  end
+end
