@@ -42,7 +42,8 @@ module Fastrack
       when :help then puts(@arguments.help)
       when :version then puts("Fastrack #{VERSION} (Ruby #{RUBY_VERSION}, Rack #{Rack.release})")
       when :check then check
-      else serve
+      when :serve then serve
+      else return control
       end
       0
     end
@@ -73,6 +74,12 @@ module Fastrack
       daemon = Daemon.detach if @arguments.daemonize? && !ENV.key?(OldMaster::VARIABLE)
       launcher = Launcher.new(app, *settings)
       launcher.run(background: !daemon.nil?) { daemon&.started }
+    end
+
+    # @return [Integer]
+    def control
+      require_relative "cli/control"
+      Control.new(@arguments, *settings).run
     end
 
     # Does all that a start does before it listens, so that it can run beside the server.

@@ -11,13 +11,21 @@ module Fastrack
     USAGE = <<~TEXT
       Usage: fastrack [check] [options] [config.ru]
              fastrack tune [--help] [options] [config.ru]
+             fastrack status [--watch] [--json] [options]
+             fastrack phased-restart | restart | stop | workers +1 | workers -1 [options]
 
       Serves a Rack app. check: checks the configuration, loads the app, and exits with 0 or 1. tune: measures how many workers fit.
+      The other commands are for a running server, which is found by its ConfigFile, by -P or by --control.
 
     TEXT
 
-    # @return [Symbol] :serve, :check, :help or :version
+    # Commands for a running server.
+    CONTROL = { "status" => :status, "phased-restart" => :phased_restart, "restart" => :restart, "stop" => :stop, "workers" => :workers }.freeze
+
+    # @return [Symbol] :serve, :check, :help, :version or one of CONTROL
     attr_reader :action
+    # @return [Integer, nil] workers more, or less
+    attr_reader :change
     # @return [String, nil] the app's file, as given
     attr_reader :app_file
     # @return [String, nil] as given, or nil
@@ -31,12 +39,26 @@ module Fastrack
       @action = :serve
       @settings = {}
       @addresses = []
-      rest = parser.parse(arguments)
+      rest = parser.parse(with_change(arguments))
       @action = :check if rest.first == "check" && rest.shift && @action == :serve
-      @app_file = rest.shift
+      @action = CONTROL.fetch(rest.shift) if CONTROL.key?(rest.first) && @action == :serve
+      @app_file = rest.shift if %i[serve check].include?(@action)
       raise Error, "only one app, please: #{rest.join(" ")} is not expected" unless rest.empty?
     rescue OptionParser::ParseError => e
       raise Error, e.message
+    end
+
+    # Whether it is a command for a running server.
+    def control?
+      CONTROL.value?(@action)
+    end
+
+    def watch?
+      @watch || false
+    end
+
+    def json?
+      @json || false
     end
 
     # Whether the configuration file is Puma's, whatever its name is.
@@ -69,10 +91,23 @@ module Fastrack
 
     private
 
+    # `workers -1` is no option.
+    def with_change(arguments)
+      return arguments unless arguments.first == "workers"
+
+      @change = arguments[1].to_s[/\A[+-]\d{1,2}\z/]&.to_i
+      raise Error, "workers takes how many more or less: workers +1, workers -1" unless @change&.nonzero?
+
+      arguments.first(1) + arguments.drop(2)
+    end
+
     def parser
       @parser ||= OptionParser.new(USAGE) do |options|
         add_places(options)
         add_settings(options)
+        options.on("--control PATH", "socket of the running server's monitor") { |path| set("ControlPath", path) }
+        options.on("--watch", "with status: again each second") { @watch = true }
+        options.on("--json", "with status: as JSON") { @json = true }
         options.on("-h", "--help", "show this help") { @action = :help }
         options.on("-v", "--version", "show the version") { @action = :version }
       end

@@ -1,0 +1,143 @@
+# frozen_string_literal: true
+
+require "json"
+require "socket"
+require "stringio"
+require_relative "../configuration"
+require_relative "../error"
+require_relative "../process/pid_file"
+require_relative "proc_status"
+require_relative "status_table"
+
+module Fastrack
+  # The commands for a running server. They ask its monitor, by the unix socket; where there is none, the pid file and /proc
+  # have to do.
+  class Control
+    # What the monitor is asked, and the signal that does the same.
+    ORDERS = {
+      phased_restart: ["/phased-restart", "HUP"], restart: ["/restart", "USR2"], stop: ["/stop", "TERM"],
+      more: ["/workers/+1", "TTIN"], less: ["/workers/-1", "TTOU"]
+    }.freeze
+
+    # Seconds for an answer.
+    TIMEOUT = 5
+
+    # Seconds between two looks with --watch, and between the two that a rate takes.
+    PAUSE = 1
+    SAMPLE = 0.5
+
+    # Where Rails has it.
+    USUAL_PID = "tmp/pids/server.pid"
+
+    # @param arguments [Arguments]
+    # @param options [Hash] see Configuration
+    # @param overrides [Hash] see Configuration
+    # @raise [Error]
+    def initialize(arguments, options, overrides)
+      @arguments = arguments
+      silent = StringIO.new
+      configuration = Configuration.new(options, overrides: overrides, output: silent, warnings: silent)
+      @path = configuration.control&.path
+      @pid_file = configuration.pid || (USUAL_PID if File.file?(USUAL_PID))
+      @path ||= "#{@pid_file.delete_suffix(".pid")}.control" if @pid_file && configuration.control_path != false
+    end
+
+    # @return [Integer] the exit status: 0 if the server runs, and serves
+    # @raise [Error]
+    def run
+      case @arguments.action
+      when :status then status
+      when :workers then change_workers(@arguments.change)
+      else puts order(@arguments.action)
+      end
+      @arguments.action == :status && !@serves ? 1 : 0
+    rescue Interrupt
+      0
+    end
+
+    private
+
+    def status
+      before = look
+      return puts(JSON.pretty_generate(before)) if @arguments.json? && !@arguments.watch?
+
+      table = StatusTable.new
+      pause = SAMPLE
+      loop do
+        sleep(pause)
+        now = look
+        puts @arguments.json? ? JSON.generate(now) : table.text(before, now, clear: @arguments.watch?)
+        break unless @arguments.watch?
+
+        before = now
+        pause = PAUSE
+      end
+    end
+
+    # @return [Hash] as /status.json
+    def look
+      answer = ask("GET", "/status.json")
+      found = answer ? JSON.parse(answer) : ProcStatus.of(pid)
+      @serves = %w[serving running].include?(found["phase"])
+      found
+    end
+
+    # One at a time: signals of one kind that wait are one.
+    def change_workers(change)
+      change.abs.times do |index|
+        before = look["workers_wanted"]
+        puts order(change.positive? ? :more : :less)
+        next if index == change.abs - 1
+
+        50.times { look["workers_wanted"] == before ? sleep(0.1) : break }
+      end
+    end
+
+    def order(name)
+      path, signal = ORDERS.fetch(name)
+      sent = ask("POST", path)
+      Process.kill(signal, pid) unless sent
+      "#{signal} sent#{" to #{pid}" unless sent}; the server's log says what comes of it"
+    rescue Errno::EPERM
+      raise Error, "process #{pid} belongs to another user"
+    end
+
+    # @return [String, nil] the body; nil if there is no monitor
+    def ask(verb, target)
+      return unless @path
+
+      head, body = exchange("#{verb} #{target} HTTP/1.0\r\nHost: localhost\r\n\r\n").split("\r\n\r\n", 2)
+      status = head.to_s[%r{\AHTTP/1\.\d (\d+)}, 1].to_i
+      return body.to_s if status.between?(200, 299)
+
+      raise Error, "the monitor at #{@path} answers: #{status.zero? ? "nothing" : body.to_s.strip}"
+    rescue Errno::ENOENT, Errno::ECONNREFUSED
+      nil
+    rescue SystemCallError => e
+      raise Error, "the monitor at #{@path}: #{SystemCallError.new(nil, e.errno).message.downcase}"
+    end
+
+    def exchange(request)
+      answer = +""
+      UNIXSocket.open(@path) do |socket|
+        socket.write(request)
+        deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + TIMEOUT
+        until socket.eof?
+          answer << socket.readpartial(65_536)
+          break if Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
+        end
+      end
+      answer
+    end
+
+    # @return [Integer]
+    def pid
+      raise Error, "no server found: name its ConfigFile (-c), its pid file (-P) or its socket (--control)" unless @path || @pid_file
+
+      found = @pid_file && PidFile.read(@pid_file)
+      return found if found&.positive? && PidFile.running?(found)
+
+      raise Error, "no server runs: #{[@path && "nobody listens at #{@path}", @pid_file && "#{@pid_file} has no running process"].compact.join(", and ")}"
+    end
+  end
+end

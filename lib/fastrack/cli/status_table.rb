@@ -1,0 +1,103 @@
+# frozen_string_literal: true
+
+module Fastrack
+  # The status of a server for a terminal, in 80 columns.
+  class StatusTable
+    COLUMNS = 80
+
+    HEAD = " nr     pid gen state     cpu   req/s  requests  memory      up  request"
+
+    COLOURS = { "busy" => 33, "idle" => 32, "serving" => 32, "stopping" => 35, "booting" => 36, "draining" => 35, "dead" => 31 }.freeze
+
+    # Causes that need no attention.
+    ORDERLY = %w[request_limit reload none].freeze
+
+    CLEAR = "\e[H\e[J"
+
+    # @param output [IO] which decides on colours
+    def initialize(output = $stdout)
+      @colours = output.tty? && ENV["NO_COLOR"].to_s.empty?
+    end
+
+    # @param before [Hash] an earlier status, for the rates
+    # @param now [Hash]
+    # @param clear [Boolean] whether it replaces what the terminal shows
+    # @return [String]
+    def text(before, now, clear: false)
+      @seconds = [now["now"] - before["now"], 0.001].max
+      old = before["workers"].to_h { |worker| [worker["pid"], worker] }
+      rows = now["workers"].map { |worker| row(worker, old[worker["pid"]] || {}) }
+      lines = [title(now), summary(before, now), "", HEAD, *rows, *exits(now)]
+      "#{CLEAR if clear && @colours}#{lines.join("\n")}\n"
+    end
+
+    private
+
+    def title(now)
+      phase = colour(now["phase"], now["phase"])
+      fit("Fastrack #{now["version"]}  pid #{now["pid"]}  #{phase}  #{"generation #{now["generation"]}  " if now["generation"]}" \
+          "up #{time(now["uptime"])}", phase)
+    end
+
+    def summary(before, now)
+      workers = now["workers"]
+      memory = [now["master"], *workers].sum { |one| one["pss"] || one["rss"] || 0 }
+      states = workers.map { |worker| worker["state"] }.tally.map { |state, count| "#{count} #{state}" }.join(", ")
+      queues = now["listeners"].map { |one| "#{one["backlog"] || "?"}/#{one["limit"] || "?"}" }.join(" ")
+      parts = ["workers #{workers.size}#{" of #{now["workers_wanted"]}" if now["workers_wanted"]}: #{states}",
+               ("#{rate(before["requests"], now["requests"])} req/s" if now["requests"]),
+               ("backlog #{queues}" unless queues.empty?), "memory #{bytes(memory)}"]
+      fit(parts.compact.join("  "))
+    end
+
+    def row(worker, old)
+      busy = old["cpu_seconds"] && worker["cpu_seconds"] && ((worker["cpu_seconds"] - old["cpu_seconds"]) / @seconds * 100).round
+      state = worker["state"].to_s
+      request = worker["request"] && "#{time(worker["request_seconds"])} #{worker["request"]}"
+      fixed = [worker["nr"].to_s.rjust(3), worker["pid"].to_s.rjust(7), worker["generation"].to_s.rjust(3), state.ljust(8),
+               (busy ? "#{busy.clamp(0, 999)}%" : "").rjust(4), rate(old["requests"], worker["requests"]).rjust(7),
+               worker["requests"].to_s.rjust(9), bytes(worker["pss"] || worker["rss"]).rjust(7), time(worker["uptime"]).rjust(7)]
+      line = fit("#{fixed.join(" ")}  #{request}".rstrip)
+      line.sub(/(?<= )#{Regexp.escape(state)}(?= |\z)/) { colour(state, state) }
+    end
+
+    def exits(now)
+      last = Array(now["last_exits"]).reject { |one| ORDERLY.include?(one["cause"]) }.first(3)
+      return [] if last.empty?
+
+      ["", "last exits", *last.map { |one| fit(" #{Time.at(one["at"]).strftime("%H:%M:%S")} worker #{one["worker"]} #{one["text"]}") }]
+    end
+
+    def rate(before, now)
+      before && now && now >= before ? format("%.1f", (now - before) / @seconds) : ""
+    end
+
+    def bytes(count)
+      return "" unless count
+
+      megabytes = count / 1_048_576.0
+      megabytes >= 10_000 ? format("%.1f GB", megabytes / 1024) : format("%d MB", megabytes.round)
+    end
+
+    def time(seconds)
+      return "" unless seconds
+      return format("%.1fs", seconds) if seconds < 60
+
+      minutes = seconds.to_i / 60
+      return "#{minutes}m" if minutes < 120
+
+      minutes < 2880 ? "#{minutes / 60}h#{(minutes % 60).to_s.rjust(2, "0")}m" : "#{minutes / 1440}d"
+    end
+
+    # @param coloured [String] what in it takes no columns for its colour
+    def fit(line, coloured = "")
+      room = COLUMNS + (coloured.include?("\e") ? 9 : 0)
+      line.length > room ? "#{line[0, room - 3]}..." : line
+    end
+
+    def colour(name, text)
+      code = COLOURS[name]
+      @colours && code ? "\e[#{code}m#{text}\e[0m" : text
+    end
+  end
+end
