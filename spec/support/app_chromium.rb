@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
 require "fileutils"
+require "json"
+require "net/http"
 require "tmpdir"
 require_relative "eventually"
 
@@ -29,6 +31,48 @@ class AppChromium
   # @return [String, nil] why no test can drive it here
   def self.driver_missing
     "no chromedriver here; bin/lib/chromium.sh brings one" unless driver
+  end
+
+  # A page that is driven by chromedriver (WebDriver).
+  class Driven
+    def initialize(http, session)
+      @http = http
+      @session = session
+    end
+
+    def visit(url)
+      post("url", url: url)
+    end
+
+    # @return what a script returns
+    def run(script)
+      post("execute/sync", script: script, args: [])
+    end
+
+    private
+
+    def post(command, body)
+      JSON.parse(@http.post("#{@session}/#{command}", JSON.generate(body)).body).fetch("value")
+    end
+  end
+
+  # @yieldparam browser [Driven]
+  def self.drive
+    Dir.mktmpdir("fastrack-chromium") do |dir|
+      pid = spawn({ "HOME" => dir }, driver, "--port=0", out: File.join(dir, "log"), err: %i[child out], pgroup: true)
+      port = Eventually.eventually { File.read(File.join(dir, "log"))[/successfully on port (\d+)/, 1] }
+      Net::HTTP.start("127.0.0.1", port.to_i, read_timeout: 60) do |http|
+        arguments = FLAGS.grep_v(/remote-debugging/) + ["--user-data-dir=#{dir}/profile"]
+        wanted = { capabilities: { alwaysMatch: { "goog:chromeOptions": { args: arguments, binary: program } } } }
+        session = "/session/#{JSON.parse(http.post("/session", JSON.generate(wanted)).body).dig("value", "sessionId")}"
+        yield Driven.new(http, session)
+        http.delete(session)
+      end
+    ensure
+      Process.kill(:KILL, -pid)
+      Process.wait(pid)
+      Eventually.eventually { ProcessTable.group(pid).empty? }
+    end
   end
 
   # @param url [String]

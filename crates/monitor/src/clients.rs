@@ -61,6 +61,14 @@ impl Clients {
         self.pace().await;
     }
 
+    /// Returns when all that are no streams have their answers.
+    pub async fn answered(&mut self) {
+        for client in self.present.drain(..).filter(|client| !client.streaming.load(Ordering::SeqCst)) {
+            // It has ended, or was aborted.
+            let _ = client.task.await;
+        }
+    }
+
     async fn pace(&mut self) {
         if self.window.elapsed() >= WINDOW {
             (self.window, self.accepted) = (Instant::now(), 0);

@@ -19,7 +19,7 @@ use fastrack_engine::Scoreboard;
 use fastrack_sys::spawn_with_own_descriptors;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{self, TcpListener, UnixListener};
-use tokio::time::{sleep, Sleep};
+use tokio::time::{sleep, timeout, Sleep};
 
 use crate::answer::{Answers, Door};
 use crate::clients::Clients;
@@ -42,6 +42,10 @@ const RETRIES: u32 = 60;
 
 /// How long to let be what cannot accept.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Most connections that are still accepted at the end, and how long their answers may take.
+const LAST_CLIENTS: usize = 64;
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
 /// Most complaints that wait for the master.
 const COMPLAINTS: usize = 16;
@@ -166,7 +170,10 @@ fn run(
                 Event::Unix(stream) => clients.add(stream, Door::Unix).await,
                 Event::Tcp(stream) => clients.add(stream, Door::Tcp).await,
                 Event::Failure => sleep(PAUSE).await,
-                Event::End => return Ok(()),
+                Event::End => {
+                    doors.drain(&mut clients).await;
+                    return Ok(());
+                }
             }
         }
     })
@@ -251,6 +258,24 @@ impl Doors {
         if let Some(Poll::Ready(())) = self.retry.as_mut().map(|retry| retry.as_mut().poll(context)) {
             return Poll::Ready(Event::Listen);
         }
+        self.poll_clients(context)
+    }
+
+    /// Those that have connected are served: after USR2 they may have found the old master's socket a moment ago.
+    async fn drain(mut self, clients: &mut Clients) {
+        // For the runtime to look who is there.
+        sleep(Duration::from_millis(1)).await;
+        for _ in 0..LAST_CLIENTS {
+            match poll_fn(|context| Poll::Ready(self.poll_clients(context))).await {
+                Poll::Ready(Event::Unix(stream)) => clients.add(stream, Door::Unix).await,
+                Poll::Ready(Event::Tcp(stream)) => clients.add(stream, Door::Tcp).await,
+                _ => break,
+            }
+        }
+        let _ = timeout(LAST_ANSWERS, clients.answered()).await;
+    }
+
+    fn poll_clients(&mut self, context: &mut Context<'_>) -> Poll<Event> {
         if let Some(Poll::Ready(accepted)) =
             self.unix.as_ref().map(|(_, listener)| listener.poll_accept(context))
         {
