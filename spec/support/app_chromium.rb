@@ -33,7 +33,7 @@ class AppChromium
     "no chromedriver here; bin/lib/chromium.sh brings one" unless driver
   end
 
-  # A page that is driven by chromedriver (WebDriver).
+  # A page that is driven by Chromium's own driver (WebDriver).
   class Driven
     def initialize(http, session)
       @http = http
