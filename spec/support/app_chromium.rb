@@ -52,7 +52,7 @@ class AppChromium
     private
 
     def post(command, body)
-      JSON.parse(@http.post("#{@session}/#{command}", JSON.generate(body)).body).fetch("value")
+      JSON.parse(@http.post("#{@session}/#{command}", JSON.generate(body), "content-type" => "application/json").body).fetch("value")
     end
   end
 
@@ -64,7 +64,7 @@ class AppChromium
       Net::HTTP.start("127.0.0.1", port.to_i, read_timeout: 60) do |http|
         arguments = FLAGS.grep_v(/remote-debugging/) + ["--user-data-dir=#{dir}/profile"]
         wanted = { capabilities: { alwaysMatch: { "goog:chromeOptions": { args: arguments, binary: program } } } }
-        session = "/session/#{JSON.parse(http.post("/session", JSON.generate(wanted)).body).dig("value", "sessionId")}"
+        session = "/session/#{JSON.parse(http.post("/session", JSON.generate(wanted), "content-type" => "application/json").body).dig("value", "sessionId")}"
         yield Driven.new(http, session)
         http.delete(session)
       end
