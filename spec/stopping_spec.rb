@@ -36,6 +36,26 @@ RSpec.describe "Stopping" do
     expect(server.wait.exitstatus).to eq(0)
   end
 
+  it "tells a worker again to stop that has missed the signal" do
+    server = Server.start(ru: Rackups::GATE.sub("run ", <<~RUBY + "run "), options: { MaxWorkers: 1, GracefulTimeout: 60 })
+      # As where the stack has no room for the handler.
+      use(Class.new do
+        define_method(:initialize) { |app| @app = app }
+        define_method(:call) do |env|
+          handlers = %w[TERM QUIT].to_h { |name| [name, trap(name, "IGNORE")] }
+          @app.call(env).tap { handlers.each { |name, handler| trap(name, handler) } }
+        end
+      end)
+    RUBY
+    request = SlowRequest.new(server)
+    server.signal(:HUP)
+    # Then it was told.
+    eventually { server.log.scan("is ready").size == 2 }
+    expect(request.finish.status).to eq(200)
+    eventually { !ProcessTable.alive?(request.pid) }
+    expect(server.log).not_to include("has not finished")
+  end
+
   it "A10 TERM lets a slow reader have its response from its own worker, whatever another one is busy with" do
     server = Server.start(ru: Rackups::GATE.sub("[Process.pid.to_s]", "[env['PATH_INFO'] == '/large' ? 'x' * 16_000_000 : Process.pid.to_s]"),
                           options: { MaxWorkers: 2 })

@@ -18,6 +18,9 @@ module Fastrack
     # Seconds from the end of its channel to the end of its process. Between the two the kernel closes its files.
     TIME_TO_EXIT = 1
 
+    # Seconds between two orders to stop.
+    STOP_INTERVAL = 1
+
     attr_reader :nr, :pid, :generation, :channel, :state
 
     # @return [Symbol, nil] why it has to be replaced, or was: see Scoreboard#count_restart
@@ -46,6 +49,7 @@ module Fastrack
       @past_limit = false
       @killed = false
       @draining = false
+      @ended = false
     end
 
     def booting?
@@ -118,6 +122,7 @@ module Fastrack
 
     # It has served, whoever has told it to stop. One that has not booted is a failure. Its hooks get a time of their own.
     def ending
+      @ended = true
       @state = :stopping if serving?
       @stopping_since = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
@@ -153,8 +158,26 @@ module Fastrack
     def stop(cause = nil)
       @cause ||= cause || :none
       @state = :stopping
-      @stopping_since ||= Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      @told_at = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      @stopping_since ||= @told_at
       signal(@stop_signal)
+    end
+
+    # Tells it again to stop if it has no request, and has not said that it ends. A signal is lost where Ruby has no room on
+    # the stack for its handler, or where the app ignores it for a while.
+    #
+    # @param now [Float] monotonic seconds
+    # @return [Float, nil] when to do that next
+    def stop_again(now)
+      return if @told_at.nil? || @ended
+
+      at = @told_at + STOP_INTERVAL
+      return at if now < at
+
+      entry = read_entry
+      signal(@stop_signal) if entry.nil? || entry[:state] == :waiting
+      @told_at = now
+      now + STOP_INTERVAL
     end
 
     # Has it log where its threads are, for a developer.

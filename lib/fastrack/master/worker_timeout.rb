@@ -54,7 +54,7 @@ module Fastrack
       @late = {}
       due = @workers.each.reject(&:killed?).flat_map do |handle|
         limits = [state_limit(handle, now), suspension_limit(handle, now)].compact.map { |limit| check(handle, limit, now, late) }
-        limits << (handle.reconsidered_at unless handle.stopping?)
+        limits << (handle.stopping? ? handle.stop_again(now) : handle.reconsidered_at)
       end
       earliest = due.compact.min
       @due_at = earliest && [earliest, now + INTERVAL].max
