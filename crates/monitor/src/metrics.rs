@@ -109,7 +109,7 @@ impl Writer<'_> {
     }
 }
 
-/// A label's value: prometheus-client writes it as it is.
+/// A label's value: the encoder writes it as it is.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

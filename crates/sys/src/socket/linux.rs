@@ -12,8 +12,8 @@ use nix::libc;
 use rustix::event::PollFlags;
 use rustix::net::{self, AddressFamily, SendFlags, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType};
 
-/// As the standard library has it.
-const BACKLOG: i32 = 128;
+/// The most that the kernel allows (net.core.somaxconn), as the standard library has it.
+const BACKLOG: i32 = i32::MAX;
 
 /// bind(2) gives the file the socket's mode, less the umask (unix(7) does not say so: `unix_bind_bsd` in the kernel).
 pub fn bind_private(path: &Path) -> io::Result<UnixListener> {
