@@ -83,7 +83,7 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
       dir = File.join(Dir.mktmpdir("fastrack-long"), "x" * 100)
       Dir.mkdir(dir)
       server = serve(options: { Pid: pid_file = File.join(dir, "app.pid") })
-      Eventually.eventually { server.log.include?("bytes too long for a socket") }
+      Eventually.eventually { server.log.match?(/bytes too long for a socket$/) && server.log.include?("Fastrack is ready") }
       server.signal(:HUP)
       Eventually.eventually { server.log.scan("Fastrack is ready").size == 2 }
       expect([server.log.scan("no monitor at").size, server.get.status]).to eq([1, 200])
