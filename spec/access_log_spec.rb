@@ -3,6 +3,7 @@
 require "json"
 require "support/hanging_app"
 require "support/http_peer"
+require "support/monitor_client"
 require "support/reexec_helpers"
 
 # A line for each request, written by the server itself.
@@ -100,6 +101,29 @@ RSpec.describe "the access log" do
     server.signal(:TERM)
     server.wait
     expect(server.lines_of("access.log").size).to eq(1)
+  end
+
+  it "does not wait for the reader of a FIFO, which finds the lines when it comes" do
+    Dir.mktmpdir do |dir|
+      File.mkfifo(path = File.join(dir, "fifo"))
+      server = serve(AccessLog: path)
+      get(server, "/early")
+      File.open(path) { |reader| expect(reader.gets).to include("GET /early HTTP/1.1") }
+      get(server, "/late")
+      File.open(path) { |reader| expect(reader.gets).to include("GET /late HTTP/1.1") }
+    end
+  end
+
+  it "loses its lines where there is no room, and says how many, and each counts once", linux: "/dev/full" do
+    server = serve(AccessLog: "/dev/full", Pid: "app.pid")
+    monitor = MonitorClient.new(File.join(server.dir, "app.control"))
+    3.times { get(server, "/lost") }
+    Eventually.eventually do
+      get(server, "/next")
+      server.log.match?(/^fastrack: the access log has not taken \d+ lines, which are dropped: no storage space/)
+    end
+    expect(monitor.metrics["fastrack_access_log_lines_dropped_total"]).to be >= 3
+    expect(monitor.metrics["fastrack_access_log_lines_total"]).to eq(0)
   end
 
   it "drops lines rather than wait for a reader that hangs, counts them, and says so" do

@@ -73,6 +73,26 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
       FileUtils.remove_entry(File.dirname(path))
     end
 
+    it "is refused where the server itself listens" do
+      path = File.join(Dir.tmpdir, "fastrack-#{Process.pid}-both.sock")
+      server = Server.fail_to_start(ru: app, options: { Path: path, ControlPath: path })
+      expect([server.status.exitstatus, server.log]).to match([1, /ControlPath: the server itself listens at #{path}/])
+    end
+
+    it "starts without one where its path is too long, with one line, and `fastrack status` finds it all the same" do
+      dir = File.join(Dir.mktmpdir("fastrack-long"), "x" * 100)
+      Dir.mkdir(dir)
+      server = serve(options: { Pid: pid_file = File.join(dir, "app.pid") })
+      Eventually.eventually { server.log.match?(/bytes too long for a socket$/) && server.log.include?("Fastrack is ready") }
+      server.signal(:HUP)
+      Eventually.eventually { server.log.scan("Fastrack is ready").size == 2 }
+      expect([server.log.scan("no monitor at").size, server.get.status]).to eq([1, 200])
+      output, status = fastrack("status", "-P", pid_file)
+      expect([status, output]).to match([0, /^Fastrack   pid #{server.master}  running  up /])
+      server.stop
+      FileUtils.remove_entry(File.dirname(dir))
+    end
+
     it "tells what each worker is at, without what may be secret" do
       server = serve(ru: HangingApp::RU)
       before = ready
@@ -111,7 +131,9 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
     it "knows how many clients wait for workers that hang, and which exits there were" do
       server = serve(ru: HangingApp::RU, options: { RequestTimeout: 0, HandOver: false })
       ready
-      held = hung(server, "/native", 2)
+      held = hung(server, "/native", 1)
+      held << server.connect.tap { |socket| socket.write("GET /native?31415926 HTTP/1.1\r\nHost: h\r\n\r\n") }
+      monitor.await("no two") { |status| status["workers"].count { |one| one["request"] == "GET /native" } == 2 }
       waiting = Array.new(3) { server.connect.tap { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") } }
       monitor.await("no backlog") { |status| status["listeners"].sum { |one| one["backlog"] || 3 } == 3 }
       victim = server.workers.first
@@ -119,8 +141,11 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
       last = monitor.await("no exit") { |status| status["last_exits"].any? }["last_exits"].first
       expect(last).to include("pid" => victim, "cause" => "signal", "text" => /\Awas killed by SIGKILL while serving GET \/native/)
       expect(monitor.metrics['fastrack_worker_restarts_total{cause="signal"}']).to eq(1)
-      [*held, *waiting].each(&:close)
       server.workers.each { |pid| server.signal(:KILL, to: pid) }
+      exits = monitor.await("no two exits") { |status| status["last_exits"].count { |one| one["text"].include?("while serving") } >= 2 }["last_exits"]
+      expect(exits.map { |one| one["text"] }).to all(include("GET /native for").or(eq("exited")).or(match(/SIGKILL\z/)))
+      expect(server.log).to include("GET /native?31415926 for")
+      [*held, *waiting].each(&:close)
     end
   end
 
@@ -214,6 +239,8 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
       expect([server.status.exitstatus, server.log]).to match([1, /ControlListen needs ControlToken/])
       server = Server.fail_to_start(ru: app, options: { ControlListen: "9394", ControlToken: "short" })
       expect([server.status.exitstatus, server.log]).to match([1, /ControlToken must be 16 or more/])
+      # The log may have many readers.
+      expect(server.log).not_to include("short")
     end
   end
 
@@ -285,6 +312,12 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
   it "gives no descriptor of its own to a worker, nor to the rest of the master" do
     server = serve
     ready
+    sockets = ->(pid) { ProcessTable.descriptors(pid).values.compact.grep(/socket:/) }
+    alone = Server.start(ru: app, options: { MaxWorkers: 2 })
+    alone.await_workers(2)
+    Eventually.eventually { alone.log.include?("Fastrack is ready") }
+    # But for the one that gives the monitor its orders.
+    expect(sockets.call(server.master).size).to eq(sockets.call(alone.master).size + 1)
     streams = Array.new(3) { monitor.connect.tap { |socket| socket.write("GET /events HTTP/1.1\r\nHost: h\r\n\r\n") } }
     streams.each { |socket| expect(socket.readpartial(12)).to eq("HTTP/1.1 200") }
     before = server.workers
@@ -320,6 +353,11 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
     expect(server.get.status).to eq(200)
     expect(rss.call - before).to be < 32 * 1024 * 1024
     held.each(&:close)
+  end
+
+  it "is measured by bench/monitor" do
+    output, status = Open3.capture2e(RbConfig.ruby, "-w", File.join(Server::ROOT, "bench/monitor"), "--rounds", "1", "--seconds", "1")
+    expect([status.exitstatus, output]).to match([0, /^master: PSS .*^scraped each second: .*^hello alone .*^hello beside 1,000 .*^the thousand take /m])
   end
 
   describe "its page" do
@@ -384,6 +422,29 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
       output, status = fastrack("status", "-P", @pid_file)
       expect([status, output]).to match([0, /^Fastrack   pid #{server.master}  running  up /])
       server.workers.each { |pid| expect(output).to match(/^ +\d +#{pid} /) }
+    end
+
+    it "gives up on a master that is stopped, rather than wait for it" do
+      server = serve
+      ready
+      server.signal(:STOP)
+      output, status = fastrack("status", "--control", monitor.path)
+      expect([status, output]).to eq([1, "fastrack: the monitor at #{monitor.path} does not answer\n"])
+    ensure
+      server.signal(:CONT)
+    end
+
+    it "leaves a process alone that has the number of a server that is gone" do
+      Dir.mktmpdir do |dir|
+        stranger = spawn("sleep", "60")
+        File.write(pid_file = File.join(dir, "app.pid"), "#{stranger}\n")
+        File.utime(Time.now - 60, Time.now - 60, pid_file)
+        expect(fastrack("stop", "-P", pid_file)).to match([/no server runs: .*app\.pid has no running process/, 1])
+        expect(Process.wait(stranger, Process::WNOHANG)).to be_nil
+      ensure
+        Process.kill(:KILL, stranger)
+        Process.wait(stranger)
+      end
     end
 
     it "says that no server runs, with status 1" do

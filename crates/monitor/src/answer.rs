@@ -1,5 +1,6 @@
 //! One request to the monitor.
 
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::task::{ready, Context, Poll};
 use std::time::Duration;
 
 use hyper::body::{Body, Bytes, Frame, Incoming};
-use hyper::header::{HeaderMap, HeaderValue, AUTHORIZATION, ORIGIN};
+use hyper::header::{HeaderMap, HeaderValue, AUTHORIZATION, HOST, ORIGIN};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use tokio::time::{interval, Interval, MissedTickBehavior};
 
@@ -62,6 +63,9 @@ impl Answers {
                 StatusCode::UNAUTHORIZED,
                 "the token is missing or wrong: Authorization: Bearer TOKEN, or ?token=TOKEN\n",
             );
+        }
+        if door == Door::Unix && has_foreign_host(request.headers()) {
+            return text(StatusCode::MISDIRECTED_REQUEST, "ask for http://localhost\n");
         }
         let path = request.uri().path();
         match *request.method() {
@@ -143,6 +147,20 @@ impl Answers {
             Content::Whole(Some(format!("{{\"sent\":\"{name}\"}}\n").into())),
         )
     }
+}
+
+/// Whether the Host is a name that somebody may own. Where the socket is forwarded to a port, a page could have its own name
+/// lead there, and read what is here (DNS rebinding).
+fn has_foreign_host(headers: &HeaderMap) -> bool {
+    headers.get_all(HOST).iter().any(|host| {
+        let host = host.to_str().unwrap_or(".");
+        let name = match host.rsplit_once(':') {
+            Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+            _ => host,
+        };
+        let name = name.trim_start_matches('[').trim_end_matches(']');
+        name.contains('.') && name.parse::<IpAddr>().is_err()
+    })
 }
 
 /// See docs/signals.md.

@@ -109,12 +109,17 @@ impl Writer<'_> {
     }
 }
 
+/// A label's value: the encoder writes it as it is.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
 fn alone(value: f64) -> [(Labels, f64); 1] {
     [(Vec::new(), value)]
 }
 
 fn server(writer: &mut Writer, view: &View) -> Result<(), Error> {
-    let version = vec![("version", view.settings.version.clone())];
+    let version = vec![("version", escaped(&view.settings.version))];
     writer.gauges("build", "Always 1; the label has the version", [(version, 1.0)])?;
     let phases = Phase::ALL.map(|phase| {
         let is = if phase == view.master.phase { 1.0 } else { 0.0 };
@@ -209,7 +214,7 @@ fn listeners(writer: &mut Writer, view: &View) -> Result<(), Error> {
     let queues = view
         .listeners
         .iter()
-        .filter_map(|(info, queue)| Some((vec![("listener", info.name.clone())], (*queue)?)));
+        .filter_map(|(info, queue)| Some((vec![("listener", escaped(&info.name))], (*queue)?)));
     let queues: Vec<_> = queues.collect();
     let lengths = queues.iter().map(|(labels, queue)| (labels.clone(), f64::from(queue.length)));
     writer.gauges("listen_backlog", "Connections that no worker has accepted yet", lengths)?;

@@ -162,8 +162,15 @@ fn run(
         begun(Ok(()));
         let answers = Arc::new(Answers::new(viewer, settings.token.clone()));
         let mut clients = Clients::new(answers);
-        let mut doors =
-            Doors { orders, settings: Arc::clone(settings), unix: None, tcp: None, retry: None, tries: 0 };
+        let mut doors = Doors {
+            orders,
+            settings: Arc::clone(settings),
+            unix: None,
+            tcp: None,
+            retry: None,
+            tries: 0,
+            said: Vec::new(),
+        };
         loop {
             match doors.next().await {
                 Event::Listen => doors.open(complaints),
@@ -195,13 +202,15 @@ struct Doors {
     tcp: Option<TcpListener>,
     retry: Option<Pin<Box<Sleep>>>,
     tries: u32,
+    /// What was wrong the last time.
+    said: Vec<String>,
 }
 
 impl Doors {
     fn open(&mut self, complaints: &SyncSender<String>) {
-        let complain = |place: String, error: io::Error| {
-            let _ = complaints.try_send(format!("no monitor at {place}: {error}"));
-        };
+        let mut wrong = Vec::new();
+        let mut complain =
+            |place: String, error: io::Error| wrong.push(format!("no monitor at {place}: {error}"));
         let settings = Arc::clone(&self.settings);
         if let Some(path) = &settings.path {
             self.open_unix(path).unwrap_or_else(|error| complain(path.display().to_string(), error));
@@ -209,6 +218,11 @@ impl Doors {
         if let Some(address) = settings.listen {
             self.open_tcp(address).unwrap_or_else(|error| complain(address.to_string(), error));
         }
+        // It is tried again and again: what stays wrong is one line.
+        for text in wrong.iter().filter(|text| !self.said.contains(text)) {
+            let _ = complaints.try_send(text.clone());
+        }
+        self.said = wrong;
     }
 
     fn open_unix(&mut self, path: &Path) -> io::Result<()> {

@@ -7,6 +7,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+/// In bytes: sun_path without its end (unix(7)).
+const LONGEST: usize = 107;
+
 /// What tells a file from any other that may get its name: inodes are used again.
 type Identity = (u64, u64, i64, i64);
 
@@ -26,8 +29,13 @@ impl Place {
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(format!(".{}", std::process::id()));
         let temporary = PathBuf::from(temporary);
+        let (length, most) = (temporary.as_os_str().len(), LONGEST);
+        if length > most {
+            let text = format!("the path is {} bytes too long for a socket", length - most);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         remove_stale(&temporary);
-        let listener = UnixListener::bind(&temporary)?;
+        let listener = fastrack_sys::bind_private(&temporary)?;
         let placed = Self::place(&temporary, path);
         if placed.is_err() {
             let _ = fs::remove_file(&temporary);
@@ -36,8 +44,7 @@ impl Place {
         Ok((Place { path: path.to_owned(), file: placed? }, listener))
     }
 
-    /// Nobody can connect by the name that is kept before it has its mode. Between bind and this, whoever guesses the other
-    /// name needs the rights that the umask leaves.
+    /// The socket is made with its mode. This is for systems that take none for a socket.
     fn place(temporary: &Path, path: &Path) -> io::Result<Identity> {
         fs::set_permissions(temporary, Permissions::from_mode(0o600))?;
         let file = identity(temporary)?;

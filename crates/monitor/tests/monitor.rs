@@ -28,9 +28,13 @@ fn start(path: &Path, scoreboard: &Scoreboard) -> Monitor {
 }
 
 fn ask(path: &Path, request: &str) -> std::io::Result<String> {
+    ask_as(path, request, "h")
+}
+
+fn ask_as(path: &Path, request: &str, host: &str) -> std::io::Result<String> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
-    stream.write_all(format!("{request} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes())?;
+    stream.write_all(format!("{request} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)
@@ -110,5 +114,61 @@ fn a_place_that_cannot_be_had_is_complained_of_and_nothing_more() {
     let monitor = start(&dir.path().join("nowhere/control"), &scoreboard);
     let text = eventually(|| monitor.complaint());
     assert!(text.starts_with("no monitor at ") && text.contains("No such file"), "{text}");
+    // The same again is no news.
+    monitor.listen();
+    fs::create_dir(dir.path().join("made")).expect("a directory");
+    fs::write(dir.path().join("made/control"), "").expect("a file");
+    fs::rename(dir.path().join("made"), dir.path().join("nowhere")).expect("a name");
+    let text = eventually(|| {
+        monitor.listen();
+        monitor.complaint()
+    });
+    assert!(text.contains("not a socket"), "{text}");
     assert_eq!(monitor.complaint(), None);
+    let long = start(&dir.path().join("x".repeat(100)), &scoreboard);
+    let text = eventually(|| long.complaint());
+    assert!(text.contains("bytes too long for a socket"), "{text}");
+}
+
+#[test]
+fn a_page_elsewhere_cannot_have_its_own_name_lead_here() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("control");
+    let monitor = start(&path, &Scoreboard::new().expect("memory"));
+    eventually(|| fs::metadata(&path).ok());
+    for host in [
+        "attacker.example:9394",
+        "attacker.example",
+        "127.0.0.1.attacker.example",
+        "localhost.:1",
+        "\u{e9}.fr",
+    ] {
+        let answer = ask_as(&path, "GET /status.json", host).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 421 "), "{host}: {answer}");
+    }
+    for host in ["localhost", "localhost:9394", "127.0.0.1:9394", "[::1]:9394", "10.1.2.3", "app", ""] {
+        let answer = ask_as(&path, "GET /healthz", host).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{host}: {answer}");
+    }
+    drop(monitor);
+}
+
+#[test]
+fn no_name_of_a_listener_breaks_the_metrics() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("control");
+    let socket = std::os::unix::net::UnixListener::bind(dir.path().join("app")).expect("a listener");
+    let inode =
+        fs::read_link(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&socket))).expect("a link");
+    let inode: String = inode.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+    let monitor = start(&path, &Scoreboard::new().expect("memory"));
+    let listener = fastrack_monitor::ListenerInfo {
+        name: "unix:a\"b\\c\nd".into(),
+        inode: inode.parse().expect("a number"),
+        address: fastrack_sys::ListenAddress::Unix,
+    };
+    monitor.publish(MasterState { listeners: [listener].into(), ..MasterState::default() });
+    let page = eventually(|| ask(&path, "GET /metrics").ok());
+    let line = r#"fastrack_listen_backlog{listener="unix:a\"b\\c\nd"} 0.0"#;
+    assert!(page.lines().any(|found| found == line), "{page}");
 }

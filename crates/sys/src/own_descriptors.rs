@@ -1,7 +1,8 @@
 //! A thread with a descriptor table of its own.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::mpsc::sync_channel;
 use std::thread::{Builder, JoinHandle};
 
 use crate::signals::with_signals_blocked;
@@ -19,11 +20,19 @@ pub fn spawn_with_own_descriptors(
     kept: OwnedFd,
     work: impl FnOnce(io::Result<OwnedFd>) + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
+    let number = kept.as_raw_fd();
+    let (tell, told) = sync_channel(1);
     let work = move || {
         let separated = backend::separate(&kept);
+        let _ = tell.send(separated.is_ok());
         work(separated.map(|()| kept));
     };
-    with_signals_blocked(|| builder.spawn(work))
+    let thread = with_signals_blocked(|| builder.spawn(work))?;
+    if told.recv() == Ok(true) {
+        // SAFETY: it was `kept`'s in this table, too, and nothing owns it here since the thread has a table of its own.
+        drop(unsafe { OwnedFd::from_raw_fd(number) });
+    }
+    Ok(thread)
 }
 
 #[cfg(not(portable))]
@@ -109,6 +118,15 @@ mod tests {
         // Nobody else has it: this is its end.
         assert_eq!(other.read(&mut text).expect("the end"), 0);
         drop(ours);
+        thread.join().expect("the thread");
+    }
+
+    #[test]
+    fn what_the_thread_keeps_is_closed_when_it_ends_for_nobody_else_has_it() {
+        let (mut ours, theirs) = UnixStream::pair().expect("a pair");
+        ours.set_read_timeout(Some(std::time::Duration::from_secs(20))).expect("a timeout");
+        let thread = spawn_with_own_descriptors(Builder::new(), theirs.into(), drop).expect("a thread");
+        assert_eq!(ours.read(&mut [0; 4]).expect("the end"), 0);
         thread.join().expect("the thread");
     }
 }

@@ -4,6 +4,8 @@ use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::time::Duration;
 
 use nix::libc;
@@ -20,6 +22,11 @@ use linux as backend;
 mod portable;
 #[cfg(portable)]
 use portable as backend;
+
+/// Listens at a new unix socket that only its owner may connect to, from its first moment, whatever the umask is.
+pub fn bind_private(path: &Path) -> io::Result<UnixListener> {
+    backend::bind_private(path)
+}
 
 /// Accepts a connection without blocking. It is non-blocking and close-on-exec.
 ///
@@ -258,5 +265,17 @@ mod tests {
         drop(server);
         let error = client.read(&mut [0; 1]).expect_err("a reset");
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    }
+
+    #[cfg(not(portable))]
+    #[test]
+    fn a_private_socket_is_its_owners_from_its_first_moment() {
+        use std::os::unix::fs::PermissionsExt;
+        let path = std::env::temp_dir().join(format!("fastrack-private-{}", std::process::id()));
+        let listener = bind_private(&path).expect("a listener");
+        let mode = std::fs::metadata(&path).expect("its file").permissions().mode();
+        std::fs::remove_file(&path).expect("its end");
+        assert_eq!(mode & 0o077, 0);
+        drop(listener);
     }
 }

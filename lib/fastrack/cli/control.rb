@@ -80,6 +80,8 @@ module Fastrack
       found = answer ? JSON.parse(answer) : ProcStatus.of(pid)
       @serves = %w[serving running].include?(found["phase"])
       found
+    rescue JSON::ParserError
+      raise Error, "the monitor at #{@path} has answered with a part of its status"
     end
 
     # One at a time: signals of one kind that wait are one.
@@ -111,7 +113,8 @@ module Fastrack
       return body.to_s if status.between?(200, 299)
 
       raise Error, "the monitor at #{@path} answers: #{status.zero? ? "nothing" : body.to_s.strip}"
-    rescue Errno::ENOENT, Errno::ECONNREFUSED
+    rescue Errno::ENOENT, Errno::ECONNREFUSED, ArgumentError
+      # No socket can have a path that is so long (ArgumentError).
       nil
     rescue SystemCallError => e
       raise Error, "the monitor at #{@path}: #{SystemCallError.new(nil, e.errno).message.downcase}"
@@ -122,11 +125,15 @@ module Fastrack
       UNIXSocket.open(@path) do |socket|
         socket.write(request)
         deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + TIMEOUT
-        until socket.eof?
+        loop do
+          # A master that is stopped (SIGSTOP) is connected to, and says nothing.
+          left = deadline - Process.clock_gettime(Process::CLOCK_MONOTONIC)
+          raise Error, "the monitor at #{@path} does not answer" unless left.positive? && socket.wait_readable(left)
+
           answer << socket.readpartial(65_536)
-          break if Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
         end
       end
+    rescue EOFError
       answer
     end
 
@@ -134,8 +141,8 @@ module Fastrack
     def pid
       raise Error, "no server found: name its ConfigFile (-c), its pid file (-P) or its socket (--control)" unless @path || @pid_file
 
-      found = @pid_file && PidFile.read(@pid_file)
-      return found if found&.positive? && PidFile.running?(found)
+      found = @pid_file && PidFile.owner(@pid_file)
+      return found if found
 
       raise Error, "no server runs: #{[@path && "nobody listens at #{@path}", @pid_file && "#{@pid_file} has no running process"].compact.join(", and ")}"
     end

@@ -18,6 +18,9 @@ module Fastrack
       @path = path_of(configuration)
       @address = configuration.control_listen
       @token = configuration.control_token
+      if @path && configuration.addresses.any? { |address| address.path && File.expand_path(address.path) == @path }
+        raise ConfigurationError, "#{configuration.source(:ControlPath)}: the server itself listens at #{@path}"
+      end
       return unless @address && !@token
 
       raise ConfigurationError, "#{configuration.source(:ControlListen)} needs ControlToken: every user of this machine can connect to a port"

@@ -87,7 +87,8 @@ module Fastrack
       @type.call(value, *@arguments)
     rescue ArgumentError => e
       given = value == true ? "no value was given" : "got #{value.inspect[0, 200]}"
-      raise ConfigurationError, "#{source} #{e.message}; #{given}"
+      # A token is in no log, not even one that does not fit.
+      raise ConfigurationError, "#{source} #{e.message}#{"; #{given}" unless @name == :ControlToken}"
     end
 
     def hook?

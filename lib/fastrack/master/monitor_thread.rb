@@ -47,7 +47,8 @@ module Fastrack
     # @param handle [WorkerHandle]
     # @param exited [WorkerExit]
     def exited(handle, exited)
-      @monitor.exited(handle.nr, handle.pid, handle.cause.to_s, exited.to_s)
+      # What follows the ? of a target may be secret: the log has it, the monitor shows none of it.
+      @monitor.exited(handle.nr, handle.pid, handle.cause.to_s, exited.to_s.sub(/\?\S*/, ""))
     end
 
     # Ends it. In a process that was forked, this only closes what that has inherited.

@@ -28,6 +28,26 @@ module Fastrack
       true
     end
 
+    # @return [Integer, nil] the process that the file is of; nil if that is gone, whatever process has its number by now
+    def self.owner(path)
+      File.open(path) do |file|
+        pid = Integer(file.read, 10, exception: false)
+        pid if pid&.positive? && running?(pid) && (!reused?(pid, file.mtime) || !file.flock(File::LOCK_SH | File::LOCK_NB))
+      end
+    rescue SystemCallError
+      nil
+    end
+
+    # Whether the process is younger than the file, so that the pid in it was another's.
+    def self.reused?(pid, written)
+      ticks = File.read("/proc/#{pid}/stat").rpartition(")").last.split[19].to_i
+      age = Process.clock_gettime(Process::CLOCK_BOOTTIME) - ticks.fdiv(Etc.sysconf(Etc::SC_CLK_TCK))
+      Time.now - age > written + 2
+    rescue SystemCallError, NameError
+      # Not Linux.
+      false
+    end
+
     # @return [String] absolute
     attr_reader :path
 
@@ -118,20 +138,10 @@ module Fastrack
       raise Errno::EEXIST unless File.identical?(old, @path)
 
       owner = Integer(old.read, 10, exception: false)
-      gone = owner.nil? || owner == Process.pid || !owner.positive? || !self.class.running?(owner) || reused?(owner, old.mtime)
+      gone = owner.nil? || owner == Process.pid || !owner.positive? || !self.class.running?(owner) || self.class.reused?(owner, old.mtime)
       return owner if locked && gone
 
       raise Error, "pid file #{@path} belongs to #{owner ? "process #{owner}" : "a server"}, which is running"
-    end
-
-    # Whether the process is younger than the file, so that the pid in it was another's.
-    def reused?(pid, written)
-      ticks = File.read("/proc/#{pid}/stat").rpartition(")").last.split[19].to_i
-      age = Process.clock_gettime(Process::CLOCK_BOOTTIME) - ticks.fdiv(Etc.sysconf(Etc::SC_CLK_TCK))
-      Time.now - age > written + 2
-    rescue SystemCallError, NameError
-      # Not Linux.
-      false
     end
 
     # @return [Boolean] false if another server has locked it; true where the file system has no locks, too

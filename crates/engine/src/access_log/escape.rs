@@ -19,6 +19,7 @@ pub(super) fn quoted(text: &[u8], most: usize, out: &mut Vec<u8>) {
 /// Appends `text` for a JSON string (RFC 8259 §7). Bytes that are no UTF-8 are taken for ISO 8859-1.
 pub(super) fn json(text: &[u8], most: usize, out: &mut Vec<u8>) {
     let is_utf8 = std::str::from_utf8(text).is_ok();
+    let start = out.len();
     escape(text, most, out, |byte, out| match byte {
         b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
         0x80.. if is_utf8 => out.push(byte),
@@ -27,11 +28,10 @@ pub(super) fn json(text: &[u8], most: usize, out: &mut Vec<u8>) {
             out.extend_from_slice(&hex(byte));
         }
     });
-    if is_utf8 && most < text.len() {
-        // It may have been cut in the middle of a character.
-        while out.last().is_some_and(|byte| *byte >= 0x80) {
-            out.pop();
-        }
+    if is_utf8 {
+        // It may have been cut in the middle of a character: escapes make it longer.
+        let whole = std::str::from_utf8(&out[start..]).map_or_else(|error| error.valid_up_to(), str::len);
+        out.truncate(start + whole);
     }
 }
 
@@ -107,5 +107,8 @@ mod tests {
         assert_eq!(of(quoted, b"abcdef", 3), "abc");
         assert_eq!(of(quoted, b"ab\n\n", 9), "ab\\x0a");
         assert_eq!(of(json, "aa\u{fc}\u{fc}".as_bytes(), 3), "aa");
+        assert_eq!(of(json, "\u{fc}\u{fc}\u{fc}".as_bytes(), 5), "\u{fc}\u{fc}");
+        // Shorter than the limit, until its quotes are escaped.
+        assert_eq!(of(json, "\"\"\u{fc}".as_bytes(), 5), "\\\"\\\"");
     }
 }

@@ -58,7 +58,7 @@ pub(crate) struct AccessLog {
 }
 
 impl AccessLog {
-    pub fn start(settings: &AccessLogSettings) -> std::io::Result<Self> {
+    pub fn start(settings: &AccessLogSettings, counters: &Counters) -> std::io::Result<Self> {
         Ok(AccessLog {
             format: settings.format,
             texts: Texts::new(settings.worker),
@@ -67,7 +67,7 @@ impl AccessLog {
             since: 0,
             dropped: 0,
             next_warning: 0,
-            writer: Writer::start(settings.fd)?,
+            writer: Writer::start(settings.fd, counters.clone())?,
         })
     }
 
@@ -100,18 +100,23 @@ impl AccessLog {
 
     /// Gives the lines to the writer, unless that is still at the last ones.
     fn flush(&mut self, now: u64, counters: &Counters) {
-        if !self.writer.give(&mut self.lines) {
+        if !self.writer.give(&mut self.lines, self.count) {
             // Not with each line.
             self.since = now;
             return;
         }
-        counters.add(Count::LogLines, std::mem::take(&mut self.count));
+        self.count = 0;
+        self.count_failed(counters);
+    }
+
+    fn count_failed(&mut self, counters: &Counters) {
         let failed = self.writer.take_failed();
         self.dropped += failed;
         counters.add(Count::LogLinesDropped, failed);
     }
 
-    /// Writes all that there is, as far as that takes no longer than so many milliseconds.
+    /// Writes all that there is, as far as that takes no longer than so many milliseconds. The rest is lost: the process
+    /// ends.
     pub fn flush_within(&mut self, millis: u64, counters: &Counters) {
         let end = fastrack_sys::monotonic_millis() + millis;
         while !self.lines.is_empty() || !self.writer.is_done() {
@@ -119,10 +124,12 @@ impl AccessLog {
                 self.flush(end, counters);
             }
             if fastrack_sys::monotonic_millis() >= end {
-                return;
+                counters.add(Count::LogLinesDropped, std::mem::take(&mut self.count) + self.writer.give_up());
+                break;
             }
             self.writer.wait(1);
         }
+        self.count_failed(counters);
     }
 
     /// What is to be said of lines that were dropped, now and then.

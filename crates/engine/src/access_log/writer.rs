@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
+use crate::watch::{Count, Counters};
 use fastrack_sys::{borrow_fd, is_regular, with_signals_blocked, write_once};
 
 /// What several processes may write to a pipe without mixing it, in bytes (PIPE_BUF, pipe(7)).
@@ -15,8 +16,9 @@ const STACK: usize = 64 * 1024;
 
 #[derive(Debug, Default)]
 struct Desk {
-    /// Lines to be written.
+    /// Lines to be written, and how many; the number stays while they are being written.
     lines: Vec<u8>,
+    count: u64,
     /// The thread writes.
     is_writing: bool,
     /// An empty buffer, to be used again.
@@ -55,16 +57,17 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Starts the thread, with all signals blocked in it. To be called after the last fork of this process's own.
-    pub fn start(fd: RawFd) -> io::Result<Self> {
+    /// The thread counts the lines that it has written.
+    pub fn start(fd: RawFd, counters: Counters) -> io::Result<Self> {
         let shared = Arc::<Shared>::default();
         let its = Arc::clone(&shared);
         let builder = Builder::new().name("fastrack log".into()).stack_size(STACK);
-        let thread = with_signals_blocked(|| builder.spawn(move || run(&its, fd)))?;
+        let thread = with_signals_blocked(|| builder.spawn(move || run(&its, fd, &counters)))?;
         Ok(Writer { shared, _thread: thread, pid: std::process::id() })
     }
 
     /// Takes the lines, and leaves an empty buffer. False if the last ones are still being written.
-    pub fn give(&mut self, lines: &mut Vec<u8>) -> bool {
+    pub fn give(&mut self, lines: &mut Vec<u8>, count: u64) -> bool {
         // A fork may have copied the lock while the thread had it, and has not copied the thread.
         if self.pid != std::process::id() {
             return false;
@@ -75,6 +78,7 @@ impl Writer {
         }
         let spare = std::mem::take(&mut desk.spare);
         desk.lines = std::mem::replace(lines, spare);
+        desk.count = count;
         drop(desk);
         self.shared.changed.notify_all();
         true
@@ -90,6 +94,11 @@ impl Writer {
     pub fn wait(&self, millis: u64) {
         let time = std::time::Duration::from_millis(millis);
         drop(self.shared.changed.wait_timeout(self.shared.desk(), time));
+    }
+
+    /// How many lines the thread has yet to write, or is at. It counts them no more, whatever becomes of them.
+    pub fn give_up(&self) -> u64 {
+        std::mem::take(&mut self.shared.desk().count)
     }
 
     /// How many lines could not be written since the last call of this.
@@ -112,7 +121,7 @@ impl Drop for Writer {
     }
 }
 
-fn run(shared: &Shared, fd: RawFd) {
+fn run(shared: &Shared, fd: RawFd, counters: &Counters) {
     let mut desk = shared.desk();
     let mut is_torn = false;
     loop {
@@ -125,10 +134,11 @@ fn run(shared: &Shared, fd: RawFd) {
             desk = shared.desk();
             desk.is_writing = false;
             desk.spare = lines;
-            if let Some((failed, error)) = failure {
-                desk.failed += failed;
-                desk.error = Some(error);
-            }
+            let count = std::mem::take(&mut desk.count);
+            let failed = failure.map_or(0, |(failed, _)| failed.min(count));
+            counters.add(Count::LogLines, count - failed);
+            desk.failed += failed;
+            desk.error = failure.map(|(_, error)| error).or(desk.error);
             shared.changed.notify_all();
         } else if desk.over {
             return;

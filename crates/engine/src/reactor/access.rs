@@ -13,7 +13,12 @@ use crate::watch::{ActiveRequest, Claim};
 impl Reactor {
     /// Starts the log's thread.
     pub fn start_log(&mut self) -> io::Result<()> {
-        let log = self.settings.access_log.as_ref().map(AccessLog::start).transpose()?;
+        let log = self
+            .settings
+            .access_log
+            .as_ref()
+            .map(|log| AccessLog::start(log, self.control.counters()))
+            .transpose()?;
         self.access_log = log.map(Box::new);
         Ok(())
     }

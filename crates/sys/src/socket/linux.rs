@@ -1,12 +1,29 @@
 //! Linux's flags.
 
+use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 
 use nix::libc;
 use rustix::event::PollFlags;
-use rustix::net::{self, SendFlags, SocketAddrAny, SocketFlags};
+use rustix::net::{self, AddressFamily, SendFlags, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType};
+
+/// The most that the kernel allows (net.core.somaxconn), as the standard library has it.
+const BACKLOG: i32 = i32::MAX;
+
+/// bind(2) gives the file the socket's mode, less the umask (unix(7) does not say so: `unix_bind_bsd` in the kernel).
+pub fn bind_private(path: &Path) -> io::Result<UnixListener> {
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let socket = File::from(socket);
+    socket.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+    net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    net::listen(&socket, BACKLOG)?;
+    Ok(OwnedFd::from(socket).into())
+}
 
 pub fn accept(listener: BorrowedFd<'_>, tcp: bool) -> io::Result<(OwnedFd, Option<SocketAddrAny>)> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;

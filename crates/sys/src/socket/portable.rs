@@ -2,10 +2,17 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 
 use rustix::event::PollFlags;
 use rustix::io::{fcntl_setfd, FdFlags};
 use rustix::net::{self, SendFlags, SocketAddrAny};
+
+/// The mode comes a moment later, from the caller.
+pub fn bind_private(path: &Path) -> io::Result<UnixListener> {
+    UnixListener::bind(path)
+}
 
 /// Between the calls, a fork of another thread's can inherit the descriptor.
 pub fn accept(listener: BorrowedFd<'_>, _tcp: bool) -> io::Result<(OwnedFd, Option<SocketAddrAny>)> {
