@@ -3,6 +3,7 @@
 require_relative "spec_helper"
 require_relative "support/memory_cgroup"
 require_relative "../lib/fastrack/memory/fit"
+require_relative "../lib/fastrack/memory/keepers"
 require_relative "../lib/fastrack/memory/limit"
 require_relative "../lib/fastrack/worker/memory_check"
 require "fileutils"
@@ -191,6 +192,35 @@ RSpec.describe "The memory of workers" do
       expect(limit("0::/app\n", "app/memory.max" => "max\n")).to be_nil
       expect(limit("0::/app\n", v2, 1500)).to be_nil
     end
+  end
+
+  it "is given as the reason of a restart, by either limit" do
+    counting = <<~'RUBY'
+      $kept = []
+      run lambda { |env|
+        $kept << ("x" * (env["QUERY_STRING"].to_i << 20)) if env["PATH_INFO"] == "/grow"
+        [200, {}, [Fastrack.stats[:restarts].slice(:request_limit, :memory).values.join(" ")]]
+      }
+    RUBY
+    %i[MaxMemoryPerChild MaxMemory].each do |limit|
+      server = Server.start(ru: counting, options: { MaxWorkers: 1, limit => "180M" })
+      eventually(60) { server.get("/grow?5").then { lines(server, /recycling/).any? } }
+      eventually { server.get.body != "0 0" }
+      expect(server.get.body).to match(/\A0 [1-9]\z/)
+      server.stop
+    end
+  end
+
+  it "is no end of the master when a worker dies while it is measured" do
+    gone = Struct.new(:pid, :requests, :serving?).new(Process.spawn("true").tap { |pid| Process.wait(pid) }, 5, true)
+    guard = Fastrack::MemoryGuard.new([gone], Fastrack::MemoryLimit.new(500 << 20, "MaxMemory"), auto: true)
+    expect(guard.fit).to be_nil
+    allow(Fastrack::Log).to receive(:line)
+    keepers = Fastrack::Keepers.new([])
+    failing = Struct.new(:due_at) { def step(_now) = raise(FloatDomainError, "Infinity") }.new(1.0)
+    keepers.instance_variable_set(:@keepers, [failing])
+    2.times { keepers.step(2.0) }
+    expect(Fastrack::Log).to have_received(:line).with("cannot look at the memory: Infinity (FloatDomainError)", :error).once
   end
 
   it "fits three workers of 150 MB into a dyno of 512 MB" do

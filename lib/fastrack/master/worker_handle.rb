@@ -43,7 +43,6 @@ module Fastrack
       @stop_signal = stop_signal
       @state = :booting
       @ready = false
-      @past_limit = false
       @killed = false
       @draining = false
     end
@@ -69,14 +68,13 @@ module Fastrack
       @ready
     end
 
-    # Whether it serves beyond its request limit, or takes too much memory.
-    def past_limit?
-      @past_limit
-    end
+    # @return [Symbol, nil] why it is to be stopped when it can be spared: it serves beyond its request limit, or takes too much
+    #   memory
+    attr_reader :past_limit
 
-    # It is to be stopped when it can be spared.
-    def recycle
-      @past_limit = true
+    # @param cause [Symbol] see #stop
+    def recycle(cause)
+      @past_limit ||= cause
     end
 
     # @return [Integer] how many it has answered
@@ -140,9 +138,9 @@ module Fastrack
       if may_exit
         @channel.write(ControlChannel::GO)
         # It may have stopped waiting for the answer.
-        stop(:request_limit)
+        stop(@past_limit || :request_limit)
       else
-        recycle
+        recycle(:request_limit)
         @channel.write(ControlChannel::STAY)
       end
     end
