@@ -2,6 +2,7 @@
 
 require_relative "spec_helper"
 require_relative "support/memory_cgroup"
+require_relative "../lib/fastrack/configuration"
 require_relative "../lib/fastrack/memory/fit"
 require_relative "../lib/fastrack/memory/keepers"
 require_relative "../lib/fastrack/memory/limit"
@@ -98,6 +99,24 @@ RSpec.describe "The memory of workers" do
       eventually { lines(server, /recycling gains nothing/).any? }
       3.times { server.get }
       expect([server.workers, lines(server, /memory/).size]).to eq([pids, 1])
+    end
+
+    it "is what a HUP has brought, also where no new worker can boot" do
+      config = ->(size) { %(max_memory "#{size}"\nafter_fork { raise if File.exist?(File.join(__dir__, "broken")) }\n) }
+      server = Server.start(ru: app, options: { MaxWorkers: 2 }, config: config.call("4G"))
+      eventually { server.log.include?("Fastrack is ready") }
+      server.write("broken", "")
+      server.write("fastrack.rb", config.call("1M"))
+      server.signal(:HUP)
+      expect(eventually { lines(server, /\Afastrack: memory: /).first }).to include("limit 1.0 MB (MaxMemory)")
+    end
+
+    it "is not there in development, where a debugger may hold the one worker, unless it is set" do
+      find = ->(given) { Fastrack::MemoryLimit.find(Fastrack::Configuration.new({ user_supplied_options: [], **given }, environment: { "RACK_ENV" => "development" })) }
+      allow(Fastrack::MemoryLimit::CgroupLimit).to receive(:find).and_return(:cgroup)
+      expect(find.call({})).to be_nil
+      expect(find.call({ MaxWorkers: "auto" })).to eq(:cgroup)
+      expect(find.call({ MaxMemory: "1G" }).bytes).to eq(1 << 30)
     end
 
     it "is not there with 0" do
@@ -203,8 +222,8 @@ RSpec.describe "The memory of workers" do
       }
     RUBY
     %i[MaxMemoryPerChild MaxMemory].each do |limit|
-      server = Server.start(ru: counting, options: { MaxWorkers: 1, limit => "180M" })
-      eventually(60) { server.get("/grow?5").then { lines(server, /recycling/).any? } }
+      server = Server.start(ru: counting, options: { MaxWorkers: 1, MaxRequestPerChild: 0, limit => "180M" })
+      eventually(60) { server.get("/grow?5").then { lines(server, /recycling (?:it|worker)/).any? } }
       eventually { server.get.body != "0 0" }
       expect(server.get.body).to match(/\A0 [1-9]\z/)
       server.stop
@@ -219,7 +238,8 @@ RSpec.describe "The memory of workers" do
     keepers = Fastrack::Keepers.new([])
     failing = Struct.new(:due_at) { def step(_now) = raise(FloatDomainError, "Infinity") }.new(1.0)
     keepers.instance_variable_set(:@keepers, [failing])
-    2.times { keepers.step(2.0) }
+    allow(keepers).to receive(:begin)
+    2.times { keepers.step(2.0, nil) }
     expect(Fastrack::Log).to have_received(:line).with("cannot look at the memory: Infinity (FloatDomainError)", :error).once
   end
 

@@ -31,13 +31,18 @@ module Fastrack
       Log.line("workers auto: starting with #{size} (#{figures})")
     end
 
-    # All workers of a generation serve.
+    # All workers serve.
     def begin(configuration)
+      return if configuration.equal?(@configuration)
+
+      @configuration = configuration
       @keepers = guarded { create(configuration) } || []
       @due_at = (0.0 if @keepers.any?)
     end
 
-    def step(now)
+    # @param configuration [Configuration] that a HUP may have changed
+    def step(now, configuration)
+      self.begin(configuration)
       @keepers.each { |keeper| guarded { keeper.step(now) } if now >= keeper.due_at }
       @due_at = @keepers.map(&:due_at).min
     end
