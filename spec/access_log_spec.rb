@@ -89,6 +89,25 @@ RSpec.describe "the access log" do
     expect(all).to all(match(%r{\A127\.0\.0\.1 - - \[[^\]]+\] "GET /\w+ HTTP/1\.1" 200 5 "-" "-"\z}))
   end
 
+  it "is another file from a HUP on, or none" do
+    server = Server.start(ru: ru, options: { MaxWorkers: 1 }, config: %(access_log "one.log"\n))
+    logged = lambda do |file, target|
+      HttpPeer.exchange(server, "GET #{target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+      Eventually.eventually { server.lines_of(file).any? { |one| one.include?(target) } }
+    end
+    Eventually.eventually { server.log.scan("is ready").size == 1 }
+    logged.call("one.log", "/first")
+    { 2 => %(access_log "two.log"\n), 3 => "" }.each do |times, config|
+      server.write("fastrack.rb", config)
+      server.signal(:HUP)
+      Eventually.eventually { server.log.scan("is ready").size == times }
+      logged.call("two.log", "/second") if times == 2
+    end
+    HttpPeer.exchange(server, "GET /third HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+    server.stop
+    expect([server.lines_of("one.log").size, server.lines_of("two.log").size]).to eq([1, 1])
+  end
+
   it "goes to stdout as -" do
     server = Server.start(ru: ru, options: { MaxWorkers: 1, AccessLog: "-" }).await_listening
     get(server, "/out")

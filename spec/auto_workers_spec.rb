@@ -59,4 +59,12 @@ RSpec.describe "MaxWorkers=auto" do
     server.signal(:HUP)
     server.await_workers(2) { |found| (found & old).empty? }
   end
+
+  it "begins with what the CPUs allow where a HUP brings it in place of a number", if: one_cpu.last != "" do
+    server = Server.start(ru: Rackups::PID, config: "max_workers 3\n", wrapper: one_cpu)
+    old = server.await_workers(3)
+    server.write("fastrack.rb", 'max_workers "auto"')
+    server.signal(:HUP)
+    server.await_workers(1) { |found| (found & old).empty? }
+  end
 end

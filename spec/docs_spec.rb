@@ -46,8 +46,8 @@ RSpec.describe "the documentation" do
   blocks = ->(page, language) { text.call(page).scan(/^```#{language}\n(.*?)^```$/m).flatten }
 
   it "has all of its pages" do
-    names = %w[benchmark connections deploy development docker-and-kubernetes heroku internals known-issues-and-faq migrate options
-               platforms rack security signals testing tune upgrading]
+    names = %w[benchmark connections deploy development docker-and-kubernetes heroku internals known-issues-and-faq logs-and-stats migrate
+               monitor options platforms rack security signals testing threads tune upgrading]
     expect(pages).to include("README.md", "CHANGELOG.md", "SECURITY.md", *names.map { |name| "docs/#{name}.md" })
   end
 

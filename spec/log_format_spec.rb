@@ -34,6 +34,15 @@ RSpec.describe "LogFormat" do
     expect(server.log.lines).to all(satisfy { |one| JSON.parse(one).key?("message") })
   end
 
+  it "is that of the lines about the ConfigFile, too, once a HUP reads it again" do
+    server = Server.start(ru: ru, options: { MaxWorkers: 1 }, config: %(log_format "json"\nrewindable_input false\n))
+    Eventually.eventually { server.log.include?("is ready") }
+    server.signal(:HUP)
+    lines = Eventually.eventually { server.log.lines.grep(/"message"/).map { |one| JSON.parse(one) }.then { |all| all if all.count { |one| one["message"].include?("is ready") } == 2 } }
+    expect(lines.map { |one| one.values_at("level", "message") }).to include(["info", /\Aloading from config_file:/], ["warn", /\AConfigFile .*bodies are always rewindable/])
+    expect(server.log.lines.grep_v(/\A\{/)).to match([/\Aloading from config_file:/, /\Afastrack: ConfigFile /])
+  end
+
   it "has a logger get what would go to stderr" do
     server = Server.start(ru: ru, options: { MaxWorkers: 1 }, config: <<~RUBY)
       require "logger"

@@ -105,6 +105,7 @@ RSpec.describe "Master" do
       server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 3, ErrRespawnInterval: 0.1 }, config: <<~RUBY)
         after_fork { raise "broken" if File.exist?("broken") }
       RUBY
+      eventually { server.log.include?("is ready") }
       before = server.await_workers(3)
       server.write("broken", "")
       server.signal(:HUP, to: server.master)

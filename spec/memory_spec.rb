@@ -2,7 +2,9 @@
 
 require_relative "spec_helper"
 require_relative "support/memory_cgroup"
+require_relative "../lib/fastrack/configuration"
 require_relative "../lib/fastrack/memory/fit"
+require_relative "../lib/fastrack/memory/keepers"
 require_relative "../lib/fastrack/memory/limit"
 require_relative "../lib/fastrack/worker/memory_check"
 require "fileutils"
@@ -99,6 +101,24 @@ RSpec.describe "The memory of workers" do
       expect([server.workers, lines(server, /memory/).size]).to eq([pids, 1])
     end
 
+    it "is what a HUP has brought, also where no new worker can boot" do
+      config = ->(size) { %(max_memory "#{size}"\nafter_fork { raise if File.exist?(File.join(__dir__, "broken")) }\n) }
+      server = Server.start(ru: app, options: { MaxWorkers: 2 }, config: config.call("4G"))
+      eventually { server.log.include?("Fastrack is ready") }
+      server.write("broken", "")
+      server.write("fastrack.rb", config.call("1M"))
+      server.signal(:HUP)
+      expect(eventually { lines(server, /\Afastrack: memory: /).first }).to include("limit 1.0 MB (MaxMemory)")
+    end
+
+    it "is not there in development, where a debugger may hold the one worker, unless it is set" do
+      find = ->(given) { Fastrack::MemoryLimit.find(Fastrack::Configuration.new({ user_supplied_options: [], **given }, environment: { "RACK_ENV" => "development" })) }
+      allow(Fastrack::MemoryLimit::CgroupLimit).to receive(:find).and_return(:cgroup)
+      expect(find.call({})).to be_nil
+      expect(find.call({ MaxWorkers: "auto" })).to eq(:cgroup)
+      expect(find.call({ MaxMemory: "1G" }).bytes).to eq(1 << 30)
+    end
+
     it "is not there with 0" do
       server = Server.start(ru: app, options: { MaxWorkers: 1, MaxMemory: "0" })
       expect([server.get("/grow?50").status, lines(server, /memory/)]).to eq([200, []])
@@ -191,6 +211,36 @@ RSpec.describe "The memory of workers" do
       expect(limit("0::/app\n", "app/memory.max" => "max\n")).to be_nil
       expect(limit("0::/app\n", v2, 1500)).to be_nil
     end
+  end
+
+  it "is given as the reason of a restart, by either limit" do
+    counting = <<~'RUBY'
+      $kept = []
+      run lambda { |env|
+        $kept << ("x" * (env["QUERY_STRING"].to_i << 20)) if env["PATH_INFO"] == "/grow"
+        [200, {}, [Fastrack.stats[:restarts].slice(:request_limit, :memory).values.join(" ")]]
+      }
+    RUBY
+    %i[MaxMemoryPerChild MaxMemory].each do |limit|
+      server = Server.start(ru: counting, options: { MaxWorkers: 1, MaxRequestPerChild: 0, limit => "180M" })
+      eventually(60) { server.get("/grow?5").then { lines(server, /recycling (?:it|worker)/).any? } }
+      eventually { server.get.body != "0 0" }
+      expect(server.get.body).to match(/\A0 [1-9]\z/)
+      server.stop
+    end
+  end
+
+  it "is no end of the master when a worker dies while it is measured" do
+    gone = Struct.new(:pid, :requests, :serving?).new(Process.spawn("true").tap { |pid| Process.wait(pid) }, 5, true)
+    guard = Fastrack::MemoryGuard.new([gone], Fastrack::MemoryLimit.new(500 << 20, "MaxMemory"), auto: true)
+    expect(guard.fit).to be_nil
+    allow(Fastrack::Log).to receive(:line)
+    keepers = Fastrack::Keepers.new([])
+    failing = Struct.new(:due_at) { def step(_now) = raise(FloatDomainError, "Infinity") }.new(1.0)
+    keepers.instance_variable_set(:@keepers, [failing])
+    allow(keepers).to receive(:begin)
+    2.times { keepers.step(2.0, nil) }
+    expect(Fastrack::Log).to have_received(:line).with("cannot look at the memory: Infinity (FloatDomainError)", :error).once
   end
 
   it "fits three workers of 150 MB into a dyno of 512 MB" do

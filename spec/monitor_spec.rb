@@ -7,6 +7,7 @@ require "support/free_port"
 require "support/hanging_app"
 require "support/http_peer"
 require "support/monitor_client"
+require_relative "../lib/fastrack/master/monitor_thread"
 
 # What the monitor tells, and that it and its clients do the server no harm.
 RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
@@ -226,7 +227,8 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
 
     {
       "0.0.0.0:9394" => /ControlListen must be a loopback address and port/, "example.com:80" => /must be a loopback address/,
-      "127.0.0.1:0" => /must be a loopback address/
+      "127.0.0.1:0" => /must be a loopback address/, "127.0.0.256:9394" => /must be a loopback address/,
+      "127.0.0.01:9394" => /must be a loopback address/
     }.each do |place, message|
       it "is refused at #{place}" do
         server = Server.fail_to_start(ru: app, options: { ControlListen: place, ControlToken: token })
@@ -307,6 +309,15 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
       again = Server.start(ru: app, options: { MaxWorkers: 1, Pid: @pid_file })
       expect(monitor.await { |status| status["phase"] == "serving" }).to include("pid" => again.master)
     end
+  end
+
+  it "is no end of the master by an exception of its own" do
+    failing = Class.new { def method_missing(name, *) = raise(FrozenError, "no #{name}") }.new
+    allow(Fastrack::Log).to receive(:line)
+    thread = Fastrack::MonitorThread.new(nil, [], failing)
+    3.times { thread.publish(1, true, nil) }
+    [thread.listen, thread.exited(nil, nil), thread.close]
+    expect(Fastrack::Log).to have_received(:line).with(/\Athe monitor fails: .*\((?:NoMethodError|FrozenError)\)\z/, :error).once
   end
 
   it "gives no descriptor of its own to a worker, nor to the rest of the master" do
@@ -414,6 +425,16 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
         output, status = fastrack("status", "--json", *place)
         expect([status, JSON.parse(output)]).to match([0, include("pid" => server.master, "phase" => "serving")])
       end
+    end
+
+    it "finds it by a ConfigFile that names its files from WorkingDirectory on" do
+      server = serve(options: { Pid: nil }, config: <<~RUBY)
+        working_directory __dir__
+        pid "app.pid"
+      RUBY
+      config = Dir.glob("#{server.dir}/*.rb").first
+      output, status = fastrack("status", "--json", "-c", config)
+      expect([status, JSON.parse(output[/^\{.*/m])]).to match([0, include("pid" => server.master, "phase" => "serving")])
     end
 
     it "tells what /proc does where there is no monitor" do

@@ -114,6 +114,7 @@ RSpec.describe "A puma.rb" do
     expect(server.request("PROPFIND", "/").status).to eq(200)
     expect(server.request("MKCALENDAR", "/").status).to eq(501)
     eventually { server.log.include?('"GET /again HTTP/1.1" 200') }
+    expect(server.log).to match(%r{^192\.0\.2\.9 .*"GET / HTTP/1\.1" 200})
   end
 
   it "has a file with its state for pumactl, also after USR2" do

@@ -52,6 +52,16 @@ RSpec.describe "fastrack tune" do
     end
   end
 
+  it "can run beside a server with the same ConfigFile: it leaves that one's logs and monitor alone" do
+    app = 'run ->(_env) { File.write("seen", "") if File.exist?("app.control"); [200, {}, ["ok"]] }'
+    config = %(log_format "json"\naccess_log "access.log"\ncontrol_path "app.control"\npid "app.pid"\n)
+    tune(app, "-c", "app.rb", files: { "app.rb" => config }) do |output, errors, status, dir|
+      expect([status.exitstatus, errors]).to eq([0, ""])
+      expect(output).to include("  max_workers ")
+      expect(Dir.children(dir)).to contain_exactly("config.ru", "app.rb")
+    end
+  end
+
   {
     "an app that does not boot" => ["raise 'no database'", [], /the app does not boot:\n.*no database/m],
     "an app that answers nothing but errors" => ["run ->(_env) { [500, {}, []] }", [], /the app answers no request/],

@@ -62,8 +62,9 @@ module Fastrack
     # @return [Configuration]
     # @raise [ConfigurationError]
     def reload
-      warn_of_unknown(Log::STDERR)
-      dup.tap { |copy| copy.read(ENV, Log::STDOUT, Log::STDERR) }
+      output, warnings = Log.style ? [Log.style.output, Log.style.warnings] : [Log::STDOUT, Log::STDERR]
+      warn_of_unknown(warnings)
+      dup.tap { |copy| copy.read(ENV, output, warnings) }
     end
 
     # @param name [Symbol] of an option

@@ -207,10 +207,11 @@ module Fastrack
 
     def reload
       @sd_notify&.reloading
+      auto = configuration.auto_workers?
       removed = @launcher.reload
       # Connections that wait at a removed listener are for the workers that still have it.
       @workers.each(&:drain) if removed.any?
-      resize_as_configured
+      resize_as_configured(learned: auto && configuration.auto_workers?)
       @generation += 1
     rescue Exception => e # rubocop:disable Lint/RescueException -- no ConfigFile ends the server
       Log.line("HUP changes nothing: #{e.is_a?(SystemExit) ? "the ConfigFile calls exit" : Error.reason(e)}", :error)
@@ -229,8 +230,8 @@ module Fastrack
     end
 
     # What auto has learned stays.
-    def resize_as_configured
-      @workers.size = configuration.max_workers unless configuration.auto_workers? && @workers.size.positive?
+    def resize_as_configured(learned: configuration.auto_workers?)
+      @workers.size = configuration.max_workers unless learned && @workers.size.positive?
     end
 
     # Loaded when all serve: nobody waits for it then.
@@ -242,7 +243,7 @@ module Fastrack
     # Spawns one worker at most, so that a signal need not wait for all of them.
     def maintain(now)
       announce_ready
-      @keepers.step(now) if @keepers&.due_at&.<=(now)
+      @keepers.step(now, configuration) if @keepers&.due_at&.<=(now)
       @workers.surplus.each(&:stop)
       @workers.recycle(@generation)
       @workers.fill_slot(@generation)

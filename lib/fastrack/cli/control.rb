@@ -36,7 +36,9 @@ module Fastrack
     def initialize(arguments, options, overrides)
       @arguments = arguments
       silent = StringIO.new
-      configuration = Configuration.new(options, overrides: overrides, output: silent, warnings: silent)
+      given = overrides.slice(:Pid, :ControlPath).select { |_, path| path }.transform_values { |path| File.expand_path(path) }
+      configuration = Configuration.new(options, overrides: overrides.merge(given), output: silent, warnings: silent)
+      enter(configuration.working_directory)
       @path = configuration.control&.path
       @pid_file = configuration.pid || (USUAL_PID if File.file?(USUAL_PID))
       @path ||= "#{@pid_file.delete_suffix(".pid")}.control" if @pid_file && configuration.control_path != false
@@ -56,6 +58,13 @@ module Fastrack
     end
 
     private
+
+    # The server's files are named from there.
+    def enter(directory)
+      Dir.chdir(directory) if directory
+    rescue SystemCallError => e
+      raise Error, "cannot enter #{directory} (WorkingDirectory): #{SystemCallError.new(nil, e.errno).message.downcase}"
+    end
 
     def status
       before = look

@@ -101,6 +101,9 @@ module Fastrack
       TRUE_WORDS = /\A(?:true|yes|1|on)\z/i.freeze
       FALSE_WORDS = /\A(?:false|no|0|off|)\z/i.freeze
 
+      # 127.0.0.0/8 and ::1.
+      LOOPBACK = /\A(?:127(?:\.(?:\d|[1-9]\d|1\d\d|2[0-4]\d|25[0-5])){3}|\[::1\])\z/.freeze
+
       module_function
 
       # @return [Boolean]
@@ -186,7 +189,7 @@ module Fastrack
       def loopback(value)
         host, port = value.to_s.delete_prefix("tcp://").match(/\A(?:(.+):)?(\d{1,5})\z/)&.captures
         address = { nil => "127.0.0.1", "localhost" => "127.0.0.1", "::1" => "[::1]" }.fetch(host, host)
-        return "#{address}:#{port}" if port.to_i.between?(1, 65_535) && /\A(?:127(?:\.\d{1,3}){3}|\[::1\])\z/.match?(address)
+        return "#{address}:#{port}" if port.to_i.between?(1, 65_535) && LOOPBACK.match?(address)
 
         raise ArgumentError, "must be a loopback address and port, such as 127.0.0.1:9394: other machines are to use a proxy or ssh"
       end

@@ -11,7 +11,7 @@ module Fastrack
       # @param errors [#write] rack.errors
       # @param multithread [Boolean] whether the app serves several requests at a time
       def initialize(server, errors:, multithread:)
-        super(server, gc_interval: 1)
+        super(server, nil, gc_interval: 1)
         @env = { "rack.errors" => errors, "rack.multithread" => multithread, "rack.multiprocess" => false }.freeze
       end
 

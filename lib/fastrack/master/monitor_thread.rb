@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../error"
 require_relative "../log"
 require_relative "../version"
 require_relative "shutdown"
@@ -16,7 +17,7 @@ module Fastrack
       configuration = launcher.configuration
       monitor = Monitor.start(workers.scoreboard, configuration.control.to_a, VERSION, configuration.max_threads, replaces)
       new(launcher, workers, monitor).tap { |thread| thread.listen unless replaces }
-    rescue SystemCallError, IOError => e
+    rescue StandardError => e
       Log.line("no monitor here: #{e.message}") if configuration.control_path || configuration.control_listen
       nil
     end
@@ -30,17 +31,19 @@ module Fastrack
 
     # Has it answer from now on; again when a new master has failed, or the socket's file is gone.
     def listen
-      @monitor.listen
+      guarded { @monitor.listen }
     end
 
     # @param generation [Integer]
     # @param booted [Boolean] whether all workers have been ready
     # @param shutdown [Shutdown, nil]
     def publish(generation, booted, shutdown)
-      rows = @workers.each.map { |one| [one.nr, one.pid, one.generation, one.state.to_s, one.spawned_at, one.slot] }
-      @monitor.publish(phase(booted, shutdown), generation, @workers.size, rows, listeners)
-      while (line = @monitor.complaint)
-        Log.line(line)
+      guarded do
+        rows = @workers.each.map { |one| [one.nr, one.pid, one.generation, one.state.to_s, one.spawned_at, one.slot] }
+        @monitor.publish(phase(booted, shutdown), generation, @workers.size, rows, listeners)
+        while (line = @monitor.complaint)
+          Log.line(line)
+        end
       end
     end
 
@@ -48,15 +51,23 @@ module Fastrack
     # @param exited [WorkerExit]
     def exited(handle, exited)
       # What follows the ? of a target may be secret: the log has it, the monitor shows none of it.
-      @monitor.exited(handle.nr, handle.pid, handle.cause.to_s, exited.to_s.sub(/\?\S*/, ""))
+      guarded { @monitor.exited(handle.nr, handle.pid, handle.cause.to_s, exited.to_s.sub(/\?\S*/, "")) }
     end
 
     # Ends it. In a process that was forked, this only closes what that has inherited.
     def close
-      @monitor.close
+      guarded { @monitor.close }
     end
 
     private
+
+    # What the master does next does not depend on it.
+    def guarded
+      yield
+    rescue StandardError => e
+      Log.line("the monitor fails: #{Error.reason(e)}", :error) unless @failed
+      @failed = true
+    end
 
     def phase(booted, shutdown)
       case shutdown

@@ -46,7 +46,6 @@ module Fastrack
       @stop_signal = stop_signal
       @state = :booting
       @ready = false
-      @past_limit = false
       @killed = false
       @draining = false
       @ended = false
@@ -73,14 +72,13 @@ module Fastrack
       @ready
     end
 
-    # Whether it serves beyond its request limit, or takes too much memory.
-    def past_limit?
-      @past_limit
-    end
+    # @return [Symbol, nil] why it is to be stopped when it can be spared: it serves beyond its request limit, or takes too much
+    #   memory
+    attr_reader :past_limit
 
-    # It is to be stopped when it can be spared.
-    def recycle
-      @past_limit = true
+    # @param cause [Symbol] see #stop
+    def recycle(cause)
+      @past_limit ||= cause
     end
 
     # @return [Integer] how many it has answered
@@ -145,9 +143,9 @@ module Fastrack
       if may_exit
         @channel.write(ControlChannel::GO)
         # It may have stopped waiting for the answer.
-        stop(:request_limit)
+        stop(@past_limit || :request_limit)
       else
-        recycle
+        recycle(:request_limit)
         @channel.write(ControlChannel::STAY)
       end
     end

@@ -94,8 +94,8 @@ module Fastrack
       lost = serving.find { |handle| handle.disconnected?(now) }
       return replace(lost) if lost
 
-      past_limit = serving.find(&:past_limit?)
-      return past_limit.stop(:request_limit) if past_limit
+      past_limit = serving.find(&:past_limit)
+      return past_limit.stop(past_limit.past_limit) if past_limit
 
       serving.find { |handle| handle.generation < generation }&.stop(:reload)
     end

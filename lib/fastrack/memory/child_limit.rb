@@ -15,7 +15,7 @@ module Fastrack
       text = "worker #{handle.nr} (pid #{handle.pid}) takes #{ProcessMemory.format(ProcessMemory.of(handle.pid).pss)} of memory after " \
              "#{handle.requests} request#{"s" unless handle.requests == 1}; MaxMemoryPerChild is #{ProcessMemory.format(limit)}: "
       if recycles
-        handle.recycle
+        handle.recycle(:memory)
         Log.line("#{text}recycling it")
       elsif @told != limit
         @told = limit

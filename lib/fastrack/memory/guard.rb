@@ -47,7 +47,11 @@ module Fastrack
     # @return [MemoryFit, nil] nil before a worker has served
     def fit(used = self.used)
       handles = serving
-      MemoryFit.new(@limit, used, handles.map { |handle| ProcessMemory.of(handle.pid).private }) if handles.any? { |handle| handle.requests.positive? }
+      return unless handles.any? { |handle| handle.requests.positive? }
+
+      # One that has just died has none.
+      own = handles.map { |handle| ProcessMemory.of(handle.pid).private }.select(&:positive?)
+      MemoryFit.new(@limit, used, own) if own.any?
     end
 
     # @param now [Float] monotonic seconds
@@ -108,7 +112,7 @@ module Fastrack
                "#{ProcessMemory.format(fresh)}, the master #{master}")
       @leaving = handle
       @spacing = age < MOMENT ? [@spacing * 2, SPACING.end].min : SPACING.begin
-      handle.recycle
+      handle.recycle(:memory)
     end
 
     def in_vain(used, sizes, now)

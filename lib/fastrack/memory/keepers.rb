@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../error"
 require_relative "../log"
 require_relative "auto_workers"
 require_relative "child_limit"
@@ -23,29 +24,40 @@ module Fastrack
     def start(configuration)
       return unless ProcessMemory.known?
 
-      size, figures = AutoWorkers.start(limit(configuration), @workers.size)
-      return if size == @workers.size
+      size, figures = guarded { AutoWorkers.start(limit(configuration), @workers.size) }
+      return if size.nil? || size == @workers.size
 
       @workers.size = size
       Log.line("workers auto: starting with #{size} (#{figures})")
     end
 
-    # All workers of a generation serve.
+    # All workers serve.
     def begin(configuration)
-      @keepers = create(configuration)
+      return if configuration.equal?(@configuration)
+
+      @configuration = configuration
+      @keepers = guarded { create(configuration) } || []
       @due_at = (0.0 if @keepers.any?)
     end
 
-    # A look at /proc may fail, as when no descriptor is free: the next one may not.
-    def step(now)
-      @keepers.each { |keeper| keeper.step(now) if now >= keeper.due_at }
-    rescue SystemCallError, NoMemoryError => e
-      Log.line("cannot look at the memory: #{e.message}")
-    ensure
+    # @param configuration [Configuration] that a HUP may have changed
+    def step(now, configuration)
+      self.begin(configuration)
+      @keepers.each { |keeper| guarded { keeper.step(now) } if now >= keeper.due_at }
       @due_at = @keepers.map(&:due_at).min
     end
 
     private
+
+    # A look at /proc may fail, as when no descriptor is free, and the next one may not. None ends the server.
+    def guarded
+      yield
+    rescue StandardError, NoMemoryError => e
+      reason = Error.reason(e)
+      Log.line("cannot look at the memory: #{reason}", :error) unless reason == @reason
+      @reason = reason
+      nil
+    end
 
     def create(configuration)
       unless ProcessMemory.known?

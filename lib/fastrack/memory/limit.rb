@@ -14,9 +14,10 @@ module Fastrack
     # @return [MemoryLimit, nil] nil if there is none
     def self.find(configuration)
       given = configuration.max_memory
-      return CgroupLimit.find if given.nil?
+      return (new(given, "MaxMemory") if given.positive?) if given
 
-      new(given, "MaxMemory") if given.positive?
+      # A developer's one worker may be in a debugger.
+      CgroupLimit.find unless configuration.development? && !configuration.auto_workers?
     end
 
     # @return [Integer] bytes

@@ -27,6 +27,24 @@ module Fastrack
       Log::STDOUT.puts(@format == "plain" ? text : formatted(text, text, :info))
     end
 
+    # What takes lines by `puts`, as a Log::Output does.
+    Lines = Struct.new(:take) do
+      def puts(text) = take.call(text)
+
+      def flush; end
+    end
+    private_constant :Lines
+
+    # @return [#puts, #flush] for stdout
+    def output
+      Lines.new(method(:say))
+    end
+
+    # @return [#puts, #flush] for stderr
+    def warnings
+      Lines.new(->(text) { line(text.delete_prefix("fastrack: "), :warn) })
+    end
+
     # @param text [String]
     # @return [String] as a string in JSON
     def self.quote(text)

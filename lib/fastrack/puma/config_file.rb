@@ -200,7 +200,7 @@ module Fastrack
       !["", "0"].include?(workers.to_s)
     end
 
-    # The server writes lines about requests itself, unless they are for a logger.
+    # The server writes lines about requests itself, unless they are for a logger, or with another address than the peer's.
     def log_to_stdout
       @__puma__.middleware.delete(:log)
       __option__(:AccessLog, "-", :log_requests) unless @__words__.key?(:access_log)
@@ -208,7 +208,7 @@ module Fastrack
 
     def __conclude__
       workers(0) if !@__words__.key?(:max_workers) && @__environment__["WEB_CONCURRENCY"] == "0"
-      log_to_stdout if @__puma__.middleware[:log] && !@__puma__.middleware[:logger]
+      log_to_stdout if @__puma__.middleware[:log] && @__puma__.middleware.values_at(:logger, :address).none?
       __option__(:GracefulTimeout, @__shutdown__.values.min, :worker_shutdown_timeout) if @__shutdown__.any?
       @__puma__.option_hooks.each do |name, hook|
         word = Option::BY_NAME[name].word

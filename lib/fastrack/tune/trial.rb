@@ -56,7 +56,9 @@ module Fastrack
 
       def boot(dir)
         @log = File.join(dir, "log")
-        settings = { StdoutPath: @log, StderrPath: @log, MaxRequestPerChild: 0, MaxMemory: 0, MaxMemoryPerChild: 0, MaxThreads: @threads }
+        # Another server may run by the same ConfigFile.
+        apart = { StdoutPath: @log, StderrPath: @log, LogFormat: "plain", AccessLog: File::NULL, ControlPath: "none" }
+        settings = { **apart, MaxRequestPerChild: 0, MaxMemory: 0, MaxMemoryPerChild: 0, MaxThreads: @threads }
         options = settings.flat_map { |name, value| ["-O", "#{name}=#{value}"] }
         options.push("-c", @config) if @config
         @pid = Process.spawn(CLEAN, RbConfig.ruby, COMMAND, "-e", @environment, "-b", "127.0.0.1:0", "-w", WORKERS.to_s, "-P", "#{dir}/pid",

@@ -19,7 +19,7 @@ module Fastrack
 
     # @param launcher [Launcher]
     # @param gc_interval [Integer] see OobGC
-    # @param channel [ControlChannel] to the master
+    # @param channel [ControlChannel, nil] to the master; nil without one
     def initialize(launcher, channel, gc_interval:)
       @launcher = launcher
       @configuration = launcher.configuration

@@ -25,7 +25,9 @@ module Fastrack
     # After a response.
     def call
       now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      return if @due_at.nil? || now < @due_at
+      # Another thread may find the worker too large meanwhile.
+      due_at = @due_at
+      return if due_at.nil? || now < due_at
 
       @due_at = now + INTERVAL
       check(now)
