@@ -72,6 +72,15 @@ RSpec.describe "the access log" do
     expect(line["duration"]).to be_between(0.25, 30)
   end
 
+  it "has no second line for a request whose callbacks took too long" do
+    app = 'run lambda { |env| env["rack.after_reply"] << -> { sleep(60) if env["PATH_INFO"] == "/late" }; [200, {}, ["hello"]] }'
+    server = Server.start(ru: app, options: { MaxWorkers: 1, AccessLog: "access.log", AccessLogFormat: "json", RequestTimeout: 0.3 })
+    server.await_workers(1)
+    get(server, "/late")
+    get(server, "/next")
+    expect(await_lines(server, 2).map { |line| JSON.parse(line).values_at("target", "status") }).to eq([["/late", 200], ["/next", 200]])
+  end
+
   it "is reopened by USR1, in all workers, and no line is lost or mixed with another" do
     server = serve(MaxWorkers: 2, MaxRequestPerChild: 0)
     clients = Array.new(4) do |number|

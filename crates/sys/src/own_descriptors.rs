@@ -60,7 +60,7 @@ mod backend {
     }
 
     fn close_range(first: u32, last: u32, flags: libc::c_uint) -> io::Result<()> {
-        // SAFETY: it has no pointers. Whose descriptors are closed is the contract of `separate_descriptors`: the table is
+        // SAFETY: it has no pointers. Whose descriptors are closed is the contract of `spawn_with_own_descriptors`: the table is
         // this thread's own, or becomes so by the flag.
         let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
         Ok(Errno::result(result).map(drop)?)

@@ -22,7 +22,8 @@ pub use line::Format as LogFormat;
 /// Where the access log goes.
 #[derive(Clone, Copy, Debug)]
 pub struct AccessLogSettings {
-    /// A descriptor that others may replace (dup2(2)), and that is open as long as the engine is.
+    /// A descriptor that others may replace (dup2(2)), and that stays open until the process ends: nobody waits for the thread
+    /// that writes.
     pub fd: RawFd,
     /// How its lines look.
     pub format: Format,

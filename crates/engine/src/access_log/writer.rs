@@ -151,7 +151,7 @@ fn run(shared: &Shared, fd: RawFd, counters: &Counters) {
 /// Writes whole lines, each part of them with one write(2): those of several workers do not mix. Returns how many could not
 /// be written, and why. A full disk may take a part of a line: it ends before the next one.
 fn write(lines: &[u8], fd: RawFd, is_torn: &mut bool) -> Option<(u64, io::ErrorKind)> {
-    // SAFETY: it is open as long as the engine is, which drops the lines before that.
+    // SAFETY: it stays open until the process ends, as the settings demand: this thread may outlive the engine.
     let file = match unsafe { borrow_fd(fd) } {
         Ok(file) => file,
         Err(error) => return Some((count(lines), error.kind())),

@@ -120,7 +120,8 @@ impl<'a> ResponseWriter<'a> {
     /// The garbage collector has run, as the application has noticed. One thread at a time may call this.
     #[inline]
     pub fn count_gc(&self, time: GcTime) {
-        if time != GcTime::default() {
+        // A forked child has its parent's counters.
+        if time != GcTime::default() && !self.control.is_closed() {
             self.control.counters().add(Count::GcInRequests, time.in_requests);
             self.control.counters().add(Count::GcOutside, time.outside);
         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 
 use fastrack_sys::Poller;
 
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 /// The poller's token of the first one.
 const FIRST: u64 = 3;
@@ -35,31 +35,41 @@ impl Listening {
     }
 
     pub fn set_wanted(&self, wanted: bool, poller: &Poller, is_watching: &dyn Fn() -> bool) {
-        self.change(poller, |state| {
-            state.wanted = wanted;
-            wanted && is_watching()
-        });
+        let mut state = self.state();
+        state.wanted = wanted;
+        let watched = wanted && is_watching();
+        state.watch(poller, watched);
     }
 
     /// The helper begins or ends to watch, as `is_watching` says. Both threads may be about to change that, so it is asked
     /// under the lock: the last one here knows how it ends.
     pub fn update(&self, poller: &Poller, is_watching: &dyn Fn() -> bool) {
-        self.change(poller, |state| state.wanted && is_watching());
+        let mut state = self.state();
+        let watched = state.wanted && is_watching();
+        state.watch(poller, watched);
     }
 
     /// Lets go of the listeners, which are about to be closed.
+    ///
+    /// Under one lock: what the helper began to watch in between would stay in its poller, because other processes have the
+    /// listeners open.
     pub fn close(&self, poller: &Poller) {
-        self.change(poller, |_| false);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).sources.clear();
+        let mut state = self.state();
+        state.watch(poller, false);
+        state.sources.clear();
     }
 
-    fn change(&self, poller: &Poller, watched: impl FnOnce(&mut State) -> bool) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let watched = watched(&mut state);
-        if std::mem::replace(&mut state.watched, watched) == watched {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn watch(&mut self, poller: &Poller, watched: bool) {
+        if std::mem::replace(&mut self.watched, watched) == watched {
             return;
         }
-        for (source, token) in state.sources.iter().zip(FIRST..) {
+        for (source, token) in self.sources.iter().zip(FIRST..) {
             // They cannot fail; and if they did, clients would wait in the backlog.
             let _ = match watched {
                 true => poller.add(source.as_fd(), token),

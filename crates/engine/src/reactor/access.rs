@@ -50,6 +50,10 @@ impl Reactor {
     /// it than the scoreboard has.
     pub fn log_lost(&mut self, request: &ActiveRequest, claim: Claim) {
         let Some(log) = &mut self.access_log else { return };
+        // It was answered, and has its line.
+        if request.is_in_callbacks() {
+            return;
+        }
         let bytes = request.as_head();
         let mut head = Head::default();
         if !matches!(head.parse(&bytes, Limits::default()), Ok(Status::Complete)) {

@@ -152,6 +152,9 @@ impl Reactor {
 
     pub fn queue(&mut self, mut connection: Box<Connection>) {
         connection.deadline = 0;
+        if self.handed_off {
+            return self.give_or_abort(connection);
+        }
         // The application may fork before its turn.
         self.control.track_fd(connection.raw_fd());
         self.ready.push_back(connection);

@@ -80,6 +80,8 @@ pub(crate) struct Reactor {
     head_deadline: u64,
     /// The shared queue was full, and stayed so, when connections were to be handed off.
     queue_stayed_full: bool,
+    /// The process ends: whatever comes in now [goes on](Self::hand_off_all) to others.
+    handed_off: bool,
     /// No descriptor was free for a connection from the shared queue.
     out_of_descriptors: bool,
     /// A descriptor of the poller or of the shared queue was closed, by the application.
@@ -117,6 +119,7 @@ impl Reactor {
             stop_deadline: None,
             head_deadline: 0,
             queue_stayed_full: false,
+            handed_off: false,
             out_of_descriptors: false,
             lost_descriptors: false,
             freed: 0,

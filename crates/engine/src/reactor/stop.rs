@@ -135,7 +135,7 @@ impl Reactor {
 
     /// The others may have stopped just when this worker gave them a connection: the last one empties the queue.
     pub(super) fn drain_queue_if_last(&mut self) {
-        if self.is_stopping() && !self.ask_member(Member::has_successor) {
+        if self.is_stopping() && !self.handed_off && !self.ask_member(Member::has_successor) {
             self.drain_queue();
         }
     }
@@ -174,25 +174,26 @@ impl Reactor {
     }
 
     /// The process ends in the middle of a request. All other connections go to the shared queue, for other workers or
-    /// this one's successor. Where that cannot be, uploads are answered with 502, and the others are closed.
+    /// this one's successor; so do those that a thread comes back with afterwards. Where that cannot be, uploads are answered
+    /// with 502, and the others are closed.
     pub fn hand_off_all(&mut self) {
         self.follow(&|| false);
+        self.handed_off = true;
         self.member.iter().for_each(|member| member.set_serving(false));
-        let is_taken = if self.is_stopping() { Member::is_another_serving } else { Member::has_successor };
-        let can_give = self.ask_member(is_taken);
         // Responses first: busy workers, too, go on with what is at the head of the queue and needs no application.
         let parked = self.table.keys().into_iter().filter_map(|key| self.table.take(key));
         let (first, last): (Vec<_>, Vec<_>) =
             parked.map(|(connection, _)| connection).partition(|one| one.phase() == Phase::Sending);
         let ready = std::mem::take(&mut self.ready);
         for connection in first.into_iter().chain(ready).chain(last) {
-            self.give_or_abort(connection, can_give);
+            self.give_or_abort(connection);
         }
         self.flush_log(LOG_TIME);
     }
 
-    fn give_or_abort(&mut self, connection: Box<Connection>, can_give: bool) {
-        let given = if can_give { self.give(connection) } else { Err(connection) };
+    pub(super) fn give_or_abort(&mut self, connection: Box<Connection>) {
+        let is_taken = if self.is_stopping() { Member::is_another_serving } else { Member::has_successor };
+        let given = if self.ask_member(is_taken) { self.give(connection) } else { Err(connection) };
         let Err(connection) = given else { return };
         if connection.phase() != Phase::Body {
             return self.abort(connection);

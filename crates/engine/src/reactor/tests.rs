@@ -342,6 +342,31 @@ fn when_the_process_ends_all_connections_go_to_another_worker_with_their_deadlin
 }
 
 #[test]
+fn what_a_thread_comes_back_with_after_that_goes_to_another_worker_too() {
+    let queue = SharedQueue::new().expect("a queue");
+    let member = || queue.member().expect("a member").expect("free");
+    let (mut reactor, other) = (Reactor { member: Some(member()), ..reactor() }, member());
+    other.set_serving(true);
+    reactor.hand_off_all();
+    let mut its = Reactor { member: Some(other), ..self::reactor() };
+    // A response has been sent, and the client has sent nothing yet; or the next request is there.
+    let (mut kept, connection) = pair();
+    reactor.park_anew(connection);
+    let (mut next, mut connection) = pair();
+    next.write_all(b"GET /next HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
+    assert_eq!(reactor.read(&mut connection), Step::Ready);
+    reactor.queue(connection);
+    assert!(reactor.is_done());
+    kept.write_all(b"GET /kept HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
+    for path in [&b"/next"[..], b"/kept"] {
+        its.poll().expect("polled");
+        let connection = its.take_queued().or_else(|| its.handle_events()).expect("a request");
+        assert_eq!(connection.request(its.settings()).expect("a request").path, path);
+        its.close(connection);
+    }
+}
+
+#[test]
 fn beyond_a_limit_incomplete_bodies_go_to_files() {
     let mut reactor = reactor();
     let plain =

@@ -38,6 +38,9 @@ impl Reactor {
     pub(super) fn park(&mut self, mut connection: Box<Connection>, deadline: u64) {
         connection.release_empty_buffer(&mut self.read_bufs);
         connection.deadline = deadline;
+        if self.handed_off {
+            return self.give_or_abort(connection);
+        }
         let memory = connection.body_memory();
         if memory > 0 && self.table.body_memory() + memory > BODY_MEMORY {
             if let Err(error) = connection.spool_body(&self.settings) {

@@ -302,6 +302,11 @@ impl ActiveRequest {
         self.slot.started()
     }
 
+    /// Whether it was answered, and its callbacks are running.
+    pub fn is_in_callbacks(&self) -> bool {
+        self.slot.is_in_callbacks()
+    }
+
     /// What is known of its head, as a head.
     pub fn as_head(&self) -> Vec<u8> {
         let (line, id) = self.slot.texts();

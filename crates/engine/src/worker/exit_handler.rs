@@ -63,6 +63,11 @@ impl ExitHandler {
 
     /// Async-signal-safe.
     fn answer(&self) {
+        // The process may still take seconds to end, and what another thread began meanwhile would end with it. With one
+        // thread the application keeps that.
+        if self.control.threads() > 1 {
+            self.control.set_ending();
+        }
         for request in self.control.all_requests() {
             if let Some(claim) = request.take() {
                 self.response.send(request, claim);

@@ -63,6 +63,8 @@ impl Engine {
                 reactor.hand_off_all();
             }
             reactor.flush_log(LOG_TIME);
+            // The process may go on for long without a look at them: at_exit hooks.
+            reactor.publish();
             let lines = reactor.take_warnings();
             self.shared.set_waiting(reactor);
             lines.iter().for_each(|line| app.warn(line));

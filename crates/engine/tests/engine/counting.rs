@@ -1,11 +1,15 @@
 //! What a worker counts, as the master reads it.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use crate::support::{read_all, Worker, SOON};
-use fastrack_engine::{Counts, Scoreboard, Settings, SharedQueue, WatchSettings};
+use fastrack_engine::{
+    App, Counts, Engine, Finish, Flow, GcTime, Listener, Request, ResponseWriter, Scoreboard, Settings,
+    SharedQueue, WatchSettings,
+};
 
 /// How long a request waits for another one, in milliseconds.
 const HELD: u64 = 60;
@@ -134,4 +138,49 @@ fn the_time_in_the_shared_queue_counts_and_so_do_connections_that_are_passed_on(
     assert!(counts.queue_times.sum >= HELD - 25, "{counts:?}");
     one.release();
     held.into_iter().for_each(|stream| drop(read_all(stream)));
+}
+
+#[test]
+fn a_worker_that_has_stopped_has_no_connections_even_if_its_process_goes_on() {
+    let (board, mut worker) = counted(None);
+    let mut kept = worker.connect();
+    ask(&mut kept, "/");
+    answered(&worker, &mut kept);
+    await_counts(&board, |counts| counts.connections.idle == 1);
+    assert_eq!(worker.stop(), Finish::Stopped);
+    assert_eq!(board.totals().connections, fastrack_engine::Connections::default());
+}
+
+/// Becomes a forked child in a request, as far as the engine can tell, in which the garbage collector has run.
+struct Forks<'a>(&'a Engine);
+
+impl App for Forks<'_> {
+    fn call(&mut self, _: &Request<'_>, writer: &mut ResponseWriter<'_>) -> Flow {
+        writer.count_gc(GcTime { in_requests: 5, outside: 0 });
+        self.0.control().close();
+        writer.count_gc(GcTime { in_requests: 7, outside: 7 });
+        Flow::Continue
+    }
+
+    fn warn(&mut self, line: &str) {
+        panic!("{line}");
+    }
+}
+
+#[test]
+fn a_forked_child_that_returns_from_the_application_counts_nothing() {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
+    let board = Scoreboard::new().expect("memory");
+    let slot = board.reserve().and_then(|index| board.slot(index));
+    let watch = WatchSettings { slot, ..WatchSettings::default() };
+    let engine = Engine::new(vec![listener], None, Settings { watch, ..Settings::default() }, None);
+    let engine = engine.expect("an engine");
+    let mut stream = TcpStream::connect(socket.local_addr().expect("an address")).expect("connect");
+    ask(&mut stream, "/");
+    assert_eq!(engine.run(&mut Forks(&engine), None), Finish::Closed);
+    let counts = board.totals();
+    assert_eq!((counts.gc_in_requests, counts.gc_outside, counts.requests()), (5, 0, 0));
+    // Its descriptors are others' by now.
+    std::mem::forget(engine);
 }

@@ -3,7 +3,7 @@
 use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -286,4 +286,65 @@ fn a_forked_child_lets_go_of_the_engines_descriptors_and_of_no_others() {
         }
         std::mem::forget(engine);
     }
+}
+
+/// Has its threads return when it is `over`. After the connections were `handed_off` they do not sleep, but look again and again.
+struct Ending<'a> {
+    handed_off: &'a AtomicBool,
+    over: &'a AtomicBool,
+}
+
+impl App for Ending<'_> {
+    fn call(&mut self, _: &Request<'_>, writer: &mut ResponseWriter<'_>) -> Flow {
+        let _ = writer.send(&[IoSlice::new(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")]);
+        writer.finish();
+        Flow::Continue
+    }
+
+    fn block(&mut self, wait: &mut (dyn FnMut() + Send)) -> Flow {
+        if self.handed_off.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        } else {
+            wait();
+        }
+        if self.over.load(Ordering::SeqCst) {
+            Flow::Break
+        } else {
+            Flow::Continue
+        }
+    }
+
+    fn warn(&mut self, line: &str) {
+        panic!("{line}");
+    }
+}
+
+#[test]
+fn no_thread_takes_a_client_any_more_when_the_process_ends() {
+    let (engine, socket) = engine(2);
+    let address = socket.local_addr().expect("an address");
+    let (handed_off, over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let app = || Ending { handed_off: &handed_off, over: &over };
+    let answered = std::thread::scope(|scope| {
+        scope.spawn(|| engine.serve(&mut app()));
+        scope.spawn(|| engine.run(&mut app(), None));
+        let ask = |patience| {
+            let mut stream = connect(address);
+            stream.set_read_timeout(Some(patience)).expect("a timeout");
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").expect("write");
+            stream.read(&mut [0; 64]).unwrap_or(0) > 0
+        };
+        let before = ask(SOON);
+        await_requests(&engine, 1);
+        engine.exit_handler().run();
+        handed_off.store(true, Ordering::SeqCst);
+        let after = ask(Duration::from_millis(500));
+        over.store(true, Ordering::SeqCst);
+        // Whoever sleeps is woken.
+        engine.control().stop();
+        drop(TcpStream::connect(address));
+        engine.dismiss_threads();
+        (before, after)
+    });
+    assert_eq!(answered, (true, false));
 }
