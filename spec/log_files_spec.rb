@@ -70,6 +70,20 @@ RSpec.describe "Log files" do
     expect(text.call("server.log")).to include("stdout after", "stderr after")
   end
 
+  it "C1 USR1 disturbs no thread that is writing to a log" do
+    server = start(ru: <<~'RUBY', options: { MaxWorkers: 1, MaxThreads: 5 })
+      LOG = File.open(File.join(File.dirname(File.expand_path(__FILE__)), "app.log"), "a").tap { |file| file.sync = true }
+      run lambda { |_env|
+        300.times { LOG.write("#{"x" * 8_000}\n") }
+        [200, {}, ["ok"]]
+      }
+    RUBY
+    files = 15
+    clients = Array.new(5) { Thread.new { Array.new(files) { server.get("/").body } } }
+    files.times { rotate(server, %w[app.log]) }
+    expect(clients.flat_map(&:value)).to all(eq("ok"))
+  end
+
   it "C1 USR1 leaves files alone that are no logs, or have not been moved" do
     server = start(ru: logging_app)
     server.get("/?one")

@@ -213,9 +213,14 @@ module Fastrack
       end
 
       def renew(stream, path)
+        require_relative "native"
         owner = stream.stat
         # If the path cannot be opened, the stream stays as it is.
-        File.open(path, mode(stream)) { |file| stream.reopen(file) }
+        File.open(path, mode(stream)) do |file|
+          stream.flush
+          # Other threads may be writing to it.
+          Fastrack.replace_file(stream.fileno, file.fileno)
+        end
         stream.sync = true
         # Workers may run as another user and must be able to open the same file.
         stream.chown(owner.uid, owner.gid) unless [stream.stat.uid, stream.stat.gid] == [owner.uid, owner.gid]

@@ -6,7 +6,7 @@ use std::mem::{self, ManuallyDrop};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::fs::FileType;
-use rustix::io::{dup2, fcntl_setfd, ioctl_fionbio, Errno, FdFlags};
+use rustix::io::{dup2, fcntl_getfd, fcntl_setfd, ioctl_fionbio, Errno, FdFlags};
 
 /// Borrows a descriptor by its number. Fails with EBADF for a negative number.
 ///
@@ -40,6 +40,19 @@ pub fn is_regular(fd: BorrowedFd<'_>) -> bool {
 /// Sets O_NONBLOCK. All processes that share the open file see it.
 pub fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     Ok(ioctl_fionbio(fd, true)?)
+}
+
+/// Makes a descriptor another one's copy (dup2(2)), in one step: a thread that writes meanwhile writes to the old file or to
+/// the new one. It stays close-on-exec if it was.
+///
+/// # Safety
+/// The descriptor is open, and its owner can do with that file instead.
+pub unsafe fn replace_fd(fd: RawFd, with: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: it is open, as the caller promises.
+    let mut place = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(fd) });
+    let flags = fcntl_getfd(&*place)?;
+    dup2(with, &mut place)?;
+    Ok(fcntl_setfd(&*place, flags)?)
 }
 
 /// Replaces descriptors by `/dev/null`: what they were is closed in this process, but their numbers stay taken, so that

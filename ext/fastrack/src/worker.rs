@@ -8,13 +8,26 @@ mod settings;
 mod shared_queue;
 mod thread_dump;
 
+use std::ffi::c_int;
+
 use magnus::{function, prelude::*, Error, RModule, Ruby};
+
+use crate::ruby::system_error;
 
 pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     child_process::init(module)?;
     module.define_singleton_method("adopts_orphans?", function!(fastrack_sys::adopts_orphans, 0))?;
+    module.define_singleton_method("replace_file", function!(replace_file, 2))?;
     shared_queue::init(ruby, module)?;
     scoreboard::init(ruby, module)?;
     monitor::init(ruby, module)?;
     engine::init(ruby, module)
+}
+
+/// `replace_file(fd, with)`: makes a descriptor another one's copy. IO#reopen would raise in threads that write to it.
+fn replace_file(ruby: &Ruby, fd: c_int, with: c_int) -> Result<(), Error> {
+    // SAFETY: Ruby's IO objects have them open during the call, which holds the GVL, and are about the same kind of file.
+    let replaced =
+        unsafe { fastrack_sys::borrow_fd(with).and_then(|with| fastrack_sys::replace_fd(fd, with)) };
+    replaced.map_err(|error| system_error(ruby, "a log file", &error))
 }
