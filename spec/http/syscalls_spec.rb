@@ -42,6 +42,9 @@ RSpec.describe "the system calls of a hello request", :quiet do
   before(:context) { @traces = Dir.mktmpdir("fastrack-traces") }
   after(:context) { FileUtils.remove_entry(@traces) }
 
+  # All clients wait in the backlog while the first request lasts: else the helper puts them into the shared queue.
+  def in_backlog = { "HandOver" => false }
+
   # The calls for the last requests of many, all of which wait already when the first one is served.
   def trace_of(count, before:)
     worker = server.await_workers(1).first
@@ -75,7 +78,7 @@ RSpec.describe "the system calls of a hello request", :quiet do
 
   [true, false].each do |unix|
     it "are exactly accept4, recvfrom, sendto and close #{unix ? "on a unix socket" : "over TCP"}", linux: "accept4(2)" do
-      serve(app, unix: unix, wrapper: HttpStrace.wrapper(@traces))
+      serve(app, unix: unix, wrapper: HttpStrace.wrapper(@traces), options: in_backlog)
       looks, calls = without_backlog_times(trace_of(requests, before: warm_up)).partition { |call| look?(call) }
       expect(calls.map(&:name)).to eq(%w[accept4 recvfrom sendto close] * requests), calls.join("\n")
       # A request that is traced may well be a long one, after which there is a look at what else has come.
@@ -89,7 +92,7 @@ RSpec.describe "the system calls of a hello request", :quiet do
 
   # Whatever else the kernel has to say, the master's end for one, must be heard by a worker that is never idle.
   it "include, once in 128 of them, a look at what else there is, without waiting", linux: "accept4(2)" do
-    serve(app, wrapper: HttpStrace.wrapper(@traces))
+    serve(app, wrapper: HttpStrace.wrapper(@traces), options: in_backlog)
     # Of so many the app makes objects enough for Ruby to ask for memory now and then, and (3.4) to give it a name.
     memory = %w[brk mmap munmap madvise mprotect prctl]
     calls = without_backlog_times(trace_of(256, before: warm_up)).reject { |call| memory.include?(call.name) }
@@ -112,6 +115,8 @@ RSpec.describe "the system calls of a hello request", :quiet do
     # A traced request may be a long one, for which the helper is interested in the connections.
     counts = calls.reject { |call| call.arguments.include?("EPOLL_CTL_MOD") }.map(&:name).tally
     counts = counts.except("brk", "futex", "timerfd_settime")
+    # How long the client has been in the backlog, at its first request.
+    expect(counts.delete("getsockopt").to_i).to be <= 1
     expect(counts.keys).to contain_exactly("recvfrom", "sendto", "epoll_ctl", "epoll_wait"), calls.join("\n")
     # The connection enters the set once, and leaves it at its end.
     expect(counts.values_at("sendto", "epoll_ctl")).to eq([requests, 2])
