@@ -48,6 +48,7 @@ RSpec.describe "Stopping" do
       end)
     RUBY
     request = SlowRequest.new(server)
+    eventually { server.log.include?("is ready") }
     server.signal(:HUP)
     # Then it was told.
     eventually { server.log.scan("is ready").size == 2 }
