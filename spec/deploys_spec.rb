@@ -20,9 +20,11 @@ RSpec.describe "Many deploys" do
     File.read("/proc/#{pid}/smaps_rollup").scan(/^(Anonymous|Pss_Anon):\s+(\d+) kB/).to_h { |name, number| [name, number.to_i] }
   end
 
-  # What a master has that may pile up.
+  # What a master has that may pile up. Some files are open for a moment: those that tell of memory, and code that it loads once
+  # it is ready.
   def measures(pid)
-    { descriptors: ProcessTable.descriptors(pid).size, variables: File.binread("/proc/#{pid}/environ").count("\0"),
+    kept = ProcessTable.descriptors(pid).values.compact.grep_v(%r{\A/(proc|sys)/|\.(rb|so)\z})
+    { descriptors: kept.map { |file| file.sub(/\[\d+\]/, "") }.tally, variables: File.binread("/proc/#{pid}/environ").count("\0"),
       arguments: ProcessTable.title(pid), signals: File.read("/proc/#{pid}/status")[/^Sig(?:Blk|Ign):.*/] }
   end
 
