@@ -21,10 +21,10 @@ RSpec.describe "Many deploys" do
   end
 
   # What a master has that may pile up. Some files are open for a moment: those that tell of memory, and code that it loads once
-  # it is ready.
+  # it is ready. The numbers of sockets, pipes and (in the names of files) processes are others after each deploy.
   def measures(pid)
     kept = ProcessTable.descriptors(pid).values.compact.grep_v(%r{\A/(proc|sys)/|\.(rb|so)\z})
-    { descriptors: kept.map { |file| file.sub(/\[\d+\]/, "") }.tally, variables: File.binread("/proc/#{pid}/environ").count("\0"),
+    { descriptors: kept.map { |file| file.gsub(/\d+/, "N") }.tally, variables: File.binread("/proc/#{pid}/environ").count("\0"),
       arguments: ProcessTable.title(pid), signals: File.read("/proc/#{pid}/status")[/^Sig(?:Blk|Ign):.*/] }
   end
 
@@ -68,7 +68,7 @@ RSpec.describe "Many deploys" do
       await_processes(server, 3)
       expect(server.processes).to contain_exactly(server.master, *server.workers)
       expect(last.except(:memory)).to eq(first.except(:memory))
-      expect(last[:descriptors]).to be <= before[:descriptors]
+      expect(last[:descriptors].values.sum).to be <= before[:descriptors].values.sum
       expect(last[:memory]["Anonymous"]).to be < before[:memory]["Anonymous"] * 1.02
       expect(last[:memory]["Pss_Anon"]).to be < first[:memory]["Pss_Anon"] * 1.1
     end
