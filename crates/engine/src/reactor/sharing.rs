@@ -7,6 +7,9 @@ use crate::conn::{Connection, Phase, Step};
 use crate::handoff::Member;
 use crate::watch::Count;
 
+/// Connections read before the first of their requests is answered: each may bring a megabyte.
+const LINED_UP: usize = 64;
+
 impl Reactor {
     /// Puts a connection into the shared queue. Returns it if that is not possible.
     pub(super) fn give(&mut self, connection: Box<Connection>) -> Result<(), Box<Connection>> {
@@ -72,6 +75,23 @@ impl Reactor {
         connection.ended |= fastrack_sys::has_peer_closed(connection.as_fd());
         if let Err(connection) = self.give(connection) {
             self.queue(connection);
+        }
+    }
+
+    /// Whether there is a shared queue that others take from.
+    pub fn may_line_up(&self) -> bool {
+        !self.is_stopping() && self.has_others()
+    }
+
+    /// Puts the requests that have come into the shared queue, behind those that wait there. The first one stays if it is
+    /// answered next: nobody waits, and no new client is about to.
+    pub fn line_up(&mut self, is_client_likely: bool) {
+        let stays = usize::from(!is_client_likely && !self.has_waiting_requests());
+        self.give_ready(&|| false);
+        for _ in stays..self.table.events().min(LINED_UP) {
+            if let Next::Ready(connection) = self.handle_event() {
+                self.queue_behind_waiting(connection);
+            }
         }
     }
 

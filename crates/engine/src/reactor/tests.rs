@@ -256,6 +256,24 @@ fn a_response_stays_while_a_request_is_before_it_in_the_queue_unless_time_is_up(
 }
 
 #[test]
+fn requests_line_up_behind_those_in_the_queue_and_the_first_of_all_stays() {
+    let queue = SharedQueue::new().expect("a queue");
+    let member = || queue.member().expect("a member").expect("free");
+    let (mut reactor, other) = (Reactor { member: Some(member()), ..reactor() }, member());
+    assert!(!reactor.may_line_up());
+    other.set_serving(true);
+    assert!(reactor.may_line_up());
+    let mut clients: Vec<_> = (0..3).map(|_| kept(&mut reactor)).collect();
+    clients.iter_mut().for_each(|client| client.write_all(REQUEST).expect("write"));
+    reactor.poll().expect("polled");
+    reactor.line_up(false);
+    assert_eq!((reactor.events(), other.queued()), (1, 2));
+    // It is no longer the first.
+    reactor.line_up(false);
+    assert_eq!((reactor.events(), other.queued()), (0, 3));
+}
+
+#[test]
 fn a_busy_worker_goes_on_with_slow_clients_at_the_head_of_the_queue_if_nobody_is_idle() {
     let queue = SharedQueue::new().expect("a queue");
     let member = || queue.member().expect("a member").expect("free");

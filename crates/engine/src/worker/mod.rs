@@ -98,6 +98,10 @@ struct Schedule {
     accepted: u32,
     /// Requests of kept-alive connections served since the listeners were last polled.
     kept: u32,
+    /// Requests of anybody served since then.
+    served: u32,
+    /// They take so long that their clients wait in the shared queue.
+    lines_up: bool,
     /// Requests served since a connection was last given to an idle worker.
     since_given: u32,
     /// When the last request began, and when the last one had begun when the listeners were polled, in milliseconds.

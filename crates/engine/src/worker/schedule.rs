@@ -4,7 +4,7 @@ use std::io;
 
 use fastrack_sys::epoch_seconds;
 
-use super::Driver;
+use super::{Driver, Schedule};
 use crate::conn::{Connection, Step};
 use crate::handoff::Member;
 use crate::reactor::{Next, Reactor};
@@ -22,6 +22,10 @@ const KEPT_BEFORE_LOOK: u32 = 64;
 /// After this long the listeners are polled whenever no request is ready, in milliseconds. Short requests come to
 /// the 64 above first, which costs them next to nothing; long ones can afford 0.2 microseconds each time.
 const LOOK_INTERVAL: u64 = 1;
+
+/// With no more requests than this from one such look to the next they are long ones, and wait in the shared queue, where all
+/// workers' clients are in one order. That costs some ten microseconds each, of 300 or more.
+const LONG_REQUESTS: u32 = 3;
 
 /// Requests from one connection given to an idle worker to the next. Giving costs as much as half a short request,
 /// so this limits both how fast connections spread over the workers and what two workers pay that give to and fro.
@@ -48,7 +52,9 @@ impl Driver {
         if let Some(connection) = self.schedule.first.take() {
             return Action::Serve(connection);
         }
-        if self.schedule.kept >= KEPT_BEFORE_LOOK || self.shared.take_long_request() {
+        let lines_up =
+            self.schedule.is_look_due() && self.schedule.has_long_requests() && reactor.may_line_up();
+        if self.schedule.kept >= KEPT_BEFORE_LOOK || self.shared.take_long_request() || lines_up {
             return self.poll(reactor, true);
         }
         let most = match (reactor.has_connections(), reactor.events()) {
@@ -87,16 +93,16 @@ impl Driver {
 
     /// Polls the kept-alive connections and, where that is due, the listeners and the queue.
     ///
-    /// INVARIANT: `kept` is reset only where the listeners are polled. Otherwise fewer than [`KEPT_BEFORE_LOOK`]
+    /// INVARIANT: `kept` and `served` are reset only where the listeners are polled. Otherwise fewer than [`KEPT_BEFORE_LOOK`]
     /// busy clients would keep new ones in the backlog for as long as they go on.
     fn poll(&mut self, reactor: &mut Reactor, due: bool) -> Action {
         self.schedule.accepted = 0;
         // Clients that send without a pause do not keep new ones out either.
-        let due = due
-            || reactor.events() > 0
-            || self.schedule.kept > 0 && self.schedule.last_began >= self.schedule.last_look + LOOK_INTERVAL;
+        let due = due || reactor.events() > 0 || self.schedule.kept > 0 && self.schedule.is_look_due();
         if due {
-            (self.schedule.kept, self.schedule.last_look) = (0, self.schedule.last_began);
+            self.schedule.lines_up = self.schedule.has_long_requests() && reactor.may_line_up();
+            let schedule = &mut self.schedule;
+            (schedule.kept, schedule.served, schedule.last_look) = (0, 0, schedule.last_began);
         }
         let mut result = Ok(());
         if reactor.has_connections() {
@@ -111,6 +117,9 @@ impl Driver {
         if result.is_ok() && (due || !busy && !reactor.has_connections()) {
             result = self.poll_listeners();
             busy |= !self.events.is_empty();
+        }
+        if due && self.schedule.lines_up {
+            reactor.line_up(self.listeners.is_client_likely());
         }
         busy |= self.schedule.queue_announced || self.listeners.is_client_likely();
         busy |= self.finish.is_some() || reactor.is_stopping() && reactor.is_done() && self.is_rest_done();
@@ -148,16 +157,18 @@ impl Driver {
             }
         }
         let is_local = !self.listeners.is_tcp(client.listener);
+        let is_behind = reactor.has_waiting_requests();
         match reactor.greet(client) {
+            (connection, Step::Ready) if is_behind && self.schedule.lines_up => {
+                reactor.queue_behind_waiting(connection)
+            }
             // Kept-alive clients have sent something: the new ones of this look come next, each once, and then those.
             (mut connection, Step::Ready) if reactor.events() > 0 => {
                 // It may shut down its sending side any moment now, and still wait for the response.
                 connection.answer_after_shutdown = true;
                 reactor.queue(connection);
             }
-            (connection, Step::Ready) if reactor.has_waiting_requests() => {
-                reactor.queue_behind_waiting(connection)
-            }
+            (connection, Step::Ready) if is_behind => reactor.queue_behind_waiting(connection),
             (connection, Step::Ready) => return Action::Serve(connection),
             (connection, Step::Wait) if is_local && !connection.has_begun() => {
                 return Action::AwaitRequest(connection);
@@ -180,5 +191,16 @@ impl Driver {
             self.schedule.last_warning = now;
             reactor.warn(format!("cannot {what}: {error}"));
         }
+    }
+}
+
+impl Schedule {
+    /// Whether the listeners are to be polled again, going by when requests began: no clock is asked.
+    fn is_look_due(&self) -> bool {
+        self.last_began >= self.last_look + LOOK_INTERVAL
+    }
+
+    fn has_long_requests(&self) -> bool {
+        (1..=LONG_REQUESTS).contains(&self.served)
     }
 }

@@ -134,6 +134,7 @@ impl Driver {
     /// A request begins at this time.
     fn count_request(&mut self, now: u64) {
         self.schedule.last_began = now;
+        self.schedule.served = self.schedule.served.saturating_add(1);
         self.left = self.left.map(|left| left.saturating_sub(1));
         self.schedule.since_given = self.schedule.since_given.saturating_add(1);
     }

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use crate::counting::{await_counts, counted};
 use crate::support::{read_all, Worker};
@@ -30,12 +31,15 @@ fn answered(stream: &mut TcpStream, length: usize) {
     assert_eq!(String::from_utf8_lossy(&bytes), expected);
 }
 
-/// A connection that the worker keeps.
+/// A connection that the worker keeps. Where the machine has no time for it for a moment, its helper gives the request to
+/// another worker.
 fn kept(worker: &Worker) -> TcpStream {
-    let mut stream = worker.connect();
-    ask(&mut stream, "/kept");
-    assert_eq!(worker.next_seen().path, "/kept");
-    stream
+    let attempt = || {
+        let mut stream = worker.connect();
+        ask(&mut stream, "/kept");
+        worker.seen.recv_timeout(Duration::from_secs(1)).is_ok().then_some(stream)
+    };
+    (0..20).find_map(|_| attempt()).expect("a connection")
 }
 
 fn requests(size: usize) -> [Vec<u8>; 2] {
@@ -179,12 +183,13 @@ fn new_clients_and_kept_ones_are_answered_in_order_of_arrival_while_all_workers_
         (0..busy_before * 1000).for_each(|_| drop(kept(&worker)));
         let mut old: Vec<_> = (0..4).map(|_| kept(&worker)).collect();
         let held = worker.hold();
+        let before = board.totals().handed_over;
         let mut streams = Vec::new();
         for index in 0..8 {
             let mut stream = if index % 2 == 0 { worker.connect() } else { old.remove(0) };
             write!(stream, "GET /{index} HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
             // In the queue, and not only written: the kernel may pass bytes on later, and others first.
-            await_counts(&board, |counts| counts.handed_over > index);
+            await_counts(&board, |counts| counts.handed_over > before + index);
             streams.push(stream);
         }
         worker.release();
@@ -194,6 +199,22 @@ fn new_clients_and_kept_ones_are_answered_in_order_of_arrival_while_all_workers_
         drop(held);
         worker.stop();
     }
+}
+
+#[test]
+fn clients_with_long_requests_wait_in_one_queue_although_each_is_over_before_the_helper_looks() {
+    let (_queue, mut one, mut other) = two();
+    let streams: Vec<_> = (0..8).map(|_| kept(&one)).collect();
+    std::thread::scope(|scope| {
+        for mut stream in streams {
+            scope.spawn(move || (0..10).for_each(|_| ask(&mut stream, "/long")));
+        }
+    });
+    one.stop();
+    other.stop();
+    let answered =
+        [&one, &other].map(|worker| worker.seen.try_iter().filter(|seen| seen.path == "/long").count());
+    assert!(answered.iter().sum::<usize>() == 80 && answered[1] >= 20, "{answered:?}");
 }
 
 #[test]
