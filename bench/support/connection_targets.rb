@@ -16,7 +16,8 @@ module Bench
       ],
       "mix-new" => [
         ["p50_new_to_kept", "median of clients that connect anew, to that of kept ones", 1.25, false],
-        ["p99_new_to_kept", "p99 of clients that connect anew, to that of kept ones", 1.25, false]
+        ["p99_new_to_kept", "p99 of clients that connect anew, to that of kept ones", 1.25, false],
+        ["p99_to_ideal", "p99, to that of an ideal single queue", 1.10, false]
       ],
       "newcomer" => [
         ["longest_new_to_kept", "the newcomer's longest wait, to the median of kept clients", 1.50, false]
