@@ -7,13 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use fastrack_http::Error;
+use fastrack_sys::monotonic_millis;
 
 use crate::control::Control;
 use crate::helper::{Order, Shared};
 use crate::watch::{Claim, LastResponse};
 
-/// How long a crashed thread waits for the helper, in milliseconds: if the heap is corrupt it may never finish.
-const HELPER_TIME: u64 = 250;
+/// How long a crashed thread waits for the helper, in milliseconds: longer than that waits for the reactor. If the heap is
+/// corrupt it may never finish.
+const HELPER_TIME: u64 = 3_000;
 
 /// How long to wait for the reactor if nothing has crashed, in milliseconds.
 const REACTOR_TIME: u64 = 1_000;
@@ -40,9 +42,24 @@ impl ExitHandler {
     pub fn run(&self) {
         if self.is_first_call() {
             self.answer();
-            self.shared.hand_off_all(REACTOR_TIME);
+            let is_done = self.shared.hand_off_all(REACTOR_TIME);
             // If the process does not end, the helper sees to it.
-            self.shared.order(Order::HandedOff);
+            self.shared.order(if is_done { Order::HandedOff } else { Order::Left });
+            self.answer_rest();
+        }
+    }
+
+    /// What a thread does first that has crashed. Async-signal-safe.
+    fn crash(&self) {
+        if self.is_first_call() {
+            self.answer();
+            // The helper does what no signal handler may.
+            self.shared.order(Order::HandOff);
+            let latest = monotonic_millis() + HELPER_TIME;
+            while self.shared.is_ordered(Order::HandOff) && monotonic_millis() < latest {
+                fastrack_sys::sleep(1);
+            }
+            self.answer_rest();
         }
     }
 
@@ -68,6 +85,21 @@ impl ExitHandler {
         if self.control.threads() > 1 {
             self.control.set_ending();
         }
+        self.take_requests();
+    }
+
+    /// What came too late for [`answer`](Self::answer): requests that threads began at that moment, and connections that
+    /// could not be handed off. Async-signal-safe.
+    fn answer_rest(&self) {
+        if self.control.threads() > 1 {
+            self.take_requests();
+        }
+        if self.shared.is_ordered(Order::Left) {
+            self.control.with_connections(|client| self.response.send_unseen(client));
+        }
+    }
+
+    fn take_requests(&self) {
         for request in self.control.all_requests() {
             if let Some(claim) = request.take() {
                 self.response.send(request, claim);
@@ -81,16 +113,104 @@ impl ExitHandler {
 
 /// The handler of fatal signals: only what signal-safety(7) allows.
 fn on_fatal_signal() {
-    if let Some(handler) = INSTALLED.get() {
-        if handler.is_first_call() {
-            handler.answer();
-            // The helper does what no signal handler may.
-            handler.shared.order(Order::HandOff);
-            let mut waited = 0;
-            while waited < HELPER_TIME && !handler.shared.is_ordered(Order::HandedOff) {
-                fastrack_sys::sleep(1);
-                waited += 1;
+    INSTALLED.get().into_iter().for_each(|handler| handler.crash());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::time::{Duration, Instant};
+
+    use crate::accept::Client;
+    use crate::handoff::SharedQueue;
+    use crate::settings::Settings;
+    use crate::watch::WatchSettings;
+    use crate::worker::Engine;
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+
+    fn engine(queue: &SharedQueue) -> Engine {
+        let watch = WatchSettings { threads: 3, ..WatchSettings::default() };
+        let settings = Settings { watch, ..Settings::default() };
+        Engine::new(Vec::new(), None, settings, Some(queue)).expect("an engine")
+    }
+
+    fn pair() -> (UnixStream, UnixStream) {
+        let (client, server) = UnixStream::pair().expect("a pair");
+        server.set_nonblocking(true).expect("nonblocking");
+        client.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        (client, server)
+    }
+
+    /// A client whose connection is kept.
+    fn kept(engine: &Engine) -> UnixStream {
+        let (client, server) = pair();
+        let mut reactor = engine.shared.reactor();
+        let (connection, step) = reactor.greet(Client { fd: server.into(), peer: None, listener: 0 });
+        let next = reactor.enter(connection, step);
+        reactor.queue_if_ready(next);
+        client
+    }
+
+    fn read_all(mut client: &UnixStream) -> String {
+        let mut text = String::new();
+        client.read_to_string(&mut text).expect("a response and an orderly end");
+        text
+    }
+
+    #[test]
+    fn connections_go_on_elsewhere_though_a_thread_that_has_them_waits_for_a_processor() {
+        let queue = SharedQueue::new().expect("a queue");
+        let (engine, other) = (engine(&queue), queue.member().expect("a member").expect("free"));
+        let mut client = kept(&engine);
+        client.write_all(REQUEST).expect("write");
+        std::thread::scope(|scope| {
+            let reactor = engine.shared.reactor();
+            scope.spawn(|| engine.exit_handler().crash());
+            std::thread::sleep(Duration::from_millis(400));
+            drop(reactor);
+        });
+        assert_eq!(other.queued(), 1);
+        client.set_nonblocking(true).expect("nonblocking");
+        assert_eq!(client.read(&mut [0]).expect_err("nothing yet").kind(), ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn clients_get_502_where_the_crashed_thread_keeps_the_connections_and_those_that_wait_for_nothing_get_nothing(
+    ) {
+        let queue = SharedQueue::new().expect("a queue");
+        let engine = engine(&queue);
+        let (mut waiting, mut idle) = (kept(&engine), kept(&engine));
+        waiting.write_all(REQUEST).expect("write");
+        let reactor = engine.shared.reactor();
+        engine.exit_handler().crash();
+        assert!(read_all(&waiting).starts_with("HTTP/1.1 502 "));
+        idle.set_nonblocking(true).expect("nonblocking");
+        assert_eq!(idle.read(&mut [0]).expect_err("nothing").kind(), ErrorKind::WouldBlock);
+        drop(reactor);
+    }
+
+    #[test]
+    fn a_request_that_a_thread_begins_while_another_one_crashes_is_answered() {
+        let queue = SharedQueue::new().expect("a queue");
+        let engine = engine(&queue);
+        let (client, server) = pair();
+        let mut head = fastrack_http::Head::default();
+        head.parse(REQUEST, fastrack_http::Limits::default()).expect("a good head");
+        std::thread::scope(|scope| {
+            let reactor = engine.shared.reactor();
+            scope.spawn(|| engine.exit_handler().crash());
+            let start = Instant::now();
+            while !engine.control.is_ending() {
+                assert!(start.elapsed().as_secs() < 20);
+                std::thread::yield_now();
             }
-        }
+            // It has looked before, and is about to leave the engine for the application.
+            std::thread::sleep(Duration::from_millis(20));
+            engine.control.all_requests()[1].begin(std::os::fd::AsRawFd::as_raw_fd(&server), &head, REQUEST);
+            drop(reactor);
+        });
+        assert!(read_all(&client).starts_with("HTTP/1.1 502 "));
     }
 }
