@@ -31,6 +31,9 @@ const LAST_LOOK: u64 = 10;
 /// for as long as a busy machine pleases; but the crashed thread may have it as well.
 const LAST_WAIT: u64 = 1_000;
 
+/// How long threads get that have begun to send a response when another one crashes, in milliseconds.
+const RESPONSE_TIME: u64 = 300;
+
 /// In bytes.
 const STACK: usize = 128 * 1024;
 
@@ -86,12 +89,23 @@ fn run(shared: &Shared, control: &Control, watchdog: &Watchdog) {
         if shared.is_ordered(Order::HandOff) {
             // A thread has crashed, and the process ends as soon as this is done.
             let is_done = shared.hand_off_all(LAST_WAIT);
+            await_responses(shared, control);
             shared.order(if is_done { Order::HandedOff } else { Order::Left });
         }
         if shared.is_ordered(Order::HandedOff) || shared.is_ordered(Order::Left) {
             return await_end(shared, &mut events);
         }
         lookout.woken(fired);
+    }
+}
+
+/// A response may have left whose thread is still on its way back with the connection, which goes on elsewhere then. Threads
+/// whose requests were taken do not come back.
+fn await_responses(shared: &Shared, control: &Control) {
+    let latest = monotonic_millis() + RESPONSE_TIME;
+    let taken = || control.all_requests().iter().filter(|request| request.is_taken()).count();
+    while shared.crew().serving() as usize > taken() && monotonic_millis() < latest {
+        fastrack_sys::sleep(1);
     }
 }
 

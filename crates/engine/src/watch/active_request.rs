@@ -333,6 +333,16 @@ impl ActiveRequest {
         None
     }
 
+    /// Takes the request if nothing of a response has been sent.
+    pub fn take_open(&self) -> Option<Claim> {
+        let number = self.claim.load(Ordering::Acquire);
+        if Claim::of(number) == Claim::Open {
+            // If it fails the response has begun.
+            return self.try_take(number).ok();
+        }
+        None
+    }
+
     /// Whether the method is HEAD, whose responses have no body.
     pub fn is_head_request(&self) -> bool {
         self.slot.is_head_request()

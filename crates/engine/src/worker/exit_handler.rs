@@ -11,7 +11,7 @@ use fastrack_sys::monotonic_millis;
 
 use crate::control::Control;
 use crate::helper::{Order, Shared};
-use crate::watch::{Claim, LastResponse};
+use crate::watch::{ActiveRequest, Claim, LastResponse};
 
 /// How long a crashed thread waits for the helper, in milliseconds: longer than that waits for the reactor. If the heap is
 /// corrupt it may never finish.
@@ -41,7 +41,7 @@ impl ExitHandler {
     /// Answers the requests in progress with 502 and hands off the rest, right before the process ends. Once per process.
     pub fn run(&self) {
         if self.is_first_call() {
-            self.answer();
+            self.answer(ActiveRequest::take);
             let is_done = self.shared.hand_off_all(REACTOR_TIME);
             // If the process does not end, the helper sees to it.
             self.shared.order(if is_done { Order::HandedOff } else { Order::Left });
@@ -52,7 +52,9 @@ impl ExitHandler {
     /// What a thread does first that has crashed. Async-signal-safe.
     fn crash(&self) {
         if self.is_first_call() {
-            self.answer();
+            // Other threads may go on: one that has sent a response and not come back yet is not to cost its client the connection.
+            let is_alone = self.control.threads() == 1;
+            self.answer(if is_alone { ActiveRequest::take } else { ActiveRequest::take_open });
             // The helper does what no signal handler may.
             self.shared.order(Order::HandOff);
             let latest = monotonic_millis() + HELPER_TIME;
@@ -79,29 +81,29 @@ impl ExitHandler {
     }
 
     /// Async-signal-safe.
-    fn answer(&self) {
+    fn answer(&self, take: fn(&ActiveRequest) -> Option<Claim>) {
         // The process may still take seconds to end, and what another thread began meanwhile would end with it. With one
         // thread the application keeps that.
         if self.control.threads() > 1 {
             self.control.set_ending();
         }
-        self.take_requests();
+        self.take_requests(take);
     }
 
     /// What came too late for [`answer`](Self::answer): requests that threads began at that moment, and connections that
     /// could not be handed off. Async-signal-safe.
     fn answer_rest(&self) {
         if self.control.threads() > 1 {
-            self.take_requests();
+            self.take_requests(ActiveRequest::take);
         }
         if self.shared.is_ordered(Order::Left) {
             self.control.with_connections(|client| self.response.send_unseen(client));
         }
     }
 
-    fn take_requests(&self) {
+    fn take_requests(&self, take: fn(&ActiveRequest) -> Option<Claim>) {
         for request in self.control.all_requests() {
-            if let Some(claim) = request.take() {
+            if let Some(claim) = take(request) {
                 self.response.send(request, claim);
                 if claim == Claim::Open {
                     LastResponse::drain(request);
@@ -119,11 +121,13 @@ fn on_fatal_signal() {
 #[cfg(test)]
 mod tests {
     use std::io::{ErrorKind, Read, Write};
+    use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
     use std::time::{Duration, Instant};
 
     use crate::accept::Client;
     use crate::handoff::SharedQueue;
+    use crate::helper::{Turn, MAIN};
     use crate::settings::Settings;
     use crate::watch::WatchSettings;
     use crate::worker::Engine;
@@ -192,6 +196,47 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_has_its_response_keeps_its_connection_when_another_thread_crashes() {
+        let queue = SharedQueue::new().expect("a queue");
+        let (engine, other) = (engine(&queue), queue.member().expect("a member").expect("free"));
+        let (mut client, server) = pair();
+        client.write_all(REQUEST).expect("write");
+        let (crew, request) = (engine.shared.crew(), &engine.control.all_requests()[MAIN]);
+        crew.open();
+        assert_eq!(crew.next_turn(MAIN), Turn::Lead);
+        let fd = server.as_raw_fd();
+        let (connection, _) =
+            engine.shared.reactor().greet(Client { fd: server.into(), peer: None, listener: 0 });
+        request.begin(fd, connection.head().expect("a head").0, REQUEST);
+        crew.begin_request(MAIN);
+        // All of it has left, which the thread has not said yet.
+        assert!(request.claim_response());
+        std::thread::scope(|scope| {
+            let crashed = scope.spawn(|| {
+                engine.exit_handler().crash();
+                other.queued()
+            });
+            await_ending(&engine);
+            std::thread::sleep(Duration::from_millis(30));
+            assert!(request.try_end());
+            std::thread::sleep(Duration::from_millis(30));
+            engine.shared.reactor().queue(connection);
+            crew.end_request(MAIN);
+            assert_eq!(crashed.join().expect("no panic"), 1);
+        });
+        client.set_nonblocking(true).expect("nonblocking");
+        assert_eq!(client.read(&mut [0]).expect_err("still open").kind(), ErrorKind::WouldBlock);
+    }
+
+    fn await_ending(engine: &Engine) {
+        let start = Instant::now();
+        while !engine.control.is_ending() {
+            assert!(start.elapsed().as_secs() < 20);
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
     fn a_request_that_a_thread_begins_while_another_one_crashes_is_answered() {
         let queue = SharedQueue::new().expect("a queue");
         let engine = engine(&queue);
@@ -201,14 +246,10 @@ mod tests {
         std::thread::scope(|scope| {
             let reactor = engine.shared.reactor();
             scope.spawn(|| engine.exit_handler().crash());
-            let start = Instant::now();
-            while !engine.control.is_ending() {
-                assert!(start.elapsed().as_secs() < 20);
-                std::thread::yield_now();
-            }
+            await_ending(&engine);
             // It has looked before, and is about to leave the engine for the application.
             std::thread::sleep(Duration::from_millis(20));
-            engine.control.all_requests()[1].begin(std::os::fd::AsRawFd::as_raw_fd(&server), &head, REQUEST);
+            engine.control.all_requests()[1].begin(server.as_raw_fd(), &head, REQUEST);
             drop(reactor);
         });
         assert!(read_all(&client).starts_with("HTTP/1.1 502 "));
