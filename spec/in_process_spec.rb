@@ -69,6 +69,46 @@ RSpec.describe "A server inside another process" do
     expect(seen).to eq({ stopped: true, slow: "slow", whole: true, idle: "" })
   end
 
+  %w[max_threads MaxThreads threads].each do |option|
+    it "has five requests in the app at once with #{option}: 5, and a stop returns when all are answered" do
+      seen = InProcess.json(<<~RUBY)
+        before = facts
+        lock = Mutex.new
+        inside = most = done = 0
+        go = false
+        app = lambda do |env|
+          lock.synchronize { most = [most, inside += 1].max }
+          sleep 0.005 until go
+          lock.synchronize { inside -= 1; done += 1 }
+          [200, {}, [env["rack.multithread"].to_s]]
+        end
+        server = Fastrack::Server.new(app, #{option}: 5).start
+        clients = Array.new(7) { TCPSocket.new("127.0.0.1", server.port).tap { |client| client.write("GET / HTTP/1.0\\r\\n\\r\\n") } }
+        wait_until { inside == 5 }
+        stop = Thread.new { [server.stop, done] }
+        go = true
+        puts({ answers: clients.map { |client| client.read.lines.last.tap { client.close } }, most: most, stopped: stop.value, left: facts == before }.to_json)
+      RUBY
+      expect(seen).to eq({ answers: ["true"] * 7, most: 5, stopped: [true, 7], left: true })
+    end
+  end
+
+  it "serves one request at a time with max_threads: 1, to an app that need not be thread-safe" do
+    seen = InProcess.json(<<~'RUBY')
+      inside = most = 0
+      app = lambda do |env|
+        most = [most, inside += 1].max
+        sleep 0.02
+        inside -= 1
+        [200, {}, [env["rack.multithread"].to_s]]
+      end
+      server = Fastrack::Server.new(app, max_threads: 1).start
+      answers = Array.new(5) { Thread.new { request(server).body } }.map(&:value)
+      puts({ answers: answers.uniq, most: most, stopped: server.stop }.to_json)
+    RUBY
+    expect(seen).to eq({ answers: ["false"], most: 1, stopped: true })
+  end
+
   it "cuts off a request that lasts longer than a stop may, and lets its ensure blocks run" do
     seen = InProcess.json(<<~'RUBY')
       before = facts
@@ -285,7 +325,7 @@ RSpec.describe "A server inside another process" do
     files = { "config/fastrack.rb" => "port 1\nkeep_alive false\nraise 'it was read'\n" }
     seen = InProcess.json(<<~'RUBY', environment: { "PORT" => "1", "WEB_CONCURRENCY" => "many" }, files: files)
       app = ->(_env) { [200, {}, []] }
-      refused = [{ MaxWorkers: 2 }, { request_timeout: 1 }, { keep_alife: true }, { Port: "http" }, { threads: 0 }].map do |options|
+      refused = [{ MaxWorkers: 2 }, { request_timeout: 1 }, { keep_alife: true }, { Port: "http" }, { threads: 0 }, { max_threads: 513 }].map do |options|
         Fastrack::Server.new(app, **options)
       rescue Fastrack::ConfigurationError => e
         e.message
@@ -307,7 +347,8 @@ RSpec.describe "A server inside another process" do
       ["option MaxWorkers is for a server of its own, and has no effect inside another process",
        "option request_timeout is for a server of its own, and has no effect inside another process",
        "unknown option keep_alife; did you mean keep_alive?", "option Port must be a whole number from 0 to 65535; got \"http\"",
-       "threads must be a whole number from 1 to 512; got 0", "the app does not respond to call: nil"]
+       "threads must be a whole number from 1 to 512; got 0", "threads must be a whole number from 1 to 512; got 513",
+       "the app does not respond to call: nil"]
     )
     expect(seen).to eq({ taken: true, closing: "close", url: true, log: <<~TEXT })
       Fastrack #{Fastrack::VERSION} is listening on localhost:PORT

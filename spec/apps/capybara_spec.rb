@@ -63,6 +63,28 @@ RSpec.describe "Capybara's server", skip: AppRequirements.missing("Capybara", 'r
     )
   end
 
+  { "four requests at a time, as Capybara's Puma does" => [4, "{ Silent: true }"],
+    "as many as Puma's word says" => [3, '{ Silent: true, Threads: "0:3" }'],
+    "as many as MaxThreads says" => [5, "{ Silent: true, max_threads: 5 }"] }.each do |what, (count, options)|
+    it "answers #{what}" do
+      result = InProcess.run(driver + <<~RUBY)
+        Capybara.server = :fastrack, #{options}
+        lock = Mutex.new
+        inside = most = 0
+        app = lambda do |_env|
+          lock.synchronize { most = [most, inside += 1].max }
+          sleep 0.005 until most >= #{count}
+          lock.synchronize { inside -= 1 }
+          [200, {}, ["served"]]
+        end
+        server = Capybara::Session.new(:http, app).server
+        Array.new(#{count} * 2) { Thread.new { Net::HTTP.get(URI("\#{server.base_url}/")) } }.each(&:value)
+        puts most
+      RUBY
+      expect(result.output.lines.last).to eq("#{count}\n")
+    end
+  end
+
   it "tells a wrong option when it boots" do
     result = InProcess.run(driver + <<~'RUBY')
       Capybara.server = :fastrack, { silent: true, keep_alife: false }

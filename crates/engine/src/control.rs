@@ -1,7 +1,7 @@
 //! What other threads, signal handlers and forked children may do with a running engine.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
@@ -207,6 +207,18 @@ impl Control {
         // latest.
         // SAFETY: in a forked child their owners do nothing with them but close them.
         let _ = unsafe { fastrack_sys::replace_with_dev_null(self.inherited.drain().chain(clients)) };
+    }
+
+    /// Works on all connections but those of requests in progress, when nobody else does any more: the process ends.
+    /// Async-signal-safe if the work is.
+    pub(crate) fn with_connections(&self, mut work: impl FnMut(BorrowedFd<'_>)) {
+        let is_in_progress = |fd: RawFd| self.requests.iter().any(|request| request.fd() == fd);
+        for fd in self.inherited.iter().filter(|fd| !is_in_progress(*fd)) {
+            // SAFETY: it is tracked, so that it is open, unless a thread that still runs closes it at this moment; until the
+            // process ends its number is then nobody's, or that of a connection to a process that ends.
+            let client = unsafe { borrow_fd(fd) }.into_iter();
+            client.filter(|client| fastrack_sys::is_connection(*client)).for_each(&mut work);
+        }
     }
 
     /// The engine is about to be dropped, in the process that made it: from now on nothing here uses its descriptors, whose

@@ -29,17 +29,22 @@ impl InheritedFds {
         }
     }
 
+    pub fn iter(&self) -> impl Iterator<Item = RawFd> + '_ {
+        self.0.iter().enumerate().flat_map(|(index, word)| in_word(index, word.load(Ordering::Relaxed)))
+    }
+
     pub fn drain(&self) -> impl Iterator<Item = RawFd> + '_ {
-        self.0.iter().enumerate().flat_map(|(index, word)| {
-            let word = word.swap(0, Ordering::Relaxed);
-            (0..BITS).filter(move |bit| word & (1 << bit) != 0).map(move |bit| (index * BITS + bit) as RawFd)
-        })
+        self.0.iter().enumerate().flat_map(|(index, word)| in_word(index, word.swap(0, Ordering::Relaxed)))
     }
 
     fn find(&self, fd: RawFd) -> Option<(&AtomicU64, u64)> {
         let fd = usize::try_from(fd).ok()?;
         Some((self.0.get(fd / BITS)?, 1 << (fd % BITS)))
     }
+}
+
+fn in_word(index: usize, word: u64) -> impl Iterator<Item = RawFd> {
+    (0..BITS).filter(move |bit| word & (1 << bit) != 0).map(move |bit| (index * BITS + bit) as RawFd)
 }
 
 #[cfg(test)]
@@ -54,6 +59,7 @@ mod tests {
         }
         fds.remove(63);
         fds.remove(100);
+        assert_eq!(fds.iter().collect::<Vec<_>>(), [0, 64, 199, 255]);
         assert_eq!(fds.drain().collect::<Vec<_>>(), [0, 64, 199, 255]);
         assert_eq!(fds.drain().count(), 0);
     }

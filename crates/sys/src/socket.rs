@@ -163,6 +163,17 @@ pub fn is_readable(fd: BorrowedFd<'_>) -> bool {
     has(fd, PollFlags::IN)
 }
 
+/// Whether `fd` takes output now.
+pub fn is_writable(fd: BorrowedFd<'_>) -> bool {
+    has(fd, PollFlags::OUT)
+}
+
+/// Whether `fd` is a stream socket that is connected, and no listener or message queue.
+pub fn is_connection(fd: BorrowedFd<'_>) -> bool {
+    net::sockopt::socket_type(fd).is_ok_and(|kind| kind == net::SocketType::STREAM)
+        && net::getpeername(fd).is_ok()
+}
+
 /// Whether the peer is gone, or has sent the end of its stream. There may still be input.
 pub fn has_peer_closed(fd: BorrowedFd<'_>) -> bool {
     has(fd, backend::END | GONE)

@@ -30,15 +30,17 @@ module Fastrack
     attr_reader :queue
 
     # @param app [#call] a Rack app
-    # @param threads [Integer] requests at a time; with 1 the app need not be thread-safe, and must not call itself
+    # @param threads [Integer] requests at a time, also as `max_threads` or `MaxThreads`; with 1 the app need not be thread-safe,
+    #   and must not call itself
     # @param log [#puts, nil] gets a line when the server starts and when it stops
     # @param errors [#write] rack.errors
     # @param options see Settings
     # @raise [ConfigurationError]
-    def initialize(app, threads: THREADS, log: nil, errors: $stderr, **options)
+    def initialize(app, threads: nil, log: nil, errors: $stderr, **options)
       raise ConfigurationError, "the app does not respond to call: #{app.inspect[0, 200]}" unless app.respond_to?(:call)
 
       @app = app
+      threads = [threads, *%i[max_threads MaxThreads].map { |name| options.delete(name) }, THREADS].compact.first
       @threads = Option::Types.integer(threads, 1..512)
       @log = log
       @errors = errors

@@ -35,6 +35,8 @@ pub(crate) enum Order {
     HandOff,
     /// Nothing more: it has done that.
     HandedOff,
+    /// Nothing more: it could not, because another thread has the reactor and keeps it.
+    Left,
 }
 
 impl Shared {
@@ -143,11 +145,10 @@ impl Shared {
         self.order.load(Ordering::SeqCst) == order as u8
     }
 
-    /// Hands off all connections, if the reactor can be locked within so many milliseconds.
-    pub fn hand_off_all(&self, millis: u64) {
-        if let Some(mut reactor) = self.reactor_within(millis) {
-            reactor.hand_off_all();
-        }
+    /// Hands off all connections. False if the reactor cannot be locked within so many milliseconds.
+    pub fn hand_off_all(&self, millis: u64) -> bool {
+        let reactor = self.reactor_within(millis);
+        reactor.map(|mut reactor| reactor.hand_off_all()).is_some()
     }
 
     /// Locks the reactor within so many milliseconds, or not.

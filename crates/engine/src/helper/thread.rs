@@ -27,8 +27,12 @@ const NEXT_TRY: u64 = 1;
 /// How often to look whether the last requests are done, in milliseconds.
 const LAST_LOOK: u64 = 10;
 
-/// How long to wait for the reactor when the process is ending, in milliseconds: the crashed thread may have it.
-const LAST_WAIT: u64 = 50;
+/// How long to wait for the reactor when the process is ending, in milliseconds. A thread that has it may wait for a processor
+/// for as long as a busy machine pleases; but the crashed thread may have it as well.
+const LAST_WAIT: u64 = 1_000;
+
+/// How long threads get that have begun to send a response when another one crashes, in milliseconds.
+const RESPONSE_TIME: u64 = 300;
 
 /// In bytes.
 const STACK: usize = 128 * 1024;
@@ -84,13 +88,24 @@ fn run(shared: &Shared, control: &Control, watchdog: &Watchdog) {
         }
         if shared.is_ordered(Order::HandOff) {
             // A thread has crashed, and the process ends as soon as this is done.
-            shared.hand_off_all(LAST_WAIT);
-            shared.order(Order::HandedOff);
+            let is_done = shared.hand_off_all(LAST_WAIT);
+            await_responses(shared, control);
+            shared.order(if is_done { Order::HandedOff } else { Order::Left });
         }
-        if shared.is_ordered(Order::HandedOff) {
+        if shared.is_ordered(Order::HandedOff) || shared.is_ordered(Order::Left) {
             return await_end(shared, &mut events);
         }
         lookout.woken(fired);
+    }
+}
+
+/// A response may have left whose thread is still on its way back with the connection, which goes on elsewhere then. Threads
+/// whose requests were taken do not come back.
+fn await_responses(shared: &Shared, control: &Control) {
+    let latest = monotonic_millis() + RESPONSE_TIME;
+    let taken = || control.all_requests().iter().filter(|request| request.is_taken()).count();
+    while shared.crew().serving() as usize > taken() && monotonic_millis() < latest {
+        fastrack_sys::sleep(1);
     }
 }
 
@@ -215,8 +230,7 @@ impl Drive<'_> {
         if is_stuck {
             step = self.step.get();
             let lasted = step.see(since, monotonic_millis());
-            let hand_off = || shared.hand_off_all(LAST_WAIT);
-            self.watchdog.check_progress(control.request(), lasted, hand_off);
+            self.watchdog.check_progress(control.request(), lasted, || self.hand_off_or_answer());
         }
         self.step.set(step);
         shared.timer().watch_on(!is_anybody_there);
@@ -233,7 +247,9 @@ impl Drive<'_> {
         let Drive { shared, control, watchdog, .. } = self;
         let latest = monotonic_millis().saturating_add(watchdog.patience());
         let taken = || control.all_requests().iter().filter(|request| request.is_taken());
-        while shared.crew().serving() as usize > taken().count() {
+        // A thread that has begun a request at the last moment may not be counted yet.
+        let is_any_left = || control.all_requests().iter().any(|request| request.is_takeable());
+        while is_any_left() || shared.crew().serving() as usize > taken().count() {
             fastrack_sys::sleep(LAST_LOOK);
             let is_over = monotonic_millis() >= latest;
             let driving = shared.drive();
@@ -246,9 +262,16 @@ impl Drive<'_> {
                 break;
             }
         }
-        shared.hand_off_all(LAST_WAIT);
+        self.hand_off_or_answer();
         taken().for_each(|request| request.set_ending(true));
         watchdog.end_process()
+    }
+
+    /// The process ends now. Where the connections are not to be had, their clients get what they can get.
+    fn hand_off_or_answer(&self) {
+        if !self.shared.hand_off_all(LAST_WAIT) {
+            self.control.with_connections(|client| self.watchdog.answer_unseen(client));
+        }
     }
 
     /// Answers the requests that are overdue, or all. Whether there were any.
@@ -261,8 +284,8 @@ impl Drive<'_> {
             control.set_ending();
             if let Some(mut reactor) = shared.reactor_within(LAST_WAIT) {
                 overdue.iter().for_each(|(request, claim)| reactor.log_lost(request, *claim));
+                reactor.hand_off_all();
             }
-            shared.hand_off_all(LAST_WAIT);
         }
         for (request, claim) in &overdue {
             watchdog.tell(request, *claim, now);

@@ -277,6 +277,11 @@ impl ActiveRequest {
         self.claim() == Claim::Taken
     }
 
+    /// Whether it is in progress, and nobody has taken it.
+    pub fn is_takeable(&self) -> bool {
+        self.claim().is_takeable()
+    }
+
     fn try_take(&self, number: u64) -> Result<Claim, u64> {
         let (claim, taken) = (Claim::of(number), Claim::Taken.with_number_of(number));
         self.claim.compare_exchange(number, taken, Ordering::AcqRel, Ordering::Acquire)?;
@@ -324,6 +329,16 @@ impl ActiveRequest {
                 Ok(claim) => return Some(claim),
                 Err(other) => number = other,
             }
+        }
+        None
+    }
+
+    /// Takes the request if nothing of a response has been sent.
+    pub fn take_open(&self) -> Option<Claim> {
+        let number = self.claim.load(Ordering::Acquire);
+        if Claim::of(number) == Claim::Open {
+            // If it fails the response has begun.
+            return self.try_take(number).ok();
         }
         None
     }

@@ -1,7 +1,11 @@
 //! What a client gets when the process ends in the middle of its request.
 
+use std::os::fd::BorrowedFd;
+
 use fastrack_http::{error_response, DateCache, Error, DATE_LEN};
-use fastrack_sys::{discard_input, epoch_seconds, reset_on_close, send, shutdown_write};
+use fastrack_sys::{
+    discard_input, epoch_seconds, is_readable, is_writable, reset_on_close, send, shutdown_write,
+};
 
 use super::active_request::{ActiveRequest, Claim};
 
@@ -29,10 +33,6 @@ impl LastResponse {
     /// Sends it to the client of a taken request; resets it if a response has begun. Async-signal-safe.
     pub fn send(&self, request: &ActiveRequest, claim: Claim) {
         let prepared = if request.is_head_request() { &self.head } else { &self.whole };
-        let mut bytes = [0; LONGEST];
-        let bytes = &mut bytes[..prepared.len().min(LONGEST)];
-        bytes.copy_from_slice(&prepared[..bytes.len()]);
-        set_date(bytes);
         request.with_client(|client| {
             if claim == Claim::Begun {
                 // If it fails the client sees an orderly close; nothing better is possible.
@@ -40,25 +40,48 @@ impl LastResponse {
                 return;
             }
             if claim == Claim::Open {
-                // It fits into any socket's send buffer. A client whose buffer is full gets nothing.
-                let _ = send(client, bytes);
+                send_dated(client, prepared);
             }
             // Fails for a client that is gone.
             let _ = shutdown_write(client);
         });
     }
 
+    /// Sends it on a connection of which no more is known than that nobody looks after it, if its client has sent something
+    /// that nobody has read. Where output is still on its way there may be more of a response: that is reset.
+    /// Async-signal-safe.
+    pub fn send_unseen(&self, client: BorrowedFd<'_>) {
+        if !is_writable(client) {
+            let _ = reset_on_close(client);
+        } else if is_readable(client) {
+            send_dated(client, &self.whole);
+            let _ = shutdown_write(client);
+            drain(client);
+        }
+    }
+
     /// Reads what is there: a close with unread data could lose the response. Async-signal-safe.
     pub fn drain(request: &ActiveRequest) {
-        request.with_client(|client| {
-            let mut left = DRAINED;
-            while left > 0 {
-                match discard_input(client) {
-                    Ok(got) if got > 0 => left = left.saturating_sub(got),
-                    _ => return,
-                }
-            }
-        });
+        request.with_client(drain);
+    }
+}
+
+fn send_dated(client: BorrowedFd<'_>, prepared: &[u8]) {
+    let mut bytes = [0; LONGEST];
+    let bytes = &mut bytes[..prepared.len().min(LONGEST)];
+    bytes.copy_from_slice(&prepared[..bytes.len()]);
+    set_date(bytes);
+    // It fits into any socket's send buffer. A client whose buffer is full gets nothing.
+    let _ = send(client, bytes);
+}
+
+fn drain(client: BorrowedFd<'_>) {
+    let mut left = DRAINED;
+    while left > 0 {
+        match discard_input(client) {
+            Ok(got) if got > 0 => left = left.saturating_sub(got),
+            _ => return,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! The helper does all of it, because the application's thread may sleep, spin or hang in native code: it answers the
 //! client, hands the other connections to other workers, logs a thread dump and ends the process.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use fastrack_http::Error;
@@ -28,6 +29,8 @@ const LOG_TIME: u64 = 200;
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     response: LastResponse,
+    /// For clients whose requests nobody has seen.
+    rest: LastResponse,
     stuck: u64,
     patience: u64,
     dumper: Option<Arc<dyn ThreadDumper>>,
@@ -37,7 +40,8 @@ impl Watchdog {
     pub fn new(settings: &WatchSettings) -> Self {
         let dumper = settings.dumper.clone();
         let patience = if settings.timeout == 0 { PATIENCE } else { settings.timeout };
-        Watchdog { response: LastResponse::new(Error::Overdue), stuck: settings.stuck, patience, dumper }
+        let (response, rest) = (LastResponse::new(Error::Overdue), LastResponse::new(Error::Ended));
+        Watchdog { response, rest, stuck: settings.stuck, patience, dumper }
     }
 
     /// Ends the process if the request is overdue, after `hand_off` has passed on the other connections.
@@ -71,6 +75,11 @@ impl Watchdog {
         let claim = request.take_overdue(now)?;
         self.response.send(request, claim);
         Some(claim)
+    }
+
+    /// Answers the client of a connection that cannot be passed on.
+    pub fn answer_unseen(&self, client: BorrowedFd<'_>) {
+        self.rest.send_unseen(client);
     }
 
     /// Logs a request that was [taken](Self::take).

@@ -7,13 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use fastrack_http::Error;
+use fastrack_sys::monotonic_millis;
 
 use crate::control::Control;
 use crate::helper::{Order, Shared};
-use crate::watch::{Claim, LastResponse};
+use crate::watch::{ActiveRequest, Claim, LastResponse};
 
-/// How long a crashed thread waits for the helper, in milliseconds: if the heap is corrupt it may never finish.
-const HELPER_TIME: u64 = 250;
+/// How long a crashed thread waits for the helper, in milliseconds: longer than that waits for the reactor. If the heap is
+/// corrupt it may never finish.
+const HELPER_TIME: u64 = 3_000;
 
 /// How long to wait for the reactor if nothing has crashed, in milliseconds.
 const REACTOR_TIME: u64 = 1_000;
@@ -39,10 +41,27 @@ impl ExitHandler {
     /// Answers the requests in progress with 502 and hands off the rest, right before the process ends. Once per process.
     pub fn run(&self) {
         if self.is_first_call() {
-            self.answer();
-            self.shared.hand_off_all(REACTOR_TIME);
+            self.answer(ActiveRequest::take);
+            let is_done = self.shared.hand_off_all(REACTOR_TIME);
             // If the process does not end, the helper sees to it.
-            self.shared.order(Order::HandedOff);
+            self.shared.order(if is_done { Order::HandedOff } else { Order::Left });
+            self.answer_rest();
+        }
+    }
+
+    /// What a thread does first that has crashed. Async-signal-safe.
+    fn crash(&self) {
+        if self.is_first_call() {
+            // Other threads may go on: one that has sent a response and not come back yet is not to cost its client the connection.
+            let is_alone = self.control.threads() == 1;
+            self.answer(if is_alone { ActiveRequest::take } else { ActiveRequest::take_open });
+            // The helper does what no signal handler may.
+            self.shared.order(Order::HandOff);
+            let latest = monotonic_millis() + HELPER_TIME;
+            while self.shared.is_ordered(Order::HandOff) && monotonic_millis() < latest {
+                fastrack_sys::sleep(1);
+            }
+            self.answer_rest();
         }
     }
 
@@ -62,14 +81,29 @@ impl ExitHandler {
     }
 
     /// Async-signal-safe.
-    fn answer(&self) {
+    fn answer(&self, take: fn(&ActiveRequest) -> Option<Claim>) {
         // The process may still take seconds to end, and what another thread began meanwhile would end with it. With one
         // thread the application keeps that.
         if self.control.threads() > 1 {
             self.control.set_ending();
         }
+        self.take_requests(take);
+    }
+
+    /// What came too late for [`answer`](Self::answer): requests that threads began at that moment, and connections that
+    /// could not be handed off. Async-signal-safe.
+    fn answer_rest(&self) {
+        if self.control.threads() > 1 {
+            self.take_requests(ActiveRequest::take);
+        }
+        if self.shared.is_ordered(Order::Left) {
+            self.control.with_connections(|client| self.response.send_unseen(client));
+        }
+    }
+
+    fn take_requests(&self, take: fn(&ActiveRequest) -> Option<Claim>) {
         for request in self.control.all_requests() {
-            if let Some(claim) = request.take() {
+            if let Some(claim) = take(request) {
                 self.response.send(request, claim);
                 if claim == Claim::Open {
                     LastResponse::drain(request);
@@ -81,16 +115,143 @@ impl ExitHandler {
 
 /// The handler of fatal signals: only what signal-safety(7) allows.
 fn on_fatal_signal() {
-    if let Some(handler) = INSTALLED.get() {
-        if handler.is_first_call() {
-            handler.answer();
-            // The helper does what no signal handler may.
-            handler.shared.order(Order::HandOff);
-            let mut waited = 0;
-            while waited < HELPER_TIME && !handler.shared.is_ordered(Order::HandedOff) {
-                fastrack_sys::sleep(1);
-                waited += 1;
-            }
+    INSTALLED.get().into_iter().for_each(|handler| handler.crash());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Read, Write};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+    use std::time::{Duration, Instant};
+
+    use crate::accept::Client;
+    use crate::handoff::SharedQueue;
+    use crate::helper::{Turn, MAIN};
+    use crate::settings::Settings;
+    use crate::watch::WatchSettings;
+    use crate::worker::Engine;
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+
+    fn engine(queue: &SharedQueue) -> Engine {
+        let watch = WatchSettings { threads: 3, ..WatchSettings::default() };
+        let settings = Settings { watch, ..Settings::default() };
+        Engine::new(Vec::new(), None, settings, Some(queue)).expect("an engine")
+    }
+
+    fn pair() -> (UnixStream, UnixStream) {
+        let (client, server) = UnixStream::pair().expect("a pair");
+        server.set_nonblocking(true).expect("nonblocking");
+        client.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        (client, server)
+    }
+
+    /// A client whose connection is kept.
+    fn kept(engine: &Engine) -> UnixStream {
+        let (client, server) = pair();
+        let mut reactor = engine.shared.reactor();
+        let (connection, step) = reactor.greet(Client { fd: server.into(), peer: None, listener: 0 });
+        let next = reactor.enter(connection, step);
+        reactor.queue_if_ready(next);
+        client
+    }
+
+    fn read_all(mut client: &UnixStream) -> String {
+        let mut text = String::new();
+        client.read_to_string(&mut text).expect("a response and an orderly end");
+        text
+    }
+
+    #[test]
+    fn connections_go_on_elsewhere_though_a_thread_that_has_them_waits_for_a_processor() {
+        let queue = SharedQueue::new().expect("a queue");
+        let (engine, other) = (engine(&queue), queue.member().expect("a member").expect("free"));
+        let mut client = kept(&engine);
+        client.write_all(REQUEST).expect("write");
+        std::thread::scope(|scope| {
+            let reactor = engine.shared.reactor();
+            scope.spawn(|| engine.exit_handler().crash());
+            std::thread::sleep(Duration::from_millis(400));
+            drop(reactor);
+        });
+        assert_eq!(other.queued(), 1);
+        client.set_nonblocking(true).expect("nonblocking");
+        assert_eq!(client.read(&mut [0]).expect_err("nothing yet").kind(), ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn clients_get_502_where_the_crashed_thread_keeps_the_connections_and_those_that_wait_for_nothing_get_nothing(
+    ) {
+        let queue = SharedQueue::new().expect("a queue");
+        let engine = engine(&queue);
+        let (mut waiting, mut idle) = (kept(&engine), kept(&engine));
+        waiting.write_all(REQUEST).expect("write");
+        let reactor = engine.shared.reactor();
+        engine.exit_handler().crash();
+        assert!(read_all(&waiting).starts_with("HTTP/1.1 502 "));
+        idle.set_nonblocking(true).expect("nonblocking");
+        assert_eq!(idle.read(&mut [0]).expect_err("nothing").kind(), ErrorKind::WouldBlock);
+        drop(reactor);
+    }
+
+    #[test]
+    fn a_client_that_has_its_response_keeps_its_connection_when_another_thread_crashes() {
+        let queue = SharedQueue::new().expect("a queue");
+        let (engine, other) = (engine(&queue), queue.member().expect("a member").expect("free"));
+        let (mut client, server) = pair();
+        client.write_all(REQUEST).expect("write");
+        let (crew, request) = (engine.shared.crew(), &engine.control.all_requests()[MAIN]);
+        crew.open();
+        assert_eq!(crew.next_turn(MAIN), Turn::Lead);
+        let fd = server.as_raw_fd();
+        let (connection, _) =
+            engine.shared.reactor().greet(Client { fd: server.into(), peer: None, listener: 0 });
+        request.begin(fd, connection.head().expect("a head").0, REQUEST);
+        crew.begin_request(MAIN);
+        // All of it has left, which the thread has not said yet.
+        assert!(request.claim_response());
+        std::thread::scope(|scope| {
+            let crashed = scope.spawn(|| {
+                engine.exit_handler().crash();
+                other.queued()
+            });
+            await_ending(&engine);
+            std::thread::sleep(Duration::from_millis(30));
+            assert!(request.try_end());
+            std::thread::sleep(Duration::from_millis(30));
+            engine.shared.reactor().queue(connection);
+            crew.end_request(MAIN);
+            assert_eq!(crashed.join().expect("no panic"), 1);
+        });
+        client.set_nonblocking(true).expect("nonblocking");
+        assert_eq!(client.read(&mut [0]).expect_err("still open").kind(), ErrorKind::WouldBlock);
+    }
+
+    fn await_ending(engine: &Engine) {
+        let start = Instant::now();
+        while !engine.control.is_ending() {
+            assert!(start.elapsed().as_secs() < 20);
+            std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn a_request_that_a_thread_begins_while_another_one_crashes_is_answered() {
+        let queue = SharedQueue::new().expect("a queue");
+        let engine = engine(&queue);
+        let (client, server) = pair();
+        let mut head = fastrack_http::Head::default();
+        head.parse(REQUEST, fastrack_http::Limits::default()).expect("a good head");
+        std::thread::scope(|scope| {
+            let reactor = engine.shared.reactor();
+            scope.spawn(|| engine.exit_handler().crash());
+            await_ending(&engine);
+            // It has looked before, and is about to leave the engine for the application.
+            std::thread::sleep(Duration::from_millis(20));
+            engine.control.all_requests()[1].begin(server.as_raw_fd(), &head, REQUEST);
+            drop(reactor);
+        });
+        assert!(read_all(&client).starts_with("HTTP/1.1 502 "));
     }
 }
