@@ -3,10 +3,16 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use fastrack_http::Error;
+
 use super::crew::Crew;
 use super::epoch::Epoch;
 use super::timer::HelperTimer;
+use crate::control::Control;
 use crate::reactor::Reactor;
+
+/// How long the access log's lines about requests that the process ends in are waited for, in milliseconds.
+const LOG_TIME: u64 = 50;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -147,6 +153,20 @@ impl Shared {
     pub fn hand_off_all(&self, millis: u64) {
         if let Some(mut reactor) = self.reactor_within(millis) {
             reactor.hand_off_all();
+        }
+    }
+
+    /// The same where the process ends in the middle of requests, whose clients have been dealt with: they get their lines in
+    /// the access log, once the connections are safe.
+    pub fn hand_off_ended(&self, control: &Control, millis: u64) {
+        if let Some(mut reactor) = self.reactor_within(millis) {
+            reactor.hand_off_all();
+            for request in control.all_requests() {
+                if let Some(claim) = request.take_ended() {
+                    reactor.log_lost(request, claim, Error::Ended);
+                }
+            }
+            reactor.flush_log(LOG_TIME);
         }
     }
 

@@ -6,6 +6,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, MutexGuard};
 use std::thread::{Builder, JoinHandle};
 
+use fastrack_http::Error;
 use fastrack_sys::{monotonic_millis, with_signals_blocked, Events};
 
 use super::lookout::{Lookout, Work};
@@ -84,7 +85,7 @@ fn run(shared: &Shared, control: &Control, watchdog: &Watchdog) {
         }
         if shared.is_ordered(Order::HandOff) {
             // A thread has crashed, and the process ends as soon as this is done.
-            shared.hand_off_all(LAST_WAIT);
+            shared.hand_off_ended(control, LAST_WAIT);
             shared.order(Order::HandedOff);
         }
         if shared.is_ordered(Order::HandedOff) {
@@ -151,7 +152,7 @@ impl Work for Drive<'_> {
         self.shared.timer().want_listeners(reactor.may_accept_ahead());
         let request = self.control.request();
         self.watchdog.check(request, |claim| {
-            reactor.log_lost(request, claim);
+            reactor.log_lost(request, claim, Error::Overdue);
             reactor.hand_off_all();
         });
         // A request has limits of its own. What comes after it begins at 0.
@@ -260,7 +261,7 @@ impl Drive<'_> {
         if !overdue.is_empty() {
             control.set_ending();
             if let Some(mut reactor) = shared.reactor_within(LAST_WAIT) {
-                overdue.iter().for_each(|(request, claim)| reactor.log_lost(request, *claim));
+                overdue.iter().for_each(|(request, claim)| reactor.log_lost(request, *claim, Error::Overdue));
             }
             shared.hand_off_all(LAST_WAIT);
         }

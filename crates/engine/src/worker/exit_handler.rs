@@ -40,7 +40,7 @@ impl ExitHandler {
     pub fn run(&self) {
         if self.is_first_call() {
             self.answer();
-            self.shared.hand_off_all(REACTOR_TIME);
+            self.shared.hand_off_ended(&self.control, REACTOR_TIME);
             // If the process does not end, the helper sees to it.
             self.shared.order(Order::HandedOff);
         }
@@ -69,7 +69,7 @@ impl ExitHandler {
             self.control.set_ending();
         }
         for request in self.control.all_requests() {
-            if let Some(claim) = request.take() {
+            if let Some(claim) = request.take_for_end() {
                 self.response.send(request, claim);
                 if claim == Claim::Open {
                     LastResponse::drain(request);
