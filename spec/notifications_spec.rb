@@ -18,6 +18,8 @@ RSpec.describe "Fastrack::Notifications" do
       require "json"
       require "active_support"
       require "active_support/notifications"
+      # rackup loads this file first.
+      require "fastrack"
       FILE = File.join(File.dirname(File.expand_path(__FILE__)), "events")
       WRITE = ->(event) { File.write(FILE, JSON.generate(event) + "\\n", mode: "a") }
       #{subscriber}
