@@ -6,6 +6,8 @@ module Fastrack
   # For tests and tools; servers in production do not load it.
   autoload :Server, File.expand_path("fastrack/in_process/server", __dir__)
   autoload :Stats, File.expand_path("fastrack/master/stats", __dir__)
+  # For apps that have ActiveSupport.
+  autoload :Notifications, File.expand_path("fastrack/rack/notifications", __dir__)
 
   class << self
     # What the server of this process is doing: in the master, in workers and in hooks.

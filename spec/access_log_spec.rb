@@ -72,6 +72,20 @@ RSpec.describe "the access log" do
     expect(line["duration"]).to be_between(0.25, 30)
   end
 
+  # What else happens to such requests is in crash_spec.rb.
+  { "calls exit!" => "exit!(3)", "crashes" => "Process.kill(:SEGV, Process.pid)" }.each do |what, code|
+    it "has a line for a request that #{what}, with the 502 that its client gets, and after those of requests before it" do
+      app = %(run ->(env) { env["PATH_INFO"] == "/end" ? #{code} : [200, {}, ["hello"]] })
+      server = Server.start(ru: app, options: { MaxWorkers: 1, AccessLog: "access.log", AccessLogFormat: "json" })
+      server.await_workers(1)
+      get(server, "/before")
+      expect(get(server, "/end", "X-Request-ID: last").first).to start_with("HTTP/1.1 502")
+      get(server, "/next")
+      lines = await_lines(server, 3).map { |line| JSON.parse(line) }
+      expect(lines.map { |line| line.values_at("target", "status", "request_id") }).to eq([["/before", 200, nil], ["/end", 502, "last"], ["/next", 200, nil]])
+    end
+  end
+
   it "has no second line for a request whose callbacks took too long" do
     app = 'run lambda { |env| env["rack.after_reply"] << -> { sleep(60) if env["PATH_INFO"] == "/late" }; [200, {}, ["hello"]] }'
     server = Server.start(ru: app, options: { MaxWorkers: 1, AccessLog: "access.log", AccessLogFormat: "json", RequestTimeout: 0.3 })

@@ -155,6 +155,23 @@ RSpec.describe "Log files" do
     await_processes(server, 0)
   end
 
+  it "D7 stdout_path and stderr_path at a FIFO wait for no reader, and whoever comes finds the lines" do
+    Dir.mktmpdir do |dir|
+      out, err = %w[out err].map { |name| File.join(dir, name).tap { |path| File.mkfifo(path) } }
+      # The port is told by a file.
+      server = Server.launch(ru: <<~'RUBY', options: { MaxWorkers: 1, StdoutPath: out, StderrPath: err })
+        run ->(env) { env["PATH_INFO"] == "/raise" ? raise("no luck") : [200, {}, [Process.ppid.to_s]] }
+      RUBY
+      port = eventually { listening_port(server) }
+      ask = ->(path) { TCPSocket.open("127.0.0.1", port) { |socket| socket.write("GET #{path} HTTP/1.0\r\n\r\n") && HttpResponse.parse(socket.read) } }
+      expect([ask.call("/").status, ask.call("/raise").status]).to eq([200, 500])
+      expect(File.open(out, &:gets)).to match(/\AFastrack starts Listening/)
+      expect(File.open(err, &:gets)).to include("no luck (RuntimeError)")
+      expect(ask.call("/").status).to eq(200)
+      server.stop
+    end
+  end
+
   # The port that the server's master listens on, as the kernel tells.
   def listening_port(server)
     inodes = ProcessTable.descriptors(server.pid).values.filter_map { |target| target.to_s[/\Asocket:\[(\d+)\]/, 1] }

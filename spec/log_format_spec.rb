@@ -43,6 +43,49 @@ RSpec.describe "LogFormat" do
     expect(server.log.lines.grep_v(/\A\{/)).to match([/\Aloading from config_file:/, /\Afastrack: ConfigFile /])
   end
 
+  it "is that of what the native part warns of, too, which a logger gets as well", linux: "/dev/full" do
+    lost = /the access log has not taken \d+ lines?, which are dropped: .* \(worker \d+\)/
+    ask = ->(server) { HttpPeer.exchange(server, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n") }
+    server = Server.start(ru: ru, options: { MaxWorkers: 1, LogFormat: "json", AccessLog: "/dev/full" })
+    server.await_workers(1)
+    line = Eventually.eventually { ask.call(server) && server.log[/^.*access log has not taken.*$/] }
+    expect(JSON.parse(line)).to match("time" => /\A\d{4}-.*Z\z/, "level" => "warn", "pid" => server.workers.first, "message" => /\A#{lost}\z/)
+
+    server = Server.start(ru: ru, options: { MaxWorkers: 1, AccessLog: "/dev/full" }, config: %(require "logger"\nlogger Logger.new("server.txt")\n))
+    server.await_workers(1)
+    Eventually.eventually { ask.call(server) && server.lines_of("server.txt").grep(/WARN -- : #{lost}$/).any? }
+    expect(server.log).not_to match(lost)
+  end
+
+  it "has a logger that nobody reads hold up neither start, nor signals, nor requests, and says later how much was lost" do
+    Dir.mktmpdir do |dir|
+      File.mkfifo(path = File.join(dir, "fifo"))
+      reader = File.open(path, File::RDWR | File::NONBLOCK)
+      config = <<~RUBY
+        require "logger"
+        LOG = Logger.new(File.open(#{path.inspect}, "w").tap { |file| file.sync = true })
+        # Nothing has room any more.
+        before_fork { LOG.info("x" * 4000) while LOG.instance_variable_get(:@logdev).dev.wait_writable(0) } if !defined?(FULL) && FULL = true
+        logger LOG
+      RUBY
+      server = Server.start(ru: ru, options: { MaxWorkers: 1, ErrRespawnInterval: 0 }, config: %(require "io/wait"\n#{config}))
+      end_a_worker(server)
+      server.signal(:TTIN)
+      server.await_workers(2)
+      server.signal(:TTOU)
+      server.signal(:HUP)
+      Eventually.eventually { server.log.scan("is ready").size >= 2 }
+      expect(HttpPeer.exchange(server, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").first).to start_with("HTTP/1.1 200")
+      3.times { end_a_worker(server) }
+      text = +""
+      Eventually.eventually do
+        end_a_worker(server)
+        (text << reader.read_nonblock(1 << 20, exception: false).to_s).match?(/\(\d+ lines before this one were lost\)$/)
+      end
+      reader.close
+    end
+  end
+
   it "has a logger get what would go to stderr" do
     server = Server.start(ru: ru, options: { MaxWorkers: 1 }, config: <<~RUBY)
       require "logger"
@@ -52,10 +95,11 @@ RSpec.describe "LogFormat" do
     Eventually.eventually { server.lines_of("server.txt").grep(/ERROR -- : #{message}$/).any? }
     expect(server.log).not_to include("exited with status 3")
     expect(server.log).to match(/^Fastrack starts Listening on /)
-    # In a signal handler no logger can be used.
-    server.await_workers(1)
+    # In a signal handler, too.
+    worker = server.await_workers(1).first
+    HttpPeer.exchange(server, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
     server.signal(:PWR)
-    Eventually.eventually { (server.log + server.lines_of("server.txt").join("\n")).include?("is at:") }
+    Eventually.eventually { server.lines_of("server.txt").grep(/INFO -- : worker 0 \(pid #{worker}\) is at:$/).any? }
   end
 
   it "quotes any text for JSON" do

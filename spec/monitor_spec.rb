@@ -74,6 +74,21 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
       FileUtils.remove_entry(File.dirname(path))
     end
 
+    it "leaves the socket of a server that lives alone, which costs a log line and nothing else" do
+      first = serve
+      ready
+      second = Server.start(ru: app, options: { MaxWorkers: 1, ControlPath: monitor.path })
+      Eventually.eventually { second.log.match?(/^fastrack: no monitor at #{monitor.path}: another process listens there/) }
+      expect([second.get.status, monitor.status["pid"]]).to eq([200, first.master])
+      second.stop
+      expect(monitor.status["pid"]).to eq(first.master)
+      # Once it is gone, a HUP is enough.
+      third = Server.start(ru: app, options: { MaxWorkers: 1, ControlPath: monitor.path })
+      first.stop
+      third.signal(:HUP)
+      expect(monitor.await { |status| status["phase"] == "serving" }).to include("pid" => third.master)
+    end
+
     it "is refused where the server itself listens" do
       path = File.join(Dir.tmpdir, "fastrack-#{Process.pid}-both.sock")
       server = Server.fail_to_start(ru: app, options: { Path: path, ControlPath: path })
@@ -291,6 +306,21 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
     end
 
     define_method(:app_text) { app }
+
+    it "is somewhere else from a HUP on, or nowhere" do
+      other = File.join(Dir.mktmpdir("fastrack-monitor").tap { |dir| @dirs = [*@dirs, dir] }, "other.control")
+      server = serve(config: "")
+      ready
+      server.write("fastrack.rb", %(control_path "#{other}"\n))
+      server.signal(:HUP)
+      moved = MonitorClient.new(other)
+      expect(moved.await { |status| status["generation"] == 2 && status["phase"] == "serving" }).to include("pid" => server.master, "workers_wanted" => 2)
+      expect(File.exist?(monitor.path)).to be(false)
+      server.write("fastrack.rb", %(control_path "none"\n))
+      server.signal(:HUP)
+      Eventually.eventually { server.log.scan("Fastrack is ready").size == 3 }
+      expect([File.exist?(other), server.get.status]).to eq([false, 200])
+    end
 
     it "makes its socket again at HUP where somebody has removed it" do
       server = serve

@@ -100,6 +100,12 @@ module Fastrack
       @monitor = MonitorThread.start(@launcher, @workers, replaces: !@upgrade.nil?)
     end
 
+    def move_monitor
+      @monitor&.close
+      @monitor = nil
+      start_monitor
+    end
+
     # After an exception workers may still run. They exit because the death pipe is closed.
     def close
       @death_pipe.each(&:close)
@@ -207,8 +213,9 @@ module Fastrack
 
     def reload
       @sd_notify&.reloading
-      auto = configuration.auto_workers?
+      auto, place = configuration.auto_workers?, configuration.control&.to_a
       removed = @launcher.reload
+      move_monitor unless configuration.control&.to_a == place
       # Connections that wait at a removed listener are for the workers that still have it.
       @workers.each(&:drain) if removed.any?
       resize_as_configured(learned: auto && configuration.auto_workers?)

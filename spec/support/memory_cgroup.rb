@@ -4,15 +4,16 @@
 class MemoryCgroup
   # Where one can be made, and the names of its files: version 1, then version 2.
   PLACES = {
-    "/sys/fs/cgroup/memory" => %w[memory.limit_in_bytes memory.max_usage_in_bytes memory.usage_in_bytes],
-    "/sys/fs/cgroup" => %w[memory.max memory.peak memory.current]
+    "/sys/fs/cgroup/memory" => %w[memory.limit_in_bytes memory.max_usage_in_bytes memory.usage_in_bytes memory.oom_control],
+    "/sys/fs/cgroup" => %w[memory.max memory.peak memory.current memory.events]
   }.freeze
 
   # @param bytes [Integer]
+  # @param name [String] no two have the same
   # @return [MemoryCgroup, nil] nil if there is no way to
-  def self.make(bytes)
+  def self.make(bytes, name = "fastrack-spec-#{Process.pid}")
     PLACES.each do |place, files|
-      path = File.join(place, "fastrack-spec-#{Process.pid}")
+      path = File.join(place, name)
       Dir.mkdir(path)
       group = new(path, files)
       return group if group.limit(bytes)
@@ -26,7 +27,7 @@ class MemoryCgroup
 
   def initialize(path, files)
     @path = path
-    @limit, @peak, @used = files.map { |name| File.join(path, name) }
+    @limit, @peak, @used, @events = files.map { |name| File.join(path, name) }
   end
 
   # @return [Boolean] whether it is in force
@@ -50,6 +51,11 @@ class MemoryCgroup
   # @return [Integer] bytes that are in use; caches of files count
   def used
     File.read(@used).to_i
+  end
+
+  # @return [Integer] how many processes the kernel has killed for it
+  def kills
+    File.read(@events)[/^oom_kill (\d+)/, 1].to_i
   end
 
   def processes

@@ -3,15 +3,16 @@
 //! `valgrind --tool=callgrind target/release/examples/serve single 2000`
 //!
 //! `single` sends one request after the other, `pipelined` 50 at once, and so does `threads`, to a worker that may have five
-//! threads.
+//! threads, and `combined` and `json`, to one with an access log.
 
 use std::io::{IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
 
 use fastrack_engine::{
-    App, Engine, Finish, Flow, Listener, Request, ResponseWriter, Settings, WatchSettings,
+    AccessLogSettings, App, Engine, Finish, Flow, Listener, LogFormat, Request, ResponseWriter, Settings,
+    WatchSettings,
 };
 
 const REQUEST: &[u8] = b"GET /hello HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n";
@@ -51,12 +52,19 @@ fn main() {
     let number = |text: &str| text.parse::<usize>().expect("a number");
     match arguments[..] {
         ["client", address, batch, requests] => client(address, number(batch), number(requests)),
-        [how @ ("single" | "pipelined" | "threads"), requests] => {
+        [how @ ("single" | "pipelined" | "threads" | "combined" | "json"), requests] => {
             let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
             let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
             let watch =
                 WatchSettings { threads: if how == "threads" { 5 } else { 1 }, ..WatchSettings::default() };
-            let settings = Settings { watch, ..Settings::default() };
+            let log = std::fs::File::create("/dev/null").expect("/dev/null");
+            let log = |format| AccessLogSettings { fd: log.as_raw_fd(), format, worker: 0 };
+            let access_log = match how {
+                "combined" => Some(log(LogFormat::Combined)),
+                "json" => Some(log(LogFormat::Json)),
+                _ => None,
+            };
+            let settings = Settings { watch, access_log, ..Settings::default() };
             let engine = Engine::new(vec![listener], None, settings, None).expect("an engine");
             let batch = if how == "single" { 1 } else { PIPELINED };
             let mut client = Command::new(std::env::current_exe().expect("a path"))
@@ -68,6 +76,6 @@ fn main() {
             assert_eq!(finish, Finish::Limit);
             assert!(client.wait().expect("its end").success());
         }
-        _ => panic!("usage: serve single|pipelined|threads REQUESTS"),
+        _ => panic!("usage: serve single|pipelined|threads|combined|json REQUESTS"),
     }
 }

@@ -230,7 +230,7 @@ impl Doors {
             return Ok(());
         }
         self.unix = None;
-        let (place, listener) = Place::take(path)?;
+        let (place, listener) = Place::take(path, self.settings.patient)?;
         self.unix = Some((place, UnixListener::from_std(listener)?));
         Ok(())
     }

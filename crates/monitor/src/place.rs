@@ -21,10 +21,14 @@ pub struct Place {
 }
 
 impl Place {
-    /// Listens there. A socket that is there is replaced in one step: an old master's, or that of a killed one.
-    pub fn take(path: &Path) -> io::Result<(Self, UnixListener)> {
+    /// Listens there. A socket that is there is replaced in one step: that of a killed master, or, if this one `replaces` another, that
+    /// one's.
+    pub fn take(path: &Path, replaces: bool) -> io::Result<(Self, UnixListener)> {
         if fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it exists and is not a socket"));
+        }
+        if !replaces && fastrack_sys::is_listened_at(path) {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there"));
         }
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(format!(".{}", std::process::id()));

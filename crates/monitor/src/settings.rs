@@ -18,6 +18,6 @@ pub struct Settings {
     pub threads: usize,
     /// In seconds of the monotonic clock.
     pub started_at: f64,
-    /// Whether an old master may still be at its port.
+    /// Whether an old master may still be there, which this one replaces.
     pub patient: bool,
 }

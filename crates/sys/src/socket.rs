@@ -28,6 +28,18 @@ pub fn bind_private(path: &Path) -> io::Result<UnixListener> {
     backend::bind_private(path)
 }
 
+/// Whether somebody listens at this unix socket, as far as this user may know. Does not wait.
+pub fn is_listened_at(path: &Path) -> bool {
+    let attempt = || {
+        let socket = net::socket(AddressFamily::UNIX, net::SocketType::STREAM, None)?;
+        rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        net::connect(&socket, &net::SocketAddrUnix::new(path)?)
+    };
+    // AGAIN: its backlog is full.
+    matches!(attempt(), Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS))
+}
+
 /// Accepts a connection without blocking. It is non-blocking and close-on-exec.
 ///
 /// For TCP this also returns the client's address, which saves a getpeername(2). Clients of unix sockets have none. Fails
@@ -283,7 +295,9 @@ mod tests {
     fn a_private_socket_is_its_owners_from_its_first_moment() {
         use std::os::unix::fs::PermissionsExt;
         let path = std::env::temp_dir().join(format!("fastrack-private-{}", std::process::id()));
+        assert!(!is_listened_at(&path));
         let listener = bind_private(&path).expect("a listener");
+        assert!(is_listened_at(&path));
         let mode = std::fs::metadata(&path).expect("its file").permissions().mode();
         std::fs::remove_file(&path).expect("its end");
         assert_eq!(mode & 0o077, 0);

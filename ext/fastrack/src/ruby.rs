@@ -10,7 +10,9 @@ mod strings;
 mod thread_events;
 mod value;
 
-pub(crate) use errors::{exception, io_error, is_app_error, raise, raise_errno, report, system_error, warn};
+pub(crate) use errors::{
+    exception, io_error, is_app_error, log_line, raise, raise_errno, report, system_error, warn,
+};
 pub(crate) use gc_time::GcClock;
 pub(crate) use gvl::without_gvl;
 pub(crate) use interned::{init, interned};

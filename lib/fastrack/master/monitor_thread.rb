@@ -15,7 +15,9 @@ module Fastrack
     # @return [MonitorThread, nil] nil, and a line in the log, where there can be none
     def self.start(launcher, workers, replaces:)
       configuration = launcher.configuration
-      monitor = Monitor.start(workers.scoreboard, configuration.control.to_a, VERSION, configuration.max_threads, replaces)
+      # A supervisor starts the new server beside the old one.
+      takes_over = replaces || launcher.supervised?
+      monitor = Monitor.start(workers.scoreboard, configuration.control.to_a, VERSION, configuration.max_threads, takes_over)
       new(launcher, workers, monitor).tap { |thread| thread.listen unless replaces }
     rescue StandardError => e
       Log.line("no monitor here: #{e.message}") if configuration.control_path || configuration.control_listen

@@ -67,7 +67,7 @@ module Fastrack
     private
 
     def restart
-      @looks = @busy = @all_busy = 0
+      @looks = @busy = @all_busy = @waiting = 0
     end
 
     def begin_window(now)
@@ -93,6 +93,7 @@ module Fastrack
       @looks += 1
       @busy += busy
       @all_busy += 1 if busy >= @workers.size
+      @waiting = [@waiting, @workers.scoreboard.totals[:connections][:waiting]].max
     end
 
     # Seconds that each worker has computed, or waited for a CPU, which is a sign of too many.
@@ -119,9 +120,14 @@ module Fastrack
       computing = (clocks.sum { |pid, clock| [clock - @before.fetch(pid, clock), 0].max } / busy).clamp(LEAST, 1.0)
       by_cpus = (@capacity / computing).round.clamp(1..)
       fit = @guard.fit
-      size = [@workers.size + [@workers.size / 4, 1].max, by_cpus, *fit&.workers].min
+      size = [@workers.size + step_size, by_cpus, *fit&.workers].min
       grow(size, "computing #{(computing * 100).round} % of their requests' time on #{format("%.4g", @capacity)} CPUs: " \
                  "#{by_cpus}; #{fit}: #{fit&.workers}")
+    end
+
+    # From eight on a quarter more, if that many clients wait.
+    def step_size
+      (@workers.size / 4).clamp(1, [@waiting, 1].max)
     end
 
     def grow(size, figures)

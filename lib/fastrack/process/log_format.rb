@@ -13,6 +13,7 @@ module Fastrack
     def initialize(format, logger)
       @format = format
       @logger = logger
+      @lost = 0
     end
 
     # Writes a line to the logger, or to stderr.
@@ -61,11 +62,25 @@ module Fastrack
       %({"time":"#{time}","level":"#{level}","pid":#{Process.pid},"message":#{LogFormat.quote(message)}})
     end
 
-    # @return [Boolean] false where the logger cannot be used: a signal handler cannot wait for its lock
+    # Its device may be a pipe that nobody reads, or a network: a thread waits for that. Where it is stuck, lines are lost.
+    #
+    # @return [Boolean] false where the logger fails
     def log(text, level)
       return false unless @logger
+      # A fork does not copy threads.
+      return true.tap { @lost += 1 } if @writing&.alive?
 
-      Mutex.new.synchronize { @logger.public_send(level, text) }
+      text = "#{text} (#{@lost} lines before this one were lost)" if @lost.positive?
+      @lost = 0
+      @writing = Thread.new { write(text, level) }
+      # A signal handler may have interrupted whoever has the logger's lock: it waits no longer either.
+      @writing.join(Log::Output::PATIENCE) ? @writing.value : true
+    rescue StandardError
+      false
+    end
+
+    def write(text, level)
+      @logger.public_send(level, text)
       true
     rescue StandardError
       false

@@ -164,8 +164,7 @@ module Fastrack
 
       path = File.expand_path(given, directory)
       # The server does not wait for the reader of a FIFO, which may come and go.
-      pipe = name == :AccessLog && File.pipe?(path)
-      @files[name] = file = File.open(path, pipe ? File::RDWR | File::APPEND : "a")
+      @files[name] = file = File.open(path, File.pipe?(path) ? File::RDWR | File::APPEND : "a")
       # Workers reopen it after a rotation.
       user = @configuration.user
       file.chown(user.uid, user.gid) if user && file.stat.file? && Process.euid.zero?

@@ -18,6 +18,9 @@ pub(super) fn quoted(text: &[u8], most: usize, out: &mut Vec<u8>) {
 
 /// Appends `text` for a JSON string (RFC 8259 §7). Bytes that are no UTF-8 are taken for ISO 8859-1.
 pub(super) fn json(text: &[u8], most: usize, out: &mut Vec<u8>) {
+    if clean_len(text) == text.len() {
+        return out.extend_from_slice(&text[..text.len().min(most)]);
+    }
     let is_utf8 = std::str::from_utf8(text).is_ok();
     let start = out.len();
     escape(text, most, out, |byte, out| match byte {

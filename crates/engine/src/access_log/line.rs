@@ -1,6 +1,5 @@
 //! One line of the access log.
 
-use std::io::Write;
 use std::net::IpAddr;
 
 use fastrack_http::{DateCache, Head, KnownName, DATE_LEN};
@@ -130,7 +129,7 @@ impl Texts {
         out.extend_from_slice(b"{\"time\":\"");
         out.extend_from_slice(&self.iso);
         out.push(b'.');
-        digits(line.time % 1000, 3, out);
+        digits::<3>(line.time % 1000, out);
         out.extend_from_slice(b"Z\",\"duration\":");
         seconds(line.duration, out);
         out.extend_from_slice(b",\"queue_time\":");
@@ -194,12 +193,16 @@ fn text(value: Option<&[u8]>, most: usize, out: &mut Vec<u8>) {
 fn seconds(micros: u64, out: &mut Vec<u8>) {
     number(micros / 1_000_000, out);
     out.push(b'.');
-    digits(micros % 1_000_000, 6, out);
+    digits::<6>(micros % 1_000_000, out);
 }
 
-fn digits(number: u64, width: usize, out: &mut Vec<u8>) {
-    // It never fails: memory was reserved.
-    let _ = write!(out, "{number:0width$}");
+fn digits<const WIDTH: usize>(mut number: u64, out: &mut Vec<u8>) {
+    let mut text = [0; WIDTH];
+    for place in text.iter_mut().rev() {
+        *place = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    out.extend_from_slice(&text);
 }
 
 fn number(mut number: u64, out: &mut Vec<u8>) {

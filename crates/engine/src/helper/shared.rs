@@ -3,10 +3,16 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use fastrack_http::Error;
+
 use super::crew::Crew;
 use super::epoch::Epoch;
 use super::timer::HelperTimer;
+use crate::control::Control;
 use crate::reactor::Reactor;
+
+/// How long the access log's lines about requests that the process ends in are waited for, in milliseconds.
+const LOG_TIME: u64 = 50;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -149,6 +155,19 @@ impl Shared {
     pub fn hand_off_all(&self, millis: u64) -> bool {
         let reactor = self.reactor_within(millis);
         reactor.map(|mut reactor| reactor.hand_off_all()).is_some()
+    }
+
+    /// The process ends in the middle of requests, whose clients have been dealt with: they get their lines in the access log,
+    /// now that the connections are safe.
+    pub fn log_ended(&self, control: &Control, millis: u64) {
+        if let Some(mut reactor) = self.reactor_within(millis) {
+            for request in control.all_requests() {
+                if let Some(claim) = request.take_ended() {
+                    reactor.log_lost(request, claim, Error::Ended);
+                }
+            }
+            reactor.flush_log(LOG_TIME);
+        }
     }
 
     /// Locks the reactor within so many milliseconds, or not.

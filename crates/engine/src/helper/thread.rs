@@ -6,6 +6,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, MutexGuard};
 use std::thread::{Builder, JoinHandle};
 
+use fastrack_http::Error;
 use fastrack_sys::{monotonic_millis, with_signals_blocked, Events};
 
 use super::lookout::{Lookout, Work};
@@ -90,6 +91,9 @@ fn run(shared: &Shared, control: &Control, watchdog: &Watchdog) {
             // A thread has crashed, and the process ends as soon as this is done.
             let is_done = shared.hand_off_all(LAST_WAIT);
             await_responses(shared, control);
+            if is_done {
+                shared.log_ended(control, LAST_WAIT);
+            }
             shared.order(if is_done { Order::HandedOff } else { Order::Left });
         }
         if shared.is_ordered(Order::HandedOff) || shared.is_ordered(Order::Left) {
@@ -166,7 +170,7 @@ impl Work for Drive<'_> {
         self.shared.timer().want_listeners(reactor.may_accept_ahead());
         let request = self.control.request();
         self.watchdog.check(request, |claim| {
-            reactor.log_lost(request, claim);
+            reactor.log_lost(request, claim, Error::Overdue);
             reactor.hand_off_all();
         });
         // A request has limits of its own. What comes after it begins at 0.
@@ -283,7 +287,7 @@ impl Drive<'_> {
         if !overdue.is_empty() {
             control.set_ending();
             if let Some(mut reactor) = shared.reactor_within(LAST_WAIT) {
-                overdue.iter().for_each(|(request, claim)| reactor.log_lost(request, *claim));
+                overdue.iter().for_each(|(request, claim)| reactor.log_lost(request, *claim, Error::Overdue));
                 reactor.hand_off_all();
             }
         }

@@ -46,9 +46,9 @@ impl Reactor {
         log.add(&line, connection.peer.map(|peer| peer.ip()), now, self.control.counters());
     }
 
-    /// Logs a request that the watchdog has ended; with 504 unless something of a response had been sent. No more is known of
-    /// it than the scoreboard has.
-    pub fn log_lost(&mut self, request: &ActiveRequest, claim: Claim) {
+    /// Logs a request that the watchdog has ended, or the end of the process; with that error's status unless something of a response
+    /// had been sent. No more is known of it than the scoreboard has.
+    pub fn log_lost(&mut self, request: &ActiveRequest, claim: Claim, error: Error) {
         let Some(log) = &mut self.access_log else { return };
         // It was answered, and has its line.
         if request.is_in_callbacks() {
@@ -63,7 +63,7 @@ impl Reactor {
         let line = Line {
             head: &head,
             bytes: &bytes,
-            status: if claim == Claim::Open { Error::Overdue.status() } else { 0 },
+            status: if claim == Claim::Open { error.status() } else { 0 },
             length: 0,
             time: epoch_millis(),
             duration: now.saturating_sub(request.started()) * 1000,

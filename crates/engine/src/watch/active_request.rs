@@ -85,6 +85,8 @@ pub(crate) struct ActiveRequest {
     claim: AtomicU64,
     /// The claim of the last request whose response was sent whole.
     complete: AtomicU64,
+    /// How far the response was when the end of the process [took](Self::note_ended) the request; a [`Claim`].
+    ended_at: AtomicU64,
     /// What is left of the time limit while it is [stopped](Self::while_stopped), in milliseconds.
     left: AtomicU64,
 }
@@ -106,6 +108,7 @@ impl ActiveRequest {
             timeout: settings.timeout,
             claim: AtomicU64::new(0),
             complete: AtomicU64::new(0),
+            ended_at: AtomicU64::new(Claim::None as u64),
             left: AtomicU64::new(RUNNING),
         };
         Ok(slot.for_threads(threads).into_iter().map(new).map(Arc::new).collect())
@@ -343,6 +346,21 @@ impl ActiveRequest {
         None
     }
 
+    /// The end of the process has taken it, when the response was that far: [`take_ended`](Self::take_ended) tells.
+    pub fn note_ended(&self, claim: Claim) {
+        self.ended_at.store(claim as u64, Ordering::Release);
+    }
+
+    /// Whether the end of the process took the request, and how far the response was. Once.
+    pub fn take_ended(&self) -> Option<Claim> {
+        match self.ended_at.swap(Claim::None as u64, Ordering::AcqRel) {
+            0 => None,
+            1 => Some(Claim::Open),
+            2 => Some(Claim::Begun),
+            _ => Some(Claim::Complete),
+        }
+    }
+
     /// Whether the method is HEAD, whose responses have no body.
     pub fn is_head_request(&self) -> bool {
         self.slot.is_head_request()
@@ -406,7 +424,12 @@ mod tests {
         let (board, active) = active(0);
         assert_eq!(active.take(), None);
         begin(&active);
-        assert_eq!((active.take(), active.take()), (Some(Claim::Open), None));
+        assert_eq!(active.take_ended(), None);
+        assert_eq!(
+            (active.take().inspect(|claim| active.note_ended(*claim)), active.take()),
+            (Some(Claim::Open), None)
+        );
+        assert_eq!((active.take_ended(), active.take_ended()), (Some(Claim::Open), None));
         assert!(!active.claim_response());
         assert_eq!(board.read(0).expect("an entry").state, State::Serving);
     }

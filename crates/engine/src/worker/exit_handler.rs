@@ -46,6 +46,9 @@ impl ExitHandler {
             // If the process does not end, the helper sees to it.
             self.shared.order(if is_done { Order::HandedOff } else { Order::Left });
             self.answer_rest();
+            if is_done {
+                self.shared.log_ended(&self.control, REACTOR_TIME);
+            }
         }
     }
 
@@ -104,6 +107,7 @@ impl ExitHandler {
     fn take_requests(&self, take: fn(&ActiveRequest) -> Option<Claim>) {
         for request in self.control.all_requests() {
             if let Some(claim) = take(request) {
+                request.note_ended(claim);
                 self.response.send(request, claim);
                 if claim == Claim::Open {
                     LastResponse::drain(request);

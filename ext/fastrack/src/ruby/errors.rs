@@ -10,7 +10,7 @@ use magnus::{Error, Ruby};
 use rb_sys::*;
 
 use crate::ruby::interned::interned;
-use crate::ruby::protect::protect;
+use crate::ruby::protect::{protect, Raised};
 use crate::ruby::value::{call, NIL};
 
 /// How long the reader of a full log pipe gets to make room.
@@ -86,7 +86,21 @@ pub(crate) fn report(error: &Error, env: VALUE) {
     }
 }
 
-/// Writes a line to the server's log, which is stderr. A log that cannot be written to is no reason to fail.
+/// Has a line written as the server's log is configured to look, and where it is to go (LogFormat, `logger`).
+pub(crate) fn log_line(line: &str) -> Result<(), Raised> {
+    let text = format!("{line} (worker {})", std::process::id());
+    protect(|| {
+        // SAFETY: under protect. This closure borrows the text, and owns nothing.
+        unsafe {
+            let text = rb_utf8_str_new(text.as_ptr().cast(), text.len() as _);
+            let level = RB_ID2SYM(rb_intern(c"warn".as_ptr()));
+            let log = rb_path2class(c"Fastrack::Log".as_ptr());
+            call(log, rb_intern(c"line".as_ptr()), &[text, level]);
+        }
+    })
+}
+
+/// Writes a line to stderr, where Ruby is not to be asked. A log that cannot be written to is no reason to fail.
 pub(crate) fn warn(line: &str) {
     write_stderr_within(format!("fastrack: {line} (worker {})\n", std::process::id()).as_bytes(), LOG_MILLIS);
 }
