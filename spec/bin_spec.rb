@@ -85,9 +85,9 @@ RSpec.describe "bin" do
       output
     end
 
-    # A user who may use sudo, which notes what it was to run, and a Debian 13 whose apt knows no package before its lists are fetched.
-    def new_system
-      { "id" => "echo 1000", "apt-get" => "exit 100", "apt-cache" => "[ -e lists ] || exit 100\n[ $1 = show ] || echo '  Candidate: 1.85.0'",
+    # A user who may use sudo, which notes what it was to run, and a Debian whose apt knows no package before its lists are fetched.
+    def new_system(policy = "echo '  Candidate: 1.85.0'")
+      { "id" => "echo 1000", "apt-get" => "exit 100", "apt-cache" => "[ -e lists ] || exit 100\n[ $1 = show ] || #{policy}",
         "sudo" => "case \"$*\" in '-n true') ;; *apt-get*) echo \"$@\" >>said ;; *) cat >/dev/null ;; esac\ncase \"$*\" in *update*) : >lists ;; esac" }.each do |name, text|
         File.unlink(File.join(@dir, "bin", name)) if File.symlink?(File.join(@dir, "bin", name))
         File.write(File.join(@dir, "bin", name), "#!/bin/sh\ncd #{@dir}\n#{text}\n", perm: 0o755)
@@ -130,6 +130,15 @@ RSpec.describe "bin" do
       expect(output).not_to include("rustup")
       expect(output).to match(/fetching the lists of packages\n.*installing Debian packages: .*\bmake.*\bcargo/m)
       expect(File.readlines(File.join(@dir, "said")).values_at(0, 2)).to match([/\Aapt-get -q update$/, /install --no-install-recommends .*\bcargo$/])
+    end
+
+    it "takes the newer Rust that Debian 12 has beside its own, with the tools that the tests need" do
+      skip "takes Debian's packages" unless File.executable?("/usr/bin/apt-get")
+      path = path_without("cargo", "cargo-fmt", "cargo-clippy", "curl")
+      new_system("case $2 in *-clippy-web) echo '  Candidate: (none)' ;; *-web) echo '  Candidate: 1.96.0+dfsg1-1~deb12u2' ;; *) echo '  Candidate: 0.66.0+ds1-1' ;; esac")
+      output = lacking(PATH: path, FASTRACK_NO_INSTALL: nil, arguments: ["--test"])
+      expect(output).not_to include("rustup")
+      expect(File.readlines(File.join(@dir, "said"))[2].split).to include("cargo-web", "rustfmt-web").and satisfy { |words| words.grep(/clippy/).empty? }
     end
 
     it "names what only the tests need when it is to prepare for them" do

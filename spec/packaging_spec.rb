@@ -258,6 +258,63 @@ RSpec.describe "packaging" do
   describe "a release" do
     before { require_relative "../bin/lib/gems/release" }
 
+    it "is built and tried by the workflow for all platforms and Rubies that it is made of" do
+      require "yaml"
+      jobs = YAML.load_file(".github/workflows/gems.yml").fetch("jobs")
+      matrix = ->(job) { jobs.dig(job, "strategy", "matrix") }
+      platforms = Gems::PLATFORMS.map(&:name)
+      expect(matrix.call("native")["include"].map { |one| one["platform"] }).to match_array(platforms)
+      expect(jobs["native"]["steps"].filter_map { |step| step.dig("with", "ruby-version") }).to eq(Gems::PlatformGem::RUBIES)
+      expect(%w[linux macos].map { |job| matrix.call(job)["ruby"] }).to all(eq(Gems::PlatformGem::RUBIES))
+      tried = matrix.call("linux").values_at("machine", "system").then { |machines, systems| machines.product(systems) }
+      expect(tried.map { |machine, system| "#{machine["cpu"]}-linux-#{system["libc"]}" } + matrix.call("macos")["machine"].map { |one| one["platform"] })
+        .to match_array(platforms)
+    end
+
+    # The workflow's machines for Linux.
+    it "is prepared where apt has another system's packages than Debian's: the headers are then those of the Rubies that are named" do
+      tools = { "bin/apt-get" => "[ $1 = indextargets ] || exit 100\necho Ubuntu http://127.0.0.1:9/ubuntu/", "bin/rustup" => "echo #{Gems::PLATFORMS.map(&:rust_target).join(" ")} | xargs -n1",
+                "fastrack/gems/tools/bin/cargo-zigbuild" => "exit 1", "fastrack/gems/tools/python/ziglang/zig" => "exit 1" }
+      tools.each do |file, text|
+        FileUtils.mkdir_p(File.dirname(File.join(@dir, file)))
+        File.write(File.join(@dir, file), "#!/bin/sh\n#{text}\n", perm: 0o755)
+      end
+      env = { "PATH" => "#{@dir}/bin:#{ENV.fetch("PATH")}", "XDG_CACHE_HOME" => @dir, "FASTRACK_DEBIAN_MIRROR" => nil, "RUBY" => RbConfig.ruby }
+      expect(run("bash", "bin/lib/gems/setup.sh", "x86_64-linux-gnu", env: env)).to eq("setup.sh: no Debian packages here: Ruby's headers come from the Rubies that FASTRACK_RUBIES names\n")
+      expect(run("bash", "bin/lib/gems/setup.sh", "arm64-darwin", env: env)).to include("no Debian packages here")
+    end
+
+    describe "that is made" do
+      let(:release) { Gems::Release.new(@dir) }
+      let(:sums) { File.join(@dir, "SHA256SUMS") }
+
+      # Of what is compiled here already. The source gem is there, too, and not compiled once more.
+      before do
+        file = Struct.new(:api, :path).new(RUBY_VERSION[/\A\d+\.\d+/], "#{Server::LIB}/fastrack/#{RUBY_VERSION[/\A\d+\.\d+/]}/fastrack.#{RbConfig::CONFIG["DLEXT"]}")
+        platforms = [Gems::PLATFORMS.find(&:here?), Gems::PLATFORMS.find { |one| one.darwin? && !one.here? }]
+        allow(Gems::PlatformGem).to receive(:build_all) do |folder|
+          platforms.map { |one| Gems::PlatformGem.new(one, native_files: [file]) }.flat_map { |gem| gem.specifications.map { |spec| gem.pack(spec, folder) } }
+        end
+        allow(release).to receive(:run).and_wrap_original { |run, *words| run.call(*words) unless words.grep(/-[\d.]+\.gem\z/).any? }
+      end
+
+      it "has had each gem tried that can run here, says which could not, and has the checksums of all" do
+        File.write(File.join(@dir, "rhebok-rs-0.0.1.gem"), "of an older version")
+        expect { release.make }.to output(/^smoke: .*: served$.*-darwin\.gem: not run, that takes a Mac/m).to_stdout_from_any_process
+        gems = Dir.glob("*.gem", base: @dir)
+        expect(gems.grep(/darwin/).size).to eq(1)
+        expect(gems).not_to include("rhebok-rs-0.0.1.gem")
+        expect(gems).to include("rhebok-rs-#{Gem::Specification.load("rhebok-rs.gemspec").version}.gem")
+        expect(run("sha256sum", "--check", "SHA256SUMS", chdir: @dir).lines(chomp: true)).to match_array(gems.map { |gem| "#{gem}: OK" })
+      end
+
+      it "is none if a gem does not serve" do
+        stub_const("Gems::Release::APPS", ["examples/hello/config.ru=another page"])
+        expect { release.make }.to raise_error(/smoke\.rb .* failed\z/).and output.to_stdout_from_any_process.and output(/the page has no another page/).to_stderr_from_any_process
+        expect(File.exist?(sums)).to be(false)
+      end
+    end
+
     it "is not published while the gemspec names a place that is none of the repository's" do
       release = Gems::Release.new(@dir)
       homepage = Gem::Specification.load("rhebok-rs.gemspec").homepage

@@ -16,15 +16,24 @@ check() {
 
 rust_checks() {
   check cargo fmt --manifest-path "$1" --all --check
-  check cargo clippy --manifest-path "$1" --workspace --all-targets --locked -- -D warnings
+  clippy --manifest-path "$1" --workspace --all-targets
   check cargo test --manifest-path "$1" --workspace --locked
+}
+
+# Debian 12 has none for the Rust that bin/setup installs there. A machine that tests for others must not go without.
+clippy() {
+  if [ -n "${CI:-}" ] || cargo clippy --version >/dev/null 2>&1; then
+    check cargo clippy "$@" --locked -- -D warnings
+  else
+    printf '\n== skipped: no clippy for %s\n' "$*"
+  fi
 }
 
 # The back end of macOS, as far as Linux can run it: through the same crate.
 portable_checks() {
-  local crates=(-p fastrack-sys -p fastrack-engine -p fastrack-monitor --features portable --locked)
-  check cargo clippy "${crates[@]}" --all-targets -- -D warnings
-  check cargo test "${crates[@]}"
+  local crates=(-p fastrack-sys -p fastrack-engine -p fastrack-monitor --features portable)
+  clippy "${crates[@]}" --all-targets
+  check cargo test "${crates[@]}" --locked
 }
 
 # The crates without Ruby compile for these, too. Their standard libraries come from rustup.
@@ -34,7 +43,7 @@ target_checks() {
   local target
   for target in "${targets[@]}"; do
     if has_target "$target"; then
-      check cargo clippy --target "$target" -p fastrack-http -p fastrack-sys -p fastrack-engine -p fastrack-monitor --locked -- -D warnings
+      clippy --target "$target" -p fastrack-http -p fastrack-sys -p fastrack-engine -p fastrack-monitor
     else
       printf '\n== skipped: target %s, which rustup does not have here\n' "$target"
     fi

@@ -24,6 +24,16 @@ need_gem() {
 
 apt_here() { have apt-get && have dpkg-query; }
 
+# rust_package NAME: which package of Debian has it for Rust 1.85 or newer; nothing if none has. That is the one of this name from
+# Debian 13 on. Debian 12 has a newer Rust beside its own, with which it compiles its browsers.
+rust_package() {
+  local package version
+  for package in "$1" "$1-web"; do
+    version=$(apt-cache policy "$package" 2>/dev/null | sed -n 's/^ *Candidate: \([0-9].*\)/\1/p' || true)
+    ! dpkg --compare-versions "${version:-0}" ge 1.85 || { echo "$package"; return; }
+  done
+}
+
 # Debian's ruby-* packages are for Debian's Ruby alone; where there is none yet, that is the one to come.
 debian_ruby() {
   apt_here || return 1

@@ -25,11 +25,15 @@ private_apt() {
     -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false -o APT::Install-Recommends=false "$@"
 }
 
-# The mirror that this machine's own apt uses; security updates come from another place.
+# The mirror of Debian that this machine's own apt uses; security updates come from another place.
 debian_mirror() {
   # shellcheck disable=SC2016 # apt-get itself fills the form in
-  echo "${FASTRACK_DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | awk '!/security/ && !found++')}"
+  echo "${FASTRACK_DEBIAN_MIRROR:-$(apt-get indextargets --format '$(ORIGIN) $(REPO_URI)' 'Created-By: Packages' |
+    awk '$1 == "Debian" && !/security/ && !found++ { print $2 }')}"
 }
+
+# Ubuntu has apt, too, and neither Debian's packages nor the key that they are signed with.
+debian_here() { have apt-get && [ -n "$(debian_mirror)" ]; }
 
 # unpack_packages FOLDER PACKAGE...: their files, without their scripts.
 unpack_packages() {

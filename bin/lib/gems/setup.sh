@@ -48,14 +48,15 @@ get_targets() {
   local target
   have rustup || { say "no rustup: Rust's standard library for other platforms is yours to install"; return; }
   for target in $(rust_targets "$@"); do
-    rustup target list --installed | grep -qx "$target" || rustup target add "$target" >&2
+    # To its end: rustup would fail to write where nobody reads any more.
+    rustup target list --installed | grep -x "$target" >/dev/null || rustup target add "$target" >&2
   done
 }
 
 # Every Ruby that there are packages of, for both architectures.
 get_headers() {
   local rubies arch
-  have apt-get || { say "no Debian packages here: Ruby's headers come from the Rubies that FASTRACK_RUBIES names"; return; }
+  debian_here || { say "no Debian packages here: Ruby's headers come from the Rubies that FASTRACK_RUBIES names"; return; }
   [ ! -e "$cache/headers/complete" ] || return 0
   say "headers of Debian's Rubies"
   use_apt "$cache/apt" amd64 "${suites[@]}"
@@ -74,8 +75,8 @@ get_headers() {
 # Of the same Rubies for macOS, which Debian has no packages for.
 get_darwin_headers() {
   local platforms name platform api
-  platforms=$(printf '%s\n' "${@:-arm64-darwin x86_64-darwin}" | tr ' ' '\n' | grep -e '-darwin$' | xargs)
-  [ -n "$platforms" ] && have apt-get || return 0
+  platforms=$(printf '%s\n' "${@:-arm64-darwin x86_64-darwin}" | tr ' ' '\n' | sed -n '/-darwin$/p' | xargs)
+  [ -n "$platforms" ] && debian_here || return 0
   get_sources
   for name in "$cache"/sources/*.tar.*; do
     api=${name##*/ruby}
