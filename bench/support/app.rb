@@ -20,6 +20,16 @@ module Bench
       parts
     end
 
+    # @return [Boolean] whether it needs a framework, and with it the lane's Ruby
+    def framework? = false
+
+    # @return [Array<String>] what it needs besides Rack: features to require
+    def features = []
+
+    # @param answered [String] the body that a server has sent
+    # @return [Boolean] whether it is what `request` must get
+    def right?(request, answered) = answered == body(request)
+
     # @param close [Boolean] with the header line that announces the end of the connection
     # @return [String] a whole response such as a server sends, with the usual Date and Server
     def response(request, close:)

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "time"
+require_relative "database"
 require_relative "machine"
 require_relative "statistics"
 require_relative "trial"
@@ -13,6 +14,8 @@ module Bench
     REFERENCES = %w[limit nginx unicorn puma puma-threads].freeze
     # Workloads that compare settings of Fastrack, by their kind.
     AMONG_ITSELF = %w[gc-heap].freeze
+    # Workloads that compare several threads with one, by their kind.
+    THREADS_TO_ONE = %w[page memory-threads].freeze
     # The server that the run is about.
     SUBJECT = "fastrack"
 
@@ -36,11 +39,14 @@ module Bench
         "versions" => @lane.versions, "rounds" => @options.common(:rounds), "seconds" => @options.common(:seconds),
         "workloads" => @workloads.map { |workload| measure(workload) }
       }
+    ensure
+      @database&.stop
     end
 
     private
 
     def measure(workload)
+      @database ||= Database.start(@lane) if workload.database?
       servers = servers_for(workload)
       rounds = servers.to_h { |server| [server, []] }
       @options.common(:rounds).times do |round|
@@ -61,7 +67,7 @@ module Bench
     end
 
     def trial(server, workload, round)
-      measured = Trial.new(server, workload, @options, @lane, round).run
+      measured = Trial.new(server, workload, @options, @lane, round, database: @database).run
       say(workload, server, "round #{round + 1}: #{measured.map { |name, value| "#{name} #{value}" }.join(", ")}")
       measured
     rescue RunningServer::Failed => error
@@ -78,8 +84,7 @@ module Bench
     end
 
     def result(workload, rounds)
-      names = AMONG_ITSELF.include?(workload.measurement.kind) ? [SUBJECT] : REFERENCES
-      references = rounds.filter_map { |server, own| [server.name, own] if names.include?(server.name) }
+      references = rounds.filter_map { |server, own| [server.name, own] if references(workload).include?(server.name) }
       servers = rounds.map do |server, own|
         ratios = references.to_h { |name, others| [name, Statistics.ratios(own, others)] }
         { "name" => server.name, "rounds" => own, "failed" => own.count(nil),
@@ -90,6 +95,13 @@ module Bench
         "workers" => workload.setting(:workers, @options),
         "concurrency" => workload.setting(:concurrency, @options), "servers" => servers
       }
+    end
+
+    def references(workload)
+      kind = workload.measurement.kind
+      return [SUBJECT] if AMONG_ITSELF.include?(kind)
+
+      THREADS_TO_ONE.include?(kind) ? [*REFERENCES, SUBJECT] : REFERENCES
     end
 
     def say(workload, server, text)

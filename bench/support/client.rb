@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "io/wait"
+require "stringio"
 
 module Bench
   # Asks a server one request, to see that it is up and that it answers what it should.
@@ -16,6 +17,7 @@ module Bench
       socket = endpoint.connect
       socket.write(request.to_s(close: true))
       head, _, body = read_all(socket).partition("\r\n\r\n")
+      body = unchunked(body) if head.match?(/^transfer-encoding: *chunked/i)
       [head[%r{\AHTTP/1\.[01] (\d{3})}, 1].to_i, body]
     ensure
       socket&.close
@@ -33,6 +35,17 @@ module Bench
     rescue EOFError
       bytes
     end
-    private_class_method :read_all
+
+    # @return [String] the data of a chunked body, as far as it came
+    def self.unchunked(body)
+      rest = StringIO.new(body)
+      data = +""
+      while (size = rest.gets.to_s.hex).positive?
+        data << rest.read(size).to_s
+        rest.gets
+      end
+      data
+    end
+    private_class_method :read_all, :unchunked
   end
 end

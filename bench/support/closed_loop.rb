@@ -24,7 +24,10 @@ module Bench
     # @param endpoints [Array<Endpoint::Tcp>] over which the clients are shared out
     # @param connections [Integer] clients
     # @param paths [Hash{String => Integer}] what is asked, and how often in proportion
-    # @param request_file [String, nil] path of the bytes to send each time instead
+    # @param request_files [Array<String>] paths of the bytes to send instead, one for each of `paths`, which then are but names
+    # @param pipeline [Integer] how many requests a client sends at once, before it waits for all of their answers; latencies are those
+    #   of all together
+    # @param per_connection [Integer, nil] after how many answers, or batches of them, a client closes its connection
     # @param new_clients [Integer] how many of the clients connect anew for each request
     # @param routers [Integer, nil] how many routers keep the connections instead of the clients: each request goes by one of them,
     #   over any of its connections that is idle
@@ -33,14 +36,15 @@ module Bench
     # @param threads [Integer] that play the clients; with more than one, each has a sequence of its own
     # @param patience [Numeric, nil] seconds until an answer counts as none, if it shall not be 10
     # @param seed [Integer]
-    def initialize(endpoints:, connections:, paths: { "/" => 1 }, request_file: nil, new_clients: 0, routers: nil, pause_ms: nil,
-                   new_pause_ms: nil, threads: 1, patience: nil, seed: 0)
+    def initialize(endpoints:, connections:, paths: { "/" => 1 }, request_files: [], pipeline: nil, per_connection: nil, new_clients: 0,
+                   routers: nil, pause_ms: nil, new_pause_ms: nil, threads: 1, patience: nil, seed: 0)
       @endpoints = endpoints
       @paths = paths
       @pauses = { "pause-ms" => pause_ms, "new-pause-ms" => new_pause_ms }
       @threads = threads
-      @options = { "connections" => connections, "new" => new_clients, "routers" => routers, "seed" => seed, "request" => request_file,
-                   "patience-s" => patience }
+      @request_files = request_files
+      @options = { "connections" => connections, "new" => new_clients, "routers" => routers, "seed" => seed, "pipeline" => pipeline,
+                   "per-connection" => per_connection, "patience-s" => patience }
     end
 
     # @param seconds [Numeric] in which requests are begun; the last answers are waited for
@@ -78,6 +82,7 @@ module Bench
     def run(more)
       words = ["closed-loop", *@endpoints.flat_map { |endpoint| ["--address", endpoint.to_s] },
                *@paths.flat_map { |path, weight| ["--path", "#{path}=#{weight}"] },
+               *@request_files.flat_map { |file| ["--request", file] },
                *@options.merge(more).compact.flat_map { |name, value| ["--#{name}", value.to_s] }]
       output, status = Open3.capture2e(RustProgram.path("load"), *words)
       raise "load #{words.join(" ")}: #{output}" unless status.success?

@@ -34,12 +34,25 @@ module Bench
     end
 
     def measure(options)
-      missing = Programs.missing(Workloads.named(options.workloads))
+      workloads = Workloads.named(options.workloads)
+      missing = Programs.missing(workloads)
       unless missing.empty?
         raise Options::Invalid, "a program is missing; run as root: apt-get install #{missing.join(" ")}"
       end
 
+      refuse_missing_features(workloads, Lane.new(options.lane))
       Campaign.new(options, log: @log).run
+    end
+
+    # Better at once than after the workloads that go before.
+    def refuse_missing_features(workloads, lane)
+      needed = workloads.flat_map { |workload| workload.app.features }.uniq
+      missing = needed.empty? ? [] : lane.missing(needed)
+      missing << "PostgreSQL" if workloads.any?(&:database?) && !Database.here?(lane)
+      return if missing.empty?
+
+      raise Options::Invalid, "the lane #{lane.name} has no #{missing.join(", ")}; --lane rack3 has everything, here it takes (as root): " \
+                              "apt-get install rails ruby-sinatra ruby-pg postgresql"
     end
 
     def check(results)

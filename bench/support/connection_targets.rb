@@ -36,14 +36,31 @@ module Bench
         ["p99_kept", "p99 of other traffic, to that without", 1.10, false]
       ]
     }.freeze
+    # The same by workload.
+    FIGURES_OF_ONE = {
+      "rails-page" => [["p99_to_p50", "p99, to p50", 1.30, false]]
+    }.freeze
     # A figure as a multiple of another server's: by workload.
     RATIOS = {
       "keepalive" => [["limit", "cpu_us", "CPU per request", 1.35, false], ["puma", "rps", "requests/s", 3.5, true]],
       "browser-keepalive" => [["limit", "cpu_us", "CPU per request", 2.20, false]],
-      "threads-sleep" => [["puma-threads", "rps", "requests/s", 1.0, true]]
+      "threads-sleep" => [["puma-threads", "rps", "requests/s", 1.0, true]],
+      "rails-page" => [["fastrack", "rps", "requests/s", 0.97, true]],
+      "rails-wait" => [
+        ["puma-threads", "rps", "requests/s", 1.0, true], ["puma-threads", "p99_ms", "p99", 0.70, false],
+        ["puma-threads", "pss_mb_loaded", "PSS after load", 0.70, false]
+      ],
+      "memory-threads" => [
+        ["fastrack", "pss_mb_after_1", "PSS after one request", 1.10, false],
+        ["fastrack", "pss_mb_after_20000", "PSS after 20000 requests", 1.10, false]
+      ]
+    }.freeze
+    # The same by kind.
+    RATIOS_OF_ALL = {
+      "profile" => [["puma-threads", "rps", "requests/s", 1.5, true], ["puma-threads", "p99_ms", "p99", 1.0, false]]
     }.freeze
     PERCENTILES = %w[p95_ms p99_ms].freeze
-    private_constant :FIGURES, :RATIOS, :PERCENTILES
+    private_constant :FIGURES, :FIGURES_OF_ONE, :RATIOS, :RATIOS_OF_ALL, :PERCENTILES
 
     # @param workload [Hash] of the results
     # @return [Array<Targets::Verdict>]
@@ -53,13 +70,13 @@ module Bench
     end
 
     def self.figures(workload, own)
-      FIGURES.fetch(workload["kind"], []).map do |name, words, limit, at_least|
+      (FIGURES.fetch(workload["kind"], []) + FIGURES_OF_ONE.fetch(workload["name"], [])).map do |name, words, limit, at_least|
         Targets::Verdict.new(workload["name"], words, own&.dig("medians", name), limit, at_least)
       end
     end
 
     def self.ratios(workload, own)
-      RATIOS.fetch(workload["name"], []).map do |other, name, words, limit, at_least|
+      (RATIOS.fetch(workload["name"], []) + RATIOS_OF_ALL.fetch(workload["kind"], [])).map do |other, name, words, limit, at_least|
         value = own&.dig("ratios", other, name)
         Targets::Verdict.new(workload["name"], "#{words}, to #{other}'s", value, limit, at_least)
       end

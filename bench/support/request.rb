@@ -8,11 +8,13 @@ module Bench
 
     # @param headers [Hash{String => String}] without Host, Connection and Content-Length
     # @param body [String, nil]
-    def initialize(verb: "GET", path: "/", headers: {}, body: nil)
+    # @param chunked [Boolean] the body is sent as a chunk instead of with a Content-Length
+    def initialize(verb: "GET", path: "/", headers: {}, body: nil, chunked: false)
       @verb = verb
       @path = path
       @headers = headers
       @body = body
+      @chunked = chunked
     end
 
     # @param close [Boolean] ask for the connection to be closed after the answer
@@ -20,9 +22,9 @@ module Bench
     def to_s(close:)
       lines = ["#{verb} #{path} HTTP/1.1", "Host: localhost"]
       lines << "Connection: close" if close
-      lines << "Content-Length: #{body.bytesize}" if body
+      lines << (@chunked ? "Transfer-Encoding: chunked" : "Content-Length: #{body.bytesize}") if body
       lines.concat(headers.map { |name, value| "#{name}: #{value}" })
-      "#{lines.join("\r\n")}\r\n\r\n#{body}"
+      "#{lines.join("\r\n")}\r\n\r\n#{@chunked ? "#{body.bytesize.to_s(16)}\r\n#{body}\r\n0\r\n\r\n" : body}"
     end
 
     # @return [Hash] the parts of a Rack env that the apps in bench/apps look at

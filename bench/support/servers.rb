@@ -19,9 +19,9 @@ module Bench
       # A connection stays with the worker that accepted it.
       Fastrack.new("fastrack-pinned", "HandOver=false"), NginxFiles.new, Unicorn.new, Puma.new("puma", 1), Thin.new,
       # Beside each other only.
-      Fastrack.new("fastrack-threads", "MaxThreads=5"), Puma.new("puma-threads", 5),
+      Fastrack.new("fastrack-threads", threads: true), Puma.new("puma-threads", nil),
       # As Heroku tells its users to have it; Puma 6.5 and newer know the word.
-      Puma.new("puma-closing", 1, CLOSING), Puma.new("puma-threads-closing", 5, CLOSING)
+      Puma.new("puma-closing", 1, CLOSING), Puma.new("puma-threads-closing", nil, CLOSING)
     ].freeze
     private_constant :CLOSING
     NAMES = BUILT_IN.map(&:name).freeze

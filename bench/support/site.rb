@@ -16,13 +16,25 @@ module Bench
     attr_reader :endpoints
 
     # @param unix [Boolean] whether to listen on unix sockets
-    def initialize(dir:, workload:, workers:, lane:, unix: workload.nginx?)
+    # @param database [Database, nil] the app's
+    def initialize(dir:, workload:, workers:, lane:, unix: workload.nginx?, database: nil)
       @dir = dir
       @workload = workload
       @workers = workers
       @lane = lane
       @unix = unix
+      @database = database
       @endpoints = []
+    end
+
+    # @param words [Array<String>] a server of a Rack app, and its arguments
+    # @return [Array<String>] the same in the lane, with what the app has to have in its environment
+    def command(words)
+      return lane.command(words) unless workload.app.framework?
+
+      more = { "RAILS_ENV" => "production", "APP_ENV" => "production", "BENCH_DIR" => dir, **@database&.environment.to_h }
+      # Nothing of this process's environment comes into a lane's root.
+      lane.command(["env", *more.map { |name, value| "#{name}=#{value}" }, *words])
     end
 
     # @return [String] path of the app's config.ru

@@ -5,7 +5,7 @@ module Bench
   module Statistics
     # Measurements whose ratios are reported.
     RATIOS = %w[rps cpu_us p50_ms p95_ms p99_ms p999_ms pss_mb_after_2000 pss_mb_after_50000
-                pss_mb_after_100000].freeze
+                pss_mb_after_100000 pss_mb_after_1 pss_mb_after_20000 pss_mb_idle pss_mb_loaded].freeze
 
     # @param numbers [Array<Numeric, nil>]
     # @return [Numeric, nil] the middle one, or the mean of the middle two; nil when there is no number

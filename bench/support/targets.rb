@@ -35,7 +35,9 @@ module Bench
     MEMORY_TO_UNICORN = { "system" => [2_000, 50_000], "rack3" => [2_000, 50_000] }.freeze
     MEMORY_GROWTH = [[2_000, 50_000], [50_000, 100_000]].freeze
     ROUNDS = 5
-    private_constant :CPU, :FASTEST, :NOISE, :MEMORY_TO_UNICORN, :MEMORY_GROWTH, :ROUNDS
+    # Kinds of workloads that are about several threads in each worker.
+    THREADED = %w[mix-threads page memory-threads profile].freeze
+    private_constant :THREADED, :CPU, :FASTEST, :NOISE, :MEMORY_TO_UNICORN, :MEMORY_GROWTH, :ROUNDS
 
     # @param results [Hash] as Campaign gives them
     # @return [Array<Verdict>] one for each target of the workloads that were run
@@ -98,7 +100,7 @@ module Bench
 
     # What the targets are for: with several threads in each worker where the workload is about these.
     def self.own(workload)
-      name = workload["kind"] == "mix-threads" ? "fastrack-threads" : "fastrack"
+      name = THREADED.include?(workload["kind"]) ? "fastrack-threads" : "fastrack"
       workload["servers"].find { |server| server["name"] == name }
     end
     private_class_method :rounds, :cpu, :fastest, :memory, :served, :errors

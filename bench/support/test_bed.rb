@@ -43,13 +43,14 @@ module Bench
     # @return [Integer] a number of requests or connections, less in a quick run
     def scaled(number) = [(number * @options.common(:scale)).round, 1].max
 
+    # @param bytes [String, nil] what shall be in it
     # @return [String] path of a file that is gone afterwards
-    def file(name) = File.join(@site.dir, name)
+    def file(name, bytes = nil) = bytes ? @site.write(name, bytes) : File.join(@site.dir, name)
 
     # @return [ClosedLoop] clients that send the workload's request, played by one thread for each core that they share with
     #   the server
     def clients
-      @clients ||= closed_loop(request_file: @site.write("request", workload.request_bytes), threads: [2, concurrency].min,
+      @clients ||= closed_loop(request_files: [file("request", workload.request_bytes)], threads: [2, concurrency].min,
                                connections: [concurrency, @endpoints.size].max)
     end
 

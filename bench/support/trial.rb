@@ -16,19 +16,21 @@ module Bench
     # @param options [Options]
     # @param lane [Lane]
     # @param round [Integer] from 0
-    def initialize(server, workload, options, lane, round)
+    # @param database [Database, nil] the app's
+    def initialize(server, workload, options, lane, round, database: nil)
       @server = server
       @workload = workload
       @options = options
       @lane = lane
       @round = round
+      @database = database
     end
 
     # @return [Hash{String => Object}] by the workload's measurement
     # @raise [RunningServer::Failed]
     def run
       Dir.mktmpdir("bench", @lane.scratch) do |dir|
-        site = Site.new(dir: dir, workload: @workload, workers: @workload.setting(:workers, @options), lane: @lane)
+        site = Site.new(dir: dir, workload: @workload, workers: @workload.setting(:workers, @options), lane: @lane, database: @database)
         RunningServer.run(@server, site) do |running|
           behind_front(site) { |endpoints| @workload.measurement.run(bed(site, endpoints, running.tree)) }
         end

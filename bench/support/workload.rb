@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "app"
+require_relative "framework_app"
 require_relative "measurements/load"
 require_relative "request"
 
@@ -28,12 +29,15 @@ module Bench
 
     # @param front [Symbol] :nginx (unix sockets behind nginx) or :tcp (straight to the server)
     # @param close [Boolean] over :tcp, a new connection for each request
+    # @param app [String, FrameworkApp] a file of bench/apps, or an app that is no such file alone
     # @param settings [Hash] defaults of this workload that the command line may change: `workers`, `concurrency`
+    # @param threads [Integer] in each worker of a server that has several
+    # @param database [Boolean] whether the app has PostgreSQL
     def initialize(name, title:, app:, front:, servers:, request: Request.new, close: true, think_ms: nil,
-                   stretch: 1, measurement: Measurements::Load.new, settings: {})
+                   stretch: 1, measurement: Measurements::Load.new, settings: {}, threads: 5, database: false)
       @name = name
       @title = title
-      @app = App.new(File.join(APPS, app))
+      @app = app.is_a?(String) ? App.new(File.join(APPS, app)) : app
       @front = front
       @servers = servers
       @request = request
@@ -42,7 +46,14 @@ module Bench
       @stretch = stretch
       @measurement = measurement
       @settings = settings
+      @threads = threads
+      @database = database
     end
+
+    # @return [Integer] in each worker of a server that has several
+    attr_reader :threads
+
+    def database? = @database
 
     def nginx? = @front == :nginx
 

@@ -5,7 +5,9 @@ require_relative "measurements/idle_connections"
 require_relative "measurements/memory"
 require_relative "measurements/mix"
 require_relative "measurements/newcomer"
+require_relative "measurements/page"
 require_relative "measurements/slow_clients"
+require_relative "profiles"
 require_relative "workload"
 
 module Bench
@@ -135,11 +137,37 @@ module Bench
       heap("gc-heap-30", "30 % load", 77.0)
     ].freeze
 
+    PAGE = FrameworkApp.new("page.ru", %w[rails active_record pg]) do |body|
+      body.scan("<article").size == 50 && body.rstrip.end_with?("</html>")
+    end
+    PAGE_SERVERS = %w[fastrack fastrack-threads puma-threads unicorn].freeze
+
+    # @return [Workload] a page from PostgreSQL
+    def self.page(name, title, path)
+      kept_alive(name, title, PAGE, Measurements::Page.new, request: Request.new(path: path), servers: PAGE_SERVERS, database: true,
+                                                           settings: { workers: 4 })
+    end
+    private_class_method :page
+    private_constant :PAGE, :PAGE_SERVERS
+
+    # Several threads in each worker, and what they cost.
+    THREADS = [
+      *CONNECTIONS.select { |workload| %w[threads-sleep threads-burn].include?(workload.name) },
+      page("rails-page", "Rails page of 50 posts from PostgreSQL", "/"),
+      page("rails-wait", "Rails page of 50 posts from PostgreSQL, with a query that waits for 20 ms", "/wait"),
+      kept_alive("memory-threads", "Memory of master and 4 workers with one thread each, and with five", "nap.ru",
+                 Measurements::Memory.new([1, 20_000], kind: "memory-threads"),
+                 servers: %w[fastrack fastrack-threads puma-threads], settings: { workers: 4 })
+    ].freeze
+
     # Names that stand for several workloads.
-    GROUPS = { "requests" => REQUESTS, "connections" => CONNECTIONS, "router" => ROUTER, "collections" => COLLECTIONS }.freeze
+    GROUPS = {
+      "requests" => REQUESTS, "connections" => CONNECTIONS, "router" => ROUTER, "collections" => COLLECTIONS, "threads" => THREADS,
+      "profiles" => Profiles::ALL, **Profiles::GROUPS
+    }.freeze
     # Run when none is named.
     ALL = (REQUESTS + CONNECTIONS).freeze
-    EVERY = GROUPS.values.flatten.freeze
+    EVERY = GROUPS.values.flatten.uniq.freeze
     private_constant :EVERY
 
     def self.names = EVERY.map(&:name) + GROUPS.keys

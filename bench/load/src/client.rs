@@ -50,6 +50,10 @@ pub struct Surroundings {
     pub buffer: Vec<u8>,
     /// Who keeps the connections, where the clients do not.
     pub routers: Option<Routers>,
+    /// How many requests are in the bytes of one, and so many answers are waited for.
+    pub pipeline: usize,
+    /// After how many answers, or batches of them, a client closes its connection.
+    pub per_connection: Option<u32>,
 }
 
 /// The bytes of a request.
@@ -84,6 +88,8 @@ pub struct Client {
     interest: EpollFlags,
     /// Whether an answer has already come on the connection: it may then be closed at any time.
     used: bool,
+    /// How many answers, or batches of them, have come on it.
+    answers: u32,
     sent: usize,
     reader: Reader,
     /// The request that it is at, or pauses before.
@@ -107,6 +113,7 @@ impl Client {
             connection: None,
             interest: EpollFlags::empty(),
             used: false,
+            answers: 0,
             sent: 0,
             reader: Reader::default(),
             ticket,
@@ -144,7 +151,10 @@ impl Client {
         match self.advance(around) {
             Ok(Progress::Partial) => Outcome::Pending,
             Ok(Progress::Complete(said)) if said.status == 200 => {
-                let outcome = self.end(Outcome::Answered(said), said.keeps && !self.profile.reconnects);
+                self.answers += 1;
+                let enough = around.per_connection.is_some_and(|most| self.answers >= most);
+                let keep = said.keeps && !self.profile.reconnects && !enough;
+                let outcome = self.end(Outcome::Answered(said), keep);
                 self.hand_back(around);
                 outcome
             }
@@ -169,6 +179,7 @@ impl Client {
         let request = if self.profile.reconnects { &request.last } else { &request.kept };
         if self.connection.is_none() {
             self.connection = Some(Connection::open(self.profile.address, false)?);
+            self.answers = 0;
             self.interest = EpollFlags::empty();
             self.watch(&around.epoll, ANSWER | EpollFlags::EPOLLOUT)?;
             return Ok(Progress::Partial);
@@ -183,7 +194,7 @@ impl Client {
         }
         loop {
             match connection.receive(&mut around.buffer)? {
-                Received::Bytes(bytes) => match self.reader.take(&around.buffer[..bytes]) {
+                Received::Bytes(bytes) => match self.reader.take(&around.buffer[..bytes], around.pipeline) {
                     Progress::Partial if bytes == around.buffer.len() => {}
                     progress => return Ok(progress),
                 },

@@ -76,6 +76,8 @@ impl ClosedLoop {
             requests: requests(options),
             buffer: vec![0; BUFFER],
             routers: Routers::new(options.routers, seed),
+            pipeline: options.pipeline,
+            per_connection: options.per_connection,
         };
         let mut plan = Plan::new(&options.kinds, seed);
         let own = (thread..options.connections).step_by(options.threads);
@@ -240,14 +242,15 @@ fn profile(options: &Options, number: usize) -> Profile {
 }
 
 fn requests(options: &Options) -> Vec<Request> {
-    if let Some(bytes) = &options.request {
-        return vec![Request { kept: bytes.clone(), last: bytes.clone() }];
+    if !options.requests_bytes.is_empty() {
+        let bytes = options.requests_bytes.iter().map(|one| one.repeat(options.pipeline));
+        return bytes.map(|bytes| Request { kept: bytes.clone(), last: bytes }).collect();
     }
     let request = |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n");
     let kinds = options.kinds.iter();
     kinds
         .map(|kind| Request {
-            kept: request(&kind.path, "").into_bytes(),
+            kept: request(&kind.path, "").repeat(options.pipeline).into_bytes(),
             last: request(&kind.path, "Connection: close\r\n").into_bytes(),
         })
         .collect()

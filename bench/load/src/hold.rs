@@ -78,7 +78,7 @@ fn answer(connection: &Connection) -> io::Result<Said> {
         match connection.receive(&mut buffer)? {
             Received::Nothing => {}
             Received::End => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Received::Bytes(bytes) => match reader.take(&buffer[..bytes]) {
+            Received::Bytes(bytes) => match reader.take(&buffer[..bytes], 1) {
                 Progress::Partial => {}
                 Progress::Complete(said) => return Ok(said),
                 Progress::Nonsense => return Err(io::ErrorKind::InvalidData.into()),

@@ -51,8 +51,12 @@ pub struct Options {
     pub new_pause: Option<Duration>,
     /// After how many requests no more are begun (`closed-loop`).
     pub requests: Option<u64>,
-    /// The bytes to send instead of a GET of the first path (`closed-loop`).
-    pub request: Option<Vec<u8>>,
+    /// The bytes to send instead of a GET of the paths, which then are but names: none, or those of each path (`closed-loop`).
+    pub requests_bytes: Vec<Vec<u8>>,
+    /// How many requests a client sends at once, before it waits for their answers (`closed-loop`).
+    pub pipeline: usize,
+    /// After how many answers, or batches of them, a client closes its connection and makes another (`closed-loop`).
+    pub per_connection: Option<u32>,
     /// Until an answer counts as none (`closed-loop`).
     pub patience: Duration,
     /// Of the sequence of requests and pauses (`closed-loop`).
@@ -71,7 +75,7 @@ pub struct Options {
 
 const USAGE: &str = "usage: load closed-loop|trickle|hold --address ADDRESS:PORT... [--path /PATH[=WEIGHT]]... \
     [--connections N] [--new N] [--routers N] [--threads N] [--seconds S] [--requests N] [--pause-ms MS] [--new-pause-ms MS] \
-    [--patience-s S] [--request FILE] [--seed N] [--trace FILE] \
+    [--patience-s S] [--request FILE]... [--pipeline N] [--per-connection N] [--seed N] [--trace FILE] \
     [--senders N] [--readers N] [--interval-ms MS] [--bytes N]";
 
 impl Options {
@@ -91,7 +95,9 @@ impl Options {
                 "--routers" => options.routers = parsed(&name, &value)?,
                 "--threads" => options.threads = parsed(&name, &value)?,
                 "--requests" => options.requests = Some(parsed(&name, &value)?),
-                "--request" => options.request = Some(std::fs::read(&value)?),
+                "--request" => options.requests_bytes.push(std::fs::read(&value)?),
+                "--pipeline" => options.pipeline = parsed(&name, &value)?,
+                "--per-connection" => options.per_connection = Some(parsed(&name, &value)?),
                 "--patience-s" => options.patience = seconds(&name, &value, 1.0)?,
                 "--new-pause-ms" => options.new_pause = Some(seconds(&name, &value, 1e3)?),
                 "--seconds" => options.duration = seconds(&name, &value, 1.0)?,
@@ -105,10 +111,10 @@ impl Options {
                 _ => return Err(wrong(&name)),
             }
         }
-        options.refuse_nonsense()?;
         if options.kinds.is_empty() {
             options.kinds.push(Kind { path: "/".into(), weight: 1 });
         }
+        options.refuse_nonsense()?;
         Ok(options)
     }
 
@@ -117,6 +123,14 @@ impl Options {
             ("--address", self.addresses.is_empty()),
             ("--new", self.new_clients > self.connections),
             ("--threads", self.threads == 0),
+            // Whoever connects anew for each request has none to send after it.
+            ("--pipeline", self.pipeline == 0 || self.pipeline > 1 && self.new_clients > 0),
+            // A connection of a router has had the answers of many clients.
+            (
+                "--per-connection",
+                self.per_connection == Some(0) || self.per_connection.is_some() && self.routers > 0,
+            ),
+            ("--request", !self.requests_bytes.is_empty() && self.requests_bytes.len() != self.kinds.len()),
             // What is kept to one address does not lead to another.
             ("--routers", self.routers > 0 && self.addresses.len() > 1),
             // The numbers of several sequences would come twice.
@@ -139,7 +153,9 @@ impl Options {
             pause: Duration::ZERO,
             new_pause: None,
             requests: None,
-            request: None,
+            requests_bytes: Vec::new(),
+            pipeline: 1,
+            per_connection: None,
             patience: Duration::from_secs(10),
             seed: 0,
             trace: None,
@@ -220,6 +236,10 @@ mod tests {
             "closed-loop --address 127.0.0.1:80 --address 127.0.0.1:81 --routers 2",
             "closed-loop --address 127.0.0.1:80 --threads 2 --requests 9",
             "closed-loop --address 127.0.0.1:80 --request /no/such/file",
+            "closed-loop --address 127.0.0.1:80 --path /a --path /b --request /dev/null",
+            "closed-loop --address 127.0.0.1:80 --pipeline 0",
+            "closed-loop --address 127.0.0.1:80 --pipeline 2 --new 1",
+            "closed-loop --address 127.0.0.1:80 --per-connection 0",
             "hold --address 127.0.0.1:80 --often 3",
         ] {
             assert!(parse(line).is_err(), "{line}");

@@ -1,4 +1,4 @@
-//! Reading one response, in whatever pieces it comes.
+//! Reading responses, in whatever pieces they come.
 
 /// What a finished response said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -11,80 +11,176 @@ pub struct Said {
     pub keeps: bool,
 }
 
-/// How far a response has come.
+/// How far the responses have come.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Progress {
     /// More has to come.
     Partial,
-    /// This was the last byte.
+    /// This was the last byte of the last one, or that of one whose status is not 200.
     Complete(Said),
-    /// It is no response, or has no Content-Length: the benchmark's apps always send one.
+    /// It is no response, or nothing says where its body ends.
     Nonsense,
 }
 
 /// The head's size is bounded: what is longer is no answer of the benchmark's apps.
 const LONGEST_HEAD: usize = 64 * 1024;
+/// Of a chunk's first line, or of the trailer's.
+const LONGEST_LINE: usize = 1024;
 
-/// A response that is being read.
+/// A response that is being read, and how many came before it on the same requests.
 #[derive(Debug, Default)]
 pub struct Reader {
     head: Vec<u8>,
     said: Said,
-    left: Option<usize>,
+    body: Option<Body>,
+    answers: usize,
+}
+
+/// What of the body has still to come.
+#[derive(Debug, PartialEq, Eq)]
+enum Body {
+    Bytes(usize),
+    Chunks(Chunks),
+}
+
+/// A chunked body (RFC 9112, section 7.1).
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Chunks {
+    /// Of the chunk and its CRLF.
+    left: usize,
+    /// What has come of the line.
+    line: Vec<u8>,
+    /// The last chunk has come: this is the trailer.
+    trailer: bool,
 }
 
 impl Reader {
-    /// Whether nothing of the response has come yet.
+    /// Whether nothing of the responses has come yet.
     pub fn is_untouched(&self) -> bool {
-        self.head.is_empty() && self.left.is_none()
+        self.head.is_empty() && self.body.is_none() && self.answers == 0
     }
 
-    /// Starts over with the next response.
+    /// Starts over with the next responses.
     pub fn reset(&mut self) {
         self.head.clear();
-        self.left = None;
+        self.body = None;
+        self.answers = 0;
     }
 
-    /// Takes the bytes that have come. Bytes after the end are none of this response: Nonsense.
-    pub fn take(&mut self, bytes: &[u8]) -> Progress {
-        match self.left {
-            Some(left) => self.body(left, bytes.len()),
-            None => self.head(bytes),
+    /// Takes the bytes that have come of so many responses. Bytes after the end are none of theirs: Nonsense.
+    pub fn take(&mut self, mut bytes: &[u8], responses: usize) -> Progress {
+        loop {
+            let (progress, used) = self.one(bytes);
+            let Progress::Complete(said) = progress else { return progress };
+            bytes = &bytes[used..];
+            self.answers += 1;
+            if said.status != 200 {
+                return Progress::Complete(said);
+            }
+            if self.answers == responses {
+                return if bytes.is_empty() { Progress::Complete(said) } else { Progress::Nonsense };
+            }
+            self.head.clear();
+            self.body = None;
+            if bytes.is_empty() {
+                return Progress::Partial;
+            }
         }
     }
 
-    fn head(&mut self, bytes: &[u8]) -> Progress {
+    /// Returns too how many of the bytes belong to this response.
+    fn one(&mut self, bytes: &[u8]) -> (Progress, usize) {
+        let head = match self.body {
+            Some(_) => Some(0),
+            None => self.head(bytes),
+        };
+        let Some(head) = head else {
+            let long = self.head.len() > LONGEST_HEAD;
+            return (if long { Progress::Nonsense } else { Progress::Partial }, bytes.len());
+        };
+        let rest = &bytes[head..];
+        match &mut self.body {
+            Some(Body::Bytes(left)) => {
+                let used = rest.len().min(*left);
+                *left -= used;
+                (if *left == 0 { Progress::Complete(self.said) } else { Progress::Partial }, head + used)
+            }
+            Some(Body::Chunks(chunks)) => match chunks.take(rest) {
+                Ok(Some(used)) => (Progress::Complete(self.said), head + used),
+                Ok(None) => (Progress::Partial, bytes.len()),
+                Err(()) => (Progress::Nonsense, bytes.len()),
+            },
+            None => (Progress::Nonsense, bytes.len()),
+        }
+    }
+
+    /// Reads the head. When it is whole, returns how many of the bytes belong to it; there is no body if it is nonsense.
+    fn head(&mut self, bytes: &[u8]) -> Option<usize> {
         // Nearly always the whole head comes at once, and need not be copied.
         if self.head.is_empty() {
             if let Some(end) = end_of_head(bytes) {
-                return self.after_head(parsed(&bytes[..end]), bytes.len() - end);
+                self.after_head(parsed(&bytes[..end]));
+                return Some(end);
             }
         }
-        let searched = self.head.len().saturating_sub(3);
+        let before = self.head.len();
+        let searched = before.saturating_sub(3);
         self.head.extend_from_slice(bytes);
-        match end_of_head(&self.head[searched..]) {
-            Some(end) => {
-                let end = searched + end;
-                self.after_head(parsed(&self.head[..end]), self.head.len() - end)
+        let end = searched + end_of_head(&self.head[searched..])?;
+        let parsed = parsed(&self.head[..end]);
+        self.after_head(parsed);
+        Some(end - before)
+    }
+
+    fn after_head(&mut self, parsed: Option<(Said, Body)>) {
+        if let Some((said, body)) = parsed {
+            self.said = said;
+            self.body = Some(body);
+        }
+    }
+}
+
+impl Chunks {
+    /// How many of the bytes belong to the body when this was its end, nothing when more has to come.
+    fn take(&mut self, bytes: &[u8]) -> Result<Option<usize>, ()> {
+        let mut at = 0;
+        while at < bytes.len() {
+            if self.left > 0 {
+                let used = self.left.min(bytes.len() - at);
+                self.left -= used;
+                at += used;
+                continue;
             }
-            None if self.head.len() > LONGEST_HEAD => Progress::Nonsense,
-            None => Progress::Partial,
+            at += 1;
+            match bytes[at - 1] {
+                b'\n' => {
+                    if self.end_of_line()? {
+                        return Ok(Some(at));
+                    }
+                }
+                _ if self.line.len() == LONGEST_LINE => return Err(()),
+                byte => self.line.push(byte),
+            }
         }
+        Ok(None)
     }
 
-    fn after_head(&mut self, parsed: Option<(Said, usize)>, came: usize) -> Progress {
-        let Some((said, length)) = parsed else { return Progress::Nonsense };
-        self.said = said;
-        self.body(length, came)
-    }
-
-    fn body(&mut self, left: usize, came: usize) -> Progress {
-        self.left = left.checked_sub(came);
-        match self.left {
-            Some(0) => Progress::Complete(self.said),
-            Some(_) => Progress::Partial,
-            None => Progress::Nonsense,
+    /// Whether the body ends with this line.
+    fn end_of_line(&mut self) -> Result<bool, ()> {
+        let line = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
+        if self.trailer {
+            let ends = line.is_empty();
+            self.line.clear();
+            return Ok(ends);
         }
+        let digits = line.split(|&byte| byte == b';').next().unwrap_or(line);
+        let digits = std::str::from_utf8(digits).map_err(|_| ())?;
+        let size = usize::from_str_radix(digits.trim(), 16).map_err(|_| ())?;
+        self.line.clear();
+        self.trailer = size == 0;
+        // With the CRLF after it.
+        self.left = if self.trailer { 0 } else { size.checked_add(2).ok_or(())? };
+        Ok(false)
     }
 }
 
@@ -93,24 +189,26 @@ fn end_of_head(bytes: &[u8]) -> Option<usize> {
     bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
 }
 
-/// What a whole head says, and the length of the body.
-fn parsed(head: &[u8]) -> Option<(Said, usize)> {
+/// What a whole head says, and what body follows it.
+fn parsed(head: &[u8]) -> Option<(Said, Body)> {
     let mut lines = std::str::from_utf8(head).ok()?.split("\r\n");
     let (version, rest) = lines.next()?.split_once(' ')?;
     let status = rest.get(..3)?.parse().ok()?;
     let mut said = Said { status, service_us: None, keeps: version == "HTTP/1.1" };
-    let mut length = None;
+    let mut body = None;
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
         let value = value.trim();
         if name.eq_ignore_ascii_case("content-length") {
-            length = value.parse().ok();
+            body = value.parse().ok().map(Body::Bytes);
+        } else if name.eq_ignore_ascii_case("transfer-encoding") && value.eq_ignore_ascii_case("chunked") {
+            body = Some(Body::Chunks(Chunks::default()));
         } else if name.eq_ignore_ascii_case("x-service-time") {
             said.service_us = value.parse().ok();
         } else if name.eq_ignore_ascii_case("connection") {
             said.keeps = kept(value, said.keeps);
         }
     }
-    Some((said, length?))
+    Some((said, body?))
 }
 
 fn kept(connection: &str, default: bool) -> bool {
@@ -131,9 +229,43 @@ mod tests {
         let said = Said { status: 200, service_us: Some(2003), keeps: true };
         for cut in 0..WHOLE.len() {
             let mut reader = Reader::default();
-            assert_eq!(reader.take(&WHOLE[..cut]), Progress::Partial, "{cut}");
-            assert_eq!(reader.take(&WHOLE[cut..]), Progress::Complete(said), "{cut}");
+            assert_eq!(reader.take(&WHOLE[..cut], 1), Progress::Partial, "{cut}");
+            assert_eq!(reader.take(&WHOLE[cut..], 1), Progress::Complete(said), "{cut}");
         }
+    }
+
+    const CHUNKED: &[u8] =
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nhel\r\nB\r\nlo 0\r\n\r\nyou\r\n0\r\nmore: yes\r\n\r\n";
+
+    #[test]
+    fn reads_a_chunked_response_cut_anywhere() {
+        let said = Said { status: 200, service_us: None, keeps: true };
+        for cut in 0..CHUNKED.len() {
+            let mut reader = Reader::default();
+            assert_eq!(reader.take(&CHUNKED[..cut], 1), Progress::Partial, "{cut}");
+            assert_eq!(reader.take(&CHUNKED[cut..], 1), Progress::Complete(said), "{cut}");
+        }
+    }
+
+    #[test]
+    fn reads_several_responses_cut_anywhere() {
+        let three = [WHOLE, CHUNKED, WHOLE].concat();
+        for cut in 0..three.len() {
+            let mut reader = Reader::default();
+            assert_eq!(reader.take(&three[..cut], 3), Progress::Partial, "{cut}");
+            let last = Said { status: 200, service_us: Some(2003), keeps: true };
+            assert_eq!(reader.take(&three[cut..], 3), Progress::Complete(last), "{cut}");
+            reader.reset();
+            assert!(reader.is_untouched());
+        }
+    }
+
+    #[test]
+    fn takes_the_first_of_several_that_is_an_error_for_all() {
+        let error = b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n";
+        let bytes = [WHOLE, error, WHOLE].concat();
+        let Progress::Complete(said) = Reader::default().take(&bytes, 3) else { panic!() };
+        assert_eq!(said.status, 503);
     }
 
     #[test]
@@ -154,8 +286,10 @@ mod tests {
             b"HTTP/1.1 200 OK\r\n\r\n",
             b"HTTP/1.1 OK\r\nContent-Length: 0\r\n\r\n",
             b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nab",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nab",
         ] {
-            assert_eq!(Reader::default().take(bytes), Progress::Nonsense);
+            assert_eq!(Reader::default().take(bytes, 1), Progress::Nonsense);
         }
     }
 }

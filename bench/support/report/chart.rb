@@ -30,6 +30,9 @@ module Bench
         "mix-threads" => ["p99_ms", "99th percentile of latency", "ms"],
         "mix-new" => ["p99_new_ms", "99th percentile of latency of those that connect anew", "ms"],
         "newcomer" => ["longest_new_ms", "its longest wait", "ms"],
+        "page" => ["p99_ms", "99th percentile of latency", "ms"],
+        "profile" => ["p99_ms", "99th percentile of latency", "ms"],
+        "memory-threads" => ["pss_mb_after_20000", "PSS after 20,000 requests", "MB"],
         "slow" => ["rps_lost", "requests/s lost to them", "%"],
         "idle" => ["bytes_each", "user-space memory of each", "bytes"]
       }.freeze

@@ -35,7 +35,7 @@ module Bench
         words = Shellwords.split(template(site.workload)).map do |word|
           word.gsub(Regexp.union(PLACEHOLDERS.keys)) { |name| PLACEHOLDERS.fetch(name).call(site) }
         end
-        [site.lane.command(words)]
+        [site.command(words)]
       end
 
       private

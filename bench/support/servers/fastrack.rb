@@ -10,9 +10,11 @@ module Bench
       attr_reader :name
 
       # @param options [Array<String>] more of rackup's -O
-      def initialize(name, *options)
+      # @param threads [Boolean] with as many threads in each worker as the workload says
+      def initialize(name, *options, threads: false)
         @name = name
         @options = options
+        @threads = threads
       end
 
       def serves?(_workload) = true
@@ -20,8 +22,9 @@ module Bench
       # @return [Array<Array<String>>] one program
       def commands(site)
         options = [*place(site.endpoint), "MaxWorkers=#{site.workers}", "MaxRequestPerChild=0", *@options]
+        options << "MaxThreads=#{site.workload.threads}" if @threads
         words = ["ruby", "-I", LIB, "-S", "rackup", "-s", "Fastrack", "-E", "none"]
-        [site.lane.command(words + options.flat_map { |option| ["-O", option] } + [site.ru])]
+        [site.command(words + options.flat_map { |option| ["-O", option] } + [site.ru])]
       end
 
       private

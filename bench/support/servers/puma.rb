@@ -7,7 +7,7 @@ module Bench
     class Puma
       attr_reader :name
 
-      # @param threads [Integer] in each worker
+      # @param threads [Integer, nil] in each worker; nil: as many as the workload says
       # @param config [String] lines of a config/puma.rb
       def initialize(name, threads, config = "")
         @name = name
@@ -19,9 +19,10 @@ module Bench
 
       # @return [Array<Array<String>>] one program
       def commands(site)
-        words = ["ruby", "-S", "puma", "-C", site.write("puma.rb", @config), "-e", "production", "-w", site.workers.to_s, "-t", "#{@threads}:#{@threads}", "--preload",
+        threads = @threads || site.workload.threads
+        words = ["ruby", "-S", "puma", "-C", site.write("puma.rb", @config), "-e", "production", "-w", site.workers.to_s, "-t", "#{threads}:#{threads}", "--preload",
                  "-b", site.endpoint.puma, site.ru]
-        [site.lane.command(words)]
+        [site.command(words)]
       end
     end
   end

@@ -13,7 +13,7 @@ module Bench
         site.several_endpoints(site.workers).map.with_index do |endpoint, number|
           words = ["ruby", "-S", "thin", "start", "-e", "none", "-R", site.ru, *place(endpoint),
                    "-P", File.join(site.dir, "thin.#{number}.pid")]
-          site.lane.command(words)
+          site.command(words)
         end
       end
 

@@ -16,7 +16,7 @@ module Bench
           preload_app true
           listen #{site.endpoint.to_s.dump}
         RUBY
-        [site.lane.command(["ruby", "-S", "unicorn", "-E", "none", "-c", config, site.ru])]
+        [site.command(["ruby", "-S", "unicorn", "-E", "none", "-c", config, site.ru])]
       end
     end
   end

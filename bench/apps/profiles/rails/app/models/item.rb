@@ -1,0 +1,4 @@
+# frozen_string_literal: true
+
+class Item < ActiveRecord::Base
+end

@@ -1,0 +1,63 @@
+# frozen_string_literal: true
+
+require_relative "../client"
+require_relative "load"
+
+module Bench
+  module Measurements
+    # Clients that ask different requests by turns, on connections that last for so many of them, one or several at a time.
+    class Profile
+      # A request, its share, and what it must get.
+      Exchange = Struct.new(:request, :weight, :right)
+
+      THREADS = 2
+      private_constant :THREADS
+
+      # @param exchanges [Array<Exchange>]
+      # @param pipeline [Integer] how many requests a client sends before it waits for their answers
+      # @param per_connection [Integer, nil] after how many answers a client connects anew
+      # @param within [Numeric] seconds that a client may wait: where several requests of each are under way, one queue for all
+      #   takes that much longer
+      def initialize(exchanges, pipeline: 1, per_connection: nil, within: 1)
+        @exchanges = exchanges
+        @pipeline = pipeline
+        @per_connection = per_connection
+        @within = within
+      end
+
+      def kind = "profile"
+
+      # @param bed [TestBed]
+      # @return [Hash{String => Numeric}] see Load.result; where requests are pipelined, latencies are those of all that are sent
+      #   at once
+      # @raise [RunningServer::Failed] when a request gets a wrong answer
+      def run(bed)
+        @exchanges.each { |exchange| ask(bed, exchange) }
+        clients = clients(bed)
+        clients.for_seconds(bed.warm_up)
+        before = bed.tree.cpu_ns
+        load = clients.for_seconds(bed.seconds)
+        cpu = bed.tree.cpu_ns - before
+        result = Load.result(cpu, load.merge(requests: load[:requests] * @pipeline, in_time: load[:in_time] * @pipeline))
+        # The clients are counted by a second.
+        result["longest_gap_ms"] <= @within * 1e3 ? result.merge("clients_served" => result["clients"]) : result
+      end
+
+      private
+
+      def ask(bed, exchange)
+        status, body = Client.ask(bed.endpoint, exchange.request)
+        return if status == 200 && exchange.right.call(body)
+
+        raise RunningServer::Failed, "#{exchange.request.verb} #{exchange.request.path}: #{status} and #{body.bytesize} bytes, " \
+                                     "which is wrong: #{body.scrub[0, 200]}"
+      end
+
+      def clients(bed)
+        files = @exchanges.map.with_index { |exchange, nr| bed.file("request.#{nr}", exchange.request.to_s(close: false)) }
+        paths = @exchanges.each_with_index.to_h { |exchange, nr| ["/#{nr}", exchange.weight] }
+        bed.closed_loop(paths: paths, request_files: files, pipeline: @pipeline, per_connection: @per_connection, threads: THREADS)
+      end
+    end
+  end
+end

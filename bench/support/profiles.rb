@@ -1,0 +1,90 @@
+# frozen_string_literal: true
+
+require "json"
+require "zlib"
+require_relative "framework_app"
+require_relative "measurements/profile"
+require_relative "request"
+require_relative "workload"
+require_relative "../apps/profiles/data"
+
+module Bench
+  # Workloads with the requests, connections and endpoints of public benchmarks' HTTP/1.1 profiles for frameworks. Each is run
+  # on Rails and on Sinatra, with few clients and with many.
+  module Profiles
+    CLIENTS = [64, 512].freeze
+    SERVERS = %w[fastrack-threads puma-threads].freeze
+    APPS = {
+      "rails" => FrameworkApp.new("profiles_rails.ru", %w[rails active_record pg]) { |body| body == "ok" },
+      "sinatra" => FrameworkApp.new("profiles_sinatra.ru", %w[sinatra/base connection_pool pg]) { |body| body == "ok" }
+    }.freeze
+
+    # @return [Measurements::Profile::Exchange]
+    def self.exchange(path, weight = 1, **request, &right)
+      Measurements::Profile::Exchange.new(Request.new(path: path, **request), weight, right)
+    end
+
+    # @return [Measurements::Profile::Exchange] a request that must get these bytes
+    def self.exact(path, bytes, weight = 1, **request) = exchange(path, weight, **request) { |body| body == bytes }
+
+    # @param gzip [Boolean] whether it must come compressed
+    def self.json(count, gzip: false, weight: 1)
+      headers = gzip ? { "Accept-Encoding" => "gzip, br" } : {}
+      exchange("/json/#{count}?m=3", weight, headers: headers) do |body|
+        plain(body) == ProfileData.json(count, 3) && gzip?(body) == gzip
+      end
+    end
+
+    def self.rows(count, weight: 1)
+      exchange("/async-db?min=10&max=50&limit=#{count}", weight) do |body|
+        items = JSON.parse(body)["items"]
+        items.size == count && items.all? { |item| item["price"].between?(10, 50) && item["tags"].size == 2 && item["rating"]["score"] }
+      end
+    end
+
+    # @return [Measurements::Profile::Exchange] a file, which may come compressed
+    def self.file(name)
+      exchange("/static/#{name}", headers: { "Accept-Encoding" => "br;q=1, gzip;q=0.8" }) { |body| plain(body) == ProfileData.content(name) }
+    end
+
+    def self.gzip?(body) = body.byteslice(0, 2) == "\x1f\x8b".b
+
+    def self.plain(body) = gzip?(body) ? Zlib.gunzip(body) : body
+
+    private_class_method :exchange, :exact, :json, :rows, :file, :plain, :gzip?
+
+    SUM = "/baseline11?a=13&b=42"
+    PLAIN = { "Content-Type" => "text/plain" }.freeze
+    BASELINE = [
+      exact(SUM, "55"), exact(SUM, "75", verb: "POST", headers: PLAIN, body: "20"),
+      exact(SUM, "75", verb: "POST", headers: PLAIN, body: "20", chunked: true)
+    ].freeze
+    # What is asked; see Measurements::Profile for the rest. 16 requests of each of 512 clients are a queue of 8,192.
+    PROFILES = {
+      "baseline" => [BASELINE, {}],
+      "pipelined" => [[exact("/pipeline", "ok")], { pipeline: 16, within: 5 }],
+      "limited-conn" => [BASELINE, { per_connection: 10 }],
+      "json" => [[1, 5, 10, 15, 25, 40, 50].map { |count| json(count) }, { per_connection: 25 }],
+      "json-comp" => [[25, 40, 50].map { |count| json(count, gzip: true) }, { per_connection: 25 }],
+      "async-db" => [[5, 10, 20, 35, 50].map { |count| rows(count) }, { per_connection: 25 }],
+      "static" => [ProfileData::FILES.keys.map { |name| file(name) }, {}],
+      "api-4" => [[exact(SUM, "55", 3), json(50, weight: 3), rows(50, weight: 2)], { per_connection: 5 }]
+    }.freeze
+    private_constant :SUM, :PLAIN, :BASELINE
+
+    # @return [Workload]
+    def self.workload(app, profile, clients)
+      exchanges, options = PROFILES.fetch(profile)
+      Workload.new("#{app}-#{profile}-#{clients}", title: "Profile #{profile} on #{app.capitalize}, #{clients} clients", app: APPS.fetch(app),
+                   front: :tcp, close: false, request: Request.new(path: "/pipeline"), servers: SERVERS, threads: 4, database: true,
+                   stretch: 0.5, measurement: Measurements::Profile.new(exchanges, **options), settings: { concurrency: clients })
+    end
+    private_class_method :workload
+
+    # By app and number of clients.
+    GROUPS = APPS.keys.product(CLIENTS).to_h do |app, clients|
+      ["profiles-#{app}-#{clients}", PROFILES.keys.map { |profile| workload(app, profile, clients) }]
+    end.freeze
+    ALL = GROUPS.values.flatten.freeze
+  end
+end
