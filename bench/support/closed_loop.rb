@@ -51,7 +51,7 @@ module Bench
     # @param pauses [Boolean] with the pauses, if there are any
     # @param trace [String, nil] path of a file for all samples
     # @return [Hash] `requests` that were answered; `duration_us`, how long they were begun, and `in_time`, how many were
-    #   answered by then; `p50_us`, `p95_us`, `p99_us`, `max_us`; `errors` by kind; `clients`, how many of them were
+    #   answered by then; `in_part`, how many answers of batches had come by then that were not complete; `p50_us`, `p95_us`, `p99_us`, `max_us`; `errors` by kind; `clients`, how many of them were
     #   `served_every_second`, and `longest_gap_us`, the longest that one of them went without an answer while it was
     #   asking, less what the app took; `kinds`: by path the requests and latencies, with `service_mean_us` and
     #   `service_p50_us`; and, where some clients connect anew, requests, latencies and gaps of `kept` and `new` ones

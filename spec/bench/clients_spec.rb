@@ -133,7 +133,7 @@ RSpec.describe "the clients of bench/load" do
       size = 8_000_000
       with_file("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: #{size}\r\n\r\n#{"x" * size}") do |file|
         slow_reader(size) do |endpoint|
-          load = Bench::ClosedLoop.new(endpoints: [endpoint], connections: 1, request_file: file).for_requests(3)
+          load = Bench::ClosedLoop.new(endpoints: [endpoint], connections: 1, request_files: [file]).for_requests(3)
           expect(load).to include(requests: 3, in_time: 3)
           expect(load[:errors].values).to all(eq(0))
         end
@@ -152,7 +152,7 @@ RSpec.describe "the clients of bench/load" do
         TinyServer.run(->(_) { answer }) do |one|
           TinyServer.run(->(_) { answer }) do |other|
             endpoints = [one, other].map(&:endpoint)
-            load = Bench::ClosedLoop.new(endpoints: endpoints, connections: 6, threads: 2, request_file: file).for_seconds(0.2)
+            load = Bench::ClosedLoop.new(endpoints: endpoints, connections: 6, threads: 2, request_files: [file]).for_seconds(0.2)
             expect([one, other].map { |server| server.sockets.size }).to eq([3, 3])
             expect((one.paths + other.paths).tally).to eq("/mine" => load[:requests])
             expect(load[:clients]).to eq(6)

@@ -142,6 +142,15 @@ impl Client {
         Outcome::Pending
     }
 
+    /// How many answers have come of a batch that is under way.
+    pub fn answers_of_batch(&self) -> usize {
+        if self.waits {
+            self.reader.answers()
+        } else {
+            0
+        }
+    }
+
     /// Leaves the request as it is.
     pub fn give_up(&mut self) -> Outcome {
         self.end(Outcome::Failed(Failure::Timeout), false)
@@ -159,6 +168,13 @@ impl Client {
                 outcome
             }
             Ok(Progress::Complete(_)) => self.end(Outcome::Failed(Failure::Status), false),
+            // The server takes no more of them here: the others have to be sent again.
+            Ok(Progress::Cut(answers)) => {
+                self.disconnect();
+                let request = &around.requests[self.ticket.kind].kept;
+                self.sent = request.len() / around.pipeline * answers;
+                self.proceed(around)
+            }
             Ok(Progress::Nonsense) => self.end(Outcome::Failed(Failure::Read), false),
             // As any client does: a connection that was closed before the request came is no failure of it.
             Err(_) if self.used && self.reader.is_untouched() => {

@@ -65,6 +65,8 @@ struct ClosedLoop {
     last_number: u64,
     patience: Duration,
     next_look: Instant,
+    /// Whether the batches under way at the end have been looked at.
+    counted: bool,
     tally: Tally,
 }
 
@@ -98,6 +100,7 @@ impl ClosedLoop {
             last_number: options.requests.unwrap_or(u64::MAX),
             patience: options.patience,
             next_look: now + LOOK,
+            counted: false,
             tally: Tally::default(),
         })
     }
@@ -137,6 +140,10 @@ impl ClosedLoop {
     fn begin_due(&mut self, now: Instant) {
         if now >= self.last_begin {
             self.pauses.clear();
+            if !self.counted {
+                self.counted = true;
+                self.tally.add_parts(self.clients.iter().map(Client::answers_of_batch).sum());
+            }
         }
         while let Some(&Reverse((due, key))) = self.pauses.peek() {
             if due > now {

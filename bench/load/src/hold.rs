@@ -81,7 +81,7 @@ fn answer(connection: &Connection) -> io::Result<Said> {
             Received::Bytes(bytes) => match reader.take(&buffer[..bytes], 1) {
                 Progress::Partial => {}
                 Progress::Complete(said) => return Ok(said),
-                Progress::Nonsense => return Err(io::ErrorKind::InvalidData.into()),
+                Progress::Cut(_) | Progress::Nonsense => return Err(io::ErrorKind::InvalidData.into()),
             },
         }
     }

@@ -18,6 +18,8 @@ pub enum Progress {
     Partial,
     /// This was the last byte of the last one, or that of one whose status is not 200.
     Complete(Said),
+    /// So many of them have come whole; the last one says that no other follows on the connection.
+    Cut(usize),
     /// It is no response, or nothing says where its body ends.
     Nonsense,
 }
@@ -60,6 +62,11 @@ impl Reader {
         self.head.is_empty() && self.body.is_none() && self.answers == 0
     }
 
+    /// How many of several responses have come whole.
+    pub fn answers(&self) -> usize {
+        self.answers
+    }
+
     /// Starts over with the next responses.
     pub fn reset(&mut self) {
         self.head.clear();
@@ -82,6 +89,9 @@ impl Reader {
             }
             self.head.clear();
             self.body = None;
+            if !said.keeps {
+                return Progress::Cut(self.answers);
+            }
             if bytes.is_empty() {
                 return Progress::Partial;
             }
@@ -258,6 +268,16 @@ mod tests {
             reader.reset();
             assert!(reader.is_untouched());
         }
+    }
+
+    #[test]
+    fn sees_after_how_many_of_several_the_connection_ends() {
+        let last = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        let mut reader = Reader::default();
+        assert_eq!(reader.take(&[WHOLE, last].concat(), 4), Progress::Cut(2));
+        // The rest comes on another one.
+        assert_eq!(reader.take(WHOLE, 4), Progress::Partial);
+        assert!(matches!(reader.take(last, 4), Progress::Complete(said) if !said.keeps));
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub struct Tally {
     samples: Vec<Sample>,
     /// Answers that came while requests were still begun.
     in_time: usize,
+    /// Answers of batches that were under way when the last request was begun.
+    in_part: usize,
     /// The clients that keep their connections, and those that connect anew for each request.
     kept: Served,
     new: Served,
@@ -47,6 +49,11 @@ impl Tally {
     pub fn add(&mut self, sample: Sample, in_time: bool) {
         self.samples.push(sample);
         self.in_time += usize::from(in_time);
+    }
+
+    /// Notes how many answers of unfinished batches have come in time.
+    pub fn add_parts(&mut self, answers: usize) {
+        self.in_part += answers;
     }
 
     /// Notes that there was none.
@@ -69,6 +76,7 @@ impl Tally {
     pub fn append(&mut self, mut other: Self) {
         self.samples.append(&mut other.samples);
         self.in_time += other.in_time;
+        self.in_part += other.in_part;
         self.kept = self.kept.plus(other.kept);
         self.new = self.new.plus(other.new);
         self.connect += other.connect;
@@ -101,9 +109,10 @@ impl Tally {
             kinds.iter().enumerate().map(|(kind, one)| self.kind_json(kind, &one.path)).collect();
         let all: Vec<&Sample> = self.samples.iter().collect();
         format!(
-            r#"{{"requests":{},"in_time":{},"duration_us":{},{},{},"errors":{{"connect":{},"read":{},"status":{},"timeout":{}}},"kinds":{{{}}}{}}}"#,
+            r#"{{"requests":{},"in_time":{},"in_part":{},"duration_us":{},{},{},"errors":{{"connect":{},"read":{},"status":{},"timeout":{}}},"kinds":{{{}}}{}}}"#,
             all.len(),
             self.in_time,
+            self.in_part,
             duration.as_micros().max(1),
             latencies(&all),
             self.kept.plus(self.new).json(),
@@ -184,11 +193,12 @@ mod tests {
                 Sample { number, kind, reconnects: false, pause: Duration::ZERO, latency, service_us };
             tally.add(sample, number < 3);
         }
+        tally.add_parts(5);
         tally.fail(Failure::Status);
         tally.add_client(false, &Gap::default());
         let kinds = ["/a", "/b"].map(|path| Kind { path: path.into(), weight: 1 });
         let expected = concat!(
-            r#"{"requests":4,"in_time":3,"duration_us":9,"p50_us":20,"p95_us":40,"p99_us":40,"max_us":40,"#,
+            r#"{"requests":4,"in_time":3,"in_part":5,"duration_us":9,"p50_us":20,"p95_us":40,"p99_us":40,"max_us":40,"#,
             r#""clients":1,"served_every_second":1,"longest_gap_us":0,"#,
             r#""errors":{"connect":0,"read":0,"status":1,"timeout":0},"kinds":{"#,
             r#""/a":{"requests":2,"p50_us":10,"p95_us":30,"p99_us":30,"max_us":30,"service_mean_us":1,"service_p50_us":0},"#,

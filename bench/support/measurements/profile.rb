@@ -11,18 +11,17 @@ module Bench
       Exchange = Struct.new(:request, :weight, :right)
 
       THREADS = 2
-      private_constant :THREADS
+      # Seconds that a client waits at most while the server is warmed up: some leave clients waiting until these give up.
+      PATIENCE = 2
+      private_constant :THREADS, :PATIENCE
 
       # @param exchanges [Array<Exchange>]
       # @param pipeline [Integer] how many requests a client sends before it waits for their answers
       # @param per_connection [Integer, nil] after how many answers a client connects anew
-      # @param within [Numeric] seconds that a client may wait: where several requests of each are under way, one queue for all
-      #   takes that much longer
-      def initialize(exchanges, pipeline: 1, per_connection: nil, within: 1)
+      def initialize(exchanges, pipeline: 1, per_connection: nil)
         @exchanges = exchanges
         @pipeline = pipeline
         @per_connection = per_connection
-        @within = within
       end
 
       def kind = "profile"
@@ -33,17 +32,20 @@ module Bench
       # @raise [RunningServer::Failed] when a request gets a wrong answer
       def run(bed)
         @exchanges.each { |exchange| ask(bed, exchange) }
-        clients = clients(bed)
-        clients.for_seconds(bed.warm_up)
+        clients(bed, patience: PATIENCE).for_seconds(bed.warm_up)
         before = bed.tree.cpu_ns
-        load = clients.for_seconds(bed.seconds)
+        load = clients(bed).for_seconds(bed.seconds)
         cpu = bed.tree.cpu_ns - before
-        result = Load.result(cpu, load.merge(requests: load[:requests] * @pipeline, in_time: load[:in_time] * @pipeline))
-        # The clients are counted by a second.
-        result["longest_gap_ms"] <= @within * 1e3 ? result.merge("clients_served" => result["clients"]) : result
+        answers = { requests: load[:requests] * @pipeline, in_time: (load[:in_time] * @pipeline) + load[:in_part] }
+        result = Load.result(cpu, load.merge(answers))
+        result["longest_gap_ms"] <= allowed_ms(result["rps"], bed.concurrency) ? result.merge("clients_served" => result["clients"]) : result
       end
 
       private
+
+      # How long a client may wait, where it takes longer than the second by which clients are counted: twice as long as in one
+      # queue with all that is asked.
+      def allowed_ms(rps, clients) = rps.zero? ? 0 : 2e3 * clients * @pipeline / rps
 
       def ask(bed, exchange)
         status, body = Client.ask(bed.endpoint, exchange.request)
@@ -53,10 +55,11 @@ module Bench
                                      "which is wrong: #{body.scrub[0, 200]}"
       end
 
-      def clients(bed)
+      def clients(bed, **options)
         files = @exchanges.map.with_index { |exchange, nr| bed.file("request.#{nr}", exchange.request.to_s(close: false)) }
         paths = @exchanges.each_with_index.to_h { |exchange, nr| ["/#{nr}", exchange.weight] }
-        bed.closed_loop(paths: paths, request_files: files, pipeline: @pipeline, per_connection: @per_connection, threads: THREADS)
+        bed.closed_loop(paths: paths, request_files: files, pipeline: @pipeline, per_connection: @per_connection, threads: THREADS,
+                        **options)
       end
     end
   end

@@ -1,0 +1,223 @@
+# frozen_string_literal: true
+
+require "json"
+require "open3"
+require "rbconfig"
+require "tmpdir"
+require_relative "../spec_helper"
+require_relative "../support/app_requirements"
+require_relative "../support/tiny_server"
+require_relative "../../bench/support/bench"
+
+RSpec.describe "the benchmark of threads" do
+  describe Bench::ClosedLoop do
+    def load(endpoint, seconds: 0.3, **options)
+      described_class.new(endpoints: [endpoint], connections: 2, **options).for_seconds(seconds)
+    end
+
+    def answer(**fields) = TinyServer::Answer.new(body: "ok", **fields)
+
+    it "sends several requests at once and counts a batch when all of its answers have come" do
+      TinyServer.run(->(_) { answer }) do |server|
+        found = load(server.endpoint, pipeline: 16)
+        expect(found).to include(requests: be > 10, errors: { connect: 0, read: 0, status: 0, timeout: 0 })
+        expect([server.paths.size, server.sockets.size]).to eq([found[:requests] * 16, 2])
+      end
+    end
+
+    it "counts the answers of a batch that is not complete when the time is over" do
+      slow = lambda do |_|
+        sleep 0.1
+        answer
+      end
+      TinyServer.run(slow) do |server|
+        expect(load(server.endpoint, pipeline: 16)).to include(requests: 2, in_time: 0, in_part: be_between(1, 6))
+      end
+    end
+
+    it "sends those again that the server takes no more of" do
+      asked = 0
+      lock = Mutex.new
+      # Each fifth answer is the last of its connection.
+      fifth = ->(_) { lock.synchronize { (asked += 1) % 5 == 0 } ? answer(headers: { "Connection" => "close" }, close: true) : answer }
+      TinyServer.run(fifth) do |server|
+        found = load(server.endpoint, pipeline: 16)
+        expect(found).to include(requests: be > 2, errors: { connect: 0, read: 0, status: 0, timeout: 0 })
+        expect(server.paths.size).to eq(found[:requests] * 16)
+      end
+    end
+
+    it "connects anew after so many answers" do
+      TinyServer.run(->(_) { answer }) do |server|
+        found = load(server.endpoint, per_connection: 10)
+        expect(found).to include(requests: be > 40, errors: { connect: 0, read: 0, status: 0, timeout: 0 })
+        # Of each client's last connection, some are left.
+        expect(server.sockets.size * 10).to be_between(found[:requests], found[:requests] + 20)
+      end
+    end
+
+    it "asks as many different requests as there are" do
+      Dir.mktmpdir do |dir|
+        files = %w[/a /b].map { |path| File.join(dir, path).tap { |file| File.write(file, Bench::Request.new(path: path).to_s(close: false)) } }
+        TinyServer.run(->(_) { answer }) do |server|
+          found = load(server.endpoint, paths: { "/one" => 3, "/two" => 1 }, request_files: files)
+          expect(found[:kinds].transform_values { |kind| kind[:requests] }).to eq("/one": server.paths.count("/a"), "/two": server.paths.count("/b"))
+          expect(server.paths.count("/a")).to be > server.paths.count("/b")
+        end
+      end
+    end
+  end
+
+  describe Bench::Request do
+    it "sends a body as a chunk where it is told to" do
+      request = described_class.new(verb: "POST", path: "/sum", body: "0123456789ab", chunked: true)
+      expect(request.to_s(close: false)).to eq(
+        "POST /sum HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nc\r\n0123456789ab\r\n0\r\n\r\n"
+      )
+    end
+  end
+
+  describe Bench::Measurements::Profile do
+    it "fails where an answer is wrong" do
+      exchange = described_class::Exchange.new(Bench::Request.new(path: "/sum"), 1, ->(body) { body == "55" })
+      # Unless it is told to, the tiny server leaves the connection open.
+      TinyServer.run(->(_) { TinyServer::Answer.new(body: "56", close: true) }) do |server|
+        bed = Struct.new(:endpoint).new(Bench::Endpoint::Tcp.new(server.endpoint[/\d+\z/].to_i))
+        expect { described_class.new([exchange]).run(bed) }.to raise_error(Bench::RunningServer::Failed, %r{GET /sum: 200 and 2 bytes})
+      end
+    end
+  end
+
+  describe Bench::Measurements::Profile do
+    it "lets clients wait for twice as long as in one queue" do
+      Dir.mktmpdir do |dir|
+        slow = lambda do |_|
+          sleep 1.2
+          TinyServer::Answer.new(body: "ok", close: true)
+        end
+        TinyServer.run(slow) do |server|
+          endpoint = Bench::Endpoint::Tcp.new(server.endpoint[/\d+\z/].to_i)
+          bed = Bench::TestBed.new(site: Bench::Site.new(dir: dir, workload: Bench::Workloads.named(%w[rails-json-64]).first, workers: 1, lane: nil),
+                                   endpoints: [endpoint], tree: Bench::ProcessTree.new([]), round: 0,
+                                   options: Bench::Options.new(%w[--quick --seconds 6 --concurrency 2]))
+          exchange = described_class::Exchange.new(Bench::Request.new, 1, ->(_) { true })
+          expect(described_class.new([exchange]).run(bed)).to include("clients" => 2, "clients_served" => 2, "longest_gap_ms" => be > 1_000)
+        end
+      end
+    end
+  end
+
+  describe Bench::Workloads do
+    it "has each profile for both apps and both numbers of clients" do
+      expect(described_class.named(%w[profiles]).size).to eq(32)
+      slice = described_class.named(%w[profiles-rails-64])
+      expect(slice.map(&:name)).to include("rails-baseline-64", "rails-pipelined-64", "rails-async-db-64", "rails-api-4-64")
+      expect(slice.map { |workload| workload.setting(:concurrency, Bench::Options.new([])) }.uniq).to eq([64])
+      expect(described_class.named(%w[threads]).map(&:name)).to eq(%w[threads-sleep threads-burn rails-page rails-wait memory-threads])
+    end
+
+    it "has as many threads in a worker of every threaded server as the workload says" do
+      lane = Bench::Lane.new("system")
+      Dir.mktmpdir do |dir|
+        words = %w[rails-json-64 threads-sleep].map do |name|
+          workload = described_class.named([name]).first
+          site = Bench::Site.new(dir: dir, workload: workload, workers: 2, lane: lane)
+          Bench::Servers.named(%w[fastrack-threads puma-threads fastrack], []).map { |server| server.commands(site).first.join(" ") }
+        end
+        expect(words.flatten).to match([/MaxThreads=4/, /-t 4:4/, /\A(?!.*MaxThreads)/, /MaxThreads=5/, /-t 5:5/, /\A(?!.*MaxThreads)/])
+      end
+    end
+  end
+
+  describe Bench::Targets do
+    def server(name, measured, **ratios)
+      { "name" => name, "failed" => 0, "rounds" => [measured], "ratios" => ratios.transform_keys(&:to_s),
+        "medians" => { "errors" => 0, "clients" => 4, "clients_served" => 4 }.merge(measured) }
+    end
+
+    def missed(name, kind, server)
+      workload = { "name" => name, "kind" => kind, "servers" => [server, server("fastrack", {})] }
+      described_class.check("lane" => "rack3", "quick" => false, "rounds" => 5, "workloads" => [workload]).reject(&:reached?).map(&:subject)
+    end
+
+    def own(measured = {}, **ratios) = server("fastrack-threads", measured, **ratios)
+
+    it "wants a page that loses nothing to threads" do
+      expect(missed("rails-page", "page", own({ "p99_to_p50" => 1.3 }, fastrack: { "rps" => 0.97 }))).to eq([])
+      expect(missed("rails-page", "page", own({ "p99_to_p50" => 1.31 }, fastrack: { "rps" => 0.96 }))).to eq(["p99, to p50", "requests/s, to fastrack's"])
+      expect(missed("rails-page", "page", own).size).to eq(2)
+    end
+
+    it "wants a page that waits to be served as often as by Puma, with less of a tail and less memory" do
+      puma = { "rps" => 1.0, "p99_ms" => 0.7, "pss_mb_loaded" => 0.7 }
+      expect(missed("rails-wait", "page", own({}, "puma-threads": puma))).to eq([])
+      beyond = { "rps" => 0.99, "p99_ms" => 0.71, "pss_mb_loaded" => 0.71 }
+      expect(missed("rails-wait", "page", own({}, "puma-threads": beyond)).size).to eq(3)
+    end
+
+    it "wants threads to take a tenth more memory at most" do
+      expect(missed("memory-threads", "memory-threads", own({}, fastrack: { "pss_mb_after_1" => 1.1, "pss_mb_after_20000" => 1.1 }))).to eq([])
+      beyond = { "pss_mb_after_1" => 1.11, "pss_mb_after_20000" => 1.11 }
+      expect(missed("memory-threads", "memory-threads", own({}, fastrack: beyond)).size).to eq(2)
+    end
+
+    it "wants half as many requests again as Puma's in each profile, and no longer tail" do
+      expect(missed("sinatra-json-512", "profile", own({}, "puma-threads": { "rps" => 1.5, "p99_ms" => 1.0 }))).to eq([])
+      expect(missed("sinatra-json-512", "profile", own({}, "puma-threads": { "rps" => 1.49, "p99_ms" => 1.01 }))).to eq(
+        ["requests/s, to puma-threads's", "p99, to puma-threads's"]
+      )
+    end
+  end
+
+  describe "bench/run" do
+    features = %w[rails active_record pg sinatra/base connection_pool]
+    missing = AppRequirements.missing("Rails and Sinatra with pg", "#{features.inspect}.each { |name| require name }")
+
+    def run(names, servers, *more)
+      Dir.mktmpdir do |dir|
+        command = [RbConfig.ruby, "-w", File.join(Server::ROOT, "bench/run"), "--quick", "--out", dir, *more, "--workload", names.join(",")]
+        output, status = Open3.capture2e(*command, "--server", servers)
+        raise "bench/run: #{status}\n#{output}" unless status.success?
+
+        expect(output).not_to include("warning:")
+        workloads = JSON.parse(File.read(File.join(dir, "system.json")))["workloads"]
+        expect(workloads.map { |workload| workload["name"] }).to eq(names)
+        expect(workloads.flat_map { |workload| workload["servers"] }.map { |server| server["medians"]["errors"] + server["failed"] }).to all(eq(0))
+        [workloads, File.read(File.join(dir, "system.md"), encoding: "UTF-8")]
+      end
+    end
+
+    it "measures what threads take of memory" do
+      (workload,), report = run(%w[memory-threads], "fastrack,fastrack-threads")
+      expect(workload["servers"].last["ratios"]["fastrack"]).to include("pss_mb_after_1" => be > 0.5, "pss_mb_after_20000" => be > 0.5)
+      expect(report).to include("to one thread after 1")
+    end
+
+    it "measures pages from PostgreSQL beside those of one thread", skip: missing do
+      workloads, report = run(%w[rails-page rails-wait], "fastrack,fastrack-threads", "--workers", "1", "--concurrency", "4", "--seconds", "1")
+      workloads.each do |workload|
+        own = workload["servers"].last
+        expect(own["medians"]).to include("requests" => be > 0, "p99_to_p50" => be >= 1, "pss_mb_idle" => be > 10, "pss_mb_loaded" => be > 10)
+        expect(own["ratios"]["fastrack"]).to include("p99_ms" => be > 0, "pss_mb_loaded" => be > 0)
+      end
+      # The page and the query before it.
+      expect(workloads.last["servers"].first["medians"]["p50_ms"]).to be > 20
+      expect(report).to include("PSS MB idle")
+    end
+
+    # Every endpoint of both apps, and every profile.
+    { "rails" => %w[baseline json-comp async-db static], "sinatra" => %w[limited-conn pipelined json-comp static api-4] }.each do |app, profiles|
+      it "measures profiles on #{app.capitalize}, with right answers", skip: missing do
+        names = profiles.map { |profile| "#{app}-#{profile}-64" }
+        workloads, report = run(names, "fastrack-threads", "--concurrency", "4")
+        workloads.each { |workload| expect(workload["servers"].first["medians"]).to include("requests" => be > 0, "p99_ms" => be > 0, "clients" => 4) }
+        expect(report).to include("(`#{names.last}`)")
+      end
+    end
+
+    it "says at once what a workload's app lacks", skip: ("it lacks nothing here" unless missing) do
+      output, status = Open3.capture2e(RbConfig.ruby, File.join(Server::ROOT, "bench/run"), "--quick", "--workload", "rails-page")
+      expect([status.exitstatus, output]).to match([2, /the lane system has no .*rails/])
+    end
+  end
+end
