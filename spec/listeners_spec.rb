@@ -199,6 +199,7 @@ RSpec.describe "Listeners" do
     end
 
     it "A7 the backlog of a port is BackLog" do
+      require_relative "../lib/fastrack"
       require_relative "../lib/fastrack/launcher"
       launcher = Fastrack::Launcher.new(->(_env) {}, Host: "127.0.0.1", Port: 0, BackLog: 7)
       socket = Socket.for_fd(launcher.listeners.first.fileno)
