@@ -49,7 +49,7 @@ for way in "${ways[@]}"; do
       # millisecond, where each is ten times as slow. And ThreadSanitizer puts off signals to threads that wait.
       tests=(--skip a_worker_that_stops_leaves_its_idle_connections_to_the_other
         --skip the_first_free_worker_answers_in_order_of_arrival
-        --skip a_signal_to_a_thread_is_handled_there_and_nowhere_else)
+        --skip a_signal_to_a_thread_is_handled_there_and_nowhere_else --test-threads=1)
       sanitizer thread "TSAN_OPTIONS=suppressions=$repo/bin/lib/tsan.supp"
       toolchain=() more=() tests=() crates=("${all[@]}")
       ;;
