@@ -27,6 +27,9 @@ RSpec.describe "Workers with several requests" do
         env["fastrack.timeout"].call(0.3)
         sleep
       when "/lock" then SIGWAIT.call("\0" * 128, "\0" * 8)
+      when "/often"
+        30.times { sleep 0.0003 }
+        query = Thread.current.native_thread_id.to_s
       when "/timeout" then Timeout.timeout(0.05) { sleep }
       end
       [200, { "content-type" => "text/plain" }, [query]]
@@ -67,6 +70,22 @@ RSpec.describe "Workers with several requests" do
     expect(holders.tally.values).to eq([2, 2])
     go
     expect(ones.map(&:value)).to eq([200] * 4)
+  end
+
+  # How often each thread has gone to sleep, but the one of that number: proc(5).
+  def sleeps(worker, but)
+    tasks = Dir.glob("/proc/#{worker}/task/*").select { |task| File.read("#{task}/comm").start_with?("fastrack thread") }
+    tasks -= ["/proc/#{worker}/task/#{but}"]
+    tasks.map { |task| File.read("#{task}/status")[/^voluntary_ctxt_switches:\s*(\d+)/, 1].to_i }
+  end
+
+  it "wake no other thread while a request waits thirty times, and nobody waits for a thread" do
+    worker = serve(threads: 5).first
+    eventually { sleeps(worker, 0).size == 4 }
+    thread = server.get("/often").body
+    before = sleeps(worker, thread)
+    expect(Array.new(20) { server.get("/often").body }.uniq).to eq([thread])
+    expect(sleeps(worker, thread).zip(before).map { |after, start| after - start }).to all(be < 20)
   end
 
   it "send early hints to the client whose request it is" do

@@ -336,9 +336,10 @@ module Soak
       end
     end
 
-    # Its workers finish what they have begun, and end.
+    # Its workers finish what they have begun, and end. Where a request hangs in one of them an upload that has begun gets 502, as
+    # above.
     def kill_master
-      @record.act("kill_master", :refused, :unanswered) do
+      @record.act("kill_master", :refused, :unanswered, :"502") do
         @server.end_by(:KILL)
         @server.start
       end

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fastrack_http::Error;
+use fastrack_sys::monotonic_millis;
 
 use super::crew::Crew;
 use super::epoch::Epoch;
@@ -177,13 +178,15 @@ impl Shared {
 }
 
 fn within<T>(millis: u64, attempt: impl Fn() -> Option<T>) -> Option<T> {
-    (0..millis).find_map(|_| {
+    // By the clock: on a busy machine a sleep of a millisecond takes many.
+    let latest = monotonic_millis() + millis;
+    loop {
         let result = attempt();
-        if result.is_none() {
-            fastrack_sys::sleep(1);
+        if result.is_some() || monotonic_millis() >= latest {
+            return result;
         }
-        result
-    })
+        fastrack_sys::sleep(1);
+    }
 }
 
 #[cfg(test)]

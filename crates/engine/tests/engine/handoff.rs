@@ -183,6 +183,7 @@ fn new_clients_and_kept_ones_are_answered_in_order_of_arrival_while_all_workers_
         (0..busy_before * 1000).for_each(|_| drop(kept(&worker)));
         let mut old: Vec<_> = (0..4).map(|_| kept(&worker)).collect();
         let held = worker.hold();
+        // On a slow machine a request before may have lasted so long that another one had to wait.
         let before = board.totals().handed_over;
         let mut streams = Vec::new();
         for index in 0..8 {
