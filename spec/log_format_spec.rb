@@ -74,7 +74,7 @@ RSpec.describe "LogFormat" do
       server.await_workers(2)
       server.signal(:TTOU)
       server.signal(:HUP)
-      Eventually.eventually { server.log.scan("is ready").size >= 2 }
+      Eventually.eventually(60) { server.log.scan("is ready").size >= 2 }
       expect(HttpPeer.exchange(server, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").first).to start_with("HTTP/1.1 200")
       3.times { end_a_worker(server) }
       text = +""
