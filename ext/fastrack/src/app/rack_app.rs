@@ -14,8 +14,8 @@ use crate::response::{
     switch_protocol, take_headers, take_triple, unsent_body, BodyMode, ResponseBuffers, Sender,
 };
 use crate::ruby::{
-    call, call_if_defined, forget_activity, interned, is_app_error, log_line, protect, report, report_activity,
-    warn, without_gvl, GcClock, Raised, NIL,
+    call, call_if_defined, forget_activity, interned, is_app_error, log_line, protect, report,
+    report_activity, warn, without_gvl, GcClock, Raised, NIL,
 };
 
 /// What Engine.new was told about the app. The engine's object marks the values, and they never move.
