@@ -11,6 +11,17 @@ module Bench
     # It did not start, or end; the message says what it wrote.
     class Failed < StandardError; end
 
+    # A lane's root has none of the machine's /sys, where the server finds the limit of its cgroup. Version 1, or 2.
+    SEES_CGROUPS = ["sh", "-c", <<~'SH', "sh"].freeze
+      if grep -q '^[0-9]*:memory:' /proc/self/cgroup; then
+        mkdir -p /sys/fs/cgroup/memory && mount -t cgroup -o memory memory /sys/fs/cgroup/memory
+      else
+        mkdir -p /sys/fs/cgroup && mount -t cgroup2 cgroup2 /sys/fs/cgroup
+      fi
+      exec "$@"
+    SH
+    private_constant :SEES_CGROUPS
+
     # Seconds for a boot, and for an end.
     PATIENCE = 120
 
@@ -27,7 +38,7 @@ module Bench
       # Apps may say much on stdout.
       @out, @log = %w[out log].map { |name| File.join(dir, name) }
       # A lane has an environment of its own.
-      words = ["env", *environment.map { |pair| pair.join("=") }, lane.name == "system" ? RbConfig.ruby : "ruby", File.join(Lane::ROOT, "exe/fastrack"),
+      words = [*(SEES_CGROUPS unless lane.name == "system"), "env", *environment.map { |pair| pair.join("=") }, lane.name == "system" ? RbConfig.ruby : "ruby", File.join(Lane::ROOT, "exe/fastrack"),
                "-e", "production", "-b", "127.0.0.1:0", *options, app]
       @pid = spawn({ "WEB_CONCURRENCY" => nil, "PORT" => nil }, *wrapper, *lane.command(words), in: File::NULL, out: @out, err: @log, chdir: Lane::ROOT)
       await_ready
