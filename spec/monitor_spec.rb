@@ -316,6 +316,7 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
       moved = MonitorClient.new(other)
       expect(moved.await { |status| status["generation"] == 2 && status["phase"] == "serving" }).to include("pid" => server.master, "workers_wanted" => 2)
       expect(File.exist?(monitor.path)).to be(false)
+      Eventually.eventually { server.log.scan("Fastrack is ready").size == 2 }
       server.write("fastrack.rb", %(control_path "none"\n))
       server.signal(:HUP)
       Eventually.eventually { server.log.scan("Fastrack is ready").size == 3 }

@@ -30,6 +30,7 @@ RSpec.describe "Workers with several requests" do
       when "/often"
         30.times { sleep 0.0003 }
         query = Thread.current.native_thread_id.to_s
+      when "/states" then query = Fastrack.stats[:workers].map { |worker| worker[:state] }.sort.join(" ")
       when "/timeout" then Timeout.timeout(0.05) { sleep }
       end
       [200, { "content-type" => "text/plain" }, [query]]
@@ -65,6 +66,7 @@ RSpec.describe "Workers with several requests" do
 
   it "have one each before any has two" do
     workers = serve(workers: 2)
+    eventually { server.get("/states").body == "serving waiting" }
     ones = waiting(4)
     expect(holders.first(2)).to match_array(workers)
     expect(holders.tally.values).to eq([2, 2])
@@ -142,6 +144,7 @@ RSpec.describe "Workers with several requests" do
 
   it "wait for all their requests when there is to be one worker less (TTOU)" do
     workers = serve(workers: 2)
+    eventually { server.get("/states").body == "serving waiting" }
     ones = waiting(4)
     server.signal(:TTOU)
     eventually { server.log.match?(/TTOU: changing to 1 workers/) }

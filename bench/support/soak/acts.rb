@@ -320,9 +320,10 @@ module Soak
       end
     end
 
-    # Idle connections end without a word, and whoever comes between two masters is refused.
+    # Idle connections end without a word, and whoever comes between two masters is refused. Where the last worker crashes
+    # meanwhile an upload that has begun gets 502, as above.
     def restart
-      @record.act("restart", :refused, :unanswered) do
+      @record.act("restart", :refused, :unanswered, :"502") do
         status = @server.end_by(:TERM)
         @record.finding("TERM ends it with #{status.inspect}") unless status&.exitstatus&.zero?
         @server.start
