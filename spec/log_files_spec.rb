@@ -166,7 +166,9 @@ RSpec.describe "Log files" do
       ask = ->(path) { TCPSocket.open("127.0.0.1", port) { |socket| socket.write("GET #{path} HTTP/1.0\r\n\r\n") && HttpResponse.parse(socket.read) } }
       expect([ask.call("/").status, ask.call("/raise").status]).to eq([200, 500])
       expect(File.open(out, &:gets)).to match(/\AFastrack starts Listening/)
-      expect(File.open(err, &:gets)).to include("no luck (RuntimeError)")
+      # Before it, there may be what is said of this machine's limits.
+      line = File.open(err) { |file| file.gets.then { |first| first.include?("open files are allowed") ? file.gets : first } }
+      expect(line).to include("no luck (RuntimeError)")
       expect(ask.call("/").status).to eq(200)
       server.stop
     end

@@ -84,10 +84,13 @@ RSpec.describe "Workers with several requests" do
   it "wake no other thread while a request waits thirty times, and nobody waits for a thread" do
     worker = serve(threads: 5).first
     eventually { sleeps(worker, 0).size == 4 }
-    thread = server.get("/often").body
-    before = sleeps(worker, thread)
-    expect(Array.new(20) { server.get("/often").body }.uniq).to eq([thread])
-    expect(sleeps(worker, thread).zip(before).map { |after, start| after - start }).to all(be < 20)
+    # Another one takes over for once where this one waits for a CPU.
+    eventually do
+      thread = server.get("/often").body
+      before = sleeps(worker, thread)
+      answers = Array.new(20) { server.get("/often").body }.uniq
+      answers == [thread] && sleeps(worker, thread).zip(before).all? { |after, start| after - start < 20 }
+    end
   end
 
   it "send early hints to the client whose request it is" do

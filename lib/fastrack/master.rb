@@ -97,7 +97,8 @@ module Fastrack
       return unless configuration.control
 
       require_relative "master/monitor_thread"
-      @monitor = MonitorThread.start(@launcher, @workers, replaces: !@upgrade.nil?)
+      # Until this server is ready, what it replaces answers.
+      @monitor = MonitorThread.start(@launcher, @workers, replaces: @main_pid_changed)
     end
 
     def move_monitor

@@ -25,7 +25,7 @@ RSpec.describe "workers that fit" do
 
   it "are counted by bench/auto, by hand and by themselves" do
     status, output = run("bench/auto", "--apps", "wait", "--most", "2", "--rounds", "1", "--seconds", "0.3", "--clients", "2", "--settle", "1")
-    expect([status, output]).to match([0, /\Await: [12] by hand, \d by auto\n  requests\/s: 1: \d+, 2: \d+\n/])
+    expect([status, output]).to match([0, /\Await: [12] by hand, \d+ by auto\n  requests\/s: 1: \d+, 2: \d+\n/])
     expect(run("bench/auto", "--apps", "mars")).to eq([1, "bench/auto: no app mars; there are: hello, sinatra, rails, wait\n"])
   end
 end

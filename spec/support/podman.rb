@@ -2,6 +2,7 @@
 
 require "fileutils"
 require "open3"
+require "rbconfig"
 require "tmpdir"
 require_relative "server"
 
@@ -10,7 +11,6 @@ require_relative "server"
 class Podman
   # Megabytes that a container may take.
   MEMORY = 512
-
 
   def self.open
     Dir.mktmpdir("fastrack-podman") do |dir|
@@ -35,7 +35,7 @@ class Podman
   def problem
     return @problem if defined?(@problem)
 
-    output, status = Open3.capture2e(*command("run", "--rm", *options, "--rootfs", File.join(@dir, "root"), "true"))
+    output, status = Open3.capture2e(*command("run", "--rm", *options, "--rootfs", File.join(@dir, "root"), RbConfig.ruby, "-rrack", "-e", ""))
     @problem = status.success? ? nil : "podman runs no container here: #{output.strip}"
   rescue Errno::ENOENT
     @problem = "there is no podman"

@@ -13,7 +13,6 @@ module Fastrack
     def initialize(format, logger)
       @format = format
       @logger = logger
-      @lost = 0
     end
 
     # Writes a line to the logger, or to stderr.
@@ -67,16 +66,31 @@ module Fastrack
     # @return [Boolean] false where the logger fails
     def log(text, level)
       return false unless @logger
-      # A fork does not copy threads.
-      return true.tap { @lost += 1 } if @writing&.alive?
+
+      # A fork does not copy threads, and what was lost before it is for the parent to say.
+      @writing, @stuck, @lost, @pid = nil, nil, 0, Process.pid unless @pid == Process.pid
+      return true.tap { @lost += 1 } if stuck?
 
       text = "#{text} (#{@lost} lines before this one were lost)" if @lost.positive?
       @lost = 0
-      @writing = Thread.new { write(text, level) }
+      writing = @writing = Thread.new { write(text, level) }
       # A signal handler may have interrupted whoever has the logger's lock: it waits no longer either.
-      @writing.join(Log::Output::PATIENCE) ? @writing.value : true
+      return writing.value if writing.join(Log::Output::PATIENCE)
+
+      @stuck = writing
+      true
     rescue StandardError
       false
+    end
+
+    # Whether the line before this one has had its time. Another thread's may have begun just now, as may one that a signal handler
+    # has interrupted.
+    def stuck?
+      writing = @writing
+      return false unless writing&.alive?
+
+      @stuck = writing unless writing.equal?(@stuck) || writing.join(Log::Output::PATIENCE)
+      writing.equal?(@stuck)
     end
 
     def write(text, level)

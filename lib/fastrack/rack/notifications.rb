@@ -9,6 +9,20 @@ module Fastrack
   class Notifications
     EVENT = "request.fastrack"
 
+    class << self
+      # Looked up once in each process, by one assignment: several threads ask. And not in an object, which `freeze_app` freezes.
+      #
+      # @return [Integer, nil] the worker's number; nil without a master
+      def worker
+        pid, nr = @worker
+        return nr if pid == Process.pid
+
+        nr = Fastrack.stats&.fetch(:workers)&.find { |worker| worker[:pid] == Process.pid }&.fetch(:nr)
+        @worker = [Process.pid, nr]
+        nr
+      end
+    end
+
     # @param app [#call]
     def initialize(app)
       @app = app
@@ -18,11 +32,14 @@ module Fastrack
       callbacks = env["rack.after_reply"]
       return @app.call(env) unless callbacks && ActiveSupport::Notifications.notifier.listening?(EVENT)
 
-      # Where the app raises, that is what the client gets.
-      status = 500
+      # Where the app raises, 500 is what the client gets. The rest is noted first: Rails leaves in env what a mounted engine saw.
+      payload = {
+        method: env["REQUEST_METHOD"], path: env["PATH_INFO"], status: 500, duration: nil, queue_time: env["fastrack.queue_time"],
+        worker: nil, request_id: env["HTTP_X_REQUEST_ID"]
+      }
       started = now
-      callbacks << -> { publish(env, status, now - started) }
-      @app.call(env).tap { |response| status = response.first.to_i }
+      callbacks << -> { publish(payload, now - started) }
+      @app.call(env).tap { |response| payload[:status] = response.first.to_i }
     end
 
     private
@@ -31,12 +48,9 @@ module Fastrack
       Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
 
-    def publish(env, status, duration)
+    def publish(payload, duration)
       finished = Time.now
-      payload = {
-        method: env["REQUEST_METHOD"], path: env["PATH_INFO"], status: status, duration: duration, queue_time: env["fastrack.queue_time"],
-        worker: worker, request_id: env["HTTP_X_REQUEST_ID"]
-      }
+      payload.update(duration: duration, worker: self.class.worker)
       send_out(EVENT, finished - duration, finished, ActiveSupport::Notifications.instrumenter.id, payload)
     end
 
@@ -46,16 +60,6 @@ module Fastrack
       return notifications.publish(*event) unless notifications.respond_to?(:publish_event)
 
       notifications.publish_event(notifications::Event.new(*event))
-    end
-
-    # Looked up once in each process.
-    #
-    # @return [Integer, nil] its number; nil without a master
-    def worker
-      return @worker if @pid == Process.pid
-
-      @pid = Process.pid
-      @worker = Fastrack.stats&.fetch(:workers)&.find { |worker| worker[:pid] == @pid }&.fetch(:nr)
     end
   end
 end
