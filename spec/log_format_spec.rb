@@ -85,6 +85,16 @@ RSpec.describe "LogFormat" do
     end
   end
 
+  it "has a logger that is only slow get all lines, however many come at a time" do
+    lines = []
+    logger = Object.new
+    logger.define_singleton_method(:warn) { |text| sleep(0.001) && lines << text }
+    format = Fastrack::LogFormat.new("plain", logger)
+    Array.new(3) { |index| Thread.new { format.line(index.to_s, :warn) } }.each(&:join)
+    Eventually.eventually { lines.size == 3 }
+    expect(lines).to match_array(%w[0 1 2])
+  end
+
   it "has a logger get what would go to stderr" do
     server = Server.start(ru: ru, options: { MaxWorkers: 1 }, config: <<~RUBY)
       require "logger"

@@ -24,9 +24,11 @@ RSpec.describe "Fastrack::Notifications" do
       WRITE = ->(event) { File.write(FILE, JSON.generate(event) + "\\n", mode: "a") }
       #{subscriber}
       use Fastrack::Notifications
+      freeze_app
       run lambda { |env|
         raise "no" if env["PATH_INFO"] == "/raise"
         sleep 0.05
+        env["PATH_INFO"] = "/" if env["PATH_INFO"] == "/mounted"
         [env["PATH_INFO"] == "/missing" ? 404 : 200, { "content-type" => "text/plain" }, ["hello"]]
       }
     RUBY
@@ -53,11 +55,12 @@ RSpec.describe "Fastrack::Notifications" do
     get(server, "/a?b=c", "X-Request-ID: r-1", "X-Request-Start: t=#{Time.now.to_f - 2}")
     get(server, "/missing")
     expect(get(server, "/raise")).to start_with("HTTP/1.1 500")
-    one, *others = events(server, 3)
+    get(server, "/mounted")
+    one, *others = events(server, 4)
     expect(one).to include(name: "request.fastrack", method: "GET", path: "/a", status: 200, worker: 0, request_id: "r-1",
                            duration: be_between(0.05, 30), queue_time: be_between(2, 30), id: be_a(String))
     expect(one[:lasted]).to be_within(0.001).of(one[:duration])
-    expect(others.map { |event| event.values_at(:path, :status) }).to eq([["/missing", 404], ["/raise", 500]])
+    expect(others.map { |event| event.values_at(:path, :status) }).to eq([["/missing", 404], ["/raise", 500], ["/mounted", 200]])
   end
 
   it "does so when the response has left: no client waits for a subscriber" do

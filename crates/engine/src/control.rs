@@ -23,6 +23,8 @@ pub struct Control {
     /// Wakes the thread that waits for clients. None where there is one thread only: a signal wakes that.
     waker: Option<Waker>,
     inherited: InheritedFds,
+    /// Of connections: those whose clients have not taken the whole response.
+    sending: InheritedFds,
 }
 
 #[derive(Debug, Default)]
@@ -49,14 +51,14 @@ impl Control {
         fds: impl IntoIterator<Item = RawFd>,
         watch: &WatchSettings,
     ) -> io::Result<Self> {
-        let inherited = InheritedFds::new(fastrack_sys::max_fd_limit());
+        let [inherited, sending] = [(); 2].map(|()| InheritedFds::new(fastrack_sys::max_fd_limit()));
         let requests = ActiveRequest::for_threads(watch, watch.threads)?;
         let counters = requests[0].counters().clone();
         let before = counters.requests();
         let waker = (requests.len() > 1).then(Waker::new).transpose()?;
         let own = waker.iter().flat_map(Waker::raw_fds);
         fds.into_iter().chain(own).for_each(|fd| inherited.insert(fd));
-        Ok(Control { flags: Flags::default(), poller, requests, counters, before, waker, inherited })
+        Ok(Control { flags: Flags::default(), poller, requests, counters, before, waker, inherited, sending })
     }
 
     pub(crate) fn waker(&self) -> Option<&Waker> {
@@ -209,15 +211,17 @@ impl Control {
         let _ = unsafe { fastrack_sys::replace_with_dev_null(self.inherited.drain().chain(clients)) };
     }
 
-    /// Works on all connections but those of requests in progress, when nobody else does any more: the process ends.
+    /// Works on all connections but those of requests in progress, when nobody else does any more: the process ends. Says of
+    /// each whether a part of a response has not been sent.
     /// Async-signal-safe if the work is.
-    pub(crate) fn with_connections(&self, mut work: impl FnMut(BorrowedFd<'_>)) {
+    pub(crate) fn with_connections(&self, mut work: impl FnMut(BorrowedFd<'_>, bool)) {
         let is_in_progress = |fd: RawFd| self.requests.iter().any(|request| request.fd() == fd);
         for fd in self.inherited.iter().filter(|fd| !is_in_progress(*fd)) {
             // SAFETY: it is tracked, so that it is open, unless a thread that still runs closes it at this moment; until the
             // process ends its number is then nobody's, or that of a connection to a process that ends.
             let client = unsafe { borrow_fd(fd) }.into_iter();
-            client.filter(|client| fastrack_sys::is_connection(*client)).for_each(&mut work);
+            let client = client.filter(|client| fastrack_sys::is_connection(*client));
+            client.for_each(|client| work(client, self.sending.contains(fd)));
         }
     }
 
@@ -239,7 +243,17 @@ impl Control {
 
     /// To be called before a tracked descriptor is closed: its number may be used by another thread at once.
     pub(crate) fn untrack_fd(&self, fd: RawFd) {
+        self.set_sending(fd, false);
         self.inherited.remove(fd);
+    }
+
+    /// Whether a part of the response on this connection has not been sent.
+    pub(crate) fn set_sending(&self, fd: RawFd, sending: bool) {
+        match (self.sending.contains(fd), sending) {
+            (false, true) => self.sending.insert(fd),
+            (true, false) => self.sending.remove(fd),
+            _ => {}
+        }
     }
 
     #[cfg(test)]

@@ -91,6 +91,10 @@ fn run(shared: &Shared, control: &Control, watchdog: &Watchdog) {
             // A thread has crashed, and the process ends as soon as this is done.
             let is_done = shared.hand_off_all(LAST_WAIT);
             await_responses(shared, control);
+            if control.threads() > 1 {
+                // They get their lines in the access log, too.
+                watchdog.end_requests(control.all_requests());
+            }
             if is_done {
                 shared.log_ended(control, LAST_WAIT);
             }
@@ -255,6 +259,12 @@ impl Drive<'_> {
         let is_any_left = || control.all_requests().iter().any(|request| request.is_takeable());
         while is_any_left() || shared.crew().serving() as usize > taken().count() {
             fastrack_sys::sleep(LAST_LOOK);
+            // Another thread has crashed meanwhile, or calls exit!: the process ends by that, with its own report and status.
+            let ends_otherwise =
+                [Order::HandOff, Order::HandedOff, Order::Left].map(|order| shared.is_ordered(order));
+            if let Some(driving) = ends_otherwise.contains(&true).then(|| shared.drive()).flatten() {
+                return driving;
+            }
             let is_over = monotonic_millis() >= latest;
             let driving = shared.drive();
             if driving.is_none() && !is_over {
@@ -274,7 +284,7 @@ impl Drive<'_> {
     /// The process ends now. Where the connections are not to be had, their clients get what they can get.
     fn hand_off_or_answer(&self) {
         if !self.shared.hand_off_all(LAST_WAIT) {
-            self.control.with_connections(|client| self.watchdog.answer_unseen(client));
+            self.control.with_connections(|client, is_unsent| self.watchdog.answer_unseen(client, is_unsent));
         }
     }
 

@@ -114,6 +114,7 @@ impl Reactor {
         };
         self.control.counters().add(Count::BytesOut, sent as u64);
         if let Some(keep_alive) = connection.is_sent() {
+            self.control.set_sending(connection.raw_fd(), false);
             self.freed += connection.release_write_buf();
             return self.response_sent(connection, keep_alive, monotonic_millis());
         }

@@ -83,16 +83,20 @@ impl Reactor {
         !self.is_stopping() && self.has_others()
     }
 
-    /// Puts the requests that have come into the shared queue, behind those that wait there. The first one stays if it is
-    /// answered next: nobody waits, and no new client is about to.
-    pub fn line_up(&mut self, is_client_likely: bool) {
-        let stays = usize::from(!is_client_likely && !self.has_waiting_requests());
+    /// Puts the requests that have come into the shared queue, behind those that wait there. Returns the first one instead if
+    /// it is to be answered next: nobody waits in the queue, and no new client is about to.
+    pub fn line_up(&mut self, is_client_likely: bool) -> Option<Box<Connection>> {
+        let stays = !is_client_likely && !self.ask_member(Member::is_anything_queued);
+        let mut first = if stays { self.take_ready() } else { None };
         self.give_ready(&|| false);
-        for _ in stays..self.table.events().min(LINED_UP) {
-            if let Next::Ready(connection) = self.handle_event() {
-                self.queue_behind_waiting(connection);
+        for _ in 0..self.table.events().min(LINED_UP) {
+            match self.handle_event() {
+                Next::Ready(connection) if stays && first.is_none() => first = Some(connection),
+                Next::Ready(connection) => self.queue_behind_waiting(connection),
+                Next::Kept => {}
             }
         }
+        first
     }
 
     /// Asks the shared queue; false without one.

@@ -48,10 +48,9 @@ impl LastResponse {
     }
 
     /// Sends it on a connection of which no more is known than that nobody looks after it, if its client has sent something
-    /// that nobody has read. Where output is still on its way there may be more of a response: that is reset.
-    /// Async-signal-safe.
-    pub fn send_unseen(&self, client: BorrowedFd<'_>) {
-        if !is_writable(client) {
+    /// that nobody has read. If a part of a response `is_unsent`, or on its way, it is reset. Async-signal-safe.
+    pub fn send_unseen(&self, client: BorrowedFd<'_>, is_unsent: bool) {
+        if is_unsent || !is_writable(client) {
             let _ = reset_on_close(client);
         } else if is_readable(client) {
             send_dated(client, &self.whole);

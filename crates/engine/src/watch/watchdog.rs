@@ -77,9 +77,22 @@ impl Watchdog {
         Some(claim)
     }
 
+    /// The process ends in the middle of these requests, by a crash.
+    pub fn end_requests(&self, requests: &[Arc<ActiveRequest>]) {
+        for request in requests {
+            if let Some(claim) = request.take() {
+                request.note_ended(claim);
+                self.rest.send(request, claim);
+                if claim == Claim::Open {
+                    LastResponse::drain(request);
+                }
+            }
+        }
+    }
+
     /// Answers the client of a connection that cannot be passed on.
-    pub fn answer_unseen(&self, client: BorrowedFd<'_>) {
-        self.rest.send_unseen(client);
+    pub fn answer_unseen(&self, client: BorrowedFd<'_>, is_unsent: bool) {
+        self.rest.send_unseen(client, is_unsent);
     }
 
     /// Logs a request that was [taken](Self::take).

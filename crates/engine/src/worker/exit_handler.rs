@@ -27,6 +27,8 @@ pub struct ExitHandler {
     control: Arc<Control>,
     response: LastResponse,
     done: AtomicBool,
+    /// The first call has done all it can.
+    over: AtomicBool,
     pid: u32,
 }
 
@@ -35,7 +37,8 @@ static INSTALLED: OnceLock<Arc<ExitHandler>> = OnceLock::new();
 impl ExitHandler {
     pub(super) fn new(shared: Arc<Shared>, control: Arc<Control>) -> Self {
         let response = LastResponse::new(Error::Ended);
-        ExitHandler { shared, control, response, done: AtomicBool::new(false), pid: std::process::id() }
+        let (done, over) = (AtomicBool::new(false), AtomicBool::new(false));
+        ExitHandler { shared, control, response, done, over, pid: std::process::id() }
     }
 
     /// Answers the requests in progress with 502 and hands off the rest, right before the process ends. Once per process.
@@ -49,6 +52,7 @@ impl ExitHandler {
             if is_done {
                 self.shared.log_ended(&self.control, REACTOR_TIME);
             }
+            self.over.store(true, Ordering::SeqCst);
         }
     }
 
@@ -65,6 +69,13 @@ impl ExitHandler {
                 fastrack_sys::sleep(1);
             }
             self.answer_rest();
+            self.over.store(true, Ordering::SeqCst);
+        } else if self.pid == std::process::id() {
+            // What this thread does next ends the process: another one that has crashed is not done yet.
+            let latest = monotonic_millis() + HELPER_TIME;
+            while !self.over.load(Ordering::SeqCst) && monotonic_millis() < latest {
+                fastrack_sys::sleep(1);
+            }
         }
     }
 
@@ -99,8 +110,9 @@ impl ExitHandler {
         if self.control.threads() > 1 {
             self.take_requests(ActiveRequest::take);
         }
-        if self.shared.is_ordered(Order::Left) {
-            self.control.with_connections(|client| self.response.send_unseen(client));
+        // HandOff: the helper is stuck, or is the thread that has crashed.
+        if self.shared.is_ordered(Order::Left) || self.shared.is_ordered(Order::HandOff) {
+            self.control.with_connections(|client, is_unsent| self.response.send_unseen(client, is_unsent));
         }
     }
 

@@ -98,8 +98,9 @@ struct Schedule {
     accepted: u32,
     /// Requests of kept-alive connections served since the listeners were last polled.
     kept: u32,
-    /// Requests of anybody served since then.
+    /// Requests of anybody that began in the clock's current tick, and in the last one before it in which any did.
     served: u32,
+    served_before: u32,
     /// They take so long that their clients wait in the shared queue.
     lines_up: bool,
     /// Requests served since a connection was last given to an idle worker.

@@ -23,7 +23,7 @@ const KEPT_BEFORE_LOOK: u32 = 64;
 /// the 64 above first, which costs them next to nothing; long ones can afford 0.2 microseconds each time.
 const LOOK_INTERVAL: u64 = 1;
 
-/// With no more requests than this from one such look to the next they are long ones, and wait in the shared queue, where all
+/// With no more requests than this in a tick of the clock they are long ones, and wait in the shared queue, where all
 /// workers' clients are in one order. That costs some ten microseconds each, of 300 or more.
 const LONG_REQUESTS: u32 = 3;
 
@@ -93,7 +93,7 @@ impl Driver {
 
     /// Polls the kept-alive connections and, where that is due, the listeners and the queue.
     ///
-    /// INVARIANT: `kept` and `served` are reset only where the listeners are polled. Otherwise fewer than [`KEPT_BEFORE_LOOK`]
+    /// INVARIANT: `kept` is reset only where the listeners are polled. Otherwise fewer than [`KEPT_BEFORE_LOOK`]
     /// busy clients would keep new ones in the backlog for as long as they go on.
     fn poll(&mut self, reactor: &mut Reactor, due: bool) -> Action {
         self.schedule.accepted = 0;
@@ -102,7 +102,7 @@ impl Driver {
         if due {
             self.schedule.lines_up = self.schedule.has_long_requests() && reactor.may_line_up();
             let schedule = &mut self.schedule;
-            (schedule.kept, schedule.served, schedule.last_look) = (0, 0, schedule.last_began);
+            (schedule.kept, schedule.last_look) = (0, schedule.last_began);
         }
         let mut result = Ok(());
         if reactor.has_connections() {
@@ -118,8 +118,9 @@ impl Driver {
             result = self.poll_listeners();
             busy |= !self.events.is_empty();
         }
-        if due && self.schedule.lines_up {
-            reactor.line_up(self.listeners.is_client_likely());
+        if due && self.schedule.lines_up && result.is_ok() && self.finish.is_none() {
+            self.schedule.first = reactor.line_up(self.listeners.is_client_likely());
+            self.schedule.kept += u32::from(self.schedule.first.is_some());
         }
         busy |= self.schedule.queue_announced || self.listeners.is_client_likely();
         busy |= self.finish.is_some() || reactor.is_stopping() && reactor.is_done() && self.is_rest_done();
@@ -200,7 +201,8 @@ impl Schedule {
         self.last_began >= self.last_look + LOOK_INTERVAL
     }
 
+    /// By whole ticks: looks also come in the middle of one, and few requests may come between such a look and the next tick.
     fn has_long_requests(&self) -> bool {
-        (1..=LONG_REQUESTS).contains(&self.served)
+        (1..=LONG_REQUESTS).contains(&self.served.max(self.served_before))
     }
 }
