@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
+require "fastrack/process/log_format"
 require "support/http_peer"
 
 # How the server's own lines look, and where they go.
