@@ -13,6 +13,11 @@ use fastrack_engine::Scoreboard;
 use fastrack_monitor::{MasterState, Monitor, Phase, Settings, WorkerPhase, WorkerState};
 
 fn start(path: &Path, scoreboard: &Scoreboard) -> Monitor {
+    start_beside(path, scoreboard, false)
+}
+
+/// If it `replaces` another server, that may still have its socket there.
+fn start_beside(path: &Path, scoreboard: &Scoreboard, replaces: bool) -> Monitor {
     let settings = Settings {
         path: Some(path.to_owned()),
         listen: None,
@@ -20,7 +25,7 @@ fn start(path: &Path, scoreboard: &Scoreboard) -> Monitor {
         version: "1.2.3".into(),
         threads: 1,
         started_at: 0.0,
-        patient: false,
+        patient: replaces,
     };
     let monitor = Monitor::start(settings, scoreboard.clone()).expect("a monitor");
     monitor.listen();
@@ -98,8 +103,12 @@ fn its_socket_is_the_owners_alone_and_only_its_own_is_removed() {
     let found = eventually(|| fs::metadata(&path).ok());
     assert!(found.file_type().is_socket());
     assert_eq!(found.permissions().mode() & 0o777, 0o600);
-    let mut other = start(&path, &scoreboard);
+    let stranger = start(&path, &scoreboard);
+    let text = eventually(|| stranger.complaint());
+    assert!(text.contains("another process listens there"), "{text}");
     let ours = |found: &fs::Metadata| std::os::unix::fs::MetadataExt::ino(found);
+    assert!(fs::metadata(&path).is_ok_and(|later| ours(&later) == ours(&found)));
+    let mut other = start_beside(&path, &scoreboard, true);
     eventually(|| fs::metadata(&path).ok().filter(|later| ours(later) != ours(&found)));
     one.close();
     assert!(ask(&path, "GET /healthz").expect("an answer").ends_with("ok\n"));
