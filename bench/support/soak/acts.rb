@@ -320,8 +320,8 @@ module Soak
       end
     end
 
-    # Idle connections end without a word, and whoever comes between two masters is refused. Where the last worker crashes
-    # meanwhile an upload that has begun gets 502, as above.
+    # Idle connections end without a word, and whoever comes between two masters is refused. Where a request
+    # hangs in the last worker an upload that has begun gets 502, as above.
     def restart
       @record.act("restart", :refused, :unanswered, :"502") do
         status = @server.end_by(:TERM)
