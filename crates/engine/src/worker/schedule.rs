@@ -206,3 +206,45 @@ impl Schedule {
         (1..=LONG_REQUESTS).contains(&self.served.max(self.served_before))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::accept::Client;
+    use crate::handoff::SharedQueue;
+    use crate::settings::Settings;
+    use crate::worker::Engine;
+
+    /// What a worker does that has three clients with requests, after so many in one tick of the clock, and how many of the
+    /// clients are in the shared queue then.
+    fn after(requests: u32) -> (bool, u32) {
+        let queue = SharedQueue::new().expect("a queue");
+        let engine = Engine::new(Vec::new(), None, Settings::default(), Some(&queue)).expect("an engine");
+        let other = queue.member().expect("a member").expect("free");
+        other.set_serving(true);
+        let mut driver = engine.driver.lock().expect("no panic").take().expect("nobody leads");
+        let mut reactor = engine.shared.reactor();
+        let _clients: Vec<_> = (0..3)
+            .map(|_| {
+                let (mut client, server) = UnixStream::pair().expect("a pair");
+                server.set_nonblocking(true).expect("nonblocking");
+                let (connection, step) = reactor.greet(Client { fd: server.into(), peer: None, listener: 0 });
+                driver.enter(connection, step, &mut reactor);
+                client.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
+                client
+            })
+            .collect();
+        reactor.poll().expect("polled");
+        (0..requests).for_each(|_| driver.count_request(1_000));
+        let is_served = (0..3).any(|_| matches!(driver.next_action(&mut reactor), Action::Serve(_)));
+        (is_served, other.queued())
+    }
+
+    #[test]
+    fn clients_line_up_after_long_requests_and_not_after_short_ones() {
+        assert_eq!([after(1), after(3), after(4)], [(true, 2), (true, 2), (true, 0)]);
+    }
+}

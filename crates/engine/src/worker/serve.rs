@@ -132,7 +132,7 @@ impl Engine {
 
 impl Driver {
     /// A request begins at this time.
-    fn count_request(&mut self, now: u64) {
+    pub(super) fn count_request(&mut self, now: u64) {
         if now != self.schedule.last_began {
             self.schedule.served_before = std::mem::take(&mut self.schedule.served);
         }

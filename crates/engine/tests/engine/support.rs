@@ -24,7 +24,7 @@ pub struct Seen {
 
 /// Answers by path: `/nothing` sends nothing, `/half` stops halfway, `/large`
 /// sends 8 MB, `/array` as many without waiting for the client, `/hold` takes until the
-/// test says so, `/long` a millisecond, everything else the length of the body.
+/// test says so, everything else the length of the body.
 struct Echo(Sender<Seen>, Receiver<()>);
 
 impl Echo {
@@ -89,8 +89,6 @@ impl App for Echo {
                 if path == "/hold" {
                     let _ = self.0.send(Seen { path: "/held".into(), ..Seen::default() });
                     self.1.recv_timeout(SOON).expect("released");
-                } else if path == "/long" {
-                    std::thread::sleep(Duration::from_millis(1));
                 }
                 Self::send(writer, answer.as_bytes());
                 writer.finish();
