@@ -33,6 +33,8 @@ mod lead;
 #[allow(dead_code)]
 #[path = "../src/helper/listening.rs"]
 mod listening;
+#[path = "model/load.rs"]
+mod load;
 #[path = "../src/helper/lookout.rs"]
 mod lookout;
 #[path = "model/sync.rs"]
@@ -54,8 +56,8 @@ mod watch {
     pub struct Activity;
 
     impl Activity {
-        pub fn waits(&self) -> bool {
-            true
+        pub fn waited(&self) -> Option<u64> {
+            Some(1)
         }
     }
 }
@@ -204,9 +206,12 @@ fn check(what: &str, model: impl Fn() + Sync + Send + 'static) {
 
 fn main() {
     check("each request is answered by one thread or another", || {
-        lead::each_request_is_answered_and_all_threads_return(2, 2);
+        lead::each_request_is_answered_and_all_threads_return(2, 2, false);
     });
-    check("of three threads, too", || lead::each_request_is_answered_and_all_threads_return(3, 1));
+    check("also where they give way to each other", || {
+        lead::each_request_is_answered_and_all_threads_return(2, 2, true);
+    });
+    check("of three threads, too", || lead::each_request_is_answered_and_all_threads_return(3, 1, false));
     check("what is queued is counted", nothing_is_queued_that_is_not_counted);
     check("the first request is noticed", || a_request_that_lasts_is_noticed(Pair::set_busy, 2));
     check("a request after another one is noticed", || {

@@ -13,6 +13,7 @@ mod memory;
 mod own_descriptors;
 mod poller;
 mod process;
+mod processors;
 mod sendfile;
 mod shared_memory;
 mod signals;
@@ -36,6 +37,7 @@ pub use poller::{Event, Events, Poller};
 pub use process::{
     adopts_orphans, exit_at_once, exported, is_alive, is_running, is_sibling, page_size, trim_heap,
 };
+pub use processors::Processors;
 pub use sendfile::{open_regular, send_file};
 pub use shared_memory::{memory_file, SharedNumbers};
 pub use signals::{

@@ -4,7 +4,7 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 use crate::crew::{Crew, Turn, MAIN};
-use crate::Events;
+use crate::{load, Events};
 
 struct Worker {
     crew: Crew,
@@ -47,21 +47,34 @@ impl Worker {
             self.set_leader(Some(number), None);
             if has_request {
                 self.crew.begin_request(number);
-                if !self.crew.end_request(number) {
-                    return;
+                match self.crew.end_request(number) {
+                    None => return,
+                    Some(true) => {}
+                    Some(false) if self.rest(number) => return,
+                    Some(false) => {}
                 }
             } else if is_over {
                 // Here it would wait for clients. There are none: the worker stops.
                 return self.crew.close(true);
-            } else if self.crew.rest(number) {
-                return self.crew.sleep(number, &mut Events::default(), None);
+            } else if self.rest(number) {
+                return;
             }
         }
     }
+
+    fn rest(&self, number: usize) -> bool {
+        let rests = self.crew.rest(number);
+        if rests {
+            self.crew.sleep(number, &mut Events::default(), None);
+        }
+        rests
+    }
 }
 
-/// So many threads answer so many requests, while the helper wakes others twice, whenever that is.
-pub fn each_request_is_answered_and_all_threads_return(threads: usize, requests: usize) {
+/// So many threads answer so many requests, while the helper wakes others twice, whenever that is. While all processors are
+/// busy they give way to each other.
+pub fn each_request_is_answered_and_all_threads_return(threads: usize, requests: usize, is_busy: bool) {
+    load::set_high(is_busy);
     let crew = Crew::new(threads).expect("a crew");
     crew.open();
     let worker = Arc::new(Worker { crew, left: Mutex::new(requests), leader: Mutex::new(None) });
@@ -72,8 +85,9 @@ pub fn each_request_is_answered_and_all_threads_return(threads: usize, requests:
         })
         .collect();
     for _ in 0..2 {
-        if worker.crew.can_take_more() {
-            worker.crew.summon(requests);
+        match worker.crew.room() {
+            0 => {}
+            room => drop(worker.crew.summon(requests.min(room))),
         }
     }
     others.into_iter().for_each(|other| other.join().expect("no panic"));

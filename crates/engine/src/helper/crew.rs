@@ -12,8 +12,14 @@ use std::sync::{Arc, PoisonError};
 
 use fastrack_sys::{Events, Poller, Waker};
 
+use super::load::Load;
 use crate::sync::{Mutex, MutexGuard};
 use crate::watch::Activity;
+
+/// While no processor is idle a wait is long after this time, in microseconds, for each thread that has a request: then the worker
+/// begins another one, though that takes time of those. Where the machine is busy a wait of a millisecond or two lasts longer;
+/// and the more requests there are, the longer they make each other's waits.
+const LONG_WAIT: u64 = 30_000;
 
 /// The thread that decides when the engine stops: the one that runs it first.
 pub(crate) const MAIN: usize = 0;
@@ -31,6 +37,7 @@ pub(crate) struct Crew {
     /// Empty with one thread: that always leads.
     places: Box<[Place]>,
     state: Mutex<State>,
+    load: Load,
 }
 
 #[derive(Debug, Default)]
@@ -69,7 +76,7 @@ impl Crew {
             Ok(Place { waker, poller, activity: Arc::default() })
         };
         let places = (0..if threads > 1 { threads } else { 0 }).map(place).collect::<io::Result<_>>()?;
-        Ok(Crew { places, state: Mutex::default() })
+        Ok(Crew { places, state: Mutex::default(), load: Load::new(threads > 1) })
     }
 
     /// Whether there is one thread only. Then nothing else here is used.
@@ -79,7 +86,9 @@ impl Crew {
 
     /// The descriptors that a forked child inherits.
     pub fn inherited_fds(&self) -> impl Iterator<Item = RawFd> + '_ {
-        self.places.iter().flat_map(|place| place.waker.raw_fds().chain(place.poller.inherited_fds()))
+        let places = self.places.iter();
+        let fds = places.flat_map(|place| place.waker.raw_fds().chain(place.poller.inherited_fds()));
+        fds.chain(self.load.inherited_fds())
     }
 
     pub fn activity(&self, thread: usize) -> &Arc<Activity> {
@@ -166,15 +175,26 @@ impl Crew {
         }
     }
 
-    /// The thread has answered its request. Returns whether it leads from now on.
-    pub fn end_request(&self, thread: usize) -> bool {
-        let mut state = self.state();
-        state.serving &= !(1 << thread);
-        if state.lead() {
-            return true;
-        }
-        self.tell_main(&state);
-        false
+    /// The thread has answered its request. Returns whether it leads from now on, and then whether it may begin another request.
+    /// It may not while that would be in the way of the requests of others.
+    pub fn end_request(&self, thread: usize) -> Option<bool> {
+        let serving = {
+            let mut state = self.state();
+            state.serving &= !(1 << thread);
+            if !state.lead() {
+                self.tell_main(&state);
+                return None;
+            }
+            state.serving
+        };
+        Some(serving == 0 || is_long(self.shortest_wait(serving), serving) || !self.load.is_high())
+    }
+
+    /// For how long all of these threads have waited at least, in microseconds; 0 if one computes.
+    fn shortest_wait(&self, serving: u64) -> u64 {
+        // Each is asked, for the next time.
+        let serving = (0..self.places.len()).filter(|thread| serving & 1 << thread != 0);
+        serving.map(|thread| self.places[thread].activity.waited().unwrap_or(0)).min().unwrap_or(0)
     }
 
     /// Whether no other thread has a request: then the leader waits for clients itself.
@@ -228,16 +248,20 @@ impl Crew {
         self.state().serving.count_ones()
     }
 
-    /// Whether a thread sleeps that could serve, and all those that have requests wait.
-    pub fn can_take_more(&self) -> bool {
+    /// How many more threads may have requests. There is one that sleeps, all those that have requests wait, and processors are
+    /// idle. Otherwise the requests would be in each other's way: who waits for a moment only would have to wait for the
+    /// application's lock then.
+    pub fn room(&self) -> usize {
         let (serving, is_free) = {
             let state = self.state();
             (state.serving, state.is_lead_free() && !state.sleepers.is_empty())
         };
-        // Each is asked, for the next time.
-        let computing = (0..self.places.len()).filter(|thread| serving & 1 << thread != 0);
-        let computing = computing.filter(|thread| !self.places[*thread].activity.waits()).count();
-        is_free && computing == 0
+        match self.shortest_wait(serving) {
+            _ if !is_free => 0,
+            _ if serving == 0 => 1,
+            0 => 0,
+            waited => self.load.idle_processors().max(usize::from(is_long(waited, serving))),
+        }
     }
 
     /// Wakes a thread, which leads then, unless one does by now; and further ones for as many `requests` as there are, but not
@@ -262,6 +286,10 @@ impl Crew {
     }
 }
 
+fn is_long(waited: u64, serving: u64) -> bool {
+    waited >= LONG_WAIT * u64::from(serving.count_ones())
+}
+
 impl State {
     fn lead(&mut self) -> bool {
         let leads = self.open && !self.led;
@@ -282,107 +310,6 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn crew(threads: usize) -> Crew {
-        let crew = Crew::new(threads).expect("a crew");
-        crew.open();
-        for thread in 1..threads {
-            assert_eq!(crew.enter(), Some(thread));
-        }
-        crew
-    }
-
-    fn is_woken(crew: &Crew, thread: usize) -> bool {
-        let mut events = Events::default();
-        crew.sleep(thread, &mut events, Some(0));
-        !events.is_empty()
-    }
-
-    #[test]
-    fn one_leads_and_gives_that_up_while_it_has_a_request() {
-        let crew = crew(3);
-        assert_eq!([0, 1, 2].map(|thread| crew.next_turn(thread)), [Turn::Lead, Turn::Sleep, Turn::Sleep]);
-        assert!(!crew.summon(1) || !is_woken(&crew, 1) && !is_woken(&crew, 2));
-        crew.begin_request(0);
-        assert!(!crew.is_idle() && crew.summon(1));
-        // The last to fall asleep, and no other before that leads.
-        assert!(crew.summon(1) && is_woken(&crew, 2) && !is_woken(&crew, 1));
-        assert_eq!(crew.next_turn(2), Turn::Lead);
-        assert!(!crew.end_request(0));
-        assert_eq!(crew.next_turn(0), Turn::Sleep);
-        // Alone with nothing to do it waits for clients itself.
-        assert!(crew.is_idle() && !crew.rest(2));
-    }
-
-    #[test]
-    fn as_many_threads_are_woken_as_there_are_requests_but_no_more_than_have_requests() {
-        let crew = crew(5);
-        assert_eq!(crew.next_turn(0), Turn::Lead);
-        (1..5).for_each(|thread| assert_eq!(crew.next_turn(thread), Turn::Sleep));
-        crew.begin_request(0);
-        assert!(crew.summon(9) && is_woken(&crew, 4));
-        assert_eq!(crew.next_turn(4), Turn::Lead);
-        crew.begin_request(4);
-        assert!(!is_woken(&crew, 3) && crew.summon(9) && is_woken(&crew, 3) && !is_woken(&crew, 2));
-        assert_eq!(crew.next_turn(3), Turn::Lead);
-        // It has a request, so that the next one is woken.
-        crew.begin_request(3);
-        assert!(is_woken(&crew, 2) && !is_woken(&crew, 1));
-        assert_eq!(crew.next_turn(2), Turn::Lead);
-        // It has found none.
-        assert!(crew.rest(2) && !is_woken(&crew, 1));
-        assert!(crew.summon(2) && is_woken(&crew, 2));
-        assert_eq!(crew.next_turn(2), Turn::Lead);
-        assert!(crew.rest(2));
-        assert_eq!(crew.next_turn(2), Turn::Lead);
-        crew.begin_request(2);
-        assert!(!is_woken(&crew, 1));
-    }
-
-    #[test]
-    fn who_is_done_first_leads_again_and_a_leader_without_work_sleeps() {
-        let crew = crew(2);
-        assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Lead, Turn::Sleep));
-        crew.begin_request(0);
-        assert!(crew.summon(1));
-        assert_eq!(crew.next_turn(1), Turn::Lead);
-        assert!(crew.rest(1));
-        assert!(crew.end_request(0));
-        assert_eq!(crew.next_turn(1), Turn::Sleep);
-    }
-
-    #[test]
-    fn a_thread_that_ends_passes_on_what_it_was_woken_for() {
-        let crew = crew(3);
-        assert_eq!([0, 1, 2].map(|thread| crew.next_turn(thread)), [Turn::Lead, Turn::Sleep, Turn::Sleep]);
-        crew.begin_request(0);
-        assert!(crew.summon(1));
-        crew.leave(2, false);
-        assert!(is_woken(&crew, 1));
-        assert_eq!(crew.enter(), Some(2));
-        assert_eq!(crew.next_turn(1), Turn::Lead);
-        assert!(!crew.end_request(0));
-        assert_eq!(crew.next_turn(0), Turn::Sleep);
-        crew.leave(1, true);
-        assert!(is_woken(&crew, 0));
-        assert_eq!(crew.next_turn(0), Turn::Lead);
-    }
-
-    #[test]
-    fn the_main_thread_goes_on_when_the_last_request_is_answered_and_the_others_when_they_are_dismissed() {
-        let crew = crew(2);
-        assert_eq!((crew.next_turn(1), crew.next_turn(0)), (Turn::Lead, Turn::Sleep));
-        crew.begin_request(1);
-        crew.close(false);
-        assert!(is_woken(&crew, 0));
-        assert_eq!(crew.next_turn(0), Turn::Sleep);
-        assert!(!crew.end_request(1));
-        assert!(is_woken(&crew, 0));
-        assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Leave, Turn::Sleep));
-        crew.dismiss();
-        assert!(is_woken(&crew, 1));
-        assert_eq!(crew.next_turn(1), Turn::Leave);
-    }
-}
+// Said because the model has this file, too.
+#[path = "crew/tests.rs"]
+mod tests;

@@ -7,6 +7,7 @@
 mod crew;
 mod epoch;
 mod listening;
+mod load;
 mod lookout;
 mod shared;
 mod thread;

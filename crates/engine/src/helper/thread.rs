@@ -22,8 +22,10 @@ const LONGEST_WAIT: u64 = 100;
 /// The longest time between two looks that counts, in milliseconds: longer, and the machine has stood still.
 const LONGEST_LOOK: u64 = 1_000;
 
-/// How long until a client that could not be served is tried again, in milliseconds.
+/// How long until a client that could not be served is tried again, in milliseconds; and where the threads that have requests are to
+/// be left alone.
 const NEXT_TRY: u64 = 1;
+const LATER_TRY: u64 = 2;
 
 /// How often to look whether the last requests are done, in milliseconds.
 const LAST_LOOK: u64 = 10;
@@ -219,15 +221,15 @@ impl Drive<'_> {
     ) -> Option<u64> {
         let Drive { shared, control, .. } = self;
         let crew = shared.crew();
-        let can_take_more = crew.can_take_more();
+        let room = crew.room();
         let is_first_choice =
-            |reactor: &Reactor| can_take_more && !reactor.member().is_some_and(Member::is_another_idle);
+            |reactor: &Reactor| room > 0 && !reactor.member().is_some_and(Member::is_another_idle);
         let is_back = || shared.epoch().read() != since || shared.is_anybody_returning();
         reactor.drive(&is_back, &is_first_choice);
         // What the thread that leads would see: clients, the shared queue.
         let is_anybody_there = reactor.has_ready() || control.is_noticed() || control.is_anybody_waiting();
         if is_anybody_there && (control.is_noticed() || is_first_choice(&reactor)) {
-            crew.summon(reactor.waiting_requests());
+            crew.summon(reactor.waiting_requests().min(room));
         }
         let deadline = control.all_requests().iter().map(|request| request.deadline()).min();
         let next = next_look(&reactor, deadline.unwrap_or(u64::MAX));
@@ -242,7 +244,8 @@ impl Drive<'_> {
         }
         self.step.set(step);
         shared.timer().watch_on(!is_anybody_there);
-        Some(if is_anybody_there { next.min(NEXT_TRY) } else { next })
+        let next_try = if room > 0 { NEXT_TRY } else { LATER_TRY };
+        Some(if is_anybody_there { next.min(next_try) } else { next })
     }
 
     /// If a request is overdue its client is answered at once, and no thread takes another one. The process ends when the

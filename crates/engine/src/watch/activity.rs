@@ -24,6 +24,8 @@ pub struct Activity {
     /// What it showed at the last look, and when that was, in microseconds.
     cpu_time: AtomicU64,
     looked: AtomicU64,
+    /// The first of the looks in a row that have seen the thread wait, in microseconds.
+    since: AtomicU64,
 }
 
 impl Activity {
@@ -44,36 +46,46 @@ impl Activity {
         self.said.store(0, Ordering::Release);
     }
 
-    /// Whether the thread has waited since the last look.
-    pub(crate) fn waits(&self) -> bool {
+    /// For how long the thread has waited, as far as looks have seen it, in microseconds. None if it computes, or did so since
+    /// the last look.
+    pub(crate) fn waited(&self) -> Option<u64> {
         let said = self.said.load(Ordering::Acquire);
         let clock = ThreadClock::of_number(self.clock.load(Ordering::Acquire));
         match (said, clock) {
-            (0, None) => false,
-            (0, Some(clock)) => self.has_hardly_computed(clock),
-            _ => said & 1 == 1 && self.has_waited_since(said),
+            (0, None) => None,
+            (0, Some(clock)) => self.hardly_computed(clock),
+            _ if said & 1 == 1 => self.waited_since(said),
+            _ => None,
         }
     }
 
-    fn has_waited_since(&self, said: u64) -> bool {
+    fn waited_since(&self, said: u64) -> Option<u64> {
         let now = monotonic_micros();
         if self.seen.swap(said, Ordering::Relaxed) != said {
-            self.looked.store(now, Ordering::Relaxed);
+            self.since.store(now, Ordering::Relaxed);
         }
-        now >= self.looked.load(Ordering::Relaxed) + LEAST
+        Some(now.saturating_sub(self.since.load(Ordering::Relaxed))).filter(|waited| *waited >= LEAST)
     }
 
-    fn has_hardly_computed(&self, clock: ThreadClock) -> bool {
+    fn hardly_computed(&self, clock: ThreadClock) -> Option<u64> {
         let now = monotonic_micros();
-        let time = now.saturating_sub(self.looked.load(Ordering::Relaxed));
+        let looked = self.looked.load(Ordering::Relaxed);
+        let time = now.saturating_sub(looked);
+        let since = self.since.load(Ordering::Relaxed);
         if time < LEAST {
-            return false;
+            return (since != 0).then(|| now.saturating_sub(since));
         }
         self.looked.store(now, Ordering::Relaxed);
         let used = clock.micros();
         let is_little = used.saturating_sub(self.cpu_time.swap(used, Ordering::Relaxed)) * PART < time;
         // Or others had the processors.
-        is_little && !clock.is_runnable()
+        if !is_little || clock.is_runnable() {
+            self.since.store(0, Ordering::Relaxed);
+            return None;
+        }
+        let since = if since == 0 { looked.max(1) } else { since };
+        self.since.store(since, Ordering::Relaxed);
+        Some(now.saturating_sub(since))
     }
 }
 
@@ -84,16 +96,18 @@ mod tests {
     #[test]
     fn a_thread_waits_if_it_has_said_so_and_nothing_since() {
         let activity = Activity::default();
-        assert!(!activity.waits());
+        assert!(activity.waited().is_none());
         for _ in 0..2 {
             activity.set_waiting(false);
             activity.set_waiting(true);
-            assert!(!activity.waits());
-            fastrack_sys::sleep(2);
-            assert!(activity.waits());
+            assert!(activity.waited().is_none());
+            for millis in [2, 6] {
+                fastrack_sys::sleep(4);
+                assert!(activity.waited().is_some_and(|waited| waited >= millis * 1000), "{millis}");
+            }
         }
         activity.set_waiting(false);
-        assert!(!activity.waits() && !activity.waits());
+        assert!(activity.waited().is_none() && activity.waited().is_none());
     }
 
     #[test]
@@ -103,7 +117,7 @@ mod tests {
         let (go, gone) = std::sync::mpsc::channel::<()>();
         let sees = |expected: bool| {
             let start = std::time::Instant::now();
-            while activity.waits() != expected {
+            while activity.waited().is_some() != expected {
                 assert!(start.elapsed().as_secs() < 20);
                 fastrack_sys::sleep(2);
             }
@@ -116,13 +130,15 @@ mod tests {
                 while !is_over.load(Ordering::Relaxed) {}
             });
             sees(true);
+            fastrack_sys::sleep(4);
+            assert!(activity.waited().is_some_and(|waited| waited >= 4_000));
             go.send(()).expect("it waits");
             sees(false);
             // It wants a processor all the time, whether it has one or not.
             fastrack_sys::sleep(20);
             assert!((0..5).all(|_| {
                 fastrack_sys::sleep(2);
-                !activity.waits()
+                activity.waited().is_none()
             }));
             is_over.store(true, Ordering::Relaxed);
         });

@@ -84,9 +84,10 @@ impl<'e> Runner<'e> {
     #[inline(never)]
     fn lead_again(&mut self, is_recalled: bool) -> Option<Lead<'e>> {
         self.recalled |= is_recalled;
-        if self.engine.control.is_closed() || !self.crew().end_request(self.number) {
+        if self.engine.control.is_closed() {
             return None;
         }
+        self.gives_way = !self.crew().end_request(self.number)?;
         let mut lead = self.take_lead()?;
         lead.driver.recalled |= self.recalled;
         Some(lead)

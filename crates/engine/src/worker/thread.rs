@@ -30,6 +30,8 @@ pub(super) struct Runner<'e> {
     pub in_flight: InFlight,
     /// The application wants this thread back.
     pub recalled: bool,
+    /// It has answered a request, and another one now would be in the way of those in progress.
+    pub gives_way: bool,
     /// Why the first thread returns, if it says so itself.
     finish: Option<Finish>,
     events: Events,
@@ -120,6 +122,7 @@ impl<'e> Runner<'e> {
             number,
             in_flight: InFlight::new(request),
             recalled: false,
+            gives_way: false,
             finish: None,
             events: Events::default(),
         }
@@ -232,6 +235,11 @@ impl<'e> Runner<'e> {
             }
             let action = match driver.finished(&mut reactor) {
                 Some(finish) => return self.finish_leading(driver, reactor, finish),
+                None if self.gives_way => {
+                    let lead = self.give_way(driver, reactor, app)?;
+                    (driver, reactor) = (lead.driver, lead.reactor);
+                    continue;
+                }
                 None => driver.next_action(&mut reactor),
             };
             if let Action::Wait = action {
@@ -281,6 +289,19 @@ impl<'e> Runner<'e> {
 
     fn may_wait(&self) -> bool {
         self.crew().is_alone() || self.crew().is_idle()
+    }
+
+    /// The helper looks after the connections, and wakes a thread once the next request is in nobody's way.
+    #[cold]
+    fn give_way(
+        &mut self,
+        mut driver: Box<Driver>,
+        mut reactor: LockedReactor<'e>,
+        app: &mut impl App,
+    ) -> Option<Lead<'e>> {
+        self.gives_way = false;
+        driver.put_off(&mut reactor);
+        self.rest(driver, reactor, app)
     }
 
     /// There is nothing to do while other threads have requests. Leads on if they have not any more.

@@ -1,0 +1,147 @@
+//! That a crew has one leader, and begins requests when they are in nobody's way.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::helper::load::tests::with_busy_processors;
+
+fn crew(threads: usize) -> Crew {
+    let crew = Crew::new(threads).expect("a crew");
+    crew.open();
+    for thread in 1..threads {
+        assert_eq!(crew.enter(), Some(thread));
+    }
+    crew
+}
+
+fn is_woken(crew: &Crew, thread: usize) -> bool {
+    let mut events = Events::default();
+    crew.sleep(thread, &mut events, Some(0));
+    !events.is_empty()
+}
+
+#[test]
+fn one_leads_and_gives_that_up_while_it_has_a_request() {
+    let crew = crew(3);
+    assert_eq!([0, 1, 2].map(|thread| crew.next_turn(thread)), [Turn::Lead, Turn::Sleep, Turn::Sleep]);
+    assert!(!crew.summon(1) || !is_woken(&crew, 1) && !is_woken(&crew, 2));
+    crew.begin_request(0);
+    assert!(!crew.is_idle() && crew.summon(1));
+    // The last to fall asleep, and no other before that leads.
+    assert!(crew.summon(1) && is_woken(&crew, 2) && !is_woken(&crew, 1));
+    assert_eq!(crew.next_turn(2), Turn::Lead);
+    assert_eq!(crew.end_request(0), None);
+    assert_eq!(crew.next_turn(0), Turn::Sleep);
+    // Alone with nothing to do it waits for clients itself.
+    assert!(crew.is_idle() && !crew.rest(2));
+}
+
+#[test]
+fn as_many_threads_are_woken_as_there_are_requests_but_no_more_than_have_requests() {
+    let crew = crew(5);
+    assert_eq!(crew.next_turn(0), Turn::Lead);
+    (1..5).for_each(|thread| assert_eq!(crew.next_turn(thread), Turn::Sleep));
+    crew.begin_request(0);
+    assert!(crew.summon(9) && is_woken(&crew, 4));
+    assert_eq!(crew.next_turn(4), Turn::Lead);
+    crew.begin_request(4);
+    assert!(!is_woken(&crew, 3) && crew.summon(9) && is_woken(&crew, 3) && !is_woken(&crew, 2));
+    assert_eq!(crew.next_turn(3), Turn::Lead);
+    // It has a request, so that the next one is woken.
+    crew.begin_request(3);
+    assert!(is_woken(&crew, 2) && !is_woken(&crew, 1));
+    assert_eq!(crew.next_turn(2), Turn::Lead);
+    // It has found none.
+    assert!(crew.rest(2) && !is_woken(&crew, 1));
+    assert!(crew.summon(2) && is_woken(&crew, 2));
+    assert_eq!(crew.next_turn(2), Turn::Lead);
+    assert!(crew.rest(2));
+    assert_eq!(crew.next_turn(2), Turn::Lead);
+    crew.begin_request(2);
+    assert!(!is_woken(&crew, 1));
+}
+
+#[test]
+fn a_worker_begins_no_further_request_while_no_processor_is_idle_unless_the_first_one_waits_for_long() {
+    let crew = crew(2);
+    assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Lead, Turn::Sleep));
+    crew.begin_request(0);
+    with_busy_processors(|| {
+        while !crew.load.is_high() {
+            fastrack_sys::sleep(1);
+        }
+        // As with Ruby 3.2 and later.
+        crew.activity(0).set_waiting(true);
+        let start = Instant::now();
+        while crew.room() == 0 {
+            assert!(start.elapsed() < Duration::from_secs(20));
+            fastrack_sys::sleep(1);
+        }
+        assert!(crew.room() == 1 && start.elapsed() >= Duration::from_micros(LONG_WAIT));
+    });
+}
+
+#[test]
+fn who_is_done_gives_way_to_a_request_in_progress_while_no_processor_is_idle() {
+    let crew = crew(2);
+    assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Lead, Turn::Sleep));
+    crew.begin_request(0);
+    assert!(crew.summon(1));
+    assert_eq!(crew.next_turn(1), Turn::Lead);
+    crew.begin_request(1);
+    with_busy_processors(|| {
+        while !crew.load.is_high() {
+            fastrack_sys::sleep(1);
+        }
+        crew.activity(0).set_waiting(false);
+        assert_eq!(crew.end_request(1), Some(false));
+        // It leads nevertheless, and may find by now that the other one is done.
+        assert!(crew.rest(1));
+        assert_eq!(crew.end_request(0), Some(true));
+    });
+}
+
+#[test]
+fn who_is_done_first_leads_again_and_a_leader_without_work_sleeps() {
+    let crew = crew(2);
+    assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Lead, Turn::Sleep));
+    crew.begin_request(0);
+    assert!(crew.summon(1));
+    assert_eq!(crew.next_turn(1), Turn::Lead);
+    assert!(crew.rest(1));
+    assert_eq!(crew.end_request(0), Some(true));
+    assert_eq!(crew.next_turn(1), Turn::Sleep);
+}
+
+#[test]
+fn a_thread_that_ends_passes_on_what_it_was_woken_for() {
+    let crew = crew(3);
+    assert_eq!([0, 1, 2].map(|thread| crew.next_turn(thread)), [Turn::Lead, Turn::Sleep, Turn::Sleep]);
+    crew.begin_request(0);
+    assert!(crew.summon(1));
+    crew.leave(2, false);
+    assert!(is_woken(&crew, 1));
+    assert_eq!(crew.enter(), Some(2));
+    assert_eq!(crew.next_turn(1), Turn::Lead);
+    assert_eq!(crew.end_request(0), None);
+    assert_eq!(crew.next_turn(0), Turn::Sleep);
+    crew.leave(1, true);
+    assert!(is_woken(&crew, 0));
+    assert_eq!(crew.next_turn(0), Turn::Lead);
+}
+
+#[test]
+fn the_main_thread_goes_on_when_the_last_request_is_answered_and_the_others_when_they_are_dismissed() {
+    let crew = crew(2);
+    assert_eq!((crew.next_turn(1), crew.next_turn(0)), (Turn::Lead, Turn::Sleep));
+    crew.begin_request(1);
+    crew.close(false);
+    assert!(is_woken(&crew, 0));
+    assert_eq!(crew.next_turn(0), Turn::Sleep);
+    assert_eq!(crew.end_request(1), None);
+    assert!(is_woken(&crew, 0));
+    assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Leave, Turn::Sleep));
+    crew.dismiss();
+    assert!(is_woken(&crew, 1));
+    assert_eq!(crew.next_turn(1), Turn::Leave);
+}
