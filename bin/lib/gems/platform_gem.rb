@@ -123,7 +123,7 @@ module Gems
       FileUtils.cp(native ? native.path : File.join(ROOT, file), File.join(stage, file), preserve: true)
     end
 
-    # As rake-compiler has it: the version after 3.4 is 3.5, whatever it is called in the end.
+    # As rake-compiler has it: 3.5 after 3.4, which keeps 4.0 out, too.
     def after(api)
       major, minor = api.split(".").map(&:to_i)
       "#{major}.#{minor + 1}"

@@ -18,6 +18,7 @@ module Gems
 
     # Builds and tries what this machine can.
     def make
+      FileUtils.mkdir_p(@folder)
       FileUtils.rm_f(Dir.glob(File.join(@folder, "*.gem")))
       gems = PlatformGem.build_all(@folder) + [source]
       gems.each { |file| try(file) }
