@@ -15,6 +15,7 @@ module Gems
     ROOT = NativeFile::ROOT
 
     # Those that a release has files for. A gem is for all from its first to its last one: RubyGems knows no exceptions.
+    # With a fifth one they would be larger than SIZE_LIMIT.
     RUBIES = %w[3.1 3.2 3.3 3.4].freeze
 
     # For all Rubies of a platform.
