@@ -284,6 +284,51 @@ RSpec.describe "packaging" do
       expect(run("bash", "bin/lib/gems/setup.sh", "arm64-darwin", env: env)).to include("no Debian packages here")
     end
 
+    describe "with a Ruby that Debian has no packages of" do
+      let(:sources) { FileUtils.mkdir_p(File.join(@dir, "sources")).first }
+      let(:kept) { File.join(@dir, "cache/releases") }
+
+      # Whatever this machine has of what it takes, and of a network.
+      before do
+        { "curl" => "echo curl: no network >&2; exit 6", "autoconf" => "exit 1", "bison" => "exit 1" }.each do |name, text|
+          FileUtils.mkdir_p(File.join(@dir, "bin"))
+          File.write(File.join(@dir, "bin", name), "#!/bin/sh\n#{text}\n", perm: 0o755)
+        end
+      end
+
+      def get(source)
+        script = 'repo=$PWD; cache=$1; . bin/lib/common.sh; . bin/lib/gems/releases.sh; if get_release 3.2; then release 3.2; fi'
+        run("bash", "-uc", script, "setup.sh", File.join(@dir, "cache"), env: { "FASTRACK_RUBY_SOURCE" => source, "PATH" => "#{@dir}/bin:#{ENV.fetch("PATH")}" })
+      end
+
+      it "takes its last release from the folder that FASTRACK_RUBY_SOURCE names" do
+        %w[3.2.9.tar.gz 3.2.10.tar.xz 3.2.11-preview1.tar.gz 3.3.12.tar.gz].each { |name| File.write(File.join(sources, "ruby-#{name}"), name) }
+        expect(get(sources)).to eq("#{kept}/ruby3.2_3.2.10.tar.xz\n")
+        expect(Dir.children(kept)).to eq(["ruby3.2_3.2.10.tar.xz"])
+        expect(get(nil)).to eq("#{kept}/ruby3.2_3.2.10.tar.xz\n")
+      end
+
+      it "takes the last one that a git repository has a tag of, and makes its configure" do
+        File.write(File.join(sources, "autogen.sh"), "#!/bin/sh\n[ $1 = --install ] && cp version configure\n", perm: 0o755)
+        git = ["git", "-c", "user.name=one", "-c", "user.email=one@example.com", "-C", sources]
+        run(*git, "init", "-q")
+        %w[v3_2_9 v3_2_10 v3_2_11_rc1 v3_3_12].each do |tag|
+          File.write(File.join(sources, "version"), "#{tag}\n")
+          run(*git, "add", "-A")
+          run(*git, "commit", "-q", "-m", tag)
+          run(*git, "tag", tag)
+        end
+        expect(get(File.join(sources, ".git"))).to eq("setup.sh: Ruby 3.2.10 from git\n#{kept}/ruby3.2_3.2.10.tar.gz\n")
+        expect(run("tar", "-xzOf", "#{kept}/ruby3.2_3.2.10.tar.gz", "ruby-3.2.10/configure")).to eq("v3_2_10\n")
+      end
+
+      it "says in a line that it goes without where there is none, and leaves nothing" do
+        expect(get(sources)).to eq("setup.sh: no source of Ruby 3.2 in #{sources}: without it\n")
+        expect(get(nil).lines.last).to eq("setup.sh: no source of Ruby 3.2: without it\n")
+        expect(Dir.children(kept)).to eq([])
+      end
+    end
+
     describe "that is made" do
       let(:release) { Gems::Release.new(@dir) }
       let(:sums) { File.join(@dir, "SHA256SUMS") }

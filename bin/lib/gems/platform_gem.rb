@@ -15,6 +15,7 @@ module Gems
     ROOT = NativeFile::ROOT
 
     # Those that a release has files for. A gem is for all from its first to its last one: RubyGems knows no exceptions.
+    # With a fifth one they would be larger than SIZE_LIMIT.
     RUBIES = %w[3.1 3.2 3.3 3.4].freeze
 
     # For all Rubies of a platform.
@@ -123,7 +124,7 @@ module Gems
       FileUtils.cp(native ? native.path : File.join(ROOT, file), File.join(stage, file), preserve: true)
     end
 
-    # As rake-compiler has it: the version after 3.4 is 3.5, whatever it is called in the end.
+    # As rake-compiler has it: 3.5 after 3.4, which keeps 4.0 out, too.
     def after(api)
       major, minor = api.split(".").map(&:to_i)
       "#{major}.#{minor + 1}"

@@ -18,6 +18,7 @@ module Gems
 
     # Builds and tries what this machine can.
     def make
+      FileUtils.mkdir_p(@folder)
       FileUtils.rm_f(Dir.glob(File.join(@folder, "*.gem")))
       gems = PlatformGem.build_all(@folder) + [source]
       gems.each { |file| try(file) }
@@ -73,14 +74,20 @@ module Gems
     def why_not(file)
       return "that takes a Mac: its Mach-O files were looked at (docs/platforms.md)" if file.include?("-darwin")
 
-      "it is for another system; bin/test --lane gems tries it"
+      spec = Gem::Package.new(file).spec
+      what = of_this_system?(spec) ? "it takes RubyGems #{spec.required_rubygems_version}" : "it is for another system"
+      "#{what}; bin/test --lane gems tries it"
     end
 
     # The source gem fits wherever there is a compiler.
     def fits?(file)
       spec = Gem::Package.new(file).spec
+      of_this_system?(spec) && spec.required_rubygems_version.satisfied_by?(Gem.rubygems_version)
+    end
+
+    def of_this_system?(spec)
       platform = PLATFORMS.find { |one| one.gem_names.key?(spec.original_platform.to_s) }
-      (platform.nil? || platform.here?) && spec.required_rubygems_version.satisfied_by?(Gem.rubygems_version)
+      platform.nil? || platform.here?
     end
 
     # In the format of sha256sum(1), which also checks them: sha256sum --check SHA256SUMS

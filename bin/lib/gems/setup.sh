@@ -3,14 +3,16 @@
 #
 # zig as the linker (from PyPI), cargo-zigbuild (from crates.io), Rust's standard library for each target (by rustup), and the
 # headers of each Ruby that Debian has packages of: for Linux those of the packages for amd64 and arm64, for macOS what
-# Ruby's configure makes of the packages' sources (half an hour, once). All but Rust's is put into ~/.cache/fastrack/gems.
-# What is there is not fetched again.
+# Ruby's configure makes of the packages' sources (half an hour, once). Of Ruby 3.2, which Debian has not, configure makes
+# all, of its release (releases.sh). All but Rust's is put into ~/.cache/fastrack/gems. What is there is not fetched again.
 set -euo pipefail
 
 # shellcheck source-path=SCRIPTDIR
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 # shellcheck source-path=SCRIPTDIR
 . "$repo/bin/lib/gems/apt.sh"
+# shellcheck source-path=SCRIPTDIR
+. "$repo/bin/lib/gems/releases.sh"
 
 # The clang headers of newer ones are too new for the libclang of Debian bookworm, with which bindgen reads Ruby's headers.
 zig_version=0.13.0
@@ -74,15 +76,33 @@ get_headers() {
 
 # Of the same Rubies for macOS, which Debian has no packages for.
 get_darwin_headers() {
-  local platforms name platform api
+  local platforms name
   platforms=$(printf '%s\n' "${@:-arm64-darwin x86_64-darwin}" | tr ' ' '\n' | sed -n '/-darwin$/p' | xargs)
   [ -n "$platforms" ] && debian_here || return 0
   get_sources
   for name in "$cache"/sources/*.tar.*; do
-    api=${name##*/ruby}
-    for platform in $platforms; do
-      [ -d "$cache/made/$platform/${api%%_*}" ] || FASTRACK_HEADERS='' bash "$repo/bin/lib/gems/cross_headers.sh" "$name" "$platform"
-    done
+    # shellcheck disable=SC2086
+    make_headers "$name" $platforms
+  done
+}
+
+# make_headers ARCHIVE PLATFORM...: as cross_headers.sh calls them; without unpacking the archive where all are there.
+make_headers() {
+  local archive=$1 api=${1##*/ruby} platform
+  shift
+  for platform; do
+    [ -d "$cache/made/$platform/${api%%_*}" ] || FASTRACK_HEADERS='' bash "$repo/bin/lib/gems/cross_headers.sh" "$archive" "$platform"
+  done
+}
+
+# For all platforms, of the Rubies that Debian has neither packages nor sources of.
+get_released_headers() {
+  local series platforms
+  debian_here || return 0
+  platforms=$(printf '%s\n' "${@:-x86_64-linux aarch64-linux arm64-darwin x86_64-darwin}" | tr ' ' '\n' | sed 's/-linux-.*/-linux/' | sort -u | xargs)
+  for series in "${released[@]}"; do
+    # shellcheck disable=SC2086
+    ! get_release "$series" || make_headers "$(release "$series")" $platforms
   done
 }
 
@@ -136,4 +156,7 @@ fi
 get_targets "$@"
 get_headers
 # A Mac has Rubies of its own.
-[ "$(uname)" = Darwin ] || get_darwin_headers "$@"
+if [ "$(uname)" != Darwin ]; then
+  get_darwin_headers "$@"
+  get_released_headers "$@"
+fi

@@ -1,0 +1,67 @@
+# Sourced by setup.sh and lane.sh: sources of the Rubies that Debian has no packages of.
+# shellcheck shell=bash disable=SC2154
+
+# Debian went from 3.1 to 3.3.
+# shellcheck disable=SC2034
+released=(3.2)
+
+# Of each the last release, which is fetched where FASTRACK_RUBY_SOURCE names nothing nearer.
+newest() {
+  case $1 in
+    3.2) echo 3.2.11 ;;
+  esac
+}
+
+# release SERIES: the archive that is kept here; nothing if there is none.
+release() { find "$cache/releases" -maxdepth 1 -name "ruby$1_*.tar.*" 2>/dev/null | sort -V | tail -n 1; }
+
+# get_release SERIES: from FASTRACK_RUBY_SOURCE, a folder of releases or a git repository that has their tags; else from where
+# Ruby's authors put them. Whoever has none goes without, and says so.
+get_release() {
+  local series=$1 new=$cache/releases/new
+  [ -z "$(release "$series")" ] || return 0
+  rm -rf "$new"
+  mkdir -p "$new"
+  if [ -n "${FASTRACK_RUBY_SOURCE:-}" ]; then
+    copy_release "$series" || export_release "$series" || rm -f "$new"/*.tar.*
+  else
+    download_release "$series" || rm -f "$new"/*.tar.*
+  fi
+  find "$new" -name '*.tar.*' -exec mv {} "$cache/releases/" \;
+  rm -rf "$new"
+  [ -n "$(release "$series")" ] || { say "no source of Ruby $series${FASTRACK_RUBY_SOURCE:+ in $FASTRACK_RUBY_SOURCE}: without it"; return 1; }
+}
+
+# Archives are called as Debian calls those of its Rubies.
+copy_release() {
+  local archive version
+  archive=$(find "$FASTRACK_RUBY_SOURCE" -maxdepth 1 -name "ruby-$1.*.tar.*" | grep -E '/ruby-[0-9.]+\.tar\.[a-z0-9]+$' | sort -V | tail -n 1)
+  [ -n "$archive" ] || return 1
+  version=${archive##*/ruby-}
+  cp "$archive" "$new/ruby$1_${version%.tar.*}.tar.${version##*.}"
+}
+
+# As the authors make a release of it, without the gems that come with one.
+export_release() {
+  local tag version
+  tag=$(git -C "$FASTRACK_RUBY_SOURCE" tag 2>/dev/null | grep -xE "v${1//./[._]}[._][0-9]+" | sort -V | tail -n 1)
+  [ -n "$tag" ] || return 1
+  if ! have autoconf || ! have bison; then
+    say "Ruby from git takes autoconf and bison"
+    return 1
+  fi
+  version=${tag#v} version=${version//_/.}
+  say "Ruby $version from git"
+  mkdir "$new/ruby-$version"
+  git -C "$FASTRACK_RUBY_SOURCE" archive "$tag" | tar -x -C "$new/ruby-$version" || return 1
+  (cd "$new/ruby-$version" && ./autogen.sh --install) >&2 || return 1
+  tar -czf "$new/ruby$1_$version.tar.gz" -C "$new" "ruby-$version"
+}
+
+download_release() {
+  local version
+  version=$(newest "$1")
+  say "Ruby $version from cache.ruby-lang.org"
+  curl --fail --silent --show-error --location --connect-timeout 10 --retry 2 --output "$new/ruby$1_$version.tar.gz" \
+    "https://cache.ruby-lang.org/pub/ruby/$1/ruby-$version.tar.gz" >&2
+}
