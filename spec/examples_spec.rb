@@ -120,6 +120,17 @@ RSpec.describe "The examples" do
       expect(server.stop.exitstatus).to eq(0)
     end
 
+    # A minute and a half: only with LOAD=full.
+    it "answers on connections that the router has left idle for 90 s", if: ENV["LOAD"] == "full" do
+      server = start_dyno
+      server.await_workers(2)
+      peers = Array.new(8) { KeptPeer.new(server).tap { |peer| peer.get("/") } }
+      sleep 91
+      expect(peers.map { |peer| peer.get("/").status }).to eq([200] * 8)
+    ensure
+      peers&.each(&:close)
+    end
+
     it "answers all requests when every process gets TERM at once, and those that come a moment later" do
       server = start_dyno(ru: <<~'RUBY')
         run lambda { |env|
