@@ -10,6 +10,7 @@ RSpec.describe Fastrack::Address do
     "tcp://10.0.0.5:80" => ["10.0.0.5", 80, nil], "tcp://[::]:80" => ["[::]", 80, nil], "http://a.example:80/" => ["a.example", 80, nil],
     "/run/app.sock" => [nil, nil, "/run/app.sock"], "unix:/run/app.sock" => [nil, nil, "/run/app.sock"],
     "unix:///run/app.sock" => [nil, nil, "/run/app.sock"], "unix://tmp/app.sock" => [nil, nil, "tmp/app.sock"],
+    "unix://app" => [nil, nil, "app"], "unix:app" => [nil, nil, "app"], "unix:////run/app" => [nil, nil, "//run/app"],
     "tmp/app.sock" => [nil, nil, "tmp/app.sock"], "app.sock" => [nil, nil, "app.sock"], "./app.sock" => [nil, nil, "./app.sock"], "~/app.sock" => [nil, nil, "~/app.sock"],
     "~app/a.sock" => [nil, nil, "~app/a.sock"], "unix:///run/app.sock?umask=0111" => [nil, nil, "/run/app.sock"],
     "/run/app.sock?a=b" => [nil, nil, "/run/app.sock?a=b"], "tcp://[::]:80?backlog=7" => ["[::]", 80, nil] }.each do |text, expected|
@@ -19,7 +20,7 @@ RSpec.describe Fastrack::Address do
     end
   end
 
-  ["", "app", "host:http", "::1", "::1:80", "[::1]", "1.2.3.4:65536", "ftp://x:1", "a b", -1, nil, 1.5, "/a\0b"].each do |text|
+  ["", "app", "host:http", "::1", "::1:80", "[::1]", "1.2.3.4:65536", "ftp://x:1", "unix:", "unix://", "unix://@app", "unix:@app", "a b", -1, nil, 1.5, "/a\0b"].each do |text|
     it "C2 does not understand #{text.inspect}" do
       expect { described_class.parse(text) }.to raise_error(ArgumentError)
     end

@@ -24,10 +24,10 @@ RSpec.describe "A master that adopts processes" do
   # prctl(2), PR_SET_CHILD_SUBREAPER, which stays over exec.
   SUBREAPER = [RbConfig.ruby, "-e", "syscall(#{{ "aarch64" => 167 }.fetch(Etc.uname[:machine], 157)}, 36, 1, 0, 0, 0); exec(*ARGV)"].freeze
 
-  def start(wrapper)
+  def start(wrapper, ru = ORPHANS)
     possible = system(*wrapper, "true", %i[out err] => File::NULL)
     skip "#{wrapper.first} is not allowed to do that here" unless possible
-    server = Server.start(ru: ORPHANS, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1 }, wrapper: wrapper, config: HOOKS)
+    server = Server.start(ru: ru, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1 }, wrapper: wrapper, config: HOOKS)
     master = wrapper == PROCESS_1 ? ProcessTable.children(server.pid).first : server.pid
     workers = eventually { ProcessTable.children(master).then { |found| found if found.size == 2 } }
     [server, master, workers]
@@ -47,6 +47,16 @@ RSpec.describe "A master that adopts processes" do
       Process.kill(:TERM, master)
       expect(server.wait.exitstatus).to eq(0)
     end
+  end
+
+  it "D6 answers as process 1 what has begun when TERM arrives, and ends its container with status 0" do
+    server, master, = start(PROCESS_1, Rackups::GATE)
+    slow = SlowRequest.new(server)
+    Process.kill(:TERM, master)
+    # Its other worker has gone.
+    eventually { ProcessTable.children(master).size == 1 }
+    expect(slow.finish.status).to eq(200)
+    expect(server.wait.exitstatus).to eq(0)
   end
 
   it "D6 refuses USR2 as process 1, because its end would be that of the container, and serves on" do

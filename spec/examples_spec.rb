@@ -55,6 +55,29 @@ RSpec.describe "The examples" do
     expect(compose["stop_grace_period"].to_i).to be > Fastrack::Option::BY_NAME.fetch(:GracefulTimeout).default
   end
 
+  it "have proxies that wait for longer than a request may take, and let old containers finish" do
+    default = ->(name) { Fastrack::Option::BY_NAME.fetch(name).default }
+    kamal = yaml.call("kamal/deploy.yml").first
+    expect([kamal.dig("proxy", "response_timeout"), kamal["drain_timeout"]]).to all(be > default.call(:RequestTimeout))
+    expect(kamal["drain_timeout"]).to be > default.call(:DrainDelay) + default.call(:GracefulTimeout)
+    expect(text.call("compose/nginx.conf").scan(/proxy_read_timeout (\d+)s;/).flatten.map(&:to_i)).to match([be > default.call(:RequestTimeout)])
+    expect(settings(text.call("heroku/config/fastrack.rb")).fetch(:RequestTimeout)).to be < 30
+  end
+
+  it "have a Kubernetes pod with probes and limits, which needs no preStop hook to serve on" do
+    config_map, deployment, = yaml.call("kubernetes/app.yaml")
+    container = deployment.dig("spec", "template", "spec", "containers").first
+    expect(container.slice("startupProbe", "readinessProbe").values.map { |probe| probe["httpGet"] }).to eq([{ "path" => "/up", "port" => "http" }] * 2)
+    expect(container.dig("livenessProbe", "tcpSocket")).to eq("port" => "http")
+    expect(container["resources"].values).to all(include("cpu", "memory"))
+    expect(container).not_to have_key("lifecycle")
+    expect(settings(config_map.dig("data", "fastrack.rb")).fetch(:DrainDelay)).to be >= 5
+    # By the names that the pod gives to the file of the ConfigMap.
+    mount = container["volumeMounts"].find { |one| one["name"] == "fastrack" }
+    expect(container["command"]).to include("#{mount["mountPath"]}/fastrack.rb")
+    expect(container["env"]).to include("name" => "WEB_CONCURRENCY", "value" => container.dig("resources", "limits", "cpu"))
+  end
+
   it "name the port, the socket and the command that the server has" do
     port = Fastrack::Option::BY_NAME.fetch(:Port).default
     _, deployment, service = yaml.call("kubernetes/app.yaml")
@@ -118,6 +141,17 @@ RSpec.describe "The examples" do
       expect(server.get.body).to match(/\ADyno web\.1, worker (?:#{workers.join("|")})\n\z/)
       expect(server.listening[:host]).to eq("0.0.0.0")
       expect(server.stop.exitstatus).to eq(0)
+    end
+
+    # A minute and a half: only with LOAD=full.
+    it "answers on connections that the router has left idle for 90 s", if: ENV["LOAD"] == "full" do
+      server = start_dyno
+      server.await_workers(2)
+      peers = Array.new(8) { KeptPeer.new(server).tap { |peer| peer.get("/") } }
+      sleep 91
+      expect(peers.map { |peer| peer.get("/").status }).to eq([200] * 8)
+    ensure
+      peers&.each(&:close)
     end
 
     it "answers all requests when every process gets TERM at once, and those that come a moment later" do

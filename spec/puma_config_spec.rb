@@ -174,8 +174,9 @@ RSpec.describe "A puma.rb" do
             @log = launcher.log_writer
             @log.log "mode \#{launcher.options[:solid_queue_mode].inspect} \#{Gem::Version.new(Puma::Const::VERSION) < Gem::Version.new("7")}"
             master = $$
-            in_background { watch }
+            in_background { watch } unless ENV["LATE"]
             launcher.events.on_booted do
+              in_background { watch } if ENV["LATE"]
               @pid = fork do
                 trap(:INT) { File.write("stopped", "\#{JOBS} \#{Process.ppid == master}") && exit!(0) }
                 File.write("queue.new", $$) && File.rename("queue.new", "queue")
@@ -206,8 +207,8 @@ RSpec.describe "A puma.rb" do
       write("config/puma.rb", "port 0, '127.0.0.1'\nplugin :solid_queue if ENV['SOLID_QUEUE_IN_PUMA']\nsolid_queue_mode :fork")
     end
 
-    def serve_with_queue
-      server = ready(serve(env: { "SOLID_QUEUE_IN_PUMA" => "true", "RUBYLIB" => path("lib") }))
+    def serve_with_queue(env = {})
+      server = ready(serve(env: { "SOLID_QUEUE_IN_PUMA" => "true", "RUBYLIB" => path("lib"), **env }))
       eventually { lines("queue").any? }
       server
     end
@@ -220,11 +221,13 @@ RSpec.describe "A puma.rb" do
       expect(lines("stopped")).to eq(["jobs of the app true"])
     end
 
-    it "ends the server when Solid Queue has ended" do
-      server = serve_with_queue
-      Process.kill(:KILL, lines("queue").first.to_i)
-      server.wait
-      expect(server.log).to include("queue is gone")
+    { "its start" => {}, "its workers' start" => { "LATE" => "1" } }.each do |time, env|
+      it "ends the server when Solid Queue has ended, which the plugin watches from #{time} on" do
+        server = serve_with_queue(env)
+        Process.kill(:KILL, lines("queue").first.to_i)
+        server.wait
+        expect(server.log).to include("queue is gone")
+      end
     end
 
     it "leaves it alone where the variable is not set" do
@@ -281,6 +284,23 @@ RSpec.describe "A puma.rb" do
       pidfile ENV.fetch("PIDFILE") { "tmp/pids/server.pid" }
       plugin :tmp_restart
     RUBY
+    "7.2 before its release" => <<~RUBY,
+      threads ENV.fetch("RAILS_MAX_THREADS", 3)
+      name = ENV.fetch("RAILS_ENV", "development")
+      environment name
+      case name
+      when "production"
+        require "concurrent-ruby"
+        count = ENV["WEB_CONCURRENCY"] == "auto" ? Concurrent.available_processor_count : Integer(ENV.fetch("WEB_CONCURRENCY", 1))
+        workers count if count > 1
+        preload_app!
+      when "development"
+        worker_timeout 3600
+      end
+      port ENV.fetch("PORT", 3000)
+      plugin :tmp_restart
+      pidfile ENV["PIDFILE"] if ENV["PIDFILE"]
+    RUBY
     "7.2" => <<~RUBY,
       count = ENV.fetch("RAILS_MAX_THREADS", 3)
       threads count, count
@@ -309,7 +329,7 @@ RSpec.describe "A puma.rb" do
       before do
         write("config/puma.rb", text)
         write("config.ru", "run ->(_env) { [200, {}, [ENV['RACK_ENV']]] }")
-        write("lib/concurrent-ruby.rb", "module Concurrent; def self.physical_processor_count = 2; end")
+        write("lib/concurrent-ruby.rb", "module Concurrent; def self.physical_processor_count = 2; def self.available_processor_count = 1.5; end")
         write("lib/puma/plugin/solid_queue.rb", "require 'puma/plugin'\nPuma::Plugin.create { def start(launcher) = launcher.log_writer.log('queue') }")
       end
 
@@ -318,6 +338,12 @@ RSpec.describe "A puma.rb" do
         # rackup's own variable, too: what the file does not say is development.
         expect(output.lines.grep_v(threads).grep_v(/open files/))
           .to eq(["loading from config_file:config/puma.rb\n", "configuration: 1 workers at 0.0.0.0:3000\n", "app: loaded\n"])
+      end
+
+      # Those of 7.1 fail at this with Puma, too.
+      it "runs unchanged with WEB_CONCURRENCY=auto", if: version != "7.1" do
+        output = check(env: { **set, "PORT" => "3000", "WEB_CONCURRENCY" => "auto", "RUBYLIB" => path("lib") })
+        expect(output).to match(/^configuration: [1-9]\d* workers at 0\.0\.0\.0:3000\napp: loaded$/)
       end
 
       it "runs unchanged with all of its variables set" do

@@ -50,11 +50,13 @@ RSpec.describe "The words of a puma.rb" do
     'port 3000, "127.0.0.1"' => { addresses: ["127.0.0.1:3000"] },
     "port 3000, '::1'" => { addresses: ["[::1]:3000"] },
     "bind 'tcp://127.0.0.1:1?low_latency=false&backlog=9'\nbind 'unix:///run/a.sock?umask=0111'" => { addresses: ["127.0.0.1:1", "/run/a.sock"] },
+    "bind 'unix://puma'" => { addresses: ["puma"] },
     "port 1\nbind 'unix://tmp/sockets/puma.sock'" => { addresses: ["0.0.0.0:1", "tmp/sockets/puma.sock"] },
     "port 1\nclear_binds!\nport 2" => { addresses: ["0.0.0.0:2"] },
     "set_default_host '10.0.0.5'\nport 1\nbind \"tcp://\#{default_host}:2\"" => { addresses: ["10.0.0.5:1", "10.0.0.5:2"] },
     "workers ENV.fetch('NO_SUCH_VARIABLE') { '3' }" => { max_workers: 3 },
     "workers nil" => { max_workers: 1 },
+    "workers 2.0" => { max_workers: 2 }, "workers 1.5" => { max_workers: 1 }, "threads 1.5, 4.5" => { max_threads: 4 },
     "" => { max_workers: 1, default_middleware: false, preload_app: true, request_timeout: 60.0 },
     "pidfile 'tmp/pids/server.pid'\ndirectory '/'" => { pid: "tmp/pids/server.pid", working_directory: "/" },
     "first_data_timeout 40\nworker_timeout 3600\nworker_boot_timeout '90'" => { header_timeout: 40, worker_timeout: 3600, worker_boot_timeout: 90 },
@@ -96,6 +98,7 @@ RSpec.describe "The words of a puma.rb" do
   # One line each, of what does not apply here.
   {
     "threads 5, 100" => /\Athreads 100: 64 is the most here/,
+    "workers 0.5" => /\Aworkers 0: a master and one worker/,
     "workers 0" => /\Aworkers 0: a master and one worker/,
     "fork_worker" => /\Afork_worker has no effect: it is not needed/,
     "before_refork { }" => /never from a worker/, "on_refork { }" => /never from a worker/, "after_refork { }" => /never from a worker/,
@@ -135,7 +138,7 @@ RSpec.describe "The words of a puma.rb" do
     "supported_http_methods 'GET'" => /must be :any or a list/,
     "plugin :no_such" => /plugin :no_such cannot be loaded: .*; is its gem in the Gemfile\?/,
     "threads 5, 2" => /threads needs a maximum/, "threads 'many'" => /threads must be a whole number.*got many/,
-    "workers 'many'" => /workers must be a whole number/, "bind nil" => /bind must be a port/,
+    "workers 'many'" => /workers must be a whole number/, "bind nil" => /bind must be a port/, "bind 'unix://@app'" => /bind must name a file: abstract sockets/,
     "before_fork" => /needs a block/, "worker 5" => /unknown word worker; did you mean workers\?/, "timeout 5" => /unknown word timeout/,
     "before_worker_boot { }\nafter_fork { }" => /after_fork and Puma's word for that hook cannot both be there/,
     "state_permission 'all'" => /state_permission must be a file mode/
@@ -155,6 +158,7 @@ RSpec.describe "The words of a puma.rb" do
     configure("environment 'staging'", {}, environment)
     expect(environment).to eq("RACK_ENV" => "staging")
     configure("environment 'test'", { environment: "production" }, environment)
+    configure("environment ENV['NO_SUCH_VARIABLE']", {}, environment)
     expect(environment).to eq("RACK_ENV" => "staging")
   end
 

@@ -75,6 +75,11 @@ RSpec.describe "A new Rails app", skip: AppRequirements.missing("Rails 7.2 with 
     expect([server.master, up(server)]).to eq([server.pid, 200])
   end
 
+  it "is served by bin/rails server with RACK_HANDLER, which is how the generator changes Rails' Dockerfile" do
+    server = serve("bin/rails", "server", "-b", "127.0.0.1", env: { "RACK_HANDLER" => "fastrack", "PORT" => "0", "RAILS_ENV" => "production" })
+    expect([up(server), server.log]).to match([200, /^Fastrack is ready Workers:1 /])
+  end
+
   describe "with bin/rails generate fastrack:install" do
     before(:context) do
       FileUtils.rm_f(%w[Procfile bin/dev].map { |name| path(name) })
@@ -106,6 +111,9 @@ RSpec.describe "A new Rails app", skip: AppRequirements.missing("Rails 7.2 with 
       "Procfile.dev" => [["web: env RUBY_DEBUG_OPEN=true bin/rails server\ncss: bin/rails tailwindcss:watch\n",
                           "web: env RUBY_DEBUG_OPEN=true bin/rails server -u fastrack\ncss: bin/rails tailwindcss:watch\n"],
                          ["web: bin/rails s -p 3000\n", "web: bin/rails s -u fastrack -p 3000\n"]],
+      "Dockerfile" => [["EXPOSE 80\nCMD [\"./bin/thrust\", \"./bin/rails\", \"server\"]\n",
+                        "EXPOSE 80\nENV RACK_HANDLER=\"fastrack\"\nCMD [\"./bin/thrust\", \"./bin/rails\", \"server\"]\n"],
+                       ["CMD [\"bundle\", \"exec\", \"fastrack\"]\n", "CMD [\"bundle\", \"exec\", \"fastrack\"]\n"]],
       "bin/dev" => [["#!/usr/bin/env ruby\nexec \"./bin/rails\", \"server\", *ARGV\n",
                      "#!/usr/bin/env ruby\nexec \"./bin/rails\", \"server\", \"-u\", \"fastrack\", *ARGV\n"]]
     }.each do |name, texts|

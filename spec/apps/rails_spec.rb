@@ -231,6 +231,21 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
       sockets.drop(1).each(&:close)
     end
 
+    it "reaches all WebSockets by the async adapter in development, where there is one process" do
+      app = AppRails.new(@postgres)
+      File.delete(app.path("config/fastrack.rb"))
+      File.write(app.path("config/cable.yml"), "development:\n  adapter: async\n")
+      server = app.rails_server(%w[-p 0])
+      sockets = Array.new(3) { subscribed(server) }
+      sockets.last.send_text(message("message", { action: "say", text: "hello" }))
+      heard = sockets.map { |one| receive(one).fetch("message") }
+      expect(heard.uniq).to eq(["text" => "hello", "worker" => server.await_workers(1).first])
+      sockets.each(&:close)
+      server.stop
+    ensure
+      app&.remove
+    end
+
     it "refuses what is no WebSocket, as Rails does" do
       expect(@server.get("/cable").status).to eq(404)
     end

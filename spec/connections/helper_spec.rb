@@ -39,7 +39,7 @@ RSpec.describe "C4 The helper thread, which looks after connections while Ruby i
     expect(sleeps - before).to be < 30
   end
 
-  it "C4 sleeps on while short requests come one by one" do
+  it "C4 sleeps on while short requests come one by one", linux: "timerfd" do
     peer = kept_peers(1).first
     before = sleeps
     long = Array.new(60) do

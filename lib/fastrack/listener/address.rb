@@ -14,9 +14,10 @@ module Fastrack
   #     "/run/app.sock"   "~/app.sock"   "./app.sock"   "unix:///run/app.sock"   "unix:///run/app.sock?umask=0111"
   class Address
     PORT = /\A(?:(?:tcp|http):\/\/)?(?:(?<host>\[[\w:.%]+\]|[^\[\]:\/]*):)?(?<port>\d+)\/?\z/.freeze
-    PATH = /\A(?:unix:(?:\/\/)?)?(?<path>[^:]*\/.*|[^:]+\.sock)\z/.freeze
+    PATH = /\A(?:unix:(?:\/\/)?+(?<path>[^@\/].*|\/+[^\/].*)|(?<path>[^:]*\/.*|[^:]+\.sock))\z/.freeze
     IN_HOME = /\A(?<path>~.*)\z/.freeze
     TLS = /\A(?:ssl|https):\/\//.freeze
+    ABSTRACT = /\Aunix:(?:\/\/)?@/.freeze
 
     # Puma's form for settings. Without a scheme a question mark is a part of the path.
     QUERY = /\A(?<place>(?:unix|tcp|http):[^?]*)\?(?<settings>.*)\z/.freeze
@@ -41,6 +42,7 @@ module Fastrack
       def parse(place, settings = {})
         text = place.respond_to?(:to_path) ? place.to_path : place.to_s
         raise ArgumentError, "must be without TLS; terminate that in a proxy in front" if TLS.match?(text)
+        raise ArgumentError, "must name a file: abstract sockets have none, which nginx takes" if ABSTRACT.match?(text)
 
         if (match = QUERY.match(text))
           text = match[:place]

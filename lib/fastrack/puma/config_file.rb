@@ -65,8 +65,10 @@ module Fastrack
       @__loads__ << path
     end
 
-    # As in Puma, the command line has the last word, and the app reads RACK_ENV.
+    # As in Puma, the command line has the last word, and the app reads RACK_ENV. `environment ENV["RACK_ENV"]` may be nil.
     def environment(name)
+      return if name.to_s.empty?
+
       @__puma__.options[:environment] = name.to_s
       @__environment__["RACK_ENV"] = name.to_s unless @__fixed__
     end

@@ -35,14 +35,15 @@ module Fastrack
       end
     end
 
-    # Threads that a plugin wants to have while the server runs.
+    # Threads that a plugin wants to have while the server runs. It may ask for them at its start or later, as in an event.
     module Background
       def in_background(&block)
-        (@fastrack_background ||= []) << block
+        @fastrack_started ? Thread.new(&block) : (@fastrack_background ||= []) << block
       end
 
-      def fastrack_background
-        @fastrack_background || []
+      def fastrack_start_background
+        @fastrack_started = true
+        @fastrack_background&.each { |work| Thread.new(&work) }
       end
     end
 
@@ -61,7 +62,7 @@ module Fastrack
     def start
       @plugins.each do |name, plugin|
         plugin.start(self) if plugin.respond_to?(:start)
-        plugin.fastrack_background.each { |work| Thread.new(&work) }
+        plugin.fastrack_start_background
       rescue StandardError => e
         raise ConfigurationError, "plugin #{name.inspect} does not start, without Puma's server: #{Error.reason(e)}"
       end

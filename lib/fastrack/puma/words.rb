@@ -101,7 +101,9 @@ module Fastrack
       @default_host = host
     end
 
+    # Puma, too, rounds down: `Concurrent.available_processor_count` is 1.5 where a cgroup gives that much.
     def workers(count)
+      count = count.to_i if count.is_a?(Float)
       given = count.nil? || count.to_s == "0" ? 1 : count
       number = __option__(:MaxWorkers, given, :workers).value
       @__puma__.options[:workers] = number == :auto ? Etc.nprocessors : number
@@ -109,7 +111,7 @@ module Fastrack
     end
 
     def threads(min, max = min)
-      least, most = [min, max].map { |number| Option::Types.integer(number, 0..) }
+      least, most = [min, max].map { |number| Option::Types.integer(number.is_a?(Float) ? number.to_i : number, 0..) }
       raise ArgumentError, "needs a maximum of 1 or more that is not below the minimum" if most < [least, 1].max
 
       __say__("threads #{most}: #{Configuration::MOST_THREADS} is the most here") if most > Configuration::MOST_THREADS

@@ -5,9 +5,9 @@ require "rails/generators/base"
 module Fastrack
   # Rails finds and loads this: `bin/rails generate fastrack:install`.
   module Generators
-    # Writes config/fastrack.rb, the Procfile's line for the web process and the server of bin/dev.
+    # Writes config/fastrack.rb, the Procfile's line for the web process, and the server of bin/dev and the Dockerfile.
     class InstallGenerator < ::Rails::Generators::Base
-      desc "Writes config/fastrack.rb, and has the Procfile and bin/dev start Fastrack."
+      desc "Writes config/fastrack.rb, and has the Procfile, bin/dev and Rails' Dockerfile start Fastrack."
 
       COMMAND = "bundle exec fastrack -p ${PORT:-3000}"
 
@@ -54,6 +54,13 @@ module Fastrack
 
         create_file "bin/dev", "#!/bin/sh\nexec bin/rails server -u fastrack \"$@\"\n"
         chmod "bin/dev", 0o755
+      end
+
+      # By a variable: the entrypoint prepares the database for a command that ends with `bin/rails server`, and for no other.
+      def change_dockerfile
+        return unless File.exist?(in_app("Dockerfile")) && !File.read(in_app("Dockerfile")).match?(/RACK_HANDLER|fastrack/)
+
+        gsub_file "Dockerfile", /^CMD .*bin\/rails", "s(?:erver)?"/, "ENV RACK_HANDLER=\"fastrack\"\n\\0"
       end
 
       private
