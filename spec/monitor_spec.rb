@@ -173,6 +173,7 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
       waiting = Array.new(12) { server.connect.tap { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") } }
       monitor.await("not all wait") { |status| status["connections"]["waiting"] == 12 }
       expect(monitor.metrics).to include('fastrack_connections{state="waiting"}' => 12.0, 'fastrack_connections{state="in_app"}' => 2.0)
+      expect(fastrack("status", "-P", @pid_file)).to match([/\AFastrack .*  serving  generation 1  up \S+  12 waiting\n/, 0])
       # Each worker has no more than those it comes to next.
       expect(monitor.metrics["fastrack_connections_handed_over_total"]).to be >= 8
       server.write("go", "")
@@ -219,8 +220,8 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
       expect(monitor.metrics).to include('fastrack_workers{state="busy"}' => 2.0)
       Process.clock_gettime(Process::CLOCK_MONOTONIC) - before
     end
-    # 0.1 s on a machine that has nothing else to do.
-    expect(times.sort[4]).to be < 1
+    # Most take no longer either on a machine that has nothing else to do.
+    expect([times.min, times.sort[4]]).to match([be < 0.1, be < 1])
     File.unlink(File.join(server.dir, "hang"))
     held.each(&:close)
   end
@@ -456,6 +457,28 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
       Eventually.eventually { (text << socket.read_nonblock(65_536, exception: false).to_s).scan("data: {").size >= 2 }
       expect(JSON.parse(text[/^data: (.*)$/, 1])).to include("phase" => "serving")
       socket.close
+    end
+
+    it "shows in a browser who waits, and who has died and why" do
+      skip AppChromium.driver_missing if AppChromium.driver_missing
+
+      port = nil
+      server = FreePort.keep { |free| serve(ru: HangingApp::RU, options: { RequestTimeout: 0, ControlListen: port = free, ControlToken: "0123456789abcdef" }) }
+      ready
+      held = hung(server, "/wait", 2)
+      waiting = Array.new(5) { server.connect.tap { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") } }
+      AppChromium.drive do |browser|
+        browser.visit("http://127.0.0.1:#{port}/?token=0123456789abcdef")
+        text = ->(id) { browser.run("return document.getElementById('#{id}').innerText").to_s }
+        Eventually.eventually { text.call("facts").match?(/\b5\s+clients wait/) }
+        expect(text.call("workers")).to match(/\d s\s+GET \/wait$/)
+        victim = server.workers.first
+        server.signal(:KILL, to: victim)
+        Eventually.eventually { text.call("last").match?(/was killed by SIGKILL while serving GET \/wait/) && text.call("exits") == "signal 1" }
+      end
+    ensure
+      server.write("go", "")
+      [*held, *waiting].each(&:close)
     end
 
     it "shows each worker in a browser" do
