@@ -73,10 +73,10 @@ RSpec.describe "fastrack tune" do
     end
   end
 
-  it "shows its progress in a terminal, and leaves nothing of that there" do
+  it "gets the paths of a list, shows its progress in a terminal, and leaves nothing of that there" do
     Dir.mktmpdir("fastrack-tune-spec") do |dir|
-      File.write(File.join(dir, "config.ru"), 'run ->(_env) { [200, {}, ["ok"]] }')
-      command = [RbConfig.ruby, "-w", Server::COMMAND, "tune", "--seconds", "1", "--memory", "1G", "--cpus", "1"]
+      File.write(File.join(dir, "config.ru"), 'run ->(env) { File.write("paths", "#{env["PATH_INFO"]}\n", mode: "a") && [200, {}, ["ok"]] }')
+      command = [RbConfig.ruby, "-w", Server::COMMAND, "tune", "--paths", "/,/posts", "--seconds", "1", "--memory", "1G", "--cpus", "1"]
       PTY.open do |screen, terminal|
         output, input = IO.pipe
         pid = spawn(Server::CLEAN_ENVIRONMENT, *command, chdir: dir, out: input, err: terminal)
@@ -94,6 +94,7 @@ RSpec.describe "fastrack tune" do
         expect(text).to end_with("\r\e[K")
         expect(text.split("\r").map { |one| one.delete("\e").length }.max).to be < 80
         output.close
+        expect(File.readlines(File.join(dir, "paths"), chomp: true).uniq).to contain_exactly("/", "/posts")
       end
     end
   end
