@@ -153,5 +153,40 @@ RSpec.describe "ConfigFile" do
       expect(server.status.exitstatus).to eq(1)
       expect(File).not_to exist(File.join(server.dir, "server.sock"))
     end
+
+    # Whose ConfigFile is waiting for a pipe since HUP.
+    def start_waiting(limit)
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0 }, config: <<~RUBY)
+        worker_boot_timeout #{limit}
+        reader, WRITER = IO.pipe if File.exist?("wait")
+        reader&.read
+      RUBY
+      server.await_workers(1)
+      Eventually.eventually { server.log.include?("is ready") }
+      server.write("wait", "")
+      server.signal(:HUP)
+      Eventually.eventually { server.log.scan("loading from config_file").size == 2 }
+      server
+    end
+
+    it "that waits for a pipe when HUP reads it again changes nothing, and workers are replaced again after WorkerBootTimeout" do
+      server = start_waiting(1)
+      server.signal(:KILL, to: server.workers.first)
+      expect(server.get.status).to eq(200)
+      Eventually.eventually { server.log[/^fastrack: HUP changes nothing: ConfigFile #{server.dir}\/fastrack.rb:3: it is not done within 1 s \(.*\)$/] }
+      File.unlink(File.join(server.dir, "wait"))
+      old = server.await_workers(1)
+      server.signal(:HUP)
+      server.await_workers(1) { |found| found != old }
+    end
+
+    %w[TERM QUIT INT].each do |name|
+      it "that waits for a pipe when HUP reads it again does not keep #{name} from ending the server" do
+        server = start_waiting(0)
+        server.signal(name)
+        expect(server.wait.exitstatus).to eq(0)
+        expect(server.log).to match(/^fastrack: HUP changes nothing: ConfigFile .*fastrack.rb:3: #{name} has come meanwhile/)
+      end
+    end
   end
 end

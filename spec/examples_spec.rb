@@ -46,6 +46,24 @@ RSpec.describe "The examples" do
     Dir.glob("**/*.json", base: examples).each { |file| expect(JSON.parse(text.call(file))).to be_a(Hash), file }
   end
 
+  it "have Prometheus scrape the monitor where the server has it, with its token, and Grafana ask that Prometheus" do
+    server = settings(text.call("monitoring/fastrack.rb"))
+    job = yaml.call("monitoring/prometheus.yml").first["scrape_configs"].first
+    expect(job.dig("static_configs", 0, "targets")).to eq(["127.0.0.1:#{server.fetch(:ControlListen)[/\d+\z/]}"])
+    expect(job.dig("authorization", "credentials")).to eq(server.fetch(:ControlToken))
+    source = yaml.call("monitoring/datasource.yml").first["datasources"].first
+    # Prometheus' own port.
+    expect(source.values_at("type", "url")).to eq(["prometheus", "http://127.0.0.1:9090"])
+    services = yaml.call("monitoring/compose.yml").first["services"]
+    # The monitor's port, and Prometheus', are for loopback alone.
+    expect(services.values_at("prometheus", "grafana").map { |one| one["network_mode"] }).to eq(["service:app"] * 2)
+    files = services.values.flat_map { |one| one["volumes"] }.map { |volume| volume.split(":").first }
+    expect(files.reject { |file| File.file?(File.join(examples, "monitoring", file)) }).to eq([])
+    expect(services.dig("app", "command").last).to eq(services.dig("app", "volumes", 0).split(":")[1])
+    folder = yaml.call("monitoring/dashboards.yml").first.dig("providers", 0, "options", "path")
+    expect(services.dig("grafana", "volumes").map { |volume| volume.split(":")[1] }).to include("#{folder}/fastrack.json")
+  end
+
   it "stop within the time that their platforms give" do
     config_map, deployment, = yaml.call("kubernetes/app.yaml")
     grace = deployment.dig("spec", "template", "spec", "terminationGracePeriodSeconds")

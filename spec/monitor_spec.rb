@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
+require "io/console"
 require "open3"
+require "pty"
 require "spec_helper"
 require "support/app_chromium"
 require "support/free_port"
@@ -163,6 +165,46 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
       expect(server.log).to include("GET /native?31415926 for")
       [*held, *waiting].each(&:close)
     end
+
+    it "counts the clients in the workers' shared queue among those who wait" do
+      server = serve(ru: HangingApp::RU, options: { RequestTimeout: 0 })
+      ready
+      held = hung(server, "/wait", 2)
+      waiting = Array.new(12) { server.connect.tap { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") } }
+      monitor.await("not all wait") { |status| status["connections"]["waiting"] == 12 }
+      expect(monitor.metrics).to include('fastrack_connections{state="waiting"}' => 12.0, 'fastrack_connections{state="in_app"}' => 2.0)
+      expect(fastrack("status", "-P", @pid_file)).to match([/\AFastrack .*  serving  generation 1  up \S+  12 waiting\n/, 0])
+      # Each worker has no more than those it comes to next.
+      expect(monitor.metrics["fastrack_connections_handed_over_total"]).to be >= 8
+      server.write("go", "")
+      expect(waiting.map { |socket| socket.read[/\AHTTP\S+ (\d+)/, 1] }).to all(eq("200"))
+      monitor.await("some wait") { |status| status["connections"]["waiting"].zero? }
+    ensure
+      [*held, *waiting].each(&:close)
+    end
+
+    it "serves each metric by which the dashboard in examples/monitoring asks, and each in docs/monitor.md, with those labels" do
+      serve
+      ready
+      folder = File.join(Server::ROOT, "examples/monitoring")
+      panels = JSON.parse(File.read(File.join(folder, "dashboard.json")))["panels"]
+      queries = panels.flat_map { |panel| panel.fetch("targets", []).map { |target| target["expr"] } }
+      answer = monitor.get("/metrics").body
+      served = answer.scan(/^(fastrack_\w+)/).flatten.uniq
+      asked = queries.flat_map { |query| query.scan(/fastrack_\w+/) }.uniq
+      expect(asked.size).to be > 10
+      expect(asked - served).to eq([])
+      queries.each do |query|
+        labels = query[/by \((\w+)\)/, 1] or next
+        expect(answer).to match(/^#{query[/fastrack_\w+/]}\{[^}]*\b#{labels}="/), query
+      end
+      rows = File.read(File.join(Server::ROOT, "docs/monitor.md")).lines.grep(/^\| `fastrack_/)
+      expect(rows.flat_map { |row| row.scan(/`(fastrack_\w+)`/).flatten }.reject { |name| served.any? { |one| one.start_with?(name) } }).to eq([])
+      # And the other way round: what is served is described.
+      described = File.read(File.join(Server::ROOT, "docs/monitor.md"))
+      stems = answer.scan(/^# TYPE (fastrack_\w+)/).flatten
+      expect(stems.reject { |stem| described.include?(stem) || described.match?(/`#{stem.sub("fastrack_connections", "")}_total`/) }).to eq([])
+    end
   end
 
   it "answers while all workers hang in native code with Ruby's lock held, and the master in a hook" do
@@ -178,8 +220,8 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
       expect(monitor.metrics).to include('fastrack_workers{state="busy"}' => 2.0)
       Process.clock_gettime(Process::CLOCK_MONOTONIC) - before
     end
-    # 0.1 s on a machine that has nothing else to do.
-    expect(times.sort[4]).to be < 1
+    # Most take no longer either on a machine that has nothing else to do.
+    expect([times.min, times.sort[4]]).to match([be < 0.1, be < 1])
     File.unlink(File.join(server.dir, "hang"))
     held.each(&:close)
   end
@@ -417,6 +459,28 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
       socket.close
     end
 
+    it "shows in a browser who waits, and who has died and why" do
+      skip AppChromium.driver_missing if AppChromium.driver_missing
+
+      port = nil
+      server = FreePort.keep { |free| serve(ru: HangingApp::RU, options: { RequestTimeout: 0, ControlListen: port = free, ControlToken: "0123456789abcdef" }) }
+      ready
+      held = hung(server, "/wait", 2)
+      waiting = Array.new(5) { server.connect.tap { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") } }
+      AppChromium.drive do |browser|
+        browser.visit("http://127.0.0.1:#{port}/?token=0123456789abcdef")
+        text = ->(id) { browser.run("return document.getElementById('#{id}').innerText").to_s }
+        Eventually.eventually { text.call("facts").match?(/\b5\s+clients wait/) }
+        expect(text.call("workers")).to match(/\d s\s+GET \/wait$/)
+        victim = server.workers.first
+        server.signal(:KILL, to: victim)
+        Eventually.eventually { text.call("last").match?(/was killed by SIGKILL while serving GET \/wait/) && text.call("exits") == "signal 1" }
+      end
+    ensure
+      server.write("go", "")
+      [*held, *waiting].each(&:close)
+    end
+
     it "shows each worker in a browser" do
       skip AppChromium.driver_missing if AppChromium.driver_missing
 
@@ -474,6 +538,47 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
       output, status = fastrack("status", "-P", @pid_file)
       expect([status, output]).to match([0, /^Fastrack   pid #{server.master}  running  up /])
       server.workers.each { |pid| expect(output).to match(/^ +\d +#{pid} /) }
+    end
+
+    # What a terminal of 80 columns has got by the time that this is true of it.
+    define_method(:watched) do |*place, &enough|
+      command = [RbConfig.ruby, "-w", Server::COMMAND, "status", "--watch", *place]
+      PTY.spawn(Server::CLEAN_ENVIRONMENT.merge("TERM" => "xterm", "NO_COLOR" => nil), *command, chdir: Dir.tmpdir) do |screen, keyboard, pid|
+        screen.winsize = [24, 80]
+        text = +""
+        Eventually.eventually(Server::DEADLINE, -> { text }) do
+          text << screen.readpartial(65_536) if screen.wait_readable(1)
+          enough.call(text)
+        end
+        # As Ctrl-C.
+        keyboard.write("\u0003")
+        return [text, Process.wait2(pid).last.exitstatus]
+      end
+    end
+
+    it "shows them with colours in a terminal of 80 columns, again each second, until Ctrl-C (--watch)" do
+      server = serve(ru: HangingApp::RU, options: { RequestTimeout: 0 })
+      ready
+      held = hung(server, "/wait", 1)
+      long = server.connect.tap { |socket| socket.write("GET /#{"sleep" * 30} HTTP/1.1\r\nHost: h\r\n\r\n") }
+      text, status = watched("-P", @pid_file) { |shown| shown.scan("\e[H\e[J").size >= 3 && shown.end_with?("\n") }
+      expect(status).to eq(0)
+      expect(text).to match(/\e\[33mbusy\e\[0m.* GET \/wait\r$/).and match(/\e\[32m(?:idle|serving)\e\[0m/)
+      lines = text.gsub(/\e\[[\d;]*[A-Za-z]/, "").split("\r\n")
+      expect(lines.map(&:length).max).to be <= 80
+      server.workers.each { |pid| expect(lines.grep(/^ +\d +#{pid} +1 /).size).to be >= 2 }
+    ensure
+      server.write("go", "")
+      [*held, long].each(&:close)
+    end
+
+    it "watches over a pid file alone, too" do
+      server = serve(options: { ControlPath: "none" })
+      Eventually.eventually { server.workers.all? { |pid| ProcessTable.title(pid).start_with?("fastrack worker[") } }
+      text, status = watched("-P", @pid_file) { |shown| shown.scan("\e[H\e[J").size >= 2 && shown.end_with?("\n") }
+      expect([status, text]).to match([0, /^\e\[H\e\[JFastrack   pid #{server.master}  running  up .*\r$/])
+      server.workers.each { |pid| expect(text).to match(/^ +\d +#{pid} .* \d+% .* \d+ MB /) }
+      expect(text.gsub(/\e\[[\d;]*[A-Za-z]/, "").split("\r\n").map(&:length).max).to be <= 80
     end
 
     it "gives up on a master that is stopped, rather than wait for it" do

@@ -82,7 +82,7 @@ RSpec.describe "the scoreboard" do
   describe "the memory" do
     before { require "fastrack/native" }
 
-    let(:board) { Fastrack::Scoreboard.new }
+    let(:board) { Fastrack::Scoreboard.new(nil) }
 
     it "is shared with processes that are forked from then on, and outlives them" do
       slot = board.reserve

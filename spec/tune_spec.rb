@@ -6,6 +6,7 @@ require_relative "../lib/fastrack/tune/forecast"
 require_relative "../lib/fastrack/tune/trial"
 require "json"
 require "open3"
+require "pty"
 require "rexml/document"
 
 RSpec.describe "fastrack tune" do
@@ -49,6 +50,52 @@ RSpec.describe "fastrack tune" do
       expect(REXML::Document.new(File.read("#{dir}/chart.svg")).root.name).to eq("svg")
       expect(File.readlines("#{dir}/paths", chomp: true).uniq.sort).to eq(%w[/a /b])
       expect(ProcessTable.alive?(File.read("#{dir}/master").to_i)).to be(false)
+    end
+  end
+
+  it "draws a bar for each number of workers, the recommended one apart, the limit, and the requests per second (--chart)" do
+    tune(dyno, "--memory", "512M", "--chart", "chart.svg", "--json") do |output, _, status, dir|
+      expect(status.exitstatus).to eq(0)
+      rows, recommended = JSON.parse(output).values_at("rows", "recommendation")
+      chart = REXML::Document.new(File.read("#{dir}/chart.svg")).root
+      bars = chart.get_elements("rect").reject { |one| one.attributes["fill"] == "white" }
+      texts = chart.get_elements("text").map(&:text)
+      expect(bars.size).to eq(rows.size)
+      expect(bars.index { |bar| bar.attributes["fill"] == "#2f7d4f" }).to eq(rows.index { |row| row["workers"] == recommended["max_workers"] })
+      expect(bars.map { |bar| bar.attributes["height"].to_f }).to eq(bars.map { |bar| bar.attributes["height"].to_f }.sort)
+      # Too large: of another colour, and higher than the line.
+      limit = chart.elements["line"].attributes["y1"].to_f
+      expect(rows.zip(bars).map { |row, bar| [row["fits"], bar.attributes["y"].to_f >= limit] }).to all(satisfy { |fits, below| fits == below })
+      expect(texts).to include(*rows.map { |row| row["workers"].to_s }, "486 MB", /requests per second/)
+      expect(chart.elements["polyline"].attributes["points"].split.size).to eq(rows.size)
+      left, width = bars.last.attributes.values_at("x", "width").map { |one| one.value.to_f }
+      expect(left + width).to be < chart.attributes["viewBox"].split[2].to_f
+    end
+  end
+
+  it "gets the paths of a list, shows its progress in a terminal, and leaves nothing of that there" do
+    Dir.mktmpdir("fastrack-tune-spec") do |dir|
+      File.write(File.join(dir, "config.ru"), 'run ->(env) { File.write("paths", "#{env["PATH_INFO"]}\n", mode: "a") && [200, {}, ["ok"]] }')
+      command = [RbConfig.ruby, "-w", Server::COMMAND, "tune", "--paths", "/,/posts", "--seconds", "1", "--memory", "1G", "--cpus", "1"]
+      PTY.open do |screen, terminal|
+        output, input = IO.pipe
+        pid = spawn(Server::CLEAN_ENVIRONMENT, *command, chdir: dir, out: input, err: terminal)
+        [input, terminal].each(&:close)
+        text = +""
+        begin
+          loop { text << screen.readpartial(4096) }
+        rescue Errno::EIO, EOFError
+          # All of its ends are closed.
+        end
+        expect([Process.wait2(pid).last.exitstatus, output.read]).to match([0, /^  max_workers \d+$/])
+        bars = text.scan(/\rmeasuring \[(#*) *\]/).flatten.map(&:length)
+        expect(bars).to eq(bars.sort)
+        expect([bars.uniq.size, bars.last]).to match([be > 3, 40])
+        expect(text).to end_with("\r\e[K")
+        expect(text.split("\r").map { |one| one.delete("\e").length }.max).to be < 80
+        output.close
+        expect(File.readlines(File.join(dir, "paths"), chomp: true).uniq).to contain_exactly("/", "/posts")
+      end
     end
   end
 

@@ -79,10 +79,11 @@ module Fastrack
 
     # Reads the ConfigFile again. Listeners whose address is still configured stay open.
     #
+    # @param signals [SignalQueue] by which the reading is bounded
     # @return [Array<Listener>] those that are no longer configured, now closed
     # @raise [Error] and nothing has changed
-    def reload
-      configuration = @configuration.reload
+    def reload(signals)
+      configuration = signals.bounded(@configuration.worker_boot_timeout) { @configuration.reload }
       unless supervised? || configuration.place == @configuration.place
         change = ListenerChange.new(@listeners, @configuration, configuration)
       end

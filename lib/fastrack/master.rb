@@ -215,7 +215,7 @@ module Fastrack
     def reload
       @sd_notify&.reloading
       auto, place = configuration.auto_workers?, configuration.control&.to_a
-      removed = @launcher.reload
+      removed = @launcher.reload(@signals)
       move_monitor unless configuration.control&.to_a == place
       # Connections that wait at a removed listener are for the workers that still have it.
       @workers.each(&:drain) if removed.any?

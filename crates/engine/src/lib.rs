@@ -43,7 +43,7 @@ pub use handoff::SharedQueue;
 
 pub use settings::Settings;
 pub use watch::{
-    Activity, Cause, Connections, Counts, Entry, GcTime, Histogram, Scoreboard, Slot, State, ThreadDumper,
-    WatchSettings, WorkerId, BUCKETS, EXIT_STATUS, MAX_THREADS,
+    Activity, Cause, Connections, Counts, Entry, GcTime, Histogram, QueueLength, Scoreboard, Slot, State,
+    ThreadDumper, WatchSettings, WorkerId, BUCKETS, EXIT_STATUS, MAX_THREADS,
 };
 pub use worker::{Engine, ExitHandler, Finish, Forking};

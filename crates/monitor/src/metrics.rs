@@ -173,7 +173,7 @@ fn requests(writer: &mut Writer, counts: &Counts) -> Result<(), Error> {
 fn connections(writer: &mut Writer, counts: &Counts) -> Result<(), Error> {
     let states =
         states(&counts.connections).map(|(state, count)| (vec![("state", state.to_owned())], count as f64));
-    writer.gauges("connections", "Clients' connections that workers have", states)?;
+    writer.gauges("connections", "Clients' connections, those in the shared queue included", states)?;
     for (name, help, count) in [
         ("connections_accepted", "Connections accepted", counts.accepted),
         (

@@ -31,7 +31,7 @@ use crate::view::Viewer;
 /// In bytes.
 const STACK: usize = 256 * 1024;
 
-/// How long the master waits for the thread to begin, and to end.
+/// How long the master waits for the thread to begin, to listen, and to end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How often to try again where an old master still listens.
@@ -53,11 +53,13 @@ const COMPLAINTS: usize = 16;
 /// The order to listen.
 const LISTEN: u8 = b'l';
 
-/// The master's side. Nothing here waits for the thread, but for its begin and its end.
+/// The master's side. Nothing here waits for the thread, but for its begin and its end, and for it to listen.
 #[derive(Debug)]
 pub struct Monitor {
     notes: Arc<Notes>,
     orders: Option<UnixStream>,
+    /// It has done what it was ordered.
+    done: Receiver<()>,
     complaints: Receiver<String>,
     thread: Option<JoinHandle<()>>,
     pid: u32,
@@ -72,10 +74,12 @@ impl Monitor {
         orders.set_nonblocking(true)?;
         let (complain, complaints) = sync_channel(COMPLAINTS);
         let (begun, begin) = sync_channel(1);
+        let (did, done) = sync_channel(1);
         let viewer = Viewer::new(Arc::clone(&settings), Arc::clone(&notes), scoreboard);
         let work = move |orders: io::Result<OwnedFd>| {
             let begun = |result| drop(begun.try_send(result));
-            let result = catch_unwind(AssertUnwindSafe(|| run(orders, &settings, viewer, &begun, &complain)));
+            let result =
+                catch_unwind(AssertUnwindSafe(|| run(orders, &settings, viewer, &begun, &did, &complain)));
             let end = match result {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => error.to_string(),
@@ -89,14 +93,25 @@ impl Monitor {
         if let Ok(Err(text)) = begin.recv_timeout(PATIENCE) {
             return Err(io::Error::other(text));
         }
-        Ok(Monitor { notes, orders: Some(orders), complaints, thread: Some(thread), pid: std::process::id() })
+        Ok(Monitor {
+            notes,
+            orders: Some(orders),
+            done,
+            complaints,
+            thread: Some(thread),
+            pid: std::process::id(),
+        })
     }
 
-    /// Has it listen at its addresses, and take those over that a file of another master's is at.
+    /// Has it listen at its addresses, and take those over that a file of another master's is at. It has done so when this
+    /// returns, if that is possible: what another master is told next may end that one's monitor.
     pub fn listen(&self) {
         // If the thread is gone, it has said so.
         if let Some(mut orders) = self.orders.as_ref() {
-            let _ = orders.write(&[LISTEN]);
+            let _ = self.done.try_recv();
+            if orders.write(&[LISTEN]).is_ok() {
+                let _ = self.done.recv_timeout(PATIENCE);
+            }
         }
     }
 
@@ -152,6 +167,7 @@ fn run(
     settings: &Arc<Settings>,
     viewer: Viewer,
     begun: &impl Fn(Result<(), String>),
+    done: &SyncSender<()>,
     complaints: &SyncSender<String>,
 ) -> io::Result<()> {
     let orders = UnixStream::from(orders?);
@@ -173,7 +189,10 @@ fn run(
         };
         loop {
             match doors.next().await {
-                Event::Listen => doors.open(complaints),
+                Event::Listen => {
+                    doors.open(complaints);
+                    let _ = done.try_send(());
+                }
                 Event::Unix(stream) => clients.add(stream, Door::Unix).await,
                 Event::Tcp(stream) => clients.add(stream, Door::Tcp).await,
                 Event::Failure => sleep(PAUSE).await,

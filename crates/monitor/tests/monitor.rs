@@ -95,6 +95,17 @@ fn it_tells_what_the_master_and_the_scoreboard_say() {
 }
 
 #[test]
+fn it_listens_before_the_master_goes_on_which_may_end_another_ones_monitor() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("control");
+    let scoreboard = Scoreboard::new().expect("memory");
+    for replaces in [false, true].repeat(10) {
+        let _monitor = start_beside(&path, &scoreboard, replaces);
+        assert!(ask(&path, "GET /healthz").is_ok_and(|answer| answer.starts_with("HTTP/1.1 200 ")));
+    }
+}
+
+#[test]
 fn its_socket_is_the_owners_alone_and_only_its_own_is_removed() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("control");

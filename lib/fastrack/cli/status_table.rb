@@ -36,7 +36,13 @@ module Fastrack
     def title(now)
       phase = colour(now["phase"], now["phase"])
       fit("Fastrack #{now["version"]}  pid #{now["pid"]}  #{phase}  #{"generation #{now["generation"]}  " if now["generation"]}" \
-          "up #{time(now["uptime"])}", phase)
+          "up #{time(now["uptime"])}#{waiting(now)}", phase)
+    end
+
+    # Clients that a worker has, or all together, and nobody has time for.
+    def waiting(now)
+      count = now.dig("connections", "waiting").to_i
+      count.positive? ? "  #{count} waiting" : ""
     end
 
     def summary(before, now)

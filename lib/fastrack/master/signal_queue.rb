@@ -4,6 +4,12 @@ module Fastrack
   # The master's signals. A handler only queues the signal and wakes the master: little else is safe there
   # (signal-safety(7); Ruby allows no locks).
   class SignalQueue
+    # What ends a block that is bounded. It is no error that a `rescue` in a ConfigFile would take for its own.
+    Unfinished = Class.new(Exception) # rubocop:disable Lint/InheritException
+
+    # Signals that the server is to end.
+    ENDS = %w[TERM QUIT INT].freeze
+
     # @return [IO] readable when the queue has a signal
     attr_reader :reader
 
@@ -20,7 +26,7 @@ module Fastrack
     def install
       @owner = Process.pid
       @names.each do |name|
-        @previous[name] = trap(name) { push(name) }
+        @previous[name] = trap(name) { push(name) && end_bounded(name) }
       end
     end
 
@@ -60,6 +66,23 @@ module Fastrack
       @signals << name
       # A new worker has this handler until it sets its own. It then looks for its signals here.
       wake if Process.pid == @owner
+      true
+    end
+
+    # Runs what may wait for ever, such as a ConfigFile that writes to a pipe that nobody reads: until that time is over, or a
+    # signal comes that is to end the server.
+    #
+    # @param seconds [Float] 0: no limit
+    # @return what the block returns
+    # @raise [Unfinished]
+    def bounded(seconds)
+      require "timeout"
+      Timeout.timeout(seconds, Unfinished, "it is not done within #{seconds.ceil} s") do
+        @bounded = Thread.current
+        yield
+      ensure
+        @bounded = nil
+      end
     end
 
     # @return [String, nil] the next signal
@@ -92,6 +115,10 @@ module Fastrack
     end
 
     private
+
+    def end_bounded(name)
+      @bounded.raise(Unfinished, "#{name} has come meanwhile") if @bounded && ENDS.include?(name) && Process.pid == @owner
+    end
 
     # trap returns nil for a handler that was not set by Ruby. The system's default is closest to it.
     def default?(handler)

@@ -42,7 +42,7 @@ module Fastrack
       # Failed boots since a worker last got ready, and whether one ever did.
       @failures = 0
       @proven = false
-      @scoreboard = Scoreboard.new
+      @scoreboard = Scoreboard.new(launcher.queue)
       Fastrack.scoreboard = [@scoreboard, Process.pid]
     end
 

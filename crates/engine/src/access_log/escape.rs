@@ -18,7 +18,7 @@ pub(super) fn quoted(text: &[u8], most: usize, out: &mut Vec<u8>) {
 
 /// Appends `text` for a JSON string (RFC 8259 §7). Bytes that are no UTF-8 are taken for ISO 8859-1.
 pub(super) fn json(text: &[u8], most: usize, out: &mut Vec<u8>) {
-    if clean_len(text) == text.len() {
+    if is_clean(text) {
         return out.extend_from_slice(&text[..text.len().min(most)]);
     }
     let is_utf8 = std::str::from_utf8(text).is_ok();
@@ -39,9 +39,8 @@ pub(super) fn json(text: &[u8], most: usize, out: &mut Vec<u8>) {
 }
 
 fn escape(text: &[u8], most: usize, out: &mut Vec<u8>, special: impl Fn(u8, &mut Vec<u8>)) {
-    let clean = clean_len(text);
-    if clean == text.len() {
-        return out.extend_from_slice(&text[..clean.min(most)]);
+    if is_clean(text) {
+        return out.extend_from_slice(&text[..text.len().min(most)]);
     }
     let end = out.len() + most;
     for byte in text {
@@ -57,20 +56,34 @@ fn escape(text: &[u8], most: usize, out: &mut Vec<u8>, special: impl Fn(u8, &mut
     }
 }
 
-/// How many bytes of the beginning need no escape, or fewer.
-fn clean_len(text: &[u8]) -> usize {
-    let is_clean = |bytes: &[u8]| bytes.iter().fold(true, |clean, byte| clean & is_plain(*byte));
-    let mut chunks = text.chunks_exact(STEP);
-    if !chunks.by_ref().all(is_clean) {
-        return 0;
+/// Whether no byte needs an escape. What is left of the steps is looked at together with bytes before it, once more: that takes
+/// no loop.
+fn is_clean(text: &[u8]) -> bool {
+    let is_plain = |bytes: &[u8]| bytes.iter().fold(true, |clean, byte| clean & is_plain(*byte));
+    match text.last_chunk::<STEP>() {
+        Some(last) => text.chunks_exact(STEP).all(is_plain) && is_plain(last),
+        None => is_short_clean(text),
     }
-    let (rest, mut last) = (chunks.remainder(), [b'-'; STEP]);
-    last[..rest.len()].copy_from_slice(rest);
-    if is_clean(&last) {
-        text.len()
-    } else {
-        0
+}
+
+fn is_short_clean(text: &[u8]) -> bool {
+    if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
+        return !has_special(u64::from_ne_bytes(*first)) && !has_special(u64::from_ne_bytes(*last));
     }
+    if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
+        let [first, last] = [first, last].map(|half| u64::from(u32::from_ne_bytes(*half)));
+        return !has_special(first << u32::BITS | last);
+    }
+    text.iter().all(|byte| is_plain(*byte))
+}
+
+/// Whether any of eight bytes is not plain. Carries go from a special byte only.
+fn has_special(bytes: u64) -> bool {
+    const ONE: u64 = u64::MAX / 0xff;
+    let below = |bytes: u64, limit: u64| bytes.wrapping_sub(ONE * limit) & !bytes;
+    let equal = |byte: u8| below(bytes ^ (ONE * u64::from(byte)), 1);
+    let above = bytes | bytes.wrapping_add(ONE * (0x7f - u64::from(b'~')));
+    (above | below(bytes, b' '.into()) | equal(b'"') | equal(b'\\')) & (ONE * 0x80) != 0
 }
 
 fn hex(byte: u8) -> [u8; 2] {
@@ -91,7 +104,7 @@ mod tests {
     #[test]
     fn no_text_ends_its_line_or_its_quotes() {
         for byte in 0..=255 {
-            for before in [0, 15, 16, 40] {
+            for before in (0..20).chain([40]) {
                 let text = [&vec![b'a'; before][..], &[byte], b"b"].concat();
                 let quoted = of(quoted, &text, 999);
                 assert!(quoted.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'"'), "{byte}");
@@ -103,6 +116,18 @@ mod tests {
         assert_eq!(of(quoted, b"a\"b\\c\n\xff\x7f", 99), "a\\x22b\\x5cc\\x0a\\xff\\x7f");
         assert_eq!(of(json, b"a\"b\\c\n\xff\x7f", 99), "a\\\"b\\\\c\\u000a\\u00ff\\u007f");
         assert_eq!(of(json, "gr\u{fc}n".as_bytes(), 99), "gr\u{fc}n");
+    }
+
+    #[test]
+    fn a_text_is_clean_where_each_byte_is() {
+        for length in 0..40 {
+            assert!(is_clean(&vec![b'~'; length]) && is_clean(&vec![b' '; length]));
+            for (at, byte) in (0..length).flat_map(|at| (0..=255).map(move |byte| (at, byte))) {
+                let mut text = vec![b'#'; length];
+                text[at] = byte;
+                assert_eq!(is_clean(&text), is_plain(byte), "{byte} at {at} of {length}");
+            }
+        }
     }
 
     #[test]

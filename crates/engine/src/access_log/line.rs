@@ -1,6 +1,8 @@
 //! One line of the access log.
 
+use std::io::Write;
 use std::net::IpAddr;
+use std::ops::Range;
 
 use fastrack_http::{DateCache, Head, KnownName, DATE_LEN};
 
@@ -44,32 +46,51 @@ pub(crate) struct Line<'a> {
     pub queue_time: u64,
 }
 
+/// The beginning of a line in JSON. Only its digits change, so most lines need no more than theirs.
+const BEGINNING: [u8; 98] =
+    *b"{\"time\":\"1970-01-01T00:00:00.000Z\",\"duration\":0.000000,\"queue_time\":0.000000,\
+    \"status\":200,\"bytes\":";
+const SECOND: Range<usize> = 9..28;
+const MILLIS: Range<usize> = 29..32;
+const DURATION: Range<usize> = 46..54;
+const QUEUE_TIME: Range<usize> = 68..76;
+const STATUS: Range<usize> = 86..89;
+
+/// Times that take one digit before the point, in microseconds.
+const SHORT: Range<u64> = 0..10_000_000;
+
 /// What lines have in common.
 #[derive(Debug)]
 pub(super) struct Texts {
-    /// `"worker":1,"pid":2`
-    worker: String,
     address: Option<IpAddr>,
     /// The address as text.
     client: Vec<u8>,
+    /// `,"worker":1,"pid":2,"remote_addr":"127.0.0.1","method":"`, and how much of it is the worker's.
+    origin: Vec<u8>,
+    worker: usize,
     second: u64,
     date: DateCache,
-    /// The time of that second: `22/Nov/2026:13:47:17 +0000`, or `2026-11-22T13:47:17`.
+    /// The time of that second: `22/Nov/2026:13:47:17 +0000`.
     combined: [u8; 26],
-    iso: [u8; 19],
+    json: [u8; BEGINNING.len()],
 }
 
 impl Texts {
     pub fn new(worker: u64) -> Self {
-        Texts {
-            worker: format!("\"worker\":{worker},\"pid\":{}", std::process::id()),
+        let origin =
+            format!(",\"worker\":{worker},\"pid\":{},\"remote_addr\":", std::process::id()).into_bytes();
+        let mut texts = Texts {
             address: None,
-            client: b"-".to_vec(),
+            client: Vec::new(),
+            worker: origin.len(),
+            origin,
             second: 0,
             date: DateCache::default(),
             combined: *b"01/Jan/1970:00:00:00 +0000",
-            iso: *b"1970-01-01T00:00:00",
-        }
+            json: BEGINNING,
+        };
+        texts.set_address(None);
+        texts
     }
 
     pub fn write(&mut self, format: Format, line: &Line<'_>, address: Option<IpAddr>, out: &mut Vec<u8>) {
@@ -85,10 +106,18 @@ impl Texts {
         }
     }
 
+    /// With many clients each line may need this: what there is of memory is used again.
     #[cold]
     fn set_address(&mut self, address: Option<IpAddr>) {
         self.address = address;
-        self.client = address.map_or("-".into(), |address| address.to_string()).into_bytes();
+        self.client.clear();
+        self.origin.truncate(self.worker);
+        // Neither can fail.
+        let _ = match address {
+            Some(address) => write!(self.client, "{address}")
+                .and_then(|()| write!(self.origin, "\"{address}\",\"method\":\"")),
+            None => self.client.write_all(b"-").and_then(|()| self.origin.write_all(b"null,\"method\":\"")),
+        };
     }
 
     #[cold]
@@ -99,9 +128,8 @@ impl Texts {
         let (day, month, year, time) = (&date[5..7], &date[8..11], &date[12..16], &date[17..25]);
         const MONTHS: &[u8] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
         let number = MONTHS.chunks(3).position(|name| name == month).unwrap_or(0) + 1;
-        let number = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
         fill(&mut self.combined, &[day, b"/", month, b"/", year, b":", time]);
-        fill(&mut self.iso, &[year, b"-", &number, b"-", day, b"T", time]);
+        fill(&mut self.json[SECOND], &[year, b"-", &PAIRS[number % 100], b"-", day, b"T", time]);
     }
 
     fn write_combined(&self, line: &Line<'_>, out: &mut Vec<u8>) {
@@ -125,35 +153,49 @@ impl Texts {
         out.push(b'\n');
     }
 
-    fn write_json(&self, line: &Line<'_>, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"time\":\"");
-        out.extend_from_slice(&self.iso);
-        out.push(b'.');
-        digits::<3>(line.time % 1000, out);
-        out.extend_from_slice(b"Z\",\"duration\":");
-        seconds(line.duration, out);
-        out.extend_from_slice(b",\"queue_time\":");
-        seconds(line.queue_time, out);
-        out.extend_from_slice(b",\"status\":");
-        number(line.status.into(), out);
-        out.extend_from_slice(b",\"bytes\":");
+    fn write_json(&mut self, line: &Line<'_>, out: &mut Vec<u8>) {
+        self.json[MILLIS].copy_from_slice(&three_digits(line.time % 1000));
+        let is_usual = SHORT.contains(&line.duration) && SHORT.contains(&line.queue_time);
+        if is_usual && (100..1000).contains(&line.status) {
+            self.json[DURATION].copy_from_slice(&short_seconds(line.duration));
+            self.json[QUEUE_TIME].copy_from_slice(&short_seconds(line.queue_time));
+            self.json[STATUS].copy_from_slice(&three_digits(line.status.into()));
+            out.extend_from_slice(&self.json);
+        } else {
+            self.begin_with_long_numbers(line, out);
+        }
         number(line.length, out);
-        out.push(b',');
-        out.extend_from_slice(self.worker.as_bytes());
-        out.extend_from_slice(b",\"remote_addr\":");
-        text(self.address.is_some().then_some(&self.client[..]), OTHERS, out);
-        let (method, target) = (line.head.method, line.head.target);
-        for (name, value, most) in [
-            (&b",\"method\":"[..], Some(method.of_buffer(line.bytes)), METHOD),
-            (b",\"target\":", Some(target.of_buffer(line.bytes)), TARGET),
-            (b",\"request_id\":", field(line, KnownName::XRequestId), ID),
-            (b",\"user_agent\":", field(line, KnownName::UserAgent), AGENT),
-            (b",\"referer\":", field(line, KnownName::Referer), REFERER),
-        ] {
-            out.extend_from_slice(name);
-            text(value, most, out);
+        out.extend_from_slice(&self.origin);
+        match line.head.method.of_buffer(line.bytes) {
+            // Most are, and need no look at each byte.
+            b"GET" => out.extend_from_slice(b"GET"),
+            method => json(method, METHOD, out),
+        }
+        out.extend_from_slice(b"\",\"target\":\"");
+        json(line.head.target.of_buffer(line.bytes), TARGET, out);
+        let fields =
+            [(KnownName::XRequestId, ID), (KnownName::UserAgent, AGENT), (KnownName::Referer, REFERER)];
+        if !fields.iter().any(|(name, _)| line.head.has(*name)) {
+            return out.extend_from_slice(b"\",\"request_id\":null,\"user_agent\":null,\"referer\":null}\n");
+        }
+        let names = [&b"\",\"request_id\":"[..], b",\"user_agent\":", b",\"referer\":"];
+        for (key, (name, most)) in names.into_iter().zip(fields) {
+            out.extend_from_slice(key);
+            text(field(line, name), most, out);
         }
         out.extend_from_slice(b"}\n");
+    }
+
+    /// A request that took ten seconds or more, or that has no status.
+    #[cold]
+    fn begin_with_long_numbers(&self, line: &Line<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.json[..DURATION.start]);
+        seconds(line.duration, out);
+        out.extend_from_slice(&self.json[DURATION.end..QUEUE_TIME.start]);
+        seconds(line.queue_time, out);
+        out.extend_from_slice(&self.json[QUEUE_TIME.end..STATUS.start]);
+        number(line.status.into(), out);
+        out.extend_from_slice(&self.json[STATUS.end..]);
     }
 }
 
@@ -169,8 +211,8 @@ fn fill(out: &mut [u8], parts: &[&[u8]]) {
 /// Method, target and version are adjacent (RFC 9112 §3).
 fn request_line<'a>(line: &Line<'a>) -> &'a [u8] {
     const VERSION: usize = " HTTP/1.1".len();
-    let target = std::ops::Range::from(line.head.target);
-    let start = std::ops::Range::from(line.head.method).start;
+    let target = Range::from(line.head.target);
+    let start = Range::from(line.head.method).start;
     line.bytes.get(start..target.end + VERSION).unwrap_or_default()
 }
 
@@ -192,28 +234,34 @@ fn text(value: Option<&[u8]>, most: usize, out: &mut Vec<u8>) {
 /// Seconds with six digits.
 fn seconds(micros: u64, out: &mut Vec<u8>) {
     number(micros / 1_000_000, out);
-    out.push(b'.');
-    digits::<6>(micros % 1_000_000, out);
+    out.extend_from_slice(&short_seconds(micros)[1..]);
 }
 
-fn digits<const WIDTH: usize>(mut number: u64, out: &mut Vec<u8>) {
-    let mut text = [0; WIDTH];
-    for place in text.iter_mut().rev() {
-        *place = b'0' + (number % 10) as u8;
-        number /= 10;
-    }
-    out.extend_from_slice(&text);
+/// The same, with the last of the digits before the point.
+fn short_seconds(micros: u64) -> [u8; 8] {
+    // It is less than 10^7.
+    let micros = (micros % SHORT.end) as u32;
+    let [a, b, c] = [micros / 10_000, micros / 100, micros].map(|number| PAIRS[(number % 100) as usize]);
+    [b'0' + (micros / 1_000_000) as u8, b'.', a[0], a[1], b[0], b[1], c[0], c[1]]
 }
 
-fn number(mut number: u64, out: &mut Vec<u8>) {
-    let mut text = [0; 20];
-    let mut at = text.len();
-    loop {
-        at -= 1;
-        text[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return out.extend_from_slice(&text[at..]);
-        }
-    }
+fn three_digits(number: u64) -> [u8; 3] {
+    let number = (number % 1000) as u32;
+    let [tens, ones] = PAIRS[(number % 100) as usize];
+    [b'0' + (number / 100) as u8, tens, ones]
 }
+
+fn number(number: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// `00` to `99`.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut number = 0;
+    while number < pairs.len() {
+        pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+        number += 1;
+    }
+    pairs
+};

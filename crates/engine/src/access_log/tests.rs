@@ -1,6 +1,7 @@
 use super::*;
 use crate::watch::Scoreboard;
 use fastrack_http::Head;
+use proptest::prelude::*;
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -146,4 +147,71 @@ fn no_line_is_longer_than_a_pipe_takes_at_once() {
         assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
     }
     drop(counters);
+}
+
+/// What a line in JSON says of a text: bytes that are no UTF-8 are ISO 8859-1.
+fn text_of(bytes: &[u8]) -> String {
+    std::str::from_utf8(bytes).map_or_else(|_| bytes.iter().copied().map(char::from).collect(), str::to_owned)
+}
+
+fn value_of(head: &Head, bytes: &[u8], name: &str) -> serde_json::Value {
+    let is_name =
+        |field: &&fastrack_http::Field| field.name.of_buffer(bytes).eq_ignore_ascii_case(name.as_bytes());
+    let field = head.fields.iter().find(is_name);
+    field.map_or(serde_json::Value::Null, |field| text_of(field.value.of_buffer(bytes)).into())
+}
+
+/// Seconds as a number of microseconds.
+fn micros(value: &serde_json::Value) -> u64 {
+    (value.as_f64().expect("a number") * 1e6).round() as u64
+}
+
+proptest! {
+    #[test]
+    fn a_line_in_json_is_json_and_says_what_the_request_was(
+        method in "GET|[A-Z!#$%&'*+.^_`|~-]{1,12}",
+        target in "/[!-~]{0,50}",
+        fields in prop::collection::vec(
+            ("(X-Request-Id|User-Agent|Referer|Accept)", prop_oneof![
+                prop::collection::vec(prop_oneof![Just(b'\t'), b' '..=b'~', 0x80..=0xff_u8], 0..30),
+                "[ -~\u{a0}-\u{fff}\u{1f600}]{0,30}".prop_map(String::into_bytes),
+            ]),
+            0..4,
+        ),
+        numbers in (prop_oneof![Just(0_u16), 100..1000_u16], prop_oneof![0..1000_u64, any::<u64>()]),
+        times in (0..4_102_444_800_000_u64, prop_oneof![0..20_000_000_u64, 0..1_u64 << 50], prop_oneof![Just(0), 0..20_000_000_u64]),
+        address in any::<Option<IpAddr>>(),
+    ) {
+        let mut bytes = format!("{method} {target} HTTP/1.1\r\nHost: h\r\n").into_bytes();
+        fields.iter().for_each(|(name, value)| bytes.extend([name.as_bytes(), b": ", value, b"\r\n"].concat()));
+        bytes.extend(b"\r\n");
+        let mut head = Head::default();
+        prop_assume!(matches!(head.parse(&bytes, fastrack_http::Limits::default()), Ok(fastrack_http::Status::Complete)));
+        let ((status, length), (time, duration, queue_time)) = (numbers, times);
+        let line = Line { head: &head, bytes: &bytes, status, length, time, duration, queue_time };
+        let (mut texts, mut out) = (Texts::new(7), Vec::new());
+        // The same again: most of a line is kept for the next one.
+        for _ in 0..2 {
+            out.clear();
+            texts.write(Format::Json, &line, address, &mut out);
+            prop_assert!(out.ends_with(b"\x7d\n") && out.iter().filter(|byte| **byte < b' ').count() == 1);
+            let found: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
+            let (mut date, said) = (fastrack_http::DateCache::default(), found["time"].as_str().expect("a time"));
+            let date = std::str::from_utf8(date.at(time / 1000)).expect("text");
+            let months = "JanFebMarAprMayJunJulAugSepOctNovDec";
+            let month = &months[said[5..7].parse::<usize>().expect("a month") * 3 - 3..][..3];
+            let shown = format!("{} {month} {} {}", &said[8..10], &said[..4], &said[11..19]);
+            prop_assert_eq!(shown, &date[5..25]);
+            prop_assert_eq!(&said[19..], format!(".{:03}Z", time % 1000));
+            prop_assert_eq!((micros(&found["duration"]), micros(&found["queue_time"])), (duration, queue_time));
+            prop_assert_eq!((&found["status"], &found["bytes"]), (&status.into(), &length.into()));
+            prop_assert_eq!((&found["worker"], &found["pid"]), (&7.into(), &std::process::id().into()));
+            prop_assert_eq!(&found["remote_addr"], &serde_json::json!(address.map(|address| address.to_string())));
+            prop_assert_eq!((&found["method"], &found["target"]), (&method.as_str().into(), &target.as_str().into()));
+            for (key, name) in [("request_id", "X-Request-Id"), ("user_agent", "User-Agent"), ("referer", "Referer")] {
+                prop_assert_eq!(&found[key], &value_of(&head, &bytes, name));
+            }
+            prop_assert_eq!(found.as_object().expect("an object").len(), 13);
+        }
+    }
 }

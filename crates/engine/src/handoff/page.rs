@@ -5,6 +5,7 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::watch::QueueLength;
 use fastrack_sys::{memory_file, SharedNumbers};
 
 pub(super) const MEMBERS: usize = 512;
@@ -48,6 +49,11 @@ impl Page {
         }
         // SAFETY: the file is long enough. It is one that `create` has made: nobody truncates it, and all map it by this code.
         Ok(Page(unsafe { SharedNumbers::map(file, COUNT) }?))
+    }
+
+    /// The number of connections in the queue, for those who only look.
+    pub fn into_queue_length(self) -> QueueLength {
+        QueueLength::new(self.0, QUEUED)
     }
 
     /// See [`QueueCount`](super::count::QueueCount).

@@ -10,6 +10,7 @@ use fastrack_sys::{borrow_fd, message_queue};
 use super::member::Member;
 use super::message;
 use super::page::{Page, MEMBERS};
+use crate::watch::QueueLength;
 
 /// The workers' shared queue and page. The master makes it and its workers inherit it.
 #[derive(Debug)]
@@ -53,6 +54,11 @@ impl SharedQueue {
         [self.sender.as_raw_fd(), self.receiver.as_raw_fd(), self.file.as_raw_fd()]
     }
 
+    /// How many connections are in it, for a scoreboard.
+    pub fn length(&self) -> io::Result<QueueLength> {
+        Ok(Page::map(&self.file)?.into_queue_length())
+    }
+
     /// This master's workers are about to end. Only another master's can take their connections over.
     pub fn end(&self) {
         self.page.set_ending(self.master);
@@ -76,6 +82,7 @@ impl SharedQueue {
 mod tests {
     use super::super::page::Set;
     use super::*;
+    use crate::watch::Scoreboard;
 
     #[test]
     fn each_worker_sees_what_the_others_say() {
@@ -94,6 +101,19 @@ mod tests {
         // Both are this process's; the flags of a dead one no longer count.
         queue.forget(std::process::id());
         assert!(!two.is_another_idle() && !two.is_another_serving());
+    }
+
+    #[test]
+    fn what_is_in_the_queue_waits_though_no_worker_has_it() {
+        let queue = SharedQueue::new().expect("a queue");
+        let board = Scoreboard::new().expect("memory").with_queue(queue.length().expect("memory"));
+        let member = queue.member().expect("a member").expect("free");
+        member.count().sent();
+        member.count().sent();
+        assert_eq!(board.totals().connections.waiting, 2);
+        drop(queue);
+        assert!(member.count().will_receive());
+        assert_eq!(board.totals().connections.waiting, 1);
     }
 
     #[test]

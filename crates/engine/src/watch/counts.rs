@@ -81,7 +81,8 @@ pub struct Connections {
     pub idle: u64,
     /// A request, or the rest of one, is to come.
     pub reading: u64,
-    /// Their requests have come, or something of them, and nobody has time for them.
+    /// Their requests have come, or something of them, and nobody has time for them. Of all workers, those in the shared queue
+    /// are among them.
     pub waiting: u64,
     /// The application answers their requests.
     pub in_app: u64,

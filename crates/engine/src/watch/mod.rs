@@ -17,7 +17,7 @@ pub use cause::Cause;
 pub(crate) use counters::{Count, Counters};
 pub use counts::{Connections, Counts, GcTime, Histogram, BUCKETS};
 pub(crate) use last_response::LastResponse;
-pub use scoreboard::{Entry, Scoreboard, Slot, State, WorkerId, MAX_THREADS};
+pub use scoreboard::{Entry, QueueLength, Scoreboard, Slot, State, WorkerId, MAX_THREADS};
 pub use settings::{ThreadDumper, WatchSettings};
 pub(crate) use watchdog::Watchdog;
 pub use watchdog::EXIT_STATUS;

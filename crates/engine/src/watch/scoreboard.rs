@@ -104,16 +104,44 @@ pub struct WorkerId {
     pub generation: u64,
 }
 
+/// How many connections are in the workers' shared queue: a number in memory that they share.
+#[derive(Clone, Debug)]
+pub struct QueueLength {
+    page: Arc<SharedNumbers>,
+    at: usize,
+}
+
+impl QueueLength {
+    pub(crate) fn new(page: SharedNumbers, at: usize) -> Self {
+        QueueLength { page: Arc::new(page), at }
+    }
+
+    fn get(&self) -> u64 {
+        self.page.get(self.at).map_or(0, |number| number.load(Ordering::Relaxed).into())
+    }
+}
+
 /// All slots, from the master's side.
 #[derive(Clone, Debug)]
 pub struct Scoreboard {
     page: Arc<SharedNumbers<AtomicU64>>,
+    queue: Option<QueueLength>,
 }
 
 impl Scoreboard {
     /// Slots in memory that the workers forked later share.
     pub fn new() -> io::Result<Self> {
-        Ok(Scoreboard { page: Arc::new(SharedNumbers::for_children(COUNT)?) })
+        Ok(Scoreboard { page: Arc::new(SharedNumbers::for_children(COUNT)?), queue: None })
+    }
+
+    /// Counts the connections in the workers' shared queue, too.
+    pub fn with_queue(self, queue: QueueLength) -> Self {
+        Scoreboard { queue: Some(queue), ..self }
+    }
+
+    /// How many connections are in the shared queue, as far as it is known.
+    pub(super) fn queued(&self) -> u64 {
+        self.queue.as_ref().map_or(0, QueueLength::get)
     }
 
     /// Reserves a slot for a worker about to be forked; None when all are taken.

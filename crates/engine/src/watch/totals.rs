@@ -14,10 +14,12 @@ impl Scoreboard {
         Some(self.counters(index).read(slot.serving()))
     }
 
-    /// What all workers have done since the scoreboard was made, and their connections.
+    /// What all workers have done since the scoreboard was made, and their connections. Those in the shared queue wait, too,
+    /// though no worker has them.
     pub fn totals(&self) -> Counts {
         let mut totals = Counts::default();
         (0..self.used()).filter_map(|index| self.counts(index)).for_each(|counts| totals.add(&counts));
+        totals.connections.waiting += self.queued();
         totals
     }
 

@@ -1,10 +1,11 @@
 //! Fastrack::Scoreboard: what each worker is doing, for the master.
 
-use magnus::{function, method, prelude::*, Error, RHash, RModule, Ruby};
+use magnus::{function, method, prelude::*, typed_data::Obj, Error, RHash, RModule, Ruby};
 
 use fastrack_engine::{Cause, Counts, Entry, Histogram, Scoreboard, State, WorkerId, BUCKETS, EXIT_STATUS};
 
 use crate::ruby::system_error;
+use crate::worker::shared_queue::RubySharedQueue;
 
 /// The Ruby object. The master makes it before it forks.
 #[magnus::wrap(class = "Fastrack::Scoreboard", free_immediately)]
@@ -14,7 +15,7 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let class = module.define_class("Scoreboard", ruby.class_object())?;
     class.undef_default_alloc_func();
     class.const_set("TIMEOUT_STATUS", EXIT_STATUS)?;
-    class.define_singleton_method("new", function!(RubyScoreboard::new, 0))?;
+    class.define_singleton_method("new", function!(RubyScoreboard::new, 1))?;
     class.define_method("reserve", method!(RubyScoreboard::reserve, 0))?;
     class.define_method("assign", method!(RubyScoreboard::assign, 4))?;
     class.define_method("used", method!(|this: &RubyScoreboard| this.0.used(), 0))?;
@@ -28,9 +29,13 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
 }
 
 impl RubyScoreboard {
-    /// `Scoreboard.new`: in memory shared with the workers that will be forked.
-    fn new(ruby: &Ruby) -> Result<Self, Error> {
-        Scoreboard::new().map(RubyScoreboard).map_err(|error| system_error(ruby, "the scoreboard", &error))
+    /// `Scoreboard.new(queue)`: in memory shared with the workers that will be forked. The queue is theirs, or nil.
+    fn new(ruby: &Ruby, queue: Option<Obj<RubySharedQueue>>) -> Result<Self, Error> {
+        let failed = |error| system_error(ruby, "the scoreboard", &error);
+        let board = Scoreboard::new().map_err(failed)?;
+        let Some(queue) = queue else { return Ok(RubyScoreboard(board)) };
+        let length = queue.borrow(ruby)?.length().map_err(failed)?;
+        Ok(RubyScoreboard(board.with_queue(length)))
     }
 
     /// `reserve`: a slot for the next worker; nil if all are taken.
