@@ -3,6 +3,7 @@
 # The profiles of support/profiles.rb on Roda.
 require "connection_pool"
 require "pg"
+require "rack"
 require "roda"
 require_relative "profiles/data"
 

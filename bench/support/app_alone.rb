@@ -22,7 +22,7 @@ module Bench
       Dir.mktmpdir("bench", lane.scratch) do |dir|
         site = Site.new(dir: dir, workload: workload, workers: 1, lane: lane, database: database)
         output, errors, status = Open3.capture3(*site.command(["ruby", PROGRAM, site.ru, seconds.to_s]), stdin_data: requests(workload))
-        raise RunningServer::Failed, "the app of #{workload.name} alone: #{errors.lines.last(4).join(" | ").strip}" unless status.success?
+        raise RunningServer::Failed, "the app of #{workload.name} alone: #{errors.lines.first(3).join(" | ").strip}" unless status.success?
 
         Float(output.lines.last).round(1)
       end

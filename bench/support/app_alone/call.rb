@@ -15,7 +15,7 @@ class Call
              "REQUEST_URI" => path, "SERVER_NAME" => "localhost", "SERVER_PORT" => "80", "SERVER_PROTOCOL" => "HTTP/1.1",
              "HTTP_VERSION" => "HTTP/1.1", "HTTP_HOST" => "localhost", "REMOTE_ADDR" => "127.0.0.1", "rack.url_scheme" => "http",
              "rack.errors" => $stderr, "rack.multithread" => true, "rack.multiprocess" => true, "rack.run_once" => false }
-    headers.each { |name, value| @env[field(name)] = value }
+    headers.each { |name, value| @env[field(name.to_s)] = value }
     @env["CONTENT_LENGTH"] = body.bytesize.to_s if body
   end
 
