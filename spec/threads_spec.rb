@@ -188,6 +188,15 @@ RSpec.describe "MaxThreads" do
   it "is set by -t of the command" do
     @server = Server.start(ru: app, fastrack: true, options: { MaxWorkers: 1 }, arguments: ["-t", "1:2"])
     expect(statuses(Array.new(2) { request("/meet?2") })).to eq([200, 200])
+    @server = Server.start(ru: app, fastrack: true, options: { MaxWorkers: 1 }, arguments: ["-t", "3"], env: { RAILS_MAX_THREADS: "1" })
+    expect(statuses(Array.new(3) { request("/meet?3") })).to eq([200, 200, 200])
+  end
+
+  it "is set by max_threads and by threads in a ConfigFile" do
+    ['max_threads ENV.fetch("RAILS_MAX_THREADS", 3)', "threads 1, 3"].each do |line|
+      @server = Server.start(ru: app, options: { MaxWorkers: 1 }, config: "#{line}\n")
+      expect(statuses(Array.new(3) { request("/meet?3") })).to eq([200, 200, 200])
+    end
   end
 
   it "answers an overdue request with 504 at once, lets the others finish, and then replaces the worker" do
