@@ -57,4 +57,5 @@ app = Rack::Builder.parse_file(ru)
 # Rack 2 has options beside it.
 app = app.first if app.is_a?(Array)
 microseconds(app, requests, Float(seconds) / 2)
-puts microseconds(app, requests, Float(seconds))
+# The best of some: what else the machine does makes calls dearer, never cheaper, and this is to be a lower bound.
+puts Array.new(4) { microseconds(app, requests, Float(seconds) / 4) }.min
