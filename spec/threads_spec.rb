@@ -188,6 +188,15 @@ RSpec.describe "MaxThreads" do
   it "is set by -t of the command" do
     @server = Server.start(ru: app, fastrack: true, options: { MaxWorkers: 1 }, arguments: ["-t", "1:2"])
     expect(statuses(Array.new(2) { request("/meet?2") })).to eq([200, 200])
+    @server = Server.start(ru: app, fastrack: true, options: { MaxWorkers: 1 }, arguments: ["-t", "3"], env: { RAILS_MAX_THREADS: "1" })
+    expect(statuses(Array.new(3) { request("/meet?3") })).to eq([200, 200, 200])
+  end
+
+  it "is set by max_threads and by threads in a ConfigFile" do
+    ['max_threads ENV.fetch("RAILS_MAX_THREADS", 3)', "threads 1, 3"].each do |line|
+      @server = Server.start(ru: app, options: { MaxWorkers: 1 }, config: "#{line}\n")
+      expect(statuses(Array.new(3) { request("/meet?3") })).to eq([200, 200, 200])
+    end
   end
 
   it "answers an overdue request with 504 at once, lets the others finish, and then replaces the worker" do
@@ -416,6 +425,23 @@ RSpec.describe "MaxThreads" do
     expect(server.get("/").status).to eq(200)
     server.stop
     expect(server.lines_of("hooks").sort).to eq(%w[exit start].flat_map { |what| threads.map { |name| "#{what} #{name}" } })
+  end
+
+  # glibc reserves 64 MB of addresses for an arena: what is in use of it, and the rest.
+  def arenas(pid)
+    ranges = File.readlines("/proc/#{pid}/maps").map { |line| line[/\A[\h-]+/].split("-").map(&:hex) }
+    ranges.each_cons(2).count { |(from, middle), (after, to)| middle == after && to - from == 64 << 20 && (from % (64 << 20)).zero? }
+  end
+
+  it "has its threads share an arena of malloc, unless the environment says otherwise", linux: "glibc" do
+    skip "this is no glibc" unless RbConfig::CONFIG["host_os"] == "linux-gnu" || RUBY_PLATFORM.end_with?("linux-gnu")
+    counts = [{}, { MALLOC_ARENA_MAX: "8" }].map do |env|
+      @server = Server.start(ru: app, options: { MaxWorkers: 1, MaxThreads: 5 }, env: env)
+      expect(statuses(Array.new(5) { request("/meet?5") })).to eq([200] * 5)
+      arenas(server.workers.first)
+    end
+    # One may be older than the worker's threads.
+    expect(counts).to match([be <= 2, be > 2])
   end
 
   it "lets go of all connections in a process that the app forks" do

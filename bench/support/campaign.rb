@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "time"
+require_relative "app_alone"
 require_relative "database"
 require_relative "machine"
 require_relative "statistics"
@@ -16,6 +17,8 @@ module Bench
     AMONG_ITSELF = %w[gc-heap].freeze
     # Workloads that compare several threads with one, by their kind.
     THREADS_TO_ONE = %w[page memory-threads].freeze
+    # Those whose apps are measured without a server, too, by their kind.
+    ALONE = %w[profile].freeze
     # The server that the run is about.
     SUBJECT = "fastrack"
 
@@ -93,8 +96,14 @@ module Bench
       {
         "name" => workload.name, "title" => workload.title, "kind" => workload.measurement.kind,
         "workers" => workload.setting(:workers, @options),
-        "concurrency" => workload.setting(:concurrency, @options), "servers" => servers
+        "concurrency" => workload.setting(:concurrency, @options), "servers" => servers, **alone(workload)
       }
+    end
+
+    def alone(workload)
+      return {} unless ALONE.include?(workload.measurement.kind)
+
+      { "app_us" => AppAlone.microseconds(workload, @lane, @options.common(:seconds) / 2, database: @database), "cores" => Machine.facts["cores"] }
     end
 
     def references(workload)

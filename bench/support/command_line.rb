@@ -51,8 +51,8 @@ module Bench
       missing << "PostgreSQL" if workloads.any?(&:database?) && !Database.here?(lane)
       return if missing.empty?
 
-      raise Options::Invalid, "the lane #{lane.name} has no #{missing.join(", ")}; --lane rack3 has everything, here it takes (as root): " \
-                              "apt-get install rails ruby-sinatra ruby-pg postgresql"
+      raise Options::Invalid, "the lane #{lane.name} has no #{missing.join(", ")}; --lane #{missing.include?("roda") ? "rack32" : "rack3"} has everything, here it takes (as root): " \
+                              "apt-get install rails ruby-roda ruby-sinatra ruby-pg postgresql"
     end
 
     def check(results)

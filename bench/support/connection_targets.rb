@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "app_alone"
+
 module Bench
   # What Fastrack has to reach in the workloads that are about connections, in every lane.
   module ConnectionTargets
@@ -78,7 +80,8 @@ module Bench
     def self.ratios(workload, own)
       (RATIOS.fetch(workload["name"], []) + RATIOS_OF_ALL.fetch(workload["kind"], [])).map do |other, name, words, limit, at_least|
         value = own&.dig("ratios", other, name)
-        Targets::Verdict.new(workload["name"], "#{words}, to #{other}'s", value, limit, at_least)
+        most = AppAlone.most_to(workload, other) if name == "rps"
+        Targets::Verdict.new(workload["name"], "#{words}, to #{other}'s", value, limit, at_least, most)
       end
     end
 

@@ -8,12 +8,12 @@ module Bench
   # The Ruby and the gems that the servers run with: this machine's, or those of the Debian root that bin/lane keeps.
   # Only the servers run there; nginx, the load generator and the limit program are always this machine's.
   class Lane
-    NAMES = %w[system rack3 ruby34].freeze
+    NAMES = %w[system rack3 ruby34 rack32].freeze
     ROOT = File.expand_path("../..", __dir__)
     ENTRY = File.join(ROOT, "bin/lane")
     # What the reports say about a lane; the gems whose versions are worth knowing.
     FACTS = <<~'RUBY'
-      versions = %w[rack rackup unicorn puma thin].to_h do |name|
+      versions = %w[rack rackup unicorn puma thin rails roda].to_h do |name|
         [name, Gem::Specification.find_all_by_name(name).map(&:version).max&.to_s]
       end
       print versions.compact.merge("ruby" => RUBY_DESCRIPTION).to_a.flatten.join("\t")

@@ -6,12 +6,13 @@ module Bench
   # What Fastrack has to reach in a run.
   module Targets
     # One target and what came out. `limit` is the highest value (for requests per second: the lowest) that reaches it;
-    # `value` is nil when the run has no such measurement.
-    Verdict = Struct.new(:workload, :subject, :value, :limit, :at_least) do
+    # `value` is nil when the run has no such measurement; `most` is what the best of servers could reach, where that is known.
+    Verdict = Struct.new(:workload, :subject, :value, :limit, :at_least, :most) do
       def reached? = !value.nil? && (at_least ? value >= limit : value <= limit)
 
       def to_s
         bound = format("%<sign>s %<limit>.2f", sign: at_least ? ">=" : "<=", limit: limit)
+        bound << format("; the app alone allows %.2f", most) if most && most < limit
         found = value ? format("%.3f", value) : "not measured"
         "#{reached? ? "reached" : "MISSED "}  #{workload}: #{subject} #{found} (#{bound})"
       end

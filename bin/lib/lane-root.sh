@@ -1,12 +1,14 @@
 #!/bin/bash
-# Makes the Debian root that the lanes `rack3` and `ruby34` run in: lane-root.sh DIR
+# Makes a Debian root that lanes run in: lane-root.sh SUITE DIR
+#
+#   trixie  for `rack3` and `ruby34`
+#   forky   for `rack32`
 #
 # Run by lane.sh inside a mount namespace of its own, so that whatever is mounted here (by debootstrap too) is gone when
 # it ends. A root's name carries the checksum of this file: any change here makes a new root.
 set -euo pipefail
 
-target=$1
-suite=trixie
+suite=$1 target=$2
 
 # The mirror that this machine's own apt uses (security updates come from another place), from the lists of packages that
 # it has fetched.
@@ -23,8 +25,8 @@ fi
 # What debootstrap puts in besides its minimal set; everything else is apt's to resolve.
 base=(ca-certificates)
 
-# Ruby 3.3 with Rack 3.1 and rackup, the tools and apps of the specs and the benchmark, and what building the extension
-# takes besides Rust, which is the machine's.
+# Ruby 3.3 with Rack 3.1 (forky: 3.2) and rackup, the tools and apps of the specs and the benchmark, and what building the
+# extension takes besides Rust, which is the machine's.
 packages=(
   ruby ruby-dev ruby-rack ruby-rackup ruby-rspec rake rake-compiler ruby-rb-sys bundler
   gcc libc6-dev make libclang-dev
@@ -33,8 +35,18 @@ packages=(
   puma unicorn thin wrk
 )
 
-# Ruby 3.4 comes from experimental, which is pinned below everything else.
-experimental=(ruby3.4 ruby3.4-dev)
+experimental=()
+case $suite in
+  # Ruby 3.4 comes from experimental, which is pinned below everything else.
+  trixie) experimental=(ruby3.4 ruby3.4-dev) ;;
+  forky) packages+=(ruby-roda) ;;
+esac
+
+# An older debootstrap does not know the newest suites' names; all of them are made as sid is.
+bootstrap_script() {
+  local scripts=${DEBOOTSTRAP_DIR:-/usr/share/debootstrap}/scripts
+  if [ -e "$scripts/$suite" ]; then echo "$scripts/$suite"; else echo "$scripts/sid"; fi
+}
 
 step() { printf 'lane-root: %s\n' "$*" >&2; }
 
@@ -54,7 +66,7 @@ Acquire::Languages "none";
 CONF
   {
     echo "deb $mirror $suite main"
-    echo "deb $mirror experimental main"
+    [ ${#experimental[@]} -eq 0 ] || echo "deb $mirror experimental main"
   } >"$target/etc/apt/sources.list"
   cat >"$target/etc/apt/preferences.d/experimental" <<'PIN'
 Package: *
@@ -79,7 +91,7 @@ CONF
 }
 
 step "debootstrap $suite"
-debootstrap --variant=minbase --include="$(IFS=,; echo "${base[*]}")" "$suite" "$target" "$mirror" >&2
+debootstrap --variant=minbase --include="$(IFS=,; echo "${base[*]}")" "$suite" "$target" "$mirror" "$(bootstrap_script)" >&2
 configure_apt
 configure_dpkg
 mountpoint -q "$target/proc" || mount -t proc proc "$target/proc"
@@ -90,7 +102,9 @@ step "apt-get update"
 in_root apt-get -q update >&2
 step "packages of $suite"
 in_root apt-get -qy install "${packages[@]}" >&2
-step "packages of experimental: ${experimental[*]}"
-in_root apt-get -qy install "${experimental[@]}" >&2
+if [ ${#experimental[@]} -gt 0 ]; then
+  step "packages of experimental: ${experimental[*]}"
+  in_root apt-get -qy install "${experimental[@]}" >&2
+fi
 in_root apt-get clean
 rm -rf "$target"/var/lib/apt/lists/*

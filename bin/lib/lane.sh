@@ -11,7 +11,9 @@ lane_unavailable=69
 
 unavailable() { say "lane $lane is not to be had here: $*"; exit $lane_unavailable; }
 
-lane_root() { echo "$lane_cache/trixie-$(cksum <"$repo/bin/lib/lane-root.sh" | cut -d' ' -f1)"; }
+lane_suite() { case $lane in rack32) echo forky ;; *) echo trixie ;; esac; }
+
+lane_root() { echo "$lane_cache/$(lane_suite)-$(cksum <"$repo/bin/lib/lane-root.sh" | cut -d' ' -f1)"; }
 
 # What must be so before a root is worth an attempt.
 can_have_root() {
@@ -24,16 +26,18 @@ can_have_root() {
 
 # Makes the root if it is not there. A half-made one is never taken for a whole one: it gets its name last.
 ensure_root() {
-  local root making log="$lane_cache/making.log"
+  local root making log
   root=$(lane_root)
+  log=$root.log
   mkdir -p "$lane_cache"
-  exec 9>"$lane_cache/lock"
+  # One for each root: whoever has his does not wait for another's.
+  exec 9>"$root.lock"
   flock 9
   if [ ! -d "$root" ]; then
     making=$root.making
     rm -rf --one-file-system "$making"
     say "making the root of lane $lane in $root (a few minutes, once; its log is $log)"
-    if ! unshare -m bash "$repo/bin/lib/lane-root.sh" "$making" 2>&1 9>&- | tee "$log" | grep '^lane-root: ' >&2; then
+    if ! unshare -m bash "$repo/bin/lib/lane-root.sh" "$(lane_suite)" "$making" 2>&1 9>&- | tee "$log" | grep '^lane-root: ' >&2; then
       tail -n 20 "$log" >&2
       rm -rf --one-file-system "$making"
       # On a machine that tests for others a lane that was lost on the way must not look like a lane that passed.

@@ -149,6 +149,29 @@ RSpec.describe "A Rails app with MaxThreads", skip: AppRails.missing do
     sockets.each(&:close)
   end
 
+  describe "by bin/rails server -u fastrack" do
+    # How many requests it has at a time, as its log says.
+    def at_once(env)
+      server = @app.rails_server(%w[-e production -b 127.0.0.1 -p 0], env: { "WEB_CONCURRENCY" => "1", **env })
+      server.await_workers(1)
+      expect(Array.new(3) { Thread.new { server.get("/trials/current?name=here") } }.map { |one| one.value.body }).to eq(["here true"] * 3)
+      server.log[/workers answer up to \d+ requests at once.*/]
+    ensure
+      server&.stop
+    end
+
+    it "has as many threads as config/fastrack.rb says, else RAILS_MAX_THREADS" do
+      file = @app.path("config/fastrack.rb")
+      before = File.read(file)
+      expect(at_once("RAILS_MAX_THREADS" => "2")).to eq("workers answer up to 2 requests at once (RAILS_MAX_THREADS)")
+      File.write(file, "#{before}\nmax_threads ENV.fetch(\"RAILS_MAX_THREADS\", 3)\n")
+      expect(at_once({})).to eq("workers answer up to 3 requests at once")
+      expect(at_once("RAILS_MAX_THREADS" => "4")).to eq("workers answer up to 4 requests at once")
+    ensure
+      File.write(file, before) if before
+    end
+  end
+
   it "has the executor complete each request once, also while workers are recycled" do
     server = @app.serve(options: { MaxWorkers: 2, MaxThreads: threads, MaxRequestPerChild: 25 }, env: { "RAILS_MAX_THREADS" => threads.to_s })
     server.await_workers(2)

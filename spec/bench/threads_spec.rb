@@ -108,8 +108,10 @@ RSpec.describe "the benchmark of threads" do
   end
 
   describe Bench::Workloads do
-    it "has each profile for both apps and both numbers of clients" do
-      expect(described_class.named(%w[profiles]).size).to eq(32)
+    it "has each profile on Rails and on Roda for both numbers of clients, and on Sinatra when it is named" do
+      names = described_class.named(%w[profiles]).map(&:name)
+      expect([names.size, names.grep(/\Arails-/).size, names.grep(/\Aroda-/).size]).to eq([32, 16, 16])
+      expect(described_class.named(%w[profiles-sinatra-512]).map(&:name)).to include("sinatra-static-512").and have_attributes(size: 8)
       slice = described_class.named(%w[profiles-rails-64])
       expect(slice.map(&:name)).to include("rails-baseline-64", "rails-pipelined-64", "rails-async-db-64", "rails-api-4-64")
       expect(slice.map { |workload| workload.setting(:concurrency, Bench::Options.new([])) }.uniq).to eq([64])
@@ -169,9 +171,51 @@ RSpec.describe "the benchmark of threads" do
     end
   end
 
+  describe Bench::AppAlone do
+    def alone(file, paths, **request)
+      exchanges = paths.map { |path| Bench::Measurements::Profile::Exchange.new(Bench::Request.new(path: path, **request), 2, nil) }
+      workload = Bench::Workload.new("alone", title: "Alone", app: Bench::FrameworkApp.new(file, []), front: :tcp, servers: [],
+                                              measurement: Bench::Measurements::Profile.new(exchanges))
+      described_class.microseconds(workload, Bench::Lane.new("system"), 0.2)
+    end
+
+    it "measures the CPU time of an app's calls, not how long they wait" do
+      expect(alone("hello.ru", %w[/ /more])).to be > 0
+      # One of its calls takes a thousand.
+      expect(alone("nap.ru", %w[/])).to be_between(1, 900)
+    end
+
+    it "fails where the app does not answer" do
+      expect { alone("file.ru", %w[/big], verb: "POST") }.to raise_error(Bench::RunningServer::Failed, %r{alone: .*/big: 405})
+    end
+
+    # @return what two workers on two cores could do at most, and as a multiple of Puma's 1,000 requests per second
+    def most(app_us, client_us)
+      servers = [{ "name" => "puma-threads", "medians" => { "rps" => 1_000.0, "client_us" => client_us } }, { "name" => "fastrack-threads", "medians" => {} }]
+      result = { "app_us" => app_us, "cores" => 2, "workers" => 2, "servers" => servers }
+      [described_class.most_rps(result), described_class.most_to(result, "puma-threads")]
+    end
+
+    it "knows how much more than another server any could answer, with the load generator on the same cores" do
+      expect(most(900.0, 100.0)).to eq([2_000.0, 2.0])
+      expect(most(1_600.0, nil)).to eq([1_250.0, 1.25])
+      expect(most(nil, 100.0)).to eq([nil, nil])
+    end
+
+    it "is told where a target is out of every server's reach" do
+      own = { "name" => "fastrack-threads", "failed" => 0, "medians" => { "errors" => 0 }, "rounds" => [],
+              "ratios" => { "puma-threads" => { "rps" => 1.1, "p99_ms" => 0.9 } } }
+      puma = { "name" => "puma-threads", "medians" => { "rps" => 1_000.0 } }
+      workload = { "name" => "roda-json-64", "kind" => "profile", "workers" => 2, "cores" => 2, "app_us" => 1_600.0, "servers" => [own, puma] }
+      verdicts = Bench::Targets.check("lane" => "rack32", "quick" => false, "rounds" => 5, "workloads" => [workload]).map(&:to_s)
+      expect(verdicts).to include("MISSED   roda-json-64: requests/s, to puma-threads's 1.100 (>= 1.50; the app alone allows 1.25)")
+      expect(verdicts.grep(/app alone/).size).to eq(1)
+    end
+  end
+
   describe "bench/run" do
-    features = %w[rails active_record pg sinatra/base connection_pool]
-    missing = AppRequirements.missing("Rails and Sinatra with pg", "#{features.inspect}.each { |name| require name }")
+    features = %w[rails active_record pg]
+    missing = AppRequirements.missing("Rails with pg", "#{features.inspect}.each { |name| require name }")
 
     def run(names, servers, *more)
       Dir.mktmpdir do |dir|
@@ -205,13 +249,18 @@ RSpec.describe "the benchmark of threads" do
       expect(report).to include("PSS MB idle")
     end
 
-    # Every endpoint of both apps, and every profile.
-    { "rails" => %w[baseline json-comp async-db static], "sinatra" => %w[limited-conn pipelined json-comp static api-4] }.each do |app, profiles|
-      it "measures profiles on #{app.capitalize}, with right answers", skip: missing do
+    # Every endpoint of each app, and every profile. Roda is in the lane rack32 only.
+    { "rails" => %w[baseline json-comp async-db static], "sinatra" => %w[limited-conn pipelined json-comp static api-4],
+      "roda" => %w[limited-conn pipelined json-comp static api-4] }.each do |app, profiles|
+      features = Bench::Profiles::APPS.fetch(app).features
+      lacking = ("no Roda here" if app == "roda" && ENV["FASTRACK_LANE"] != "rack32") ||
+                AppRequirements.missing("#{app.capitalize} with pg", "#{features.inspect}.each { |name| require name }")
+
+      it "measures profiles on #{app.capitalize}, with right answers", skip: lacking do
         names = profiles.map { |profile| "#{app}-#{profile}-64" }
         workloads, report = run(names, "fastrack-threads", "--concurrency", "4")
         workloads.each { |workload| expect(workload["servers"].first["medians"]).to include("requests" => be > 0, "p99_ms" => be > 0, "clients" => 4) }
-        expect(report).to include("(`#{names.last}`)")
+        expect(report).to include("(`#{names.last}`)").and match(/The app alone takes [\d.]+ µs of CPU time per request: .* no server can answer more than/)
       end
     end
 

@@ -26,22 +26,29 @@ module Bench
 
       def kind = "profile"
 
+      # @return [Array<Exchange>]
+      attr_reader :exchanges
+
       # @param bed [TestBed]
-      # @return [Hash{String => Numeric}] see Load.result; where requests are pipelined, latencies are those of all that are sent
+      # @return [Hash{String => Numeric}] see Load.result, and `client_us`, the load generator's CPU time for a request; where requests are pipelined, latencies are those of all that are sent
       #   at once
       # @raise [RunningServer::Failed] when a request gets a wrong answer
       def run(bed)
         @exchanges.each { |exchange| ask(bed, exchange) }
         clients(bed, patience: PATIENCE).for_seconds(bed.warm_up)
-        before = bed.tree.cpu_ns
+        before, client = bed.tree.cpu_ns, reaped
         load = clients(bed).for_seconds(bed.seconds)
-        cpu = bed.tree.cpu_ns - before
+        cpu, client = bed.tree.cpu_ns - before, reaped - client
         answers = { requests: load[:requests] * @pipeline, in_time: (load[:in_time] * @pipeline) + load[:in_part] }
         result = Load.result(cpu, load.merge(answers))
+        result["client_us"] = (client * 1e6 / result["requests"]).round(1) if result["requests"].positive?
         result["longest_gap_ms"] <= allowed_ms(result["rps"], bed.concurrency) ? result.merge("clients_served" => result["clients"]) : result
       end
 
       private
+
+      # Seconds of CPU time of the programs that this process has started and that have ended.
+      def reaped = Process.times.then { |times| times.cutime + times.cstime }
 
       # How long a client may wait, where it takes longer than the second by which clients are counted: twice as long as in one
       # queue with all that is asked.

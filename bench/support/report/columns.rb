@@ -46,13 +46,14 @@ module Bench
         *LOAD.first(3), ["p99 ms", "p99_ms", 2], ["p99.9 ms", "p999_ms", 2], ["requests with GC %", "gc_share", 2],
         ["with a full mark %", "full_share", 2], ["GC µs/request in it", "gc_in_us", 0], ["in all", "gc_us", 0]
       ].freeze
+      PROFILE = [*LOAD.first(2), ["load generator's", "client_us", 1], *LATENCIES].freeze
       PAGE = [*LOAD, ["p99 to p50", "p99_to_p50", 2], ["PSS MB idle", "pss_mb_idle", 1], ["after load", "pss_mb_loaded", 1]].freeze
       MEMORY_THREADS = [["PSS MB after 1", "pss_mb_after_1", 1], ["after 20,000 requests", "pss_mb_after_20000", 1]].freeze
       # Heading, measurement, digits after the point.
       FIGURES = {
         "load" => LOAD, "keepalive" => [*LOAD, ["least share", "least_share", 2]].freeze, "memory" => MEMORY,
         "gc-heap" => GC_HEAP, "mix" => MIX, "mix-threads" => MIX, "mix-new" => MIX_NEW, "router" => ROUTER, "newcomer" => NEWCOMER,
-        "slow" => SLOW, "idle" => IDLE, "page" => PAGE, "memory-threads" => MEMORY_THREADS, "profile" => LOAD
+        "slow" => SLOW, "idle" => IDLE, "page" => PAGE, "memory-threads" => MEMORY_THREADS, "profile" => PROFILE
       }.freeze
       # Heading, reference, measurement.
       RATIOS = {

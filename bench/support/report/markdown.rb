@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../app_alone"
 require_relative "columns"
 
 module Bench
@@ -51,7 +52,7 @@ module Bench
         ratios = Columns.ratios(workload["kind"]).select { |_, reference, name| servers.any? { |server| ratio(server, reference, name) } }
         head = ["", *columns.map(&:first), *ratios.map(&:first), *SERVED, "errors"]
         rows = servers.map { |server| row(server, columns, ratios) }
-        <<~TEXT
+        <<~TEXT + alone(workload)
           ## #{workload["title"]} (`#{workload["name"]}`)
 
           #{workload["workers"]} workers, #{workload["concurrency"]} connections.
@@ -61,6 +62,17 @@ module Bench
           #{rows.map { |cells| line(cells) }.join("\n")}
         TEXT
       end
+
+      # What the best of servers could do.
+      def alone(workload)
+        most = AppAlone.most_rps(workload) or return ""
+        others = servers_named(workload, Campaign::REFERENCES)
+        multiples = others.map { |name| ", #{number(AppAlone.most_to(workload, name), 2)} times those of #{name}" }
+        "\nThe app alone takes #{number(workload["app_us"], 1)} µs of CPU time per request: on these cores, beside the load generator, " \
+          "no server can answer more than #{number(most, 0)} requests/s#{multiples.join}.\n"
+      end
+
+      def servers_named(workload, names) = workload["servers"].map { |server| server["name"] } & names
 
       def row(server, columns, ratios)
         failed = server["failed"].positive? ? " (#{server["failed"]} rounds failed)" : ""

@@ -15,7 +15,20 @@ struct Parts<'s, 'a, 'r, 'e> {
     sender: &'s mut Sender<'a, 'r, 'e>,
     chunked: bool,
     started: bool,
+    /// The first part was the head of gzip, see [`is_gzip_alone`].
+    gzip: bool,
     panicked: bool,
+}
+
+/// Of gzip's head and of its end, in bytes.
+const GZIP_ENDS: usize = 10;
+
+/// Whether a part is nothing but the head of gzip (RFC 1952), or its end: an empty last block, checksum and length. Ruby's
+/// GzipWriter, and so Rack::Deflater, gives both as parts of their own. A client can do nothing with them before what comes
+/// next, which GzipWriter gives at once: a packet for each would cost more than many an app.
+fn is_gzip_alone(part: &[u8], first: bool, gzip: bool) -> bool {
+    part.len() == GZIP_ENDS
+        && (first && part.starts_with(&[0x1f, 0x8b, 8]) || gzip && part.starts_with(&[3, 0]))
 }
 
 impl Sender<'_, '_, '_> {
@@ -27,7 +40,7 @@ impl Sender<'_, '_, '_> {
         unsafe {
             let block = ScopedRef::new();
             self.in_flight.block = block;
-            let mut parts = Parts { sender: self, chunked, started: false, panicked: false };
+            let mut parts = Parts { sender: self, chunked, started: false, gzip: false, panicked: false };
             let data = block.begin(&mut parts);
             rb_block_call(body, interned().id.each, 0, std::ptr::null(), Some(yielded_part), data);
             let Parts { started, panicked, .. } = parts;
@@ -49,7 +62,8 @@ impl Sender<'_, '_, '_> {
         }
     }
 
-    unsafe fn send_part(&mut self, part: VALUE, chunked: bool, first: bool) {
+    /// Returns whether the part was but a piece of gzip, which leaves with the next one.
+    unsafe fn send_part(&mut self, part: VALUE, chunked: bool, first: bool, gzip: bool) -> bool {
         // SAFETY: under protect, and owning nothing; the part is on the stack.
         unsafe {
             let whole = bytes(part);
@@ -57,6 +71,7 @@ impl Sender<'_, '_, '_> {
             if first {
                 self.encode_head();
             }
+            let waits = chunked && is_gzip_alone(whole, first, gzip);
             let part = limit(&mut self.remaining, whole);
             if part.len() < whole.len() {
                 self.in_flight.writer.close();
@@ -72,7 +87,13 @@ impl Sender<'_, '_, '_> {
             if chunked {
                 batch.push(CHUNK_END);
             }
-            send_waiting(self.in_flight, batch.slices());
+            if waits {
+                // A failure marks the writer as broken.
+                let _ = self.in_flight.writer.hold(batch.slices());
+            } else {
+                send_waiting(self.in_flight, batch.slices());
+            }
+            waits
         }
     }
 }
@@ -92,7 +113,8 @@ unsafe extern "C" fn yielded_part(
             let sent = callback(|| {
                 if RSTRING_LEN(part) > 0 {
                     let first = !std::mem::replace(&mut parts.started, true);
-                    parts.sender.send_part(part, parts.chunked, first);
+                    let gzip = parts.sender.send_part(part, parts.chunked, first, parts.gzip);
+                    parts.gzip |= first && gzip;
                 }
             });
             parts.panicked = sent.is_none();
