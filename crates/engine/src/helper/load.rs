@@ -96,15 +96,15 @@ pub(super) mod tests {
         let load = Load::new(false);
         let see = |spare, times| (0..times).for_each(|_| load.note(spare));
         assert!(!load.is_high() && load.idle_processors() == usize::MAX);
-        see(0, 2);
+        see(0, 20);
         assert!(!load.is_high() && load.idle_processors() > 0);
-        see(0, 6);
+        see(0, 50);
         assert!(!load.is_high() && load.idle_processors() == 0);
-        see(0, 10);
+        see(0, 60);
         assert!(load.is_high() && load.idle_processors() == 0);
-        see(1, 4);
+        see(1, 3);
         assert!(!load.is_high() && load.idle_processors() == 0);
-        see(1, 4);
+        see(1, 3);
         assert!(!load.is_high() && load.idle_processors() > 0);
     }
 }
