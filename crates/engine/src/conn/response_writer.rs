@@ -52,8 +52,6 @@ pub struct ResponseWriter<'a> {
     /// Since when it has taken nothing, in milliseconds of the monotonic clock.
     stalled: Option<u64>,
     stage: Stage,
-    /// The buffer has what is to leave together with what comes next.
-    held: bool,
     persistence: Persistence,
     /// The request's body, if the application reads it while it arrives.
     body: Option<BodyStream<'a>>,
@@ -85,7 +83,6 @@ impl<'a> ResponseWriter<'a> {
             timeout: settings.write_timeout,
             stalled: None,
             stage: Stage::Untouched,
-            held: false,
             persistence,
             body: if let Content::Stream(body) = request.content { Some(body) } else { None },
         }
@@ -147,11 +144,6 @@ impl<'a> ResponseWriter<'a> {
         if self.in_flight.sent.is_logged() {
             self.in_flight.sent.passed += slices.iter().map(|slice| slice.len() as u64).sum::<u64>();
         }
-        if std::mem::take(&mut self.held) {
-            let pushed = self.in_flight.write_buf().push(slices, 0);
-            self.note(pushed.map(|()| 0))?;
-            return self.flush();
-        }
         if !self.in_flight.write_buf().is_empty() {
             self.flush()?;
         }
@@ -168,23 +160,6 @@ impl<'a> ResponseWriter<'a> {
         }
         self.stage = Stage::Begun;
         Ok(self.progress())
-    }
-
-    /// Keeps slices until the next [`send`](Self::send), with which they leave: for what is of no use to the client alone,
-    /// and short. Must not be called while blocked.
-    pub fn hold(&mut self, slices: &[IoSlice<'_>]) -> io::Result<()> {
-        if !self.held && !self.in_flight.write_buf().is_empty() {
-            self.flush()?;
-        }
-        self.claim_response()?;
-        if self.in_flight.sent.is_logged() {
-            self.in_flight.sent.passed += slices.iter().map(|slice| slice.len() as u64).sum::<u64>();
-        }
-        let pushed = self.in_flight.write_buf().push(slices, 0);
-        self.note(pushed.map(|()| 0))?;
-        self.stage = Stage::Begun;
-        self.held = true;
-        Ok(())
     }
 
     /// Sends a head and the first `length` bytes of a file, which are a chunk and the last one if that `ends_chunk`. What

@@ -15,20 +15,7 @@ struct Parts<'s, 'a, 'r, 'e> {
     sender: &'s mut Sender<'a, 'r, 'e>,
     chunked: bool,
     started: bool,
-    /// The first part was the head of gzip, see [`is_gzip_alone`].
-    gzip: bool,
     panicked: bool,
-}
-
-/// Of gzip's head and of its end, in bytes.
-const GZIP_ENDS: usize = 10;
-
-/// Whether a part is nothing but the head of gzip (RFC 1952), or its end: an empty last block, checksum and length. Ruby's
-/// GzipWriter, and so Rack::Deflater, gives both as parts of their own. A client can do nothing with them before what comes
-/// next, which GzipWriter gives at once: a packet for each would cost more than many an app.
-fn is_gzip_alone(part: &[u8], first: bool, gzip: bool) -> bool {
-    part.len() == GZIP_ENDS
-        && (first && part.starts_with(&[0x1f, 0x8b, 8]) || gzip && part.starts_with(&[3, 0]))
 }
 
 impl Sender<'_, '_, '_> {
@@ -40,7 +27,7 @@ impl Sender<'_, '_, '_> {
         unsafe {
             let block = ScopedRef::new();
             self.in_flight.block = block;
-            let mut parts = Parts { sender: self, chunked, started: false, gzip: false, panicked: false };
+            let mut parts = Parts { sender: self, chunked, started: false, panicked: false };
             let data = block.begin(&mut parts);
             rb_block_call(body, interned().id.each, 0, std::ptr::null(), Some(yielded_part), data);
             let Parts { started, panicked, .. } = parts;
@@ -62,8 +49,7 @@ impl Sender<'_, '_, '_> {
         }
     }
 
-    /// Returns whether the part was but a piece of gzip, which leaves with the next one.
-    unsafe fn send_part(&mut self, part: VALUE, chunked: bool, first: bool, gzip: bool) -> bool {
+    unsafe fn send_part(&mut self, part: VALUE, chunked: bool, first: bool) {
         // SAFETY: under protect, and owning nothing; the part is on the stack.
         unsafe {
             let whole = bytes(part);
@@ -71,7 +57,6 @@ impl Sender<'_, '_, '_> {
             if first {
                 self.encode_head();
             }
-            let waits = chunked && is_gzip_alone(whole, first, gzip);
             let part = limit(&mut self.remaining, whole);
             if part.len() < whole.len() {
                 self.in_flight.writer.close();
@@ -87,13 +72,7 @@ impl Sender<'_, '_, '_> {
             if chunked {
                 batch.push(CHUNK_END);
             }
-            if waits {
-                // A failure marks the writer as broken.
-                let _ = self.in_flight.writer.hold(batch.slices());
-            } else {
-                send_waiting(self.in_flight, batch.slices());
-            }
-            waits
+            send_waiting(self.in_flight, batch.slices());
         }
     }
 }
@@ -113,8 +92,7 @@ unsafe extern "C" fn yielded_part(
             let sent = callback(|| {
                 if RSTRING_LEN(part) > 0 {
                     let first = !std::mem::replace(&mut parts.started, true);
-                    let gzip = parts.sender.send_part(part, parts.chunked, first, parts.gzip);
-                    parts.gzip |= first && gzip;
+                    parts.sender.send_part(part, parts.chunked, first);
                 }
             });
             parts.panicked = sent.is_none();
