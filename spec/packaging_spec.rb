@@ -93,26 +93,12 @@ RSpec.describe "packaging" do
     expect(spec.files).to include(*pictures)
   end
 
-  # What makes the compilation of the gem a third of the work: the crates of others that bin/setup has compiled, by hard links. Lanes
-  # `system` and `ruby34` go without, each with a Makefile of its own (rb_sys is in the root), so that theirs is from nothing and
-  # has to be cleared away. All three at once would keep two cores busy for two minutes and a half.
-  def with_compiled_crates
-    target = "target/#{File.read("lib/fastrack/#{RUBY_VERSION[/\A\d+\.\d+/]}/built_from").split.first}"
-    return yield({}) unless ENV["FASTRACK_LANE"] == "rack3" && File.directory?(target)
-
-    FileUtils.mkdir_p("tmp")
-    Dir.mktmpdir("packaging", "tmp") do |dir|
-      run("cp", "-al", target, "#{dir}/target")
-      yield("RB_SYS_CARGO_TARGET_DIR" => File.expand_path("#{dir}/target"))
-    end
-  end
-
   # A compilation of its own: half a minute and more.
   it "installs from source into an empty GEM_HOME, and serves from another directory" do
     home = File.join(@dir, "home")
     env = { "GEM_HOME" => home }
     build
-    with_compiled_crates { |shared| gem_command("install", "--local", "--no-document", package, env: { **env, **shared }, chdir: @dir) }
+    gem_command("install", "--local", "--no-document", package, env: env, chdir: @dir)
 
     expect(loaded_by_server(env: env)).to contain_exactly(
       start_with("#{home}/").and(end_with("/lib/fastrack/version.rb")),

@@ -103,7 +103,11 @@ module Bench
     def alone(workload)
       return {} unless ALONE.include?(workload.measurement.kind)
 
+      # The rounds are over, and are worth more than this.
       { "app_us" => AppAlone.microseconds(workload, @lane, @options.common(:seconds) / 2, database: @database), "cores" => Machine.facts["cores"] }
+    rescue RunningServer::Failed, ArgumentError, TypeError => e
+      warn "#{workload.name}: the app alone: #{e.message}"
+      {}
     end
 
     def references(workload)

@@ -79,11 +79,14 @@ module Fastrack
 
     # Reads the ConfigFile again. Listeners whose address is still configured stay open.
     #
-    # @param signals [SignalQueue] by which the reading is bounded
+    # @yield what reads it, which may take for ever
+    # @yieldparam seconds [Float] how long it may take; 0: no limit
+    # @yieldparam reading [#call]
+    # @yieldreturn what `reading` returns
     # @return [Array<Listener>] those that are no longer configured, now closed
     # @raise [Error] and nothing has changed
-    def reload(signals)
-      configuration = signals.bounded(@configuration.worker_boot_timeout) { @configuration.reload }
+    def reload
+      configuration = yield(@configuration.worker_boot_timeout, @configuration.method(:reload))
       unless supervised? || configuration.place == @configuration.place
         change = ListenerChange.new(@listeners, @configuration, configuration)
       end

@@ -215,7 +215,7 @@ module Fastrack
     def reload
       @sd_notify&.reloading
       auto, place = configuration.auto_workers?, configuration.control&.to_a
-      removed = @launcher.reload(@signals)
+      removed = @launcher.reload { |seconds, reading| @signals.bounded(seconds, ends, &reading) }
       move_monitor unless configuration.control&.to_a == place
       # Connections that wait at a removed listener are for the workers that still have it.
       @workers.each(&:drain) if removed.any?
@@ -224,6 +224,11 @@ module Fastrack
     rescue Exception => e # rubocop:disable Lint/RescueException -- no ConfigFile ends the server
       Log.line("HUP changes nothing: #{e.is_a?(SystemExit) ? "the ConfigFile calls exit" : Error.reason(e)}", :error)
       notify_ready
+    end
+
+    # After which nobody needs a new configuration. HUP may say that the terminal is gone.
+    def ends
+      [STOP, RESTART, "TERM", "INT", *(@launcher.interactive? ? nil : "QUIT"), *("HUP" if @terminal)]
     end
 
     def upgrade

@@ -48,7 +48,7 @@ use epoch::Epoch;
 use lookout::{Lookout, Work};
 use timer::HelperTimer;
 
-pub use kernel::{is_lost_fd, sleep, Events, Poller, Timer, Waker};
+pub use kernel::{is_lost_fd, monotonic_micros, sleep, Events, Poller, Timer, Waker};
 
 /// All threads that have requests wait for something else.
 mod watch {
@@ -56,6 +56,8 @@ mod watch {
     pub struct Activity;
 
     impl Activity {
+        pub fn begin_request(&self) {}
+
         pub fn waited(&self) -> Option<u64> {
             Some(1)
         }

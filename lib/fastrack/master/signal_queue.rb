@@ -7,9 +7,6 @@ module Fastrack
     # What ends a block that is bounded. It is no error that a `rescue` in a ConfigFile would take for its own.
     Unfinished = Class.new(Exception) # rubocop:disable Lint/InheritException
 
-    # Signals that the server is to end.
-    ENDS = %w[TERM QUIT INT].freeze
-
     # @return [IO] readable when the queue has a signal
     attr_reader :reader
 
@@ -26,7 +23,7 @@ module Fastrack
     def install
       @owner = Process.pid
       @names.each do |name|
-        @previous[name] = trap(name) { push(name) && end_bounded(name) }
+        @previous[name] = trap(name) { push(name) }
       end
     end
 
@@ -65,24 +62,30 @@ module Fastrack
     def push(name)
       @signals << name
       # A new worker has this handler until it sets its own. It then looks for its signals here.
-      wake if Process.pid == @owner
-      true
+      return unless Process.pid == @owner
+
+      wake
+      end_bounded(name) if @ends&.include?(name)
     end
 
-    # Runs what may wait for ever, such as a ConfigFile that writes to a pipe that nobody reads: until that time is over, or a
-    # signal comes that is to end the server.
+    # Runs what may wait for ever, such as a ConfigFile that writes to a pipe that nobody reads: until that time is over, or
+    # something of `ends` comes, or has come and waits in the queue.
     #
     # @param seconds [Float] 0: no limit
+    # @param ends [Array<String>] signals, and other orders, after which the server will need no result
     # @return what the block returns
     # @raise [Unfinished]
-    def bounded(seconds)
+    def bounded(seconds, ends)
       require "timeout"
       Timeout.timeout(seconds, Unfinished, "it is not done within #{seconds.ceil} s") do
         @bounded = Thread.current
+        @ends = ends
+        come = (@signals & ends).first
+        end_bounded(come) if come
         yield
-      ensure
-        @bounded = nil
       end
+    ensure
+      @bounded = @ends = nil
     end
 
     # @return [String, nil] the next signal
@@ -116,8 +119,10 @@ module Fastrack
 
     private
 
+    # Once: what unwinds by then is not to be disturbed.
     def end_bounded(name)
-      @bounded.raise(Unfinished, "#{name} has come meanwhile") if @bounded && ENDS.include?(name) && Process.pid == @owner
+      thread, @bounded = @bounded, nil
+      thread&.raise(Unfinished, "#{name} has come meanwhile")
     end
 
     # trap returns nil for a handler that was not set by Ruby. The system's default is closest to it.

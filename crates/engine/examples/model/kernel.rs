@@ -120,6 +120,10 @@ impl Poller {
     }
 }
 
+pub fn monotonic_micros() -> u64 {
+    0
+}
+
 pub fn sleep(_millis: u64) {}
 
 pub fn is_lost_fd(_error: &io::Error) -> bool {

@@ -8,9 +8,10 @@
 
 use std::io;
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use fastrack_sys::{Events, Poller, Waker};
+use fastrack_sys::{monotonic_micros, Events, Poller, Waker};
 
 use super::load::Load;
 use crate::sync::{Mutex, MutexGuard};
@@ -20,6 +21,10 @@ use crate::watch::Activity;
 /// begins another one, though that takes time of those. Where the machine is busy a wait of a millisecond or two lasts longer;
 /// and the more requests there are, the longer they make each other's waits.
 const LONG_WAIT: u64 = 30_000;
+
+/// When a worker has begun no request for so long, in microseconds, it begins one also while no processor is idle, as soon as all
+/// those that it has wait: some wait often, and never for long.
+const LONG_PAUSE: u64 = 100_000;
 
 /// The thread that decides when the engine stops: the one that runs it first.
 pub(crate) const MAIN: usize = 0;
@@ -38,6 +43,8 @@ pub(crate) struct Crew {
     places: Box<[Place]>,
     state: Mutex<State>,
     load: Load,
+    /// When a request was last begun, in microseconds.
+    begun: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -76,7 +83,7 @@ impl Crew {
             Ok(Place { waker, poller, activity: Arc::default() })
         };
         let places = (0..if threads > 1 { threads } else { 0 }).map(place).collect::<io::Result<_>>()?;
-        Ok(Crew { places, state: Mutex::default(), load: Load::new(threads > 1) })
+        Ok(Crew { places, state: Mutex::default(), load: Load::new(threads > 1), begun: AtomicU64::new(0) })
     }
 
     /// Whether there is one thread only. Then nothing else here is used.
@@ -166,6 +173,8 @@ impl Crew {
 
     /// The leader has a request. What belongs to the lead is back in its place.
     pub fn begin_request(&self, thread: usize) {
+        self.places[thread].activity.begin_request();
+        self.begun.store(monotonic_micros(), Ordering::Relaxed);
         let mut state = self.state();
         state.serving |= 1 << thread;
         state.led = false;
@@ -260,8 +269,15 @@ impl Crew {
             _ if !is_free => 0,
             _ if serving == 0 => 1,
             0 => 0,
-            waited => self.load.idle_processors().max(usize::from(is_long(waited, serving))),
+            waited => {
+                let is_long = is_long(waited, serving) || self.has_paused();
+                self.load.idle_processors().max(usize::from(is_long))
+            }
         }
+    }
+
+    fn has_paused(&self) -> bool {
+        monotonic_micros() >= self.begun.load(Ordering::Relaxed) + LONG_PAUSE
     }
 
     /// Wakes a thread, which leads then, unless one does by now; and further ones for as many `requests` as there are, but not

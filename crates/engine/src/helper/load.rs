@@ -66,32 +66,28 @@ impl Load {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
     use std::sync::atomic::AtomicBool;
 
     /// As many threads compute as it takes to have none of the machine's processors idle. Does nothing where the system does not
     /// tell that.
     pub fn with_busy_processors(work: impl FnOnce()) {
-        let (processors, is_over) = (Processors::new(), AtomicBool::new(false));
-        if processors.spare().is_none() {
+        if Processors::new().spare().is_none() {
             return;
         }
+        let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            // Others may compute for a moment.
-            let is_any_spare = || {
-                (0..20).any(|_| {
-                    fastrack_sys::sleep(1);
-                    processors.spare() != Some(0)
-                })
-            };
-            while is_any_spare() {
+            let count = std::thread::available_parallelism().map_or(1, usize::from);
+            for _ in 0..count {
                 scope.spawn(|| {
                     while !is_over.load(Ordering::Relaxed) {
                         std::hint::spin_loop();
                     }
                 });
             }
-            work();
+            let result = catch_unwind(AssertUnwindSafe(work));
             is_over.store(true, Ordering::Relaxed);
+            result.unwrap_or_else(|panic| resume_unwind(panic));
         });
     }
 

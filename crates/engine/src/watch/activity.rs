@@ -59,10 +59,18 @@ impl Activity {
         }
     }
 
+    /// The thread begins a request: what it did before does not count.
+    pub(crate) fn begin_request(&self) {
+        self.looked.store(0, Ordering::Relaxed);
+        self.since.store(0, Ordering::Relaxed);
+    }
+
     fn waited_since(&self, said: u64) -> Option<u64> {
         let now = monotonic_micros();
-        if self.seen.swap(said, Ordering::Relaxed) != said {
+        if self.seen.load(Ordering::Acquire) != said {
+            // Another thread may look at the same time: `since` first.
             self.since.store(now, Ordering::Relaxed);
+            self.seen.store(said, Ordering::Release);
         }
         Some(now.saturating_sub(self.since.load(Ordering::Relaxed))).filter(|waited| *waited >= LEAST)
     }
@@ -77,6 +85,10 @@ impl Activity {
         }
         self.looked.store(now, Ordering::Relaxed);
         let used = clock.micros();
+        if looked == 0 {
+            self.cpu_time.store(used, Ordering::Relaxed);
+            return None;
+        }
         let is_little = used.saturating_sub(self.cpu_time.swap(used, Ordering::Relaxed)) * PART < time;
         // Or others had the processors.
         if !is_little || clock.is_runnable() {

@@ -181,6 +181,8 @@ impl<'e> Runner<'e> {
     /// Sleeps until this thread is to lead, or to return.
     fn wait_for_lead(&mut self, app: &mut impl App) -> Result<Lead<'e>, Finish> {
         let (crew, control) = (self.crew(), &self.engine.control);
+        // The lead may have been over before it could.
+        self.gives_way = false;
         loop {
             if control.is_closed() {
                 return Err(Finish::Closed);
