@@ -62,6 +62,6 @@ download_release() {
   local version
   version=$(newest "$1")
   say "Ruby $version from cache.ruby-lang.org"
-  curl --fail --silent --show-error --location --connect-timeout 10 --retry 2 --output "$new/ruby$1_$version.tar.gz" \
+  curl --fail --silent --show-error --location --connect-timeout 10 --speed-time 30 --speed-limit 1000 --retry 2 --output "$new/ruby$1_$version.tar.gz" \
     "https://cache.ruby-lang.org/pub/ruby/$1/ruby-$version.tar.gz" >&2
 }
