@@ -477,7 +477,7 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
         Eventually.eventually { text.call("last").match?(/was killed by SIGKILL while serving GET \/wait/) && text.call("exits") == "signal 1" }
       end
     ensure
-      server.write("go", "")
+      server&.write("go", "")
       [*held, *waiting].each(&:close)
     end
 
