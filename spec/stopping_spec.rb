@@ -307,12 +307,15 @@ RSpec.describe "Stopping" do
       expect(server.processes).to be_empty
     end
 
-    it "B-faults TERM ends an idle server, 50 times of 50" do
-      50.times { |index| stop(start(index)) }
+    # All of them with this machine's Ruby: what may go wrong is a matter of signals and processes.
+    times = ENV["FASTRACK_LANE"].to_s.match?(/\A(rack3|ruby34)\z/) ? 15 : 50
+
+    it "B-faults TERM ends an idle server, #{times} times of #{times}" do
+      times.times { |index| stop(start(index)) }
     end
 
-    it "B-faults TERM ends a server under load, 50 times of 50, and no accepted request is cut off" do
-      results = Array.new(50) do |index|
+    it "B-faults TERM ends a server under load, #{times} times of #{times}, and no accepted request is cut off" do
+      results = Array.new(times) do |index|
         server = start(index, noting_app)
         clients = Array.new(4) { Thread.new { ask_until_refused(server) } }
         eventually { clients.sum { |client| client[:answered].to_i }.positive? }
