@@ -18,8 +18,7 @@ pub struct Processors {
 impl Processors {
     /// They are counted now. Where this process may use only some of them (cgroup, affinity), what the others do says nothing.
     pub fn new() -> Self {
-        let online = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN);
-        let online = online.ok().flatten().and_then(|count| u32::try_from(count).ok()).unwrap_or(1);
+        let online = online();
         Processors {
             #[cfg(not(portable))]
             load: File::open("/proc/loadavg").ok().filter(|_| has_all(online)),
@@ -58,6 +57,18 @@ impl Default for Processors {
     fn default() -> Self {
         Self::new()
     }
+}
+
+#[cfg(not(portable))]
+fn online() -> u32 {
+    let count = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN);
+    count.ok().flatten().and_then(|count| u32::try_from(count).ok()).unwrap_or(1)
+}
+
+/// Nobody asks: see `runnable`.
+#[cfg(portable)]
+fn online() -> u32 {
+    1
 }
 
 #[cfg(not(portable))]
