@@ -81,13 +81,15 @@ RSpec.describe "OobGC=auto", :quiet do
     young_without, full_without, = collections(OobGC: false)
     expect(young).to be <= young_without / 4
     expect(full_without).to be > 0
-    expect([full, all]).to match([0, be > 0]) if says_due
+    # The first one may be left to Ruby, which lets the heap grow by it.
+    expect([full, all - full]).to match([be <= 1, be > 0]) if says_due
   end
 
   it "does so with several threads, too" do
     young, full, all = collections(MaxThreads: 3)
     expect(young).to be < 10
-    expect([full, all]).to match([0, be > 0]) if says_due
+    # The first one may be left to Ruby, which lets the heap grow by it.
+    expect([full, all - full]).to match([be <= 1, be > 0]) if says_due
   end
 
   it "never has two workers collect at once, and the others serve meanwhile" do
