@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "full_marks"
+
 module Fastrack
   # OobGC=auto: collects garbage between two requests, shortly before Ruby would in one of the next, and only while that keeps
   # no client waiting.
@@ -7,8 +9,9 @@ module Fastrack
   # Ruby collects when the room for young objects is used up, or so much was allocated by malloc. When only a few more requests
   # fit in, this waits for a moment in which nobody waits, no other worker collects, and another one is idle: who comes
   # meanwhile is served there. Before the last of those requests nobody else need be idle. A full mark that Ruby says is due,
-  # and would make at its next collection, is made in such a moment at once. Where there is none, under full load, Ruby
-  # collects as it would without this, and what it leaves unfinished is finished here.
+  # and would make at its next collection, is made as soon as nobody waits here: it takes far longer than other collections,
+  # and in a request somebody surely waits. Since Ruby 3.4 Ruby can be kept from it meanwhile. Where there is no such moment,
+  # under full load, Ruby collects as it would without this, and what it leaves unfinished is finished here.
   #
   # The fewer requests it waits for, the rarer are collections; the more, the surer is such a moment. So it learns: from
   # each collection that Ruby makes in a request, to begin earlier, and from its own ones to begin later.
@@ -47,6 +50,8 @@ module Fastrack
       @margin = MARGIN
       @count = @rested = GC.count
       @marked = -REST
+      @hold = FullMarks::Hold.new
+      @foresight = FullMarks::Foresight.new
     end
 
     # After a response.
@@ -57,10 +62,17 @@ module Fastrack
       if @count >= @rested
         GC.latest_gc_info(:state) == :none ? look : finish
       end
-      @left = @looked_after = [[responses, 1].max, LONGEST].min
+      @left = @looked_after = [[due ? 1 : responses, 1].max, LONGEST].min
     end
 
     private
+
+    # Ruby 3.1 does not say.
+    #
+    # @return [Symbol, nil] why the next collection will be a full mark, unless Ruby is left alone with it
+    def due
+      SAYS_DUE && @count >= @rested ? GC.latest_gc_info(:need_major_by) : nil
+    end
 
     # Half of the way to when it is time. None after a collection: it may have freed little, and have found that a full mark is
     # due.
@@ -80,17 +92,35 @@ module Fastrack
       return if count == @count
 
       @count = count
+      @foresight.learn(count)
       @margin = [@margin + EARLIER, MARGINS.max].min
     end
 
     def look
       note(@heap.fullness)
-      # Ruby 3.1 does not say.
-      due = SAYS_DUE ? GC.latest_gc_info(:need_major_by) : nil
-      return unless due || @fullness >= near
-      return @rested = @count + REST if due == :nofree && @count < @marked + REST
+      return leave_to_ruby if rests?
 
-      pause(1 - @fullness < URGENT * @growth) { collect(!due.nil?) }
+      if due
+        pause(true) { collect(true) } || @hold.begin(@count)
+      else
+        @hold.end
+        collect_soon
+      end
+    end
+
+    def collect_soon
+      return if @foresight.soon?(@count) && pause(false) { collect(true) }
+
+      pause(1 - @fullness < URGENT * @growth) { collect(false) } if @fullness >= near
+    end
+
+    def rests?
+      !FullMarks::Hold::POSSIBLE && due == :nofree && @count < @marked + REST
+    end
+
+    def leave_to_ruby
+      @hold.end
+      @rested = @count + REST
     end
 
     # What a request makes the heap fuller by.
@@ -106,27 +136,34 @@ module Fastrack
       @fullness = 0.0
       @margin = [@margin * LATER, MARGINS.min].max unless full_mark
       @count = GC.count
-      @marked = @count if full_mark
+      return unless full_mark
+
+      @marked = @count
+      @hold.end
+      @foresight.marked(@count)
     end
 
-    # Ruby has begun a collection in a request, and goes on with it in the next ones: how full the heap is will show then.
+    # Ruby has begun a collection in a request, and goes on with it in the next ones: how full the heap is will show then. At
+    # its end a full mark may be due.
     def finish
       @fullness = near
-      pause(false)
+      pause(!due.nil?) { collect(true) if due && !rests? }
     end
 
     # @param urgent [Boolean] whether nobody else need be idle
     # @yield when the garbage collector is at rest
+    # @return [Boolean] whether this was a moment for it
     def pause(urgent)
       engine = @engine.call
-      return unless engine.begin_pause(urgent)
+      return false unless engine.begin_pause(urgent)
 
       begin
         # It finishes what has begun.
-        return if GC.disable
+        return true if GC.disable
 
         GC.enable
-        yield if block_given?
+        yield
+        true
       ensure
         engine.end_pause
       end
