@@ -264,10 +264,13 @@ module Fastrack
     # Compacts the heap and makes its objects old, so that workers share the master's memory instead of copying it at their
     # first garbage collection.
     def warm_up
-      return Process.warmup if Process.respond_to?(:warmup)
-
       # Objects are old, and skipped by minor collections, once they have survived three.
-      4.times { GC.start }
+      return 4.times { GC.start } unless Process.respond_to?(:warmup)
+
+      Process.warmup
+      # A compact heap has no room left. This collection lets it grow; else those of the workers would have to, and it takes a full
+      # mark, which on Ruby 3.3 writes to the code of all methods.
+      GC.start
     end
   end
 end
