@@ -427,6 +427,22 @@ RSpec.describe "MaxThreads" do
     expect(server.lines_of("hooks").sort).to eq(%w[exit start].flat_map { |what| threads.map { |name| "#{what} #{name}" } })
   end
 
+  # glibc reserves 64 MB of addresses for an arena: what is in use of it, and the rest.
+  def arenas(pid)
+    ranges = File.readlines("/proc/#{pid}/maps").map { |line| line[/\A[\h-]+/].split("-").map(&:hex) }
+    ranges.each_cons(2).count { |(from, middle), (after, to)| middle == after && to - from == 64 << 20 && (from % (64 << 20)).zero? }
+  end
+
+  it "has its threads share an arena of malloc, unless the environment says otherwise", linux: "glibc" do
+    skip "this is no glibc" unless RbConfig::CONFIG["host_os"] == "linux-gnu" || RUBY_PLATFORM.end_with?("linux-gnu")
+    counts = [{}, { MALLOC_ARENA_MAX: "8" }].map do |env|
+      @server = Server.start(ru: app, options: { MaxWorkers: 1, MaxThreads: 5 }, env: env)
+      expect(statuses(Array.new(5) { request("/meet?5") })).to eq([200] * 5)
+      arenas(server.workers.first)
+    end
+    expect(counts).to match([be <= 1, be > 2])
+  end
+
   it "lets go of all connections in a process that the app forks" do
     ru = <<~'RUBY'
       run lambda { |env|

@@ -268,8 +268,8 @@ module Fastrack
       return 4.times { GC.start } unless Process.respond_to?(:warmup)
 
       Process.warmup
-      # A compact heap has no room left. This collection lets it grow; else those of the workers would have to, and it takes a full
-      # mark, which on Ruby 3.3 writes to the code of all methods.
+      # A compact heap has little room left. This collection lets it grow; else those of the workers would have to, and it takes a
+      # full mark, which on Ruby 3.3 writes to the code of all methods.
       GC.start
     end
   end

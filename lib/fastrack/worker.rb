@@ -159,6 +159,7 @@ module Fastrack
       call_thread_hook(:on_thread_start)
       return if @configuration.max_threads == 1
 
+      Fastrack.share_malloc_arena
       require_relative "worker/threads"
       @threads = WorkerThreads.new(@engine, @app, method(:call_thread_hook))
       @threads.start(@configuration.max_threads)

@@ -67,6 +67,24 @@ pub fn trim_heap() {
     }
 }
 
+/// Has all threads but the main one share one arena of glibc's malloc (M_ARENA_MAX, mallopt(3)), unless the environment says
+/// how many there shall be. Where one lock lets one thread run at a time, arenas of their own only keep memory from each other.
+pub fn share_malloc_arena() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        let is_set = |name, word: &str| {
+            std::env::var_os(name).is_some_and(|value| value.to_string_lossy().contains(word))
+        };
+        if is_set("MALLOC_ARENA_MAX", "") || is_set("GLIBC_TUNABLES", "malloc.arena_max") {
+            return;
+        }
+        // SAFETY: any thread may call it at any time.
+        unsafe {
+            libc::mallopt(libc::M_ARENA_MAX, 2);
+        }
+    }
+}
+
 /// Whether a process with this pid exists, whoever owns it.
 pub fn is_running(pid: u32) -> bool {
     let Ok(pid) = i32::try_from(pid) else { return false };

@@ -17,6 +17,7 @@ use crate::ruby::system_error;
 pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     child_process::init(module)?;
     module.define_singleton_method("adopts_orphans?", function!(fastrack_sys::adopts_orphans, 0))?;
+    module.define_singleton_method("share_malloc_arena", function!(fastrack_sys::share_malloc_arena, 0))?;
     module.define_singleton_method("replace_file", function!(replace_file, 2))?;
     shared_queue::init(ruby, module)?;
     scoreboard::init(ruby, module)?;
