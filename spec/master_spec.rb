@@ -144,7 +144,7 @@ RSpec.describe "Master" do
     end
   end
 
-  # The collection after the warm-up gives workers room: else theirs would have to make it, by full marks.
+  # On Ruby 3.3 a collection after the warm-up gives workers room: else theirs would have to make it, by full marks.
   it "has Ruby make old and compact what the app has loaded, and make room, before the first fork", :quiet do
     server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1 }, config: <<~RUBY)
       note = ->(line) { File.write("notes", line + "\\n", mode: "a") }
@@ -154,7 +154,7 @@ RSpec.describe "Master" do
       before_fork { note.call("fork") }
     RUBY
     server.get
-    warm_up = Process.respond_to?(:warmup) ? %w[warmup start] : ["start"] * 4
+    warm_up = Process.respond_to?(:warmup) ? ["warmup", *("start" if RUBY_VERSION.start_with?("3.3."))] : ["start"] * 4
     expect(server.lines_of("notes")).to eq([*warm_up, "fork"])
   end
 

@@ -270,7 +270,7 @@ module Fastrack
       Process.warmup
       # A compact heap has little room left. This collection lets it grow; else those of the workers would have to, and it takes a
       # full mark, which on Ruby 3.3 writes to the code of all methods.
-      GC.start
+      GC.start if RUBY_VERSION.start_with?("3.3.")
     end
   end
 end
