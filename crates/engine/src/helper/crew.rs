@@ -218,11 +218,20 @@ impl Crew {
         if state.open && state.serving == 0 {
             return false;
         }
-        state.led = false;
         state.wanted = 0;
+        self.lay_down(state, thread);
+        true
+    }
+
+    /// The process ends, and nobody is to lead: the leader goes to sleep instead. What belongs to the lead is in its place.
+    pub fn retire(&self, thread: usize) {
+        self.lay_down(self.state(), thread);
+    }
+
+    fn lay_down(&self, mut state: MutexGuard<'_, State>, thread: usize) {
+        state.led = false;
         state.sleepers.push(thread);
         self.tell_main(&state);
-        true
     }
 
     /// The thread returns from the engine, though there may be something to do. What belongs to the lead is back in its

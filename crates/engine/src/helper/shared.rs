@@ -148,6 +148,12 @@ impl Shared {
         self.timer.wake_helper();
     }
 
+    /// The helper has carried out the order to hand off. It was given another one meanwhile if the engine is dropped.
+    pub fn carried_out(&self, is_done: bool) {
+        let done = if is_done { Order::HandedOff } else { Order::Left } as u8;
+        let _ = self.order.compare_exchange(Order::HandOff as u8, done, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
     pub fn is_ordered(&self, order: Order) -> bool {
         self.order.load(Ordering::SeqCst) == order as u8
     }

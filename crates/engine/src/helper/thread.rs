@@ -100,7 +100,7 @@ fn run(shared: &Shared, control: &Control, watchdog: &Watchdog) {
             if is_done {
                 shared.log_ended(control, LAST_WAIT);
             }
-            shared.order(if is_done { Order::HandedOff } else { Order::Left });
+            shared.carried_out(is_done);
         }
         if shared.is_ordered(Order::HandedOff) || shared.is_ordered(Order::Left) {
             return await_end(shared, &mut events);

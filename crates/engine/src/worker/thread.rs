@@ -201,9 +201,7 @@ impl<'e> Runner<'e> {
                 }
             }
             match crew.next_turn(self.number) {
-                Turn::Lead if control.is_ending() => {
-                    crew.give_up();
-                }
+                Turn::Lead if control.is_ending() => crew.retire(self.number),
                 Turn::Lead => return self.take_lead().ok_or(Finish::Closed),
                 Turn::Leave if self.number == MAIN => return Err(self.finish()),
                 Turn::Leave => return Err(Finish::Dismissed),

@@ -64,14 +64,14 @@ fn get(stream: &mut TcpStream, path: &str) -> bool {
     response == expected.as_bytes()
 }
 
-fn connect(address: SocketAddr) -> TcpStream {
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("connect");
     stream.set_read_timeout(Some(SOON)).expect("a timeout");
     stream
 }
 
 /// A client may have its response before the request is counted.
-fn await_requests(engine: &Engine, requests: u64) {
+pub(crate) fn await_requests(engine: &Engine, requests: u64) {
     let start = Instant::now();
     while engine.control().requests() != requests {
         assert!(start.elapsed() < SOON, "{} requests", engine.control().requests());
@@ -221,7 +221,7 @@ impl App for Counting<'_> {
     }
 }
 
-fn engine(threads: usize) -> (Engine, TcpListener) {
+pub(crate) fn engine(threads: usize) -> (Engine, TcpListener) {
     let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
     let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
     let watch = WatchSettings { threads, ..WatchSettings::default() };
