@@ -5,7 +5,7 @@ require "open3"
 require "tmpdir"
 
 # What bin/test does about a few examples that fail while the machine is busy.
-RSpec.describe "bin/lib/again.sh" do
+RSpec.describe "bin/lib/again.sh", :once do
   around do |example|
     Dir.mktmpdir("fastrack-again") do |dir|
       @dir = dir

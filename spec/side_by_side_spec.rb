@@ -5,7 +5,7 @@ require "open3"
 require "tmpdir"
 
 # How bin/test runs lanes at the same time.
-RSpec.describe "bin/lib/side_by_side.sh" do
+RSpec.describe "bin/lib/side_by_side.sh", :once do
   around do |example|
     Dir.mktmpdir("fastrack-lanes") do |dir|
       @dir = dir

@@ -190,7 +190,7 @@ RSpec.describe "Stopping" do
   end
 
   ["", "GET / HTTP/1.1\r\n", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf"].each do |part|
-    it "B-faults TERM ends the server where a client has sent no more than #{part.inspect}" do
+    it "B-faults TERM ends the server where a client has sent no more than #{part.inspect}", :once do
       server = Server.start(ru: Rackups::PID, unix: true, options: { MaxWorkers: 1 })
       with_slow_client(server, part) { expect(server.stop(timeout: 10).exitstatus).to eq(0) }
     end
@@ -307,14 +307,14 @@ RSpec.describe "Stopping" do
       expect(server.processes).to be_empty
     end
 
-    # All of them with this machine's Ruby: what may go wrong is a matter of signals and processes.
+    # All of them with one Ruby: what may go wrong is a matter of signals and processes.
     times = ENV["FASTRACK_LANE"].to_s.match?(/\A(rack3|ruby34)\z/) ? 15 : 50
 
-    it "B-faults TERM ends an idle server, #{times} times of #{times}" do
+    it "B-faults TERM ends an idle server, #{times} times of #{times}", once: times == 50 do
       times.times { |index| stop(start(index)) }
     end
 
-    it "B-faults TERM ends a server under load, #{times} times of #{times}, and no accepted request is cut off" do
+    it "B-faults TERM ends a server under load, #{times} times of #{times}, and no accepted request is cut off", once: times == 50 do
       results = Array.new(times) do |index|
         server = start(index, noting_app)
         clients = Array.new(4) { Thread.new { ask_until_refused(server) } }

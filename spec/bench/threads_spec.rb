@@ -9,7 +9,7 @@ require_relative "../support/app_requirements"
 require_relative "../support/tiny_server"
 require_relative "../../bench/support/bench"
 
-RSpec.describe "the benchmark of threads" do
+RSpec.describe "the benchmark of threads", :once do
   describe Bench::ClosedLoop do
     def load(endpoint, seconds: 0.3, **options)
       described_class.new(endpoints: [endpoint], connections: 2, **options).for_seconds(seconds)
@@ -237,7 +237,7 @@ RSpec.describe "the benchmark of threads" do
       expect(report).to include("to one thread after 1")
     end
 
-    it "measures pages from PostgreSQL beside those of one thread", skip: missing do
+    it "measures pages from PostgreSQL beside those of one thread", skip: missing, once: false do
       workloads, report = run(%w[rails-page rails-wait], "fastrack,fastrack-threads", "--workers", "1", "--concurrency", "4", "--seconds", "1")
       workloads.each do |workload|
         own = workload["servers"].last
@@ -256,7 +256,7 @@ RSpec.describe "the benchmark of threads" do
       lacking = ("no Roda here" if app == "roda" && ENV["FASTRACK_LANE"] != "rack32") ||
                 AppRequirements.missing("#{app.capitalize} with pg", "#{features.inspect}.each { |name| require name }")
 
-      it "measures profiles on #{app.capitalize}, with right answers", skip: lacking do
+      it "measures profiles on #{app.capitalize}, with right answers", skip: lacking, once: false do
         names = profiles.map { |profile| "#{app}-#{profile}-64" }
         workloads, report = run(names, "fastrack-threads", "--concurrency", "4")
         workloads.each { |workload| expect(workload["servers"].first["medians"]).to include("requests" => be > 0, "p99_ms" => be > 0, "clients" => 4) }
