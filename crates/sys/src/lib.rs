@@ -42,8 +42,8 @@ pub use processors::Processors;
 pub use sendfile::{open_regular, send_file};
 pub use shared_memory::{memory_file, SharedNumbers};
 pub use signals::{
-    handle_signal, other_threads, signal_number, signal_self, signal_thread, spare_signal,
-    with_signals_blocked,
+    handle_signal, note_application_thread, other_threads, signal_number, signal_self, signal_thread,
+    spare_signal, with_signals_blocked,
 };
 pub use socket::{
     accept, bind_private, discard_input, has_peer_closed, is_clients_error, is_connection, is_listened_at,

@@ -44,6 +44,7 @@ impl Engine {
         if self.control.is_closed() {
             return Finish::Closed;
         }
+        fastrack_sys::note_application_thread();
         if let Some(driver) = self.driver().as_mut() {
             driver.left = limit;
             driver.finish = None;

@@ -6,6 +6,9 @@ pub fn spare_signal(which: i32) -> i32 {
     libc::SIGRTMIN() + 9 + which
 }
 
+/// All threads are known anyway.
+pub fn note_thread() {}
+
 pub fn other_threads() -> Vec<i32> {
     let own = nix::unistd::gettid().as_raw();
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
