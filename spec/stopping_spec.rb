@@ -309,12 +309,13 @@ RSpec.describe "Stopping" do
 
     # All of them with one Ruby: what may go wrong is a matter of signals and processes.
     times = ENV["FASTRACK_LANE"].to_s.match?(/\A(rack3|ruby34)\z/) ? 15 : 50
+    once = times == 50
 
-    it "B-faults TERM ends an idle server, #{times} times of #{times}", once: times == 50 do
+    it "B-faults TERM ends an idle server, #{times} times of #{times}", once: once do
       times.times { |index| stop(start(index)) }
     end
 
-    it "B-faults TERM ends a server under load, #{times} times of #{times}, and no accepted request is cut off", once: times == 50 do
+    it "B-faults TERM ends a server under load, #{times} times of #{times}, and no accepted request is cut off", once: once do
       results = Array.new(times) do |index|
         server = start(index, noting_app)
         clients = Array.new(4) { Thread.new { ask_until_refused(server) } }
