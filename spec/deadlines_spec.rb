@@ -151,6 +151,47 @@ RSpec.describe "The time that a worker may take" do
     end
   end
 
+  # Hooks of the master, which waits for them.
+  describe "from a hook of the master" do
+    def hanging(hook, limit)
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0, WorkerBootTimeout: limit }, config: <<~RUBY)
+        #{hook} do
+          (File.write("hangs", ""); IO.pipe.first.read) if File.exist?("hang")
+        end
+      RUBY
+      before = await_ready(server, 2)
+      server.write("hang", "")
+      server.signal(:KILL, to: before.first)
+      eventually { File.exist?(File.join(server.dir, "hangs")) }
+      server
+    end
+
+    { "before_fork" => "cannot spawn worker", "after_worker_exit" => "after_worker_exit failed" }.each do |hook, failure|
+      it "is WorkerBootTimeout: #{hook} that hangs is named in the log, and the master goes on" do
+        server = hanging(hook, 1)
+        expect(server.get.status).to eq(200)
+        expect_log(server, /^fastrack: #{failure}.*: it is not done within 1 s .*\n(?:.*\n)*?.*fastrack\.rb:2/)
+        File.unlink(File.join(server.dir, "hang"))
+        server.await_workers(2)
+      end
+
+      (hook == "before_fork" ? %w[TERM QUIT INT] : %w[TERM]).each do |name|
+        it "is over when the server is to end: #{hook} that hangs does not keep #{name} from it" do
+          server = hanging(hook, 0)
+          server.signal(name)
+          expect(server.wait.exitstatus).to eq(0)
+          expect(server.log).to match(/^fastrack: #{failure}.*: #{name} has come meanwhile .*/)
+        end
+      end
+    end
+
+    it "does not keep a server that drains longer than DrainDelay" do
+      server = hanging("drain_delay 1; before_fork", 0)
+      server.signal(:TERM)
+      expect(server.wait.exitstatus).to eq(0)
+    end
+  end
+
   describe "an after_fork that always fails" do
     it "ends a server that has never served, with one line and status 1" do
       server = Server.fail_to_start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.01 }, config: <<~RUBY)

@@ -52,6 +52,7 @@ module Fastrack
     def run
       @signals.install
       @terminal = ProcessSettings::Terminal.new unless @launcher.supervised? || @signals.ignored_before?("HUP")
+      @signals.ends = ends
       ForkGuard.install(@signals.method(:reset)) { descriptors }
       yield
       keepers.start(configuration) if configuration.auto_workers?
@@ -79,9 +80,7 @@ module Fastrack
 
     private
 
-    def now
-      Process.clock_gettime(Process::CLOCK_MONOTONIC)
-    end
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
     def configuration
       @launcher.configuration
@@ -215,7 +214,7 @@ module Fastrack
     def reload
       @sd_notify&.reloading
       auto, place = configuration.auto_workers?, configuration.control&.to_a
-      removed = @launcher.reload { |seconds, reading| @signals.bounded(seconds, ends, &reading) }
+      removed = @launcher.reload { |seconds, reading| @signals.bounded(seconds, &reading) }
       move_monitor unless configuration.control&.to_a == place
       # Connections that wait at a removed listener are for the workers that still have it.
       @workers.each(&:drain) if removed.any?
@@ -226,7 +225,7 @@ module Fastrack
       notify_ready
     end
 
-    # After which nobody needs a new configuration. HUP may say that the terminal is gone.
+    # After which nobody needs a new configuration, or a new worker. HUP may say that the terminal is gone.
     def ends
       [STOP, RESTART, "TERM", "INT", *(@launcher.interactive? ? nil : "QUIT"), *("HUP" if @terminal)]
     end

@@ -7,8 +7,14 @@ module Fastrack
     # What ends a block that is bounded. It is no error that a `rescue` in a ConfigFile would take for its own.
     Unfinished = Class.new(Exception) # rubocop:disable Lint/InheritException
 
+    # Seconds for what may wait for ever while the server ends.
+    MOMENT = 1
+
     # @return [IO] readable when the queue has a signal
     attr_reader :reader
+
+    # @return [Array<String>] signals, and other orders, after which the server needs no result of what is #bounded
+    attr_writer :ends
 
     # @param names [Array<String>] signals to queue
     def initialize(names)
@@ -16,6 +22,7 @@ module Fastrack
       @signals = []
       @previous = {}
       @owner = nil
+      @ends = []
       @reader, @writer = IO.pipe
     end
 
@@ -65,27 +72,28 @@ module Fastrack
       return unless Process.pid == @owner
 
       wake
-      end_bounded(name) if @ends&.include?(name)
+      end_bounded(name) if @ends.include?(name)
     end
 
-    # Runs what may wait for ever, such as a ConfigFile that writes to a pipe that nobody reads: until that time is over, or
-    # something of `ends` comes, or has come and waits in the queue.
+    # Runs what may wait for ever, such as a hook, or a ConfigFile that writes to a pipe that nobody reads: until that time is over,
+    # or one of #ends= comes, or has come and waits in the queue.
     #
     # @param seconds [Float] 0: no limit
-    # @param ends [Array<String>] signals, and other orders, after which the server will need no result
+    # Once an order has ended a block, others get a moment only: the server is to end, and what hung may hang again.
+    #
     # @return what the block returns
     # @raise [Unfinished]
-    def bounded(seconds, ends)
+    def bounded(seconds)
+      seconds = MOMENT if @ended
       require "timeout"
       Timeout.timeout(seconds, Unfinished, "it is not done within #{seconds.ceil} s") do
         @bounded = Thread.current
-        @ends = ends
-        come = (@signals & ends).first
+        come = (@signals & @ends).first
         end_bounded(come) if come
         yield
       end
     ensure
-      @bounded = @ends = nil
+      @bounded = nil
     end
 
     # @return [String, nil] the next signal
@@ -122,6 +130,7 @@ module Fastrack
     # Once: what unwinds by then is not to be disturbed.
     def end_bounded(name)
       thread, @bounded = @bounded, nil
+      @ended = true if thread
       thread&.raise(Unfinished, "#{name} has come meanwhile")
     end
 

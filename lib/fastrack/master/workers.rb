@@ -188,8 +188,15 @@ module Fastrack
       handle.stop(:failure)
     end
 
+    # One that waits for ever is the end of neither the server nor the orders to it.
+    def call_hook(word, *arguments)
+      return unless configuration.public_send(word)
+
+      @signals.bounded(configuration.worker_boot_timeout) { configuration.call_hook(word, @launcher, *arguments) }
+    end
+
     def call_exit_hook(handle, exited)
-      configuration.call_hook(:after_worker_exit, @launcher, handle, exited.status)
+      call_hook(:after_worker_exit, handle, exited.status)
     rescue Exception => e # rubocop:disable Lint/RescueException -- no hook ends the server, not by `exit` either
       Log.exception("after_worker_exit failed", e)
     end
@@ -232,7 +239,7 @@ module Fastrack
       slot = @scoreboard.reserve
       entry = slot && [@scoreboard, slot]
       worker = Worker.new(nr, @launcher, @app, entry)
-      configuration.call_hook(:before_fork, @launcher, worker)
+      call_hook(:before_fork, worker)
       pid, channel = ForkGuard.own_fork { fork_worker(worker) }
       @scoreboard.assign(slot, nr, pid, generation) if slot
       configuration.puma&.run(:after_worker_fork, nr)
