@@ -393,6 +393,25 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
     expect(Fastrack::Log).to have_received(:line).with(/\Athe monitor fails: .*\((?:NoMethodError|FrozenError)\)\z/, :error).once
   end
 
+  it "keeps no other thread of the master waiting while it begins to listen, however long that takes" do
+    script = <<~RUBY
+      require "fastrack/native"
+      monitor = Fastrack::Monitor.start(Fastrack::Scoreboard.new(nil), [ARGV.first, nil, nil], "1", 1, false)
+      ticks = 0
+      Thread.new { loop { sleep 0.001 and ticks += 1 } }
+      before = ticks
+      monitor.listen
+      puts ticks - before, File.socket?(ARGV.first)
+    RUBY
+    # The socket gets its name half a second late.
+    slow = %w[strace -f -qq -e trace=rename,renameat,renameat2 -o /dev/null -e inject=rename,renameat,renameat2:delay_enter=500000]
+    Dir.mktmpdir do |dir|
+      output, status = Open3.capture2e(*slow, RbConfig.ruby, "-I", Server::LIB, "-e", script, File.join(dir, "control"))
+      skip "strace cannot delay calls here: #{output}" unless status.success?
+      expect(output.lines(chomp: true)).to match([satisfy { |ticks| ticks.to_i.positive? }, "true"])
+    end
+  end
+
   it "gives no descriptor of its own to a worker, nor to the rest of the master" do
     server = serve
     ready

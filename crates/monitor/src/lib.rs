@@ -31,5 +31,5 @@ mod status;
 mod view;
 
 pub use master::{Exit, ListenerInfo, MasterState, Phase, WorkerPhase, WorkerState};
-pub use monitor::Monitor;
+pub use monitor::{Monitor, PATIENCE};
 pub use settings::Settings;

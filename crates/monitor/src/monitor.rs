@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
+use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread::{Builder, JoinHandle};
@@ -32,7 +32,7 @@ use crate::view::Viewer;
 const STACK: usize = 256 * 1024;
 
 /// How long the master waits for the thread to begin, to listen, and to end.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How often to try again where an old master still listens.
 const RETRY: Duration = Duration::from_secs(1);
@@ -105,14 +105,21 @@ impl Monitor {
 
     /// Has it listen at its addresses, and take those over that a file of another master's is at. It has done so when this
     /// returns, if that is possible: what another master is told next may end that one's monitor.
-    pub fn listen(&self) {
-        // If the thread is gone, it has said so.
-        if let Some(mut orders) = self.orders.as_ref() {
-            let _ = self.done.try_recv();
-            if orders.write(&[LISTEN]).is_ok() {
-                let _ = self.done.recv_timeout(PATIENCE);
-            }
+    pub fn listen(&mut self) {
+        if self.order_to_listen() {
+            self.await_listening(PATIENCE);
         }
+    }
+
+    /// The same in two steps, for who has something else to do meanwhile. False if the thread is gone, which it has said.
+    pub fn order_to_listen(&mut self) -> bool {
+        let _ = self.done.try_recv();
+        self.orders.as_ref().is_some_and(|mut orders| orders.write(&[LISTEN]).is_ok())
+    }
+
+    /// Waits until it has done so, or the time is over. Whether there is nothing more to wait for.
+    pub fn await_listening(&mut self, time: Duration) -> bool {
+        !matches!(self.done.recv_timeout(time), Err(RecvTimeoutError::Timeout))
     }
 
     /// Says how things are.

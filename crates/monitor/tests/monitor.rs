@@ -27,7 +27,7 @@ fn start_beside(path: &Path, scoreboard: &Scoreboard, replaces: bool) -> Monitor
         started_at: 0.0,
         patient: replaces,
     };
-    let monitor = Monitor::start(settings, scoreboard.clone()).expect("a monitor");
+    let mut monitor = Monitor::start(settings, scoreboard.clone()).expect("a monitor");
     monitor.listen();
     monitor
 }
@@ -45,7 +45,7 @@ fn ask_as(path: &Path, request: &str, host: &str) -> std::io::Result<String> {
     Ok(answer)
 }
 
-fn eventually<T>(look: impl Fn() -> Option<T>) -> T {
+fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = look() {
@@ -131,7 +131,7 @@ fn its_socket_is_the_owners_alone_and_only_its_own_is_removed() {
 fn a_place_that_cannot_be_had_is_complained_of_and_nothing_more() {
     let dir = tempfile::tempdir().expect("a directory");
     let scoreboard = Scoreboard::new().expect("memory");
-    let monitor = start(&dir.path().join("nowhere/control"), &scoreboard);
+    let mut monitor = start(&dir.path().join("nowhere/control"), &scoreboard);
     let text = eventually(|| monitor.complaint());
     assert!(text.starts_with("no monitor at ") && text.contains("No such file"), "{text}");
     // The same again is no news.

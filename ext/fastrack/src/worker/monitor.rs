@@ -2,14 +2,21 @@
 
 use std::cell::RefCell;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use magnus::{function, method, prelude::*, Error, RModule, Ruby};
 
-use fastrack_monitor::{Exit, ListenerInfo, MasterState, Monitor, Phase, Settings, WorkerPhase, WorkerState};
+use fastrack_monitor::{
+    Exit, ListenerInfo, MasterState, Monitor, Phase, Settings, WorkerPhase, WorkerState, PATIENCE,
+};
 use fastrack_sys::{epoch_seconds, ListenAddress};
+use rb_sys::rb_thread_check_ints;
 
 use super::scoreboard::RubyScoreboard;
-use crate::ruby::system_error;
+use crate::ruby::{protect, system_error, without_gvl};
+
+/// How long to wait before looking at signals.
+const SLICE: Duration = Duration::from_millis(50);
 
 /// The Ruby object. The master makes it, and its children close their copies.
 #[magnus::wrap(class = "Fastrack::Monitor", free_immediately)]
@@ -47,15 +54,22 @@ impl RubyMonitor {
         let listen = listen.map(|address| address.parse()).transpose();
         let listen = listen.map_err(|_| Error::new(ruby.exception_arg_error(), "not an address and port"))?;
         let started_at = fastrack_sys::monotonic_micros() as f64 / 1e6;
+        let scoreboard = &scoreboard.0;
         let settings = Settings { path, listen, token, version, threads, started_at, patient };
-        let monitor = Monitor::start(settings, scoreboard.0.clone());
+        let monitor = waiting(ruby, || Some(Monitor::start(settings.clone(), scoreboard.clone())))?;
         let monitor = monitor.map_err(|error| system_error(ruby, "the monitor", &error))?;
         Ok(RubyMonitor(RefCell::new(monitor)))
     }
 
     /// `listen`: has it listen at its addresses, also where an old master's monitor is.
-    fn listen(&self) {
-        self.0.borrow().listen();
+    fn listen(ruby: &Ruby, this: &Self) -> Result<(), Error> {
+        let mut monitor = this.0.borrow_mut();
+        let end = Instant::now() + PATIENCE;
+        if !monitor.order_to_listen() {
+            return Ok(());
+        }
+        let monitor = &mut *monitor;
+        waiting(ruby, move || (monitor.await_listening(SLICE) || Instant::now() > end).then_some(()))
     }
 
     /// `publish(phase, generation, wanted, workers, listeners)`: how things are now.
@@ -85,7 +99,25 @@ impl RubyMonitor {
 
     /// `close`: ends the thread. In a forked process this only closes what that has inherited.
     fn close(&self) {
-        self.0.borrow_mut().close();
+        // A thread that forks while another one waits for it has a copy that nobody gives back.
+        let Ok(mut monitor) = self.0.try_borrow_mut() else { return };
+        let monitor = &mut *monitor;
+        without_gvl(&mut || monitor.close());
+        // That does nothing while a signal is pending. It has been closed once, or is here.
+        monitor.close();
+    }
+}
+
+/// Repeats what waits for the thread, while other threads of Ruby's run, until it gives something.
+fn waiting<T: Send>(ruby: &Ruby, mut work: impl FnMut() -> Option<T> + Send) -> Result<T, Error> {
+    let mut found = None;
+    loop {
+        without_gvl(&mut || found = work());
+        if let Some(found) = found.take() {
+            return Ok(found);
+        }
+        // SAFETY: under protect, in a frame that owns nothing.
+        protect(|| unsafe { rb_thread_check_ints() }).map_err(|raised| raised.into_error(ruby))?;
     }
 }
 
