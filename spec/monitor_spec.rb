@@ -146,6 +146,24 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own" do
       expect(names).to include('fastrack_resident_memory_bytes{process="worker[1]"}', 'fastrack_cpu_seconds_total{process="master"}')
     end
 
+    it "has them in plain text for who asks for that alone, which promtool checks as it does the example's configuration" do
+      serve
+      ready
+      types = {
+        "text/plain;version=0.0.4;q=1,*/*;q=0.1" => %r{^content-type: text/plain; version=0\.0\.4}i,
+        "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1" => %r{^content-type: application/openmetrics-text}i
+      }
+      plain, = types.map { |accept, type| monitor.get("/metrics", "Accept" => accept).tap { |answer| expect(answer.head).to match(type) } }
+      expect(plain.body).to include("# TYPE fastrack_requests_total counter\n", "# HELP fastrack_requests_total ")
+      expect(plain.body).not_to include("# EOF")
+      skip "promtool is not installed: apt-get install --no-install-recommends prometheus" unless system("promtool", "--version", %i[out err] => File::NULL)
+
+      output, status = Open3.capture2e("promtool", "check", "metrics", stdin_data: plain.body)
+      expect([output, status.exitstatus]).to eq(["", 0])
+      output, status = Open3.capture2e("promtool", "check", "config", File.join(Server::ROOT, "examples/monitoring/prometheus.yml"))
+      expect(status.exitstatus).to eq(0), output
+    end
+
     it "knows how many clients wait for workers that hang, and which exits there were" do
       server = serve(ru: HangingApp::RU, options: { RequestTimeout: 0, HandOver: false })
       ready

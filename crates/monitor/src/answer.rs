@@ -8,7 +8,7 @@ use std::task::{ready, Context, Poll};
 use std::time::Duration;
 
 use hyper::body::{Body, Bytes, Frame, Incoming};
-use hyper::header::{HeaderMap, HeaderValue, AUTHORIZATION, HOST, ORIGIN};
+use hyper::header::{HeaderMap, HeaderValue, ACCEPT, AUTHORIZATION, HOST, ORIGIN};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use tokio::time::{interval, Interval, MissedTickBehavior};
 
@@ -69,7 +69,7 @@ impl Answers {
         }
         let path = request.uri().path();
         match *request.method() {
-            Method::GET | Method::HEAD => self.show(path, streaming),
+            Method::GET | Method::HEAD => self.show(path, request.headers(), streaming),
             Method::POST => self.act(path, request.headers(), door),
             _ => text(StatusCode::METHOD_NOT_ALLOWED, "GET, HEAD or POST\n"),
         }
@@ -88,7 +88,7 @@ impl Answers {
         given.len() == token.len() && differences == 0
     }
 
-    fn show(self: &Arc<Self>, path: &str, streaming: &AtomicBool) -> Response<Content> {
+    fn show(self: &Arc<Self>, path: &str, headers: &HeaderMap, streaming: &AtomicBool) -> Response<Content> {
         match path {
             "/" => {
                 let mut page = content("text/html; charset=utf-8", PAGE);
@@ -96,7 +96,14 @@ impl Answers {
                 page
             }
             "/status.json" => content("application/json", self.status() + "\n"),
-            "/metrics" => content(metrics::CONTENT_TYPE, metrics::page(self.viewer.view())),
+            "/metrics" => {
+                let page = metrics::page(self.viewer.view());
+                if wants_plain(headers) {
+                    content(metrics::PLAIN_TYPE, metrics::plain(&page))
+                } else {
+                    content(metrics::CONTENT_TYPE, page)
+                }
+            }
             "/healthz" => text(StatusCode::OK, "ok\n"),
             "/readyz" => self.readiness(),
             "/events" => self.stream(streaming),
@@ -147,6 +154,15 @@ impl Answers {
             Content::Whole(Some(format!("{{\"sent\":\"{name}\"}}\n").into())),
         )
     }
+}
+
+/// Whether who asks for metrics names plain text, and not OpenMetrics. Prometheus names both, curl neither.
+fn wants_plain(headers: &HeaderMap) -> bool {
+    let named = |kind: &str| {
+        let values = headers.get_all(ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).any(|one| one.trim_start().starts_with(kind))
+    };
+    named("text/plain") && !named("application/openmetrics-text")
 }
 
 /// Whether the Host is a name that somebody may own. Where the socket is forwarded to a port, a page could have its own name

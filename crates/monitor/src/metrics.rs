@@ -1,5 +1,6 @@
 //! A view as OpenMetrics.
 
+use std::collections::HashSet;
 use std::fmt::Error;
 use std::sync::Arc;
 
@@ -15,6 +16,9 @@ use crate::view::{states, View, CLASSES};
 
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// What came before OpenMetrics, for who asks for that alone.
+pub const PLAIN_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
 const STATES: [&str; 5] = ["booting", "idle", "busy", "stopping", "dead"];
 
 /// The page that Prometheus scrapes.
@@ -25,6 +29,24 @@ pub fn page(view: Arc<View>) -> String {
     // A String takes all that is written to it.
     let _ = text::encode(&mut page, &registry);
     page
+}
+
+/// The same as older scrapers read it: there a counter's comments have the name of its series, and the end has no mark.
+pub fn plain(page: &str) -> String {
+    let counters: HashSet<_> =
+        page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
+    let mut plain = String::with_capacity(page.len() + 1024);
+    for line in page.lines().filter(|line| *line != "# EOF") {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some(kind), Some(name), Some(rest)) if counters.contains(name) => {
+                plain.extend(["# ", kind, " ", name, "_total ", rest]);
+            }
+            _ => plain.push_str(line),
+        }
+        plain.push('\n');
+    }
+    plain
 }
 
 #[derive(Debug)]
