@@ -10,20 +10,20 @@ module Bench
     MEMORY = 4.0
     CPU = 0.1
 
-    # p99 beside a thousand control clients, to that without, as medians of the rounds. The thousand are a process of their own, which
-    # takes a core for a moment fifty times a second: on two cores, that moves one request in a hundred by some tenths of a
-    # millisecond whatever the monitor does. So little the rounds without the thousand differ, too.
+    # p99 beside a thousand control clients, to that beside a thousand clients of another process, as medians of the rounds. So what the
+    # thousand themselves cost, a process that wakes up fifty times a second, is in both. On two cores a hundredth of the requests
+    # meets that or something else that the machine does, and rounds of the same kind differ by a tenth to a fifth.
     P99 = 1.25
 
-    # @param figures [Hash{String => Object}] `pss_kb` is what the monitor adds, `cpu_percent` what it takes; `alone` and `crowded` are
-    #   the p99 of each round
+    # @param figures [Hash{String => Object}] `pss_kb` is what the monitor adds, `cpu_percent` what it takes; `elsewhere` and `crowded`
+    #   are the p99 of each round
     # @return [Array<Targets::Verdict>]
     def self.check(figures)
-      alone, crowded = figures.values_at("alone", "crowded").map { |rounds| Statistics.median(rounds || []) }
+      elsewhere, crowded = figures.values_at("elsewhere", "crowded").map { |rounds| Statistics.median(rounds || []) }
       [
         verdict("PSS, MB", figures["pss_kb"]&.fdiv(1024), MEMORY),
         verdict("CPU while scraped each second, % of a core", figures["cpu_percent"], CPU),
-        verdict("p99 of hello beside 1,000 control clients, to that without", alone && crowded&.fdiv(alone), P99)
+        verdict("p99 of hello beside 1,000 control clients, to that beside 1,000 elsewhere", elsewhere && crowded&.fdiv(elsewhere), P99)
       ]
     end
 

@@ -54,7 +54,7 @@ RSpec.describe "The cost of a request and of the monitor" do
   end
 
   describe "by bench/monitor --check" do
-    within = { "pss_kb" => 4096, "cpu_percent" => 0.1, "alone" => [10, 12, 11], "crowded" => [12, 13, 12.5] }
+    within = { "pss_kb" => 4096, "cpu_percent" => 0.1, "elsewhere" => [10, 12, 11], "crowded" => [12, 13, 12.5] }
 
     it "reaches its targets at their limits" do
       expect(check("bench/monitor", within)).to match([0, [], /^reached .*p99/])
@@ -62,7 +62,7 @@ RSpec.describe "The cost of a request and of the monitor" do
 
     {
       "PSS, MB" => { "pss_kb" => 4140 }, "CPU while scraped each second, % of a core" => { "cpu_percent" => 0.11 },
-      "p99 of hello beside 1,000 control clients, to that without" => { "crowded" => [20, 21, 22] }
+      "p99 of hello beside 1,000 control clients, to that beside 1,000 elsewhere" => { "crowded" => [20, 21, 22] }
     }.each do |target, figures|
       it "misses one where this is beyond it: #{target}" do
         expect(check("bench/monitor", within.merge(figures))).to match([1, [target], anything])
