@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "support/app_requirements"
 require "support/eventually"
 require "support/kept_peer"
 
@@ -112,6 +113,29 @@ RSpec.describe "Workers with several requests" do
     ones = waiting(2)
     go
     expect(ones.map(&:value)).to eq([200, 200])
+  end
+
+  it "answer 500 where the gem rack-timeout ends requests, a thread each, and serve on" do
+    missing = AppRequirements.missing("rack-timeout", 'require "rack-timeout"')
+    skip missing if missing
+
+    # As its README says, but for its lines in the log.
+    limited = app.sub("run lambda", <<~'RUBY'.chomp)
+      require "rack-timeout"
+      Rack::Timeout::Logger.disable
+      use Rack::Timeout, service_timeout: 1, wait_timeout: 30
+      run lambda
+    RUBY
+    @server = Server.start(ru: limited, options: { MaxWorkers: 1, MaxThreads: 5 })
+    before = server.await_workers(1)
+    late = Array.new(5) { request("/wait?never") }
+    expect(late.map(&:value)).to eq([500] * 5)
+    expect(server.log.scan(/Rack::Timeout::RequestTimeoutException/).size).to be >= 5
+    # A request that has waited for too long never gets to the app.
+    expect(server.get("/", { "X-Request-Start" => ((Time.now.to_f - 60) * 1000).to_i.to_s }).status).to eq(500)
+    expect(server.log).to include("Rack::Timeout::RequestExpiryError")
+    expect(Array.new(10) { request("/often") }.map(&:value)).to eq([200] * 10)
+    expect(server.workers).to eq(before)
   end
 
   it "pass their idle connections on when a request is overdue, and finish the others" do

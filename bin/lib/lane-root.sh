@@ -31,8 +31,8 @@ packages=(
   ruby ruby-dev ruby-rack ruby-rackup ruby-rspec rake rake-compiler ruby-rb-sys bundler
   gcc libc6-dev make libclang-dev
   curl git nginx-light procps strace libserver-starter-perl systemd
-  ruby-sinatra ruby-rack-session rails ruby-pg postgresql
-  puma unicorn thin wrk
+  ruby-sinatra ruby-rack-session ruby-rack-timeout rails ruby-pg postgresql
+  puma unicorn thin wrk valgrind
 )
 
 experimental=()
