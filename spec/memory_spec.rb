@@ -8,6 +8,7 @@ require_relative "../lib/fastrack/memory/keepers"
 require_relative "../lib/fastrack/memory/limit"
 require_relative "../lib/fastrack/worker/memory_check"
 require "fileutils"
+require "time"
 
 RSpec.describe "The memory of workers" do
   # GET /grow?30 keeps 30 MB, everything else nothing. Answers with the worker's pid.
@@ -91,6 +92,66 @@ RSpec.describe "The memory of workers" do
       gone = line[/pid (\d+)/, 1].to_i
       expect(pids).to include(gone)
       server.await_workers(2) { |found| !found.include?(gone) }
+    end
+
+    it "has the next worker replaced 2 s or more after the first, and not before that one's successor serves" do
+      # GET /?PID:30 has that worker keep 30 MB.
+      keeping = <<~'RUBY'
+        run lambda { |env|
+          pid, size = env["QUERY_STRING"].split(":").map(&:to_i)
+          $kept = "x" * (size << 20) if pid == Process.pid
+          sleep 0.05
+          [200, {}, [Process.pid.to_s]]
+        }
+      RUBY
+      config = %(log_format "timestamp"\nafter_fork { sleep 0.02 while File.exist?("hold") }\n)
+      server = Server.start(ru: keeping, options: { MaxWorkers: 2, MaxMemory: "230M" }, config: config)
+      first, second = server.await_workers(2)
+      keep = lambda do |pid, size|
+        eventually(60) { Array.new(4) { Thread.new { server.get("/?#{pid}:#{size}").body.to_i } }.map(&:value).include?(pid) }
+      end
+      [first, second].each { |pid| keep.call(pid, 60) }
+      server.write("hold", "")
+      keep.call(first, 200)
+      eventually(60) { server.workers.size == 2 && !server.workers.include?(first) }
+      # The second one is too large by itself. It is the only one that serves.
+      keep.call(second, 220)
+      found = eventually(60) { lines(server, /recycling worker/).then { |all| all if all.size == 2 } }
+      expect(found.map { |line| line[/\(pid (\d+)\)/, 1].to_i }).to eq([first, second])
+      times = found.map { |line| Time.parse(line[/\A\S+/]) }
+      expect(times.last - times.first).to be >= Fastrack::MemoryGuard::SPACING.begin
+      5.times { expect(server.get("/?0:0").body.to_i).to eq(second) }
+      File.unlink(File.join(server.dir, "hold"))
+      server.await_workers(2) { |now| (now & [first, second]).empty? }
+      expect(server.get("/?0:0").status).to eq(200)
+    end
+
+    it "names the master where that is what grows, and replaces no worker for it" do
+      config = %(Thread.new { sleep 0.02 until File.exist?("grow"); $large = "x" * (300 << 20) }\n)
+      server = Server.start(ru: app, options: { MaxWorkers: 2, MaxMemory: "200M" }, config: config)
+      pids = server.await_workers(2)
+      eventually { Array.new(4) { Thread.new { server.get("/slow").body.to_i } }.map(&:value).uniq.size == 2 }
+      server.write("grow", "")
+      line = eventually(60) { lines(server, /the master is what is large/).first }
+      expect(line).to match(/\Afastrack: memory: \d+ MB in use, limit 200 MB \(MaxMemory\), with 2 workers of [\d.]+ MB, [\d.]+ MB, and the master's 3\d\d MB: the master is/)
+      expect([server.workers, lines(server, /recycling worker/)]).to eq([pids, []])
+    end
+
+    it "does not count against a worker what it shares with a large master since its fork" do
+      handle = Struct.new(:pid, :nr, :requests, :spawned_at, :recycled) do
+        def serving? = true
+        def recycle(_) = (self.recycled = true)
+      end
+      workers = [1, 2].map { |pid| handle.new(pid, pid, 1, 0.0) }
+      # The second one was forked when the master had grown by 300 MB.
+      anonymous = { 1 => 10, 2 => 310, Process.pid => 310 }.transform_values { |mb| mb << 20 }
+      allow(Fastrack::ProcessMemory).to receive(:resident) { |pid| [anonymous[pid] + 1, anonymous[pid]] }
+      allow(Fastrack::ProcessMemory).to receive(:of) { |pid| Fastrack::ProcessMemory.new(160 << 20, (pid == Process.pid ? 300 : 10) << 20) }
+      said = []
+      allow(Fastrack::Log).to receive(:line) { |text| said << text }
+      guard = Fastrack::MemoryGuard.new(workers, Fastrack::MemoryLimit.new(200 << 20, "MaxMemory"), auto: false)
+      20.times { |turn| guard.step(100.0 + (turn * 10)) }
+      expect([workers.map(&:recycled), said.size, said.first]).to match([[nil, nil], 1, /the master is what is large/])
     end
 
     it "replaces nobody where fresh workers take as much, and says so once" do

@@ -35,8 +35,9 @@ module Fastrack
       @due_at = @settled_at = 0.0
       @spacing = SPACING.begin
       @kills = limit.kills
-      # What each worker had for itself when it had served first, by pid.
+      # What each worker had for itself when it had served first, and the master when it was seen first, by pid.
       @fresh = {}
+      @masters = {}
     end
 
     # @return [Integer] bytes
@@ -74,6 +75,8 @@ module Fastrack
     end
 
     def note_fresh
+      master = ProcessMemory.resident(Process.pid).last
+      @masters = serving.to_h { |handle| [handle.pid, @masters[handle.pid] || master] }
       @fresh = serving.to_h do |handle|
         [handle.pid, @fresh[handle.pid] || (own(handle) if handle.requests.positive?)]
       end
@@ -82,6 +85,13 @@ module Fastrack
     # @return [Integer, nil] bytes; nil for one that has just died
     def own(handle)
       ProcessMemory.resident(handle.pid).last.nonzero?
+    end
+
+    # What a fresh one would have: what it shares with the master since its fork, and what that one that had least had beyond it.
+    # So a master that grows makes none of those that were forked since then large.
+    def fresh(handle)
+      beyond = @fresh.filter_map { |pid, size| size && [size - @masters[pid], 0].max }.min
+      beyond && (@masters[handle.pid] + beyond)
     end
 
     # A quarter of the time in which the limit would be reached. What grows suddenly is seen in time only if there is much room.
@@ -100,8 +110,8 @@ module Fastrack
       return if now < @settled_at
 
       sizes = serving.to_h { |handle| [handle, ProcessMemory.resident(handle.pid).last] }
-      largest, size = sizes.max_by(&:last)
-      fresh = @fresh.values.compact.min
+      largest, size = sizes.max_by { |handle, bytes| bytes - @masters[handle.pid] }
+      fresh = fresh(largest) if largest
       fresh && size - fresh > @limit.bytes * GAIN ? recycle(largest, used, size, fresh, now) : in_vain(used, sizes, now)
     end
 
@@ -119,7 +129,7 @@ module Fastrack
       text = "memory: #{ProcessMemory.format(used)} in use, limit #{@limit}, with #{sizes.size} workers of " \
              "#{sizes.values.map { |size| ProcessMemory.format(size) }.join(", ")}, and the master's #{master}"
       @settled_at = now + SPACING.begin
-      return tell_of_shortage("#{text}: fresh workers take as much, recycling gains nothing; fewer workers or more memory would") unless @auto && @workers.size > 1
+      return tell_of_shortage(text, sizes.keys) unless @auto && @workers.size > 1
 
       @workers.size -= 1
       Log.line("#{text}: changing to #{@workers.size} workers")
@@ -151,9 +161,18 @@ module Fastrack
     end
 
     # Once, until there is room again.
-    def tell_of_shortage(text)
-      Log.line(text) unless @told
+    def tell_of_shortage(text, handles)
+      Log.line("#{text}: #{advice(handles)}") unless @told
       @told = true
+    end
+
+    def advice(handles)
+      workers = handles.sum { |handle| ProcessMemory.of(handle.pid).private }
+      if ProcessMemory.resident(Process.pid).last > [workers, @limit.bytes / 2].max
+        "the master is what is large: recycling gains nothing, a restart (USR2) does if it has grown"
+      else
+        "fresh workers take as much, recycling gains nothing; fewer workers or more memory would"
+      end
     end
 
     def master
