@@ -330,6 +330,41 @@ RSpec.describe "packaging" do
       end
     end
 
+    describe "that a bare system is built of" do
+      let(:root) { File.join(@dir, "ruby4.0.making") }
+
+      # A release whose configure lasts, and what this machine is said to have to build it.
+      def build_root(packages: " installed")
+        FileUtils.mkdir_p(["#{@dir}/ruby-4.0.9", "#{@dir}/bin"])
+        File.write("#{@dir}/ruby-4.0.9/configure", "#!/bin/sh\necho $$ >#{@dir}/pid.new && mv #{@dir}/pid.new #{@dir}/pid\nsleep 600\n", perm: 0o755)
+        File.write("#{@dir}/bin/dpkg-query", "#!/bin/sh\ncase $* in *libyaml-dev*) echo '#{packages}' ;; *) echo 'ok installed' ;; esac\n", perm: 0o755)
+        run("tar", "-czf", "release.tar.gz", "ruby-4.0.9", chdir: @dir)
+        spawn({ "PATH" => "#{@dir}/bin:#{ENV.fetch("PATH")}", "RUBY" => RbConfig.ruby }, "bash", "bin/lib/gems/built_root.sh",
+              "#{@dir}/release.tar.gz", "#{@dir}/cache", root, %i[out err] => "#{@dir}/log")
+      end
+
+      %w[TERM INT].each do |signal|
+        it "leaves nothing and runs nothing any more when #{signal} ends it" do
+          script = build_root
+          eventually { File.exist?("#{@dir}/pid") }
+          configure = Integer(File.read("#{@dir}/pid"))
+          Process.kill(signal, script)
+          _, status = Process.wait2(script)
+          script = nil
+          expect([status.success?, Dir.glob("#{root}*")]).to eq([false, []])
+          eventually { !Dir.exist?("/proc/#{configure}") }
+        ensure
+          Process.kill(:TERM, script) && Process.wait(script) if script
+        end
+      end
+
+      it "says in one line which packages are missing" do
+        _, status = Process.wait2(build_root(packages: "unknown"))
+        expect([status.exitstatus, File.read("#{@dir}/log")]).to eq([1, "built_root.sh: missing; run: apt-get install libyaml-dev\n"])
+        expect(Dir.glob("#{root}*")).to eq([])
+      end
+    end
+
     describe "that is made" do
       let(:release) { Gems::Release.new(@dir) }
       let(:sums) { File.join(@dir, "SHA256SUMS") }

@@ -12,6 +12,28 @@ set -euo pipefail
 
 release=$1 cache=$2 target=$3
 source=$target.build/source build=$target.build/build installed=$target.build/installed
+made='' step=''
+
+# Whoever ends this before it is done leaves neither a compiler running nor half a gigabyte behind.
+clean_up() {
+  [ -z "$step" ] || kill -- "-$step" 2>/dev/null || true
+  [ -z "$step" ] || wait "$step" 2>/dev/null || true
+  rm -rf "$target.build" "$target.apt"
+  [ -n "$made" ] || rm -rf "$target"
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+# in_group COMMAND...: bash acts on a signal only between commands, or while it waits; and the command may have started others.
+in_group() {
+  set -m
+  "$@" </dev/null &
+  step=$!
+  set +m
+  wait "$step"
+  step=''
+}
 
 # They are pure Ruby: it does not matter which Ruby Debian has packed them for.
 gems_suite=trixie
@@ -64,10 +86,19 @@ fill_in_gems() {
   use_apt "$cache/apt" amd64 "$gems_suite"
   unpack_packages "$target" "${gems[@]}"
   cp -R "$target"/usr/share/rubygems-integration/all/. "$(echo "$target"/usr/local/lib/ruby/gems/*)/"
+  [ -n "$(find "$target/usr/local/lib/ruby" -path '*/specifications/*' -name 'logger-*.gemspec')" ] || fill_in_logger
+}
+
+# Sinatra takes it. It is Ruby's own up to 3.4, and one of the gems that come with a release from 4.0 on.
+fill_in_logger() {
+  local ruby=$target/usr/local/lib/ruby debian=$target.build/logger/usr/lib/ruby
+  unpack_packages "$target.build/logger" libruby3.3
+  cp -R "$debian"/3.3.0/logger{,.rb} "$ruby/site_ruby/"
+  cp "$debian"/gems/3.3.0/specifications/default/logger-*.gemspec "$(echo "$ruby"/gems/*)/specifications/default/"
 }
 
 check_libraries
-build
-fill
-fill_in_gems
-rm -rf "$target.build"
+in_group build
+in_group fill
+in_group fill_in_gems
+made=yes
