@@ -297,8 +297,8 @@ RSpec.describe "packaging" do
         end
       end
 
-      def get(source)
-        script = 'repo=$PWD; cache=$1; . bin/lib/common.sh; . bin/lib/gems/releases.sh; if get_release 3.2; then release 3.2; fi'
+      def get(source, before: "")
+        script = "repo=$PWD; cache=$1; . bin/lib/common.sh; . bin/lib/gems/releases.sh; #{before} if get_release 3.2; then release 3.2; fi"
         run("bash", "-uc", script, "setup.sh", File.join(@dir, "cache"), env: { "FASTRACK_RUBY_SOURCE" => source, "PATH" => "#{@dir}/bin:#{ENV.fetch("PATH")}" })
       end
 
@@ -321,6 +321,14 @@ RSpec.describe "packaging" do
         end
         expect(get(File.join(sources, ".git"))).to eq("setup.sh: Ruby 3.2.10 from git\n#{kept}/ruby3.2_3.2.10.tar.gz\n")
         expect(run("tar", "-xzOf", "#{kept}/ruby3.2_3.2.10.tar.gz", "ruby-3.2.10/configure")).to eq("v3_2_10\n")
+      end
+
+      it "takes what it fetches only if it has the checksum that was published" do
+        File.write(File.join(@dir, "bin/curl"), %(#!/bin/sh\nwhile [ "$1" != --output ]; do shift; done\nprintf release >"$2"\n), perm: 0o755)
+        sum = Digest::SHA256.hexdigest("release")
+        expect(get(nil).lines.drop(1)).to match([/\Asetup\.sh: what came is not Ruby 3\.2\.\d+ as its authors .*: its SHA-256 is #{sum}, not \h{64}\n\z/, "setup.sh: no source of Ruby 3.2: without it\n"])
+        expect(Dir.children(kept)).to eq([])
+        expect(get(nil, before: "newest() { echo 3.2.99 #{sum}; };").lines.last).to eq("#{kept}/ruby3.2_3.2.99.tar.gz\n")
       end
 
       it "says in a line that it goes without where there is none, and leaves nothing" do

@@ -5,10 +5,11 @@
 # shellcheck disable=SC2034
 released=(3.2)
 
-# Of each the last release, which is fetched where FASTRACK_RUBY_SOURCE names nothing nearer.
+# newest SERIES: its last release, which is fetched where FASTRACK_RUBY_SOURCE names nothing nearer, and the SHA-256 that its authors
+# have published of the .tar.gz (https://www.ruby-lang.org/en/downloads/releases/).
 newest() {
   case $1 in
-    3.2) echo 3.2.11 ;;
+    3.2) echo 3.2.11 b3eeabd6636f334531db3ffdc3229eb05e524740e6c84fdc043720573cf2f8b2 ;;
   esac
 }
 
@@ -59,9 +60,12 @@ export_release() {
 }
 
 download_release() {
-  local version
-  version=$(newest "$1")
+  local version published sum archive
+  read -r version published <<<"$(newest "$1")"
+  archive=$new/ruby$1_$version.tar.gz
   say "Ruby $version from cache.ruby-lang.org"
-  curl --fail --silent --show-error --location --connect-timeout 10 --speed-time 30 --speed-limit 1000 --retry 2 --output "$new/ruby$1_$version.tar.gz" \
-    "https://cache.ruby-lang.org/pub/ruby/$1/ruby-$version.tar.gz" >&2
+  curl --fail --silent --show-error --location --connect-timeout 10 --speed-time 30 --speed-limit 1000 --retry 2 --output "$archive" \
+    "https://cache.ruby-lang.org/pub/ruby/$1/ruby-$version.tar.gz" >&2 || return 1
+  sum=$(sha256sum "$archive" | cut -d' ' -f1)
+  [ "$sum" = "$published" ] || { say "what came is not Ruby $version as its authors have published it: its SHA-256 is $sum, not $published"; return 1; }
 }
