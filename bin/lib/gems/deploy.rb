@@ -75,10 +75,11 @@ class Deployment
     Gem::DefaultUserInteraction.use_ui(Gem::SilentUI.new) { Gem::Package.build(specification, true, false, "#{folder}/#{specification.file_name}") }
   end
 
-  # First as a developer, for the Gemfile.lock; what that leaves apart from it is no part of what is deployed.
+  # First as a developer, for the Gemfile.lock; what that leaves apart from it is no part of what is deployed. Bundler 4 notes checksums
+  # there, of gems that it installs, and not of those that the system has: then it would want to note them when it deploys.
   def install
-    bundle({}, "install", "--local")
-    FileUtils.rm_rf("#{@dir}/.bundle")
+    bundle({ "BUNDLE_PATH" => "developer" }, "install", "--local")
+    FileUtils.rm_rf(["#{@dir}/.bundle", "#{@dir}/developer"])
     bundle(settings, "install", "--local")
     inside = bundle(settings, "exec", "ruby", "-e", 'puts Gem.loaded_specs.values_at("rhebok-rs", "rack").map(&:full_gem_path)').lines(chomp: true)
     abort "deploy: not from vendor/bundle: #{inside}" unless inside.all? { |path| path.start_with?("#{File.realpath(@dir)}/vendor/bundle/") }

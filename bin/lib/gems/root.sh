@@ -17,8 +17,14 @@ in_root() {
     LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive ${http_proxy:+http_proxy="$http_proxy"} "$@"
 }
 
+# An older debootstrap does not know the newest suites' names; all of them are made as sid is.
+bootstrap_script() {
+  local scripts=${DEBOOTSTRAP_DIR:-/usr/share/debootstrap}/scripts
+  if [ -e "$scripts/$suite" ]; then echo "$scripts/$suite"; else echo "$scripts/sid"; fi
+}
+
 bootstrap() {
-  debootstrap --variant=minbase "$suite" "$target" "$(debian_mirror)"
+  debootstrap --variant=minbase "$suite" "$target" "$(debian_mirror)" "$(bootstrap_script)"
   # Proxy, dates and retries as the machine's own apt has them.
   apt-config dump Acquire | grep -E '^Acquire::([A-Za-z]+::Proxy|Check-Valid-Until|Check-Date|Retries)' \
     >"$target/etc/apt/apt.conf.d/10machine" || true
