@@ -30,7 +30,7 @@ Gem::Specification.new do |spec|
        crates/**/*.{rs,toml} crates/*/src/*.{md,html} ext/**/*.{rs,rb,toml} lib/**/*.rb exe/* docs/**/*.md docs/benchmark/**/*.svg
        examples/**/*],
     base: __dir__
-  ).grep_v(%r{/target/|/tmp/|/log/}).select { |file| File.file?(File.join(__dir__, file)) }.sort
+  ).grep_v(%r{/target/|/tmp/|/log/|\Acrates/[^/]+/(?:tests|examples|fuzz)/}).select { |file| File.file?(File.join(__dir__, file)) }.sort
   spec.extra_rdoc_files = spec.files.grep(/\A[A-Z]+\.md\z/)
   spec.require_paths = ["lib"]
   spec.bindir = "exe"

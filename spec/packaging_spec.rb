@@ -79,7 +79,7 @@ RSpec.describe "packaging" do
                                   "lib/rhebok-rs.rb", "lib/rack/handler/fastrack.rb", "exe/fastrack",
                                   "ext/fastrack/build/fallback.rb", "examples/rails/config.ru", "examples/systemd/fastrack.service")
     expect(spec.executables).to eq(["fastrack"])
-    expect(spec.files.grep(%r{\.(?:so|bundle|o)\z|/target/|\Aspec/|\Abin/})).to be_empty
+    expect(spec.files.grep(%r{\.(?:so|bundle|o)\z|/target/|\Aspec/|\Abin/|\Acrates/[^/]+/(?:tests|examples|fuzz)/})).to be_empty
   end
 
   it "names the places where its users look, and has the files that its README and the pictures that its pages show" do
