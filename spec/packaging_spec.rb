@@ -179,15 +179,24 @@ RSpec.describe "packaging" do
     end
 
     it "is for a RubyGems that knows its libc, with a second gem for those that do not" do
-      files = [Struct.new(:api, :path).new("3.1", compiled), Struct.new(:api, :path).new("3.4", compiled)]
+      files = [Struct.new(:api, :path).new("3.1", compiled), Struct.new(:api, :path).new("4.0", compiled)]
       specs = %w[x86_64-linux-gnu aarch64-linux-musl arm64-darwin].flat_map do |one|
         Gems::PlatformGem.new(Gems.platform(one), native_files: files).specifications
       end
 
       expect(specs.map { |spec| [spec.platform.to_s, spec.required_rubygems_version.to_s] })
         .to eq([["x86_64-linux-gnu", ">= 3.3.22"], ["x86_64-linux", "< 3.3.22"], ["aarch64-linux-musl", ">= 3.3.22"], ["arm64-darwin", ">= 0"]])
-      expect(Gems::PlatformGem.new(platform, native_files: files).lacking).to eq(%w[3.2 3.3])
-      expect(specs.map(&:required_ruby_version)).to all(eq(Gem::Requirement.new(">= 3.1", "< 3.5.dev")))
+      expect(Gems::PlatformGem.new(platform, native_files: files).lacking).to eq(%w[3.2 3.3 3.4])
+      expect(specs.map(&:required_ruby_version)).to all(eq(Gem::Requirement.new(">= 3.1", "< 4.1.dev")))
+    end
+
+    it "is for all releases of the last Ruby that it has a file for, and not for what comes after it" do
+      fits = lambda do |ruby, last|
+        file = Struct.new(:api, :path).new(last, compiled)
+        Gems::PlatformGem.new(platform, native_files: [file]).specifications.first.required_ruby_version.satisfied_by?(Gem::Version.new(ruby))
+      end
+      expect([fits.call("4.0.0", "4.0"), fits.call("4.0.6", "4.0"), fits.call("4.1.0.dev", "4.0")]).to eq([true, true, false])
+      expect([fits.call("3.4.10", "3.4"), fits.call("4.0.0.dev", "3.4"), fits.call("4.0.0", "3.4")]).to eq([true, false, false])
     end
 
     it "takes no file that needs a newer glibc than the platform promises, or another processor" do

@@ -14,9 +14,9 @@ module Gems
   class PlatformGem
     ROOT = NativeFile::ROOT
 
-    # Those that a release has files for. A gem is for all from its first to its last one: RubyGems knows no exceptions.
-    # With a fifth one they would be larger than SIZE_LIMIT.
-    RUBIES = %w[3.1 3.2 3.3 3.4].freeze
+    # Those that a release has files for. A gem is for all from its first to its last one: RubyGems knows no exceptions. There is
+    # no Ruby 3.5.
+    RUBIES = %w[3.1 3.2 3.3 3.4 4.0].freeze
 
     # For all Rubies of a platform.
     SIZE_LIMIT = 4 * 1024 * 1024
@@ -124,7 +124,7 @@ module Gems
       FileUtils.cp(native ? native.path : File.join(ROOT, file), File.join(stage, file), preserve: true)
     end
 
-    # As rake-compiler has it: 3.5 after 3.4, which keeps 4.0 out, too.
+    # As rake-compiler has it: 4.1 after 4.0; and 3.5 after 3.4, which keeps 4.0 out of a gem that has no file for it.
     def after(api)
       major, minor = api.split(".").map(&:to_i)
       "#{major}.#{minor + 1}"

@@ -1,15 +1,16 @@
 # Sourced by setup.sh and lane.sh: sources of the Rubies that Debian has no packages of.
 # shellcheck shell=bash disable=SC2154
 
-# Debian went from 3.1 to 3.3.
+# Debian went from 3.1 to 3.3, and has no 4.0 yet.
 # shellcheck disable=SC2034
-released=(3.2)
+released=(3.2 4.0)
 
 # newest SERIES: its last release, which is fetched where FASTRACK_RUBY_SOURCE names nothing nearer, and the SHA-256 that its authors
 # have published of the .tar.gz (https://www.ruby-lang.org/en/downloads/releases/).
 newest() {
   case $1 in
     3.2) echo 3.2.11 b3eeabd6636f334531db3ffdc3229eb05e524740e6c84fdc043720573cf2f8b2 ;;
+    4.0) echo 4.0.6 837d299e8f7ddf2be31a229a7a7e019d354979825117989acb3b32b1a9be262a ;;
   esac
 }
 
