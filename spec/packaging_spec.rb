@@ -366,12 +366,13 @@ RSpec.describe "packaging" do
           eventually { File.exist?("#{@dir}/pid") }
           configure = Integer(File.read("#{@dir}/pid"))
           Process.kill(signal, script)
-          _, status = Process.wait2(script)
+          _, status = eventually { Process.wait2(script, Process::WNOHANG) }
           script = nil
           expect([status.success?, Dir.glob("#{root}*")]).to eq([false, []])
           eventually { !Dir.exist?("/proc/#{configure}") }
         ensure
-          Process.kill(:TERM, script) && Process.wait(script) if script
+          Process.kill(:KILL, script) && Process.wait(script) if script
+          Process.kill(:KILL, configure) if configure && Dir.exist?("/proc/#{configure}")
         end
       end
 
