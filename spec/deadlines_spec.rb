@@ -185,6 +185,50 @@ RSpec.describe "The time that a worker may take" do
       end
     end
 
+    # The hook begins where there is a file `wait`, and goes on while it is there.
+    def waiting(hook)
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0 }, config: <<~RUBY)
+        #{hook} do
+          waits = File.exist?("wait")
+          File.write("begun", "b", mode: "a") if waits
+          sleep 0.01 while File.exist?("wait")
+          File.write("done", "d", mode: "a") if waits
+        end
+      RUBY
+      before = await_ready(server, 2)
+      server.write("wait", "")
+      server.signal(:KILL, to: before.first)
+      eventually { File.exist?(File.join(server.dir, "begun")) }
+      server
+    end
+
+    def go_on(server)
+      File.unlink(File.join(server.dir, "wait"))
+    end
+
+    # @return [Boolean] whether each that has begun was done
+    def done?(server)
+      %w[begun done].map { |name| File.size(File.join(server.dir, name)) }.uniq.one?
+    end
+
+    it "is not over for a HUP, which is no end" do
+      server = waiting("before_fork")
+      2.times { server.signal(:HUP) }
+      go_on(server)
+      server.await_workers(2)
+      expect(server.log).not_to include("has come meanwhile")
+      expect(done?(server)).to be(true)
+    end
+
+    it "is a moment more for an after_worker_exit when the server is to end" do
+      server = waiting("after_worker_exit")
+      server.signal(:TERM)
+      go_on(server)
+      expect(server.wait.exitstatus).to eq(0)
+      expect(server.log).not_to include("after_worker_exit failed")
+      expect(done?(server)).to be(true)
+    end
+
     it "does not keep a server that drains longer than DrainDelay" do
       server = hanging("drain_delay 1; before_fork", 0)
       server.signal(:TERM)

@@ -52,7 +52,7 @@ module Fastrack
     def run
       @signals.install
       @terminal = ProcessSettings::Terminal.new unless @launcher.supervised? || @signals.ignored_before?("HUP")
-      @signals.ends = ends
+      @signals.ends = method(:ends?)
       ForkGuard.install(@signals.method(:reset)) { descriptors }
       yield
       keepers.start(configuration) if configuration.auto_workers?
@@ -203,6 +203,7 @@ module Fastrack
       return if @shutdown && @shutdown.class::RANK >= kind::RANK
 
       notify_stopping unless @shutdown
+      @signals.ending
       @shutdown = kind.new(@workers, @launcher, now)
     end
 
@@ -225,9 +226,9 @@ module Fastrack
       notify_ready
     end
 
-    # After which nobody needs a new configuration, or a new worker. HUP may say that the terminal is gone.
-    def ends
-      [STOP, RESTART, "TERM", "INT", *(@launcher.interactive? ? nil : "QUIT"), *("HUP" if @terminal)]
+    # Whether nobody needs a new configuration, or a new worker, after that order. HUP may say that the terminal is gone.
+    def ends?(name)
+      [STOP, RESTART, "TERM", "INT"].include?(name) || (name == "QUIT" && !@launcher.interactive?) || (name == "HUP" && @terminal&.closed?)
     end
 
     def upgrade

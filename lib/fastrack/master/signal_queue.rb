@@ -7,13 +7,14 @@ module Fastrack
     # What ends a block that is bounded. It is no error that a `rescue` in a ConfigFile would take for its own.
     Unfinished = Class.new(Exception) # rubocop:disable Lint/InheritException
 
-    # Seconds for what may wait for ever while the server ends.
+    # Seconds for what may wait for ever while the server ends: as long as nothing has hung, and then.
+    LAST = 5
     MOMENT = 1
 
     # @return [IO] readable when the queue has a signal
     attr_reader :reader
 
-    # @return [Array<String>] signals, and other orders, after which the server needs no result of what is #bounded
+    # @return [#call] whether a signal, or another order, is to end the server
     attr_writer :ends
 
     # @param names [Array<String>] signals to queue
@@ -22,7 +23,7 @@ module Fastrack
       @signals = []
       @previous = {}
       @owner = nil
-      @ends = []
+      @ends = ->(_name) { false }
       @reader, @writer = IO.pipe
     end
 
@@ -72,28 +73,38 @@ module Fastrack
       return unless Process.pid == @owner
 
       wake
-      end_bounded(name) if @ends.include?(name)
+      end_bounded(name) if @bounded && @ends.call(name)
+    end
+
+    # The server ends: what is bounded from now on has little time.
+    def ending
+      @ending = true
     end
 
     # Runs what may wait for ever, such as a hook, or a ConfigFile that writes to a pipe that nobody reads: until that time is over,
-    # or one of #ends= comes, or has come and waits in the queue.
+    # or an order to end the server comes, or has come and waits in the queue.
     #
     # @param seconds [Float] 0: no limit
-    # Once an order has ended a block, others get a moment only: the server is to end, and what hung may hang again.
-    #
+    # @param grace [Float] seconds that it may go on for after such an order
     # @return what the block returns
     # @raise [Unfinished]
-    def bounded(seconds)
-      seconds = MOMENT if @ended
+    def bounded(seconds, grace: 0)
       require "timeout"
-      Timeout.timeout(seconds, Unfinished, "it is not done within #{seconds.ceil} s") do
-        @bounded = Thread.current
-        come = (@signals & @ends).first
-        end_bounded(come) if come
-        yield
+      come = @signals.find(&@ends)
+      seconds = least(seconds, come && grace.positive? ? grace : nil, (@hung ? MOMENT : LAST if @ending))
+      # Whatever ends it, it is the block that is ended, and nothing behind it.
+      Thread.handle_interrupt(Unfinished => :never) do
+        Timeout.timeout(seconds, Unfinished, "it is not done within #{seconds.ceil} s") do
+          @bounded = [Thread.current, grace]
+          end_bounded(come) if come && grace.zero?
+          Thread.handle_interrupt(Unfinished => :immediate) { yield }
+        ensure
+          @bounded = nil
+        end
       end
-    ensure
-      @bounded = nil
+    rescue Unfinished
+      @hung = true
+      raise
     end
 
     # @return [String, nil] the next signal
@@ -129,9 +140,24 @@ module Fastrack
 
     # Once: what unwinds by then is not to be disturbed.
     def end_bounded(name)
-      thread, @bounded = @bounded, nil
-      @ended = true if thread
-      thread&.raise(Unfinished, "#{name} has come meanwhile")
+      bounded = @bounded or return
+      thread, grace = bounded
+      return interrupt(thread, name) if grace.zero?
+
+      Thread.new do
+        sleep grace
+        interrupt(thread, name) if @bounded.equal?(bounded)
+      end
+    end
+
+    def interrupt(thread, name)
+      @bounded = nil
+      thread.raise(Unfinished, "#{name} has come meanwhile")
+    end
+
+    # @return [Float] the least of them; 0 and nil are no limits
+    def least(*limits)
+      limits.compact.select(&:positive?).min || 0
     end
 
     # trap returns nil for a handler that was not set by Ruby. The system's default is closest to it.

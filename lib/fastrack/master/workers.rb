@@ -189,14 +189,15 @@ module Fastrack
     end
 
     # One that waits for ever is the end of neither the server nor the orders to it.
-    def call_hook(word, *arguments)
+    def call_hook(word, *arguments, grace: 0)
       return unless configuration.public_send(word)
 
-      @signals.bounded(configuration.worker_boot_timeout) { configuration.call_hook(word, @launcher, *arguments) }
+      @signals.bounded(configuration.worker_boot_timeout, grace: grace) { configuration.call_hook(word, @launcher, *arguments) }
     end
 
+    # It may have something to clean up, also when the server is told to end.
     def call_exit_hook(handle, exited)
-      call_hook(:after_worker_exit, handle, exited.status)
+      call_hook(:after_worker_exit, handle, exited.status, grace: SignalQueue::MOMENT)
     rescue Exception => e # rubocop:disable Lint/RescueException -- no hook ends the server, not by `exit` either
       Log.exception("after_worker_exit failed", e)
     end
