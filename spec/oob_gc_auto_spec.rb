@@ -143,33 +143,7 @@ RSpec.describe "OobGC=auto", :quiet do
   describe "a full mark that is due" do
     before { require "fastrack/worker/auto_gc" }
 
-    let(:hold) { Fastrack::FullMarks::Hold.new }
-
-    def allowed? = GC.config[:rgengc_allow_full_mark]
-
-    it "is kept from Ruby for some collections, and then no longer" do
-      skip "Ruby can be told since 3.4" unless Fastrack::FullMarks::Hold::POSSIBLE
-      expect([10, 11, 13, 14].map { |count| hold.begin(count) && nil || allowed? }).to eq([false, false, true, true])
-      hold.end
-      hold.begin(20)
-      expect(allowed?).to be(false)
-    ensure
-      hold.end
-      expect(allowed?).to be(true) if Fastrack::FullMarks::Hold::POSSIBLE
-    end
-
-    it "is the app's business where it wants none" do
-      skip "Ruby can be told since 3.4" unless Fastrack::FullMarks::Hold::POSSIBLE
-      GC.config(rgengc_allow_full_mark: false)
-      hold.begin(10)
-      hold.begin(13)
-      hold.end
-      expect(allowed?).to be(false)
-    ensure
-      GC.config(rgengc_allow_full_mark: true) if Fastrack::FullMarks::Hold::POSSIBLE
-    end
-
-    it "is foreseen when most of the collections have gone by that the last one took, where Ruby cannot be kept from it" do
+    it "is foreseen when most of the collections have gone by that the last one took, before Ruby 3.4" do
       foresight = Fastrack::FullMarks::Foresight.new
       start = GC.count
       40.times { GC.start(full_mark: false) }
@@ -177,7 +151,7 @@ RSpec.describe "OobGC=auto", :quiet do
       now = GC.count
       foresight.learn(now)
       soon = [0.8, 0.9].map { |share| foresight.soon?(now + ((now - start) * share).round) }
-      expect(soon).to eq(Fastrack::FullMarks::Hold::POSSIBLE ? [false, false] : [false, true])
+      expect(soon).to eq([false, RUBY_VERSION < "3.4"])
     end
   end
 end

@@ -10,8 +10,8 @@ module Fastrack
   # fit in, this waits for a moment in which nobody waits, no other worker collects, and another one is idle: who comes
   # meanwhile is served there. Before the last of those requests nobody else need be idle. A full mark that Ruby says is due,
   # and would make at its next collection, is made as soon as nobody waits here: it takes far longer than other collections,
-  # and in a request somebody surely waits. Since Ruby 3.4 Ruby can be kept from it meanwhile. Where there is no such moment,
-  # under full load, Ruby collects as it would without this, and what it leaves unfinished is finished here.
+  # and in a request somebody surely waits. Where there is no such moment, under full load, Ruby collects as it would without
+  # this, and what it leaves unfinished is finished here.
   #
   # The fewer requests it waits for, the rarer are collections; the more, the surer is such a moment. So it learns: from
   # each collection that Ruby makes in a request, to begin earlier, and from its own ones to begin later.
@@ -40,6 +40,9 @@ module Fastrack
     # Most responses from one look to the next.
     LONGEST = 64
 
+    # Responses after each of which a full mark that is due is tried.
+    TRIES = 64
+
     # @yieldreturn [#begin_pause, #end_pause] the engine
     def initialize(&engine)
       @engine = engine
@@ -50,7 +53,7 @@ module Fastrack
       @margin = MARGIN
       @count = @rested = GC.count
       @marked = -REST
-      @hold = FullMarks::Hold.new
+      @tries = 0
       @foresight = FullMarks::Foresight.new
     end
 
@@ -62,7 +65,7 @@ module Fastrack
       if @count >= @rested
         GC.latest_gc_info(:state) == :none ? look : finish
       end
-      @left = @looked_after = [[due ? 1 : responses, 1].max, LONGEST].min
+      @left = @looked_after = [[due ? try_again : responses, 1].max, LONGEST].min
     end
 
     private
@@ -86,12 +89,19 @@ module Fastrack
       [1 - (@margin * @growth), 0.5].max
     end
 
+    # After the next response, while that may help: there is no good moment where clients always wait, and no collection where
+    # the app has disabled them.
+    def try_again
+      (@tries += 1) > TRIES ? LONGEST : 1
+    end
+
     # From collections that Ruby has made.
     def learn
       count = GC.count
       return if count == @count
 
       @count = count
+      @tries = 0
       @foresight.learn(count)
       @margin = [@margin + EARLIER, MARGINS.max].min
     end
@@ -101,9 +111,8 @@ module Fastrack
       return leave_to_ruby if rests?
 
       if due
-        pause(true) { collect(true) } || @hold.begin(@count)
+        pause(true) { collect(true) }
       else
-        @hold.end
         collect_soon
       end
     end
@@ -115,11 +124,10 @@ module Fastrack
     end
 
     def rests?
-      !FullMarks::Hold::POSSIBLE && due == :nofree && @count < @marked + REST
+      FullMarks::Foresight::LATE && due == :nofree && @count < @marked + REST
     end
 
     def leave_to_ruby
-      @hold.end
       @rested = @count + REST
     end
 
@@ -136,10 +144,10 @@ module Fastrack
       @fullness = 0.0
       @margin = [@margin * LATER, MARGINS.min].max unless full_mark
       @count = GC.count
+      @tries = 0
       return unless full_mark
 
       @marked = @count
-      @hold.end
       @foresight.marked(@count)
     end
 
