@@ -192,7 +192,7 @@ RSpec.describe "The memory of workers" do
   end
 
   # The leak of bench/leak, in short.
-  it "keeps a server that leaks within its cgroup: the kernel kills nobody, and no request fails", :once do
+  it "keeps a server that leaks within its cgroup: the kernel kills nobody, and no request fails" do
     group = MemoryCgroup.make(400 << 20) or skip("no memory cgroup can be made here")
     server = Server.start(ru: app, options: { MaxWorkers: 2, MaxRequestPerChild: 0 }, wrapper: group.wrapper)
     server.await_workers(2)

@@ -78,7 +78,7 @@ pub fn share_malloc_arena() {
         if is_set("MALLOC_ARENA_MAX", "") || is_set("GLIBC_TUNABLES", "malloc.arena_max") {
             return;
         }
-        // SAFETY: any thread may call it at any time.
+        // SAFETY: it takes numbers, and glibc holds the lock of its main arena meanwhile.
         unsafe {
             libc::mallopt(libc::M_ARENA_MAX, 2);
         }
