@@ -440,7 +440,8 @@ RSpec.describe "MaxThreads" do
       expect(statuses(Array.new(5) { request("/meet?5") })).to eq([200] * 5)
       arenas(server.workers.first)
     end
-    expect(counts).to match([be <= 1, be > 2])
+    # Others may be from threads of the master.
+    expect(counts).to match([be <= 3, be > 3])
   end
 
   it "lets go of all connections in a process that the app forks" do
