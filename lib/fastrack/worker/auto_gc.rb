@@ -124,7 +124,7 @@ module Fastrack
     end
 
     def rests?
-      FullMarks::Foresight::LATE && due == :nofree && @count < @marked + REST
+      FullMarks::Foresight::SAID_LATE && due == :nofree && @count < @marked + REST
     end
 
     def leave_to_ruby

@@ -7,7 +7,7 @@ module Fastrack
     # takes about as many collections as the one before took.
     class Foresight
       # Ruby 3.4 collects so rarely that it says so in time.
-      LATE = RUBY_VERSION < "3.4"
+      SAID_LATE = RUBY_VERSION < "3.4"
 
       # Of that number. Each full mark that is made early costs as much as others do.
       SOON = 0.85
@@ -43,7 +43,7 @@ module Fastrack
 
       # Not while they come often: then Ruby is letting the heap grow.
       def soon?(count)
-        LATE && @interval >= OFTEN && count - @last >= @interval * SOON
+        SAID_LATE && @interval >= OFTEN && count - @last >= @interval * SOON
       end
     end
   end
