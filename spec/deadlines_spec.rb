@@ -259,7 +259,7 @@ RSpec.describe "The time that a worker may take" do
       server = start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.01 }, config: <<~RUBY)
         after_fork { exit 3 if File.exist?("broken") }
       RUBY
-      before = server.await_workers(2)
+      before = await_ready(server, 2)
       server.write("broken", "")
       server.signal(:HUP)
       expect_log(server, /^fastrack: the last 30 workers failed to boot: 1 of 2 serve; trying again every 0.01 s$/)

@@ -63,6 +63,7 @@ module Fastrack
       @due_at = now + pause(used, now)
       @told = false if used < @limit.bytes * (1 - GAIN)
       mourn if @limit.kills > @kills
+      await_end(now)
       if used > @limit.bytes then relieve(used, now)
       elsif !@auto then foresee(used, now)
       end
@@ -103,10 +104,15 @@ module Fastrack
       [growth.positive? ? room / growth / 4 : LOOKS.end, room / @limit.bytes * LOOKS.end * 4].min.clamp(LOOKS)
     end
 
-    def relieve(used, now)
-      return @settled_at = now + @spacing if @leaving && @workers.each.any? { |handle| handle.pid == @leaving.pid }
+    # It may end between two looks: then the time counts from when it was to be replaced.
+    def await_end(now)
+      return if @leaving.nil?
 
-      @leaving = nil
+      @settled_at = now + @spacing
+      @leaving = nil if @workers.each.none? { |handle| handle.pid == @leaving.pid }
+    end
+
+    def relieve(used, now)
       return if now < @settled_at
 
       sizes = serving.to_h { |handle| [handle, ProcessMemory.resident(handle.pid).last] }
