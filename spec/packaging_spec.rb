@@ -178,6 +178,23 @@ RSpec.describe "packaging" do
       expect(loaded_by_server(env: { "GEM_HOME" => env["GEM_HOME"] })).to include(end_with("/lib/fastrack/#{api}/#{name}"))
     end
 
+    it "is compressed by zopfli where that is there, and no larger than 4 MB" do
+      zopfli = File.join(@dir, "zopfli")
+      File.write(zopfli, %(#!/bin/sh\ngzip --keep --no-name "$1" && echo "$1" >>"#{@dir}/compressed"\n))
+      File.chmod(0o755, zopfli)
+      allow(Gems).to receive(:tool).with("zopfli", missing: nil).and_return(zopfli)
+      packer = Gems::PlatformGem.new(platform, native_files: [Struct.new(:api, :path).new(api, compiled)])
+      gem = packer.pack(packer.specifications.first, @dir)
+      # The description, the files, and their checksums.
+      expect(File.readlines(File.join(@dir, "compressed")).size).to eq(3)
+      expect { Gem::Package.new(gem).verify }.not_to raise_error
+      expect(Gem::Package.new(gem).contents).to include("lib/fastrack/#{api}/#{name}", "lib/fastrack.rb")
+      stub_const("Gems::PlatformGem::SIZE_LIMIT", File.size(gem) - 1)
+      expect { packer.send(:within_limits, gem) }.to raise_error(/\.gem is too large: #{File.size(gem)} bytes/)
+      zopfli.replace("false")
+      expect { packer.pack(packer.specifications.first, @dir) }.to raise_error(/zopfli failed/)
+    end
+
     it "is for a RubyGems that knows its libc, with a second gem for those that do not" do
       files = [Struct.new(:api, :path).new("3.1", compiled), Struct.new(:api, :path).new("4.0", compiled)]
       specs = %w[x86_64-linux-gnu aarch64-linux-musl arm64-darwin].flat_map do |one|
@@ -394,6 +411,8 @@ RSpec.describe "packaging" do
         allow(Gems::PlatformGem).to receive(:build_all) do |folder|
           platforms.map { |one| Gems::PlatformGem.new(one, native_files: [file]) }.flat_map { |gem| gem.specifications.map { |spec| gem.pack(spec, folder) } }
         end
+        # Whether they are small is not the question here.
+        allow(Gems).to receive(:tool).and_wrap_original { |tool, name, **rest| tool.call(name, **rest) unless name == "zopfli" }
         allow(release).to receive(:run).and_wrap_original { |run, *words| run.call(*words) unless words.grep(/-[\d.]+\.gem\z/).any? }
       end
 

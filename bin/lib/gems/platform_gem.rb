@@ -2,10 +2,10 @@
 
 require "fileutils"
 require "tmpdir"
-require "rubygems/package"
 require "rubygems/user_interaction"
 require_relative "mach_o"
 require_relative "native_file"
+require_relative "package"
 require_relative "symbols"
 
 module Gems
@@ -18,8 +18,8 @@ module Gems
     # no Ruby 3.5.
     RUBIES = %w[3.1 3.2 3.3 3.4 4.0].freeze
 
-    # For all Rubies of a platform.
-    SIZE_LIMIT = 4 * 1024 * 1024
+    # Bytes, for all Rubies of a platform.
+    SIZE_LIMIT = 4_000_000
 
     # Those that this machine can build; it says which it cannot.
     #
@@ -92,7 +92,7 @@ module Gems
       Dir.mktmpdir("fastrack-gem") do |stage|
         specification.files.each { |file| copy(file, stage) }
         Gem::DefaultUserInteraction.use_ui(Gem::SilentUI.new) do
-          Dir.chdir(stage) { Gem::Package.build(specification, false, false, path) }
+          Dir.chdir(stage) { Package.build(specification, false, false, path) }
         end
       end
       path
@@ -107,7 +107,7 @@ module Gems
     end
 
     def within_limits(path)
-      raise "#{path} is too large: #{File.size(path)} bytes" if File.size(path) > SIZE_LIMIT
+      raise "#{path} is too large: #{File.size(path)} bytes (rake native:setup gets zopfli, which makes it smaller)" if File.size(path) > SIZE_LIMIT
 
       without = " (and not #{lacking.join(", ")}: no headers)" if lacking.any?
       puts format("%s: %.2f MB, Ruby %s%s", path, File.size(path) / 1e6, native_files.map(&:api).join(", "), without)

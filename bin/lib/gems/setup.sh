@@ -1,8 +1,8 @@
 #!/bin/bash
 # Gets what it takes to compile the gems of other platforms: setup.sh [PLATFORM...]  (rake native:setup)
 #
-# zig as the linker (from PyPI), cargo-zigbuild (from crates.io), Rust's standard library for each target (by rustup), and the
-# headers of each Ruby that Debian has packages of: for Linux those of the packages for amd64 and arm64, for macOS what
+# zig as the linker (from PyPI), cargo-zigbuild and zopfli (from crates.io), Rust's standard library for each target (by rustup),
+# and the headers of each Ruby that Debian has packages of: for Linux those of the packages for amd64 and arm64, for macOS what
 # Ruby's configure makes of the packages' sources (half an hour, once). Of Ruby 3.2 and 4.0, which Debian has not, configure
 # makes all, of their releases (releases.sh). All but Rust's is put into ~/.cache/fastrack/gems. What is there is not fetched again.
 set -euo pipefail
@@ -17,6 +17,7 @@ set -euo pipefail
 # The clang headers of newer ones are too new for the libclang of Debian bookworm, with which bindgen reads Ruby's headers.
 zig_version=0.13.0
 zigbuild_version=0.20.1
+zopfli_version=0.8.3
 # In which releases of Debian there may be Rubies; what is in none of them is taken from FASTRACK_RUBIES.
 suites=(bookworm trixie forky experimental)
 
@@ -38,6 +39,13 @@ get_zigbuild() {
   [ -x "$cache/tools/bin/cargo-zigbuild" ] && return
   say "cargo-zigbuild $zigbuild_version (a minute or two)"
   cargo install --quiet --locked --root "$cache/tools" --version "$zigbuild_version" cargo-zigbuild >&2
+}
+
+# Gems are compressed with it.
+get_zopfli() {
+  [ -x "$cache/tools/bin/zopfli" ] && return
+  say "zopfli $zopfli_version"
+  cargo install --quiet --locked --root "$cache/tools" --version "$zopfli_version" zopfli >&2
 }
 
 # Targets of the platforms, by their table.
@@ -153,6 +161,7 @@ if [ "$(uname)" != Darwin ]; then
   get_zig
   get_zigbuild
 fi
+get_zopfli
 get_targets "$@"
 get_headers
 # A Mac has Rubies of its own.
