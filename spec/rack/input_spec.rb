@@ -47,6 +47,20 @@ RSpec.describe "A12 rack.input" do
     expect(ask_chunked("/kind", bytes(size), 60_000)).to eq(["Tempfile", "ASCII-8BIT", "ASCII-8BIT", size])
   end
 
+  [false, true].each do |streamed|
+    it "A12 is so, too, where the app has no encoding for files that ASCII fits#{" (StreamBody)" if streamed}" do
+      odd = Server.start(ru: <<~'RUBY', options: { MaxWorkers: 1, StreamBody: streamed })
+        $VERBOSE = nil
+        run lambda { |env|
+          Encoding.default_external = Encoding::UTF_7
+          [200, {}, [env["rack.input"].read.then { |body| "#{body.encoding} #{body.bytesize}" }]]
+        }
+      RUBY
+      answers = Array.new(2) { odd.request("POST", "/", { "Content-Length" => 2 * mebibyte }, bytes(2 * mebibyte)).body }
+      expect(answers).to eq(["ASCII-8BIT #{2 * mebibyte}"] * 2)
+    end
+  end
+
   it "A12 holds every body whole: lengths around each boundary" do
     [0, 1, 2, 16_383, 16_384, 16_385, 65_535, 65_537, mebibyte - 1, mebibyte, mebibyte + 1, 3 * mebibyte].each do |size|
       body = bytes(size)

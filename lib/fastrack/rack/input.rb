@@ -54,7 +54,8 @@ module Fastrack
     # @return [Tempfile] the same file; binary, and already unlinked, so that a crash leaves nothing behind
     def self.call(descriptor)
       file = File.for_fd(descriptor, "r+b")
-      tempfile = Tempfile.new("fastrack")
+      # Whatever the app has made of Encoding.default_external.
+      tempfile = Tempfile.new("fastrack", binmode: true)
       tempfile.unlink
       tempfile.reopen(file)
       tempfile.binmode
@@ -215,7 +216,7 @@ module Fastrack
     # Reads more from the client, and keeps a copy.
     def receive(most)
       data = @source.read(most) or return
-      @file ||= Tempfile.new("fastrack").tap(&:unlink).tap(&:binmode)
+      @file ||= Tempfile.new("fastrack", binmode: true).tap(&:unlink)
       @file.pwrite(data, @kept)
       @kept += data.bytesize
       data
