@@ -52,6 +52,12 @@ module Bench
         ["puma-threads", "rps", "requests/s", 1.0, true], ["puma-threads", "p99_ms", "p99", 0.70, false],
         ["puma-threads", "pss_mb_loaded", "PSS after load", 0.70, false]
       ],
+      # Where clients always wait there is no good moment for a collection: nothing may be lost then.
+      "gc-heap" => [["fastrack", "rps", "requests/s", 0.98, true]],
+      **%w[gc-heap-70 gc-heap-50 gc-heap-30].to_h do |name|
+        [name, [["fastrack", "p99_ms", "p99", 0.75, false], ["fastrack", "p999_ms", "p99.9", 0.75, false],
+                ["fastrack", "cpu_us", "CPU per request", 1.05, false]]]
+      end,
       "memory-threads" => [
         ["fastrack", "pss_mb_after_1", "PSS after one request", 1.10, false],
         ["fastrack", "pss_mb_after_20000", "PSS after 20000 requests", 1.10, false]

@@ -36,9 +36,12 @@ module Bench
     MEMORY_TO_UNICORN = { "system" => [2_000, 50_000], "rack3" => [2_000, 50_000] }.freeze
     MEMORY_GROWTH = [[2_000, 50_000], [50_000, 100_000]].freeze
     ROUNDS = 5
-    # Kinds of workloads that are about several threads in each worker.
-    THREADED = %w[mix-threads page memory-threads profile].freeze
-    private_constant :THREADED, :CPU, :FASTEST, :NOISE, :MEMORY_TO_UNICORN, :MEMORY_GROWTH, :ROUNDS
+    # What the targets are for, where it is not Fastrack as it comes: by kind of workload.
+    OWN = {
+      **%w[mix-threads page memory-threads profile].to_h { |kind| [kind, "fastrack-threads"] },
+      "gc-heap" => "fastrack-oobgc-auto"
+    }.freeze
+    private_constant :OWN, :CPU, :FASTEST, :NOISE, :MEMORY_TO_UNICORN, :MEMORY_GROWTH, :ROUNDS
 
     # @param results [Hash] as Campaign gives them
     # @return [Array<Verdict>] one for each target of the workloads that were run
@@ -99,9 +102,9 @@ module Bench
       [Verdict.new(workload["name"], "errors and failed rounds", count, 0, false)]
     end
 
-    # What the targets are for: with several threads in each worker where the workload is about these.
+    # With several threads in each worker, or with OobGC=auto, where the workload is about that.
     def self.own(workload)
-      name = THREADED.include?(workload["kind"]) ? "fastrack-threads" : "fastrack"
+      name = OWN.fetch(workload["kind"], "fastrack")
       workload["servers"].find { |server| server["name"] == name }
     end
     private_class_method :rounds, :cpu, :fastest, :memory, :served, :errors

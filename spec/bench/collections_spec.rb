@@ -22,4 +22,22 @@ RSpec.describe Bench::Measurements::Collections do
       expect(servers.last["ratios"]["fastrack"]).to include("p99_ms", "p999_ms", "cpu_us", "rps")
     end
   end
+
+  # Figures of a run: OobGC=auto's, to those without.
+  def verdicts(name, ratios)
+    servers = [{ "name" => "fastrack" }, { "name" => "fastrack-oobgc-auto", "ratios" => { "fastrack" => ratios } }].map do |server|
+      { "medians" => { "errors" => 0, "clients" => 16, "clients_served" => 16 }, "failed" => 0, "rounds" => [], "ratios" => {} }.merge(server)
+    end
+    workload = { "name" => name, "kind" => "gc-heap", "servers" => servers }
+    Bench::Targets.check("lane" => "rack3", "rounds" => 5, "quick" => false, "workloads" => [workload]).to_h { |one| [one.subject, one.reached?] }
+  end
+
+  it "has targets for OobGC=auto: lower tails for little CPU time, and nothing lost where clients always wait" do
+    good = { "p99_ms" => 0.75, "p999_ms" => 0.7, "cpu_us" => 1.05, "rps" => 0.98 }
+    words = ["p99, to fastrack's", "p99.9, to fastrack's", "CPU per request, to fastrack's"]
+    expect(verdicts("gc-heap-30", good)).to include(words.to_h { |one| [one, true] })
+    expect(verdicts("gc-heap-70", good.transform_values { |value| value + 0.1 })).to include(words.to_h { |one| [one, false] })
+    expect(verdicts("gc-heap", good)).to include("requests/s, to fastrack's" => true)
+    expect(verdicts("gc-heap", good.merge("rps" => 0.97))).to include("requests/s, to fastrack's" => false)
+  end
 end
