@@ -24,6 +24,9 @@ module Fastrack
     EARLIER = 1.0
     LATER = 0.95
 
+    # It collects nothing in a heap that is less full: each collection then comes too often.
+    FULL = 0.65
+
     # From there on nobody else need be idle.
     URGENT = 1.5
 
@@ -86,7 +89,7 @@ module Fastrack
     end
 
     def near
-      [1 - (@margin * @growth), 0.5].max
+      [1 - (@margin * @growth), FULL].max
     end
 
     # After the next response, while that may help: there is no good moment where clients always wait, and no collection where
