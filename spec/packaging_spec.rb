@@ -301,7 +301,8 @@ RSpec.describe "packaging" do
     # The workflow's machines for Linux.
     it "is prepared where apt has another system's packages than Debian's: the headers are then those of the Rubies that are named" do
       tools = { "bin/apt-get" => "[ $1 = indextargets ] || exit 100\necho Ubuntu http://127.0.0.1:9/ubuntu/", "bin/rustup" => "echo #{Gems::PLATFORMS.map(&:rust_target).join(" ")} | xargs -n1",
-                "fastrack/gems/tools/bin/cargo-zigbuild" => "exit 1", "fastrack/gems/tools/python/ziglang/zig" => "exit 1" }
+                "fastrack/gems/tools/bin/cargo-zigbuild" => "exit 1", "fastrack/gems/tools/bin/zopfli" => "exit 1",
+                "fastrack/gems/tools/python/ziglang/zig" => "exit 1" }
       tools.each do |file, text|
         FileUtils.mkdir_p(File.dirname(File.join(@dir, file)))
         File.write(File.join(@dir, file), "#!/bin/sh\n#{text}\n", perm: 0o755)
