@@ -44,35 +44,6 @@ RSpec.describe "bin/lib/again.sh", :once do
     expect(File.readlines(File.join(@dir, "a.flaky"), chomp: true)).to eq(%w[./spec/deploys_spec.rb[1:2] ./spec/master_spec.rb:42])
   end
 
-  describe "for the checks" do
-    # @return [Boolean] whether they passed after all
-    def checks_again(log, second_run: "true")
-      File.write(File.join(@dir, "checks.log"), log)
-      File.write(File.join(@dir, "checks.status"), "1 60\n")
-      _, status = Open3.capture2e("bash", "-c", <<~BASH)
-        set -uo pipefail
-        logs=#{@dir}
-        . #{File.join(Server::ROOT, "bin/lib/again.sh")}
-        run_lane() { #{second_run}; }
-        passes_again checks
-      BASH
-      status.success?
-    end
-
-    it "runs all once more where nothing but tests of the Rust code failed, and names those" do
-      expect(checks_again("test a ... FAILED\nfailed:\n  cargo test --workspace --locked\n")).to be(true)
-      expect(File.read(File.join(@dir, "checks.status"))).to eq("0 60\n")
-      expect(File.read(File.join(@dir, "checks.flaky"))).to include("cargo test --workspace")
-    end
-
-    it "leaves them failed where tests fail again, or anything else failed" do
-      tests = "failed:\n  cargo test --workspace --locked\n"
-      found = [checks_again(tests, second_run: "false"), checks_again("#{tests}  cargo fmt --all --check\n"), checks_again("killed\n")]
-      expect(found).to eq([false, false, false])
-      expect(File.read(File.join(@dir, "checks.status"))).to eq("1 60\n")
-    end
-  end
-
   it "leaves a lane failed whose examples fail again" do
     expect(again(SUMMARY, second_run: "false").first).to be(false)
     expect(status).to eq("1 60\n")

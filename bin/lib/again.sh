@@ -17,34 +17,12 @@ only_examples_failed() {
   [ "$count" -gt 0 ] && [ "$count" -le "$most_again" ]
 }
 
-# Whether the checks failed for nothing but tests of the Rust code, some of which wait for timers.
-only_rust_tests_failed() {
-  local failed
-  failed=$(awk 'found; /^failed:$/ { found = 1 }' "$1")
-  [ -n "$failed" ] && ! grep -qvE '^  (cargo test |timeout [0-9]+ cargo run .* --example model$)' <<<"$failed"
-}
-
-checks_pass_again() {
-  local lane=checks status seconds
-  read -r status seconds <"$logs/$lane.status"
-  [ "$status" != 0 ] && only_rust_tests_failed "$logs/$lane.log" || return 1
-  printf '\n==== the checks once more, alone\n'
-  run_lane "$lane" 2>&1 | tee "$logs/$lane.again.log"
-  [ "${PIPESTATUS[0]}" = 0 ] || return 1
-  awk 'found; /^failed:$/ { found = 1 }' "$logs/$lane.log" >"$logs/$lane.flaky"
-  printf '0 %s\n' "$seconds" >"$logs/$lane.status"
-}
-
 # passes_again LANE: runs the lane's failed examples once more, with the machine to themselves, and says whether all pass. Then
 # LANE.status says so too, and LANE.flaky names them: each is a race, in the server or in the example, that somebody has to
 # look for.
 passes_again() {
   local lane=$1 examples status seconds
   read -r status seconds <"$logs/$lane.status"
-  if [ "$lane" = checks ]; then
-    checks_pass_again
-    return
-  fi
   [ "$status" != 0 ] && only_examples_failed "$logs/$lane.log" || return 1
   mapfile -t examples < <(failed_examples "$logs/$lane.log")
   printf '\n==== once more, alone, in lane %s: %s\n' "$lane" "${examples[*]}"
