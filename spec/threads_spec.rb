@@ -48,6 +48,10 @@ RSpec.describe "MaxThreads" do
       when "/wait"
         inside(:wait) { note("waiting", query) && wait_for(query) }
         text.("waited")
+      when "/poll"
+        note("waiting", query)
+        sleep 0.001 until File.exist?(File.join(HERE, query))
+        text.("polled")
       when "/peak" then text.(PEAKS[query.to_sym])
       when "/burn"
         inside(:burn) { burn(query.to_f) }
@@ -138,6 +142,15 @@ RSpec.describe "MaxThreads" do
     serve
     expect(statuses(Array.new(5) { request("/burn?0.05") })).to all(eq(200))
     expect(server.get("/peak?burn").body).to eq("1")
+  end
+
+  it "begins a request beside others that wait again and again, and never for long" do
+    serve
+    ones = (1..5).map do |count|
+      request("/poll?go").tap { eventually(10) { server.lines_of("waiting").size == count } }
+    end
+    go
+    expect(statuses(ones)).to all(eq(200))
   end
 
   it "answers with the next thread while one waits and another computes" do

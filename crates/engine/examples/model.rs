@@ -21,6 +21,8 @@ use loom::thread;
 #[allow(dead_code)]
 #[path = "../src/handoff/count.rs"]
 mod count;
+#[path = "../src/helper/cpu_share.rs"]
+mod cpu_share;
 #[allow(dead_code)]
 #[path = "../src/helper/crew.rs"]
 mod crew;
@@ -48,7 +50,7 @@ use epoch::Epoch;
 use lookout::{Lookout, Work};
 use timer::HelperTimer;
 
-pub use kernel::{is_lost_fd, monotonic_micros, sleep, Events, Poller, Timer, Waker};
+pub use kernel::{is_lost_fd, monotonic_micros, process_cpu_micros, sleep, Events, Poller, Timer, Waker};
 
 /// All threads that have requests wait for something else.
 mod watch {
@@ -60,6 +62,10 @@ mod watch {
 
         pub fn waited(&self) -> Option<u64> {
             Some(1)
+        }
+
+        pub fn is_runnable(&self) -> bool {
+            false
         }
     }
 }

@@ -22,7 +22,8 @@ mod stderr;
 mod wakeup;
 
 pub use clock::{
-    epoch_micros, epoch_millis, epoch_seconds, monotonic_micros, monotonic_millis, thread_clock, ThreadClock,
+    epoch_micros, epoch_millis, epoch_seconds, monotonic_micros, monotonic_millis, process_cpu_micros,
+    thread_clock, ThreadClock,
 };
 pub use fatal_signals::run_before_fatal_signals;
 pub use fd::{

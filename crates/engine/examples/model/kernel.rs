@@ -120,6 +120,10 @@ impl Poller {
     }
 }
 
+pub fn process_cpu_micros() -> u64 {
+    0
+}
+
 pub fn monotonic_micros() -> u64 {
     0
 }

@@ -13,6 +13,7 @@ use std::sync::{Arc, PoisonError};
 
 use fastrack_sys::{monotonic_micros, Events, Poller, Waker};
 
+use super::cpu_share::CpuShare;
 use super::load::Load;
 use crate::sync::{Mutex, MutexGuard};
 use crate::watch::Activity;
@@ -43,6 +44,7 @@ pub(crate) struct Crew {
     places: Box<[Place]>,
     state: Mutex<State>,
     load: Load,
+    cpu_share: CpuShare,
     /// When a request was last begun, in microseconds.
     begun: AtomicU64,
 }
@@ -83,7 +85,14 @@ impl Crew {
             Ok(Place { waker, poller, activity: Arc::default() })
         };
         let places = (0..if threads > 1 { threads } else { 0 }).map(place).collect::<io::Result<_>>()?;
-        Ok(Crew { places, state: Mutex::default(), load: Load::new(threads > 1), begun: AtomicU64::new(0) })
+        let load = Load::new(threads > 1);
+        Ok(Crew {
+            places,
+            state: Mutex::default(),
+            load,
+            cpu_share: CpuShare::default(),
+            begun: AtomicU64::new(0),
+        })
     }
 
     /// Whether there is one thread only. Then nothing else here is used.
@@ -202,8 +211,12 @@ impl Crew {
     /// For how long all of these threads have waited at least, in microseconds; 0 if one computes.
     fn shortest_wait(&self, serving: u64) -> u64 {
         // Each is asked, for the next time.
-        let serving = (0..self.places.len()).filter(|thread| serving & 1 << thread != 0);
-        serving.map(|thread| self.places[thread].activity.waited().unwrap_or(0)).min().unwrap_or(0)
+        let waits = self.threads_in(serving).map(|thread| self.places[thread].activity.waited().unwrap_or(0));
+        waits.min().unwrap_or(0)
+    }
+
+    fn threads_in(&self, serving: u64) -> impl Iterator<Item = usize> + '_ {
+        (0..self.places.len()).filter(move |thread| serving & 1 << thread != 0)
     }
 
     /// Whether no other thread has a request: then the leader waits for clients itself.
@@ -268,7 +281,7 @@ impl Crew {
 
     /// How many more threads may have requests. There is one that sleeps, all those that have requests wait, and processors are
     /// idle. Otherwise the requests would be in each other's way: who waits for a moment only would have to wait for the
-    /// application's lock then.
+    /// application's lock then. Many short waits count as well, when they leave the worker little to compute.
     pub fn room(&self) -> usize {
         let (serving, is_free) = {
             let state = self.state();
@@ -277,12 +290,18 @@ impl Crew {
         match self.shortest_wait(serving) {
             _ if !is_free => 0,
             _ if serving == 0 => 1,
-            0 => 0,
+            0 => usize::from(self.hardly_computes(serving)),
             waited => {
                 let is_long = is_long(waited, serving) || self.has_paused();
                 self.load.idle_processors().max(usize::from(is_long))
             }
         }
+    }
+
+    /// Whether the worker has hardly computed of late, and none of these threads wants to.
+    fn hardly_computes(&self, serving: u64) -> bool {
+        self.cpu_share.is_low(self.begun.load(Ordering::Relaxed))
+            && !self.threads_in(serving).any(|thread| self.places[thread].activity.is_runnable())
     }
 
     fn has_paused(&self) -> bool {

@@ -4,6 +4,7 @@
 //! each request is done before the [timer] fires. If requests follow one another it looks now and then whether one
 //! has lasted since the last look. Only then it takes over, until that request is done.
 
+mod cpu_share;
 mod crew;
 mod epoch;
 mod listening;

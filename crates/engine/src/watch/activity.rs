@@ -59,6 +59,11 @@ impl Activity {
         }
     }
 
+    /// Whether the thread would compute now if it had a processor, or does so. False where the system does not tell.
+    pub(crate) fn is_runnable(&self) -> bool {
+        ThreadClock::of_number(self.clock.load(Ordering::Acquire)).is_some_and(ThreadClock::is_runnable)
+    }
+
     /// The thread begins a request: what it did before does not count.
     pub(crate) fn begin_request(&self) {
         self.looked.store(0, Ordering::Relaxed);

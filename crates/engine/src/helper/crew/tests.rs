@@ -97,6 +97,18 @@ fn a_worker_begins_no_further_request_while_no_processor_is_idle_unless_the_firs
 }
 
 #[test]
+fn a_worker_that_hardly_computes_begins_a_further_request_though_the_first_one_never_waits_for_long() {
+    let crew = crew(2);
+    assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Lead, Turn::Sleep));
+    crew.begin_request(0);
+    let computes = || {
+        crew.activity(0).set_waiting(false);
+        crew.activity(0).set_waiting(true);
+    };
+    assert!(millis_without_room(&crew, computes) >= 30);
+}
+
+#[test]
 fn who_is_done_gives_way_to_a_request_in_progress_while_no_processor_is_idle() {
     let crew = crew(2);
     assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Lead, Turn::Sleep));
