@@ -85,5 +85,5 @@ end
 RSpec.configure do |config|
   config.include HttpGates, file_path: %r{/spec/connections/}
   config.include KeptHelpers, file_path: %r{/spec/connections/}
-  config.append_after(file_path: %r{/spec/connections/}) { close_peers }
+  config.after(file_path: %r{/spec/connections/}) { close_peers }
 end
