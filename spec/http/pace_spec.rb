@@ -3,7 +3,7 @@
 require "support/http_helpers"
 require "support/http_apps/pacing"
 
-RSpec.describe "B-pace clients that are slow, or gone" do
+RSpec.describe "B-pace clients that are slow, or gone", :once do
   before(:context) { serve(HttpApps.ru(:pacing)) }
 
   large = HttpApps::Pacing::LARGE
