@@ -286,6 +286,21 @@ RSpec.describe "Stopping" do
     expect(server.log).to include("last words\n")
   end
 
+  it "TERM ends the server though its master gets one signal after the other" do
+    5.times do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ControlPath: "control" })
+      server.await_workers(1)
+      # Which Ruby takes without a word. It sends this one itself.
+      storm = Thread.new do
+        loop { Process.kill(:VTALRM, server.pid) }
+      rescue Errno::ESRCH
+        nil
+      end
+      expect(server.stop(timeout: 10).exitstatus).to eq(0)
+      storm.join
+    end
+  end
+
   # Where puma 8 hung in 4 of 10 stops. Half of the servers are stopped before all of their workers are up.
   describe "again and again" do
     # The app notes each request that has begun, and gives a stop some time to come in between.

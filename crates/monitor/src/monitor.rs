@@ -13,7 +13,7 @@ use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fastrack_engine::Scoreboard;
 use fastrack_sys::spawn_with_own_descriptors;
@@ -147,12 +147,19 @@ impl Monitor {
         }
         // A copy of this that some other process has does not matter.
         let _ = orders.shutdown(Shutdown::Both);
-        let start = std::time::Instant::now();
-        while !thread.is_finished() && start.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        if thread.is_finished() {
+        if self.has_ended_by(Instant::now() + PATIENCE) {
             let _ = thread.join();
+        }
+    }
+
+    /// The thread drops its end of `done` as the last thing. This waits with a deadline: sleep(3) goes on after each signal, for a
+    /// little longer than was left (the timer's slack), and Ruby 3.1 may send its main thread one after the other.
+    fn has_ended_by(&self, latest: Instant) -> bool {
+        loop {
+            match self.done.recv_timeout(latest.saturating_duration_since(Instant::now())) {
+                Ok(()) => {}
+                Err(end) => return end == RecvTimeoutError::Disconnected,
+            }
         }
     }
 }
