@@ -38,6 +38,10 @@ RSpec.describe "Deploys" do
   def end_master(pid)
     Process.kill(:TERM, pid) if pid.positive?
     eventually { ProcessTable.entry(pid).nil? }
+  rescue Eventually::TimedOut
+    # With the new master, which is its child.
+    [pid, *ProcessTable.children(pid)].each { |one| Process.kill(:KILL, one) }
+    raise
   end
 
   def ask
