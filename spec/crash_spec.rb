@@ -136,7 +136,7 @@ RSpec.describe "A request that ends its worker" do
     end
   end
 
-  it "is the end of it after 15 s where exit! itself does not end it, and the service goes on meanwhile", :once do
+  it "is the end of it after 15 s where exit! itself does not end it, and the service goes on meanwhile" do
     server = serve(workers: 2)
     asked = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     expect(server.get("/stuck-exit!").status).to eq(502)

@@ -190,7 +190,7 @@ RSpec.describe "Stopping" do
   end
 
   ["", "GET / HTTP/1.1\r\n", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf"].each do |part|
-    it "B-faults TERM ends the server where a client has sent no more than #{part.inspect}", :once do
+    it "B-faults TERM ends the server where a client has sent no more than #{part.inspect}" do
       server = Server.start(ru: Rackups::PID, unix: true, options: { MaxWorkers: 1 })
       with_slow_client(server, part) { expect(server.stop(timeout: 10).exitstatus).to eq(0) }
     end

@@ -3,7 +3,7 @@
 require_relative "../spec_helper"
 require_relative "../support/kept_helpers"
 
-RSpec.describe "C4 Keep-alive", :once do
+RSpec.describe "C4 Keep-alive" do
   describe "by the rules of RFC 9112, section 9.3" do
     before(:context) { serve_kept }
 

@@ -129,7 +129,7 @@ RSpec.describe "C4 StreamBody" do
       expect(server.wait.exitstatus).to eq(0)
     end
 
-    it "TERM waits no longer than some seconds for a client that sends nothing", :once do
+    it "TERM waits no longer than some seconds for a client that sends nothing" do
       one = begun("/failing", "Content-Length: 3", part: "a")
       server.signal(:TERM)
       expect(seconds { expect(one.answer.status).to eq(408) }).to be_between(4, 20)
