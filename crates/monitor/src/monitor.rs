@@ -152,8 +152,8 @@ impl Monitor {
         }
     }
 
-    /// The thread drops its end of `done` as the last thing. This waits with a deadline: sleep(3) goes on after each signal, for a
-    /// little longer than was left (the timer's slack), and Ruby 3.1 may send its main thread one after the other.
+    /// Waits for the thread's end, which drops the other end of `done`. Not by `thread::sleep`: after each signal nanosleep(2) goes on
+    /// for what was left and the timer's slack, so that signals in a row, which Ruby 3.1 sends its main thread, keep it asleep.
     fn has_ended_by(&self, latest: Instant) -> bool {
         loop {
             match self.done.recv_timeout(latest.saturating_duration_since(Instant::now())) {

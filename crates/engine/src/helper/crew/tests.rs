@@ -109,6 +109,41 @@ fn a_worker_that_hardly_computes_begins_a_further_request_though_the_first_one_n
 }
 
 #[test]
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn nor_does_such_a_worker_begin_one_at_a_moment_when_the_first_one_wants_a_processor() {
+    let crew = crew(2);
+    assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Lead, Turn::Sleep));
+    crew.begin_request(0);
+    let [is_over, computing] = [(); 2].map(|()| std::sync::atomic::AtomicBool::new(false));
+    let (go, gone) = std::sync::mpsc::channel::<()>();
+    let says_it_computes = || {
+        crew.activity(0).set_waiting(false);
+        crew.activity(0).set_waiting(true);
+    };
+    std::thread::scope(|scope| {
+        let (crew, is_over, computing) = (&crew, &is_over, &computing);
+        scope.spawn(move || {
+            crew.activity(0).begin();
+            gone.recv().expect("go");
+            computing.store(true, Ordering::Relaxed);
+            while !is_over.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        millis_without_room(crew, says_it_computes);
+        go.send(()).expect("it waits");
+        while !computing.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        // The share is that of the last 30 ms, in which it has slept.
+        says_it_computes();
+        let room = crew.room();
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(room, 0);
+    });
+}
+
+#[test]
 fn who_is_done_gives_way_to_a_request_in_progress_while_no_processor_is_idle() {
     let crew = crew(2);
     assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Lead, Turn::Sleep));
