@@ -28,7 +28,8 @@ run(lambda do |env|
   before = [GC.count, GC.stat(:major_gc_count), GC.total_time]
   rows = Array.new(1_800) { |index| { id: index, name: "row #{index}", price: index * 1.1 } }
   page = rows.map { |row| "<tr><td>#{row[:id]}</td><td>#{row[:name]}</td><td>#{row[:price]}</td></tr>\n" }.join
-  recent[counts[0] % recent.size] = rows.first(90)
+  # An array of its own: that of `first` would keep all of them.
+  recent[counts[0] % recent.size] = Array.new(90) { |index| rows[index] }
   after = [GC.count, GC.stat(:major_gc_count), GC.total_time]
   changes = after.zip(before).map { |now, then_| now - then_ }
   counts = [counts[0] + 1, counts[1] + changes[0].clamp(0, 1), counts[2] + changes[1].clamp(0, 1), counts[3] + changes[2]]

@@ -133,8 +133,8 @@ module Bench
 
     # What garbage collection does to latencies.
     COLLECTIONS = [
-      heap("gc-heap", "saturated", nil), heap("gc-heap-70", "70 % load", 25.0), heap("gc-heap-50", "50 % load", 42.0),
-      heap("gc-heap-30", "30 % load", 77.0)
+      heap("gc-heap", "saturated", nil), heap("gc-heap-70", "70 % load", 33.5), heap("gc-heap-50", "50 % load", 54.0),
+      heap("gc-heap-30", "30 % load", 95.0)
     ].freeze
 
     PAGE = FrameworkApp.new("page.ru", %w[rails active_record pg]) do |body|
