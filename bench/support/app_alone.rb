@@ -6,30 +6,64 @@ require "open3"
 require "tmpdir"
 
 module Bench
-  # What an app costs without a server: the CPU time of a call, in one process. No server can answer more requests than the
-  # cores have time for its app.
+  # What an app costs without a server: the CPU time of a call, where as many processes make calls as a server would have
+  # workers, so that caches and cores are shared as they are with a server. No server can answer more requests than the cores
+  # have time for its app.
   module AppAlone
     PROGRAM = File.expand_path("app_alone/call.rb", __dir__)
-    private_constant :PROGRAM
+    # What CALLER prints when it has warmed up.
+    READY = "ready\n"
+    private_constant :PROGRAM, :READY
+
+    # One process that calls the app.
+    Caller = Struct.new(:stdin, :stdout, :stderr, :thread) do
+      # @param command [Array<String>]
+      # @return [Caller]
+      def self.start(command, requests)
+        new(*Open3.popen3(*command)).tap { |caller| caller.stdin.puts(requests) }
+      end
+
+      # @raise [RunningServer::Failed] when it ends before
+      def line
+        stdout.gets or raise RunningServer::Failed, stderr.read.lines.first(3).join(" | ").strip
+      end
+
+      def go = stdin.puts("go")
+
+      # It ends by itself when its standard input does.
+      def end
+        stdin.close
+        thread.value
+        [stdout, stderr].each(&:close)
+      end
+    end
+    private_constant :Caller
 
     # @param workload [Workload] one whose measurement has `exchanges`
     # @param lane [Lane]
     # @param seconds [Float] of calls, after half as many to warm up
+    # @param processes [Integer] that make calls at the same time
     # @param database [Database, nil] the app's
-    # @return [Float] microseconds of CPU time for a request, in the mean of all that the workload asks
+    # @return [Hash{String => Float}] microseconds of CPU time for a request, in the mean of all that the workload asks: `app_us` of
+    #   the app's process, and `database_us` of those of its database
     # @raise [RunningServer::Failed]
-    def self.microseconds(workload, lane, seconds, database: nil)
+    def self.measure(workload, lane, seconds, processes: 1, database: nil)
       Dir.mktmpdir("bench", lane.scratch) do |dir|
-        site = Site.new(dir: dir, workload: workload, workers: 1, lane: lane, database: database)
-        output, errors, status = Open3.capture3(*site.command(["ruby", PROGRAM, site.ru, seconds.to_s]), stdin_data: requests(workload))
-        raise RunningServer::Failed, "the app of #{workload.name} alone: #{errors.lines.first(3).join(" | ").strip}" unless status.success?
-
-        Float(output.lines.last).round(1)
+        site = Site.new(dir: dir, workload: workload, workers: processes, lane: lane, database: database)
+        command = site.command(["ruby", PROGRAM, site.ru, seconds.to_s])
+        callers = Array.new(processes) { Caller.start(command, requests(workload)) }
+        begin
+          result(callers, database)
+        rescue RunningServer::Failed => e
+          raise RunningServer::Failed, "the app of #{workload.name} alone: #{e.message}"
+        ensure
+          callers.each(&:end)
+        end
       end
     end
 
-    # The most requests per second that any server can answer: each of its workers has one core at a time, and the load
-    # generator runs on the same cores.
+    # The most requests per second that any server can answer: each of its workers has one core at a time, and database and load
+    # generator run on the same cores.
     #
     # @param result [Hash] of a workload, as Campaign gives it
     # @return [Float, nil] nil where the app was not measured alone
@@ -38,7 +72,7 @@ module Bench
       return unless app
 
       client = result["servers"].filter_map { |server| server["medians"]["client_us"] }.min.to_f
-      1e6 * [workers / app, cores / (app + client)].min
+      1e6 * [workers / app, cores / (app + result["database_us"].to_f + client)].min
     end
 
     # @param other [String] name of a server
@@ -48,12 +82,22 @@ module Bench
       most_rps(result)&.fdiv(rps) if rps&.positive?
     end
 
+    def self.result(callers, database)
+      callers.each { |caller| caller.line == READY or raise RunningServer::Failed, "does not begin" }
+      before = database&.cpu_ns
+      callers.each(&:go)
+      # Microseconds for a call, and how many calls there were.
+      told = callers.map { |caller| caller.line.split.map { |word| Float(word) } }
+      app = told.sum(&:first) / told.size
+      { "app_us" => app.round(1), "database_us" => database ? ((database.cpu_ns - before) / 1e3 / told.sum(&:last)).round(1) : 0.0 }
+    end
+
     def self.requests(workload)
       JSON.generate(workload.measurement.exchanges.map do |exchange|
         request = exchange.request
         { verb: request.verb, path: request.path, headers: request.headers, body: request.body, weight: exchange.weight }
       end)
     end
-    private_class_method :requests
+    private_class_method :requests, :result
   end
 end

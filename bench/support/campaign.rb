@@ -104,7 +104,10 @@ module Bench
       return {} unless ALONE.include?(workload.measurement.kind)
 
       # The rounds are over, and are worth more than this.
-      { "app_us" => AppAlone.microseconds(workload, @lane, @options.common(:seconds) / 2, database: @database), "cores" => Machine.facts["cores"] }
+      cores = Machine.facts["cores"]
+      processes = [workload.setting(:workers, @options), cores].min
+      { "cores" => cores,
+        **AppAlone.measure(workload, @lane, @options.common(:seconds) / 2, processes: processes, database: @database) }
     rescue RunningServer::Failed, ArgumentError, TypeError => e
       warn "#{workload.name}: the app alone: #{e.message}"
       {}

@@ -2,6 +2,7 @@
 
 require "fileutils"
 require "tmpdir"
+require_relative "process_tree"
 
 module Bench
   # The PostgreSQL of a workload's app: in a scratch directory, on a unix socket there and on no port, gone when the run is
@@ -44,6 +45,9 @@ module Bench
     def environment
       { "PGHOST" => @dir, "PGUSER" => "bench", "PGDATABASE" => "postgres" }
     end
+
+    # @return [Integer] nanoseconds of CPU time until now; only differences mean something
+    def cpu_ns = ProcessTree.new([@pid]).cpu_ns
 
     # @raise [RunningServer::Failed] when it ends, or is not ready in time
     def await_ready

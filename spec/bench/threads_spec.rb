@@ -176,7 +176,7 @@ RSpec.describe "the benchmark of threads", :once do
       exchanges = paths.map { |path| Bench::Measurements::Profile::Exchange.new(Bench::Request.new(path: path, **request), 2, nil) }
       workload = Bench::Workload.new("alone", title: "Alone", app: Bench::FrameworkApp.new(file, []), front: :tcp, servers: [],
                                               measurement: Bench::Measurements::Profile.new(exchanges))
-      described_class.microseconds(workload, Bench::Lane.new("system"), 0.2)
+      described_class.measure(workload, Bench::Lane.new("system"), 0.2, processes: 2).fetch("app_us")
     end
 
     it "measures the CPU time of an app's calls, not how long they wait" do
@@ -190,14 +190,15 @@ RSpec.describe "the benchmark of threads", :once do
     end
 
     # @return what two workers on two cores could do at most, and as a multiple of Puma's 1,000 requests per second
-    def most(app_us, client_us)
+    def most(app_us, client_us, database_us = nil)
       servers = [{ "name" => "puma-threads", "medians" => { "rps" => 1_000.0, "client_us" => client_us } }, { "name" => "fastrack-threads", "medians" => {} }]
-      result = { "app_us" => app_us, "cores" => 2, "workers" => 2, "servers" => servers }
+      result = { "app_us" => app_us, "database_us" => database_us, "cores" => 2, "workers" => 2, "servers" => servers }
       [described_class.most_rps(result), described_class.most_to(result, "puma-threads")]
     end
 
-    it "knows how much more than another server any could answer, with the load generator on the same cores" do
+    it "knows how much more than another server any could answer, with database and load generator on the same cores" do
       expect(most(900.0, 100.0)).to eq([2_000.0, 2.0])
+      expect(most(900.0, 100.0, 1_000.0)).to eq([1_000.0, 1.0])
       expect(most(1_600.0, nil)).to eq([1_250.0, 1.25])
       expect(most(nil, 100.0)).to eq([nil, nil])
     end

@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
-# Calls a config.ru's app again and again, in one process with one thread and no server, and prints the CPU time of a call in
-# microseconds: call.rb CONFIG_RU SECONDS, with the requests on standard input, see ../app_alone.rb. The servers' Rubies run it.
+# Calls a config.ru's app again and again, in one process with one thread and no server: call.rb CONFIG_RU SECONDS, with the
+# requests in the first line of standard input, see ../app_alone.rb. It prints "ready" when it has warmed up, waits for another line,
+# and prints the CPU time of a call in microseconds, and how many calls that were. The servers' Rubies run it.
 
 require "json"
 require "rack"
@@ -38,8 +39,8 @@ end
 
 def now(clock) = Process.clock_gettime(clock)
 
-# @return [Float] microseconds of CPU time for a call
-def microseconds(app, calls, seconds)
+# @return [Array(Float, Integer)] microseconds of CPU time for a call, and calls
+def measure(app, calls, seconds)
   done = 0
   before = now(Process::CLOCK_PROCESS_CPUTIME_ID)
   deadline = now(Process::CLOCK_MONOTONIC) + seconds
@@ -47,15 +48,19 @@ def microseconds(app, calls, seconds)
     calls.each { |call| call.run(app) }
     done += calls.size
   end
-  (now(Process::CLOCK_PROCESS_CPUTIME_ID) - before) * 1e6 / done
+  [(now(Process::CLOCK_PROCESS_CPUTIME_ID) - before) * 1e6 / done, done]
 end
 
 ru, seconds = ARGV
 # Each as often as its share is.
-requests = JSON.parse($stdin.read, symbolize_names: true).flat_map { |request| [Call.new(**request)] * request[:weight] }
+requests = JSON.parse($stdin.gets, symbolize_names: true).flat_map { |request| [Call.new(**request)] * request[:weight] }
 app = Rack::Builder.parse_file(ru)
 # Rack 2 has options beside it.
 app = app.first if app.is_a?(Array)
-microseconds(app, requests, Float(seconds) / 2)
+measure(app, requests, Float(seconds) / 2)
+$stdout.sync = true
+puts "ready"
+exit unless $stdin.gets
 # The best of some: what else the machine does makes calls dearer, never cheaper, and this is to be a lower bound.
-puts Array.new(4) { microseconds(app, requests, Float(seconds) / 4) }.min
+slices = Array.new(4) { measure(app, requests, Float(seconds) / 4) }
+puts "#{slices.map(&:first).min} #{slices.sum(&:last)}"

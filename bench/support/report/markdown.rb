@@ -68,8 +68,13 @@ module Bench
         most = AppAlone.most_rps(workload) or return ""
         others = servers_named(workload, Campaign::REFERENCES)
         multiples = others.map { |name| ", #{number(AppAlone.most_to(workload, name), 2)} times those of #{name}" }
-        "\nThe app alone takes #{number(workload["app_us"], 1)} µs of CPU time per request: on these cores, beside the load generator, " \
-          "no server can answer more than #{number(most, 0)} requests/s#{multiples.join}.\n"
+        "\nThe app alone takes #{number(workload["app_us"], 1)} µs of CPU time per request#{database(workload)}: on these cores, " \
+          "beside the load generator, no server can answer more than #{number(most, 0)} requests/s#{multiples.join}.\n"
+      end
+
+      def database(workload)
+        time = workload["database_us"].to_f
+        time.zero? ? "" : ", and its database #{number(time, 1)}"
       end
 
       def servers_named(workload, names) = workload["servers"].map { |server| server["name"] } & names
