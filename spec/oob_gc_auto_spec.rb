@@ -5,11 +5,14 @@ require_relative "support/kept_peer"
 
 RSpec.describe "OobGC=auto", :quiet do
   # Makes garbage, and answers with the collections and the full marks before and after that. /old makes what stays, and so
-  # much that a full mark becomes due.
+  # much that a full mark becomes due. /busy computes for 10 ms.
   let(:allocating) do
     <<~'RUBY'
       old = Array.new(50_000) { |n| "live #{n}" }
+      now = -> { Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) }
       run lambda { |env|
+        end_of_work = now.call + 0.01
+        100.times { |n| n * n } until env["PATH_INFO"] != "/busy" || now.call > end_of_work
         counts = -> { [GC.count, GC.stat(:major_gc_count)] }
         before = counts.call
         Array.new(1_500) { |n| "object #{n}" }
@@ -40,6 +43,8 @@ RSpec.describe "OobGC=auto", :quiet do
   end
 
   attr_reader :server
+
+  elsewhere = ("Ruby 3.3 only" unless RUBY_VERSION.start_with?("3.3."))
 
   # Whether Ruby says when a full mark is due.
   says_due = GC.latest_gc_info.key?(:need_major_by)
@@ -129,6 +134,19 @@ RSpec.describe "OobGC=auto", :quiet do
     server.write("go", "")
   end
 
+  it "leaves collections to Ruby in a worker that is busy, since Ruby 3.4", skip: ("not before" if RUBY_VERSION < "3.4") do
+    start({ MaxWorkers: 1 }, config: held)
+    server.write("go", "")
+    await_collection
+    # The second of these seconds at the latest is one in which the worker was busy from beginning to end.
+    over = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 2.5
+    ask("/busy") until Process.clock_gettime(Process::CLOCK_MONOTONIC) > over
+    before = collecting.size
+    answers = Array.new(200) { ask("/busy") }
+    expect(answers.last[2] - answers.first[0]).to be > 0
+    expect(collecting.size).to eq(before)
+  end
+
   it "collects nothing after the app has called GC.disable" do
     start({ MaxWorkers: 1 }, config: "after_fork { GC.disable }")
     answers = Array.new(300) { ask }
@@ -138,6 +156,62 @@ RSpec.describe "OobGC=auto", :quiet do
   it "is no number, but true, false or auto" do
     server = Server.fail_to_start(ru: allocating, options: { OobGC: "sometimes" })
     expect(server.log).to include("option OobGC must be true, false or auto")
+  end
+
+  # Four kinds of objects; one of them has a pool that is used up long before the others.
+  it "gives the heap room where one pool is used up within a few requests", skip: elsewhere do
+    ru = <<~'RUBY'
+      live = Array.new(300_000) { |n| "live #{n}" }
+      run lambda { |env|
+        before = GC.count
+        Array.new(1_000) { ["x" * 100] }
+        [200, { "content-type" => "text/plain" }, ["#{GC.count - before} #{GC.count} #{GC.stat_heap(2, :heap_eden_slots)}"]]
+      }
+    RUBY
+    (seldom, room), (often, little) = ["auto", false].map do |choice|
+      @server = Server.start(ru: ru, options: { OobGC: choice, MaxWorkers: 1 })
+      400.times { ask }
+      first = ask
+      answers = Array.new(300) { ask }
+      [answers.last[1] - first[1], answers.last[2]]
+    end
+    expect(seldom).to be <= often / 2
+    expect(room).to be_between(little * 1.2, little * 20)
+  end
+
+  describe "room in the heap", skip: elsewhere do
+    before { require "fastrack/worker/auto_gc" }
+
+    # What a pool of slots of 160 bytes can take from one collection to the next.
+    def room
+      GC.start
+      heap = Fastrack::YoungHeap.new
+      heap.room(160)
+    end
+
+    it "is made for what requests need, and no more than a quarter of the heap" do
+      heap = Fastrack::YoungHeap.new
+      maker = Fastrack::HeapRoom.new(heap)
+      # One request that makes so many would need fifty times as much.
+      20_000.times { "x" * 130 }
+      maker.note(1)
+      16.times { GC.start(full_mark: false) }
+      before = room
+      heap.collected
+      expect(maker.due?).to be(true)
+      expect([maker.make, maker.due?]).to eq([true, false])
+      expect((room - before) * 160).to be_between(heap.bytes * 0.05, heap.bytes * 0.3)
+      maker.note(1)
+      expect(maker.make).to be(false)
+    end
+  end
+
+  it "knows what share of a CPU the process takes" do
+    require "fastrack/worker/auto_gc"
+    times = { Process::CLOCK_MONOTONIC => [10.0, 10.5, 12.0, 12.0], Process::CLOCK_PROCESS_CPUTIME_ID => [3.0, 3.5, 3.5] }
+    allow(Process).to receive(:clock_gettime) { |clock| times.fetch(clock).shift }
+    share = Fastrack::CpuShare.new
+    expect([share.value, share.value]).to eq([0.0, 0.25])
   end
 
   describe "a full mark that is due" do

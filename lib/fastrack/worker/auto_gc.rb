@@ -1,6 +1,9 @@
 # frozen_string_literal: true
 
+require_relative "cpu_share"
 require_relative "full_marks"
+require_relative "heap_room"
+require_relative "young_heap"
 
 module Fastrack
   # OobGC=auto: collects garbage between two requests, shortly before Ruby would in one of the next, and only while that keeps
@@ -40,6 +43,11 @@ module Fastrack
 
     SAYS_DUE = GC.latest_gc_info.key?(:need_major_by)
 
+    # Ruby 3.4 lets the heap have more free slots. So it collects rarely, and each time there is much to sweep, which it does bit by bit
+    # in requests, but at once in a collection between them: one takes ten times as long as with Ruby 3.3. A worker that computes for
+    # more of its time than this leaves collections to Ruby: its clients would wait longer for those than for Ruby's.
+    BUSY = RUBY_VERSION < "3.4" ? Float::INFINITY : 0.45
+
     # Most responses from one look to the next.
     LONGEST = 64
 
@@ -50,7 +58,9 @@ module Fastrack
     def initialize(&engine)
       @engine = engine
       @heap = YoungHeap.new
+      @room = HeapRoom.new(@heap)
       @left = @looked_after = 1
+      @unnoted = 0
       @fullness = 0.0
       @growth = GROWTH
       @margin = MARGIN
@@ -58,14 +68,17 @@ module Fastrack
       @marked = -REST
       @tries = 0
       @foresight = FullMarks::Foresight.new
+      @cpu_share = CpuShare.new
     end
 
     # After a response.
     def call
       return if (@left -= 1).positive?
 
+      @room.note(@looked_after)
+      @unnoted += @looked_after
       learn
-      if @count >= @rested
+      if @count >= @rested && @cpu_share.value <= BUSY
         GC.latest_gc_info(:state) == :none ? look : finish
       end
       @left = @looked_after = [[due ? try_again : responses, 1].max, LONGEST].min
@@ -105,6 +118,7 @@ module Fastrack
 
       @count = count
       @tries = 0
+      @heap.collected
       @foresight.learn(count)
       @margin = [@margin + EARLIER, MARGINS.max].min
     end
@@ -115,6 +129,8 @@ module Fastrack
 
       if due
         pause(true) { collect(true) }
+      elsif @room.due?
+        pause(true) { @room.make && collect(false) }
       else
         collect_soon
       end
@@ -136,15 +152,17 @@ module Fastrack
 
     # What a request makes the heap fuller by.
     def note(fullness)
-      grown = (fullness - @fullness) / @looked_after
+      grown = (fullness - @fullness) / @unnoted
       @growth = [grown, @growth * DECAY].max if grown.positive?
       @fullness = fullness
+      @unnoted = 0
     end
 
     def collect(full_mark)
       GC.start(full_mark: full_mark)
       @heap.collected
       @fullness = 0.0
+      @unnoted = 0
       @margin = [@margin * LATER, MARGINS.min].max unless full_mark
       @count = GC.count
       @tries = 0
@@ -177,65 +195,6 @@ module Fastrack
         true
       ensure
         engine.end_pause
-      end
-    end
-
-    # How full the heap is that Ruby collects when it is used up. Since Ruby 3.2 it has several pools, for objects of different
-    # sizes: the fullest counts.
-    class YoungHeap
-      # Ruby 3.3 and later say how many objects are in a pool.
-      POOLS = GC.respond_to?(:stat_heap) && GC.stat_heap(0).key?(:total_allocated_objects)
-
-      # Of Ruby's pages.
-      PAGE = 65_536
-      SLOT = 40
-
-      # A pool with less than this share free after a collection is Ruby's to let grow.
-      LEAST_FREE = 0.05
-
-      def initialize
-        @pools = {}
-        @most_free = Hash.new(0)
-      end
-
-      # @return [Float]
-      def fullness
-        [malloc, *free_slots.map { |pool, (free, slots)| used(pool, free, slots) }].max
-      end
-
-      # What is free now is all there is until the next collection.
-      def collected
-        free_slots.each { |pool, (free, _)| @most_free[pool] = free }
-      end
-
-      private
-
-      def malloc
-        GC.stat(:malloc_increase_bytes).fdiv(GC.stat(:malloc_increase_bytes_limit))
-      end
-
-      def used(pool, free, slots)
-        most = @most_free[pool] = [@most_free[pool], free].max
-        most < slots * LEAST_FREE ? 0.0 : 1 - free.fdiv(most)
-      end
-
-      # @return [Hash{Integer => Array(Integer, Integer)}] by pool, the slots that can be used before a collection, and all
-      def free_slots
-        return { 0 => [GC.stat(:heap_free_slots) + (GC.stat(:heap_allocatable_pages) * PAGE / SLOT), GC.stat(:heap_available_slots)] } unless POOLS
-
-        GC.stat_heap(nil, @pools)
-        @pools.transform_values do |pool|
-          slots = pool[:heap_eden_slots]
-          free = slots - pool[:total_allocated_objects] + pool[:total_freed_objects]
-          [free + spare(pool), slots]
-        end
-      end
-
-      # Slots in pages that a pool may still get; since Ruby 3.4 those are any pool's.
-      def spare(pool)
-        in_page = PAGE / pool[:slot_size]
-        pages = pool[:heap_allocatable_pages]
-        pages ? pages * in_page : GC.stat(:heap_allocatable_slots) + (GC.stat(:heap_empty_pages) * in_page)
       end
     end
   end
