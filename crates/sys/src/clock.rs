@@ -1,6 +1,6 @@
 //! Clocks that need no system call.
 
-use nix::time::{clock_gettime, ClockId};
+use nix::time::{clock_getres, clock_gettime, ClockId};
 
 // Linux updates the coarse clocks every tick (1 to 10 ms). That is exact enough for a Date and for timeouts.
 #[cfg(not(portable))]
@@ -32,6 +32,11 @@ pub fn monotonic_millis() -> u64 {
     let Ok(now) = clock_gettime(STEADY) else { return 0 };
     // Neither is ever negative; less than 10^9 nanoseconds fit into 32 bits.
     (now.tv_sec() as u64).wrapping_mul(1000).wrapping_add(u64::from(now.tv_nsec() as u32 / 1_000_000))
+}
+
+/// How far [`monotonic_millis`] goes on at a time, in milliseconds: at least 1. With most kernels of Linux it is 1 or 4.
+pub fn tick_millis() -> u32 {
+    clock_getres(STEADY).map_or(1, |tick| u32::try_from(micros(tick).div_ceil(1000)).unwrap_or(1).max(1))
 }
 
 /// Microseconds on the monotonic clock.

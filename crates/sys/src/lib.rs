@@ -23,7 +23,7 @@ mod wakeup;
 
 pub use clock::{
     epoch_micros, epoch_millis, epoch_seconds, monotonic_micros, monotonic_millis, process_cpu_micros,
-    thread_clock, ThreadClock,
+    thread_clock, tick_millis, ThreadClock,
 };
 pub use fatal_signals::run_before_fatal_signals;
 pub use fd::{

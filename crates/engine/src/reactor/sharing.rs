@@ -174,10 +174,17 @@ impl Reactor {
         self.ask_member(Member::has_others)
     }
 
-    /// Gives one of several connections that have events to a worker that is idle, if there is one.
+    /// Gives one of several connections with something to do to a worker that is idle, if there is one.
     pub fn share(&mut self) -> bool {
-        if !self.ask_member(Member::is_another_idle) {
-            return false;
+        self.table.events() + self.ready.len() > 1
+            && self.ask_member(Member::is_another_idle)
+            && self.share_last()
+    }
+
+    /// Rather one that has pipelined requests: there is more to be done for it.
+    fn share_last(&mut self) -> bool {
+        if let Some(connection) = self.ready.pop_back() {
+            return self.give(connection).map_err(|connection| self.ready.push_back(connection)).is_ok();
         }
         let Some((mut connection, since, ended)) = self.table.last_event() else { return false };
         connection.ended |= ended;

@@ -3,6 +3,7 @@
 mod exit_handler;
 mod forking;
 mod pause;
+mod request_length;
 mod run;
 mod schedule;
 mod serve;
@@ -24,6 +25,7 @@ use crate::helper::{Crew, Helper, HelperTimer, Shared};
 use crate::reactor::{Reactor, Table};
 use crate::settings::Settings;
 use crate::watch::{Watchdog, MAX_THREADS};
+use request_length::RequestLength;
 
 pub use exit_handler::ExitHandler;
 pub use forking::Forking;
@@ -92,19 +94,19 @@ struct Driver {
 }
 
 /// What the [schedule] goes by.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Schedule {
     /// Clients accepted in a row without a look at the poller.
     accepted: u32,
     /// Requests of kept-alive connections served since the listeners were last polled.
     kept: u32,
-    /// Requests of anybody that began in the clock's current tick, and in the last one before it in which any did.
-    served: u32,
-    served_before: u32,
-    /// They take so long that their clients wait in the shared queue.
+    length: RequestLength,
+    /// Requests take so long that their clients wait in the shared queue.
     lines_up: bool,
     /// Requests served since a connection was last given to an idle worker.
     since_given: u32,
+    /// When that was, in milliseconds.
+    last_given: u64,
     /// When the last request began, and when the last one had begun when the listeners were polled, in milliseconds.
     last_began: u64,
     last_look: u64,
@@ -173,7 +175,7 @@ impl Engine {
             listeners,
             poller,
             events: Events::default(),
-            schedule: Schedule::default(),
+            schedule: Schedule::new(),
             left: None,
             finish: None,
             recalled: false,

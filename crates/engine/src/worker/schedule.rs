@@ -4,6 +4,7 @@ use std::io;
 
 use fastrack_sys::epoch_seconds;
 
+use super::request_length::RequestLength;
 use super::{Driver, Schedule};
 use crate::conn::{Connection, Step};
 use crate::handoff::Member;
@@ -23,13 +24,11 @@ const KEPT_BEFORE_LOOK: u32 = 64;
 /// the 64 above first, which costs them next to nothing; long ones can afford 0.2 microseconds each time.
 const LOOK_INTERVAL: u64 = 1;
 
-/// With no more requests than this in a tick of the clock they are long ones, and wait in the shared queue, where all
-/// workers' clients are in one order. That costs some ten microseconds each, of 300 or more.
-const LONG_REQUESTS: u32 = 3;
-
 /// Requests from one connection given to an idle worker to the next. Giving costs as much as half a short request,
-/// so this limits both how fast connections spread over the workers and what two workers pay that give to and fro.
+/// so this limits both how fast connections spread over the workers and what two workers pay that give to and fro. Longer
+/// requests can afford it more often: after as many milliseconds as this.
 const GIVE_INTERVAL: u32 = 128;
+const GIVE_TIME: u64 = 4;
 
 /// What to do next.
 pub(super) enum Action {
@@ -52,8 +51,7 @@ impl Driver {
         if let Some(connection) = self.schedule.first.take() {
             return Action::Serve(connection);
         }
-        let lines_up =
-            self.schedule.is_look_due() && self.schedule.has_long_requests() && reactor.may_line_up();
+        let lines_up = self.schedule.is_look_due() && self.schedule.length.is_long() && reactor.may_line_up();
         if self.schedule.kept >= KEPT_BEFORE_LOOK || self.shared.take_long_request() || lines_up {
             return self.poll(reactor, true);
         }
@@ -100,16 +98,16 @@ impl Driver {
         // Clients that send without a pause do not keep new ones out either.
         let due = due || reactor.events() > 0 || self.schedule.kept > 0 && self.schedule.is_look_due();
         if due {
-            self.schedule.lines_up = self.schedule.has_long_requests() && reactor.may_line_up();
+            self.schedule.lines_up = self.schedule.length.is_long() && reactor.may_line_up();
             let schedule = &mut self.schedule;
             (schedule.kept, schedule.last_look) = (0, schedule.last_began);
         }
         let mut result = Ok(());
         if reactor.has_connections() {
             result = reactor.poll();
-            if self.schedule.since_given >= GIVE_INTERVAL && reactor.events() > 1 && reactor.share() {
-                self.schedule.since_given = 0;
-            }
+        }
+        if self.schedule.may_give() && reactor.share() {
+            (self.schedule.since_given, self.schedule.last_given) = (0, self.schedule.last_began);
         }
         reactor.expire(&|| false);
         let mut busy = due || reactor.has_pending();
@@ -133,6 +131,7 @@ impl Driver {
         if busy || reactor.has_warnings() {
             Action::Continue
         } else {
+            self.schedule.length.wait();
             Action::Wait
         }
     }
@@ -196,14 +195,29 @@ impl Driver {
 }
 
 impl Schedule {
+    pub(super) fn new() -> Self {
+        Schedule {
+            accepted: 0,
+            kept: 0,
+            length: RequestLength::new(fastrack_sys::tick_millis()),
+            lines_up: false,
+            since_given: 0,
+            last_given: 0,
+            last_began: 0,
+            last_look: 0,
+            first: None,
+            queue_announced: false,
+            last_warning: 0,
+        }
+    }
+
     /// Whether the listeners are to be polled again, going by when requests began: no clock is asked.
     fn is_look_due(&self) -> bool {
         self.last_began >= self.last_look + LOOK_INTERVAL
     }
 
-    /// By whole ticks: looks also come in the middle of one, and few requests may come between such a look and the next tick.
-    fn has_long_requests(&self) -> bool {
-        (1..=LONG_REQUESTS).contains(&self.served.max(self.served_before))
+    fn may_give(&self) -> bool {
+        self.since_given >= GIVE_INTERVAL || self.last_began >= self.last_given + GIVE_TIME
     }
 }
 
@@ -212,6 +226,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
+    use super::super::request_length::LONG_REQUESTS;
     use super::*;
     use crate::accept::Client;
     use crate::handoff::SharedQueue;
@@ -245,6 +260,7 @@ mod tests {
 
     #[test]
     fn clients_line_up_after_long_requests_and_not_after_short_ones() {
-        assert_eq!([after(1), after(3), after(4)], [(true, 2), (true, 2), (true, 0)]);
+        let most = LONG_REQUESTS * fastrack_sys::tick_millis();
+        assert_eq!([after(1), after(most), after(most + 1)], [(true, 2), (true, 2), (true, 0)]);
     }
 }

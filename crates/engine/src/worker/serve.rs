@@ -134,11 +134,8 @@ impl Engine {
 impl Driver {
     /// A request begins at this time.
     pub(super) fn count_request(&mut self, now: u64) {
-        if now != self.schedule.last_began {
-            self.schedule.served_before = std::mem::take(&mut self.schedule.served);
-        }
+        self.schedule.length.begin(now);
         self.schedule.last_began = now;
-        self.schedule.served = self.schedule.served.saturating_add(1);
         self.left = self.left.map(|left| left.saturating_sub(1));
         self.schedule.since_given = self.schedule.since_given.saturating_add(1);
     }
