@@ -111,6 +111,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_clock_for_deadlines_goes_on_by_a_tick() {
+        let mut last = monotonic_millis();
+        let mut step = || loop {
+            let now = monotonic_millis();
+            if now != last {
+                return now - std::mem::replace(&mut last, now);
+            }
+        };
+        // The first is not a whole one, and a busy machine may leave some out. Milliseconds are cut off.
+        let steps = (0..20).map(|_| step()).skip(1);
+        let (least, tick) = (steps.min().expect("some"), u64::from(tick_millis()));
+        assert!(least <= tick && least + 1 >= tick, "{least} of {tick}");
+    }
+
+    #[test]
     fn the_clock_of_a_thread_shows_what_it_computes_and_not_how_long_it_sleeps() {
         let (tell, told) = std::sync::mpsc::channel();
         let (go, gone) = std::sync::mpsc::channel::<()>();

@@ -259,6 +259,42 @@ mod tests {
     }
 
     #[test]
+    fn an_idle_worker_is_given_one_of_several_pipelined_requests() {
+        let queue = SharedQueue::new().expect("a queue");
+        let engine = Engine::new(Vec::new(), None, Settings::default(), Some(&queue)).expect("an engine");
+        let other = queue.member().expect("a member").expect("free");
+        other.set_serving(true);
+        let mut reactor = engine.shared.reactor();
+        let mut clients = Vec::new();
+        for _ in 0..2 {
+            let (mut client, server) = UnixStream::pair().expect("a pair");
+            server.set_nonblocking(true).expect("nonblocking");
+            client.write_all(&b"GET / HTTP/1.1\r\nHost: h\r\n\r\n".repeat(2)).expect("write");
+            clients.push(client);
+            let (connection, step) = reactor.greet(Client { fd: server.into(), peer: None, listener: 0 });
+            assert_eq!(step, Step::Ready);
+            reactor.queue(connection);
+        }
+        assert!(!reactor.share());
+        other.set_idle(true);
+        assert!(reactor.share());
+        // The last one stays.
+        assert!(!reactor.share());
+        assert_eq!(other.queued(), 1);
+    }
+
+    #[test]
+    fn a_worker_gives_again_after_many_requests_or_some_time() {
+        let mut schedule = Schedule::new();
+        (schedule.last_given, schedule.last_began) = (1_000, 1_003);
+        assert!(!schedule.may_give());
+        schedule.last_began = 1_004;
+        assert!(schedule.may_give());
+        (schedule.last_given, schedule.since_given) = (1_004, GIVE_INTERVAL);
+        assert!(schedule.may_give());
+    }
+
+    #[test]
     fn clients_line_up_after_long_requests_and_not_after_short_ones() {
         let most = LONG_REQUESTS * fastrack_sys::tick_millis();
         assert_eq!([after(1), after(most), after(most + 1)], [(true, 2), (true, 2), (true, 0)]);
