@@ -11,6 +11,7 @@ class Notes < Rails::Application
   config.load_defaults 7.1
   # Load everything in the master, so that workers share it.
   config.eager_load = true
+  config.enable_reloading = !Rails.env.production?
   config.consider_all_requests_local = Rails.env.development?
   config.public_file_server.enabled = true
   config.secret_key_base = ENV.fetch("SECRET_KEY_BASE") { SecureRandom.hex(64) }

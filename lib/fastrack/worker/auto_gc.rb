@@ -44,7 +44,7 @@ module Fastrack
     SAYS_DUE = GC.latest_gc_info.key?(:need_major_by)
 
     # Ruby 3.4 lets the heap have more free slots. So it collects rarely, and each time there is much to sweep, which it does bit by bit
-    # in requests, but at once in a collection between them: one takes ten times as long as with Ruby 3.3. A worker that computes for
+    # in requests, but at once in a collection between them: one takes five times as long as with Ruby 3.3. A worker that computes for
     # more of its time than this leaves collections to Ruby: its clients would wait longer for those than for Ruby's.
     BUSY = RUBY_VERSION < "3.4" ? Float::INFINITY : 0.45
 
