@@ -2,7 +2,7 @@
 
 # Calls a config.ru's app again and again, in one process with one thread and no server: call.rb CONFIG_RU SECONDS, with the
 # requests in the first line of standard input, see ../app_alone.rb. It prints "ready" when it has warmed up, waits for another line,
-# and prints the CPU time of a call in microseconds, and how many calls that were. The servers' Rubies run it.
+# prints the CPU time of a call in microseconds, and how many calls that were, and waits for the end of standard input. The servers' Rubies run it.
 
 require "json"
 require "rack"
@@ -64,3 +64,5 @@ exit unless $stdin.gets
 # The best of some: what else the machine does makes calls dearer, never cheaper, and this is to be a lower bound.
 slices = Array.new(4) { measure(app, requests, Float(seconds) / 4) }
 puts "#{slices.map(&:first).min} #{slices.sum(&:last)}"
+# What the database's processes have taken can be read while they live.
+$stdin.read
