@@ -1,11 +1,85 @@
 # frozen_string_literal: true
 
-require_relative "cpu_share"
-require_relative "full_marks"
-require_relative "heap_room"
 require_relative "young_heap"
 
 module Fastrack
+  # How much of a CPU this process takes: 0.5 if it has computed for half of the time.
+  class CpuShare
+    # Seconds that a figure is of, at least.
+    PERIOD = 1.0
+
+    def initialize
+      @value = 0.0
+      begin_period
+    end
+
+    # @return [Float] of the last period that is over
+    def value
+      passed = now(Process::CLOCK_MONOTONIC) - @began
+      if passed >= PERIOD
+        @value = (now(Process::CLOCK_PROCESS_CPUTIME_ID) - @cpu) / passed
+        begin_period
+      end
+      @value
+    end
+
+    private
+
+    def begin_period
+      @began = now(Process::CLOCK_MONOTONIC)
+      @cpu = now(Process::CLOCK_PROCESS_CPUTIME_ID)
+    end
+
+    def now(clock) = Process.clock_gettime(clock)
+  end
+
+  # What AutoGC knows of full marks: collections that look at all objects, and last for as long as many others.
+  module FullMarks
+    # When a full mark will be due. Before Ruby 3.4 Ruby says so a few requests before, which may be too late for a good moment. It
+    # takes about as many collections as the one before took.
+    class Foresight
+      # Ruby 3.4 collects so rarely that it says so in time.
+      SAID_LATE = RUBY_VERSION < "3.4"
+
+      # Of that number. Each full mark that is made early costs as much as others do.
+      SOON = 0.85
+      LATER = 1.05
+
+      # Collections from one to the next.
+      OFTEN = 20
+
+      def initialize
+        @marks = GC.stat(:major_gc_count)
+        @last = GC.count
+        @interval = 0
+      end
+
+      # Ruby has collected.
+      #
+      # @param count [Integer] collections until now
+      def learn(count)
+        marks = GC.stat(:major_gc_count)
+        return if marks == @marks
+
+        @interval = count - @last
+        @marks = marks
+        @last = count
+      end
+
+      # A full mark was made between requests.
+      def marked(count)
+        @interval *= LATER
+        @marks = GC.stat(:major_gc_count)
+        @last = count
+      end
+
+      # Not while they come often: then Ruby is letting the heap grow.
+      def soon?(count)
+        SAID_LATE && @interval >= OFTEN && count - @last >= @interval * SOON
+      end
+    end
+  end
+
   # OobGC=auto: collects garbage between two requests, shortly before Ruby would in one of the next, and only while that keeps
   # no client waiting.
   #

@@ -87,4 +87,102 @@ module Fastrack
       pages ? pages * in_page : GC.stat(:heap_allocatable_slots) + (GC.stat(:heap_empty_pages) * in_page)
     end
   end
+
+  # Gives the young heap room for more requests, so that collections are rare: one takes about as long as another, however many
+  # requests lie between them.
+  #
+  # Ruby collects as soon as one of the heap's pools is used up, and lets a pool grow by what lives in it, not by what requests
+  # make and drop: one of few objects that live and many that do not may have room for ten requests, beside others that have it
+  # for hundreds. Objects that are made and dropped at once leave their slots to the pool for good.
+  #
+  # That is so with Ruby 3.3. Before, there is nothing to tell how many objects are made in each pool; since Ruby 3.4 pools share the
+  # room that is left.
+  class HeapRoom
+    NEEDED = YoungHeap::POOLS && RUBY_VERSION < "3.4"
+
+    # Requests for which there is to be room from one collection to the next.
+    REQUESTS = 50
+
+    # At most so much is added in all, as a share of the heap's size.
+    SHARE = 0.25
+
+    # Collections from one look to the next: by then the heap has got the size that Ruby gives it, and means are steady.
+    COLLECTIONS = 16
+
+    # Of REQUESTS: room for a few more is not worth it.
+    LACK = 0.2
+
+    # What an embedded string takes of its slot besides its bytes.
+    STRING = 25
+
+    # @param heap [YoungHeap]
+    def initialize(heap)
+      @heap = heap
+      @added = 0
+      begin_period
+    end
+
+    # @param count [Integer] of responses since the last call of this
+    def note(count)
+      @responses += count
+    end
+
+    # @return [Boolean] whether it is time for a look
+    def due?
+      NEEDED && GC.count >= @next
+    end
+
+    # Makes the room that is lacking. This takes some tens of milliseconds, and a collection must follow.
+    #
+    # @return [Boolean] whether there is any; if not, there is nothing to do
+    def make
+      lack = lacking
+      begin_period
+      return false if lack.empty?
+
+      @added += bytes(lack)
+      GC.disable
+      lack.each { |size, slots| fill(size, slots) }
+      true
+    ensure
+      GC.enable
+    end
+
+    private
+
+    def begin_period
+      @responses = 0
+      @next = GC.count + COLLECTIONS
+      @made = made
+    end
+
+    # @return [Hash{Integer => Integer}] by size of slots, the objects that were made until now
+    def made
+      NEEDED ? GC.stat_heap.to_h { |_, pool| [pool[:slot_size], pool[:total_allocated_objects]] } : {}
+    end
+
+    # @return [Hash{Integer => Integer}] slots by their size, no more than may be added
+    def lacking
+      return {} if @responses.zero?
+
+      lack = made.filter_map do |size, count|
+        wanted = REQUESTS * (count - @made.fetch(size)) / @responses
+        slots = wanted - @heap.room(size)
+        [size, slots] if slots > wanted * LACK
+      end.to_h
+      scale(lack, (@heap.bytes * SHARE) - @added)
+    end
+
+    def scale(lack, most)
+      share = most / [bytes(lack), 1].max
+      share >= 1 ? lack : lack.transform_values { |slots| (slots * [share, 0].max).to_i }.select { |_, slots| slots.positive? }
+    end
+
+    def bytes(slots) = slots.sum { |size, count| size * count }
+
+    def fill(size, slots)
+      text = ("x" * (size - STRING)).freeze
+      slots.times { text.dup }
+    end
+  end
 end
