@@ -304,6 +304,11 @@ impl Crew {
             && !self.threads_in(serving).any(|thread| self.places[thread].activity.is_runnable())
     }
 
+    /// Whether the last looks have seen no idle processor.
+    pub fn is_machine_busy(&self) -> bool {
+        self.load.is_busy()
+    }
+
     fn has_paused(&self) -> bool {
         monotonic_micros() >= self.begun.load(Ordering::Relaxed) + LONG_PAUSE
     }

@@ -37,13 +37,18 @@ impl Load {
     /// unknown, there are enough.
     pub fn idle_processors(&self) -> usize {
         let spare = self.look();
-        if self.busy.load(Ordering::Relaxed) > LOW {
+        if self.is_busy() {
             return 0;
         }
         spare.max(1)
     }
 
-    /// Whether many looks have seen no idle processor.
+    /// Whether too many looks have seen no idle processor.
+    pub fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Relaxed) > LOW
+    }
+
+    /// The same for even more of them, one more included.
     pub fn is_high(&self) -> bool {
         self.look();
         self.busy.load(Ordering::Relaxed) > HIGH

@@ -26,6 +26,8 @@ const LONGEST_LOOK: u64 = 1_000;
 /// be left alone.
 const NEXT_TRY: u64 = 1;
 const LATER_TRY: u64 = 2;
+/// While no processor is idle: a further request begins after a long wait only.
+const BUSY_TRY: u64 = 5;
 
 /// How often to look whether the last requests are done, in milliseconds.
 const LAST_LOOK: u64 = 10;
@@ -244,7 +246,11 @@ impl Drive<'_> {
         }
         self.step.set(step);
         shared.timer().watch_on(!is_anybody_there);
-        let next_try = if room > 0 { NEXT_TRY } else { LATER_TRY };
+        let next_try = match room {
+            0 if crew.is_machine_busy() => BUSY_TRY,
+            0 => LATER_TRY,
+            _ => NEXT_TRY,
+        };
         Some(if is_anybody_there { next.min(next_try) } else { next })
     }
 
