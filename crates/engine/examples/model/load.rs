@@ -25,6 +25,10 @@ impl Load {
         usize::from(!self.is_high())
     }
 
+    pub fn is_busy(&self) -> bool {
+        self.is_high()
+    }
+
     pub fn is_high(&self) -> bool {
         IS_HIGH.load(Ordering::SeqCst)
     }

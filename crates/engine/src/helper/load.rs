@@ -108,8 +108,8 @@ pub(super) mod tests {
         see(0, 60);
         assert!(load.is_high() && load.idle_processors() == 0);
         see(1, 3);
-        assert!(!load.is_high() && load.idle_processors() == 0);
+        assert!(!load.is_high() && load.is_busy() && load.idle_processors() == 0);
         see(1, 3);
-        assert!(!load.is_high() && load.idle_processors() > 0);
+        assert!(!load.is_high() && !load.is_busy() && load.idle_processors() > 0);
     }
 }

@@ -212,6 +212,15 @@ fn next_look(reactor: &Reactor, deadline: u64) -> u64 {
     }
 }
 
+/// How long until a client that could not be served is tried again, in milliseconds.
+fn next_try(room: usize, is_machine_busy: bool) -> u64 {
+    match room {
+        0 if is_machine_busy => BUSY_TRY,
+        0 => LATER_TRY,
+        _ => NEXT_TRY,
+    }
+}
+
 /// With several threads of the application.
 impl Drive<'_> {
     /// Nobody leads, or the leader makes no progress. Wakes a thread if there is something for it.
@@ -246,12 +255,7 @@ impl Drive<'_> {
         }
         self.step.set(step);
         shared.timer().watch_on(!is_anybody_there);
-        let next_try = match room {
-            0 if crew.is_machine_busy() => BUSY_TRY,
-            0 => LATER_TRY,
-            _ => NEXT_TRY,
-        };
-        Some(if is_anybody_there { next.min(next_try) } else { next })
+        Some(if is_anybody_there { next.min(next_try(room, crew.is_machine_busy())) } else { next })
     }
 
     /// If a request is overdue its client is answered at once, and no thread takes another one. The process ends when the
@@ -324,6 +328,13 @@ mod tests {
     use crate::helper::shared::tests::shared;
     use crate::watch::WatchSettings;
     use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_client_is_tried_again_later_where_requests_in_progress_are_to_be_left_alone() {
+        let tries = [next_try(1, false), next_try(0, false), next_try(0, true)];
+        assert!(tries[0] < tries[1] && tries[1] < tries[2]);
+        assert_eq!(next_try(1, true), tries[0]);
+    }
 
     #[test]
     fn a_step_lasts_for_as_long_as_it_is_seen_and_not_while_the_machine_stands_still() {
