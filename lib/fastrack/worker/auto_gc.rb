@@ -152,13 +152,16 @@ module Fastrack
       @room.note(@looked_after)
       @unnoted += @looked_after
       learn
-      if @count >= @rested && @cpu_share.value <= BUSY
+      if @count >= @rested && !busy?
         GC.latest_gc_info(:state) == :none ? look : finish
       end
       @left = @looked_after = [[due ? try_again : responses, 1].max, LONGEST].min
     end
 
     private
+
+    # Before Ruby 3.4 this never matters, and is not measured.
+    def busy? = BUSY.finite? && @cpu_share.value > BUSY
 
     # Ruby 3.1 does not say.
     #
