@@ -21,7 +21,7 @@ use crate::watch::Activity;
 /// While no processor is idle a wait is long after this time, in microseconds, for each thread that has a request: then the worker
 /// begins another one, though that takes time of those. Where the machine is busy a wait of a millisecond or two lasts longer;
 /// and the more requests there are, the longer they make each other's waits.
-const LONG_WAIT: u64 = 15_000;
+const LONG_WAIT: u64 = 30_000;
 
 /// When a worker has begun no request for so long, in microseconds, it begins one also while no processor is idle, as soon as all
 /// those that it has wait: some wait often, and never for long.
