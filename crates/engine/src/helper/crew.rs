@@ -304,7 +304,7 @@ impl Crew {
             && !self.threads_in(serving).any(|thread| self.places[thread].activity.is_runnable())
     }
 
-    /// Whether the last looks have seen no idle processor.
+    /// Whether too many of the last looks have seen no idle processor.
     pub fn is_machine_busy(&self) -> bool {
         self.load.is_busy()
     }

@@ -8,7 +8,8 @@ use fastrack_sys::Processors;
 /// An average of looks is kept as a number up to this.
 const ALL: u32 = 1 << 16;
 
-/// How much one look changes the average: a worker looks every millisecond while requests wait, or when it ends one.
+/// How much one look changes the average: a worker looks every one to five milliseconds while requests wait,
+/// and when it ends one.
 const WEIGHT: u32 = 32;
 
 /// Up to this share a worker begins further requests, and beyond the other one it gives them up.
@@ -48,7 +49,7 @@ impl Load {
         self.busy.load(Ordering::Relaxed) > LOW
     }
 
-    /// The same for even more of them, one more included.
+    /// Whether nearly all looks have seen none, this one included.
     pub fn is_high(&self) -> bool {
         self.look();
         self.busy.load(Ordering::Relaxed) > HIGH

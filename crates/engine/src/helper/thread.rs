@@ -22,11 +22,11 @@ const LONGEST_WAIT: u64 = 100;
 /// The longest time between two looks that counts, in milliseconds: longer, and the machine has stood still.
 const LONGEST_LOOK: u64 = 1_000;
 
-/// How long until a client that could not be served is tried again, in milliseconds; and where the threads that have requests are to
-/// be left alone.
+/// How long until a client that could not be served is tried again, in milliseconds.
 const NEXT_TRY: u64 = 1;
+/// Where the threads that have requests are to be left alone.
 const LATER_TRY: u64 = 2;
-/// While no processor is idle: a further request begins after a long wait only.
+/// The same while no processor is idle: a further request begins after a long wait only, and each look takes time of others.
 const BUSY_TRY: u64 = 5;
 
 /// How often to look whether the last requests are done, in milliseconds.
@@ -212,7 +212,7 @@ fn next_look(reactor: &Reactor, deadline: u64) -> u64 {
     }
 }
 
-/// How long until a client that could not be served is tried again, in milliseconds.
+/// When to try again, in milliseconds, with `room` for so many requests more.
 fn next_try(room: usize, is_machine_busy: bool) -> u64 {
     match room {
         0 if is_machine_busy => BUSY_TRY,
