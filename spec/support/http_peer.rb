@@ -70,6 +70,11 @@ class HttpPeer
     @socket.getsockopt(Socket::IPPROTO_TCP, Socket::TCP_INFO).data.getbyte(0) == closed
   end
 
+  # Packets with data that have come: tcp(7), TCP_INFO.
+  def packets
+    @socket.getsockopt(Socket::IPPROTO_TCP, Socket::TCP_INFO).data.unpack1("x152 L")
+  end
+
   # Whether the server has read all that was sent; until then its kernel keeps it: proc(5), /proc/net/tcp, rx_queue.
   def taken?
     ports = [@socket.remote_address, @socket.local_address].map { |address| format("%04X", address.ip_port) }

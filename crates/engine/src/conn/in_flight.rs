@@ -72,8 +72,9 @@ impl InFlight {
     }
 
     /// A request begins on this socket, which was there to be read when it had `arrived`. Returns the time, both in
-    /// milliseconds of the monotonic clock.
-    pub fn begin(&mut self, fd: RawFd, request: &mut Request<'_>, arrived: u64) -> u64 {
+    /// milliseconds of the monotonic clock. The end of the response before it may be held back if the socket `is_corked`.
+    pub fn begin(&mut self, fd: RawFd, request: &mut Request<'_>, arrived: u64, is_corked: bool) -> u64 {
+        self.active.cork().begin(is_corked);
         let started = self.active.begin(fd, request.head, request.bytes);
         let queued = queue_time(request.head, request.bytes, arrived, started);
         request.queue_time = queued;

@@ -17,6 +17,7 @@ mod read_buf;
 mod reading;
 mod request;
 mod response_writer;
+mod turn;
 mod write_buf;
 
 use std::io;
@@ -39,6 +40,7 @@ pub(crate) use read_buf::{ReadBuf, ReadBufPool};
 pub use request::{Content, Request};
 pub(crate) use response_writer::Stage;
 pub use response_writer::{Progress, ResponseWriter};
+pub(crate) use turn::Turn;
 pub(crate) use write_buf::WriteBuf;
 
 /// How much a refused client may still send, in bytes: enough for what was under way.
@@ -109,6 +111,9 @@ pub(crate) struct Connection {
     write_buf: WriteBuf,
     state: State,
     pub served: u32,
+    pub turn: Turn,
+    /// The system may hold back the end of the last response, so that the next one goes with it.
+    pub corked: bool,
     last_read_was_full: bool,
     /// The client has shut down its sending side.
     pub ended: bool,
@@ -131,6 +136,8 @@ impl Connection {
             write_buf: WriteBuf::default(),
             state: State::Head,
             served: 0,
+            turn: Turn::default(),
+            corked: false,
             last_read_was_full: false,
             ended: false,
             answer_after_shutdown: false,
@@ -232,6 +239,14 @@ impl Connection {
     /// Frees what was kept of the response, and returns how much that was.
     pub fn release_write_buf(&mut self) -> usize {
         std::mem::take(&mut self.write_buf).capacity()
+    }
+
+    /// Has the system send what it may hold back.
+    pub fn uncork(&mut self) {
+        if std::mem::take(&mut self.corked) {
+            // It fails if the client is gone.
+            let _ = fastrack_sys::uncork(self.fd.as_fd());
+        }
     }
 
     /// Whether the whole response has been sent, and if so, whether the connection is kept alive.

@@ -5,11 +5,12 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use fastrack_http::{Persistence, Version};
+use fastrack_sys::CORKS;
 
 use super::body::BodyStream;
 use super::in_flight::InFlight;
 use super::request::{Content, Request};
-use super::write_buf;
+use super::write_buf::{self, WriteBuf};
 use crate::control::Control;
 use crate::settings::Settings;
 use crate::watch::{Count, GcTime};
@@ -39,6 +40,19 @@ pub(crate) enum Stage {
     Broken,
 }
 
+/// Whether the system may hold back bytes, so that others go with them; the helper ends that (watch/cork.rs).
+#[derive(Debug)]
+struct Corking {
+    /// More of the body follows.
+    more_follows: bool,
+    /// The next response follows if the connection goes on.
+    next_follows: bool,
+    /// The socket is TCP's, and the response is not a stream.
+    is_possible: bool,
+    /// Something may be held back.
+    is_corked: bool,
+}
+
 /// Sends one response to the client.
 #[derive(Debug)]
 pub struct ResponseWriter<'a> {
@@ -53,6 +67,7 @@ pub struct ResponseWriter<'a> {
     stalled: Option<u64>,
     stage: Stage,
     persistence: Persistence,
+    corking: Corking,
     /// The request's body, if the application reads it while it arrives.
     body: Option<BodyStream<'a>>,
 }
@@ -61,7 +76,8 @@ impl<'a> ResponseWriter<'a> {
     /// Most slices for one [`send`](Self::send): what one writev(2) takes (IOV_MAX on Linux and BSD).
     pub const MOST_SLICES: usize = 1024;
 
-    /// `last` says that the connection closes after this response.
+    /// `last` says that the connection closes after this response; `next_follows` says that otherwise the next one is likely
+    /// to come within milliseconds.
     pub(crate) fn new(
         fd: BorrowedFd<'a>,
         in_flight: &'a mut InFlight,
@@ -69,6 +85,7 @@ impl<'a> ResponseWriter<'a> {
         request: &Request<'a>,
         settings: &Settings,
         last: bool,
+        next_follows: bool,
     ) -> Self {
         let persistence = match request.head.version {
             _ if last || !settings.keep_alive || !request.head.is_persistent() => Persistence::Close,
@@ -84,6 +101,12 @@ impl<'a> ResponseWriter<'a> {
             stalled: None,
             stage: Stage::Untouched,
             persistence,
+            corking: Corking {
+                more_follows: false,
+                next_follows,
+                is_possible: CORKS && request.peer.is_some(),
+                is_corked: false,
+            },
             body: if let Content::Stream(body) = request.content { Some(body) } else { None },
         }
     }
@@ -149,7 +172,7 @@ impl<'a> ResponseWriter<'a> {
         }
         if self.in_flight.write_buf().is_empty() {
             self.claim_response()?;
-            let result = self.in_flight.write_buf().send(self.fd, slices);
+            let result = self.send_at_once(slices);
             self.note(result)?;
             if self.in_flight.write_buf().is_empty() {
                 return Ok(Progress::Sent);
@@ -160,6 +183,46 @@ impl<'a> ResponseWriter<'a> {
         }
         self.stage = Stage::Begun;
         Ok(self.progress())
+    }
+
+    #[inline]
+    fn send_at_once(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        if self.corking.more_follows | self.corking.next_follows {
+            return self.send_corked(slices);
+        }
+        self.in_flight.write_buf().send(self.fd, slices, false)
+    }
+
+    #[inline(never)]
+    fn send_corked(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let Corking { more_follows, is_possible, .. } = self.corking;
+        let may_cork = is_possible && (more_follows || self.is_persistent());
+        let corks = may_cork && WriteBuf::may_cork(slices) && self.in_flight.active().cork().set();
+        self.corking.is_corked = corks;
+        let sent = self.in_flight.write_buf().send(self.fd, slices, corks);
+        if corks && !self.in_flight.active().cork().stays() {
+            self.uncork();
+        }
+        sent
+    }
+
+    /// Has the system send what it may hold back.
+    fn uncork(&mut self) {
+        self.corking.is_corked = false;
+        // It fails if the client is gone.
+        let _ = fastrack_sys::uncork(self.fd);
+    }
+
+    /// Says whether more of the body is about to be sent: then the system may hold back what was, for milliseconds.
+    pub fn set_more_follows(&mut self, more_follows: bool) {
+        self.corking.more_follows = more_follows;
+        // What is sent next takes the rest with it.
+        self.corking.is_corked &= more_follows;
+    }
+
+    /// Whether the system may hold back the end of the response, which has been sent.
+    pub(crate) fn is_corked(&self) -> bool {
+        self.corking.is_corked
     }
 
     /// Sends a head and the first `length` bytes of a file, which are a chunk and the last one if that `ends_chunk`. What
@@ -178,6 +241,7 @@ impl<'a> ResponseWriter<'a> {
         self.note(pushed.map(|()| 0))?;
         self.in_flight.sent.passed += head.len() as u64 + length;
         self.in_flight.write_buf().push_file(file, length, ends_chunk);
+        self.corking.is_corked = false;
         self.stage = Stage::Begun;
         self.flush()
     }
@@ -188,7 +252,7 @@ impl<'a> ResponseWriter<'a> {
         if self.stage != Stage::Untouched {
             return;
         }
-        match write_buf::send(self.fd, bytes) {
+        match write_buf::send(self.fd, bytes, false) {
             Ok(0) => {}
             Ok(sent) if sent == bytes.len() => {}
             Ok(sent) => {
@@ -245,6 +309,7 @@ impl<'a> ResponseWriter<'a> {
     /// Turns buffering off: from now on [`Progress::Sent`] means that the kernel has taken everything.
     pub fn unbuffer(&mut self) {
         self.budget = 0;
+        self.corking.is_possible = false;
     }
 
     /// Blocks until the client may take more, or a signal came; fails when it has taken nothing for the whole

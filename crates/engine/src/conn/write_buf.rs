@@ -92,15 +92,21 @@ impl WriteBuf {
             .map(|(file, offset, left, ends_chunk)| Box::new(FilePart { file, offset, left, ends_chunk }));
     }
 
-    /// Sends slices through an empty buffer, which takes what the socket does not. It is empty after a failure.
-    pub fn send(&mut self, fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    /// Whether slices are short enough to be held back, so that more may go with them.
+    pub fn may_cork(slices: &[IoSlice<'_>]) -> bool {
+        total(slices) <= JOINED
+    }
+
+    /// Sends slices through an empty buffer, which takes what the socket does not. It is empty after a failure. The system
+    /// may hold back [short](Self::may_cork) ones if it `corks`.
+    pub fn send(&mut self, fd: BorrowedFd<'_>, slices: &[IoSlice<'_>], corks: bool) -> io::Result<usize> {
         let total = total(slices);
         let sent = match slices {
-            [slice] => send(fd, slice)?,
+            [slice] => send(fd, slice, corks)?,
             _ if total > JOINED => retry(|| fastrack_sys::writev(fd, slices))?.unwrap_or(0),
             _ => {
                 self.push(slices, 0)?;
-                return self.flush_bytes(fd).inspect_err(|_| self.clear());
+                return self.flush_bytes(fd, corks).inspect_err(|_| self.clear());
             }
         };
         if sent < total {
@@ -112,7 +118,7 @@ impl WriteBuf {
     /// Returns how much the socket took. Fails with UnexpectedEof if a file turns out to be shorter than its length.
     pub fn flush(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
         self.more = false;
-        let mut total = self.flush_bytes(fd)?;
+        let mut total = self.flush_bytes(fd, self.file.is_some())?;
         if self.has_bytes() {
             return Ok(total);
         }
@@ -125,19 +131,15 @@ impl WriteBuf {
             let end = if part.ends_chunk { CHUNK_ENDS } else { b"" };
             self.file = None;
             self.push(&[IoSlice::new(end)], 0)?;
-            total += self.flush_bytes(fd)?;
+            total += self.flush_bytes(fd, false)?;
         }
         Ok(total)
     }
 
-    fn flush_bytes(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+    fn flush_bytes(&mut self, fd: BorrowedFd<'_>, corks: bool) -> io::Result<usize> {
         let mut total = 0;
         while self.has_bytes() {
-            let slice = &self.bytes[self.sent..];
-            let sent = match self.file {
-                Some(_) => retry(|| fastrack_sys::send_more(fd, slice))?.unwrap_or(0),
-                None => send(fd, slice)?,
-            };
+            let sent = send(fd, &self.bytes[self.sent..], corks)?;
             self.sent += sent;
             total += sent;
             if sent == 0 {
@@ -193,9 +195,17 @@ fn total(slices: &[IoSlice<'_>]) -> usize {
     slices.iter().map(|slice| slice.len()).sum()
 }
 
-/// One send(2). Returns 0 when the socket is full.
-pub(super) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+/// One send(2), which holds back what fills no packet if it `corks`. Returns 0 when the socket is full.
+pub(super) fn send(fd: BorrowedFd<'_>, bytes: &[u8], corks: bool) -> io::Result<usize> {
+    if corks {
+        return send_corked(fd, bytes);
+    }
     Ok(retry(|| fastrack_sys::send(fd, bytes))?.unwrap_or(0))
+}
+
+#[inline(never)]
+fn send_corked(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    Ok(retry(|| fastrack_sys::send_more(fd, bytes))?.unwrap_or(0))
 }
 
 /// Repeats a call that a signal interrupts. None when it would block.
@@ -259,7 +269,7 @@ mod tests {
             let whole = [b"head", &body[..]].concat();
             let several = [IoSlice::new(b"head"), IoSlice::new(&[]), IoSlice::new(&body)];
             for slices in [&several[..], &[IoSlice::new(&whole)]] {
-                let sent = buf.send(server.as_fd(), slices).expect("send");
+                let sent = buf.send(server.as_fd(), slices, false).expect("send");
                 assert!(sent > 0 && buf.len() == 4 + length - sent, "{length}");
                 let mut all = vec![0; sent];
                 client.read_exact(&mut all).expect("read");
@@ -277,7 +287,7 @@ mod tests {
             let mut buf = WriteBuf::default();
             let bytes = vec![0; length];
             for slices in [&[IoSlice::new(&bytes)][..], &[IoSlice::new(&bytes), IoSlice::new(b"end")]] {
-                buf.send(server.as_fd(), slices).expect_err("nobody is there");
+                buf.send(server.as_fd(), slices, false).expect_err("nobody is there");
                 assert!(buf.is_empty(), "{length}");
             }
         }

@@ -171,6 +171,7 @@ impl Work for Drive<'_> {
             return None;
         }
         self.shared.note_long_request();
+        self.uncork();
         if !self.shared.crew().is_alone() {
             return self.drive_for_crew(since, reactor, driving);
         }
@@ -198,8 +199,19 @@ impl Work for Drive<'_> {
         }
         // Not while the application forks.
         if let Some(driving) = self.shared.drive() {
+            if let Some(_reactor) = self.shared.try_reactor() {
+                self.uncork();
+            }
             drop(self.watch_requests(driving));
         }
+    }
+}
+
+impl Drive<'_> {
+    /// The first look at a request: what the system holds back of its response is sent, and all that follows at once. The
+    /// caller has the reactor, so that no connection is closed meanwhile.
+    fn uncork(&self) {
+        self.control.all_requests().iter().for_each(|request| request.uncork());
     }
 }
 

@@ -23,7 +23,7 @@ impl Reactor {
         self.count(&connection, stage, in_flight, now);
         match stage {
             Stage::Finished if in_flight.write_buf().is_empty() => {
-                return self.response_sent(connection, keep_alive, now);
+                return self.response_sent(connection, keep_alive, in_flight.sent.started, now);
             }
             Stage::Finished => {
                 connection.send_later(in_flight.take_unsent(), keep_alive);
@@ -79,6 +79,7 @@ impl Reactor {
         &mut self,
         mut connection: Box<Connection>,
         keep_alive: bool,
+        started: u64,
         now: u64,
     ) -> Next {
         if !keep_alive {
@@ -101,8 +102,12 @@ impl Reactor {
         connection.answer_after_shutdown = step == Step::Ready;
         if connection.answer_after_shutdown {
             connection.ended |= fastrack_sys::has_peer_closed(connection.as_fd());
+            if !connection.turn.go_on(started, now) {
+                connection.uncork();
+            }
             return Next::Ready(connection);
         }
+        connection.uncork();
         connection.arrived = 0;
         self.enter_at(connection, step, now)
     }
@@ -116,7 +121,8 @@ impl Reactor {
         if let Some(keep_alive) = connection.is_sent() {
             self.control.set_sending(connection.raw_fd(), false);
             self.freed += connection.release_write_buf();
-            return self.response_sent(connection, keep_alive, monotonic_millis());
+            // The client was slow: it has had its turn.
+            return self.response_sent(connection, keep_alive, 0, monotonic_millis());
         }
         let deadline = if sent > 0 { self.deadline(Phase::Sending) } else { deadline };
         self.park(connection, deadline);

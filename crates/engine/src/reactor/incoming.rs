@@ -157,7 +157,21 @@ impl Reactor {
         }
         // The application may fork before its turn.
         self.control.track_fd(connection.raw_fd());
-        self.ready.push_back(connection);
+        if connection.turn.goes_on() {
+            self.ready.push_front(connection);
+        } else {
+            self.ready.push_back(connection);
+        }
+    }
+
+    /// Takes the next request of a client whose turn goes on.
+    pub fn take_turn(&mut self) -> Option<Box<Connection>> {
+        let goes_on = self.ready.front().is_some_and(|connection| connection.turn.goes_on());
+        if goes_on {
+            self.ready.pop_front()
+        } else {
+            None
+        }
     }
 
     pub fn queue_if_ready(&mut self, next: Next) {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use fastrack_http::Head;
 use fastrack_sys::{borrow_fd, exit_at_once, monotonic_millis, write_stderr_within};
 
+use super::cork::Cork;
 use super::counters::{Count, Counters};
 use super::scoreboard::{Scoreboard, Slot, NEVER};
 use super::settings::WatchSettings;
@@ -79,6 +80,7 @@ impl Claim {
 #[derive(Debug)]
 pub(crate) struct ActiveRequest {
     fd: AtomicI32,
+    cork: Cork,
     slot: Slot,
     counters: Counters,
     timeout: u64,
@@ -103,6 +105,7 @@ impl ActiveRequest {
         };
         let new = |slot| ActiveRequest {
             fd: AtomicI32::new(NO_FD),
+            cork: Cork::default(),
             counters: Slot::counters(&slot),
             slot,
             timeout: settings.timeout,
@@ -220,6 +223,10 @@ impl ActiveRequest {
         }
     }
 
+    pub fn cork(&self) -> &Cork {
+        &self.cork
+    }
+
     // --- any thread of the application
 
     /// Sets the request's time limit, in milliseconds from now; 0 is none. Does nothing between requests.
@@ -240,6 +247,14 @@ impl ActiveRequest {
     }
 
     // --- the helper
+
+    /// Sends what the system holds back of the response. To be called while its connection cannot be closed.
+    pub fn uncork(&self) {
+        if self.cork.end() {
+            // It may be gone, or its socket another one than TCP's: then nothing is held back.
+            self.with_client(|client| drop(fastrack_sys::uncork(client)));
+        }
+    }
 
     /// Whether there is no request, and no callbacks of one.
     pub fn is_none(&self) -> bool {
@@ -370,9 +385,10 @@ impl ActiveRequest {
         self.fd.load(Ordering::Relaxed)
     }
 
-    /// The client of a [taken](Self::take) request: its socket stays open, as the application cannot end the request.
+    /// The client of a request that cannot end meanwhile: one that was [taken](Self::take), or any while the caller keeps the
+    /// connections from being closed.
     pub fn with_client(&self, work: impl FnMut(BorrowedFd<'_>)) {
-        // SAFETY: as above.
+        // SAFETY: its socket stays open until the request has ended.
         let client = unsafe { borrow_fd(self.fd()) };
         client.into_iter().for_each(work);
     }

@@ -3,6 +3,7 @@
 mod active_request;
 mod activity;
 mod cause;
+mod cork;
 mod counters;
 mod counts;
 mod last_response;

@@ -51,6 +51,10 @@ impl Driver {
         if let Some(connection) = self.schedule.first.take() {
             return Action::Serve(connection);
         }
+        if let Some(connection) = reactor.take_turn() {
+            self.schedule.kept += 1;
+            return Action::Serve(connection);
+        }
         let lines_up = self.schedule.is_look_due() && self.schedule.length.is_long() && reactor.may_line_up();
         if self.schedule.kept >= KEPT_BEFORE_LOOK || self.shared.take_long_request() || lines_up {
             return self.poll(reactor, true);
@@ -281,6 +285,34 @@ mod tests {
         // The last one stays.
         assert!(!reactor.share());
         assert_eq!(other.queued(), 1);
+    }
+
+    #[test]
+    fn the_next_request_of_a_client_whose_turn_goes_on_comes_before_those_of_others() {
+        let queue = SharedQueue::new().expect("a queue");
+        let engine = Engine::new(Vec::new(), None, Settings::default(), Some(&queue)).expect("an engine");
+        let mut driver = engine.driver.lock().expect("no panic").take().expect("nobody leads");
+        let mut reactor = engine.shared.reactor();
+        let mut clients = Vec::new();
+        let mut connect = |reactor: &mut Reactor| {
+            let (mut client, server) = UnixStream::pair().expect("a pair");
+            server.set_nonblocking(true).expect("nonblocking");
+            client.write_all(&b"GET / HTTP/1.1\r\nHost: h\r\n\r\n".repeat(2)).expect("write");
+            clients.push(client);
+            reactor.greet(Client { fd: server.into(), peer: None, listener: 0 }).0
+        };
+        let behind = connect(&mut reactor);
+        reactor.queue_behind_waiting(behind);
+        let mut other = connect(&mut reactor);
+        assert!(!other.turn.go_on(4, 5));
+        reactor.queue(other);
+        let mut in_turn = connect(&mut reactor);
+        assert!(in_turn.turn.go_on(5, 5));
+        let fd = in_turn.raw_fd();
+        reactor.queue(in_turn);
+        let Action::Serve(connection) = driver.next_action(&mut reactor) else { panic!("nobody is served") };
+        assert_eq!(connection.raw_fd(), fd);
+        assert!(reactor.take_turn().is_none());
     }
 
     #[test]

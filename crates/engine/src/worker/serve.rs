@@ -29,20 +29,23 @@ impl<'e> Runner<'e> {
         };
         let served = connection.served.saturating_add(1);
         let last = settings.keep_alive_requests != 0 && served >= settings.keep_alive_requests;
-        let (fd, arrived) = (connection.raw_fd(), connection.arrived);
-        driver.count_request(self.in_flight.begin(fd, &mut request, arrived));
+        let (fd, arrived, corked) = (connection.raw_fd(), connection.arrived, connection.corked);
+        let now = self.in_flight.begin(fd, &mut request, arrived, corked);
+        let next_follows = !request.beyond.is_empty() && connection.turn.has_room(now);
+        driver.count_request(now);
         if reactor.is_logging() {
             self.in_flight.sent.began = fastrack_sys::monotonic_micros();
         }
         let (fd, in_flight) = (connection.as_fd(), &mut self.in_flight);
-        let mut writer = ResponseWriter::new(fd, in_flight, control, &request, settings, last);
+        let mut writer = ResponseWriter::new(fd, in_flight, control, &request, settings, last, next_follows);
         reactor.set_idle(false);
         reactor.publish_pending();
         drop(reactor);
         let driver = engine.lead_or_put_back(driver, number);
         let large = request.content.large();
         let flow = app.call(&request, &mut writer);
-        let (stage, keep_alive) = (writer.stage(), writer.is_persistent());
+        let (stage, keep_alive, corked) = (writer.stage(), writer.is_persistent(), writer.is_corked());
+        connection.corked = corked;
         let leads = driver.is_some();
         if leads {
             shared.epoch().advance();

@@ -25,6 +25,7 @@ impl Sender<'_, '_, '_> {
         // SAFETY: as this function's. `parts` is in use by the block until each has returned or raised; then the scope
         // is ended, here or by the caller.
         unsafe {
+            self.in_flight.writer.set_more_follows(true);
             let block = ScopedRef::new();
             self.in_flight.block = block;
             let mut parts = Parts { sender: self, chunked, started: false, panicked: false };
@@ -35,6 +36,7 @@ impl Sender<'_, '_, '_> {
             if panicked {
                 self.in_flight.writer.abandon();
             }
+            self.in_flight.writer.set_more_follows(false);
             if self.in_flight.writer.is_broken() {
                 return;
             }
@@ -60,6 +62,9 @@ impl Sender<'_, '_, '_> {
             let part = limit(&mut self.remaining, whole);
             if part.len() < whole.len() {
                 self.in_flight.writer.close();
+            }
+            if self.remaining == Some(0) {
+                self.in_flight.writer.set_more_follows(false);
             }
             let mut batch: Batch<'_, 4> = Batch::new();
             if first {

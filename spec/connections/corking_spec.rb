@@ -1,0 +1,138 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../support/kept_helpers"
+
+RSpec.describe "C4 Small parts of responses", if: Socket.const_defined?(:TCP_CORK) do
+  # The kernel lets them go by itself after so many seconds.
+  let(:kernels) { 0.2 }
+  # Another process may have the processor at the wrong moment: one good try of so many will do.
+  let(:tries) { 10 }
+
+  # How many packets come while a client asks and gets its answers.
+  def packets_for(one)
+    before = one.packets
+    yield
+    one.packets - before
+  end
+
+  # The shortest time of all tries, in seconds, until a client has got what it waits for.
+  def shortest
+    Array.new(tries) do |number|
+      one = peer
+      one.get("/")
+      start = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      yield one, number
+      Process.clock_gettime(Process::CLOCK_MONOTONIC) - start
+    end.min
+  end
+
+  # /parts/N: so many at once; /length/N the same with a length; /gate/NAME: two, and the rest when the file NAME is there;
+  # /callback/NAME: computes after the response.
+  def serve_parts(**options)
+    serve(<<~'RUBY', options: { "MaxWorkers" => 1 }.merge(options))
+      gate = ->(name) { sleep 0.002 until File.exist?(name) }
+      parts = ->(count, &rest) { Class.new { define_method(:each) { |&block| count.times { block.call("part.") }; rest&.call(block) } }.new }
+      run lambda { |env|
+        _, what, name = env["PATH_INFO"].split("/")
+        headers = { "content-type" => "text/plain" }
+        body = case what
+               when "parts" then parts.call(Integer(name))
+               when "length" then headers["content-length"] = (5 * Integer(name)).to_s and parts.call(Integer(name))
+               when "gate" then parts.call(2) { |block| gate.call(name); block.call("end.") }
+               when "wait" then gate.call(name) || ["waited"]
+               when "callback" then env["rack.after_reply"] << -> { Integer.sqrt(9) until File.exist?(name) } and ["called"]
+               else ["hello"]
+               end
+        [200, headers, body]
+      }
+    RUBY
+    server.await_workers(options.fetch("MaxWorkers", 1))
+  end
+
+  after { close_peers }
+
+  [1, 4].each do |threads|
+    context "with #{threads} threads" do
+      before { serve_parts("MaxThreads" => threads) }
+
+      it "leave in one packet where they follow each other at once" do
+        one = peer
+        one.get("/")
+        counts = Array.new(tries) { packets_for(one) { expect(one.get("/parts/20").body).to eq("part." * 20) } }
+        expect(counts.min).to eq(1)
+      end
+
+      it "leave where the app waits with the next one" do
+        time = shortest do |one, number|
+          one.ask("/gate/#{number}").read_until(/part\..*part\./m)
+        ensure
+          open_gate(number.to_s)
+          expect(one.answer.body).to eq("part.part.end.")
+        end
+        expect(time).to be < kernels / 2
+      end
+
+      it "leave at once where the head gives the length, or the connection ends" do
+        expect(shortest { |one| expect(one.get("/length/3").body).to eq("part." * 3) }).to be < kernels / 2
+        expect(shortest { |one| expect(one.get("/parts/3", "Connection: close").body).to eq("part." * 3) }).to be < kernels / 2
+        expect(shortest { |one| expect(one.get("/parts/3", version: "1.0").body).to eq("part." * 3) }).to be < kernels / 2
+      end
+
+      it "leave with the next responses where requests are pipelined" do
+        one = peer
+        one.get("/")
+        counts = Array.new(tries) do
+          packets_for(one) do
+            one.write(KeptPeer.request("/") * 16)
+            16.times { expect(one.answer.body).to eq("hello") }
+          end
+        end
+        expect(counts.min).to be < 8
+      end
+
+      it "leave where a pipelined request takes long" do
+        time = shortest do |one, number|
+          one.write(KeptPeer.request("/") + KeptPeer.request("/wait/#{number}"))
+          expect(one.answer.body).to eq("hello")
+        ensure
+          open_gate(number.to_s)
+          expect(one.answer.body).to eq("waited")
+        end
+        expect(time).to be < kernels / 2
+      end
+
+      it "leave where a pipelined request is not there yet" do
+        time = shortest do |one|
+          one.write("#{KeptPeer.request("/")}GET / HTTP/1.1\r\n")
+          expect(one.answer.body).to eq("hello")
+        ensure
+          one.write("Host: a\r\n\r\n")
+          expect(one.answer.body).to eq("hello")
+        end
+        expect(time).to be < kernels / 2
+      end
+
+      it "leave where callbacks keep the next request waiting" do
+        time = shortest do |one, number|
+          one.write(KeptPeer.request("/callback/#{number}") + KeptPeer.request("/"))
+          expect(one.answer.body).to eq("called")
+        ensure
+          open_gate(number.to_s)
+          expect(one.answer.body).to eq("hello")
+        end
+        expect(time).to be < kernels / 4
+      end
+    end
+  end
+
+  it "of pipelined requests go on in the other worker when theirs takes long" do
+    serve_parts("MaxWorkers" => 2)
+    ones = Array.new(4) { peer.tap { |one| one.get("/") } }
+    ones.first.write(KeptPeer.request("/wait/one"))
+    ones.drop(1).each { |one| one.write(KeptPeer.request("/parts/3") * 20) }
+    ones.drop(1).each { |one| 20.times { expect(one.answer.body).to eq("part." * 3) } }
+    open_gate("one")
+    expect(ones.first.answer.body).to eq("waited")
+  end
+end
