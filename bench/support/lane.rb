@@ -16,7 +16,8 @@ module Bench
       versions = %w[rack rackup unicorn puma thin rails roda].to_h do |name|
         [name, Gem::Specification.find_all_by_name(name).map(&:version).max&.to_s]
       end
-      print versions.compact.merge("ruby" => RUBY_DESCRIPTION).to_a.flatten.join("\t")
+      yjit = " that has YJIT" if RubyVM.const_defined?(:YJIT)
+      print versions.compact.merge("ruby" => "#{RUBY_DESCRIPTION}#{yjit}").to_a.flatten.join("\t")
     RUBY
     private_constant :ENTRY, :FACTS
 

@@ -13,7 +13,18 @@ unavailable() { say "lane $lane is not to be had here: $*"; exit $lane_unavailab
 
 lane_suite() { case $lane in rack32) echo forky ;; *) echo trixie ;; esac; }
 
-lane_root() { echo "$lane_cache/$(lane_suite)-$(cksum <"$repo/bin/lib/lane-root.sh" | cut -d' ' -f1)"; }
+# What makes the root.
+lane_scripts() {
+  echo "$repo/bin/lib/lane-root.sh"
+  [ "$(lane_suite)" != forky ] || echo "$repo/bin/lib/lane-yjit.sh"
+}
+
+lane_root() { echo "$lane_cache/$(lane_suite)-$(lane_scripts | xargs cat | cksum | cut -d' ' -f1)"; }
+
+make_root() {
+  unshare -m bash "$repo/bin/lib/lane-root.sh" "$(lane_suite)" "$1" || return
+  [ "$(lane_suite)" != forky ] || unshare -m bash "$repo/bin/lib/lane-yjit.sh" "$1" "$(rustc --print sysroot)"
+}
 
 # What must be so before a root is worth an attempt.
 can_have_root() {
@@ -37,7 +48,7 @@ ensure_root() {
     making=$root.making
     rm -rf --one-file-system "$making"
     say "making the root of lane $lane in $root (a few minutes, once; its log is $log)"
-    if ! unshare -m bash "$repo/bin/lib/lane-root.sh" "$(lane_suite)" "$making" 2>&1 9>&- | tee "$log" | grep '^lane-root: ' >&2; then
+    if ! make_root "$making" 2>&1 9>&- | tee "$log" | grep '^lane-root: ' >&2; then
       tail -n 20 "$log" >&2
       rm -rf --one-file-system "$making"
       # On a machine that tests for others a lane that was lost on the way must not look like a lane that passed.
