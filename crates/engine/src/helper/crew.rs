@@ -16,12 +16,14 @@ use fastrack_sys::{monotonic_micros, Events, Poller, Waker};
 use super::cpu_share::CpuShare;
 use super::load::Load;
 use crate::sync::{Mutex, MutexGuard};
-use crate::watch::Activity;
+use crate::watch::{Activity, Waits};
 
 /// While no processor is idle a wait is long after this time, in microseconds, for each thread that has a request: then the worker
 /// begins another one, though that takes time of those. Where the machine is busy a wait of a millisecond or two lasts longer;
 /// and the more requests there are, the longer they make each other's waits.
 const LONG_WAIT: u64 = 30_000;
+/// The same where most waits that are not over by then have been long: there is time for another one.
+const LIKELY_LONG_WAIT: u64 = 3_000;
 
 /// When a worker has begun no request for so long, in microseconds, it begins one also while no processor is idle, as soon as all
 /// those that it has wait: some wait often, and never for long.
@@ -44,6 +46,7 @@ pub(crate) struct Crew {
     places: Box<[Place]>,
     state: Mutex<State>,
     load: Load,
+    waits: Arc<Waits>,
     cpu_share: CpuShare,
     /// When a request was last begun, in microseconds.
     begun: AtomicU64,
@@ -79,10 +82,12 @@ pub(crate) enum Turn {
 
 impl Crew {
     pub fn new(threads: usize) -> io::Result<Self> {
+        let waits = Arc::new(Waits::default());
         let place = |_| {
             let (waker, poller) = (Waker::new()?, Poller::new()?);
             poller.watch(&waker, 0)?;
-            Ok(Place { waker, poller, activity: Arc::default() })
+            let activity = Arc::new(Activity::new(Arc::clone(&waits)));
+            Ok(Place { waker, poller, activity })
         };
         let places = (0..if threads > 1 { threads } else { 0 }).map(place).collect::<io::Result<_>>()?;
         let load = Load::new(threads > 1);
@@ -90,6 +95,7 @@ impl Crew {
             places,
             state: Mutex::default(),
             load,
+            waits,
             cpu_share: CpuShare::default(),
             begun: AtomicU64::new(0),
         })
@@ -196,6 +202,7 @@ impl Crew {
     /// The thread has answered its request. Returns whether it leads from now on, and then whether it may begin another request.
     /// It may not while that would be in the way of the requests of others.
     pub fn end_request(&self, thread: usize) -> Option<bool> {
+        self.places[thread].activity.end_request();
         let serving = {
             let mut state = self.state();
             state.serving &= !(1 << thread);
@@ -205,7 +212,12 @@ impl Crew {
             }
             state.serving
         };
-        Some(serving == 0 || is_long(self.shortest_wait(serving), serving) || !self.load.is_high())
+        Some(serving == 0 || self.is_long(self.shortest_wait(serving), serving) || !self.is_in_the_way())
+    }
+
+    /// Whether another request would be in the way of those in progress, which have not waited for long.
+    fn is_in_the_way(&self) -> bool {
+        self.load.is_high() || self.load.is_busy() && self.waits.are_short()
     }
 
     /// For how long all of these threads have waited at least, in microseconds; 0 if one computes.
@@ -292,7 +304,7 @@ impl Crew {
             _ if serving == 0 => 1,
             0 => usize::from(self.hardly_computes(serving)),
             waited => {
-                let is_long = is_long(waited, serving) || self.has_paused();
+                let is_long = self.is_long(waited, serving) || self.has_paused();
                 self.load.idle_processors().max(usize::from(is_long))
             }
         }
@@ -307,6 +319,16 @@ impl Crew {
     /// Whether too many of the last looks have seen no idle processor.
     pub fn is_machine_busy(&self) -> bool {
         self.load.is_busy()
+    }
+
+    fn is_long(&self, waited: u64, serving: u64) -> bool {
+        let least = if self.waits.are_long() { LIKELY_LONG_WAIT } else { LONG_WAIT };
+        waited >= least * u64::from(serving.count_ones())
+    }
+
+    /// Whether requests wait for long when they wait.
+    pub fn are_waits_long(&self) -> bool {
+        self.waits.are_long()
     }
 
     fn has_paused(&self) -> bool {
@@ -333,10 +355,6 @@ impl Crew {
         }
         sleeper.is_some()
     }
-}
-
-fn is_long(waited: u64, serving: u64) -> bool {
-    waited >= LONG_WAIT * u64::from(serving.count_ones())
 }
 
 impl State {

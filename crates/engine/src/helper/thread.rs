@@ -267,7 +267,11 @@ impl Drive<'_> {
         }
         self.step.set(step);
         shared.timer().watch_on(!is_anybody_there);
-        Some(if is_anybody_there { next.min(next_try(room, crew.is_machine_busy())) } else { next })
+        Some(if is_anybody_there {
+            next.min(next_try(room, crew.is_machine_busy() && !crew.are_waits_long()))
+        } else {
+            next
+        })
     }
 
     /// If a request is overdue its client is answered at once, and no thread takes another one. The process ends when the

@@ -1,8 +1,11 @@
 //! Whether a thread of the application computes or waits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use fastrack_sys::{monotonic_micros, thread_clock, ThreadClock};
+
+use super::waits::Waits;
 
 /// A thread that has computed for less than this part of the time waits.
 const PART: u64 = 8;
@@ -26,13 +29,29 @@ pub struct Activity {
     looked: AtomicU64,
     /// The first of the looks in a row that have seen the thread wait, in microseconds.
     since: AtomicU64,
+    /// When the application said last that the thread waits, in microseconds; 0 outside of requests.
+    began_to_wait: AtomicU64,
+    waits: Arc<Waits>,
 }
 
 impl Activity {
+    /// Of a thread whose waits are among these.
+    pub(crate) fn new(waits: Arc<Waits>) -> Self {
+        Activity { waits, ..Activity::default() }
+    }
+
     /// The thread begins or ends to wait. From that thread only; any code may run it that may store a number.
     pub fn set_waiting(&self, waits: bool) {
         let said = self.said.load(Ordering::Relaxed);
         self.said.store((said + 4) & !1 | u64::from(waits), Ordering::Release);
+        let began = self.began_to_wait.load(Ordering::Relaxed);
+        if began != 0 && waits != (said & 1 == 1) {
+            let now = monotonic_micros();
+            self.began_to_wait.store(now, Ordering::Relaxed);
+            if !waits {
+                self.waits.note(now.saturating_sub(began));
+            }
+        }
     }
 
     /// This is the activity of the current thread.
@@ -68,6 +87,12 @@ impl Activity {
     pub(crate) fn begin_request(&self) {
         self.looked.store(0, Ordering::Relaxed);
         self.since.store(0, Ordering::Relaxed);
+        self.began_to_wait.store(1, Ordering::Relaxed);
+    }
+
+    /// The thread has answered it.
+    pub(crate) fn end_request(&self) {
+        self.began_to_wait.store(0, Ordering::Relaxed);
     }
 
     fn waited_since(&self, said: u64) -> Option<u64> {
@@ -125,6 +150,27 @@ mod tests {
         }
         activity.set_waiting(false);
         assert!(activity.waited().is_none() && activity.waited().is_none());
+    }
+
+    #[test]
+    fn waits_count_in_requests_only() {
+        let waits = Arc::new(Waits::default());
+        let activity = Activity::new(Arc::clone(&waits));
+        let wait = |times, millis| {
+            (0..times).for_each(|_| {
+                activity.set_waiting(true);
+                fastrack_sys::sleep(millis);
+                activity.set_waiting(false);
+            });
+        };
+        wait(20, 16);
+        assert!(!waits.are_long());
+        activity.begin_request();
+        wait(20, 16);
+        assert!(waits.are_long());
+        activity.end_request();
+        wait(20, 4);
+        assert!(waits.are_long());
     }
 
     #[test]

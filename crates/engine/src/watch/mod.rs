@@ -10,6 +10,7 @@ mod last_response;
 mod scoreboard;
 mod settings;
 mod totals;
+mod waits;
 mod watchdog;
 
 pub(crate) use active_request::{end_overdue_process, ActiveRequest, Claim, ENDING_TIME};
@@ -20,5 +21,6 @@ pub use counts::{Connections, Counts, GcTime, Histogram, BUCKETS};
 pub(crate) use last_response::LastResponse;
 pub use scoreboard::{Entry, QueueLength, Scoreboard, Slot, State, WorkerId, MAX_THREADS};
 pub use settings::{ThreadDumper, WatchSettings};
+pub(crate) use waits::Waits;
 pub(crate) use watchdog::Watchdog;
 pub use watchdog::EXIT_STATUS;

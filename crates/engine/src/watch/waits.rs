@@ -1,0 +1,77 @@
+//! How long a worker's requests wait at a time: whether a wait that has lasted for milliseconds is likely to be a long one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Shorter waits do not count, in microseconds: nobody can use the time.
+const LEAST: u64 = 500;
+
+/// Waits of this length are long, in microseconds: another request can use the time. Where the machine is busy, a query of one
+/// millisecond takes five.
+const LONG: u64 = 15_000;
+
+/// What counts of a wait at most, in microseconds.
+const MOST: u64 = 100_000;
+
+/// A sum loses this part of itself with each wait.
+const WEIGHT: u64 = 64;
+
+/// The waits of all threads of a worker, in requests. Another thread's wait may be lost: they are many.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    /// How long waits have lasted, in microseconds, the later ones weighing more.
+    all: AtomicU64,
+    /// The same of long ones.
+    long: AtomicU64,
+}
+
+impl Waits {
+    /// A wait has lasted for so many microseconds.
+    pub fn note(&self, micros: u64) {
+        if micros < LEAST {
+            return;
+        }
+        let micros = micros.min(MOST);
+        add(&self.all, micros);
+        add(&self.long, if micros >= LONG { micros } else { 0 });
+    }
+
+    /// Whether most of the time that requests wait is that of long waits.
+    pub fn are_long(&self) -> bool {
+        self.long.load(Ordering::Relaxed) * 2 > self.all.load(Ordering::Relaxed)
+    }
+
+    /// Whether hardly any of it is.
+    pub fn are_short(&self) -> bool {
+        self.long.load(Ordering::Relaxed) * 8 < self.all.load(Ordering::Relaxed)
+    }
+}
+
+fn add(sum: &AtomicU64, micros: u64) {
+    let before = sum.load(Ordering::Relaxed);
+    sum.store(before - before / WEIGHT + micros, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_long_or_short_when_most_of_their_time_is_and_at_first_nobody_knows() {
+        let waits = Waits::default();
+        let note = |micros, times| (0..times).for_each(|_| waits.note(micros));
+        assert!(!waits.are_long() && !waits.are_short());
+        note(LEAST - 1, 1_000);
+        assert!(!waits.are_long() && !waits.are_short());
+        note(LONG, 1);
+        assert!(waits.are_long() && !waits.are_short());
+        // A long one among many short ones, as in a request with one slow query.
+        (0..200).for_each(|number| note(if number % 20 == 0 { LONG } else { LEAST }, 1));
+        assert!(waits.are_long());
+        note(LONG - 1, 200);
+        assert!(!waits.are_long() && waits.are_short());
+        note(LONG, 20);
+        assert!(!waits.are_short());
+        note(u64::MAX, 1_000);
+        assert!(waits.are_long());
+    }
+}
