@@ -79,7 +79,7 @@ mod watch {
 
     /// Nobody knows how long they last.
     #[derive(Debug, Default)]
-    pub struct Waits;
+    pub struct Waits(());
 
     impl Waits {
         pub fn are_long(&self) -> bool {

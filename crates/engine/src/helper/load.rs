@@ -61,7 +61,7 @@ impl Load {
         spare as usize
     }
 
-    fn note(&self, spare: u32) {
+    pub fn note(&self, spare: u32) {
         let busy = self.busy.load(Ordering::Relaxed);
         let seen = if spare == 0 { ALL } else { 0 };
         // Another thread's look may be lost: they are many.

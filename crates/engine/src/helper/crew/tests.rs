@@ -97,6 +97,38 @@ fn a_worker_begins_no_further_request_while_no_processor_is_idle_unless_the_firs
 }
 
 #[test]
+fn a_wait_is_long_sooner_where_most_have_been_long() {
+    let crew = crew(2);
+    assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Lead, Turn::Sleep));
+    crew.begin_request(0);
+    crew.waits.note(20_000);
+    with_busy_processors(|| {
+        while !crew.load.is_high() {
+            fastrack_sys::sleep(1);
+        }
+        let wait = |_| {
+            crew.activity(0).set_waiting(false);
+            crew.activity(0).set_waiting(true);
+            millis_without_room(&crew, || {})
+        };
+        let least = (0..20).map(wait).min().expect("some");
+        assert!((LIKELY_LONG_WAIT / 1000..LONG_WAIT / 1000).contains(&least), "{least}");
+    });
+}
+
+#[test]
+fn a_thread_gives_way_sooner_where_waits_have_been_short() {
+    for (micros, gives_way) in [(20_000, false), (1_000, true)] {
+        let crew = crew(2);
+        crew.waits.note(micros);
+        (0..300).for_each(|_| crew.load.note(0));
+        // Another look, whatever it sees, leaves that between the limits.
+        (0..3).for_each(|_| crew.load.note(1));
+        assert_eq!(crew.is_in_the_way(), gives_way);
+    }
+}
+
+#[test]
 fn a_worker_that_hardly_computes_begins_a_further_request_though_the_first_one_never_waits_for_long() {
     let crew = crew(2);
     assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Lead, Turn::Sleep));
