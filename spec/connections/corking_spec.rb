@@ -28,7 +28,8 @@ RSpec.describe "C4 Small parts of responses", if: Socket.const_defined?(:TCP_COR
   end
 
   # /parts/N: so many at once; /length/N the same with a length; /gate/NAME: two, and the rest when the file NAME is there;
-  # /callback/NAME: computes after the response.
+  # /callback/NAME: computes after the response; /hijack/NAME: takes
+  # the connection, and writes to it then.
   def serve_parts(**options)
     serve(<<~'RUBY', options: { "MaxWorkers" => 1 }.merge(options))
       gate = ->(name) { sleep 0.002 until File.exist?(name) }
@@ -41,6 +42,7 @@ RSpec.describe "C4 Small parts of responses", if: Socket.const_defined?(:TCP_COR
                when "length" then headers["content-length"] = (5 * Integer(name)).to_s and parts.call(Integer(name))
                when "gate" then parts.call(2) { |block| gate.call(name); block.call("end.") }
                when "wait" then gate.call(name) || ["waited"]
+               when "hijack" then env["rack.hijack"].call.then { |io| Thread.new { gate.call(name) || io.write("late") && io.close } } && []
                when "callback" then env["rack.after_reply"] << -> { Integer.sqrt(9) until File.exist?(name) } and ["called"]
                else ["hello"]
                end
@@ -109,6 +111,17 @@ RSpec.describe "C4 Small parts of responses", if: Socket.const_defined?(:TCP_COR
         ensure
           one.write("Host: a\r\n\r\n")
           expect(one.answer.body).to eq("hello")
+        end
+        expect(time).to be < kernels / 2
+      end
+
+      it "leave where a pipelined request takes the connection" do
+        time = shortest do |one, number|
+          one.write(KeptPeer.request("/") + KeptPeer.request("/hijack/#{number}"))
+          expect(one.answer.body).to eq("hello")
+        ensure
+          open_gate(number.to_s)
+          one.read_until(/late/)
         end
         expect(time).to be < kernels / 2
       end

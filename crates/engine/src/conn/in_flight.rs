@@ -24,6 +24,8 @@ pub(crate) struct InFlight {
     /// Bytes of a large response.
     large: usize,
     pub sent: Sent,
+    /// The system may hold back something that was sent on the connection.
+    pub corked: bool,
 }
 
 /// What is to be counted of a request and its response.
@@ -60,6 +62,7 @@ impl InFlight {
             out_of_memory: false,
             large: 0,
             sent: Sent::default(),
+            corked: false,
         }
     }
 
@@ -72,9 +75,10 @@ impl InFlight {
     }
 
     /// A request begins on this socket, which was there to be read when it had `arrived`. Returns the time, both in
-    /// milliseconds of the monotonic clock. The end of the response before it may be held back if the socket `is_corked`.
-    pub fn begin(&mut self, fd: RawFd, request: &mut Request<'_>, arrived: u64, is_corked: bool) -> u64 {
-        self.active.cork().begin(is_corked);
+    /// milliseconds of the monotonic clock. The system may hold back the end of the response before it if that was `corked`.
+    pub fn begin(&mut self, fd: RawFd, request: &mut Request<'_>, arrived: u64, corked: bool) -> u64 {
+        self.corked = corked;
+        self.active.cork().begin(corked);
         let started = self.active.begin(fd, request.head, request.bytes);
         let queued = queue_time(request.head, request.bytes, arrived, started);
         request.queue_time = queued;

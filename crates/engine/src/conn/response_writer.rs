@@ -49,8 +49,6 @@ struct Corking {
     next_follows: bool,
     /// The socket is TCP's, and the response is not a stream.
     is_possible: bool,
-    /// Something may be held back.
-    is_corked: bool,
 }
 
 /// Sends one response to the client.
@@ -105,7 +103,6 @@ impl<'a> ResponseWriter<'a> {
                 more_follows: false,
                 next_follows,
                 is_possible: CORKS && request.peer.is_some(),
-                is_corked: false,
             },
             body: if let Content::Stream(body) = request.content { Some(body) } else { None },
         }
@@ -190,6 +187,7 @@ impl<'a> ResponseWriter<'a> {
         if self.corking.more_follows | self.corking.next_follows {
             return self.send_corked(slices);
         }
+        self.in_flight.corked = false;
         self.in_flight.write_buf().send(self.fd, slices, false)
     }
 
@@ -198,7 +196,7 @@ impl<'a> ResponseWriter<'a> {
         let Corking { more_follows, is_possible, .. } = self.corking;
         let may_cork = is_possible && (more_follows || self.is_persistent());
         let corks = may_cork && WriteBuf::may_cork(slices) && self.in_flight.active().cork().set();
-        self.corking.is_corked = corks;
+        self.in_flight.corked = corks;
         let sent = self.in_flight.write_buf().send(self.fd, slices, corks);
         if corks && !self.in_flight.active().cork().stays() {
             self.uncork();
@@ -208,21 +206,15 @@ impl<'a> ResponseWriter<'a> {
 
     /// Has the system send what it may hold back.
     fn uncork(&mut self) {
-        self.corking.is_corked = false;
-        // It fails if the client is gone.
-        let _ = fastrack_sys::uncork(self.fd);
+        if std::mem::take(&mut self.in_flight.corked) {
+            // It fails if the client is gone.
+            let _ = fastrack_sys::uncork(self.fd);
+        }
     }
 
     /// Says whether more of the body is about to be sent: then the system may hold back what was, for milliseconds.
     pub fn set_more_follows(&mut self, more_follows: bool) {
         self.corking.more_follows = more_follows;
-        // What is sent next takes the rest with it.
-        self.corking.is_corked &= more_follows;
-    }
-
-    /// Whether the system may hold back the end of the response, which has been sent.
-    pub(crate) fn is_corked(&self) -> bool {
-        self.corking.is_corked
     }
 
     /// Sends a head and the first `length` bytes of a file, which are a chunk and the last one if that `ends_chunk`. What
@@ -241,7 +233,7 @@ impl<'a> ResponseWriter<'a> {
         self.note(pushed.map(|()| 0))?;
         self.in_flight.sent.passed += head.len() as u64 + length;
         self.in_flight.write_buf().push_file(file, length, ends_chunk);
-        self.corking.is_corked = false;
+        self.in_flight.corked = false;
         self.stage = Stage::Begun;
         self.flush()
     }
@@ -349,6 +341,7 @@ impl<'a> ResponseWriter<'a> {
 
     /// Hijack: the application has a copy of the connection's descriptor and sends the rest.
     pub fn hand_over(&mut self) {
+        self.uncork();
         self.end(Stage::Hijacked);
         self.in_flight.active().set_complete();
     }

@@ -174,6 +174,14 @@ impl Reactor {
         }
     }
 
+    /// Nobody answers requests for a while.
+    pub fn end_turn(&mut self) {
+        if let Some(connection) = self.ready.front_mut() {
+            connection.turn.end();
+            connection.uncork();
+        }
+    }
+
     pub fn queue_if_ready(&mut self, next: Next) {
         if let Next::Ready(connection) = next {
             self.queue(connection);

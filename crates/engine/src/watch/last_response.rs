@@ -32,6 +32,10 @@ impl LastResponse {
 
     /// Sends it to the client of a taken request; resets it if a response has begun. Async-signal-safe.
     pub fn send(&self, request: &ActiveRequest, claim: Claim) {
+        if claim == Claim::Begun {
+            // A reset would discard it.
+            request.uncork();
+        }
         let prepared = if request.is_head_request() { &self.head } else { &self.whole };
         request.with_client(|client| {
             if claim == Claim::Begun {

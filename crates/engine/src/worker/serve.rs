@@ -44,8 +44,8 @@ impl<'e> Runner<'e> {
         let driver = engine.lead_or_put_back(driver, number);
         let large = request.content.large();
         let flow = app.call(&request, &mut writer);
-        let (stage, keep_alive, corked) = (writer.stage(), writer.is_persistent(), writer.is_corked());
-        connection.corked = corked;
+        let (stage, keep_alive) = (writer.stage(), writer.is_persistent());
+        connection.corked = self.in_flight.corked;
         let leads = driver.is_some();
         if leads {
             shared.epoch().advance();
