@@ -83,16 +83,17 @@ fn a_worker_begins_no_further_request_while_no_processor_is_idle_unless_the_firs
         while !crew.load.is_high() {
             fastrack_sys::sleep(1);
         }
-        // As with Ruby 3.2 and later.
-        crew.activity(0).set_waiting(true);
-        assert!(millis_without_room(&crew, || {}) >= LONG_WAIT / 1000);
-        // It waits often, and never for long.
+        // It waits often, and never for long. As with Ruby 3.2 and later.
         let computes = || {
             crew.activity(0).set_waiting(false);
             crew.activity(0).set_waiting(true);
+            // Where other tests compute, a wait of this one is longer than it was meant to be.
+            (0..300).for_each(|_| crew.waits.note(1_000));
             assert_eq!(crew.room(), 0);
         };
         assert!(millis_without_room(&crew, computes) >= LONG_PAUSE / 1000);
+        computes();
+        assert!(millis_without_room(&crew, || {}) >= LONG_WAIT / 1000);
     });
 }
 
