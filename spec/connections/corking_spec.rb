@@ -28,8 +28,7 @@ RSpec.describe "C4 Small parts of responses", if: Socket.const_defined?(:TCP_COR
   end
 
   # /parts/N: so many at once; /length/N the same with a length; /gate/NAME: two, and the rest when the file NAME is there;
-  # /callback/NAME: computes after the response; /hijack/NAME: takes
-  # the connection, and writes to it then.
+  # /wait/NAME: all of it then; /callback/NAME: computes after the response; /hijack/NAME: takes the connection, and writes to it then.
   def serve_parts(**options)
     serve(<<~'RUBY', options: { "MaxWorkers" => 1 }.merge(options))
       gate = ->(name) { sleep 0.002 until File.exist?(name) }
@@ -49,7 +48,18 @@ RSpec.describe "C4 Small parts of responses", if: Socket.const_defined?(:TCP_COR
         [200, headers, body]
       }
     RUBY
-    server.await_workers(options.fetch("MaxWorkers", 1))
+    server.await_workers(1)
+  end
+
+  # The shortest time until the first of two pipelined requests is answered. The other one's answer needs an open gate.
+  def shortest_before_gate(first, second, *bodies)
+    shortest do |one, number|
+      one.write([first, second].map { |path| KeptPeer.request(format(path, number)) }.join)
+      expect(one.answer.body).to eq(bodies.first)
+    ensure
+      open_gate(number.to_s)
+      expect(one.answer.body).to eq(bodies.last)
+    end
   end
 
   after { close_peers }
@@ -94,14 +104,7 @@ RSpec.describe "C4 Small parts of responses", if: Socket.const_defined?(:TCP_COR
       end
 
       it "leave where a pipelined request takes long" do
-        time = shortest do |one, number|
-          one.write(KeptPeer.request("/") + KeptPeer.request("/wait/#{number}"))
-          expect(one.answer.body).to eq("hello")
-        ensure
-          open_gate(number.to_s)
-          expect(one.answer.body).to eq("waited")
-        end
-        expect(time).to be < kernels / 2
+        expect(shortest_before_gate("/", "/wait/%d", "hello", "waited")).to be < kernels / 2
       end
 
       it "leave where a pipelined request is not there yet" do
@@ -127,25 +130,8 @@ RSpec.describe "C4 Small parts of responses", if: Socket.const_defined?(:TCP_COR
       end
 
       it "leave where callbacks keep the next request waiting" do
-        time = shortest do |one, number|
-          one.write(KeptPeer.request("/callback/#{number}") + KeptPeer.request("/"))
-          expect(one.answer.body).to eq("called")
-        ensure
-          open_gate(number.to_s)
-          expect(one.answer.body).to eq("hello")
-        end
-        expect(time).to be < kernels / 4
+        expect(shortest_before_gate("/callback/%d", "/", "called", "hello")).to be < kernels / 4
       end
     end
-  end
-
-  it "of pipelined requests go on in the other worker when theirs takes long" do
-    serve_parts("MaxWorkers" => 2)
-    ones = Array.new(4) { peer.tap { |one| one.get("/") } }
-    ones.first.write(KeptPeer.request("/wait/one"))
-    ones.drop(1).each { |one| one.write(KeptPeer.request("/parts/3") * 20) }
-    ones.drop(1).each { |one| 20.times { expect(one.answer.body).to eq("part." * 3) } }
-    open_gate("one")
-    expect(ones.first.answer.body).to eq("waited")
   end
 end

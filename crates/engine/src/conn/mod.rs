@@ -12,12 +12,12 @@
 mod body;
 mod contents;
 mod in_flight;
+mod pipeline;
 mod queue_time;
 mod read_buf;
 mod reading;
 mod request;
 mod response_writer;
-mod turn;
 mod write_buf;
 
 use std::io;
@@ -36,11 +36,11 @@ use body::{BodyReader, BufferedBody};
 pub use body::{BodyError, BodyRead, BodyStream, ReadAhead};
 pub(crate) use contents::{Contents, Kind, Loaded};
 pub(crate) use in_flight::{InFlight, Sent};
+pub(crate) use pipeline::Pipeline;
 pub(crate) use read_buf::{ReadBuf, ReadBufPool};
 pub use request::{Content, Request};
 pub(crate) use response_writer::Stage;
 pub use response_writer::{Progress, ResponseWriter};
-pub(crate) use turn::Turn;
 pub(crate) use write_buf::WriteBuf;
 
 /// How much a refused client may still send, in bytes: enough for what was under way.
@@ -111,7 +111,7 @@ pub(crate) struct Connection {
     write_buf: WriteBuf,
     state: State,
     pub served: u32,
-    pub turn: Turn,
+    pub pipeline: Pipeline,
     /// The system may hold back the end of the last response, so that the next one goes with it.
     pub corked: bool,
     last_read_was_full: bool,
@@ -136,7 +136,7 @@ impl Connection {
             write_buf: WriteBuf::default(),
             state: State::Head,
             served: 0,
-            turn: Turn::default(),
+            pipeline: Pipeline::default(),
             corked: false,
             last_read_was_full: false,
             ended: false,

@@ -47,7 +47,7 @@ struct Corking {
     more_follows: bool,
     /// The next response follows if the connection goes on.
     next_follows: bool,
-    /// The socket is TCP's, and the response is not a stream.
+    /// The socket is TCP's.
     is_possible: bool,
 }
 
@@ -301,7 +301,6 @@ impl<'a> ResponseWriter<'a> {
     /// Turns buffering off: from now on [`Progress::Sent`] means that the kernel has taken everything.
     pub fn unbuffer(&mut self) {
         self.budget = 0;
-        self.corking.is_possible = false;
     }
 
     /// Blocks until the client may take more, or a signal came; fails when it has taken nothing for the whole

@@ -316,19 +316,15 @@ impl Crew {
             && !self.threads_in(serving).any(|thread| self.places[thread].activity.is_runnable())
     }
 
-    /// Whether too many of the last looks have seen no idle processor.
-    pub fn is_machine_busy(&self) -> bool {
-        self.load.is_busy()
+    /// Whether there will be no [room](Self::room) within milliseconds if there is none now: too many of the last looks have seen
+    /// no idle processor, and waits are long after a while only.
+    pub fn is_room_far(&self) -> bool {
+        self.load.is_busy() && !self.waits.are_long()
     }
 
     fn is_long(&self, waited: u64, serving: u64) -> bool {
         let least = if self.waits.are_long() { LIKELY_LONG_WAIT } else { LONG_WAIT };
         waited >= least * u64::from(serving.count_ones())
-    }
-
-    /// Whether requests wait for long when they wait.
-    pub fn are_waits_long(&self) -> bool {
-        self.waits.are_long()
     }
 
     fn has_paused(&self) -> bool {

@@ -225,9 +225,9 @@ fn next_look(reactor: &Reactor, deadline: u64) -> u64 {
 }
 
 /// When to try again, in milliseconds, with `room` for so many requests more.
-fn next_try(room: usize, is_machine_busy: bool) -> u64 {
+fn next_try(room: usize, is_room_far: bool) -> u64 {
     match room {
-        0 if is_machine_busy => BUSY_TRY,
+        0 if is_room_far => BUSY_TRY,
         0 => LATER_TRY,
         _ => NEXT_TRY,
     }
@@ -267,11 +267,7 @@ impl Drive<'_> {
         }
         self.step.set(step);
         shared.timer().watch_on(!is_anybody_there);
-        Some(if is_anybody_there {
-            next.min(next_try(room, crew.is_machine_busy() && !crew.are_waits_long()))
-        } else {
-            next
-        })
+        Some(if is_anybody_there { next.min(next_try(room, crew.is_room_far())) } else { next })
     }
 
     /// If a request is overdue its client is answered at once, and no thread takes another one. The process ends when the

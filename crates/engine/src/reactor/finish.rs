@@ -102,7 +102,7 @@ impl Reactor {
         connection.answer_after_shutdown = step == Step::Ready;
         if connection.answer_after_shutdown {
             connection.ended |= fastrack_sys::has_peer_closed(connection.as_fd());
-            if !connection.turn.go_on(started, now) {
+            if !connection.pipeline.go_on(started, now) {
                 connection.uncork();
             }
             return Next::Ready(connection);
@@ -121,7 +121,7 @@ impl Reactor {
         if let Some(keep_alive) = connection.is_sent() {
             self.control.set_sending(connection.raw_fd(), false);
             self.freed += connection.release_write_buf();
-            // The client was slow: it has had its turn.
+            // The client was slow: others come first.
             return self.response_sent(connection, keep_alive, 0, monotonic_millis());
         }
         let deadline = if sent > 0 { self.deadline(Phase::Sending) } else { deadline };

@@ -157,16 +157,16 @@ impl Reactor {
         }
         // The application may fork before its turn.
         self.control.track_fd(connection.raw_fd());
-        if connection.turn.goes_on() {
+        if connection.pipeline.goes_on() {
             self.ready.push_front(connection);
         } else {
             self.ready.push_back(connection);
         }
     }
 
-    /// Takes the next request of a client whose turn goes on.
-    pub fn take_turn(&mut self) -> Option<Box<Connection>> {
-        let goes_on = self.ready.front().is_some_and(|connection| connection.turn.goes_on());
+    /// Takes the next request of a client whose pipelined ones are answered in a row.
+    pub fn take_pipelined(&mut self) -> Option<Box<Connection>> {
+        let goes_on = self.ready.front().is_some_and(|connection| connection.pipeline.goes_on());
         if goes_on {
             self.ready.pop_front()
         } else {
@@ -175,9 +175,9 @@ impl Reactor {
     }
 
     /// Nobody answers requests for a while.
-    pub fn end_turn(&mut self) {
+    pub fn end_pipeline(&mut self) {
         if let Some(connection) = self.ready.front_mut() {
-            connection.turn.end();
+            connection.pipeline.end();
             connection.uncork();
         }
     }

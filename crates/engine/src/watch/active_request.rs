@@ -388,7 +388,8 @@ impl ActiveRequest {
     /// The client of a request that cannot end meanwhile: one that was [taken](Self::take), or any while the caller keeps the
     /// connections from being closed.
     pub fn with_client(&self, work: impl FnMut(BorrowedFd<'_>)) {
-        // SAFETY: its socket stays open until the request has ended.
+        // SAFETY: its socket stays open until the request has ended, and that it cannot, or until a connection is closed, which
+        // the caller prevents.
         let client = unsafe { borrow_fd(self.fd()) };
         client.into_iter().for_each(work);
     }

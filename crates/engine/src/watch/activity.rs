@@ -29,7 +29,7 @@ pub struct Activity {
     looked: AtomicU64,
     /// The first of the looks in a row that have seen the thread wait, in microseconds.
     since: AtomicU64,
-    /// When the application said last that the thread waits, in microseconds; 0 outside of requests.
+    /// When the application said last that the thread begins or ends to wait, in microseconds; 0 outside of requests.
     began_to_wait: AtomicU64,
     waits: Arc<Waits>,
 }

@@ -51,7 +51,7 @@ impl Driver {
         if let Some(connection) = self.schedule.first.take() {
             return Action::Serve(connection);
         }
-        if let Some(connection) = reactor.take_turn() {
+        if let Some(connection) = reactor.take_pipelined() {
             self.schedule.kept += 1;
             return Action::Serve(connection);
         }
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_request_of_a_client_whose_turn_goes_on_comes_before_those_of_others() {
+    fn the_next_of_pipelined_requests_in_a_row_comes_before_those_of_others() {
         let queue = SharedQueue::new().expect("a queue");
         let engine = Engine::new(Vec::new(), None, Settings::default(), Some(&queue)).expect("an engine");
         let mut driver = engine.driver.lock().expect("no panic").take().expect("nobody leads");
@@ -304,15 +304,15 @@ mod tests {
         let behind = connect(&mut reactor);
         reactor.queue_behind_waiting(behind);
         let mut other = connect(&mut reactor);
-        assert!(!other.turn.go_on(4, 5));
+        assert!(!other.pipeline.go_on(4, 5));
         reactor.queue(other);
-        let mut in_turn = connect(&mut reactor);
-        assert!(in_turn.turn.go_on(5, 5));
-        let fd = in_turn.raw_fd();
-        reactor.queue(in_turn);
+        let mut in_row = connect(&mut reactor);
+        assert!(in_row.pipeline.go_on(5, 5));
+        let fd = in_row.raw_fd();
+        reactor.queue(in_row);
         let Action::Serve(connection) = driver.next_action(&mut reactor) else { panic!("nobody is served") };
         assert_eq!(connection.raw_fd(), fd);
-        assert!(reactor.take_turn().is_none());
+        assert!(reactor.take_pipelined().is_none());
     }
 
     #[test]

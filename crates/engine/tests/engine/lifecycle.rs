@@ -26,6 +26,41 @@ fn the_engine_returns_after_as_many_requests_as_it_was_to_serve() {
     assert_eq!(worker.finish(), Finish::Limit);
 }
 
+/// Has the engine return after the first request.
+struct Pausing(Arc<Control>);
+
+impl App for Pausing {
+    fn call(&mut self, _request: &Request<'_>, writer: &mut ResponseWriter<'_>) -> Flow {
+        self.0.pause();
+        writer
+            .send(&[IoSlice::new(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")])
+            .expect("the client is there");
+        writer.finish();
+        Flow::Continue
+    }
+
+    fn warn(&mut self, line: &str) {
+        panic!("{line}");
+    }
+}
+
+#[test]
+fn nothing_of_a_response_is_held_back_while_the_engine_pauses_before_the_next_pipelined_request() {
+    for _ in 0..5 {
+        let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
+        let engine = Engine::new(vec![listener], None, Settings::default(), None).expect("an engine");
+        let mut client = TcpStream::connect(socket.local_addr().expect("an address")).expect("connect");
+        client.write_all(&GET.repeat(2)).expect("write");
+        assert_eq!(engine.run(&mut Pausing(engine.control()), None), Finish::Paused);
+        // The kernel would let it go after 200 ms.
+        client.set_read_timeout(Some(Duration::from_millis(150))).expect("a timeout");
+        let mut status = [0; 12];
+        client.read_exact(&mut status).expect("the first response");
+        assert_eq!(&status, b"HTTP/1.1 200");
+    }
+}
+
 #[test]
 fn a_refused_request_does_not_count() {
     let mut worker = Worker::start(closing(), Some(1));
