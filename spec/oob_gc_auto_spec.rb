@@ -5,14 +5,11 @@ require_relative "support/kept_peer"
 
 RSpec.describe "OobGC=auto", :quiet do
   # Makes garbage, and answers with the collections and the full marks before and after that. /old makes what stays, and so
-  # much that a full mark becomes due. /busy computes for 10 ms.
+  # much that a full mark becomes due.
   let(:allocating) do
     <<~'RUBY'
       old = Array.new(50_000) { |n| "live #{n}" }
-      now = -> { Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) }
       run lambda { |env|
-        end_of_work = now.call + 0.01
-        100.times { |n| n * n } until env["PATH_INFO"] != "/busy" || now.call > end_of_work
         counts = -> { [GC.count, GC.stat(:major_gc_count)] }
         before = counts.call
         Array.new(1_500) { |n| "object #{n}" }
@@ -135,17 +132,62 @@ RSpec.describe "OobGC=auto", :quiet do
     server.write("go", "")
   end
 
-  it "leaves collections to Ruby in a worker that is busy, since Ruby 3.4", skip: ("not before" if RUBY_VERSION < "3.4") do
-    start({ MaxWorkers: 1 }, config: held)
-    server.write("go", "")
-    await_collection
-    # The second of these seconds at the latest is one in which the worker was busy from beginning to end.
-    over = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 2.5
-    ask("/busy") until Process.clock_gettime(Process::CLOCK_MONOTONIC) > over
-    before = collecting.size
-    answers = Array.new(200) { ask("/busy") }
-    expect(answers.last[2] - answers.first[0]).to be > 0
-    expect(collecting.size).to eq(before)
+  describe "since Ruby 3.4", skip: ("not before" if RUBY_VERSION < "3.4") do
+    # Answers with what the collector was at before the request and is after it. /full begins a full mark as Ruby does: in steps.
+    let(:told) do
+      <<~'RUBY'
+        live = Array.new(200_000) { |n| [n.to_s, [n]] }
+        run lambda { |env|
+          before = GC.latest_gc_info(:state)
+          Array.new(1_500) { |n| "object #{n}" } unless env["PATH_INFO"] == "/none"
+          GC.start(immediate_mark: false, immediate_sweep: false) if env["PATH_INFO"] == "/full"
+          after = GC.latest_gc_info(:state)
+          [200, { "content-type" => "text/plain" }, ["#{before} #{after} #{Process.pid}"]]
+        }
+      RUBY
+    end
+
+    def start(choice)
+      @server = Server.start(ru: told, options: { OobGC: choice, MaxWorkers: 1, MaxRequestPerChild: 0 })
+    end
+
+    # @return [Array(Symbol, Symbol)] what the collector was at before and after the request
+    def ask(path = "/")
+      *states, pid = server.get(path).body.split
+      eventually { File.read("/proc/#{pid}/stat")[/\) (\w)/, 1] == "S" }
+      states.map(&:to_sym)
+    end
+
+    it "makes the steps of a full mark that has begun in a request" do
+      marking = ["auto", false].to_h do |choice|
+        start(choice)
+        expect(ask("/full").last).to eq(:marking)
+        [choice, ask("/none").first == :marking]
+      end
+      expect(marking).to eq("auto" => false, false => true)
+    end
+
+    it "leaves sweeping to requests, but for its end" do
+      begun, ended = ["auto", false].map do |choice|
+        start(choice)
+        answers = Array.new(1_200) { ask }.drop(400)
+        [answers.count { |states| states.first == :sweeping }, answers.count([:sweeping, :none])]
+      end.transpose
+      expect(begun).to all(be > 0)
+      expect(ended.first).to be < ended.last / 4
+    end
+
+    it "knows from the last time how long sweeping still takes, after a full mark or another" do
+      require "fastrack/gc/auto_gc"
+      allow(GC).to receive(:total_time).and_return(100, 140, 200, 210, 225, 300)
+      allow(GC).to receive(:latest_gc_info).with(:major_by).and_return(nil, nil, nil, :nofree)
+      sweep = Fastrack::Sweep.new
+      expect([sweep.left, sweep.over]).to eq([nil, nil])
+      sweep.begun
+      expect([sweep.left, sweep.left]).to eq([30, 15])
+      sweep.begun
+      expect(sweep.left).to be_nil
+    end
   end
 
   it "collects nothing after the app has called GC.disable" do
@@ -181,7 +223,7 @@ RSpec.describe "OobGC=auto", :quiet do
   end
 
   describe "room in the heap", skip: elsewhere do
-    before { require "fastrack/worker/auto_gc" }
+    before { require "fastrack/gc/auto_gc" }
 
     # What a pool of slots of 160 bytes can take from one collection to the next.
     def room
@@ -207,16 +249,8 @@ RSpec.describe "OobGC=auto", :quiet do
     end
   end
 
-  it "knows what share of a CPU the process takes" do
-    require "fastrack/worker/auto_gc"
-    times = { Process::CLOCK_MONOTONIC => [10.0, 10.5, 12.0, 12.0], Process::CLOCK_PROCESS_CPUTIME_ID => [3.0, 3.5, 3.5] }
-    allow(Process).to receive(:clock_gettime) { |clock| times.fetch(clock).shift }
-    share = Fastrack::CpuShare.new
-    expect([share.value, share.value]).to eq([0.0, 0.25])
-  end
-
   describe "a full mark that is due" do
-    before { require "fastrack/worker/auto_gc" }
+    before { require "fastrack/gc/auto_gc" }
 
     it "is foreseen when most of the collections have gone by that the last one took, before Ruby 3.4" do
       foresight = Fastrack::FullMarks::Foresight.new

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "spec_helper"
-require_relative "../lib/fastrack/worker/oob_gc"
+require_relative "../lib/fastrack/gc/oob_gc"
 
 RSpec.describe "Out-of-band GC", :quiet do
   # Answers with the collections so far. Ruby makes none of its own accord, so that those are all ours.

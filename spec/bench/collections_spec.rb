@@ -23,6 +23,18 @@ RSpec.describe Bench::Measurements::Collections, :once do
     end
   end
 
+  it "has what they take of requests and could be spared told by bench/collections" do
+    command = [RbConfig.ruby, "-w", File.join(Server::ROOT, "bench/collections"), "--requests", "300", "--warm-up", "30"]
+    output, status = Open3.capture2e(*command)
+    expect(output).not_to match(/^#{Server::ROOT}.*warning:/)
+    service, gc, sweeping = output[/^ruby \S+: (.*)/, 1].scan(/[\d.]+(?= ms| us)/).map(&:to_f)
+    expect(service * 1000).to be > gc
+    expect(gc).to be > sweeping
+    shares = output.scan(/^  without (?:marks|GC): ([\d.]+), ([\d.]+)$/).flatten.map(&:to_f)
+    expect(shares).to all(be_between(0.01, 1.2)) & satisfy { |all| all.size == 12 }
+    expect(status).to be_success
+  end
+
   # Figures of a run: OobGC=auto's, to those without.
   def verdicts(name, ratios)
     servers = [{ "name" => "fastrack" }, { "name" => "fastrack-oobgc-auto", "ratios" => { "fastrack" => ratios } }].map do |server|

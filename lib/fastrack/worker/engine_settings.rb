@@ -3,7 +3,7 @@
 require "tmpdir"
 require_relative "../rack/env_template"
 require_relative "../rack/error_page"
-require_relative "oob_gc"
+require_relative "../gc/oob_gc"
 
 module Fastrack
   # What a worker's engine is created with.
@@ -60,7 +60,7 @@ module Fastrack
     def oob_gc
       case @configuration.oobgc
       when :auto
-        require_relative "auto_gc"
+        require_relative "../gc/auto_gc"
         AutoGC.new { @engine }
       when true then OobGC.start(@gc_interval, -> { @engine.waiting? }, others)
       end

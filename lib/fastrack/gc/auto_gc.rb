@@ -1,85 +1,9 @@
 # frozen_string_literal: true
 
+require_relative "full_marks"
 require_relative "young_heap"
 
 module Fastrack
-  # How much of a CPU this process takes: 0.5 if it has computed for half of the time.
-  class CpuShare
-    # Seconds that a figure is of, at least.
-    PERIOD = 1.0
-
-    def initialize
-      @value = 0.0
-      begin_period
-    end
-
-    # @return [Float] of the last period that is over
-    def value
-      passed = now(Process::CLOCK_MONOTONIC) - @began
-      if passed >= PERIOD
-        @value = (now(Process::CLOCK_PROCESS_CPUTIME_ID) - @cpu) / passed
-        begin_period
-      end
-      @value
-    end
-
-    private
-
-    def begin_period
-      @began = now(Process::CLOCK_MONOTONIC)
-      @cpu = now(Process::CLOCK_PROCESS_CPUTIME_ID)
-    end
-
-    def now(clock) = Process.clock_gettime(clock)
-  end
-
-  # What AutoGC knows of full marks: collections that look at all objects, and last for as long as many others.
-  module FullMarks
-    # When a full mark will be due. Before Ruby 3.4 Ruby says so a few requests before, which may be too late for a good moment. It
-    # takes about as many collections as the one before took.
-    class Foresight
-      # Ruby 3.4 collects so rarely that it says so in time.
-      SAID_LATE = RUBY_VERSION < "3.4"
-
-      # Of that number. Each full mark that is made early costs as much as others do.
-      SOON = 0.85
-      LATER = 1.05
-
-      # Collections from one to the next.
-      OFTEN = 20
-
-      def initialize
-        @marks = GC.stat(:major_gc_count)
-        @last = GC.count
-        @interval = 0
-      end
-
-      # Ruby has collected.
-      #
-      # @param count [Integer] collections until now
-      def learn(count)
-        marks = GC.stat(:major_gc_count)
-        return if marks == @marks
-
-        @interval = count - @last
-        @marks = marks
-        @last = count
-      end
-
-      # A full mark was made between requests.
-      def marked(count)
-        @interval *= LATER
-        @marks = GC.stat(:major_gc_count)
-        @last = count
-      end
-
-      # Not while they come often: then Ruby is letting the heap grow.
-      def soon?(count)
-        SAID_LATE && @interval >= OFTEN && count - @last >= @interval * SOON
-      end
-    end
-  end
-
   # OobGC=auto: collects garbage between two requests, shortly before Ruby would in one of the next, and only while that keeps
   # no client waiting.
   #
@@ -89,6 +13,11 @@ module Fastrack
   # and would make at its next collection, is made as soon as nobody waits here: it takes far longer than other collections,
   # and in a request somebody surely waits. Where there is no such moment, under full load, Ruby collects as it would without
   # this, and what it leaves unfinished is finished here.
+  #
+  # Ruby 3.4 lets the heap have more free slots than earlier ones: it collects rarely, and each time there is much to mark and to
+  # sweep. A full mark it makes in steps, and it sweeps bit by bit. So do collections between requests: a client that comes
+  # meanwhile waits for a step. Sweeping is left to the requests, as it needs the objects that they make; but the rest of it, of
+  # which Ruby makes one bit, is swept here.
   #
   # The fewer requests it waits for, the rarer are collections; the more, the surer is such a moment. So it learns: from
   # each collection that Ruby makes in a request, to begin earlier, and from its own ones to begin later.
@@ -117,10 +46,15 @@ module Fastrack
 
     SAYS_DUE = GC.latest_gc_info.key?(:need_major_by)
 
-    # Ruby 3.4 lets the heap have more free slots. So it collects rarely, and each time there is much to sweep, which it does bit by bit
-    # in requests, but at once in a collection between them: one takes five times as long as with Ruby 3.3. A worker that computes for
-    # more of its time than this leaves collections to Ruby: its clients would wait longer for those than for Ruby's.
-    BUSY = RUBY_VERSION < "3.4" ? Float::INFINITY : 0.45
+    # Whether there is so much to mark and to sweep that it is not done at once.
+    IN_STEPS = RUBY_VERSION >= "3.4"
+    HOW = (IN_STEPS ? { immediate_mark: false, immediate_sweep: false } : {}).freeze
+
+    # The most times that it makes steps after a response, for a millisecond each.
+    MOST_STEPS = 100
+
+    # Nanoseconds of sweeping that are left when it sweeps the rest.
+    REST_OF_SWEEP = 8_000_000
 
     # Most responses from one look to the next.
     LONGEST = 64
@@ -142,7 +76,7 @@ module Fastrack
       @marked = -REST
       @tries = 0
       @foresight = FullMarks::Foresight.new
-      @cpu_share = CpuShare.new
+      @sweep = Sweep.new
     end
 
     # After a response.
@@ -152,16 +86,19 @@ module Fastrack
       @room.note(@looked_after)
       @unnoted += @looked_after
       learn
-      if @count >= @rested && !busy?
-        GC.latest_gc_info(:state) == :none ? look : finish
-      end
+      proceed if @count >= @rested
       @left = @looked_after = [[due ? try_again : responses, 1].max, LONGEST].min
     end
 
     private
 
-    # Before Ruby 3.4 this never matters, and is not measured.
-    def busy? = BUSY.finite? && @cpu_share.value > BUSY
+    def proceed
+      case GC.latest_gc_info(:state)
+      when :none then look
+      when :marking then IN_STEPS ? mark : finish
+      else IN_STEPS ? sweep_rest : finish
+      end
+    end
 
     # Ruby 3.1 does not say.
     #
@@ -196,16 +133,19 @@ module Fastrack
       @count = count
       @tries = 0
       @heap.collected
+      @sweep.begun
       @foresight.learn(count)
       @margin = [@margin + EARLIER, MARGINS.max].min
     end
 
     def look
+      @sweep.over
       note(@heap.fullness)
       return leave_to_ruby if rests?
 
       if due
         pause(true) { collect(true) }
+        mark
       elsif @room.due?
         pause(true) { @room.make && collect(false) }
       else
@@ -236,8 +176,9 @@ module Fastrack
     end
 
     def collect(full_mark)
-      GC.start(full_mark: full_mark)
+      GC.start(full_mark: full_mark, **HOW)
       @heap.collected
+      @sweep.begun
       @fullness = 0.0
       @unnoted = 0
       @margin = [@margin * LATER, MARGINS.min].max unless full_mark
@@ -254,6 +195,41 @@ module Fastrack
     def finish
       @fullness = near
       pause(!due.nil?) { collect(true) if due && !rests? }
+    end
+
+    # A full mark has begun, here or in a request: goes on with it until somebody waits.
+    def mark
+      return unless IN_STEPS
+
+      @fullness = near
+      MOST_STEPS.times { return unless FullMarks::Steps.left? && make_steps }
+    end
+
+    # @return [Boolean] whether this was a moment for it
+    def make_steps
+      engine = @engine.call
+      return false unless engine.begin_pause(true)
+
+      begin
+        FullMarks::Steps.make
+        true
+      ensure
+        engine.end_pause
+      end
+    end
+
+    # Sweeps what is left, if that is little: its last pages are swept in one go, in whatever request is next. Then Ruby knows
+    # whether a full mark is due, which it would begin there, too.
+    def sweep_rest
+      @fullness = near
+      left = @sweep.left
+      return if left.nil? || left > REST_OF_SWEEP
+
+      pause(false) do
+        @sweep.over
+        collect(true) if due
+      end
+      mark
     end
 
     # @param urgent [Boolean] whether nobody else need be idle

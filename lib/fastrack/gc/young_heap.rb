@@ -88,6 +88,39 @@ module Fastrack
     end
   end
 
+  # How far Ruby is with sweeping, which it does bit by bit. It takes about as long as after the last collection of the same kind.
+  class Sweep
+    def initialize
+      # By whether it was a full mark.
+      @lasted = {}
+      begun
+    end
+
+    # A collection has begun.
+    def begun
+      @began = nil
+    end
+
+    # While Ruby is sweeping.
+    #
+    # @return [Integer, nil] nanoseconds that it still takes; nil before the first of its kind, and where Ruby measures no times
+    def left
+      @full = !GC.latest_gc_info(:major_by).nil?
+      @began ||= GC.total_time
+      lasted = @lasted[@full]
+      lasted && (lasted - (GC.total_time - @began))
+    end
+
+    # It has swept all.
+    def over
+      return unless @began
+
+      took = GC.total_time - @began
+      @lasted[@full] = took if took.positive?
+      @began = nil
+    end
+  end
+
   # Gives the young heap room for more requests, so that collections are rare: one takes about as long as another, however many
   # requests lie between them.
   #

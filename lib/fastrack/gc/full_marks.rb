@@ -1,0 +1,81 @@
+# frozen_string_literal: true
+
+module Fastrack
+  # What AutoGC knows of full marks: collections that look at all objects, and last for as long as many others.
+  module FullMarks
+    # When a full mark will be due. Before Ruby 3.4 Ruby says so a few requests before, which may be too late for a good moment. It
+    # takes about as many collections as the one before took.
+    class Foresight
+      # In Ruby 3.4 it is known when the heap is swept, which is done here in time.
+      SAID_LATE = RUBY_VERSION < "3.4"
+
+      # Of that number. Each full mark that is made early costs as much as others do.
+      SOON = 0.85
+      LATER = 1.05
+
+      # Collections from one to the next.
+      OFTEN = 20
+
+      def initialize
+        @marks = GC.stat(:major_gc_count)
+        @last = GC.count
+        @interval = 0
+      end
+
+      # Ruby has collected.
+      #
+      # @param count [Integer] collections until now
+      def learn(count)
+        marks = GC.stat(:major_gc_count)
+        return if marks == @marks
+
+        @interval = count - @last
+        @marks = marks
+        @last = count
+      end
+
+      # A full mark was made between requests.
+      def marked(count)
+        @interval *= LATER
+        @marks = GC.stat(:major_gc_count)
+        @last = count
+      end
+
+      # Not while they come often: then Ruby is letting the heap grow.
+      def soon?(count)
+        SAID_LATE && @interval >= OFTEN && count - @last >= @interval * SOON
+      end
+    end
+
+    # Those that Ruby makes in steps, one for so many objects that are made. Ruby takes as large ones as it needs to be ready before
+    # the free slots are used up that it has kept for them.
+    module Steps
+      # Objects that are made for one (gc/default/default.c).
+      OBJECTS = 500
+
+      # Seconds of steps, after which to see whether somebody waits.
+      TIME = 0.001
+
+      module_function
+
+      def left? = GC.latest_gc_info(:state) == :marking
+
+      # Makes some.
+      def make
+        over = now + TIME
+        make_objects while left? && now < over
+      end
+
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+      def make_objects
+        left = OBJECTS
+        while left.positive?
+          object = []
+          left -= 1
+        end
+        object
+      end
+    end
+  end
+end
