@@ -134,12 +134,16 @@ RSpec.describe "OobGC=auto", :quiet do
 
   describe "since Ruby 3.4", skip: ("not before" if RUBY_VERSION < "3.4") do
     # Answers with what the collector was at before the request and is after it. /full begins a full mark as Ruby does: in steps.
+    # What /kept makes grows old before it is dropped, so that full marks become due.
     let(:told) do
       <<~'RUBY'
         live = Array.new(200_000) { |n| [n.to_s, [n]] }
+        recent = Array.new(400)
+        requests = 0
         run lambda { |env|
           before = GC.latest_gc_info(:state)
-          Array.new(1_500) { |n| "object #{n}" } unless env["PATH_INFO"] == "/none"
+          made = Array.new(5_000) { |n| "object #{n}" } unless env["PATH_INFO"] == "/none"
+          recent[(requests += 1) % recent.size] = Array.new(600) { |n| made[n] } if env["PATH_INFO"] == "/kept"
           GC.start(immediate_mark: false, immediate_sweep: false) if env["PATH_INFO"] == "/full"
           after = GC.latest_gc_info(:state)
           [200, { "content-type" => "text/plain" }, ["#{before} #{after} #{Process.pid}"]]
@@ -147,8 +151,22 @@ RSpec.describe "OobGC=auto", :quiet do
       RUBY
     end
 
-    def start(choice)
-      @server = Server.start(ru: told, options: { OobGC: choice, MaxWorkers: 1, MaxRequestPerChild: 0 })
+    # What the collector is at after each full mark that the server begins.
+    let(:noting) do
+      <<~'RUBY'
+        after_fork do
+          GC.singleton_class.prepend(Module.new do
+            def start(full_mark: true, **how)
+              super
+              File.write("begun", "#{latest_gc_info(:state)}\n", mode: "a") if full_mark
+            end
+          end)
+        end
+      RUBY
+    end
+
+    def start(choice, config: nil)
+      @server = Server.start(ru: told, config: config, options: { OobGC: choice, MaxWorkers: 1, MaxRequestPerChild: 0 })
     end
 
     # @return [Array(Symbol, Symbol)] what the collector was at before and after the request
@@ -165,6 +183,13 @@ RSpec.describe "OobGC=auto", :quiet do
         [choice, ask("/none").first == :marking]
       end
       expect(marking).to eq("auto" => false, false => true)
+    end
+
+    it "makes a full mark that is due in steps, between two requests" do
+      start("auto", config: noting)
+      answers = Array.new(2_000) { ask("/kept") }
+      expect(server.lines_of("begun").tally).to match("marking" => be > 1)
+      expect(answers.flatten).not_to include(:marking)
     end
 
     it "leaves sweeping to requests, but for its end" do

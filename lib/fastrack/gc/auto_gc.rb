@@ -202,20 +202,7 @@ module Fastrack
       return unless IN_STEPS
 
       @fullness = near
-      MOST_STEPS.times { return unless FullMarks::Steps.left? && make_steps }
-    end
-
-    # @return [Boolean] whether this was a moment for it
-    def make_steps
-      engine = @engine.call
-      return false unless engine.begin_pause(true)
-
-      begin
-        FullMarks::Steps.make
-        true
-      ensure
-        engine.end_pause
-      end
+      MOST_STEPS.times { return unless FullMarks::Steps.left? && stand_still(true) { FullMarks::Steps.make } }
     end
 
     # Sweeps what is left, if that is little: its last pages are swept in one go, in whatever request is next. Then Ruby knows
@@ -223,27 +210,28 @@ module Fastrack
     def sweep_rest
       @fullness = near
       left = @sweep.left
-      return if left.nil? || left > REST_OF_SWEEP
-
-      pause(false) do
-        @sweep.over
-        collect(true) if due
-      end
-      mark
+      pause(false) { @sweep.over } if left && left <= REST_OF_SWEEP
     end
 
     # @param urgent [Boolean] whether nobody else need be idle
     # @yield when the garbage collector is at rest
     # @return [Boolean] whether this was a moment for it
     def pause(urgent)
+      stand_still(urgent) do
+        # It finishes what has begun.
+        next if GC.disable
+
+        GC.enable
+        yield
+      end
+    end
+
+    # The same, whatever the garbage collector is at.
+    def stand_still(urgent)
       engine = @engine.call
       return false unless engine.begin_pause(urgent)
 
       begin
-        # It finishes what has begun.
-        return true if GC.disable
-
-        GC.enable
         yield
         true
       ensure
