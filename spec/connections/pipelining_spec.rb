@@ -111,6 +111,21 @@ RSpec.describe "C4 Pipelining" do
     expect(calls.index("/status/410")).to be < calls.rindex("/status/201")
   end
 
+  # Eight that take eight milliseconds go over two ticks of most kernels' clocks.
+  it "is answered in a row of some milliseconds, as it has come" do
+    serve_kept
+    ones = kept_peers(2)
+    # On a busy machine a row may take longer than it may.
+    rows = Array.new(10) do |number|
+      occupy("gate#{number}")
+      ones.zip(%w[a b]) { |one, name| one.write(KeptPeer.request("/compute/1000/#{name}") * 8) }
+      open_gate("gate#{number}")
+      ones.each { |one| 8.times { expect(one.answer.body).to eq(@worker.to_s) } }
+      calls.last(16).chunk_while { |before, after| before == after }.map(&:size)
+    end
+    expect(rows).to include([8, 8])
+  end
+
   # Each computes for 0.7 ms: on a kernel with ticks of 4 ms six of them begin in one.
   it "of many clients of one worker is answered by all workers" do
     serve(<<~'RUBY', options: { "MaxWorkers" => 2 })

@@ -41,6 +41,13 @@ module HttpApps
       Thread.handle_interrupt(Object => :never) { 1_000.times { Integer.sqrt(99_999) } until File.exist?(name) }
     end
 
+    # Computes for so many microseconds.
+    def answer_compute(_, _, micros, _name)
+      now = -> { Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID, :microsecond) }
+      over = now.call + micros.to_i
+      100.times { |number| Integer.sqrt(number) } while now.call < over
+    end
+
     def answer_body(response, env)
       body = env["rack.input"].read
       response[2] = ["#{Process.pid} #{body.bytesize} #{Digest::MD5.hexdigest(body)}"]

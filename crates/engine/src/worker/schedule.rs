@@ -304,7 +304,7 @@ mod tests {
         let behind = connect(&mut reactor);
         reactor.queue_behind_waiting(behind);
         let mut other = connect(&mut reactor);
-        assert!(!other.pipeline.go_on(4, 5));
+        assert!(!other.pipeline.go_on(4, 1_000));
         reactor.queue(other);
         let mut in_row = connect(&mut reactor);
         assert!(in_row.pipeline.go_on(5, 5));

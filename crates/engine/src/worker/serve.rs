@@ -31,7 +31,7 @@ impl<'e> Runner<'e> {
         let last = settings.keep_alive_requests != 0 && served >= settings.keep_alive_requests;
         let (fd, arrived, corked) = (connection.raw_fd(), connection.arrived, connection.corked);
         let now = self.in_flight.begin(fd, &mut request, arrived, corked);
-        let next_follows = !request.beyond.is_empty() && connection.pipeline.has_room(now);
+        let next_follows = !request.beyond.is_empty() && connection.pipeline.holds_back(now);
         driver.count_request(now);
         if reactor.is_logging() {
             self.in_flight.sent.began = fastrack_sys::monotonic_micros();
