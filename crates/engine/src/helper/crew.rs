@@ -316,15 +316,21 @@ impl Crew {
             && !self.threads_in(serving).any(|thread| self.places[thread].activity.is_runnable())
     }
 
-    /// Whether there will be no [room](Self::room) within milliseconds if there is none now: too many of the last looks have seen
-    /// no idle processor, and waits are long after a while only.
-    pub fn is_room_far(&self) -> bool {
-        self.load.is_busy() && !self.waits.are_long()
+    /// How long it takes at least until there is [room](Self::room) if there is none now, in microseconds: where too many of the
+    /// last looks have seen no idle processor, until all threads that have requests have waited for long. None else.
+    pub fn time_until_room(&self) -> Option<u64> {
+        let serving = self.load.is_busy().then(|| self.state().serving)?;
+        Some(self.long_wait(serving).saturating_sub(self.shortest_wait(serving)))
     }
 
     fn is_long(&self, waited: u64, serving: u64) -> bool {
+        waited >= self.long_wait(serving)
+    }
+
+    /// How long a wait of all these threads is long.
+    fn long_wait(&self, serving: u64) -> u64 {
         let least = if self.waits.are_long() { LIKELY_LONG_WAIT } else { LONG_WAIT };
-        waited >= least * u64::from(serving.count_ones())
+        least * u64::from(serving.count_ones())
     }
 
     fn has_paused(&self) -> bool {

@@ -10,9 +10,13 @@ use super::waits::Waits;
 /// A thread that has computed for less than this part of the time waits.
 const PART: u64 = 8;
 
-/// The least time between two looks, in microseconds. Waits that are shorter do not count: the thread would come back just
-/// when another one has begun to compute.
+/// Shorter waits do not count, in microseconds: the thread would come back just when another one has begun to compute.
+const SHORTEST: u64 = 1_000;
+
+/// The least time between two looks at a thread's clock, in microseconds.
 const LEAST: u64 = 500;
+
+const IN_REQUEST: u64 = 1;
 
 /// What a thread of the application is doing, as the application says, or else as its CPU clock tells.
 #[derive(Debug, Default)]
@@ -20,8 +24,6 @@ pub struct Activity {
     /// 0 until the application has said something. Then it grows with all that the application says, by 4, and tells
     /// whether the thread waits by its lowest bit.
     said: AtomicU64,
-    /// What that was at the last look.
-    seen: AtomicU64,
     /// The thread's CPU clock, as a number; 0 for none.
     clock: AtomicU64,
     /// What it showed at the last look, and when that was, in microseconds.
@@ -29,7 +31,8 @@ pub struct Activity {
     looked: AtomicU64,
     /// The first of the looks in a row that have seen the thread wait, in microseconds.
     since: AtomicU64,
-    /// When the application said last that the thread begins or ends to wait, in microseconds; 0 outside of requests.
+    /// When the application said last that the thread begins or ends to wait, in microseconds; 0 outside of requests, and
+    /// [`IN_REQUEST`] until it says something in one.
     began_to_wait: AtomicU64,
     waits: Arc<Waits>,
 }
@@ -43,7 +46,6 @@ impl Activity {
     /// The thread begins or ends to wait. From that thread only; any code may run it that may store a number.
     pub fn set_waiting(&self, waits: bool) {
         let said = self.said.load(Ordering::Relaxed);
-        self.said.store((said + 4) & !1 | u64::from(waits), Ordering::Release);
         let began = self.began_to_wait.load(Ordering::Relaxed);
         if began != 0 && waits != (said & 1 == 1) {
             let now = monotonic_micros();
@@ -52,6 +54,8 @@ impl Activity {
                 self.waits.note(now.saturating_sub(began));
             }
         }
+        // Who sees this sees when the wait began.
+        self.said.store((said + 4) & !1 | u64::from(waits), Ordering::Release);
     }
 
     /// This is the activity of the current thread.
@@ -65,15 +69,15 @@ impl Activity {
         self.said.store(0, Ordering::Release);
     }
 
-    /// For how long the thread has waited, as far as looks have seen it, in microseconds. None if it computes, or did so since
-    /// the last look.
+    /// For how long the thread has waited, in microseconds: where its CPU clock tells, as far as looks have seen it. None if it
+    /// computes, or did so since the last look.
     pub(crate) fn waited(&self) -> Option<u64> {
         let said = self.said.load(Ordering::Acquire);
         let clock = ThreadClock::of_number(self.clock.load(Ordering::Acquire));
         match (said, clock) {
             (0, None) => None,
             (0, Some(clock)) => self.hardly_computed(clock),
-            _ if said & 1 == 1 => self.waited_since(said),
+            _ if said & 1 == 1 => self.waited_as_said(),
             _ => None,
         }
     }
@@ -87,7 +91,7 @@ impl Activity {
     pub(crate) fn begin_request(&self) {
         self.looked.store(0, Ordering::Relaxed);
         self.since.store(0, Ordering::Relaxed);
-        self.began_to_wait.store(1, Ordering::Relaxed);
+        self.began_to_wait.store(IN_REQUEST, Ordering::Relaxed);
     }
 
     /// The thread has answered it.
@@ -95,14 +99,10 @@ impl Activity {
         self.began_to_wait.store(0, Ordering::Relaxed);
     }
 
-    fn waited_since(&self, said: u64) -> Option<u64> {
-        let now = monotonic_micros();
-        if self.seen.load(Ordering::Acquire) != said {
-            // Another thread may look at the same time: `since` first.
-            self.since.store(now, Ordering::Relaxed);
-            self.seen.store(said, Ordering::Release);
-        }
-        Some(now.saturating_sub(self.since.load(Ordering::Relaxed))).filter(|waited| *waited >= LEAST)
+    fn waited_as_said(&self) -> Option<u64> {
+        let began = self.began_to_wait.load(Ordering::Relaxed);
+        let waited = monotonic_micros().saturating_sub(began);
+        (began > IN_REQUEST && waited >= SHORTEST).then_some(waited)
     }
 
     fn hardly_computed(&self, clock: ThreadClock) -> Option<u64> {
@@ -138,16 +138,19 @@ mod tests {
     #[test]
     fn a_thread_waits_if_it_has_said_so_and_nothing_since() {
         let activity = Activity::default();
+        activity.begin_request();
         assert!(activity.waited().is_none());
         for _ in 0..2 {
             activity.set_waiting(false);
             activity.set_waiting(true);
-            assert!(activity.waited().is_none());
             for millis in [2, 6] {
                 fastrack_sys::sleep(4);
                 assert!(activity.waited().is_some_and(|waited| waited >= millis * 1000), "{millis}");
             }
         }
+        activity.end_request();
+        assert!(activity.waited().is_none());
+        activity.begin_request();
         activity.set_waiting(false);
         assert!(activity.waited().is_none() && activity.waited().is_none());
     }

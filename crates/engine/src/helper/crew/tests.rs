@@ -12,14 +12,22 @@ fn crew(threads: usize) -> Crew {
     crew
 }
 
-/// For how many milliseconds from now on a worker begins no further request that has begun one just now.
-fn millis_without_room(crew: &Crew, meanwhile: impl Fn()) -> u64 {
+/// For how many milliseconds from now on a worker begins no further request that has begun one just now, while its requests do
+/// something and wait for a millisecond, again and again.
+fn millis_without_room(crew: &Crew, something: impl Fn()) -> u64 {
+    millis_until_room(crew, || {
+        something();
+        fastrack_sys::sleep(1);
+    })
+}
+
+/// The same, with what they do before each look.
+fn millis_until_room(crew: &Crew, before_look: impl Fn()) -> u64 {
     let start = monotonic_micros();
     crew.begun.store(start, Ordering::Relaxed);
     loop {
         assert!(monotonic_micros() < start + 20_000_000);
-        meanwhile();
-        fastrack_sys::sleep(1);
+        before_look();
         if crew.room() > 0 {
             break;
         }
@@ -118,14 +126,35 @@ fn a_wait_is_long_sooner_where_most_have_been_long() {
 }
 
 #[test]
-fn a_thread_gives_way_sooner_and_the_helper_looks_later_where_waits_have_been_short() {
+fn a_thread_gives_way_sooner_where_waits_have_been_short() {
     for (micros, gives_way) in [(20_000, false), (1_000, true)] {
         let crew = crew(2);
         crew.waits.note(micros);
         (0..300).for_each(|_| crew.load.note(0));
         // Another look, whatever it sees, leaves that between the limits.
         (0..3).for_each(|_| crew.load.note(1));
-        assert_eq!((crew.is_room_far(), crew.is_in_the_way()), (gives_way, gives_way));
+        assert_eq!(crew.is_in_the_way(), gives_way);
+    }
+}
+
+#[test]
+fn the_helper_looks_again_when_waits_will_be_long() {
+    for (micros, long) in [(20_000, LIKELY_LONG_WAIT), (1_000, LONG_WAIT)] {
+        let crew = crew(3);
+        assert_eq!([0, 1, 2].map(|thread| crew.next_turn(thread)), [Turn::Lead, Turn::Sleep, Turn::Sleep]);
+        crew.begin_request(0);
+        assert!(crew.summon(1) && crew.next_turn(2) == Turn::Lead);
+        crew.begin_request(2);
+        crew.waits.note(micros);
+        // Processors are idle: there may be room at any time.
+        assert_eq!(crew.time_until_room(), None);
+        (0..300).for_each(|_| crew.load.note(0));
+        // One of them computes.
+        crew.activity(0).set_waiting(true);
+        assert_eq!(crew.time_until_room(), Some(2 * long));
+        crew.activity(2).set_waiting(true);
+        fastrack_sys::sleep(2);
+        assert!(crew.time_until_room().is_some_and(|micros| micros <= 2 * long - 2_000));
     }
 }
 
@@ -134,11 +163,13 @@ fn a_worker_that_hardly_computes_begins_a_further_request_though_the_first_one_n
     let crew = crew(2);
     assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Lead, Turn::Sleep));
     crew.begin_request(0);
+    // Each look comes just when it has computed.
     let computes = || {
+        fastrack_sys::sleep(1);
         crew.activity(0).set_waiting(false);
         crew.activity(0).set_waiting(true);
     };
-    assert!(millis_without_room(&crew, computes) >= 30);
+    assert!(millis_until_room(&crew, computes) >= 30);
 }
 
 #[test]
@@ -163,7 +194,10 @@ fn nor_does_such_a_worker_begin_one_at_a_moment_when_the_first_one_wants_a_proce
                 std::hint::spin_loop();
             }
         });
-        millis_without_room(crew, says_it_computes);
+        millis_until_room(crew, || {
+            fastrack_sys::sleep(1);
+            says_it_computes();
+        });
         go.send(()).expect("it waits");
         while !computing.load(Ordering::Relaxed) {
             std::thread::yield_now();
