@@ -192,14 +192,45 @@ RSpec.describe "OobGC=auto", :quiet do
       expect(answers.flatten).not_to include(:marking)
     end
 
-    it "leaves sweeping to requests, but for its end" do
-      begun, ended = ["auto", false].map do |choice|
-        start(choice)
-        answers = Array.new(1_200) { ask }.drop(400)
-        [answers.count { |states| states.first == :sweeping }, answers.count([:sweeping, :none])]
-      end.transpose
-      expect(begun).to all(be > 0)
-      expect(ended.first).to be < ended.last / 4
+    # What garbage collection is at when the server has it make a step.
+    let(:noting_steps) do
+      <<~'RUBY'
+        require "fastrack/gc/auto_gc"
+        Fastrack::Steps.singleton_class.prepend(Module.new do
+          def make(state) = super.tap { File.write("steps", "#{state}\n", mode: "a") }
+        end)
+      RUBY
+    end
+
+    # Each request uses up slots of 160 bytes, and leaves most of the smallest ones to spare.
+    it "sweeps between requests where there are slots to spare" do
+      allow(self).to receive(:told).and_return(told.sub('"object #{n}"', '"x" * 100'))
+      swept, left = ["auto", false].map do |choice|
+        start(choice, config: noting_steps)
+        Array.new(1_200) { ask }.drop(400).count { |states| states.first == :sweeping }.tap do |count|
+          expect(server.lines_of("steps").tally.fetch("sweeping", 0)).to choice ? be > count / 20 : eq(0)
+        end
+      end
+      expect(swept).to be < left * 3 / 4
+    end
+
+    it "takes a quarter of the slots that were left over the last time, if nothing else does" do
+      require "fastrack/gc/auto_gc"
+      spare = Fastrack::SpareSlots.new
+      expect(spare.left?).to be(false)
+      spare.collected(4_000)
+      expect([spare.take(500), spare.take(500), spare.left?]).to eq([true, nil, false])
+      # What was taken would have been left over, too.
+      spare.collected(3_000)
+      expect([spare.take(999), spare.take(1)]).to eq([true, nil])
+    end
+
+    it "foresees a full mark when most of the collections have gone by that the last one took" do
+      require "fastrack/gc/auto_gc"
+      foresight = Fastrack::FullMarks::Foresight.new
+      start = GC.count
+      foresight.marked(start + 20)
+      expect([30, 36].map { |count| foresight.near?(start + count) }).to eq([false, true])
     end
 
     it "knows from the last time how long sweeping still takes, after a full mark or another" do

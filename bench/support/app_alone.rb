@@ -39,7 +39,7 @@ module Bench
     end
     private_constant :Caller
 
-    # @param workload [Workload] one whose measurement has `exchanges`
+    # @param workload [Workload]
     # @param lane [Lane]
     # @param seconds [Float] of calls, after half as many to warm up
     # @param processes [Integer] that make calls at the same time
@@ -92,10 +92,12 @@ module Bench
       { "app_us" => app.round(1), "database_us" => database ? ((database.cpu_ns - before) / 1e3 / told.sum(&:last)).round(1) : 0.0 }
     end
 
+    # @return [String] what call.rb reads: those of the measurement, or else the workload's one
     def self.requests(workload)
-      JSON.generate(workload.measurement.exchanges.map do |exchange|
-        request = exchange.request
-        { verb: request.verb, path: request.path, headers: request.headers, body: request.body, weight: exchange.weight }
+      measurement = workload.measurement
+      weights = measurement.respond_to?(:exchanges) ? measurement.exchanges.map { |one| [one.request, one.weight] } : [[workload.request, 1]]
+      JSON.generate(weights.map do |request, weight|
+        { verb: request.verb, path: request.path, headers: request.headers, body: request.body, weight: weight }
       end)
     end
     private_class_method :requests, :result

@@ -50,6 +50,7 @@ module Bench
 
     def measure(workload)
       @database ||= Database.start(@lane) if workload.database?
+      workload = workload.paced(app_us(workload) / 1e3) if workload.think_calls
       servers = servers_for(workload)
       rounds = servers.to_h { |server| [server, []] }
       @options.common(:rounds).times do |round|
@@ -96,7 +97,8 @@ module Bench
       {
         "name" => workload.name, "title" => workload.title, "kind" => workload.measurement.kind,
         "workers" => workload.setting(:workers, @options),
-        "concurrency" => workload.setting(:concurrency, @options), "servers" => servers, **alone(workload)
+        "concurrency" => workload.setting(:concurrency, @options), "servers" => servers,
+        **(workload.think_calls ? { "pause_ms" => workload.think_ms } : {}), **alone(workload)
       }
     end
 
@@ -104,13 +106,20 @@ module Bench
       return {} unless ALONE.include?(workload.measurement.kind)
 
       # The rounds are over, and are worth more than this.
-      cores = Machine.facts["cores"]
-      processes = [workload.setting(:workers, @options), cores].min
-      { "cores" => cores,
-        **AppAlone.measure(workload, @lane, @options.common(:seconds) / 2, processes: processes, database: @database) }
+      { "cores" => Machine.facts["cores"], **app_alone(workload, @options.common(:seconds) / 2) }
     rescue RunningServer::Failed, ArgumentError, TypeError => e
       warn "#{workload.name}: the app alone: #{e.message}"
       {}
+    end
+
+    # Microseconds that the app takes for a request; once for each app.
+    def app_us(workload)
+      (@app_us ||= {})[workload.app.path] ||= app_alone(workload, @options.common(:seconds)).fetch("app_us")
+    end
+
+    def app_alone(workload, seconds)
+      processes = [workload.setting(:workers, @options), Machine.facts["cores"]].min
+      AppAlone.measure(workload, @lane, seconds, processes: processes, database: @database)
     end
 
     def references(workload)

@@ -20,6 +20,8 @@ module Bench
     attr_reader :request
     # @return [Float, nil] mean milliseconds that a client waits between answer and next request
     attr_reader :think_ms
+    # @return [Float, nil] the same as a multiple of what the app takes for a request, which is to be measured first
+    attr_reader :think_calls
     # @return [Numeric] how many times as long as `--seconds` its measurements last
     attr_reader :stretch
     # @return [#kind, #run] see Measurements
@@ -33,7 +35,7 @@ module Bench
     # @param settings [Hash] defaults of this workload that the command line may change: `workers`, `concurrency`
     # @param threads [Integer] in each worker of a server that has several
     # @param database [Boolean] whether the app has PostgreSQL
-    def initialize(name, title:, app:, front:, servers:, request: Request.new, close: true, think_ms: nil,
+    def initialize(name, title:, app:, front:, servers:, request: Request.new, close: true, think_ms: nil, think_calls: nil,
                    stretch: 1, measurement: Measurements::Load.new, settings: {}, threads: 5, database: false)
       @name = name
       @title = title
@@ -43,11 +45,18 @@ module Bench
       @request = request
       @close = close
       @think_ms = think_ms
+      @think_calls = think_calls
       @stretch = stretch
       @measurement = measurement
       @settings = settings
       @threads = threads
       @database = database
+    end
+
+    # @param app_ms [Float] what its app takes for a request on this machine
+    # @return [Workload] this one with the pauses that make its load there
+    def paced(app_ms)
+      dup.tap { |paced| paced.instance_variable_set(:@think_ms, (think_calls * app_ms).round(1)) }
     end
 
     # @return [Integer] in each worker of a server that has several

@@ -123,18 +123,19 @@ module Bench
     # A request takes 3.9 ms on average: 64 clients with these pauses have two workers work for half and for 70 % of the time.
     ROUTER = [router(50, 244.0), router(70, 170.0)].freeze
 
+    # @param pause [Float, nil] of a client, as a multiple of what the app takes for a request
     # @return [Workload] an app with a large heap, under this share of the load that two cores take
-    def self.heap(name, load, pause_ms)
+    def self.heap(name, load, pause)
       kept_alive(name, "2 million live objects, 1 MB of garbage per request: #{load}", "heap.ru",
                  Measurements::Collections.new, servers: %w[fastrack fastrack-oobgc fastrack-oobgc-auto],
-                                                think_ms: pause_ms, stretch: 2, settings: { concurrency: 16 })
+                                                think_calls: pause, stretch: 2, settings: { concurrency: 16 })
     end
     private_class_method :heap
 
     # What garbage collection does to latencies.
     COLLECTIONS = [
-      heap("gc-heap", "saturated", nil), heap("gc-heap-70", "70 % load", 33.5), heap("gc-heap-50", "50 % load", 54.0),
-      heap("gc-heap-30", "30 % load", 95.0)
+      heap("gc-heap", "saturated", nil), heap("gc-heap-70", "70 % load", 11.0), heap("gc-heap-50", "50 % load", 17.8),
+      heap("gc-heap-30", "30 % load", 31.3)
     ].freeze
 
     PAGE = FrameworkApp.new("page.ru", %w[rails active_record pg]) do |body|

@@ -16,8 +16,8 @@ module Fastrack
   #
   # Ruby 3.4 lets the heap have more free slots than earlier ones: it collects rarely, and each time there is much to mark and to
   # sweep. A full mark it makes in steps, and it sweeps bit by bit. So do collections between requests: a client that comes
-  # meanwhile waits for a step. Sweeping is left to the requests, as it needs the objects that they make; but the rest of it, of
-  # which Ruby makes one bit, is swept here.
+  # meanwhile waits for a step. Here it sweeps for as long as there are spare slots for the objects that this takes. What is left
+  # then is swept by the requests, which make objects anyhow.
   #
   # The fewer requests it waits for, the rarer are collections; the more, the surer is such a moment. So it learns: from
   # each collection that Ruby makes in a request, to begin earlier, and from its own ones to begin later.
@@ -53,8 +53,9 @@ module Fastrack
     # The most times that it makes steps after a response, for a millisecond each.
     MOST_STEPS = 100
 
-    # Nanoseconds of sweeping that are left when it sweeps the rest.
-    REST_OF_SWEEP = 8_000_000
+    # Nanoseconds of sweeping that are left when it sweeps the rest, and the same where a full mark is likely to be due then.
+    REST_OF_SWEEP = 5_000_000
+    REST_BEFORE_MARK = 8_000_000
 
     # Most responses from one look to the next.
     LONGEST = 64
@@ -62,7 +63,7 @@ module Fastrack
     # Responses after each of which a full mark that is due is tried.
     TRIES = 64
 
-    # @yieldreturn [#begin_pause, #end_pause] the engine
+    # @yieldreturn [#begin_pause, #end_pause, #begin_step, #end_step] the engine
     def initialize(&engine)
       @engine = engine
       @heap = YoungHeap.new
@@ -77,6 +78,7 @@ module Fastrack
       @tries = 0
       @foresight = FullMarks::Foresight.new
       @sweep = Sweep.new
+      @spare = SpareSlots.new
     end
 
     # After a response.
@@ -93,11 +95,12 @@ module Fastrack
     private
 
     def proceed
-      case GC.latest_gc_info(:state)
-      when :none then look
-      when :marking then IN_STEPS ? mark : finish
-      else IN_STEPS ? sweep_rest : finish
+      if GC.latest_gc_info(:state) == :none
+        look
+      elsif !IN_STEPS
+        finish
       end
+      go_on if IN_STEPS
     end
 
     # Ruby 3.1 does not say.
@@ -132,8 +135,7 @@ module Fastrack
 
       @count = count
       @tries = 0
-      @heap.collected
-      @sweep.begun
+      collected
       @foresight.learn(count)
       @margin = [@margin + EARLIER, MARGINS.max].min
     end
@@ -145,7 +147,6 @@ module Fastrack
 
       if due
         pause(true) { collect(true) }
-        mark
       elsif @room.due?
         pause(true) { @room.make && collect(false) }
       else
@@ -177,8 +178,7 @@ module Fastrack
 
     def collect(full_mark)
       GC.start(full_mark: full_mark, **HOW)
-      @heap.collected
-      @sweep.begun
+      collected
       @fullness = 0.0
       @unnoted = 0
       @margin = [@margin * LATER, MARGINS.min].max unless full_mark
@@ -190,6 +190,12 @@ module Fastrack
       @foresight.marked(@count)
     end
 
+    def collected
+      @spare.collected(@heap.unused)
+      @heap.collected
+      @sweep.begun
+    end
+
     # Ruby has begun a collection in a request, and goes on with it in the next ones: how full the heap is will show then. At
     # its end a full mark may be due.
     def finish
@@ -197,12 +203,26 @@ module Fastrack
       pause(!due.nil?) { collect(true) if due && !rests? }
     end
 
-    # A full mark has begun, here or in a request: goes on with it until somebody waits.
-    def mark
-      return unless IN_STEPS
+    # With a collection that has begun, here or in a request, until somebody waits.
+    def go_on
+      make_steps(:marking) { stand_still(true) { Steps.make(:marking) } }
+      make_steps(:sweeping) { sweep_a_bit } if @spare.left?
+      sweep_rest if Steps.left?(:sweeping)
+    end
 
-      @fullness = near
-      MOST_STEPS.times { return unless FullMarks::Steps.left? && stand_still(true) { FullMarks::Steps.make } }
+    # @yieldreturn [Object, nil] nil after the last one
+    def make_steps(state)
+      MOST_STEPS.times do
+        return unless Steps.left?(state)
+
+        @fullness = near
+        yield or return
+      end
+    end
+
+    def sweep_a_bit
+      made = step { Steps.make(:sweeping) }
+      @spare.take(made) if made
     end
 
     # Sweeps what is left, if that is little: its last pages are swept in one go, in whatever request is next. Then Ruby knows
@@ -210,32 +230,46 @@ module Fastrack
     def sweep_rest
       @fullness = near
       left = @sweep.left
-      pause(false) { @sweep.over } if left && left <= REST_OF_SWEEP
+      pause(false) { @sweep.over } if left && left <= (@foresight.near?(@count) ? REST_BEFORE_MARK : REST_OF_SWEEP)
     end
 
     # @param urgent [Boolean] whether nobody else need be idle
     # @yield when the garbage collector is at rest
-    # @return [Boolean] whether this was a moment for it
+    # @return [Boolean, nil] whether this was a moment for it
     def pause(urgent)
       stand_still(urgent) do
         # It finishes what has begun.
-        next if GC.disable
-
-        GC.enable
-        yield
+        unless GC.disable
+          GC.enable
+          yield
+        end
+        true
       end
     end
 
     # The same, whatever the garbage collector is at.
+    #
+    # @return [Object, nil] the block's result
     def stand_still(urgent)
       engine = @engine.call
-      return false unless engine.begin_pause(urgent)
+      return unless engine.begin_pause(urgent)
 
       begin
         yield
-        true
       ensure
         engine.end_pause
+      end
+    end
+
+    # The same for a millisecond, in which others may give this worker requests.
+    def step
+      engine = @engine.call
+      return unless engine.begin_step
+
+      begin
+        yield
+      ensure
+        engine.end_step
       end
     end
   end

@@ -11,6 +11,7 @@ module Fastrack
 
       # Of that number. Each full mark that is made early costs as much as others do.
       SOON = 0.85
+      NEAR = 0.7
       LATER = 1.05
 
       # Collections from one to the next.
@@ -36,46 +37,54 @@ module Fastrack
 
       # A full mark was made between requests.
       def marked(count)
-        @interval *= LATER
+        @interval = SAID_LATE ? @interval * LATER : count - @last
         @marks = GC.stat(:major_gc_count)
         @last = count
       end
+
+      # Whether one may be due after the collection that has begun.
+      def near?(count) = count - @last >= @interval * NEAR
 
       # Not while they come often: then Ruby is letting the heap grow.
       def soon?(count)
         SAID_LATE && @interval >= OFTEN && count - @last >= @interval * SOON
       end
     end
+  end
 
-    # Those that Ruby makes in steps, one for so many objects that are made. Ruby takes as large ones as it needs to be ready before
+  # Ruby marks and sweeps in steps, one for so many objects that are made. Making some between two requests has it go on there.
+  module Steps
+    # Objects that are made for one step of marking (gc/default/default.c). Ruby takes as large ones as it needs to be ready before
     # the free slots are used up that it has kept for them.
-    module Steps
-      # Objects that are made for one (gc/default/default.c).
-      OBJECTS = 500
+    OBJECTS = 500
 
-      # Seconds of steps, after which to see whether somebody waits.
-      TIME = 0.001
+    ELEMENTS = Array.new(OBJECTS).freeze
+    private_constant :ELEMENTS
 
-      module_function
+    # Seconds of steps, after which to see whether somebody waits.
+    TIME = 0.001
 
-      def left? = GC.latest_gc_info(:state) == :marking
+    module_function
 
-      # Makes some.
-      def make
-        over = now + TIME
-        make_objects while left? && now < over
+    # @param state [Symbol] :marking or :sweeping
+    def left?(state) = GC.latest_gc_info(:state) == state
+
+    # Makes some.
+    #
+    # @return [Integer] objects that were made for them
+    def make(state)
+      over = now + TIME
+      made = 0
+      while left?(state) && now < over
+        make_objects
+        made += OBJECTS
       end
-
-      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-
-      def make_objects
-        left = OBJECTS
-        while left.positive?
-          object = []
-          left -= 1
-        end
-        object
-      end
+      made
     end
+
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+    # Arrays of one element, each of which takes one of the smallest slots, and one of those.
+    def make_objects = ELEMENTS.zip
   end
 end

@@ -38,6 +38,9 @@ module Fastrack
     # @return [Integer] slots of it that could be used from the last collection to the next
     def room(slot_size) = @pools.fetch(slot_size).room
 
+    # @return [Integer] of its smallest slots those that could still be used before a collection at the last look
+    def unused = @pools.fetch(SLOT).free
+
     # @return [Integer] what all of its slots take
     def bytes = @pools.sum { |size, pool| size * pool.slots }
 
@@ -118,6 +121,37 @@ module Fastrack
       took = GC.total_time - @began
       @lasted[@full] = took if took.positive?
       @began = nil
+    end
+  end
+
+  # Slots that are left over when Ruby collects, because another pool is used up before theirs. Objects may be made there to have Ruby
+  # sweep: it does so when a pool needs a page, and then in all pools. More objects would have it collect sooner.
+  class SpareSlots
+    # Of those that were left over the last time. More of them take more time than they spare requests.
+    SHARE = 0.25
+
+    def initialize
+      @left = @made = 0
+    end
+
+    # There was a collection.
+    #
+    # @param unused [Integer] slots that were left over
+    def collected(unused)
+      @left = ((unused + @made) * SHARE).to_i
+      @made = 0
+    end
+
+    # Whether objects may be made before the next collection.
+    def left? = @left.positive?
+
+    # So many objects were made.
+    #
+    # @return [Boolean, nil] whether more may be; nil if not
+    def take(count)
+      @left -= count
+      @made += count
+      left? || nil
     end
   end
 

@@ -346,7 +346,10 @@ mod tests {
         assert_eq!([next_try(1, None), next_try(1, Some(9_000))], [NEXT_TRY; 2]);
         assert_eq!(next_try(0, None), LATER_TRY);
         // Not before the time at which there may be room, and soon after that.
-        assert_eq!([0, 1_500, 2_000, 99_000].map(|micros| next_try(0, Some(micros))), [NEXT_TRY, 2, 2, BUSY_TRY]);
+        assert_eq!(
+            [0, 1_500, 2_000, 99_000].map(|micros| next_try(0, Some(micros))),
+            [NEXT_TRY, 2, 2, BUSY_TRY]
+        );
     }
 
     #[test]

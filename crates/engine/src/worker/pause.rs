@@ -18,6 +18,25 @@ impl Engine {
         reactor.clear_for_pause(alone, &|| control.is_poller_readable())
     }
 
+    /// Whether the application may stand still now for a millisecond: no client waits here, and no other thread has a request. The
+    /// worker counts as idle meanwhile: others give it requests, which it sees before the next such step.
+    ///
+    /// If so, [`end_step`](Self::end_step) must follow.
+    pub fn begin_step(&self) -> bool {
+        let control = &self.control;
+        if control.is_closed() || control.is_stopping() || !self.is_alone() {
+            return false;
+        }
+        self.shared.reactor().clear_for_step(&|| control.is_poller_readable())
+    }
+
+    /// The step is over: the worker is busy again.
+    pub fn end_step(&self) {
+        if !self.control.is_closed() {
+            self.shared.reactor().end_step();
+        }
+    }
+
     /// Lets other workers pause.
     pub fn end_pause(&self) {
         if !self.control.is_closed() {
