@@ -39,7 +39,7 @@ module Fastrack
     def room(slot_size) = @pools.fetch(slot_size).room
 
     # @return [Integer] of its smallest slots those that could still be used before a collection at the last look
-    def unused = @pools.fetch(SLOT).free
+    def unused = @pools.min_by(&:first).last.free
 
     # @return [Integer] what all of its slots take
     def bytes = @pools.sum { |size, pool| size * pool.slots }
