@@ -225,14 +225,6 @@ RSpec.describe "OobGC=auto", :quiet do
       expect([spare.take(999), spare.take(1)]).to eq([true, nil])
     end
 
-    it "foresees a full mark when most of the collections have gone by that the last one took" do
-      require "fastrack/gc/auto_gc"
-      foresight = Fastrack::FullMarks::Foresight.new
-      start = GC.count
-      foresight.marked(start + 20)
-      expect([30, 36].map { |count| foresight.near?(start + count) }).to eq([false, true])
-    end
-
     it "knows from the last time how long sweeping still takes, after a full mark or another" do
       require "fastrack/gc/auto_gc"
       allow(GC).to receive(:total_time).and_return(100, 140, 200, 210, 225, 300)

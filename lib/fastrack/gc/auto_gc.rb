@@ -53,9 +53,8 @@ module Fastrack
     # The most times that it makes steps after a response, for a millisecond each.
     MOST_STEPS = 100
 
-    # Nanoseconds of sweeping that are left when it sweeps the rest, and the same where a full mark is likely to be due then.
-    REST_OF_SWEEP = 5_000_000
-    REST_BEFORE_MARK = 8_000_000
+    # Nanoseconds of sweeping that are left when it sweeps the rest.
+    REST_OF_SWEEP = 8_000_000
 
     # Most responses from one look to the next.
     LONGEST = 64
@@ -206,6 +205,10 @@ module Fastrack
     # With a collection that has begun, here or in a request, until somebody waits.
     def go_on
       make_steps(:marking) { stand_still(true) { Steps.make(:marking) } }
+      return unless Steps.left?(:sweeping)
+
+      # The rest first: where it is little nothing is left to be done by steps.
+      sweep_rest
       make_steps(:sweeping) { sweep_a_bit } if @spare.left?
       sweep_rest if Steps.left?(:sweeping)
     end
@@ -230,7 +233,7 @@ module Fastrack
     def sweep_rest
       @fullness = near
       left = @sweep.left
-      pause(false) { @sweep.over } if left && left <= (@foresight.near?(@count) ? REST_BEFORE_MARK : REST_OF_SWEEP)
+      pause(false) { @sweep.over } if left && left <= REST_OF_SWEEP
     end
 
     # @param urgent [Boolean] whether nobody else need be idle

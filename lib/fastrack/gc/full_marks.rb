@@ -11,7 +11,6 @@ module Fastrack
 
       # Of that number. Each full mark that is made early costs as much as others do.
       SOON = 0.85
-      NEAR = 0.7
       LATER = 1.05
 
       # Collections from one to the next.
@@ -37,13 +36,10 @@ module Fastrack
 
       # A full mark was made between requests.
       def marked(count)
-        @interval = SAID_LATE ? @interval * LATER : count - @last
+        @interval *= LATER
         @marks = GC.stat(:major_gc_count)
         @last = count
       end
-
-      # Whether one may be due after the collection that has begun.
-      def near?(count) = count - @last >= @interval * NEAR
 
       # Not while they come often: then Ruby is letting the heap grow.
       def soon?(count)
