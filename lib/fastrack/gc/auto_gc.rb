@@ -17,7 +17,7 @@ module Fastrack
   # Ruby 3.4 lets the heap have more free slots than earlier ones: it collects rarely, and each time there is much to mark and to
   # sweep. A full mark it makes in steps, and it sweeps bit by bit. So do collections between requests: a client that comes
   # meanwhile waits for a step. Here it sweeps for as long as there are spare slots for the objects that this takes. What is left
-  # then is swept by the requests, which make objects anyhow.
+  # then is swept by the requests, which make objects anyhow; but the rest of it, of which Ruby makes one bit, is swept here.
   #
   # The fewer requests it waits for, the rarer are collections; the more, the surer is such a moment. So it learns: from
   # each collection that Ruby makes in a request, to begin earlier, and from its own ones to begin later.
