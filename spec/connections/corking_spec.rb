@@ -27,7 +27,7 @@ RSpec.describe "C4 Small parts of responses", if: Socket.const_defined?(:TCP_COR
     end.min
   end
 
-  # /parts/N: so many at once; /length/N the same with a length; /gate/NAME: two, and the rest when the file NAME is there;
+  # /parts/N: so many at once; /length/N the same with a length; /raise: two, and then an error; /fork: two, a child that ends, and two; /gate/NAME: two, and the rest when the file NAME is there;
   # /wait/NAME: all of it then; /callback/NAME: computes after the response; /hijack/NAME: takes the connection, and writes to it then.
   def serve_parts(**options)
     serve(<<~'RUBY', options: { "MaxWorkers" => 1 }.merge(options))
@@ -39,6 +39,8 @@ RSpec.describe "C4 Small parts of responses", if: Socket.const_defined?(:TCP_COR
         body = case what
                when "parts" then parts.call(Integer(name))
                when "length" then headers["content-length"] = (5 * Integer(name)).to_s and parts.call(Integer(name))
+               when "raise" then parts.call(2) { raise "no more parts" }
+               when "fork" then parts.call(2) { |block| (child = fork) ? Process.wait(child) : exit; 2.times { block.call("part.") } }
                when "gate" then parts.call(2) { |block| gate.call(name); block.call("end.") }
                when "wait" then gate.call(name) || ["waited"]
                when "hijack" then env["rack.hijack"].call.then { |io| Thread.new { gate.call(name) || io.write("late") && io.close } } && []
@@ -89,6 +91,17 @@ RSpec.describe "C4 Small parts of responses", if: Socket.const_defined?(:TCP_COR
         expect(shortest { |one| expect(one.get("/length/3").body).to eq("part." * 3) }).to be < kernels / 2
         expect(shortest { |one| expect(one.get("/parts/3", "Connection: close").body).to eq("part." * 3) }).to be < kernels / 2
         expect(shortest { |one| expect(one.get("/parts/3", version: "1.0").body).to eq("part." * 3) }).to be < kernels / 2
+      end
+
+      it "leave before the connection is reset where the app raises an error after them" do
+        one = peer
+        one.get("/")
+        one.ask("/raise").read_until(/part\..*part\./m)
+        expect { one.read_until(/never/) }.to raise_error(HttpPeer::Failed, /\Areset/)
+      end
+
+      it "leave once where the app forks after them" do
+        expect(Array.new(3) { peer.get("/fork").body }).to all(eq("part." * 4))
       end
 
       it "leave with the next responses where requests are pipelined" do

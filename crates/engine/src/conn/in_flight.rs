@@ -1,6 +1,6 @@
 //! One request in progress, from the thread that serves it.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
@@ -26,6 +26,8 @@ pub(crate) struct InFlight {
     pub sent: Sent,
     /// The system may hold back something that was sent on the connection.
     pub corked: bool,
+    /// Something of the response may be held back here (watch/cork.rs).
+    holds: bool,
 }
 
 /// What is to be counted of a request and its response.
@@ -63,6 +65,7 @@ impl InFlight {
             large: 0,
             sent: Sent::default(),
             corked: false,
+            holds: false,
         }
     }
 
@@ -118,6 +121,35 @@ impl InFlight {
             (false, false) => self.active.try_end_callbacks(),
         };
         (result, ended)
+    }
+
+    /// Whether a part of the response may be held back here.
+    pub fn holds(&self) -> bool {
+        self.holds
+    }
+
+    /// Holds slices back; false if they are to be sent, after [what is held already](Self::take_held). To be called while
+    /// nothing is buffered.
+    pub fn hold(&mut self, slices: &[IoSlice<'_>]) -> io::Result<bool> {
+        let held = self.active.cork().hold(slices)?;
+        self.holds |= held;
+        Ok(held)
+    }
+
+    /// Adds what is held back to the buffer. Returns how much of it the helper has sent.
+    pub fn take_held(&mut self) -> io::Result<usize> {
+        if !std::mem::take(&mut self.holds) {
+            return Ok(0);
+        }
+        let InFlight { active, write_buf, .. } = self;
+        active.cork().take(|bytes| write_buf.push(&[IoSlice::new(bytes)], 0))
+    }
+
+    /// Forgets what is held back.
+    pub fn drop_held(&mut self) {
+        if std::mem::take(&mut self.holds) {
+            let _ = self.active.cork().take(|_| Ok(()));
+        }
     }
 
     pub fn take_unsent(&mut self) -> WriteBuf {

@@ -40,14 +40,14 @@ pub(crate) enum Stage {
     Broken,
 }
 
-/// Whether the system may hold back bytes, so that others go with them; the helper ends that (watch/cork.rs).
+/// Whether bytes may be held back, so that others go with them; the helper ends that (watch/cork.rs).
 #[derive(Debug)]
 struct Corking {
     /// More of the body follows.
     more_follows: bool,
     /// The next response follows if the connection goes on.
     next_follows: bool,
-    /// The socket is TCP's.
+    /// The system can hold bytes back: the socket is TCP's.
     is_possible: bool,
 }
 
@@ -184,7 +184,7 @@ impl<'a> ResponseWriter<'a> {
 
     #[inline]
     fn send_at_once(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        if self.corking.more_follows | self.corking.next_follows {
+        if self.corking.more_follows | self.corking.next_follows | self.in_flight.holds() {
             return self.send_corked(slices);
         }
         self.in_flight.corked = false;
@@ -193,15 +193,42 @@ impl<'a> ResponseWriter<'a> {
 
     #[inline(never)]
     fn send_corked(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let Corking { more_follows, is_possible, .. } = self.corking;
-        let may_cork = is_possible && (more_follows || self.is_persistent());
+        let Corking { more_follows, next_follows, is_possible } = self.corking;
+        if more_follows && self.in_flight.hold(slices)? {
+            self.stage = Stage::Begun;
+            let stays = self.in_flight.active().cork().stays();
+            return if stays { Ok(0) } else { self.send_held() };
+        }
+        let before = self.in_flight.take_held()?;
+        let may_cork = is_possible && (more_follows || next_follows && self.is_persistent());
         let corks = may_cork && WriteBuf::may_cork(slices) && self.in_flight.active().cork().set();
         self.in_flight.corked = corks;
         let sent = self.in_flight.write_buf().send(self.fd, slices, corks);
         if corks && !self.in_flight.active().cork().stays() {
             self.uncork();
         }
-        sent
+        Ok(before + sent?)
+    }
+
+    /// Sends what is held back here. Returns how much of it the socket has taken.
+    fn send_held(&mut self) -> io::Result<usize> {
+        let before = self.in_flight.take_held()?;
+        self.in_flight.corked = false;
+        Ok(before + self.in_flight.write_buf().flush(self.fd)?)
+    }
+
+    /// Sends what is held back here, if anything is: no more of the response is passed.
+    pub(crate) fn release(&mut self) {
+        if !self.in_flight.holds() {
+            return;
+        }
+        if self.control.is_closed() {
+            // This is a forked child, with a copy of its parent's bytes.
+            return self.in_flight.drop_held();
+        }
+        let result = self.send_held();
+        // A failure marks the response as broken.
+        let _ = self.note(result);
     }
 
     /// Has the system send what it may hold back.
@@ -212,7 +239,7 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
-    /// Says whether more of the body is about to be sent: then the system may hold back what was, for milliseconds.
+    /// Says whether more of the body is about to be sent: then what is sent until then may be held back, for milliseconds.
     pub fn set_more_follows(&mut self, more_follows: bool) {
         self.corking.more_follows = more_follows;
     }
@@ -326,6 +353,7 @@ impl<'a> ResponseWriter<'a> {
 
     /// The application has passed the whole response; what is buffered of it is sent without it.
     pub fn finish(&mut self) {
+        self.release();
         self.end(Stage::Finished);
         if self.in_flight.write_buf().is_empty() {
             self.in_flight.active().set_complete();
@@ -340,6 +368,7 @@ impl<'a> ResponseWriter<'a> {
 
     /// Hijack: the application has a copy of the connection's descriptor and sends the rest.
     pub fn hand_over(&mut self) {
+        self.release();
         self.uncork();
         self.end(Stage::Hijacked);
         self.in_flight.active().set_complete();

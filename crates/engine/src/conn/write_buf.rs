@@ -97,10 +97,34 @@ impl WriteBuf {
         total(slices) <= JOINED
     }
 
-    /// Sends slices through an empty buffer, which takes what the socket does not. It is empty after a failure. The system
-    /// may hold back [short](Self::may_cork) ones if it `corks`.
+    /// Sends slices, after what the buffer holds: it takes what the socket does not. It is empty after a failure. The system
+    /// may hold back [short](Self::may_cork) ones if it `corks`. Returns how much the socket took.
     pub fn send(&mut self, fd: BorrowedFd<'_>, slices: &[IoSlice<'_>], corks: bool) -> io::Result<usize> {
         let total = total(slices);
+        if !self.has_bytes() {
+            return self.send_slices(fd, slices, total, corks);
+        }
+        if total <= JOINED {
+            self.push(slices, 0)?;
+            return self.flush_bytes(fd, corks).inspect_err(|_| self.clear());
+        }
+        let before = self.flush_bytes(fd, true).inspect_err(|_| self.clear())?;
+        if self.has_bytes() {
+            self.push(slices, 0)?;
+            return Ok(before);
+        }
+        Ok(before + self.send_slices(fd, slices, total, corks)?)
+    }
+
+    /// The same, through an empty buffer.
+    #[inline]
+    fn send_slices(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        slices: &[IoSlice<'_>],
+        total: usize,
+        corks: bool,
+    ) -> io::Result<usize> {
         let sent = match slices {
             [slice] => send(fd, slice, corks)?,
             _ if total > JOINED => retry(|| fastrack_sys::writev(fd, slices))?.unwrap_or(0),

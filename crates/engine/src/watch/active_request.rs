@@ -248,11 +248,14 @@ impl ActiveRequest {
 
     // --- the helper
 
-    /// Sends what the system holds back of the response. To be called while its connection cannot be closed.
+    /// Sends what is held back of the response. To be called while its connection cannot be closed. Async-signal-safe.
     pub fn uncork(&self) {
         if self.cork.end() {
-            // It may be gone, or its socket another one than TCP's: then nothing is held back.
-            self.with_client(|client| drop(fastrack_sys::uncork(client)));
+            self.with_client(|client| {
+                self.cork.send(client);
+                // It may be gone, or its socket another one than TCP's: then the system holds nothing back.
+                let _ = fastrack_sys::uncork(client);
+            });
         }
     }
 

@@ -44,6 +44,7 @@ impl<'e> Runner<'e> {
         let driver = engine.lead_or_put_back(driver, number);
         let large = request.content.large();
         let flow = app.call(&request, &mut writer);
+        writer.release();
         let (stage, keep_alive) = (writer.stage(), writer.is_persistent());
         connection.corked = self.in_flight.corked;
         let leads = driver.is_some();
