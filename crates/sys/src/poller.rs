@@ -48,6 +48,9 @@ impl Poller {
     /// there.
     pub const IS_INHERITED: bool = cfg!(target_os = "linux");
 
+    /// Whether one takes more than one [timer](Self::watch_timer).
+    pub const TAKES_TIMERS: bool = cfg!(not(portable));
+
     /// An empty set, close-on-exec.
     pub fn new() -> io::Result<Self> {
         Ok(Poller(backend::Poller::new()?))

@@ -11,12 +11,12 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use fastrack_sys::{monotonic_micros, Events, Poller, Waker};
+use fastrack_sys::{monotonic_micros, Events, Poller, Timer, Waker};
 
 use super::cpu_share::CpuShare;
 use super::load::Load;
 use crate::sync::{Mutex, MutexGuard};
-use crate::watch::{Activity, Waits};
+use crate::watch::{Activity, Waits, SHORTEST};
 
 /// While no processor is idle a wait is long after this time, in microseconds, for each thread that has a request: then the worker
 /// begins another one, though that takes time of those. Where the machine is busy a wait of a millisecond or two lasts longer;
@@ -110,7 +110,12 @@ impl Crew {
     pub fn inherited_fds(&self) -> impl Iterator<Item = RawFd> + '_ {
         let places = self.places.iter();
         let fds = places.flat_map(|place| place.waker.raw_fds().chain(place.poller.inherited_fds()));
-        fds.chain(self.load.inherited_fds())
+        let timer = self.waits.timer().into_iter().flat_map(Timer::raw_fds);
+        fds.chain(self.load.inherited_fds()).chain(timer)
+    }
+
+    pub fn waits(&self) -> &Waits {
+        &self.waits
     }
 
     pub fn activity(&self, thread: usize) -> &Arc<Activity> {
@@ -316,11 +321,19 @@ impl Crew {
             && !self.threads_in(serving).any(|thread| self.places[thread].activity.is_runnable())
     }
 
-    /// How long it takes at least until there is [room](Self::room) if there is none now, in microseconds: where too many of the
-    /// last looks have seen no idle processor, until all threads that have requests have waited for long. None else.
+    /// How long it takes at least until there is [room](Self::room) if there is none now, in microseconds: on a busy machine until
+    /// all threads that have requests have waited for long. Without end while one computes: the helper is told when it has waited.
+    /// None where nothing is known.
     pub fn time_until_room(&self) -> Option<u64> {
-        let serving = self.load.is_busy().then(|| self.state().serving)?;
-        Some(self.long_wait(serving).saturating_sub(self.shortest_wait(serving)))
+        let serving = self.state().serving;
+        let is_busy = self.load.is_busy();
+        let long = if is_busy { self.long_wait(serving) } else { SHORTEST };
+        let is_told =
+            self.waits.expect(long) && self.threads_in(serving).all(|thread| self.activity(thread).is_said());
+        match self.shortest_wait(serving) {
+            0 if is_told => Some(u64::MAX),
+            waited => is_busy.then(|| long.saturating_sub(waited)),
+        }
     }
 
     fn is_long(&self, waited: u64, serving: u64) -> bool {

@@ -26,8 +26,8 @@ const LONGEST_LOOK: u64 = 1_000;
 const NEXT_TRY: u64 = 1;
 /// Where the threads that have requests are to be left alone.
 const LATER_TRY: u64 = 2;
-/// The same at most while no processor is idle: a further request begins after a long wait only, and each look takes time of others.
-const BUSY_TRY: u64 = 5;
+/// The same at most where it is known when there is room, or the threads tell: each look takes time of others.
+const LATEST_TRY: u64 = 10;
 
 /// How often to look whether the last requests are done, in milliseconds.
 const LAST_LOOK: u64 = 10;
@@ -224,13 +224,9 @@ fn next_look(reactor: &Reactor, deadline: u64) -> u64 {
     }
 }
 
-/// When to try again, in milliseconds, with `room` for so many requests more; if there is none, it may be in so many microseconds.
-fn next_try(room: usize, until_room: Option<u64>) -> u64 {
-    match (room, until_room) {
-        (0, Some(micros)) => micros.div_ceil(1_000).clamp(NEXT_TRY, BUSY_TRY),
-        (0, None) => LATER_TRY,
-        _ => NEXT_TRY,
-    }
+/// When to try again, in milliseconds, where there is no room for further requests; there may be in so many microseconds.
+fn next_try(until_room: Option<u64>) -> u64 {
+    until_room.map_or(LATER_TRY, |micros| micros.div_ceil(1_000).clamp(NEXT_TRY, LATEST_TRY))
 }
 
 /// With several threads of the application.
@@ -267,7 +263,14 @@ impl Drive<'_> {
         }
         self.step.set(step);
         shared.timer().watch_on(!is_anybody_there);
-        Some(if is_anybody_there { next.min(next_try(room, crew.time_until_room())) } else { next })
+        if !is_anybody_there || room > 0 {
+            crew.waits().expect(0);
+        }
+        Some(match (is_anybody_there, room) {
+            (false, _) => next,
+            (true, 0) => next.min(next_try(crew.time_until_room())),
+            (true, _) => next.min(NEXT_TRY),
+        })
     }
 
     /// If a request is overdue its client is answered at once, and no thread takes another one. The process ends when the
@@ -343,12 +346,11 @@ mod tests {
 
     #[test]
     fn a_client_is_tried_again_later_where_requests_in_progress_are_to_be_left_alone() {
-        assert_eq!([next_try(1, None), next_try(1, Some(9_000))], [NEXT_TRY; 2]);
-        assert_eq!(next_try(0, None), LATER_TRY);
+        assert_eq!(next_try(None), LATER_TRY);
         // Not before the time at which there may be room, and soon after that.
         assert_eq!(
-            [0, 1_500, 2_000, 99_000].map(|micros| next_try(0, Some(micros))),
-            [NEXT_TRY, 2, 2, BUSY_TRY]
+            [0, 1_500, 2_000, u64::MAX].map(|micros| next_try(Some(micros))),
+            [NEXT_TRY, 2, 2, LATEST_TRY]
         );
     }
 

@@ -27,6 +27,7 @@ const STOPS: u32 = 8;
 const CONNECTIONS: u64 = 0;
 const TIMER: u64 = 1;
 const WAKER: u64 = 2;
+const BESIDE: u64 = 3;
 
 /// The timer is not set: the application's thread sets it when it gets something to do.
 const OFF: u8 = 0;
@@ -73,6 +74,11 @@ impl HelperTimer {
             watches_connections: AtomicBool::new(false),
             stops: AtomicU32::new(0),
         })
+    }
+
+    /// Another timer is to wake the helper, as connections do: while something lasts.
+    pub fn watch_beside(&self, timer: &Timer) -> io::Result<()> {
+        self.poller.watch_timer(timer, BESIDE)
     }
 
     /// The descriptors that a forked child inherits.

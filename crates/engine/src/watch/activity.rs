@@ -11,7 +11,7 @@ use super::waits::Waits;
 const PART: u64 = 8;
 
 /// Shorter waits do not count, in microseconds: the thread would come back just when another one has begun to compute.
-const SHORTEST: u64 = 1_000;
+pub(crate) const SHORTEST: u64 = 1_000;
 
 /// The least time between two looks at a thread's clock, in microseconds.
 const LEAST: u64 = 500;
@@ -43,15 +43,17 @@ impl Activity {
         Activity { waits, ..Activity::default() }
     }
 
-    /// The thread begins or ends to wait. From that thread only; any code may run it that may store a number.
+    /// The thread begins or ends to wait. From that thread only; any code may run it that may store a number and set a timer.
+    /// Async-signal-safe.
     pub fn set_waiting(&self, waits: bool) {
         let said = self.said.load(Ordering::Relaxed);
         let began = self.began_to_wait.load(Ordering::Relaxed);
         if began != 0 && waits != (said & 1 == 1) {
             let now = monotonic_micros();
             self.began_to_wait.store(now, Ordering::Relaxed);
-            if !waits {
-                self.waits.note(now.saturating_sub(began));
+            match waits {
+                true => self.waits.begin(),
+                false => self.waits.end(now.saturating_sub(began)),
             }
         }
         // Who sees this sees when the wait began.
@@ -80,6 +82,11 @@ impl Activity {
             _ if said & 1 == 1 => self.waited_as_said(),
             _ => None,
         }
+    }
+
+    /// Whether the application says when the thread waits.
+    pub(crate) fn is_said(&self) -> bool {
+        self.said.load(Ordering::Relaxed) != 0
     }
 
     /// Whether the thread would compute now if it had a processor, or does so. False where the system does not tell.

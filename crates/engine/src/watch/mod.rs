@@ -15,6 +15,7 @@ mod watchdog;
 
 pub(crate) use active_request::{end_overdue_process, ActiveRequest, Claim, ENDING_TIME};
 pub use activity::Activity;
+pub(crate) use activity::SHORTEST;
 pub use cause::Cause;
 pub(crate) use counters::{Count, Counters};
 pub use counts::{Connections, Counts, GcTime, Histogram, BUCKETS};

@@ -1,6 +1,10 @@
 //! How long a worker's requests wait at a time: whether a wait that has lasted for milliseconds is likely to be a long one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use fastrack_sys::Timer;
 
 /// Shorter waits do not count, in microseconds: nobody can use the time.
 const LEAST: u64 = 500;
@@ -22,9 +26,46 @@ pub(crate) struct Waits {
     all: AtomicU64,
     /// The same of long ones.
     long: AtomicU64,
+    /// Wakes the helper when a wait has lasted for `awaited` microseconds; 0 while nobody wants to know.
+    timer: OnceLock<Timer>,
+    awaited: AtomicU64,
 }
 
 impl Waits {
+    /// From now on the helper can be told of waits by this timer, which wakes it.
+    pub fn tell_by(&self, timer: Timer) {
+        // It is set once.
+        let _ = self.timer.set(timer);
+    }
+
+    pub fn timer(&self) -> Option<&Timer> {
+        self.timer.get()
+    }
+
+    /// The helper wants to be told when a wait has lasted for so many microseconds; 0 for not any more. Whether it has been told
+    /// of all that begin for some time.
+    pub fn expect(&self, micros: u64) -> bool {
+        self.timer.get().is_some() && self.awaited.swap(micros, Ordering::Relaxed) != 0
+    }
+
+    /// A wait begins.
+    pub fn begin(&self) {
+        let micros = self.awaited.load(Ordering::Relaxed);
+        if let Some(timer) = self.timer.get().filter(|_| micros != 0) {
+            // It cannot fail for such times.
+            let _ = timer.set(Duration::from_micros(micros));
+        }
+    }
+
+    /// A wait has ended, after so many microseconds.
+    pub fn end(&self, micros: u64) {
+        self.note(micros);
+        if let Some(timer) = self.timer.get().filter(|_| self.awaited.load(Ordering::Relaxed) != 0) {
+            // At worst, the helper is woken for nothing.
+            let _ = timer.stop();
+        }
+    }
+
     /// A wait has lasted for so many microseconds.
     pub fn note(&self, micros: u64) {
         if micros < LEAST {

@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use fastrack_sys::{Events, Poller};
+use fastrack_sys::{Events, Poller, Timer};
 
 use crate::accept::{Backlog, Listener, Listeners};
 use crate::conn::Connection;
@@ -157,6 +157,11 @@ impl Engine {
         // There it sees new clients already.
         let beside = if crew.is_alone() { listeners.shared() } else { Vec::new() };
         let timer = HelperTimer::new(watched, beside)?;
+        if !crew.is_alone() && Poller::TAKES_TIMERS {
+            let waits = Timer::new()?;
+            timer.watch_beside(&waits)?;
+            crew.waits().tell_by(waits);
+        }
         let fds = listeners.raw_fds().chain(member.iter().flat_map(Member::raw_fds));
         let fds = fds.chain(timer.inherited_fds()).chain(watched_fd).chain(crew.inherited_fds());
         let fds = fds.chain(poller.inherited_fds()).chain(table.poller().inherited_fds());

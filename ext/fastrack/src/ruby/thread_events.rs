@@ -44,7 +44,7 @@ pub(crate) fn forget_activity() {
     ACTIVITY.set(null());
 }
 
-/// Runs in the thread that the event is about, with or without the lock: it only stores a number.
+/// Runs in the thread that the event is about, with or without the lock: it stores a number, and may set a timer.
 unsafe extern "C" fn on_event(event: u32, _: *const c_void, _: *mut c_void) {
     // A thread that ends may have no such variable any more.
     let activity = ACTIVITY.try_with(Cell::get).unwrap_or(null());

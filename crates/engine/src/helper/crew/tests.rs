@@ -126,6 +126,37 @@ fn a_wait_is_long_sooner_where_most_have_been_long() {
 }
 
 #[test]
+fn the_helper_is_told_when_a_thread_that_computed_has_waited_and_is_not_while_waits_are_short() {
+    const LATEST: u64 = 5_000;
+    if !Poller::TAKES_TIMERS {
+        return;
+    }
+    let crew = crew(2);
+    let (timer, poller) = (Timer::new().expect("a timer"), Poller::new().expect("a poller"));
+    poller.watch_timer(&timer, 0).expect("watched");
+    crew.waits().tell_by(timer);
+    let tells_within = |millis| {
+        let mut events = Events::default();
+        poller.wait(&mut events, Some(millis)).expect("polled");
+        !events.is_empty()
+    };
+    assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Lead, Turn::Sleep));
+    crew.begin_request(0);
+    let wait = |waits| crew.activity(0).set_waiting(waits);
+    // What it does now is not known, nor whether the application says so.
+    assert_eq!(crew.time_until_room(), None);
+    wait(false);
+    assert_eq!(crew.time_until_room(), Some(u64::MAX));
+    (0..100).for_each(|number| wait(number % 2 == 0));
+    assert!(!tells_within(20));
+    wait(true);
+    assert!(tells_within(LATEST) && crew.room() > 0);
+    crew.waits().expect(0);
+    (0..3).for_each(|number| wait(number % 2 == 0));
+    assert!(!tells_within(20));
+}
+
+#[test]
 fn a_thread_gives_way_sooner_where_waits_have_been_short() {
     for (micros, gives_way) in [(20_000, false), (1_000, true)] {
         let crew = crew(2);
