@@ -214,15 +214,26 @@ RSpec.describe "OobGC=auto", :quiet do
       expect(swept).to be < left * 3 / 4
     end
 
-    it "takes a quarter of the slots that were left over the last time, if nothing else does" do
+    it "takes half of the slots that were left over the last time, if nothing else does" do
       require "fastrack/gc/auto_gc"
       spare = Fastrack::SpareSlots.new
       expect(spare.left?).to be(false)
       spare.collected(4_000)
-      expect([spare.take(500), spare.take(500), spare.left?]).to eq([true, nil, false])
+      expect([spare.take(1_000), spare.take(1_000), spare.left?]).to eq([true, nil, false])
       # What was taken would have been left over, too.
-      spare.collected(3_000)
-      expect([spare.take(999), spare.take(1)]).to eq([true, nil])
+      spare.collected(2_000)
+      expect([spare.take(1_999), spare.take(1)]).to eq([true, nil])
+    end
+
+    it "makes objects of the smallest slots only" do
+      require "fastrack/native"
+      pools = -> { GC.stat_heap.transform_values { |pool| pool[:total_allocated_objects] } }
+      Fastrack.make_objects(1)
+      before = pools.call
+      Fastrack.make_objects(10_000)
+      made = pools.call.to_h { |pool, count| [pool, count - before.fetch(pool)] }
+      expect(made[0]).to be_between(10_000, 10_100)
+      expect(made.except(0).values.sum).to be < 100
     end
 
     it "knows from the last time how long sweeping still takes, after a full mark or another" do

@@ -12,13 +12,14 @@ use std::ffi::c_int;
 
 use magnus::{function, prelude::*, Error, RModule, Ruby};
 
-use crate::ruby::system_error;
+use crate::ruby::{protect, system_error};
 
 pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     child_process::init(module)?;
     module.define_singleton_method("adopts_orphans?", function!(fastrack_sys::adopts_orphans, 0))?;
     module.define_singleton_method("share_malloc_arena", function!(fastrack_sys::share_malloc_arena, 0))?;
     module.define_singleton_method("replace_file", function!(replace_file, 2))?;
+    module.define_singleton_method("make_objects", function!(make_objects, 1))?;
     shared_queue::init(ruby, module)?;
     scoreboard::init(ruby, module)?;
     monitor::init(ruby, module)?;
@@ -31,4 +32,16 @@ fn replace_file(ruby: &Ruby, fd: c_int, with: c_int) -> Result<(), Error> {
     let replaced =
         unsafe { fastrack_sys::borrow_fd(with).and_then(|with| fastrack_sys::replace_fd(fd, with)) };
     replaced.map_err(|error| system_error(ruby, "a log file", &error))
+}
+
+/// `make_objects(count)`: makes so many objects of one of the smallest slots each, and drops them. Half of what it takes in Ruby:
+/// no method call and no reference.
+fn make_objects(ruby: &Ruby, count: usize) -> Result<(), Error> {
+    let make = || {
+        for _ in 0..count {
+            // SAFETY: under protect, and owning nothing; nobody refers to the array.
+            let _ = unsafe { rb_sys::rb_ary_new_capa(0) };
+        }
+    };
+    protect(make).map_err(|raised| raised.into_error(ruby))
 }

@@ -54,7 +54,7 @@ module Fastrack
     MOST_STEPS = 100
 
     # Nanoseconds of sweeping that are left when it sweeps the rest.
-    REST_OF_SWEEP = 8_000_000
+    REST_OF_SWEEP = 12_000_000
 
     # Most responses from one look to the next.
     LONGEST = 64

@@ -54,9 +54,6 @@ module Fastrack
     # the free slots are used up that it has kept for them.
     OBJECTS = 500
 
-    ELEMENTS = Array.new(OBJECTS).freeze
-    private_constant :ELEMENTS
-
     # Seconds of steps, after which to see whether somebody waits.
     TIME = 0.001
 
@@ -72,15 +69,12 @@ module Fastrack
       over = now + TIME
       made = 0
       while left?(state) && now < over
-        make_objects
+        Fastrack.make_objects(OBJECTS)
         made += OBJECTS
       end
       made
     end
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-
-    # Arrays of one element, each of which takes one of the smallest slots, and one of those.
-    def make_objects = ELEMENTS.zip
   end
 end

@@ -128,7 +128,7 @@ module Fastrack
   # sweep: it does so when a pool needs a page, and then in all pools. More objects would have it collect sooner.
   class SpareSlots
     # Of those that were left over the last time. More of them take more time than they spare requests.
-    SHARE = 0.25
+    SHARE = 0.5
 
     def initialize
       @left = @made = 0
