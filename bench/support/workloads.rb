@@ -124,18 +124,19 @@ module Bench
     ROUTER = [router(50, 244.0), router(70, 170.0)].freeze
 
     # @param pause [Float, nil] of a client, as a multiple of what the app takes for a request
+    # @param stretch [Integer] the fewer requests come the longer: p99.9 is to be that of some thousand
     # @return [Workload] an app with a large heap, under this share of the load that two cores take
-    def self.heap(name, load, pause)
+    def self.heap(name, load, pause, stretch)
       kept_alive(name, "2 million live objects, 1 MB of garbage per request: #{load}", "heap.ru",
                  Measurements::Collections.new, servers: %w[fastrack fastrack-oobgc fastrack-oobgc-auto],
-                                                think_calls: pause, stretch: 2, settings: { concurrency: 16 })
+                                                think_calls: pause, stretch: stretch, settings: { concurrency: 16 })
     end
     private_class_method :heap
 
     # What garbage collection does to latencies.
     COLLECTIONS = [
-      heap("gc-heap", "saturated", nil), heap("gc-heap-70", "70 % load", 11.0), heap("gc-heap-50", "50 % load", 17.8),
-      heap("gc-heap-30", "30 % load", 31.3)
+      heap("gc-heap", "saturated", nil, 2), heap("gc-heap-70", "70 % load", 11.0, 3), heap("gc-heap-50", "50 % load", 17.8, 4),
+      heap("gc-heap-30", "30 % load", 31.3, 6)
     ].freeze
 
     PAGE = FrameworkApp.new("page.ru", %w[rails active_record pg]) do |body|

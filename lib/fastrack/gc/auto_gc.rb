@@ -16,8 +16,9 @@ module Fastrack
   #
   # Ruby 3.4 lets the heap have more free slots than earlier ones: it collects rarely, and each time there is much to mark and to
   # sweep. A full mark it makes in steps, and it sweeps bit by bit. So do collections between requests: a client that comes
-  # meanwhile waits for a step. Here it sweeps for as long as there are spare slots for the objects that this takes. What is left
-  # then is swept by the requests, which make objects anyhow; but the rest of it, of which Ruby makes one bit, is swept here.
+  # meanwhile waits for a step. No two workers begin a full mark at a time. Here it sweeps for as long as there are spare slots for
+  # the objects that this takes. What is left then is swept by the requests, which make objects anyhow; but the rest of it, of which
+  # Ruby makes one bit, is swept here.
   #
   # The fewer requests it waits for, the rarer are collections; the more, the surer is such a moment. So it learns: from
   # each collection that Ruby makes in a request, to begin earlier, and from its own ones to begin later.
@@ -62,7 +63,7 @@ module Fastrack
     # Responses after each of which a full mark that is due is tried.
     TRIES = 64
 
-    # @yieldreturn [#begin_pause, #end_pause, #begin_step, #end_step] the engine
+    # @yieldreturn [Engine]
     def initialize(&engine)
       @engine = engine
       @heap = YoungHeap.new
@@ -76,6 +77,7 @@ module Fastrack
       @marked = -REST
       @tries = 0
       @foresight = FullMarks::Foresight.new
+      @turn = FullMarkTurn.new(&engine)
       @sweep = Sweep.new
       @spare = SpareSlots.new
     end
@@ -145,12 +147,17 @@ module Fastrack
       return leave_to_ruby if rests?
 
       if due
-        pause(true) { collect(true) }
+        mark_all
       elsif @room.due?
         pause(true) { @room.make && collect(false) }
       else
         collect_soon
       end
+    end
+
+    # While no other worker does.
+    def mark_all
+      @turn.take && (pause(true) { collect(true) } || @turn.over)
     end
 
     def collect_soon
@@ -204,7 +211,9 @@ module Fastrack
 
     # With a collection that has begun, here or in a request, until somebody waits.
     def go_on
+      @turn.take if Steps.left?(:marking)
       make_steps(:marking) { stand_still(true) { Steps.make(:marking) } }
+      @turn.over unless Steps.left?(:marking)
       return unless Steps.left?(:sweeping)
 
       # The rest first: where it is little nothing is left to be done by steps.

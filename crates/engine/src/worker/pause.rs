@@ -1,6 +1,7 @@
 //! Pauses between two requests, in which the application collects garbage, and whom they may keep waiting: nobody.
 
 use super::Engine;
+use crate::handoff::Member;
 
 impl Engine {
     /// Whether the application may stand still now, for some milliseconds: no client waits here, no other thread has a
@@ -41,6 +42,19 @@ impl Engine {
     pub fn end_pause(&self) {
         if !self.control.is_closed() {
             self.shared.reactor().end_pause();
+        }
+    }
+
+    /// Whether this worker may begin a full mark of its heap, of which there may be a part in each of its next requests: no other one is
+    /// at such. [`end_full_mark`](Self::end_full_mark) must follow when it is over.
+    pub fn begin_full_mark(&self) -> bool {
+        !self.control.is_closed() && self.shared.reactor().member().is_none_or(Member::claim_full_mark)
+    }
+
+    /// Lets other workers begin one.
+    pub fn end_full_mark(&self) {
+        if !self.control.is_closed() {
+            self.shared.reactor().member().into_iter().for_each(Member::release_full_mark);
         }
     }
 }
