@@ -155,8 +155,10 @@ module Fastrack
       end
     end
 
-    # While no other worker does.
+    # In steps while no other worker does; else it is over with the pause.
     def mark_all
+      return pause(true) { collect(true) } unless IN_STEPS
+
       @turn.take && (pause(true) { collect(true) } || @turn.over)
     end
 
