@@ -48,7 +48,7 @@ class MonitorClient
     Eventually.eventually(Server::DEADLINE, -> { "#{message}: #{last}" }) do
       last = status
       last if yield(last)
-    rescue Errno::ENOENT, Errno::ECONNREFUSED, Errno::ECONNRESET, NoMethodError
+    rescue Errno::ENOENT, Errno::ECONNREFUSED, Errno::ECONNRESET, Errno::EPIPE, NoMethodError
       nil
     end
   end
