@@ -80,6 +80,10 @@ mod watch {
             Some(1)
         }
 
+        pub fn waits_for(&self) -> Option<u64> {
+            self.waited()
+        }
+
         pub fn is_runnable(&self) -> bool {
             false
         }

@@ -330,9 +330,11 @@ impl Crew {
         let long = if is_busy { self.long_wait(serving) } else { SHORTEST };
         let is_told =
             self.waits.expect(long) && self.threads_in(serving).all(|thread| self.activity(thread).is_said());
-        match self.shortest_wait(serving) {
-            0 if is_told => Some(u64::MAX),
-            waited => is_busy.then(|| long.saturating_sub(waited)),
+        let waits = self.threads_in(serving).map(|thread| self.activity(thread).waits_for());
+        match waits.min().flatten() {
+            None if is_told => Some(u64::MAX),
+            Some(waited) if is_told && waited < long => Some(long - waited),
+            waited => is_busy.then(|| long.saturating_sub(waited.unwrap_or(0))),
         }
     }
 

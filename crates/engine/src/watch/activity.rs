@@ -52,8 +52,8 @@ impl Activity {
             let now = monotonic_micros();
             self.began_to_wait.store(now, Ordering::Relaxed);
             match waits {
-                true => self.waits.begin(),
-                false => self.waits.end(now.saturating_sub(began)),
+                true => self.waits.begin(now),
+                false => self.waits.note(now.saturating_sub(began)),
             }
         }
         // Who sees this sees when the wait began.
@@ -71,9 +71,14 @@ impl Activity {
         self.said.store(0, Ordering::Release);
     }
 
-    /// For how long the thread has waited, in microseconds: where its CPU clock tells, as far as looks have seen it. None if it
-    /// computes, or did so since the last look.
+    /// For how long the thread has waited, in microseconds, if that [counts](SHORTEST): where its CPU clock tells, as far as looks
+    /// have seen it. None if it computes, or did so since the last look.
     pub(crate) fn waited(&self) -> Option<u64> {
+        self.waits_for().filter(|waited| !self.is_said() || *waited >= SHORTEST)
+    }
+
+    /// The same, however short.
+    pub(crate) fn waits_for(&self) -> Option<u64> {
         let said = self.said.load(Ordering::Acquire);
         let clock = ThreadClock::of_number(self.clock.load(Ordering::Acquire));
         match (said, clock) {
@@ -108,8 +113,7 @@ impl Activity {
 
     fn waited_as_said(&self) -> Option<u64> {
         let began = self.began_to_wait.load(Ordering::Relaxed);
-        let waited = monotonic_micros().saturating_sub(began);
-        (began > IN_REQUEST && waited >= SHORTEST).then_some(waited)
+        (began > IN_REQUEST).then(|| monotonic_micros().saturating_sub(began))
     }
 
     fn hardly_computed(&self, clock: ThreadClock) -> Option<u64> {

@@ -26,9 +26,10 @@ pub(crate) struct Waits {
     all: AtomicU64,
     /// The same of long ones.
     long: AtomicU64,
-    /// Wakes the helper when a wait has lasted for `awaited` microseconds; 0 while nobody wants to know.
+    /// Wakes the helper at `due`, in microseconds, when a wait may have lasted for `awaited` ones; 0 while nobody wants to know.
     timer: OnceLock<Timer>,
     awaited: AtomicU64,
+    due: AtomicU64,
 }
 
 impl Waits {
@@ -48,21 +49,18 @@ impl Waits {
         self.timer.get().is_some() && self.awaited.swap(micros, Ordering::Relaxed) != 0
     }
 
-    /// A wait begins.
-    pub fn begin(&self) {
+    /// A wait begins at this time, in microseconds. The timer is left alone when it fires soon enough, be it for an earlier wait
+    /// that is over: to set it, and to stop it, takes longer than many a wait.
+    pub fn begin(&self, now: u64) {
         let micros = self.awaited.load(Ordering::Relaxed);
-        if let Some(timer) = self.timer.get().filter(|_| micros != 0) {
+        let due = self.due.load(Ordering::Relaxed);
+        if micros == 0 || now < due && due <= now + micros {
+            return;
+        }
+        if let Some(timer) = self.timer.get() {
+            self.due.store(now + micros, Ordering::Relaxed);
             // It cannot fail for such times.
             let _ = timer.set(Duration::from_micros(micros));
-        }
-    }
-
-    /// A wait has ended, after so many microseconds.
-    pub fn end(&self, micros: u64) {
-        self.note(micros);
-        if let Some(timer) = self.timer.get().filter(|_| self.awaited.load(Ordering::Relaxed) != 0) {
-            // At worst, the helper is woken for nothing.
-            let _ = timer.stop();
         }
     }
 
@@ -95,6 +93,38 @@ fn add(sum: &AtomicU64, micros: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fastrack_sys::{monotonic_micros, Events, Poller};
+
+    #[test]
+    fn the_timer_is_not_set_for_each_wait_but_sooner_where_that_is_asked_for() {
+        if !Poller::TAKES_TIMERS {
+            return;
+        }
+        let waits = Waits::default();
+        let (timer, poller) = (Timer::new().expect("a timer"), Poller::new().expect("a poller"));
+        poller.watch_timer(&timer, 0).expect("watched");
+        waits.tell_by(timer);
+        let fires_within = |millis| {
+            let mut events = Events::default();
+            poller.wait(&mut events, Some(millis)).expect("polled");
+            !events.is_empty()
+        };
+        waits.expect(100_000);
+        // If each of these waits set the timer it would never fire.
+        let fires = (0..5_000).any(|_| {
+            waits.begin(monotonic_micros());
+            fires_within(1)
+        });
+        assert!(fires);
+        waits.expect(3_600_000_000);
+        waits.begin(monotonic_micros());
+        waits.expect(1_000);
+        waits.begin(monotonic_micros());
+        assert!(fires_within(5_000));
+        waits.expect(0);
+        waits.begin(monotonic_micros());
+        assert!(!fires_within(20));
+    }
 
     #[test]
     fn waits_are_long_or_short_when_most_of_their_time_is_and_at_first_nobody_knows() {
