@@ -23,6 +23,9 @@ pub(super) trait Work {
 
     /// Watches the requests of threads other than the one whose progress is seen.
     fn watch(&self) {}
+
+    /// The application's thread has made progress: there is nothing to look at until something lasts again.
+    fn rest(&self) {}
 }
 
 /// What the application's thread has been busy with since this epoch.
@@ -64,6 +67,7 @@ impl<'a, W: Work> Lookout<'a, W> {
                 }
             }
             timer.stop_watching();
+            self.work.rest();
             if timer.take_if_missing(epoch) {
                 (self.before, self.interval) = (epoch, SOON);
                 return timer.fire_in(SOON);
@@ -85,6 +89,9 @@ impl<'a, W: Work> Lookout<'a, W> {
         if is_busy(epoch) && steps == 0 {
             let lasting = self.drive(epoch);
             self.lasting = lasting.filter(|_| timer.watch_connections(self.epoch, epoch));
+            if self.lasting.is_none() {
+                self.work.rest();
+            }
         }
         let few = !is_busy(epoch) && steps < FEW_STEPS;
         if self.lasting.is_some() || few && timer.leave(self.epoch) {
@@ -97,5 +104,54 @@ impl<'a, W: Work> Lookout<'a, W> {
 
     fn drive(&self, since: u64) -> Option<Lasting> {
         self.work.drive(since).map(|next_look| Lasting { since, next_look })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reactor::Table;
+    use std::cell::Cell;
+    use std::os::fd::{AsFd, OwnedFd};
+
+    /// How often it was told to drive and to rest. It has driven unless there was progress.
+    #[derive(Default)]
+    struct Calls<'a> {
+        epoch: Option<&'a Epoch>,
+        drives: Cell<u32>,
+        rests: Cell<u32>,
+    }
+
+    impl Work for &Calls<'_> {
+        fn drive(&self, since: u64) -> Option<u64> {
+            self.drives.set(self.drives.get() + 1);
+            self.epoch.is_some_and(|epoch| epoch.read() == since).then_some(100)
+        }
+
+        fn rest(&self) {
+            self.rests.set(self.rests.get() + 1);
+        }
+    }
+
+    #[test]
+    fn the_work_is_told_when_what_lasted_is_over_and_not_before() {
+        let table = Table::new().expect("a poller");
+        let set = table.poller().as_fd().try_clone_to_owned().expect("a copy");
+        let timer = HelperTimer::new::<OwnedFd>(set, Vec::new()).expect("a timer");
+        let epoch = Epoch::default();
+        let calls = Calls { epoch: Some(&epoch), ..Calls::default() };
+        let mut lookout = Lookout::new(&timer, &epoch, &calls);
+        let since = epoch.set_busy().expect("it was idle");
+        lookout.look(since, since);
+        lookout.woken(false);
+        assert_eq!((calls.drives.get(), calls.rests.get()), (2, 0));
+        epoch.advance();
+        lookout.woken(false);
+        assert_eq!((calls.drives.get(), calls.rests.get()), (2, 1));
+        // What was about to last is over at once.
+        let since = epoch.read();
+        let calls = Calls::default();
+        Lookout::new(&timer, &epoch, &calls).look(since, since);
+        assert_eq!((calls.drives.get(), calls.rests.get()), (1, 1));
     }
 }

@@ -43,10 +43,16 @@ impl Waits {
         self.timer.get()
     }
 
-    /// The helper wants to be told when a wait has lasted for so many microseconds; 0 for not any more. Whether it has been told
-    /// of all that begin for some time.
+    /// The helper wants to be told when a wait that begins from now on has lasted for so many microseconds; 0 for not any more.
+    /// Whether it will be.
     pub fn expect(&self, micros: u64) -> bool {
-        self.timer.get().is_some() && self.awaited.swap(micros, Ordering::Relaxed) != 0
+        self.awaited.store(micros, Ordering::SeqCst);
+        self.timer.get().is_some()
+    }
+
+    #[cfg(test)]
+    pub fn is_expected(&self) -> bool {
+        self.awaited.load(Ordering::Relaxed) != 0
     }
 
     /// A wait begins at this time, in microseconds. The timer is left alone when it fires soon enough, be it for an earlier wait

@@ -1,0 +1,63 @@
+use super::*;
+use crate::helper::shared::tests::shared;
+use crate::watch::WatchSettings;
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_client_is_tried_again_later_where_requests_in_progress_are_to_be_left_alone() {
+    assert_eq!(next_try(None), LATER_TRY);
+    // Not before the time at which there may be room, and soon after that.
+    assert_eq!(
+        [0, 1_500, 2_000, u64::MAX].map(|micros| next_try(Some(micros))),
+        [NEXT_TRY, 2, 2, LATEST_TRY]
+    );
+}
+
+#[test]
+fn a_step_lasts_for_as_long_as_it_is_seen_and_not_while_the_machine_stands_still() {
+    let mut step = Step::default();
+    assert_eq!((step.see(3, 50), step.see(3, 150), step.see(3, 90_150)), (0, 100, 1_100));
+    assert_eq!((step.see(5, 90_200), step.see(5, 90_201)), (0, 1));
+}
+
+#[test]
+fn nobody_sets_the_timer_of_waits_any_more_when_what_lasted_is_over() {
+    let shared = shared();
+    let watchdog = Watchdog::new(&WatchSettings::default());
+    let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
+    let drive = Drive { shared: &shared, control: &control, watchdog: &watchdog, step: Cell::default() };
+    shared.crew().waits().expect(1_000);
+    assert!(shared.crew().waits().is_expected());
+    drive.rest();
+    assert!(!shared.crew().waits().is_expected());
+}
+
+#[test]
+fn a_long_request_is_noticed_however_many_short_ones_came_before() {
+    let shared = Arc::new(shared());
+    let control = Arc::new(Control::new(-1, [], &WatchSettings::default()).expect("a control"));
+    let helper = Helper::start(Arc::clone(&shared), control, Watchdog::new(&WatchSettings::default()))
+        .expect("a thread");
+    for round in 0..40_u64 {
+        for cycle in 0..200 {
+            shared.set_busy();
+            shared.begin(false);
+            shared.begin(true);
+            // As long as it takes the helper to look, more or less.
+            let until =
+                Instant::now() + Duration::from_micros((round * 200 + cycle) % 1100 / 10 * (cycle % 11));
+            while Instant::now() < until {}
+            shared.set_waiting(shared.reactor());
+        }
+        shared.take_long_request();
+        shared.set_busy();
+        shared.begin(true);
+        let start = Instant::now();
+        while !shared.take_long_request() {
+            assert!(start.elapsed() < Duration::from_secs(20), "round {round}");
+            std::thread::yield_now();
+        }
+        shared.set_waiting(shared.reactor());
+    }
+    drop(helper);
+}
