@@ -107,9 +107,11 @@ struct Schedule {
     since_given: u32,
     /// When that was, in milliseconds.
     last_given: u64,
-    /// When the last request began, and when the last one had begun when the listeners were polled, in milliseconds.
+    /// When the last request began, and when the last one had begun when the listeners were polled, and when requests were put
+    /// into the shared queue, in milliseconds.
     last_began: u64,
     last_look: u64,
+    last_line_up: u64,
     /// A ready request, to be served next.
     first: Option<Box<Connection>>,
     /// The poller has reported the shared queue.

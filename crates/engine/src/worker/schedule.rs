@@ -24,6 +24,10 @@ const KEPT_BEFORE_LOOK: u32 = 64;
 /// the 64 above first, which costs them next to nothing; long ones can afford 0.2 microseconds each time.
 const LOOK_INTERVAL: u64 = 1;
 
+/// Where requests are of medium length, those that have come are put into the shared queue so often, in milliseconds. Each time
+/// takes as long as a few of them.
+const LINE_UP_INTERVAL: u64 = 32;
+
 /// Requests from one connection given to an idle worker to the next. Giving costs as much as half a short request,
 /// so this limits both how fast connections spread over the workers and what two workers pay that give to and fro. Longer
 /// requests can afford it more often: after as many milliseconds as this.
@@ -55,7 +59,7 @@ impl Driver {
             self.schedule.kept += 1;
             return Action::Serve(connection);
         }
-        let lines_up = self.schedule.is_look_due() && self.schedule.length.is_long() && reactor.may_line_up();
+        let lines_up = self.schedule.is_look_due() && self.schedule.is_line_up_due() && reactor.may_line_up();
         if self.schedule.kept >= KEPT_BEFORE_LOOK || self.shared.take_long_request() || lines_up {
             return self.poll(reactor, true);
         }
@@ -102,9 +106,12 @@ impl Driver {
         // Clients that send without a pause do not keep new ones out either.
         let due = due || reactor.events() > 0 || self.schedule.kept > 0 && self.schedule.is_look_due();
         if due {
-            self.schedule.lines_up = self.schedule.length.is_long() && reactor.may_line_up();
             let schedule = &mut self.schedule;
+            schedule.lines_up = schedule.is_line_up_due() && reactor.may_line_up();
             (schedule.kept, schedule.last_look) = (0, schedule.last_began);
+            if schedule.lines_up {
+                schedule.last_line_up = schedule.last_began;
+            }
         }
         let mut result = Ok(());
         if reactor.has_connections() {
@@ -209,6 +216,7 @@ impl Schedule {
             last_given: 0,
             last_began: 0,
             last_look: 0,
+            last_line_up: 0,
             first: None,
             queue_announced: false,
             last_warning: 0,
@@ -218,6 +226,12 @@ impl Schedule {
     /// Whether the listeners are to be polled again, going by when requests began: no clock is asked.
     fn is_look_due(&self) -> bool {
         self.last_began >= self.last_look + LOOK_INTERVAL
+    }
+
+    /// Whether the requests that have come are to wait in the shared queue.
+    fn is_line_up_due(&self) -> bool {
+        let is_time = || self.last_began >= self.last_line_up + LINE_UP_INTERVAL;
+        self.length.is_long() || self.length.is_medium() && is_time()
     }
 
     fn may_give(&self) -> bool {
@@ -230,16 +244,16 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
-    use super::super::request_length::LONG_REQUESTS;
+    use super::super::request_length::{LONG_REQUESTS, MEDIUM_REQUESTS};
     use super::*;
     use crate::accept::Client;
     use crate::handoff::SharedQueue;
     use crate::settings::Settings;
     use crate::worker::Engine;
 
-    /// What a worker does that has three clients with requests, after so many in one tick of the clock, and how many of the
-    /// clients are in the shared queue then.
-    fn after(requests: u32) -> (bool, u32) {
+    /// What a worker does that has three clients with requests, after so many in one tick of the clock, so many milliseconds after
+    /// clients have lined up, and how many of the clients are in the shared queue then.
+    fn after(requests: u32, millis: u64) -> (bool, u32) {
         let queue = SharedQueue::new().expect("a queue");
         let engine = Engine::new(Vec::new(), None, Settings::default(), Some(&queue)).expect("an engine");
         let other = queue.member().expect("a member").expect("free");
@@ -257,6 +271,7 @@ mod tests {
             })
             .collect();
         reactor.poll().expect("polled");
+        driver.schedule.last_line_up = 1_000 - millis;
         (0..requests).for_each(|_| driver.count_request(1_000));
         let is_served = (0..3).any(|_| matches!(driver.next_action(&mut reactor), Action::Serve(_)));
         (is_served, other.queued())
@@ -345,8 +360,10 @@ mod tests {
     }
 
     #[test]
-    fn clients_line_up_after_long_requests_and_not_after_short_ones() {
-        let most = LONG_REQUESTS * fastrack_sys::tick_millis();
-        assert_eq!([after(1), after(most), after(most + 1)], [(true, 2), (true, 2), (true, 0)]);
+    fn clients_line_up_after_long_requests_now_and_then_after_medium_ones_and_not_after_short_ones() {
+        let [long, medium] = [LONG_REQUESTS, MEDIUM_REQUESTS].map(|most| most * fastrack_sys::tick_millis());
+        assert_eq!([1, long, long + 1].map(|requests| after(requests, 1)), [(true, 2), (true, 2), (true, 0)]);
+        let later = [long + 1, medium, medium + 1].map(|requests| after(requests, LINE_UP_INTERVAL));
+        assert_eq!(later, [(true, 2), (true, 2), (true, 0)]);
     }
 }
