@@ -33,9 +33,9 @@ impl RequestLength {
     #[inline]
     pub fn begin(&mut self, now: u64) {
         if now != self.began {
-            if !(self.is_partial || self.has_waited) {
-                self.last = self.count;
-            }
+            // Many requests are short ones in any tick; few, only in a whole one, are long.
+            let is_whole = !(self.is_partial || self.has_waited);
+            self.last = if is_whole { self.count } else { self.most() };
             (self.began, self.count, self.is_partial) = (now, 0, false);
         }
         self.is_partial |= std::mem::take(&mut self.has_waited);
@@ -111,5 +111,6 @@ mod tests {
             [Short, Short, Long]
         );
         assert_eq!(after(&[2, -1, 1, -1, 1]), Long);
+        assert_eq!([after(&[-40, 1]), after(&[-12, 1]), after(&[-12, -40, -1, 1])], [Short, Medium, Short]);
     }
 }
