@@ -328,8 +328,8 @@ impl Crew {
         let serving = self.state().serving;
         let is_busy = self.load.is_busy();
         let long = if is_busy { self.long_wait(serving) } else { SHORTEST };
-        let is_told =
-            self.waits.expect(long) && self.threads_in(serving).all(|thread| self.activity(thread).is_said());
+        let is_told = self.waits.tell_after(long)
+            && self.threads_in(serving).all(|thread| self.activity(thread).is_said());
         let waits = self.threads_in(serving).map(|thread| self.activity(thread).waits_for());
         match waits.min().flatten() {
             None if is_told => Some(u64::MAX),

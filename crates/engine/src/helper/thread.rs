@@ -207,7 +207,7 @@ impl Work for Drive<'_> {
     }
 
     fn rest(&self) {
-        self.shared.crew().waits().expect(0);
+        self.shared.crew().waits().tell_after(0);
     }
 }
 
@@ -268,7 +268,7 @@ impl Drive<'_> {
         self.step.set(step);
         shared.timer().watch_on(!is_anybody_there);
         if !is_anybody_there || room > 0 {
-            crew.waits().expect(0);
+            crew.waits().tell_after(0);
         }
         Some(match (is_anybody_there, room) {
             (false, _) => next,

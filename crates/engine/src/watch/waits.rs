@@ -45,13 +45,13 @@ impl Waits {
 
     /// The helper wants to be told when a wait that begins from now on has lasted for so many microseconds; 0 for not any more.
     /// Whether it will be.
-    pub fn expect(&self, micros: u64) -> bool {
+    pub fn tell_after(&self, micros: u64) -> bool {
         self.awaited.store(micros, Ordering::SeqCst);
         self.timer.get().is_some()
     }
 
     #[cfg(test)]
-    pub fn is_expected(&self) -> bool {
+    pub fn is_awaited(&self) -> bool {
         self.awaited.load(Ordering::Relaxed) != 0
     }
 
@@ -115,19 +115,19 @@ mod tests {
             poller.wait(&mut events, Some(millis)).expect("polled");
             !events.is_empty()
         };
-        waits.expect(100_000);
+        waits.tell_after(100_000);
         // If each of these waits set the timer it would never fire.
         let fires = (0..5_000).any(|_| {
             waits.begin(monotonic_micros());
             fires_within(1)
         });
         assert!(fires);
-        waits.expect(3_600_000_000);
+        waits.tell_after(3_600_000_000);
         waits.begin(monotonic_micros());
-        waits.expect(1_000);
+        waits.tell_after(1_000);
         waits.begin(monotonic_micros());
         assert!(fires_within(5_000));
-        waits.expect(0);
+        waits.tell_after(0);
         waits.begin(monotonic_micros());
         assert!(!fires_within(20));
     }

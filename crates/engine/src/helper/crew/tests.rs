@@ -166,7 +166,7 @@ fn the_helper_is_told_when_a_thread_that_computed_has_waited_as_long_as_it_asks(
     // It is not told of this wait once more: it knows when that has lasted for long enough.
     assert_ne!(crew.time_until_room(), Some(u64::MAX));
     tells_within(20);
-    crew.waits().expect(0);
+    crew.waits().tell_after(0);
     (0..3).for_each(|number| wait(number % 2 == 0));
     assert!(!tells_within(20));
 }
