@@ -98,7 +98,7 @@ mod watch {
             None
         }
 
-        pub fn expect(&self, _micros: u64) -> bool {
+        pub fn tell_after(&self, _micros: u64) -> bool {
             false
         }
 
