@@ -164,19 +164,20 @@ impl<'a> ResponseWriter<'a> {
         if self.in_flight.sent.is_logged() {
             self.in_flight.sent.passed += slices.iter().map(|slice| slice.len() as u64).sum::<u64>();
         }
-        if !self.in_flight.write_buf().is_empty() {
+        let is_behind = !self.in_flight.write_buf().is_empty() && {
             self.flush()?;
-        }
-        if self.in_flight.write_buf().is_empty() {
+            !self.in_flight.write_buf().is_empty()
+        };
+        if is_behind {
+            let pushed = self.in_flight.write_buf().push(slices, 0);
+            self.note(pushed.map(|()| 0))?;
+        } else {
             self.claim_response()?;
             let result = self.send_at_once(slices);
             self.note(result)?;
             if self.in_flight.write_buf().is_empty() {
                 return Ok(Progress::Sent);
             }
-        } else {
-            let pushed = self.in_flight.write_buf().push(slices, 0);
-            self.note(pushed.map(|()| 0))?;
         }
         self.stage = Stage::Begun;
         Ok(self.progress())
@@ -218,10 +219,15 @@ impl<'a> ResponseWriter<'a> {
     }
 
     /// Sends what is held back here, if anything is: no more of the response is passed.
+    #[inline]
     pub(crate) fn release(&mut self) {
-        if !self.in_flight.holds() {
-            return;
+        if self.in_flight.holds() {
+            self.release_held();
         }
+    }
+
+    #[inline(never)]
+    fn release_held(&mut self) {
         if self.control.is_closed() {
             // This is a forked child, with a copy of its parent's bytes.
             return self.in_flight.drop_held();

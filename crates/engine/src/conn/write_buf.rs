@@ -70,6 +70,14 @@ impl WriteBuf {
         Ok(())
     }
 
+    /// Adds the slices, which have so many bytes in `total`, and fails as [`push`](Self::push).
+    #[inline]
+    fn push_all(&mut self, slices: &[IoSlice<'_>], total: usize) -> io::Result<()> {
+        fastrack_sys::reserve(&mut self.bytes, total)?;
+        slices.iter().for_each(|slice| self.bytes.extend_from_slice(slice));
+        Ok(())
+    }
+
     /// Adds the first `length` bytes of a file, and the end of the last chunk after them if that `ends_chunk`. Nothing
     /// can be added to that.
     pub fn push_file(&mut self, file: File, length: u64, ends_chunk: bool) {
@@ -101,42 +109,23 @@ impl WriteBuf {
     /// may hold back [short](Self::may_cork) ones if it `corks`. Returns how much the socket took.
     pub fn send(&mut self, fd: BorrowedFd<'_>, slices: &[IoSlice<'_>], corks: bool) -> io::Result<usize> {
         let total = total(slices);
-        if !self.has_bytes() {
-            return self.send_slices(fd, slices, total, corks);
-        }
-        if total <= JOINED {
-            self.push(slices, 0)?;
+        if total <= JOINED && (slices.len() != 1 || self.has_bytes()) {
+            self.push_all(slices, total)?;
             return self.flush_bytes(fd, corks).inspect_err(|_| self.clear());
         }
         let before = self.flush_bytes(fd, true).inspect_err(|_| self.clear())?;
         if self.has_bytes() {
-            self.push(slices, 0)?;
+            self.push_all(slices, total)?;
             return Ok(before);
         }
-        Ok(before + self.send_slices(fd, slices, total, corks)?)
-    }
-
-    /// The same, through an empty buffer.
-    #[inline]
-    fn send_slices(
-        &mut self,
-        fd: BorrowedFd<'_>,
-        slices: &[IoSlice<'_>],
-        total: usize,
-        corks: bool,
-    ) -> io::Result<usize> {
         let sent = match slices {
             [slice] => send(fd, slice, corks)?,
-            _ if total > JOINED => retry(|| fastrack_sys::writev(fd, slices))?.unwrap_or(0),
-            _ => {
-                self.push(slices, 0)?;
-                return self.flush_bytes(fd, corks).inspect_err(|_| self.clear());
-            }
+            _ => retry(|| fastrack_sys::writev(fd, slices))?.unwrap_or(0),
         };
         if sent < total {
             self.push(slices, sent)?;
         }
-        Ok(sent)
+        Ok(before + sent)
     }
 
     /// Returns how much the socket took. Fails with UnexpectedEof if a file turns out to be shorter than its length.
