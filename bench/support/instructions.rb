@@ -28,8 +28,10 @@ module Bench
     # @param lane [Lane]
     # @param dir [String] that the lane sees, too
     # @param times [Array(Integer, Integer)] requests of the two runs
-    def initialize(lane, dir, times = TIMES)
+    # @param root [String] a checkout whose extension is built for that lane, and which the lane sees, too
+    def initialize(lane, dir, times = TIMES, root: Lane::ROOT)
       @lane = lane
+      @root = root
       @dir = dir
       @times = times
       File.write(@ru = File.join(dir, "hello.ru"), APP)
@@ -69,10 +71,10 @@ module Bench
     def start(times, options, log)
       own = { Host: "127.0.0.1", Port: 0, MaxWorkers: 1, MaxRequestPerChild: times, HandOver: false, KeepAliveRequests: 0, **options }
       ruby = @lane.name == "system" ? RbConfig.ruby : "ruby"
-      words = ["valgrind", "--tool=callgrind", "--callgrind-out-file=#{@dir}/callgrind.%p", ruby, "-I", File.join(Lane::ROOT, "lib"), "-S", "rackup",
+      words = ["valgrind", "--tool=callgrind", "--callgrind-out-file=#{@dir}/callgrind.%p", ruby, "-I", File.join(@root, "lib"), "-S", "rackup",
                "-s", "Fastrack", "-E", "none", *own.flat_map { |name, value| ["-O", "#{name}=#{value}"] }, @ru]
       File.write(log, "")
-      spawn({ "RUBYOPT" => nil, "WEB_CONCURRENCY" => nil }, *@lane.command(words), in: File::NULL, %i[out err] => log, chdir: Lane::ROOT)
+      spawn({ "RUBYOPT" => nil, "WEB_CONCURRENCY" => nil }, *@lane.command(words), in: File::NULL, %i[out err] => log, chdir: @root)
     end
 
     def await(what, log)

@@ -47,6 +47,11 @@ RSpec.describe "The cost of a request and of the monitor", :once do
       expect(check("bench/instructions", within.except("tcp"))).to match([1, ["hello-tcp, to what is published"], /not measured/])
     end
 
+    it "compares with an earlier version that was counted in the same run, instead of what is published" do
+      before = { "kept, before" => within["kept"] / 1.02, "tcp, before" => within["tcp"] }
+      expect(check("bench/instructions", within.merge(before))).to match([1, ["hello kept, to what is published", /MaxThreads 5/], anything])
+    end
+
     it "compares with the lane's own figures" do
       verdicts = Bench::InstructionTargets.check(within, { "request" => 12_660, "lanes" => { "rack3" => { "kept" => 1, "tcp" => 1 } } }, "rack3")
       expect(verdicts.reject(&:reached?).size).to eq(3)
