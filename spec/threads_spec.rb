@@ -56,6 +56,10 @@ RSpec.describe "MaxThreads" do
       when "/burn"
         inside(:burn) { burn(query.to_f) }
         text.("burnt")
+      when "/page"
+        INSIDE[:beside] += 1 if INSIDE[:page].positive?
+        inside(:page) { 3.times { burn(0.008); sleep(query.to_f) } }
+        text.(INSIDE[:beside])
       when "/env" then text.([env["rack.multithread"], Thread.current.name].join(" "))
       when "/local" then text.((Thread.current[:seen] ||= Thread.current.object_id) == Thread.current.object_id)
       when "/sleep"
@@ -142,6 +146,28 @@ RSpec.describe "MaxThreads" do
     serve
     expect(statuses(Array.new(5) { request("/burn?0.05") })).to all(eq(200))
     expect(server.get("/peak?burn").body).to eq("1")
+  end
+
+  # How many of so many requests were begun beside others.
+  define_method(:begun_beside) do |count, path|
+    before = server.get(path).body.to_i
+    clients = Array.new(4) do
+      Thread.new { KeptPeer.new(server).then { |peer| Array.new(count / 4) { peer.get(path).status }.tap { peer.close } } }
+    end
+    expect(clients.flat_map(&:value)).to all(eq(200))
+    server.get(path).body.to_i - before
+  end
+
+  # Where other processes compute as well, it begins none whatever they wait.
+  it "begins hardly any request beside others that hardly wait, and many beside those that wait for as long as they compute", if: RUBY_VERSION >= "3.2" do
+    serve
+    # It does not know yet.
+    begun_beside(20, "/page?0.0012")
+    expect(begun_beside(60, "/page?0.0012")).to be < 20
+    begun_beside(20, "/page?0.008")
+    beside = begun_beside(60, "/page?0.008")
+    idle = File.exist?("/proc/loadavg") && File.read("/proc/loadavg")[%r{ (\d+)/}, 1].to_i <= 1
+    expect(beside).to be > 20 if idle
   end
 
   it "begins a request beside others that wait again and again, and never for long" do

@@ -44,6 +44,8 @@ mod sync;
 #[allow(dead_code)]
 #[path = "../src/helper/timer.rs"]
 mod timer;
+#[path = "../src/helper/wait_share.rs"]
+mod wait_share;
 
 use count::QueueCount;
 use epoch::Epoch;
@@ -100,6 +102,10 @@ mod watch {
 
         pub fn tell_after(&self, _micros: u64) -> bool {
             false
+        }
+
+        pub fn total(&self) -> u64 {
+            0
         }
 
         pub fn are_long(&self) -> bool {

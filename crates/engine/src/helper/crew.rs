@@ -15,19 +15,9 @@ use fastrack_sys::{monotonic_micros, Events, Poller, Timer, Waker};
 
 use super::cpu_share::CpuShare;
 use super::load::Load;
+use super::wait_share::WaitShare;
 use crate::sync::{Mutex, MutexGuard};
-use crate::watch::{Activity, Waits, SHORTEST};
-
-/// While no processor is idle a wait is long after this time, in microseconds, for each thread that has a request: then the worker
-/// begins another one, though that takes time of those. Where the machine is busy a wait of a millisecond or two lasts longer;
-/// and the more requests there are, the longer they make each other's waits.
-const LONG_WAIT: u64 = 30_000;
-/// The same where most waits that are not over by then have been long: there is time for another one.
-const LIKELY_LONG_WAIT: u64 = 3_000;
-
-/// When a worker has begun no request for so long, in microseconds, it begins one also while no processor is idle, as soon as all
-/// those that it has wait: some wait often, and never for long.
-const LONG_PAUSE: u64 = 100_000;
+use crate::watch::{Activity, Waits};
 
 /// The thread that decides when the engine stops: the one that runs it first.
 pub(crate) const MAIN: usize = 0;
@@ -48,6 +38,7 @@ pub(crate) struct Crew {
     load: Load,
     waits: Arc<Waits>,
     cpu_share: CpuShare,
+    wait_share: WaitShare,
     /// When a request was last begun, in microseconds.
     begun: AtomicU64,
 }
@@ -97,6 +88,7 @@ impl Crew {
             load,
             waits,
             cpu_share: CpuShare::default(),
+            wait_share: WaitShare::default(),
             begun: AtomicU64::new(0),
         })
     }
@@ -217,19 +209,7 @@ impl Crew {
             }
             state.serving
         };
-        Some(serving == 0 || self.is_long(self.shortest_wait(serving), serving) || !self.is_in_the_way())
-    }
-
-    /// Whether another request would be in the way of those in progress, which have not waited for long.
-    fn is_in_the_way(&self) -> bool {
-        self.load.is_high() || self.load.is_busy() && self.waits.are_short()
-    }
-
-    /// For how long all of these threads have waited at least, in microseconds; 0 if one computes.
-    fn shortest_wait(&self, serving: u64) -> u64 {
-        // Each is asked, for the next time.
-        let waits = self.threads_in(serving).map(|thread| self.places[thread].activity.waited().unwrap_or(0));
-        waits.min().unwrap_or(0)
+        Some(serving == 0 || self.has_room_beside(serving))
     }
 
     fn threads_in(&self, serving: u64) -> impl Iterator<Item = usize> + '_ {
@@ -296,62 +276,6 @@ impl Crew {
         self.state().serving.count_ones()
     }
 
-    /// How many more threads may have requests. There is one that sleeps, all those that have requests wait, and processors are
-    /// idle. Otherwise the requests would be in each other's way: who waits for a moment only would have to wait for the
-    /// application's lock then. Many short waits count as well, when they leave the worker little to compute.
-    pub fn room(&self) -> usize {
-        let (serving, is_free) = {
-            let state = self.state();
-            (state.serving, state.is_lead_free() && !state.sleepers.is_empty())
-        };
-        match self.shortest_wait(serving) {
-            _ if !is_free => 0,
-            _ if serving == 0 => 1,
-            0 => usize::from(self.hardly_computes(serving)),
-            waited => {
-                let is_long = self.is_long(waited, serving) || self.has_paused();
-                self.load.idle_processors().max(usize::from(is_long))
-            }
-        }
-    }
-
-    /// Whether the worker has hardly computed of late, and none of these threads wants to.
-    fn hardly_computes(&self, serving: u64) -> bool {
-        self.cpu_share.is_low(self.begun.load(Ordering::Relaxed))
-            && !self.threads_in(serving).any(|thread| self.places[thread].activity.is_runnable())
-    }
-
-    /// How long it takes at least until there is [room](Self::room) if there is none now, in microseconds: on a busy machine until
-    /// all threads that have requests have waited for long. Without end while one computes: the helper is told when it has waited.
-    /// None where nothing is known.
-    pub fn time_until_room(&self) -> Option<u64> {
-        let serving = self.state().serving;
-        let is_busy = self.load.is_busy();
-        let long = if is_busy { self.long_wait(serving) } else { SHORTEST };
-        let is_told = self.waits.tell_after(long)
-            && self.threads_in(serving).all(|thread| self.activity(thread).is_said());
-        let waits = self.threads_in(serving).map(|thread| self.activity(thread).waits_for());
-        match waits.min().flatten() {
-            None if is_told => Some(u64::MAX),
-            Some(waited) if is_told && waited < long => Some(long - waited),
-            waited => is_busy.then(|| long.saturating_sub(waited.unwrap_or(0))),
-        }
-    }
-
-    fn is_long(&self, waited: u64, serving: u64) -> bool {
-        waited >= self.long_wait(serving)
-    }
-
-    /// How long a wait of all these threads is long.
-    fn long_wait(&self, serving: u64) -> u64 {
-        let least = if self.waits.are_long() { LIKELY_LONG_WAIT } else { LONG_WAIT };
-        least * u64::from(serving.count_ones())
-    }
-
-    fn has_paused(&self) -> bool {
-        monotonic_micros() >= self.begun.load(Ordering::Relaxed) + LONG_PAUSE
-    }
-
     /// Wakes a thread, which leads then, unless one does by now; and further ones for as many `requests` as there are, but not
     /// more than have requests already: that these wait says that the next will, and no more. Returns whether one will come.
     pub fn summon(&self, requests: usize) -> bool {
@@ -393,7 +317,10 @@ impl State {
     }
 }
 
-#[cfg(test)]
 // Said because the model has this file, too.
+#[path = "crew/room.rs"]
+mod room;
+
+#[cfg(test)]
 #[path = "crew/tests.rs"]
 mod tests;

@@ -13,6 +13,7 @@ mod lookout;
 mod shared;
 mod thread;
 mod timer;
+mod wait_share;
 
 #[cfg(test)]
 pub(crate) use shared::tests;

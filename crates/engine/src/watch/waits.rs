@@ -26,6 +26,8 @@ pub(crate) struct Waits {
     all: AtomicU64,
     /// The same of long ones.
     long: AtomicU64,
+    /// How long all of them have lasted until now, in microseconds.
+    total: AtomicU64,
     /// Wakes the helper at `due`, in microseconds, when a wait may have lasted for `awaited` ones; 0 while nobody wants to know.
     timer: OnceLock<Timer>,
     awaited: AtomicU64,
@@ -76,8 +78,14 @@ impl Waits {
             return;
         }
         let micros = micros.min(MOST);
+        self.total.fetch_add(micros, Ordering::Relaxed);
         add(&self.all, micros);
         add(&self.long, if micros >= LONG { micros } else { 0 });
+    }
+
+    /// How long requests have waited until now, in microseconds, in waits that [count](LEAST) and are over.
+    pub fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
     }
 
     /// Whether most of the time that requests wait is that of long waits.

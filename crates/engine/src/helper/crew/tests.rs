@@ -1,7 +1,9 @@
 //! That a crew has one leader, and begins requests when they are in nobody's way.
 
+use super::room::{LIKELY_LONG_WAIT, LONG_PAUSE, LONG_WAIT};
 use super::*;
 use crate::helper::load::tests::with_busy_processors;
+use crate::watch::SHORTEST;
 
 fn crew(threads: usize) -> Crew {
     let crew = Crew::new(threads).expect("a crew");
@@ -202,6 +204,52 @@ fn the_helper_looks_again_when_waits_will_be_long() {
         fastrack_sys::sleep(2);
         assert!(crew.time_until_room().is_some_and(|micros| micros <= 2 * long - 2_000));
     }
+}
+
+/// Returns when requests have hardly waited of late.
+fn compute(crew: &Crew) {
+    let start = monotonic_micros();
+    while !crew.wait_share.is_small(crew.waits.total()) {
+        assert!(monotonic_micros() < start + 20_000_000);
+    }
+}
+
+#[test]
+fn where_requests_hardly_wait_a_further_one_begins_only_beside_a_wait_of_some_milliseconds() {
+    let crew = crew(2);
+    assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Lead, Turn::Sleep));
+    crew.begin_request(0);
+    crew.activity(0).set_waiting(true);
+    fastrack_sys::sleep(1);
+    assert_eq!(crew.time_until_room(), None);
+    compute(&crew);
+    let wait = |_| {
+        let start = monotonic_micros();
+        crew.activity(0).set_waiting(false);
+        crew.activity(0).set_waiting(true);
+        assert!(crew.time_until_room().is_some_and(|micros| micros <= LONG_WAIT));
+        millis_without_room(&crew, || {});
+        monotonic_micros() - start
+    };
+    assert!((0..5).map(wait).min().expect("some") >= LIKELY_LONG_WAIT);
+    // A thread says when it waits since Ruby 3.2; before, nothing is known of how long it has.
+    crew.activity(0).end();
+    assert_eq!(crew.time_until_room(), None);
+}
+
+#[test]
+fn nor_does_one_who_is_done_begin_another_beside_requests_that_hardly_wait() {
+    let crew = crew(2);
+    assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Lead, Turn::Sleep));
+    crew.begin_request(0);
+    assert!(crew.summon(1));
+    assert_eq!(crew.next_turn(1), Turn::Lead);
+    crew.begin_request(1);
+    crew.activity(0).set_waiting(false);
+    compute(&crew);
+    assert_eq!(crew.end_request(1), Some(false));
+    assert!(crew.rest(1));
+    assert_eq!(crew.end_request(0), Some(true));
 }
 
 #[test]
