@@ -52,6 +52,11 @@ RSpec.describe "The cost of a request and of the monitor", :once do
       expect(check("bench/instructions", within.merge(before))).to match([1, ["hello kept, to what is published", /MaxThreads 5/], anything])
     end
 
+    it "says so where there is no such version" do
+      output, status = Open3.capture2e(RbConfig.ruby, "-w", File.join(Server::ROOT, "bench/instructions"), "--against", "/nowhere")
+      expect([status.exitstatus, output]).to eq([1, "bench/instructions: --against /nowhere: no checkout of Fastrack\n"])
+    end
+
     it "compares with the lane's own figures" do
       verdicts = Bench::InstructionTargets.check(within, { "request" => 12_660, "lanes" => { "rack3" => { "kept" => 1, "tcp" => 1 } } }, "rack3")
       expect(verdicts.reject(&:reached?).size).to eq(3)

@@ -19,6 +19,9 @@ const PART: u64 = 4;
 /// How many windows count.
 const WINDOWS: u64 = 8;
 
+/// What counts of a window at most, in microseconds: nobody may have asked for hours.
+const MOST: u64 = 200_000;
+
 /// Measures as long as somebody asks.
 #[derive(Debug, Default)]
 pub(super) struct WaitShare {
@@ -57,6 +60,8 @@ impl Sums {
         if is_first || computed + waited >= LEAST {
             (self.start, self.cpu_time, self.total) = (now, cpu_time, total);
             if !is_first {
+                let [computed, waited] =
+                    [computed, waited].map(|time| time / (1 + (computed + waited) / MOST));
                 self.computed = self.computed - self.computed / WINDOWS + computed;
                 self.waited = self.waited - self.waited / WINDOWS + waited;
             }
@@ -103,6 +108,12 @@ mod tests {
         assert!(!after(&[(6, 3)]) && !after(&[(6, 3), (6, 0)]) && after(&[(6, 3), (7, 0)]));
         assert!(after(&[&[(28, 2); 20][..], &[(0, 9)]].concat()));
         assert!(!after(&[&[(28, 2); 20][..], &[(0, 100)]].concat()));
+    }
+
+    #[test]
+    fn a_window_counts_no_more_for_being_long() {
+        assert!(!after(&[&[(3_600_000, 36_000)][..], &[(20, 12); 20]].concat()));
+        assert!(after(&[(3_600_000, 36_000)]));
     }
 
     #[test]
