@@ -2,6 +2,7 @@
 
 require_relative "spec_helper"
 require_relative "support/kept_peer"
+require_relative "support/monitor_client"
 
 RSpec.describe "OobGC=auto", :quiet do
   # Makes garbage, and answers with the collections and the full marks before and after that. /old makes what stays, and so
@@ -118,6 +119,39 @@ RSpec.describe "OobGC=auto", :quiet do
     client = KeptPeer.new(server)
     first = eventually { client.get("/") && collecting.first }
     expect(client.get("/").body.split.last.to_i).not_to eq(first)
+    server.write("go", "")
+  end
+
+  # Where one worker is in the app for long, somebody waits after each response of the other.
+  it "leaves a client that waits to a busy worker when a collection is due, which then serves it first" do
+    paced = 'run lambda { |env|
+      Array.new(1_500) { |n| "object #{n}" }
+      name = env["PATH_INFO"].delete("/")
+      File.write("began-#{name}", "")
+      sleep 0.002 until File.exist?("end-#{name}")
+      [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
+    }'
+    @server = Server.start(ru: paced, config: held, options: { OobGC: "auto", MaxWorkers: 2, ControlPath: "control" })
+    long, *clients = Array.new(3) { KeptPeer.new(server) }
+    began = ->(name) { File.exist?(File.join(server.dir, "began-#{name}")) }
+    long.ask("/long")
+    eventually { began.("long") }
+    clients.first.ask("/0")
+    eventually { began.("0") }
+    monitor = MonitorClient.new(File.join(server.dir, "control"))
+    last = (0...300).find do |number|
+      clients.rotate(number)[1].ask("/#{number + 1}")
+      monitor.await("nobody waits") { |status| status["connections"]["waiting"] == 1 }
+      server.write("end-#{number}", "")
+      clients.rotate(number)[0].answer
+      eventually { collecting.any? || began.("#{number + 1}") }
+      collecting.any?
+    end
+    expect(last).not_to be_nil
+    %W[end-long end-#{last + 1}].each { |name| server.write(name, "") }
+    pids = [long, clients.rotate(last)[1]].map { |client| client.answer.body.to_i }
+    expect([pids.uniq.size, collecting.size]).to eq([1, 1])
+    expect(pids).not_to include(collecting.first)
     server.write("go", "")
   end
 

@@ -9,16 +9,16 @@ module Fastrack
   #
   # Ruby collects when the room for young objects is used up, or so much was allocated by malloc. When only a few more requests
   # fit in, this waits for a moment in which nobody waits, no other worker collects, and another one is idle: who comes
-  # meanwhile is served there. Before the last of those requests nobody else need be idle. A full mark that Ruby says is due,
-  # and would make at its next collection, is made as soon as nobody waits here: it takes far longer than other collections,
-  # and in a request somebody surely waits. Where there is no such moment, under full load, Ruby collects as it would without
-  # this, and what it leaves unfinished is finished here.
+  # meanwhile is served there. Before the last of those requests the others may be busy, and are left a client or two each, who would
+  # wait for the collection here, too. A full mark that Ruby says is due, and would make at its next collection, is made as soon as
+  # that holds: it takes far longer than other collections, and in a request somebody surely waits. Where there is no such moment,
+  # under full load, Ruby collects as it would without this, and what it leaves unfinished is finished here.
   #
   # Ruby 3.4 lets the heap have more free slots than earlier ones: it collects rarely, and each time there is much to mark and to
   # sweep. A full mark it makes in steps, and it sweeps bit by bit. So do collections between requests: a client that comes
-  # meanwhile waits for a step. No two workers begin a full mark at a time. Here it sweeps for as long as there are spare slots for
-  # the objects that this takes. What is left then is swept by the requests, which make objects anyhow; but the rest of it, of which
-  # Ruby makes one bit, is swept here.
+  # meanwhile waits for a step, or for some if another worker is to serve it soon. No two workers begin a full mark at a time. Here
+  # it sweeps for as long as there are spare slots for the objects that this takes. What is left then is swept by the requests,
+  # which make objects anyhow; but the rest of it, of which Ruby makes one bit, is swept here.
   #
   # The fewer requests it waits for, the rarer are collections; the more, the surer is such a moment. So it learns: from
   # each collection that Ruby makes in a request, to begin earlier, and from its own ones to begin later.
@@ -34,7 +34,7 @@ module Fastrack
     # It collects nothing in a heap that is less full: each collection then comes too often.
     FULL = 0.65
 
-    # From there on nobody else need be idle.
+    # From there on the others may be busy, and are left some clients.
     URGENT = 1.5
 
     # How much fuller a response's request makes the heap: at first, and by the next one that makes it less.
@@ -247,7 +247,7 @@ module Fastrack
       pause(false) { @sweep.over } if left && left <= REST_OF_SWEEP
     end
 
-    # @param urgent [Boolean] whether nobody else need be idle
+    # @param urgent [Boolean] whether the others may be busy, and are left some clients
     # @yield when the garbage collector is at rest
     # @return [Boolean, nil] whether this was a moment for it
     def pause(urgent)

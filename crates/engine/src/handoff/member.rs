@@ -96,6 +96,11 @@ impl Member {
         self.page.others(Set::Idle, self.place).count()
     }
 
+    /// How many other workers there are, dead or alive.
+    pub fn serving_others(&self) -> usize {
+        self.page.others(Set::Serving, self.place).count()
+    }
+
     /// Whether there is any other worker, dead or alive.
     pub fn has_others(&self) -> bool {
         self.page.has_other(Set::Serving, self.place)

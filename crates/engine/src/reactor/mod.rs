@@ -7,6 +7,7 @@ mod ahead;
 mod close;
 mod finish;
 mod incoming;
+mod pausing;
 mod sharing;
 mod stop;
 mod table;
@@ -95,6 +96,8 @@ pub(crate) struct Reactor {
     last_refusal: u64,
     /// There was no memory for a request or a response.
     lacks_memory: bool,
+    /// Pauses of the application since the last one that left no client to others.
+    left_in_a_row: u32,
     /// The helper drives, so the application may fork meanwhile.
     app_is_running: bool,
 }
@@ -127,6 +130,7 @@ impl Reactor {
             last_failure: 0,
             last_refusal: 0,
             lacks_memory: false,
+            left_in_a_row: 0,
             app_is_running: false,
         }
     }

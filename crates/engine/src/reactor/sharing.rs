@@ -139,52 +139,6 @@ impl Reactor {
         }
     }
 
-    /// Whether this worker may stand still for a while (to collect garbage): no client waits for it. One whose connection is
-    /// here need not wait if another worker is idle, and gets the connection now. `alone` says whether this worker may
-    /// even while no other one is idle.
-    ///
-    /// Clients in the backlog and the shared queue are not counted by anybody, so that there may be more than idle
-    /// workers.
-    pub fn clear_for_pause(&mut self, alone: bool, is_poller_readable: &dyn Fn() -> bool) -> bool {
-        if self.is_stopping() || self.poll().is_err() {
-            return false;
-        }
-        let idle = self.member.as_ref().map_or(0, Member::idle_others);
-        let here = self.table.events() + self.ready.len();
-        if idle == 0 && !alone || here > idle || here == 0 && is_poller_readable() {
-            return false;
-        }
-        if !self.member.as_ref().is_none_or(Member::claim_collection) {
-            return false;
-        }
-        if here > 0 {
-            self.drive(&|| false, &|_| false);
-        }
-        let is_clear = !self.has_pending();
-        if !is_clear {
-            self.end_pause();
-        }
-        is_clear
-    }
-
-    /// The same for a millisecond, in which this worker counts as idle, and is to be given what it can serve then.
-    pub fn clear_for_step(&mut self, is_poller_readable: &dyn Fn() -> bool) -> bool {
-        let is_clear =
-            !self.is_stopping() && self.poll().is_ok() && !self.has_pending() && !is_poller_readable();
-        if is_clear {
-            self.member.iter().for_each(|member| member.set_idle(true));
-        }
-        is_clear
-    }
-
-    pub fn end_step(&self) {
-        self.member.iter().for_each(|member| member.set_idle(false));
-    }
-
-    pub fn end_pause(&self) {
-        self.member.iter().for_each(Member::release_collection);
-    }
-
     /// Whether there are other workers, which may be idle at another time.
     pub fn has_others(&self) -> bool {
         self.ask_member(Member::has_others)

@@ -9,7 +9,7 @@ use crate::conn::{Phase, Step, WriteBuf};
 use crate::handoff::SharedQueue;
 use crate::watch::WatchSettings;
 
-fn reactor() -> Reactor {
+pub(super) fn reactor() -> Reactor {
     let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
     let table = Table::new().expect("a poller");
     Reactor::new(Settings::default(), Arc::new(control), table, None)
@@ -26,13 +26,13 @@ fn connection(fd: OwnedFd) -> Box<Connection> {
 }
 
 /// A client whose connection is kept.
-fn kept(reactor: &mut Reactor) -> UnixStream {
+pub(super) fn kept(reactor: &mut Reactor) -> UnixStream {
     let (client, connection) = pair();
     reactor.park(connection, u64::MAX);
     client
 }
 
-const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+pub(super) const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
 #[test]
 fn the_helper_leaves_the_rest_when_the_other_thread_is_back() {

@@ -5,8 +5,8 @@ use crate::handoff::Member;
 
 impl Engine {
     /// Whether the application may stand still now, for some milliseconds: no client waits here, no other thread has a
-    /// request, no other worker does the same, and another one is idle. If it is `urgent` nobody else need be idle, nor if
-    /// there is nobody else. Clients that wait here and can be served by idle workers go to those.
+    /// request, no other worker does the same, and another one is idle, if there is any. Clients that wait here and can be served
+    /// by idle workers go to those. If it is `urgent` the others may be busy, and are left some clients.
     ///
     /// If so, [`end_pause`](Self::end_pause) must follow.
     pub fn begin_pause(&self, urgent: bool) -> bool {
@@ -14,9 +14,7 @@ impl Engine {
         if control.is_closed() || control.is_stopping() || !self.is_alone() {
             return false;
         }
-        let mut reactor = self.shared.reactor();
-        let alone = urgent || !reactor.has_others();
-        reactor.clear_for_pause(alone, &|| control.is_poller_readable())
+        self.shared.reactor().clear_for_pause(urgent, &|| control.is_poller_readable())
     }
 
     /// Whether the application may stand still now for a millisecond: no client waits here, and no other thread has a request. The

@@ -162,8 +162,8 @@ impl RubyEngine {
         self.control.is_closed() || self.engine.borrow().as_ref().is_none_or(Engine::is_alone)
     }
 
-    /// `begin_pause(urgent)`: whether this worker may collect garbage now, without keeping a client waiting. Then `end_pause`
-    /// must follow. For the calls after a response.
+    /// `begin_pause(urgent)`: whether this worker may collect garbage now, without keeping a client waiting; if it is `urgent`, some that
+    /// others will serve. Then `end_pause` must follow. For the calls after a response.
     fn begin_pause(&self, urgent: bool) -> bool {
         self.engine.borrow().as_ref().is_some_and(|engine| engine.begin_pause(urgent))
     }

@@ -1,0 +1,140 @@
+//! Pauses of the application between two requests, to collect garbage: who may be kept waiting, and who serves meanwhile.
+
+use super::Reactor;
+use crate::handoff::Member;
+
+/// Clients for each other worker that an urgent pause may leave to it.
+const LEFT_TO_EACH: usize = 2;
+
+/// Urgent pauses in a row for which clients may be left to others. Those may be busy for long.
+const LEFT_IN_A_ROW: u32 = 8;
+
+impl Reactor {
+    /// Whether this worker may stand still for a while: no client waits for it. One whose connection is here need not wait if
+    /// another worker is idle, and gets the connection now.
+    ///
+    /// If it is `urgent`, what is not done now is done in a request soon, which takes longer by that. Then others may be busy, and
+    /// are left a client or two each: these are served sooner there than here.
+    ///
+    /// Clients in the backlog and the shared queue are not counted by anybody, so that there may be more than idle
+    /// workers.
+    pub fn clear_for_pause(&mut self, urgent: bool, is_poller_readable: &dyn Fn() -> bool) -> bool {
+        if self.is_stopping() || self.poll().is_err() {
+            return false;
+        }
+        let here = self.table.events() + self.ready.len();
+        let elsewhere = here == 0 && is_poller_readable();
+        let idle = self.member.as_ref().map_or(0, Member::idle_others);
+        let nobody_waits = here <= idle && !elsewhere && (idle > 0 || urgent || !self.has_others());
+        if !(nobody_waits || urgent && self.leaves_clients(here, elsewhere)) {
+            self.left_in_a_row = 0;
+            return false;
+        }
+        self.left_in_a_row = if nobody_waits { 0 } else { self.left_in_a_row + 1 };
+        if !self.member.as_ref().is_none_or(Member::claim_collection) {
+            return false;
+        }
+        if here > 0 {
+            self.drive(&|| false, &|_| false);
+        }
+        let is_clear = !self.has_pending();
+        if !is_clear {
+            self.end_pause();
+        }
+        is_clear
+    }
+
+    /// Whether other workers may be left the clients that wait here, and in the backlog or the shared queue.
+    fn leaves_clients(&self, here: usize, elsewhere: bool) -> bool {
+        let Some(member) = &self.member else { return false };
+        let waiting = here + usize::from(elsewhere).max(member.queued() as usize);
+        self.left_in_a_row < LEFT_IN_A_ROW && waiting <= member.serving_others() * LEFT_TO_EACH
+    }
+
+    pub fn end_pause(&self) {
+        self.member.iter().for_each(Member::release_collection);
+    }
+
+    /// The same for a millisecond, in which this worker counts as idle, and is to be given what it can serve then.
+    pub fn clear_for_step(&mut self, is_poller_readable: &dyn Fn() -> bool) -> bool {
+        let is_clear =
+            !self.is_stopping() && self.poll().is_ok() && !self.has_pending() && !is_poller_readable();
+        if is_clear {
+            self.member.iter().for_each(|member| member.set_idle(true));
+        }
+        is_clear
+    }
+
+    pub fn end_step(&self) {
+        self.member.iter().for_each(|member| member.set_idle(false));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::super::tests::{kept, reactor, REQUEST};
+    use super::*;
+    use crate::handoff::SharedQueue;
+
+    /// Clients whose requests wait for this worker.
+    fn waiting(count: usize, reactor: &mut Reactor) -> Vec<std::os::unix::net::UnixStream> {
+        let clients: Vec<_> = (0..count).map(|_| kept(reactor)).collect();
+        clients.iter().for_each(|mut client| client.write_all(REQUEST).expect("write"));
+        clients
+    }
+
+    fn workers() -> (Reactor, Member) {
+        let queue = SharedQueue::new().expect("a queue");
+        let member = || queue.member().expect("a member").expect("free");
+        (Reactor { member: Some(member()), ..reactor() }, member())
+    }
+
+    #[test]
+    fn a_pause_leaves_its_clients_to_idle_workers_and_an_urgent_one_some_to_those_who_are_busy() {
+        let (mut reactor, other) = workers();
+        other.set_serving(true);
+        let _some = waiting(LEFT_TO_EACH, &mut reactor);
+        assert!(!reactor.clear_for_pause(false, &|| true), "nobody is idle");
+        assert_eq!(other.queued(), 0);
+        assert!(reactor.clear_for_pause(true, &|| true));
+        assert_eq!((other.queued() as usize, reactor.has_pending()), (LEFT_TO_EACH, false));
+        reactor.end_pause();
+        let _one = waiting(1, &mut reactor);
+        assert!(!reactor.clear_for_pause(true, &|| true), "too many");
+        other.set_idle(true);
+        assert!(reactor.clear_for_pause(false, &|| true));
+        assert_eq!(other.queued() as usize, LEFT_TO_EACH + 1);
+    }
+
+    #[test]
+    fn an_urgent_pause_leaves_nobody_to_a_worker_that_does_not_serve() {
+        let (mut reactor, other) = workers();
+        assert!(reactor.clear_for_pause(true, &|| false));
+        reactor.end_pause();
+        assert!(!reactor.clear_for_pause(true, &|| true), "somebody is in the backlog");
+        other.set_serving(true);
+        assert!(reactor.clear_for_pause(true, &|| true));
+        reactor.end_pause();
+        assert!(!reactor.clear_for_pause(false, &|| true));
+    }
+
+    #[test]
+    fn clients_are_left_to_others_for_a_few_pauses_in_a_row() {
+        let (mut reactor, other) = workers();
+        other.set_serving(true);
+        let mut pauses = |waits: bool, most: u32| {
+            let clear = |_: &u32| {
+                let clear = reactor.clear_for_pause(true, &|| waits);
+                reactor.end_pause();
+                clear
+            };
+            (0..most).take_while(clear).count() as u32
+        };
+        assert_eq!(pauses(true, 100), LEFT_IN_A_ROW);
+        assert_eq!(pauses(true, LEFT_IN_A_ROW - 1), LEFT_IN_A_ROW - 1);
+        // Meanwhile nobody waited.
+        assert_eq!((pauses(false, 1), pauses(true, 100)), (1, LEFT_IN_A_ROW));
+    }
+}
