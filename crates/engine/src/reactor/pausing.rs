@@ -55,7 +55,8 @@ impl Reactor {
         self.member.iter().for_each(Member::release_collection);
     }
 
-    /// The same for a millisecond, in which this worker counts as idle, and is to be given what it can serve then.
+    /// Whether this worker may stand still for a millisecond, in which it counts as idle, and is to be given what it can serve
+    /// then.
     pub fn clear_for_step(&mut self, is_poller_readable: &dyn Fn() -> bool) -> bool {
         let is_clear =
             !self.is_stopping() && self.poll().is_ok() && !self.has_pending() && !is_poller_readable();
