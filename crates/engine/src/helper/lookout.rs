@@ -69,8 +69,8 @@ impl<'a, W: Work> Lookout<'a, W> {
             timer.stop_watching();
             self.work.rest();
             if timer.take_if_missing(epoch) {
-                (self.before, self.interval) = (epoch, timer.soon());
-                return timer.fire_in(self.interval);
+                (self.before, self.interval) = (epoch, SOON);
+                return timer.fire_in(SOON);
             }
         }
         if fired {
@@ -98,8 +98,7 @@ impl<'a, W: Work> Lookout<'a, W> {
             self.interval = SOON;
             return;
         }
-        let longest = if steps < MANY_STEPS { LONG } else { LONGEST };
-        self.interval = if timer.expects_long() { timer.soon() } else { (self.interval * 2).min(longest) };
+        self.interval = (self.interval * 2).min(if steps < MANY_STEPS { LONG } else { LONGEST });
         timer.fire_in(self.interval);
     }
 
@@ -154,24 +153,5 @@ mod tests {
         let calls = Calls::default();
         Lookout::new(&timer, &epoch, &calls).look(since, since);
         assert_eq!((calls.drives.get(), calls.rests.get()), (1, 1));
-    }
-
-    #[test]
-    fn the_next_look_is_ever_later_and_soon_where_requests_are_expected_to_be_long() {
-        let table = Table::new().expect("a poller");
-        let set = table.poller().as_fd().try_clone_to_owned().expect("a copy");
-        let timer = HelperTimer::new::<OwnedFd>(set, Vec::new()).expect("a timer");
-        let (epoch, calls) = (Epoch::default(), Calls::default());
-        let mut lookout = Lookout::new(&timer, &epoch, &calls);
-        let mut since = epoch.set_busy().expect("it was idle");
-        let mut interval = || {
-            let now = epoch.advance();
-            lookout.look(now, since);
-            since = now;
-            lookout.interval
-        };
-        assert_eq!([interval(), interval()], [LONG, LONG]);
-        timer.expect_long(true);
-        assert!(interval() < SOON && interval() < SOON);
     }
 }

@@ -129,11 +129,6 @@ impl Shared {
         self.timer.begin(self.epoch.advance(), is_request);
     }
 
-    /// Whether requests take milliseconds, as a rule: then the helper looks sooner.
-    pub fn expect_long(&self, long: bool) {
-        self.timer.expect_long(long);
-    }
-
     /// The listeners are about to be closed.
     pub fn watch_no_listeners(&self) {
         self.timer.close_listeners();

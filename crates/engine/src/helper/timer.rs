@@ -20,10 +20,6 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
 /// What takes longer than this wakes the helper.
 pub(super) const SOON: Duration = Duration::from_millis(1);
 
-/// The same where requests take longer than [`SOON`], which would wake it anyhow: the sooner it looks after the connections, the
-/// sooner an idle worker gets the requests that come on them.
-const SOONER: Duration = Duration::from_micros(200);
-
 /// The timer is stopped so often in a row, then it may fire, so that the helper sees whether it had better keep the
 /// timer: setting and stopping it for each request costs more than a look now and then.
 const STOPS: u32 = 8;
@@ -54,8 +50,6 @@ pub(crate) struct HelperTimer {
     state: AtomicU8,
     since: AtomicU64,
     watches_connections: AtomicBool,
-    /// Requests take long, as a rule.
-    expects_long: AtomicBool,
     /// How often the timer was stopped since it last fired.
     stops: AtomicU32,
 }
@@ -78,7 +72,6 @@ impl HelperTimer {
             state: AtomicU8::new(OFF),
             since: AtomicU64::new(0),
             watches_connections: AtomicBool::new(false),
-            expects_long: AtomicBool::new(false),
             stops: AtomicU32::new(0),
         })
     }
@@ -121,11 +114,6 @@ impl HelperTimer {
         }
     }
 
-    /// Whether requests take longer than [`SOON`], as a rule.
-    pub(super) fn expect_long(&self, long: bool) {
-        self.expects_long.store(long, Ordering::Relaxed);
-    }
-
     pub(super) fn idle(&self) {
         self.stop_watching();
         let state = self.state.load(Ordering::Relaxed);
@@ -139,7 +127,7 @@ impl HelperTimer {
             let _ = self.timer.stop();
             // The helper may have taken the timer in between: it would wait for one that nobody sets.
             if self.state.load(Ordering::SeqCst) == KEPT {
-                self.fire_in(self.soon());
+                self.fire_in(SOON);
             }
         }
     }
@@ -147,7 +135,7 @@ impl HelperTimer {
     fn set(&self, state: u8, epoch: u64) {
         self.since.store(epoch, Ordering::Relaxed);
         self.state.store(state, Ordering::Release);
-        self.fire_in(self.soon());
+        self.fire_in(SOON);
     }
 
     // --- the helper
@@ -180,19 +168,6 @@ impl HelperTimer {
                 (self.change(state, KEPT) || self.change(SET, KEPT)).then_some(since)
             }
         }
-    }
-
-    /// How long something lasts until the helper is woken.
-    pub(super) fn soon(&self) -> Duration {
-        if self.expects_long() {
-            SOONER
-        } else {
-            SOON
-        }
-    }
-
-    pub(super) fn expects_long(&self) -> bool {
-        self.expects_long.load(Ordering::Relaxed)
     }
 
     pub(super) fn fire_in(&self, time: Duration) {
@@ -279,7 +254,139 @@ impl HelperTimer {
     }
 }
 
-// Said because the model has this file, too.
 #[cfg(test)]
-#[path = "timer/tests.rs"]
-mod tests;
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    /// Longer than any timer that is set here.
+    const LATE: Option<u64> = Some(200);
+
+    /// A timer, an epoch, and what makes the connections ready.
+    fn new() -> (HelperTimer, Epoch, UnixStream) {
+        let (near, far) = UnixStream::pair().expect("a pair");
+        (HelperTimer::new::<OwnedFd>(far.into(), Vec::new()).expect("a timer"), Epoch::default(), near)
+    }
+
+    /// Whether the timer fires.
+    fn fires(timer: &HelperTimer) -> bool {
+        timer.wait(&mut Events::default(), LATE).expect("a poller")
+    }
+
+    /// The application's thread is woken, and has a request.
+    fn begin(timer: &HelperTimer, epoch: &Epoch) -> u64 {
+        timer.woken(epoch.set_busy().expect("it was idle"));
+        // Whatever else there is comes first.
+        timer.begin(epoch.advance(), false);
+        let number = epoch.advance();
+        timer.begin(number, true);
+        number
+    }
+
+    fn rest(timer: &HelperTimer, epoch: &Epoch) {
+        epoch.set_idle();
+        timer.idle();
+    }
+
+    #[test]
+    fn short_requests_do_not_wake_the_helper_and_long_ones_do() {
+        let (timer, epoch, _near) = new();
+        begin(&timer, &epoch);
+        rest(&timer, &epoch);
+        assert!(!fires(&timer) && timer.take(0).is_none());
+        let number = begin(&timer, &epoch);
+        assert!(fires(&timer));
+        assert_eq!(timer.take(0), Some(number));
+        // From here on the helper counts.
+        assert_eq!(timer.take(7), Some(7));
+    }
+
+    #[test]
+    fn many_short_requests_are_shown_to_the_helper() {
+        let (timer, epoch, _near) = new();
+        for _ in 0..3 * STOPS {
+            begin(&timer, &epoch);
+            rest(&timer, &epoch);
+        }
+        assert!(fires(&timer) && timer.take(0).is_some());
+        assert!(timer.leave(&epoch));
+        begin(&timer, &epoch);
+        rest(&timer, &epoch);
+        assert!(!fires(&timer));
+    }
+
+    #[test]
+    fn waking_up_may_take_long_too() {
+        let (timer, epoch, _near) = new();
+        let number = epoch.set_busy().expect("it was idle");
+        timer.woken(number);
+        assert!(fires(&timer));
+        assert_eq!(timer.take(0), Some(number));
+    }
+
+    #[test]
+    fn a_timer_kept_by_the_helper_is_not_set_by_the_other_thread() {
+        let (timer, epoch, _near) = new();
+        begin(&timer, &epoch);
+        assert!(fires(&timer) && timer.take(0).is_some());
+        rest(&timer, &epoch);
+        begin(&timer, &epoch);
+        assert!(!fires(&timer));
+        timer.fire_in(SOON);
+        rest(&timer, &epoch);
+        assert!(fires(&timer));
+    }
+
+    #[test]
+    fn the_helper_leaves_the_timer_only_to_an_idle_thread() {
+        let (timer, epoch, _near) = new();
+        begin(&timer, &epoch);
+        assert!(fires(&timer) && timer.take(0).is_some());
+        assert!(!timer.leave(&epoch) && timer.take(3) == Some(3));
+        rest(&timer, &epoch);
+        assert!(timer.leave(&epoch) && timer.take(3).is_none());
+        begin(&timer, &epoch);
+        assert!(fires(&timer));
+    }
+
+    #[test]
+    fn connections_wake_the_helper_while_a_request_lasts() {
+        let (timer, epoch, mut near) = new();
+        near.write_all(b"ready").expect("write");
+        let mut events = Events::default();
+        let mut fired = false;
+        let mut is_woken = |millis| {
+            fired |= timer.wait(&mut events, Some(millis)).expect("a poller");
+            events.iter().any(|event| event.token == CONNECTIONS)
+        };
+        assert!(!is_woken(0));
+        let number = begin(&timer, &epoch);
+        assert!(!is_woken(200) && timer.take(0) == Some(number));
+        assert!(timer.watch_connections(&epoch, number) && is_woken(0));
+        // The next thing has a timer of its own.
+        let number = epoch.advance();
+        timer.begin(number, true);
+        assert!(!is_woken(200) && timer.take(0) == Some(number));
+        assert!(timer.watch_connections(&epoch, number) && is_woken(0));
+        rest(&timer, &epoch);
+        assert!(!is_woken(200) && fired);
+    }
+
+    #[test]
+    fn a_request_that_ends_at_that_moment_is_not_watched_and_the_next_is_not_missed() {
+        let (timer, epoch, mut near) = new();
+        near.write_all(b"ready").expect("write");
+        let number = begin(&timer, &epoch);
+        assert!(fires(&timer) && timer.take(0).is_some());
+        let next = epoch.advance();
+        assert!(!timer.watch_connections(&epoch, number));
+        timer.wait(&mut Events::default(), Some(0));
+        assert_eq!(timer.take(next), Some(next));
+        // As if that thread had gone on without seeing that it has to set the timer.
+        assert!(timer.watch_connections(&epoch, next));
+        let last = epoch.advance();
+        assert!(timer.take_if_missing(last) && timer.take(last) == Some(last));
+        assert!(!timer.take_if_missing(last));
+    }
+}

@@ -29,11 +29,10 @@ impl RequestLength {
         RequestLength { tick, began: 0, count: 0, last: 0, has_waited: false, is_partial: false }
     }
 
-    /// A request begins at this time, in milliseconds. Whether it is the first one in its tick.
+    /// A request begins at this time, in milliseconds.
     #[inline]
-    pub fn begin(&mut self, now: u64) -> bool {
-        let is_first = now != self.began;
-        if is_first {
+    pub fn begin(&mut self, now: u64) {
+        if now != self.began {
             // Many requests are short ones in any tick; few, only in a whole one, are long.
             let is_whole = !(self.is_partial || self.has_waited);
             self.last = if is_whole { self.count } else { self.most() };
@@ -41,7 +40,6 @@ impl RequestLength {
         }
         self.is_partial |= std::mem::take(&mut self.has_waited);
         self.count = self.count.saturating_add(1);
-        is_first
     }
 
     /// The worker waits for clients.
@@ -57,11 +55,6 @@ impl RequestLength {
     /// Longer than short ones, and not [long](Self::is_long).
     pub fn is_medium(&self) -> bool {
         !self.is_long() && self.began != 0 && self.most() <= MEDIUM_REQUESTS * self.tick
-    }
-
-    /// Whether the worker has waited since the last tick, or in the current one.
-    pub fn has_waited(&self) -> bool {
-        self.is_partial || self.has_waited
     }
 
     fn most(&self) -> u32 {
@@ -86,8 +79,7 @@ mod tests {
     fn after(ticks: &[i32]) -> Length {
         let mut length = RequestLength::new(4);
         for (number, count) in ticks.iter().enumerate() {
-            let now = 1_000 + 4 * number as u64;
-            (0..count.unsigned_abs()).for_each(|nr| assert_eq!(length.begin(now), nr == 0));
+            (0..count.unsigned_abs()).for_each(|_| length.begin(1_000 + 4 * number as u64));
             if *count < 0 {
                 length.wait();
             }
@@ -120,21 +112,5 @@ mod tests {
         );
         assert_eq!(after(&[2, -1, 1, -1, 1]), Long);
         assert_eq!([after(&[-40, 1]), after(&[-12, 1]), after(&[-12, -40, -1, 1])], [Short, Medium, Short]);
-    }
-
-    #[test]
-    fn a_worker_has_waited_if_it_did_so_since_the_last_tick() {
-        let mut length = RequestLength::new(4);
-        length.begin(1_000);
-        assert!(!length.has_waited());
-        length.wait();
-        assert!(length.has_waited());
-        for (now, has_waited) in [(1_000, true), (1_004, false), (1_008, false)] {
-            length.begin(now);
-            assert_eq!(length.has_waited(), has_waited, "{now}");
-        }
-        length.wait();
-        length.begin(1_012);
-        assert!(length.has_waited());
     }
 }

@@ -272,7 +272,7 @@ mod tests {
             .collect();
         reactor.poll().expect("polled");
         driver.schedule.last_line_up = 1_000 - millis;
-        (0..requests).for_each(|_| _ = driver.count_request(1_000));
+        (0..requests).for_each(|_| driver.count_request(1_000));
         let is_served = (0..3).any(|_| matches!(driver.next_action(&mut reactor), Action::Serve(_)));
         (is_served, other.queued())
     }

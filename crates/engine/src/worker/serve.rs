@@ -32,10 +32,7 @@ impl<'e> Runner<'e> {
         let (fd, arrived, corked) = (connection.raw_fd(), connection.arrived, connection.corked);
         let now = self.in_flight.begin(fd, &mut request, arrived, corked);
         let next_follows = !request.beyond.is_empty() && connection.pipeline.holds_back(now);
-        if driver.count_request(now) && shared.crew().is_alone() {
-            let length = &driver.schedule.length;
-            shared.expect_long(length.is_long() && length.has_waited());
-        }
+        driver.count_request(now);
         if reactor.is_logging() {
             self.in_flight.sent.began = fastrack_sys::monotonic_micros();
         }
@@ -139,12 +136,12 @@ impl Engine {
 }
 
 impl Driver {
-    /// A request begins at this time. Whether it is the first one in a tick of the clock.
-    pub(super) fn count_request(&mut self, now: u64) -> bool {
+    /// A request begins at this time.
+    pub(super) fn count_request(&mut self, now: u64) {
+        self.schedule.length.begin(now);
         self.schedule.last_began = now;
         self.left = self.left.map(|left| left.saturating_sub(1));
         self.schedule.since_given = self.schedule.since_given.saturating_add(1);
-        self.schedule.length.begin(now)
     }
 
     /// Leaves a request that it was to serve next to another thread.
