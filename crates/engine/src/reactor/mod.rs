@@ -96,7 +96,7 @@ pub(crate) struct Reactor {
     last_refusal: u64,
     /// There was no memory for a request or a response.
     lacks_memory: bool,
-    /// Pauses of the application since the last one that left no client to others.
+    /// Pauses of the application, in a row, each of which has left clients to others.
     left_in_a_row: u32,
     /// The helper drives, so the application may fork meanwhile.
     app_is_running: bool,

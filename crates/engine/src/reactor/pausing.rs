@@ -26,14 +26,19 @@ impl Reactor {
         let elsewhere = here == 0 && is_poller_readable();
         let idle = self.member.as_ref().map_or(0, Member::idle_others);
         let nobody_waits = here <= idle && !elsewhere && (idle > 0 || urgent || !self.has_others());
-        if !(nobody_waits || urgent && self.leaves_clients(here, elsewhere)) {
-            self.left_in_a_row = 0;
-            return false;
-        }
-        self.left_in_a_row = if nobody_waits { 0 } else { self.left_in_a_row + 1 };
-        if !self.member.as_ref().is_none_or(Member::claim_collection) {
-            return false;
-        }
+        let may_pause = nobody_waits || urgent && self.leaves_clients(here, elsewhere);
+        let is_clear = may_pause && self.claim_pause() && self.hand_over(here);
+        self.left_in_a_row = if is_clear && !nobody_waits { self.left_in_a_row + 1 } else { 0 };
+        is_clear
+    }
+
+    /// Whether no other worker pauses.
+    fn claim_pause(&self) -> bool {
+        self.member.as_ref().is_none_or(Member::claim_collection)
+    }
+
+    /// Puts the requests that have come on so many connections into the shared queue. If there are others by then, the pause is over.
+    fn hand_over(&mut self, here: usize) -> bool {
         if here > 0 {
             self.drive(&|| false, &|_| false);
         }
@@ -137,5 +142,9 @@ mod tests {
         assert_eq!(pauses(true, LEFT_IN_A_ROW - 1), LEFT_IN_A_ROW - 1);
         // Meanwhile nobody waited.
         assert_eq!((pauses(false, 1), pauses(true, 100)), (1, LEFT_IN_A_ROW));
+        assert_eq!(pauses(true, LEFT_IN_A_ROW - 1), LEFT_IN_A_ROW - 1);
+        // While another worker pauses, too.
+        assert!(other.claim_collection());
+        assert_eq!((pauses(true, 1), pauses(true, 100)), (0, LEFT_IN_A_ROW));
     }
 }
