@@ -39,8 +39,14 @@ RSpec.describe "C4 The helper thread, which looks after connections while Ruby i
     expect(sleeps - before).to be < 30
   end
 
-  it "C4 sleeps on while short requests come one by one", linux: "timerfd" do
+  it "C4 sleeps on while short requests come one by one, after a long one and beside another worker too", linux: "timerfd" do
+    serve_kept(workers: 2)
     peer = kept_peers(1).first
+    @worker = peer.get("/pid").body.to_i
+    peer.ask("/gate/long")
+    await_gate("long")
+    open_gate("long")
+    expect(peer.answer.status).to eq(200)
     before = sleeps
     long = Array.new(60) do
       began = Process.clock_gettime(Process::CLOCK_MONOTONIC)

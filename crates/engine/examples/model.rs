@@ -50,7 +50,7 @@ mod wait_share;
 use count::QueueCount;
 use epoch::Epoch;
 use lookout::{Lookout, Work};
-use timer::HelperTimer;
+use timer::{HelperTimer, Wake};
 
 pub use kernel::{is_lost_fd, monotonic_micros, process_cpu_micros, sleep, Events, Poller, Timer, Waker};
 
@@ -161,11 +161,12 @@ impl Work for Noticing<'_> {
 /// One turn of the helper's loop; false if it would wait without an end.
 fn turn<W: Work>(lookout: &mut Lookout<'_, W>, timer: &HelperTimer) -> bool {
     let next = lookout.next_look();
-    let fired = timer.wait(&mut Events::default(), next).unwrap_or_default();
-    if fired || next.is_some() {
-        lookout.woken(fired);
+    let wake = timer.wait(&mut Events::default(), next).unwrap_or(Wake::Timeout);
+    let is_woken = wake == Wake::Timer || next.is_some();
+    if is_woken {
+        lookout.woken(wake);
     }
-    fired || next.is_some()
+    is_woken
 }
 
 /// After `before`, a request begins that lasts for ever. The helper has had some turns by then, at any moments.

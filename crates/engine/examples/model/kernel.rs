@@ -66,6 +66,10 @@ impl Events {
     pub fn iter(&self) -> impl Iterator<Item = Event> {
         self.0.map(|token| Event { token }).into_iter()
     }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
 }
 
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::epoch::{is_busy, Epoch};
-use super::timer::{HelperTimer, SOON};
+use super::timer::{HelperTimer, Wake, SOON};
 
 /// The longest time until the next look, where few requests last that long, and where hardly any does.
 const LONG: Duration = Duration::from_millis(2);
@@ -26,13 +26,23 @@ pub(super) trait Work {
 
     /// The application's thread has made progress: there is nothing to look at until something lasts again.
     fn rest(&self) {}
+
+    /// Whether another worker might serve who comes while something lasts, as was seen when it last drove.
+    fn may_give(&self) -> bool {
+        false
+    }
 }
+
+/// The least time in which the helper sees whether what it found sooner lasts for [`SOON`], in milliseconds.
+const CONFIRM: u64 = 1;
 
 /// What the application's thread has been busy with since this epoch.
 struct Lasting {
     since: u64,
     /// When the connections need another look, in milliseconds from the last one.
     next_look: u64,
+    /// It has lasted for [`SOON`].
+    is_long: bool,
 }
 
 pub(super) struct Lookout<'a, W> {
@@ -52,28 +62,37 @@ impl<'a, W: Work> Lookout<'a, W> {
 
     /// How long to wait for an event, in milliseconds; None to wait for the timer alone.
     pub fn next_look(&self) -> Option<u64> {
-        self.lasting.as_ref().map(|lasting| lasting.next_look)
+        self.lasting.as_ref().map(|lasting| {
+            if lasting.is_long {
+                lasting.next_look
+            } else {
+                lasting.next_look.min(CONFIRM)
+            }
+        })
     }
 
-    /// The helper was woken; by the timer if that has `fired`.
-    pub fn woken(&mut self, fired: bool) {
+    /// The helper was woken.
+    pub fn woken(&mut self, wake: Wake) {
         let timer = self.timer;
         let epoch = self.epoch.read();
         if let Some(lasting) = self.lasting.take() {
-            if lasting.since == epoch && !fired {
-                self.lasting = self.drive(epoch);
+            if lasting.since == epoch && wake != Wake::Timer {
+                self.lasting = self.drive(epoch, lasting.is_long || wake == Wake::Timeout);
                 if self.lasting.is_some() {
                     return;
                 }
             }
+            if !lasting.is_long {
+                timer.expect_long(false);
+            }
             timer.stop_watching();
             self.work.rest();
             if timer.take_if_missing(epoch) {
-                (self.before, self.interval) = (epoch, SOON);
-                return timer.fire_in(SOON);
+                (self.before, self.interval) = (epoch, timer.soon());
+                return timer.fire_in(self.interval);
             }
         }
-        if fired {
+        if wake == Wake::Timer {
             if let Some(since) = timer.take(self.before) {
                 self.look(epoch, since);
             }
@@ -87,7 +106,7 @@ impl<'a, W: Work> Lookout<'a, W> {
         self.before = epoch;
         self.work.watch();
         if is_busy(epoch) && steps == 0 {
-            let lasting = self.drive(epoch);
+            let lasting = self.drive(epoch, !timer.was_set_sooner());
             self.lasting = lasting.filter(|_| timer.watch_connections(self.epoch, epoch));
             if self.lasting.is_none() {
                 self.work.rest();
@@ -95,15 +114,23 @@ impl<'a, W: Work> Lookout<'a, W> {
         }
         let few = !is_busy(epoch) && steps < FEW_STEPS;
         if self.lasting.is_some() || few && timer.leave(self.epoch) {
-            self.interval = SOON;
+            self.interval = timer.soon();
             return;
         }
         self.interval = (self.interval * 2).min(if steps < MANY_STEPS { LONG } else { LONGEST });
+        if self.interval >= SOON {
+            timer.expect_long(false);
+        }
         timer.fire_in(self.interval);
     }
 
-    fn drive(&self, since: u64) -> Option<Lasting> {
-        self.work.drive(since).map(|next_look| Lasting { since, next_look })
+    /// With something that lasts; for [`SOON`] if it `is_long`, which is what is expected of others then.
+    fn drive(&self, since: u64, is_long: bool) -> Option<Lasting> {
+        let next_look = self.work.drive(since)?;
+        if is_long {
+            self.timer.expect_long(self.work.may_give());
+        }
+        Some(Lasting { since, next_look, is_long })
     }
 }
 
@@ -120,6 +147,7 @@ mod tests {
         epoch: Option<&'a Epoch>,
         drives: Cell<u32>,
         rests: Cell<u32>,
+        is_alone: bool,
     }
 
     impl Work for &Calls<'_> {
@@ -131,27 +159,100 @@ mod tests {
         fn rest(&self) {
             self.rests.set(self.rests.get() + 1);
         }
+
+        fn may_give(&self) -> bool {
+            !self.is_alone
+        }
+    }
+
+    fn new_timer() -> HelperTimer {
+        let table = Table::new().expect("a poller");
+        let set = table.poller().as_fd().try_clone_to_owned().expect("a copy");
+        HelperTimer::new::<OwnedFd>(set, Vec::new()).expect("a timer")
     }
 
     #[test]
     fn the_work_is_told_when_what_lasted_is_over_and_not_before() {
-        let table = Table::new().expect("a poller");
-        let set = table.poller().as_fd().try_clone_to_owned().expect("a copy");
-        let timer = HelperTimer::new::<OwnedFd>(set, Vec::new()).expect("a timer");
-        let epoch = Epoch::default();
+        let (timer, epoch) = (new_timer(), Epoch::default());
         let calls = Calls { epoch: Some(&epoch), ..Calls::default() };
         let mut lookout = Lookout::new(&timer, &epoch, &calls);
         let since = epoch.set_busy().expect("it was idle");
         lookout.look(since, since);
-        lookout.woken(false);
+        lookout.woken(Wake::Event);
         assert_eq!((calls.drives.get(), calls.rests.get()), (2, 0));
         epoch.advance();
-        lookout.woken(false);
+        lookout.woken(Wake::Event);
         assert_eq!((calls.drives.get(), calls.rests.get()), (2, 1));
         // What was about to last is over at once.
         let since = epoch.read();
         let calls = Calls::default();
         Lookout::new(&timer, &epoch, &calls).look(since, since);
         assert_eq!((calls.drives.get(), calls.rests.get()), (1, 1));
+    }
+
+    /// Whether the next request is expected to be long after these. The helper looks at each of them once, at the first after
+    /// [`SOON`]; and again where something wakes it before the request is over.
+    fn expects_long(is_alone: bool, requests: &[Option<Wake>]) -> bool {
+        let (timer, epoch) = (new_timer(), Epoch::default());
+        let calls = Calls { epoch: Some(&epoch), is_alone, ..Calls::default() };
+        let mut lookout = Lookout::new(&timer, &epoch, &calls);
+        epoch.set_busy();
+        for wake in requests {
+            timer.fire_in(timer.soon());
+            let since = epoch.advance();
+            lookout.look(since, since);
+            if let Some(wake) = wake {
+                lookout.woken(*wake);
+            }
+            epoch.advance();
+            lookout.woken(Wake::Timeout);
+        }
+        timer.soon() < SOON
+    }
+
+    #[test]
+    fn requests_are_expected_to_be_long_after_one_that_was_until_one_is_not() {
+        assert!(!expects_long(false, &[]));
+        assert!(expects_long(false, &[None]) && !expects_long(true, &[None]));
+        // Over by the next look.
+        assert!(!expects_long(false, &[None, None]));
+        // A connection wakes the helper at any time.
+        assert!(!expects_long(false, &[None, Some(Wake::Event)]));
+        assert!(expects_long(false, &[None, Some(Wake::Timeout)]));
+        assert!(expects_long(false, &[None, Some(Wake::Timeout), Some(Wake::Timeout)]));
+        assert!(!expects_long(false, &[None, Some(Wake::Timeout), None]));
+    }
+
+    #[test]
+    fn what_is_not_known_to_be_long_is_looked_at_again_in_a_millisecond() {
+        let (timer, epoch) = (new_timer(), Epoch::default());
+        let calls = Calls { epoch: Some(&epoch), ..Calls::default() };
+        let mut lookout = Lookout::new(&timer, &epoch, &calls);
+        let mut next_looks = || {
+            timer.fire_in(timer.soon());
+            epoch.set_idle();
+            let since = epoch.set_busy().expect("it was idle");
+            lookout.look(since, since);
+            let first = lookout.next_look();
+            lookout.woken(Wake::Timeout);
+            (first, lookout.next_look())
+        };
+        assert_eq!([next_looks(), next_looks()], [(Some(100), Some(100)), (Some(CONFIRM), Some(100))]);
+    }
+
+    #[test]
+    fn where_nothing_lasts_looks_are_ever_rarer_and_nothing_is_expected_any_more() {
+        let (timer, epoch, calls) = (new_timer(), Epoch::default(), Calls::default());
+        let mut lookout = Lookout::new(&timer, &epoch, &calls);
+        timer.expect_long(true);
+        let mut since = epoch.set_busy().expect("it was idle");
+        lookout.interval = timer.soon();
+        let intervals = [(); 6].map(|()| {
+            let now = epoch.advance();
+            lookout.look(now, since);
+            since = now;
+            lookout.interval.as_micros()
+        });
+        assert_eq!((intervals, timer.soon()), ([400, 800, 1_600, 2_000, 2_000, 2_000], SOON));
     }
 }

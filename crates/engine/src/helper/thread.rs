@@ -81,10 +81,10 @@ impl Drop for Helper {
 
 fn run(shared: &Shared, control: &Control, watchdog: &Watchdog) {
     let mut events = Events::default();
-    let step = Cell::default();
-    let mut lookout = Lookout::new(shared.timer(), shared.epoch(), Drive { shared, control, watchdog, step });
+    let drive = Drive { shared, control, watchdog, step: Cell::default(), has_others: Cell::default() };
+    let mut lookout = Lookout::new(shared.timer(), shared.epoch(), drive);
     loop {
-        let Some(fired) = shared.timer().wait(&mut events, lookout.next_look()) else {
+        let Some(wake) = shared.timer().wait(&mut events, lookout.next_look()) else {
             // The other thread ends this process when it is back.
             return shared.reactor().set_lost_descriptors();
         };
@@ -107,7 +107,7 @@ fn run(shared: &Shared, control: &Control, watchdog: &Watchdog) {
         if shared.is_ordered(Order::HandedOff) || shared.is_ordered(Order::Left) {
             return await_end(shared, &mut events);
         }
-        lookout.woken(fired);
+        lookout.woken(wake);
     }
 }
 
@@ -160,6 +160,8 @@ struct Drive<'a> {
     control: &'a Control,
     watchdog: &'a Watchdog,
     step: Cell<Step>,
+    /// There were other workers when it last drove with one thread.
+    has_others: Cell<bool>,
 }
 
 impl Work for Drive<'_> {
@@ -176,6 +178,7 @@ impl Work for Drive<'_> {
             return self.drive_for_crew(since, reactor, driving);
         }
         reactor.drive(&|| epoch.read() != since, &|_| false);
+        self.has_others.set(reactor.has_others());
         self.shared.timer().want_listeners(reactor.may_accept_ahead());
         let request = self.control.request();
         self.watchdog.check(request, |claim| {
@@ -191,6 +194,10 @@ impl Work for Drive<'_> {
         }
         self.step.set(step);
         Some(next_look(&reactor, request.deadline()))
+    }
+
+    fn may_give(&self) -> bool {
+        self.has_others.get()
     }
 
     fn watch(&self) {

@@ -20,6 +20,13 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
 /// What takes longer than this wakes the helper.
 pub(super) const SOON: Duration = Duration::from_millis(1);
 
+/// The same where requests of late have lasted for [`SOON`], which would wake it anyhow: the sooner it watches the connections, the
+/// sooner an idle worker gets the requests that come on them.
+const SOONER: Duration = Duration::from_micros(200);
+
+/// After so many requests in a row the thread has too much to do for others to be idle, and looking sooner only takes time.
+const MANY_IN_A_ROW: u32 = 8;
+
 /// The timer is stopped so often in a row, then it may fire, so that the helper sees whether it had better keep the
 /// timer: setting and stopping it for each request costs more than a look now and then.
 const STOPS: u32 = 8;
@@ -52,6 +59,21 @@ pub(crate) struct HelperTimer {
     watches_connections: AtomicBool,
     /// How often the timer was stopped since it last fired.
     stops: AtomicU32,
+    /// Requests are expected to last for [`SOON`].
+    expects_long: AtomicBool,
+    /// The timer was last set to less than that.
+    is_set_sooner: AtomicBool,
+    /// Requests that the timer was set for since the application's thread was last woken.
+    in_a_row: AtomicU32,
+}
+
+/// What has woken the helper.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Wake {
+    Timer,
+    Event,
+    /// The time that it was to wait is over.
+    Timeout,
 }
 
 impl HelperTimer {
@@ -73,6 +95,9 @@ impl HelperTimer {
             since: AtomicU64::new(0),
             watches_connections: AtomicBool::new(false),
             stops: AtomicU32::new(0),
+            expects_long: AtomicBool::new(false),
+            is_set_sooner: AtomicBool::new(false),
+            in_a_row: AtomicU32::new(0),
         })
     }
 
@@ -97,6 +122,7 @@ impl HelperTimer {
     /// helper sees that, or this sees that the helper has gone to sleep.
     pub(super) fn woken(&self, epoch: u64) {
         if self.state.load(Ordering::SeqCst) == OFF {
+            self.in_a_row.store(0, Ordering::Relaxed);
             self.set(WOKEN, epoch);
         }
     }
@@ -105,7 +131,10 @@ impl HelperTimer {
     pub(super) fn begin(&self, epoch: u64, is_request: bool) {
         self.stop_watching();
         match self.state.load(Ordering::Relaxed) {
-            OFF => self.set(if is_request { SET } else { WOKEN }, epoch),
+            OFF => {
+                self.in_a_row.fetch_add(1, Ordering::Relaxed);
+                self.set(if is_request { SET } else { WOKEN }, epoch);
+            }
             WOKEN if is_request => {
                 self.since.store(epoch, Ordering::Relaxed);
                 self.change(WOKEN, SET);
@@ -127,7 +156,7 @@ impl HelperTimer {
             let _ = self.timer.stop();
             // The helper may have taken the timer in between: it would wait for one that nobody sets.
             if self.state.load(Ordering::SeqCst) == KEPT {
-                self.fire_in(SOON);
+                self.fire_in(self.soon());
             }
         }
     }
@@ -135,21 +164,22 @@ impl HelperTimer {
     fn set(&self, state: u8, epoch: u64) {
         self.since.store(epoch, Ordering::Relaxed);
         self.state.store(state, Ordering::Release);
-        self.fire_in(SOON);
+        self.fire_in(self.soon());
     }
 
     // --- the helper
 
     /// Waits until the helper is woken, the timer fires, a watched connection has an event, or so many milliseconds
-    /// are over. Returns whether the timer fired; None if the application has closed the poller.
-    pub(super) fn wait(&self, events: &mut Events, millis: Option<u64>) -> Option<bool> {
+    /// are over. None if the application has closed the poller.
+    pub(super) fn wait(&self, events: &mut Events, millis: Option<u64>) -> Option<Wake> {
         match self.poller.wait(events, millis) {
-            Ok(()) => Some(events.iter().any(|event| event.token == TIMER)),
+            Ok(()) if events.iter().any(|event| event.token == TIMER) => Some(Wake::Timer),
+            Ok(()) => Some(if events.is_empty() { Wake::Timeout } else { Wake::Event }),
             Err(error) if fastrack_sys::is_lost_fd(&error) => None,
             Err(_) => {
                 // This should not happen. If it does, lose no request and do not spin.
                 fastrack_sys::sleep(1);
-                Some(true)
+                Some(Wake::Timer)
             }
         }
     }
@@ -171,8 +201,19 @@ impl HelperTimer {
     }
 
     pub(super) fn fire_in(&self, time: Duration) {
+        self.is_set_sooner.store(time < SOON, Ordering::Relaxed);
         // It cannot fail for the times used here.
         let _ = self.timer.set(time);
+    }
+
+    /// Whether the timer was last set to less than [`SOON`].
+    pub(super) fn was_set_sooner(&self) -> bool {
+        self.is_set_sooner.load(Ordering::Relaxed)
+    }
+
+    /// Whether requests are expected to last for [`SOON`].
+    pub(super) fn expect_long(&self, long: bool) {
+        self.expects_long.store(long, Ordering::Relaxed);
     }
 
     /// Leaves the timer to the application's thread; false if that has become busy meanwhile.
@@ -223,6 +264,16 @@ impl HelperTimer {
 
     // --- both
 
+    /// How long something lasts until the helper is woken.
+    pub(super) fn soon(&self) -> Duration {
+        let is_expected = self.expects_long.load(Ordering::Relaxed);
+        if is_expected && self.in_a_row.load(Ordering::Relaxed) < MANY_IN_A_ROW {
+            SOONER
+        } else {
+            SOON
+        }
+    }
+
     fn update_listening(&self) {
         if let Some(listening) = &self.listening {
             listening.update(&self.poller, &|| self.watches_connections.load(Ordering::SeqCst));
@@ -254,139 +305,7 @@ impl HelperTimer {
     }
 }
 
+// Said because the model has this file, too.
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Write;
-    use std::os::unix::net::UnixStream;
-
-    /// Longer than any timer that is set here.
-    const LATE: Option<u64> = Some(200);
-
-    /// A timer, an epoch, and what makes the connections ready.
-    fn new() -> (HelperTimer, Epoch, UnixStream) {
-        let (near, far) = UnixStream::pair().expect("a pair");
-        (HelperTimer::new::<OwnedFd>(far.into(), Vec::new()).expect("a timer"), Epoch::default(), near)
-    }
-
-    /// Whether the timer fires.
-    fn fires(timer: &HelperTimer) -> bool {
-        timer.wait(&mut Events::default(), LATE).expect("a poller")
-    }
-
-    /// The application's thread is woken, and has a request.
-    fn begin(timer: &HelperTimer, epoch: &Epoch) -> u64 {
-        timer.woken(epoch.set_busy().expect("it was idle"));
-        // Whatever else there is comes first.
-        timer.begin(epoch.advance(), false);
-        let number = epoch.advance();
-        timer.begin(number, true);
-        number
-    }
-
-    fn rest(timer: &HelperTimer, epoch: &Epoch) {
-        epoch.set_idle();
-        timer.idle();
-    }
-
-    #[test]
-    fn short_requests_do_not_wake_the_helper_and_long_ones_do() {
-        let (timer, epoch, _near) = new();
-        begin(&timer, &epoch);
-        rest(&timer, &epoch);
-        assert!(!fires(&timer) && timer.take(0).is_none());
-        let number = begin(&timer, &epoch);
-        assert!(fires(&timer));
-        assert_eq!(timer.take(0), Some(number));
-        // From here on the helper counts.
-        assert_eq!(timer.take(7), Some(7));
-    }
-
-    #[test]
-    fn many_short_requests_are_shown_to_the_helper() {
-        let (timer, epoch, _near) = new();
-        for _ in 0..3 * STOPS {
-            begin(&timer, &epoch);
-            rest(&timer, &epoch);
-        }
-        assert!(fires(&timer) && timer.take(0).is_some());
-        assert!(timer.leave(&epoch));
-        begin(&timer, &epoch);
-        rest(&timer, &epoch);
-        assert!(!fires(&timer));
-    }
-
-    #[test]
-    fn waking_up_may_take_long_too() {
-        let (timer, epoch, _near) = new();
-        let number = epoch.set_busy().expect("it was idle");
-        timer.woken(number);
-        assert!(fires(&timer));
-        assert_eq!(timer.take(0), Some(number));
-    }
-
-    #[test]
-    fn a_timer_kept_by_the_helper_is_not_set_by_the_other_thread() {
-        let (timer, epoch, _near) = new();
-        begin(&timer, &epoch);
-        assert!(fires(&timer) && timer.take(0).is_some());
-        rest(&timer, &epoch);
-        begin(&timer, &epoch);
-        assert!(!fires(&timer));
-        timer.fire_in(SOON);
-        rest(&timer, &epoch);
-        assert!(fires(&timer));
-    }
-
-    #[test]
-    fn the_helper_leaves_the_timer_only_to_an_idle_thread() {
-        let (timer, epoch, _near) = new();
-        begin(&timer, &epoch);
-        assert!(fires(&timer) && timer.take(0).is_some());
-        assert!(!timer.leave(&epoch) && timer.take(3) == Some(3));
-        rest(&timer, &epoch);
-        assert!(timer.leave(&epoch) && timer.take(3).is_none());
-        begin(&timer, &epoch);
-        assert!(fires(&timer));
-    }
-
-    #[test]
-    fn connections_wake_the_helper_while_a_request_lasts() {
-        let (timer, epoch, mut near) = new();
-        near.write_all(b"ready").expect("write");
-        let mut events = Events::default();
-        let mut fired = false;
-        let mut is_woken = |millis| {
-            fired |= timer.wait(&mut events, Some(millis)).expect("a poller");
-            events.iter().any(|event| event.token == CONNECTIONS)
-        };
-        assert!(!is_woken(0));
-        let number = begin(&timer, &epoch);
-        assert!(!is_woken(200) && timer.take(0) == Some(number));
-        assert!(timer.watch_connections(&epoch, number) && is_woken(0));
-        // The next thing has a timer of its own.
-        let number = epoch.advance();
-        timer.begin(number, true);
-        assert!(!is_woken(200) && timer.take(0) == Some(number));
-        assert!(timer.watch_connections(&epoch, number) && is_woken(0));
-        rest(&timer, &epoch);
-        assert!(!is_woken(200) && fired);
-    }
-
-    #[test]
-    fn a_request_that_ends_at_that_moment_is_not_watched_and_the_next_is_not_missed() {
-        let (timer, epoch, mut near) = new();
-        near.write_all(b"ready").expect("write");
-        let number = begin(&timer, &epoch);
-        assert!(fires(&timer) && timer.take(0).is_some());
-        let next = epoch.advance();
-        assert!(!timer.watch_connections(&epoch, number));
-        timer.wait(&mut Events::default(), Some(0));
-        assert_eq!(timer.take(next), Some(next));
-        // As if that thread had gone on without seeing that it has to set the timer.
-        assert!(timer.watch_connections(&epoch, next));
-        let last = epoch.advance();
-        assert!(timer.take_if_missing(last) && timer.take(last) == Some(last));
-        assert!(!timer.take_if_missing(last));
-    }
-}
+#[path = "timer/tests.rs"]
+mod tests;

@@ -25,7 +25,13 @@ fn nobody_sets_the_timer_of_waits_any_more_when_what_lasted_is_over() {
     let shared = shared();
     let watchdog = Watchdog::new(&WatchSettings::default());
     let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
-    let drive = Drive { shared: &shared, control: &control, watchdog: &watchdog, step: Cell::default() };
+    let drive = Drive {
+        shared: &shared,
+        control: &control,
+        watchdog: &watchdog,
+        step: Cell::default(),
+        has_others: Cell::default(),
+    };
     shared.crew().waits().tell_after(1_000);
     assert!(shared.crew().waits().is_awaited());
     drive.rest();
