@@ -34,6 +34,9 @@ impl Reactor {
         if self.is_stopping() && !self.ask_member(Member::is_another_serving) {
             return;
         }
+        if !self.ready.is_empty() && self.needs_to_keep() {
+            return;
+        }
         while let Some(connection) = self.ready.pop_front() {
             if let Err(connection) = self.give(connection) {
                 return self.ready.push_front(connection);
@@ -43,6 +46,11 @@ impl Reactor {
             }
         }
         self.drain_queue_if_last();
+    }
+
+    /// Whether nobody could take a connection from the shared queue: the only worker has no descriptor for it.
+    fn needs_to_keep(&self) -> bool {
+        !self.has_others() && !fastrack_sys::has_free_fds()
     }
 
     /// Goes on with slow clients in the shared queue: if all workers are in the application, nobody else does. Only with
