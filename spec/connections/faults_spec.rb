@@ -102,27 +102,32 @@ RSpec.describe "C4 Connections, when something goes wrong" do
       expect_worker_alive
     end
 
-    it "a client that asks while the only worker is busy is answered after that, though the app has taken all of them" do
-      serve(<<~RUBY, wrapper: few)
-        files = []
-        run lambda { |env|
-          begin
-            loop { files << File.open(File::NULL) } if env["PATH_INFO"] == "/take"
-          rescue Errno::EMFILE
-            # That takes no descriptor.
-            Dir.mkdir("taken")
-            sleep 0.01 until File.exist?("go on")
-          end
-          [200, { "content-type" => "text/plain" }, ["fine"]]
-        }
-      RUBY
-      taker, other = kept_peers(2)
-      taker.ask("/take")
-      eventually { File.exist?(File.join(server.dir, "taken")) }
-      other.ask("/pid")
-      eventually { other.taken? }
-      server.write("go on", "")
-      expect([taker, other].map { |one| one.answer.body }).to eq(%w[fine fine])
+    # The app leaves so many free.
+    { "a client" => 0, "a new client" => 1 }.each do |who, left|
+      it "#{who} that asks while the only worker is busy is answered after that, though the app has taken all but #{left} of them" do
+        serve(<<~RUBY, wrapper: few)
+          files = []
+          run lambda { |env|
+            begin
+              loop { files << File.open(File::NULL) } if env["PATH_INFO"] == "/take"
+            rescue Errno::EMFILE
+              files.pop(#{left}).each(&:close)
+              # That takes none.
+              Dir.mkdir("taken")
+              sleep 0.01 until File.exist?("go on")
+            end
+            [200, { "content-type" => "text/plain" }, ["fine"]]
+          }
+        RUBY
+        taker, *others = kept_peers(2 - left)
+        taker.ask("/take")
+        eventually { File.exist?(File.join(server.dir, "taken")) }
+        other = others.first || peer
+        other.ask("/pid")
+        eventually { other.taken? }
+        server.write("go on", "")
+        expect([taker, other].map { |one| one.answer.body }).to eq(%w[fine fine])
+      end
     end
 
     it "the worker waits for better times when the app has taken all of them, and then goes on", :quiet do

@@ -34,7 +34,7 @@ impl Reactor {
         if self.is_stopping() && !self.ask_member(Member::is_another_serving) {
             return;
         }
-        if !self.ready.is_empty() && self.needs_to_keep() {
+        if !self.ready.is_empty() && self.must_keep() {
             return;
         }
         while let Some(connection) = self.ready.pop_front() {
@@ -49,7 +49,7 @@ impl Reactor {
     }
 
     /// Whether nobody could take a connection from the shared queue: the only worker has no descriptor for it.
-    fn needs_to_keep(&self) -> bool {
+    fn must_keep(&self) -> bool {
         !self.has_others() && !fastrack_sys::has_free_fds()
     }
 
@@ -83,7 +83,8 @@ impl Reactor {
     pub fn queue_behind_waiting(&mut self, mut connection: Box<Connection>) {
         // One that has shut down its sending side with the request is not gone: see `drop_if_gone`.
         connection.ended |= fastrack_sys::has_peer_closed(connection.as_fd());
-        if let Err(connection) = self.give(connection) {
+        let given = if self.must_keep() { Err(connection) } else { self.give(connection) };
+        if let Err(connection) = given {
             self.queue(connection);
         }
     }

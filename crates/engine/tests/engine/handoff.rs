@@ -2,10 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::counting::{await_counts, counted};
-use crate::support::{read_all, Worker};
+use crate::support::{read_all, Worker, SOON};
 use fastrack_engine::{Finish, Settings, SharedQueue};
 
 fn sharing(queue: &SharedQueue) -> Worker {
@@ -42,6 +42,27 @@ fn kept(worker: &Worker) -> TcpStream {
     (0..20).find_map(|_| attempt()).expect("a connection")
 }
 
+/// Has this worker busy, and not the other one: its helper may give the request to that, as in [`kept`].
+fn hold(worker: &Worker, other: &Worker) -> TcpStream {
+    let attempt = || {
+        let stream = worker.ask_to_hold();
+        let is_held = |worker: &Worker| {
+            worker.seen.recv_timeout(Duration::from_millis(1)).is_ok_and(|seen| seen.path == "/held")
+        };
+        let start = Instant::now();
+        while !is_held(worker) {
+            if is_held(other) {
+                other.release();
+                read_all(stream);
+                return None;
+            }
+            assert!(start.elapsed() < SOON, "no worker was called");
+        }
+        Some(stream)
+    };
+    (0..20).find_map(|_| attempt()).expect("a busy worker")
+}
+
 fn requests(size: usize) -> [Vec<u8>; 2] {
     let body: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
     let mut plain = format!("POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: {size}\r\n\r\n").into_bytes();
@@ -66,7 +87,7 @@ fn a_busy_workers_requests_are_answered_by_an_idle_one_whatever_was_read_before(
                 stream.write_all(&request[..cut]).expect("write");
                 // Served after that was read.
                 drop(kept(&busy));
-                let held = busy.hold();
+                let held = hold(&busy, &idle);
                 stream.write_all(&request[cut..]).expect("write");
                 answered(&mut stream, size);
                 let seen = idle.next_seen();
@@ -167,9 +188,9 @@ fn await_taken(stream: &TcpStream) {
             && fields[4].ends_with(":00000000")
             && fields[9] != "0"
     };
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     while !std::fs::read_to_string("/proc/net/tcp").expect("proc").lines().any(is_taken) {
-        assert!(start.elapsed() < crate::support::SOON);
+        assert!(start.elapsed() < SOON);
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }

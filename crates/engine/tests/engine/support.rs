@@ -152,9 +152,15 @@ impl Worker {
 
     /// Has the application busy; what is given back gets the answer.
     pub fn hold(&self) -> TcpStream {
+        let stream = self.ask_to_hold();
+        assert_eq!(self.next_seen().path, "/held");
+        stream
+    }
+
+    /// The same, as soon as the application has been called.
+    pub fn ask_to_hold(&self) -> TcpStream {
         let mut stream = self.connect();
         stream.write_all(b"GET /hold HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").expect("write");
-        assert_eq!(self.next_seen().path, "/held");
         stream
     }
 
