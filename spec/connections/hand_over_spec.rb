@@ -115,7 +115,7 @@ RSpec.describe "C4 Hand-over" do
     open_gate("a")
   end
 
-  it "takes less than a millisecond where the requests before took some", linux: "timerfd" do
+  it "takes half a millisecond where the requests before took some", linux: "timerfd" do
     # Each response says when the app was called, too, by the clock that all processes have.
     serve(<<~'RUBY', options: { "MaxWorkers" => 2 })
       run lambda { |env|
@@ -129,8 +129,9 @@ RSpec.describe "C4 Hand-over" do
     RUBY
     server.await_workers(2)
     begun = File.join(server.dir, "begun")
-    # On a busy machine most take longer. But none could take less, if the helper did not look before a millisecond is over.
-    eventually do
+    # On a busy machine most take longer. But hardly one in a thousand could take as little, if the helper did not look before a
+    # millisecond is over.
+    quick = (1..400).lazy.select do
       (one, other), worker = peers_of_one_worker(2)
       2.times { one.get("/long") }
       File.unlink(begun)
@@ -139,8 +140,9 @@ RSpec.describe "C4 Hand-over" do
       pid, called = other.get("/pid").body.split.map(&:to_f)
       began = one.answer.body.split.last.to_f
       close_peers
-      pid != worker && called.between?(began, began + 0.0009)
+      pid != worker && called.between?(began, began + 0.0005)
     end
+    expect(quick.first(2).size).to eq(2)
   end
 
   it "is for connections on a unix socket, too" do
