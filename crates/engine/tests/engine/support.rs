@@ -157,7 +157,7 @@ impl Worker {
         stream
     }
 
-    /// The same, as soon as the application has been called.
+    /// Sends the request for that, and does not wait until the application is called.
     pub fn ask_to_hold(&self) -> TcpStream {
         let mut stream = self.connect();
         stream.write_all(b"GET /hold HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").expect("write");
