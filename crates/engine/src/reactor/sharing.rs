@@ -50,7 +50,7 @@ impl Reactor {
 
     /// Whether nobody could take a connection from the shared queue: the only worker has no descriptor for it.
     fn must_keep(&self) -> bool {
-        !self.has_others() && !fastrack_sys::has_free_fds()
+        self.ask_member(|member| !member.has_others()) && !fastrack_sys::has_free_fds()
     }
 
     /// Goes on with slow clients in the shared queue: if all workers are in the application, nobody else does. Only with
