@@ -262,9 +262,9 @@ RSpec.describe "OobGC=auto", :quiet do
     it "makes objects of the smallest slots only" do
       require "fastrack/native"
       pools = -> { GC.stat_heap.transform_values { |pool| pool[:total_allocated_objects] } }
-      Fastrack.make_objects(1)
+      Fastrack.make_objects(1, 40)
       before = pools.call
-      Fastrack.make_objects(10_000)
+      Fastrack.make_objects(10_000, 40)
       made = pools.call.to_h { |pool, count| [pool, count - before.fetch(pool)] }
       expect(made[0]).to be_between(10_000, 10_100)
       expect(made.except(0).values.sum).to be < 100
@@ -315,30 +315,81 @@ RSpec.describe "OobGC=auto", :quiet do
     expect(room).to be_between(little * 1.2, little * 20)
   end
 
-  describe "room in the heap", skip: elsewhere do
-    before { require "fastrack/gc/auto_gc" }
-
-    # What a pool of slots of 160 bytes can take from one collection to the next.
-    def room
-      GC.start
-      heap = Fastrack::YoungHeap.new
-      heap.room(160)
+  describe "room in the heap", skip: ("none before Ruby 3.3" if RUBY_VERSION < "3.3") do
+    before do
+      require "fastrack/native"
+      require "fastrack/gc/auto_gc"
     end
 
-    it "is made for what requests need, and no more than a quarter of the heap" do
+    it "is what slots are made for that a pool then has for good" do
+      GC.start
       heap = Fastrack::YoungHeap.new
       maker = Fastrack::HeapRoom.new(heap)
-      # One request that makes so many would need fifty times as much.
+      slots = -> { GC.stat_heap(2, :heap_eden_slots) }
+      before = slots.call
+      GC.disable
+      # Fifty such requests would need fifty times as much.
       20_000.times { "x" * 130 }
+      GC.enable
       maker.note(1)
-      16.times { GC.start(full_mark: false) }
-      before = room
-      heap.collected
-      expect(maker.due?).to be(true)
-      expect([maker.make, maker.due?]).to eq([true, false])
-      expect((room - before) * 160).to be_between(heap.bytes * 0.05, heap.bytes * 0.3)
-      maker.note(1)
-      expect(maker.make).to be(false)
+      heap.fullness
+      used_up = slots.call
+      maker.make
+      expect(GC.enable).to be(false)
+      2.times { GC.start }
+      expect(slots.call - [used_up, before].max).to be_between(heap.bytes * 0.1 / 160, heap.bytes * 0.3 / 160)
+    end
+
+    # A heap of 40 MB, of which 10 may be added.
+    let(:heap) { double(forced: { 40 => 3, 160 => 0 }, fullest: 160, bytes: 40_000_000) }
+
+    # Objects that are made for room before a collection that `responses` come after the last one. In these 2,400 objects
+    # of 160 bytes were made, and there are 100 free slots.
+    def made(maker, responses, room: 2_500)
+      allow(heap).to receive(:pool).with(40).and_return(double(free: 7_000, slots: 100_000))
+      allow(heap).to receive(:pool).with(160).and_return(double(free: 100, begun: 600, made: 3_000, room: room))
+      calls = []
+      allow(Fastrack).to receive(:make_objects) { |*call| calls << call }
+      maker.note(responses)
+      maker.make
+      maker.collected
+      calls
+    end
+
+    it "is made where it lasts for less than fifty requests, and only then" do
+      maker = Fastrack::HeapRoom.new(heap)
+      expect(made(maker, 25)).to eq([[100 + (50 * 96) - 2_500, 160]])
+      expect(made(maker, 48)).to eq([])
+      expect(made(maker, 25, room: 4_400)).to eq([])
+    end
+
+    it "is made 5 MB at a time, a quarter of the heap in all, and not where many slots would have to be used up first" do
+      maker = Fastrack::HeapRoom.new(heap)
+      expect(Array.new(3) { made(maker, 1) }).to eq([[[100 + 31_250, 160]], [[100 + 31_250, 160]], []])
+      allow(heap).to receive(:bytes).and_return(400_000_000)
+      expect(made(maker, 1)).to eq([[100 + 31_250, 160]])
+      stub_const("Fastrack::HeapRoom::FREE", 99)
+      expect(made(maker, 1)).to eq([])
+    end
+
+    # The garbage collector has made so many collections, and so many full marks.
+    def counted(collections, full_marks)
+      allow(GC).to receive(:count).and_return(collections)
+      allow(GC).to receive(:stat).with(:major_gc_count).and_return(full_marks)
+    end
+
+    it "is made in a pool for whose want of free slots a full mark comes less than thirty collections after the last one" do
+      counted(100, 5)
+      maker = Fastrack::HeapRoom.new(heap)
+      # A full mark for another reason.
+      counted(110, 6)
+      expect(made(maker, 48)).to eq([])
+      counted(120, 7)
+      allow(heap).to receive(:forced).and_return({ 40 => 4, 160 => 0 })
+      expect([made(maker, 48), made(maker, 48)]).to eq([[[7_000 + 5_000, 40]], []])
+      counted(150, 8)
+      allow(heap).to receive(:forced).and_return({ 40 => 5, 160 => 0 })
+      expect(made(maker, 48)).to eq([])
     end
   end
 

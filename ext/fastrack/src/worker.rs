@@ -19,7 +19,7 @@ pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     module.define_singleton_method("adopts_orphans?", function!(fastrack_sys::adopts_orphans, 0))?;
     module.define_singleton_method("share_malloc_arena", function!(fastrack_sys::share_malloc_arena, 0))?;
     module.define_singleton_method("replace_file", function!(replace_file, 2))?;
-    module.define_singleton_method("make_objects", function!(make_objects, 1))?;
+    module.define_singleton_method("make_objects", function!(make_objects, 2))?;
     shared_queue::init(ruby, module)?;
     scoreboard::init(ruby, module)?;
     monitor::init(ruby, module)?;
@@ -34,13 +34,16 @@ fn replace_file(ruby: &Ruby, fd: c_int, with: c_int) -> Result<(), Error> {
     replaced.map_err(|error| system_error(ruby, "a log file", &error))
 }
 
-/// `make_objects(count)`: makes so many objects of one of the smallest slots each, and drops them. Half of what it takes in Ruby:
-/// no method call and no reference.
-fn make_objects(ruby: &Ruby, count: usize) -> Result<(), Error> {
+/// `make_objects(count, slot_size)`: makes so many objects of slots of so many bytes each, and drops them. Half of what it takes
+/// in Ruby: no method call and no reference.
+fn make_objects(ruby: &Ruby, count: usize, slot_size: usize) -> Result<(), Error> {
+    // What a string takes of its slot besides its bytes: flags, class, length, and the NUL at the end.
+    const STRING: usize = 25;
+    let bytes = slot_size.saturating_sub(STRING) as _;
     let make = || {
         for _ in 0..count {
-            // SAFETY: under protect, and owning nothing; nobody refers to the array.
-            let _ = unsafe { rb_sys::rb_ary_new_capa(0) };
+            // SAFETY: under protect, and owning nothing; nobody refers to the string, whose bytes are not read.
+            let _ = unsafe { rb_sys::rb_str_new(std::ptr::null(), bytes) };
         }
     };
     protect(make).map_err(|raised| raised.into_error(ruby))

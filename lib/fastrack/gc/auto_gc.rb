@@ -148,8 +148,6 @@ module Fastrack
 
       if due
         mark_all
-      elsif @room.due?
-        pause(true) { @room.make && collect(false) }
       else
         collect_soon
       end
@@ -165,7 +163,12 @@ module Fastrack
     def collect_soon
       return if @foresight.soon?(@count) && pause(false) { collect(true) }
 
-      pause(1 - @fullness < URGENT * @growth) { collect(false) } if @fullness >= near
+      return if @fullness < near
+
+      pause(1 - @fullness < URGENT * @growth) do
+        @room.make
+        collect(false)
+      end
     end
 
     def rests?
@@ -201,6 +204,7 @@ module Fastrack
     def collected
       @spare.collected(@heap.unused)
       @heap.collected
+      @room.collected
       @sweep.begun
     end
 

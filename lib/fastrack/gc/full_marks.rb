@@ -98,7 +98,7 @@ module Fastrack
       over = now + TIME
       made = 0
       while left?(state) && now < over
-        Fastrack.make_objects(OBJECTS)
+        Fastrack.make_objects(OBJECTS, YoungHeap::SLOT)
         made += OBJECTS
       end
       made

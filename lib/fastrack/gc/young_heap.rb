@@ -34,9 +34,15 @@ module Fastrack
       note_pools
     end
 
-    # @param slot_size [Integer] that of a pool
-    # @return [Integer] slots of it that could be used from the last collection to the next
-    def room(slot_size) = @pools.fetch(slot_size).room
+    # @return [Integer] the size of the slots of the pool that will be used up first
+    def fullest = @pools.max_by { |_, pool| pool.fullness }.first
+
+    # @param slot_size [Integer]
+    # @return [Pool] as it was at the last look
+    def pool(slot_size) = @pools.fetch(slot_size)
+
+    # @return [Hash{Integer => Integer}] full marks that were made for want of free slots, by the size of the pool's
+    def forced = POOLS ? GC.stat_heap.to_h { |_, pool| [pool[:slot_size], pool[:force_major_gc_count]] } : {}
 
     # @return [Integer] of its smallest slots those that could still be used before a collection at the last look
     def unused = @pools.min_by(&:first).last.free
@@ -160,33 +166,42 @@ module Fastrack
   #
   # Ruby collects as soon as one of the heap's pools is used up, and lets a pool grow by what lives in it, not by what requests
   # make and drop: one of few objects that live and many that do not may have room for ten requests, beside others that have it
-  # for hundreds. Objects that are made and dropped at once leave their slots to the pool for good.
+  # for hundreds. And it makes a full mark when a fifth of a pool is free or less after a collection: a pool that is hardly freer
+  # after a full mark is so again after a few collections, because some objects grow old and die, and does not grow. Objects that
+  # are made and dropped at once leave their slots to the pool for good.
   #
-  # That is so with Ruby 3.3. Before, there is nothing to tell how many objects are made in each pool; since Ruby 3.4 pools share the
-  # room that is left.
+  # That is so since Ruby 3.3. Before, there is nothing to tell how many objects are made in each pool.
   class HeapRoom
-    NEEDED = YoungHeap::POOLS && RUBY_VERSION < "3.4"
+    NEEDED = YoungHeap::POOLS
 
     # Requests for which there is to be room from one collection to the next.
     REQUESTS = 50
 
+    # Of REQUESTS: room for a few more is not worth it.
+    LACK = 0.1
+
+    # Collections from one full mark to the next, of those that are made for want of free slots.
+    APART = 30
+
+    # What is added when there were fewer, as a share of the pool.
+    FREER = 0.05
+
     # At most so much is added in all, as a share of the heap's size.
     SHARE = 0.25
 
-    # Collections from one look to the next: by then the heap has got the size that Ruby gives it, and means are steady.
-    COLLECTIONS = 16
-
-    # Of REQUESTS: room for a few more is not worth it.
-    LACK = 0.2
-
-    # What an embedded string takes of its slot besides its bytes.
-    STRING = 25
+    # Bytes that are added before one collection, and free slots that are used up before: some milliseconds each.
+    STEP = 5_000_000
+    FREE = 400_000
 
     # @param heap [YoungHeap]
     def initialize(heap)
       @heap = heap
       @added = 0
-      begin_period
+      @lacking_free = []
+      @forced = @heap.forced
+      @marks = GC.stat(:major_gc_count)
+      @marked = GC.count
+      collected
     end
 
     # @param count [Integer] of responses since the last call of this
@@ -194,62 +209,51 @@ module Fastrack
       @responses += count
     end
 
-    # @return [Boolean] whether it is time for a look
-    def due?
-      NEEDED && GC.count >= @next
+    # There was a collection.
+    def collected
+      @responses = 0
     end
 
-    # Makes the room that is lacking. This takes some tens of milliseconds, and a collection must follow.
-    #
-    # @return [Boolean] whether there is any; if not, there is nothing to do
+    # Makes some of the room that is lacking, if any is. A collection must follow.
     def make
-      lack = lacking
-      begin_period
-      return false if lack.empty?
+      return unless NEEDED
 
-      @added += bytes(lack)
-      GC.disable
-      lack.each { |size, slots| fill(size, slots) }
-      true
-    ensure
-      GC.enable
+      look_for_full_marks
+      size = @lacking_free.find { |one| @heap.pool(one).free <= FREE } || @heap.fullest
+      pool = @heap.pool(size)
+      slots = [lacking(size, pool), STEP / size, ((@heap.bytes * SHARE) - @added).to_i / size].min
+      grow(size, pool.free, slots) if slots.positive? && pool.free <= FREE
     end
 
     private
 
-    def begin_period
-      @responses = 0
-      @next = GC.count + COLLECTIONS
-      @made = made
+    def lacking(size, pool)
+      return (pool.slots * FREER).to_i if @lacking_free.include?(size)
+      return 0 if @responses.zero?
+
+      wanted = REQUESTS * (pool.made - pool.begun) / @responses
+      pool.room < wanted * (1 - LACK) ? wanted - pool.room : 0
     end
 
-    # @return [Hash{Integer => Integer}] by size of slots, the objects that were made until now
-    def made
-      NEEDED ? GC.stat_heap.to_h { |_, pool| [pool[:slot_size], pool[:total_allocated_objects]] } : {}
+    # Whether the last one was made for want of free slots in a pool, too soon after the one before.
+    def look_for_full_marks
+      marks = GC.stat(:major_gc_count)
+      return if marks == @marks
+
+      forced = @heap.forced
+      @lacking_free = GC.count - @marked < APART ? forced.keys.select { |size| forced[size] > @forced.fetch(size) } : []
+      @forced = forced
+      @marks = marks
+      @marked = GC.count
     end
 
-    # @return [Hash{Integer => Integer}] slots by their size, no more than may be added
-    def lacking
-      return {} if @responses.zero?
-
-      lack = made.filter_map do |size, count|
-        wanted = REQUESTS * (count - @made.fetch(size)) / @responses
-        slots = wanted - @heap.room(size)
-        [size, slots] if slots > wanted * LACK
-      end.to_h
-      scale(lack, (@heap.bytes * SHARE) - @added)
-    end
-
-    def scale(lack, most)
-      share = most / [bytes(lack), 1].max
-      share >= 1 ? lack : lack.transform_values { |slots| (slots * [share, 0].max).to_i }.select { |_, slots| slots.positive? }
-    end
-
-    def bytes(slots) = slots.sum { |size, count| size * count }
-
-    def fill(size, slots)
-      text = ("x" * (size - STRING)).freeze
-      slots.times { text.dup }
+    def grow(size, free, slots)
+      GC.disable
+      Fastrack.make_objects(free + slots, size)
+      @added += slots * size
+      @lacking_free.delete(size)
+    ensure
+      GC.enable
     end
   end
 end
