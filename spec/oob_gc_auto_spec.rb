@@ -315,6 +315,45 @@ RSpec.describe "OobGC=auto", :quiet do
     expect(room).to be_between(little * 1.2, little * 20)
   end
 
+  # A pool of which hardly more than a fifth is free after a full mark. Each request uses up a fiftieth of it, and has a
+  # thousandth of it grow old.
+  let(:hardly_free) do
+    <<~'RUBY'
+      live = Array.new(200_000) { Object.new }
+      old = Array.new(100)
+      count = slots = 0
+      run lambda { |env|
+        pool = -> { GC.stat_heap(0).then { |stat| [stat[:heap_eden_slots], stat[:total_allocated_objects] - stat[:total_freed_objects]] } }
+        if env["PATH_INFO"] == "/fill"
+          # Until no pool may grow any more.
+          1_000_000.times { Object.new }
+          GC.start
+          slots, used = pool.call
+          live.concat(Array.new([(slots * 0.67).to_i - used, 0].max) { Object.new })
+          4.times { GC.start }
+        end
+        made = Array.new(slots / 50) { Object.new }
+        old[(count += 1) % old.size] = Array.new(slots / 1_000) { |index| made[index] }
+        [200, { "content-type" => "text/plain" }, [GC.stat(:major_gc_count).to_s]]
+      }
+    RUBY
+  end
+
+  it "leaves few full marks where a pool is hardly freer after them", skip: ("not before Ruby 3.3" if RUBY_VERSION < "3.3") do
+    without = <<~RUBY
+      require "fastrack/gc/auto_gc"
+      Fastrack::HeapRoom.prepend(Module.new { def make = nil })
+    RUBY
+    few, many = ["", without].map do |config|
+      @server = Server.start(ru: hardly_free, config: config, options: { OobGC: "auto", MaxWorkers: 1, MaxRequestPerChild: 0 })
+      ask("/fill")
+      before = Array.new(300) { ask.first }.last
+      Array.new(2_000) { ask.first }.last - before
+    end
+    expect(many).to be > 4
+    expect(few).to be <= 2
+  end
+
   describe "room in the heap", skip: ("none before Ruby 3.3" if RUBY_VERSION < "3.3") do
     before do
       require "fastrack/native"
@@ -325,19 +364,20 @@ RSpec.describe "OobGC=auto", :quiet do
       GC.start
       heap = Fastrack::YoungHeap.new
       maker = Fastrack::HeapRoom.new(heap)
-      slots = -> { GC.stat_heap(2, :heap_eden_slots) }
-      before = slots.call
       GC.disable
       # Fifty such requests would need fifty times as much.
       20_000.times { "x" * 130 }
       GC.enable
       maker.note(1)
       heap.fullness
-      used_up = slots.call
+      pool = -> { GC.stat_heap(2).values_at(:total_allocated_objects, :heap_eden_slots) }
+      made, slots = pool.call
       maker.make
       expect(GC.enable).to be(false)
-      2.times { GC.start }
-      expect(slots.call - [used_up, before].max).to be_between(heap.bytes * 0.1 / 160, heap.bytes * 0.3 / 160)
+      quarter = [heap.bytes / 4, 5_000_000].min / 160
+      expect(pool.call.first - made).to be_within(100).of(heap.pool(160).free + quarter)
+      GC.start(full_mark: false)
+      expect(pool.call.last - slots).to be >= quarter * 0.95
     end
 
     # A heap of 40 MB, of which 10 may be added.
