@@ -412,6 +412,15 @@ RSpec.describe "OobGC=auto", :quiet do
       expect(made(maker, 1)).to eq([])
     end
 
+    it "is no longer made once a quarter was tried where the system has no more memory" do
+      maker = Fastrack::HeapRoom.new(heap)
+      made(maker, 1)
+      allow(Fastrack).to receive(:make_objects).and_raise(NoMemoryError)
+      maker.note(1)
+      expect([maker.make, GC.enable]).to eq([nil, false])
+      expect(made(maker, 1)).to eq([])
+    end
+
     # The garbage collector has made so many collections, and so many full marks.
     def counted(collections, full_marks)
       allow(GC).to receive(:count).and_return(collections)

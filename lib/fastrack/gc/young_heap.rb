@@ -248,10 +248,12 @@ module Fastrack
     end
 
     def grow(size, free, slots)
-      GC.disable
-      Fastrack.make_objects(free + slots, size)
       @added += slots * size
       @lacking_free.delete(size)
+      GC.disable
+      Fastrack.make_objects(free + slots, size)
+    rescue NoMemoryError
+      # The system has no more (`ulimit -v`). The collection that follows frees what was made.
     ensure
       GC.enable
     end
