@@ -170,7 +170,8 @@ module Fastrack
   # after a full mark is so again after a few collections, because some objects grow old and die, and does not grow. Objects that
   # are made and dropped at once leave their slots to the pool for good.
   #
-  # That is so since Ruby 3.3. Before, there is nothing to tell how many objects are made in each pool.
+  # That is so since Ruby 3.3, which hardly ever makes a full mark for a pool, but for all together. Before, there is nothing to tell
+  # how many objects are made in each pool.
   class HeapRoom
     NEEDED = YoungHeap::POOLS
 
