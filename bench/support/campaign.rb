@@ -50,14 +50,22 @@ module Bench
 
     def measure(workload)
       @database ||= Database.start(@lane) if workload.database?
-      workload = workload.paced(app_us(workload) / 1e3) if workload.think_calls
       servers = servers_for(workload)
       rounds = servers.to_h { |server| [server, []] }
-      @options.common(:rounds).times do |round|
-        turns(servers, round).each { |server| rounds[server] << trial(server, workload, round) if rounds.key?(server) }
+      pauses = Array.new(@options.common(:rounds)) do |round|
+        paced = paced(workload)
+        turns(servers, round).each { |server| rounds[server] << trial(server, paced, round) if rounds.key?(server) }
         drop_failed(rounds)
+        paced.think_ms
       end
-      result(workload, rounds)
+      { **result(workload, rounds), **(workload.think_calls ? { "pause_ms" => pauses } : {}) }
+    end
+
+    # With pauses by what the app takes now: a machine's speed may differ from one round to the next.
+    def paced(workload)
+      return workload unless workload.think_calls
+
+      workload.paced(app_alone(workload, @options.common(:seconds)).fetch("app_us") / 1e3)
     end
 
     # Forwards and backwards in turn, so that none is always the first, or always after the same one.
@@ -98,7 +106,7 @@ module Bench
         "name" => workload.name, "title" => workload.title, "kind" => workload.measurement.kind,
         "workers" => workload.setting(:workers, @options),
         "concurrency" => workload.setting(:concurrency, @options), "servers" => servers,
-        **(workload.think_calls ? { "pause_ms" => workload.think_ms } : {}), **alone(workload)
+        **alone(workload)
       }
     end
 
@@ -110,11 +118,6 @@ module Bench
     rescue RunningServer::Failed, ArgumentError, TypeError => e
       warn "#{workload.name}: the app alone: #{e.message}"
       {}
-    end
-
-    # Microseconds that the app takes for a request; once for each app.
-    def app_us(workload)
-      (@app_us ||= {})[workload.app.path] ||= app_alone(workload, @options.common(:seconds)).fetch("app_us")
     end
 
     def app_alone(workload, seconds)

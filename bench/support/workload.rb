@@ -20,7 +20,7 @@ module Bench
     attr_reader :request
     # @return [Float, nil] mean milliseconds that a client waits between answer and next request
     attr_reader :think_ms
-    # @return [Float, nil] the same as a multiple of what the app takes for a request, which is to be measured first
+    # @return [Float, nil] the same as a multiple of what the app takes for a request, which is to be measured before each round
     attr_reader :think_calls
     # @return [Numeric] how many times as long as `--seconds` its measurements last
     attr_reader :stretch

@@ -2,6 +2,7 @@
 
 require "json"
 require "open3"
+require "stringio"
 require "tmpdir"
 require_relative "../spec_helper"
 require_relative "../../bench/support/bench"
@@ -21,6 +22,18 @@ RSpec.describe Bench::Measurements::Collections, :once do
       expect(figures["fastrack"]).to include("errors" => 0, "gc_share" => be > 0, "gc_in_us" => be > 0, "p999_ms" => be > 0)
       expect(servers.last["ratios"]["fastrack"]).to include("p99_ms", "p999_ms", "cpu_us", "rps")
     end
+  end
+
+  it "makes the load that its name says in each round, whatever the app takes then" do
+    options = Bench::Options.new(%w[--workload gc-heap-30 --server fastrack --rounds 2])
+    allow(Bench::AppAlone).to receive(:measure).and_return({ "app_us" => 2_000.0 }, { "app_us" => 3_000.0 })
+    pauses = []
+    allow(Bench::Trial).to receive(:new) do |_, workload, *|
+      pauses << workload.think_ms
+      double(run: { "errors" => 0 })
+    end
+    results = Bench::Campaign.new(options, log: StringIO.new).run
+    expect([pauses, results["workloads"].first["pause_ms"]]).to eq([[62.6, 93.9]] * 2)
   end
 
   it "has what they take of requests and could be spared told by bench/collections" do
