@@ -53,7 +53,7 @@ module Bench
       servers = servers_for(workload)
       rounds = servers.to_h { |server| [server, []] }
       pauses = Array.new(@options.common(:rounds)) do |round|
-        paced = paced(workload)
+        paced = at_pace(workload)
         turns(servers, round).each { |server| rounds[server] << trial(server, paced, round) if rounds.key?(server) }
         drop_failed(rounds)
         paced.think_ms
@@ -62,7 +62,7 @@ module Bench
     end
 
     # With pauses by what the app takes now: a machine's speed may differ from one round to the next.
-    def paced(workload)
+    def at_pace(workload)
       return workload unless workload.think_calls
 
       workload.paced(app_alone(workload, @options.common(:seconds)).fetch("app_us") / 1e3)
