@@ -371,10 +371,10 @@ RSpec.describe "OobGC=auto", :quiet do
     let(:heap) { double(forced: { 40 => 3, 160 => 0 }, fullest: 160, bytes: 40_000_000) }
 
     # Objects that are made for room before a collection that `responses` come after the last one. In these 2,400 objects
-    # of 160 bytes were made, and there are 100 free slots.
-    def made(maker, responses, room: 2_500, free: 7_000)
-      allow(heap).to receive(:pool).with(40).and_return(double(free: free, slots: 100_000))
-      allow(heap).to receive(:pool).with(160).and_return(double(free: 100, begun: 600, made: 3_000, room: room))
+    # of 160 bytes were made, and there are 100 free slots of `slots`.
+    def made(maker, responses, room: 2_500, unused: 7_000, slots: 10_000)
+      allow(heap).to receive(:pool).with(40).and_return(double(unused: unused, slots: 100_000))
+      allow(heap).to receive(:pool).with(160).and_return(double(unused: 100, begun: 600, made: 3_000, room: room, slots: slots))
       calls = []
       allow(Fastrack).to receive(:make_objects) { |*call| calls << call }
       maker.note(responses)
@@ -384,7 +384,7 @@ RSpec.describe "OobGC=auto", :quiet do
     end
 
     it "is what objects are made for in slots of that size, and the garbage collector is enabled again" do
-      pool = double(free: 100, begun: 600, made: 3_000, room: 2_500)
+      pool = double(unused: 100, begun: 600, made: 3_000, room: 2_500, slots: 10_000)
       allow(heap).to receive(:pool).with(160).and_return(pool)
       maker = Fastrack::HeapRoom.new(heap)
       maker.note(25)
@@ -400,6 +400,35 @@ RSpec.describe "OobGC=auto", :quiet do
       expect(made(maker, 25)).to eq([[100 + (requests * 96) - 2_500, 160]])
       expect(made(maker, requests - 2)).to eq([])
       expect(made(maker, 25, room: requests * 88)).to eq([])
+    end
+
+    it "is made for at least a fiftieth of a pool" do
+      expect([211_000, 212_000].map { |slots| made(Fastrack::HeapRoom.new(heap), 25, slots: slots, room: (requests * 96) - 4_220).size }).to eq([1, 0])
+    end
+
+    it "is not made for objects that were made to have Ruby mark and sweep" do
+      allow(heap).to receive_messages(fullest: 40, pool: double(unused: 100, begun: 600, made: 3_000, room: 1_500, slots: 10_000))
+      calls = []
+      allow(Fastrack).to receive(:make_objects) { |*call| calls << call }
+      maker = Fastrack::HeapRoom.new(heap)
+      maker.leave_out(700)
+      maker.collected
+      maker.note(25)
+      2.times { maker.leave_out(600) }
+      maker.make
+      expect(calls).to eq([[100 + (requests * 48) - 1_500, 40]])
+    end
+
+    # Since Ruby 3.4 the heap says how many slots may still be added to any pool, before that each pool how many pages to it.
+    it "counts slots that any pool may get for all of them, and as unused for none" do
+      pool = { slot_size: 64, heap_eden_slots: 9_000, total_allocated_objects: 50_000, total_freed_objects: 41_200 }
+      allow(GC).to receive(:stat) { |name| { heap_allocatable_slots: 300, heap_empty_pages: 2 }.fetch(name) }
+      rooms = [{}, { heap_allocatable_pages: 2 }].map do |own|
+        allow(GC).to receive(:stat_heap) { |_, pools| pools.replace(0 => { **pool, **own }) }
+        counted = Fastrack::YoungHeap.new
+        [counted.unused, counted.pool(64).room]
+      end
+      expect(rooms).to eq([[200, 200 + 300 + 2_048], [200 + 2_048, 200 + 2_048]])
     end
 
     it "is made 5 MB at a time, a quarter of the heap in all, and not where many slots would have to be used up first" do
@@ -436,7 +465,7 @@ RSpec.describe "OobGC=auto", :quiet do
       counted(120, 7)
       allow(heap).to receive(:forced).and_return({ 40 => 4, 160 => 0 })
       # While it has too many free slots the fullest pool gets what that one lacks.
-      expect(made(maker, 25, free: 400_001)).to eq([[100 + (requests * 96) - 2_500, 160]])
+      expect(made(maker, 25, unused: 400_001)).to eq([[100 + (requests * 96) - 2_500, 160]])
       expect([made(maker, 70), made(maker, 70)]).to eq([[[7_000 + 5_000, 40]], []])
       counted(150, 8)
       allow(heap).to receive(:forced).and_return({ 40 => 5, 160 => 0 })

@@ -218,7 +218,7 @@ module Fastrack
     # With a collection that has begun, here or in a request, until somebody waits.
     def go_on
       @turn.take if Steps.left?(:marking)
-      make_steps(:marking) { stand_still(true) { Steps.make(:marking) } }
+      make_steps(:marking) { stand_still(true) { make_objects_for(:marking) } }
       @turn.over unless Steps.left?(:marking)
       return unless Steps.left?(:sweeping)
 
@@ -239,9 +239,11 @@ module Fastrack
     end
 
     def sweep_a_bit
-      made = step { Steps.make(:sweeping) }
+      made = step { make_objects_for(:sweeping) }
       @spare.take(made) if made
     end
+
+    def make_objects_for(state) = Steps.make(state).tap { |made| @room.leave_out(made) }
 
     # Sweeps what is left, if that is little: its last pages are swept in one go, in whatever request is next. Then Ruby knows
     # whether a full mark is due, which it would begin there, too.

@@ -44,8 +44,8 @@ module Fastrack
     # @return [Hash{Integer => Integer}] full marks that were made for want of free slots, by the size of the pool's
     def forced = POOLS ? GC.stat_heap.to_h { |_, pool| [pool[:slot_size], pool[:force_major_gc_count]] } : {}
 
-    # @return [Integer] of its smallest slots those that could still be used before a collection at the last look
-    def unused = @pools.min_by(&:first).last.free
+    # @return [Integer] of its smallest slots those in pages of their own that could still be used before a collection, at the last look
+    def unused = @pools.min_by(&:first).last.unused
 
     # @return [Integer] what all of its slots take
     def bytes = @pools.sum { |size, pool| size * pool.slots }
@@ -53,10 +53,10 @@ module Fastrack
     private
 
     # What is known of one pool. `begun` is how many objects had been made in it when there was a collection, `made` how many
-    # there are now; `free` slots can be used before the next one, of `slots`.
-    Pool = Struct.new(:begun, :made, :free, :slots) do
+    # there are now; `unused` ones of its `slots` can be used before the next one, and `shared` ones in pages that any pool may get.
+    Pool = Struct.new(:begun, :made, :unused, :shared, :slots) do
       # For all that is made from one collection to the next.
-      def room = free + made - begun
+      def room = unused + shared + made - begun
 
       def fullness = room < slots * LEAST_FREE ? 0.0 : (made - begun).fdiv(room)
     end
@@ -73,27 +73,32 @@ module Fastrack
       @stats.each_value do |stat|
         slots = stat[:heap_eden_slots]
         made = stat[:total_allocated_objects]
-        note(stat[:slot_size], made, slots - made + stat[:total_freed_objects] + spare(stat), slots)
+        unused = slots - made + stat[:total_freed_objects]
+        note(stat[:slot_size], made, unused + own_spare(stat), shared_spare(stat), slots)
       end
     end
 
-    def note(size, made, free, slots)
+    def note(size, made, unused, shared, slots)
       pool = @pools[size] ||= Pool.new(made)
       pool.made = made
-      pool.free = free
+      pool.unused = unused
+      pool.shared = shared
       pool.slots = slots
     end
 
     # Before Ruby 3.3: slots that can be used before a collection, and all.
     def only_pool
-      [GC.stat(:heap_free_slots) + (GC.stat(:heap_allocatable_pages) * PAGE / SLOT), GC.stat(:heap_available_slots)]
+      [GC.stat(:heap_free_slots) + (GC.stat(:heap_allocatable_pages) * PAGE / SLOT), 0, GC.stat(:heap_available_slots)]
     end
 
-    # Slots in pages that a pool may still get; since Ruby 3.4 those are any pool's.
-    def spare(stat)
-      in_page = PAGE / stat[:slot_size]
-      pages = stat[:heap_allocatable_pages]
-      pages ? pages * in_page : GC.stat(:heap_allocatable_slots) + (GC.stat(:heap_empty_pages) * in_page)
+    # Slots in pages that a pool may still get. Before Ruby 3.4 they are its own.
+    def own_spare(stat) = stat.fetch(:heap_allocatable_pages, 0) * PAGE / stat[:slot_size]
+
+    # Since then they are any pool's.
+    def shared_spare(stat)
+      return 0 if stat.key?(:heap_allocatable_pages)
+
+      GC.stat(:heap_allocatable_slots) + (GC.stat(:heap_empty_pages) * PAGE / stat[:slot_size])
     end
   end
 
@@ -195,6 +200,9 @@ module Fastrack
     STEP = 5_000_000
     FREE = 400_000
 
+    # Less than this share of a pool is not added.
+    LEAST = 0.02
+
     # @param heap [YoungHeap]
     def initialize(heap)
       @heap = heap
@@ -211,9 +219,14 @@ module Fastrack
       @responses += count
     end
 
+    # So many objects of the smallest slots were made between requests. Requests need no room for them.
+    def leave_out(count)
+      @left_out += count
+    end
+
     # There was a collection.
     def collected
-      @responses = 0
+      @responses = @left_out = 0
     end
 
     # Makes some of the room that is lacking, if any is. A collection must follow.
@@ -221,10 +234,10 @@ module Fastrack
       return unless NEEDED
 
       look_for_full_marks
-      size = @lacking_free.find { |one| @heap.pool(one).free <= FREE } || @heap.fullest
+      size = @lacking_free.find { |one| @heap.pool(one).unused <= FREE } || @heap.fullest
       pool = @heap.pool(size)
       slots = [lacking(size, pool), STEP / size, ((@heap.bytes * SHARE) - @added).to_i / size].min
-      grow(size, pool.free, slots) if slots.positive? && pool.free <= FREE
+      grow(size, pool.unused, slots) if slots >= pool.slots * LEAST && pool.unused <= FREE
     end
 
     private
@@ -233,7 +246,8 @@ module Fastrack
       return (pool.slots * FREER).to_i if @lacking_free.include?(size)
       return 0 if @responses.zero?
 
-      wanted = REQUESTS * (pool.made - pool.begun) / @responses
+      made = pool.made - pool.begun - (size == YoungHeap::SLOT ? @left_out : 0)
+      wanted = REQUESTS * made / @responses
       pool.room < wanted * (1 - LACK) ? wanted - pool.room : 0
     end
 
@@ -249,11 +263,11 @@ module Fastrack
       @marked = GC.count
     end
 
-    def grow(size, free, slots)
+    def grow(size, unused, slots)
       @added += slots * size
       @lacking_free.delete(size)
       GC.disable
-      Fastrack.make_objects(free + slots, size)
+      Fastrack.make_objects(unused + slots, size)
     rescue NoMemoryError
       # The system has no more (`ulimit -v`). The collection that follows frees what was made.
     ensure
