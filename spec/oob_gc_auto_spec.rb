@@ -226,14 +226,28 @@ RSpec.describe "OobGC=auto", :quiet do
       expect(answers.flatten).not_to include(:marking)
     end
 
-    # What garbage collection is at when the server has it make a step.
+    # What garbage collection is at when the server has it make a step, how many objects are made for it, and are left out as those of no
+    # request.
     let(:noting_steps) do
       <<~'RUBY'
         require "fastrack/gc/auto_gc"
+        note = ->(file, line) { File.write(file, "#{line}\n", mode: "a") }
         Fastrack::Steps.singleton_class.prepend(Module.new do
-          def make(state) = super.tap { File.write("steps", "#{state}\n", mode: "a") }
+          define_method(:make) { |state| super(state).tap { |made| note.call("steps", state) && note.call("made", made) } }
+        end)
+        Fastrack::HeapRoom.prepend(Module.new do
+          define_method(:leave_out) { |count| super(count).tap { note.call("left_out", count) } }
         end)
       RUBY
+    end
+
+    it "leaves out what it makes for steps, where it looks what requests make" do
+      allow(self).to receive(:told).and_return(told.sub('"object #{n}"', '"x" * 100'))
+      start("auto", config: noting_steps)
+      ask("/full")
+      eventually { ask && server.lines_of("steps").include?("sweeping") }
+      expect(server.lines_of("left_out")).to eq(server.lines_of("made"))
+      expect(server.lines_of("steps")).to include("marking")
     end
 
     # Each request uses up slots of 160 bytes, and leaves most of the smallest ones to spare.
