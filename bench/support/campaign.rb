@@ -6,6 +6,7 @@ require_relative "database"
 require_relative "machine"
 require_relative "statistics"
 require_relative "trial"
+require_relative "turns"
 
 module Bench
   # A whole run: every workload, in rounds in which each server has its turn.
@@ -54,7 +55,8 @@ module Bench
       rounds = servers.to_h { |server| [server, []] }
       pauses = Array.new(@options.common(:rounds)) do |round|
         paced = at_pace(workload)
-        turns(servers, round).each { |server| rounds[server] << trial(server, paced, round) if rounds.key?(server) }
+        there = in_order(servers & rounds.keys, round)
+        Turns.take(there.to_h { |server| [server, -> { trial(server, paced, round) }] }).each { |server, measured| rounds[server].concat(measured) }
         drop_failed(rounds)
         paced.think_ms
       end
@@ -69,7 +71,7 @@ module Bench
     end
 
     # Forwards and backwards in turn, so that none is always the first, or always after the same one.
-    def turns(servers, round) = round.even? ? servers : servers.reverse
+    def in_order(servers, round) = round.even? ? servers : servers.reverse
 
     def servers_for(workload)
       servers = @chosen.empty? ? Servers.named(workload.servers, []) : @chosen
@@ -78,21 +80,21 @@ module Bench
       able
     end
 
+    # @return [Array<Hash, nil>] of each turn
     def trial(server, workload, round)
-      measured = Trial.new(server, workload, @options, @lane, round, database: @database).run
-      say(workload, server, "round #{round + 1}: #{measured.map { |name, value| "#{name} #{value}" }.join(", ")}")
-      measured
+      measured = [Trial.new(server, workload, @options, @lane, round, database: @database).run].flatten
+      measured.each { |turn| say(workload, server, "round #{round + 1}: #{turn.map { |name, value| "#{name} #{value}" }.join(", ")}") }
     rescue RunningServer::Failed => error
       raise if round.zero? && (server.name == SUBJECT || !@chosen.empty?)
 
       say(workload, server, "round #{round + 1} failed: #{error.message}")
-      nil
+      Array.new(workload.turns)
     end
 
     # Not every lane has every server: one that does not work the first time is left out, unless it was asked for or is
     # Fastrack. One that fails later has a round less, which the reports say.
     def drop_failed(rounds)
-      rounds.reject! { |_, measured| measured == [nil] }
+      rounds.reject! { |_, measured| measured.compact.empty? }
     end
 
     def result(workload, rounds)

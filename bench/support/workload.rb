@@ -62,6 +62,9 @@ module Bench
     # @return [Integer] in each worker of a server that has several
     attr_reader :threads
 
+    # @return [Integer] loads of each server in a round, while all of them run
+    def turns = @measurement.respond_to?(:turns) ? @measurement.turns : 1
+
     def database? = @database
 
     def nginx? = @front == :nginx

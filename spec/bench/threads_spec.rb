@@ -245,6 +245,7 @@ RSpec.describe "the benchmark of threads", :once do
         expect(own["medians"]).to include("requests" => be > 0, "p99_to_p50" => be >= 1, "pss_mb_idle" => be > 10, "pss_mb_loaded" => be > 10)
         expect(own["ratios"]["fastrack"]).to include("p99_ms" => be > 0, "pss_mb_loaded" => be > 0)
       end
+      expect(workloads.map { |workload| workload["servers"].map { |server| server["rounds"].size } }).to eq([[4, 4], [1, 1]])
       # The page and the query before it.
       expect(workloads.last["servers"].first["medians"]["p50_ms"]).to be > 20
       expect(report).to include("PSS MB idle")

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../turns"
 require_relative "load"
 
 module Bench
@@ -14,20 +15,35 @@ module Bench
 
       def kind = "page"
 
+      # @return [Integer] how many times each server is loaded in turn with the others of a round, while all of them run
+      attr_reader :turns
+
+      def initialize(turns: 1)
+        @turns = turns
+      end
+
       # @param bed [TestBed]
-      # @return [Hash{String => Numeric}] see Load.result; `p99_to_p50`; `pss_mb_idle` and `pss_mb_loaded` in MB (10^6 bytes)
+      # @return [Array<Hash{String => Numeric}>] for each turn, see Load.result; `p99_to_p50`; `pss_mb_idle` and `pss_mb_loaded` in
+      #   MB (10^6 bytes)
       def run(bed)
         idle = memory(bed)
         clients = bed.closed_loop(threads: [THREADS, bed.concurrency].min)
         clients.for_seconds(bed.warm_up * WARM_UP)
+        Array.new(turns) do
+          Turns.await if turns > 1
+          turn(bed, clients).merge("pss_mb_idle" => idle, "pss_mb_loaded" => memory(bed))
+        end
+      end
+
+      private
+
+      def turn(bed, clients)
         before = bed.tree.cpu_ns
         load = clients.for_seconds(bed.seconds)
         result = Load.result(bed.tree.cpu_ns - before, load)
         tail = result["p99_ms"].fdiv(result["p50_ms"]).round(3) if result["p50_ms"].positive?
-        result.merge("p99_to_p50" => tail, "pss_mb_idle" => idle, "pss_mb_loaded" => memory(bed))
+        result.merge("p99_to_p50" => tail)
       end
-
-      private
 
       def memory(bed) = (bed.tree.pss_bytes / 1e6).round(3)
     end

@@ -1,0 +1,55 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../../bench/support/bench"
+require_relative "../../bench/support/turns"
+
+RSpec.describe Bench::Turns, :once do
+  # A measurement of so many turns, and what is seen of it.
+  def measurement(name, turns, seen)
+    lambda do
+      Array.new(turns) do |turn|
+        described_class.await
+        seen << "#{name}#{turn}"
+        yield if block_given?
+        turn
+      end
+    ensure
+      seen << "#{name} ended"
+    end
+  end
+
+  it "lets each measurement go on until it waits for its turn, forwards and backwards" do
+    seen = []
+    results = described_class.take(a: measurement("a", 2, seen), b: measurement("b", 3, seen), c: -> { seen << "c" && 5 })
+    expect(seen).to eq(["c", "b0", "a0", "a1", "a ended", "b1", "b2", "b ended"])
+    expect(results).to eq(a: [0, 1], b: [0, 1, 2], c: 5)
+  end
+
+  it "has all measurements stop what they have started when one fails" do
+    seen = []
+    failing = measurement("b", 1, seen) { raise ArgumentError, "no answer" }
+    expect { described_class.take(a: measurement("a", 2, seen), b: failing) }.to raise_error(ArgumentError, "no answer")
+    expect(seen).to eq(["b0", "b ended", "a ended"])
+    seen.clear
+    expect { described_class.take(a: -> { raise IOError }, b: measurement("b", 1, seen)) }.to raise_error(IOError)
+    expect(seen).to eq([])
+  end
+
+  it "makes each turn a round of its own, in which servers are compared" do
+    options = Bench::Options.new(%w[--workload rails-page --server fastrack,fastrack-threads --rounds 2])
+    allow(Bench::Database).to receive(:start).and_return(double(stop: nil))
+    speeds = { "fastrack" => [100, 50, 80, 60], "fastrack-threads" => [99, 48, 80, 61] }
+    allow(Bench::Trial).to receive(:new) do |server, *|
+      run = lambda do
+        speeds.fetch(server.name).map do |speed|
+          described_class.await
+          { "errors" => 0, "rps" => speed }
+        end
+      end
+      double.tap { |trial| allow(trial).to receive(:run, &run) }
+    end
+    one, five = Bench::Campaign.new(options, log: StringIO.new).run["workloads"].first["servers"]
+    expect([one["rounds"].size, five["ratios"].dig("fastrack", "rps")]).to eq([8, 0.995])
+  end
+end
