@@ -123,13 +123,17 @@ module Bench
     # A request takes 3.9 ms on average: 64 clients with these pauses have two workers work for half and for 70 % of the time.
     ROUTER = [router(50, 244.0), router(70, 170.0)].freeze
 
+    # In turns: a machine's speed may change within minutes, and the tail with it.
+    HEAP_TURNS = 4
+    private_constant :HEAP_TURNS
+
     # @param pause [Float, nil] of a client, as a multiple of what the app takes for a request
     # @param stretch [Integer] the fewer requests come the longer: p99.9 is to be that of some thousand
     # @return [Workload] an app with a large heap, under this share of the load that two cores take
     def self.heap(name, load, pause, stretch)
       kept_alive(name, "2 million live objects, 1 MB of garbage per request: #{load}", "heap.ru",
-                 Measurements::Collections.new, servers: %w[fastrack fastrack-oobgc fastrack-oobgc-auto],
-                                                think_calls: pause, stretch: stretch, settings: { concurrency: 16 })
+                 Measurements::Collections.new(turns: HEAP_TURNS), servers: %w[fastrack fastrack-oobgc fastrack-oobgc-auto],
+                                                think_calls: pause, stretch: stretch.fdiv(HEAP_TURNS), settings: { concurrency: 16 })
     end
     private_class_method :heap
 
@@ -155,7 +159,7 @@ module Bench
     # Several threads in each worker, and what they cost.
     THREADS = [
       *CONNECTIONS.select { |workload| %w[threads-sleep threads-burn].include?(workload.name) },
-      # In turns: what five threads cost to one, and the tail of one load, are less than what a machine's speed changes by in ten seconds.
+      # In turns: a machine's speed may change by more within ten seconds than five threads cost.
       page("rails-page", "Rails page of 50 posts from PostgreSQL", "/", measurement: Measurements::Page.new(turns: 4), stretch: 0.5),
       page("rails-wait", "Rails page of 50 posts from PostgreSQL, with a query that waits for 20 ms", "/wait"),
       kept_alive("memory-threads", "Memory of master and 4 workers with one thread each, and with five", "nap.ru",

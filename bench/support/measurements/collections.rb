@@ -4,6 +4,7 @@ require "json"
 require_relative "../client"
 require_relative "../request"
 require_relative "../statistics"
+require_relative "../turns"
 require_relative "load"
 
 module Bench
@@ -18,13 +19,29 @@ module Bench
 
       def kind = "gc-heap"
 
+      # @return [Integer] how many times each server is loaded in turn with the others of a round, while all of them run
+      attr_reader :turns
+
+      def initialize(turns: 1)
+        @turns = turns
+      end
+
       # @param bed [TestBed]
-      # @return [Hash{String => Numeric}] see Load.result; `p999_ms`; of 100 requests those in which a collection began
+      # @return [Array<Hash{String => Numeric}>] for each turn, see Load.result; `p999_ms`; of 100 requests those in which a collection began
       #   (`gc_share`), and a full mark (`full_share`); microseconds of garbage collection per request, within it
       #   (`gc_in_us`) and in all (`gc_us`); collections and full marks per 1,000 requests
       def run(bed)
         clients = bed.closed_loop
         clients.for_seconds(bed.warm_up * WARM_UP, pauses: false)
+        Array.new(turns) do
+          Turns.await if turns > 1
+          turn(bed, clients)
+        end
+      end
+
+      private
+
+      def turn(bed, clients)
         trace = bed.file("trace")
         told = ask(bed)
         before = bed.tree.cpu_ns
@@ -35,8 +52,6 @@ module Bench
           "p999_ms" => (Statistics.percentile(latencies, 99.9) || 0) / 1e3, **told(told, ask(bed))
         )
       end
-
-      private
 
       def ask(bed)
         JSON.parse(Client.ask(bed.endpoint, ASK).last, symbolize_names: true)
