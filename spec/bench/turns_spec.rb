@@ -36,20 +36,39 @@ RSpec.describe Bench::Turns, :once do
     expect(seen).to eq([])
   end
 
-  it "makes each turn a round of its own, in which servers are compared" do
-    options = Bench::Options.new(%w[--workload rails-page --server fastrack,fastrack-threads --rounds 2])
-    allow(Bench::Database).to receive(:start).and_return(double(stop: nil))
-    speeds = { "fastrack" => [100, 50, 80, 60], "fastrack-threads" => [99, 48, 80, 61] }
-    allow(Bench::Trial).to receive(:new) do |server, *|
-      run = lambda do
-        speeds.fetch(server.name).map do |speed|
-          described_class.await
-          { "errors" => 0, "rps" => speed }
-        end
+  describe "in a campaign" do
+    let(:speeds) { { "fastrack" => [100, 50, 80, 60], "fastrack-threads" => [99, 48, 80, 61] } }
+
+    before { allow(Bench::Database).to receive(:start).and_return(double(stop: nil)) }
+
+    # @param failing [Integer, nil] the round in which the server with threads answers nothing after three turns
+    # @return [Array<Hash>] the results of servers in two rounds
+    def servers(failing: nil)
+      allow(Bench::Trial).to receive(:new) do |server, _, _, _, round, **|
+        double.tap { |trial| allow(trial).to receive(:run) { turns_of(server.name, failing == round) } }
       end
-      double.tap { |trial| allow(trial).to receive(:run, &run) }
+      options = Bench::Options.new(%w[--workload rails-page --server fastrack,fastrack-threads --rounds 2])
+      Bench::Campaign.new(options, log: StringIO.new).run["workloads"].first["servers"]
     end
-    one, five = Bench::Campaign.new(options, log: StringIO.new).run["workloads"].first["servers"]
-    expect([one["rounds"].size, five["ratios"].dig("fastrack", "rps")]).to eq([8, 0.995])
+
+    def turns_of(name, fails)
+      speeds.fetch(name).each_with_index.map do |speed, turn|
+        Bench::Turns.await
+        raise Bench::RunningServer::Failed, "no answer" if fails && name.end_with?("threads") && turn == 3
+
+        { "errors" => 0, "rps" => speed }
+      end
+    end
+
+    it "are rounds of their own, in which servers are compared" do
+      one, five = servers
+      expect([one["rounds"].size, five["ratios"].dig("fastrack", "rps")]).to eq([8, 0.995])
+    end
+
+    it "have all failed where one of the round has" do
+      one, five = servers(failing: 1)
+      expect([one["rounds"].compact.size, five["rounds"].size, five["failed"]]).to eq([8, 8, 4])
+      expect { servers(failing: 0) }.to raise_error(Bench::RunningServer::Failed)
+    end
   end
 end
