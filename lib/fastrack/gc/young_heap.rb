@@ -263,6 +263,7 @@ module Fastrack
       @marked = GC.count
     end
 
+    # Pages that any pool may get are left to the others, but for so many slots.
     def grow(size, unused, slots)
       @added += slots * size
       @lacking_free.delete(size)
