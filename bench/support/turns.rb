@@ -13,6 +13,17 @@ module Bench
     # Called in a measurement.
     def self.await = Fiber.yield
 
+    # The same: what is measured in so many turns. One alone is not waited for.
+    #
+    # @yieldreturn [Object] what a turn comes to
+    # @return [Array<Object>]
+    def self.each(count)
+      Array.new(count) do
+        await if count > 1
+        yield
+      end
+    end
+
     # @param measurements [Hash{Object => Proc}]
     # @return [Hash{Object => Object}] what each came to
     def self.take(measurements)

@@ -8,11 +8,11 @@ RSpec.describe Bench::Turns, :once do
   # A measurement of so many turns, and what is seen of it.
   def measurement(name, turns, seen)
     lambda do
-      Array.new(turns) do |turn|
-        described_class.await
-        seen << "#{name}#{turn}"
+      number = -1
+      described_class.each(turns) do
+        seen << "#{name}#{number += 1}"
         yield if block_given?
-        turn
+        number
       end
     ensure
       seen << "#{name} ended"
@@ -26,13 +26,17 @@ RSpec.describe Bench::Turns, :once do
     expect(results).to eq(a: [0, 1], b: [0, 1, 2], c: 5)
   end
 
+  it "has nobody wait for a turn that is the only one" do
+    expect(described_class.each(1) { 5 }).to eq([5])
+  end
+
   it "has all measurements stop what they have started when one fails" do
     seen = []
-    failing = measurement("b", 1, seen) { raise ArgumentError, "no answer" }
+    failing = measurement("b", 2, seen) { raise ArgumentError, "no answer" }
     expect { described_class.take(a: measurement("a", 2, seen), b: failing) }.to raise_error(ArgumentError, "no answer")
     expect(seen).to eq(["b0", "b ended", "a ended"])
     seen.clear
-    expect { described_class.take(a: -> { raise IOError }, b: measurement("b", 1, seen)) }.to raise_error(IOError)
+    expect { described_class.take(a: -> { raise IOError }, b: measurement("b", 2, seen)) }.to raise_error(IOError)
     expect(seen).to eq([])
   end
 

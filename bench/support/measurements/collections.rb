@@ -33,10 +33,7 @@ module Bench
       def run(bed)
         clients = bed.closed_loop
         clients.for_seconds(bed.warm_up * WARM_UP, pauses: false)
-        Array.new(turns) do
-          Turns.await if turns > 1
-          turn(bed, clients)
-        end
+        Turns.each(turns) { turn(bed, clients) }
       end
 
       private

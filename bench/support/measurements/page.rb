@@ -29,10 +29,7 @@ module Bench
         idle = memory(bed)
         clients = bed.closed_loop(threads: [THREADS, bed.concurrency].min)
         clients.for_seconds(bed.warm_up * WARM_UP)
-        Array.new(turns) do
-          Turns.await if turns > 1
-          turn(bed, clients).merge("pss_mb_idle" => idle, "pss_mb_loaded" => memory(bed))
-        end
+        Turns.each(turns) { turn(bed, clients).merge("pss_mb_idle" => idle, "pss_mb_loaded" => memory(bed)) }
       end
 
       private
