@@ -166,6 +166,30 @@ RSpec.describe "OobGC=auto", :quiet do
     server.write("go", "")
   end
 
+  # Only Linux has priorities of threads. Others than root may not return from a low one, unless their limit allows it.
+  describe "priority", skip: ("root on Linux only" unless Process.euid.zero? && RUBY_PLATFORM.include?("linux")) do
+    def nice(pid) = File.read("/proc/#{pid}/task/#{pid}/stat").rpartition(")").last.split[16].to_i
+
+    # @return [Array<Integer>] the nice values of a worker that collects, and when it serves
+    def priorities(**how)
+      @server = Server.start(ru: allocating, config: held, options: { OobGC: "auto", MaxWorkers: 2 }, **how)
+      pid = await_collection
+      low = nice(pid)
+      server.write("go", "")
+      eventually { ask.last == pid }
+      [low, nice(pid)]
+    end
+
+    it "is the lowest while a worker collects, and its own afterwards" do
+      expect(priorities).to eq([19, 0])
+      expect(priorities(wrapper: %w[nice -n 5])).to eq([19, 5])
+    end
+
+    it "stays as it is where the worker could not return to its own" do
+      expect(priorities(wrapper: %w[setpriv --bounding-set=-sys_nice])).to eq([0, 0])
+    end
+  end
+
   describe "since Ruby 3.4", skip: ("not before" if RUBY_VERSION < "3.4") do
     # Answers with what the collector was at before the request and is after it. /full begins a full mark as Ruby does: in steps.
     # What /kept makes grows old before it is dropped, so that full marks become due.
@@ -260,6 +284,30 @@ RSpec.describe "OobGC=auto", :quiet do
         end
       end
       expect(swept).to be < left * 3 / 4
+    end
+
+    it "tries to sweep less often after each try for which there was no time, until the next collection is near" do
+      require "fastrack/gc/auto_gc"
+      state = :sweeping
+      tries = []
+      responses = 0
+      engine = Class.new do
+        def begin_pause(_) = false
+        def end_full_mark = nil
+        define_method(:begin_step) { tries.push(responses) && false }
+      end.new
+      allow(GC).to receive(:latest_gc_info) { |key| state if key == :state }
+      allow_any_instance_of(Fastrack::SpareSlots).to receive(:left?).and_return(true)
+      auto = Fastrack::AutoGC.new { engine }
+      respond = -> { auto.call.tap { responses += 1 } }
+      46.times { respond.call }
+      expect(tries).to eq([0, 1, 3, 6, 10, 15, 21, 28, 36, 44])
+      state = :none
+      64.times { respond.call }
+      state = :sweeping
+      tries.clear
+      70.times { respond.call }
+      expect(tries.each_cons(2).map { |one, other| other - one }.first(3)).to eq([1, 2, 3])
     end
 
     it "takes half of the slots that were left over the last time, if nothing else does" do

@@ -12,6 +12,7 @@ mod listen_queue;
 mod memory;
 mod own_descriptors;
 mod poller;
+mod priority;
 mod process;
 mod processors;
 mod sendfile;
@@ -23,7 +24,7 @@ mod wakeup;
 
 pub use clock::{
     epoch_micros, epoch_millis, epoch_seconds, monotonic_micros, monotonic_millis, process_cpu_micros,
-    thread_clock, tick_millis, ThreadClock,
+    thread_clock, thread_cpu_micros, tick_millis, ThreadClock,
 };
 pub use fatal_signals::run_before_fatal_signals;
 pub use fd::{
@@ -35,6 +36,7 @@ pub use listen_queue::{listen_queue, ListenAddress, ListenQueue};
 pub use memory::{append, reserve};
 pub use own_descriptors::spawn_with_own_descriptors;
 pub use poller::{Event, Events, Poller};
+pub use priority::LowPriority;
 pub use process::{
     adopts_orphans, exit_at_once, exported, is_alive, is_running, is_sibling, page_size, share_malloc_arena,
     trim_heap,

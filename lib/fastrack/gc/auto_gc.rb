@@ -51,9 +51,6 @@ module Fastrack
     IN_STEPS = RUBY_VERSION >= "3.4"
     HOW = (IN_STEPS ? { immediate_mark: false, immediate_sweep: false } : {}).freeze
 
-    # The most times that it makes steps after a response, for a millisecond each.
-    MOST_STEPS = 100
-
     # Nanoseconds of sweeping that are left when it sweeps the rest.
     REST_OF_SWEEP = 12_000_000
 
@@ -62,6 +59,9 @@ module Fastrack
 
     # Responses after each of which a full mark that is due is tried.
     TRIES = 64
+
+    # Most responses from one try to sweep to the next: one more after each for which there was no time.
+    MOST_REFUSED = 8
 
     # @yieldreturn [Engine]
     def initialize(&engine)
@@ -75,7 +75,7 @@ module Fastrack
       @margin = MARGIN
       @count = @rested = GC.count
       @marked = -REST
-      @tries = 0
+      @tries = @refused = 0
       @foresight = FullMarks::Foresight.new
       @turn = FullMarkTurn.new(&engine)
       @sweep = Sweep.new
@@ -90,7 +90,7 @@ module Fastrack
       @unnoted += @looked_after
       learn
       proceed if @count >= @rested
-      @left = @looked_after = [[due ? try_again : responses, 1].max, LONGEST].min
+      @left = @looked_after = [[due ? try_again : responses, @refused, 1].max, LONGEST].min
     end
 
     private
@@ -142,6 +142,7 @@ module Fastrack
     end
 
     def look
+      @refused = 0
       @sweep.over
       note(@heap.fullness)
       return leave_to_ruby if rests?
@@ -230,7 +231,7 @@ module Fastrack
 
     # @yieldreturn [Object, nil] nil after the last one
     def make_steps(state)
-      MOST_STEPS.times do
+      Steps::MOST.times do
         return unless Steps.left?(state)
 
         @fullness = near
@@ -284,7 +285,9 @@ module Fastrack
     # The same for a millisecond, in which others may give this worker requests.
     def step
       engine = @engine.call
-      return unless engine.begin_step
+      may_begin = engine.begin_step
+      @refused = may_begin ? 0 : [@refused + 1, MOST_REFUSED].min
+      return unless may_begin
 
       begin
         yield

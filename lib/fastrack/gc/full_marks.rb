@@ -86,6 +86,9 @@ module Fastrack
     # Seconds of steps, after which to see whether somebody waits.
     TIME = 0.001
 
+    # At most so many after a response.
+    MOST = 100
+
     module_function
 
     # @param state [Symbol] :marking or :sweeping

@@ -3,6 +3,7 @@
 mod exit_handler;
 mod forking;
 mod pause;
+mod pause_priority;
 mod request_length;
 mod run;
 mod schedule;
@@ -25,6 +26,7 @@ use crate::helper::{Crew, Helper, HelperTimer, Shared};
 use crate::reactor::{Reactor, Table};
 use crate::settings::Settings;
 use crate::watch::{Watchdog, MAX_THREADS};
+use pause_priority::PausePriority;
 use request_length::RequestLength;
 
 pub use exit_handler::ExitHandler;
@@ -67,6 +69,8 @@ pub struct Engine {
     control: Arc<Control>,
     /// None while a thread leads. Never locked for long.
     driver: Mutex<Option<Box<Driver>>>,
+    /// For the thread that pauses.
+    priority: Mutex<PausePriority>,
 }
 
 /// What only the thread has that leads.
@@ -196,6 +200,7 @@ impl Engine {
             shared,
             control,
             driver: Mutex::new(Some(Box::new(driver))),
+            priority: Mutex::default(),
         })
     }
 

@@ -1,6 +1,8 @@
 //! Pauses between two requests, in which the application collects garbage, and whom they may keep waiting: nobody.
 
-use super::Engine;
+use std::sync::{MutexGuard, PoisonError};
+
+use super::{Engine, PausePriority};
 use crate::handoff::Member;
 
 impl Engine {
@@ -14,7 +16,8 @@ impl Engine {
         if control.is_closed() || control.is_stopping() || !self.is_alone() {
             return false;
         }
-        self.shared.reactor().clear_for_pause(urgent, &|| control.is_poller_readable())
+        let is_clear = self.shared.reactor().clear_for_pause(urgent, &|| control.is_poller_readable());
+        self.lower_priority(is_clear)
     }
 
     /// Whether the application may stand still now for a millisecond: no client waits here, and no other thread has a request. The
@@ -26,11 +29,13 @@ impl Engine {
         if control.is_closed() || control.is_stopping() || !self.is_alone() {
             return false;
         }
-        self.shared.reactor().clear_for_step(&|| control.is_poller_readable())
+        let is_clear = self.shared.reactor().clear_for_step(&|| control.is_poller_readable());
+        self.lower_priority(is_clear)
     }
 
     /// The step is over: the worker is busy again.
     pub fn end_step(&self) {
+        self.priority().end();
         if !self.control.is_closed() {
             self.shared.reactor().end_step();
         }
@@ -38,6 +43,7 @@ impl Engine {
 
     /// Lets other workers pause.
     pub fn end_pause(&self) {
+        self.priority().end();
         if !self.control.is_closed() {
             self.shared.reactor().end_pause();
         }
@@ -54,5 +60,17 @@ impl Engine {
         if !self.control.is_closed() {
             self.shared.reactor().member().into_iter().for_each(Member::release_full_mark);
         }
+    }
+
+    /// Of a pause that begins, if it does: requests of other workers come first. Not while this thread has a lock.
+    fn lower_priority(&self, begins: bool) -> bool {
+        if begins {
+            self.priority().begin();
+        }
+        begins
+    }
+
+    fn priority(&self) -> MutexGuard<'_, PausePriority> {
+        self.priority.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

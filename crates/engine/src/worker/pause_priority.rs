@@ -1,0 +1,106 @@
+//! The priority of the application's thread in a pause: what it computes then takes no processor from the requests of other workers.
+
+use fastrack_sys::{monotonic_micros, thread_cpu_micros, LowPriority};
+
+/// Microseconds that a pause may last longer than it computes. In the worst case, where other programs keep all processors busy, it
+/// would last for seventy times as long, and all that time this worker would serve nobody.
+const MOST_LOST: u64 = 50_000;
+
+/// Pauses with the usual priority after one that was kept waiting for longer: at first, and at most, when it happens again.
+const USUAL: u32 = 64;
+const MOST_USUAL: u32 = 4096;
+
+/// Low where that is allowed and does no harm.
+#[derive(Debug, Default)]
+pub(super) struct PausePriority {
+    /// None before the first pause.
+    is_allowed: Option<bool>,
+    /// While a pause lasts.
+    low: Option<Low>,
+    /// Pauses to come that are to have the usual one, and how many after that.
+    left: u32,
+    usual: u32,
+}
+
+#[derive(Debug)]
+struct Low {
+    priority: LowPriority,
+    /// When it began, and what the thread had computed, in microseconds.
+    began: u64,
+    computed: u64,
+}
+
+impl PausePriority {
+    /// A pause of this thread begins.
+    pub fn begin(&mut self) {
+        if self.left > 0 {
+            self.left -= 1;
+        } else if *self.is_allowed.get_or_insert_with(LowPriority::is_allowed) {
+            let (began, computed) = (monotonic_micros(), thread_cpu_micros());
+            self.low = LowPriority::take().map(|priority| Low { priority, began, computed });
+        }
+    }
+
+    /// It is over: the thread has its usual priority again.
+    pub fn end(&mut self) {
+        if let Some(Low { priority, began, computed }) = self.low.take() {
+            drop(priority);
+            let computed = thread_cpu_micros().saturating_sub(computed);
+            self.learn(monotonic_micros().saturating_sub(began).saturating_sub(computed));
+        }
+    }
+
+    /// From so many microseconds that a pause has waited for a processor.
+    fn learn(&mut self, lost: u64) {
+        if lost > MOST_LOST {
+            self.usual = (self.usual * 2).clamp(USUAL, MOST_USUAL);
+            self.left = self.usual;
+        } else {
+            self.usual /= 2;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pauses until the next one with a low priority.
+    fn usual(priority: &mut PausePriority) -> u32 {
+        priority.is_allowed = Some(true);
+        let mut count = 0;
+        loop {
+            priority.begin();
+            if priority.low.take().is_some() {
+                return count;
+            }
+            count += 1;
+        }
+    }
+
+    #[test]
+    fn a_pause_that_waited_for_too_long_is_followed_by_some_with_the_usual_priority() {
+        let mut priority = PausePriority::default();
+        assert_eq!(usual(&mut priority), 0);
+        priority.learn(MOST_LOST);
+        assert_eq!(usual(&mut priority), 0);
+        let counts: Vec<_> = (0..8)
+            .map(|_| {
+                priority.learn(MOST_LOST + 1);
+                usual(&mut priority)
+            })
+            .collect();
+        assert_eq!(counts, [64, 128, 256, 512, 1024, 2048, 4096, 4096]);
+        (0..5).for_each(|_| priority.learn(0));
+        priority.learn(MOST_LOST + 1);
+        assert_eq!(usual(&mut priority), 256);
+    }
+
+    #[test]
+    fn none_is_low_where_the_thread_could_not_come_back() {
+        let mut priority = PausePriority { is_allowed: Some(false), ..PausePriority::default() };
+        priority.begin();
+        assert!(priority.low.is_none());
+        priority.end();
+    }
+}
