@@ -11,9 +11,22 @@ use std::os::{fd::AsRawFd, unix::fs::FileExt};
 #[derive(Debug)]
 pub struct Processors {
     #[cfg(not(portable))]
-    load: Option<File>,
+    load: Load,
     online: u32,
 }
+
+/// Of proc_loadavg(5).
+#[cfg(not(portable))]
+#[derive(Debug)]
+enum Load {
+    Unknown,
+    Open(File),
+    /// To be opened for each look.
+    Closed,
+}
+
+#[cfg(not(portable))]
+const LOAD: &str = "/proc/loadavg";
 
 impl Processors {
     /// They are counted now. Where this process may use only some of them (cgroup, affinity), what the others do says nothing.
@@ -21,15 +34,33 @@ impl Processors {
         let online = online();
         Processors {
             #[cfg(not(portable))]
-            load: File::open("/proc/loadavg").ok().filter(|_| has_all(online)),
+            load: File::open(LOAD).ok().filter(|_| has_all(online)).map_or(Load::Unknown, Load::Open),
             online,
         }
+    }
+
+    /// The same for few looks: no descriptor stays open.
+    pub fn closed() -> Self {
+        let online = online();
+        Processors {
+            #[cfg(not(portable))]
+            load: if has_all(online) { Load::Closed } else { Load::Unknown },
+            online,
+        }
+    }
+
+    /// How many there are; 1 where nobody asks.
+    pub fn online(&self) -> usize {
+        self.online as usize
     }
 
     /// The descriptors that a forked child inherits.
     pub fn raw_fds(&self) -> impl Iterator<Item = RawFd> + use<> {
         #[cfg(not(portable))]
-        return self.load.as_ref().map(AsRawFd::as_raw_fd).into_iter();
+        return match &self.load {
+            Load::Open(file) => Some(file.as_raw_fd()).into_iter(),
+            Load::Unknown | Load::Closed => None.into_iter(),
+        };
         #[cfg(portable)]
         return std::iter::empty();
     }
@@ -43,7 +74,12 @@ impl Processors {
     #[cfg(not(portable))]
     fn runnable(&self) -> Option<u32> {
         let mut text = [0; 64];
-        let length = self.load.as_ref()?.read_at(&mut text, 0).ok()?;
+        let length = match &self.load {
+            Load::Unknown => return None,
+            Load::Open(file) => file.read_at(&mut text, 0),
+            Load::Closed => File::open(LOAD).ok()?.read_at(&mut text, 0),
+        };
+        let length = length.ok()?;
         runnable_of(&text[..length])
     }
 
@@ -93,12 +129,13 @@ mod tests {
 
     #[test]
     fn none_is_spare_while_more_threads_compute_than_there_are_processors() {
-        let processors = Processors::new();
+        let (processors, closed) = (Processors::new(), Processors::closed());
         if !has_all(processors.online) {
-            assert_eq!(processors.spare(), None);
+            assert_eq!((processors.spare(), closed.spare()), (None, None));
             return;
         }
         assert!(processors.online > 0 && processors.runnable().is_some_and(|runnable| runnable > 0));
+        assert_eq!((processors.raw_fds().count(), closed.raw_fds().count()), (1, 0));
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..=processors.online {
@@ -109,7 +146,7 @@ mod tests {
                 });
             }
             let start = std::time::Instant::now();
-            while processors.spare() != Some(0) {
+            while (processors.spare(), closed.spare()) != (Some(0), Some(0)) {
                 assert!(start.elapsed().as_secs() < 20);
                 crate::sleep(1);
             }

@@ -21,6 +21,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use fastrack_http::DateCache;
+use fastrack_sys::Processors;
 
 use crate::accept::Backlog;
 use crate::access_log::AccessLog;
@@ -98,6 +99,8 @@ pub(crate) struct Reactor {
     lacks_memory: bool,
     /// Pauses of the application, in a row, each of which has left clients to others.
     left_in_a_row: u32,
+    /// Counted before the first pause.
+    processors: Option<Processors>,
     /// The helper drives, so the application may fork meanwhile.
     app_is_running: bool,
 }
@@ -131,6 +134,7 @@ impl Reactor {
             last_refusal: 0,
             lacks_memory: false,
             left_in_a_row: 0,
+            processors: None,
             app_is_running: false,
         }
     }

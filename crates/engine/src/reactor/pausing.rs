@@ -1,5 +1,7 @@
 //! Pauses of the application between two requests, to collect garbage: who may be kept waiting, and who serves meanwhile.
 
+use fastrack_sys::Processors;
+
 use super::Reactor;
 use crate::handoff::Member;
 
@@ -13,6 +15,8 @@ impl Reactor {
     /// Whether this worker may stand still for a while: no client waits for it. One whose connection is here need not wait if
     /// another worker is idle, and gets the connection now.
     ///
+    /// Where there are more workers than processors, one of those must be free, too.
+    ///
     /// If it is `urgent`, what is not done now is done in a request soon, which takes longer by that. Then others may be busy, and
     /// are left a client or two each: these are served sooner there than here.
     ///
@@ -25,11 +29,22 @@ impl Reactor {
         let here = self.table.events() + self.ready.len();
         let elsewhere = here == 0 && is_poller_readable();
         let idle = self.member.as_ref().map_or(0, Member::idle_others);
-        let nobody_waits = here <= idle && !elsewhere && (idle > 0 || urgent || !self.has_others());
+        let nobody_waits = here <= idle
+            && !elsewhere
+            && (idle > 0 || urgent || !self.has_others())
+            && (urgent || self.has_processor());
         let may_pause = nobody_waits || urgent && self.leaves_clients(here, elsewhere);
         let is_clear = may_pause && self.claim_pause() && self.hand_over(here);
         self.left_in_a_row = if is_clear && !nobody_waits { self.left_in_a_row + 1 } else { 0 };
         is_clear
+    }
+
+    /// Whether a processor is free besides those that other workers have. Where there is one for each worker those who are idle leave
+    /// theirs.
+    fn has_processor(&mut self) -> bool {
+        let others = self.member.as_ref().map_or(0, Member::serving_others);
+        let processors = self.processors.get_or_insert_with(Processors::closed);
+        others < processors.online() || processors.spare() != Some(0)
     }
 
     /// Whether no other worker pauses.
@@ -79,6 +94,7 @@ impl Reactor {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::super::tests::{kept, reactor, REQUEST};
     use super::*;
@@ -112,6 +128,52 @@ mod tests {
         other.set_idle(true);
         assert!(reactor.clear_for_pause(false, &|| true));
         assert_eq!(other.queued() as usize, LEFT_TO_EACH + 1);
+    }
+
+    #[test]
+    fn a_pause_needs_a_free_processor_where_there_are_more_workers_unless_it_is_urgent() {
+        let processors = Processors::closed();
+        if processors.spare().is_none() {
+            return;
+        }
+        let queue = SharedQueue::new().expect("a queue");
+        let member = || queue.member().expect("a member").expect("free");
+        let mut reactor = Reactor { member: Some(member()), ..reactor() };
+        let mut others: Vec<_> = (0..processors.online()).map(|_| member()).collect();
+        others.iter().for_each(|other| other.set_serving(true));
+        others[0].set_idle(true);
+        let mut clear = |urgent| {
+            let is_clear = reactor.clear_for_pause(urgent, &|| false);
+            reactor.end_pause();
+            is_clear
+        };
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..=processors.online() {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            await_true(|| !clear(false));
+            assert!(clear(true));
+            others.pop();
+            assert!(clear(false), "a processor for each worker");
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let last = member();
+        last.set_serving(true);
+        last.set_idle(true);
+        await_true(|| clear(false));
+    }
+
+    fn await_true(mut condition: impl FnMut() -> bool) {
+        let start = std::time::Instant::now();
+        while !condition() {
+            assert!(start.elapsed().as_secs() < 20);
+            fastrack_sys::sleep(1);
+        }
     }
 
     #[test]
