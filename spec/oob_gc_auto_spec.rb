@@ -171,11 +171,12 @@ RSpec.describe "OobGC=auto", :quiet do
     def nice(pid) = File.read("/proc/#{pid}/task/#{pid}/stat").rpartition(")").last.split[16].to_i
 
     # @return [Array<Integer>] the nice values of a worker that collects, and when it serves
-    def priorities(**how)
-      @server = Server.start(ru: allocating, config: held, options: { OobGC: "auto", MaxWorkers: 2 }, **how)
-      pid = await_collection
-      low = nice(pid)
+    def priorities(workers: 2, **how)
+      @server = Server.start(ru: allocating, config: held, options: { OobGC: "auto", MaxWorkers: workers }, **how)
+      asking = Thread.new { await_collection }
+      low = nice(eventually { collecting.first })
       server.write("go", "")
+      pid = asking.value
       eventually { ask.last == pid }
       [low, nice(pid)]
     end
@@ -183,6 +184,10 @@ RSpec.describe "OobGC=auto", :quiet do
     it "is the lowest while a worker collects, and its own afterwards" do
       expect(priorities).to eq([19, 0])
       expect(priorities(wrapper: %w[nice -n 5])).to eq([19, 5])
+    end
+
+    it "stays as it is where no other worker serves" do
+      expect(priorities(workers: 1)).to eq([0, 0])
     end
 
     it "stays as it is where the worker could not return to its own" do

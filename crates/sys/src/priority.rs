@@ -3,6 +3,7 @@
 /// Has the current thread compute only when a processor is idle, or nearly so, until this is dropped. Another thread must not drop it.
 #[derive(Debug)]
 pub struct LowPriority {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
     usual: i32,
 }
 

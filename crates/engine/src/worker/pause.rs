@@ -2,7 +2,7 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
-use super::{Engine, PausePriority};
+use super::{Engine, LockedReactor, PausePriority};
 use crate::handoff::Member;
 
 impl Engine {
@@ -16,8 +16,9 @@ impl Engine {
         if control.is_closed() || control.is_stopping() || !self.is_alone() {
             return false;
         }
-        let is_clear = self.shared.reactor().clear_for_pause(urgent, &|| control.is_poller_readable());
-        self.lower_priority(is_clear)
+        let mut reactor = self.shared.reactor();
+        let is_clear = reactor.clear_for_pause(urgent, &|| control.is_poller_readable());
+        self.lower_priority(reactor, is_clear)
     }
 
     /// Whether the application may stand still now for a millisecond: no client waits here, and no other thread has a request. The
@@ -29,8 +30,9 @@ impl Engine {
         if control.is_closed() || control.is_stopping() || !self.is_alone() {
             return false;
         }
-        let is_clear = self.shared.reactor().clear_for_step(&|| control.is_poller_readable());
-        self.lower_priority(is_clear)
+        let mut reactor = self.shared.reactor();
+        let is_clear = reactor.clear_for_step(&|| control.is_poller_readable());
+        self.lower_priority(reactor, is_clear)
     }
 
     /// The step is over: the worker is busy again.
@@ -62,9 +64,11 @@ impl Engine {
         }
     }
 
-    /// Of a pause that begins, if it does: requests of other workers come first. Not while this thread has a lock.
-    fn lower_priority(&self, begins: bool) -> bool {
-        if begins {
+    /// Of a pause that begins, if it does: requests of other workers come first, where there are any. Not while this thread has the lock.
+    fn lower_priority(&self, reactor: LockedReactor<'_>, begins: bool) -> bool {
+        let has_others = reactor.has_others();
+        drop(reactor);
+        if begins && has_others {
             self.priority().begin();
         }
         begins
