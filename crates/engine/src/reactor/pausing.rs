@@ -163,10 +163,6 @@ mod tests {
             is_over.store(true, Ordering::Relaxed);
             assert_eq!((waits, urgent, has_own), (true, true, true));
         });
-        let last = member();
-        last.set_serving(true);
-        last.set_idle(true);
-        assert!(comes_true(|| clear(false)));
     }
 
     /// Within 20 seconds.
