@@ -16,6 +16,8 @@ mod timer;
 mod wait_share;
 
 #[cfg(test)]
+pub(crate) use load::tests::with_busy_processors;
+#[cfg(test)]
 pub(crate) use shared::tests;
 
 pub(crate) use crew::{Crew, Turn, MAIN};

@@ -66,9 +66,9 @@ impl Engine {
 
     /// Of a pause that begins, if it does: requests of other workers come first, where there are any. Not while this thread has the lock.
     fn lower_priority(&self, reactor: LockedReactor<'_>, begins: bool) -> bool {
-        let has_others = reactor.has_others();
+        let comes_last = begins && reactor.has_others();
         drop(reactor);
-        if begins && has_others {
+        if comes_last {
             self.priority().begin();
         }
         begins
