@@ -3,11 +3,14 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
+use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::poll::{ppoll, PollFd, PollFlags};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollTimeout};
+use nix::sys::time::TimeSpec;
 
 use crate::client::{Client, Outcome, Profile, Request, Surroundings};
 use crate::options::Options;
@@ -20,6 +23,7 @@ use crate::tally::{Sample, Tally};
 const RECOVERY: Duration = Duration::from_millis(20);
 /// How often it looks for requests that take too long.
 const LOOK: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: u8 = LOOK.as_millis() as u8;
 /// Bytes read at once.
 const BUFFER: usize = 64 * 1024;
 
@@ -114,7 +118,7 @@ impl ClosedLoop {
             if self.pauses.is_empty() && self.under_way == 0 {
                 return Ok(self.over());
             }
-            let count = match self.around.epoll.wait(&mut events, self.timeout(now)) {
+            let count = match self.wait(&mut events, now) {
                 Ok(count) => count,
                 Err(Errno::EINTR) => 0,
                 Err(error) => return Err(error.into()),
@@ -206,7 +210,7 @@ impl ClosedLoop {
             number: client.ticket.number,
             kind: client.ticket.kind,
             reconnects: client.profile.reconnects,
-            // What it was, not what it should have been: epoll_wait counts in milliseconds.
+            // What it was, not what it should have been.
             pause: client.begun.duration_since(client.idle_since),
             latency: now.duration_since(client.begun),
             service_us: said.service_us,
@@ -229,11 +233,16 @@ impl ClosedLoop {
         }
     }
 
-    /// Until the next pause is over, rounded up to what epoll_wait can count.
-    fn timeout(&self, now: Instant) -> EpollTimeout {
-        let due = self.pauses.peek().map_or(LOOK, |Reverse((due, _))| due.duration_since(now).min(LOOK));
-        let milliseconds = u16::try_from(due.as_micros().div_ceil(1_000)).unwrap_or(u16::MAX);
-        EpollTimeout::from(milliseconds)
+    /// Waits for events, or until the next pause is over. That is not left to epoll_wait(2), which counts in milliseconds: requests
+    /// would come in bursts, one in each.
+    fn wait(&self, events: &mut [EpollEvent], now: Instant) -> nix::Result<usize> {
+        let epoll = &self.around.epoll;
+        let Some(Reverse((due, _))) = self.pauses.peek() else { return epoll.wait(events, LONGEST_WAIT) };
+        let left = TimeSpec::from_duration(due.duration_since(now).min(LOOK));
+        if ppoll(&mut [PollFd::new(epoll.0.as_fd(), PollFlags::POLLIN)], Some(left), None)? == 0 {
+            return Ok(0);
+        }
+        epoll.wait(events, EpollTimeout::ZERO)
     }
 }
 
