@@ -119,9 +119,11 @@ impl Driver {
         }
         if self.schedule.may_give() && reactor.share() {
             (self.schedule.since_given, self.schedule.last_given) = (0, self.schedule.last_began);
+            // From the queue it would take what it has just given, before the idle worker has woken up.
+            self.schedule.first = reactor.take_ready().or_else(|| reactor.handle_events());
         }
         reactor.expire(&|| false);
-        let mut busy = due || reactor.has_pending();
+        let mut busy = due || self.schedule.first.is_some() || reactor.has_pending();
         // Waiting polls as well; but for new clients it is worth a look without unlocking everything.
         if result.is_ok() && (due || !busy && !reactor.has_connections()) {
             result = self.poll_listeners();
@@ -277,8 +279,8 @@ mod tests {
         (is_served, other.queued())
     }
 
-    #[test]
-    fn an_idle_worker_is_given_one_of_several_pipelined_requests() {
+    /// With an engine, another worker, and the engine's reactor, in which two clients' requests are ready.
+    fn with_two_ready(test: impl FnOnce(&Engine, &Member, &mut Reactor)) {
         let queue = SharedQueue::new().expect("a queue");
         let engine = Engine::new(Vec::new(), None, Settings::default(), Some(&queue)).expect("an engine");
         let other = queue.member().expect("a member").expect("free");
@@ -294,12 +296,31 @@ mod tests {
             assert_eq!(step, Step::Ready);
             reactor.queue(connection);
         }
-        assert!(!reactor.share());
-        other.set_idle(true);
-        assert!(reactor.share());
-        // The last one stays.
-        assert!(!reactor.share());
-        assert_eq!(other.queued(), 1);
+        test(&engine, &other, &mut reactor);
+    }
+
+    #[test]
+    fn an_idle_worker_is_given_one_of_several_pipelined_requests() {
+        with_two_ready(|_, other, reactor| {
+            assert!(!reactor.share());
+            other.set_idle(true);
+            assert!(reactor.share());
+            // The last one stays.
+            assert!(!reactor.share());
+            assert_eq!(other.queued(), 1);
+        });
+    }
+
+    #[test]
+    fn a_worker_that_has_given_a_request_away_serves_its_own_and_leaves_that_one_in_the_queue() {
+        with_two_ready(|engine, other, reactor| {
+            other.set_idle(true);
+            let mut driver = engine.driver.lock().expect("no panic").take().expect("nobody leads");
+            driver.schedule.last_began = GIVE_TIME;
+            assert!(matches!(driver.poll(reactor, false), Action::Continue));
+            assert!(matches!(driver.next_action(reactor), Action::Serve(_)));
+            assert_eq!(other.queued(), 1);
+        });
     }
 
     #[test]
