@@ -36,7 +36,7 @@ pub use listen_queue::{listen_queue, ListenAddress, ListenQueue};
 pub use memory::{append, reserve};
 pub use own_descriptors::spawn_with_own_descriptors;
 pub use poller::{Event, Events, Poller};
-pub use priority::LowPriority;
+pub use priority::{take_short_turns, turn_of, LowPriority};
 pub use process::{
     adopts_orphans, exit_at_once, exported, is_alive, is_running, is_sibling, page_size, share_malloc_arena,
     trim_heap,

@@ -36,6 +36,9 @@ pub(super) trait Work {
 /// The least time in which the helper sees whether what it found sooner lasts for [`SOON`], in milliseconds.
 const CONFIRM: u64 = 1;
 
+/// What is over by then did not last for [`SOON`]; what is over later, because the helper had to wait for a processor, may have.
+const SURELY_SHORT: Duration = Duration::from_micros(1_500);
+
 /// What the application's thread has been busy with since this epoch.
 struct Lasting {
     since: u64,
@@ -77,12 +80,13 @@ impl<'a, W: Work> Lookout<'a, W> {
         let epoch = self.epoch.read();
         if let Some(lasting) = self.lasting.take() {
             if lasting.since == epoch && wake != Wake::Timer {
-                self.lasting = self.drive(epoch, lasting.is_long || wake == Wake::Timeout);
+                self.lasting =
+                    self.drive(epoch, lasting.is_long || wake == Wake::Timeout || timer.lasts() >= SOON);
                 if self.lasting.is_some() {
                     return;
                 }
             }
-            if !lasting.is_long {
+            if !lasting.is_long && timer.lasts() < SURELY_SHORT {
                 timer.expect_long(false);
             }
             timer.stop_watching();
@@ -106,7 +110,7 @@ impl<'a, W: Work> Lookout<'a, W> {
         self.before = epoch;
         self.work.watch();
         if is_busy(epoch) && steps == 0 {
-            let lasting = self.drive(epoch, !timer.was_set_sooner());
+            let lasting = self.drive(epoch, timer.lasts() >= SOON);
             self.lasting = lasting.filter(|_| timer.watch_connections(self.epoch, epoch));
             if self.lasting.is_none() {
                 self.work.rest();
@@ -190,6 +194,12 @@ mod tests {
         assert_eq!((calls.drives.get(), calls.rests.get()), (1, 1));
     }
 
+    fn until_it_lasts(time: Duration, timer: &HelperTimer) {
+        while timer.lasts() < time {
+            std::hint::spin_loop();
+        }
+    }
+
     /// Whether the next request is expected to be long after these. The helper looks at each of them once, at the first after
     /// [`SOON`]; and again where something wakes it before the request is over.
     fn expects_long(is_alone: bool, requests: &[Option<Wake>]) -> bool {
@@ -200,6 +210,7 @@ mod tests {
         for wake in requests {
             timer.fire_in(timer.soon());
             let since = epoch.advance();
+            until_it_lasts(timer.soon(), &timer);
             lookout.look(since, since);
             if let Some(wake) = wake {
                 lookout.woken(*wake);
@@ -212,32 +223,70 @@ mod tests {
 
     #[test]
     fn requests_are_expected_to_be_long_after_one_that_was_until_one_is_not() {
-        assert!(!expects_long(false, &[]));
+        // On a busy machine a try may take so long that what is over soon has lasted.
+        let expects_short = |requests| (0..100).any(|_| !expects_long(false, requests));
+        assert!(expects_short(&[]));
         assert!(expects_long(false, &[None]) && !expects_long(true, &[None]));
         // Over by the next look.
-        assert!(!expects_long(false, &[None, None]));
+        assert!(expects_short(&[None, None]));
         // A connection wakes the helper at any time.
-        assert!(!expects_long(false, &[None, Some(Wake::Event)]));
+        assert!(expects_short(&[None, Some(Wake::Event)]));
         assert!(expects_long(false, &[None, Some(Wake::Timeout)]));
         assert!(expects_long(false, &[None, Some(Wake::Timeout), Some(Wake::Timeout)]));
-        assert!(!expects_long(false, &[None, Some(Wake::Timeout), None]));
+        assert!(expects_short(&[None, Some(Wake::Timeout), None]));
+    }
+
+    /// Whether the next request is expected to be long after one that a connection interrupts when it has lasted for so long, and that is
+    /// over when the helper looks again.
+    fn expects_long_after(millis: u64, is_over: bool) -> bool {
+        let (timer, epoch) = (new_timer(), Epoch::default());
+        let calls = Calls { epoch: Some(&epoch), ..Calls::default() };
+        let mut lookout = Lookout::new(&timer, &epoch, &calls);
+        epoch.set_busy();
+        timer.expect_long(true);
+        timer.fire_in(timer.soon());
+        let since = epoch.advance();
+        lookout.look(since, since);
+        until_it_lasts(Duration::from_millis(millis), &timer);
+        if is_over {
+            epoch.advance();
+        }
+        lookout.woken(Wake::Event);
+        epoch.advance();
+        timer.fire_in(timer.soon());
+        lookout.woken(Wake::Timeout);
+        timer.soon() < SOON
+    }
+
+    #[test]
+    fn a_request_is_known_to_be_long_by_the_clock_where_connections_wake_the_helper_again_and_again() {
+        assert!(expects_long_after(1, false));
+        // It may have been long: the helper had to wait for a processor.
+        assert!(expects_long_after(2, true));
+        // On a busy machine a try may take too long to tell.
+        assert!((0..100).any(|_| !expects_long_after(0, true)));
     }
 
     #[test]
     fn what_is_not_known_to_be_long_is_looked_at_again_in_a_millisecond() {
-        let (timer, epoch) = (new_timer(), Epoch::default());
-        let calls = Calls { epoch: Some(&epoch), ..Calls::default() };
-        let mut lookout = Lookout::new(&timer, &epoch, &calls);
-        let mut next_looks = || {
-            timer.fire_in(timer.soon());
-            epoch.set_idle();
-            let since = epoch.set_busy().expect("it was idle");
-            lookout.look(since, since);
-            let first = lookout.next_look();
-            lookout.woken(Wake::Timeout);
-            (first, lookout.next_look())
+        let next_looks = |_| {
+            let (timer, epoch) = (new_timer(), Epoch::default());
+            let calls = Calls { epoch: Some(&epoch), ..Calls::default() };
+            let mut lookout = Lookout::new(&timer, &epoch, &calls);
+            [(); 2].map(|()| {
+                timer.fire_in(timer.soon());
+                epoch.set_idle();
+                let since = epoch.set_busy().expect("it was idle");
+                until_it_lasts(timer.soon(), &timer);
+                lookout.look(since, since);
+                let first = lookout.next_look();
+                lookout.woken(Wake::Timeout);
+                (first, lookout.next_look())
+            })
         };
-        assert_eq!([next_looks(), next_looks()], [(Some(100), Some(100)), (Some(CONFIRM), Some(100))]);
+        let expected = [(Some(100), Some(100)), (Some(CONFIRM), Some(100))];
+        // On a busy machine a try may take too long to tell.
+        assert!((0..100).map(next_looks).any(|looks| looks == expected));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fastrack_sys::{Events, Poller, Timer, Waker};
+use fastrack_sys::{monotonic_micros, Events, Poller, Timer, Waker};
 
 use super::epoch::{is_busy, Epoch};
 use super::listening::{Listening, Source};
@@ -61,8 +61,8 @@ pub(crate) struct HelperTimer {
     stops: AtomicU32,
     /// Requests are expected to last for [`SOON`].
     expects_long: AtomicBool,
-    /// The timer was last set to less than that.
-    is_set_sooner: AtomicBool,
+    /// When the timer was last set, in microseconds.
+    set_at: AtomicU64,
     /// Requests that the timer was set for since the application's thread was last woken.
     in_a_row: AtomicU32,
 }
@@ -96,7 +96,7 @@ impl HelperTimer {
             watches_connections: AtomicBool::new(false),
             stops: AtomicU32::new(0),
             expects_long: AtomicBool::new(false),
-            is_set_sooner: AtomicBool::new(false),
+            set_at: AtomicU64::new(0),
             in_a_row: AtomicU32::new(0),
         })
     }
@@ -201,14 +201,14 @@ impl HelperTimer {
     }
 
     pub(super) fn fire_in(&self, time: Duration) {
-        self.is_set_sooner.store(time < SOON, Ordering::Relaxed);
+        self.set_at.store(monotonic_micros(), Ordering::Relaxed);
         // It cannot fail for the times used here.
         let _ = self.timer.set(time);
     }
 
-    /// Whether the timer was last set to less than [`SOON`].
-    pub(super) fn was_set_sooner(&self) -> bool {
-        self.is_set_sooner.load(Ordering::Relaxed)
+    /// How long ago the timer was set.
+    pub(super) fn lasts(&self) -> Duration {
+        Duration::from_micros(monotonic_micros().saturating_sub(self.set_at.load(Ordering::Relaxed)))
     }
 
     /// Whether requests are expected to last for [`SOON`].

@@ -67,3 +67,27 @@ fn a_long_request_is_noticed_however_many_short_ones_came_before() {
     }
     drop(helper);
 }
+
+#[test]
+fn the_helper_has_short_turns_on_a_processor() {
+    let Some(usual) = fastrack_sys::turn_of(0) else { return };
+    let shared = Arc::new(shared());
+    let control = Arc::new(Control::new(-1, [], &WatchSettings::default()).expect("a control"));
+    let its = Arc::clone(&shared);
+    let _helper = Helper::start(its, control, Watchdog::new(&WatchSettings::default())).expect("a helper");
+    let is_helper = |thread: &u32| {
+        let name = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
+        name.is_ok_and(|name| name.trim() == "fastrack helper")
+    };
+    let has_short_turns = || {
+        let threads = std::fs::read_dir("/proc/self/task").expect("a folder").flatten();
+        let mut numbers =
+            threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok()).filter(is_helper);
+        numbers.any(|thread| fastrack_sys::turn_of(thread).is_some_and(|turn| turn < usual))
+    };
+    let start = Instant::now();
+    while !has_short_turns() {
+        assert!(start.elapsed() < Duration::from_secs(20));
+        std::thread::yield_now();
+    }
+}

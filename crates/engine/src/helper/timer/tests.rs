@@ -137,12 +137,11 @@ fn a_worker_that_is_idle_now_and_then_has_requests_that_are_expected_to_be_long_
     let (timer, epoch, _near) = new();
     let soon = || {
         timer.begin(epoch.advance(), true);
-        (timer.soon(), timer.was_set_sooner())
+        timer.soon()
     };
-    assert_eq!(soon(), (SOON, false));
+    assert_eq!(soon(), SOON);
     timer.expect_long(true);
-    // Nobody has set the timer anew.
-    assert_eq!(soon(), (SOONER, false));
+    assert_eq!(soon(), SOONER);
     let set = |rests: bool| {
         timer.state.store(OFF, Ordering::Relaxed);
         if rests {
@@ -150,7 +149,7 @@ fn a_worker_that_is_idle_now_and_then_has_requests_that_are_expected_to_be_long_
             timer.woken(epoch.set_busy().expect("it was idle"));
         }
         timer.begin(epoch.advance(), true);
-        timer.was_set_sooner()
+        timer.soon() == SOONER
     };
     let in_a_row = (0..2 * MANY_IN_A_ROW).take_while(|_| set(false)).count();
     assert!(in_a_row > 3 && in_a_row < MANY_IN_A_ROW as usize, "{in_a_row}");
