@@ -271,3 +271,56 @@ fn requests(options: &Options) -> Vec<Request> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    const SEED: u64 = 7;
+    const REQUESTS: usize = 100;
+
+    /// Answers this many requests on one connection.
+    fn serve(listener: &TcpListener) {
+        let (mut client, _) = listener.accept().expect("a client");
+        let lines = BufReader::new(client.try_clone().expect("a copy")).lines().map_while(Result::ok);
+        for _ in lines.filter(String::is_empty).take(REQUESTS) {
+            client.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").expect("written");
+        }
+    }
+
+    /// By how many microseconds a client's pauses were longer than they were to be, in half of the cases.
+    fn lateness() -> u128 {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let address = listener.local_addr().expect("an address");
+        let line = format!(
+            "closed-loop --address {address} --path / --pause-ms 3.5 --requests {REQUESTS} --seconds 20 --seed {SEED}"
+        );
+        let options = Options::parse(line.split(' ').map(String::from)).expect("options");
+        let trace = std::env::temp_dir().join(format!("fastrack-load-{}", std::process::id()));
+        thread::scope(|scope| {
+            scope.spawn(|| serve(&listener));
+            let (tally, _) =
+                ClosedLoop::new(&options, 0, Instant::now()).expect("a loop").play().expect("played");
+            tally.write_trace(&trace).expect("written");
+        });
+        let text = std::fs::read_to_string(&trace).expect("a trace");
+        std::fs::remove_file(&trace).expect("removed");
+        let pauses =
+            text.lines().map(|line| line.split(' ').nth(2).and_then(|us| us.parse().ok()).expect("a pause"));
+        let mut plan = Plan::new(&options.kinds, SEED);
+        let late = pauses.map(|pause: u128| pause.saturating_sub(plan.take(options.pause).pause.as_micros()));
+        let mut late: Vec<u128> = late.collect();
+        assert_eq!(late.len(), REQUESTS);
+        late.sort_unstable();
+        late[REQUESTS / 2]
+    }
+
+    #[test]
+    fn a_client_begins_its_next_request_when_its_pause_is_over_and_not_at_the_next_millisecond() {
+        // On a busy machine a try may be late throughout.
+        assert!((0..20).any(|_| lateness() < 300));
+    }
+}
