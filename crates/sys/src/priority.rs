@@ -44,8 +44,12 @@ impl Drop for LowPriority {
 /// Asks for short turns of the current thread on a processor. It gets them the sooner when it wakes up, also where all processors are
 /// busy: for a thread that computes little at a time. Linux 6.12 and later go by that, for ordinary threads
 /// (sched_setattr(2), `sched_runtime`); to others it means nothing.
+///
+/// Does nothing where a seccomp(2) filter is in place: that of a hardened systemd unit (`SystemCallFilter=~@resources`) kills who asks.
 pub fn take_short_turns() {
-    turns::set(SHORT_TURN);
+    if !turns::may_be_killed() {
+        turns::set(SHORT_TURN);
+    }
 }
 
 /// How long the turns of this process's thread with this number are, 0 for the current one. None where the system does not tell.
@@ -73,6 +77,12 @@ mod turns {
         attributes(thread).map(|its| its.sched_runtime).filter(|nanos| *nanos > 0).map(Duration::from_nanos)
     }
 
+    /// Whether a filter decides about system calls; by this file, because asking the kernel is one, too (PR_GET_SECCOMP(2const)).
+    pub fn may_be_killed() -> bool {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+        !status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "0"))
+    }
+
     pub fn set(turn: Duration) {
         let Some(mut attributes) = attributes(0) else { return };
         attributes.sched_runtime = turn.as_nanos() as u64;
@@ -87,6 +97,10 @@ mod turns {
 
     pub fn get(_thread: u32) -> Option<Duration> {
         None
+    }
+
+    pub fn may_be_killed() -> bool {
+        false
     }
 
     pub fn set(_turn: Duration) {}
@@ -108,19 +122,48 @@ fn set_nice(nice: i32) -> Option<()> {
 mod tests {
     use super::*;
 
+    /// How long a thread's turns are before and after it has asked for short ones, and its priority.
+    fn asked(prepare: fn()) -> [(Option<Duration>, Option<i32>); 2] {
+        let ask = move || {
+            prepare();
+            let before = (turn_of(0), nice());
+            take_short_turns();
+            [before, (turn_of(0), nice())]
+        };
+        std::thread::spawn(ask).join().expect("no panic")
+    }
+
     #[test]
     fn a_thread_has_short_turns_when_it_asks_for_them_and_its_priority_stays() {
         let usual = turn_of(0);
-        let (nice_before, short, nice_after) = std::thread::spawn(|| {
-            let before = nice();
-            take_short_turns();
-            (before, turn_of(0), nice())
-        })
-        .join()
-        .expect("no panic");
-        assert_eq!(nice_before, nice_after);
+        let [before, after] = asked(|| ());
+        assert_eq!((before.0, before.1), (usual, after.1));
         // Linux before 6.12 does not tell, nor do other systems.
-        assert_eq!(short, usual.map(|_| SHORT_TURN));
-        assert_eq!(turn_of(0), usual, "of that thread alone");
+        let expected = if turns::may_be_killed() { usual } else { usual.map(|_| SHORT_TURN) };
+        assert_eq!((after.0, turn_of(0)), (expected, usual), "of that thread alone");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_thread_does_not_ask_for_short_turns_where_a_filter_may_kill_it() {
+        use nix::libc;
+        // Allows everything.
+        let filter = || {
+            let mut rule = libc::sock_filter {
+                code: (libc::BPF_RET | libc::BPF_K) as u16,
+                jt: 0,
+                jf: 0,
+                k: libc::SECCOMP_RET_ALLOW,
+            };
+            let program = libc::sock_fprog { len: 1, filter: &raw mut rule };
+            nix::sys::prctl::set_no_new_privs().expect("allowed");
+            // SAFETY: the kernel only reads the program, which is one rule long.
+            let result = unsafe {
+                libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program)
+            };
+            assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+        };
+        let [before, after] = asked(filter);
+        assert_eq!(before, after);
     }
 }
