@@ -94,11 +94,17 @@ impl Reactor {
         !self.is_stopping() && self.has_others()
     }
 
-    /// Puts the requests that have come into the shared queue, behind those that wait there. Returns the first one instead if
-    /// it is to be answered next: nobody waits in the queue, and no new client is about to.
-    pub fn line_up(&mut self, is_client_likely: bool) -> Option<Box<Connection>> {
-        let stays = !is_client_likely && !self.ask_member(Member::is_anything_queued);
-        let mut first = if stays { self.take_ready() } else { None };
+    /// Puts the requests that have come into the shared queue, behind those that wait there. Returns the one to be answered next: `first`,
+    /// or the first one that has come if nobody waits in the queue, and no new client is about to.
+    pub fn line_up(
+        &mut self,
+        mut first: Option<Box<Connection>>,
+        is_client_likely: bool,
+    ) -> Option<Box<Connection>> {
+        let stays = first.is_none() && !is_client_likely && !self.ask_member(Member::is_anything_queued);
+        if stays {
+            first = self.take_ready();
+        }
         self.give_ready(&|| false);
         for _ in 0..self.table.events().min(LINED_UP) {
             match self.handle_event() {

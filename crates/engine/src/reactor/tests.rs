@@ -266,11 +266,11 @@ fn requests_line_up_behind_those_in_the_queue_and_the_first_of_all_stays() {
     let mut clients: Vec<_> = (0..3).map(|_| kept(&mut reactor)).collect();
     clients.iter_mut().for_each(|client| client.write_all(REQUEST).expect("write"));
     reactor.poll().expect("polled");
-    let first = reactor.line_up(false).expect("the first");
+    let first = reactor.line_up(None, false).expect("the first");
     assert_eq!((first.key, reactor.events(), other.queued()), (Some(0), 0, 2));
     // It is no longer the first.
     reactor.queue(first);
-    assert!(reactor.line_up(false).is_none());
+    assert!(reactor.line_up(None, false).is_none());
     assert_eq!((reactor.has_ready(), other.queued()), (false, 3));
 }
 

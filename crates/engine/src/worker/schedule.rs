@@ -130,9 +130,10 @@ impl Driver {
             busy |= !self.events.is_empty();
         }
         if due && self.schedule.lines_up && result.is_ok() && self.finish.is_none() {
-            self.schedule.first = reactor.line_up(self.listeners.is_client_likely());
-            self.schedule.kept += u32::from(self.schedule.first.is_some());
+            let first = self.schedule.first.take();
+            self.schedule.first = reactor.line_up(first, self.listeners.is_client_likely());
         }
+        self.schedule.kept += u32::from(self.schedule.first.is_some());
         busy |= self.schedule.queue_announced || self.listeners.is_client_likely();
         busy |= self.finish.is_some() || reactor.is_stopping() && reactor.is_done() && self.is_rest_done();
         if let Err(error) = result {
@@ -313,14 +314,19 @@ mod tests {
 
     #[test]
     fn a_worker_that_has_given_a_request_away_serves_its_own_and_leaves_that_one_in_the_queue() {
-        with_two_ready(|engine, other, reactor| {
-            other.set_idle(true);
-            let mut driver = engine.driver.lock().expect("no panic").take().expect("nobody leads");
-            driver.schedule.last_began = GIVE_TIME;
-            assert!(matches!(driver.poll(reactor, false), Action::Continue));
-            assert!(matches!(driver.next_action(reactor), Action::Serve(_)));
-            assert_eq!(other.queued(), 1);
-        });
+        // Also when requests line up, because they are long.
+        for long_requests in [0, 1] {
+            with_two_ready(|engine, other, reactor| {
+                other.set_idle(true);
+                let mut driver = engine.driver.lock().expect("no panic").take().expect("nobody leads");
+                driver.schedule.last_began = GIVE_TIME;
+                (0..long_requests).for_each(|_| driver.count_request(1_000));
+                assert!(matches!(driver.poll(reactor, true), Action::Continue));
+                assert_eq!(driver.schedule.lines_up, long_requests > 0);
+                assert!(matches!(driver.next_action(reactor), Action::Serve(_)));
+                assert_eq!(other.queued(), 1);
+            });
+        }
     }
 
     #[test]
