@@ -56,8 +56,8 @@ impl<'e> Runner<'e> {
         }
         let Some(mut reactor) = self.lock_after_request(leads) else { return self.give_back(driver) };
         if leads {
-            // What is called after the response may take long, too.
-            shared.begin(true);
+            // What is called after the response may take long, too. The next request begins by the same timer.
+            shared.begin(false);
         }
         // The body on a hijacked connection is the application's.
         let keep_alive = (stage == Stage::Hijacked || connection.skip_body()) && keep_alive;
