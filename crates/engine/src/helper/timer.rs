@@ -38,7 +38,7 @@ const BESIDE: u64 = 3;
 
 /// The timer is not set: the application's thread sets it when it gets something to do.
 const OFF: u8 = 0;
-/// Set when the application's thread woke up.
+/// Set when the application's thread woke up, or for what it does between two requests.
 const WOKEN: u8 = 1;
 /// Set for what that thread does, which began soon after it woke up.
 const SET: u8 = 2;
