@@ -1,0 +1,192 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../../lib/fastrack/configuration"
+require "fileutils"
+require "stringio"
+require "tmpdir"
+
+RSpec.describe "ConfigFile" do
+  let(:dir) { Dir.mktmpdir("fastrack-config") }
+  let(:file) { File.join(dir, "fastrack.rb") }
+  let(:output) { StringIO.new }
+
+  after { FileUtils.remove_entry(dir) }
+
+  def configure(text, given = {}, environment = {})
+    File.write(file, text)
+    Fastrack::Configuration.new({ ConfigFile: file }.merge(given), environment: environment, output: output, warnings: StringIO.new)
+  end
+
+  it "A4 has a word for each option" do
+    found = configure(<<~RUBY)
+      host "127.0.0.1"
+      port 8000
+      path "/run/app.sock"
+      backlog 64
+      reuseport true
+      max_workers 2
+      timeout 30
+      max_request_per_child 100
+      min_request_per_child 50
+      oobgc true
+      max_gc_per_request 9
+      min_gc_per_request 3
+      chunked_transfer true
+      spawn_interval 1
+      err_respawn_interval 2
+    RUBY
+    expect(found).to have_attributes(
+      host: "127.0.0.1", port: 8000, path: "/run/app.sock", backlog: 64, reuseport: true, max_workers: 2, timeout: 30,
+      max_request_per_child: 100, min_request_per_child: 50, oobgc: true, max_gc_per_request: 9, min_gc_per_request: 3,
+      chunked_transfer: true, spawn_interval: 1, err_respawn_interval: 2
+    )
+  end
+
+  it "A4 words take strings, as from the environment" do
+    expect(configure('max_workers ENV["NOT_THERE"] || "3"').max_workers).to eq(3)
+  end
+
+  it "A4 a word with nil says nothing" do
+    expect(configure("max_workers nil").max_workers).to eq(5)
+  end
+
+  it "B-reuseport reuseport true, chunked_transfer true and oobgc \"no\" mean what they say" do
+    found = configure("reuseport true\nchunked_transfer true\noobgc \"no\"")
+    expect(found).to have_attributes(reuseport: true, chunked_transfer: true, oobgc: false)
+  end
+
+  it "A4 hooks are blocks" do
+    found = configure("before_fork { :before }\nafter_fork do |server, worker|\n  [server, worker]\nend")
+    expect(found.before_fork.call).to eq(:before)
+    expect(found.after_fork.call(1, 2)).to eq([1, 2])
+  end
+
+  it "A5 says that it is read" do
+    configure("")
+    expect(output.string).to eq("loading from config_file:#{file}\n")
+  end
+
+  it "A2 goes before the command line, which goes before the environment" do
+    found = configure("max_workers 2", { MaxWorkers: "3", Port: "8001" }, "WEB_CONCURRENCY" => "4", "PORT" => "8002")
+    expect(found).to have_attributes(max_workers: 2, port: 8001)
+  end
+
+  it "A6 a variable in whose place it has a word need not be understood" do
+    found = configure("max_workers 2\npath 'app.sock'", {}, "WEB_CONCURRENCY" => "auto", "PORT" => "tcp://1")
+    expect(found).to have_attributes(max_workers: 2, path: "app.sock")
+  end
+
+  # What is wrong, the file's text, and what the line says after the file's name.
+  { "raises" => ["host 'a'\nraise 'no luck'", ":2: no luck (RuntimeError)"],
+    "raises deep down" => ["\n\ndef helper\n  Integer('x')\nend\nhelper", ":4: invalid value for Integer(): \"x\" (ArgumentError)"],
+    "has a syntax error" => ["host 'a'\nport(\n", /:\d+: syntax error.* \(SyntaxError\)/],
+    "requires what is not there" => ["require 'no/such'", ":1: cannot load such file -- no/such (LoadError)"],
+    "has an unknown word" => ["\nmax_worker 3", ":2: unknown word max_worker; did you mean max_workers?"],
+    "has an ill-typed value" => ["max_workers 'many'", ":1: max_workers must be a whole number, 1 or more; got \"many\""],
+    "has a hook without a block" => ["before_fork", ":1: before_fork must be a block or anything that can be called; no value was given"]
+  }.each do |what, (text, message)|
+    it "A4 is an error of one line with its place when it #{what}" do
+      expected = message.is_a?(Regexp) ? /\AConfigFile #{Regexp.escape(file)}#{message}\z/ : "ConfigFile #{file}#{message}"
+      expect { configure(text) }.to raise_error(Fastrack::ConfigurationError, expected)
+    end
+  end
+
+  it "A4 is an error when it cannot be read" do
+    expect { Fastrack::Configuration.new({ ConfigFile: file }, environment: {}, output: output) }
+      .to raise_error(Fastrack::ConfigurationError, "ConfigFile #{file}: no such file or directory")
+  end
+
+  it "A4 words of Ruby itself are not taken for options" do
+    expect(configure("workers = [1, 2].sum\nmax_workers workers").max_workers).to eq(3)
+  end
+
+  describe "in a server" do
+    it "A5 is announced first, and its address is the one that is listened on" do
+      server = Server.start(ru: Rackups::PID, options: { Host: nil, Port: 1 }, config: "host '127.0.0.1'\nport 0\nmax_workers 1")
+      expect(server.log.lines.first(2).map(&:chomp)).to match([
+        "loading from config_file:#{server.dir}/fastrack.rb",
+        /\AFastrack starts Listening on 127\.0\.0\.1:\d+ Pid:\d+\z/
+      ])
+      expect(server.get.status).to eq(200)
+    end
+
+    # What the hooks of all workers have noted: an Array of lines, each an Array of words.
+    def notes(server, count)
+      eventually(10, "#{count} notes") { server.lines_of("notes").size == count }
+      server.lines_of("notes").map(&:split)
+    end
+
+    it "A4 before_fork runs in the master before each fork, after_fork in each worker" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2 }, config: <<~'RUBY')
+        before_fork { $seen = [$$, ($forks = $forks.to_i + 1)] }
+        after_fork { File.write("notes", "#{[*$seen, $$].join(" ")}\n", mode: "a") }
+      RUBY
+      found = notes(server, 2).map { |words| words.map(&:to_i) }
+      workers = server.await_workers(2)
+      expect(found.map { |master, forks, _| [master, forks] }).to contain_exactly([server.master, 1], [server.master, 2])
+      expect(found.map(&:last)).to match_array(workers)
+    end
+
+    it "A4 hooks get server and worker when they take them, and nothing when they do not" do
+      server = Server.start(ru: "run ->(_env) { [200, {}, [$seen.inspect]] }", options: { MaxWorkers: 1 }, config: <<~RUBY)
+        before_fork ->() { $seen = [] }
+        after_fork { |server, worker| $seen << worker.nr << server.class }
+      RUBY
+      expect(server.get.body).to eq("[0, Fastrack::Launcher]")
+    end
+
+    it "A4 each worker has random numbers of its own, from before after_fork on" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 3 }, config: <<~'RUBY')
+        srand(42)
+        after_fork { File.write("notes", "#{rand(1 << 64)}\n", mode: "a") }
+      RUBY
+      found = notes(server, 3)
+      expect(found.uniq.size).to eq(3)
+      expect(found).not_to include([Random.new(42).rand(1 << 64).to_s])
+    end
+
+    it "B-faults a ConfigFile that raises ends the server with one line and status 1, with nothing bound" do
+      server = Server.fail_to_start(ru: Rackups::PID, unix: true, config: "\nraise 'no luck'")
+      expect(server.log).to eq("loading from config_file:#{server.dir}/fastrack.rb\n" \
+                               "fastrack: ConfigFile #{server.dir}/fastrack.rb:2: no luck (RuntimeError)\n")
+      expect(server.status.exitstatus).to eq(1)
+      expect(File).not_to exist(File.join(server.dir, "server.sock"))
+    end
+
+    # Whose ConfigFile is waiting for a pipe since HUP.
+    def start_waiting(limit)
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0 }, config: <<~RUBY)
+        worker_boot_timeout #{limit}
+        reader, WRITER = IO.pipe if File.exist?("wait")
+        (File.write("waits", ""); reader.read) if reader
+      RUBY
+      server.await_workers(1)
+      Eventually.eventually { server.log.include?("is ready") }
+      server.write("wait", "")
+      server.signal(:HUP)
+      Eventually.eventually { File.exist?(File.join(server.dir, "waits")) }
+      server
+    end
+
+    it "that waits for a pipe when HUP reads it again changes nothing, and workers are replaced again after WorkerBootTimeout" do
+      server = start_waiting(1)
+      server.signal(:KILL, to: server.workers.first)
+      expect(server.get.status).to eq(200)
+      Eventually.eventually { server.log[/^fastrack: HUP changes nothing: ConfigFile #{server.dir}\/fastrack.rb:3: it is not done within 1 s \(.*\)$/] }
+      File.unlink(File.join(server.dir, "wait"))
+      old = server.await_workers(1)
+      server.signal(:HUP)
+      server.await_workers(1) { |found| found != old }
+    end
+
+    %w[TERM QUIT INT].each do |name|
+      it "that waits for a pipe when HUP reads it again does not keep #{name} from ending the server" do
+        server = start_waiting(0)
+        server.signal(name)
+        expect(server.wait.exitstatus).to eq(0)
+        expect(server.log).to match(/^fastrack: HUP changes nothing: ConfigFile .*fastrack.rb:3: #{name} has come meanwhile/)
+      end
+    end
+  end
+end

@@ -1,0 +1,217 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require "fileutils"
+require "io/console"
+require "pty"
+
+RSpec.describe "In development" do
+  around do |example|
+    Dir.mktmpdir("fastrack-development") do |dir|
+      @dir = File.realpath(dir)
+      write("config.ru", Rackups::PID)
+      example.run
+    end
+  end
+
+  def write(name, text)
+    path = File.join(@dir, name)
+    FileUtils.mkdir_p(File.dirname(path))
+    File.write(path, text)
+  end
+
+  # What a developer types, in a folder without a ConfigFile.
+  def serve(*arguments, env: {}, program: [Server::COMMAND])
+    words = [RbConfig.ruby, "-w", "-I", Server::LIB, *program, *arguments]
+    Server.start(ru: "", command: ["sh", "-c", 'cd "$0" && exec "$@"', @dir, *words], env: env)
+  end
+
+  # Five, with rackup as with Rhebok: its users start it so in production.
+  it "there is one worker with the fastrack command, unless more are wanted" do
+    expect(ready(serve("-p", "0")).log).to include("Fastrack is ready Workers:1 ")
+    expect(ready(serve("-p", "0", "-w", "2")).log).to include("Fastrack is ready Workers:2 ")
+    expect(ready(serve("-p", "0", env: { "WEB_CONCURRENCY" => "2" })).log).to include("Fastrack is ready Workers:2 ")
+    expect(ready(serve("-p", "0", "-e", "production")).log).to include("Fastrack is ready Workers:5 ")
+    # Sinatra's variable.
+    expect(ready(serve("-p", "0", env: { "APP_ENV" => "production" })).log).to include("Fastrack is ready Workers:5 ")
+  end
+
+  it "there is one worker with rackup only where development has been said" do
+    rackup = ["-S", "rackup", "-s", "Fastrack", "-o", "127.0.0.1", "-p", "0"]
+    expect(ready(serve(program: rackup)).log).to include("Fastrack is ready Workers:5 ")
+    expect(ready(serve(program: rackup, env: { "RACK_ENV" => "development" })).log).to include("Fastrack is ready Workers:1 ")
+    expect(ready(serve("-E", "development", program: rackup)).log).to include("Fastrack is ready Workers:1 ")
+    expect(ready(serve(program: rackup, env: { "RAILS_ENV" => "production" })).log).to include("Fastrack is ready Workers:5 ")
+  end
+
+  it "there are five workers with `bundle exec rackup`, unless -E says development" do
+    write("Gemfile", "gem \"rack\"\ngem \"rackup\" if Gem::Specification.any? { |spec| spec.name == \"rackup\" }\n" \
+                     "gem \"rhebok-rs\", path: #{Server::ROOT.inspect}\n")
+    skip "Bundler does not find the gems on this machine" unless system("bundle check", chdir: @dir, %i[out err] => File::NULL)
+    # With this first line Bundler loads it into its own process.
+    write("bin/rackup", "#!/usr/bin/env ruby\nrequire \"rack\"\nrequire \"rackup\" if Rack.release >= \"3\"\n" \
+                        "Object.const_get(Rack.release >= \"3\" ? :Rackup : :Rack)::Server.start\n")
+    File.chmod(0o755, File.join(@dir, "bin/rackup"))
+    bundle = ->(*words) { ready(serve("exec", "bin/rackup", "-s", "Fastrack", "-o", "127.0.0.1", "-p", "0", *words, program: ["-S", "bundle"])) }
+    expect(bundle.call.log).to include("Fastrack is ready Workers:5 ")
+    expect(bundle.call("-E", "development").log).to include("Fastrack is ready Workers:1 ")
+  end
+
+  def ready(server)
+    eventually(20, -> { server.log }) { server.log.include?("Fastrack is ready") }
+    server
+  end
+
+  it "the log has addresses to open, and elsewhere it has not" do
+    server = ready(serve("-p", "0"))
+    expect(server.log).to match(%r{^Fastrack starts Listening on localhost:(\d+) Pid:\d+\n(?:Fastrack.*\n)?\* Listening on http://localhost:\1\nUse Ctrl-C to stop$})
+    expect(ready(serve("-p", "0", "-e", "production")).log).not_to include("* Listening")
+  end
+
+  it "a request has no time limit, unless one is set" do
+    write("config.ru", "run ->(env) { [200, {}, [env['fastrack.timeout'].inspect]] }")
+    configuration = lambda do |text|
+      write("config/fastrack.rb", "#{text}\nafter_fork { |server, worker| puts \"limit \#{server.timeout} \#{server.config[:worker_boot_timeout]}\" }")
+      ready(serve("-p", "0")).log[/^limit .*/]
+    end
+    expect(configuration.call("")).to eq("limit 0.0 0.0")
+    expect(configuration.call("request_timeout 5")).to eq("limit 5.0 0.0")
+  end
+
+  it "PWR logs where the workers are, and they go on" do
+    server = ready(Server.start(ru: Rackups::GATE, fastrack: true, environment: "development"))
+    slow = SlowRequest.new(server)
+    server.signal(:PWR)
+    eventually { server.log =~ /^fastrack: worker 0 \(pid #{slow.pid}\) is at:\n  the main thread:\n.*config\.ru:\d+:in .*sleep/m }
+    expect(slow.finish.body).to eq(slow.pid.to_s)
+  end
+
+  describe "at a terminal" do
+    # A server in the foreground of a terminal of its own, as a shell starts it.
+    def at_terminal(*arguments)
+      PTY.spawn(Server::CLEAN_ENVIRONMENT.merge("TERM" => "dumb", "PWD" => @dir), RbConfig.ruby, "-w", Server::COMMAND, "-p", "0", *arguments,
+                chdir: @dir) do |output, input, pid|
+        @screen = +""
+        @output = output
+        @pid = pid
+        read_until(/Fastrack is ready/)
+        @port = @screen[/Listening on localhost:(\d+)/, 1].to_i
+        yield input
+      ensure
+        finish(pid)
+      end
+    end
+
+    # What runs yet is ended with its workers.
+    def finish(pid)
+      return if @status
+
+      Process.kill(:TERM, pid)
+      Process.wait(pid)
+    end
+
+    def read_until(pattern)
+      eventually(20, -> { "no #{pattern.inspect} in:\n#{@screen}" }) do
+        @screen << @output.read_nonblock(65_536, exception: false).to_s if @output.wait_readable(0.05)
+        pattern.match?(@screen)
+      rescue Errno::EIO
+        pattern.match?(@screen)
+      end
+    end
+
+    def ended
+      eventually(20, -> { "it goes on:\n#{@screen}" }) { @status = Process.wait2(@pid, Process::WNOHANG)&.last }
+    end
+
+    def ask(path = "/")
+      socket = TCPSocket.new("localhost", @port)
+      socket.write("GET #{path} HTTP/1.0\r\n\r\n")
+      socket
+    end
+
+    it "binding.irb in a request has the terminal" do
+      write("config.ru", "run lambda { |env|\n  secret = 41\n  binding.irb\n  [200, {}, [secret.to_s]]\n}")
+      write(".irbrc", "IRB.conf[:USE_MULTILINE] = IRB.conf[:USE_AUTOCOMPLETE] = false")
+      at_terminal do |input|
+        socket = ask
+        read_until(/irb\(.*\).*> /)
+        input.puts("puts 'twice ' + (secret * 2).to_s; secret += 1")
+        read_until(/twice 82/)
+        input.puts("exit")
+        expect(socket.read).to end_with("42")
+        socket.close
+      end
+    end
+
+    it "Ctrl-C ends it at once, in the middle of a request, and a debugger's terminal mode with it" do
+      write("config.ru", "require 'io/console'\nrun ->(env) { STDIN.raw!(intr: true); STDIN.echo = false; puts 'in the app'; sleep }")
+      at_terminal do |input|
+        expect(input.echo?).to be(true)
+        socket = ask
+        read_until(/in the app/)
+        expect(input.echo?).to be(false)
+        input.write("\C-c")
+        ended
+        expect(@status.exitstatus).to eq(0)
+        expect(input.echo?).to be(true)
+        socket.close
+      end
+    end
+
+    it "Ctrl-\\ logs backtraces, and everything goes on" do
+      write("config.ru", Rackups::GATE)
+      at_terminal do |input|
+        socket = ask("/slow")
+        eventually { File.exist?(File.join(@dir, "started")) }
+        2.times do |count|
+          input.write("\C-\\")
+          read_until(/(is at:.*config\.ru:\d+:in.*){#{count + 1}}/m)
+        end
+        write("go", "")
+        expect(socket.read).to start_with("HTTP/1.1 200")
+        socket.close
+        Process.kill(:TERM, @pid)
+        ended
+        expect(@status.exitstatus).to eq(0)
+      end
+    end
+
+    it "tmp/restart.txt restarts it in its process, which the shell waits for" do
+      write("config.ru", "code = File.read('code')\nrun ->(_env) { [200, {}, [code]] }")
+      write("code", "old")
+      write("tmp/.keep", "")
+      write("config/puma.rb", "plugin :tmp_restart\npidfile 'tmp/server.pid'\n" \
+                              "on_restart { File.write('hook', Process.pid); ENV['FROM_HOOK'] = 'seen' }\nputs \"hook \#{ENV['FROM_HOOK']}\"")
+      at_terminal do
+        expect(ask.read).to end_with("old")
+        write("code", "new")
+        FileUtils.touch(File.join(@dir, "tmp/restart.txt"))
+        read_until(/restarting \(in this process\).*Fastrack is ready/m)
+        @port = @screen.scan(/Listening on localhost:(\d+)/).last.first.to_i
+        expect(ask.read).to end_with("new")
+        expect(%w[tmp/server.pid hook].map { |name| File.read(File.join(@dir, name)).to_i }).to eq([@pid, @pid])
+        expect(@screen).to include("hook seen")
+      end
+    end
+
+    { "Ctrl-C" => "\C-c", "TERM" => nil }.each do |what, key|
+      it "#{what} ends it, also while it waits for a request to start again" do
+        write("config.ru", Rackups::GATE)
+        write("tmp/.keep", "")
+        write("config/puma.rb", "plugin :tmp_restart\nafter_stopped { puts 'has stopped' }")
+        at_terminal do |input|
+          socket = ask("/slow")
+          eventually { File.exist?(File.join(@dir, "started")) }
+          FileUtils.touch(File.join(@dir, "tmp/restart.txt"))
+          read_until(/restarting \(in this process\)/)
+          key ? input.write(key) : Process.kill(:TERM, @pid)
+          write("go", "") unless key
+          ended
+          read_until(/has stopped/)
+          expect(@status.exitstatus).to eq(0)
+          socket.close
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,102 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../support/reexec_helpers"
+
+# What the other examples of USR2 leave out: programs that change the words, the folder and the environment that they were
+# started with before the server is there.
+RSpec.describe "A new master's start" do
+  include ReexecHelpers
+
+  let(:answering) { 'run ->(_env) { [200, {}, [[File.read(File.join(__dir__, "version")), ENV["BUNDLE_GEMFILE"]].join(" ")]] }' }
+
+  def release(dir, version)
+    folder = File.join(dir, version).tap { |path| FileUtils.mkdir_p(path) }
+    File.write(File.join(folder, "Gemfile"), "gem \"rack\"\ngem \"rackup\" if Gem::Specification.any? { |spec| spec.name == \"rackup\" }\n" \
+                                             "gem \"rhebok-rs\", path: #{Server::ROOT.inspect}\n")
+    File.write(File.join(folder, "config.ru"), answering)
+    File.write(File.join(folder, "version"), version)
+    # In one step, as Capistrano does it.
+    File.symlink(version, File.join(dir, "next"))
+    File.rename(File.join(dir, "next"), File.join(dir, "current"))
+    folder
+  end
+
+  it "C1 is with the Gemfile of the release that the link leads to by then, where it was `bundle exec`" do
+    Dir.mktmpdir do |dir|
+      dir = File.realpath(dir)
+      first = release(dir, "v1")
+      skip "Bundler does not find the gems on this machine" unless system("bundle check", chdir: first, %i[out err] => File::NULL)
+      server = start(ru: "", rackup: true, options: { MaxWorkers: 1 }, wrapper: ["sh", "-c", <<~SH, "sh"])
+        cd #{dir}/current && while [ "$1" != rackup ]; do shift; done && exec bundle exec "$@"
+      SH
+      expect(server.get.body).to eq("v1 #{dir}/v1/Gemfile")
+      %w[v2 v3].each_with_index do |version, index|
+        release(dir, version)
+        FileUtils.rm_r(File.join(dir, "v#{index + 1}"))
+        old = server.master
+        usr2(server, to: old)
+        eventually(20, -> { server.log }) { server.master != old && [true, false].include?(server.ended?) && !ProcessTable.alive?(old) }
+        expect(server.get.body).to eq("#{version} #{dir}/#{version}/Gemfile")
+      end
+    end
+  end
+
+  describe "where rackup has gone into the background, and to / (--daemonize)" do
+    around { |example| Dir.mktmpdir { |dir| (@dir = dir) && example.run } }
+
+    after do
+      masters = [@old, @fresh].compact
+      masters.each { |number| ProcessTable.alive?(number) && Process.kill(:TERM, number) }
+      eventually { masters.none? { |number| ProcessTable.alive?(number) } }
+    end
+
+    # @return [Integer] the master's pid
+    def daemonize(*options)
+      release(@dir, "v1")
+      arguments = %W[-s Fastrack -D -E none -O Path=#{@dir}/app.sock -O MaxWorkers=1 --pid #{@dir}/app.pid] + options
+      environment = Server::CLEAN_ENVIRONMENT.merge("RUBYLIB" => Server::LIB)
+      expect(system(environment, "sh", "-c", "cd #{@dir}/current && rackup \"$@\"", "sh", *arguments)).to be(true)
+      eventually { pid&.then { |number| number if ProcessTable.title(number) == "fastrack master" } }
+    end
+
+    def pid
+      Integer(File.read("#{@dir}/app.pid"), exception: false) if File.exist?("#{@dir}/app.pid")
+    end
+
+    def ask
+      UNIXSocket.open("#{@dir}/app.sock") { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") && HttpResponse.parse(socket.read).body }
+    end
+
+    it "C1 is in the folder that rackup was started in, and is a daemon again" do
+      @old = daemonize
+      expect(ask).to start_with("v1")
+      release(@dir, "v2")
+      Process.kill(:USR2, @old)
+      @fresh = eventually { !ProcessTable.alive?(@old) && pid&.then { |number| number unless number == @old } }
+      expect(ask).to start_with("v2")
+    end
+
+    it "B-faults ends after BootTimeout, though it is another process by then than the one that the old master has started" do
+      File.write("#{@dir}/config.rb", "after_fork { sleep if File.exist?('#{@dir}/stuck') }")
+      @old = daemonize("-O", "ConfigFile=#{@dir}/config.rb", "-O", "BootTimeout=2", "-O", "GracefulTimeout=1")
+      expect(ask).to start_with("v1")
+      File.write("#{@dir}/stuck", "")
+      Process.kill(:USR2, @old)
+      @fresh = eventually { pid&.then { |number| number unless number == @old } }
+      eventually { !ProcessTable.alive?(@fresh) && pid == @old }
+      expect(ask).to start_with("v1")
+    end
+
+    it "B-faults ends with a server that gets TERM while it boots, though it is another process by then" do
+      File.write("#{@dir}/config.rb", "after_fork { sleep if File.exist?('#{@dir}/stuck') }")
+      @old = daemonize("-O", "ConfigFile=#{@dir}/config.rb")
+      File.write("#{@dir}/stuck", "")
+      Process.kill(:USR2, @old)
+      @fresh = eventually { pid&.then { |number| number unless number == @old } }
+      eventually { ProcessTable.title(@fresh) == "fastrack master" }
+      Process.kill(:TERM, @old)
+      eventually { [@old, @fresh].none? { |number| ProcessTable.alive?(number) } }
+    end
+  end
+end

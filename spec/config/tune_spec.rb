@@ -1,0 +1,151 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../../lib/fastrack/memory/limit"
+require_relative "../../lib/fastrack/tune/forecast"
+require_relative "../../lib/fastrack/tune/trial"
+require "json"
+require "open3"
+require "pty"
+require "rexml/document"
+
+RSpec.describe "fastrack tune" do
+  # Runs it in a directory of its own.
+  def tune(app, *arguments, files: {})
+    Dir.mktmpdir("fastrack-tune-spec") do |dir|
+      files.merge("config.ru" => app).each { |name, text| File.write(File.join(dir, name), text) }
+      command = [RbConfig.ruby, "-w", Server::COMMAND, "tune", "--seconds", "2", *arguments]
+      output, errors, status = Open3.capture3(Server::CLEAN_ENVIRONMENT, *command, chdir: dir)
+      yield output, errors, status, dir
+    end
+  end
+
+  # Each worker comes to take some 150 MB, and mostly waits.
+  dyno = 'run ->(_env) { $kept ||= "x" * (140 << 20); sleep 0.01; [200, {}, ["ok"]] }'
+
+  it "recommends three workers for an app whose workers take 150 MB on a dyno of 512 MB" do
+    tune(dyno, "--memory", "512M") do |output, errors, status|
+      expect([status.exitstatus, errors]).to eq([0, ""])
+      expect(output).to match(/a worker's own memory +\d+(\.\d+)? MB at the start, 1[45]\d MB warm, 1[45]\d MB at the end/)
+      expect(output).to match(/^ +3 +1 +4\d\d MB +\d+ .*<-$/)
+      expect(output).to match(/^ +4 +1 +[56]\d\d MB +\d+ .*does not fit$/)
+      expect(output).to match(/^3 workers: the memory allows 3, the CPUs \d+ \(requests compute \d+ % of their time\)$/)
+      expect(output).to include("  max_workers 3\n", "  WEB_CONCURRENCY=3\n")
+    end
+  end
+
+  it "gives the same as JSON and as a chart, gets the paths of a file, and leaves no process behind" do
+    app = <<~'RUBY'
+      File.write("master", Process.pid.to_s)
+      run lambda { |env|
+        File.write("paths", "#{env["PATH_INFO"]}\n", mode: "a")
+        [200, {}, ["ok"]]
+      }
+    RUBY
+    tune(app, "--json", "--chart", "chart.svg", "--paths", "list", "--cpus", "1", "--memory", "1G", files: { "list" => "/a\n\n/b?c\n" }) do |output, errors, status, dir|
+      expect([status.exitstatus, errors]).to eq([0, ""])
+      found = JSON.parse(output)
+      expect(found.fetch("recommendation").keys).to eq(%w[max_workers max_threads])
+      expect(found.fetch("rows").first.keys).to include("workers", "threads", "memory", "rate", "p50", "p99")
+      expect(REXML::Document.new(File.read("#{dir}/chart.svg")).root.name).to eq("svg")
+      expect(File.readlines("#{dir}/paths", chomp: true).uniq.sort).to eq(%w[/a /b])
+      expect(ProcessTable.alive?(File.read("#{dir}/master").to_i)).to be(false)
+    end
+  end
+
+  it "draws a bar for each number of workers, the recommended one apart, the limit, and the requests per second (--chart)" do
+    tune(dyno, "--memory", "512M", "--chart", "chart.svg", "--json") do |output, _, status, dir|
+      expect(status.exitstatus).to eq(0)
+      rows, recommended = JSON.parse(output).values_at("rows", "recommendation")
+      chart = REXML::Document.new(File.read("#{dir}/chart.svg")).root
+      bars = chart.get_elements("rect").reject { |one| one.attributes["fill"] == "white" }
+      texts = chart.get_elements("text").map(&:text)
+      expect(bars.size).to eq(rows.size)
+      expect(bars.index { |bar| bar.attributes["fill"] == "#2f7d4f" }).to eq(rows.index { |row| row["workers"] == recommended["max_workers"] })
+      expect(bars.map { |bar| bar.attributes["height"].to_f }).to eq(bars.map { |bar| bar.attributes["height"].to_f }.sort)
+      # Too large: of another colour, and higher than the line.
+      limit = chart.elements["line"].attributes["y1"].to_f
+      expect(rows.zip(bars).map { |row, bar| [row["fits"], bar.attributes["y"].to_f >= limit] }).to all(satisfy { |fits, below| fits == below })
+      expect(texts).to include(*rows.map { |row| row["workers"].to_s }, "486 MB", /requests per second/)
+      expect(chart.elements["polyline"].attributes["points"].split.size).to eq(rows.size)
+      left, width = bars.last.attributes.values_at("x", "width").map { |one| one.value.to_f }
+      expect(left + width).to be < chart.attributes["viewBox"].split[2].to_f
+    end
+  end
+
+  it "gets the paths of a list, shows its progress in a terminal, and leaves nothing of that there" do
+    Dir.mktmpdir("fastrack-tune-spec") do |dir|
+      File.write(File.join(dir, "config.ru"), 'run ->(env) { File.write("paths", "#{env["PATH_INFO"]}\n", mode: "a") && [200, {}, ["ok"]] }')
+      command = [RbConfig.ruby, "-w", Server::COMMAND, "tune", "--paths", "/,/posts", "--seconds", "1", "--memory", "1G", "--cpus", "1"]
+      PTY.open do |screen, terminal|
+        output, input = IO.pipe
+        pid = spawn(Server::CLEAN_ENVIRONMENT, *command, chdir: dir, out: input, err: terminal)
+        [input, terminal].each(&:close)
+        text = +""
+        begin
+          loop { text << screen.readpartial(4096) }
+        rescue Errno::EIO, EOFError
+          # All of its ends are closed.
+        end
+        expect([Process.wait2(pid).last.exitstatus, output.read]).to match([0, /^  max_workers \d+$/])
+        bars = text.scan(/\rmeasuring \[(#*) *\]/).flatten.map(&:length)
+        expect(bars).to eq(bars.sort)
+        expect([bars.uniq.size, bars.last]).to match([be > 3, 40])
+        expect(text).to end_with("\r\e[K")
+        expect(text.split("\r").map { |one| one.delete("\e").length }.max).to be < 80
+        output.close
+        expect(File.readlines(File.join(dir, "paths"), chomp: true).uniq).to contain_exactly("/", "/posts")
+      end
+    end
+  end
+
+  it "can run beside a server with the same ConfigFile: it leaves that one's logs and monitor alone" do
+    app = 'run ->(_env) { File.write("seen", "") if File.exist?("app.control"); [200, {}, ["ok"]] }'
+    config = %(log_format "json"\naccess_log "access.log"\ncontrol_path "app.control"\npid "app.pid"\n)
+    tune(app, "-c", "app.rb", files: { "app.rb" => config }) do |output, errors, status, dir|
+      expect([status.exitstatus, errors]).to eq([0, ""])
+      expect(output).to include("  max_workers ")
+      expect(Dir.children(dir)).to contain_exactly("config.ru", "app.rb")
+    end
+  end
+
+  {
+    "an app that does not boot" => ["raise 'no database'", [], /the app does not boot:\n.*no database/m],
+    "an app that answers nothing but errors" => ["run ->(_env) { [500, {}, []] }", [], /the app answers no request/],
+    "a memory that is no size" => ["run ->(_env) {}", %w[--memory much], /--memory must be a size in bytes, or such as 300M or 1G; got "much"/],
+    "an unknown option" => ["run ->(_env) {}", %w[--mem0ry 1G], /invalid option: --mem0ry/]
+  }.each do |what, (app, arguments, message)|
+    it "says in one message what is wrong with #{what}" do
+      tune(app, *arguments) do |_, errors, status|
+        expect([status.exitstatus, errors]).to match([1, message])
+      end
+    end
+  end
+
+  describe "the forecast" do
+    def forecast(cpus: 2.0, memory: 512 << 20, target: nil, **figures)
+      given = { shared: 40 << 20, loaded: 60 << 20, cpu: 0.01, waiting: 0.0, latencies: Array.new(100, 0.01) }.merge(figures)
+      limit = Fastrack::MemoryLimit.new(memory, "here")
+      Fastrack::Tune::Forecast.new({ 1 => Fastrack::Tune::Trial::Result.new(**given) }, memory: limit, cpus: cpus, target: target)
+    end
+
+    it "is a worker per CPU for an app that computes, and more by the share of waiting" do
+      expect(forecast.recommendation.workers).to eq(2)
+      waits = forecast(cpu: 0.005, waiting: 0.01, latencies: Array.new(100, 0.015))
+      expect([waits.by_cpus, waits.recommendation.workers]).to eq([6, 6])
+    end
+
+    it "has rates bounded by CPUs and by workers, and times that rise where there are too few" do
+      rows = forecast(cpu: 0.005, waiting: 0.015, latencies: Array.new(100, 0.02)).rows
+      expect(rows.map { |row| row.rate.round }.first(8)).to eq([50, 100, 150, 200, 250, 300, 350, 400])
+      expect(rows.first.p99).to be_nil
+      expect(rows[6].p99).to be >= rows[7].p99
+      expect(rows[7].p50).to be_within(0.001).of(0.02).or be > 0.02
+    end
+
+    it "is the fewest workers that keep the target" do
+      waits = { cpu: 0.005, waiting: 0.015, latencies: Array.new(100, 0.02) }
+      expect(forecast(target: 1.0, **waits).recommendation.workers).to be < forecast(**waits).recommendation.workers
+    end
+  end
+end

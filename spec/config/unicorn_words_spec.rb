@@ -1,0 +1,180 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../../lib/fastrack/configuration"
+require "fileutils"
+require "stringio"
+require "tmpdir"
+
+RSpec.describe "The words of a unicorn.rb" do
+  let(:dir) { Dir.mktmpdir("fastrack-unicorn") }
+  let(:file) { File.join(dir, "unicorn.rb") }
+
+  after { FileUtils.remove_entry(dir) }
+
+  def configure(text, given = {}, environment = {}, **keywords)
+    File.write(file, text)
+    Fastrack::Configuration.new({ ConfigFile: file }.merge(given), environment: environment, output: StringIO.new,
+                                                                   warnings: StringIO.new, **keywords)
+  end
+
+  it "C2 set the options that they stand for" do
+    found = configure(<<~RUBY)
+      worker_processes 3
+      preload_app false
+      pid "tmp/app.pid"
+      stdout_path "log/out.log"
+      stderr_path "log/err.log"
+      working_directory "/"
+      user "root", "root"
+    RUBY
+    expect(found).to have_attributes(max_workers: 3, preload_app: false, pid: "tmp/app.pid", stdout_path: "log/out.log",
+                                     stderr_path: "log/err.log", working_directory: "/")
+    expect(found.user).to have_attributes(name: "root", uid: 0, gid: 0)
+  end
+
+  it "C2 listen may be there several times, with settings, and the last one for an address counts" do
+    found = configure(<<~RUBY)
+      listen 8080, :tcp_nopush => true
+      listen "/run/app.sock", backlog: 64
+      listen 8080, tries: 2
+      listen nil
+    RUBY
+    expect(found.addresses.map(&:to_s)).to eq(["/run/app.sock", "0.0.0.0:8080"])
+    expect(found.addresses.map(&:tries)).to eq([5, 2])
+  end
+
+  it "C2 listen takes the backlog of the file where it has none of its own" do
+    found = configure("backlog 9\nlisten '#{dir}/a.sock'")
+    expect(Fastrack::UNIXListener).to receive(:open).with("#{dir}/a.sock", backlog: 9, mode: 0o777)
+    found.addresses.first.open
+  end
+
+  it "C2 listen goes before Host, Port and Path of the command line, and PORT" do
+    found = configure("listen 8080", { Host: "a.example", Port: "1", Path: "/x" }, { "PORT" => "none" })
+    expect(found.addresses.map(&:to_s)).to eq(["0.0.0.0:8080"])
+  end
+
+  it "C2 a Listen of the command line goes after the file's addresses, unless it overrides them" do
+    expect(configure("port 8080", { Listen: "1,/x" }).addresses.map(&:to_s)).to eq(["0.0.0.0:8080"])
+    expect(configure("", { Listen: "1,/x" }).addresses.map(&:to_s)).to eq(["0.0.0.0:1", "/x"])
+    override = { Listen: [Fastrack::Address.parse(1)] }
+    expect(configure("path '/x'", overrides: override).addresses.map(&:to_s)).to eq(["0.0.0.0:1"])
+  end
+
+  # What reading a file says on stderr.
+  def warnings_of(text)
+    warnings = StringIO.new
+    File.write(file, text)
+    Fastrack::Configuration.new({ ConfigFile: file }, environment: {}, output: StringIO.new, warnings: warnings)
+    warnings.string
+  end
+
+  it "C2 those that need nothing done are taken, without a word" do
+    expect(warnings_of("check_client_connection true\nrewindable_input true\nworker_exec false\ntrust_x_forwarded false")).to eq("")
+  end
+
+  it "C2 those whose effect is not to be had are taken, with a line that says so" do
+    text = "rewindable_input false\n\nclient_body_buffer_size 1024\nworker_exec true\ntrust_x_forwarded true"
+    expect(warnings_of(text)).to eq(<<~TEXT)
+      fastrack: ConfigFile #{file}:1: rewindable_input has no effect: bodies are always rewindable; see stream_body for calling the app early
+      fastrack: ConfigFile #{file}:3: client_body_buffer_size has no effect: bodies of up to 1 MiB are kept in memory, larger ones in a file
+      fastrack: ConfigFile #{file}:4: worker_exec has no effect: workers are always forked; see preload_app false for loading the app in each
+      fastrack: ConfigFile #{file}:5: trust_x_forwarded has no effect: rack.url_scheme is that of the connection; Rack::Request#scheme reads X-Forwarded-Proto
+    TEXT
+  end
+
+  it "C2 all that Unicorn's documentation has are there" do
+    words = %i[after_fork after_worker_exit after_worker_ready before_exec before_fork check_client_connection client_body_buffer_size
+               default_middleware early_hints listen logger pid preload_app rewindable_input stderr_path stdout_path timeout user
+               worker_exec worker_processes working_directory]
+    expect(words - Fastrack::ConfigFile.new(file).public_methods).to eq([])
+  end
+
+  it "C2 logger takes what can be logged to" do
+    expect(configure("require 'logger'\nlogger Logger.new($stderr)").logger).to be_a(Logger)
+    expect { configure("logger 'log/x.log'") }.to raise_error(Fastrack::ConfigurationError, "ConfigFile #{file}:1: logger must be a Logger; got \"log/x.log\"")
+  end
+
+  describe "timeout" do
+    { "worker_processes 2" => "worker_processes", "listen 8080" => "listen", "preload_app true" => "preload_app" }.each do |line, word|
+      it "C2 is how long the app may take beside #{word}" do
+        expect(configure("timeout 30\n#{line}")).to have_attributes(request_timeout: 30, timeout: 300)
+      end
+    end
+
+    ["", "max_workers 2", "pid 'app.pid'", "host 'localhost'\nport 1"].each do |text|
+      it "C2 is how long a client may take beside #{text.empty? ? "nothing else" : text.inspect}" do
+        expect(configure("timeout 30\n#{text}")).to have_attributes(request_timeout: 60, timeout: 30)
+      end
+    end
+
+    it "C2 is an error beside words of both" do
+      expect { configure("listen 8080\n\ntimeout 30\nmax_workers 3") }
+        .to raise_error(Fastrack::ConfigurationError, "ConfigFile #{file}:3: timeout has two meanings in a file with listen and max_workers; " \
+                                                      "write request_timeout, for the app, or client_timeout, for clients")
+    end
+
+    it "C2 has words beside it that are never mistaken" do
+      found = configure("listen 8080\nmax_workers 3\nrequest_timeout 10\nclient_timeout 20")
+      expect(found).to have_attributes(request_timeout: 10, timeout: 20)
+      expect(configure("worker_processes 1\ntimeout 30\nclient_timeout 20")).to have_attributes(request_timeout: 30, timeout: 20)
+      expect(configure("timeout 30\nrequest_timeout 10")).to have_attributes(request_timeout: 10, timeout: 30)
+    end
+  end
+
+  # What is wrong, the file's text, and what the line says after the file's name.
+  { "an address that is none" => ["\nlisten 'app'", ":2: listen must be a port, host:port, [IPv6]:port or a path; got \"app\""],
+    "a setting of a listener that there is not" =>
+      ["listen 8080, backlock: 1", /:1: listen has no setting backlock; did you mean backlog\?; got "8080.*"/],
+    "a listener beside a port" => ["listen 8080\nport 1", ":2: port has no effect beside listen; write it as another listen"],
+    "a user that there is not" =>
+      ["user 'nobody-here'", ":1: user must be an existing user; got \"nobody-here\""],
+    "a group that there is not" =>
+      ["user 'root', 'no-such'", ":1: user must be an existing group; got [\"root\", \"no-such\"]"],
+    "a user without a name" => ["user", ":1: user must be a user, or user:group; no value was given"],
+    "a mask that is none" => ["umask '99'", ":1: umask must be a file mode, from 0000 to 0777; got \"99\""],
+    "a slip in a word" => ["worker_process 3", ":1: unknown word worker_process; did you mean worker_processes?"]
+  }.each do |what, (text, message)|
+    it "C2 #{what} is an error of one line with its place" do
+      expected = message.is_a?(Regexp) ? /\AConfigFile #{Regexp.escape(file)}#{message}\z/ : "ConfigFile #{file}#{message}"
+      expect { configure(text) }.to raise_error(Fastrack::ConfigurationError, expected)
+    end
+  end
+
+  it "C2 a mask may be an octal number or its digits" do
+    expect(["umask 0027", "umask '0027'", "umask '27'"].map { |text| configure(text).umask }).to eq([0o27] * 3)
+  end
+
+  it "C2 overrides go before the file, and the file knows where its values are" do
+    found = configure("max_workers 2\numask 0", { Umask: "77" }, overrides: { MaxWorkers: 7 })
+    expect(found).to have_attributes(max_workers: 7, umask: 0)
+    expect([found.source(:Umask), found.source(:StdoutPath)]).to eq(["ConfigFile #{file}:2: umask", "option StdoutPath"])
+  end
+
+  it "C2 config/fastrack.rb is found by itself, and a file that is named goes before it" do
+    named = configure("max_workers 2")
+    FileUtils.mkdir(File.join(dir, "config"))
+    File.write(File.join(dir, "config/fastrack.rb"), "max_workers 9")
+    found = Dir.chdir(dir) { [Fastrack::Configuration.new({}, environment: {}, output: StringIO.new), configure("max_workers 2")] }
+    expect([named, *found].map(&:max_workers)).to eq([2, 9, 2])
+  end
+
+  it "C2 several addresses are listened on in a server, each by its name" do
+    server = Server.start(ru: Rackups::ENV_LINES, options: { Host: nil, Port: nil, MaxWorkers: 1 }, config: <<~RUBY)
+      worker_processes 1
+      listen "127.0.0.1:0"
+      listen "[::1]:0", tcp_nodelay: true
+      listen "app.sock", umask: 0077
+    RUBY
+    places = server.log.scan(/ Listening on (\S+) Pid/).flatten
+    expect(places).to match([/\A127\.0\.0\.1:\d+\z/, /\A\[::1\]:\d+\z/, ":unix:app.sock"])
+    ask = lambda do |socket|
+      socket.write("GET / HTTP/1.0\r\n\r\n")
+      HttpResponse.parse(socket.read).body[/^SERVER_NAME="(.*)"$/, 1].tap { socket.close }
+    end
+    expect([ask.call(TCPSocket.new("127.0.0.1", places[0][/\d+\z/])), ask.call(TCPSocket.new("::1", places[1][/\d+\z/])),
+            ask.call(UNIXSocket.new("#{server.dir}/app.sock"))]).to eq(["127.0.0.1", "[::1]", "0.0.0.0"])
+    expect(File.stat("#{server.dir}/app.sock").mode & 0o777).to eq(0o700)
+  end
+end

@@ -1,0 +1,82 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../support/memory_cgroup"
+
+RSpec.describe "MaxWorkers=auto" do
+  # What this machine allows, asked without the code in question.
+  one_cpu = ["taskset", "-c", `taskset -pc #{Process.pid} 2>/dev/null`[/: (\d+)/, 1].to_s]
+
+  # Has so many clients ask while the block runs.
+  def under_load(server, clients)
+    over = false
+    threads = Array.new(clients) { Thread.new { server.get.status until over } }
+    yield
+  ensure
+    over = true
+    threads.each(&:join)
+  end
+
+  def lines(server)
+    server.log.lines(chomp: true).grep(/workers auto: changing|memory: .* changing/)
+  end
+
+  it "adds workers while the app waits and all are busy", :once, if: one_cpu.last != "" do
+    server = Server.start(ru: "run ->(_env) { sleep 0.02; [200, {}, []] }", options: { MaxWorkers: "auto" }, wrapper: one_cpu)
+    server.await_workers(1)
+    under_load(server, 6) { eventually(60) { server.workers.size >= 3 } }
+    expect(lines(server).first).to match(/\Afastrack: workers auto: changing from 1 to 2 \(all busy in \d+ of 20 looks; computing \d+ % of their requests' time on 1 CPUs: \d+; limit .*\)\z/)
+  end
+
+  it "adds a quarter at a time, from eight on, while that many clients wait", :once, if: one_cpu.last != "" do
+    server = Server.start(ru: "run ->(_env) { sleep 0.5; [200, {}, []] }", options: { MaxWorkers: "auto" }, wrapper: one_cpu)
+    server.await_workers(1)
+    (2..8).each do |size|
+      server.signal(:TTIN)
+      eventually { server.log.include?("TTIN: changing to #{size} workers") }
+    end
+    server.await_workers(8)
+    under_load(server, 30) { eventually(60) { lines(server).any? } }
+    expect(lines(server).first).to include("changing from 8 to 10 (")
+  end
+
+  it "adds none that does not fit into the cgroup, and takes one away when they have grown", :once, if: one_cpu.last != "" do
+    group = MemoryCgroup.make(440 << 20) or skip("no memory cgroup can be made here")
+    # Each worker comes to take 100 MB, with its first request: a fresh one would do so, too.
+    app = 'run ->(_env) { $kept ||= "x" * (99 << 20); sleep 0.02; [200, {}, []] }'
+    server = Server.start(ru: app, options: { MaxWorkers: "auto", MaxRequestPerChild: 0 }, wrapper: group.wrapper + one_cpu)
+    server.await_workers(1)
+    under_load(server, 6) { eventually(60) { server.workers.size == 2 } }
+    expect(lines(server).first).to match(/changing from 1 to 2 \(.* limit 418 MB \(95 % of the cgroup's 440 MB\), .* each worker \d+ MB: 3\)/)
+    # Two more than it has by now, at least: more than fit.
+    [3, 4].each do |size|
+      next if server.workers.size >= size
+
+      server.signal(:TTIN, to: server.master)
+      eventually { server.workers.size >= size }
+    end
+    under_load(server, 6) { eventually(60) { lines(server).grep(/\Afastrack: memory: .* changing to \d workers/).any? } }
+    expect(server.log).not_to include("SIGKILL")
+  ensure
+    server&.stop
+    eventually { group.processes.empty? } if group
+    group&.remove
+  end
+
+  it "keeps what it has learned on HUP", if: one_cpu.last != "" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: "auto" }, wrapper: one_cpu)
+    old = server.await_workers(1)
+    server.signal(:TTIN)
+    server.await_workers(2)
+    server.signal(:HUP)
+    server.await_workers(2) { |found| (found & old).empty? }
+  end
+
+  it "begins with what the CPUs allow where a HUP brings it in place of a number", if: one_cpu.last != "" do
+    server = Server.start(ru: Rackups::PID, config: "max_workers 3\n", wrapper: one_cpu)
+    old = server.await_workers(3)
+    server.write("fastrack.rb", 'max_workers "auto"')
+    server.signal(:HUP)
+    server.await_workers(1) { |found| (found & old).empty? }
+  end
+end

@@ -1,0 +1,121 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../support/reexec_helpers"
+require_relative "../support/kept_loop"
+require_relative "../support/wrk"
+
+# Deploys add up over months: what each leaves behind counts.
+RSpec.describe "Many deploys" do
+  include ReexecHelpers
+
+  # All of them with the oldest Ruby and the newest.
+  lane = ENV["FASTRACK_LANE"]
+  rounds = lane == "rack3" ? 6 : 20
+  once = !%w[rack3 ruby34].include?(lane)
+
+  # Kilobytes of a process's memory (proc(5), smaps_rollup): what it has written to, and its share of what processes of the
+  # server have written to. The share depends on how far the workers have gone their own ways, so that it has to come to
+  # rest first. (That of files is anybody's who runs a Ruby on this machine.)
+  def memory(pid)
+    eventually(10, "no end of changes") { (before = kilobytes(pid)) && sleep(0.2) && kilobytes(pid) == before && before }
+  end
+
+  def kilobytes(pid)
+    File.read("/proc/#{pid}/smaps_rollup").scan(/^(Anonymous|Pss_Anon):\s+(\d+) kB/).to_h { |name, number| [name, number.to_i] }
+  end
+
+  # What a master has that may pile up. Some files are open for a moment: those that tell of memory, and code that it loads once
+  # it is ready. The numbers of sockets, pipes and (in the names of files) processes are others after each deploy.
+  def measures(pid)
+    kept = ProcessTable.descriptors(pid).values.compact.grep_v(%r{\A/(proc|sys)/|\.(rb|so)\z})
+    { descriptors: kept.map { |file| file.gsub(/\d+/, "N") }.tally, variables: File.binread("/proc/#{pid}/environ").count("\0"),
+      arguments: ProcessTable.title(pid), signals: File.read("/proc/#{pid}/status")[/^Sig(?:Blk|Ign):.*/] }
+  end
+
+  # Deploys a version, and waits for the old master's end.
+  def deploy(server, version)
+    old = server.master
+    server.write("config.ru", app(version))
+    usr2(server, to: pid_in(server))
+    eventually(20, -> { server.log }) { server.master != old && server.log.include?("Fastrack is ready Workers:2 Pid:#{server.master}") }
+    # Which reaps the first one.
+    eventually { server.ended? && !ProcessTable.alive?(old) }
+    eventually { server.workers.size == 2 && pid_in(server) == server.master }
+  end
+
+  # Under the load of wrk, and watched by clients that look at what they get.
+  #
+  # @return [Array<String>] what those got
+  def under_load(server, kept:, &block)
+    return unnoticed(server, kept: kept, &block) unless Wrk.installed?
+
+    bodies = nil
+    load = Wrk.run(server, kept: kept) { bodies = unnoticed(server, kept: kept, &block) }
+    expect(load.failures).to eq([])
+    bodies
+  end
+
+  { "new connections" => false, "kept connections" => true }.each do |what, kept|
+    it "C1 #{rounds} by USR2 lose no request on #{what}, leave no process, and pile up no descriptors, memory, variables", once: once do
+      server = start(options: { Pid: "app.pid" })
+      before = measures(server.master).merge(memory: memory(server.master))
+      first = nil
+      bodies = under_load(server, kept: kept) do |clients|
+        rounds.times do |index|
+          deploy(server, "v#{index + 2}")
+          first ||= measures(server.master).merge(memory: memory(server.master))
+          clients.await_answers
+        end
+      end
+      last = measures(server.master).merge(memory: memory(server.master))
+      expect(bodies.map { |body| body.split.first }.uniq.size).to eq(rounds + 1)
+      await_processes(server, 3)
+      expect(server.processes).to contain_exactly(server.master, *server.workers)
+      expect(last.except(:memory)).to eq(first.except(:memory))
+      expect(last[:descriptors].values.sum).to be <= before[:descriptors].values.sum
+      expect(last[:memory]["Anonymous"]).to be < before[:memory]["Anonymous"] * 1.02
+      expect(last[:memory]["Pss_Anon"]).to be < first[:memory]["Pss_Anon"] * 1.1
+    end
+  end
+
+  # All kinds of clients at once: each deploy takes start_server two seconds.
+  it "A8 #{rounds} by start_server lose no request on new, kept and idle connections, and leave no process", once: once do
+    skip "start_server is not installed (Debian: libserver-starter-perl)" unless system("command -v start_server >/dev/null")
+    server = start(ru: app("v0"), options: { Host: nil, Port: nil },
+                   wrapper: ["start_server", "--port=127.0.0.1:0", "--interval=1", "--signal-on-hup=QUIT", "--"])
+    first = measures(server.master).except(:variables)
+    before = memory(server.master)["Anonymous"]
+    under_load(server, kept: false) do
+      under_load(server, kept: true) do
+        # More than the moment that idle connections get of a service that ends.
+        pausing = KeptLoop.run(server, path: "/", pause: 1.5) do
+          rounds.times do |index|
+            server.write("config.ru", app("v#{index + 1}"))
+            server.signal(:HUP)
+            await_line(server, /^old worker \d+ died/, index + 1)
+          end
+        end
+        expect(pausing.failures).to eq([])
+        expect(pausing.renewals).to be_between(rounds, rounds * 6)
+      end
+    end
+    expect(server.get.body).to eq("v#{rounds} #{server.master}")
+    await_processes(server, 4)
+    expect(measures(server.master).except(:variables)).to eq(first)
+    expect(memory(server.master)["Anonymous"]).to be < before * 1.02
+  end
+
+  it "C1 #{rounds} by HUP lose no request, and pile up neither descriptors nor processes", once: once do
+    server = start(config: "after_fork { }")
+    before = measures(server.pid)
+    unnoticed(server) do
+      rounds.times do |index|
+        server.signal(:HUP)
+        await_line(server, "Fastrack is ready", index + 2)
+      end
+    end
+    await_processes(server, 3)
+    expect(measures(server.pid)).to eq(before)
+  end
+end

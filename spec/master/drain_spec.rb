@@ -1,0 +1,90 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../support/reexec_helpers"
+
+RSpec.describe "Draining" do
+  include ReexecHelpers
+
+  def now
+    Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  end
+
+  # One request on a connection that is to be kept.
+  def ask_on(socket, path = "/")
+    socket.write("GET #{path} HTTP/1.1\r\nHost: x\r\n\r\n")
+    bytes = +""
+    bytes << socket.readpartial(4096) until bytes =~ /\r\n\r\n./m
+    bytes
+  end
+
+  it "C1 for DrainDelay seconds after a TERM everybody is served, and told that it was the last request" do
+    server = start(options: { DrainDelay: 1.5 })
+    kept = server.connect
+    expect(ask_on(kept)).not_to match(/^connection: close/i)
+    before = now
+    server.signal(:TERM)
+    answers = []
+    loop do
+      # Without `Connection: close` of the client's own.
+      answers << server.connect { |socket| ask_on(socket) }
+      break if now > before + 1.2
+    end
+    expect(answers).to all(match(/\AHTTP\/1\.1 200 /))
+    expect(answers.last).to match(/^connection: close/i)
+    expect(ask_on(kept)).to match(/^connection: close/i)
+    expect(kept.read).to eq("")
+    expect(server.wait.exitstatus).to eq(0)
+    expect(now - before).to be_between(1.5, 15)
+  ensure
+    kept&.close
+  end
+
+  it "C1 a worker that is spawned meanwhile does the same" do
+    server = start(options: { DrainDelay: 2, ErrRespawnInterval: 0.05 })
+    workers = server.workers
+    server.signal(:TERM)
+    eventually { server.connect { |socket| ask_on(socket) } =~ /^connection: close/i }
+    workers.each { |pid| server.signal(:KILL, to: pid) }
+    server.await_workers(2) { |found| (found & workers).empty? }
+    eventually { server.connect { |socket| ask_on(socket) } =~ /^connection: close/i }
+    expect(server.stop.exitstatus).to eq(0)
+  end
+
+  { QUIT: "graceful", INT: "quick" }.each do |name, how|
+    it "C1 #{name} does not wait for it: the #{how} stop begins at once" do
+      server = start(options: { DrainDelay: 60 })
+      server.signal(:TERM)
+      eventually { server.connect { |socket| ask_on(socket) } =~ /^connection: close/i }
+      expect(server.stop(name, timeout: 5).exitstatus).to eq(0)
+    end
+  end
+
+  it "C1 HUP, USR2 and the like are ignored meanwhile, and another TERM changes nothing" do
+    server = start(options: { DrainDelay: 1.5 })
+    before = now
+    server.signal(:TERM)
+    eventually { server.connect { |socket| ask_on(socket) } =~ /^connection: close/i }
+    %w[HUP USR2 TTIN WINCH TERM].each { |name| server.signal(name) }
+    eventually { server.log.scan(/ is ignored: the server is stopping$/).size == 4 }
+    # If each TERM were a new one, this would have no end.
+    eventually { server.ended? || !server.signal(:TERM) }
+    expect(server.status.exitstatus).to eq(0)
+    expect(now - before).to be >= 1.5
+  end
+
+  [false, true].each do |unix|
+    it "C1 those who wait in the backlog when the server stops are served, on #{unix ? "a path" : "a port"}" do
+      server = Server.start(ru: Rackups::GATE, unix: unix, options: { MaxWorkers: 1 })
+      await_line(server, "Fastrack is ready")
+      request = SlowRequest.new(server)
+      # The only worker is in the app; nobody accepts these.
+      waiting = Array.new(20) { server.connect.tap { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") } }
+      server.signal(:TERM)
+      eventually { !unix || ProcessTable.descriptors(server.pid).values.grep(/socket/).size < 10 }
+      expect(request.finish.status).to eq(200)
+      expect(waiting.map { |socket| HttpResponse.parse(socket.read).body.to_i }).to all(eq(request.pid))
+      expect(server.wait.exitstatus).to eq(0)
+    end
+  end
+end

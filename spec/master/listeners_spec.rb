@@ -1,0 +1,276 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../support/free_port"
+require_relative "../../lib/fastrack/listener/tcp"
+require_relative "../../lib/fastrack/listener/unix"
+require "fileutils"
+require "stringio"
+require "tmpdir"
+
+RSpec.describe "Listeners" do
+  # A line of Rackups::ENV_LINES.
+  def value(response, key)
+    response.body[/^#{Regexp.escape(key)}=(.*)$/, 1]
+  end
+
+  describe "on a path" do
+    let(:dir) { Dir.mktmpdir }
+    after { FileUtils.remove_entry(dir) }
+    let(:server) { Server.start(ru: Rackups::ENV_LINES, unix: true, options: { MaxWorkers: 1 }) }
+
+    it "A5 the listening line has the path and the master's pid" do
+      expect(server.log).to start_with("Fastrack starts Listening on :unix:#{server.dir}/server.sock Pid:#{server.pid}\n")
+    end
+
+    it "A7 the env says so: SERVER_NAME 0.0.0.0, SERVER_PORT 0, REMOTE_ADDR empty, REMOTE_PORT 0" do
+      names = %w[SERVER_NAME SERVER_PORT REMOTE_ADDR REMOTE_PORT]
+      response = server.get
+      expect(names.to_h { |name| [name, value(response, name)] })
+        .to eq("SERVER_NAME" => '"0.0.0.0"', "SERVER_PORT" => '"0"', "REMOTE_ADDR" => '""', "REMOTE_PORT" => '"0"')
+    end
+
+    it "A7 the socket's mode is 0777, whatever the umask" do
+      server = Server.start(ru: Rackups::PID, unix: true, wrapper: ["sh", "-c", 'umask 077; exec "$@"', "sh"])
+      expect(format("%o", File.stat(server.path).mode & 0o7777)).to eq("777")
+    end
+
+    it "A7 a stale socket is replaced, and that is said" do
+      stale = nil
+      Dir.mktmpdir do |dir|
+        stale = File.join(dir, "app.sock")
+        UNIXServer.new(stale).close
+        server = Server.start(ru: Rackups::PID, options: { Host: nil, Port: nil, Path: stale })
+        expect(server.log.lines.first).to eq("removing existing socket file:#{stale}\n")
+        expect(server.get.status).to eq(200)
+        server.stop
+      end
+    end
+
+    it "B-path-in-use a socket that another server listens on is left to it, with one clear line and status 1" do
+      second = Server.fail_to_start(ru: Rackups::PID, options: { Host: nil, Port: nil, Path: server.path })
+      expect(second.log).to eq("fastrack: cannot listen on #{server.path}: the path is in use\n")
+      expect(second.status.exitstatus).to eq(1)
+      expect(server.get.status).to eq(200)
+    end
+
+    { "an absolute path" => ->(path) { path }, "a relative one" => ->(path) { File.basename(path) } }.each do |what, name|
+      it "B-path-in-use a socket that another server has bound by #{what}, and is about to listen on, is left to it" do
+        path = File.join(dir, "app.sock")
+        other = Socket.new(:UNIX, :STREAM)
+        Dir.chdir(dir) { other.bind(Addrinfo.unix(name.call(path))) }
+        expect { Fastrack::UNIXListener.open(path, backlog: 1, output: StringIO.new) }.to raise_error(Fastrack::AddressInUseError)
+        other.listen(1)
+        UNIXSocket.new(path).close
+        other.close
+        # Now it is stale.
+        Fastrack::UNIXListener.open(path, backlog: 1, output: StringIO.new).close
+      end
+    end
+
+    it "B-path-in-use of many servers that start beside a stale socket one gets the path, and keeps it" do
+      path = File.join(dir, "app.sock")
+      5.times do
+        UNIXServer.new(path).close
+        results = Array.new(8) do
+          Thread.new do
+            Fastrack::UNIXListener.open(path, backlog: 8, output: StringIO.new)
+          rescue Fastrack::AddressInUseError
+            nil
+          end
+        end.map(&:value)
+        expect(results.compact.size).to eq(1)
+        UNIXSocket.new(path).close
+        results.compact.each(&:close)
+        File.unlink(path)
+      end
+    end
+
+    it "A7 a path can be listened on again as soon as its server has ended" do
+      server.stop
+      expect(Server.start(ru: Rackups::PID, options: { Host: nil, Port: nil, Path: server.path }).get.status).to eq(200)
+    end
+
+    it "A7 BackLog is how many may wait to be accepted" do
+      server = Server.start(ru: Rackups::PID, unix: true, options: { MaxWorkers: 1, BackLog: 3 })
+      server.get
+      worker, = server.await_workers(1)
+      server.signal(:STOP, to: worker)
+      eventually { ProcessTable.entry(worker).state == "T" }
+      clients = []
+      # Linux lets one more in than it was asked for.
+      4.times { clients << knock(server.path) }
+      expect { knock(server.path) }.to raise_error(Errno::EAGAIN)
+    ensure
+      clients&.each(&:close)
+      server.signal(:CONT, to: worker) if worker
+    end
+
+    # A connection, if it is to be had at once.
+    def knock(path)
+      socket = Socket.new(:UNIX, :STREAM)
+      socket.connect_nonblock(Addrinfo.unix(path))
+      socket
+    rescue SystemCallError
+      socket.close
+      raise
+    end
+
+    it "A7 a path goes before a port" do
+      server = Server.start(ru: Rackups::PID, unix: true, options: { Port: 1 })
+      expect(server.get.status).to eq(200)
+    end
+  end
+
+  describe "in this process" do
+    let(:dir) { Dir.mktmpdir("fastrack-listeners") }
+
+    after { FileUtils.remove_entry(dir) }
+
+    def open_path(path)
+      Fastrack::UNIXListener.open(path, backlog: 5, output: StringIO.new)
+    end
+
+    it "B-regular-file at Path is never removed" do
+      file = File.join(dir, "precious")
+      File.write(file, "data")
+      expect { open_path(file) }.to raise_error(Fastrack::ListenError, "cannot listen on #{file}: it exists and is not a socket")
+      expect(File.read(file)).to eq("data")
+    end
+
+    it "B-regular-file nor is a folder, or a link to nowhere" do
+      link = File.join(dir, "link")
+      File.symlink(File.join(dir, "nowhere"), link)
+      expect { open_path(link) }.to raise_error(Fastrack::ListenError, /is not a socket/)
+      expect { open_path(dir) }.to raise_error(Fastrack::ListenError, /is not a socket/)
+      expect(File).to be_symlink(link)
+    end
+
+    it "B-path-in-use nor is a socket whose server is too busy to accept, or that is of another type" do
+      path = File.join(dir, "app.sock")
+      busy = UNIXServer.new(path)
+      busy.listen(0)
+      client = UNIXSocket.new(path)
+      expect { open_path(path) }.to raise_error(Fastrack::ListenError, "cannot listen on #{path}: the path is in use")
+      log = Socket.new(:UNIX, :DGRAM).tap { |socket| socket.bind(Addrinfo.unix("#{path}.log")) }
+      expect { open_path("#{path}.log") }.to raise_error(Fastrack::ListenError, /: the path is in use\z/)
+      expect([path, "#{path}.log"]).to all(satisfy { |one| File.socket?(one) })
+      [client, busy, log].each(&:close)
+    end
+
+    it "B-faults a path in no folder, or too long for a socket, is an error of one line" do
+      expect { open_path("#{dir}/no/app.sock") }
+        .to raise_error(Fastrack::ListenError, "cannot listen on #{dir}/no/app.sock: no such file or directory")
+      expect { open_path("#{dir}/#{"a" * 200}") }.to raise_error(Fastrack::ListenError, /: the path is too long for a unix socket\z/)
+    end
+
+    it "A7 TCP sockets have SO_REUSEADDR, TCP_DEFER_ACCEPT and TCP_NODELAY, and only what is asked for of SO_REUSEPORT" do
+      [false, true].each do |reuseport|
+        listener, = Fastrack::TCPListener.open("127.0.0.1", 0, backlog: 5, reuseport: reuseport)
+        socket = Socket.for_fd(listener.fileno)
+        socket.autoclose = false
+        expect(socket.getsockopt(:SOCKET, :REUSEADDR).bool).to be(true)
+        expect(socket.getsockopt(:SOCKET, :REUSEPORT).bool).to be(reuseport)
+        expect(socket.getsockopt(:TCP, :NODELAY).bool).to be(true)
+        expect(socket.getsockopt(:TCP, :DEFER_ACCEPT).int).to be_positive
+        listener.close
+      end
+    end
+
+    it "A7 an accepted socket has its listener's TCP_NODELAY" do
+      listener, = Fastrack::TCPListener.open("127.0.0.1", 0, backlog: 5)
+      client = TCPSocket.new("127.0.0.1", listener.server_port.to_i)
+      client.write("x")
+      server = Socket.for_fd(listener.fileno)
+      server.autoclose = false
+      server.wait_readable(10)
+      accepted, = server.accept
+      expect(accepted.getsockopt(:TCP, :NODELAY).bool).to be(true)
+      [client, accepted, listener].each(&:close)
+    end
+
+    it "A7 the backlog is the one that was asked for" do
+      listener, = Fastrack::TCPListener.open("127.0.0.1", 0, backlog: 7)
+      socket = Socket.for_fd(listener.fileno)
+      socket.autoclose = false
+      # A listener's backlog is where other sockets have tcpi_sacked, the sixth word of struct tcp_info (linux/tcp.h).
+      expect(socket.getsockopt(:TCP, :INFO).data.unpack("x8 L6").last).to eq(7)
+      listener.close
+    end
+
+    it "A7 the backlog of a port is BackLog" do
+      require_relative "../../lib/fastrack"
+      require_relative "../../lib/fastrack/launcher"
+      launcher = Fastrack::Launcher.new(->(_env) {}, Host: "127.0.0.1", Port: 0, BackLog: 7)
+      socket = Socket.for_fd(launcher.listeners.first.fileno)
+      socket.autoclose = false
+      expect(socket.getsockopt(:TCP, :INFO).data.unpack("x8 L6").last).to eq(7)
+      launcher.listeners.each(&:close)
+    end
+
+    it "A7 localhost is every address that it has, on one port" do
+      listeners = Fastrack::TCPListener.open("localhost", 0, backlog: 5)
+      usable = Addrinfo.getaddrinfo("localhost", nil, nil, :STREAM).map(&:ip_address).uniq
+      expect(listeners.size).to be_between(1, usable.size)
+      expect(listeners.map(&:to_s).uniq).to eq(["localhost:#{listeners.first.server_port}"])
+      listeners.each(&:close)
+    end
+  end
+
+  describe "on a port" do
+    it "A5 the listening line has host, port and the master's pid" do
+      server = Server.start(ru: Rackups::ENV_LINES)
+      expect(server.log).to match(/\AFastrack starts Listening on 127\.0\.0\.1:[1-9]\d* Pid:#{server.pid}\n\z/)
+      expect(value(server.get, "SERVER_PORT")).to eq(server.port.to_s.inspect)
+    end
+
+    it "B-ipv6 listens on ::1, and REMOTE_ADDR is the client's" do
+      server = Server.start(ru: Rackups::ENV_LINES, options: { Host: "::1" })
+      expect(server.log).to match(/ on \[::1\]:\d+ Pid/)
+      response = server.get
+      expect([value(response, "SERVER_NAME"), value(response, "REMOTE_ADDR")]).to eq(['"[::1]"', '"::1"'])
+    end
+
+    it "B-reuseport two servers share a port, and without it they do not" do
+      first = Server.start(ru: Rackups::PID, options: { ReusePort: "true", MaxWorkers: 1 })
+      second = Server.start(ru: Rackups::PID, options: { ReusePort: "yes", Port: first.port, MaxWorkers: 1 })
+      expect(second.port).to eq(first.port)
+      third = Server.fail_to_start(ru: Rackups::PID, options: { Port: first.port })
+      expect(third.status.exitstatus).to eq(1)
+    end
+
+    it "B-port-in-use is one clear line and status 1" do
+      TCPServer.open("127.0.0.1", 0) do |taken|
+        port = taken.addr[1]
+        server = Server.fail_to_start(ru: Rackups::PID, options: { Port: port })
+        expect(server.log).to eq("fastrack: cannot listen on 127.0.0.1:#{port}: the port is in use\n")
+        expect(server.status.exitstatus).to eq(1)
+      end
+    end
+
+    it "A7 a server can be started again at once where connections of the last one are in TIME_WAIT" do
+      FreePort.keep do |port|
+        first = Server.start(ru: Rackups::PID, options: { Port: port })
+        10.times { first.get }
+        first.stop
+        expect(Server.start(ru: Rackups::PID, options: { Port: port }).get.status).to eq(200)
+      end
+    end
+
+    { "an address of another machine" => ["192.0.2.1", 0, "no such address on this machine"],
+      "a host that does not exist" => ["no-such-host.invalid", 0, /the host is unknown/] }.each do |what, (host, port, reason)|
+      it "B-faults #{what} is one clear line and status 1" do
+        server = Server.fail_to_start(ru: Rackups::PID, options: { Host: host, Port: port })
+        expect(server.log).to match(/\Afastrack: cannot listen on #{host}:#{port}: #{reason}.*\n\z/)
+        expect(server.status.exitstatus).to eq(1)
+      end
+    end
+
+    it "A7 the listeners are not handed on to programs that the app starts" do
+      server = Server.start(ru: <<~'RUBY', options: { MaxWorkers: 1 })
+        run ->(_env) { [200, {}, [`ls -l /proc/self/fd`]] }
+      RUBY
+      expect(server.get.body).to include("pipe:").and(satisfy { |text| !text.include?("socket:") })
+    end
+  end
+end

@@ -1,0 +1,282 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../support/kept_peer"
+require_relative "../support/reexec_helpers"
+
+RSpec.describe "A new master (USR2) that meets with trouble" do
+  include ReexecHelpers
+
+  # What stands in the variable before the new master reads it.
+  { "an older one, which has no version" => "sub(/.*:/, '')", "another layout" => "sub(/.*:/, 'other:')",
+    "a form of the future" => "sub(/.*:/, 'what=ever;fds:')" }.each do |what, change|
+    it "C1 of a version whose queue is of #{what} takes over, and kept connections are closed in good order" do
+      server = start(config: "ENV['FASTRACK_QUEUE'] &&= ENV['FASTRACK_QUEUE'].#{change}")
+      idle = Array.new(3) { KeptPeer.new(server).tap { |peer| peer.get("/") } }
+      unnoticed(server, kept: true) do
+        usr2(server)
+        taken_over(server)
+      end
+      expect(server.log).to include("fastrack: FASTRACK_QUEUE cannot be used (it is of another version): waiting connections are not taken over")
+      expect(idle).to all(be_closed_without_a_word)
+      # That of its own queue.
+      expect(ProcessTable.descriptors(server.master).values.grep(Portable::MEMORY).size).to eq(1)
+    ensure
+      idle&.each(&:close)
+    end
+  end
+
+  # The app's text, and what is done beside it once the server runs; what the old master says of it.
+  { "whose app does not load" => [{ "config.ru" => "raise 'typo'" }, "exited with status 1 before it was ready"],
+    "whose app is no Ruby" => [{ "config.ru" => "run ->(" }, "exited with status 1 before it was ready"],
+    "whose ConfigFile raises" => [{ "fastrack.rb" => "raise 'typo'" }, "exited with status 1 before it was ready"],
+    "whose app exits" => [{ "config.ru" => "exit!(0)" }, "exited with status 0 before it was ready"],
+    "whose app is killed" => [{ "config.ru" => "Process.kill(:KILL, Process.pid)" }, "was killed by SIGKILL before it was ready"],
+    "whose before_exec raises" => [{ "fastrack.rb" => "before_exec { raise 'no' }" }, "exited with status 127 before it was ready", :hup] }
+    .each do |what, (files, line, before)|
+    it "B-faults #{what} leaves the old one as it is, which says why, and no client notices" do
+      server = start(config: "", options: { Pid: "app.pid" })
+      workers = server.workers
+      files.each { |name, text| server.write(name, text) }
+      if before
+        server.signal(:HUP)
+        await_line(server, "Fastrack is ready", 2)
+        workers = server.await_workers(2)
+      end
+      unnoticed(server) do
+        2.times do |round|
+          usr2(server)
+          await_line(server, /^fastrack: the new master \(pid \d+\) #{line}; this one carries on$/, round + 1)
+        end
+      end
+      expect(server.processes).to contain_exactly(server.pid, *workers)
+      expect(pid_in(server)).to eq(server.pid)
+      expect(server.lines_of("app.pid.oldbin")).to eq([])
+      expect(ProcessTable.zombies(server.pid)).to eq([])
+      # Mended, it takes over.
+      server.write("config.ru", app("v2"))
+      server.write("fastrack.rb", "")
+      if before
+        server.signal(:HUP)
+        await_line(server, "Fastrack is ready", 3)
+      end
+      usr2(server)
+      taken_over(server)
+      expect(server.get.body).to start_with("v2 ")
+    end
+  end
+
+  { "does not load in time" => ["config.ru", "sleep"],
+    "heeds no TERM while it loads" => ["config.ru", "trap('TERM') {}; sleep"],
+    "has workers that do not start in time" => ["fastrack.rb", "after_fork { |_, worker| sleep if worker.nr == 1 }"],
+    "has a before_fork that raises" => ["fastrack.rb", "before_fork { raise 'no database' }"],
+    "has an after_fork that exits" => ["fastrack.rb", "after_fork { exit }"] }.each do |what, (file, text)|
+    it "B-faults #{what} is ended after BootTimeout, and the old one carries on" do
+      server = start(config: "", options: { BootTimeout: 1, GracefulTimeout: 1, ErrRespawnInterval: 0.2, Pid: "app.pid" })
+      workers = server.workers
+      unnoticed(server) do
+        server.write(file, text)
+        usr2(server)
+        await_line(server, /^fastrack: the new master \(pid \d+\) was not ready within BootTimeout; stopping it$/)
+        await_line(server, /^fastrack: the new master \(pid \d+\) was not ready within BootTimeout; this one carries on$/)
+      end
+      await_processes(server, 3)
+      expect(server.processes).to contain_exactly(server.pid, *workers)
+      expect(pid_in(server)).to eq(server.pid)
+    end
+  end
+
+  # The new master's boot waits for a file, so that the example decides when it is over.
+  let(:waiting) { "File.write('booting', Process.pid.to_s)\nsleep 0.01 until File.exist?('go')\n#{app("v2")}" }
+
+  def booting(server)
+    server.write("config.ru", waiting)
+    usr2(server)
+    eventually { server.lines_of("booting").first&.to_i }
+  end
+
+  it "B-faults USR2 twice starts one new master" do
+    server = start
+    unnoticed(server) do
+      booting(server)
+      usr2(server)
+      await_line(server, /^fastrack: USR2 is ignored: the new master \(pid \d+\) is already there$/)
+      server.write("go", "")
+      taken_over(server)
+    end
+    expect(server.log.scan("starting a new master").size).to eq(1)
+    await_processes(server, 3)
+  end
+
+  it "B-faults USR2 to the new one is ignored until the old one has ended" do
+    server = start(options: { AutoQuit: false })
+    usr2(server)
+    await_line(server, "is ready", 3)
+    usr2(server, to: server.master)
+    await_line(server, "USR2 is ignored: the old master is still running")
+    server.signal(:QUIT)
+    taken_over(server)
+    second = server.master
+    # It hears of the old one's end a moment later.
+    eventually { usr2(server, to: second) && server.log.scan("starting a new master").size == 2 }
+    eventually { server.log.scan("Fastrack is ready").size == 3 }
+    server.signal(:QUIT, to: second)
+    await_processes(server, 3)
+    expect(server.processes).to include(server.master)
+    expect(server.get.status).to eq(200)
+  end
+
+  %i[TERM INT].each do |name|
+    it "B-faults USR2 then #{name} ends the server, and the new master with it" do
+      server = start
+      pid = booting(server)
+      expect(server.stop(name).exitstatus).to eq(0)
+      eventually { !ProcessTable.alive?(pid) }
+      expect(server.processes).to eq([])
+    end
+  end
+
+  it "B-faults USR2, QUIT and then TERM ends the new master, too" do
+    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 1 })
+    await_line(server, "Fastrack is ready")
+    request = SlowRequest.new(server)
+    pid = booting(server)
+    server.signal(:QUIT)
+    eventually { refused_usr2?(server) }
+    server.signal(:TERM)
+    eventually { !ProcessTable.alive?(pid) }
+    expect(request.finish.status).to eq(200)
+    expect(server.wait.exitstatus).to eq(0)
+    expect(server.processes).to eq([])
+  end
+
+  # Whether the old master has begun to stop.
+  def refused_usr2?(server)
+    usr2(server)
+    server.log.include?("USR2 is ignored: the server is stopping")
+  end
+
+  it "B-faults TERM while the new master boots ends that one alone, if it is sent to that one" do
+    server = start
+    unnoticed(server) do
+      server.signal(:TERM, to: booting(server))
+      await_line(server, "was killed by SIGTERM before it was ready; this one carries on")
+    end
+    await_processes(server, 3)
+  end
+
+  it "B-faults QUIT during USR2 ends the old master; clients wait for the new one" do
+    server = start
+    booting(server)
+    server.signal(:QUIT)
+    expect(server.wait.exitstatus).to eq(0)
+    clients = Array.new(3) do
+      TCPSocket.new("127.0.0.1", server.port).tap { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") }
+    end
+    server.write("go", "")
+    expect(clients.map { |client| HttpResponse.parse(client.read).body }).to all(start_with("v2 "))
+    await_processes(server, 3)
+  end
+
+  it "B-faults HUP, TTIN and USR1 to the old master while the new one boots do what they always do" do
+    server = start
+    unnoticed(server) do
+      booting(server)
+      server.signal(:HUP)
+      await_line(server, "Fastrack is ready", 2)
+      server.signal(:TTIN)
+      await_line(server, "TTIN: changing to 3 workers")
+      server.signal(:USR1)
+      server.write("go", "")
+      taken_over(server)
+    end
+    await_processes(server, 3)
+  end
+
+  it "B-faults kill -9 of both masters leaves no process" do
+    server = start(options: { AutoQuit: false })
+    usr2(server)
+    await_line(server, "is ready", 3)
+    await_processes(server, 6)
+    [server.master, server.pid].each { |pid| server.signal(:KILL, to: pid) }
+    await_processes(server, 0)
+  end
+
+  it "B-faults kill -9 of both masters while the new one boots leaves no process" do
+    server = start
+    pid = booting(server)
+    [server.pid, pid].each { |one| server.signal(:KILL, to: one) }
+    await_processes(server, 0)
+  end
+
+  it "B-faults kill -9 of the old master while the new one boots: the new one takes over" do
+    server = start(options: { Pid: "app.pid" })
+    booting(server)
+    server.signal(:KILL)
+    server.write("go", "")
+    await_line(server, "Fastrack is ready", 2)
+    await_processes(server, 3)
+    expect(server.get.body).to start_with("v2 ")
+    expect(pid_in(server)).to eq(server.master)
+    eventually { server.lines_of("app.pid.oldbin").empty? }
+  end
+
+  it "B-faults kill -9 of the new master, once both serve: the old one carries on" do
+    server = start(options: { AutoQuit: false, Pid: "app.pid" })
+    usr2(server)
+    await_line(server, "is ready", 3)
+    server.signal(:KILL, to: server.master)
+    await_line(server, "was killed by SIGKILL; this one carries on")
+    await_processes(server, 3)
+    expect(pid_in(server)).to eq(server.pid)
+    expect(server.get.body).to eq("v1 #{server.pid}")
+  end
+
+  it "B-faults a folder that is gone keeps the old one" do
+    Dir.mktmpdir do |dir|
+      FileUtils.mkdir(File.join(dir, "release"))
+      File.write(File.join(dir, "release/config.ru"), app("v1"))
+      server = Server.launch(ru: "", options: { MaxWorkers: 1 }, wrapper: ["sh", "-c", "cd #{dir}/release && exec \"$@\"", "sh"])
+      await_line(server, "Fastrack is ready")
+      FileUtils.rm_r(File.join(dir, "release"))
+      usr2(server)
+      await_line(server, /cannot start a new master: .*No such file or directory/)
+      await_line(server, "exited with status 127 before it was ready; this one carries on")
+      expect(server.get.status).to eq(200)
+    end
+  end
+
+  it "B-faults a pid file that cannot be renamed keeps the old one" do
+    Dir.mktmpdir do |dir|
+      path = File.join(dir, "app.pid")
+      server = start(options: { Pid: path })
+      FileUtils.mkdir("#{path}.oldbin")
+      usr2(server)
+      await_line(server, /^fastrack: cannot start a new master, this one carries on: Is a directory/)
+      expect(File.read(path).to_i).to eq(server.pid)
+      expect(server.get.status).to eq(200)
+      FileUtils.rmdir("#{path}.oldbin")
+      usr2(server)
+      taken_over(server)
+      expect(File.read(path).to_i).to eq(server.master)
+    end
+  end
+
+  it "B-faults no process to be had keeps the old one" do
+    server = start(options: { Pid: "app.pid" }, config: <<~RUBY)
+      Process.singleton_class.prepend(Module.new do
+        def _fork
+          raise Errno::EAGAIN, "fork(2)" if File.exist?("no_fork")
+          super
+        end
+      end)
+    RUBY
+    server.write("no_fork", "")
+    usr2(server)
+    await_line(server, "cannot start a new master, this one carries on: Resource temporarily unavailable")
+    expect([server.get.status, pid_in(server)]).to eq([200, server.pid])
+    File.unlink(File.join(server.dir, "no_fork"))
+    usr2(server)
+    taken_over(server)
+  end
+end

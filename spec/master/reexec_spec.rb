@@ -1,0 +1,263 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../support/reexec_helpers"
+
+RSpec.describe "A new master (USR2)" do
+  include ReexecHelpers
+
+  { "a port" => false, "a path" => true }.each do |what, unix|
+    it "C1 takes over with new code, on #{what}, and no client notices" do
+      server = start(unix: unix)
+      answers = unnoticed(server) do |clients|
+        server.write("config.ru", app("v2"))
+        usr2(server)
+        taken_over(server)
+        clients.news
+        clients.await_answers
+        expect(clients.news.last).to eq("v2 #{server.master}")
+      end
+      expect(answers.uniq).to contain_exactly("v1 #{server.pid}", "v2 #{server.master}")
+      await_processes(server, 3)
+    end
+  end
+
+  it "C1 reads the ConfigFile anew: addresses that stay are taken over, new ones opened, the others let go of" do
+    Dir.mktmpdir do |dir|
+      paths = %w[a b c].map { |name| File.join(dir, name) }
+      config = ->(*listens) { listens.map { |path| "listen #{path.inspect}\n" }.join }
+      server = Server.launch(ru: app("v1"), options: { MaxWorkers: 1, Host: nil, Port: nil }, config: config.call(*paths.first(2)))
+      await_line(server, "Fastrack is ready")
+      inode = File.stat(paths[0]).ino
+      server.write("fastrack.rb", config.call(paths[0], paths[2]))
+      usr2(server)
+      taken_over(server)
+      expect(File.stat(paths[0]).ino).to eq(inode)
+      expect(server.log).to include("fastrack: no longer listening on :unix:#{paths[1]}\n")
+      served = paths.map do |path|
+        UNIXSocket.open(path) do |socket|
+          socket.write("GET / HTTP/1.0\r\n\r\n")
+          socket.wait_readable(5) ? HttpResponse.parse(socket.read).status : :silent
+        end
+      rescue Errno::ENOENT
+        :removed
+      end
+      expect(served).to eq([200, :removed, 200])
+    end
+  end
+
+  it "C1 sockets that systemd has opened are taken over as they are" do
+    socket = TCPServer.new("127.0.0.1", 0)
+    server = Server.start(ru: app("v1"), options: { MaxWorkers: 1, Host: nil, Port: nil }, inherit: { 3 => socket },
+                          wrapper: ["sh", "-c", 'LISTEN_FDS=1 LISTEN_PID=$$ exec "$@"', "sh"])
+    await_line(server, "Fastrack is ready")
+    expect(server.port).to eq(socket.addr[1])
+    unnoticed(server) do
+      usr2(server)
+      taken_over(server)
+    end
+    expect(server.port).to eq(socket.addr[1])
+  ensure
+    socket&.close
+  end
+
+  it "C1 is refused under start_server, which would take it for a crash" do
+    socket = TCPServer.new("127.0.0.1", 0)
+    server = Server.start(ru: app("v1"), options: { MaxWorkers: 1, Host: nil, Port: nil }, inherit: { 10 => socket },
+                          env: { "SERVER_STARTER_PORT" => "127.0.0.1:#{socket.addr[1]}=10" })
+    usr2(server)
+    await_line(server, "USR2 is ignored: send HUP to start_server instead")
+    expect(server.get.status).to eq(200)
+  ensure
+    socket&.close
+  end
+
+  it "C1 finishes a request that the old master's worker is at" do
+    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
+    await_line(server, "Fastrack is ready")
+    request = SlowRequest.new(server)
+    usr2(server)
+    await_line(server, "Fastrack is ready", 2)
+    expect(server.ended?).to be(false)
+    expect(request.finish.body.to_i).to eq(request.pid)
+    taken_over(server)
+  end
+
+  it "C1 hands over the sockets, and no other descriptor" do
+    File.open("/dev/zero") do |file|
+      server = start(inherit: { 9 => file })
+      expect(ProcessTable.descriptors(server.pid).values).to include("/dev/zero")
+      usr2(server)
+      taken_over(server)
+      expect(ProcessTable.descriptors(server.master).values).not_to include("/dev/zero")
+      expect(server.get.status).to eq(200)
+    end
+  end
+
+  it "C1 leaves the queue behind where connections are not shared any longer" do
+    server = start(config: "hand_over true")
+    queue = ->(pid) { ProcessTable.descriptors(pid).values.grep(Portable::MEMORY).size }
+    expect(queue.call(server.pid)).to be > 0
+    server.write("fastrack.rb", "hand_over false")
+    usr2(server)
+    taken_over(server)
+    expect(queue.call(server.master)).to eq(0)
+    expect(server.get.status).to eq(200)
+  end
+
+  describe "starts the server as it was started" do
+    it "C1 with its command line, its folder and its environment, whatever has become of them since" do
+      server = start(arguments: ["--quiet", "-I", "with spaces/and 'quotes'"], env: { "GIVEN" => "yes" }, config: <<~'RUBY')
+        ENV["GIVEN"] = "changed"
+        ENV["ADDED"] = "yes"
+        Dir.chdir("/")
+      RUBY
+      server.write("config.ru", <<~'RUBY')
+        seen = [ENV["GIVEN"], ENV["ADDED"], $LOAD_PATH.include?("with spaces/and 'quotes'"), ENV.keys.grep(/FASTRACK/)]
+        run ->(_env) { [200, {}, [seen.inspect]] }
+      RUBY
+      usr2(server)
+      taken_over(server)
+      # The ConfigFile is read after config.ru; the variables that are for the server are still there by then.
+      expect(server.get.body).to start_with('["yes", nil, true, ')
+      environ = File.binread("/proc/#{server.workers.first}/environ")
+      expect(environ).not_to include("ADDED")
+    end
+
+    it "C1 in the folder that a symbolic link leads to by then" do
+      Dir.mktmpdir do |dir|
+        releases = %w[v1 v2].map { |name| File.join(dir, name).tap { |release| FileUtils.mkdir(release) } }
+        releases.each { |release| File.write(File.join(release, "config.ru"), app(File.basename(release))) }
+        current = File.join(dir, "current")
+        File.symlink("v1", current)
+        server = start(ru: "", wrapper: ["sh", "-c", "cd #{current} && exec \"$@\"", "sh"])
+        expect(server.get.body).to start_with("v1 ")
+        # As Capistrano does it.
+        File.symlink("v2", "#{current}.new")
+        File.rename("#{current}.new", current)
+        # The release is removed, in the end.
+        FileUtils.rm_r(releases.first)
+        usr2(server)
+        taken_over(server)
+        expect(server.get.body).to start_with("v2 ")
+      end
+    end
+
+    it "C1 by before_exec, whose environment it gets" do
+      server = start(config: <<~'RUBY')
+        before_exec do |server|
+          ENV["FROM_HOOK"] = "#{server.worker_processes} #{Process.ppid}"
+        end
+      RUBY
+      server.write("config.ru", 'run ->(_env) { [200, {}, [ENV["FROM_HOOK"]]] }')
+      usr2(server)
+      taken_over(server)
+      expect(server.get.body).to eq("2 #{server.pid}")
+    end
+  end
+
+  describe "the pid file" do
+    it "C1 has the new master's pid, and meanwhile the old one's is in app.pid.oldbin" do
+      server = start(config: <<~'RUBY', options: { Pid: "app.pid" })
+        before_fork { sleep 0.01 until !File.exist?("app.pid.oldbin") || File.exist?("go") }
+      RUBY
+      expect(pid_in(server)).to eq(server.pid)
+      usr2(server)
+      eventually { server.master != server.pid && pid_in(server) == server.master }
+      expect(pid_in(server, "app.pid.oldbin")).to eq(server.pid)
+      server.write("go", "")
+      taken_over(server)
+      expect(pid_in(server)).to eq(server.master)
+      expect(server.lines_of("app.pid.oldbin")).to eq([])
+      server.signal(:TERM, to: server.master)
+      await_processes(server, 0)
+      expect(server.lines_of("app.pid")).to eq([])
+    end
+
+    it "C1 is kept right where rackup writes and removes it (--pid)" do
+      server = start(arguments: ["--pid", "app.pid"])
+      2.times do
+        old = server.master
+        usr2(server, to: pid_in(server))
+        eventually { server.master != old && !ProcessTable.alive?(old) }
+        eventually { pid_in(server) == server.master }
+      end
+      expect(server.lines_of("app.pid.oldbin")).to eq([])
+    end
+  end
+
+  describe "AutoQuit=false" do
+    it "C1 both serve until somebody ends the old one" do
+      server = start(options: { AutoQuit: false })
+      bodies = unnoticed(server) do
+        usr2(server)
+        await_line(server, "is ready", 3)
+        await_processes(server, 6)
+        expect(server.ended?).to be(false)
+        eventually { server.get.body == "v1 #{server.master}" }
+        server.signal(:QUIT)
+        taken_over(server)
+      end
+      expect(bodies.uniq.size).to eq(2)
+      await_processes(server, 3)
+    end
+
+    it "C1 a before_fork as in Unicorn's example ends the old one" do
+      server = start(options: { AutoQuit: false, Pid: "app.pid" }, config: <<~'RUBY')
+        before_fork do |server, worker|
+          old_pid = "#{server.config[:pid]}.oldbin"
+          if File.exist?(old_pid) && server.pid != old_pid
+            begin
+              sig = (worker.nr + 1) >= server.worker_processes ? :QUIT : :TTOU
+              Process.kill(sig, File.read(old_pid).to_i)
+            rescue Errno::ENOENT, Errno::ESRCH
+            end
+          end
+        end
+      RUBY
+      unnoticed(server) do
+        usr2(server)
+        taken_over(server)
+      end
+      # Two signals at once come in the order of their numbers: QUIT, then TTOU.
+      expect(server.log).to match(/TTOU: changing to 1 workers|TTOU is ignored: the server is stopping/)
+      await_processes(server, 3)
+    end
+
+    # The old one's workers are sent away, and then the new master with its own.
+    def go_back(server)
+      usr2(server)
+      await_line(server, "is ready", 3)
+      server.signal(:WINCH)
+      await_processes(server, 4)
+      server.signal(:QUIT, to: server.master)
+      await_line(server, "exited with status 0; this one carries on")
+    end
+
+    it "C1 goes back to the old one when the new one is ended, with the workers that had been sent away" do
+      server = start(options: { AutoQuit: false, Pid: "app.pid" })
+      unnoticed(server) do
+        go_back(server)
+        await_processes(server, 3)
+      end
+      expect(pid_in(server)).to eq(server.pid)
+      expect(ProcessTable.children(server.pid).size).to eq(2)
+    end
+
+    # The kernel closes its channel a moment before, and nothing else may ever happen that would have the old one look again.
+    it "C1 goes back to the old one though the new one's process ends just after it was looked for" do
+      server = start(options: { AutoQuit: false }, config: <<~'RUBY')
+        Fastrack::NewMaster.prepend(Module.new do
+          def gone?
+            return super if @late || !channel.closed?
+
+            @late = true
+            Thread.pass until File.read("/proc/#{pid}/stat").include?(") Z ")
+            false
+          end
+        end)
+      RUBY
+      go_back(server)
+    end
+  end
+end

@@ -1,0 +1,90 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../../lib/fastrack/process/sd_notify"
+
+# The spec has systemd's part: it listens on the socket that NOTIFY_SOCKET names.
+RSpec.describe Fastrack::SdNotify do
+  around do |example|
+    Dir.mktmpdir("fastrack-notify") do |dir|
+      @path = File.join(dir, "notify")
+      @systemd = Socket.new(:UNIX, :DGRAM).tap { |socket| socket.bind(Addrinfo.unix(@path)) }
+      example.run
+      @systemd.close
+    end
+  end
+
+  def heard
+    raise "nothing was said" unless @systemd.wait_readable(5)
+
+    @systemd.recv(4096).split("\n")
+  end
+
+  def notifier(more = {})
+    described_class.new({ "NOTIFY_SOCKET" => @path }.merge(more))
+  end
+
+  it "C6 says that the server is ready, stops, and lives" do
+    { ready: "READY=1", stopping: "STOPPING=1", watchdog: "WATCHDOG=1" }.each do |word, line|
+      expect(notifier.public_send(word)).to be(true)
+      expect(heard).to eq([line])
+    end
+  end
+
+  it "C6 a status goes with it" do
+    notifier.ready("2 workers")
+    expect(heard).to eq(["READY=1", "STATUS=2 workers"])
+  end
+
+  it "C6 says when a reload has begun, in microseconds of the monotonic clock" do
+    before = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
+    notifier.reloading
+    word, time = heard
+    expect(word).to eq("RELOADING=1")
+    expect(time[/\AMONOTONIC_USEC=(\d+)\z/, 1].to_i).to be_between(before, Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond))
+  end
+
+  it "C6 says which process is the master" do
+    notifier.main_pid(123)
+    expect(heard).to eq(["MAINPID=123"])
+  end
+
+  it "C6 reaches a socket with an abstract name" do
+    name = "fastrack-spec-#{Process.pid}"
+    abstract = Socket.new(:UNIX, :DGRAM).tap { |socket| socket.bind(Addrinfo.unix("\0#{name}")) }
+    expect(described_class.new("NOTIFY_SOCKET" => "@#{name}").ready).to be(true)
+    expect(abstract.recv(100)).to eq("READY=1")
+    abstract.close
+  end
+
+  it "C6 says nothing, and raises nothing, where nobody listens" do
+    [{}, { "NOTIFY_SOCKET" => "" }, { "NOTIFY_SOCKET" => "vsock:2:1" }, { "NOTIFY_SOCKET" => "#{@path}.gone" },
+     { "NOTIFY_SOCKET" => "/#{"a" * 200}" }].each do |environment|
+      expect(described_class.new(environment).ready).to be(false), environment.inspect
+    end
+  end
+
+  it "C6 does not wait for a systemd that does not read" do
+    sent = 0
+    sent += 1 while notifier.watchdog && sent < 10_000
+    expect(sent).to be_between(1, 9_999)
+  end
+
+  it "C6 the watchdog is fed twice in the time that systemd waits, by the process that it waits for" do
+    mine = { "WATCHDOG_USEC" => "3000000", "WATCHDOG_PID" => Process.pid.to_s }
+    expect(notifier(mine).watchdog_interval).to eq(1.5)
+    expect(notifier(mine.except("WATCHDOG_PID")).watchdog_interval).to eq(1.5)
+    expect(notifier(mine.merge("WATCHDOG_PID" => "1")).watchdog_interval).to be_nil
+    expect(notifier.watchdog_interval).to be_nil
+    expect(described_class.new(mine).watchdog_interval).to be_nil
+  end
+
+  it "C6 the watchdog is the new master's to feed once there is one" do
+    old = notifier("WATCHDOG_USEC" => "1000000", "WATCHDOG_PID" => Process.pid.to_s)
+    old.main_pid(1)
+    expect(old.watchdog_interval).to be_nil
+    fresh = notifier("WATCHDOG_USEC" => "1000000", "WATCHDOG_PID" => "1")
+    fresh.main_pid(Process.pid)
+    expect(fresh.watchdog_interval).to eq(0.5)
+  end
+end

@@ -1,0 +1,290 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require "io/console"
+require "pty"
+require "tmpdir"
+
+RSpec.describe "Signals" do
+  # Each example does something to a server that clients ask all the time; none of them may notice.
+  def unnoticed(server, &block)
+    loop = ClientLoop.run(server, &block)
+    expect(loop.failures).to eq([])
+    expect(loop.bodies).not_to be_empty
+  end
+
+  def start(**options)
+    Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, MaxRequestPerChild: 0 }.merge(options)).tap { |server| server.await_workers(options.fetch(:MaxWorkers, 2)) }
+  end
+
+  # Waits until the server says so.
+  def await_line(server, text, times = 1)
+    eventually(20, -> { server.log }) { server.log.scan(text).size >= times }
+  end
+
+  it "C1 says that it is ready when after_fork has run in all workers, and not before" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2 }, config: <<~RUBY)
+      after_fork do |_server, worker|
+        File.write("up", ".", mode: "a")
+        sleep 0.01 until File.exist?("go\#{worker.nr}")
+      end
+    RUBY
+    eventually { server.lines_of("up") == [".."] }
+    server.write("go0", "")
+    server.get
+    expect(server.log).not_to include("Fastrack is ready")
+    server.write("go1", "")
+    await_line(server, /^Fastrack is ready Workers:2 Pid:#{server.pid}$/)
+  end
+
+  # A deploy tool that has read the pid file would end a master with them that does not hear them yet.
+  it "C1 are heard from when the pid file is there, and acted on once the server is up" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, Pid: "app.pid" }, config: <<~'RUBY')
+      Fastrack::Launcher.prepend(Module.new do
+        private def warm_up
+          %i[USR1 TTIN].each { |name| Process.kill(name, File.read("app.pid").to_i) }
+          super
+        end
+      end)
+    RUBY
+    server.await_workers(3)
+    expect(server.log).to include("TTIN: changing to 3 workers")
+  end
+
+  describe "HUP" do
+    it "C1 recycles the workers with the ConfigFile as it is by then, and no client notices" do
+      config = ->(workers, text) { "max_workers #{workers}\nafter_fork { $text = #{text.inspect} }" }
+      server = Server.start(ru: 'run ->(_env) { [200, {}, [$text]] }', config: config.call(2, "old"))
+      await_line(server, "Fastrack is ready")
+      unnoticed(server) do |clients|
+        server.write("fastrack.rb", config.call(3, "new"))
+        server.signal(:HUP)
+        await_line(server, /^Fastrack is ready Workers:3/)
+        expect(clients.news).to include("old")
+        clients.await_answers
+        expect(clients.news.last).to eq("new")
+      end
+      server.await_workers(3)
+      server.write("fastrack.rb", config.call(1, "last"))
+      server.signal(:HUP)
+      await_line(server, /^Fastrack is ready Workers:1/)
+      server.await_workers(1)
+      expect(server.get.body).to eq("last")
+    end
+
+    it "C1 goes by the ConfigFile's intervals from then on" do
+      server = Server.start(ru: Rackups::PID, config: "max_workers 1\nerr_respawn_interval 600")
+      await_line(server, "Fastrack is ready")
+      server.write("fastrack.rb", "max_workers 1\nerr_respawn_interval 0.05")
+      server.signal(:HUP)
+      await_line(server, "Fastrack is ready", 2)
+      fresh = server.await_workers(1)
+      # So soon after its spawn, it is replaced after that interval.
+      server.signal(:KILL, to: fresh.first)
+      server.await_workers(1) { |found| found != fresh }
+    end
+
+    { "raises" => ["raise 'no such luck'", "no such luck (RuntimeError)"],
+      "has an ill-typed value" => ["max_workers :many", "max_workers must be a whole number, 1 or more; got :many"],
+      "does not compile" => ["max_workers (", "SyntaxError"],
+      "calls exit" => ["exit 3", "the ConfigFile calls exit"],
+      "names a user who does not exist for a socket" => ["listen '~nouser/x.sock'", "cannot listen on ~nouser/x.sock: user nouser doesn't exist"],
+      "names a user who does not exist for a log" => ["stderr_path '~nouser/x'", "must be a path; user nouser doesn't exist"],
+      "never ends" => ["def deep = deep\ndeep", "stack level too deep (SystemStackError)"],
+      "does what is not allowed" => ["raise SecurityError, 'no'", "no (SecurityError)"],
+      "asks for too much memory" => ["raise NoMemoryError, 'no memory'", "no memory (NoMemoryError)"],
+      "asks for what is not there" => ["raise NotImplementedError, 'not here'", "not here (NotImplementedError)"],
+      "throws" => ["throw :done", "uncaught throw :done (UncaughtThrowError)"],
+      "raises what cannot be printed" => ["raise Class.new(Exception) { def message = raise('no') }", "#<Class:"] }.each do |what, (text, reason)|
+      it "C1 with a ConfigFile that #{what} keeps the old configuration and all workers, and says why" do
+        server = Server.start(ru: Rackups::PID, options: { MaxRequestPerChild: 0 }, config: "max_workers 2")
+        await_line(server, "Fastrack is ready")
+        before = server.workers
+        unnoticed(server) do
+          server.write("fastrack.rb", text)
+          server.signal(:HUP)
+          await_line(server, /^fastrack: HUP changes nothing: .*#{Regexp.escape(reason)}/)
+        end
+        expect(server.workers).to eq(before)
+        # And it can be mended.
+        server.write("fastrack.rb", "max_workers 1")
+        server.signal(:HUP)
+        await_line(server, /^Fastrack is ready Workers:1/)
+      end
+    end
+
+    it "C1 with a ConfigFile that is gone keeps the old configuration, and says why" do
+      server = Server.start(ru: Rackups::PID, config: "max_workers 2")
+      await_line(server, "Fastrack is ready")
+      before = server.workers
+      File.unlink(File.join(server.dir, "fastrack.rb"))
+      server.signal(:HUP)
+      await_line(server, /^fastrack: HUP changes nothing: ConfigFile .*: no such file or directory$/)
+      expect(server.workers).to eq(before)
+    end
+  end
+
+  # What a terminal's end does to a server in it, seen from outside: its log is a file, as it outlives the terminal.
+  describe "HUP and the terminal" do
+    # Starts the command in a terminal of its own.
+    #
+    # @yieldparam close [Proc] closes the terminal
+    # @yieldparam pid [Integer] the terminal's first process
+    # @yieldparam log [Proc] gives the server's log
+    def in_terminal(command, directory = Dir.mktmpdir)
+      File.write(File.join(directory, "config.ru"), Rackups::PID)
+      log = -> { File.file?("#{directory}/log") ? File.read("#{directory}/log") : "" }
+      reader, writer, pid = PTY.spawn(Server::CLEAN_ENVIRONMENT, "sh", "-c", command, chdir: directory)
+      Process.detach(pid)
+      eventually(20, log) { log.call.include?("Fastrack is ready") }
+      yield -> { [reader, writer].each(&:close) }, pid, log
+    ensure
+      master = log.call[/Pid:(\d+)/, 1]&.to_i
+      [pid, master].compact.uniq.select { |one| ProcessTable.alive?(one) }.each { |one| Process.kill(:TERM, one) }
+      eventually { [pid, master].compact.none? { |one| ProcessTable.alive?(one) } }
+      FileUtils.remove_entry(directory)
+    end
+
+    let(:server) { "#{RbConfig.ruby} #{Server::COMMAND} -b app.sock -w 1 >log 2>&1" }
+
+    it "D8 ends a server in the foreground whose terminal is closed, and it reloads while the terminal is there" do
+      in_terminal("exec #{server}") do |close, pid, log|
+        Process.kill(:HUP, pid)
+        eventually(20, log) { log.call.scan("Fastrack is ready").size == 2 }
+        close.call
+        eventually(20, log) { !ProcessTable.alive?(pid) }
+        expect(log.call).to include("HUP: the terminal is closed, stopping")
+      end
+    end
+
+    it "D8 ends the server below a shell, too" do
+      in_terminal("#{server}; true") do |close, pid, log|
+        master = log.call[/Pid:(\d+)/, 1].to_i
+        expect(master).not_to eq(pid)
+        close.call
+        eventually(20, log) { !ProcessTable.alive?(master) }
+      end
+    end
+
+    { "a daemon" => ->(server) { "#{server.sub(" >", " -d -O StdoutPath=log -O StderrPath=log >")} & wait; sleep 60" },
+      "a server under nohup" => ->(server) { "exec nohup #{server}" },
+      "a server in a session of its own, as a supervisor starts it" => ->(server) { "setsid #{server} & wait; sleep 60" } }
+      .each do |what, command|
+      it "D8 reloads #{what}, also when the terminal is closed" do
+        in_terminal(command.call(server)) do |close, _, log|
+          master = log.call[/Pid:(\d+)/, 1].to_i
+          close.call
+          Process.kill(:HUP, master)
+          eventually(20, log) { log.call.scan("Fastrack is ready").size >= 2 }
+          expect(ProcessTable.alive?(master)).to be(true)
+        end
+      end
+    end
+  end
+
+  describe "TTIN, TTOU and WINCH" do
+    it "C1 TTIN spawns another worker, and TTOU ends the last one, and no client notices" do
+      server = start
+      before = server.workers
+      unnoticed(server) do
+        [3, 4].each { |count| server.signal(:TTIN) && server.await_workers(count) }
+        eventually { server.workers.map { |pid| ProcessTable.title(pid) }.sort == %w[0 1 2 3].map { |nr| "fastrack worker[#{nr}]" } }
+        [3, 2, 1].each { |count| server.signal(:TTOU) && server.await_workers(count) }
+      end
+      expect(before).to include(*server.workers)
+      expect(ProcessTable.title(server.workers.first)).to eq("fastrack worker[0]")
+    end
+
+    it "C1 TTOU leaves no worker at last, and TTIN brings them back; clients wait meanwhile" do
+      server = start(MaxWorkers: 1)
+      server.signal(:TTOU)
+      server.await_workers(0)
+      server.signal(:TTOU)
+      await_line(server, "TTOU: changing to 0 workers", 2)
+      client = Thread.new { server.get.status }
+      server.signal(:TTIN)
+      expect(client.value).to eq(200)
+      server.await_workers(1)
+    end
+
+    it "C1 WINCH changes nothing in the foreground of a terminal, which sends it when its window changes" do
+      Dir.mktmpdir do |dir|
+        File.write(File.join(dir, "config.ru"), Rackups::PID)
+        PTY.spawn(Server::CLEAN_ENVIRONMENT, RbConfig.ruby, Server::COMMAND, "-b", "app.sock", "-w", "1", chdir: dir) do |terminal, _, pid|
+          read_until(terminal, "Fastrack is ready")
+          workers = ProcessTable.children(pid)
+          terminal.winsize = [40, 132]
+          read_until(terminal, "WINCH is ignored: terminals send it, too")
+          expect(ProcessTable.children(pid)).to eq(workers)
+        ensure
+          Process.kill(:TERM, pid)
+          eventually { !ProcessTable.alive?(pid) }
+        end
+      end
+    end
+
+    def read_until(terminal, text)
+      seen = +""
+      seen << terminal.readpartial(4096) until seen.include?(text) || !terminal.wait_readable(20)
+      expect(seen).to include(text)
+    end
+
+    it "C1 WINCH ends all workers once they have finished, while the master stays; HUP brings them back" do
+      server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
+      await_line(server, "Fastrack is ready")
+      request = SlowRequest.new(server)
+      server.signal(:WINCH)
+      eventually { server.workers == [request.pid] }
+      expect(request.finish.body.to_i).to eq(request.pid)
+      server.await_workers(0)
+      waiting = Thread.new { server.get.status }
+      server.signal(:HUP)
+      expect(waiting.value).to eq(200)
+      server.await_workers(2)
+      expect(server.ended?).to be(false)
+    end
+  end
+
+  describe "to a worker" do
+    %w[QUIT TERM].each do |signal|
+      it "C1 #{signal} has it replaced, and no client notices" do
+        server = start
+        unnoticed(server) do
+          5.times do
+            victim = server.workers.first
+            server.signal(signal, to: victim)
+            server.await_workers(2) { |found| !found.include?(victim) }
+          end
+        end
+      end
+    end
+
+    it "C1 kill -9, while it is idle, has it replaced, and no client notices" do
+      server = start(ErrRespawnInterval: 0.05)
+      answers = Array.new(20) do
+        victim = server.get.body.to_i
+        # Nobody else asks: it is idle by now.
+        server.signal(:KILL, to: victim)
+        server.get.tap { server.await_workers(2) { |found| !found.include?(victim) } }
+      end
+      expect(answers.map(&:status)).to all(eq(200))
+    end
+
+    it "C1 those that are for the master change nothing" do
+      server = start(MaxWorkers: 1)
+      worker = server.workers.first
+      server.get
+      unnoticed(server) do |clients|
+        %w[INT HUP USR1 USR2 TTIN TTOU WINCH].each { |name| server.signal(name, to: worker) && clients.await_answers }
+      end
+      expect(server.workers).to eq([worker])
+    end
+  end
+
+  it "C1 recycling after MaxRequestPerChild is not noticed" do
+    server = start(MaxRequestPerChild: 5)
+    loop = ClientLoop.run(server) { |clients| 30.times { clients.await_answers } }
+    expect(loop.failures).to eq([])
+    expect(loop.bodies.uniq.size).to be > 10
+  end
+end

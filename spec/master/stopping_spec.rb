@@ -1,0 +1,361 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../support/http_peer"
+
+RSpec.describe "Stopping" do
+  let(:at_exit_app) do
+    <<~'RUBY'
+      at_exit { File.write("exits", "#{$$}\n", mode: "a") }
+      run ->(_env) { [200, {}, ["ok"]] }
+    RUBY
+  end
+
+  %i[TERM QUIT].each do |signal|
+    it "#{signal == :TERM ? "A10" : "B-#{signal}"} #{signal} lets requests finish and ends the server with status 0 and no process left" do
+      server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
+      server.await_workers(2)
+      request = SlowRequest.new(server)
+      server.signal(signal)
+      # The one that is not at a request goes at once.
+      eventually { server.workers == [request.pid] }
+      expect(request.finish.body.to_i).to eq(request.pid)
+      expect(server.wait.exitstatus).to eq(0)
+      expect(server.processes).to be_empty
+    end
+  end
+
+  it "A10 a second TERM, as supervisors send it, cuts nothing off" do
+    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
+    request = SlowRequest.new(server)
+    3.times do
+      server.signal(:TERM)
+      eventually { server.workers == [request.pid] }
+    end
+    expect(request.finish.status).to eq(200)
+    expect(server.wait.exitstatus).to eq(0)
+  end
+
+  it "tells a worker again to stop that has missed the signal" do
+    server = Server.start(ru: Rackups::GATE.sub("run ", <<~RUBY + "run "), options: { MaxWorkers: 1, GracefulTimeout: 60 })
+      # As where the stack has no room for the handler.
+      use(Class.new do
+        define_method(:initialize) { |app| @app = app }
+        define_method(:call) do |env|
+          handlers = %w[TERM QUIT].to_h { |name| [name, trap(name, "IGNORE")] }
+          @app.call(env).tap { handlers.each { |name, handler| trap(name, handler) } }
+        end
+      end)
+    RUBY
+    request = SlowRequest.new(server)
+    eventually { server.log.include?("is ready") }
+    server.signal(:HUP)
+    # Then it was told.
+    eventually { server.log.scan("is ready").size == 2 }
+    expect(request.finish.status).to eq(200)
+    eventually { !ProcessTable.alive?(request.pid) }
+    expect(server.log).not_to include("has not finished")
+  end
+
+  it "A10 TERM lets a slow reader have its response from its own worker, whatever another one is busy with" do
+    server = Server.start(ru: Rackups::GATE.sub("[Process.pid.to_s]", "[env['PATH_INFO'] == '/large' ? 'x' * 16_000_000 : Process.pid.to_s]"),
+                          options: { MaxWorkers: 2 })
+    request = SlowRequest.new(server)
+    peer = HttpPeer.new(server, receive_buffer: 4096).write("GET /large HTTP/1.0\r\n\r\n")
+    peer.read_until_size(1)
+    worker = (server.workers - [request.pid]).first
+    sockets = -> { ProcessTable.alive?(worker) ? ProcessTable.descriptors(worker).values.grep(/\Asocket:/).size : 0 }
+    before = sockets.call
+    server.signal(:TERM)
+    # It has let go of its listener.
+    eventually { sockets.call < before }
+    expect(HttpResponse.parse(peer.read_to_end).body.bytesize).to eq(16_000_000)
+    expect(request.finish.status).to eq(200)
+    expect(server.wait.exitstatus).to eq(0)
+  ensure
+    peer&.close
+  end
+
+  it "C1 B-INT INT ends the server at once, without waiting for requests, with status 0 and no process left" do
+    server = Server.start(ru: "#{at_exit_app.sub(/^run.*/, "")}#{Rackups::GATE}", options: { MaxWorkers: 2 })
+    request = SlowRequest.new(server)
+    # As a terminal sends it, to all processes of the job.
+    Process.kill(:INT, -server.pid)
+    expect(server.wait(5).exitstatus).to eq(0)
+    expect(server.processes).to be_empty
+    expect(server.lines_of("exits")).to eq([server.pid.to_s])
+  ensure
+    request&.abandon
+  end
+
+  it "C1 INT makes a graceful stop quick" do
+    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
+    request = SlowRequest.new(server)
+    server.signal(:TERM)
+    eventually { server.workers == [request.pid] }
+    server.signal(:INT)
+    expect(server.wait(5).exitstatus).to eq(0)
+    expect(server.processes).to be_empty
+  ensure
+    request&.abandon
+  end
+
+  it "C1 a worker that does not end within GracefulTimeout is named in the log and killed, and the server ends" do
+    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2, GracefulTimeout: 0.5 })
+    request = SlowRequest.new(server)
+    expect(server.stop.exitstatus).to eq(0)
+    expect(server.processes).to be_empty
+    expect(server.log.scan(/^fastrack: worker \d \(pid (\d+)\) has not finished within 0.5 s: killing it; it is serving GET \/slow for \d\.\d s$/)).to eq([[request.pid.to_s]])
+  ensure
+    request&.abandon
+  end
+
+  it "C1 a worker that is killed so while it waits for a client has no request named" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, GracefulTimeout: 0.5 })
+    server.connect do |socket|
+      socket.write("GET / HTTP/1.1\r\n")
+      # So that the worker has read it before it is told to stop.
+      eventually { server.get.status == 200 }
+      expect(server.stop.exitstatus).to eq(0)
+    end
+    expect(server.log).to match(/ has not finished within 0.5 s: killing it; it is serving no request$/)
+  end
+
+  it "C1 a QUIT that comes again gives nobody more time" do
+    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 1, GracefulTimeout: 1.5 })
+    request = SlowRequest.new(server)
+    # If each of them began the stop anew, this would have no end.
+    eventually { server.ended? || !server.signal(:QUIT) }
+    expect(server.log).to match(/has not finished within 1\.5 s: killing it/)
+    request.abandon
+  end
+
+  it "C1 WINCH, HUP and the like change nothing once the server is stopping" do
+    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
+    request = SlowRequest.new(server)
+    server.signal(:QUIT)
+    eventually { server.workers == [request.pid] }
+    %w[HUP USR2 TTIN TTOU WINCH].each { |name| server.signal(name) }
+    eventually { server.log.scan(/ is ignored: the server is stopping$/).size == 5 }
+    expect(request.finish.status).to eq(200)
+    expect(server.wait.exitstatus).to eq(0)
+  end
+
+  # A client of the only worker that has sent no more than this, and that the worker has accepted.
+  #
+  # @yieldparam client [UNIXSocket]
+  # @yieldparam worker [Integer] its pid
+  def with_slow_client(server, part)
+    worker = server.await_workers(1).first
+    sockets = -> { ProcessTable.descriptors(worker).values.compact.grep(/\Asocket:/).size }
+    # Once it has served, it has all the sockets of its own.
+    server.get
+    before = sockets.call
+    server.connect do |client|
+      client.write(part)
+      eventually { sockets.call > before }
+      yield client, worker
+    end
+  end
+
+  it "A8 a client that has connected, and sends its request when the worker is already stopping, is answered" do
+    server = Server.start(ru: Rackups::PID, unix: true, options: { MaxWorkers: 1 })
+    with_slow_client(server, "") do |client, worker|
+      server.signal(:HUP, to: server.master)
+      # The successor is there; the worker has been told to stop.
+      eventually { server.get.body.to_i != worker }
+      client.write("GET / HTTP/1.0\r\n\r\n")
+      expect(HttpResponse.parse(client.read).body.to_i).to eq(worker)
+    end
+  end
+
+  [false, true].each do |unix|
+    it "A10 new clients are refused while the last requests are finished, on a #{unix ? "path" : "port"}" do
+      server = Server.start(ru: Rackups::PID, unix: unix, options: { MaxWorkers: 1 })
+      with_slow_client(server, "GET / HTTP/1.0\r\n") do |client, worker|
+        server.signal(:TERM)
+        eventually { refused?(server) }
+        client.write("\r\n")
+        expect(HttpResponse.parse(client.read).body.to_i).to eq(worker)
+      end
+      expect(server.wait.exitstatus).to eq(0)
+    end
+  end
+
+  def refused?(server)
+    server.connect(&:itself)
+    false
+  rescue Errno::ECONNREFUSED
+    true
+  end
+
+  ["", "GET / HTTP/1.1\r\n", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf"].each do |part|
+    it "B-faults TERM ends the server where a client has sent no more than #{part.inspect}" do
+      server = Server.start(ru: Rackups::PID, unix: true, options: { MaxWorkers: 1 })
+      with_slow_client(server, part) { expect(server.stop(timeout: 10).exitstatus).to eq(0) }
+    end
+  end
+
+  it "A10 D1 at_exit hooks run once in the master, after those of its workers" do
+    server = Server.start(ru: at_exit_app, options: { MaxWorkers: 2, MaxRequestPerChild: 2 })
+    # Two are recycled; at least one more serves when the server stops.
+    eventually do
+      server.get
+      server.lines_of("exits").size >= 2
+    end
+    server.stop
+    pids = server.lines_of("exits")
+    expect(pids.uniq).to eq(pids)
+    expect([pids.size, pids.last]).to match([be >= 4, server.pid.to_s])
+  end
+
+  describe "a TERM while at_exit hooks run" do
+    # The master's hook waits for a file, so that the example decides when it is over.
+    def app(before = "")
+      <<~RUBY
+        #{before}
+        master = Process.pid
+        at_exit do
+          next unless Process.pid == master
+
+          File.write("exits", "begun\\n")
+          sleep 0.01 until File.exist?("go")
+          File.write("exits", "finished\\n", mode: "a")
+        end
+        #{Rackups::PID}
+      RUBY
+    end
+
+    # @yield once the server's hooks run
+    def stopped(server)
+      server.get
+      server.signal(:TERM)
+      eventually { server.lines_of("exits") == ["begun"] }
+      yield
+      server.write("go", "")
+      server.wait
+    end
+
+    it "A10 does not cut them off, nor change the status" do
+      server = Server.start(ru: app, options: { MaxWorkers: 1 })
+      status = stopped(server) { %i[TERM QUIT HUP].each { |name| server.signal(name) } }
+      expect(status.exitstatus).to eq(0)
+      expect(server.lines_of("exits")).to eq(%w[begun finished])
+    end
+
+    it "A10 is given to the program's own handler, where it has one" do
+      server = Server.start(ru: app('trap("TERM") { File.write("heard", "TERM\n") }'), options: { MaxWorkers: 1 })
+      stopped(server) do
+        server.signal(:TERM)
+        eventually { server.lines_of("heard") == ["TERM"] }
+      end
+    end
+  end
+
+  it "A10 TERM ends a server at once whose workers are stuck in after_fork" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2 }, config: <<~RUBY)
+      after_fork { File.write("stuck", ".", mode: "a"); sleep }
+    RUBY
+    eventually { server.lines_of("stuck") == [".."] }
+    expect(server.stop.exitstatus).to eq(0)
+    expect(server.processes).to be_empty
+  end
+
+  it "A10 run returns" do
+    server = Server.start(ru: Rackups::PID, rackup: false)
+    expect(server.stop.exitstatus).to eq(0)
+    expect(server.log.lines.last).to eq("run returned\n")
+  end
+
+  it "A10 what workers have written to stdout is not lost, nor written twice" do
+    server = Server.start(ru: <<~RUBY, options: { MaxWorkers: 1 })
+      puts "loaded"
+      run ->(_env) { puts "served"; [200, {}, []] }
+    RUBY
+    server.get
+    server.stop
+    expect([server.log.scan("loaded").size, server.log.scan("served").size]).to eq([1, 1])
+  end
+
+  it "A10 what a worker has written is in the log even if it is killed right after" do
+    server = Server.start(ru: <<~RUBY, options: { MaxWorkers: 1 })
+      run ->(_env) { puts "last words"; Process.kill(:KILL, Process.pid) }
+    RUBY
+    server.raw("GET / HTTP/1.0\r\n\r\n")
+    eventually { server.log.include?("was killed by SIGKILL") }
+    expect(server.log).to include("last words\n")
+  end
+
+  it "TERM ends the server though its master gets one signal after the other" do
+    5.times do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ControlPath: "control" })
+      server.await_workers(1)
+      # Which Ruby takes without a word. It sends this one itself.
+      storm = Thread.new do
+        loop { Process.kill(:VTALRM, server.pid) }
+      rescue Errno::ESRCH
+        nil
+      end
+      expect(server.stop(timeout: 10).exitstatus).to eq(0)
+      storm.join
+    end
+  end
+
+  # Where puma 8 hung in 4 of 10 stops. Half of the servers are stopped before all of their workers are up.
+  describe "again and again" do
+    # The app notes each request that has begun, and gives a stop some time to come in between.
+    let(:noting_app) do
+      <<~RUBY
+        run ->(_env) { File.write("begun", ".", mode: "a"); sleep 0.002; [200, {}, [Process.pid.to_s]] }
+      RUBY
+    end
+
+    def start(index, ru = Rackups::PID)
+      server = Server.start(ru: ru, rackup: false, options: { MaxWorkers: 2 })
+      server.await_workers(2) if index.even?
+      server
+    end
+
+    # It is given less time than its workers are.
+    def stop(server)
+      expect(server.stop.exitstatus).to eq(0)
+      expect(server.processes).to be_empty
+    end
+
+    # All of them with one Ruby: what may go wrong is a matter of signals and processes.
+    times = ENV["FASTRACK_LANE"].to_s.match?(/\A(rack3|ruby34)\z/) ? 15 : 50
+    once = times == 50
+
+    it "B-faults TERM ends an idle server, #{times} times of #{times}", once: once do
+      times.times { |index| stop(start(index)) }
+    end
+
+    it "B-faults TERM ends a server under load, #{times} times of #{times}, and no accepted request is cut off", once: once do
+      results = Array.new(times) do |index|
+        server = start(index, noting_app)
+        clients = Array.new(4) { Thread.new { ask_until_refused(server) } }
+        eventually { clients.sum { |client| client[:answered].to_i }.positive? }
+        stop(server)
+        bodies = clients.flat_map(&:value)
+        expect(bodies.size).to eq(server.lines_of("begun").first.size)
+        bodies
+      end
+      expect(results.flatten).to all(match(/\A\d+\z/))
+    end
+
+    # @return [Array<String>] the bodies of all responses; a raw string stands for a response that is none
+    def ask_until_refused(server)
+      bodies = []
+      loop do
+        bytes = server.raw("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        # Connections in the backlog are reset with the listener: nobody has accepted them.
+        return bodies if bytes.empty?
+
+        bodies << HttpResponse.parse(bytes).body
+        Thread.current[:answered] = bodies.size
+      end
+    rescue Errno::ECONNREFUSED, Errno::ECONNRESET, Errno::EPIPE
+      bodies
+    end
+  end
+end

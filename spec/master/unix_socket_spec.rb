@@ -1,0 +1,73 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../support/reexec_helpers"
+
+# The file of a unix socket when the server that listens there ends.
+RSpec.describe "A unix socket" do
+  include ReexecHelpers
+
+  def socket(server, name = "server.sock")
+    File.join(server.dir, name)
+  end
+
+  %i[TERM QUIT INT].each do |signal|
+    it "D2 is removed at the server's end by #{signal}, wherever the server is by then" do
+      server = start(unix: true, options: { Path: "server.sock" }, config: "after_worker_ready { Dir.chdir('/') }\nbefore_fork { Dir.chdir('/') }")
+      expect(File).to be_socket(socket(server))
+      expect(server.stop(signal).exitstatus).to eq(0)
+      expect(File).not_to exist(socket(server))
+    end
+  end
+
+  it "D2 is left to the new master at USR2, and removed by that" do
+    server = start(unix: true)
+    usr2(server)
+    master = taken_over(server)
+    expect(server.get.body).to eq("v1 #{master}")
+    server.signal(:TERM, to: master)
+    await_processes(server, 0)
+    expect(File).not_to exist(socket(server))
+  end
+
+  it "D2 is left to a server that has taken its place" do
+    server = start(unix: true)
+    File.unlink(socket(server))
+    other = UNIXServer.new(socket(server))
+    server.stop
+    expect(File).to be_socket(socket(server))
+    other.close
+  end
+
+  it "D2 is left to the one who has opened it" do
+    Dir.mktmpdir do |dir|
+      path = File.join(dir, "app.sock")
+      opened = UNIXServer.new(path)
+      server = start(inherit: { 9 => opened }, env: { "SERVER_STARTER_PORT" => "#{path}=9" })
+      expect(server.stop.exitstatus).to eq(0)
+      expect(File).to be_socket(path)
+      opened.close
+    end
+  end
+
+  it "D2 is removed if HUP has it listened on no more" do
+    server = start(fastrack: true, options: { Host: nil, Port: nil }, config: "listen './one.sock'\nlisten './two.sock'")
+    server.write("fastrack.rb", "listen './two.sock'")
+    server.signal(:HUP)
+    await_line(server, "Fastrack is ready", 2)
+    server.stop
+    expect(Dir.children(server.dir).grep(/sock/)).to be_empty
+  end
+
+  { "does not load" => ["raise 'no database'", ""], "finds another port taken" => [Rackups::PID, "listen '127.0.0.1:PORT', tries: 1"] }
+    .each do |what, (ru, line)|
+      it "D2 is removed by a server that #{what}" do
+        taken = TCPServer.new("127.0.0.1", 0)
+        server = Server.fail_to_start(ru: ru, fastrack: true, options: { Host: nil, Port: nil },
+                                      config: "listen './one.sock'\n#{line.sub("PORT", taken.addr[1].to_s)}")
+        expect(server.status.exitstatus).to eq(1)
+        expect(Dir.children(server.dir).grep(/sock/)).to be_empty
+        taken.close
+      end
+    end
+end

@@ -1,0 +1,184 @@
+# frozen_string_literal: true
+
+require "tmpdir"
+require "fastrack"
+require "fastrack/configuration"
+require "fastrack/master"
+
+# The manual against the code: what can be compared is, so that it stays true.
+RSpec.describe "the documentation" do
+  root = File.expand_path("../..", __dir__)
+  pages = Dir.glob(%w[*.md docs/**/*.md], base: root).sort
+  manual = pages.grep(%r{\A(?:README\.md|docs/[\w-]+\.md)\z})
+  text = ->(page) { File.read(File.join(root, page), encoding: "UTF-8") }
+
+  # A page without what is code in it: blocks between fences, indented commands and `inline code`.
+  prose = ->(page) { text.call(page).gsub(/^(`{3,}|~{3,})[^\n]*\n.*?^\1$/m, "").gsub(/^ {4}.*$/, "").gsub(/(`+)(?!`).+?(?<!`)\1(?!`)/m, "``") }
+
+  # The anchors of a page's headings on code hosting sites. The second of a name gets a number.
+  anchors = lambda do |page|
+    headings = text.call(page).gsub(/^(`{3,}|~{3,})[^\n]*\n.*?^\1$/m, "").scan(/^\#{1,6} (.+)$/).flatten
+    seen = Hash.new(-1)
+    headings.map do |heading|
+      name = heading.downcase.gsub(/[^\p{Alnum}\-_ ]/, "").tr(" ", "-")
+      (seen[name] += 1).zero? ? name : "#{name}-#{seen[name]}"
+    end
+  end
+
+  # Where a page's links and images lead: [text](target "title"), [name]: target, src="target".
+  targets = lambda do |page|
+    prose.call(page).scan(/\]\(<?([^)\s>]+)>?(?:\s+"[^"]*")?\)|^ {0,3}\[[^\]]+\]:\s*<?([^\s>]+)|(?:src|href)="([^"]+)"/).flatten.compact
+  end
+
+  # A target in this repository: the file, and the heading in it.
+  destination = lambda do |page, target|
+    file, heading = target.split("#", 2)
+    file = file.empty? ? page : File.expand_path(File.join(File.dirname(page), file), "/")[1..]
+    [file, heading]
+  end
+
+  local = ->(page) { targets.call(page).grep_v(/\A[a-z]+:/) }
+
+  # The cells of the rows of a page's tables.
+  rows = ->(page) { text.call(page).lines.grep(/\A\|/).map { |line| line.strip[1..-2].split(/(?<!\\)\|/).map(&:strip) } }
+
+  # Blocks of code of a language.
+  blocks = ->(page, language) { text.call(page).scan(/^```#{language}\n(.*?)^```$/m).flatten }
+
+  it "has all of its pages" do
+    names = %w[benchmark connections deploy development docker-and-kubernetes heroku internals known-issues-and-faq logs-and-stats migrate
+               monitor options platforms rack security signals testing threads tune upgrading]
+    expect(pages).to include("README.md", "CHANGELOG.md", "SECURITY.md", *names.map { |name| "docs/#{name}.md" })
+  end
+
+  it "has each page in reach of the README" do
+    reached = ["README.md"]
+    reached.each do |page|
+      found = local.call(page).map { |target| destination.call(page, target).first }.grep(/\.md\z/)
+      reached.concat(found & pages - reached)
+    end
+    expect(pages - reached).to all(start_with("docs/benchmark/"))
+  end
+
+  it "keeps its pages short" do
+    lines = ->(page) { text.call(page).lines.size }
+    expect(lines.call("README.md")).to be <= 150
+    expect(lines.call("docs/signals.md")).to be <= 80
+  end
+
+  pages.each do |page|
+    describe page do
+      it "has links to files, images and headings that exist" do
+        broken = local.call(page).reject do |target|
+          file, heading = destination.call(page, target)
+          File.exist?(File.join(root, file)) && (heading.nil? || (file.end_with?(".md") && anchors.call(file).include?(heading)))
+        end
+        expect(broken).to eq([])
+      end
+
+      it "names files of this repository that exist" do
+        named = text.call(page).scan(%r{(?<![\w/])((?:lib|crates|ext|bin|bench|spec|examples|docs)/[\w./-]*\w)}).flatten.uniq
+        # The app's own commands, and what a run of the benchmark writes.
+        missing = named.reject { |path| File.exist?(File.join(root, path)) } - %w[bin/rails bin/dev bench/results bench/results/system.json bench/results/system]
+        expect(missing).to eq([])
+      end
+
+      it "has Ruby code that compiles" do
+        blocks.call(page, "ruby").each { |code| expect { RubyVM::InstructionSequence.compile(code) }.not_to raise_error }
+      end
+    end
+  end
+
+  describe "the tables of docs/options.md" do
+    listed = rows.call("docs/options.md").select { |cells| cells.size == 5 && cells.first.start_with?("`") }
+    names = listed.map { |cells| cells.first.delete("`").to_sym }
+    table = names.zip(listed).to_h
+
+    it "have every option once, and no other" do
+      expect(names).to match_array(Fastrack::Option::ALL.map(&:name))
+    end
+
+    Fastrack::Option::ALL.each do |option|
+      it "have #{option.name}'s word, type and default" do
+        _, word, type, default, meaning = table.fetch(option.name)
+        expected = case option.default
+                   when nil then "none"
+                   when Socket::SOMAXCONN then "SOMAXCONN"
+                   when Float then option.default.to_s.delete_suffix(".0")
+                   else option.default.to_s
+                   end
+
+        expect(word.delete("`")).to eq(option.name == :ConfigFile ? "" : option.word.to_s)
+        expect(type == "block").to be(option.hook?)
+        expect(type == "boolean").to be([true, false].include?(option.default))
+        expect(default).to eq(expected)
+        expect([type, meaning]).to all(match(/\w/))
+      end
+    end
+
+    it "begin with the ten that matter" do
+      first = text.call("docs/options.md")[/^## The ten that matter$.*?(?=^## )/m]
+      expect(first.scan(/^\| `\w+` \|/).size).to eq(10)
+    end
+
+    it "are followed by the variables that count" do
+      words = text.call("docs/options.md").split.join(" ")
+      Fastrack::Configuration::VARIABLES.each { |name, variable| expect(words).to include("`#{variable}` for `#{name}`") }
+    end
+
+    it "are as many as the README says" do
+      expect(text.call("README.md")).to match(/^All #{Fastrack::Option::ALL.size} options/)
+    end
+  end
+
+  it "names options in the manual that exist" do
+    known = Fastrack::Option::BY_NAME.keys.map(&:to_s)
+    given = manual.flat_map { |page| text.call(page).scan(/-O (\w+)|`(\w+)=[\w.\/]+`/).flatten.compact }.uniq
+    expect(given.grep(/\A[A-Z][a-z]/) - known - %w[Name Restart Type KillMode NotifyAccess RuntimeDirectory]).to eq([])
+  end
+
+  it "has a ConfigFile in the README that loads, and sets what it says" do
+    code = blocks.call("README.md", "ruby").find { |block| block.start_with?("# config/fastrack.rb\n") }
+    Dir.mktmpdir do |dir|
+      file = File.join(dir, "fastrack.rb")
+      File.write(file, code)
+      settings = Fastrack::ConfigFile.load(file)
+
+      expect(settings).to include(Path: "/run/app/app.sock", Pid: "/run/app/app.pid", RequestTimeout: 30.0, MinRequestPerChild: 8000)
+      expect(settings.values_at(:BeforeFork, :AfterFork)).to all(respond_to(:call))
+    end
+  end
+
+  it "lists all signals that master and worker handle, and no others" do
+    signals = rows.call("docs/signals.md").select { |cells| cells.size == 3 && cells.first.match?(/\A[A-Z0-9]+\z/) }
+    of = ->(column) { signals.reject { |cells| cells[column] == "–" }.map(&:first) - ["KILL"] }
+
+    expect(of.call(1)).to match_array(Fastrack::Master::SIGNALS)
+    expect(of.call(2)).to match_array([*Fastrack::Worker::STOP_SIGNALS, Fastrack::Worker::LOG_SIGNAL, Fastrack::Worker::DRAIN_SIGNAL,
+                                       Fastrack::Worker::BACKTRACE_SIGNAL,
+                                       *Fastrack::Worker::MASTER_SIGNALS])
+    ignored = signals.select { |cells| cells[2] == "Ignored." }.map(&:first)
+    expect(ignored).to match_array(Fastrack::Worker::MASTER_SIGNALS)
+  end
+
+  it "names commands in the README and for developers that can be run" do
+    commands = %w[README.md docs/development.md docs/benchmark.md].flat_map { |page| text.call(page).scan(/^    (b(?:in|ench)\/\w+)/).flatten }
+    commands = commands.uniq - ["bin/rails"]
+
+    expect(commands).to include("bin/serve", "bin/test", "bin/setup", "bench/run")
+    expect(commands).to all(satisfy { |command| File.executable?(File.join(root, command)) })
+  end
+
+  it "has a place for the benchmark's results in the README" do
+    expect(text.call("README.md")).to match(/^<!-- benchmark:begin -->\n.*^<!-- benchmark:end -->$/m)
+  end
+
+  it "has this version in the list of changes" do
+    expect(text.call("CHANGELOG.md")).to match(/^## \[#{Regexp.escape(Fastrack::VERSION)}\]/)
+  end
+
+  it "lists the lanes that bin/test has" do
+    lanes = File.read(File.join(root, "bin/test")).scan(/^(?:all|named)_lanes=\(([^)]*)\)/).flat_map { |names,| names.split }
+    expect(rows.call("docs/development.md").map { |cells| cells.first.delete("`") }).to include(*lanes)
+  end
+end

@@ -1,0 +1,313 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../support/memory_cgroup"
+require_relative "../../lib/fastrack/configuration"
+require_relative "../../lib/fastrack/memory/fit"
+require_relative "../../lib/fastrack/memory/keepers"
+require_relative "../../lib/fastrack/memory/limit"
+require_relative "../../lib/fastrack/worker/memory_check"
+require "fileutils"
+require "time"
+
+RSpec.describe "The memory of workers" do
+  # GET /grow?30 keeps 30 MB, everything else nothing. Answers with the worker's pid.
+  let(:app) do
+    <<~'RUBY'
+      $kept = []
+      run lambda { |env|
+        sleep 0.3 if env["PATH_INFO"] == "/slow"
+        $kept << ("x" * (env["QUERY_STRING"].to_i << 20)) if env["PATH_INFO"] == "/grow"
+        [200, {}, [Process.pid.to_s]]
+      }
+    RUBY
+  end
+
+  def lines(server, pattern)
+    server.log.lines(chomp: true).grep(pattern)
+  end
+
+  # In MB.
+  def resident(pid)
+    File.read("/proc/#{pid}/statm").split[1].to_i * Etc.sysconf(Etc::SC_PAGESIZE) >> 20
+  end
+
+  describe "MaxMemoryPerChild" do
+    it "has a worker replaced after the response with which it has outgrown it, and no request fails" do
+      server = Server.start(ru: app, options: { MaxWorkers: 1, MaxMemoryPerChild: "120M" })
+      first = server.get.body.to_i
+      eventually(60) do
+        response = server.get("/grow?20")
+        expect(response.status).to eq(200)
+        response.body.to_i != first
+      end
+      expect(lines(server, /memory/)).to match([
+        /\Afastrack: worker 0 \(pid #{first}\) takes \d+ MB of memory after \d+ requests; MaxMemoryPerChild is 120 MB: recycling it\z/
+      ])
+    end
+
+    it "replaces no worker whose successor would take as much, and says so once" do
+      server = Server.start(ru: app, options: { MaxWorkers: 2, MaxMemoryPerChild: "1M" })
+      pids = server.await_workers(2)
+      eventually { Array.new(4) { Thread.new { server.get("/slow").body.to_i } }.map(&:value).uniq.size == 2 }
+      eventually { lines(server, /recycling would gain nothing/).any? }
+      expect(server.workers).to eq(pids)
+      expect(lines(server, /memory/).size).to eq(1)
+    end
+
+    it "is looked at once a second, and dearly only when the worker may have outgrown it" do
+      looks = []
+      memory = Struct.new(:resident_bytes, :anonymous, :pss) do
+        define_method(:resident) { |_| [resident_bytes, anonymous] }
+        define_method(:of) { |_| Struct.new(:pss).new(pss).tap { looks << :dear } }
+      end.new(100, 10, 50)
+      channel = Class.new { def write(byte) = (@bytes ||= []) << byte }.new
+      check = Fastrack::MemoryCheck.new(90, channel, memory)
+      now = 1000.0
+      allow(Process).to receive(:clock_gettime).and_wrap_original { now }
+      3.times { check.call }
+      expect(looks.size).to eq(1)
+      now += 2
+      check.call
+      expect(looks.size).to eq(1)
+      memory.anonymous, memory.pss = 31, 91
+      now += 2
+      2.times { check.call }
+      expect([looks.size, channel.instance_variable_get(:@bytes)]).to eq([2, [Fastrack::ControlChannel::OUTGROWN]])
+    end
+  end
+
+  describe "MaxMemory" do
+    it "has the largest worker replaced, and no other" do
+      server = Server.start(ru: app, options: { MaxWorkers: 2, MaxMemory: "180M" })
+      pids = server.await_workers(2)
+      largest = server.get("/grow?1").body.to_i
+      # All in one of them, whoever answers.
+      eventually(60) do
+        server.get("/grow?5") if server.workers.include?(largest) && lines(server, /recycling worker/).empty?
+        !server.workers.include?(largest) || lines(server, /recycling worker/).any?
+      end
+      line = eventually { lines(server, /recycling worker/).first }
+      expect(line).to match(/\Afastrack: memory: \d+ MB in use, limit 180 MB \(MaxMemory\): recycling worker \d \(pid \d+\), the largest: \d+ MB/)
+      gone = line[/pid (\d+)/, 1].to_i
+      expect(pids).to include(gone)
+      server.await_workers(2) { |found| !found.include?(gone) }
+    end
+
+    it "has the next worker replaced 2 s or more after the first, and not before that one's successor serves" do
+      # GET /?PID:30 has that worker keep 30 MB.
+      keeping = <<~'RUBY'
+        run lambda { |env|
+          pid, size = env["QUERY_STRING"].split(":").map(&:to_i)
+          $kept = "x" * (size << 20) if pid == Process.pid
+          sleep 0.05
+          [200, {}, [Process.pid.to_s]]
+        }
+      RUBY
+      config = %(log_format "timestamp"\nafter_fork { sleep 0.02 while File.exist?("hold") }\n)
+      server = Server.start(ru: keeping, options: { MaxWorkers: 2, MaxMemory: "230M" }, config: config)
+      first, second = server.await_workers(2)
+      keep = lambda do |pid, size|
+        eventually(60) { Array.new(4) { Thread.new { server.get("/?#{pid}:#{size}").body.to_i } }.map(&:value).include?(pid) }
+      end
+      [first, second].each { |pid| keep.call(pid, 60) }
+      server.write("hold", "")
+      keep.call(first, 200)
+      eventually(60) { server.workers.size == 2 && !server.workers.include?(first) }
+      # The second one is too large by itself. It is the only one that serves.
+      keep.call(second, 220)
+      found = eventually(60) { lines(server, /recycling worker/).then { |all| all if all.size == 2 } }
+      expect(found.map { |line| line[/\(pid (\d+)\)/, 1].to_i }).to eq([first, second])
+      times = found.map { |line| Time.parse(line[/\A\S+/]) }
+      expect(times.last - times.first).to be >= Fastrack::MemoryGuard::SPACING.begin
+      5.times { expect(server.get("/?0:0").body.to_i).to eq(second) }
+      File.unlink(File.join(server.dir, "hold"))
+      server.await_workers(2) { |now| (now & [first, second]).empty? }
+      expect(server.get("/?0:0").status).to eq(200)
+    end
+
+    it "names the master where that is what grows, and replaces no worker for it" do
+      config = %(Thread.new { sleep 0.02 until File.exist?("grow"); $large = "x" * (300 << 20) }\n)
+      server = Server.start(ru: app, options: { MaxWorkers: 2, MaxMemory: "200M" }, config: config)
+      pids = server.await_workers(2)
+      eventually { Array.new(4) { Thread.new { server.get("/slow").body.to_i } }.map(&:value).uniq.size == 2 }
+      server.write("grow", "")
+      line = eventually(60) { lines(server, /the master is what is large/).first }
+      expect(line).to match(/\Afastrack: memory: \d+ MB in use, limit 200 MB \(MaxMemory\), with 2 workers of [\d.]+ MB, [\d.]+ MB, and the master's 3\d\d MB: the master is/)
+      expect([server.workers, lines(server, /recycling worker/)]).to eq([pids, []])
+    end
+
+    it "does not count against a worker what it shares with a large master since its fork" do
+      handle = Struct.new(:pid, :nr, :requests, :spawned_at, :recycled) do
+        def serving? = true
+        def recycle(_) = (self.recycled = true)
+      end
+      workers = [1, 2].map { |pid| handle.new(pid, pid, 1, 0.0) }
+      # The second one was forked when the master had grown by 300 MB.
+      anonymous = { 1 => 10, 2 => 310, Process.pid => 310 }.transform_values { |mb| mb << 20 }
+      allow(Fastrack::ProcessMemory).to receive(:resident) { |pid| [anonymous[pid] + 1, anonymous[pid]] }
+      allow(Fastrack::ProcessMemory).to receive(:of) { |pid| Fastrack::ProcessMemory.new(160 << 20, (pid == Process.pid ? 300 : 10) << 20) }
+      said = []
+      allow(Fastrack::Log).to receive(:line) { |text| said << text }
+      guard = Fastrack::MemoryGuard.new(workers, Fastrack::MemoryLimit.new(200 << 20, "MaxMemory"), auto: false)
+      20.times { |turn| guard.step(100.0 + (turn * 10)) }
+      expect([workers.map(&:recycled), said.size, said.first]).to match([[nil, nil], 1, /the master is what is large/])
+    end
+
+    it "replaces nobody where fresh workers take as much, and says so once" do
+      server = Server.start(ru: app, options: { MaxWorkers: 2, MaxMemory: "1M" })
+      pids = server.await_workers(2)
+      eventually { lines(server, /recycling gains nothing/).any? }
+      3.times { server.get }
+      expect([server.workers, lines(server, /memory/).size]).to eq([pids, 1])
+    end
+
+    it "is what a HUP has brought, also where no new worker can boot" do
+      config = ->(size) { %(max_memory "#{size}"\nafter_fork { raise if File.exist?(File.join(__dir__, "broken")) }\n) }
+      server = Server.start(ru: app, options: { MaxWorkers: 2 }, config: config.call("4G"))
+      eventually { server.log.include?("Fastrack is ready") }
+      server.write("broken", "")
+      server.write("fastrack.rb", config.call("1M"))
+      server.signal(:HUP)
+      expect(eventually { lines(server, /\Afastrack: memory: /).first }).to include("limit 1.0 MB (MaxMemory)")
+    end
+
+    it "is not there in development, where a debugger may hold the one worker, unless it is set" do
+      find = ->(given) { Fastrack::MemoryLimit.find(Fastrack::Configuration.new({ user_supplied_options: [], **given }, environment: { "RACK_ENV" => "development" })) }
+      allow(Fastrack::MemoryLimit::CgroupLimit).to receive(:find).and_return(:cgroup)
+      expect(find.call({})).to be_nil
+      expect(find.call({ MaxWorkers: "auto" })).to eq(:cgroup)
+      expect(find.call({ MaxMemory: "1G" }).bytes).to eq(1 << 30)
+    end
+
+    it "is not there with 0" do
+      server = Server.start(ru: app, options: { MaxWorkers: 1, MaxMemory: "0" })
+      expect([server.get("/grow?50").status, lines(server, /memory/)]).to eq([200, []])
+    end
+
+    it "is refused where it is no size" do
+      server = Server.fail_to_start(ru: app, options: { MaxMemory: "plenty" })
+      expect(server.log).to include('MaxMemory must be a size in bytes, or such as 300M or 1G; got "plenty"')
+    end
+  end
+
+  # The leak of bench/leak, in short.
+  it "keeps a server that leaks within its cgroup: the kernel kills nobody, and no request fails" do
+    group = MemoryCgroup.make(400 << 20) or skip("no memory cgroup can be made here")
+    server = Server.start(ru: app, options: { MaxWorkers: 2, MaxRequestPerChild: 0 }, wrapper: group.wrapper)
+    server.await_workers(2)
+    statuses = []
+    eventually(90) do
+      statuses << server.get("/grow?1").status
+      # Near the limit as a leak would grow, before that faster.
+      sleep 0.1 if group.used > 320 << 20
+      lines(server, /recycling worker/).size >= 2
+    end
+    expect(statuses.uniq).to eq([200])
+    expect(server.log).not_to include("SIGKILL")
+    expect(lines(server, /recycling worker/)).to all(include("95 % of the cgroup's 400 MB"))
+  ensure
+    server&.stop
+    eventually { group.processes.empty? } if group
+    group&.remove
+  end
+
+  it "warns of a number of workers that will not fit once all have grown" do
+    server = Server.start(ru: app, options: { MaxWorkers: 4, MaxMemory: "200M" })
+    server.await_workers(4)
+    server.get("/grow?60")
+    line = eventually(30) { lines(server, /will not fit/).first }
+    expect(line).to match(/\Afastrack: memory: 4 workers will not fit, [12] would \(limit 200 MB \(MaxMemory\), master and shared \d+ MB, each worker \d+ MB\)\z/)
+  end
+
+  it "goes back to the system when a worker is idle after large uploads and large responses" do
+    app = <<~'RUBY'
+      run lambda { |env|
+        size = env["rack.input"].read.size
+        [200, {}, [env["PATH_INFO"] == "/large" ? "x" * (16 << 20) : size.to_s]]
+      }
+    RUBY
+    server = Server.start(ru: app, options: { MaxWorkers: 1 })
+    worker = server.await_workers(1).first
+    5.times { server.get }
+    before = resident(worker)
+    8.times { expect(server.post("/", "x" * (16 << 20)).body).to eq((16 << 20).to_s) }
+    expect(resident(worker)).to be > before + 20
+    eventually { resident(worker) < before + 15 }
+    8.times { expect(server.get("/large").body.bytesize).to eq(16 << 20) }
+    eventually { resident(worker) < before + 15 }
+  end
+
+  describe "the limit" do
+    def limit(membership, files, total = 1 << 40)
+      Dir.mktmpdir("fastrack-memory") do |dir|
+        files.merge("membership" => membership).each do |name, text|
+          FileUtils.mkdir_p(File.dirname(File.join(dir, name)))
+          File.write(File.join(dir, name), text)
+        end
+        found = Fastrack::MemoryLimit::CgroupLimit.find(Fastrack::Cgroup.new("memory", membership: "#{dir}/membership", root: dir), total)
+        found && [found.bytes, found.used([])]
+      end
+    end
+
+    v1 = { "memory/app/memory.limit_in_bytes" => "1000\n", "memory/app/memory.usage_in_bytes" => "900\n",
+           "memory/app/memory.stat" => "active_file 1\ninactive_file 1\ntotal_inactive_file 100\ntotal_active_file 50\n" }
+    v2 = { "app/memory.max" => "2000\n", "app/memory.current" => "900\n", "app/memory.stat" => "anon 5\ninactive_file 100\nactive_file 50\n" }
+
+    it "is 95 % of the cgroup's, version 1, and caches of files are not in use" do
+      expect(limit("4:memory:/app\n", v1)).to eq([950, 750])
+    end
+
+    it "is 95 % of the cgroup's, version 2" do
+      expect(limit("0::/app\n", v2)).to eq([1900, 750])
+    end
+
+    it "is the smallest on the way up, and that from which on the kernel slows down" do
+      top = { "memory.max" => "1000", "memory.current" => "950", "memory.stat" => "" }
+      expect(limit("0::/app\n", v2.merge(top))).to eq([950, 950])
+      expect(limit("0::/app\n", v2.merge("app/memory.high" => "1000"))).to eq([950, 750])
+    end
+
+    it "is none without one, or with one that is more than the machine has" do
+      expect(limit("0::/app\n", "app/memory.max" => "max\n")).to be_nil
+      expect(limit("0::/app\n", v2, 1500)).to be_nil
+    end
+  end
+
+  it "is given as the reason of a restart, by either limit" do
+    counting = <<~'RUBY'
+      $kept = []
+      run lambda { |env|
+        $kept << ("x" * (env["QUERY_STRING"].to_i << 20)) if env["PATH_INFO"] == "/grow"
+        [200, {}, [Fastrack.stats[:restarts].slice(:request_limit, :memory).values.join(" ")]]
+      }
+    RUBY
+    %i[MaxMemoryPerChild MaxMemory].each do |limit|
+      server = Server.start(ru: counting, options: { MaxWorkers: 1, MaxRequestPerChild: 0, limit => "180M" })
+      eventually(60) { server.get("/grow?5").then { lines(server, /recycling (?:it|worker)/).any? } }
+      eventually { server.get.body != "0 0" }
+      expect(server.get.body).to match(/\A0 [1-9]\z/)
+      server.stop
+    end
+  end
+
+  it "is no end of the master when a worker dies while it is measured" do
+    gone = Struct.new(:pid, :requests, :serving?).new(Process.spawn("true").tap { |pid| Process.wait(pid) }, 5, true)
+    guard = Fastrack::MemoryGuard.new([gone], Fastrack::MemoryLimit.new(500 << 20, "MaxMemory"), auto: true)
+    expect(guard.fit).to be_nil
+    allow(Fastrack::Log).to receive(:line)
+    keepers = Fastrack::Keepers.new([])
+    failing = Struct.new(:due_at) { def step(_now) = raise(FloatDomainError, "Infinity") }.new(1.0)
+    keepers.instance_variable_set(:@keepers, [failing])
+    allow(keepers).to receive(:begin)
+    2.times { keepers.step(2.0, nil) }
+    expect(Fastrack::Log).to have_received(:line).with("cannot look at the memory: Infinity (FloatDomainError)", :error).once
+  end
+
+  it "fits three workers of 150 MB into a dyno of 512 MB" do
+    mb = 1 << 20
+    limit = Fastrack::MemoryLimit.new((512 * mb * 0.95).to_i, "95 % of 512 MB")
+    fit = Fastrack::MemoryFit.new(limit, (30 + 150 + 140) * mb, [150 * mb, 140 * mb])
+    expect([fit.workers, fit.cost]).to eq([3, 150 * mb])
+  end
+end

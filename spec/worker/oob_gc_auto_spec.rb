@@ -1,0 +1,582 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../support/kept_peer"
+require_relative "../support/monitor_client"
+
+RSpec.describe "OobGC=auto", :quiet do
+  # Makes garbage, and answers with the collections and the full marks before and after that. /old makes what stays, and so
+  # much that a full mark becomes due.
+  let(:allocating) do
+    <<~'RUBY'
+      old = Array.new(50_000) { |n| "live #{n}" }
+      run lambda { |env|
+        counts = -> { [GC.count, GC.stat(:major_gc_count)] }
+        before = counts.call
+        Array.new(1_500) { |n| "object #{n}" }
+        8_000.times { old << ("x" * 10_000) } if env["PATH_INFO"] == "/old"
+        sleep 0.005 until env["PATH_INFO"] != "/wait" || File.exist?("over")
+        [200, { "content-type" => "text/plain" }, [[*before, *counts.call, Process.pid].join(" ")]]
+      }
+    RUBY
+  end
+
+  # A collection of the server's begins, and lasts until there is a file `go`.
+  let(:held) do
+    <<~'RUBY'
+      after_fork do
+        GC.singleton_class.prepend(Module.new do
+          def start(**)
+            File.write("collecting", "#{Process.pid}\n", mode: "a")
+            sleep 0.01 until File.exist?("go")
+            super
+          end
+        end)
+      end
+    RUBY
+  end
+
+  def start(options = {}, config: nil)
+    @server = Server.start(ru: allocating, config: config, options: { OobGC: "auto" }.merge(options))
+  end
+
+  attr_reader :server
+
+  elsewhere = ("Ruby 3.3 only" unless RUBY_VERSION.start_with?("3.3."))
+
+  # Whether Ruby says when a full mark is due.
+  says_due = GC.latest_gc_info.key?(:need_major_by)
+
+  # @return [Array(Integer, Integer, Integer, Integer, Integer)] the answer
+  def ask(path = "/")
+    server.get(path).body.split.map(&:to_i)
+  end
+
+  # The same; then the worker is idle. On a busy machine it may not be when its client has the answer.
+  def ask_and_rest(path = "/")
+    ask(path).tap { |*, pid| eventually { File.read("/proc/#{pid}/stat")[/\) (\w)/, 1] == "S" } }
+  end
+
+  # @return [Array<Integer>] pids of the workers that have begun to collect
+  def collecting
+    server.lines_of("collecting").map(&:to_i)
+  end
+
+  # Asks until a worker collects.
+  #
+  # @return [Integer] its pid
+  def await_collection
+    eventually { ask && collecting.first }
+  end
+
+  # When the heap has its size, and then a full mark becomes due: collections during requests, full marks during requests, and
+  # full marks in all.
+  def collections(options)
+    start({ MaxWorkers: 1 }.merge(options))
+    300.times { ask_and_rest }
+    before = ask_and_rest("/old")
+    answers = Array.new(400) { ask_and_rest }
+    [0, 1].map { |count| answers.sum { |answer| answer[count + 2] - answer[count] } } << (answers.last[3] - before[3])
+  end
+
+  it "collects between requests, and makes full marks there" do
+    young, full, all = collections({})
+    young_without, _, full_without = collections(OobGC: false)
+    expect(young).to be <= young_without / 4
+    # Ruby may make it while it is in the server's own code, which no request sees.
+    expect(full_without).to be > 0
+    expect([full, all]).to match([0, be > 0]) if says_due
+  end
+
+  it "does so with several threads, too" do
+    young, full, all = collections(MaxThreads: 3)
+    expect(young).to be < 10
+    expect([full, all]).to match([0, be > 0]) if says_due
+  end
+
+  it "never has two workers collect at once, and the others serve meanwhile" do
+    start({ MaxWorkers: 3 }, config: held)
+    first = await_collection
+    answers = Array.new(600) { ask }
+    expect(answers.map(&:last)).not_to include(first)
+    # By themselves the others have collected.
+    expect(answers.sum { |answer| answer[2] - answer[0] }).to be > 0
+    expect(collecting).to eq([first])
+    server.write("go", "")
+    eventually { ask && collecting.size > 1 }
+  end
+
+  it "lets the others collect when a worker was killed that did" do
+    start({ MaxWorkers: 2 }, config: held)
+    first = await_collection
+    Process.kill(:KILL, first)
+    eventually { ask && collecting.uniq.size > 1 }
+    server.write("go", "")
+  end
+
+  it "has another worker serve a kept-alive client of the one that collects" do
+    start({ MaxWorkers: 2 }, config: held)
+    client = KeptPeer.new(server)
+    first = eventually { client.get("/") && collecting.first }
+    expect(client.get("/").body.split.last.to_i).not_to eq(first)
+    server.write("go", "")
+  end
+
+  # Where one worker is in the app for long, somebody waits after each response of the other.
+  it "leaves a client that waits to a busy worker when a collection is due, which then serves it first" do
+    paced = 'run lambda { |env|
+      Array.new(1_500) { |n| "object #{n}" }
+      name = env["PATH_INFO"].delete("/")
+      File.write("began-#{name}", "")
+      sleep 0.002 until File.exist?("end-#{name}")
+      [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
+    }'
+    @server = Server.start(ru: paced, config: held, options: { OobGC: "auto", MaxWorkers: 2, ControlPath: "control" })
+    long, *clients = Array.new(3) { KeptPeer.new(server) }
+    began = ->(name) { File.exist?(File.join(server.dir, "began-#{name}")) }
+    long.ask("/long")
+    eventually { began.("long") }
+    clients.first.ask("/0")
+    eventually { began.("0") }
+    monitor = MonitorClient.new(File.join(server.dir, "control"))
+    last = (0...300).find do |number|
+      clients.rotate(number)[1].ask("/#{number + 1}")
+      monitor.await("nobody waits") { |status| status["connections"]["waiting"] == 1 }
+      server.write("end-#{number}", "")
+      clients.rotate(number)[0].answer
+      eventually { collecting.any? || began.("#{number + 1}") }
+      collecting.any?
+    end
+    expect(last).not_to be_nil
+    %W[end-long end-#{last + 1}].each { |name| server.write(name, "") }
+    pids = [long, clients.rotate(last)[1]].map { |client| client.answer.body.to_i }
+    expect([pids.uniq.size, collecting.size]).to eq([1, 1])
+    expect(pids).not_to include(collecting.first)
+    server.write("go", "")
+  end
+
+  it "does not collect while a request is in the app beside" do
+    start({ MaxWorkers: 1, MaxThreads: 3 }, config: held)
+    client = KeptPeer.new(server).ask("/wait")
+    expect(Array.new(300) { ask }.sum { |answer| answer[2] - answer[0] }).to be > 0
+    expect(collecting).to be_empty
+    server.write("over", "")
+    expect(client.answer.status).to eq(200)
+    await_collection
+    server.write("go", "")
+  end
+
+  # Only Linux has priorities of threads. Others than root may not return from a low one, unless their limit allows it.
+  describe "priority", skip: ("root on Linux only" unless Process.euid.zero? && RUBY_PLATFORM.include?("linux")) do
+    def nice(pid) = File.read("/proc/#{pid}/task/#{pid}/stat").rpartition(")").last.split[16].to_i
+
+    # @return [Array<Integer>] the nice values of a worker that collects, and when it serves
+    def priorities(workers: 2, **how)
+      @server = Server.start(ru: allocating, config: held, options: { OobGC: "auto", MaxWorkers: workers }, **how)
+      asking = Thread.new { await_collection }
+      low = nice(eventually { collecting.first })
+      server.write("go", "")
+      pid = asking.value
+      eventually { ask.last == pid }
+      [low, nice(pid)]
+    end
+
+    it "is the lowest while a worker collects, and its own afterwards" do
+      expect(priorities).to eq([19, 0])
+      expect(priorities(wrapper: %w[nice -n 5])).to eq([19, 5])
+    end
+
+    it "stays as it is where no other worker serves" do
+      expect(priorities(workers: 1)).to eq([0, 0])
+    end
+
+    it "stays as it is where the worker could not return to its own" do
+      expect(priorities(wrapper: %w[setpriv --bounding-set=-sys_nice])).to eq([0, 0])
+    end
+  end
+
+  describe "since Ruby 3.4", skip: ("not before" if RUBY_VERSION < "3.4") do
+    # Answers with what the collector was at before the request and is after it. /full begins a full mark as Ruby does: in steps.
+    # What /kept makes grows old before it is dropped, so that full marks become due.
+    let(:told) do
+      <<~'RUBY'
+        live = Array.new(200_000) { |n| [n.to_s, [n]] }
+        recent = Array.new(400)
+        requests = 0
+        run lambda { |env|
+          before = GC.latest_gc_info(:state)
+          made = Array.new(5_000) { |n| "object #{n}" } unless env["PATH_INFO"] == "/none"
+          recent[(requests += 1) % recent.size] = Array.new(600) { |n| made[n] } if env["PATH_INFO"] == "/kept"
+          GC.start(immediate_mark: false, immediate_sweep: false) if env["PATH_INFO"] == "/full"
+          after = GC.latest_gc_info(:state)
+          [200, { "content-type" => "text/plain" }, ["#{before} #{after} #{Process.pid}"]]
+        }
+      RUBY
+    end
+
+    # What the collector is at after each full mark that the server begins.
+    let(:noting) do
+      <<~'RUBY'
+        after_fork do
+          GC.singleton_class.prepend(Module.new do
+            def start(full_mark: true, **how)
+              super
+              File.write("begun", "#{latest_gc_info(:state)}\n", mode: "a") if full_mark
+            end
+          end)
+        end
+      RUBY
+    end
+
+    def start(choice, config: nil)
+      @server = Server.start(ru: told, config: config, options: { OobGC: choice, MaxWorkers: 1, MaxRequestPerChild: 0 })
+    end
+
+    # @return [Array(Symbol, Symbol)] what the collector was at before and after the request
+    def ask(path = "/")
+      *states, pid = server.get(path).body.split
+      eventually { File.read("/proc/#{pid}/stat")[/\) (\w)/, 1] == "S" }
+      states.map(&:to_sym)
+    end
+
+    it "makes the steps of a full mark that has begun in a request" do
+      marking = ["auto", false].to_h do |choice|
+        start(choice)
+        expect(ask("/full").last).to eq(:marking)
+        [choice, ask("/none").first == :marking]
+      end
+      expect(marking).to eq("auto" => false, false => true)
+    end
+
+    it "makes a full mark that is due in steps, between two requests" do
+      start("auto", config: noting)
+      answers = Array.new(2_000) { ask("/kept") }
+      expect(server.lines_of("begun").tally).to match("marking" => be > 1)
+      expect(answers.flatten).not_to include(:marking)
+    end
+
+    # What garbage collection is at when the server has it make a step, how many objects are made for it, and are left out as those of no
+    # request.
+    let(:noting_steps) do
+      <<~'RUBY'
+        require "fastrack/gc/auto_gc"
+        note = ->(file, line) { File.write(file, "#{line}\n", mode: "a") }
+        Fastrack::Steps.singleton_class.prepend(Module.new do
+          define_method(:make) { |state| super(state).tap { |made| note.call("steps", state) && note.call("made", made) } }
+        end)
+        Fastrack::HeapRoom.prepend(Module.new do
+          define_method(:leave_out) { |count| super(count).tap { note.call("left_out", count) } }
+        end)
+      RUBY
+    end
+
+    it "leaves out what it makes for steps, where it looks what requests make" do
+      allow(self).to receive(:told).and_return(told.sub('"object #{n}"', '"x" * 100'))
+      start("auto", config: noting_steps)
+      ask("/full")
+      eventually { ask && server.lines_of("steps").include?("sweeping") }
+      expect(server.lines_of("left_out")).to eq(server.lines_of("made"))
+      expect(server.lines_of("steps")).to include("marking")
+    end
+
+    # Each request uses up slots of 160 bytes, and leaves most of the smallest ones to spare.
+    it "sweeps between requests where there are slots to spare" do
+      allow(self).to receive(:told).and_return(told.sub('"object #{n}"', '"x" * 100'))
+      swept, left = ["auto", false].map do |choice|
+        start(choice, config: noting_steps)
+        Array.new(1_200) { ask }.drop(400).count { |states| states.first == :sweeping }.tap do |count|
+          expect(server.lines_of("steps").tally.fetch("sweeping", 0)).to choice ? be > count / 20 : eq(0)
+        end
+      end
+      expect(swept).to be < left * 3 / 4
+    end
+
+    it "tries to sweep less often after each try for which there was no time, until the next collection is near" do
+      require "fastrack/gc/auto_gc"
+      state = :sweeping
+      tries = []
+      responses = 0
+      engine = Class.new do
+        def begin_pause(_) = false
+        def end_full_mark = nil
+        define_method(:begin_step) { tries.push(responses) && false }
+      end.new
+      allow(GC).to receive(:latest_gc_info) { |key| state if key == :state }
+      allow_any_instance_of(Fastrack::SpareSlots).to receive(:left?).and_return(true)
+      auto = Fastrack::AutoGC.new { engine }
+      respond = -> { auto.call.tap { responses += 1 } }
+      46.times { respond.call }
+      expect(tries).to eq([0, 1, 3, 6, 10, 15, 21, 28, 36, 44])
+      state = :none
+      64.times { respond.call }
+      state = :sweeping
+      tries.clear
+      70.times { respond.call }
+      expect(tries.each_cons(2).map { |one, other| other - one }.first(3)).to eq([1, 2, 3])
+    end
+
+    it "takes half of the slots that were left over the last time, if nothing else does" do
+      require "fastrack/gc/auto_gc"
+      spare = Fastrack::SpareSlots.new
+      expect(spare.left?).to be(false)
+      spare.collected(4_000)
+      expect([spare.take(1_000), spare.take(1_000), spare.left?]).to eq([true, nil, false])
+      # What was taken would have been left over, too.
+      spare.collected(2_000)
+      expect([spare.take(1_999), spare.take(1)]).to eq([true, nil])
+    end
+
+    it "makes objects of the smallest slots only" do
+      require "fastrack/native"
+      pools = -> { GC.stat_heap.transform_values { |pool| pool[:total_allocated_objects] } }
+      Fastrack.make_objects(1, 40)
+      before = pools.call
+      Fastrack.make_objects(10_000, 40)
+      made = pools.call.to_h { |pool, count| [pool, count - before.fetch(pool)] }
+      expect(made[0]).to be_between(10_000, 10_100)
+      expect(made.except(0).values.sum).to be < 100
+    end
+
+    it "knows from the last time how long sweeping still takes, after a full mark or another" do
+      require "fastrack/gc/auto_gc"
+      allow(GC).to receive(:total_time).and_return(100, 140, 200, 210, 225, 300)
+      allow(GC).to receive(:latest_gc_info).with(:major_by).and_return(nil, nil, nil, :nofree)
+      sweep = Fastrack::Sweep.new
+      expect([sweep.left, sweep.over]).to eq([nil, nil])
+      sweep.begun
+      expect([sweep.left, sweep.left]).to eq([30, 15])
+      sweep.begun
+      expect(sweep.left).to be_nil
+    end
+  end
+
+  it "collects nothing after the app has called GC.disable" do
+    start({ MaxWorkers: 1 }, config: "after_fork { GC.disable }")
+    answers = Array.new(300) { ask }
+    expect(answers.last[2]).to eq(answers.first[0])
+  end
+
+  it "is no number, but true, false or auto" do
+    server = Server.fail_to_start(ru: allocating, options: { OobGC: "sometimes" })
+    expect(server.log).to include("option OobGC must be true, false or auto")
+  end
+
+  # Four kinds of objects; one of them has a pool that is used up long before the others.
+  it "gives the heap room where one pool is used up within a few requests", skip: elsewhere do
+    ru = <<~'RUBY'
+      live = Array.new(300_000) { |n| "live #{n}" }
+      run lambda { |env|
+        before = GC.count
+        Array.new(1_000) { ["x" * 100] }
+        [200, { "content-type" => "text/plain" }, ["#{GC.count - before} #{GC.count} #{GC.stat_heap(2, :heap_eden_slots)}"]]
+      }
+    RUBY
+    (seldom, room), (often, little) = ["auto", false].map do |choice|
+      @server = Server.start(ru: ru, options: { OobGC: choice, MaxWorkers: 1 })
+      400.times { ask }
+      first = ask
+      answers = Array.new(300) { ask }
+      [answers.last[1] - first[1], answers.last[2]]
+    end
+    expect(seldom).to be <= often / 2
+    expect(room).to be_between(little * 1.2, little * 20)
+  end
+
+  # A pool of which hardly more than a fifth is free after a full mark, from /fill on. Each request uses up a fiftieth of it, and has a
+  # thousandth of it grow old.
+  let(:hardly_free) do
+    <<~'RUBY'
+      live = Array.new(200_000) { Object.new }
+      old = Array.new(100)
+      count = 0
+      pool = -> { GC.stat_heap(0).then { |stat| [stat[:heap_eden_slots], stat[:total_allocated_objects] - stat[:total_freed_objects]] } }
+      # Until no pool may grow any more.
+      1_000_000.times { Object.new }
+      slots = pool.call.first
+      run lambda { |env|
+        if env["PATH_INFO"] == "/fill"
+          GC.start
+          slots, used = pool.call
+          live.concat(Array.new([(slots * 0.74).to_i - used, 0].max) { Object.new })
+          3.times { GC.start }
+        end
+        made = Array.new(slots / 50) { Object.new }
+        old[(count += 1) % old.size] = Array.new(slots / 1_000) { |index| made[index] }
+        [200, { "content-type" => "text/plain" }, ["#{GC.stat(:major_gc_count)} #{Process.pid}"]]
+      }
+    RUBY
+  end
+
+  it "leaves few full marks where a pool is hardly freer after them", skip: ("not before Ruby 3.4" if RUBY_VERSION < "3.4") do
+    # Room for requests is not the matter here.
+    room = <<~RUBY
+      require "fastrack/gc/auto_gc"
+      Fastrack::HeapRoom.send(:remove_const, :REQUESTS)
+      Fastrack::HeapRoom::REQUESTS = 0
+    RUBY
+    none = "#{room}Fastrack::HeapRoom.prepend(Module.new { def make = nil })\n"
+    few, many = [room, none].map do |config|
+      @server = Server.start(ru: hardly_free, config: config, options: { OobGC: "auto", MaxWorkers: 1, MaxRequestPerChild: 0 })
+      200.times { ask }
+      before = ask("/fill").first
+      Array.new(1_500) { ask_and_rest.first }.last - before
+    end
+    expect(many).to be > 10
+    expect(few).to be <= many / 2
+  end
+
+  describe "room in the heap", skip: ("none before Ruby 3.3" if RUBY_VERSION < "3.3") do
+    before do
+      require "fastrack/native"
+      require "fastrack/gc/auto_gc"
+    end
+
+    # Those for which there is to be room.
+    let(:requests) { RUBY_VERSION < "3.4" ? 50 : 70 }
+
+    # A heap of 40 MB, of which 10 may be added.
+    let(:heap) { double(forced: { 40 => 3, 160 => 0 }, fullest: 160, bytes: 40_000_000) }
+
+    # Objects that are made for room before a collection that `responses` come after the last one. In these 2,400 objects
+    # of 160 bytes were made, and there are 100 free slots of `slots`.
+    def made(maker, responses, room: 2_500, unused: 7_000, slots: 10_000)
+      allow(heap).to receive(:pool).with(40).and_return(double(unused: unused, slots: 100_000))
+      allow(heap).to receive(:pool).with(160).and_return(double(unused: 100, begun: 600, made: 3_000, room: room, slots: slots))
+      calls = []
+      allow(Fastrack).to receive(:make_objects) { |*call| calls << call }
+      maker.note(responses)
+      maker.make
+      maker.collected
+      calls
+    end
+
+    it "is what objects are made for in slots of that size, and the garbage collector is enabled again" do
+      pool = double(unused: 100, begun: 600, made: 3_000, room: 2_500, slots: 10_000)
+      allow(heap).to receive(:pool).with(160).and_return(pool)
+      maker = Fastrack::HeapRoom.new(heap)
+      maker.note(25)
+      all = -> { GC.stat_heap(2, :total_allocated_objects) }
+      before = all.call
+      maker.make
+      wanted = 100 + (requests * 96) - 2_500
+      expect([all.call - before, GC.enable]).to match([be_between(wanted, wanted + 100), false])
+    end
+
+    it "is made where it lasts for less than seventy requests on Ruby 3.4, for less than fifty before, and only then" do
+      maker = Fastrack::HeapRoom.new(heap)
+      expect(made(maker, 25)).to eq([[100 + (requests * 96) - 2_500, 160]])
+      expect(made(maker, requests - 2)).to eq([])
+      expect(made(maker, 25, room: requests * 88)).to eq([])
+    end
+
+    it "is made for at least a fiftieth of a pool" do
+      expect([211_000, 212_000].map { |slots| made(Fastrack::HeapRoom.new(heap), 25, slots: slots, room: (requests * 96) - 4_220).size }).to eq([1, 0])
+    end
+
+    it "is not made for objects that were made to have Ruby mark and sweep" do
+      allow(heap).to receive_messages(fullest: 40, pool: double(unused: 100, begun: 600, made: 3_000, room: 1_500, slots: 10_000))
+      calls = []
+      allow(Fastrack).to receive(:make_objects) { |*call| calls << call }
+      maker = Fastrack::HeapRoom.new(heap)
+      maker.leave_out(700)
+      maker.collected
+      maker.note(25)
+      2.times { maker.leave_out(600) }
+      maker.make
+      expect(calls).to eq([[100 + (requests * 48) - 1_500, 40]])
+    end
+
+    # Since Ruby 3.4 the heap says how many slots may still be added to any pool, before that each pool how many pages to it.
+    it "counts slots that any pool may get for all of them, and as unused for none" do
+      pool = { slot_size: 64, heap_eden_slots: 9_000, total_allocated_objects: 50_000, total_freed_objects: 41_200 }
+      allow(GC).to receive(:stat) { |name| { heap_allocatable_slots: 300, heap_empty_pages: 2 }.fetch(name) }
+      rooms = [{}, { heap_allocatable_pages: 2 }].map do |own|
+        allow(GC).to receive(:stat_heap) { |_, pools| pools.replace(0 => { **pool, **own }) }
+        counted = Fastrack::YoungHeap.new
+        [counted.unused, counted.pool(64).room]
+      end
+      expect(rooms).to eq([[200, 200 + 300 + 2_048], [200 + 2_048, 200 + 2_048]])
+    end
+
+    it "is made 5 MB at a time, a quarter of the heap in all, and not where many slots would have to be used up first" do
+      maker = Fastrack::HeapRoom.new(heap)
+      expect(Array.new(3) { made(maker, 1) }).to eq([[[100 + 31_250, 160]], [[100 + 31_250, 160]], []])
+      allow(heap).to receive(:bytes).and_return(400_000_000)
+      expect(made(maker, 1)).to eq([[100 + 31_250, 160]])
+      stub_const("Fastrack::HeapRoom::FREE", 99)
+      expect(made(maker, 1)).to eq([])
+    end
+
+    it "is no longer made once a quarter was tried where the system has no more memory" do
+      maker = Fastrack::HeapRoom.new(heap)
+      made(maker, 1)
+      allow(Fastrack).to receive(:make_objects).and_raise(NoMemoryError)
+      maker.note(1)
+      expect { maker.make }.not_to raise_error
+      expect(GC.enable).to be(false)
+      expect(made(maker, 1)).to eq([])
+    end
+
+    # The garbage collector has made so many collections, and so many full marks.
+    def counted(collections, full_marks)
+      allow(GC).to receive(:count).and_return(collections)
+      allow(GC).to receive(:stat).with(:major_gc_count).and_return(full_marks)
+    end
+
+    it "is made in a pool for whose want of free slots a full mark comes less than thirty collections after the last one" do
+      counted(100, 5)
+      maker = Fastrack::HeapRoom.new(heap)
+      # A full mark for another reason.
+      counted(110, 6)
+      expect(made(maker, 70)).to eq([])
+      counted(120, 7)
+      allow(heap).to receive(:forced).and_return({ 40 => 4, 160 => 0 })
+      # While it has too many free slots the fullest pool gets what that one lacks.
+      expect(made(maker, 25, unused: 400_001)).to eq([[100 + (requests * 96) - 2_500, 160]])
+      expect([made(maker, 70), made(maker, 70)]).to eq([[[7_000 + 5_000, 40]], []])
+      counted(150, 8)
+      allow(heap).to receive(:forced).and_return({ 40 => 5, 160 => 0 })
+      expect(made(maker, 70)).to eq([])
+    end
+  end
+
+  describe "a full mark that is due" do
+    before { require "fastrack/gc/auto_gc" }
+
+    it "is foreseen when most of the collections have gone by that the last one took, before Ruby 3.4" do
+      foresight = Fastrack::FullMarks::Foresight.new
+      start = GC.count
+      40.times { GC.start(full_mark: false) }
+      GC.start
+      now = GC.count
+      foresight.learn(now)
+      soon = [0.8, 0.9].map { |share| foresight.soon?(now + ((now - start) * share).round) }
+      expect(soon).to eq([false, RUBY_VERSION < "3.4"])
+    end
+
+    # Full marks that are begun while one is always due, by calls after a response.
+    def full_marks(calls, others:)
+      engine = double(begin_full_mark: !others, end_full_mark: nil, begin_pause: true, end_pause: nil)
+      allow(GC).to receive(:latest_gc_info) { |key| { state: :none, need_major_by: :oldgen }[key] }
+      begun = 0
+      allow(GC).to receive(:start) { |full_mark: true, **| begun += 1 if full_mark }
+      gc = Fastrack::AutoGC.new { engine }
+      calls.times { gc.call }
+      [begun, engine]
+    end
+
+    it "is begun while no other worker is at one, or after thirty more responses, since Ruby 3.4", skip: ("not before" if RUBY_VERSION < "3.4") do
+      expect([1, 30, 31].map { |calls| full_marks(calls, others: true).first }).to eq([0, 0, 1])
+      begun, engine = full_marks(1, others: false)
+      expect(begun).to eq(1)
+      # It was over at once.
+      expect(engine).to have_received(:end_full_mark)
+    end
+
+    it "is made at once before Ruby 3.4, where it takes no steps", skip: ("not said" unless says_due) || ("steps" if RUBY_VERSION >= "3.4") do
+      begun, engine = full_marks(1, others: true)
+      expect(begun).to eq(1)
+      expect(engine).not_to have_received(:begin_full_mark)
+    end
+  end
+end

@@ -1,0 +1,160 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../../lib/fastrack/gc/oob_gc"
+
+RSpec.describe "Out-of-band GC", :quiet do
+  # Answers with the collections so far. Ruby makes none of its own accord, so that those are all ours.
+  let(:counting) { "run ->(_env) { [200, {}, [GC.count.to_s]] }" }
+  let(:disabled) { "after_fork { GC.disable }" }
+
+  def counts(server, requests)
+    Array.new(requests) { server.get.body.to_i }
+  end
+
+  # What happened between each two requests.
+  def steps(numbers)
+    numbers.each_cons(2).map { |one, two| two - one }
+  end
+
+  it "A17 runs after every MaxGCPerRequest responses" do
+    server = Server.start(ru: counting, options: { MaxWorkers: 1, OobGC: true, MaxGCPerRequest: 5 }, config: disabled)
+    expect(steps(counts(server, 16))).to eq([0, 0, 0, 0, 1] * 3)
+  end
+
+  it "A17 does not run unless it is asked for" do
+    server = Server.start(ru: counting, options: { MaxWorkers: 1, MaxGCPerRequest: 1 }, config: disabled)
+    expect(steps(counts(server, 10)).uniq).to eq([0])
+  end
+
+  it "A3 each worker draws its interval once, from MinGCPerRequest to MaxGCPerRequest" do
+    server = Server.start(ru: 'run ->(_env) { [200, {}, ["#{Process.pid} #{GC.count}"]] }', config: disabled, options: {
+      MaxWorkers: 1, OobGC: true, MinGCPerRequest: 2, MaxGCPerRequest: 3, MaxRequestPerChild: 12
+    })
+    # The answers of a worker are 0 0 1 1 2 2 and so on, or 0 0 0 1 1 1; a full mark that is due may come before its turn. It may
+    # answer more than 12 while its successor boots.
+    workers = Array.new(240) { server.get.body.split }.group_by(&:first).values.select { |answers| answers.size >= 12 }
+    drawn = workers.map { |answers| answers.tally.values.max }
+    expect([workers.size >= 10, drawn.uniq.sort]).to eq([true, [2, 3]])
+  end
+
+  it "A17 leaves GC disabled where the app has disabled it" do
+    server = Server.start(ru: "run ->(_env) { [200, {}, [GC.disable.to_s]] }", config: disabled,
+                          options: { MaxWorkers: 1, OobGC: true, MaxGCPerRequest: 1 })
+    expect(Array.new(3) { server.get.body }).to eq(%w[true true true])
+  end
+
+  it "A17 runs when the response has left and the connection is closed" do
+    server = Server.start(ru: counting, options: { MaxWorkers: 1, OobGC: true, MaxGCPerRequest: 1 }, config: <<~'RUBY')
+      GC.singleton_class.prepend(Module.new do
+        def start(**)
+          File.write("collecting", "")
+          sleep 0.01 until File.exist?("go")
+          super
+        end
+      end)
+      # The master may collect before it forks.
+      File.write("go", "")
+      before_fork { %w[go collecting].each { |file| File.unlink(file) if File.exist?(file) } }
+    RUBY
+    # Returns once the server has closed; the collection has not ended then, for it waits for us.
+    expect(server.get.status).to eq(200)
+    eventually { File.exist?(File.join(server.dir, "collecting")) }
+    server.write("go", "")
+    expect(server.get.status).to eq(200)
+  end
+
+  it "A17 goes together with limits for requests" do
+    server = Server.start(ru: counting, options: { MaxWorkers: 1, OobGC: true, MaxGCPerRequest: 1, MaxRequestPerChild: 2 })
+    expect(Array.new(10) { server.get.status }).to all(eq(200))
+  end
+
+  describe "where Ruby can leave full marks to us" do
+    # Counts what it is told, and says what it is told to say.
+    let(:collector) do
+      Class.new do
+        attr_accessor :due
+        attr_reader :collections
+
+        def initialize
+          @collections = []
+        end
+
+        def latest_gc_info(key)
+          raise ArgumentError, key.inspect unless key == :need_major_by
+
+          due && :oldgen
+        end
+
+        def start(full_mark: true)
+          self.due = false if full_mark
+          @collections << (full_mark ? :full : :young)
+        end
+      end.new
+    end
+
+    def deferred(interval, &waiting)
+      Fastrack::OobGC::Deferred.new(interval, waiting, collector)
+    end
+
+    it "A17 young objects are collected on schedule" do
+      gc = deferred(3) { false }
+      7.times { gc.call }
+      expect(collector.collections).to eq(%i[young young])
+    end
+
+    it "A17 a full mark is made when it is due and nobody waits, and not before" do
+      waiting = true
+      gc = deferred(100) { waiting }
+      collector.due = true
+      3.times { gc.call }
+      expect(collector.collections).to be_empty
+      waiting = false
+      2.times { gc.call }
+      expect(collector.collections).to eq([:full])
+    end
+
+    it "A17 a full mark is not put off for ever where clients always wait" do
+      gc = deferred(4) { true }
+      collector.due = true
+      4.times { gc.call }
+      expect(collector.collections).to eq([:full])
+      collector.due = true
+      3.times { gc.call }
+      expect(collector.collections).to eq([:full])
+    end
+
+    describe "in a server" do
+      before { skip "Ruby #{RUBY_VERSION} cannot" unless Fastrack::OobGC::DEFERRABLE }
+
+      # Makes many objects that live for a while, which lets the old generation grow, and answers with the number of full
+      # marks before and after it.
+      let(:allocating) do
+        <<~RUBY
+          kept = []
+          run lambda { |_env|
+            before = GC.stat(:major_gc_count)
+            kept << Array.new(20_000) { |n| "object \#{n}" }
+            kept.shift if kept.size > 20
+            [200, {}, ["\#{before} \#{GC.stat(:major_gc_count)}"]]
+          }
+        RUBY
+      end
+
+      def full_marks(options)
+        server = Server.start(ru: allocating, options: { MaxWorkers: 1 }.merge(options))
+        Array.new(150) { server.get.body.split.map(&:to_i) }
+      end
+
+      it "A17 no full mark is made during a request, but some between requests" do
+        marks = full_marks(OobGC: true)
+        expect(marks.map { |before, after| after - before }.uniq).to eq([0])
+        expect(marks.last.last).to be > marks.first.first
+      end
+
+      it "A17 without OobGC some are made during requests, so that the other example shows something" do
+        expect(full_marks({}).map { |before, after| after - before }.max).to be > 0
+      end
+    end
+  end
+end

@@ -1,0 +1,92 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+
+RSpec.describe "Recycling" do
+  # Pids of the workers that answered `count` requests, one after the other.
+  def answers(server, count)
+    Array.new(count) { server.get.body.to_i }
+  end
+
+  # The same where each worker goes at its limit: not while two before it are still at their end.
+  def unhurried_answers(server, count)
+    Array.new(count) { server.get.body.to_i.tap { eventually { server.workers.size <= 2 } } }
+  end
+
+  it "A9 a worker ends after exactly as many requests as it may, and no request fails for it" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, MaxRequestPerChild: 5 })
+    expect(unhurried_answers(server, 25).chunk_while { |one, two| one == two }.map(&:size)).to eq([5] * 5)
+  end
+
+  it "A9 with a limit of 1 each request has a worker of its own" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, MaxRequestPerChild: 1 })
+    pids = unhurried_answers(server, 10)
+    expect(pids.uniq.size).to eq(10)
+    eventually { ProcessTable.zombies(server.master).empty? && server.workers.size == 1 }
+  end
+
+  it "A3 with MaxRequestPerChild 0 a worker is never recycled" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, MaxRequestPerChild: 0 })
+    # More than any default would allow.
+    expect(answers(server, 1100).uniq.size).to eq(1)
+  end
+
+  it "A3 each worker draws its own limit, from Min to Max" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, MinRequestPerChild: 2, MaxRequestPerChild: 4 })
+    # The last worker may not be at its end.
+    runs = unhurried_answers(server, 200).chunk_while { |one, two| one == two }.map(&:size)[0...-1]
+    # That one of the three does not turn up in 50 draws has p < 1e-8.
+    expect(runs.uniq.sort).to eq([2, 3, 4])
+  end
+
+  it "A9 a request that is arriving while the limit is reached is answered" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, MaxRequestPerChild: 3 })
+    server.connect do |slow|
+      slow.write("GET / HTTP/1.1\r\nHost: x\r\n")
+      worker = eventually { answers(server, 3).first }
+      slow.write("Connection: close\r\n\r\n")
+      expect(HttpResponse.parse(slow.read).body.to_i).to eq(worker)
+    end
+  end
+
+  # Starts are slow and limits low: all workers want to go all the time. Each notes when it is ready, and when it ends.
+  describe "under load" do
+    let(:config) do
+      <<~'RUBY'
+        $note = ->(what) { File.write("notes", "#{Process.clock_gettime(Process::CLOCK_MONOTONIC)} #{what}\n", mode: "a") }
+        before_worker_shutdown { $note.call("ends") }
+        after_fork { sleep 0.05; $note.call("ready") }
+      RUBY
+    end
+
+    let(:app) { "run ->(_env) { sleep 0.005; [200, {}, []] }" }
+
+    # Has more clients than there are workers ask as often as they can while the block runs.
+    #
+    # @return [Array<Integer>] the statuses that they got
+    def under_load(server, clients: 6)
+      over = false
+      threads = Array.new(clients) do
+        Thread.new { [].tap { |found| found << server.get.status until over } }
+      end
+      yield
+      over = true
+      threads.flat_map(&:value)
+    end
+
+    # How many workers there were, at each change of it.
+    def capacities(notes)
+      changes = notes.map { |time, what| [time.to_f, what == "ready" ? 1 : -1] }
+      changes.sort.each_with_object([0]) { |(_, change), counts| counts << (counts.last + change) }
+    end
+
+    it "A9 capacity never falls below MaxWorkers - 1 by recycling, and no request fails" do
+      server = Server.start(ru: app, options: { MaxWorkers: 3, MaxRequestPerChild: 20 }, config: config)
+      eventually { server.lines_of("notes").size == 3 }
+      statuses = under_load(server) { eventually(30) { server.lines_of("notes").size > 60 } }
+      expect(statuses).to all(eq(200))
+      # The first three are the start. With four, a successor is there before the other has ended.
+      expect(capacities(server.lines_of("notes").map(&:split)).drop(3).minmax).to match([2, be <= 4])
+    end
+  end
+end
