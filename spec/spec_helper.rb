@@ -14,6 +14,13 @@ RSpec.configure do |config|
   config.order = :defined
   config.include Eventually
 
+  # What these tags keep from running everywhere and always has a reason.
+  %i[once alone packaging].each do |tag|
+    config.define_derived_metadata(tag) do |metadata|
+      raise ArgumentError, "#{metadata[:location]}: #{tag}: takes the reason" unless metadata[tag].is_a?(String)
+    end
+  end
+
   # A server started inside an example ends with that example; one started in a
   # before(:context) hook ends with its top-level group. The log is shown while
   # the failed example is still known; then stopping may add a failure of its own.

@@ -1,7 +1,7 @@
 #!/bin/bash
-# The checks that need no server: formatting, lints, unit tests, imports and a little fuzzing of the Rust code, syntax of
-# Ruby and shell files, spelling. Run by bin/test. All of them run, even after one has failed; the exit status says whether
-# any did.
+# The checks that need no server: checks.sh [--all]. Formatting, lints, unit tests and imports of the Rust code, syntax of
+# Ruby and shell files, spelling. With --all also the back end of macOS, other targets, models and a little fuzzing.
+# Run by bin/test. All of them run, even after one has failed; the exit status says whether any did.
 set -uo pipefail
 
 # shellcheck source-path=SCRIPTDIR
@@ -76,15 +76,20 @@ ruby_facts
 export RUBY=$ruby_program
 have cargo || PATH=$(dirname "$cargo"):$PATH
 
+all_checks() {
+  portable_checks
+  target_checks
+  # About 15 s of CPU time.
+  check timeout 600 cargo run --locked -p fastrack-engine --example model
+  check cargo fmt --manifest-path crates/http/fuzz/Cargo.toml --check
+  check bash bin/lib/fuzz.sh 4
+}
+
 rust_checks Cargo.toml
-portable_checks
-target_checks
-# About 5 s of CPU time.
-check timeout 600 cargo run --locked -p fastrack-engine --example model
 [ ! -e bench/Cargo.toml ] || rust_checks bench/Cargo.toml
-check cargo fmt --manifest-path crates/http/fuzz/Cargo.toml --check
-check bash bin/lib/fuzz.sh 4
+[ "${1:-}" != --all ] || all_checks
 check "$ruby" bin/lib/layers.rb
+check "$ruby" bin/lib/structure.rb
 check ruby_syntax
 check shell_syntax
 ! have shellcheck || check shell_lint

@@ -31,5 +31,6 @@ cd "$root$repo"
 exec chroot "$root" /usr/bin/env -i \
   PATH=/opt/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
   HOME=/root LANG=C.UTF-8 TERM="${TERM:-dumb}" ${CI:+CI="$CI"} ${SPEC_OPTS:+SPEC_OPTS="$SPEC_OPTS"} \
+  ${TEST_PATIENCE:+TEST_PATIENCE="$TEST_PATIENCE"} ${TEST_PROCESSES:+TEST_PROCESSES="$TEST_PROCESSES"} \
   CARGO_HOME=/opt/cargo CARGO_NET_OFFLINE=true FASTRACK_LANE="$lane" FASTRACK_NO_INSTALL=yes \
   /bin/sh -c 'cd "$1" && shift && exec "$@"' sh "$repo" "$@"

@@ -74,7 +74,7 @@ RSpec.describe "C4 When a worker is exchanged" do
     end
   end
 
-  it "a client that takes a response slowly gets all of it when the whole server stops, even if it takes more than 5 s", :once do
+  it "a client that takes a response slowly gets all of it when the whole server stops, even if it takes more than 5 s", once: "timers of the engine" do
     serve_kept
     checksum = Zlib.crc32("x" * 8_000_000)
     client = SlowCrowd::Client.new(server, KeptPeer.request("/array/8000000"), takes_for: 6.5, size: 8_000_000, checksum: checksum)
@@ -110,7 +110,7 @@ RSpec.describe "C4 When a worker is exchanged" do
     expect(ones.map { |one, *| one.answer.body.split(" ", 2).last }).to eq(expected)
   end
 
-  it "an idle connection is closed after KeepAliveTimeout, however many workers have had it", :once do
+  it "an idle connection is closed after KeepAliveTimeout, however many workers have had it", once: "timers of the engine" do
     serve_kept(options: { KeepAliveTimeout: 1.5 })
     one = kept_peers(1).first
     took = seconds { exchange_until_answered([one]) }
@@ -118,7 +118,7 @@ RSpec.describe "C4 When a worker is exchanged" do
     expect(one).to be_closed_without_a_word
   end
 
-  it "HeaderTimeout and BodyTimeout go on, however many workers have had the connection", :once do
+  it "HeaderTimeout and BodyTimeout go on, however many workers have had the connection", once: "timers of the engine" do
     serve_kept(options: { HeaderTimeout: 2, BodyTimeout: 2 })
     ones = kept_peers(2)
     took = seconds do

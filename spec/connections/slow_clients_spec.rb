@@ -4,7 +4,7 @@ require "digest"
 require_relative "../spec_helper"
 require_relative "../support/kept_helpers"
 
-RSpec.describe "C4 Slow clients", :once do
+RSpec.describe "C4 Slow clients", once: "sockets and timers of the engine" do
   # While the only worker is in the app.
   def while_busy
     occupy("busy")

@@ -3,7 +3,7 @@
 require "support/http_helpers"
 require "support/http_apps/pacing"
 
-RSpec.describe "B-pace clients that are slow, or gone", :once do
+RSpec.describe "B-pace clients that are slow, or gone", once: "timers and bytes of the engine" do
   before(:context) { serve(HttpApps.ru(:pacing)) }
 
   large = HttpApps::Pacing::LARGE

@@ -9,7 +9,7 @@ require "tmpdir"
 require_relative "../spec_helper"
 require_relative "../../bench/support/bench"
 
-RSpec.describe Bench, :once do
+RSpec.describe Bench, once: "a tool" do
   describe Bench::Statistics do
     it "takes the middle of an odd number, the mean of the middle two of an even one, and leaves gaps out" do
       expect(described_class.median([9, 1, 5])).to eq(5)

@@ -57,7 +57,7 @@ RSpec.describe "bin" do
     end
   end
 
-  describe "bin/setup", :once do
+  describe "bin/setup", once: "a tool" do
     # A PATH with all that there is here, but some programs.
     def path_without(*programs)
       folder = File.join(@dir, "bin")
@@ -149,7 +149,7 @@ RSpec.describe "bin" do
       expect(output[/apt-get install --no-install-recommends (.*) \(as root\)/, 1].split).to include("g++", "shellcheck", "systemd")
     end
   end
-  describe "bin/lane", :once do
+  describe "bin/lane", once: "a tool" do
     it "says in one line why a lane is not to be had, with a status of its own" do
       Dir.mktmpdir("fastrack-bin") do |empty|
         env = { "PATH" => "#{empty}:/bin", "HOME" => empty }

@@ -6,7 +6,7 @@ require "fileutils"
 require "tmpdir"
 
 # The check of imports, on crates made up for it.
-RSpec.describe Layers, :once do
+RSpec.describe Layers, once: "a tool" do
   # @param files [Hash] text by path below the crate's src
   # @return [Array<String>] the problems found
   def problems(files, order: "bottom middle top", allowed: [])

@@ -401,7 +401,7 @@ RSpec.describe "packaging" do
       end
     end
 
-    describe "that is made", :once do
+    describe "that is made", once: "a tool" do
       let(:release) { Gems::Release.new(@dir) }
       let(:sums) { File.join(@dir, "SHA256SUMS") }
 

@@ -5,7 +5,7 @@ require "rbconfig"
 require "tmpdir"
 
 # The spell checker of the lane `checks`.
-RSpec.describe "bin/lib/spelling.rb", :once do
+RSpec.describe "bin/lib/spelling.rb", once: "a tool" do
   script = File.expand_path("../../bin/lib/spelling.rb", __dir__)
 
   def check(script, name, text)

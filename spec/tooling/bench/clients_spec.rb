@@ -8,7 +8,7 @@ require_relative "../../support/free_port"
 require_relative "../../support/tiny_server"
 require_relative "../../../bench/support/bench"
 
-RSpec.describe "the clients of bench/load", :once do
+RSpec.describe "the clients of bench/load", once: "a tool" do
   def answer(**fields) = TinyServer::Answer.new(**fields)
 
   describe Bench::ClosedLoop do

@@ -7,7 +7,7 @@ require "tmpdir"
 require_relative "../../spec_helper"
 require_relative "../../../bench/support/bench"
 
-RSpec.describe Bench::Measurements::Collections, :once do
+RSpec.describe Bench::Measurements::Collections, once: "a tool" do
   it "tells how many requests had a collection, beside those without OobGC" do
     Dir.mktmpdir do |dir|
       command = [RbConfig.ruby, "-w", File.join(Server::ROOT, "bench/run"), "--quick", "--seconds", "1", "--out", dir,

@@ -7,7 +7,7 @@ require "tmpdir"
 require_relative "../../spec_helper"
 require_relative "../../../bench/support/bench"
 
-RSpec.describe "the benchmark of connections", :once do
+RSpec.describe "the benchmark of connections", once: "a tool" do
   describe Bench::Statistics do
     it "takes the nearest rank for a percentile" do
       hundred = (1..100).to_a

@@ -9,7 +9,7 @@ require_relative "../../../bench/support/instructions"
 require_relative "../../../bench/support/monitor_targets"
 
 # What bench/instructions and bench/monitor find takes minutes. That they fail where a target is missed is seen by given figures.
-RSpec.describe "The cost of a request and of the monitor", :once do
+RSpec.describe "The cost of a request and of the monitor", once: "a tool" do
   def check(command, figures)
     Dir.mktmpdir do |dir|
       File.write(file = File.join(dir, "figures.json"), JSON.generate(figures))

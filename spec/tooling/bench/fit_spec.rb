@@ -6,7 +6,7 @@ require_relative "../../spec_helper"
 require_relative "../../support/memory_cgroup"
 
 # That these commands work. What they find takes minutes, and a machine that does nothing else.
-RSpec.describe "workers that fit", :once do
+RSpec.describe "workers that fit", once: "a tool" do
   def run(command, *arguments)
     output, status = Open3.capture2e(RbConfig.ruby, "-w", File.join(Server::ROOT, command), *arguments)
     expect(output).not_to match(/^#{Server::ROOT}.*warning:/)

@@ -4,7 +4,7 @@ require_relative "../../spec_helper"
 require_relative "../../support/tiny_server"
 require_relative "../../../bench/support/bench"
 
-RSpec.describe "clients that connect anew for each request", :once do
+RSpec.describe "clients that connect anew for each request", once: "a tool" do
   describe Bench::ClosedLoop do
     def clients(server, **options)
       described_class.new(endpoints: [server.endpoint], paths: { "/" => 1 }, **options)

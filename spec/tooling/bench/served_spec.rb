@@ -5,7 +5,7 @@ require_relative "../../spec_helper"
 require_relative "../../support/tiny_server"
 require_relative "../../../bench/support/bench"
 
-RSpec.describe "clients that are served every second", :once do
+RSpec.describe "clients that are served every second", once: "a tool" do
   def answer(**fields) = TinyServer::Answer.new(**fields)
 
   def load(endpoint, connections, seconds, **options)

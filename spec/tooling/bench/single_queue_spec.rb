@@ -3,7 +3,7 @@
 require_relative "../../spec_helper"
 require_relative "../../../bench/support/bench"
 
-RSpec.describe Bench::SingleQueue, :once do
+RSpec.describe Bench::SingleQueue, once: "a tool" do
   def latencies(servers, clients, jobs)
     described_class.new(servers: servers, clients: clients).latencies(jobs)
   end

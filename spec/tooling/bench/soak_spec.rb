@@ -5,7 +5,7 @@ require "rbconfig"
 require_relative "../../spec_helper"
 require_relative "../../../bench/support/soak"
 
-RSpec.describe "bench/soak", :once do
+RSpec.describe "bench/soak", once: "a tool" do
   # Acts that are over soon: the command itself is to be seen at work.
   acts = "hup,kill_worker,term_worker,full_disk,reopen_logs,stop_worker_briefly,crowd,signals,deploy"
 

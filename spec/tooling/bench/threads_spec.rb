@@ -9,7 +9,7 @@ require_relative "../../support/app_requirements"
 require_relative "../../support/tiny_server"
 require_relative "../../../bench/support/bench"
 
-RSpec.describe "the benchmark of threads", :once do
+RSpec.describe "the benchmark of threads", once: "a tool" do
   describe Bench::ClosedLoop do
     def load(endpoint, seconds: 0.3, **options)
       described_class.new(endpoints: [endpoint], connections: 2, **options).for_seconds(seconds)

@@ -4,7 +4,7 @@ require_relative "../../spec_helper"
 require_relative "../../../bench/support/bench"
 require_relative "../../../bench/support/turns"
 
-RSpec.describe Bench::Turns, :once do
+RSpec.describe Bench::Turns, once: "a tool" do
   # A measurement of so many turns, and what is seen of it.
   def measurement(name, turns, seen)
     lambda do

@@ -1,0 +1,187 @@
+# frozen_string_literal: true
+
+# Runs the specs with the Ruby that runs this, several files at a time: specs.rb [--all] [--only NAME] [SPEC...]
+#
+# Each file has an rspec of its own. The files that took longest last time come first, so that no long one is left for the
+# end. Examples tagged `alone` run after all others, one file at a time. Examples tagged `once` do not depend on Ruby's or
+# Rack's version, and run in the lane `system` only; those tagged `packaging` run with --all. Whatever is named runs anyhow.
+# What a file printed is in tmp/test/LANE/.
+#
+# A warning of Ruby's about the project's own code is a failure, and so is a run of no example.
+#
+# TEST_PROCESSES is how many files run at a time (default: twice the processors, because examples wait more than they
+# compute).
+
+require "English"
+require "etc"
+require "fileutils"
+require "json"
+require "optparse"
+require "rbconfig"
+
+# One file of specs and the rspec process that runs it.
+class SpecFile
+  SUMMARY = /^(\d+) examples?, (\d+) failures?(?:, (\d+) pending)?/.freeze
+  FAILURES = /^(?:Failures:|An error occurred )/.freeze
+
+  attr_reader :path, :seconds
+
+  # @param path [String] relative to the repository
+  # @param log [String] the file that gets all output
+  def initialize(path, log)
+    @path = path
+    @log = log
+  end
+
+  def start(command)
+    FileUtils.mkdir_p(File.dirname(@log))
+    @begun = now
+    spawn(*command, path, in: File::NULL, out: @log, err: %i[child out])
+  end
+
+  def ended(status)
+    @status = status
+    @seconds = now - @begun
+    @output = File.read(@log, encoding: "UTF-8").scrub
+  end
+
+  # @return [Array<Integer>] examples, failures and pending ones
+  def counts
+    @output.scan(SUMMARY).last.to_a.map(&:to_i).then { |found| found + [0] * (3 - found.size) }
+  end
+
+  def passed?
+    @status.success? && warnings.empty?
+  end
+
+  # @return [Array<String>] what Ruby said of the project's own code
+  def warnings
+    @output.lines.grep(%r{\A(?:#{Regexp.escape(Dir.pwd)}|\.)/.*: warning: }).uniq
+  end
+
+  # @return [String] from where rspec begins to say what failed, or the last words
+  def failures
+    found = @output.index(FAILURES)
+    [found ? @output[found..] : @output[-4_000..] || @output, *warnings].join
+  end
+
+  private
+
+  def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+end
+
+# All files, and what came of them.
+class SpecRun
+  # @param arguments [Array<String>] what bin/test was given; without a file the whole of spec/ is run
+  def initialize(arguments)
+    @lane = ENV.fetch("FASTRACK_LANE", "system")
+    @logs = "tmp/test/#{@lane}"
+    @tags = []
+    @named = parser.parse(arguments)
+    @tags += left_out if @named.empty?
+    @processes = Integer(ENV.fetch("TEST_PROCESSES", 2 * Etc.nprocessors))
+    @durations = File.exist?(durations_file) ? JSON.parse(File.read(durations_file)) : {}
+    @ended = []
+  end
+
+  # @return [Boolean] whether all passed
+  def run
+    FileUtils.rm_rf(@logs)
+    return run_only if @only
+
+    phase(paths, @tags + ["~alone"], @processes)
+    phase(paths.select { |path| tagged?(path, "alone") }, @tags + ["alone"], 1)
+    save_durations
+    report
+  end
+
+  private
+
+  def durations_file = "tmp/test/#{@lane}.durations.json"
+
+  def parser
+    OptionParser.new do |options|
+      options.banner = "usage: specs.rb [--all] [--only NAME] [--tag TAG]... [SPEC...]"
+      options.on("--all") { @all = true }
+      options.on("--only NAME") { |name| @only = name }
+      options.on("--tag TAG") { |tag| @tags << tag }
+    end
+  end
+
+  # @return [Array<String>] tags of rspec's
+  def left_out
+    [*("~once" unless %w[system portable].include?(@lane)), *("~packaging" unless @all)]
+  end
+
+  # Files, and examples named by line or id, in the order in which they start. Without a known duration a file's size says
+  # how long it may take.
+  def paths
+    folders = @named.empty? ? ["spec"] : @named
+    found = folders.flat_map { |name| File.directory?(name) ? Dir["#{name}/**/*_spec.rb"] : [name] }
+    found = found.uniq.reject { |path| @tags.include?("~once") && once?(path) }
+    found.sort_by { |path| -(@durations[path] || File.size?(path).to_i / 1000.0) }
+  end
+
+  # Whether all examples of a file have the tag.
+  def once?(path)
+    File.read(path).match?(/^RSpec\.describe .*\bonce: /)
+  end
+
+  # Whether a file has examples with the tag. One that is named by its line has run already, whatever its tags are.
+  def tagged?(path, tag)
+    File.file?(path) && File.read(path).match?(/\b#{tag}: "/)
+  end
+
+  def phase(waiting, tags, processes)
+    running = {}
+    until waiting.empty? && running.empty?
+      while running.size < processes && (path = waiting.shift)
+        file = SpecFile.new(path, "#{@logs}/#{path.delete_prefix("./").tr("/", "-")}-#{tags.last.tr("~", "not-")}.log")
+        running[file.start(command(tags))] = file
+      end
+      pid, status = Process.wait2
+      finish(running.delete(pid), status)
+    end
+  end
+
+  # All files in one process, which is quicker than to ask each.
+  def run_only
+    paths = @named.empty? ? ["spec"] : @named
+    system(*command([]), "--example", @only, *paths, out: "#{FileUtils.mkdir_p(@logs).first}/only.log")
+    output = File.read("#{@logs}/only.log")
+    puts output
+    return $CHILD_STATUS.success? unless output.match?(/^0 examples/)
+
+    system("cargo", "test", "--workspace", @only.tr(" ", "_"))
+  end
+
+  def command(tags)
+    [RbConfig.ruby, "-I", "lib", "-S", "rspec", "--warnings", "--no-color", *tags.flat_map { |tag| ["--tag", tag] }]
+  end
+
+  def finish(file, status)
+    file.ended(status)
+    @ended << file
+    return if file.passed? && file.counts.first.zero?
+
+    puts format("%-60s %4d examples, %d failures  %5.1f s", file.path, *file.counts.first(2), file.seconds)
+    puts file.failures unless file.passed?
+    $stdout.flush
+  end
+
+  def save_durations
+    took = @ended.group_by(&:path).transform_values { |files| files.sum(&:seconds).round(1) }
+    File.write(durations_file, JSON.pretty_generate(@durations.merge(took)))
+  end
+
+  def report
+    examples, failures, pending = @ended.map(&:counts).transpose.map(&:sum)
+    failed = @ended.reject(&:passed?)
+    puts "", "failed:", *failed.map { |file| "  #{file.path}" } unless failed.empty?
+    puts "no example was run" if examples.to_i.zero?
+    puts "", "#{examples} examples, #{failures} failures, #{pending} pending"
+    failed.empty? && examples.to_i.positive?
+  end
+end
+
+exit SpecRun.new(ARGV).run
