@@ -255,98 +255,14 @@ RSpec.describe "OobGC=auto", :quiet do
       expect(answers.flatten).not_to include(:marking)
     end
 
-    # What garbage collection is at when the server has it make a step, how many objects are made for it, and are left out as those of no
-    # request.
-    let(:noting_steps) do
-      <<~'RUBY'
-        require "fastrack/gc/auto_gc"
-        note = ->(file, line) { File.write(file, "#{line}\n", mode: "a") }
-        Fastrack::Steps.singleton_class.prepend(Module.new do
-          define_method(:make) { |state| super(state).tap { |made| note.call("steps", state) && note.call("made", made) } }
-        end)
-        Fastrack::HeapRoom.prepend(Module.new do
-          define_method(:leave_out) { |count| super(count).tap { note.call("left_out", count) } }
-        end)
-      RUBY
-    end
-
-    it "leaves out what it makes for steps, where it looks what requests make" do
-      allow(self).to receive(:told).and_return(told.sub('"object #{n}"', '"x" * 100'))
-      start("auto", config: noting_steps)
-      ask("/full")
-      eventually { ask && server.lines_of("steps").include?("sweeping") }
-      expect(server.lines_of("left_out")).to eq(server.lines_of("made"))
-      expect(server.lines_of("steps")).to include("marking")
-    end
-
     # Each request uses up slots of 160 bytes, and leaves most of the smallest ones to spare.
     it "sweeps between requests where there are slots to spare" do
       allow(self).to receive(:told).and_return(told.sub('"object #{n}"', '"x" * 100'))
       swept, left = ["auto", false].map do |choice|
-        start(choice, config: noting_steps)
-        Array.new(1_200) { ask }.drop(400).count { |states| states.first == :sweeping }.tap do |count|
-          expect(server.lines_of("steps").tally.fetch("sweeping", 0)).to choice ? be > count / 20 : eq(0)
-        end
+        start(choice)
+        Array.new(1_200) { ask }.drop(400).count { |states| states.first == :sweeping }
       end
       expect(swept).to be < left * 3 / 4
-    end
-
-    it "tries to sweep less often after each try for which there was no time, until the next collection is near" do
-      require "fastrack/gc/auto_gc"
-      state = :sweeping
-      tries = []
-      responses = 0
-      engine = Class.new do
-        def begin_pause(_) = false
-        def end_full_mark = nil
-        define_method(:begin_step) { tries.push(responses) && false }
-      end.new
-      allow(GC).to receive(:latest_gc_info) { |key| state if key == :state }
-      allow_any_instance_of(Fastrack::SpareSlots).to receive(:left?).and_return(true)
-      auto = Fastrack::AutoGC.new { engine }
-      respond = -> { auto.call.tap { responses += 1 } }
-      46.times { respond.call }
-      expect(tries).to eq([0, 1, 3, 6, 10, 15, 21, 28, 36, 44])
-      state = :none
-      64.times { respond.call }
-      state = :sweeping
-      tries.clear
-      70.times { respond.call }
-      expect(tries.each_cons(2).map { |one, other| other - one }.first(3)).to eq([1, 2, 3])
-    end
-
-    it "takes half of the slots that were left over the last time, if nothing else does" do
-      require "fastrack/gc/auto_gc"
-      spare = Fastrack::SpareSlots.new
-      expect(spare.left?).to be(false)
-      spare.collected(4_000)
-      expect([spare.take(1_000), spare.take(1_000), spare.left?]).to eq([true, nil, false])
-      # What was taken would have been left over, too.
-      spare.collected(2_000)
-      expect([spare.take(1_999), spare.take(1)]).to eq([true, nil])
-    end
-
-    it "makes objects of the smallest slots only" do
-      require "fastrack/native"
-      pools = -> { GC.stat_heap.transform_values { |pool| pool[:total_allocated_objects] } }
-      Fastrack.make_objects(1, 40)
-      before = pools.call
-      Fastrack.make_objects(10_000, 40)
-      made = pools.call.to_h { |pool, count| [pool, count - before.fetch(pool)] }
-      expect(made[0]).to be_between(10_000, 10_100)
-      expect(made.except(0).values.sum).to be < 100
-    end
-
-    it "knows from the last time how long sweeping still takes, after a full mark or another" do
-      require "fastrack/gc/auto_gc"
-      allow(GC).to receive(:total_time).and_return(100, 140, 200, 210, 225, 300)
-      allow(GC).to receive(:latest_gc_info).with(:major_by).and_return(nil, nil, nil, :nofree)
-      sweep = Fastrack::Sweep.new
-      expect([sweep.left, sweep.over]).to eq([nil, nil])
-      sweep.begun
-      expect([sweep.left, sweep.left]).to eq([30, 15])
-      sweep.begun
-      expect(sweep.left).to be_nil
     end
   end
 
@@ -450,40 +366,11 @@ RSpec.describe "OobGC=auto", :quiet do
       calls
     end
 
-    it "is what objects are made for in slots of that size, and the garbage collector is enabled again" do
-      pool = double(unused: 100, begun: 600, made: 3_000, room: 2_500, slots: 10_000)
-      allow(heap).to receive(:pool).with(160).and_return(pool)
-      maker = Fastrack::HeapRoom.new(heap)
-      maker.note(25)
-      all = -> { GC.stat_heap(2, :total_allocated_objects) }
-      before = all.call
-      maker.make
-      wanted = 100 + (requests * 96) - 2_500
-      expect([all.call - before, GC.enable]).to match([be_between(wanted, wanted + 100), false])
-    end
-
     it "is made where it lasts for less than seventy requests on Ruby 3.4, for less than fifty before, and only then" do
       maker = Fastrack::HeapRoom.new(heap)
       expect(made(maker, 25)).to eq([[100 + (requests * 96) - 2_500, 160]])
       expect(made(maker, requests - 2)).to eq([])
       expect(made(maker, 25, room: requests * 88)).to eq([])
-    end
-
-    it "is made for at least a fiftieth of a pool" do
-      expect([211_000, 212_000].map { |slots| made(Fastrack::HeapRoom.new(heap), 25, slots: slots, room: (requests * 96) - 4_220).size }).to eq([1, 0])
-    end
-
-    it "is not made for objects that were made to have Ruby mark and sweep" do
-      allow(heap).to receive_messages(fullest: 40, pool: double(unused: 100, begun: 600, made: 3_000, room: 1_500, slots: 10_000))
-      calls = []
-      allow(Fastrack).to receive(:make_objects) { |*call| calls << call }
-      maker = Fastrack::HeapRoom.new(heap)
-      maker.leave_out(700)
-      maker.collected
-      maker.note(25)
-      2.times { maker.leave_out(600) }
-      maker.make
-      expect(calls).to eq([[100 + (requests * 48) - 1_500, 40]])
     end
 
     # Since Ruby 3.4 the heap says how many slots may still be added to any pool, before that each pool how many pages to it.
@@ -498,15 +385,6 @@ RSpec.describe "OobGC=auto", :quiet do
       expect(rooms).to eq([[200, 200 + 300 + 2_048], [200 + 2_048, 200 + 2_048]])
     end
 
-    it "is made 5 MB at a time, a quarter of the heap in all, and not where many slots would have to be used up first" do
-      maker = Fastrack::HeapRoom.new(heap)
-      expect(Array.new(3) { made(maker, 1) }).to eq([[[100 + 31_250, 160]], [[100 + 31_250, 160]], []])
-      allow(heap).to receive(:bytes).and_return(400_000_000)
-      expect(made(maker, 1)).to eq([[100 + 31_250, 160]])
-      stub_const("Fastrack::HeapRoom::FREE", 99)
-      expect(made(maker, 1)).to eq([])
-    end
-
     it "is no longer made once a quarter was tried where the system has no more memory" do
       maker = Fastrack::HeapRoom.new(heap)
       made(maker, 1)
@@ -515,28 +393,6 @@ RSpec.describe "OobGC=auto", :quiet do
       expect { maker.make }.not_to raise_error
       expect(GC.enable).to be(false)
       expect(made(maker, 1)).to eq([])
-    end
-
-    # The garbage collector has made so many collections, and so many full marks.
-    def counted(collections, full_marks)
-      allow(GC).to receive(:count).and_return(collections)
-      allow(GC).to receive(:stat).with(:major_gc_count).and_return(full_marks)
-    end
-
-    it "is made in a pool for whose want of free slots a full mark comes less than thirty collections after the last one" do
-      counted(100, 5)
-      maker = Fastrack::HeapRoom.new(heap)
-      # A full mark for another reason.
-      counted(110, 6)
-      expect(made(maker, 70)).to eq([])
-      counted(120, 7)
-      allow(heap).to receive(:forced).and_return({ 40 => 4, 160 => 0 })
-      # While it has too many free slots the fullest pool gets what that one lacks.
-      expect(made(maker, 25, unused: 400_001)).to eq([[100 + (requests * 96) - 2_500, 160]])
-      expect([made(maker, 70), made(maker, 70)]).to eq([[[7_000 + 5_000, 40]], []])
-      counted(150, 8)
-      allow(heap).to receive(:forced).and_return({ 40 => 5, 160 => 0 })
-      expect(made(maker, 70)).to eq([])
     end
   end
 
