@@ -134,6 +134,8 @@ class SpecRun
 
   def phase(waiting, tags, processes)
     running = {}
+    # To rspec it says: end after this example, with what belongs to its end.
+    trap(:TERM) { running.each_key { |pid| Process.kill(:INT, pid) } && waiting.clear }
     until waiting.empty? && running.empty?
       while running.size < processes && (path = waiting.shift)
         file = SpecFile.new(path, "#{@logs}/#{path.delete_prefix("./").tr("/", "-")}-#{tags.last.tr("~", "not-")}.log")
