@@ -13,18 +13,18 @@ RSpec.describe "The benchmark", once: "the benchmark's programs" do
   number = /\d[\d,.]*/
   # What each is told to be over soon, and the figures that it has to print. The lines are those of its report, in that order.
   programs = {
-    # Two hundred milliseconds of one server.
-    "run" => [%w[--quick --seconds 0.2 --workload hello-tcp --server fastrack --out DIR], /^\| fastrack(?: \| #{number}){5} \| \d+ of \d+ \| /],
-    # 40 calls of the app, without a server.
-    "collections" => [%w[--requests 40 --warm-up 5], /^ruby \S+: #{number} ms .*^  without GC: #{number}, #{number}$/m],
-    "respawn" => [%w[--rounds 1], /\A(?:[A-Z]+ +median +#{number} ms, .*\n){5}\z/],
-    "monitor" => [%w[--rounds 1 --seconds 0.1], /^master: PSS #{number} KB .*^hello beside 1,000 control connections +median #{number} ms, p99 #{number} ms/m],
-    # One worker, which is also the most that is tried by hand.
-    "auto" => [%w[--apps wait --most 1 --rounds 1 --seconds 0.1 --clients 1 --settle 0.1], /\Await: 1 by hand, \d+ by auto\n  requests\/s: 1: \d+$/],
-    # A second for each of its two servers: no worker leaks enough in that to be recycled.
-    "leak" => [%w[--seconds 2 --slice 1 --memory 300 --workers 1 bench/apps/hello.ru], /^ 10486 bytes leaked .*: #{number} requests.*^throughput with the leak: #{number} /m],
     # Its verdict is about seconds, too, which a busy machine may miss: 1 is as good as 0.
     "soak" => [%w[--seconds 0.5 --seed 2 --acts hup], /^verdict: (?:stood|FAILED), [1-9]\d* requests answered/, [0, 1]],
+    "monitor" => [%w[--rounds 1 --seconds 0.1], /^master: PSS #{number} KB .*^hello beside 1,000 control connections +median #{number} ms, p99 #{number} ms/m],
+    # A second for each of its two servers: no worker leaks enough in that to be recycled.
+    "leak" => [%w[--seconds 2 --slice 1 --memory 300 --workers 1 bench/apps/hello.ru], /^ 10486 bytes leaked .*: #{number} requests.*^throughput with the leak: #{number} /m],
+    # One worker, which is also the most that is tried by hand.
+    "auto" => [%w[--apps wait --most 1 --rounds 1 --seconds 0.1 --clients 1 --settle 0.1], /\Await: 1 by hand, \d+ by auto\n  requests\/s: 1: \d+$/],
+    "respawn" => [%w[--rounds 1], /\A(?:[A-Z]+ +median +#{number} ms, .*\n){5}\z/],
+    # 40 calls of the app, without a server.
+    "collections" => [%w[--requests 40 --warm-up 5], /^ruby \S+: #{number} ms .*^  without GC: #{number}, #{number}$/m],
+    # Two hundred milliseconds of one server.
+    "run" => [%w[--quick --seconds 0.2 --workload hello-tcp --server fastrack --out DIR], /^\| fastrack(?: \| #{number}){5} \| \d+ of \d+ \| /],
     # Counting takes minutes under valgrind. It judges these figures, which are no lane's.
     "instructions" => [%w[--check --from DIR/figures.json], /^\w+ +instructions: access log, combined, share of a request #{number} \(/, [1]]
   }
@@ -34,26 +34,25 @@ RSpec.describe "The benchmark", once: "the benchmark's programs" do
     expect(programs.keys).to match_array(there)
   end
 
-  # All at once, because they wait more than they compute.
+  # Three at once, because they wait more than they compute.
   before(:context) do
-    @dir = Dir.mktmpdir("fastrack-bench")
-    File.write("#{@dir}/figures.json", JSON.generate("pipelined" => 2_800, "uncounted" => 2_700, "combined" => 3_000))
     Bench::RustProgram.path("load")
-    @runs = programs.to_h do |name, (arguments)|
-      words = arguments.map { |word| word.sub("DIR", @dir) }
-      [name, Thread.new { Open3.capture2e(RbConfig.ruby, "-w", "bench/#{name}", *words, chdir: Server::ROOT) }]
+    waiting = programs.keys
+    @runs = {}
+    Dir.mktmpdir("fastrack-bench") do |dir|
+      File.write("#{dir}/figures.json", JSON.generate("pipelined" => 2_800, "uncounted" => 2_700, "combined" => 3_000))
+      run = lambda do |name|
+        words = programs.fetch(name).first.map { |word| word.sub("DIR", dir) }
+        @runs[name] = Open3.capture2e(RbConfig.ruby, "-w", "bench/#{name}", *words, chdir: Server::ROOT)
+      end
+      Array.new(3) { Thread.new { nil while (name = waiting.shift) && run.call(name) } }.each(&:join)
     end
-  end
-
-  after(:context) do
-    @runs.each_value(&:join)
-    FileUtils.remove_entry(@dir)
   end
 
   programs.each do |name, (_, figures, statuses)|
     it "has bench/#{name} print figures" do
       skip "no memory cgroup can be made here" if name == "leak" && !MemoryCgroup.make(300 << 20)&.remove
-      output, status = @runs.fetch(name).value
+      output, status = @runs.fetch(name)
       expect(statuses || [0]).to include(status.exitstatus), output
       expect(output).to match(figures)
       expect(output).not_to match(/^#{Server::ROOT}.*warning:/)

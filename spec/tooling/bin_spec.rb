@@ -19,6 +19,8 @@ RSpec.describe "bin", once: "a newcomer's scripts" do
 
   def serving(ru, **env)
     server = server_class.new(ru: ru, env: { "RUBY" => RbConfig.ruby, **env.transform_keys(&:to_s) })
+    # By then bin/setup has looked at everything.
+    eventually(120, -> { server.log }) { server.log.include?("starting ") }
     server.await_listening
     yield server
   ensure
