@@ -1,12 +1,13 @@
 # frozen_string_literal: true
 
 require "tmpdir"
+require_relative "../spec_helper"
 require "fastrack"
 require "fastrack/configuration"
 require "fastrack/master"
 
 # The manual against the code: what can be compared is, so that it stays true.
-RSpec.describe "the documentation" do
+RSpec.describe "the documentation", once: "pages against the code" do
   root = File.expand_path("../..", __dir__)
   pages = Dir.glob(%w[*.md docs/**/*.md], base: root).sort
   manual = pages.grep(%r{\A(?:README\.md|docs/[\w-]+\.md)\z})
@@ -45,12 +46,6 @@ RSpec.describe "the documentation" do
   # Blocks of code of a language.
   blocks = ->(page, language) { text.call(page).scan(/^```#{language}\n(.*?)^```$/m).flatten }
 
-  it "has all of its pages" do
-    names = %w[benchmark connections deploy development docker-and-kubernetes heroku internals known-issues-and-faq logs-and-stats migrate
-               monitor options platforms rack security signals testing threads tune upgrading]
-    expect(pages).to include("README.md", "CHANGELOG.md", "SECURITY.md", *names.map { |name| "docs/#{name}.md" })
-  end
-
   it "has each page in reach of the README" do
     reached = ["README.md"]
     reached.each do |page|
@@ -60,33 +55,28 @@ RSpec.describe "the documentation" do
     expect(pages - reached).to all(start_with("docs/benchmark/"))
   end
 
-  it "keeps its pages short" do
-    lines = ->(page) { text.call(page).lines.size }
-    expect(lines.call("README.md")).to be <= 150
-    expect(lines.call("docs/signals.md")).to be <= 80
+  it "has links to files, images and headings that exist" do
+    broken = pages.flat_map do |page|
+      local.call(page).reject do |target|
+        file, heading = destination.call(page, target)
+        File.exist?(File.join(root, file)) && (heading.nil? || (file.end_with?(".md") && anchors.call(file).include?(heading)))
+      end.map { |target| "#{page}: #{target}" }
+    end
+    expect(broken).to eq([])
   end
 
-  pages.each do |page|
-    describe page do
-      it "has links to files, images and headings that exist" do
-        broken = local.call(page).reject do |target|
-          file, heading = destination.call(page, target)
-          File.exist?(File.join(root, file)) && (heading.nil? || (file.end_with?(".md") && anchors.call(file).include?(heading)))
-        end
-        expect(broken).to eq([])
-      end
-
-      it "names files of this repository that exist" do
-        named = text.call(page).scan(%r{(?<![\w/])((?:lib|crates|ext|bin|bench|spec|examples|docs)/[\w./-]*\w)}).flatten.uniq
-        # The app's own commands, and what a run of the benchmark writes.
-        missing = named.reject { |path| File.exist?(File.join(root, path)) } - %w[bin/rails bin/dev bench/results bench/results/system.json bench/results/system]
-        expect(missing).to eq([])
-      end
-
-      it "has Ruby code that compiles" do
-        blocks.call(page, "ruby").each { |code| expect { RubyVM::InstructionSequence.compile(code) }.not_to raise_error }
-      end
+  it "names files of this repository that exist" do
+    # The app's own commands, and what a run of the benchmark writes.
+    others = %w[bin/rails bin/dev bench/results bench/results/system.json bench/results/system]
+    missing = pages.flat_map do |page|
+      named = text.call(page).scan(%r{(?<![\w/])((?:lib|crates|ext|bin|bench|spec|examples|docs)/[\w./-]*\w)}).flatten.uniq - others
+      named.reject { |path| File.exist?(File.join(root, path)) }.map { |path| "#{page}: #{path}" }
     end
+    expect(missing).to eq([])
+  end
+
+  it "has Ruby code that compiles" do
+    pages.each { |page| blocks.call(page, "ruby").each { |code| expect { RubyVM::InstructionSequence.compile(code) }.not_to raise_error, page } }
   end
 
   describe "the tables of docs/options.md" do
@@ -98,27 +88,14 @@ RSpec.describe "the documentation" do
       expect(names).to match_array(Fastrack::Option::ALL.map(&:name))
     end
 
-    Fastrack::Option::ALL.each do |option|
-      it "have #{option.name}'s word, type and default" do
+    it "have its word, type and default" do
+      differing = Fastrack::Option::ALL.reject do |option|
         _, word, type, default, meaning = table.fetch(option.name)
-        expected = case option.default
-                   when nil then "none"
-                   when Socket::SOMAXCONN then "SOMAXCONN"
-                   when Float then option.default.to_s.delete_suffix(".0")
-                   else option.default.to_s
-                   end
-
-        expect(word.delete("`")).to eq(option.name == :ConfigFile ? "" : option.word.to_s)
-        expect(type == "block").to be(option.hook?)
-        expect(type == "boolean").to be([true, false].include?(option.default))
-        expect(default).to eq(expected)
-        expect([type, meaning]).to all(match(/\w/))
+        value = { nil => "none", Socket::SOMAXCONN => "SOMAXCONN" }.fetch(option.default) { |one| one.is_a?(Float) ? one.to_s.delete_suffix(".0") : one.to_s }
+        found = [word.delete("`"), default, type == "block", type == "boolean", meaning.match?(/\w/)]
+        found == [option.name == :ConfigFile ? "" : option.word.to_s, value, option.hook?, [true, false].include?(option.default), true]
       end
-    end
-
-    it "begin with the ten that matter" do
-      first = text.call("docs/options.md")[/^## The ten that matter$.*?(?=^## )/m]
-      expect(first.scan(/^\| `\w+` \|/).size).to eq(10)
+      expect(differing.map(&:name)).to eq([])
     end
 
     it "are followed by the variables that count" do
@@ -169,16 +146,7 @@ RSpec.describe "the documentation" do
     expect(commands).to all(satisfy { |command| File.executable?(File.join(root, command)) })
   end
 
-  it "has a place for the benchmark's results in the README" do
-    expect(text.call("README.md")).to match(/^<!-- benchmark:begin -->\n.*^<!-- benchmark:end -->$/m)
-  end
-
   it "has this version in the list of changes" do
     expect(text.call("CHANGELOG.md")).to match(/^## \[#{Regexp.escape(Fastrack::VERSION)}\]/)
-  end
-
-  it "lists the lanes that bin/test has" do
-    lanes = File.read(File.join(root, "bin/test")).scan(/^(?:all|named)_lanes=\(([^)]*)\)/).flat_map { |names,| names.split }
-    expect(rows.call("docs/development.md").map { |cells| cells.first.delete("`") }).to include(*lanes)
   end
 end

@@ -2,14 +2,12 @@
 
 require_relative "../spec_helper"
 require_relative "../support/reexec_helpers"
-require_relative "../../ext/fastrack/build/toolchain"
 require_relative "../../lib/fastrack/configuration"
 require_relative "../../lib/fastrack/process/settings"
-require "io/nonblock"
 require "open3"
 
 # What docs/platforms.md says of systems other than Linux, as far as Linux can show it.
-RSpec.describe "Platforms" do
+RSpec.describe "Platforms", once: "what other systems lack" do
   include ReexecHelpers
 
   # Has the server see an empty /proc, as if there were none. Others still see theirs.
@@ -18,19 +16,17 @@ RSpec.describe "Platforms" do
   describe "without /proc", if: Process.uid.zero? && system(*without_proc, "true", %i[out err] => File::NULL) do
     let(:ru) { "run ->(_env) { $stdout.puts 'served'; [200, {}, [[Process.pid, Dir.children('/proc')].inspect]] }" }
 
-    def serve(wrapper, **keywords)
-      start(ru: ru, wrapper: wrapper, fastrack: true, **keywords)
-    end
-
-    it "serves, replaces its workers at HUP, reopens its log at USR1, and ends at TERM" do
+    it "serves, replaces its workers at HUP and one that was killed, reopens its log at USR1, and ends at TERM" do
       server = Server.launch(ru: ru, wrapper: without_proc, fastrack: true, unix: true, options: { MaxWorkers: 2 }, config: "stdout_path 'out.log'")
       path = "#{server.dir}/server.sock"
       get = -> { UNIXSocket.open(path) { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") && socket.read[/\[(\d+), \[\]\]/, 1].to_i } }
-      workers = -> { ProcessTable.children(server.pid) }
+      two = ->(gone) { eventually(20, -> { server.whole_log }) { ProcessTable.children(server.pid).then { |found| found if found.size == 2 && (found & gone).empty? } } }
       eventually(20, -> { server.whole_log }) { File.socket?(path) && get.call.positive? }
-      before = eventually(20) { workers.call.then { |found| found if found.size == 2 } }
+      before = two.call([])
       server.signal(:HUP)
-      eventually(20, -> { server.whole_log }) { workers.call.then { |found| found.size == 2 && (found & before).empty? } }
+      fresh = two.call(before)
+      Process.kill(:KILL, fresh.first)
+      two.call([fresh.first])
       File.rename("#{server.dir}/out.log", "#{server.dir}/out.old")
       server.signal(:USR1)
       eventually(20, -> { server.whole_log }) { get.call.positive? && server.lines_of("out.log").include?("served") }
@@ -39,7 +35,7 @@ RSpec.describe "Platforms" do
     end
 
     it "starts a new master at USR2, with the options that the first was given" do
-      server = serve(without_proc, options: { MaxWorkers: 2, KeepAliveTimeout: 7 })
+      server = start(ru: ru, wrapper: without_proc, fastrack: true, options: { MaxWorkers: 2, KeepAliveTimeout: 7 })
       usr2(server)
       master = taken_over(server)
       expect(server.await_workers(2)).to include(server.get.body[/\[(\d+), \[\]\]/, 1].to_i)
@@ -52,33 +48,6 @@ RSpec.describe "Platforms" do
       expect(server.get.status).to eq(504)
       eventually(20, -> { server.log }) { server.log.match?(/config\.ru:1:in .*nap/) }
       expect(server.await_workers(1)).not_to be_empty
-    end
-
-    it "goes on though nobody reads its log (D7)" do
-      reader, writer = IO.pipe
-      [512, 1].each { |size| nil until writer.write_nonblock("." * size, exception: false) == :wait_writable }
-      writer.nonblock = false
-      server = serve(without_proc, options: { MaxWorkers: 1, ErrRespawnInterval: 0.1 }, inherit: { 9 => writer }, config: <<~RUBY)
-        $stderr.reopen(IO.for_fd(9, "w", autoclose: false)) if File.exist?("full")
-      RUBY
-      before = server.await_workers(1)
-      server.write("full", "")
-      server.signal(:HUP)
-      fresh = server.await_workers(1) { |found| found != before }
-      server.signal(:KILL, to: fresh.first)
-      server.await_workers(1) { |found| found != fresh }
-      expect(server.get.status).to eq(200)
-      expect(server.stop.exitstatus).to eq(0)
-    ensure
-      [reader, writer].each(&:close)
-    end
-
-    it "replaces a worker that was killed" do
-      server = serve(without_proc, options: { MaxWorkers: 2 })
-      killed = server.await_workers(2).first
-      Process.kill(:KILL, killed)
-      server.await_workers(2) { |found| !found.include?(killed) }
-      expect(server.get.status).to eq(200)
     end
   end
 
@@ -95,32 +64,13 @@ RSpec.describe "Platforms" do
     expect(taken).to eq([10_240, Process::RLIM_INFINITY])
   end
 
-  describe "the extension" do
-    def target(system)
-      Open3.capture2e(RbConfig.ruby, "-r#{Server::ROOT}/ext/fastrack/build/toolchain", "-e", "Toolchain.target!(#{system.inspect})")
-    end
-
-    %w[linux linux-gnu linux-musl darwin23 darwin].each do |system|
-      it "is compiled on #{system}" do
-        output, status = target(system)
-        expect([output, status.exitstatus]).to eq(["", 0])
-      end
-    end
-
-    %w[mingw32 mswin64 cygwin freebsd14 solaris2.11].each do |system|
-      it "is refused on #{system} in one line" do
-        output, status = target(system)
-        expect([output, status.exitstatus])
-          .to eq(["fastrack: #{system} is not supported: Fastrack runs on Linux and macOS, on Windows in WSL 2\n", 1])
-      end
-    end
-
-    it "is refused before anything is looked for or written" do
-      Dir.mktmpdir do |dir|
-        File.write("#{dir}/other.rb", %(require "rbconfig"\nRbConfig::CONFIG["target_os"] = "mingw32"\n))
-        output, status = Open3.capture2e({ "PATH" => "/nowhere" }, RbConfig.ruby, "-r#{dir}/other", "#{Server::ROOT}/ext/fastrack/extconf.rb", chdir: dir)
-        expect([output.lines.size, status.exitstatus, Dir.children(dir)]).to eq([1, 1, ["other.rb"]])
-        expect(output).to start_with("fastrack: mingw32 is not supported")
+  { "is compiled" => %w[linux linux-gnu linux-musl darwin23], "is refused in one line" => %w[mingw32 cygwin freebsd14] }.each do |what, systems|
+    it "has an extension that #{what} on #{systems.join(", ")}" do
+      supported = what == "is compiled"
+      systems.each do |system|
+        output, status = Open3.capture2e(RbConfig.ruby, "-r#{Server::ROOT}/ext/fastrack/build/toolchain", "-e", "Toolchain.target!(#{system.inspect})")
+        refusal = "fastrack: #{system} is not supported: Fastrack runs on Linux and macOS, on Windows in WSL 2\n"
+        expect([output, status.success?]).to eq([supported ? "" : refusal, supported])
       end
     end
   end

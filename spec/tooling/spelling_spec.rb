@@ -1,47 +1,20 @@
 # frozen_string_literal: true
 
 require "open3"
-require "rbconfig"
 require "tmpdir"
+require_relative "../spec_helper"
 
-# The spell checker of the lane `checks`.
-RSpec.describe "bin/lib/spelling.rb", once: "a tool" do
-  script = File.expand_path("../../bin/lib/spelling.rb", __dir__)
-
-  def check(script, name, text)
+# The spell checker of bin/test.
+RSpec.describe "bin/lib/spelling.rb", once: "words" do
+  it "names the line of each unknown word of a page and of comments, and leaves code, links and the project's words out" do
+    texts = { "page.md" => "# Fastrack's headnig\n\nA `wrod`, [a link](https://example.org/wrod), MaxWrods.\n\n    wrod\n\nRhebok *recieved* it.\n",
+              "a.rb" => "wrod = 'wrod' # The wrold\n", "a.rs" => "let wrod = \"http://wrod\";\n/// The wrold of `wrod`\n", "right.md" => "Workers respawn.\n" }
     Dir.mktmpdir do |dir|
-      File.write(file = File.join(dir, name), text)
-      output, status = Open3.capture2e(RbConfig.ruby, "-w", script, file)
+      files = texts.map { |name, text| "#{dir}/#{name}".tap { |file| File.write(file, text) } }
+      output, status = Open3.capture2e(RbConfig.ruby, "-w", "#{Server::ROOT}/bin/lib/spelling.rb", *files)
       skip "aspell is not installed" if output.include?("skipped")
-      [output.scan(/^#{Regexp.escape(file)}:(\d+): (.*)$/).map { |line, word| [line.to_i, word] }, status.exitstatus]
+      expect(output.scan(%r{^#{dir}/(.*)$}).flatten).to contain_exactly("page.md:1: headnig", "page.md:7: recieved", "a.rb:1: wrold", "a.rs:2: wrold")
+      expect(status.exitstatus).to eq(1)
     end
-  end
-
-  it "names the line of each unknown word of a page, and leaves code, links and the project's words out" do
-    page = <<~TEXT
-      # Fastrack's headnig
-
-      A `wrod` and [a link](https://example.org/wrod), MaxWrods, `several
-      wrods`.
-
-      ```ruby
-      wrod
-      ```
-
-          wrod --wrod
-
-      Rhebok's lines, *recieved* by epoll.
-    TEXT
-    expect(check(script, "page.md", page)).to eq([[[1, "headnig"], [12, "recieved"]], 1])
-  end
-
-  it "reads the comments of code, and nothing else of it" do
-    expect(check(script, "a.rb", "wrod = 'wrod' # The wrold\n# @param wrod [Wrod] fine\n")).to eq([[[1, "wrold"]], 1])
-    expect(check(script, "a.rs", "let wrod = \"http://wrod\";\n/// The wrold of `wrod`\n")).to eq([[[2, "wrold"]], 1])
-    expect(check(script, "a.sh", "#!/bin/wrod\nwrod 'wrod'\n# The wrold\n")).to eq([[[3, "wrold"]], 1])
-  end
-
-  it "passes what is right" do
-    expect(check(script, "page.md", "Workers respawn.\n")).to eq([[], 0])
   end
 end
