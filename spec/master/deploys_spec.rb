@@ -93,7 +93,7 @@ RSpec.describe "Many deploys" do
           rounds.times do |index|
             server.write("config.ru", app("v#{index + 1}"))
             server.signal(:HUP)
-            await_line(server, /^old worker \d+ died/, index + 1)
+            server.await_log(/^old worker \d+ died/, index + 1)
           end
         end
         expect(pausing.failures).to eq([])
@@ -112,7 +112,7 @@ RSpec.describe "Many deploys" do
     unnoticed(server) do
       rounds.times do |index|
         server.signal(:HUP)
-        await_line(server, "Fastrack is ready", index + 2)
+        server.await_log("Fastrack is ready", index + 2)
       end
     end
     await_processes(server, 3)

@@ -76,7 +76,7 @@ RSpec.describe "Draining" do
   [false, true].each do |unix|
     it "C1 those who wait in the backlog when the server stops are served, on #{unix ? "a path" : "a port"}" do
       server = Server.start(ru: Rackups::GATE, unix: unix, options: { MaxWorkers: 1 })
-      await_line(server, "Fastrack is ready")
+      server.await_ready
       request = SlowRequest.new(server)
       # The only worker is in the app; nobody accepts these.
       waiting = Array.new(20) { server.connect.tap { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") } }

@@ -8,7 +8,7 @@ RSpec.describe "Listeners on HUP" do
   def start(*places, ru: Rackups::PID, workers: 2)
     @workers = workers
     server = Server.start(ru: ru, options: { Host: nil, Port: nil, MaxRequestPerChild: 0 }, config: config(places))
-    await_line(server, "Fastrack is ready")
+    server.await_ready
     server
   end
 
@@ -22,7 +22,7 @@ RSpec.describe "Listeners on HUP" do
     server.signal(:HUP)
   end
 
-  def await_line(server, text, times = 1)
+  def server.await_log(text, times = 1)
     eventually(20, -> { server.log }) { server.log.scan(text).size >= times }
   end
 
@@ -48,7 +48,7 @@ RSpec.describe "Listeners on HUP" do
       loop = ClientLoop.run(server) do |clients|
         expect(refused?(port + 2)).to be(true)
         change(server, "127.0.0.1:#{port + 2}", "127.0.0.1:#{port}")
-        await_line(server, "Fastrack is ready", 2)
+        server.await_ready(2)
         clients.await_answers
       end
       expect(loop.failures).to eq([])
@@ -67,7 +67,7 @@ RSpec.describe "Listeners on HUP" do
       request = SlowRequest.new(server)
       waiting = Array.new(20) { TCPSocket.new("127.0.0.1", port).tap { |socket| socket.write("GET / HTTP/1.0\r\nHost: h\r\n\r\n") } }
       change(server, "127.0.0.1:#{port + 1}")
-      await_line(server, "no longer listening on 127.0.0.1:#{port}\n")
+      server.await_log("no longer listening on 127.0.0.1:#{port}\n")
       expect(request.finish.status).to eq(200)
       expect(waiting.map { |socket| HttpResponse.parse(socket.read).status }).to all(eq(200))
       eventually { !ProcessTable.alive?(old) }
@@ -84,13 +84,13 @@ RSpec.describe "Listeners on HUP" do
       TCPServer.open("127.0.0.1", 0) do |taken|
         place = "127.0.0.1:#{taken.addr[1]}"
         change(server, "127.0.0.1:#{port + 1}", place)
-        await_line(server, "fastrack: HUP changes nothing: cannot listen on #{place}: the port is in use\n")
+        server.await_log("fastrack: HUP changes nothing: cannot listen on #{place}: the port is in use\n")
       end
       expect(before).to include(get(port))
       expect([server.workers, refused?(port + 1)]).to eq([before, true])
       # Another HUP sees the difference all the same.
       change(server, "127.0.0.1:#{port}", "127.0.0.1:#{port + 1}")
-      await_line(server, "Fastrack is ready", 2)
+      server.await_ready(2)
       expect(server.workers).to include(get(port + 1))
     end
   end
@@ -99,7 +99,7 @@ RSpec.describe "Listeners on HUP" do
     server = start("127.0.0.1:0", "./one.sock")
     port = server.log[/Listening on 127.0.0.1:(\d+)/, 1].to_i
     change(server, "./two.sock", "127.0.0.1:0")
-    await_line(server, "Fastrack is ready", 2)
+    server.await_ready(2)
     expect(server.log.scan("starts Listening").size).to eq(3)
     expect(server.log).to match(/^fastrack: no longer listening on :unix:.*one\.sock$/)
     expect(server.workers).to include(get(port))

@@ -46,13 +46,13 @@ RSpec.describe "Signals at a bad moment" do
       config = ->(at) { "#{held_in("Fastrack::Worker", "prepare", "go")}\nlisten '127.0.0.1:#{at}'\nworker_processes 1\nafter_worker_ready { sleep 0.01 until File.exist?('serve') }" }
       server = Server.launch(ru: Rackups::PID, options: { Host: nil, Port: nil }, config: config.call(port))
       server.write("hold", "")
-      await_line(server, "Listening on 127.0.0.1:#{port}")
+      server.await_log("Listening on 127.0.0.1:#{port}")
       eventually { server.lines_of("held").first }
-      File.unlink(File.join(server.dir, "hold"))
+      server.remove("hold")
       waiting = Array.new(5) { TCPSocket.new("127.0.0.1", port).tap { |socket| socket.write("GET / HTTP/1.0\r\nHost: h\r\n\r\n") } }
       server.write("fastrack.rb", config.call(port + 1))
       server.signal(:HUP)
-      await_line(server, "no longer listening on 127.0.0.1:#{port}\n")
+      server.await_log("no longer listening on 127.0.0.1:#{port}\n")
       %w[go serve].each { |name| server.write(name, "") }
       expect(waiting.map { |socket| read_status(socket) }).to all(eq(200))
     ensure
@@ -113,7 +113,7 @@ RSpec.describe "Signals at a bad moment" do
     server = start(options: { BootTimeout: 1, GracefulTimeout: 1 }, config: "")
     server.write("fastrack.rb", "IO.for_fd(Integer(ENV.fetch('FASTRACK_PREDECESSOR'))).close\nsleep")
     usr2(server)
-    await_line(server, "was not ready within BootTimeout; this one carries on")
+    server.await_log("was not ready within BootTimeout; this one carries on")
     expect(server.get.body).to eq("v1 #{server.pid}")
     await_processes(server, 3)
   end
@@ -122,10 +122,10 @@ RSpec.describe "Signals at a bad moment" do
     server = Server.start(ru: app("v1"), options: { MaxWorkers: 2, ErrRespawnInterval: 60 }, config: <<~RUBY)
       after_fork { |_, worker| exit if worker.nr == 1 }
     RUBY
-    await_line(server, "exited before it was ready")
+    server.await_log("exited before it was ready")
     server.await_workers(1)
     expect(server.get.status).to eq(200)
     server.signal(:TTOU)
-    await_line(server, "Fastrack is ready Workers:1")
+    server.await_log("Fastrack is ready Workers:1")
   end
 end

@@ -54,7 +54,7 @@ RSpec.describe "A unix socket" do
     server = start(fastrack: true, options: { Host: nil, Port: nil }, config: "listen './one.sock'\nlisten './two.sock'")
     server.write("fastrack.rb", "listen './two.sock'")
     server.signal(:HUP)
-    await_line(server, "Fastrack is ready", 2)
+    server.await_ready(2)
     server.stop
     expect(Dir.children(server.dir).grep(/sock/)).to be_empty
   end
