@@ -4,12 +4,10 @@ require_relative "../spec_helper"
 require_relative "../support/free_port"
 
 # HUP with a ConfigFile that names other addresses than before.
-RSpec.describe "Listeners on HUP" do
+RSpec.describe "Listeners on HUP", once: "sockets and signals" do
   def start(*places, ru: Rackups::PID, workers: 2)
     @workers = workers
-    server = Server.start(ru: ru, options: { Host: nil, Port: nil, MaxRequestPerChild: 0 }, config: config(places))
-    server.await_ready
-    server
+    Server.ready(ru: ru, options: { Host: nil, Port: nil, MaxRequestPerChild: 0 }, config: config(places))
   end
 
   def config(places)
@@ -18,12 +16,7 @@ RSpec.describe "Listeners on HUP" do
 
   # Changes the addresses.
   def change(server, *places)
-    server.write("fastrack.rb", config(places))
-    server.signal(:HUP)
-  end
-
-  def server.await_log(text, times = 1)
-    eventually(20, -> { server.log }) { server.log.scan(text).size >= times }
+    server.reload(config(places))
   end
 
   def get(port)
