@@ -6,7 +6,7 @@ require "fileutils"
 require "stringio"
 require "tmpdir"
 
-RSpec.describe "ConfigFile" do
+RSpec.describe "ConfigFile", once: "a file of words" do
   let(:dir) { Dir.mktmpdir("fastrack-config") }
   let(:file) { File.join(dir, "fastrack.rb") }
   let(:output) { StringIO.new }
@@ -43,12 +43,10 @@ RSpec.describe "ConfigFile" do
     )
   end
 
-  it "A4 words take strings, as from the environment" do
-    expect(configure('max_workers ENV["NOT_THERE"] || "3"').max_workers).to eq(3)
-  end
-
-  it "A4 a word with nil says nothing" do
-    expect(configure("max_workers nil").max_workers).to eq(5)
+  { 'max_workers ENV["NOT_THERE"] || "3"' => 3, "max_workers nil" => 5, "workers = [1, 2].sum\nmax_workers workers" => 3 }.each do |text, count|
+    it "A4 #{text.inspect} is #{count} workers" do
+      expect(configure(text).max_workers).to eq(count)
+    end
   end
 
   it "B-reuseport reuseport true, chunked_transfer true and oobgc \"no\" mean what they say" do
@@ -97,10 +95,6 @@ RSpec.describe "ConfigFile" do
       .to raise_error(Fastrack::ConfigurationError, "ConfigFile #{file}: no such file or directory")
   end
 
-  it "A4 words of Ruby itself are not taken for options" do
-    expect(configure("workers = [1, 2].sum\nmax_workers workers").max_workers).to eq(3)
-  end
-
   describe "in a server" do
     it "A5 is announced first, and its address is the one that is listened on" do
       server = Server.start(ru: Rackups::PID, options: { Host: nil, Port: 1 }, config: "host '127.0.0.1'\nport 0\nmax_workers 1")
@@ -113,7 +107,7 @@ RSpec.describe "ConfigFile" do
 
     # What the hooks of all workers have noted: an Array of lines, each an Array of words.
     def notes(server, count)
-      eventually(10, "#{count} notes") { server.lines_of("notes").size == count }
+      eventually(20, "#{count} notes") { server.lines_of("notes").size == count }
       server.lines_of("notes").map(&:split)
     end
 
@@ -150,34 +144,31 @@ RSpec.describe "ConfigFile" do
       server = Server.fail_to_start(ru: Rackups::PID, unix: true, config: "\nraise 'no luck'")
       expect(server.log).to eq("loading from config_file:#{server.dir}/fastrack.rb\n" \
                                "fastrack: ConfigFile #{server.dir}/fastrack.rb:2: no luck (RuntimeError)\n")
-      expect(server.status.exitstatus).to eq(1)
-      expect(File).not_to exist(File.join(server.dir, "server.sock"))
+      expect([server.status.exitstatus, server.file?("server.sock")]).to eq([1, false])
     end
 
     # Whose ConfigFile is waiting for a pipe since HUP.
     def start_waiting(limit)
-      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0 }, config: <<~RUBY)
+      server = Server.ready(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0 }, config: <<~RUBY)
         worker_boot_timeout #{limit}
         reader, WRITER = IO.pipe if File.exist?("wait")
         (File.write("waits", ""); reader.read) if reader
       RUBY
-      server.await_workers(1)
-      Eventually.eventually { server.log.include?("is ready") }
       server.write("wait", "")
       server.signal(:HUP)
-      Eventually.eventually { File.exist?(File.join(server.dir, "waits")) }
+      server.await_file("waits")
       server
     end
 
     it "that waits for a pipe when HUP reads it again changes nothing, and workers are replaced again after WorkerBootTimeout" do
-      server = start_waiting(1)
+      server = start_waiting(GcMode.patient(1))
       server.signal(:KILL, to: server.workers.first)
       expect(server.get.status).to eq(200)
-      Eventually.eventually { server.log[/^fastrack: HUP changes nothing: ConfigFile #{server.dir}\/fastrack.rb:3: it is not done within 1 s \(.*\)$/] }
-      File.unlink(File.join(server.dir, "wait"))
+      server.await_log(/^fastrack: HUP changes nothing: ConfigFile #{server.dir}\/fastrack.rb:3: it is not done within [\d.]+ s \(.*\)$/)
+      server.remove("wait")
       old = server.await_workers(1)
       server.signal(:HUP)
-      server.await_workers(1) { |found| found != old }
+      server.await_others(old)
     end
 
     %w[TERM QUIT INT].each do |name|

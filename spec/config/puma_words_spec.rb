@@ -6,7 +6,7 @@ require_relative "../../lib/fastrack/configuration"
 require "fileutils"
 require "stringio"
 
-RSpec.describe "The words of a puma.rb" do
+RSpec.describe "The words of a puma.rb", once: "a file of words" do
   # All of dsl.rb's public methods, from Puma 5.6 to 8.0, and what older files have.
   words = %i[
     activate_control_app after_booted after_refork after_stopped after_worker_boot after_worker_fork after_worker_shutdown

@@ -9,7 +9,7 @@ require "open3"
 require "pty"
 require "rexml/document"
 
-RSpec.describe "fastrack tune" do
+RSpec.describe "fastrack tune", once: "processes and figures" do
   # Runs it in a directory of its own.
   def tune(app, *arguments, files: {})
     Dir.mktmpdir("fastrack-tune-spec") do |dir|

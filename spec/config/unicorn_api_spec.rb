@@ -5,7 +5,7 @@ require_relative "../support/free_port"
 require_relative "../../lib/fastrack/configuration/unicorn_api"
 
 # What of server.listen a server's clients do not see.
-RSpec.describe Fastrack::UnicornServerApi do
+RSpec.describe Fastrack::UnicornServerApi, once: "sockets" do
   def server(master_pid)
     configuration = instance_double("Fastrack::Configuration", backlog: 5)
     Class.new { include Fastrack::UnicornServerApi }.new.tap do |one|

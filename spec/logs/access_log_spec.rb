@@ -35,9 +35,9 @@ RSpec.describe "the access log", once: "written without Ruby" do
 
   it "is as nginx writes it, and no client can forge a line or end a quoted text" do
     server = serve
-    server.get("/a?b=c", "User-Agent" => "spec", "Referer" => "http://h/\"\\")
+    server.get("/a?b=c", { "User-Agent" => "spec", "Referer" => "http://h/\"\\" })
     server.get("/missing")
-    server.get("/\"", "User-Agent" => "\xE2\x80\xA8\x80\t\"".b)
+    server.get("/\"", { "User-Agent" => "\xE2\x80\xA8\x80\t\"".b })
     lines = await_lines(server, 3)
     time = %r{\[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d \+0000\]}
     expect(lines).to match([
@@ -49,7 +49,7 @@ RSpec.describe "the access log", once: "written without Ruby" do
 
   it "says more in JSON: times, worker, request id" do
     server = serve(format: "json")
-    server.get("/a", "X-Request-ID" => "r\"1", "X-Request-Start" => "t=#{Time.now.to_f - 2}")
+    server.get("/a", { "X-Request-ID" => "r\"1", "X-Request-Start" => "t=#{Time.now.to_f - 2}" })
     server.get("/raise")
     one, two = await_lines(server, 2)
     expect(one).to include("status" => 200, "bytes" => 5, "worker" => 0, "pid" => server.workers.first, "remote_addr" => "127.0.0.1",
@@ -62,7 +62,7 @@ RSpec.describe "the access log", once: "written without Ruby" do
 
   it "has a line for a request that took too long" do
     server = serve(ru: HangingApp::RU, format: "json", RequestTimeout: 0.3)
-    server.get("/sleep", "X-Request-ID" => "late")
+    server.get("/sleep", { "X-Request-ID" => "late" })
     expect(await_lines(server, 1).first).to include("status" => 504, "target" => "/sleep", "request_id" => "late", "duration" => be >= 0.25)
   end
 
@@ -72,7 +72,7 @@ RSpec.describe "the access log", once: "written without Ruby" do
       app = %(run ->(env) { env["PATH_INFO"] == "/end" ? #{code} : [200, {}, ["hello"]] })
       server = serve(ru: app, format: "json")
       server.get("/before")
-      expect(server.get("/end", "X-Request-ID" => "last").status).to eq(502)
+      expect(server.get("/end", { "X-Request-ID" => "last" }).status).to eq(502)
       server.get("/next")
       expect(await_lines(server, 3).map { |line| line.values_at("target", "status", "request_id") })
         .to eq([["/before", 200, nil], ["/end", 502, "last"], ["/next", 200, nil]])

@@ -48,7 +48,7 @@ RSpec.describe "Fastrack::Notifications" do
 
   it "tells of each request its status, how long it took and waited, and which worker answered it" do
     server = Server.start(ru: app(with_times), options: { MaxWorkers: 1 })
-    server.get("/a?b=c", "X-Request-ID" => "r-1", "X-Request-Start" => "t=#{Time.now.to_f - 2}")
+    server.get("/a?b=c", { "X-Request-ID" => "r-1", "X-Request-Start" => "t=#{Time.now.to_f - 2}" })
     server.get("/missing")
     expect(server.get("/raise").status).to eq(500)
     server.get("/mounted")

@@ -38,7 +38,7 @@ RSpec.describe "Fastrack.stats" do
     server = Server.start(ru: ru, options: { MaxWorkers: 2 })
     server.await_workers(2)
     %w[/a /missing /missing /gc].each { |path| server.get(path) }
-    holding = Thread.new { server.get("/hold", "X-Request-ID" => "r-1") }
+    holding = Thread.new { server.get("/hold", { "X-Request-ID" => "r-1" }) }
     server.await_file("held")
     found = await_stats(server) { |one| one.dig(:totals, :responses, :"4xx") == 2 && one[:workers].size == 2 }
     expect(found).to include(version: Fastrack::VERSION, pid: server.pid)

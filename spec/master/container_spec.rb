@@ -4,7 +4,7 @@ require_relative "../spec_helper"
 require "etc"
 
 # What becomes of a master whose children's children are given to it by the kernel.
-RSpec.describe "A master that adopts processes" do
+RSpec.describe "A master that adopts processes", once: "processes" do
   ORPHANS = <<~'RUBY'
     $loaded = spawn("exit 6")
     run ->(env) { system("sleep 0.3 &") if env["PATH_INFO"] == "/leave"; [200, {}, [Process.pid.to_s]] }

@@ -5,7 +5,7 @@ require_relative "../../lib/fastrack/process/cpus"
 require "etc"
 require "fileutils"
 
-RSpec.describe "The number of workers" do
+RSpec.describe "The number of workers", once: "files of the kernel" do
   # A machine's files, by path.
   def cpus(affinity, membership, files = {})
     Dir.mktmpdir("fastrack-cpus") do |dir|

@@ -7,7 +7,7 @@ require_relative "../../lib/fastrack/configuration/config_file"
 require "fileutils"
 
 # What docs/upgrading.md and docs/deploy.md say, done as it is written there, in another folder than /srv/app.
-RSpec.describe "Deploys" do
+RSpec.describe "Deploys", once: "commands, signals and sockets" do
   text, deploying = %w[upgrading deploy].map { |page| File.read(File.join(Server::ROOT, "docs/#{page}.md"), encoding: "UTF-8") }
   section = text[/^## Capistrano.*?(?=^## )/m]
 

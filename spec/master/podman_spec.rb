@@ -6,7 +6,7 @@ require_relative "../support/podman"
 require "etc"
 
 # What is done to a container, to one that a real runtime has made.
-RSpec.describe "In a container" do
+RSpec.describe "In a container", once: "processes" do
   # Answers once it is let go.
   let(:app) { <<~RUBY }
     run(lambda do |env|

@@ -3,7 +3,7 @@
 require_relative "../spec_helper"
 require_relative "../../lib/fastrack/listener/inherited"
 
-RSpec.describe "Under start_server" do
+RSpec.describe "Under start_server", once: "sockets" do
   # Without the program itself: any process that hands sockets over is as good.
   describe "SERVER_STARTER_PORT" do
     def inherited(sockets, value)
@@ -30,17 +30,9 @@ RSpec.describe "Under start_server" do
         expect(names).to eq([["127.0.0.1", ports[0].to_s], ["0.0.0.0", ports[1].to_s], ["[::1]", ports[2].to_s], ["0.0.0.0", "0"]])
         expect(server.log.scan("starts Listening").size).to eq(4)
         server.stop
+        # Those of others are left to them.
+        expect(File).to be_socket(path)
         [v4, bare, v6, unix].each(&:close)
-      end
-    end
-
-    it "A8 the sockets of others are left to them: a unix socket's file stays when the server ends" do
-      Dir.mktmpdir do |dir|
-        path = File.join(dir, "app.sock")
-        UNIXServer.open(path) do |socket|
-          inherited({ 10 => socket }, "#{path}=10").stop
-          expect(File).to be_socket(path)
-        end
       end
     end
 
@@ -56,25 +48,17 @@ RSpec.describe "Under start_server" do
       end
     end
 
+    # The last two are a file, and a socket that does not listen.
     { "what is no pair" => ["0.0.0.0:80", /\ASERVER_STARTER_PORT: "0\.0\.0\.0:80" is not of the form address=descriptor\z/],
       "a descriptor that is not open" => ["80=97", /descriptor 97 for 80 is not a listening socket\z/],
-      "an empty address" => ["=3", /\ASERVER_STARTER_PORT: "=3" is not of the form/] }.each do |what, (value, message)|
+      "an empty address" => ["=3", /\ASERVER_STARTER_PORT: "=3" is not of the form/],
+      "a descriptor that is no socket" => [-> { File.open(File::NULL) }, /\ASERVER_STARTER_PORT: descriptor \d+ for 80 is not a listening socket\z/],
+      "a descriptor that does not listen" => [-> { UNIXSocket.pair.first }, /is not a listening socket\z/] }.each do |what, (value, message)|
       it "B-starter #{what} is an error of one line" do
+        file = value.call if value.respond_to?(:call)
+        value = "80=#{file.fileno}" if file
         expect { Fastrack::ServerStarter.listeners("SERVER_STARTER_PORT" => value) }.to raise_error(Fastrack::ListenError, message)
-      end
-    end
-
-    it "B-starter a descriptor that is no socket is an error of one line" do
-      File.open(File::NULL) do |file|
-        expect { Fastrack::ServerStarter.listeners("SERVER_STARTER_PORT" => "80=#{file.fileno}") }
-          .to raise_error(Fastrack::ListenError, "SERVER_STARTER_PORT: descriptor #{file.fileno} for 80 is not a listening socket")
-      end
-    end
-
-    it "B-starter a descriptor that does not listen is an error of one line" do
-      UNIXSocket.pair.tap do |sockets|
-        expect { Fastrack::ServerStarter.listeners("SERVER_STARTER_PORT" => "/x=#{sockets.first.fileno}") }
-          .to raise_error(Fastrack::ListenError, /is not a listening socket\z/)
+        file&.close
       end
     end
 
@@ -94,43 +78,25 @@ RSpec.describe "Under start_server" do
       RUBY
     end
 
-    # Clients that ask one after the other until told to stop.
-    #
-    # @return [Array<HttpResponse, Exception>] all that they got
-    def while_asking(server, clients: 4)
-      over = false
-      threads = Array.new(clients) do |index|
-        Thread.new { [].tap { |found| found << attempt { server.get(index.even? ? "/" : "/slow") } until over } }
-      end
-      yield
-      over = true
-      threads.flat_map(&:value)
-    end
-
-    def attempt
-      yield
-    rescue StandardError => e
-      e
-    end
-
     def generation(server)
       server.get.body.to_i
     end
 
+    # Another generation is there, and the one before is gone.
     def deploy(server)
       before = generation(server)
       server.signal(:HUP)
       eventually { generation(server) > before }
-      eventually { server.log.scan(/^old worker \d+ died/).size == before }
+      server.await_log(/^old worker \d+ died/, before)
     end
 
     { "--port" => "127.0.0.1:0", "--path" => "app.sock" }.each do |flag, address|
       it "A8 HUP deploys with no request lost, with #{flag}" do
         server = Server.start(ru: app, options: { Host: nil, Port: nil, MaxWorkers: 2 },
                               wrapper: ["start_server", "#{flag}=#{address}", "--interval=1", "--"])
-        responses = while_asking(server) { 2.times { deploy(server) } }
-        expect(responses.map { |response| response.is_a?(HttpResponse) ? response.status : response }).to all(eq(200))
-        expect(responses.map { |response| response.body.to_i }.uniq).to contain_exactly(1, 2, 3)
+        loop = ClientLoop.run(server, paths: %w[/ /slow] * 2) { 2.times { deploy(server) } }
+        expect(loop.failures).to eq([])
+        expect(loop.bodies.map(&:to_i).uniq).to contain_exactly(1, 2, 3)
         expect(server.stop.exitstatus).to eq(0)
         expect(server.processes).to be_empty
       end
