@@ -16,7 +16,7 @@ class Server
   LISTENING = /(?:^|^\S+ \d+ INFO |"message":")Fastrack starts Listening on (?:(?<host>.+):(?<port>\d+)|:unix:(?<path>.+)) Pid:(?<pid>\d+)(?:"\})?$/.freeze
 
   # Seconds that a boot, a response or a stop may take before it is a failure.
-  DEADLINE = 20
+  DEADLINE = 40
 
   # Environment of the machine that would change what a server does.
   CLEAN_ENVIRONMENT = %w[
