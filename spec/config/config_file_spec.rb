@@ -54,17 +54,6 @@ RSpec.describe "ConfigFile", once: "a file of words" do
     expect(found).to have_attributes(reuseport: true, chunked_transfer: true, oobgc: false)
   end
 
-  it "A4 hooks are blocks" do
-    found = configure("before_fork { :before }\nafter_fork do |server, worker|\n  [server, worker]\nend")
-    expect(found.before_fork.call).to eq(:before)
-    expect(found.after_fork.call(1, 2)).to eq([1, 2])
-  end
-
-  it "A5 says that it is read" do
-    configure("")
-    expect(output.string).to eq("loading from config_file:#{file}\n")
-  end
-
   it "A2 goes before the command line, which goes before the environment" do
     found = configure("max_workers 2", { MaxWorkers: "3", Port: "8001" }, "WEB_CONCURRENCY" => "4", "PORT" => "8002")
     expect(found).to have_attributes(max_workers: 2, port: 8001)

@@ -5,7 +5,9 @@ require "support/http_helpers"
 require "support/http_peer"
 
 # No state of a worker lasts for ever: the master knows each, and what it may take.
-RSpec.describe "The time that a worker may take", once: "processes and signals" do
+RSpec.describe "The time that a worker may take" do
+  processes = "processes and signals"
+
   # What the master grants beyond, and how often it looks, in seconds, is made short: most examples would wait for
   # nothing else.
   def grace = GcMode.patient(0.8)
@@ -97,7 +99,7 @@ RSpec.describe "The time that a worker may take", once: "processes and signals" 
     end
   end
 
-  describe "to boot" do
+  describe "to boot", once: processes do
     def hanging(code)
       %(after_fork { (File.write("stuck", "\#{Process.pid}\\n", mode: "a"); #{code}) if File.exist?("hang") })
     end
@@ -138,7 +140,7 @@ RSpec.describe "The time that a worker may take", once: "processes and signals" 
   end
 
   # Hooks of the master, which waits for them.
-  describe "from a hook of the master" do
+  describe "from a hook of the master", once: processes do
     # A worker has died, and the hook that comes then is in a wait that lasts for as long as there is a file `hang`.
     def hanging(hook, limit = 0)
       server = Server.ready(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0, WorkerBootTimeout: limit }, config: <<~RUBY)
@@ -205,7 +207,7 @@ RSpec.describe "The time that a worker may take", once: "processes and signals" 
     end
   end
 
-  describe "an after_fork that always fails" do
+  describe "an after_fork that always fails", once: processes do
     it "ends a server that has never served, with one line and status 1" do
       server = Server.fail_to_start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.01 }, config: <<~RUBY)
         after_fork { File.write("tries", ".", mode: "a"); exit 3 }
@@ -238,7 +240,7 @@ RSpec.describe "The time that a worker may take", once: "processes and signals" 
     end
   end
 
-  describe "while it is stopped (SIGSTOP)" do
+  describe "while it is stopped (SIGSTOP)", once: processes do
     it "is WorkerTimeout, though it is idle" do
       server = ready(ru: Rackups::PID, options: { MaxWorkers: 2, WorkerTimeout: 0.5 })
       before = server.await_workers(2)
@@ -271,7 +273,7 @@ RSpec.describe "The time that a worker may take", once: "processes and signals" 
     end
   end
 
-  describe "to stop" do
+  describe "to stop", once: processes do
     it "is GracefulTimeout on HUP, for a request without a limit" do
       server = start(ru: Rackups::GATE, options: { MaxWorkers: 1, GracefulTimeout: 0.1, RequestTimeout: 0 })
       before = server.await_workers(1)
@@ -295,7 +297,7 @@ RSpec.describe "The time that a worker may take", once: "processes and signals" 
     end
   end
 
-  describe "between two requests" do
+  describe "between two requests", once: processes do
     let(:app) { <<~'RUBY' }
       require "fiddle"
       # sigwait(3) for no signal at all: native code that never returns and keeps Ruby's lock.
@@ -321,7 +323,7 @@ RSpec.describe "The time that a worker may take", once: "processes and signals" 
     end
   end
 
-  it "is GracefulTimeout for what runs at the end of a worker that was told to stop by somebody else" do
+  it "is GracefulTimeout for what runs at the end of a worker that was told to stop by somebody else", once: processes do
     config = "Fastrack::Worker.prepend(Module.new { private def serve(*) = super.then { sleep } })"
     server = start(ru: Rackups::PID, options: { MaxWorkers: 1, GracefulTimeout: 0.1 }, config: config)
     before = server.await_ready.await_workers(1)
@@ -333,7 +335,7 @@ RSpec.describe "The time that a worker may take", once: "processes and signals" 
     server.signal(:INT)
   end
 
-  describe "after a time in which the whole machine stood still" do
+  describe "after a time in which the whole machine stood still", once: processes do
     it "is up to the worker for a moment, so that its client gets a 504" do
       server = start(ru: 'run ->(_) { File.write("waiting", ""); sleep }', options: { MaxWorkers: 1, RequestTimeout: 0.5 })
       server.await_workers(1)

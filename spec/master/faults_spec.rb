@@ -64,25 +64,6 @@ RSpec.describe "Faults", once: "processes, signals and files" do
         expect(server.stop.exitstatus).to eq(0)
       end
     end
-
-    it "B-faults the default spaces it by a second" do
-      began = now
-      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1 }, config: <<~'RUBY')
-        before_fork { File.write("forks", ".", mode: "a") }
-        after_fork { exit 1 }
-      RUBY
-      eventually { server.lines_of("forks").join.size >= 3 }
-      expect(now - began).to be >= 2
-    end
-  end
-
-  it "B-faults a before_fork that raises is logged, spaced, and tried again" do
-    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0.1 }, config: <<~RUBY)
-      before_fork { raise "not yet" unless File.exist?("ready") }
-    RUBY
-    server.await_log("cannot spawn worker 0: ", 3)
-    server.write("ready", "")
-    expect(server.get.status).to eq(200)
   end
 
   describe "logs that nobody reads" do

@@ -104,11 +104,6 @@ RSpec.describe "Listeners", once: "sockets" do
       end
     end
 
-    it "A7 a path can be listened on again as soon as its server has ended" do
-      server.stop
-      expect(Server.start(ru: Rackups::PID, options: { Host: nil, Port: nil, Path: server.path }).get.status).to eq(200)
-    end
-
     it "A7 BackLog is how many may wait to be accepted" do
       server = Server.start(ru: Rackups::PID, unix: true, options: { MaxWorkers: 1, BackLog: 3 })
       server.get

@@ -102,24 +102,6 @@ RSpec.describe "A new master (USR2)", once: "processes, signals and sockets" do
       expect(environ).not_to include("ADDED")
     end
 
-    it "C1 in the folder that a symbolic link leads to by then" do
-      Dir.mktmpdir do |dir|
-        releases = %w[v1 v2].map { |name| File.join(dir, name).tap { |release| FileUtils.mkdir(release) } }
-        releases.each { |release| File.write(File.join(release, "config.ru"), app(File.basename(release))) }
-        current = File.join(dir, "current")
-        File.symlink("v1", current)
-        server = start(ru: "", wrapper: ["sh", "-c", "cd #{current} && exec \"$@\"", "sh"])
-        expect(server.get.body).to start_with("v1 ")
-        # As Capistrano does it.
-        File.symlink("v2", "#{current}.new")
-        File.rename("#{current}.new", current)
-        # The release is removed, in the end.
-        FileUtils.rm_r(releases.first)
-        replace_master(server)
-        expect(server.get.body).to start_with("v2 ")
-      end
-    end
-
     it "C1 by before_exec, whose environment it gets" do
       server = start(config: <<~'RUBY')
         before_exec do |server|
@@ -175,27 +157,6 @@ RSpec.describe "A new master (USR2)", once: "processes, signals and sockets" do
         taken_over(server)
       end
       expect(bodies.uniq.size).to eq(2)
-      await_processes(server, 3)
-    end
-
-    it "C1 a before_fork as in Unicorn's example ends the old one" do
-      server = start(options: { AutoQuit: false, Pid: "app.pid" }, config: <<~'RUBY')
-        before_fork do |server, worker|
-          old_pid = "#{server.config[:pid]}.oldbin"
-          if File.exist?(old_pid) && server.pid != old_pid
-            begin
-              sig = (worker.nr + 1) >= server.worker_processes ? :QUIT : :TTOU
-              Process.kill(sig, File.read(old_pid).to_i)
-            rescue Errno::ENOENT, Errno::ESRCH
-            end
-          end
-        end
-      RUBY
-      unnoticed(server) do
-        replace_master(server)
-      end
-      # Two signals at once come in the order of their numbers: QUIT, then TTOU.
-      expect(server.log).to match(/TTOU: changing to 1 workers|TTOU is ignored: the server is stopping/)
       await_processes(server, 3)
     end
 

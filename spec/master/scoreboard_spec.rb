@@ -67,24 +67,4 @@ RSpec.describe "the scoreboard", once: "shared memory" do
     expect(server.log).to match(/was killed by SIGKILL while serving #{what}/)
     client.value
   end
-
-  describe "the memory" do
-    before { require "fastrack/native" }
-
-    let(:board) { Fastrack::Scoreboard.new(nil) }
-
-    it "is shared with processes that are forked from then on, and outlives them" do
-      slot = board.reserve
-      expect(board.read(slot)).to include(state: :waiting, requests: 0, line: nil, id: nil)
-      expect(board.read(slot + 1)).to be_nil
-      Process.wait(fork { board.release(slot); exit!(0) })
-      expect(board.read(slot)).to be_nil
-    end
-
-    it "has each slot once" do
-      slots = Array.new(3) { board.reserve }
-      board.release(slots[1])
-      expect([slots, board.reserve]).to eq([[0, 1, 2], 1])
-    end
-  end
 end

@@ -24,25 +24,6 @@ RSpec.describe Fastrack::SdNotify, once: "a socket" do
     described_class.new({ "NOTIFY_SOCKET" => @path }.merge(more))
   end
 
-  it "C6 says that the server is ready, with a status, stops, lives, and which process is the master" do
-    { ready: "READY=1", stopping: "STOPPING=1", watchdog: "WATCHDOG=1" }.each do |word, line|
-      expect(notifier.public_send(word)).to be(true)
-      expect(heard).to eq([line])
-    end
-    notifier.ready("2 workers")
-    expect(heard).to eq(["READY=1", "STATUS=2 workers"])
-    notifier.main_pid(123)
-    expect(heard).to eq(["MAINPID=123"])
-  end
-
-  it "C6 says when a reload has begun, in microseconds of the monotonic clock" do
-    before = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
-    notifier.reloading
-    word, time = heard
-    expect(word).to eq("RELOADING=1")
-    expect(time[/\AMONOTONIC_USEC=(\d+)\z/, 1].to_i).to be_between(before, Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond))
-  end
-
   it "C6 reaches a socket with an abstract name" do
     name = "fastrack-spec-#{Process.pid}"
     abstract = Socket.new(:UNIX, :DGRAM).tap { |socket| socket.bind(Addrinfo.unix("\0#{name}")) }

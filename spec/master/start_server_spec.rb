@@ -36,18 +36,6 @@ RSpec.describe "Under start_server", once: "sockets" do
       end
     end
 
-    it "A7 the sockets are not handed on to programs that are started" do
-      TCPServer.open("127.0.0.1", 0) do |socket|
-        server = Server.start(ru: Rackups::PID, options: { Host: nil, Port: nil, MaxWorkers: 1 }, inherit: { 10 => socket },
-                              env: { "SERVER_STARTER_PORT" => "#{socket.addr[1]}=10" },
-                              config: "before_fork { File.write('descriptors', `ls -l /proc/self/fd`) }")
-        server.get
-        expect(server.lines_of("descriptors").grep(/ 10 -> |socket:/)).to eq([])
-        expect(server.lines_of("descriptors")).not_to be_empty
-        server.stop
-      end
-    end
-
     # The last two are a file, and a socket that does not listen.
     { "what is no pair" => ["0.0.0.0:80", /\ASERVER_STARTER_PORT: "0\.0\.0\.0:80" is not of the form address=descriptor\z/],
       "a descriptor that is not open" => ["80=97", /descriptor 97 for 80 is not a listening socket\z/],

@@ -114,16 +114,6 @@ RSpec.describe "Stopping", once: "processes and signals" do
     end
   end
 
-  it "C1 WINCH, HUP and the like change nothing once the server is stopping" do
-    server, request = busy
-    server.signal(:QUIT)
-    eventually { server.workers == [request.pid] }
-    %w[HUP USR2 TTIN TTOU WINCH].each { |name| server.signal(name) }
-    server.await_log(/ is ignored: the server is stopping$/, 5)
-    expect(request.finish.status).to eq(200)
-    expect(server.wait.exitstatus).to eq(0)
-  end
-
   # A client of the only worker that has sent no more than this, and that the worker has accepted.
   #
   # @yieldparam client [UNIXSocket]
