@@ -38,8 +38,8 @@ RSpec.describe "the queue time", once: "measured without Ruby" do
       HttpPeer.open(server) do |peer|
         peer.write(first).read_until(/Float \S/) if first
         holding = SlowRequest.new(server)
-        peer.write("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
         sent = micros
+        peer.write("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
         # A busy worker looks sooner or later.
         Eventually.eventually { peer.taken? } if first
         # What the request waits is what is told.

@@ -21,14 +21,14 @@ RSpec.describe "MaxWorkers=auto", once: "processes and figures of the kernel" do
     server.log.lines(chomp: true).grep(/workers auto: changing|memory: .* changing/)
   end
 
-  it "adds workers while the app waits and all are busy", if: one_cpu.last != "" do
+  it "adds workers while the app waits and all are busy", alone: "clients that keep all workers busy", if: one_cpu.last != "" do
     server = Server.start(ru: "run ->(_env) { sleep 0.02; [200, {}, []] }", options: { MaxWorkers: "auto" }, wrapper: one_cpu)
     server.await_workers(1)
     under_load(server, 6) { eventually(60) { server.workers.size >= 3 } }
     expect(lines(server).first).to match(/\Afastrack: workers auto: changing from 1 to 2 \(all busy in \d+ of 20 looks; computing \d+ % of their requests' time on 1 CPUs: \d+; limit .*\)\z/)
   end
 
-  it "adds a quarter at a time, from eight on, while that many clients wait", if: one_cpu.last != "" do
+  it "adds a quarter at a time, from eight on, while that many clients wait", alone: "clients that keep all workers busy", if: one_cpu.last != "" do
     server = Server.start(ru: "run ->(_env) { sleep 0.5; [200, {}, []] }", options: { MaxWorkers: "auto" }, wrapper: one_cpu)
     server.await_workers(1)
     (2..8).each do |size|
@@ -40,7 +40,7 @@ RSpec.describe "MaxWorkers=auto", once: "processes and figures of the kernel" do
     expect(lines(server).first).to include("changing from 8 to 10 (")
   end
 
-  it "adds none that does not fit into the cgroup, and takes one away when they have grown", if: one_cpu.last != "" do
+  it "adds none that does not fit into the cgroup, and takes one away when they have grown", alone: "clients that keep all workers busy", if: one_cpu.last != "" do
     group = MemoryCgroup.make(440 << 20) or skip("no memory cgroup can be made here")
     # Each worker comes to take 100 MB, with its first request: a fresh one would do so, too.
     app = 'run ->(_env) { $kept ||= "x" * (99 << 20); sleep 0.02; [200, {}, []] }'

@@ -307,7 +307,7 @@ RSpec.describe "Faults", once: "processes, signals and files" do
         # What this process has, the server may have from it.
         inherited = ProcessTable.descriptors(Process.pid).values
         kept = -> { (ProcessTable.descriptors(child).values - inherited).grep(/\A(?:socket|pipe):/) }
-        eventually(10, kept) { kept.call.empty? }
+        eventually(20, kept) { kept.call.empty? }
         server.signal(:TERM, to: child)
         eventually { !ProcessTable.alive?(child) }
         expect(server.get.status).to eq(200)

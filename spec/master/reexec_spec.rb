@@ -35,7 +35,7 @@ RSpec.describe "A new master (USR2)", once: "processes, signals and sockets" do
       served = paths.map do |path|
         UNIXSocket.open(path) do |socket|
           socket.write("GET / HTTP/1.0\r\n\r\n")
-          socket.wait_readable(5) ? HttpResponse.parse(socket.read).status : :silent
+          socket.wait_readable(GcMode.patient(20)) ? HttpResponse.parse(socket.read).status : :silent
         end
       rescue Errno::ENOENT
         :removed

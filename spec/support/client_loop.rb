@@ -86,7 +86,7 @@ class ClientLoop
   def read(socket)
     bytes = +""
     until bytes =~ /\r\n\r\n/ && $~.post_match.bytesize >= bytes[/^content-length: (\d+)/i, 1].to_i
-      raise "nothing within 20 s after #{bytes.inspect}" unless socket.wait_readable(20)
+      raise "nothing after #{bytes.inspect}" unless socket.wait_readable(GcMode.patient(20))
 
       bytes << socket.readpartial(65_536)
     end
