@@ -183,23 +183,6 @@ RSpec.describe "A server inside another process" do
     expect(seen).to eq({ child: [false, nil, 1, true, true], status: 0, again: true, refused: true, ended: "" })
   end
 
-  it "is not in the daemon that its process becomes" do
-    program = InProcess.new(<<~'RUBY')
-      server = Fastrack::Server.new(->(_env) { [200, {}, []] }).start
-      kept = Net::HTTP.start("127.0.0.1", server.port).tap { |http| http.get("/") }
-      url = URI("#{server.url}/")
-      Process.daemon(true, true)
-      sockets = Dir.glob("/proc/self/fd/*").filter_map { |fd| File.readlink(fd) rescue nil }.grep(/\Asocket:/)
-      refused = (Net::HTTP.get(url) rescue $!.class)
-      # The client's end of the connection is the process's own.
-      puts "#{server.running?.inspect} #{sockets.size} #{refused} #{kept.instance_variable_get(:@socket).io.read.inspect}"
-    RUBY
-    expect(program.wait.exitstatus).to eq(0)
-    eventually(20, -> { program.output }) { program.output == "false 1 Errno::ECONNREFUSED \"\"\n" }
-  ensure
-    program&.end_now
-  end
-
   it "keeps serving while its app and the tests fork all the time" do
     seen = InProcess.json(<<~'RUBY')
       app = lambda do |env|

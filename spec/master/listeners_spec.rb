@@ -191,14 +191,6 @@ RSpec.describe "Listeners", once: "sockets" do
       [client, accepted, listener].each(&:close)
     end
 
-    it "A7 the backlog of a port is BackLog" do
-      require_relative "../../lib/fastrack"
-      require_relative "../../lib/fastrack/launcher"
-      launcher = Fastrack::Launcher.new(->(_env) {}, Host: "127.0.0.1", Port: 0, BackLog: 7)
-      expect(backlog_of(launcher.listeners.first)).to eq(7)
-      launcher.listeners.each(&:close)
-    end
-
     it "A7 localhost is every address that it has, on one port" do
       listeners = Fastrack::TCPListener.open("localhost", 0, backlog: 5)
       usable = Addrinfo.getaddrinfo("localhost", nil, nil, :STREAM).map(&:ip_address).uniq

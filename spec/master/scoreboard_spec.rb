@@ -56,15 +56,4 @@ RSpec.describe "the scoreboard", once: "shared memory" do
     server.await_others(before)
     expect(server.log).not_to match(/^fastrack: worker \d \(pid \d+\)/)
   end
-
-  it "names what is left when a stop takes too long" do
-    server = Server.start(ru: HangingApp::RU, options: { MaxWorkers: 1, GracefulTimeout: 0.5 })
-    client = request(server, "/wait", "X-Request-ID": "r-2")
-    Eventually.eventually { server.lines_of("waiting").any? }
-    server.stop
-    what = /GET \/wait for \d+\.\d s, request id r-2$/
-    expect(server.log).to match(/^fastrack: worker 0 \(pid \d+\) has not finished within 0.5 s: killing it; it is serving #{what}/)
-    expect(server.log).to match(/was killed by SIGKILL while serving #{what}/)
-    client.value
-  end
 end

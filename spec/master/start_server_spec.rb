@@ -55,39 +55,4 @@ RSpec.describe "Under start_server", once: "sockets" do
       expect(Fastrack::ServerStarter.listeners("SERVER_STARTER_PORT" => "")).to eq([])
     end
   end
-
-  # A hot deploy: start_server starts the new generation beside the old one, and ends that after its interval.
-  describe "with start_server itself" do
-    before { skip "start_server is not installed (Debian: libserver-starter-perl)" unless system("command -v start_server >/dev/null") }
-
-    let(:app) do
-      <<~'RUBY'
-        run ->(env) { sleep 0.01 if env["PATH_INFO"] == "/slow"; [200, {}, [ENV["SERVER_STARTER_GENERATION"]]] }
-      RUBY
-    end
-
-    def generation(server)
-      server.get.body.to_i
-    end
-
-    # Another generation is there, and the one before is gone.
-    def deploy(server)
-      before = generation(server)
-      server.signal(:HUP)
-      eventually { generation(server) > before }
-      server.await_log(/^old worker \d+ died/, before)
-    end
-
-    { "--port" => "127.0.0.1:0", "--path" => "app.sock" }.each do |flag, address|
-      it "A8 HUP deploys with no request lost, with #{flag}" do
-        server = Server.start(ru: app, options: { Host: nil, Port: nil, MaxWorkers: 2 },
-                              wrapper: ["start_server", "#{flag}=#{address}", "--interval=1", "--"])
-        loop = ClientLoop.run(server, paths: %w[/ /slow] * 2) { 2.times { deploy(server) } }
-        expect(loop.failures).to eq([])
-        expect(loop.bodies.map(&:to_i).uniq).to contain_exactly(1, 2, 3)
-        expect(server.stop.exitstatus).to eq(0)
-        expect(server.processes).to be_empty
-      end
-    end
-  end
 end
