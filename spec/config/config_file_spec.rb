@@ -71,9 +71,21 @@ RSpec.describe "ConfigFile", once: "a file of words" do
     "requires what is not there" => ["require 'no/such'", ":1: cannot load such file -- no/such (LoadError)"],
     "has an unknown word" => ["\nmax_worker 3", ":2: unknown word max_worker; did you mean max_workers?"],
     "has an ill-typed value" => ["max_workers 'many'", ":1: max_workers must be a whole number, 1 or more; got \"many\""],
-    "has a hook without a block" => ["before_fork", ":1: before_fork must be a block or anything that can be called; no value was given"]
+    "has a hook without a block" => ["before_fork", ":1: before_fork must be a block or anything that can be called; no value was given"],
+    # Unicorn's words.
+    "an address that is none" => ["\nlisten 'app'", ":2: listen must be a port, host:port, [IPv6]:port or a path; got \"app\""],
+    "a setting of a listener that there is not" =>
+      ["listen 8080, backlock: 1", /:1: listen has no setting backlock; did you mean backlog\?; got "8080.*"/],
+    "a listener beside a port" => ["listen 8080\nport 1", ":2: port has no effect beside listen; write it as another listen"],
+    "a user that there is not" =>
+      ["user 'nobody-here'", ":1: user must be an existing user; got \"nobody-here\""],
+    "a group that there is not" =>
+      ["user 'root', 'no-such'", ":1: user must be an existing group; got [\"root\", \"no-such\"]"],
+    "a user without a name" => ["user", ":1: user must be a user, or user:group; no value was given"],
+    "a mask that is none" => ["umask '99'", ":1: umask must be a file mode, from 0000 to 0777; got \"99\""],
+    "a slip in a word" => ["worker_process 3", ":1: unknown word worker_process; did you mean worker_processes?"]
   }.each do |what, (text, message)|
-    it "A4 is an error of one line with its place when it #{what}" do
+    it "A4 C2 #{what}: an error of one line with its place" do
       expected = message.is_a?(Regexp) ? /\AConfigFile #{Regexp.escape(file)}#{message}\z/ : "ConfigFile #{file}#{message}"
       expect { configure(text) }.to raise_error(Fastrack::ConfigurationError, expected)
     end

@@ -81,7 +81,7 @@ RSpec.describe "A new master's start" do
     end
 
     def ask
-      UNIXSocket.open("#{@dir}/app.sock") { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") && HttpResponse.parse(socket.read).body }
+      HttpResponse.ask(UNIXSocket.new("#{@dir}/app.sock")).body
     end
 
     it "C1 is in the folder that rackup was started in, and is a daemon again" do

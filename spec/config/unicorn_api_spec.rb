@@ -36,14 +36,6 @@ RSpec.describe Fastrack::UnicornServerApi, once: "sockets" do
     end
   end
 
-  it "C2 a successor may listen where its predecessor still does" do
-    worker.listen("127.0.0.1:0")
-    successor = server(-1)
-    successor.listen(worker.listeners.first.to_s)
-    expect(successor.listeners.map(&:to_s)).to eq(worker.listeners.map(&:to_s))
-    [*worker.listeners, *successor.listeners].each(&:close)
-  end
-
   it "C2 server.listen in the master, for all workers, is an error where something else listens" do
     TCPServer.open("127.0.0.1", 0) do |taken|
       expect { server(Process.pid).listen("127.0.0.1:#{taken.addr[1]}", tries: 1) }.to raise_error(Fastrack::AddressInUseError)

@@ -13,10 +13,7 @@ RSpec.describe "A unicorn.rb", once: "words, sockets and processes" do
   end
 
   def ask(socket)
-    socket.write("GET / HTTP/1.0\r\n\r\n")
-    HttpResponse.parse(socket.read).body.to_i
-  ensure
-    socket.close
+    HttpResponse.ask(socket).body.to_i
   end
 
   describe "as a large site had it" do

@@ -108,25 +108,6 @@ RSpec.describe "The words of a unicorn.rb", once: "a file of words" do
 
   end
 
-  # What is wrong, the file's text, and what the line says after the file's name.
-  { "an address that is none" => ["\nlisten 'app'", ":2: listen must be a port, host:port, [IPv6]:port or a path; got \"app\""],
-    "a setting of a listener that there is not" =>
-      ["listen 8080, backlock: 1", /:1: listen has no setting backlock; did you mean backlog\?; got "8080.*"/],
-    "a listener beside a port" => ["listen 8080\nport 1", ":2: port has no effect beside listen; write it as another listen"],
-    "a user that there is not" =>
-      ["user 'nobody-here'", ":1: user must be an existing user; got \"nobody-here\""],
-    "a group that there is not" =>
-      ["user 'root', 'no-such'", ":1: user must be an existing group; got [\"root\", \"no-such\"]"],
-    "a user without a name" => ["user", ":1: user must be a user, or user:group; no value was given"],
-    "a mask that is none" => ["umask '99'", ":1: umask must be a file mode, from 0000 to 0777; got \"99\""],
-    "a slip in a word" => ["worker_process 3", ":1: unknown word worker_process; did you mean worker_processes?"]
-  }.each do |what, (text, message)|
-    it "C2 #{what} is an error of one line with its place" do
-      expected = message.is_a?(Regexp) ? /\AConfigFile #{Regexp.escape(file)}#{message}\z/ : "ConfigFile #{file}#{message}"
-      expect { configure(text) }.to raise_error(Fastrack::ConfigurationError, expected)
-    end
-  end
-
   it "C2 a mask may be an octal number or its digits" do
     expect(["umask 0027", "umask '0027'", "umask '27'"].map { |text| configure(text).umask }).to eq([0o27] * 3)
   end
@@ -154,10 +135,7 @@ RSpec.describe "The words of a unicorn.rb", once: "a file of words" do
     RUBY
     places = server.log.scan(/ Listening on (\S+) Pid/).flatten
     expect(places).to match([/\A127\.0\.0\.1:\d+\z/, /\A\[::1\]:\d+\z/, ":unix:app.sock"])
-    ask = lambda do |socket|
-      socket.write("GET / HTTP/1.0\r\n\r\n")
-      HttpResponse.parse(socket.read).body[/^SERVER_NAME="(.*)"$/, 1].tap { socket.close }
-    end
+    ask = ->(socket) { HttpResponse.ask(socket).body[/^SERVER_NAME="(.*)"$/, 1] }
     expect([ask.call(TCPSocket.new("127.0.0.1", places[0][/\d+\z/])), ask.call(TCPSocket.new("::1", places[1][/\d+\z/])),
             ask.call(UNIXSocket.new("#{server.dir}/app.sock"))]).to eq(["127.0.0.1", "[::1]", "0.0.0.0"])
     expect(File.stat("#{server.dir}/app.sock").mode & 0o777).to eq(0o700)

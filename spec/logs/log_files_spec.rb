@@ -134,7 +134,7 @@ RSpec.describe "Log files", once: "files and signals" do
       run ->(_env) { puts "a line"; $stderr.puts "another"; [200, {}, [Process.ppid.to_s]] }
     RUBY
     port = eventually { listening_port(server) }
-    ask = -> { TCPSocket.open("127.0.0.1", port) { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") && HttpResponse.parse(socket.read) } }
+    ask = -> { HttpResponse.ask(TCPSocket.new("127.0.0.1", port)) }
     workers = -> { ProcessTable.children(server.pid) }
     eventually { workers.call.size == 2 }
     # The app's own writes fail, which is the app's to deal with.
@@ -163,7 +163,7 @@ RSpec.describe "Log files", once: "files and signals" do
         run ->(env) { env["PATH_INFO"] == "/raise" ? raise("no luck") : [200, {}, [Process.ppid.to_s]] }
       RUBY
       port = eventually { listening_port(server) }
-      ask = ->(path) { TCPSocket.open("127.0.0.1", port) { |socket| socket.write("GET #{path} HTTP/1.0\r\n\r\n") && HttpResponse.parse(socket.read) } }
+      ask = ->(path) { HttpResponse.ask(TCPSocket.new("127.0.0.1", port), path) }
       expect([ask.call("/").status, ask.call("/raise").status]).to eq([200, 500])
       expect(File.open(out, &:gets)).to match(/\AFastrack starts Listening/)
       # Before it, there may be what is said of this machine's limits.

@@ -45,13 +45,10 @@ RSpec.describe "Deploys", once: "commands, signals and sockets" do
   end
 
   def ask
-    UNIXSocket.open("#{@dir}/shared/tmp/app.sock") do |socket|
-      socket.write("GET / HTTP/1.0\r\n\r\n")
-      response = HttpResponse.parse(socket.read)
-      raise "status #{response.status}" unless response.status == 200
+    response = HttpResponse.ask(UNIXSocket.new("#{@dir}/shared/tmp/app.sock"))
+    raise "status #{response.status}" unless response.status == 200
 
-      response.body.split
-    end
+    response.body.split
   end
 
   it "C1 behind a link: USR2 brings the release that the link leads to by then, and no request is lost" do

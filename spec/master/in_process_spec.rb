@@ -249,7 +249,7 @@ RSpec.describe "A server inside another process" do
     server = Server.start(ru: ru, options: { MaxWorkers: 1 }, config: config)
     figures = lambda do |worker|
       port = eventually { server.lines_of("port.#{worker}").first }
-      HttpResponse.parse(TCPSocket.open("127.0.0.1", port.to_i) { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") && socket.read }).body
+      HttpResponse.ask(TCPSocket.new("127.0.0.1", port.to_i)).body
     end
     worker = server.await_workers(1).first
     expect([figures.call(worker), server.get.body]).to eq(["figures of #{worker}", worker.to_s])

@@ -39,7 +39,7 @@ RSpec.describe "The server's process", once: "settings of processes" do
     server.write("out.log", "before\n")
     path = "#{server.dir}/server.sock"
     eventually { File.socket?(path) && server.lines_of("out.log").any? { |line| line.include?("Listening") } }
-    UNIXSocket.open(path) { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") && socket.read }
+    HttpResponse.ask(UNIXSocket.new(path))
     expect(server.lines_of("out.log")).to include(/\AFastrack starts Listening on :unix:/, "an app's line")
     expect(server.lines_of("err.log")).to include("an app's complaint")
     expect(server.log).to eq("loading from config_file:#{server.dir}/fastrack.rb\n")

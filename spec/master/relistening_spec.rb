@@ -20,10 +20,7 @@ RSpec.describe "Listeners on HUP", once: "sockets and signals" do
   end
 
   def get(port)
-    TCPSocket.open("127.0.0.1", port) do |socket|
-      socket.write("GET / HTTP/1.0\r\nHost: h\r\n\r\n")
-      HttpResponse.parse(socket.read).body.to_i
-    end
+    HttpResponse.ask(TCPSocket.new("127.0.0.1", port)).body.to_i
   end
 
   def refused?(port)
@@ -96,7 +93,7 @@ RSpec.describe "Listeners on HUP", once: "sockets and signals" do
     expect(server.log.scan("starts Listening").size).to eq(3)
     expect(server.log).to match(/^fastrack: no longer listening on :unix:.*one\.sock$/)
     expect(server.workers).to include(get(port))
-    UNIXSocket.open(File.join(server.dir, "two.sock")) { |socket| expect(socket.write("GET / HTTP/1.0\r\n\r\n")).to be > 0 }
+    expect(HttpResponse.ask(UNIXSocket.new(server.file("two.sock"))).status).to eq(200)
     eventually { refuses?(File.join(server.dir, "one.sock")) }
   end
 

@@ -11,13 +11,6 @@ RSpec.describe "Under start_server", once: "sockets" do
                    env: { "SERVER_STARTER_PORT" => value }, inherit: sockets)
     end
 
-    def ask(socket)
-      socket.write("GET / HTTP/1.0\r\n\r\n")
-      HttpResponse.parse(socket.read).body
-    ensure
-      socket.close
-    end
-
     it "A8 B-starter every inherited socket is used, IPv6 and unix ones too, with the names of its own pair, and none is bound" do
       Dir.mktmpdir do |dir|
         path = File.join(dir, "app.sock")
@@ -25,8 +18,8 @@ RSpec.describe "Under start_server", once: "sockets" do
         ports = [v4, bare, v6].map { |socket| socket.addr[1] }
         server = inherited({ 10 => v4, 11 => bare, 12 => v6, 13 => unix },
                            "127.0.0.1:#{ports[0]}=10;#{ports[1]}=11;[::1]:#{ports[2]}=12;#{path}=13")
-        bodies = [*ports.zip(%w[127.0.0.1 127.0.0.1 ::1]).map { |port, host| ask(TCPSocket.new(host, port)) }, ask(UNIXSocket.new(path))]
-        names = bodies.map { |body| body.scan(/^SERVER_(?:NAME|PORT)="(.*)"$/).flatten }
+        sockets = [*ports.zip(%w[127.0.0.1 127.0.0.1 ::1]).map { |port, host| TCPSocket.new(host, port) }, UNIXSocket.new(path)]
+        names = sockets.map { |socket| HttpResponse.ask(socket).body.scan(/^SERVER_(?:NAME|PORT)="(.*)"$/).flatten }
         expect(names).to eq([["127.0.0.1", ports[0].to_s], ["0.0.0.0", ports[1].to_s], ["[::1]", ports[2].to_s], ["0.0.0.0", "0"]])
         expect(server.log.scan("starts Listening").size).to eq(4)
         server.stop

@@ -27,10 +27,7 @@ RSpec.describe "Under systemd", once: "sockets and processes" do
   end
 
   def names(socket)
-    socket.write("GET / HTTP/1.0\r\n\r\n")
-    HttpResponse.parse(socket.read).body.scan(/^SERVER_(?:NAME|PORT)="(.*)"$/).flatten
-  ensure
-    socket.close
+    HttpResponse.ask(socket).body.scan(/^SERVER_(?:NAME|PORT)="(.*)"$/).flatten
   end
 
   describe "socket activation" do
@@ -246,10 +243,7 @@ RSpec.describe "Under systemd", once: "sockets and processes" do
     end
 
     def asked
-      UNIXSocket.open("#{@dir}/app.sock") do |socket|
-        socket.write("GET / HTTP/1.0\r\n\r\n")
-        HttpResponse.parse(socket.read).body
-      end
+      HttpResponse.ask(UNIXSocket.new("#{@dir}/app.sock")).body
     end
 
     it "C6 are in order for systemd-analyze" do
