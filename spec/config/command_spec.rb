@@ -116,7 +116,7 @@ RSpec.describe "The fastrack command" do
     expect { UNIXSocket.new("#{@dir}/app.sock") }.to raise_error(SystemCallError)
   end
 
-  describe "check" do
+  describe "check", once: "a process and its status" do
     it "is 0 for what would start, beside a server that runs, and listens nowhere" do
       TCPServer.open("127.0.0.1", 0) do |taken|
         write("config/fastrack.rb", "listen '127.0.0.1:#{taken.addr[1]}'\nlisten 'app.sock'\nworker_processes 3")
@@ -145,7 +145,7 @@ RSpec.describe "The fastrack command" do
     end
   end
 
-  describe "-d" do
+  describe "-d", once: "a process and its terminal" do
     def background(*arguments)
       fastrack("-d", "-w", "1", "-P", "app.pid", "-b", "app.sock", *arguments)
     end

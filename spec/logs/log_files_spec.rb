@@ -4,7 +4,7 @@ require_relative "../spec_helper"
 require_relative "../../lib/fastrack/log"
 require_relative "../support/reexec_helpers"
 
-RSpec.describe "Log files", once: "files and signals" do
+RSpec.describe "Log files" do
   include ReexecHelpers
 
   # Logs to a file as Ruby's Logger does, to one that is no log, and to stdout.

@@ -55,7 +55,7 @@ RSpec.describe "The time that a worker may take" do
 
     (HttpApps.rack3? ? %w[after_reply response_finished] : %w[after_reply]).each do |callback|
       it "is RequestTimeout: rack.#{callback} that sleeps for ever costs its worker, which is replaced" do
-        server = start(ru: app, options: { MaxWorkers: 2, RequestTimeout: 0.5 })
+        server = start(ru: app, options: { MaxWorkers: 2, RequestTimeout: GcMode.patient(1) })
         before = server.await_workers(2)
         2.times { expect(hang(server, "/#{callback}").status).to eq(200) }
         server.await_others(before)
@@ -67,7 +67,7 @@ RSpec.describe "The time that a worker may take" do
     end
 
     it "does not end the worker's other connections" do
-      server = start(ru: app, options: { MaxWorkers: 1, RequestTimeout: 0.5 })
+      server = start(ru: app, options: { MaxWorkers: 1, RequestTimeout: GcMode.patient(1) })
       HttpPeer.open(server) do |idle|
         HttpPeer.open(server) do |hanging|
           { idle => "/", hanging => "/after_reply" }.each do |peer, path|

@@ -290,7 +290,7 @@ RSpec.describe "Faults", once: "processes, signals and files" do
     "a thread" => "before_fork { $child ||= Thread.new { fork { sleep }.tap { |pid| File.write('child', pid.to_s) } } }",
     "after_fork" => "after_fork { |_, worker| fork { sleep }.tap { |pid| File.write('child', pid.to_s) } if worker.nr == 0 }" }
     .each do |what, config|
-    describe "a process that #{what} forks" do
+    describe "a process that #{what} forks", once: nil do
       let(:server) { Server.start(ru: Rackups::PID, options: { MaxWorkers: 2 }, config: config) }
       let(:child) { eventually { server.get && server.lines_of("child").first&.to_i } }
 

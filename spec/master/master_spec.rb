@@ -46,7 +46,7 @@ RSpec.describe "Master" do
       expect(now - began).to be >= 5 * 0.4
     end
 
-    it "B-no-inheritance a process that the app forks is not stopped from ending by the worker's signal handlers" do
+    it "B-no-inheritance a process that the app forks is not stopped from ending by the worker's signal handlers", once: nil do
       server = Server.start(ru: <<~'RUBY', options: { MaxWorkers: 1 })
         run ->(_env) { [200, {}, [fork { sleep }.to_s]] }
       RUBY
