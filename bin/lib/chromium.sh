@@ -12,5 +12,5 @@ set -euo pipefail
 exec "$repo/bin/lane" rack3 bash -euc '
   apt-get -q update
   DEBIAN_FRONTEND=noninteractive apt-get -qy install --no-install-recommends chromium chromium-driver
-  bash bin/lib/specs.sh spec/apps/cable_page_spec.rb spec/apps/system_test_spec.rb spec/logs/monitor_spec.rb
+  bash bin/lib/specs.sh spec/apps/cable_page_spec.rb spec/apps/system_test_spec.rb spec/logs/monitor_commands_spec.rb
 '

@@ -6,7 +6,7 @@ require "fileutils"
 require "stringio"
 require "tmpdir"
 
-RSpec.describe "ConfigFile" do
+RSpec.describe "ConfigFile", once: "a file of words" do
   let(:dir) { Dir.mktmpdir("fastrack-config") }
   let(:file) { File.join(dir, "fastrack.rb") }
   let(:output) { StringIO.new }
@@ -43,28 +43,15 @@ RSpec.describe "ConfigFile" do
     )
   end
 
-  it "A4 words take strings, as from the environment" do
-    expect(configure('max_workers ENV["NOT_THERE"] || "3"').max_workers).to eq(3)
-  end
-
-  it "A4 a word with nil says nothing" do
-    expect(configure("max_workers nil").max_workers).to eq(5)
+  { 'max_workers ENV["NOT_THERE"] || "3"' => 3, "max_workers nil" => 5, "workers = [1, 2].sum\nmax_workers workers" => 3 }.each do |text, count|
+    it "A4 #{text.inspect} is #{count} workers" do
+      expect(configure(text).max_workers).to eq(count)
+    end
   end
 
   it "B-reuseport reuseport true, chunked_transfer true and oobgc \"no\" mean what they say" do
     found = configure("reuseport true\nchunked_transfer true\noobgc \"no\"")
     expect(found).to have_attributes(reuseport: true, chunked_transfer: true, oobgc: false)
-  end
-
-  it "A4 hooks are blocks" do
-    found = configure("before_fork { :before }\nafter_fork do |server, worker|\n  [server, worker]\nend")
-    expect(found.before_fork.call).to eq(:before)
-    expect(found.after_fork.call(1, 2)).to eq([1, 2])
-  end
-
-  it "A5 says that it is read" do
-    configure("")
-    expect(output.string).to eq("loading from config_file:#{file}\n")
   end
 
   it "A2 goes before the command line, which goes before the environment" do
@@ -84,9 +71,21 @@ RSpec.describe "ConfigFile" do
     "requires what is not there" => ["require 'no/such'", ":1: cannot load such file -- no/such (LoadError)"],
     "has an unknown word" => ["\nmax_worker 3", ":2: unknown word max_worker; did you mean max_workers?"],
     "has an ill-typed value" => ["max_workers 'many'", ":1: max_workers must be a whole number, 1 or more; got \"many\""],
-    "has a hook without a block" => ["before_fork", ":1: before_fork must be a block or anything that can be called; no value was given"]
+    "has a hook without a block" => ["before_fork", ":1: before_fork must be a block or anything that can be called; no value was given"],
+    # Unicorn's words.
+    "an address that is none" => ["\nlisten 'app'", ":2: listen must be a port, host:port, [IPv6]:port or a path; got \"app\""],
+    "a setting of a listener that there is not" =>
+      ["listen 8080, backlock: 1", /:1: listen has no setting backlock; did you mean backlog\?; got "8080.*"/],
+    "a listener beside a port" => ["listen 8080\nport 1", ":2: port has no effect beside listen; write it as another listen"],
+    "a user that there is not" =>
+      ["user 'nobody-here'", ":1: user must be an existing user; got \"nobody-here\""],
+    "a group that there is not" =>
+      ["user 'root', 'no-such'", ":1: user must be an existing group; got [\"root\", \"no-such\"]"],
+    "a user without a name" => ["user", ":1: user must be a user, or user:group; no value was given"],
+    "a mask that is none" => ["umask '99'", ":1: umask must be a file mode, from 0000 to 0777; got \"99\""],
+    "a slip in a word" => ["worker_process 3", ":1: unknown word worker_process; did you mean worker_processes?"]
   }.each do |what, (text, message)|
-    it "A4 is an error of one line with its place when it #{what}" do
+    it "A4 C2 #{what}: an error of one line with its place" do
       expected = message.is_a?(Regexp) ? /\AConfigFile #{Regexp.escape(file)}#{message}\z/ : "ConfigFile #{file}#{message}"
       expect { configure(text) }.to raise_error(Fastrack::ConfigurationError, expected)
     end
@@ -95,10 +94,6 @@ RSpec.describe "ConfigFile" do
   it "A4 is an error when it cannot be read" do
     expect { Fastrack::Configuration.new({ ConfigFile: file }, environment: {}, output: output) }
       .to raise_error(Fastrack::ConfigurationError, "ConfigFile #{file}: no such file or directory")
-  end
-
-  it "A4 words of Ruby itself are not taken for options" do
-    expect(configure("workers = [1, 2].sum\nmax_workers workers").max_workers).to eq(3)
   end
 
   describe "in a server" do
@@ -113,7 +108,7 @@ RSpec.describe "ConfigFile" do
 
     # What the hooks of all workers have noted: an Array of lines, each an Array of words.
     def notes(server, count)
-      eventually(10, "#{count} notes") { server.lines_of("notes").size == count }
+      eventually(20, "#{count} notes") { server.lines_of("notes").size == count }
       server.lines_of("notes").map(&:split)
     end
 
@@ -150,34 +145,31 @@ RSpec.describe "ConfigFile" do
       server = Server.fail_to_start(ru: Rackups::PID, unix: true, config: "\nraise 'no luck'")
       expect(server.log).to eq("loading from config_file:#{server.dir}/fastrack.rb\n" \
                                "fastrack: ConfigFile #{server.dir}/fastrack.rb:2: no luck (RuntimeError)\n")
-      expect(server.status.exitstatus).to eq(1)
-      expect(File).not_to exist(File.join(server.dir, "server.sock"))
+      expect([server.status.exitstatus, server.file?("server.sock")]).to eq([1, false])
     end
 
     # Whose ConfigFile is waiting for a pipe since HUP.
     def start_waiting(limit)
-      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0 }, config: <<~RUBY)
+      server = Server.ready(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0 }, config: <<~RUBY)
         worker_boot_timeout #{limit}
         reader, WRITER = IO.pipe if File.exist?("wait")
         (File.write("waits", ""); reader.read) if reader
       RUBY
-      server.await_workers(1)
-      Eventually.eventually { server.log.include?("is ready") }
       server.write("wait", "")
       server.signal(:HUP)
-      Eventually.eventually { File.exist?(File.join(server.dir, "waits")) }
+      server.await_file("waits")
       server
     end
 
     it "that waits for a pipe when HUP reads it again changes nothing, and workers are replaced again after WorkerBootTimeout" do
-      server = start_waiting(1)
+      server = start_waiting(GcMode.patient(1))
       server.signal(:KILL, to: server.workers.first)
       expect(server.get.status).to eq(200)
-      Eventually.eventually { server.log[/^fastrack: HUP changes nothing: ConfigFile #{server.dir}\/fastrack.rb:3: it is not done within 1 s \(.*\)$/] }
-      File.unlink(File.join(server.dir, "wait"))
+      server.await_log(/^fastrack: HUP changes nothing: ConfigFile #{server.dir}\/fastrack.rb:3: it is not done within [\d.]+ s \(.*\)$/)
+      server.remove("wait")
       old = server.await_workers(1)
       server.signal(:HUP)
-      server.await_workers(1) { |found| found != old }
+      server.await_others(old)
     end
 
     %w[TERM QUIT INT].each do |name|

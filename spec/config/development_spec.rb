@@ -1,47 +1,29 @@
 # frozen_string_literal: true
 
 require_relative "../spec_helper"
-require "fileutils"
+require_relative "../support/command_folder"
 require "io/console"
 require "pty"
 
 RSpec.describe "In development" do
-  around do |example|
-    Dir.mktmpdir("fastrack-development") do |dir|
-      @dir = File.realpath(dir)
-      write("config.ru", Rackups::PID)
-      example.run
+  include CommandFolder
+
+  # A server that is ready, with so many workers, in a folder without a ConfigFile.
+  def ready(*arguments, **keywords)
+    serve(*arguments, **keywords).await_ready
+  end
+
+  # Five with rackup, as with Rhebok: its users start it so in production. APP_ENV is Sinatra's variable.
+  rackup = { program: %w[-S rackup], arguments: %w[-s Fastrack -o 127.0.0.1] }
+  [[1, {}], [2, { arguments: %w[-w 2] }], [2, { env: { "WEB_CONCURRENCY" => "2" } }], [5, { arguments: %w[-e production] }],
+   [5, { env: { "APP_ENV" => "production" } }],
+   [5, rackup], [1, { **rackup, env: { "RACK_ENV" => "development" } }], [1, { **rackup, arguments: rackup[:arguments] + %w[-E development] }],
+   [5, { **rackup, env: { "RAILS_ENV" => "production" } }]].each do |count, given|
+    program, arguments, env = given.values_at(:program, :arguments, :env)
+    it "there are #{count} workers with #{[program ? "rackup" : "fastrack", *arguments, *env&.map { |pair| pair.join("=") }].join(" ")}" do
+      server = ready(*arguments, "-p", "0", env: env.to_h, **given.slice(:program))
+      expect(server.log).to include("Fastrack is ready Workers:#{count} ")
     end
-  end
-
-  def write(name, text)
-    path = File.join(@dir, name)
-    FileUtils.mkdir_p(File.dirname(path))
-    File.write(path, text)
-  end
-
-  # What a developer types, in a folder without a ConfigFile.
-  def serve(*arguments, env: {}, program: [Server::COMMAND])
-    words = [RbConfig.ruby, "-w", "-I", Server::LIB, *program, *arguments]
-    Server.start(ru: "", command: ["sh", "-c", 'cd "$0" && exec "$@"', @dir, *words], env: env)
-  end
-
-  # Five, with rackup as with Rhebok: its users start it so in production.
-  it "there is one worker with the fastrack command, unless more are wanted" do
-    expect(ready(serve("-p", "0")).log).to include("Fastrack is ready Workers:1 ")
-    expect(ready(serve("-p", "0", "-w", "2")).log).to include("Fastrack is ready Workers:2 ")
-    expect(ready(serve("-p", "0", env: { "WEB_CONCURRENCY" => "2" })).log).to include("Fastrack is ready Workers:2 ")
-    expect(ready(serve("-p", "0", "-e", "production")).log).to include("Fastrack is ready Workers:5 ")
-    # Sinatra's variable.
-    expect(ready(serve("-p", "0", env: { "APP_ENV" => "production" })).log).to include("Fastrack is ready Workers:5 ")
-  end
-
-  it "there is one worker with rackup only where development has been said" do
-    rackup = ["-S", "rackup", "-s", "Fastrack", "-o", "127.0.0.1", "-p", "0"]
-    expect(ready(serve(program: rackup)).log).to include("Fastrack is ready Workers:5 ")
-    expect(ready(serve(program: rackup, env: { "RACK_ENV" => "development" })).log).to include("Fastrack is ready Workers:1 ")
-    expect(ready(serve("-E", "development", program: rackup)).log).to include("Fastrack is ready Workers:1 ")
-    expect(ready(serve(program: rackup, env: { "RAILS_ENV" => "production" })).log).to include("Fastrack is ready Workers:5 ")
   end
 
   it "there are five workers with `bundle exec rackup`, unless -E says development" do
@@ -51,35 +33,30 @@ RSpec.describe "In development" do
     # With this first line Bundler loads it into its own process.
     write("bin/rackup", "#!/usr/bin/env ruby\nrequire \"rack\"\nrequire \"rackup\" if Rack.release >= \"3\"\n" \
                         "Object.const_get(Rack.release >= \"3\" ? :Rackup : :Rack)::Server.start\n")
-    File.chmod(0o755, File.join(@dir, "bin/rackup"))
-    bundle = ->(*words) { ready(serve("exec", "bin/rackup", "-s", "Fastrack", "-o", "127.0.0.1", "-p", "0", *words, program: ["-S", "bundle"])) }
+    File.chmod(0o755, path("bin/rackup"))
+    bundle = ->(*words) { ready("exec", "bin/rackup", "-s", "Fastrack", "-o", "127.0.0.1", "-p", "0", *words, program: ["-S", "bundle"]) }
     expect(bundle.call.log).to include("Fastrack is ready Workers:5 ")
     expect(bundle.call("-E", "development").log).to include("Fastrack is ready Workers:1 ")
   end
 
-  def ready(server)
-    eventually(20, -> { server.log }) { server.log.include?("Fastrack is ready") }
-    server
-  end
-
   it "the log has addresses to open, and elsewhere it has not" do
-    server = ready(serve("-p", "0"))
+    server = ready("-p", "0")
     expect(server.log).to match(%r{^Fastrack starts Listening on localhost:(\d+) Pid:\d+\n(?:Fastrack.*\n)?\* Listening on http://localhost:\1\nUse Ctrl-C to stop$})
-    expect(ready(serve("-p", "0", "-e", "production")).log).not_to include("* Listening")
+    expect(ready("-p", "0", "-e", "production").log).not_to include("* Listening")
   end
 
   it "a request has no time limit, unless one is set" do
     write("config.ru", "run ->(env) { [200, {}, [env['fastrack.timeout'].inspect]] }")
     configuration = lambda do |text|
       write("config/fastrack.rb", "#{text}\nafter_fork { |server, worker| puts \"limit \#{server.timeout} \#{server.config[:worker_boot_timeout]}\" }")
-      ready(serve("-p", "0")).log[/^limit .*/]
+      ready("-p", "0").log[/^limit .*/]
     end
     expect(configuration.call("")).to eq("limit 0.0 0.0")
     expect(configuration.call("request_timeout 5")).to eq("limit 5.0 0.0")
   end
 
   it "PWR logs where the workers are, and they go on" do
-    server = ready(Server.start(ru: Rackups::GATE, fastrack: true, environment: "development"))
+    server = Server.ready(ru: Rackups::GATE, fastrack: true, environment: "development")
     slow = SlowRequest.new(server)
     server.signal(:PWR)
     eventually { server.log =~ /^fastrack: worker 0 \(pid #{slow.pid}\) is at:\n  the main thread:\n.*config\.ru:\d+:in .*sleep/m }
@@ -162,7 +139,7 @@ RSpec.describe "In development" do
       write("config.ru", Rackups::GATE)
       at_terminal do |input|
         socket = ask("/slow")
-        eventually { File.exist?(File.join(@dir, "started")) }
+        eventually { File.exist?(path("started")) }
         2.times do |count|
           input.write("\C-\\")
           read_until(/(is at:.*config\.ru:\d+:in.*){#{count + 1}}/m)
@@ -185,7 +162,7 @@ RSpec.describe "In development" do
       at_terminal do
         expect(ask.read).to end_with("old")
         write("code", "new")
-        FileUtils.touch(File.join(@dir, "tmp/restart.txt"))
+        FileUtils.touch(path("tmp/restart.txt"))
         read_until(/restarting \(in this process\).*Fastrack is ready/m)
         @port = @screen.scan(/Listening on localhost:(\d+)/).last.first.to_i
         expect(ask.read).to end_with("new")
@@ -201,8 +178,8 @@ RSpec.describe "In development" do
         write("config/puma.rb", "plugin :tmp_restart\nafter_stopped { puts 'has stopped' }")
         at_terminal do |input|
           socket = ask("/slow")
-          eventually { File.exist?(File.join(@dir, "started")) }
-          FileUtils.touch(File.join(@dir, "tmp/restart.txt"))
+          eventually { File.exist?(path("started")) }
+          FileUtils.touch(path("tmp/restart.txt"))
           read_until(/restarting \(in this process\)/)
           key ? input.write(key) : Process.kill(:TERM, @pid)
           write("go", "") unless key

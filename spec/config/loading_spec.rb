@@ -73,26 +73,20 @@ RSpec.describe "Loading" do
     end
   end
 
-  it "A1 shutdown, which rackup calls on INT, ends the server that runs" do
-    output, status = ruby(<<~RUBY)
-      require "rhebok-rs"
-      require "fastrack/handler"
-      handler = #{registry}::Fastrack
-      handler.run(->(_env) { [200, {}, []] }, Host: "127.0.0.1", Port: 0) { Thread.new { handler.shutdown } }
-      puts "returned"
-    RUBY
-    expect([output.lines.last, status.success?]).to eq(["returned\n", true])
-  end
-
-  it "A1 a launcher can be stopped more than once, also when all is over" do
-    output, status = ruby(<<~RUBY)
-      require "rhebok-rs"
-      kept = nil
-      Fastrack::Handler.run(->(_env) { [200, {}, []] }, Host: "127.0.0.1", Port: 0) { |it| kept = it; it.stop; it.stop }
-      kept.stop
-      puts "returned"
-    RUBY
-    expect([output.lines.last, status.success?]).to eq(["returned\n", true])
+  { "shutdown, which rackup calls on INT," => "Thread.new { handler.shutdown }", "a launcher that is stopped more than once" => "it.stop; it.stop" }
+    .each do |what, code|
+    it "A1 #{what} ends the server that runs" do
+      output, status = ruby(<<~RUBY)
+        require "rhebok-rs"
+        require "fastrack/handler"
+        handler = #{registry}::Fastrack
+        kept = nil
+        handler.run(->(_env) { [200, {}, []] }, Host: "127.0.0.1", Port: 0) { |it| kept = it; #{code} }
+        kept.stop
+        puts "returned"
+      RUBY
+      expect([output.lines.last, status.success?]).to eq(["returned\n", true])
+    end
   end
 
   it "A1 handlers of signals that were set before are back when run has returned" do
@@ -112,12 +106,11 @@ RSpec.describe "Loading" do
 
   it "A10 rackup's pid file is there while the server runs and is removed once, by the master" do
     server = Server.start(ru: Rackups::PID, arguments: ["-P", "server.pid"], options: { MaxWorkers: 2 })
-    pid_file = File.join(server.dir, "server.pid")
-    expect(File.read(pid_file).to_i).to eq(server.master)
+    expect(server.lines_of("server.pid")).to eq([server.master.to_s])
     server.signal(:TERM, to: server.await_workers(2).first)
     eventually { server.workers.size == 2 && server.workers.include?(server.get.body.to_i) }
-    expect(File).to exist(pid_file)
+    expect(server.file?("server.pid")).to be(true)
     expect(server.stop.exitstatus).to eq(0)
-    expect(File).not_to exist(pid_file)
+    expect(server.file?("server.pid")).to be(false)
   end
 end

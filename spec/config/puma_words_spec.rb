@@ -6,7 +6,7 @@ require_relative "../../lib/fastrack/configuration"
 require "fileutils"
 require "stringio"
 
-RSpec.describe "The words of a puma.rb" do
+RSpec.describe "The words of a puma.rb", once: "a file of words" do
   # All of dsl.rb's public methods, from Puma 5.6 to 8.0, and what older files have.
   words = %i[
     activate_control_app after_booted after_refork after_stopped after_worker_boot after_worker_fork after_worker_shutdown
@@ -72,6 +72,7 @@ RSpec.describe "The words of a puma.rb" do
     "preload_app! false" => { preload_app: false },
     "preload_app!" => { preload_app: true },
     "stdout_redirect 'out.log', 'err.log', true" => { stdout_path: "out.log", stderr_path: "err.log" },
+    "threads 3" => { max_threads: 3 },
     "threads 1, 1" => { max_workers: 1, max_threads: 1 },
     "threads 2, '5'" => { max_threads: 5 },
     "activate_control_app 'unix:///run/a.sock', { no_token: true }" => { control_path: "/run/a.sock", control_listen: nil },

@@ -5,7 +5,7 @@ require_relative "../support/free_port"
 require_relative "../../lib/fastrack/configuration/unicorn_api"
 
 # What of server.listen a server's clients do not see.
-RSpec.describe Fastrack::UnicornServerApi do
+RSpec.describe Fastrack::UnicornServerApi, once: "sockets" do
   def server(master_pid)
     configuration = instance_double("Fastrack::Configuration", backlog: 5)
     Class.new { include Fastrack::UnicornServerApi }.new.tap do |one|
@@ -34,14 +34,6 @@ RSpec.describe Fastrack::UnicornServerApi do
       expect(worker.listeners.map(&:to_s)).to eq(["127.0.0.1:#{port}"])
       worker.listeners.each(&:close)
     end
-  end
-
-  it "C2 a successor may listen where its predecessor still does" do
-    worker.listen("127.0.0.1:0")
-    successor = server(-1)
-    successor.listen(worker.listeners.first.to_s)
-    expect(successor.listeners.map(&:to_s)).to eq(worker.listeners.map(&:to_s))
-    [*worker.listeners, *successor.listeners].each(&:close)
   end
 
   it "C2 server.listen in the master, for all workers, is an error where something else listens" do

@@ -5,7 +5,7 @@ require_relative "../support/client_loop"
 require_relative "../support/free_port"
 
 # Files of Unicorn's users, as they are.
-RSpec.describe "A unicorn.rb" do
+RSpec.describe "A unicorn.rb", once: "words, sockets and processes" do
   fixtures = File.expand_path("../fixtures", __dir__)
 
   def serve(config, **keywords)
@@ -13,10 +13,7 @@ RSpec.describe "A unicorn.rb" do
   end
 
   def ask(socket)
-    socket.write("GET / HTTP/1.0\r\n\r\n")
-    HttpResponse.parse(socket.read).body.to_i
-  ensure
-    socket.close
+    HttpResponse.ask(socket).body.to_i
   end
 
   describe "as a large site had it" do
@@ -31,16 +28,16 @@ RSpec.describe "A unicorn.rb" do
     # Each worker's port is this one and its number.
     let(:first) { @port }
     let(:config) { File.read(File.join(fixtures, "unicorn_github.rb")) }
-    let(:environment) { { "APP_ROOT" => @root, "RAILS_ENV" => "staging", "WORKER_PORTS" => first } }
+    let(:environment) { { "APP_ROOT" => @root, "RAILS_ENV" => "staging", "WORKER_PORTS" => first.to_s } }
 
     it "C2 works: socket, pid file, hooks, a port for each worker, and no root's rights in workers", if: Process.uid.zero? do
-      server = serve(config, env: environment.transform_values(&:to_s))
+      server = serve(config, env: environment)
       workers = server.await_workers(2)
       expect(workers).to include(server.get.body.to_i)
       expect(File.read("#{@root}/unicorn.pid").to_i).to eq(server.master)
       expect(File.readlines("#{@root}/before", chomp: true)).to eq(["0 of 2", "1 of 2"])
 
-      eventually { server.log.include?("Fastrack is ready") }
+      server.await_ready
       answering = Array.new(2) { |nr| ask(TCPSocket.new("127.0.0.1", first + nr)) }
       expect(answering).to match_array(workers)
       nobody = Etc.getpwnam("nobody")
@@ -49,7 +46,7 @@ RSpec.describe "A unicorn.rb" do
     end
 
     it "C1 USR2 works with its recipe: the first new worker ends the old master, the ports move, and no request is lost" do
-      server = serve(config, env: environment.transform_values(&:to_s))
+      server = serve(config, env: environment)
       old = server.await_workers(2)
       expect(old).to include(server.get.body.to_i)
       clients = ClientLoop.run(server) do
@@ -60,7 +57,7 @@ RSpec.describe "A unicorn.rb" do
       expect(clients.bodies.map(&:to_i).uniq - old).not_to be_empty
       fresh = File.read("#{@root}/unicorn.pid").to_i
       expect(fresh).not_to eq(server.pid)
-      eventually { server.log.scan("Fastrack is ready").size == 2 }
+      server.await_ready(2)
       workers = eventually { ProcessTable.children(fresh).then { |found| found if found.size == 2 } }
       expect(Array.new(2) { |nr| ask(TCPSocket.new("127.0.0.1", first + nr)) }).to match_array(workers)
       expect(File.exist?("#{@root}/unicorn.pid.oldbin")).to be(false)
@@ -71,10 +68,10 @@ RSpec.describe "A unicorn.rb" do
 
     it "C2 a worker's port that is taken keeps nobody waiting, and is listened on once it is free" do
       taken = TCPServer.new("127.0.0.1", first)
-      server = serve(config, env: environment.transform_values(&:to_s))
+      server = serve(config, env: environment)
       before = server.await_workers(2)
       expect(before).to include(server.get.body.to_i)
-      eventually { server.log.include?("127.0.0.1:#{first}: the port is in use; trying again every 0.05 s") }
+      server.await_log("127.0.0.1:#{first}: the port is in use; trying again every 0.05 s")
       taken.close
       answering = eventually { ask(TCPSocket.new("127.0.0.1", first)) rescue nil } # rubocop:disable Style/RescueModifier
       expect(server.await_workers(2)).to include(answering)
@@ -107,14 +104,5 @@ RSpec.describe "A unicorn.rb" do
     eventually { server.lines_of("notes").size == 3 }
     expect(server.lines_of("notes")).to contain_exactly("[20.0, 1, true, true]", "[20.0, 1, true, true]", "[0, #{worker}, 9]")
     expect(server.lines_of("server.txt").grep(/INFO -- : worker 0 is ready/)).not_to be_empty
-  end
-
-  it "C2 an after_worker_exit that raises ends nothing" do
-    server = serve("worker_processes 1\nafter_worker_exit { |_, _, _| raise 'no luck' }", options: {})
-    worker, = server.await_workers(1)
-    server.signal(:KILL, to: worker)
-    server.await_workers(1) { |found| found != [worker] }
-    expect(server.get.status).to eq(200)
-    expect(server.log).to include("after_worker_exit failed: ")
   end
 end

@@ -6,7 +6,7 @@ require "fileutils"
 require "stringio"
 require "tmpdir"
 
-RSpec.describe "The words of a unicorn.rb" do
+RSpec.describe "The words of a unicorn.rb", once: "a file of words" do
   let(:dir) { Dir.mktmpdir("fastrack-unicorn") }
   let(:file) { File.join(dir, "unicorn.rb") }
 
@@ -50,12 +50,9 @@ RSpec.describe "The words of a unicorn.rb" do
     found.addresses.first.open
   end
 
-  it "C2 listen goes before Host, Port and Path of the command line, and PORT" do
+  it "C2 listen goes before Host, Port and Path of the command line, and PORT; a Listen of the command line goes after the file's addresses, unless it overrides them" do
     found = configure("listen 8080", { Host: "a.example", Port: "1", Path: "/x" }, { "PORT" => "none" })
     expect(found.addresses.map(&:to_s)).to eq(["0.0.0.0:8080"])
-  end
-
-  it "C2 a Listen of the command line goes after the file's addresses, unless it overrides them" do
     expect(configure("port 8080", { Listen: "1,/x" }).addresses.map(&:to_s)).to eq(["0.0.0.0:8080"])
     expect(configure("", { Listen: "1,/x" }).addresses.map(&:to_s)).to eq(["0.0.0.0:1", "/x"])
     override = { Listen: [Fastrack::Address.parse(1)] }
@@ -70,11 +67,8 @@ RSpec.describe "The words of a unicorn.rb" do
     warnings.string
   end
 
-  it "C2 those that need nothing done are taken, without a word" do
+  it "C2 those whose effect is not to be had are taken, with a line that says so where it would be another" do
     expect(warnings_of("check_client_connection true\nrewindable_input true\nworker_exec false\ntrust_x_forwarded false")).to eq("")
-  end
-
-  it "C2 those whose effect is not to be had are taken, with a line that says so" do
     text = "rewindable_input false\n\nclient_body_buffer_size 1024\nworker_exec true\ntrust_x_forwarded true"
     expect(warnings_of(text)).to eq(<<~TEXT)
       fastrack: ConfigFile #{file}:1: rewindable_input has no effect: bodies are always rewindable; see stream_body for calling the app early
@@ -97,15 +91,12 @@ RSpec.describe "The words of a unicorn.rb" do
   end
 
   describe "timeout" do
-    { "worker_processes 2" => "worker_processes", "listen 8080" => "listen", "preload_app true" => "preload_app" }.each do |line, word|
-      it "C2 is how long the app may take beside #{word}" do
-        expect(configure("timeout 30\n#{line}")).to have_attributes(request_timeout: 30, timeout: 300)
-      end
-    end
-
-    ["", "max_workers 2", "pid 'app.pid'", "host 'localhost'\nport 1"].each do |text|
-      it "C2 is how long a client may take beside #{text.empty? ? "nothing else" : text.inspect}" do
-        expect(configure("timeout 30\n#{text}")).to have_attributes(request_timeout: 60, timeout: 30)
+    { "worker_processes 2" => [30, 300], "listen 8080" => [30, 300], "preload_app true" => [30, 300],
+      "" => [60, 30], "max_workers 2" => [60, 30], "pid 'app.pid'" => [60, 30], "host 'localhost'\nport 1" => [60, 30],
+      # Words beside it that are never mistaken.
+      "worker_processes 1\nclient_timeout 20" => [30, 20], "request_timeout 10" => [10, 30] }.each do |text, (app, client)|
+      it "C2 is #{app == 30 ? "how long the app" : "how long a client"} may take beside #{text.inspect}" do
+        expect(configure("timeout 30\n#{text}")).to have_attributes(request_timeout: app, timeout: client)
       end
     end
 
@@ -115,31 +106,6 @@ RSpec.describe "The words of a unicorn.rb" do
                                                       "write request_timeout, for the app, or client_timeout, for clients")
     end
 
-    it "C2 has words beside it that are never mistaken" do
-      found = configure("listen 8080\nmax_workers 3\nrequest_timeout 10\nclient_timeout 20")
-      expect(found).to have_attributes(request_timeout: 10, timeout: 20)
-      expect(configure("worker_processes 1\ntimeout 30\nclient_timeout 20")).to have_attributes(request_timeout: 30, timeout: 20)
-      expect(configure("timeout 30\nrequest_timeout 10")).to have_attributes(request_timeout: 10, timeout: 30)
-    end
-  end
-
-  # What is wrong, the file's text, and what the line says after the file's name.
-  { "an address that is none" => ["\nlisten 'app'", ":2: listen must be a port, host:port, [IPv6]:port or a path; got \"app\""],
-    "a setting of a listener that there is not" =>
-      ["listen 8080, backlock: 1", /:1: listen has no setting backlock; did you mean backlog\?; got "8080.*"/],
-    "a listener beside a port" => ["listen 8080\nport 1", ":2: port has no effect beside listen; write it as another listen"],
-    "a user that there is not" =>
-      ["user 'nobody-here'", ":1: user must be an existing user; got \"nobody-here\""],
-    "a group that there is not" =>
-      ["user 'root', 'no-such'", ":1: user must be an existing group; got [\"root\", \"no-such\"]"],
-    "a user without a name" => ["user", ":1: user must be a user, or user:group; no value was given"],
-    "a mask that is none" => ["umask '99'", ":1: umask must be a file mode, from 0000 to 0777; got \"99\""],
-    "a slip in a word" => ["worker_process 3", ":1: unknown word worker_process; did you mean worker_processes?"]
-  }.each do |what, (text, message)|
-    it "C2 #{what} is an error of one line with its place" do
-      expected = message.is_a?(Regexp) ? /\AConfigFile #{Regexp.escape(file)}#{message}\z/ : "ConfigFile #{file}#{message}"
-      expect { configure(text) }.to raise_error(Fastrack::ConfigurationError, expected)
-    end
   end
 
   it "C2 a mask may be an octal number or its digits" do
@@ -169,10 +135,7 @@ RSpec.describe "The words of a unicorn.rb" do
     RUBY
     places = server.log.scan(/ Listening on (\S+) Pid/).flatten
     expect(places).to match([/\A127\.0\.0\.1:\d+\z/, /\A\[::1\]:\d+\z/, ":unix:app.sock"])
-    ask = lambda do |socket|
-      socket.write("GET / HTTP/1.0\r\n\r\n")
-      HttpResponse.parse(socket.read).body[/^SERVER_NAME="(.*)"$/, 1].tap { socket.close }
-    end
+    ask = ->(socket) { HttpResponse.ask(socket).body[/^SERVER_NAME="(.*)"$/, 1] }
     expect([ask.call(TCPSocket.new("127.0.0.1", places[0][/\d+\z/])), ask.call(TCPSocket.new("::1", places[1][/\d+\z/])),
             ask.call(UNIXSocket.new("#{server.dir}/app.sock"))]).to eq(["127.0.0.1", "[::1]", "0.0.0.0"])
     expect(File.stat("#{server.dir}/app.sock").mode & 0o777).to eq(0o700)

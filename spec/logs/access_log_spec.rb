@@ -7,7 +7,7 @@ require "support/monitor_client"
 require "support/reexec_helpers"
 
 # A line for each request, written by the server itself.
-RSpec.describe "the access log" do
+RSpec.describe "the access log", once: "written without Ruby" do
   include ReexecHelpers
 
   let(:ru) do
@@ -23,24 +23,21 @@ RSpec.describe "the access log" do
     RUBY
   end
 
-  def serve(format: "combined", **options)
-    Server.start(ru: ru, options: { MaxWorkers: 1, AccessLog: "access.log", AccessLogFormat: format, **options }).await_listening
+  def serve(format: "combined", ru: self.ru, **options)
+    Server.start(ru: ru, options: { MaxWorkers: 1, AccessLog: "access.log", AccessLogFormat: format, **options }).tap { |server| server.await_workers(options.fetch(:MaxWorkers, 1)) }
   end
 
-  def get(server, target, *fields)
-    HttpPeer.exchange(server, "GET #{target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n#{fields.map { |field| "#{field}\r\n" }.join}\r\n")
-  end
-
-  # The lines, once there are so many.
+  # The lines, once there are so many; those of JSON read.
   def await_lines(server, count, file = "access.log")
-    Eventually.eventually { server.lines_of(file).then { |lines| lines if lines.size >= count } }
+    Eventually.eventually(20, -> { server.lines_of(file) }) { server.lines_of(file).then { |lines| lines if lines.size >= count } }
+          .map { |line| line.start_with?("{") ? JSON.parse(line) : line }
   end
 
   it "is as nginx writes it, and no client can forge a line or end a quoted text" do
     server = serve
-    get(server, "/a?b=c", "User-Agent: spec", "Referer: http://h/\"\\")
-    get(server, "/missing")
-    get(server, "/\"", "User-Agent: \xE2\x80\xA8\x80\t\"".b)
+    server.get("/a?b=c", { "User-Agent" => "spec", "Referer" => "http://h/\"\\" })
+    server.get("/missing")
+    server.get("/\"", { "User-Agent" => "\xE2\x80\xA8\x80\t\"".b })
     lines = await_lines(server, 3)
     time = %r{\[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d \+0000\]}
     expect(lines).to match([
@@ -52,47 +49,46 @@ RSpec.describe "the access log" do
 
   it "says more in JSON: times, worker, request id" do
     server = serve(format: "json")
-    get(server, "/a", "X-Request-ID: r\"1", "X-Request-Start: t=#{Time.now.to_f - 2}")
-    get(server, "/raise")
-    one, two = await_lines(server, 2).map { |line| JSON.parse(line) }
+    server.get("/a", { "X-Request-ID" => "r\"1", "X-Request-Start" => "t=#{Time.now.to_f - 2}" })
+    server.get("/raise")
+    one, two = await_lines(server, 2)
     expect(one).to include("status" => 200, "bytes" => 5, "worker" => 0, "pid" => server.workers.first, "remote_addr" => "127.0.0.1",
                            "method" => "GET", "target" => "/a", "request_id" => "r\"1", "user_agent" => nil, "referer" => nil)
     expect(one["time"]).to match(/\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\z/)
-    expect(one["queue_time"]).to be_between(2, 20)
-    expect(one["duration"]).to be_between(0.000001, 20)
+    expect(one["queue_time"]).to be >= 2
+    expect(one["duration"]).to be > 0
     expect(two).to include("status" => 500, "target" => "/raise", "request_id" => nil)
   end
 
   it "has a line for a request that took too long" do
-    server = Server.start(ru: HangingApp::RU, options: { MaxWorkers: 1, AccessLog: "access.log", AccessLogFormat: "json", RequestTimeout: 0.3 })
-    server.await_workers(1)
-    get(server, "/sleep", "X-Request-ID: late")
-    line = JSON.parse(await_lines(server, 1).first)
-    expect(line).to include("status" => 504, "target" => "/sleep", "request_id" => "late")
-    expect(line["duration"]).to be_between(0.25, 30)
+    server = serve(ru: HangingApp::RU, format: "json", RequestTimeout: 0.3)
+    server.get("/sleep", { "X-Request-ID" => "late" })
+    expect(await_lines(server, 1).first).to include("status" => 504, "target" => "/sleep", "request_id" => "late", "duration" => be >= 0.25)
   end
 
   # What else happens to such requests is in crash_spec.rb.
   { "calls exit!" => "exit!(3)", "crashes" => "Process.kill(:SEGV, Process.pid)" }.each do |what, code|
     it "has a line for a request that #{what}, with the 502 that its client gets, and after those of requests before it" do
       app = %(run ->(env) { env["PATH_INFO"] == "/end" ? #{code} : [200, {}, ["hello"]] })
-      server = Server.start(ru: app, options: { MaxWorkers: 1, AccessLog: "access.log", AccessLogFormat: "json" })
-      server.await_workers(1)
-      get(server, "/before")
-      expect(get(server, "/end", "X-Request-ID: last").first).to start_with("HTTP/1.1 502")
-      get(server, "/next")
-      lines = await_lines(server, 3).map { |line| JSON.parse(line) }
-      expect(lines.map { |line| line.values_at("target", "status", "request_id") }).to eq([["/before", 200, nil], ["/end", 502, "last"], ["/next", 200, nil]])
+      server = serve(ru: app, format: "json")
+      server.get("/before")
+      expect(server.get("/end", { "X-Request-ID" => "last" }).status).to eq(502)
+      server.get("/next")
+      expect(await_lines(server, 3).map { |line| line.values_at("target", "status", "request_id") })
+        .to eq([["/before", 200, nil], ["/end", 502, "last"], ["/next", 200, nil]])
     end
   end
 
   it "has no second line for a request whose callbacks took too long" do
-    app = 'run lambda { |env| env["rack.after_reply"] << -> { sleep(60) if env["PATH_INFO"] == "/late" }; [200, {}, ["hello"]] }'
-    server = Server.start(ru: app, options: { MaxWorkers: 1, AccessLog: "access.log", AccessLogFormat: "json", RequestTimeout: 0.3 })
-    server.await_workers(1)
-    get(server, "/late")
-    get(server, "/next")
-    expect(await_lines(server, 2).map { |line| JSON.parse(line).values_at("target", "status") }).to eq([["/late", 200], ["/next", 200]])
+    app = <<~RUBY
+      run lambda { |env|
+        env["rack.after_reply"] << -> { env["fastrack.timeout"].call(0.2) && sleep if env["PATH_INFO"] == "/late" }
+        [200, {}, ["hello"]]
+      }
+    RUBY
+    server = serve(ru: app, format: "json")
+    %w[/late /next].each { |path| server.get(path) }
+    expect(await_lines(server, 2).map { |line| line.values_at("target", "status") }).to eq([["/late", 200], ["/next", 200]])
   end
 
   it "is reopened by USR1, in all workers, and no line is lost or mixed with another" do
@@ -100,12 +96,12 @@ RSpec.describe "the access log" do
     clients = Array.new(4) do |number|
       Thread.new { HttpPeer.exchange(server, "#{"GET /#{number} HTTP/1.1\r\nHost: h\r\n\r\n" * 250}GET /end HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n") }
     end
-    File.rename(File.join(server.dir, "access.log"), File.join(server.dir, "access.log.1"))
+    File.rename(server.file("access.log"), server.file("access.log.1"))
     server.signal(:USR1)
     clients.each(&:value)
-    Eventually.eventually { File.exist?(File.join(server.dir, "access.log")) }
+    server.await_file("access.log")
     all = Eventually.eventually do
-      get(server, "/new") if server.lines_of("access.log").empty?
+      server.get("/new") if server.lines_of("access.log").empty?
       lines = %w[access.log.1 access.log].flat_map { |file| server.lines_of(file) }
       lines if lines.grep(%r{GET /(?:\d|end) }).size == 1004 && server.lines_of("access.log").any?
     end
@@ -113,35 +109,28 @@ RSpec.describe "the access log" do
   end
 
   it "is another file from a HUP on, or none" do
-    server = Server.start(ru: ru, options: { MaxWorkers: 1 }, config: %(access_log "one.log"\n))
-    logged = lambda do |file, target|
-      HttpPeer.exchange(server, "GET #{target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
-      Eventually.eventually { server.lines_of(file).any? { |one| one.include?(target) } }
-    end
-    Eventually.eventually { server.log.scan("is ready").size == 1 }
-    logged.call("one.log", "/first")
-    { 2 => %(access_log "two.log"\n), 3 => "" }.each do |times, config|
-      server.write("fastrack.rb", config)
-      server.signal(:HUP)
-      Eventually.eventually { server.log.scan("is ready").size == times }
-      logged.call("two.log", "/second") if times == 2
-    end
-    HttpPeer.exchange(server, "GET /third HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+    server = Server.ready(ru: ru, options: { MaxWorkers: 1 }, config: %(access_log "one.log"\n))
+    server.get("/first")
+    await_lines(server, 1, "one.log")
+    server.reload(%(access_log "two.log"\n))
+    server.await_ready(2).get("/second")
+    await_lines(server, 1, "two.log")
+    server.reload("")
+    server.await_ready(3).get("/third")
     server.stop
-    expect([server.lines_of("one.log").size, server.lines_of("two.log").size]).to eq([1, 1])
+    expect(%w[one.log two.log].flat_map { |file| server.lines_of(file) }).to match([%r{GET /first }, %r{GET /second }])
   end
 
   it "goes to stdout as -" do
-    server = Server.start(ru: ru, options: { MaxWorkers: 1, AccessLog: "-" }).await_listening
-    get(server, "/out")
-    Eventually.eventually { server.log[%r{^127\.0\.0\.1 - - .* "GET /out HTTP/1\.1" 200 5 "-" "-"$}] }
+    server = serve(AccessLog: "-")
+    server.get("/out")
+    server.await_log(%r{^127\.0\.0\.1 - - .* "GET /out HTTP/1\.1" 200 5 "-" "-"$})
   end
 
   it "is written whole when the server stops" do
     server = serve
-    get(server, "/last")
-    server.signal(:TERM)
-    server.wait
+    server.get("/last")
+    server.stop
     expect(server.lines_of("access.log").size).to eq(1)
   end
 
@@ -149,19 +138,19 @@ RSpec.describe "the access log" do
     Dir.mktmpdir do |dir|
       File.mkfifo(path = File.join(dir, "fifo"))
       server = serve(AccessLog: path)
-      get(server, "/early")
+      server.get("/early")
       File.open(path) { |reader| expect(reader.gets).to include("GET /early HTTP/1.1") }
-      get(server, "/late")
+      server.get("/late")
       File.open(path) { |reader| expect(reader.gets).to include("GET /late HTTP/1.1") }
     end
   end
 
   it "loses its lines where there is no room, and says how many, and each counts once", linux: "/dev/full" do
     server = serve(AccessLog: "/dev/full", Pid: "app.pid")
-    monitor = MonitorClient.new(File.join(server.dir, "app.control"))
-    3.times { get(server, "/lost") }
+    monitor = MonitorClient.new(server.file("app.control"))
+    3.times { server.get("/lost") }
     Eventually.eventually do
-      get(server, "/next")
+      server.get("/next")
       server.log.match?(/^fastrack: the access log has not taken \d+ lines, which are dropped: no storage space/)
     end
     expect(monitor.metrics["fastrack_access_log_lines_dropped_total"]).to be >= 3
@@ -177,7 +166,8 @@ RSpec.describe "the access log" do
       # Beyond the pipe's 64 KiB and what the worker keeps.
       text, = HttpPeer.exchange(server, "#{request * 999}#{request.sub("\r\n\r\n", "\r\nConnection: close\r\n\r\n")}")
       expect(text.scan("hello").size).to eq(1000)
-      Eventually.eventually { server.log[/^fastrack: the access log has not taken \d+ lines, which are dropped: it is stuck \(worker \d+\)$/] }
+      # It says so now and then, when it has something to do.
+      Eventually.eventually { server.get && server.log[/^fastrack: the access log has not taken \d+ lines, which are dropped: it is stuck \(worker \d+\)$/] }
       reader.close
     end
   end

@@ -28,9 +28,9 @@ RSpec.describe "Log files" do
   # As logrotate does: moves the files away, and sends the signal.
   def rotate(server, files, to: server.pid)
     listening = server.listening
-    files.each { |file| File.rename(File.join(server.dir, file), File.join(server.dir, "#{file}.1")) }
+    files.each { |file| File.rename(server.file(file), server.file("#{file}.1")) }
     server.signal(:USR1, to: to)
-    eventually { files.all? { |file| File.exist?(File.join(server.dir, file)) } }
+    eventually { files.all? { |file| server.file?(file) } }
     # Where the harness looks for it.
     File.write(server.log_path, "#{listening}\n", mode: "a") if files.include?("server.log")
   end
@@ -39,7 +39,7 @@ RSpec.describe "Log files" do
   def all_changed?(server, file)
     [server.pid, *server.workers].all? do |pid|
       open = ProcessTable.descriptors(pid).values.compact
-      open.include?(File.join(server.dir, file)) && !open.include?(File.join(server.dir, "#{file}.1"))
+      open.include?(server.file(file)) && !open.include?(server.file("#{file}.1"))
     end
   end
 
@@ -89,11 +89,11 @@ RSpec.describe "Log files" do
     server.get("/?one")
     inodes = -> { ProcessTable.descriptors(server.workers.first).values.grep(/app\.log|data/).sort }
     before = inodes.call
-    FileUtils.mv(File.join(server.dir, "data"), File.join(server.dir, "data.1"))
+    FileUtils.mv(server.file("data"), server.file("data.1"))
     server.signal(:USR1)
     rotate(server, %w[app.log])
     eventually { all_changed?(server, "app.log") }
-    expect(File.exist?(File.join(server.dir, "data"))).to be(false)
+    expect(File.exist?(server.file("data"))).to be(false)
     expect(inodes.call.size).to eq(before.size)
   end
 
@@ -101,7 +101,7 @@ RSpec.describe "Log files" do
     server = start(ru: logging_app)
     worker = server.workers.first
     rotate(server, %w[app.log], to: worker)
-    path = File.join(server.dir, "app.log")
+    path = server.file("app.log")
     eventually { ProcessTable.descriptors(worker).values.include?(path) }
     expect(ProcessTable.descriptors(server.pid).values).to include("#{path}.1")
   end
@@ -109,7 +109,7 @@ RSpec.describe "Log files" do
   it "C1 USR1 has the new file belong to whom the old one belonged" do
     skip "takes root" unless Process.uid.zero?
     server = start(ru: logging_app)
-    path = File.join(server.dir, "app.log")
+    path = server.file("app.log")
     File.chown(65_534, 65_534, path)
     rotate(server, %w[app.log])
     eventually { File.stat(path).uid == 65_534 }
@@ -117,11 +117,11 @@ RSpec.describe "Log files" do
 
   it "B-faults a log that cannot be opened is named, and the old one stays in use" do
     server = start(ru: logging_app)
-    path = File.join(server.dir, "app.log")
+    path = server.file("app.log")
     File.rename(path, "#{path}.1")
     FileUtils.mkdir(path)
     server.signal(:USR1)
-    await_line(server, /^fastrack: cannot reopen #{path}: Is a directory/, 3)
+    server.await_log(/^fastrack: cannot reopen #{path}: Is a directory/, 3)
     server.get("/?after")
     expect(File.read("#{path}.1")).to include("after")
   end
@@ -134,7 +134,7 @@ RSpec.describe "Log files" do
       run ->(_env) { puts "a line"; $stderr.puts "another"; [200, {}, [Process.ppid.to_s]] }
     RUBY
     port = eventually { listening_port(server) }
-    ask = -> { TCPSocket.open("127.0.0.1", port) { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") && HttpResponse.parse(socket.read) } }
+    ask = -> { HttpResponse.ask(TCPSocket.new("127.0.0.1", port)) }
     workers = -> { ProcessTable.children(server.pid) }
     eventually { workers.call.size == 2 }
     # The app's own writes fail, which is the app's to deal with.
@@ -163,7 +163,7 @@ RSpec.describe "Log files" do
         run ->(env) { env["PATH_INFO"] == "/raise" ? raise("no luck") : [200, {}, [Process.ppid.to_s]] }
       RUBY
       port = eventually { listening_port(server) }
-      ask = ->(path) { TCPSocket.open("127.0.0.1", port) { |socket| socket.write("GET #{path} HTTP/1.0\r\n\r\n") && HttpResponse.parse(socket.read) } }
+      ask = ->(path) { HttpResponse.ask(TCPSocket.new("127.0.0.1", port), path) }
       expect([ask.call("/").status, ask.call("/raise").status]).to eq([200, 500])
       expect(File.open(out, &:gets)).to match(/\AFastrack starts Listening/)
       # Before it, there may be what is said of this machine's limits.
@@ -199,7 +199,7 @@ RSpec.describe "Log files" do
       expect(server.get("/raise").status).to eq(500)
       worker = server.get.body.to_i
       server.signal(:HUP)
-      server.await_workers(1) { |found| found != [worker] }
+      server.await_others([worker])
       expect(server.stop.exitstatus).to eq(0)
       expect(server.log).to match(/config\.ru:\d+:in .*no luck \(RuntimeError\)/)
     end

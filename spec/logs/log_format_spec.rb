@@ -5,12 +5,12 @@ require "fastrack/process/log_format"
 require "support/http_peer"
 
 # How the server's own lines look, and where they go.
-RSpec.describe "LogFormat" do
+RSpec.describe "LogFormat", once: "text and files" do
   let(:ru) { "run ->(env) { env['PATH_INFO'] == '/exit' ? exit!(3) : [200, {}, []] }" }
 
   def end_a_worker(server)
     server.await_workers(1)
-    HttpPeer.exchange(server, "GET /exit HTTP/1.1\r\nHost: h\r\n\r\n")
+    server.get("/exit")
   end
 
   let(:message) { /worker 0 \(pid \d+\) exited with status 3 while serving GET \/exit for \d+\.\d s/ }
@@ -18,14 +18,14 @@ RSpec.describe "LogFormat" do
   it "is plain: without time or level, as ever" do
     server = Server.start(ru: ru, options: { MaxWorkers: 1 })
     end_a_worker(server)
-    Eventually.eventually { server.log[/^fastrack: #{message}$/] }
+    server.await_log(/^fastrack: #{message}$/)
     expect(server.log).to match(/^Fastrack starts Listening on /)
   end
 
   it "adds time, process and level, or makes each line an object in JSON" do
     server = Server.start(ru: ru, options: { MaxWorkers: 1, LogFormat: "timestamp" })
     end_a_worker(server)
-    Eventually.eventually { server.log[/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z #{server.pid} ERROR fastrack: #{message}$/] }
+    server.await_log(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z #{server.pid} ERROR fastrack: #{message}$/)
     expect(server.log).to match(/^\S+Z #{server.pid} INFO Fastrack starts Listening on /)
 
     server = Server.start(ru: ru, options: { MaxWorkers: 1, LogFormat: "json" })
@@ -36,8 +36,7 @@ RSpec.describe "LogFormat" do
   end
 
   it "is that of the lines about the ConfigFile, too, once a HUP reads it again" do
-    server = Server.start(ru: ru, options: { MaxWorkers: 1 }, config: %(log_format "json"\nrewindable_input false\n))
-    Eventually.eventually { server.log.include?("is ready") }
+    server = Server.ready(ru: ru, options: { MaxWorkers: 1 }, config: %(log_format "json"\nrewindable_input false\n))
     server.signal(:HUP)
     lines = Eventually.eventually { server.log.lines.grep(/"message"/).map { |one| JSON.parse(one) }.then { |all| all if all.count { |one| one["message"].include?("is ready") } == 2 } }
     expect(lines.map { |one| one.values_at("level", "message") }).to include(["info", /\Aloading from config_file:/], ["warn", /\AConfigFile .*bodies are always rewindable/])
@@ -46,15 +45,14 @@ RSpec.describe "LogFormat" do
 
   it "is that of what the native part warns of, too, which a logger gets as well", linux: "/dev/full" do
     lost = /the access log has not taken \d+ lines?, which are dropped: .* \(worker \d+\)/
-    ask = ->(server) { HttpPeer.exchange(server, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n") }
     server = Server.start(ru: ru, options: { MaxWorkers: 1, LogFormat: "json", AccessLog: "/dev/full" })
     server.await_workers(1)
-    line = Eventually.eventually { ask.call(server) && server.log[/^.*access log has not taken.*$/] }
+    line = Eventually.eventually { server.get && server.log[/^.*access log has not taken.*$/] }
     expect(JSON.parse(line)).to match("time" => /\A\d{4}-.*Z\z/, "level" => "warn", "pid" => server.workers.first, "message" => /\A#{lost}\z/)
 
     server = Server.start(ru: ru, options: { MaxWorkers: 1, AccessLog: "/dev/full" }, config: %(require "logger"\nlogger Logger.new("server.txt")\n))
     server.await_workers(1)
-    Eventually.eventually { ask.call(server) && server.lines_of("server.txt").grep(/WARN -- : #{lost}$/).any? }
+    Eventually.eventually { server.get && server.lines_of("server.txt").grep(/WARN -- : #{lost}$/).any? }
     expect(server.log).not_to match(lost)
   end
 
@@ -75,7 +73,7 @@ RSpec.describe "LogFormat" do
       server.await_workers(2)
       server.signal(:TTOU)
       server.await_workers(1)
-      expect(HttpPeer.exchange(server, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").first).to start_with("HTTP/1.1 200")
+      expect(server.get("/")).to have_attributes(status: 200)
       3.times { end_a_worker(server) }
       text = +""
       Eventually.eventually do
@@ -107,7 +105,7 @@ RSpec.describe "LogFormat" do
     expect(server.log).to match(/^Fastrack starts Listening on /)
     # In a signal handler, too.
     worker = server.await_workers(1).first
-    HttpPeer.exchange(server, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+    server.get("/")
     server.signal(:PWR)
     Eventually.eventually { server.lines_of("server.txt").grep(/INFO -- : worker 0 \(pid #{worker}\) is at:$/).any? }
   end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
-require "support/http_peer"
+require "spec_helper"
 
 # What subscribers of ActiveSupport::Notifications learn of each request.
 RSpec.describe "Fastrack::Notifications" do
@@ -42,23 +42,19 @@ RSpec.describe "Fastrack::Notifications" do
     RUBY
   end
 
-  def get(server, target, *fields)
-    HttpPeer.exchange(server, "GET #{target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n#{fields.map { |field| "#{field}\r\n" }.join}\r\n").first
-  end
-
   def events(server, count)
     Eventually.eventually { server.lines_of("events").then { |lines| lines.map { |line| JSON.parse(line, symbolize_names: true) } if lines.size >= count } }
   end
 
   it "tells of each request its status, how long it took and waited, and which worker answered it" do
     server = Server.start(ru: app(with_times), options: { MaxWorkers: 1 })
-    get(server, "/a?b=c", "X-Request-ID: r-1", "X-Request-Start: t=#{Time.now.to_f - 2}")
-    get(server, "/missing")
-    expect(get(server, "/raise")).to start_with("HTTP/1.1 500")
-    get(server, "/mounted")
+    server.get("/a?b=c", { "X-Request-ID" => "r-1", "X-Request-Start" => "t=#{Time.now.to_f - 2}" })
+    server.get("/missing")
+    expect(server.get("/raise").status).to eq(500)
+    server.get("/mounted")
     one, *others = events(server, 4)
     expect(one).to include(name: "request.fastrack", method: "GET", path: "/a", status: 200, worker: 0, request_id: "r-1",
-                           duration: be_between(0.05, 30), queue_time: be_between(2, 30), id: be_a(String))
+                           duration: be >= 0.05, queue_time: be >= 2, id: be_a(String))
     expect(one[:lasted]).to be_within(0.001).of(one[:duration])
     expect(others.map { |event| event.values_at(:path, :status) }).to eq([["/missing", 404], ["/raise", 500], ["/mounted", 200]])
   end
@@ -66,7 +62,7 @@ RSpec.describe "Fastrack::Notifications" do
   it "does so when the response has left: no client waits for a subscriber" do
     slow = with_times.sub("WRITE", "sleep 0.01 until File.exist?(\"\#{FILE}.go\")\n  WRITE")
     server = Server.start(ru: app(slow), options: { MaxWorkers: 1 })
-    expect(get(server, "/a")).to end_with("hello")
+    expect(server.get("/a").body).to eq("hello")
     expect(server.lines_of("events")).to eq([])
     server.write("events.go", "")
     events(server, 1)
@@ -78,7 +74,7 @@ RSpec.describe "Fastrack::Notifications" do
     server = Server.start(ru: app(<<~'RUBY'), options: { MaxWorkers: 1 })
       ActiveSupport::Notifications.subscribe("request.fastrack") { |event| WRITE.call(event.payload.merge(lasted: event.duration)) }
     RUBY
-    get(server, "/a")
+    server.get("/a")
     event = events(server, 1).first
     # In milliseconds.
     expect(event).to include(status: 200, lasted: be_within(1).of(event[:duration] * 1000))
@@ -86,7 +82,7 @@ RSpec.describe "Fastrack::Notifications" do
 
   it "costs nothing, and puts no callback after the response, where nobody has subscribed" do
     server = Server.start(ru: app("").sub("sleep 0.05", 'File.write("#{FILE}.callbacks", env["rack.after_reply"].size.to_s)'), options: { MaxWorkers: 1 })
-    get(server, "/a")
+    server.get("/a")
     expect(server.lines_of("events.callbacks")).to eq(["0"])
   end
 end

@@ -3,7 +3,7 @@
 require_relative "../spec_helper"
 require_relative "../../lib/fastrack/listener/address"
 
-RSpec.describe Fastrack::Address do
+RSpec.describe Fastrack::Address, once: "texts and sockets" do
   { 8080 => ["0.0.0.0", 8080, nil], "8080" => ["0.0.0.0", 8080, nil], "*:8080" => ["0.0.0.0", 8080, nil],
     ":8080" => ["0.0.0.0", 8080, nil], "10.0.0.5:8080" => ["10.0.0.5", 8080, nil], "localhost:0" => ["localhost", 0, nil],
     "[::1]:8080" => ["[::1]", 8080, nil], "[fe80::1%lo]:1" => ["[fe80::1%lo]", 1, nil],
@@ -26,19 +26,12 @@ RSpec.describe Fastrack::Address do
     end
   end
 
-  it "C2 names a setting in a URI that does not exist, and one of the wrong type" do
-    expect { described_class.parse("unix:///a?umsk=7") }.to raise_error(ArgumentError, "has no setting umsk; did you mean umask?")
-    expect { described_class.parse("tcp://:80?backlog=many") }.to raise_error(ArgumentError, /\Abacklog must be a whole number/)
-  end
-
-  it "C2 says that TLS is not for it" do
-    expect { described_class.parse("ssl://0.0.0.0:443?key=x") }.to raise_error(ArgumentError, /TLS/)
-  end
-
-  it "C2 names a setting that does not exist, and one of the wrong type" do
-    expect { described_class.parse(80, backlock: 3) }.to raise_error(ArgumentError, "has no setting backlock; did you mean backlog?")
-    expect { described_class.parse(80, backlog: "many") }.to raise_error(ArgumentError, /\Abacklog must be a whole number/)
-    expect { described_class.parse("/a", umask: 0o1000) }.to raise_error(ArgumentError, /\Aumask must be a file mode/)
+  { ["unix:///a?umsk=7"] => "has no setting umsk; did you mean umask?", ["tcp://:80?backlog=many"] => /\Abacklog must be a whole number/,
+    ["ssl://0.0.0.0:443?key=x"] => /TLS/, [80, { backlock: 3 }] => "has no setting backlock; did you mean backlog?",
+    [80, { backlog: "many" }] => /\Abacklog must be a whole number/, ["/a", { umask: 0o1000 }] => /\Aumask must be a file mode/ }.each do |place, message|
+    it "C2 says what is wrong with #{place.join(" and ")}" do
+      expect { described_class.parse(*place) }.to raise_error(ArgumentError, message)
+    end
   end
 
   it "C2 takes Unicorn's settings that have no effect" do
@@ -79,10 +72,6 @@ RSpec.describe Fastrack::Address do
           expect(format("%o", File.stat("#{dir}/app.sock").mode & 0o777)).to eq("666")
         end
       end
-    end
-
-    it "C2 has TCP_NODELAY without being told" do
-      opened("127.0.0.1:0") { |socket| expect(socket.getsockopt(:TCP, :NODELAY).bool).to be(true) }
     end
 
     it "C2 listens on IPv6 alone where it is told to" do

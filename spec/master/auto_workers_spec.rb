@@ -3,7 +3,7 @@
 require_relative "../spec_helper"
 require_relative "../support/memory_cgroup"
 
-RSpec.describe "MaxWorkers=auto" do
+RSpec.describe "MaxWorkers=auto", once: "processes and figures of the kernel" do
   # What this machine allows, asked without the code in question.
   one_cpu = ["taskset", "-c", `taskset -pc #{Process.pid} 2>/dev/null`[/: (\d+)/, 1].to_s]
 
@@ -21,26 +21,26 @@ RSpec.describe "MaxWorkers=auto" do
     server.log.lines(chomp: true).grep(/workers auto: changing|memory: .* changing/)
   end
 
-  it "adds workers while the app waits and all are busy", once: "the master counts", if: one_cpu.last != "" do
+  it "adds workers while the app waits and all are busy", alone: "clients that keep all workers busy", if: one_cpu.last != "" do
     server = Server.start(ru: "run ->(_env) { sleep 0.02; [200, {}, []] }", options: { MaxWorkers: "auto" }, wrapper: one_cpu)
     server.await_workers(1)
     under_load(server, 6) { eventually(60) { server.workers.size >= 3 } }
     expect(lines(server).first).to match(/\Afastrack: workers auto: changing from 1 to 2 \(all busy in \d+ of 20 looks; computing \d+ % of their requests' time on 1 CPUs: \d+; limit .*\)\z/)
   end
 
-  it "adds a quarter at a time, from eight on, while that many clients wait", once: "the master counts", if: one_cpu.last != "" do
+  it "adds a quarter at a time, from eight on, while that many clients wait", alone: "clients that keep all workers busy", if: one_cpu.last != "" do
     server = Server.start(ru: "run ->(_env) { sleep 0.5; [200, {}, []] }", options: { MaxWorkers: "auto" }, wrapper: one_cpu)
     server.await_workers(1)
     (2..8).each do |size|
       server.signal(:TTIN)
-      eventually { server.log.include?("TTIN: changing to #{size} workers") }
+      server.await_log("TTIN: changing to #{size} workers")
     end
     server.await_workers(8)
     under_load(server, 30) { eventually(60) { lines(server).any? } }
     expect(lines(server).first).to include("changing from 8 to 10 (")
   end
 
-  it "adds none that does not fit into the cgroup, and takes one away when they have grown", once: "the master counts", if: one_cpu.last != "" do
+  it "adds none that does not fit into the cgroup, and takes one away when they have grown", alone: "clients that keep all workers busy", if: one_cpu.last != "" do
     group = MemoryCgroup.make(440 << 20) or skip("no memory cgroup can be made here")
     # Each worker comes to take 100 MB, with its first request: a fresh one would do so, too.
     app = 'run ->(_env) { $kept ||= "x" * (99 << 20); sleep 0.02; [200, {}, []] }'
@@ -69,14 +69,13 @@ RSpec.describe "MaxWorkers=auto" do
     server.signal(:TTIN)
     server.await_workers(2)
     server.signal(:HUP)
-    server.await_workers(2) { |found| (found & old).empty? }
+    server.await_others(old)
   end
 
   it "begins with what the CPUs allow where a HUP brings it in place of a number", if: one_cpu.last != "" do
     server = Server.start(ru: Rackups::PID, config: "max_workers 3\n", wrapper: one_cpu)
     old = server.await_workers(3)
-    server.write("fastrack.rb", 'max_workers "auto"')
-    server.signal(:HUP)
+    server.reload('max_workers "auto"')
     server.await_workers(1) { |found| (found & old).empty? }
   end
 end

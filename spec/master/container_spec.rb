@@ -4,10 +4,10 @@ require_relative "../spec_helper"
 require "etc"
 
 # What becomes of a master whose children's children are given to it by the kernel.
-RSpec.describe "A master that adopts processes" do
+RSpec.describe "A master that adopts processes", once: "processes" do
   ORPHANS = <<~'RUBY'
     $loaded = spawn("exit 6")
-    run ->(env) { system("sleep 0.3 &") if env["PATH_INFO"] == "/leave"; [200, {}, [Process.pid.to_s]] }
+    run ->(env) { system("until [ -e go ]; do sleep 0.05; done &") if env["PATH_INFO"] == "/leave"; [200, {}, [Process.pid.to_s]] }
   RUBY
 
   # Its hooks start a process and wait for it much later.
@@ -38,6 +38,7 @@ RSpec.describe "A master that adopts processes" do
       server, master, workers = start(wrapper)
       5.times { server.get("/leave") }
       eventually { ProcessTable.children(master).size >= 7 }
+      server.write("go", "")
       # Those of the hooks are left.
       eventually { ProcessTable.children(master).size == 2 && ProcessTable.zombies(master).size == 4 }
       Process.kill(:KILL, workers.first)

@@ -5,7 +5,7 @@ require_relative "../../lib/fastrack/process/cpus"
 require "etc"
 require "fileutils"
 
-RSpec.describe "The number of workers" do
+RSpec.describe "The number of workers", once: "files of the kernel" do
   # A machine's files, by path.
   def cpus(affinity, membership, files = {})
     Dir.mktmpdir("fastrack-cpus") do |dir|
@@ -14,7 +14,6 @@ RSpec.describe "The number of workers" do
         File.write(File.join(dir, name), text)
       end
       found = Fastrack::CPUs.new(affinity: affinity, membership: "#{dir}/membership", root: dir)
-      yield found if block_given?
       found.count
     end
   end
@@ -37,11 +36,6 @@ RSpec.describe "The number of workers" do
     it "auto is #{name}" do
       expect(cpus(*arguments)).to eq(count)
     end
-  end
-
-  it "auto names its figures" do
-    cpus(8, v2, { "app.slice/web/cpu.max" => "250000 100000" }) { |found| expect(found.to_s).to eq("affinity: 8 CPUs, cgroup quota: 2.5") }
-    cpus(8, "") { |found| expect(found.to_s).to eq("affinity: 8 CPUs, cgroup quota: none") }
   end
 
   # What this machine allows, asked without the code in question.

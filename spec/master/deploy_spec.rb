@@ -7,7 +7,7 @@ require_relative "../../lib/fastrack/configuration/config_file"
 require "fileutils"
 
 # What docs/upgrading.md and docs/deploy.md say, done as it is written there, in another folder than /srv/app.
-RSpec.describe "Deploys" do
+RSpec.describe "Deploys", once: "commands, signals and sockets" do
   text, deploying = %w[upgrading deploy].map { |page| File.read(File.join(Server::ROOT, "docs/#{page}.md"), encoding: "UTF-8") }
   section = text[/^## Capistrano.*?(?=^## )/m]
 
@@ -45,13 +45,10 @@ RSpec.describe "Deploys" do
   end
 
   def ask
-    UNIXSocket.open("#{@dir}/shared/tmp/app.sock") do |socket|
-      socket.write("GET / HTTP/1.0\r\n\r\n")
-      response = HttpResponse.parse(socket.read)
-      raise "status #{response.status}" unless response.status == 200
+    response = HttpResponse.ask(UNIXSocket.new("#{@dir}/shared/tmp/app.sock"))
+    raise "status #{response.status}" unless response.status == 200
 
-      response.body.split
-    end
+    response.body.split
   end
 
   it "C1 behind a link: USR2 brings the release that the link leads to by then, and no request is lost" do

@@ -6,19 +6,16 @@ require_relative "../support/kept_loop"
 require_relative "../support/wrk"
 
 # Deploys add up over months: what each leaves behind counts.
-RSpec.describe "Many deploys" do
+RSpec.describe "Many deploys", once: "processes and descriptors" do
   include ReexecHelpers
 
-  # All of them with the oldest Ruby and the newest.
-  lane = ENV["FASTRACK_LANE"]
-  rounds = lane == "rack3" ? 6 : 20
-  once = ("many rounds" unless %w[rack3 ruby34].include?(lane))
+  rounds = 6
+  memory = { alone: "memory of processes that have come to rest" }
 
-  # Kilobytes of a process's memory (proc(5), smaps_rollup): what it has written to, and its share of what processes of the
-  # server have written to. The share depends on how far the workers have gone their own ways, so that it has to come to
-  # rest first. (That of files is anybody's who runs a Ruby on this machine.)
+  # Kilobytes of memory that a process has written to (proc(5), smaps_rollup), and its share of what processes of the server
+  # have; that depends on how far the workers have gone their own ways, so that it has to come to rest first.
   def memory(pid)
-    eventually(10, "no end of changes") { (before = kilobytes(pid)) && sleep(0.2) && kilobytes(pid) == before && before }
+    eventually(20, "no end of changes") { (before = kilobytes(pid)) && sleep(0.2) && kilobytes(pid) == before && before }
   end
 
   def kilobytes(pid)
@@ -57,7 +54,7 @@ RSpec.describe "Many deploys" do
   end
 
   { "new connections" => false, "kept connections" => true }.each do |what, kept|
-    it "C1 #{rounds} by USR2 lose no request on #{what}, leave no process, and pile up no descriptors, memory, variables", once: once do
+    it "C1 #{rounds} by USR2 lose no request on #{what}, leave no process, and pile up no descriptors, memory, variables", **memory do
       server = start(options: { Pid: "app.pid" })
       before = measures(server.master).merge(memory: memory(server.master))
       first = nil
@@ -80,7 +77,7 @@ RSpec.describe "Many deploys" do
   end
 
   # All kinds of clients at once: each deploy takes start_server two seconds.
-  it "A8 #{rounds} by start_server lose no request on new, kept and idle connections, and leave no process", once: once do
+  it "A8 #{rounds} by start_server lose no request on new, kept and idle connections, and leave no process", **memory do
     skip "start_server is not installed (Debian: libserver-starter-perl)" unless system("command -v start_server >/dev/null")
     server = start(ru: app("v0"), options: { Host: nil, Port: nil },
                    wrapper: ["start_server", "--port=127.0.0.1:0", "--interval=1", "--signal-on-hup=QUIT", "--"])
@@ -93,7 +90,7 @@ RSpec.describe "Many deploys" do
           rounds.times do |index|
             server.write("config.ru", app("v#{index + 1}"))
             server.signal(:HUP)
-            await_line(server, /^old worker \d+ died/, index + 1)
+            server.await_log(/^old worker \d+ died/, index + 1)
           end
         end
         expect(pausing.failures).to eq([])
@@ -106,13 +103,13 @@ RSpec.describe "Many deploys" do
     expect(memory(server.master)["Anonymous"]).to be < before * 1.02
   end
 
-  it "C1 #{rounds} by HUP lose no request, and pile up neither descriptors nor processes", once: once do
+  it "C1 #{rounds} by HUP lose no request, and pile up neither descriptors nor processes" do
     server = start(config: "after_fork { }")
     before = measures(server.pid)
     unnoticed(server) do
       rounds.times do |index|
         server.signal(:HUP)
-        await_line(server, "Fastrack is ready", index + 2)
+        server.await_ready(index + 2)
       end
     end
     await_processes(server, 3)

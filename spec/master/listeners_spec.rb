@@ -8,15 +8,40 @@ require "fileutils"
 require "stringio"
 require "tmpdir"
 
-RSpec.describe "Listeners" do
+RSpec.describe "Listeners", once: "sockets" do
   # A line of Rackups::ENV_LINES.
   def value(response, key)
     response.body[/^#{Regexp.escape(key)}=(.*)$/, 1]
   end
 
+  # A folder that is there until the servers have ended.
+  around do |example|
+    Dir.mktmpdir("fastrack-listeners") { |dir| (@dir = dir) && example.run }
+  end
+
+  attr_reader :dir
+
+  def open_path(path)
+    Fastrack::UNIXListener.open(path, backlog: 5, output: StringIO.new)
+  end
+
+  # A listener's socket, for its options.
+  def socket_of(listener)
+    Socket.for_fd(listener.fileno).tap { |socket| socket.autoclose = false }
+  end
+
+  # A listener's backlog is where other sockets have tcpi_sacked, the sixth word of struct tcp_info (linux/tcp.h).
+  def backlog_of(listener)
+    socket_of(listener).getsockopt(:TCP, :INFO).data.unpack("x8 L6").last
+  end
+
+  # A server that ends with one line, which says why.
+  def expect_refusal(line, **options)
+    server = Server.fail_to_start(ru: Rackups::PID, options: options)
+    expect([server.log, server.status.exitstatus]).to match([/\Afastrack: cannot listen on #{line}\n\z/, 1])
+  end
+
   describe "on a path" do
-    let(:dir) { Dir.mktmpdir }
-    after { FileUtils.remove_entry(dir) }
     let(:server) { Server.start(ru: Rackups::ENV_LINES, unix: true, options: { MaxWorkers: 1 }) }
 
     it "A5 the listening line has the path and the master's pid" do
@@ -36,21 +61,14 @@ RSpec.describe "Listeners" do
     end
 
     it "A7 a stale socket is replaced, and that is said" do
-      stale = nil
-      Dir.mktmpdir do |dir|
-        stale = File.join(dir, "app.sock")
-        UNIXServer.new(stale).close
-        server = Server.start(ru: Rackups::PID, options: { Host: nil, Port: nil, Path: stale })
-        expect(server.log.lines.first).to eq("removing existing socket file:#{stale}\n")
-        expect(server.get.status).to eq(200)
-        server.stop
-      end
+      UNIXServer.new(stale = File.join(dir, "app.sock")).close
+      server = Server.start(ru: Rackups::PID, options: { Host: nil, Port: nil, Path: stale })
+      expect(server.log.lines.first).to eq("removing existing socket file:#{stale}\n")
+      expect(server.get.status).to eq(200)
     end
 
     it "B-path-in-use a socket that another server listens on is left to it, with one clear line and status 1" do
-      second = Server.fail_to_start(ru: Rackups::PID, options: { Host: nil, Port: nil, Path: server.path })
-      expect(second.log).to eq("fastrack: cannot listen on #{server.path}: the path is in use\n")
-      expect(second.status.exitstatus).to eq(1)
+      expect_refusal("#{server.path}: the path is in use", Host: nil, Port: nil, Path: server.path)
       expect(server.get.status).to eq(200)
     end
 
@@ -59,12 +77,12 @@ RSpec.describe "Listeners" do
         path = File.join(dir, "app.sock")
         other = Socket.new(:UNIX, :STREAM)
         Dir.chdir(dir) { other.bind(Addrinfo.unix(name.call(path))) }
-        expect { Fastrack::UNIXListener.open(path, backlog: 1, output: StringIO.new) }.to raise_error(Fastrack::AddressInUseError)
+        expect { open_path(path) }.to raise_error(Fastrack::AddressInUseError)
         other.listen(1)
         UNIXSocket.new(path).close
         other.close
         # Now it is stale.
-        Fastrack::UNIXListener.open(path, backlog: 1, output: StringIO.new).close
+        open_path(path).close
       end
     end
 
@@ -74,7 +92,7 @@ RSpec.describe "Listeners" do
         UNIXServer.new(path).close
         results = Array.new(8) do
           Thread.new do
-            Fastrack::UNIXListener.open(path, backlog: 8, output: StringIO.new)
+            open_path(path)
           rescue Fastrack::AddressInUseError
             nil
           end
@@ -84,11 +102,6 @@ RSpec.describe "Listeners" do
         results.compact.each(&:close)
         File.unlink(path)
       end
-    end
-
-    it "A7 a path can be listened on again as soon as its server has ended" do
-      server.stop
-      expect(Server.start(ru: Rackups::PID, options: { Host: nil, Port: nil, Path: server.path }).get.status).to eq(200)
     end
 
     it "A7 BackLog is how many may wait to be accepted" do
@@ -123,14 +136,6 @@ RSpec.describe "Listeners" do
   end
 
   describe "in this process" do
-    let(:dir) { Dir.mktmpdir("fastrack-listeners") }
-
-    after { FileUtils.remove_entry(dir) }
-
-    def open_path(path)
-      Fastrack::UNIXListener.open(path, backlog: 5, output: StringIO.new)
-    end
-
     it "B-regular-file at Path is never removed" do
       file = File.join(dir, "precious")
       File.write(file, "data")
@@ -166,13 +171,11 @@ RSpec.describe "Listeners" do
 
     it "A7 TCP sockets have SO_REUSEADDR, TCP_DEFER_ACCEPT and TCP_NODELAY, and only what is asked for of SO_REUSEPORT" do
       [false, true].each do |reuseport|
-        listener, = Fastrack::TCPListener.open("127.0.0.1", 0, backlog: 5, reuseport: reuseport)
-        socket = Socket.for_fd(listener.fileno)
-        socket.autoclose = false
-        expect(socket.getsockopt(:SOCKET, :REUSEADDR).bool).to be(true)
-        expect(socket.getsockopt(:SOCKET, :REUSEPORT).bool).to be(reuseport)
-        expect(socket.getsockopt(:TCP, :NODELAY).bool).to be(true)
+        listener, = Fastrack::TCPListener.open("127.0.0.1", 0, backlog: 7, reuseport: reuseport)
+        socket = socket_of(listener)
+        expect([%i[SOCKET REUSEADDR], %i[SOCKET REUSEPORT], %i[TCP NODELAY]].map { |names| socket.getsockopt(*names).bool }).to eq([true, reuseport, true])
         expect(socket.getsockopt(:TCP, :DEFER_ACCEPT).int).to be_positive
+        expect(backlog_of(listener)).to eq(7)
         listener.close
       end
     end
@@ -181,31 +184,11 @@ RSpec.describe "Listeners" do
       listener, = Fastrack::TCPListener.open("127.0.0.1", 0, backlog: 5)
       client = TCPSocket.new("127.0.0.1", listener.server_port.to_i)
       client.write("x")
-      server = Socket.for_fd(listener.fileno)
-      server.autoclose = false
-      server.wait_readable(10)
+      server = socket_of(listener)
+      server.wait_readable(GcMode.patient(10))
       accepted, = server.accept
       expect(accepted.getsockopt(:TCP, :NODELAY).bool).to be(true)
       [client, accepted, listener].each(&:close)
-    end
-
-    it "A7 the backlog is the one that was asked for" do
-      listener, = Fastrack::TCPListener.open("127.0.0.1", 0, backlog: 7)
-      socket = Socket.for_fd(listener.fileno)
-      socket.autoclose = false
-      # A listener's backlog is where other sockets have tcpi_sacked, the sixth word of struct tcp_info (linux/tcp.h).
-      expect(socket.getsockopt(:TCP, :INFO).data.unpack("x8 L6").last).to eq(7)
-      listener.close
-    end
-
-    it "A7 the backlog of a port is BackLog" do
-      require_relative "../../lib/fastrack"
-      require_relative "../../lib/fastrack/launcher"
-      launcher = Fastrack::Launcher.new(->(_env) {}, Host: "127.0.0.1", Port: 0, BackLog: 7)
-      socket = Socket.for_fd(launcher.listeners.first.fileno)
-      socket.autoclose = false
-      expect(socket.getsockopt(:TCP, :INFO).data.unpack("x8 L6").last).to eq(7)
-      launcher.listeners.each(&:close)
     end
 
     it "A7 localhost is every address that it has, on one port" do
@@ -235,17 +218,7 @@ RSpec.describe "Listeners" do
       first = Server.start(ru: Rackups::PID, options: { ReusePort: "true", MaxWorkers: 1 })
       second = Server.start(ru: Rackups::PID, options: { ReusePort: "yes", Port: first.port, MaxWorkers: 1 })
       expect(second.port).to eq(first.port)
-      third = Server.fail_to_start(ru: Rackups::PID, options: { Port: first.port })
-      expect(third.status.exitstatus).to eq(1)
-    end
-
-    it "B-port-in-use is one clear line and status 1" do
-      TCPServer.open("127.0.0.1", 0) do |taken|
-        port = taken.addr[1]
-        server = Server.fail_to_start(ru: Rackups::PID, options: { Port: port })
-        expect(server.log).to eq("fastrack: cannot listen on 127.0.0.1:#{port}: the port is in use\n")
-        expect(server.status.exitstatus).to eq(1)
-      end
+      expect_refusal("127.0.0.1:#{first.port}: the port is in use", Port: first.port)
     end
 
     it "A7 a server can be started again at once where connections of the last one are in TIME_WAIT" do
@@ -260,9 +233,7 @@ RSpec.describe "Listeners" do
     { "an address of another machine" => ["192.0.2.1", 0, "no such address on this machine"],
       "a host that does not exist" => ["no-such-host.invalid", 0, /the host is unknown/] }.each do |what, (host, port, reason)|
       it "B-faults #{what} is one clear line and status 1" do
-        server = Server.fail_to_start(ru: Rackups::PID, options: { Host: host, Port: port })
-        expect(server.log).to match(/\Afastrack: cannot listen on #{host}:#{port}: #{reason}.*\n\z/)
-        expect(server.status.exitstatus).to eq(1)
+        expect_refusal("#{host}:#{port}: #{reason.is_a?(Regexp) ? reason.source : reason}.*", Host: host, Port: port)
       end
     end
 

@@ -6,7 +6,7 @@ require_relative "../../lib/fastrack/process/settings"
 require "etc"
 require "stringio"
 
-RSpec.describe "The server's process" do
+RSpec.describe "The server's process", once: "settings of processes" do
   # Writes what a worker is into its response.
   let(:ru) do
     <<~RUBY
@@ -17,18 +17,6 @@ RSpec.describe "The server's process" do
         [200, {}, [[Dir.pwd, Process.euid, Process.egid, Process.groups.sort].inspect]]
       }
     RUBY
-  end
-
-  def fail_to_start(config, **keywords)
-    Server.fail_to_start(ru: Rackups::PID, unix: true, config: config, **keywords).tap do |server|
-      expect(server.status.exitstatus).to eq(1)
-      expect(File).not_to exist("#{server.dir}/server.sock")
-    end
-  end
-
-  # The line that tells what was wrong, without the folder.
-  def complaint(server)
-    server.log.lines.last.chomp.gsub("#{server.dir}/", "")
   end
 
   it "C2 runs in working_directory, whose name it keeps though it is a link" do
@@ -51,7 +39,7 @@ RSpec.describe "The server's process" do
     server.write("out.log", "before\n")
     path = "#{server.dir}/server.sock"
     eventually { File.socket?(path) && server.lines_of("out.log").any? { |line| line.include?("Listening") } }
-    UNIXSocket.open(path) { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") && socket.read }
+    HttpResponse.ask(UNIXSocket.new(path))
     expect(server.lines_of("out.log")).to include(/\AFastrack starts Listening on :unix:/, "an app's line")
     expect(server.lines_of("err.log")).to include("an app's complaint")
     expect(server.log).to eq("loading from config_file:#{server.dir}/fastrack.rb\n")
@@ -60,24 +48,18 @@ RSpec.describe "The server's process" do
   describe "after HUP" do
     let(:server) { Server.start(ru: ru, options: { MaxWorkers: 1 }, config: "stderr_path 'one.log'") }
 
-    def reload(text)
-      server.await_workers(1)
-      server.write("fastrack.rb", text)
-      server.signal(:HUP)
-    end
-
     it "C2 has the log files that the ConfigFile names by then, in the master and in the new workers" do
       before = server.await_workers(1)
-      reload("stderr_path 'two.log'")
-      server.await_workers(1) { |found| found != before }
+      server.reload("stderr_path 'two.log'")
+      server.await_others(before)
       server.get
       expect(server.lines_of("two.log")).to include("an app's complaint")
       expect(["one.log", "two.log"].map { |file| File.identical?("/proc/#{server.master}/fd/2", "#{server.dir}/#{file}") }).to eq([false, true])
     end
 
     it "C2 has those that it had where the new ones cannot be, and says so there" do
-      server
-      reload("working_directory '/'\nstderr_path 'no/such/two.log'")
+      server.await_workers(1)
+      server.reload("working_directory '/'\nstderr_path 'no/such/two.log'")
       eventually { server.lines_of("one.log").any? { |line| line.include?("cannot write to /no/such/two.log") } }
       expect(File.readlink("/proc/#{server.master}/cwd")).to eq(File.realpath(server.dir))
       expect(server.get.status).to eq(200)
@@ -156,8 +138,10 @@ RSpec.describe "The server's process" do
     "user 'no-such-user'" => "user must be an existing user; got \"no-such-user\"",
     "umask 'rwx'" => "umask must be a file mode, from 0000 to 0777; got \"rwx\"" }.each do |text, message|
     it "C2 #{text} is one line with its place, and nothing is bound" do
+      server = Server.fail_to_start(ru: Rackups::PID, unix: true, config: "\n#{text}")
+      expect([server.status.exitstatus, server.file?("server.sock")]).to eq([1, false])
       expected = message.is_a?(Regexp) ? message : "fastrack: ConfigFile fastrack.rb:2: #{message}"
-      expect(complaint(fail_to_start("\n#{text}"))).to match(expected)
+      expect(server.log.lines.last.chomp.gsub("#{server.dir}/", "")).to match(expected)
     end
   end
 

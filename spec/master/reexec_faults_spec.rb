@@ -4,7 +4,7 @@ require_relative "../spec_helper"
 require_relative "../support/kept_peer"
 require_relative "../support/reexec_helpers"
 
-RSpec.describe "A new master (USR2) that meets with trouble" do
+RSpec.describe "A new master (USR2) that meets with trouble", once: "processes, signals and sockets" do
   include ReexecHelpers
 
   # What stands in the variable before the new master reads it.
@@ -13,10 +13,7 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
     it "C1 of a version whose queue is of #{what} takes over, and kept connections are closed in good order" do
       server = start(config: "ENV['FASTRACK_QUEUE'] &&= ENV['FASTRACK_QUEUE'].#{change}")
       idle = Array.new(3) { KeptPeer.new(server).tap { |peer| peer.get("/") } }
-      unnoticed(server, kept: true) do
-        usr2(server)
-        taken_over(server)
-      end
+      unnoticed(server, kept: true) { replace_master(server) }
       expect(server.log).to include("fastrack: FASTRACK_QUEUE cannot be used (it is of another version): waiting connections are not taken over")
       expect(idle).to all(be_closed_without_a_word)
       # That of its own queue.
@@ -26,42 +23,34 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
     end
   end
 
-  # The app's text, and what is done beside it once the server runs; what the old master says of it.
-  { "whose app does not load" => [{ "config.ru" => "raise 'typo'" }, "exited with status 1 before it was ready"],
-    "whose app is no Ruby" => [{ "config.ru" => "run ->(" }, "exited with status 1 before it was ready"],
-    "whose ConfigFile raises" => [{ "fastrack.rb" => "raise 'typo'" }, "exited with status 1 before it was ready"],
-    "whose app exits" => [{ "config.ru" => "exit!(0)" }, "exited with status 0 before it was ready"],
-    "whose app is killed" => [{ "config.ru" => "Process.kill(:KILL, Process.pid)" }, "was killed by SIGKILL before it was ready"],
-    "whose before_exec raises" => [{ "fastrack.rb" => "before_exec { raise 'no' }" }, "exited with status 127 before it was ready", :hup] }
-    .each do |what, (files, line, before)|
+  # The files that are wrong, and what the old master says of it; the last is heard of by a HUP.
+  { "whose app does not load" => [{ "config.ru" => "raise 'typo'" }, "exited with status 1"],
+    "whose app is no Ruby" => [{ "config.ru" => "run ->(" }, "exited with status 1"],
+    "whose ConfigFile raises" => [{ "fastrack.rb" => "raise 'typo'" }, "exited with status 1"],
+    "whose app exits" => [{ "config.ru" => "exit!(0)" }, "exited with status 0"],
+    "whose app is killed" => [{ "config.ru" => "Process.kill(:KILL, Process.pid)" }, "was killed by SIGKILL"],
+    "whose before_exec raises" => [{ "fastrack.rb" => "before_exec { raise 'no' }" }, "exited with status 127", :hup] }
+    .each do |what, (files, line, hup)|
     it "B-faults #{what} leaves the old one as it is, which says why, and no client notices" do
       server = start(config: "", options: { Pid: "app.pid" })
-      workers = server.workers
-      files.each { |name, text| server.write(name, text) }
-      if before
-        server.signal(:HUP)
-        await_line(server, "Fastrack is ready", 2)
-        workers = server.await_workers(2)
+      ready = 1
+      change = lambda do |changed|
+        changed.each { |name, text| server.write(name, text) }
+        server.signal(:HUP) && server.await_ready(ready += 1) if hup
+        server.await_workers(2)
       end
+      workers = change.call(files)
       unnoticed(server) do
         2.times do |round|
           usr2(server)
-          await_line(server, /^fastrack: the new master \(pid \d+\) #{line}; this one carries on$/, round + 1)
+          server.await_log(/^fastrack: the new master \(pid \d+\) #{line} before it was ready; this one carries on$/, round + 1)
         end
       end
       expect(server.processes).to contain_exactly(server.pid, *workers)
-      expect(pid_in(server)).to eq(server.pid)
-      expect(server.lines_of("app.pid.oldbin")).to eq([])
-      expect(ProcessTable.zombies(server.pid)).to eq([])
+      expect([pid_in(server), server.lines_of("app.pid.oldbin"), ProcessTable.zombies(server.pid)]).to eq([server.pid, [], []])
       # Mended, it takes over.
-      server.write("config.ru", app("v2"))
-      server.write("fastrack.rb", "")
-      if before
-        server.signal(:HUP)
-        await_line(server, "Fastrack is ready", 3)
-      end
-      usr2(server)
-      taken_over(server)
+      change.call("config.ru" => app("v2"), "fastrack.rb" => "")
+      replace_master(server)
       expect(server.get.body).to start_with("v2 ")
     end
   end
@@ -72,13 +61,13 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
     "has a before_fork that raises" => ["fastrack.rb", "before_fork { raise 'no database' }"],
     "has an after_fork that exits" => ["fastrack.rb", "after_fork { exit }"] }.each do |what, (file, text)|
     it "B-faults #{what} is ended after BootTimeout, and the old one carries on" do
-      server = start(config: "", options: { BootTimeout: 1, GracefulTimeout: 1, ErrRespawnInterval: 0.2, Pid: "app.pid" })
+      server = start(config: "", options: { BootTimeout: GcMode.patient(1), GracefulTimeout: GcMode.patient(1), ErrRespawnInterval: 0.2, Pid: "app.pid" })
       workers = server.workers
       unnoticed(server) do
         server.write(file, text)
         usr2(server)
-        await_line(server, /^fastrack: the new master \(pid \d+\) was not ready within BootTimeout; stopping it$/)
-        await_line(server, /^fastrack: the new master \(pid \d+\) was not ready within BootTimeout; this one carries on$/)
+        server.await_log(/^fastrack: the new master \(pid \d+\) was not ready within BootTimeout; stopping it$/)
+        server.await_log(/^fastrack: the new master \(pid \d+\) was not ready within BootTimeout; this one carries on$/)
       end
       await_processes(server, 3)
       expect(server.processes).to contain_exactly(server.pid, *workers)
@@ -100,7 +89,7 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
     unnoticed(server) do
       booting(server)
       usr2(server)
-      await_line(server, /^fastrack: USR2 is ignored: the new master \(pid \d+\) is already there$/)
+      server.await_log(/^fastrack: USR2 is ignored: the new master \(pid \d+\) is already there$/)
       server.write("go", "")
       taken_over(server)
     end
@@ -109,17 +98,15 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
   end
 
   it "B-faults USR2 to the new one is ignored until the old one has ended" do
-    server = start(options: { AutoQuit: false })
-    usr2(server)
-    await_line(server, "is ready", 3)
+    server = start_both
     usr2(server, to: server.master)
-    await_line(server, "USR2 is ignored: the old master is still running")
+    server.await_log("USR2 is ignored: the old master is still running")
     server.signal(:QUIT)
     taken_over(server)
     second = server.master
     # It hears of the old one's end a moment later.
     eventually { usr2(server, to: second) && server.log.scan("starting a new master").size == 2 }
-    eventually { server.log.scan("Fastrack is ready").size == 3 }
+    server.await_ready(3)
     server.signal(:QUIT, to: second)
     await_processes(server, 3)
     expect(server.processes).to include(server.master)
@@ -137,8 +124,7 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
   end
 
   it "B-faults USR2, QUIT and then TERM ends the new master, too" do
-    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 1 })
-    await_line(server, "Fastrack is ready")
+    server = start(ru: Rackups::GATE, options: { MaxWorkers: 1 })
     request = SlowRequest.new(server)
     pid = booting(server)
     server.signal(:QUIT)
@@ -160,7 +146,7 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
     server = start
     unnoticed(server) do
       server.signal(:TERM, to: booting(server))
-      await_line(server, "was killed by SIGTERM before it was ready; this one carries on")
+      server.await_log("was killed by SIGTERM before it was ready; this one carries on")
     end
     await_processes(server, 3)
   end
@@ -183,9 +169,9 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
     unnoticed(server) do
       booting(server)
       server.signal(:HUP)
-      await_line(server, "Fastrack is ready", 2)
+      server.await_ready(2)
       server.signal(:TTIN)
-      await_line(server, "TTIN: changing to 3 workers")
+      server.await_log("TTIN: changing to 3 workers")
       server.signal(:USR1)
       server.write("go", "")
       taken_over(server)
@@ -193,20 +179,13 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
     await_processes(server, 3)
   end
 
-  it "B-faults kill -9 of both masters leaves no process" do
-    server = start(options: { AutoQuit: false })
-    usr2(server)
-    await_line(server, "is ready", 3)
-    await_processes(server, 6)
-    [server.master, server.pid].each { |pid| server.signal(:KILL, to: pid) }
-    await_processes(server, 0)
-  end
-
-  it "B-faults kill -9 of both masters while the new one boots leaves no process" do
-    server = start
-    pid = booting(server)
-    [server.pid, pid].each { |one| server.signal(:KILL, to: one) }
-    await_processes(server, 0)
+  { "" => false, " while the new one boots" => true }.each do |at, boots|
+    it "B-faults kill -9 of both masters#{at} leaves no process" do
+      server = boots ? start : start_both
+      second = boots ? booting(server) : server.master
+      [second, server.pid].each { |pid| server.signal(:KILL, to: pid) }
+      await_processes(server, 0)
+    end
   end
 
   it "B-faults kill -9 of the old master while the new one boots: the new one takes over" do
@@ -214,7 +193,7 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
     booting(server)
     server.signal(:KILL)
     server.write("go", "")
-    await_line(server, "Fastrack is ready", 2)
+    server.await_ready(2)
     await_processes(server, 3)
     expect(server.get.body).to start_with("v2 ")
     expect(pid_in(server)).to eq(server.master)
@@ -222,11 +201,9 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
   end
 
   it "B-faults kill -9 of the new master, once both serve: the old one carries on" do
-    server = start(options: { AutoQuit: false, Pid: "app.pid" })
-    usr2(server)
-    await_line(server, "is ready", 3)
+    server = start_both(options: { Pid: "app.pid" })
     server.signal(:KILL, to: server.master)
-    await_line(server, "was killed by SIGKILL; this one carries on")
+    server.await_log("was killed by SIGKILL; this one carries on")
     await_processes(server, 3)
     expect(pid_in(server)).to eq(server.pid)
     expect(server.get.body).to eq("v1 #{server.pid}")
@@ -236,12 +213,11 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
     Dir.mktmpdir do |dir|
       FileUtils.mkdir(File.join(dir, "release"))
       File.write(File.join(dir, "release/config.ru"), app("v1"))
-      server = Server.launch(ru: "", options: { MaxWorkers: 1 }, wrapper: ["sh", "-c", "cd #{dir}/release && exec \"$@\"", "sh"])
-      await_line(server, "Fastrack is ready")
+      server = start(ru: "", options: { MaxWorkers: 1 }, wrapper: ["sh", "-c", "cd #{dir}/release && exec \"$@\"", "sh"])
       FileUtils.rm_r(File.join(dir, "release"))
       usr2(server)
-      await_line(server, /cannot start a new master: .*No such file or directory/)
-      await_line(server, "exited with status 127 before it was ready; this one carries on")
+      server.await_log(/cannot start a new master: .*No such file or directory/)
+      server.await_log("exited with status 127 before it was ready; this one carries on")
       expect(server.get.status).to eq(200)
     end
   end
@@ -252,12 +228,11 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
       server = start(options: { Pid: path })
       FileUtils.mkdir("#{path}.oldbin")
       usr2(server)
-      await_line(server, /^fastrack: cannot start a new master, this one carries on: Is a directory/)
+      server.await_log(/^fastrack: cannot start a new master, this one carries on: Is a directory/)
       expect(File.read(path).to_i).to eq(server.pid)
       expect(server.get.status).to eq(200)
       FileUtils.rmdir("#{path}.oldbin")
-      usr2(server)
-      taken_over(server)
+      replace_master(server)
       expect(File.read(path).to_i).to eq(server.master)
     end
   end
@@ -273,10 +248,9 @@ RSpec.describe "A new master (USR2) that meets with trouble" do
     RUBY
     server.write("no_fork", "")
     usr2(server)
-    await_line(server, "cannot start a new master, this one carries on: Resource temporarily unavailable")
+    server.await_log("cannot start a new master, this one carries on: Resource temporarily unavailable")
     expect([server.get.status, pid_in(server)]).to eq([200, server.pid])
-    File.unlink(File.join(server.dir, "no_fork"))
-    usr2(server)
-    taken_over(server)
+    server.remove("no_fork")
+    replace_master(server)
   end
 end

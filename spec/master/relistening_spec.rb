@@ -4,12 +4,10 @@ require_relative "../spec_helper"
 require_relative "../support/free_port"
 
 # HUP with a ConfigFile that names other addresses than before.
-RSpec.describe "Listeners on HUP" do
+RSpec.describe "Listeners on HUP", once: "sockets and signals" do
   def start(*places, ru: Rackups::PID, workers: 2)
     @workers = workers
-    server = Server.start(ru: ru, options: { Host: nil, Port: nil, MaxRequestPerChild: 0 }, config: config(places))
-    await_line(server, "Fastrack is ready")
-    server
+    Server.ready(ru: ru, options: { Host: nil, Port: nil, MaxRequestPerChild: 0 }, config: config(places))
   end
 
   def config(places)
@@ -18,19 +16,11 @@ RSpec.describe "Listeners on HUP" do
 
   # Changes the addresses.
   def change(server, *places)
-    server.write("fastrack.rb", config(places))
-    server.signal(:HUP)
-  end
-
-  def await_line(server, text, times = 1)
-    eventually(20, -> { server.log }) { server.log.scan(text).size >= times }
+    server.reload(config(places))
   end
 
   def get(port)
-    TCPSocket.open("127.0.0.1", port) do |socket|
-      socket.write("GET / HTTP/1.0\r\nHost: h\r\n\r\n")
-      HttpResponse.parse(socket.read).body.to_i
-    end
+    HttpResponse.ask(TCPSocket.new("127.0.0.1", port)).body.to_i
   end
 
   def refused?(port)
@@ -48,7 +38,7 @@ RSpec.describe "Listeners on HUP" do
       loop = ClientLoop.run(server) do |clients|
         expect(refused?(port + 2)).to be(true)
         change(server, "127.0.0.1:#{port + 2}", "127.0.0.1:#{port}")
-        await_line(server, "Fastrack is ready", 2)
+        server.await_ready(2)
         clients.await_answers
       end
       expect(loop.failures).to eq([])
@@ -67,7 +57,7 @@ RSpec.describe "Listeners on HUP" do
       request = SlowRequest.new(server)
       waiting = Array.new(20) { TCPSocket.new("127.0.0.1", port).tap { |socket| socket.write("GET / HTTP/1.0\r\nHost: h\r\n\r\n") } }
       change(server, "127.0.0.1:#{port + 1}")
-      await_line(server, "no longer listening on 127.0.0.1:#{port}\n")
+      server.await_log("no longer listening on 127.0.0.1:#{port}\n")
       expect(request.finish.status).to eq(200)
       expect(waiting.map { |socket| HttpResponse.parse(socket.read).status }).to all(eq(200))
       eventually { !ProcessTable.alive?(old) }
@@ -84,13 +74,13 @@ RSpec.describe "Listeners on HUP" do
       TCPServer.open("127.0.0.1", 0) do |taken|
         place = "127.0.0.1:#{taken.addr[1]}"
         change(server, "127.0.0.1:#{port + 1}", place)
-        await_line(server, "fastrack: HUP changes nothing: cannot listen on #{place}: the port is in use\n")
+        server.await_log("fastrack: HUP changes nothing: cannot listen on #{place}: the port is in use\n")
       end
       expect(before).to include(get(port))
       expect([server.workers, refused?(port + 1)]).to eq([before, true])
       # Another HUP sees the difference all the same.
       change(server, "127.0.0.1:#{port}", "127.0.0.1:#{port + 1}")
-      await_line(server, "Fastrack is ready", 2)
+      server.await_ready(2)
       expect(server.workers).to include(get(port + 1))
     end
   end
@@ -99,11 +89,11 @@ RSpec.describe "Listeners on HUP" do
     server = start("127.0.0.1:0", "./one.sock")
     port = server.log[/Listening on 127.0.0.1:(\d+)/, 1].to_i
     change(server, "./two.sock", "127.0.0.1:0")
-    await_line(server, "Fastrack is ready", 2)
+    server.await_ready(2)
     expect(server.log.scan("starts Listening").size).to eq(3)
     expect(server.log).to match(/^fastrack: no longer listening on :unix:.*one\.sock$/)
     expect(server.workers).to include(get(port))
-    UNIXSocket.open(File.join(server.dir, "two.sock")) { |socket| expect(socket.write("GET / HTTP/1.0\r\n\r\n")).to be > 0 }
+    expect(HttpResponse.ask(UNIXSocket.new(server.file("two.sock"))).status).to eq(200)
     eventually { refuses?(File.join(server.dir, "one.sock")) }
   end
 

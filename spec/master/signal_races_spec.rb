@@ -7,7 +7,7 @@ require_relative "../support/reexec_helpers"
 
 # What comes when the process that it is for is only just there, or when nobody is listening any more. ConfigFiles hold the
 # processes where they are for a moment only.
-RSpec.describe "Signals at a bad moment" do
+RSpec.describe "Signals at a bad moment", once: "processes and signals" do
   include ReexecHelpers
 
   # Has a process wait in a method until a file is there, and say by another one that it does.
@@ -38,7 +38,7 @@ RSpec.describe "Signals at a bad moment" do
     File.write(server.log_path, "#{listening}\n", mode: "a")
     server.write("go", "")
     server.await_workers(2)
-    eventually(5, "the worker goes on with the old file") { !ProcessTable.descriptors(worker).values.include?(moved) }
+    eventually(20, "the worker goes on with the old file") { !ProcessTable.descriptors(worker).values.include?(moved) }
   end
 
   it "B-faults those who wait at an address that is gone are served by a worker that was starting when it went" do
@@ -46,13 +46,12 @@ RSpec.describe "Signals at a bad moment" do
       config = ->(at) { "#{held_in("Fastrack::Worker", "prepare", "go")}\nlisten '127.0.0.1:#{at}'\nworker_processes 1\nafter_worker_ready { sleep 0.01 until File.exist?('serve') }" }
       server = Server.launch(ru: Rackups::PID, options: { Host: nil, Port: nil }, config: config.call(port))
       server.write("hold", "")
-      await_line(server, "Listening on 127.0.0.1:#{port}")
+      server.await_log("Listening on 127.0.0.1:#{port}")
       eventually { server.lines_of("held").first }
-      File.unlink(File.join(server.dir, "hold"))
+      server.remove("hold")
       waiting = Array.new(5) { TCPSocket.new("127.0.0.1", port).tap { |socket| socket.write("GET / HTTP/1.0\r\nHost: h\r\n\r\n") } }
-      server.write("fastrack.rb", config.call(port + 1))
-      server.signal(:HUP)
-      await_line(server, "no longer listening on 127.0.0.1:#{port}\n")
+      server.reload(config.call(port + 1))
+      server.await_log("no longer listening on 127.0.0.1:#{port}\n")
       %w[go serve].each { |name| server.write(name, "") }
       expect(waiting.map { |socket| read_status(socket) }).to all(eq(200))
     ensure
@@ -104,16 +103,16 @@ RSpec.describe "Signals at a bad moment" do
       server.signal(name)
       expect(server.wait.exitstatus).to eq(0)
       server.write("go", "")
-      eventually(10, -> { server.log }) { !ProcessTable.alive?(successor) }
+      eventually(20, -> { server.log }) { !ProcessTable.alive?(successor) }
       expect(server.log.scan("Listening").size).to eq(1)
     end
   end
 
   it "B-faults a new master that has closed what it talks to the old one by is ended after BootTimeout, and the old one carries on" do
-    server = start(options: { BootTimeout: 1, GracefulTimeout: 1 }, config: "")
+    server = start(options: { BootTimeout: GcMode.patient(1), GracefulTimeout: GcMode.patient(1) }, config: "")
     server.write("fastrack.rb", "IO.for_fd(Integer(ENV.fetch('FASTRACK_PREDECESSOR'))).close\nsleep")
     usr2(server)
-    await_line(server, "was not ready within BootTimeout; this one carries on")
+    server.await_log("was not ready within BootTimeout; this one carries on")
     expect(server.get.body).to eq("v1 #{server.pid}")
     await_processes(server, 3)
   end
@@ -122,10 +121,10 @@ RSpec.describe "Signals at a bad moment" do
     server = Server.start(ru: app("v1"), options: { MaxWorkers: 2, ErrRespawnInterval: 60 }, config: <<~RUBY)
       after_fork { |_, worker| exit if worker.nr == 1 }
     RUBY
-    await_line(server, "exited before it was ready")
+    server.await_log("exited before it was ready")
     server.await_workers(1)
     expect(server.get.status).to eq(200)
     server.signal(:TTOU)
-    await_line(server, "Fastrack is ready Workers:1")
+    server.await_log("Fastrack is ready Workers:1")
   end
 end

@@ -3,7 +3,7 @@
 require_relative "../spec_helper"
 require_relative "../support/http_peer"
 
-RSpec.describe "Stopping" do
+RSpec.describe "Stopping", once: "processes and signals" do
   let(:at_exit_app) do
     <<~'RUBY'
       at_exit { File.write("exits", "#{$$}\n", mode: "a") }
@@ -25,9 +25,14 @@ RSpec.describe "Stopping" do
     end
   end
 
+  # Servers with a request in the app; what they are told, and told again while it is there.
+  def busy(**options)
+    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 }.merge(options))
+    [server, SlowRequest.new(server)]
+  end
+
   it "A10 a second TERM, as supervisors send it, cuts nothing off" do
-    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
-    request = SlowRequest.new(server)
+    server, request = busy
     3.times do
       server.signal(:TERM)
       eventually { server.workers == [request.pid] }
@@ -37,7 +42,7 @@ RSpec.describe "Stopping" do
   end
 
   it "tells a worker again to stop that has missed the signal" do
-    server = Server.start(ru: Rackups::GATE.sub("run ", <<~RUBY + "run "), options: { MaxWorkers: 1, GracefulTimeout: 60 })
+    server = Server.start(ru: Rackups::GATE.sub("run ", <<~RUBY + "run "), options: { MaxWorkers: 1, GracefulTimeout: 600 })
       # As where the stack has no room for the handler.
       use(Class.new do
         define_method(:initialize) { |app| @app = app }
@@ -48,10 +53,9 @@ RSpec.describe "Stopping" do
       end)
     RUBY
     request = SlowRequest.new(server)
-    eventually { server.log.include?("is ready") }
-    server.signal(:HUP)
+    server.await_ready.signal(:HUP)
     # Then it was told.
-    eventually { server.log.scan("is ready").size == 2 }
+    server.await_ready(2)
     expect(request.finish.status).to eq(200)
     eventually { !ProcessTable.alive?(request.pid) }
     expect(server.log).not_to include("has not finished")
@@ -81,64 +85,33 @@ RSpec.describe "Stopping" do
     request = SlowRequest.new(server)
     # As a terminal sends it, to all processes of the job.
     Process.kill(:INT, -server.pid)
-    expect(server.wait(5).exitstatus).to eq(0)
-    expect(server.processes).to be_empty
-    expect(server.lines_of("exits")).to eq([server.pid.to_s])
+    expect(server.wait.exitstatus).to eq(0)
+    expect([server.processes, server.lines_of("exits")]).to eq([[], [server.pid.to_s]])
   ensure
     request&.abandon
   end
 
   it "C1 INT makes a graceful stop quick" do
-    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
-    request = SlowRequest.new(server)
+    server, request = busy
     server.signal(:TERM)
     eventually { server.workers == [request.pid] }
-    server.signal(:INT)
-    expect(server.wait(5).exitstatus).to eq(0)
+    expect(server.stop(:INT).exitstatus).to eq(0)
     expect(server.processes).to be_empty
   ensure
     request&.abandon
   end
 
-  it "C1 a worker that does not end within GracefulTimeout is named in the log and killed, and the server ends" do
-    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2, GracefulTimeout: 0.5 })
-    request = SlowRequest.new(server)
-    expect(server.stop.exitstatus).to eq(0)
-    expect(server.processes).to be_empty
-    expect(server.log.scan(/^fastrack: worker \d \(pid (\d+)\) has not finished within 0.5 s: killing it; it is serving GET \/slow for \d\.\d s$/)).to eq([[request.pid.to_s]])
-  ensure
-    request&.abandon
-  end
-
-  it "C1 a worker that is killed so while it waits for a client has no request named" do
-    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, GracefulTimeout: 0.5 })
-    server.connect do |socket|
-      socket.write("GET / HTTP/1.1\r\n")
-      # So that the worker has read it before it is told to stop.
-      eventually { server.get.status == 200 }
-      expect(server.stop.exitstatus).to eq(0)
+  # The second: if each of them began the stop anew, this would have no end.
+  { "TERM" => :TERM, "a QUIT that comes again and again" => :QUIT }.each do |what, name|
+    it "C1 a worker that does not end within GracefulTimeout after #{what} is named in the log and killed, and the server ends" do
+      server, request = busy(GracefulTimeout: 1)
+      eventually { server.ended? || !server.signal(name) } if name == :QUIT
+      expect(server.stop(name).exitstatus).to eq(0)
+      expect(server.processes).to be_empty
+      expect(server.log.scan(/^fastrack: worker \d \(pid (\d+)\) has not finished within 1 s: killing it; it is serving GET \/slow for \d+\.\d s$/)).to eq([[request.pid.to_s]])
+    ensure
+      request&.abandon
     end
-    expect(server.log).to match(/ has not finished within 0.5 s: killing it; it is serving no request$/)
-  end
-
-  it "C1 a QUIT that comes again gives nobody more time" do
-    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 1, GracefulTimeout: 1.5 })
-    request = SlowRequest.new(server)
-    # If each of them began the stop anew, this would have no end.
-    eventually { server.ended? || !server.signal(:QUIT) }
-    expect(server.log).to match(/has not finished within 1\.5 s: killing it/)
-    request.abandon
-  end
-
-  it "C1 WINCH, HUP and the like change nothing once the server is stopping" do
-    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
-    request = SlowRequest.new(server)
-    server.signal(:QUIT)
-    eventually { server.workers == [request.pid] }
-    %w[HUP USR2 TTIN TTOU WINCH].each { |name| server.signal(name) }
-    eventually { server.log.scan(/ is ignored: the server is stopping$/).size == 5 }
-    expect(request.finish.status).to eq(200)
-    expect(server.wait.exitstatus).to eq(0)
   end
 
   # A client of the only worker that has sent no more than this, and that the worker has accepted.
@@ -174,7 +147,7 @@ RSpec.describe "Stopping" do
       server = Server.start(ru: Rackups::PID, unix: unix, options: { MaxWorkers: 1 })
       with_slow_client(server, "GET / HTTP/1.0\r\n") do |client, worker|
         server.signal(:TERM)
-        eventually { refused?(server) }
+        eventually { server.refused? }
         client.write("\r\n")
         expect(HttpResponse.parse(client.read).body.to_i).to eq(worker)
       end
@@ -182,27 +155,17 @@ RSpec.describe "Stopping" do
     end
   end
 
-  def refused?(server)
-    server.connect(&:itself)
-    false
-  rescue Errno::ECONNREFUSED
-    true
-  end
-
   ["", "GET / HTTP/1.1\r\n", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf"].each do |part|
     it "B-faults TERM ends the server where a client has sent no more than #{part.inspect}" do
       server = Server.start(ru: Rackups::PID, unix: true, options: { MaxWorkers: 1 })
-      with_slow_client(server, part) { expect(server.stop(timeout: 10).exitstatus).to eq(0) }
+      with_slow_client(server, part) { expect(server.stop.exitstatus).to eq(0) }
     end
   end
 
   it "A10 D1 at_exit hooks run once in the master, after those of its workers" do
     server = Server.start(ru: at_exit_app, options: { MaxWorkers: 2, MaxRequestPerChild: 2 })
     # Two are recycled; at least one more serves when the server stops.
-    eventually do
-      server.get
-      server.lines_of("exits").size >= 2
-    end
+    eventually { server.get && server.lines_of("exits").size >= 2 }
     server.stop
     pids = server.lines_of("exits")
     expect(pids.uniq).to eq(pids)
@@ -287,7 +250,7 @@ RSpec.describe "Stopping" do
   end
 
   it "TERM ends the server though its master gets one signal after the other" do
-    5.times do
+    3.times do
       server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ControlPath: "control" })
       server.await_workers(1)
       # Which Ruby takes without a word. It sends this one itself.
@@ -296,7 +259,7 @@ RSpec.describe "Stopping" do
       rescue Errno::ESRCH
         nil
       end
-      expect(server.stop(timeout: 10).exitstatus).to eq(0)
+      expect(server.stop.exitstatus).to eq(0)
       storm.join
     end
   end
@@ -304,43 +267,37 @@ RSpec.describe "Stopping" do
   # Where puma 8 hung in 4 of 10 stops. Half of the servers are stopped before all of their workers are up.
   describe "again and again" do
     # The app notes each request that has begun, and gives a stop some time to come in between.
-    let(:noting_app) do
-      <<~RUBY
-        run ->(_env) { File.write("begun", ".", mode: "a"); sleep 0.002; [200, {}, [Process.pid.to_s]] }
-      RUBY
+    noting = <<~RUBY
+      run ->(_env) { File.write("begun", ".", mode: "a"); sleep 0.002; [200, {}, [Process.pid.to_s]] }
+    RUBY
+
+    # Servers that are stopped one after the other, each after the block.
+    def stopped(ru)
+      Array.new(20) do |index|
+        server = Server.start(ru: ru, rackup: false, options: { MaxWorkers: 2 })
+        server.await_workers(2) if index.even?
+        clients = yield server
+        expect(server.stop.exitstatus).to eq(0)
+        expect(server.processes).to be_empty
+        [server, clients]
+      end
     end
 
-    def start(index, ru = Rackups::PID)
-      server = Server.start(ru: ru, rackup: false, options: { MaxWorkers: 2 })
-      server.await_workers(2) if index.even?
-      server
+    it "B-faults TERM ends an idle server" do
+      stopped(Rackups::PID) { nil }
     end
 
-    # It is given less time than its workers are.
-    def stop(server)
-      expect(server.stop.exitstatus).to eq(0)
-      expect(server.processes).to be_empty
-    end
-
-    # All of them with one Ruby: what may go wrong is a matter of signals and processes.
-    times = ENV["FASTRACK_LANE"].to_s.match?(/\A(rack3|ruby34)\z/) ? 15 : 50
-    once = ("many rounds" if times == 50)
-
-    it "B-faults TERM ends an idle server, #{times} times of #{times}", once: once do
-      times.times { |index| stop(start(index)) }
-    end
-
-    it "B-faults TERM ends a server under load, #{times} times of #{times}, and no accepted request is cut off", once: once do
-      results = Array.new(times) do |index|
-        server = start(index, noting_app)
+    it "B-faults TERM ends a server under load, and no accepted request is cut off" do
+      results = stopped(noting) do |server|
         clients = Array.new(4) { Thread.new { ask_until_refused(server) } }
         eventually { clients.sum { |client| client[:answered].to_i }.positive? }
-        stop(server)
+        clients
+      end
+      results.each do |server, clients|
         bodies = clients.flat_map(&:value)
         expect(bodies.size).to eq(server.lines_of("begun").first.size)
-        bodies
+        expect(bodies).to all(match(/\A\d+\z/))
       end
-      expect(results.flatten).to all(match(/\A\d+\z/))
     end
 
     # @return [Array<String>] the bodies of all responses; a raw string stands for a response that is none

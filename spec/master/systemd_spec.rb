@@ -5,7 +5,7 @@ require_relative "../support/free_port"
 require_relative "../../lib/fastrack/configuration/options"
 
 # The specs have systemd's part: they hand sockets over, and listen to what is said on NOTIFY_SOCKET.
-RSpec.describe "Under systemd" do
+RSpec.describe "Under systemd", once: "sockets and processes" do
   # Becomes the process that LISTEN_PID names, as systemd does between fork and exec.
   activation = ["sh", "-c", 'LISTEN_PID=$$ exec "$@"', "sh"]
 
@@ -27,10 +27,7 @@ RSpec.describe "Under systemd" do
   end
 
   def names(socket)
-    socket.write("GET / HTTP/1.0\r\n\r\n")
-    HttpResponse.parse(socket.read).body.scan(/^SERVER_(?:NAME|PORT)="(.*)"$/).flatten
-  ensure
-    socket.close
+    HttpResponse.ask(socket).body.scan(/^SERVER_(?:NAME|PORT)="(.*)"$/).flatten
   end
 
   describe "socket activation" do
@@ -111,11 +108,16 @@ RSpec.describe "Under systemd" do
     # The next message that begins so, as a Hash; others are left out.
     def heard(word)
       loop do
-        raise "#{word} was not said" unless @systemd.wait_readable(20)
+        raise "#{word} was not said" unless @systemd.wait_readable(GcMode.patient(20))
 
         message = @systemd.recv(4096).lines(chomp: true).to_h { |line| line.split("=", 2) }
         return message if message.key?(word)
       end
+    end
+
+    # Leaves out what was said so far.
+    def forget
+      @systemd.recv(4096) while @systemd.wait_readable(0)
     end
 
     it "C6 READY is said when all workers serve, and STOPPING when they are told to stop" do
@@ -176,19 +178,19 @@ RSpec.describe "Under systemd" do
       heard("WATCHDOG")
       server.signal(:USR2)
       expect(server.wait.exitstatus).to eq(0)
-      @systemd.recv(4096) while @systemd.wait_readable(0)
+      forget
       heard("WATCHDOG")
     end
 
-    it "C6 WATCHDOG is said at least twice in the time that systemd waits, and not when the master hangs" do
+    # How often is in sd_notify_spec.rb.
+    it "C6 WATCHDOG is said again and again, no more often than need be, and not when the master hangs" do
+      began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       server = notifying({ "WATCHDOG_USEC" => "1200000" })
-      heard("WATCHDOG")
-      started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      4.times { heard("WATCHDOG") }
-      expect(Process.clock_gettime(Process::CLOCK_MONOTONIC) - started).to be_between(1.8, 4.8)
+      5.times { heard("WATCHDOG") }
+      expect(Process.clock_gettime(Process::CLOCK_MONOTONIC) - began).to be >= 4 * 0.6
       server.signal(:STOP)
       eventually { ProcessTable.entry(server.master).state == "T" }
-      @systemd.recv(4096) while @systemd.wait_readable(0)
+      forget
       expect(@systemd.wait_readable(1.2)).to be_nil
     ensure
       server&.signal(:CONT)
@@ -241,10 +243,7 @@ RSpec.describe "Under systemd" do
     end
 
     def asked
-      UNIXSocket.open("#{@dir}/app.sock") do |socket|
-        socket.write("GET / HTTP/1.0\r\n\r\n")
-        HttpResponse.parse(socket.read).body
-      end
+      HttpResponse.ask(UNIXSocket.new("#{@dir}/app.sock")).body
     end
 
     it "C6 are in order for systemd-analyze" do

@@ -4,19 +4,15 @@ require_relative "../spec_helper"
 require_relative "../support/reexec_helpers"
 
 # The file of a unix socket when the server that listens there ends.
-RSpec.describe "A unix socket" do
+RSpec.describe "A unix socket", once: "files" do
   include ReexecHelpers
-
-  def socket(server, name = "server.sock")
-    File.join(server.dir, name)
-  end
 
   %i[TERM QUIT INT].each do |signal|
     it "D2 is removed at the server's end by #{signal}, wherever the server is by then" do
       server = start(unix: true, options: { Path: "server.sock" }, config: "after_worker_ready { Dir.chdir('/') }\nbefore_fork { Dir.chdir('/') }")
-      expect(File).to be_socket(socket(server))
+      expect(File).to be_socket(server.file("server.sock"))
       expect(server.stop(signal).exitstatus).to eq(0)
-      expect(File).not_to exist(socket(server))
+      expect(server.file?("server.sock")).to be(false)
     end
   end
 
@@ -27,34 +23,22 @@ RSpec.describe "A unix socket" do
     expect(server.get.body).to eq("v1 #{master}")
     server.signal(:TERM, to: master)
     await_processes(server, 0)
-    expect(File).not_to exist(socket(server))
+    expect(server.file?("server.sock")).to be(false)
   end
 
   it "D2 is left to a server that has taken its place" do
     server = start(unix: true)
-    File.unlink(socket(server))
-    other = UNIXServer.new(socket(server))
+    File.unlink(server.file("server.sock"))
+    other = UNIXServer.new(server.file("server.sock"))
     server.stop
-    expect(File).to be_socket(socket(server))
+    expect(File).to be_socket(server.file("server.sock"))
     other.close
-  end
-
-  it "D2 is left to the one who has opened it" do
-    Dir.mktmpdir do |dir|
-      path = File.join(dir, "app.sock")
-      opened = UNIXServer.new(path)
-      server = start(inherit: { 9 => opened }, env: { "SERVER_STARTER_PORT" => "#{path}=9" })
-      expect(server.stop.exitstatus).to eq(0)
-      expect(File).to be_socket(path)
-      opened.close
-    end
   end
 
   it "D2 is removed if HUP has it listened on no more" do
     server = start(fastrack: true, options: { Host: nil, Port: nil }, config: "listen './one.sock'\nlisten './two.sock'")
-    server.write("fastrack.rb", "listen './two.sock'")
-    server.signal(:HUP)
-    await_line(server, "Fastrack is ready", 2)
+    server.reload("listen './two.sock'")
+    server.await_ready(2)
     server.stop
     expect(Dir.children(server.dir).grep(/sock/)).to be_empty
   end

@@ -19,12 +19,14 @@ class ClientLoop
 
   # @return [Integer] connections that were made
   attr_reader :connections
+  # @return [Integer] kept connections that were closed after a response that said so
+  attr_reader :renewals
 
   def initialize(server, paths, kept)
     @server = server
     @paths = paths
     @kept = kept
-    @connections = 0
+    @connections = @renewals = 0
     @bodies = []
     @failures = []
     @lock = Mutex.new
@@ -33,9 +35,7 @@ class ClientLoop
   end
 
   def run
-    # Those of before: a server that is on its way out must not be asked where its successor is.
-    @port = @server.port
-    @path = @server.path
+    remember_place
     threads = @paths.each_index.map { |index| Thread.new { ask(index) until @over } }
     await_answers
     result = yield self
@@ -59,11 +59,17 @@ class ClientLoop
 
   private
 
+  # That of before: a server that is on its way out must not be asked where its successor is.
+  def remember_place
+    @port = @server.port
+    @path = @server.path
+  end
+
   def ask(index)
     socket = Thread.current[:connection] ||= connect
     socket.write("GET #{@paths[index]} HTTP/1.1\r\nHost: localhost\r\n#{"Connection: close\r\n" unless @kept}\r\n")
     response = HttpResponse.parse(read(socket))
-    hang_up if !@kept || response.headers["Connection"].to_s.casecmp?("close")
+    renew if !@kept || response.headers["Connection"].to_s.casecmp?("close")
     note(response.status == 200 ? response.body : nil, response.inspect)
   rescue StandardError => e
     hang_up
@@ -77,6 +83,11 @@ class ClientLoop
     @path ? UNIXSocket.new(@path) : TCPSocket.new("127.0.0.1", @port)
   end
 
+  def renew
+    @lock.synchronize { @renewals += 1 } if @kept
+    hang_up
+  end
+
   def hang_up
     Thread.current[:connection]&.close
     Thread.current[:connection] = nil
@@ -86,7 +97,7 @@ class ClientLoop
   def read(socket)
     bytes = +""
     until bytes =~ /\r\n\r\n/ && $~.post_match.bytesize >= bytes[/^content-length: (\d+)/i, 1].to_i
-      raise "nothing within 20 s after #{bytes.inspect}" unless socket.wait_readable(20)
+      raise "nothing after #{bytes.inspect}" unless socket.wait_readable(GcMode.patient(20))
 
       bytes << socket.readpartial(65_536)
     end

@@ -38,6 +38,16 @@ class HttpResponse
 
   class Malformed < StandardError; end
 
+  # Asks on a connection, which is closed then.
+  #
+  # @return [HttpResponse]
+  def self.ask(socket, path = "/")
+    socket.write("GET #{path} HTTP/1.0\r\n\r\n")
+    parse(socket.read)
+  ensure
+    socket.close
+  end
+
   # Takes one response from the front of some bytes that end where the
   # connection did, and gives it with the bytes that follow it.
   #

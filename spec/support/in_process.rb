@@ -34,7 +34,7 @@ class InProcess
         signals: File.readlines("/proc/self/status").grep(/^Sig(?:Blk|Ign|Cgt)/), title: File.read("/proc/self/cmdline") }
     end
 
-    def wait_until(seconds = 20)
+    def wait_until(seconds = 60)
       deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + seconds
       until (value = yield)
         raise "not within #{seconds} s" if Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
@@ -54,7 +54,7 @@ class InProcess
   # @param script [String] Ruby, after the PRELUDE
   # @param patience [Numeric] seconds that it may take
   # @return [Result]
-  def self.run(script, patience: 60, **keywords)
+  def self.run(script, patience: 120, **keywords)
     program = new(script, **keywords)
     Result.new(program.wait(patience), program.output)
   ensure
@@ -88,7 +88,7 @@ class InProcess
   end
 
   # @return [Process::Status]
-  def wait(patience = 60)
+  def wait(patience = 120)
     Eventually.eventually(patience, -> { "the program's end:\n#{output}" }) do
       _, @status = Process.wait2(@pid, Process::WNOHANG)
       @status

@@ -22,7 +22,7 @@ class MonitorClient
     socket = connect
     lines = { "Host" => "localhost" }.merge(headers).map { |name, value| "#{name}: #{value}\r\n" }.join
     socket.write("#{verb} #{target} HTTP/1.1\r\n#{lines}\r\n")
-    raise "no answer to #{verb} #{target}" unless socket.wait_readable(Server::DEADLINE)
+    raise "no answer to #{verb} #{target}" unless socket.wait_readable(GcMode.patient(Server::DEADLINE))
 
     head, body = socket.read.split("\r\n\r\n", 2)
     Answer.new(head[/\AHTTP\S+ (\d+)/, 1].to_i, head, body)

@@ -36,7 +36,7 @@ class SlowRequest
     @server = server
     @thread = Thread.new { server.get("/slow") }
     @thread.report_on_exception = false
-    Eventually.eventually(10, "no request in the app") { pid }
+    Eventually.eventually(20, "no request in the app") { pid }
   end
 
   # The worker that is at it.

@@ -9,13 +9,20 @@ module ReexecHelpers
 
   # A server whose workers are all ready.
   def start(ru: app("v1"), options: {}, **keywords)
-    Server.start(ru: ru, options: { MaxWorkers: 2, MaxRequestPerChild: 0 }.merge(options), **keywords).tap do |server|
-      await_line(server, "Fastrack is ready")
+    Server.ready(ru: ru, options: { MaxWorkers: 2, MaxRequestPerChild: 0 }.merge(options), **keywords)
+  end
+
+  # One with two masters, which both serve.
+  def start_both(options: {}, **keywords)
+    start(options: { AutoQuit: false }.merge(options), **keywords).tap do |server|
+      usr2(server)
+      await_line(server, "is ready", 3)
+      await_processes(server, 6)
     end
   end
 
   def await_line(server, text, times = 1)
-    eventually(20, -> { "no #{times} of #{text.inspect} in:\n#{server.log}" }) { server.log.scan(text).size >= times }
+    server.await_log(text, times)
   end
 
   # While clients ask, old and new ones, slow and fast.
@@ -34,6 +41,12 @@ module ReexecHelpers
   # The pid of the new master that is being started.
   def new_master(server)
     eventually(20, -> { server.log }) { server.log[/^fastrack: starting a new master \(pid (\d+)\)$/, 1] }.to_i
+  end
+
+  # Has a new master take over, and gives its pid.
+  def replace_master(server)
+    usr2(server)
+    taken_over(server)
   end
 
   # Waits for the end of the old master.

@@ -16,7 +16,7 @@ class Server
   LISTENING = /(?:^|^\S+ \d+ INFO |"message":")Fastrack starts Listening on (?:(?<host>.+):(?<port>\d+)|:unix:(?<path>.+)) Pid:(?<pid>\d+)(?:"\})?$/.freeze
 
   # Seconds that a boot, a response or a stop may take before it is a failure.
-  DEADLINE = 20
+  DEADLINE = 40
 
   # Environment of the machine that would change what a server does.
   CLEAN_ENVIRONMENT = %w[
@@ -43,6 +43,11 @@ class Server
     # @raise [Failed] when it exits or does not listen in time
     def start(**keywords)
       launch(**keywords).tap(&:await_listening)
+    end
+
+    # Starts a server and returns when all of its workers serve.
+    def ready(**keywords)
+      start(**keywords).tap(&:await_ready)
     end
 
     # Starts a server without waiting for anything.
@@ -96,6 +101,23 @@ class Server
     File.join(@dir, file).tap { |path| File.write(path, text) }
   end
 
+  # The path of a file in the private directory.
+  def file(name)
+    File.join(@dir, name)
+  end
+
+  def file?(name)
+    File.exist?(file(name))
+  end
+
+  def remove(name)
+    File.unlink(file(name))
+  end
+
+  def await_file(name)
+    Eventually.eventually(DEADLINE, -> { "no #{name}; log:\n#{log}" }) { file?(name) }
+  end
+
   # Lines of a file in the private directory, where the app or its hooks write what they do; none while it is not there.
   def lines_of(file)
     File.readlines(File.join(@dir, file), chomp: true)
@@ -123,6 +145,17 @@ class Server
       listening
     end
     self
+  end
+
+  # Waits until the log has a text, or what a pattern matches, so many times.
+  def await_log(text, times = 1)
+    Eventually.eventually(DEADLINE, -> { "no #{times} of #{text.inspect} in:\n#{log}" }) { log.scan(text).size >= times }
+    self
+  end
+
+  # Waits until all workers serve, those of its start or of the last of so many generations.
+  def await_ready(times = 1)
+    await_log("Fastrack is ready", times)
   end
 
   # The last `starts Listening` line, taken apart.
@@ -162,6 +195,18 @@ class Server
       found = workers
       found if found.size == count && (!block_given? || yield(found))
     end
+  end
+
+  # Waits until others have taken these workers' places, and gives them.
+  def await_others(before)
+    await_workers(before.size) { |found| (found & before).empty? }
+  end
+
+  # Whether nobody listens any more where the server did.
+  def refused?
+    connect(&:itself).nil?
+  rescue Errno::ECONNREFUSED
+    true
   end
 
   # A new connection to the server; closed after the block, when one is given.
@@ -211,6 +256,12 @@ class Server
 
   def signal(name, to: pid)
     Process.kill(name, to)
+  end
+
+  # Sends HUP, with another ConfigFile where one is given.
+  def reload(config = nil)
+    write("fastrack.rb", config) if config
+    signal(:HUP)
   end
 
   # Sends a signal and waits for the end.

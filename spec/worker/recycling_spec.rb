@@ -15,7 +15,8 @@ RSpec.describe "Recycling" do
 
   it "A9 a worker ends after exactly as many requests as it may, and no request fails for it" do
     server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, MaxRequestPerChild: 5 })
-    expect(unhurried_answers(server, 25).chunk_while { |one, two| one == two }.map(&:size)).to eq([5] * 5)
+    # A successor may be asked before the last request of its predecessor; the last two may not be at their ends.
+    expect(unhurried_answers(server, 30).tally.values.first(4)).to eq([5] * 4)
   end
 
   it "A9 with a limit of 1 each request has a worker of its own" do
@@ -33,10 +34,10 @@ RSpec.describe "Recycling" do
 
   it "A3 each worker draws its own limit, from Min to Max" do
     server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, MinRequestPerChild: 2, MaxRequestPerChild: 4 })
-    # The last worker may not be at its end.
-    runs = unhurried_answers(server, 200).chunk_while { |one, two| one == two }.map(&:size)[0...-1]
-    # That one of the three does not turn up in 50 draws has p < 1e-8.
-    expect(runs.uniq.sort).to eq([2, 3, 4])
+    # The last two workers may not be at their ends, see above.
+    limits = unhurried_answers(server, 230).tally.values[0...-2]
+    # That one of the three does not turn up in 55 draws has p < 1e-9.
+    expect(limits.uniq.sort).to eq([2, 3, 4])
   end
 
   it "A9 a request that is arriving while the limit is reached is answered" do

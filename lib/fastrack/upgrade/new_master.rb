@@ -113,12 +113,15 @@ module Fastrack
       signal(:TERM)
     end
 
+    # With rackup's --daemonize it has forked, or is about to: what serves has a pid that is not known here, and reads the
+    # channel. The process that this master has started may still be there then.
+    #
     # @param name [Symbol, String]
     # @return [true]
     def signal(name)
       @due_at = nil if name == :KILL
-      # With rackup's --daemonize it has forked, and its pid is not known here.
-      @status.nil? ? Process.kill(name, @pid) : @channel.write(ControlChannel::TIMED_OUT)
+      @channel.write(ControlChannel::TIMED_OUT)
+      Process.kill(name, @pid) if @status.nil?
       true
     rescue SystemCallError
       true

@@ -1,0 +1,151 @@
+# frozen_string_literal: true
+
+require "spec_helper"
+require "support/monitor_helpers"
+require_relative "../../lib/fastrack/master/monitor_thread"
+
+# That the monitor is there whatever becomes of the server, and that it and its clients do the server no harm.
+RSpec.describe "The monitor", linux: "a thread with descriptors of its own", once: "a thread without Ruby" do
+  include MonitorHelpers
+
+  describe "when the server changes" do
+    # Asks all the time. The pids of the masters that have answered.
+    def answered
+      pids = []
+      done = false
+      asking = Thread.new { pids << monitor.status["pid"] until done }
+      yield
+      done = true
+      asking.value
+      pids
+    ensure
+      done = true
+    end
+
+    it "answers without a gap, first the old master's and then the new one's (USR2)" do
+      server = serving
+      old = server.master
+      pids = answered do
+        server.signal(:USR2)
+        monitor.await { |status| status["pid"] != old && status["phase"] == "serving" }
+        Eventually.eventually { server.ended? }
+      end
+      expect(pids.uniq).to eq([old, server.master])
+      expect(File.read(@pid_file).to_i).to eq(server.master)
+    end
+
+    it "answers on where a new master fails, and again where one fails later" do
+      server = serving(options: { AutoQuit: false })
+      old = server.master
+      pids = answered do
+        server.write("config.ru", "raise 'broken'")
+        server.signal(:USR2)
+        server.await_log("this one carries on")
+      end
+      expect(pids.uniq).to eq([old])
+      server.write("config.ru", MonitorHelpers::APP)
+      server.signal(:USR2)
+      other = monitor.await { |status| status["pid"] != old && status["phase"] == "serving" }["pid"]
+      Process.kill(:KILL, other)
+      expect(monitor.await { |status| status["pid"] == old }).to include("phase" => "serving")
+    end
+
+    it "is somewhere else from a HUP on, or nowhere, and again where somebody has removed its socket" do
+      server = serving(config: "")
+      File.unlink(monitor.path)
+      server.reload
+      expect(monitor.await { |status| status["generation"] == 2 && status["phase"] == "serving" }).to include("pid" => server.master)
+      server.await_ready(2).reload(%(control_path "other.control"\n))
+      moved = MonitorClient.new(server.file("other.control"))
+      expect(moved.await { |status| status["generation"] == 3 && status["phase"] == "serving" }).to include("pid" => server.master, "workers_wanted" => 2)
+      expect(File.exist?(monitor.path)).to be(false)
+      server.await_ready(3).reload(%(control_path "none"\n))
+      server.await_ready(4)
+      expect([File.exist?(moved.path), server.get.status]).to eq([false, 200])
+    end
+
+    it "leaves nothing behind where the master is killed, and a new start takes the socket's file over" do
+      server = serving
+      server.signal(:KILL)
+      Eventually.eventually { server.ended? && server.processes.empty? }
+      expect { monitor.status }.to raise_error(Errno::ECONNREFUSED)
+      again = Server.start(ru: MonitorHelpers::APP, options: { MaxWorkers: 1, Pid: @pid_file })
+      expect(monitor.await { |status| status["phase"] == "serving" }).to include("pid" => again.master)
+      again.stop
+    end
+  end
+
+  it "is no end of the master by an exception of its own" do
+    failing = Class.new { def method_missing(name, *) = raise(FrozenError, "no #{name}") }.new
+    allow(Fastrack::Log).to receive(:line)
+    thread = Fastrack::MonitorThread.new(nil, [], failing)
+    3.times { thread.publish(1, true, nil) }
+    [thread.listen, thread.exited(nil, nil), thread.close]
+    expect(Fastrack::Log).to have_received(:line).with(/\Athe monitor fails: .*\((?:NoMethodError|FrozenError)\)\z/, :error).once
+  end
+
+  it "keeps no other thread of the master waiting while it begins to listen, however long that takes" do
+    # The first tick that comes once it listens is one that comes before it has its name, which is late.
+    script = <<~RUBY
+      require "fastrack/native"
+      monitor = Fastrack::Monitor.start(Fastrack::Scoreboard.new(nil), [ARGV.first, nil, nil], "1", 1, false)
+      ticks = 0
+      Thread.new { loop { sleep 0.001 and ticks += 1 } }
+      before = ticks
+      monitor.listen
+      puts ticks - before, File.socket?(ARGV.first)
+    RUBY
+    slow = %W[strace -f -qq -e trace=rename,renameat,renameat2 -o /dev/null -e inject=rename,renameat,renameat2:delay_enter=#{GcMode.patient(500_000).to_i}]
+    Dir.mktmpdir do |dir|
+      output, status = Open3.capture2e(*slow, "true")
+      skip "strace cannot delay calls here: #{output}" unless status.success?
+      output, = Open3.capture2e(*slow, RbConfig.ruby, "-I", Server::LIB, "-e", script, File.join(dir, "control"))
+      expect(output.lines(chomp: true)).to match([satisfy { |ticks| ticks.to_i > 3 }, "true"])
+    end
+  end
+
+  it "gives no descriptor of its own to a worker, nor to the rest of the master" do
+    server = serving
+    sockets = ->(pid) { ProcessTable.descriptors(pid).values.compact.grep(/socket:/) }
+    alone = Server.ready(ru: MonitorHelpers::APP, options: { MaxWorkers: 2 })
+    # But for the one that gives the monitor its orders.
+    Eventually.eventually { sockets.call(server.master).size == sockets.call(alone.master).size + 1 }
+    streams = Array.new(3) { monitor.connect.tap { |socket| socket.write("GET /events HTTP/1.1\r\nHost: h\r\n\r\n") } }
+    streams.each { |socket| expect(socket.readpartial(12)).to eq("HTTP/1.1 200") }
+    before = server.workers
+    server.signal(:HUP)
+    server.await_others(before)
+    inodes = File.readlines("/proc/net/unix").select { |line| line.end_with?("#{monitor.path}\n") || line.include?(".control.") }.map { |line| line.split[6] }
+    expect(inodes.size).to be >= 4
+    open = [server.master, *server.workers].flat_map { |pid| ProcessTable.descriptors(pid).values }
+    expect(open.compact.grep(/socket:\[(#{inodes.join("|")})\]/)).to eq([])
+  ensure
+    streams&.each(&:close)
+  end
+
+  it "lets a thousand clients, slow ones too, neither slow the server down nor keep others out" do
+    server = serving
+    rss = -> { File.read("/proc/#{server.master}/statm").split[1].to_i * Etc.sysconf(Etc::SC_PAGESIZE) }
+    before = rss.call
+    held = []
+    1000.times do |number|
+      socket = Socket.new(:UNIX, :STREAM)
+      # Its backlog may be full.
+      Eventually.eventually { socket.connect_nonblock(Addrinfo.unix(monitor.path), exception: false) != :wait_writable }
+      socket.write_nonblock(["", "GET /metrics", "GET /status.json HTTP/1.1\r\nHost: h\r\n\r\n"][number % 3])
+      held << socket
+      held.shift.close if held.size > 200
+      expect(server.get.status).to eq(200) if (number % 100).zero?
+    end
+    expect(ready["workers_ready"]).to eq(2)
+    expect(server.get.status).to eq(200)
+    expect(rss.call - before).to be < 32 * 1024 * 1024
+  ensure
+    held&.each(&:close)
+  end
+
+  it "is measured by bench/monitor" do
+    output, status = Open3.capture2e(RbConfig.ruby, "-w", File.join(Server::ROOT, "bench/monitor"), "--rounds", "1", "--seconds", "1")
+    expect([status.exitstatus, output]).to match([0, /^master: PSS .*^scraped each second: .*^hello alone .*^hello beside 1,000 .*^the thousand take /m])
+  end
+end

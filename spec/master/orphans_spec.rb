@@ -1,0 +1,141 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../support/free_port"
+require_relative "../support/http_peer"
+
+# What outlives a master that is killed, and for how long; and what the app's own processes have of the server.
+RSpec.describe "Orphans", once: "processes and signals" do
+  def kill_master(server)
+    server.signal(:KILL)
+    server.wait
+  end
+
+  describe "kill -9 of the master" do
+    # Answers with more than the kernel takes ahead of a client, and uploads with their length.
+    slow = <<~'RUBY'
+      run lambda { |env|
+        length = env["rack.input"].read.bytesize
+        [200, {}, length.zero? ? Array.new(160, "x" * 100_000) : [length.to_s]]
+      }
+    RUBY
+
+    { "idle workers" => true, "workers that are just starting" => false }.each do |who, ready|
+      it "B-orphans #{who} end" do
+        server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 3 })
+        server.await_ready if ready
+        kill_master(server)
+        eventually { server.processes.empty? }
+      end
+    end
+
+    it "B-orphans a busy worker finishes its request and ends, and the address is free" do
+      FreePort.keep do |port|
+        server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2, Port: port })
+        request = SlowRequest.new(server)
+        kill_master(server)
+        eventually { server.processes == [request.pid] }
+        expect(request.finish.status).to eq(200)
+        eventually { server.processes.empty? }
+        expect(Server.start(ru: Rackups::PID, options: { Port: port }).get.status).to eq(200)
+      end
+    end
+
+    it "B-orphans a client that has a part of its response gets the rest, and one that has sent a part of its request an answer" do
+      server = Server.start(ru: slow, options: { MaxWorkers: 2 })
+      peers = [HttpPeer.new(server, receive_buffer: 4096).write("GET / HTTP/1.0\r\n\r\n"),
+               HttpPeer.new(server).write("POST / HTTP/1.0\r\nContent-Length: 10\r\n\r\nabc")]
+      peers.first.read_until_size(1)
+      eventually { peers.last.taken? }
+      kill_master(server)
+      eventually { server.refused? }
+      peers.last.write("defghij")
+      expect(HttpResponse.parse(peers.last.read_to_end).body).to eq("10")
+      expect(HttpResponse.parse(peers.first.read_to_end).body.bytesize).to eq(16_000_000)
+      eventually { server.processes.empty? }
+    ensure
+      peers&.each(&:close)
+    end
+
+    it "B-orphans no client keeps a worker for longer than GracefulTimeout" do
+      server = Server.start(ru: slow, options: { MaxWorkers: 1, GracefulTimeout: 1 })
+      HttpPeer.open(server) do |peer|
+        peer.write("GET / HTTP/1.0\r\n\r\n").read_until_size(1)
+        worker = server.workers.first
+        kill_master(server)
+        eventually { server.processes.empty? }
+        expect(server.log).to include("fastrack: worker 0 (pid #{worker}) has not finished within 1 s after the end of its master: ending it\n")
+      end
+    end
+
+    it "B-orphans a worker whose hook hangs ends with its master, and holds no port" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1 }, config: <<~CONFIG)
+        after_fork { File.exist?("hang") && File.write("hangs", "") && sleep }
+      CONFIG
+      server.await_workers(1)
+      server.write("hang", "")
+      server.signal(:TTIN)
+      server.await_file("hangs")
+      kill_master(server)
+      eventually { server.processes.empty? }
+      expect(server.log).to match(/^fastrack: worker 1 \(pid \d+\) has not booted when its master ended: ending it$/)
+    end
+
+    it "B-orphans hooks have a time of their own after the last client" do
+      limit = GcMode.patient(4)
+      server = Server.start(ru: slow, options: { GracefulTimeout: limit }, config: <<~CONFIG)
+        max_workers 1
+        before_worker_shutdown { sleep #{limit * 0.75}; File.write("hook", "done") }
+      CONFIG
+      HttpPeer.open(server) do |peer|
+        peer.write("GET / HTTP/1.0\r\n\r\n").read_until_size(1)
+        kill_master(server)
+        # A part of the client's time, so that the hook ends after it, and within its own.
+        sleep(limit * 0.4)
+        expect(HttpResponse.parse(peer.read_to_end).body.bytesize).to eq(16_000_000)
+      end
+      eventually { server.processes.empty? }
+      expect(server.lines_of("hook")).to eq(["done"])
+    end
+
+    it "B-orphans a process that the app has left in the background keeps no worker alive" do
+      server = Server.start(ru: <<~'RUBY', options: { MaxWorkers: 1 })
+        run ->(_env) { [200, {}, [spawn("sleep", "600").to_s]] }
+      RUBY
+      child = server.get.body.to_i
+      kill_master(server)
+      eventually { server.processes == [child] }
+    ensure
+      Process.kill(:KILL, child) if child
+    end
+  end
+
+  { "a hook" => "before_fork { $child ||= fork { sleep }.tap { |pid| File.write('child', pid.to_s) } }",
+    "a thread" => "before_fork { $child ||= Thread.new { fork { sleep }.tap { |pid| File.write('child', pid.to_s) } } }",
+    "after_fork" => "after_fork { |_, worker| fork { sleep }.tap { |pid| File.write('child', pid.to_s) } if worker.nr == 0 }" }
+    .each do |what, config|
+    describe "a process that #{what} forks", once: nil do
+      let(:server) { Server.start(ru: Rackups::PID, options: { MaxWorkers: 2 }, config: config) }
+      let(:child) { eventually { server.get && server.lines_of("child").first&.to_i } }
+
+      after { Process.kill(:KILL, child) if ProcessTable.alive?(child) }
+
+      it "B-orphans keeps no worker alive when the master is killed, and not the port" do
+        child
+        kill_master(server)
+        # The child lets go of the port in its own time.
+        eventually { server.processes == [child] && server.refused? }
+      end
+
+      it "B-fork has none of the server's sockets and pipes, and is ended by TERM" do
+        # What this process has, the server may have from it.
+        inherited = ProcessTable.descriptors(Process.pid).values
+        kept = -> { (ProcessTable.descriptors(child).values - inherited).grep(/\A(?:socket|pipe):/) }
+        eventually(20, kept) { kept.call.empty? }
+        server.signal(:TERM, to: child)
+        eventually { !ProcessTable.alive?(child) }
+        expect(server.get.status).to eq(200)
+      end
+    end
+  end
+end

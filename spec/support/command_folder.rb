@@ -1,0 +1,50 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "open3"
+require_relative "server"
+
+# For examples of the `fastrack` command: a folder with an app, in which it is run as its users run it.
+module CommandFolder
+  def self.included(group)
+    group.around do |example|
+      Dir.mktmpdir("fastrack-command") do |dir|
+        @dir = File.realpath(dir)
+        write("config.ru", Rackups::PID)
+        example.run
+      end
+    end
+  end
+
+  def path(name)
+    File.join(@dir, name)
+  end
+
+  def write(name, text)
+    FileUtils.mkdir_p(File.dirname(path(name)))
+    File.write(path(name), text)
+  end
+
+  def lines(name)
+    File.exist?(path(name)) ? File.readlines(path(name), chomp: true) : []
+  end
+
+  # The words that start a server in the folder.
+  def in_folder(*arguments, program: [Server::COMMAND])
+    ["sh", "-c", 'cd "$0" && exec "$@"', @dir, RbConfig.ruby, "-w", "-I", Server::LIB, *program, *arguments]
+  end
+
+  # @return [Server] one that listens
+  def serve(*arguments, env: {}, **keywords)
+    Server.start(ru: "", command: in_folder(*arguments, **keywords), env: env)
+  end
+
+  # Runs the command to its end.
+  #
+  # @return [Array(String, Integer)] what it has written, without the folder's path, and its exit status
+  def fastrack(*arguments, env: {})
+    output, status = Open3.capture2e(Server::CLEAN_ENVIRONMENT.merge(env), RbConfig.ruby, "-w", Server::COMMAND, *arguments,
+                                     chdir: @dir, stdin_data: "")
+    [output.gsub("#{@dir}/", ""), status.exitstatus]
+  end
+end
