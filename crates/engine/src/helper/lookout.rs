@@ -254,7 +254,9 @@ mod tests {
         let just_short = Duration::from_micros(1);
         assert!(expects_long_after(SOON, false) && !expects_long_after(SOON - just_short, false));
         // It may have been long: the helper had to wait for a processor.
-        assert!(expects_long_after(SURELY_SHORT, true) && !expects_long_after(SURELY_SHORT - just_short, true));
+        assert!(
+            expects_long_after(SURELY_SHORT, true) && !expects_long_after(SURELY_SHORT - just_short, true)
+        );
     }
 
     #[test]

@@ -96,7 +96,8 @@ impl<C: Clock> Crew<C> {
     /// For how long all of these threads have waited at least, in microseconds; 0 if one computes.
     fn shortest_wait(&self, serving: u64) -> u64 {
         // Each is asked, for the next time.
-        let waits = self.threads_in(serving).map(|thread| self.activity(thread).waited(&self.clock).unwrap_or(0));
+        let waits =
+            self.threads_in(serving).map(|thread| self.activity(thread).waited(&self.clock).unwrap_or(0));
         waits.min().unwrap_or(0)
     }
 
