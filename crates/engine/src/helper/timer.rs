@@ -11,10 +11,11 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fastrack_sys::{monotonic_micros, Events, Poller, Timer, Waker};
+use fastrack_sys::{Events, Poller, Timer, Waker};
 
 use super::epoch::{is_busy, Epoch};
 use super::listening::{Listening, Source};
+use crate::clock::Clock;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
 /// What takes longer than this wakes the helper.
@@ -37,13 +38,13 @@ const WAKER: u64 = 2;
 const BESIDE: u64 = 3;
 
 /// The helper's timer, with the clock that goes with it. Tests have one that they let fire by hand.
-pub(crate) trait Alarm {
+pub(crate) trait Alarm: Clock {
     /// Has it fire once, `time` from now.
     fn set(&self, time: Duration);
     fn stop(&self);
-    /// What time it is, in microseconds.
-    fn now(&self) -> u64;
 }
+
+impl Clock for Timer {}
 
 // They cannot fail for the times used here. At worst, the helper is woken for nothing.
 impl Alarm for Timer {
@@ -53,10 +54,6 @@ impl Alarm for Timer {
 
     fn stop(&self) {
         let _ = Timer::stop(self);
-    }
-
-    fn now(&self) -> u64 {
-        monotonic_micros()
     }
 }
 
@@ -106,7 +103,8 @@ impl HelperTimer {
     pub fn new<S: Source + 'static>(connections: OwnedFd, listeners: Vec<Arc<S>>) -> io::Result<Self> {
         let (timer, poller) = (Timer::new()?, Poller::new()?);
         poller.watch_timer(&timer, TIMER)?;
-        Self::with(timer, poller, connections, listeners)
+        let listening = (!listeners.is_empty()).then(|| Listening::new(listeners));
+        Self::with(timer, poller, connections, listening)
     }
 
     /// The descriptors that a forked child inherits.
@@ -117,11 +115,11 @@ impl HelperTimer {
 
 impl<A: Alarm> HelperTimer<A> {
     /// `poller` watches the timer.
-    fn with<S: Source + 'static>(
+    fn with(
         timer: A,
         poller: Poller,
         connections: OwnedFd,
-        listeners: Vec<Arc<S>>,
+        listening: Option<Listening>,
     ) -> io::Result<Self> {
         let waker = Waker::new()?;
         poller.watch(&waker, WAKER)?;
@@ -132,7 +130,7 @@ impl<A: Alarm> HelperTimer<A> {
             waker,
             poller,
             connections,
-            listening: (!listeners.is_empty()).then(|| Listening::new(listeners)),
+            listening,
             state: AtomicU8::new(OFF),
             since: AtomicU64::new(0),
             watches_connections: AtomicBool::new(false),
@@ -237,13 +235,13 @@ impl<A: Alarm> HelperTimer<A> {
     }
 
     pub(super) fn fire_in(&self, time: Duration) {
-        self.set_at.store(self.timer.now(), Ordering::Relaxed);
+        self.set_at.store(self.timer.micros(), Ordering::Relaxed);
         self.timer.set(time);
     }
 
     /// How long ago the timer was set.
     pub(super) fn lasts(&self) -> Duration {
-        Duration::from_micros(self.timer.now().saturating_sub(self.set_at.load(Ordering::Relaxed)))
+        Duration::from_micros(self.timer.micros().saturating_sub(self.set_at.load(Ordering::Relaxed)))
     }
 
     /// Whether requests are expected to last for [`SOON`].

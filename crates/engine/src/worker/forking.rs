@@ -32,15 +32,10 @@ impl Forking {
     /// The reactor is not locked during the fork: that may run code of the application's, which may give the GVL to the
     /// thread that runs the engine.
     pub fn run<T>(&self, fork: impl FnOnce() -> T) -> T {
-        self.run_within(HELPER_TIME, fork)
-    }
-
-    /// With so many milliseconds for the helper.
-    fn run_within<T>(&self, helper_time: u64, fork: impl FnOnce() -> T) -> T {
         if self.control.is_closed() {
             return fork();
         }
-        let _not_driving = self.shared.keep_from_driving(helper_time);
+        let _not_driving = self.shared.keep_from_driving(HELPER_TIME);
         let reactor = self.shared.reactor_within(REACTOR_TIME);
         let files: Vec<RawFd> = reactor.iter().flat_map(|reactor| Reactor::files(reactor)).collect();
         drop(reactor);
@@ -57,7 +52,6 @@ impl Forking {
 mod tests {
     use super::*;
     use crate::helper::tests::shared;
-    use crate::patience::patience;
     use crate::watch::WatchSettings;
     use std::sync::mpsc::channel;
 
@@ -71,7 +65,7 @@ mod tests {
             let driving = shared.keep_from_driving(1).expect("nobody drives");
             scope.spawn(|| {
                 let seen = || (shared.keep_from_driving(1).is_none(), shared.try_reactor().is_some());
-                forking.run_within(patience().as_millis() as u64, || sender.send(seen()))
+                forking.run(|| sender.send(seen()))
             });
             receiver.recv_timeout(std::time::Duration::from_millis(20)).expect_err("it waits");
             drop(driving);

@@ -1,5 +1,6 @@
 use super::*;
 use crate::patience::patience;
+use fastrack_sys::monotonic_micros;
 use std::cell::Cell;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -19,8 +20,10 @@ impl Alarm for HandTimer {
     fn stop(&self) {
         self.due.set(None);
     }
+}
 
-    fn now(&self) -> u64 {
+impl Clock for HandTimer {
+    fn micros(&self) -> u64 {
         self.now.get().as_micros() as u64
     }
 }
@@ -28,7 +31,7 @@ impl Alarm for HandTimer {
 impl HelperTimer<HandTimer> {
     pub(in crate::helper) fn by_hand(connections: OwnedFd) -> Self {
         let poller = Poller::new().expect("a poller");
-        HelperTimer::with::<OwnedFd>(HandTimer::default(), poller, connections, Vec::new()).expect("a timer")
+        HelperTimer::with(HandTimer::default(), poller, connections, None).expect("a timer")
     }
 
     /// So much time goes by.
