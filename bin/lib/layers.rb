@@ -29,7 +29,7 @@ class Layers
       poller
     ORDER
     "crates/engine" => [%w[fastrack_http fastrack_sys], <<~ORDER],
-      fork sync watch
+      clock fork sync watch
       access_log control
       accept
       settings

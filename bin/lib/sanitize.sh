@@ -45,11 +45,8 @@ for way in "${ways[@]}"; do
       rustup component add rust-src --toolchain nightly >/dev/null || die "there is no nightly rustc: rustup toolchain install nightly"
       # ThreadSanitizer must see the waiting in the standard library's locks and joins, or it takes what they guard for races.
       toolchain=(+nightly) more=(-Zbuild-std) crates=(-p fastrack-sys -p fastrack-engine)
-      # The first two have requests that must be answered before the other worker, which is idle, takes them over: within a
-      # millisecond, where each is ten times as slow. And ThreadSanitizer puts off signals to threads that wait.
-      tests=(--skip a_worker_that_stops_leaves_its_idle_connections_to_the_other
-        --skip the_first_free_worker_answers_in_order_of_arrival
-        --skip a_signal_to_a_thread_is_handled_there_and_nowhere_else --test-threads=1)
+      # ThreadSanitizer puts off signals to threads that wait.
+      tests=(--skip a_signal_to_a_thread_is_handled_there_and_nowhere_else --test-threads=1)
       sanitizer thread "TSAN_OPTIONS=suppressions=$repo/bin/lib/tsan.supp"
       toolchain=() more=() tests=() crates=("${all[@]}")
       ;;

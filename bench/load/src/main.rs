@@ -17,6 +17,10 @@ mod standard_input;
 mod tally;
 mod trickle;
 
+#[cfg(test)]
+#[path = "../../../crates/sys/tests/patience/mod.rs"]
+mod patience;
+
 use std::io;
 use std::process::ExitCode;
 

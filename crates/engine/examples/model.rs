@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
+#[path = "../src/clock.rs"]
+mod clock;
 #[allow(dead_code)]
 #[path = "../src/handoff/count.rs"]
 mod count;
@@ -58,6 +60,7 @@ pub use kernel::{is_lost_fd, monotonic_micros, process_cpu_micros, sleep, Events
 mod watch {
     use std::sync::Arc;
 
+    use super::clock::Clock;
     use super::kernel::Timer;
 
     #[derive(Debug, Default)]
@@ -78,12 +81,12 @@ mod watch {
 
         pub fn end_request(&self) {}
 
-        pub fn waited(&self) -> Option<u64> {
+        pub fn waited(&self, _clock: &impl Clock) -> Option<u64> {
             Some(1)
         }
 
-        pub fn waits_for(&self) -> Option<u64> {
-            self.waited()
+        pub fn waits_for(&self, clock: &impl Clock) -> Option<u64> {
+            self.waited(clock)
         }
 
         pub fn is_runnable(&self) -> bool {

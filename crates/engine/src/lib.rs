@@ -8,7 +8,7 @@
 //!
 //! Bottom first. Each may import only from those above it in this list; `bin/test` checks that.
 //!
-//! 1. `sync`: atomics; `watch`: the request in progress, its time limit, the scoreboard and the watchdog
+//! 1. `sync`: atomics; `clock`: clocks; `watch`: the request in progress, its time limit, the scoreboard and the watchdog
 //! 2. `access_log`: lines about requests, and the thread that writes them; `fork`: what a forked child must let go of
 //! 3. `settings`
 //! 4. `control`: what other threads and signal handlers may do with the engine
@@ -23,6 +23,7 @@
 mod accept;
 mod access_log;
 mod app;
+mod clock;
 mod conn;
 mod control;
 mod fork;
@@ -33,6 +34,10 @@ mod settings;
 mod sync;
 mod watch;
 mod worker;
+
+#[cfg(test)]
+#[path = "../../sys/tests/patience/mod.rs"]
+mod patience;
 
 pub use accept::Listener;
 pub use access_log::{AccessLogSettings, LogFormat};

@@ -9,13 +9,15 @@ use std::os::fd::AsFd;
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use fastrack_engine::{
     App, Control, Engine, Finish, Flow, Listener, Request, ResponseWriter, Settings, SharedQueue,
 };
 
-const SOON: Duration = Duration::from_secs(20);
+use patience::{patience, until};
+
+#[path = "../../sys/tests/patience/mod.rs"]
+mod patience;
 
 /// Reports each request and each warning; `/hold` waits until it is released.
 struct Teller(Sender<String>, Receiver<()>);
@@ -24,7 +26,7 @@ impl App for Teller {
     fn call(&mut self, request: &Request<'_>, writer: &mut ResponseWriter<'_>) -> Flow {
         let _ = self.0.send(String::from_utf8_lossy(request.path).into_owned());
         if request.path == b"/hold" {
-            self.1.recv_timeout(SOON).expect("released");
+            self.1.recv_timeout(patience()).expect("released");
         }
         let _ = writer.send(&[IoSlice::new(ANSWER)]);
         writer.finish();
@@ -40,7 +42,7 @@ const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("connect");
-    stream.set_read_timeout(Some(SOON)).expect("a timeout");
+    stream.set_read_timeout(Some(patience())).expect("a timeout");
     stream
 }
 
@@ -76,10 +78,7 @@ struct Exhausted {
 
 impl Exhausted {
     fn heard(&self, what: &str) {
-        let start = Instant::now();
-        while !self.told.recv_timeout(SOON).expect("a word").starts_with(what) {
-            assert!(start.elapsed() < SOON, "never heard {what}");
-        }
+        while !self.told.recv_timeout(patience()).expect("a word").starts_with(what) {}
     }
 
     /// The worker comes back from its request and finds no descriptor; then some are freed.
@@ -114,11 +113,8 @@ fn exhausted() -> Exhausted {
     all.heard("/hold");
     let before = open_descriptors();
     ask(&all.waiting, "/waiting");
-    let start = Instant::now();
-    while open_descriptors() == before {
-        assert!(start.elapsed() < SOON, "it never went into the queue");
-        std::thread::yield_now();
-    }
+    // It goes into the queue.
+    until(|| open_descriptors() != before);
     while let Ok(file) = File::open("/dev/null") {
         all.files.push(file);
     }

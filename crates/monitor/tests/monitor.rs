@@ -7,10 +7,13 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use fastrack_engine::Scoreboard;
 use fastrack_monitor::{MasterState, Monitor, Phase, Settings, WorkerPhase, WorkerState};
+use patience::{eventually, patience};
+
+#[path = "../../sys/tests/patience/mod.rs"]
+mod patience;
 
 fn start(path: &Path, scoreboard: &Scoreboard) -> Monitor {
     start_beside(path, scoreboard, false)
@@ -38,22 +41,11 @@ fn ask(path: &Path, request: &str) -> std::io::Result<String> {
 
 fn ask_as(path: &Path, request: &str, host: &str) -> std::io::Result<String> {
     let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    stream.set_read_timeout(Some(patience()))?;
     stream.write_all(format!("{request} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)
-}
-
-fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(start.elapsed() < Duration::from_secs(20), "it takes too long");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]

@@ -114,6 +114,7 @@ impl ThreadClock {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod tests {
     use super::*;
+    use crate::patience::{eventually, until};
 
     #[test]
     fn the_clock_for_deadlines_goes_on_by_a_tick() {
@@ -124,10 +125,15 @@ mod tests {
                 return now - std::mem::replace(&mut last, now);
             }
         };
-        // The first is not a whole one, and a busy machine may leave some out. Milliseconds are cut off.
-        let steps = (0..20).map(|_| step()).skip(1);
-        let (least, tick) = (steps.min().expect("some"), u64::from(tick_millis()));
-        assert!(least <= tick && least + 1 >= tick, "{least} of {tick}");
+        let tick = u64::from(tick_millis());
+        // The first is not a whole one.
+        step();
+        for _ in 0..19 {
+            // Whoever has no processor misses some. Milliseconds are cut off.
+            eventually(|| {
+                Some(step()).filter(|millis| *millis <= tick).inspect(|it| assert!(it + 1 >= tick))
+            });
+        }
     }
 
     #[test]
@@ -148,10 +154,7 @@ mod tests {
         go.send(()).expect("go");
         let clock = told.recv().expect("its clock");
         assert!(clock.micros() >= 20_000);
-        let start = std::time::Instant::now();
-        while clock.is_runnable() {
-            assert!(start.elapsed().as_secs() < 20, "it waits");
-        }
+        until(|| !clock.is_runnable());
         drop(go);
         thread.join().expect("the thread");
     }

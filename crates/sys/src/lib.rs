@@ -22,6 +22,10 @@ mod socket;
 mod stderr;
 mod wakeup;
 
+#[cfg(test)]
+#[path = "../tests/patience/mod.rs"]
+mod patience;
+
 pub use clock::{
     epoch_micros, epoch_millis, epoch_seconds, monotonic_micros, monotonic_millis, process_cpu_micros,
     thread_clock, thread_cpu_micros, tick_millis, ThreadClock,

@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn what_the_thread_keeps_is_closed_when_it_ends_for_nobody_else_has_it() {
         let (mut ours, theirs) = UnixStream::pair().expect("a pair");
-        ours.set_read_timeout(Some(std::time::Duration::from_secs(20))).expect("a timeout");
+        ours.set_read_timeout(Some(crate::patience::patience())).expect("a timeout");
         let thread = spawn_with_own_descriptors(Builder::new(), theirs.into(), drop).expect("a thread");
         assert_eq!(ours.read(&mut [0; 4]).expect("the end"), 0);
         thread.join().expect("the thread");

@@ -80,6 +80,7 @@ pub fn signal_thread(thread: i32, signal: i32) -> bool {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+    use crate::patience::until;
     use std::sync::atomic::{AtomicI32, Ordering};
     use std::sync::mpsc;
 
@@ -104,10 +105,7 @@ mod tests {
         let one = if cfg!(portable) { other_threads()[0] } else { id };
         assert!(other_threads().contains(&one));
         assert!(signal_thread(one, spare_signal(1)));
-        let start = std::time::Instant::now();
-        while HANDLED_BY.load(Ordering::SeqCst) == 0 && start.elapsed().as_secs() < 10 {
-            std::thread::yield_now();
-        }
+        until(|| HANDLED_BY.load(Ordering::SeqCst) != 0);
         assert_eq!(HANDLED_BY.load(Ordering::SeqCst), id);
         drop(end);
         thread.join().expect("the thread");

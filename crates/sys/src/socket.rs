@@ -218,6 +218,7 @@ fn has(fd: BorrowedFd<'_>, events: PollFlags) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::patience::patience;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
@@ -231,7 +232,7 @@ mod tests {
             let nobody = accept(listener.as_fd(), true).expect_err("nobody is waiting");
             assert_eq!(nobody.kind(), io::ErrorKind::WouldBlock);
             let client = TcpStream::connect(listener.local_addr().expect("addr")).expect("connect");
-            wait_readable(listener.as_fd(), 5000).expect("wait");
+            wait_readable(listener.as_fd(), patience().as_millis() as u64).expect("wait");
             let (_, peer) = accept(listener.as_fd(), true).expect("accept");
             assert_eq!(peer, client.local_addr().ok());
         }
@@ -282,7 +283,7 @@ mod tests {
         assert_eq!(states(), [(false, false), (false, false)]);
         client.shutdown(std::net::Shutdown::Write).expect("shutdown");
         near.shutdown(std::net::Shutdown::Write).expect("shutdown");
-        wait_readable(server.as_fd(), 5000).expect("wait");
+        wait_readable(server.as_fd(), patience().as_millis() as u64).expect("wait");
         assert_eq!(states(), [(true, true), (true, false)]);
         drop((client, near));
         assert_eq!(states(), [(true, true), (true, true)]);

@@ -15,6 +15,7 @@ pub use portable::{Timer, Waker};
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::patience::patience;
     use crate::{Events, Poller};
     use std::time::{Duration, Instant};
 
@@ -30,7 +31,7 @@ mod tests {
         for _ in 0..2 {
             let start = Instant::now();
             timer.set(Duration::from_millis(20)).expect("set");
-            poller.wait(&mut events, Some(10_000)).expect("wait");
+            poller.wait(&mut events, Some(patience().as_millis() as u64)).expect("wait");
             assert!(!events.is_empty() && start.elapsed() >= Duration::from_millis(20));
             poller.wait(&mut events, Some(0)).expect("wait");
             assert!(events.is_empty());

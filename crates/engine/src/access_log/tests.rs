@@ -1,4 +1,5 @@
 use super::*;
+use crate::patience::patience;
 use crate::watch::Scoreboard;
 use fastrack_http::Head;
 use proptest::prelude::*;
@@ -58,7 +59,7 @@ fn a_line_says_what_nginx_says_or_more_in_json() {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
         let mut log = started(ours.as_raw_fd(), format, &counters);
         log.add(&line(&head, REQUEST), Some([127, 0, 0, 1].into()), 5, &counters);
-        log.flush_within(10_000, &counters);
+        log.flush_within(patience().as_millis() as u64, &counters);
         drop((log, ours));
         let mut text = String::new();
         theirs.read_to_string(&mut text).expect("the log");
@@ -83,7 +84,7 @@ fn nobody_waits_for_a_log_that_takes_nothing_and_what_is_lost_is_counted() {
     assert!(warning.contains("10 lines"), "{warning}");
     assert_eq!(log.take_warning(8), None);
     let reader = std::thread::spawn(move || BufReader::new(theirs).lines().count() as u64);
-    log.flush_within(10_000, &counters);
+    log.flush_within(patience().as_millis() as u64, &counters);
     drop((log, ours));
     assert_eq!(reader.join().expect("no panic"), added - 10);
     assert_eq!(board.totals().log_lines, added - 10);
@@ -98,10 +99,10 @@ fn a_log_whose_reader_is_gone_costs_its_lines_and_nothing_else() {
     let mut log = started(ours.as_raw_fd(), Format::Combined, &counters);
     for now in [5, 5 + 2 * AGE] {
         log.add(&line(&head, REQUEST), None, now, &counters);
-        log.flush_within(10_000, &counters);
+        log.flush_within(patience().as_millis() as u64, &counters);
     }
     log.add(&line(&head, REQUEST), None, 9_999, &counters);
-    log.flush_within(10_000, &counters);
+    log.flush_within(patience().as_millis() as u64, &counters);
     // Each is one or the other.
     assert_eq!((board.totals().log_lines, board.totals().log_lines_dropped), (0, 3));
     assert!(log.take_warning(9_999).is_some());

@@ -2,8 +2,7 @@
 
 use std::sync::PoisonError;
 
-use fastrack_sys::{monotonic_micros, process_cpu_micros};
-
+use crate::clock::Clock;
 use crate::sync::Mutex;
 
 /// For how long to measure, in microseconds.
@@ -30,16 +29,16 @@ struct Window {
 
 impl CpuShare {
     /// Whether the share was low in the last whole window since `begun`, which is when the latest request had begun.
-    pub fn is_low(&self, begun: u64) -> bool {
+    pub fn is_low(&self, begun: u64, clock: &impl Clock) -> bool {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = monotonic_micros();
+        let now = clock.micros();
         if window.begun != begun {
-            *window = Window { begun, start: now, cpu_time: process_cpu_micros(), was_low: false };
+            *window = Window { begun, start: now, cpu_time: clock.cpu_micros(), was_low: false };
             return false;
         }
         let time = now.saturating_sub(window.start);
         if time >= WINDOW {
-            let cpu_time = process_cpu_micros();
+            let cpu_time = clock.cpu_micros();
             let was_low = cpu_time.saturating_sub(window.cpu_time) * PART < time;
             *window = Window { begun, start: now, cpu_time, was_low };
         }
@@ -50,24 +49,22 @@ impl CpuShare {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::tests::HandClock;
 
     #[test]
-    fn the_share_is_low_once_the_process_has_slept_and_not_while_it_computes() {
-        let share = CpuShare::default();
-        assert!(!share.is_low(1));
-        fastrack_sys::sleep(WINDOW / 1000 + 1);
-        // Other tests may compute meanwhile.
-        let mut tries = 0..200;
-        while !share.is_low(1) {
-            assert!(tries.next().is_some());
-            fastrack_sys::sleep(WINDOW / 1000 + 1);
-        }
-        assert!(!share.is_low(2));
-        let start = monotonic_micros();
-        let before = process_cpu_micros();
-        while process_cpu_micros() - before < WINDOW {}
-        if monotonic_micros() - start < PART * WINDOW {
-            assert!(!share.is_low(2));
-        }
+    fn the_share_is_low_after_a_window_in_which_the_process_took_less_than_a_quarter_of_a_processor() {
+        let (share, clock) = (CpuShare::default(), HandClock::new());
+        let after = |computed, time| {
+            clock.compute(computed);
+            clock.wait(time - computed);
+            share.is_low(1, &clock)
+        };
+        assert!(!after(0, 0) && !after(0, WINDOW - 1) && after(0, 1));
+        assert!(!after(WINDOW / PART, WINDOW) && after(WINDOW / PART - 1, WINDOW));
+        // What it computes counts when the window is over.
+        assert!(after(WINDOW / 2, WINDOW - 1) && !after(0, 1));
+        assert!(after(0, 10 * WINDOW));
+        // Another request has begun: that has not been measured.
+        assert!(!share.is_low(2, &clock));
     }
 }

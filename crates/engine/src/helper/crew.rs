@@ -11,11 +11,12 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use fastrack_sys::{monotonic_micros, Events, Poller, Timer, Waker};
+use fastrack_sys::{Events, Poller, Timer, Waker};
 
 use super::cpu_share::CpuShare;
 use super::load::Load;
 use super::wait_share::WaitShare;
+use crate::clock::{Clock, SystemClock};
 use crate::sync::{Mutex, MutexGuard};
 use crate::watch::{Activity, Waits};
 
@@ -31,10 +32,11 @@ struct Place {
 }
 
 #[derive(Debug)]
-pub(crate) struct Crew {
+pub(crate) struct Crew<C = SystemClock> {
     /// Empty with one thread: that always leads.
     places: Box<[Place]>,
     state: Mutex<State>,
+    clock: C,
     load: Load,
     waits: Arc<Waits>,
     cpu_share: CpuShare,
@@ -73,6 +75,12 @@ pub(crate) enum Turn {
 
 impl Crew {
     pub fn new(threads: usize) -> io::Result<Self> {
+        Self::with(threads, SystemClock, Load::new(threads > 1))
+    }
+}
+
+impl<C: Clock> Crew<C> {
+    fn with(threads: usize, clock: C, load: Load) -> io::Result<Self> {
         let waits = Arc::new(Waits::default());
         let place = |_| {
             let (waker, poller) = (Waker::new()?, Poller::new()?);
@@ -81,10 +89,10 @@ impl Crew {
             Ok(Place { waker, poller, activity })
         };
         let places = (0..if threads > 1 { threads } else { 0 }).map(place).collect::<io::Result<_>>()?;
-        let load = Load::new(threads > 1);
         Ok(Crew {
             places,
             state: Mutex::default(),
+            clock,
             load,
             waits,
             cpu_share: CpuShare::default(),
@@ -186,7 +194,7 @@ impl Crew {
     /// The leader has a request. What belongs to the lead is back in its place.
     pub fn begin_request(&self, thread: usize) {
         self.places[thread].activity.begin_request();
-        self.begun.store(monotonic_micros(), Ordering::Relaxed);
+        self.begun.store(self.clock.micros(), Ordering::Relaxed);
         let mut state = self.state();
         state.serving |= 1 << thread;
         state.led = false;

@@ -72,6 +72,7 @@ impl Load {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::patience::until;
     use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
     use std::sync::atomic::AtomicBool;
 
@@ -94,6 +95,15 @@ pub(super) mod tests {
             let result = catch_unwind(AssertUnwindSafe(work));
             is_over.store(true, Ordering::Relaxed);
             result.unwrap_or_else(|panic| resume_unwind(panic));
+        });
+    }
+
+    #[test]
+    fn a_look_sees_the_machines_processors() {
+        with_busy_processors(|| {
+            let load = Load::new(true);
+            until(|| load.is_high());
+            assert!(load.is_busy());
         });
     }
 

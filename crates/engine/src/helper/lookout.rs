@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use fastrack_sys::Timer;
+
 use super::epoch::{is_busy, Epoch};
-use super::timer::{HelperTimer, Wake, SOON};
+use super::timer::{Alarm, HelperTimer, Wake, SOON};
 
 /// The longest time until the next look, where few requests last that long, and where hardly any does.
 const LONG: Duration = Duration::from_millis(2);
@@ -48,8 +50,8 @@ struct Lasting {
     is_long: bool,
 }
 
-pub(super) struct Lookout<'a, W> {
-    timer: &'a HelperTimer,
+pub(super) struct Lookout<'a, W, A = Timer> {
+    timer: &'a HelperTimer<A>,
     epoch: &'a Epoch,
     work: W,
     /// The epoch at the last look, and the time until the next one.
@@ -58,8 +60,8 @@ pub(super) struct Lookout<'a, W> {
     lasting: Option<Lasting>,
 }
 
-impl<'a, W: Work> Lookout<'a, W> {
-    pub fn new(timer: &'a HelperTimer, epoch: &'a Epoch, work: W) -> Self {
+impl<'a, W: Work, A: Alarm> Lookout<'a, W, A> {
+    pub fn new(timer: &'a HelperTimer<A>, epoch: &'a Epoch, work: W) -> Self {
         Lookout { timer, epoch, work, before: 0, interval: SOON, lasting: None }
     }
 
@@ -140,10 +142,9 @@ impl<'a, W: Work> Lookout<'a, W> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::timer::tests::HandTimer;
     use super::*;
-    use crate::reactor::Table;
     use std::cell::Cell;
-    use std::os::fd::{AsFd, OwnedFd};
 
     /// How often it was told to drive and to rest. It has driven unless there was progress.
     #[derive(Default)]
@@ -169,10 +170,8 @@ mod tests {
         }
     }
 
-    fn new_timer() -> HelperTimer {
-        let table = Table::new().expect("a poller");
-        let set = table.poller().as_fd().try_clone_to_owned().expect("a copy");
-        HelperTimer::new::<OwnedFd>(set, Vec::new()).expect("a timer")
+    fn new_timer() -> HelperTimer<HandTimer> {
+        HelperTimer::by_hand(std::os::unix::net::UnixStream::pair().expect("a pair").0.into())
     }
 
     #[test]
@@ -194,14 +193,8 @@ mod tests {
         assert_eq!((calls.drives.get(), calls.rests.get()), (1, 1));
     }
 
-    fn until_it_lasts(time: Duration, timer: &HelperTimer) {
-        while timer.lasts() < time {
-            std::hint::spin_loop();
-        }
-    }
-
-    /// Whether the next request is expected to be long after these. The helper looks at each of them once, at the first after
-    /// [`SOON`]; and again where something wakes it before the request is over.
+    /// Whether the next request is expected to be long after these. The helper looks at each of them once, when the timer fires;
+    /// and again where something wakes it before the request is over.
     fn expects_long(is_alone: bool, requests: &[Option<Wake>]) -> bool {
         let (timer, epoch) = (new_timer(), Epoch::default());
         let calls = Calls { epoch: Some(&epoch), is_alone, ..Calls::default() };
@@ -210,7 +203,7 @@ mod tests {
         for wake in requests {
             timer.fire_in(timer.soon());
             let since = epoch.advance();
-            until_it_lasts(timer.soon(), &timer);
+            timer.pass(timer.soon());
             lookout.look(since, since);
             if let Some(wake) = wake {
                 lookout.woken(*wake);
@@ -223,22 +216,20 @@ mod tests {
 
     #[test]
     fn requests_are_expected_to_be_long_after_one_that_was_until_one_is_not() {
-        // On a busy machine a try may take so long that what is over soon has lasted.
-        let expects_short = |requests| (0..100).any(|_| !expects_long(false, requests));
-        assert!(expects_short(&[]));
+        assert!(!expects_long(false, &[]));
         assert!(expects_long(false, &[None]) && !expects_long(true, &[None]));
         // Over by the next look.
-        assert!(expects_short(&[None, None]));
+        assert!(!expects_long(false, &[None, None]));
         // A connection wakes the helper at any time.
-        assert!(expects_short(&[None, Some(Wake::Event)]));
+        assert!(!expects_long(false, &[None, Some(Wake::Event)]));
         assert!(expects_long(false, &[None, Some(Wake::Timeout)]));
         assert!(expects_long(false, &[None, Some(Wake::Timeout), Some(Wake::Timeout)]));
-        assert!(expects_short(&[None, Some(Wake::Timeout), None]));
+        assert!(!expects_long(false, &[None, Some(Wake::Timeout), None]));
     }
 
     /// Whether the next request is expected to be long after one that a connection interrupts when it has lasted for so long, and that is
     /// over when the helper looks again.
-    fn expects_long_after(millis: u64, is_over: bool) -> bool {
+    fn expects_long_after(time: Duration, is_over: bool) -> bool {
         let (timer, epoch) = (new_timer(), Epoch::default());
         let calls = Calls { epoch: Some(&epoch), ..Calls::default() };
         let mut lookout = Lookout::new(&timer, &epoch, &calls);
@@ -247,7 +238,7 @@ mod tests {
         timer.fire_in(timer.soon());
         let since = epoch.advance();
         lookout.look(since, since);
-        until_it_lasts(Duration::from_millis(millis), &timer);
+        timer.pass(time);
         if is_over {
             epoch.advance();
         }
@@ -260,33 +251,30 @@ mod tests {
 
     #[test]
     fn a_request_is_known_to_be_long_by_the_clock_where_connections_wake_the_helper_again_and_again() {
-        assert!(expects_long_after(1, false));
+        let just_short = Duration::from_micros(1);
+        assert!(expects_long_after(SOON, false) && !expects_long_after(SOON - just_short, false));
         // It may have been long: the helper had to wait for a processor.
-        assert!(expects_long_after(2, true));
-        // On a busy machine a try may take too long to tell.
-        assert!((0..100).any(|_| !expects_long_after(0, true)));
+        assert!(
+            expects_long_after(SURELY_SHORT, true) && !expects_long_after(SURELY_SHORT - just_short, true)
+        );
     }
 
     #[test]
     fn what_is_not_known_to_be_long_is_looked_at_again_in_a_millisecond() {
-        let next_looks = |_| {
-            let (timer, epoch) = (new_timer(), Epoch::default());
-            let calls = Calls { epoch: Some(&epoch), ..Calls::default() };
-            let mut lookout = Lookout::new(&timer, &epoch, &calls);
-            [(); 2].map(|()| {
-                timer.fire_in(timer.soon());
-                epoch.set_idle();
-                let since = epoch.set_busy().expect("it was idle");
-                until_it_lasts(timer.soon(), &timer);
-                lookout.look(since, since);
-                let first = lookout.next_look();
-                lookout.woken(Wake::Timeout);
-                (first, lookout.next_look())
-            })
-        };
-        let expected = [(Some(100), Some(100)), (Some(CONFIRM), Some(100))];
-        // On a busy machine a try may take too long to tell.
-        assert!((0..100).map(next_looks).any(|looks| looks == expected));
+        let (timer, epoch) = (new_timer(), Epoch::default());
+        let calls = Calls { epoch: Some(&epoch), ..Calls::default() };
+        let mut lookout = Lookout::new(&timer, &epoch, &calls);
+        let looks = [(); 2].map(|()| {
+            timer.fire_in(timer.soon());
+            epoch.set_idle();
+            let since = epoch.set_busy().expect("it was idle");
+            timer.pass(timer.soon());
+            lookout.look(since, since);
+            let first = lookout.next_look();
+            lookout.woken(Wake::Timeout);
+            (first, lookout.next_look())
+        });
+        assert_eq!(looks, [(Some(100), Some(100)), (Some(CONFIRM), Some(100))]);
     }
 
     #[test]
@@ -296,12 +284,34 @@ mod tests {
         timer.expect_long(true);
         let mut since = epoch.set_busy().expect("it was idle");
         lookout.interval = timer.soon();
-        let intervals = [(); 6].map(|()| {
-            let now = epoch.advance();
+        let mut look = |steps| {
+            let now = (0..steps).map(|_| epoch.advance()).last().expect("some");
             lookout.look(now, since);
             since = now;
-            lookout.interval.as_micros()
-        });
-        assert_eq!((intervals, timer.soon()), ([400, 800, 1_600, 2_000, 2_000, 2_000], SOON));
+            timer.fires().expect("it is set").as_micros()
+        };
+        assert_eq!([(); 6].map(|()| look(1)), [400, 800, 1_600, 2_000, 2_000, 2_000]);
+        assert_eq!(timer.soon(), SOON);
+        // Where many steps are made, hardly anything lasts.
+        assert_eq!([MANY_STEPS - 1, MANY_STEPS, MANY_STEPS].map(look), [2_000, 4_000, 4_000]);
+    }
+
+    #[test]
+    fn the_helper_keeps_the_timer_while_requests_come_one_after_the_other_and_leaves_it_to_an_idle_thread() {
+        for (steps, keeps) in [(FEW_STEPS - 1, None), (FEW_STEPS, Some(SOON * 2))] {
+            let (timer, epoch, calls) = (new_timer(), Epoch::default(), Calls::default());
+            let mut lookout = Lookout::new(&timer, &epoch, &calls);
+            let since = epoch.set_busy().expect("it was idle");
+            timer.woken(since);
+            for _ in 1..steps {
+                epoch.advance();
+            }
+            epoch.set_idle();
+            epoch.set_busy();
+            epoch.set_idle();
+            assert_eq!(timer.fires(), Some(SOON));
+            lookout.woken(Wake::Timer);
+            assert_eq!(timer.fires(), keeps, "{steps}");
+        }
     }
 }

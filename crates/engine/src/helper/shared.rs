@@ -200,6 +200,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::control::Control;
     use crate::helper::epoch::is_busy;
+    use crate::patience::patience;
     use crate::reactor::Table;
     use crate::settings::Settings;
     use crate::watch::WatchSettings;
@@ -229,7 +230,7 @@ pub(crate) mod tests {
                 }
             });
             let start = std::time::Instant::now();
-            while seen.load(Ordering::SeqCst) < 10_000 && start.elapsed().as_secs() < 20 {
+            while seen.load(Ordering::SeqCst) < 10_000 && start.elapsed() < patience() {
                 let reactor = shared.reactor();
                 shared.set_busy();
                 shared.set_waiting(reactor);
@@ -237,6 +238,18 @@ pub(crate) mod tests {
             done.store(true, Ordering::SeqCst);
         });
         assert!(seen.into_inner() >= 10_000);
+    }
+
+    #[test]
+    fn what_is_not_to_be_had_at_once_is_tried_again_until_time_is_up() {
+        let tries = std::cell::Cell::new(0);
+        let third_time = || {
+            tries.set(tries.get() + 1);
+            (tries.get() == 3).then_some(())
+        };
+        assert!(within(0, third_time).is_none() && tries.get() == 1);
+        assert!(within(patience().as_millis() as u64, third_time).is_some() && tries.get() == 3);
+        assert!(within(5, || None::<()>).is_none());
     }
 
     #[test]

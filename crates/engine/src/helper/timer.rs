@@ -11,10 +11,11 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fastrack_sys::{monotonic_micros, Events, Poller, Timer, Waker};
+use fastrack_sys::{Events, Poller, Timer, Waker};
 
 use super::epoch::{is_busy, Epoch};
 use super::listening::{Listening, Source};
+use crate::clock::Clock;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
 /// What takes longer than this wakes the helper.
@@ -36,6 +37,26 @@ const TIMER: u64 = 1;
 const WAKER: u64 = 2;
 const BESIDE: u64 = 3;
 
+/// The helper's timer, with the clock that goes with it. Tests have one that they let fire by hand.
+pub(crate) trait Alarm: Clock {
+    /// Has it fire once, `time` from now.
+    fn set(&self, time: Duration);
+    fn stop(&self);
+}
+
+impl Clock for Timer {}
+
+// They cannot fail for the times used here. At worst, the helper is woken for nothing.
+impl Alarm for Timer {
+    fn set(&self, time: Duration) {
+        let _ = Timer::set(self, time);
+    }
+
+    fn stop(&self) {
+        let _ = Timer::stop(self);
+    }
+}
+
 /// The timer is not set: the application's thread sets it when it gets something to do.
 const OFF: u8 = 0;
 /// Set when the application's thread woke up, or for what it does between two requests.
@@ -46,8 +67,8 @@ const SET: u8 = 2;
 const KEPT: u8 = 3;
 
 #[derive(Debug)]
-pub(crate) struct HelperTimer {
-    timer: Timer,
+pub(crate) struct HelperTimer<A = Timer> {
+    timer: A,
     waker: Waker,
     /// The timer, the waker and, while they are watched, the connections.
     poller: Poller,
@@ -80,8 +101,27 @@ impl HelperTimer {
     /// `connections` is a descriptor of their poller, `listeners` are watched beside it while that is
     /// [wanted](Self::want_listeners).
     pub fn new<S: Source + 'static>(connections: OwnedFd, listeners: Vec<Arc<S>>) -> io::Result<Self> {
-        let (timer, waker, poller) = (Timer::new()?, Waker::new()?, Poller::new()?);
+        let (timer, poller) = (Timer::new()?, Poller::new()?);
         poller.watch_timer(&timer, TIMER)?;
+        let listening = (!listeners.is_empty()).then(|| Listening::new(listeners));
+        Self::with(timer, poller, connections, listening)
+    }
+
+    /// The descriptors that a forked child inherits.
+    pub fn inherited_fds(&self) -> impl Iterator<Item = RawFd> + use<> {
+        self.timer.raw_fds().chain(self.waker.raw_fds()).chain(self.poller.inherited_fds())
+    }
+}
+
+impl<A: Alarm> HelperTimer<A> {
+    /// `poller` watches the timer.
+    fn with(
+        timer: A,
+        poller: Poller,
+        connections: OwnedFd,
+        listening: Option<Listening>,
+    ) -> io::Result<Self> {
+        let waker = Waker::new()?;
         poller.watch(&waker, WAKER)?;
         poller.add(&connections, CONNECTIONS)?;
         poller.set_wanted(&connections, CONNECTIONS, false)?;
@@ -90,7 +130,7 @@ impl HelperTimer {
             waker,
             poller,
             connections,
-            listening: (!listeners.is_empty()).then(|| Listening::new(listeners)),
+            listening,
             state: AtomicU8::new(OFF),
             since: AtomicU64::new(0),
             watches_connections: AtomicBool::new(false),
@@ -104,11 +144,6 @@ impl HelperTimer {
     /// Another timer is to wake the helper, as connections do: while something lasts.
     pub fn watch_beside(&self, timer: &Timer) -> io::Result<()> {
         self.poller.watch_timer(timer, BESIDE)
-    }
-
-    /// The descriptors that a forked child inherits.
-    pub fn inherited_fds(&self) -> impl Iterator<Item = RawFd> + use<> {
-        self.timer.raw_fds().chain(self.waker.raw_fds()).chain(self.poller.inherited_fds())
     }
 
     /// Wakes the helper, now or when it waits next. One system call; async-signal-safe.
@@ -152,8 +187,7 @@ impl HelperTimer {
         let stops = self.stops.load(Ordering::Relaxed);
         if stops < STOPS && self.change(state, OFF) {
             self.stops.store(stops + 1, Ordering::Relaxed);
-            // It cannot fail. At worst, the helper is woken for nothing.
-            let _ = self.timer.stop();
+            self.timer.stop();
             // The helper may have taken the timer in between: it would wait for one that nobody sets.
             if self.state.load(Ordering::SeqCst) == KEPT {
                 self.fire_in(self.soon());
@@ -201,14 +235,13 @@ impl HelperTimer {
     }
 
     pub(super) fn fire_in(&self, time: Duration) {
-        self.set_at.store(monotonic_micros(), Ordering::Relaxed);
-        // It cannot fail for the times used here.
-        let _ = self.timer.set(time);
+        self.set_at.store(self.timer.micros(), Ordering::Relaxed);
+        self.timer.set(time);
     }
 
     /// How long ago the timer was set.
     pub(super) fn lasts(&self) -> Duration {
-        Duration::from_micros(monotonic_micros().saturating_sub(self.set_at.load(Ordering::Relaxed)))
+        Duration::from_micros(self.timer.micros().saturating_sub(self.set_at.load(Ordering::Relaxed)))
     }
 
     /// Whether requests are expected to last for [`SOON`].
@@ -308,4 +341,4 @@ impl HelperTimer {
 // Said because the model has this file, too.
 #[cfg(test)]
 #[path = "timer/tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -2,8 +2,7 @@
 
 use std::sync::PoisonError;
 
-use fastrack_sys::{monotonic_micros, process_cpu_micros};
-
+use crate::clock::Clock;
 use crate::sync::Mutex;
 
 /// The least time between two looks at the process's clock, in microseconds.
@@ -42,11 +41,11 @@ struct Sums {
 
 impl WaitShare {
     /// Whether the share is small, where requests have waited for `total` microseconds until now. False before anything is known.
-    pub fn is_small(&self, total: u64) -> bool {
+    pub fn is_small(&self, total: u64, clock: &impl Clock) -> bool {
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = monotonic_micros();
+        let now = clock.micros();
         if now.saturating_sub(sums.start) >= WINDOW {
-            sums.look(now, process_cpu_micros(), total);
+            sums.look(now, clock.cpu_micros(), total);
         }
         sums.are_small()
     }
@@ -76,6 +75,7 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::tests::HandClock;
 
     /// Whether the share is small after windows in each of which requests compute and wait for so many milliseconds.
     fn after(windows: &[(u64, u64)]) -> bool {
@@ -118,13 +118,16 @@ mod tests {
 
     #[test]
     fn it_is_looked_at_again_after_a_while_only() {
-        let share = WaitShare::default();
-        assert!(!share.is_small(0));
-        let start = monotonic_micros();
-        let before = process_cpu_micros();
-        while monotonic_micros() - start < WINDOW || process_cpu_micros() - before < LEAST {}
-        assert!(share.is_small(0));
+        let (share, clock) = (WaitShare::default(), HandClock::new());
+        assert!(!share.is_small(0, &clock));
+        clock.compute(WINDOW - 1);
+        assert!(!share.is_small(0, &clock));
+        clock.compute(1);
+        assert!(share.is_small(0, &clock));
         // The window has just begun.
-        assert!(share.is_small(1_000_000) || monotonic_micros() - start >= 2 * WINDOW);
+        clock.wait(WINDOW - 1);
+        assert!(share.is_small(1_000_000, &clock));
+        clock.wait(1);
+        assert!(!share.is_small(1_000_000, &clock));
     }
 }

@@ -1,12 +1,13 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use super::*;
 use crate::accept::Client;
 use crate::conn::{Phase, Step, WriteBuf};
 use crate::handoff::SharedQueue;
+use crate::patience::until;
 use crate::watch::WatchSettings;
 
 pub(super) fn reactor() -> Reactor {
@@ -145,6 +146,7 @@ fn a_pipelined_request_is_not_dropped_when_its_client_shuts_down_sending_even_af
         let (server, peer) = listener.accept().expect("accept");
         server.set_nonblocking(true).expect("nonblocking");
         client.write_all(&REQUEST.repeat(2)).expect("write");
+        fastrack_sys::wait_readable(server.as_fd(), u64::MAX).expect("wait");
         let mut connection = Connection::new(Client { fd: server.into(), peer: Some(peer), listener: 0 });
         assert_eq!(reactor.read(&mut connection), Step::Ready);
         let Next::Ready(connection) = reactor.response_sent(connection, true, 1, 1) else {
@@ -152,6 +154,7 @@ fn a_pipelined_request_is_not_dropped_when_its_client_shuts_down_sending_even_af
         };
         // A moment after the last look at it.
         client.shutdown(Shutdown::Write).expect("shutdown");
+        until(|| fastrack_sys::has_peer_closed(connection.as_fd()));
         let taken = if travels {
             reactor.queue_behind_waiting(connection);
             reactor.take_queued()
@@ -205,7 +208,8 @@ fn while_stopping_a_client_that_takes_a_response_keeps_its_time_and_one_that_sen
     reactor.park(connection, u64::MAX);
     let first = reactor.next_deadline().expect("a deadline");
     assert!(first < fastrack_sys::monotonic_millis() + 6_000);
-    fastrack_sys::sleep(5);
+    let now = fastrack_sys::monotonic_millis();
+    until(|| fastrack_sys::monotonic_millis() > now);
     client.write_all(b"o").expect("write");
     reactor.poll().expect("polled");
     assert!(reactor.handle_events().is_none());

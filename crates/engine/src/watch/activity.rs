@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use fastrack_sys::{monotonic_micros, thread_clock, ThreadClock};
+use fastrack_sys::{thread_clock, ThreadClock};
 
 use super::waits::Waits;
+use crate::clock::{Clock, SystemClock};
 
 /// A thread that has computed for less than this part of the time waits.
 const PART: u64 = 8;
@@ -46,10 +47,14 @@ impl Activity {
     /// The thread begins or ends to wait. From that thread only; any code may run it that may store a number and set a timer.
     /// Async-signal-safe.
     pub fn set_waiting(&self, waits: bool) {
+        self.set_waiting_by(&SystemClock, waits);
+    }
+
+    pub(crate) fn set_waiting_by(&self, clock: &impl Clock, waits: bool) {
         let said = self.said.load(Ordering::Relaxed);
         let began = self.began_to_wait.load(Ordering::Relaxed);
         if began != 0 && waits != (said & 1 == 1) {
-            let now = monotonic_micros();
+            let now = clock.micros();
             self.began_to_wait.store(now, Ordering::Relaxed);
             match waits {
                 true => self.waits.begin(now),
@@ -73,18 +78,20 @@ impl Activity {
 
     /// For how long the thread has waited, in microseconds, if that [counts](SHORTEST): where its CPU clock tells, as far as looks
     /// have seen it. None if it computes, or did so since the last look.
-    pub(crate) fn waited(&self) -> Option<u64> {
-        self.waits_for().filter(|waited| !self.is_said() || *waited >= SHORTEST)
+    pub(crate) fn waited(&self, clock: &impl Clock) -> Option<u64> {
+        self.waits_for(clock).filter(|waited| !self.is_said() || *waited >= SHORTEST)
     }
 
     /// The same, however short.
-    pub(crate) fn waits_for(&self) -> Option<u64> {
+    pub(crate) fn waits_for(&self, clock: &impl Clock) -> Option<u64> {
         let said = self.said.load(Ordering::Acquire);
-        let clock = ThreadClock::of_number(self.clock.load(Ordering::Acquire));
-        match (said, clock) {
+        let thread = ThreadClock::of_number(self.clock.load(Ordering::Acquire));
+        match (said, thread) {
             (0, None) => None,
-            (0, Some(clock)) => self.hardly_computed(clock),
-            _ if said & 1 == 1 => self.waited_as_said(),
+            (0, Some(thread)) => {
+                self.hardly_computed(clock.micros(), || thread.micros(), || thread.is_runnable())
+            }
+            _ if said & 1 == 1 => self.waited_as_said(clock),
             _ => None,
         }
     }
@@ -111,13 +118,18 @@ impl Activity {
         self.began_to_wait.store(0, Ordering::Relaxed);
     }
 
-    fn waited_as_said(&self) -> Option<u64> {
+    fn waited_as_said(&self, clock: &impl Clock) -> Option<u64> {
         let began = self.began_to_wait.load(Ordering::Relaxed);
-        (began > IN_REQUEST).then(|| monotonic_micros().saturating_sub(began))
+        (began > IN_REQUEST).then(|| clock.micros().saturating_sub(began))
     }
 
-    fn hardly_computed(&self, clock: ThreadClock) -> Option<u64> {
-        let now = monotonic_micros();
+    /// Asks for the thread's CPU time, and whether it wants a processor, only where it takes that.
+    fn hardly_computed(
+        &self,
+        now: u64,
+        cpu_micros: impl FnOnce() -> u64,
+        is_runnable: impl FnOnce() -> bool,
+    ) -> Option<u64> {
         let looked = self.looked.load(Ordering::Relaxed);
         let time = now.saturating_sub(looked);
         let since = self.since.load(Ordering::Relaxed);
@@ -125,14 +137,14 @@ impl Activity {
             return (since != 0).then(|| now.saturating_sub(since));
         }
         self.looked.store(now, Ordering::Relaxed);
-        let used = clock.micros();
+        let used = cpu_micros();
         if looked == 0 {
             self.cpu_time.store(used, Ordering::Relaxed);
             return None;
         }
         let is_little = used.saturating_sub(self.cpu_time.swap(used, Ordering::Relaxed)) * PART < time;
         // Or others had the processors.
-        if !is_little || clock.is_runnable() {
+        if !is_little || is_runnable() {
             self.since.store(0, Ordering::Relaxed);
             return None;
         }
@@ -145,79 +157,95 @@ impl Activity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::tests::HandClock;
+    use crate::patience::until;
 
     #[test]
     fn a_thread_waits_if_it_has_said_so_and_nothing_since() {
-        let activity = Activity::default();
+        let (activity, clock) = (Activity::default(), HandClock::new());
         activity.begin_request();
-        assert!(activity.waited().is_none());
+        assert_eq!(activity.waited(&clock), None);
         for _ in 0..2 {
-            activity.set_waiting(false);
-            activity.set_waiting(true);
-            for millis in [2, 6] {
-                fastrack_sys::sleep(4);
-                assert!(activity.waited().is_some_and(|waited| waited >= millis * 1000), "{millis}");
-            }
+            activity.set_waiting_by(&clock, false);
+            activity.set_waiting_by(&clock, true);
+            clock.wait(SHORTEST - 1);
+            assert_eq!((activity.waited(&clock), activity.waits_for(&clock)), (None, Some(SHORTEST - 1)));
+            clock.wait(1);
+            assert_eq!(activity.waited(&clock), Some(SHORTEST));
+            clock.wait(4_000);
+            // Said once more.
+            activity.set_waiting_by(&clock, true);
+            assert_eq!(activity.waited(&clock), Some(SHORTEST + 4_000));
         }
         activity.end_request();
-        assert!(activity.waited().is_none());
+        assert_eq!(activity.waited(&clock), None);
         activity.begin_request();
-        activity.set_waiting(false);
-        assert!(activity.waited().is_none() && activity.waited().is_none());
+        activity.set_waiting_by(&clock, false);
+        clock.wait(4_000);
+        assert_eq!([activity.waited(&clock), activity.waited(&clock)], [None, None]);
     }
 
     #[test]
     fn waits_count_in_requests_only() {
-        let waits = Arc::new(Waits::default());
+        let (waits, clock) = (Arc::new(Waits::default()), HandClock::new());
         let activity = Activity::new(Arc::clone(&waits));
-        let wait = |times, millis| {
-            (0..times).for_each(|_| {
-                activity.set_waiting(true);
-                fastrack_sys::sleep(millis);
-                activity.set_waiting(false);
-            });
+        let total_after = |micros| {
+            activity.set_waiting_by(&clock, true);
+            clock.wait(micros);
+            activity.set_waiting_by(&clock, false);
+            waits.total()
         };
-        wait(20, 16);
-        assert!(!waits.are_long());
+        assert_eq!(total_after(16_000), 0);
         activity.begin_request();
-        wait(20, 16);
-        assert!(waits.are_long());
+        assert_eq!([total_after(16_000), total_after(700)], [16_000, 16_700]);
         activity.end_request();
-        wait(20, 4);
-        assert!(waits.are_long());
+        assert_eq!(total_after(4_000), 16_700);
     }
 
     #[test]
-    fn else_its_clock_tells() {
+    fn else_a_thread_waits_from_the_first_of_looks_in_a_row_between_which_it_hardly_computes() {
         let activity = Activity::default();
-        let is_over = std::sync::atomic::AtomicBool::new(false);
+        activity.begin_request();
+        let look = |now, computed, is_runnable| activity.hardly_computed(now, || computed, || is_runnable);
+        assert_eq!(look(10_000, 500, false), None, "nothing is known of before");
+        assert_eq!(look(10_000 + LEAST - 1, 900, false), None, "too soon to tell");
+        // Less than an eighth of the time.
+        assert_eq!(look(12_000, 749, false), Some(2_000));
+        assert_eq!(look(12_100, 850, false), Some(2_100), "not looked at again so soon");
+        assert_eq!(look(14_000, 749 + 249, false), Some(4_000));
+        assert_eq!(look(16_000, 998 + 250, false), None, "it computes");
+        assert_eq!(look(16_100, 998 + 250, false), None);
+        assert_eq!(look(18_000, 1_248, false), Some(2_000));
+        assert_eq!(look(20_000, 1_248, true), None, "others had the processors");
+        assert_eq!(look(22_000, 1_248, false), Some(2_000));
+        activity.begin_request();
+        assert_eq!(look(24_000, 1_248, false), None);
+    }
+
+    #[test]
+    fn its_clock_is_that_of_the_thread() {
+        let activity = Activity::default();
         let (go, gone) = std::sync::mpsc::channel::<()>();
-        let sees = |expected: bool| {
-            let start = std::time::Instant::now();
-            while activity.waited().is_some() != expected {
-                assert!(start.elapsed().as_secs() < 20);
-                fastrack_sys::sleep(2);
-            }
-        };
+        let waits = || activity.waited(&SystemClock).is_some();
         std::thread::scope(|scope| {
-            let (activity, is_over) = (&activity, &is_over);
+            let (activity, go) = (&activity, go);
             scope.spawn(move || {
                 activity.begin();
-                gone.recv().expect("go");
-                while !is_over.load(Ordering::Relaxed) {}
+                let _ = gone.recv();
+                while gone.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {}
             });
-            sees(true);
-            fastrack_sys::sleep(4);
-            assert!(activity.waited().is_some_and(|waited| waited >= 4_000));
+            until(waits);
             go.send(()).expect("it waits");
-            sees(false);
+            until(|| !waits());
+            until(|| activity.is_runnable());
             // It wants a processor all the time, whether it has one or not.
-            fastrack_sys::sleep(20);
-            assert!((0..5).all(|_| {
+            for _ in 0..5 {
                 fastrack_sys::sleep(2);
-                activity.waited().is_none()
-            }));
-            is_over.store(true, Ordering::Relaxed);
+                assert!(!waits());
+            }
         });
+        assert!(!activity.is_said());
+        activity.end();
+        assert_eq!(activity.waited(&SystemClock), None);
     }
 }

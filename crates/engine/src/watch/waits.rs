@@ -60,16 +60,21 @@ impl Waits {
     /// A wait begins at this time, in microseconds. The timer is left alone when it fires soon enough, be it for an earlier wait
     /// that is over: to set it, and to stop it, takes longer than many a wait.
     pub fn begin(&self, now: u64) {
+        if let Some(micros) = self.timer_to_set(now) {
+            // It cannot fail for such times.
+            let _ = self.timer.get().map(|timer| timer.set(Duration::from_micros(micros)));
+        }
+    }
+
+    /// In how many microseconds the timer is to fire, unless it fires soon enough.
+    fn timer_to_set(&self, now: u64) -> Option<u64> {
         let micros = self.awaited.load(Ordering::Relaxed);
         let due = self.due.load(Ordering::Relaxed);
         if micros == 0 || now < due && due <= now + micros {
-            return;
+            return None;
         }
-        if let Some(timer) = self.timer.get() {
-            self.due.store(now + micros, Ordering::Relaxed);
-            // It cannot fail for such times.
-            let _ = timer.set(Duration::from_micros(micros));
-        }
+        self.due.store(now + micros, Ordering::Relaxed);
+        Some(micros)
     }
 
     /// A wait has lasted for so many microseconds.
@@ -107,37 +112,41 @@ fn add(sum: &AtomicU64, micros: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fastrack_sys::{monotonic_micros, Events, Poller};
+    use crate::patience::patience;
+    use fastrack_sys::{Events, Poller};
 
     #[test]
     fn the_timer_is_not_set_for_each_wait_but_sooner_where_that_is_asked_for() {
+        let waits = Waits::default();
+        let set = |times: &[u64]| times.iter().map(|now| waits.timer_to_set(*now)).collect::<Vec<_>>();
+        assert_eq!(set(&[1_000]), [None], "nobody wants to know");
+        waits.tell_after(100);
+        // If each of these waits set the timer it would never fire.
+        assert_eq!(set(&[1_000, 1_050, 1_099, 1_100, 1_101]), [Some(100), None, None, Some(100), None]);
+        waits.tell_after(3_600);
+        assert_eq!(set(&[1_150]), [None]);
+        assert_eq!(set(&[1_200, 1_300]), [Some(3_600), None]);
+        waits.tell_after(10);
+        assert_eq!(set(&[1_400, 1_405]), [Some(10), None]);
+        waits.tell_after(0);
+        assert_eq!(set(&[1_500]), [None]);
+    }
+
+    #[test]
+    fn a_wait_that_has_lasted_is_told_by_the_timer() {
         if !Poller::TAKES_TIMERS {
             return;
         }
         let waits = Waits::default();
         let (timer, poller) = (Timer::new().expect("a timer"), Poller::new().expect("a poller"));
         poller.watch_timer(&timer, 0).expect("watched");
+        assert!(!waits.tell_after(1_000), "there is no timer");
         waits.tell_by(timer);
-        let fires_within = |millis| {
-            let mut events = Events::default();
-            poller.wait(&mut events, Some(millis)).expect("polled");
-            !events.is_empty()
-        };
-        waits.tell_after(100_000);
-        // If each of these waits set the timer it would never fire.
-        let fires = (0..5_000).any(|_| {
-            waits.begin(monotonic_micros());
-            fires_within(1)
-        });
-        assert!(fires);
-        waits.tell_after(3_600_000_000);
-        waits.begin(monotonic_micros());
-        waits.tell_after(1_000);
-        waits.begin(monotonic_micros());
-        assert!(fires_within(5_000));
-        waits.tell_after(0);
-        waits.begin(monotonic_micros());
-        assert!(!fires_within(20));
+        assert!(waits.tell_after(1_000));
+        waits.begin(5_000);
+        let mut events = Events::default();
+        poller.wait(&mut events, Some(patience().as_millis() as u64)).expect("polled");
+        assert!(!events.is_empty());
     }
 
     #[test]

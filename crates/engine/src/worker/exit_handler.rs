@@ -139,11 +139,12 @@ mod tests {
     use std::io::{ErrorKind, Read, Write};
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use crate::accept::Client;
     use crate::handoff::SharedQueue;
-    use crate::helper::{Turn, MAIN};
+    use crate::helper::{Order, Turn, MAIN};
+    use crate::patience::{patience, until};
     use crate::settings::Settings;
     use crate::watch::WatchSettings;
     use crate::worker::Engine;
@@ -159,7 +160,7 @@ mod tests {
     fn pair() -> (UnixStream, UnixStream) {
         let (client, server) = UnixStream::pair().expect("a pair");
         server.set_nonblocking(true).expect("nonblocking");
-        client.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        client.set_read_timeout(Some(patience())).expect("a timeout");
         (client, server)
     }
 
@@ -188,7 +189,8 @@ mod tests {
         std::thread::scope(|scope| {
             let reactor = engine.shared.reactor();
             scope.spawn(|| engine.exit_handler().crash());
-            std::thread::sleep(Duration::from_millis(400));
+            // The helper waits for it from then on, for a second at most.
+            until(|| engine.shared.is_ordered(Order::HandOff));
             drop(reactor);
         });
         assert_eq!(other.queued(), 1);
@@ -215,6 +217,7 @@ mod tests {
     fn a_client_that_has_its_response_keeps_its_connection_when_another_thread_crashes() {
         let queue = SharedQueue::new().expect("a queue");
         let (engine, other) = (engine(&queue), queue.member().expect("a member").expect("free"));
+        let _kept = kept(&engine);
         let (mut client, server) = pair();
         client.write_all(REQUEST).expect("write");
         let (crew, request) = (engine.shared.crew(), &engine.control.all_requests()[MAIN]);
@@ -232,24 +235,21 @@ mod tests {
                 engine.exit_handler().crash();
                 other.queued()
             });
-            await_ending(&engine);
-            std::thread::sleep(Duration::from_millis(30));
+            // The helper waits for it from then on, for 300 ms at most: it has handed off the rest.
+            until(|| other.queued() == 1);
             assert!(request.try_end());
+            // Long enough to show it if nobody waited.
             std::thread::sleep(Duration::from_millis(30));
             engine.shared.reactor().queue(connection);
             crew.end_request(MAIN);
-            assert_eq!(crashed.join().expect("no panic"), 1);
+            assert_eq!(crashed.join().expect("no panic"), 2);
         });
         client.set_nonblocking(true).expect("nonblocking");
         assert_eq!(client.read(&mut [0]).expect_err("still open").kind(), ErrorKind::WouldBlock);
     }
 
     fn await_ending(engine: &Engine) {
-        let start = Instant::now();
-        while !engine.control.is_ending() {
-            assert!(start.elapsed().as_secs() < 20);
-            std::thread::yield_now();
-        }
+        until(|| engine.control.is_ending());
     }
 
     #[test]

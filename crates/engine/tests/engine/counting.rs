@@ -5,7 +5,8 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use crate::support::{read_all, Worker, SOON};
+use crate::handoff::two_busy;
+use crate::support::{eventually, read_all, Worker};
 use fastrack_engine::{
     App, Counts, Engine, Finish, Flow, GcTime, Listener, Request, ResponseWriter, Scoreboard, Settings,
     SharedQueue, WatchSettings,
@@ -35,15 +36,7 @@ fn answered(worker: &Worker, stream: &mut TcpStream) {
 
 /// The counts, once they are as they should be.
 pub fn await_counts(board: &Scoreboard, are_right: impl Fn(&Counts) -> bool) -> Counts {
-    let start = Instant::now();
-    loop {
-        let counts = board.totals();
-        if are_right(&counts) {
-            return counts;
-        }
-        assert!(start.elapsed() < SOON, "{counts:?}");
-        std::thread::yield_now();
-    }
+    eventually(|| Some(board.totals()).filter(|counts| are_right(counts)))
 }
 
 #[test]
@@ -116,28 +109,26 @@ fn a_request_waits_from_when_it_was_there_whether_its_connection_is_kept_or_new(
 
 #[test]
 fn the_time_in_the_shared_queue_counts_and_so_do_connections_that_are_passed_on() {
-    let queue = SharedQueue::new().expect("a queue");
-    let ((first, one), (second, two)) = (counted(Some(&queue)), counted(Some(&queue)));
+    let ([(first, one), (second, two)], held) = two_busy();
+    one.release();
     let mut waits = one.connect();
     ask(&mut waits, "/");
     answered(&one, &mut waits);
-    let held = [one.hold(), two.hold()];
-    for board in [&first, &second] {
-        await_counts(board, |counts| counts.connections.in_app == 1);
-    }
+    let held = (held, one.hold());
+    let [before, before_there] = [&first, &second].map(Scoreboard::totals);
     ask(&mut waits, "/");
-    await_counts(&first, |counts| counts.handed_over == 1);
+    await_counts(&first, |counts| counts.handed_over == before.handed_over + 1);
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(HELD) {
         std::thread::yield_now();
     }
     two.release();
     answered(&two, &mut waits);
-    let counts = await_counts(&second, |counts| counts.requests() == 2);
-    assert_eq!(counts.taken_over, 1);
-    assert!(counts.queue_times.sum >= HELD - 25, "{counts:?}");
+    let counts = await_counts(&second, |counts| counts.requests() == before_there.requests() + 2);
+    assert_eq!(counts.taken_over, before_there.taken_over + 1);
+    assert!(counts.queue_times.sum >= before_there.queue_times.sum + HELD - 25, "{counts:?}");
     one.release();
-    held.into_iter().for_each(|stream| drop(read_all(stream)));
+    drop(held);
 }
 
 #[test]

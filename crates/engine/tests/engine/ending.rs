@@ -2,11 +2,11 @@
 
 use std::io::{IoSlice, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fastrack_engine::{App, Finish, Flow, Request, ResponseWriter};
 
-use crate::support::SOON;
+use crate::support::until;
 use crate::threads::{await_requests, connect, engine};
 
 /// Comes back from a request after the process was `about_to_end`, counts waits, and has its threads return when it is `over`.
@@ -59,11 +59,7 @@ fn a_thread_that_comes_back_when_the_process_ends_sleeps_and_can_be_dismissed() 
         engine.exit_handler().run();
         let before = waits.load(Ordering::SeqCst);
         about_to_end.store(true, Ordering::SeqCst);
-        let start = Instant::now();
-        while waits.load(Ordering::SeqCst) == before {
-            assert!(start.elapsed() < SOON);
-            std::thread::yield_now();
-        }
+        until(|| waits.load(Ordering::SeqCst) != before);
         over.store(true, Ordering::SeqCst);
         engine.dismiss_threads();
         assert!(matches!(others.join(), Ok(Finish::Broken | Finish::Dismissed)));

@@ -6,12 +6,16 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use fastrack_engine::{
     App, BodyRead, BodyStream, Content, Control, Engine, Finish, Flow, Listener, Progress, Request,
     ResponseWriter, Settings, SharedQueue,
 };
+
+pub use patience::{eventually, patience, until};
+
+#[path = "../../../sys/tests/patience/mod.rs"]
+mod patience;
 
 /// What the application saw of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -88,7 +92,7 @@ impl App for Echo {
             _ => {
                 if path == "/hold" {
                     let _ = self.0.send(Seen { path: "/held".into(), ..Seen::default() });
-                    self.1.recv_timeout(SOON).expect("released");
+                    self.1.recv_timeout(patience()).expect("released");
                 }
                 Self::send(writer, answer.as_bytes());
                 writer.finish();
@@ -116,9 +120,6 @@ pub struct Worker {
     release: Sender<()>,
     thread: Option<JoinHandle<Finish>>,
 }
-
-/// A deadline for whatever should come at once.
-pub const SOON: Duration = Duration::from_secs(20);
 
 impl Worker {
     pub fn start(settings: Settings, limit: Option<u64>) -> Worker {
@@ -171,7 +172,7 @@ impl Worker {
 
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).expect("connect");
-        stream.set_read_timeout(Some(SOON)).expect("a timeout");
+        stream.set_read_timeout(Some(patience())).expect("a timeout");
         stream
     }
 
@@ -185,7 +186,7 @@ impl Worker {
     /// The next request, but for those that only had a connection kept.
     pub fn next_seen(&self) -> Seen {
         loop {
-            let seen = self.seen.recv_timeout(SOON).expect("a request");
+            let seen = self.seen.recv_timeout(patience()).expect("a request");
             if seen.path != "/kept" {
                 return seen;
             }

@@ -2,9 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use fastrack_sys::monotonic_micros;
-
 use super::Crew;
+use crate::clock::Clock;
 use crate::watch::SHORTEST;
 
 /// While no processor is idle a wait is long after this time, in microseconds, for each thread that has a request: then the worker
@@ -19,7 +18,7 @@ pub(super) const LIKELY_LONG_WAIT: u64 = 3_000;
 /// those that it has wait: some wait often, and never for long.
 pub(super) const LONG_PAUSE: u64 = 100_000;
 
-impl Crew {
+impl<C: Clock> Crew<C> {
     /// How many more threads may have requests. There is one that sleeps, all those that have requests wait, and processors are
     /// idle. Otherwise the requests would be in each other's way: who waits for a moment only would have to wait for the
     /// application's lock then. Many short waits count as well, when they leave the worker little to compute.
@@ -53,7 +52,7 @@ impl Crew {
         };
         let least = long.unwrap_or(SHORTEST);
         let is_told = self.waits.tell_after(least) && self.say(serving);
-        let waits = self.threads_in(serving).map(|thread| self.activity(thread).waits_for());
+        let waits = self.threads_in(serving).map(|thread| self.activity(thread).waits_for(&self.clock));
         match waits.min().flatten() {
             None if is_told => Some(u64::MAX),
             Some(waited) if is_told && waited < least => Some(least - waited),
@@ -80,12 +79,12 @@ impl Crew {
 
     /// Whether requests of late have hardly waited, as their threads say.
     fn hardly_wait(&self, serving: u64) -> bool {
-        self.say(serving) && self.wait_share.is_small(self.waits.total())
+        self.say(serving) && self.wait_share.is_small(self.waits.total(), &self.clock)
     }
 
     /// Whether the worker has hardly computed of late, and none of these threads wants to.
     fn hardly_computes(&self, serving: u64) -> bool {
-        self.cpu_share.is_low(self.begun.load(Ordering::Relaxed))
+        self.cpu_share.is_low(self.begun.load(Ordering::Relaxed), &self.clock)
             && !self.threads_in(serving).any(|thread| self.activity(thread).is_runnable())
     }
 
@@ -97,7 +96,8 @@ impl Crew {
     /// For how long all of these threads have waited at least, in microseconds; 0 if one computes.
     fn shortest_wait(&self, serving: u64) -> u64 {
         // Each is asked, for the next time.
-        let waits = self.threads_in(serving).map(|thread| self.activity(thread).waited().unwrap_or(0));
+        let waits =
+            self.threads_in(serving).map(|thread| self.activity(thread).waited(&self.clock).unwrap_or(0));
         waits.min().unwrap_or(0)
     }
 
@@ -111,7 +111,7 @@ impl Crew {
     }
 
     fn has_paused(&self) -> bool {
-        monotonic_micros() >= self.begun.load(Ordering::Relaxed) + LONG_PAUSE
+        self.clock.micros() >= self.begun.load(Ordering::Relaxed) + LONG_PAUSE
     }
 }
 

@@ -2,11 +2,13 @@
 
 use super::room::{LIKELY_LONG_WAIT, LONG_PAUSE, LONG_WAIT};
 use super::*;
-use crate::helper::load::tests::with_busy_processors;
+use crate::clock::tests::HandClock;
+use crate::patience::patience;
 use crate::watch::SHORTEST;
 
-fn crew(threads: usize) -> Crew {
-    let crew = Crew::new(threads).expect("a crew");
+/// Its clock stands still, and nobody sees the machine's processors.
+fn crew(threads: usize) -> Crew<HandClock> {
+    let crew = Crew::with(threads, HandClock::new(), Load::new(false)).expect("a crew");
     crew.open();
     for thread in 1..threads {
         assert_eq!(crew.enter(), Some(thread));
@@ -14,41 +16,49 @@ fn crew(threads: usize) -> Crew {
     crew
 }
 
-/// Its two threads have requests, and nobody leads.
-fn two_with_requests() -> Crew {
+/// One of its two threads has a request, and the other one sleeps.
+fn one_with_a_request() -> Crew<HandClock> {
     let crew = crew(2);
     assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Lead, Turn::Sleep));
     crew.begin_request(0);
+    crew
+}
+
+/// Its two threads have requests, and nobody leads.
+fn two_with_requests() -> Crew<HandClock> {
+    let crew = one_with_a_request();
     assert!(crew.summon(1));
     assert_eq!(crew.next_turn(1), Turn::Lead);
     crew.begin_request(1);
     crew
 }
 
-/// For how many milliseconds from now on a worker begins no further request that has begun one just now, while its requests do
-/// something and wait for a millisecond, again and again.
-fn millis_without_room(crew: &Crew, something: impl Fn()) -> u64 {
-    millis_until_room(crew, || {
-        something();
-        fastrack_sys::sleep(1);
-    })
-}
-
-/// The same, with what they do before each look.
-fn millis_until_room(crew: &Crew, before_look: impl Fn()) -> u64 {
-    let start = monotonic_micros();
-    crew.begun.store(start, Ordering::Relaxed);
-    loop {
-        assert!(monotonic_micros() < start + 20_000_000);
-        before_look();
-        if crew.room() > 0 {
-            break;
-        }
+impl Crew<HandClock> {
+    /// From now on the thread waits, or not, as it says.
+    fn says(&self, thread: usize, waits: bool) {
+        self.activity(thread).set_waiting_by(&self.clock, waits);
     }
-    (monotonic_micros() - start) / 1000
+
+    /// No look sees an idle processor.
+    fn keep_processors_busy(&self) {
+        (0..300).for_each(|_| self.load.note(0));
+        assert!(self.load.is_high());
+    }
+
+    /// The time until there is room, in microseconds, while requests do something before each of the looks, of which there is one in
+    /// so many microseconds.
+    fn time_to_room(&self, look: u64, before_look: impl Fn()) -> u64 {
+        let start = self.clock.micros();
+        while self.room() == 0 {
+            assert!(self.clock.micros() < start + 20_000_000);
+            self.clock.wait(look);
+            before_look();
+        }
+        self.clock.micros() - start
+    }
 }
 
-fn is_woken(crew: &Crew, thread: usize) -> bool {
+fn is_woken(crew: &Crew<HandClock>, thread: usize) -> bool {
     let mut events = Events::default();
     crew.sleep(thread, &mut events, Some(0));
     !events.is_empty()
@@ -97,91 +107,69 @@ fn as_many_threads_are_woken_as_there_are_requests_but_no_more_than_have_request
 
 #[test]
 fn a_worker_begins_no_further_request_while_no_processor_is_idle_unless_the_first_one_waits_for_long() {
-    let crew = crew(2);
-    assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Lead, Turn::Sleep));
-    crew.begin_request(0);
-    with_busy_processors(|| {
-        while !crew.load.is_high() {
-            fastrack_sys::sleep(1);
-        }
-        // It waits often, and never for long. As with Ruby 3.2 and later.
-        let computes = || {
-            let began = monotonic_micros();
-            crew.activity(0).set_waiting(false);
-            crew.activity(0).set_waiting(true);
-            // Where other tests compute, a wait of this one is longer than it was meant to be.
-            (0..300).for_each(|_| crew.waits.note(1_000));
-            let room = crew.room();
-            assert!(room == 0 || monotonic_micros() - began >= SHORTEST);
-        };
-        // So is its sleep between two looks, now and then.
-        assert!((0..20).any(|_| millis_without_room(&crew, computes) >= LONG_PAUSE / 1000));
-        // From before the wait begins.
-        let start = monotonic_micros();
-        computes();
-        millis_without_room(&crew, || {});
-        assert!(monotonic_micros() - start >= LONG_WAIT);
-    });
+    let crew = one_with_a_request();
+    crew.keep_processors_busy();
+    // Most of the waits of late were short.
+    (0..300).for_each(|_| crew.waits.note(1_000));
+    crew.says(0, false);
+    crew.says(0, true);
+    assert_eq!(crew.time_to_room(100, || {}), LONG_WAIT);
+}
+
+#[test]
+fn nor_does_it_soon_begin_one_beside_a_request_that_waits_again_and_again_and_never_for_long() {
+    let crew = one_with_a_request();
+    crew.keep_processors_busy();
+    let waits_anew = || {
+        crew.says(0, false);
+        crew.says(0, true);
+        (0..300).for_each(|_| crew.waits.note(1_000));
+        assert_eq!(crew.room(), 0, "it has hardly waited");
+        crew.clock.compute(SHORTEST);
+    };
+    assert_eq!(crew.time_to_room(SHORTEST, waits_anew), LONG_PAUSE);
 }
 
 #[test]
 fn a_wait_is_long_sooner_where_most_have_been_long() {
-    let crew = crew(2);
-    assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Lead, Turn::Sleep));
-    crew.begin_request(0);
+    let crew = one_with_a_request();
+    crew.keep_processors_busy();
     crew.waits.note(20_000);
-    with_busy_processors(|| {
-        while !crew.load.is_high() {
-            fastrack_sys::sleep(1);
-        }
-        let wait = |_| {
-            // From before it begins.
-            let start = monotonic_micros();
-            crew.activity(0).set_waiting(false);
-            crew.activity(0).set_waiting(true);
-            millis_without_room(&crew, || {});
-            monotonic_micros() - start
-        };
-        let least = (0..20).map(wait).min().expect("some");
-        assert!((LIKELY_LONG_WAIT..LONG_WAIT).contains(&least), "{least}");
-    });
+    crew.says(0, true);
+    assert_eq!(crew.time_to_room(100, || {}), LIKELY_LONG_WAIT);
+}
+
+#[test]
+fn while_processors_are_idle_a_further_request_begins_as_soon_as_a_wait_counts() {
+    let crew = one_with_a_request();
+    crew.says(0, true);
+    assert_eq!(crew.time_to_room(100, || {}), SHORTEST);
+    crew.says(0, false);
+    assert_eq!(crew.room(), 0);
 }
 
 #[test]
 fn the_helper_is_told_when_a_thread_that_computed_has_waited_as_long_as_it_asks() {
-    const LATEST: u64 = 5_000;
     if !Poller::TAKES_TIMERS {
         return;
     }
-    let crew = crew(2);
+    let crew = one_with_a_request();
     let (timer, poller) = (Timer::new().expect("a timer"), Poller::new().expect("a poller"));
     poller.watch_timer(&timer, 0).expect("watched");
     crew.waits().tell_by(timer);
-    let tells_within = |millis| {
-        let mut events = Events::default();
-        poller.wait(&mut events, Some(millis)).expect("polled");
-        !events.is_empty()
-    };
-    assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Lead, Turn::Sleep));
-    crew.begin_request(0);
-    let wait = |waits| crew.activity(0).set_waiting(waits);
     // What it does now is not known, nor whether the application says so.
     assert_eq!(crew.time_until_room(), None);
-    wait(false);
+    crew.says(0, false);
     assert_eq!(crew.time_until_room(), Some(u64::MAX));
-    (0..100).for_each(|number| wait(number % 2 == 0));
-    // Of one of those, or of none.
-    tells_within(20);
-    wait(true);
-    assert!(tells_within(LATEST) && crew.room() > 0);
-    wait(false);
-    wait(true);
+    crew.says(0, true);
+    let mut events = Events::default();
+    poller.wait(&mut events, Some(patience().as_millis() as u64)).expect("polled");
+    assert!(!events.is_empty());
     // It is not told of this wait once more: it knows when that has lasted for long enough.
-    assert_ne!(crew.time_until_room(), Some(u64::MAX));
-    tells_within(20);
-    crew.waits().tell_after(0);
-    (0..3).for_each(|number| wait(number % 2 == 0));
-    assert!(!tells_within(20));
+    crew.clock.wait(300);
+    assert_eq!(crew.time_until_room(), Some(SHORTEST - 300));
+    crew.clock.wait(SHORTEST - 300);
+    assert_eq!((crew.time_until_room(), crew.room() > 0), (None, true));
 }
 
 #[test]
@@ -209,115 +197,121 @@ fn the_helper_looks_again_when_waits_will_be_long() {
         assert_eq!(crew.time_until_room(), None);
         (0..300).for_each(|_| crew.load.note(0));
         // One of them computes.
-        crew.activity(0).set_waiting(true);
+        crew.says(0, true);
         assert_eq!(crew.time_until_room(), Some(2 * long));
-        crew.activity(2).set_waiting(true);
-        fastrack_sys::sleep(2);
-        assert!(crew.time_until_room().is_some_and(|micros| micros <= 2 * long - 2_000));
+        crew.says(2, true);
+        crew.clock.wait(2_000);
+        assert_eq!(crew.time_until_room(), Some(2 * long - 2_000));
+        crew.clock.wait(2 * long);
+        assert_eq!(crew.time_until_room(), Some(0));
     }
 }
 
-/// Returns when requests have hardly waited of late.
-fn compute(crew: &Crew) {
-    let start = monotonic_micros();
-    while !crew.wait_share.is_small(crew.waits.total()) {
-        assert!(monotonic_micros() < start + 20_000_000);
-    }
+/// Requests hardly wait for a while.
+fn compute(crew: &Crew<HandClock>) {
+    assert!(!crew.wait_share.is_small(crew.waits.total(), &crew.clock));
+    crew.clock.compute(100_000);
+    assert!(crew.wait_share.is_small(crew.waits.total(), &crew.clock));
 }
 
 #[test]
 fn where_requests_hardly_wait_a_further_one_begins_only_beside_a_wait_of_some_milliseconds() {
-    let crew = crew(2);
-    assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Lead, Turn::Sleep));
-    crew.begin_request(0);
-    crew.activity(0).set_waiting(true);
+    let crew = one_with_a_request();
+    crew.says(0, false);
     assert_eq!(crew.time_until_room(), None);
     compute(&crew);
-    assert!(crew.time_until_room().is_some_and(|micros| micros <= LIKELY_LONG_WAIT));
+    crew.begun.store(crew.clock.micros(), Ordering::Relaxed);
+    assert_eq!(crew.time_until_room(), Some(LIKELY_LONG_WAIT));
     // A thread says when it waits since Ruby 3.2; before, nothing is known of how long it has.
     crew.activity(0).end();
     assert_eq!(crew.time_until_room(), None);
-    let start = monotonic_micros();
-    crew.activity(0).set_waiting(true);
-    millis_without_room(&crew, || {});
-    assert!(monotonic_micros() - start >= LIKELY_LONG_WAIT);
+    crew.says(0, true);
+    assert_eq!(crew.time_to_room(100, || {}), LIKELY_LONG_WAIT);
 }
 
 #[test]
 fn nor_does_one_who_is_done_begin_another_beside_requests_that_hardly_wait() {
     let crew = two_with_requests();
-    crew.activity(0).set_waiting(false);
+    crew.says(0, false);
     compute(&crew);
     assert_eq!(crew.end_request(1), Some(false));
     assert!(crew.rest(1));
     assert_eq!(crew.end_request(0), Some(true));
 }
 
+/// How long it takes a worker to have room that computes for so many of a thousand microseconds, while its one request never waits
+/// for as long as counts; with what else the request does.
+fn time_to_room_of_one_that_computes(share: u64, crew: &Crew<HandClock>) -> u64 {
+    // Each look comes just when it has computed.
+    crew.time_to_room(1_000 - share, || {
+        crew.clock.compute(share);
+        crew.says(0, false);
+        crew.says(0, true);
+    })
+}
+
 #[test]
 fn a_worker_that_hardly_computes_begins_a_further_request_though_the_first_one_never_waits_for_long() {
-    let crew = crew(2);
-    assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Lead, Turn::Sleep));
-    crew.begin_request(0);
-    // Each look comes just when it has computed.
-    let computes = || {
-        fastrack_sys::sleep(1);
-        crew.activity(0).set_waiting(false);
-        crew.activity(0).set_waiting(true);
-    };
-    assert!(millis_until_room(&crew, computes) >= 30);
+    assert_eq!(time_to_room_of_one_that_computes(249, &one_with_a_request()), 30_000);
+    let crew = one_with_a_request();
+    crew.says(0, true);
+    for _ in 0..100 {
+        assert_eq!(crew.room(), 0);
+        crew.clock.wait(750);
+        crew.clock.compute(250);
+        crew.says(0, false);
+        crew.says(0, true);
+    }
 }
 
 #[test]
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn nor_does_such_a_worker_begin_one_at_a_moment_when_the_first_one_wants_a_processor() {
-    let crew = crew(2);
-    assert_eq!((crew.next_turn(0), crew.next_turn(1)), (Turn::Lead, Turn::Sleep));
-    crew.begin_request(0);
-    let [is_over, computing] = [(); 2].map(|()| std::sync::atomic::AtomicBool::new(false));
-    let (go, gone) = std::sync::mpsc::channel::<()>();
-    let says_it_computes = || {
-        crew.activity(0).set_waiting(false);
-        crew.activity(0).set_waiting(true);
-    };
+    let crew = one_with_a_request();
+    assert!(time_to_room_of_one_that_computes(0, &crew) > 0 && crew.room() > 0);
+    let (tell, told) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
-        let (crew, is_over, computing) = (&crew, &is_over, &computing);
+        let (end, crew) = (end, &crew);
         scope.spawn(move || {
             crew.activity(0).begin();
-            gone.recv().expect("go");
-            computing.store(true, Ordering::Relaxed);
-            while !is_over.load(Ordering::Relaxed) {
-                std::hint::spin_loop();
-            }
+            tell.send(()).expect("tell");
+            while ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {}
         });
-        millis_until_room(crew, || {
-            fastrack_sys::sleep(1);
-            says_it_computes();
-        });
-        go.send(()).expect("it waits");
-        while !computing.load(Ordering::Relaxed) {
-            std::thread::yield_now();
-        }
-        // The share is that of the last 30 ms, in which it has slept.
-        says_it_computes();
-        let room = crew.room();
-        is_over.store(true, Ordering::Relaxed);
-        assert_eq!(room, 0);
+        told.recv().expect("it computes");
+        // Also where it has hardly done so.
+        assert_eq!(crew.room(), 0);
+        drop(end);
     });
+    crew.activity(0).end();
+    crew.says(0, true);
+    assert_eq!(crew.room(), 1);
 }
 
 #[test]
 fn who_is_done_gives_way_to_a_request_in_progress_while_no_processor_is_idle() {
-    let crew = two_with_requests();
-    with_busy_processors(|| {
-        while !crew.load.is_high() {
-            fastrack_sys::sleep(1);
+    for is_busy in [false, true] {
+        let crew = two_with_requests();
+        if is_busy {
+            crew.keep_processors_busy();
         }
-        crew.activity(0).set_waiting(false);
-        assert_eq!(crew.end_request(1), Some(false));
+        crew.says(0, false);
+        assert_eq!(crew.end_request(1), Some(!is_busy));
         // It leads nevertheless, and may find by now that the other one is done.
         assert!(crew.rest(1));
         assert_eq!(crew.end_request(0), Some(true));
-    });
+    }
+}
+
+#[test]
+fn who_is_done_begins_another_one_beside_a_request_that_has_waited_for_long() {
+    for (wait, may_begin) in [(LONG_WAIT - 1, false), (LONG_WAIT, true)] {
+        let crew = two_with_requests();
+        crew.keep_processors_busy();
+        crew.says(0, true);
+        crew.clock.wait(wait);
+        assert_eq!(crew.end_request(1), Some(may_begin));
+    }
 }
 
 #[test]

@@ -1,23 +1,58 @@
 use super::*;
+use crate::patience::patience;
+use fastrack_sys::monotonic_micros;
+use std::cell::Cell;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 
-/// Longer than any timer that is set here.
-const LATE: Option<u64> = Some(200);
-
-/// A timer, an epoch, and what makes the connections ready.
-fn new() -> (HelperTimer, Epoch, UnixStream) {
-    let (near, far) = UnixStream::pair().expect("a pair");
-    (HelperTimer::new::<OwnedFd>(far.into(), Vec::new()).expect("a timer"), Epoch::default(), near)
+/// Shows what it was set to, and goes by a clock that a test sets on.
+#[derive(Default)]
+pub(in crate::helper) struct HandTimer {
+    now: Cell<Duration>,
+    due: Cell<Option<Duration>>,
 }
 
-/// Whether the timer fires.
-fn fires(timer: &HelperTimer) -> bool {
-    timer.wait(&mut Events::default(), LATE) == Some(Wake::Timer)
+impl Alarm for HandTimer {
+    fn set(&self, time: Duration) {
+        self.due.set(Some(time));
+    }
+
+    fn stop(&self) {
+        self.due.set(None);
+    }
+}
+
+impl Clock for HandTimer {
+    fn micros(&self) -> u64 {
+        self.now.get().as_micros() as u64
+    }
+}
+
+impl HelperTimer<HandTimer> {
+    pub(in crate::helper) fn by_hand(connections: OwnedFd) -> Self {
+        let poller = Poller::new().expect("a poller");
+        HelperTimer::with(HandTimer::default(), poller, connections, None).expect("a timer")
+    }
+
+    /// So much time goes by.
+    pub(in crate::helper) fn pass(&self, time: Duration) {
+        self.timer.now.set(self.timer.now.get() + time);
+    }
+
+    /// The time that the timer is set to, if it is. Then it fires.
+    pub(in crate::helper) fn fires(&self) -> Option<Duration> {
+        self.timer.due.take()
+    }
+}
+
+/// A timer, an epoch, and what makes the connections ready.
+fn new() -> (HelperTimer<HandTimer>, Epoch, UnixStream) {
+    let (near, far) = UnixStream::pair().expect("a pair");
+    (HelperTimer::by_hand(far.into()), Epoch::default(), near)
 }
 
 /// The application's thread is woken, and has a request.
-fn begin(timer: &HelperTimer, epoch: &Epoch) -> u64 {
+fn begin(timer: &HelperTimer<impl Alarm>, epoch: &Epoch) -> u64 {
     timer.woken(epoch.set_busy().expect("it was idle"));
     // Whatever else there is comes first.
     timer.begin(epoch.advance(), false);
@@ -26,9 +61,25 @@ fn begin(timer: &HelperTimer, epoch: &Epoch) -> u64 {
     number
 }
 
-fn rest(timer: &HelperTimer, epoch: &Epoch) {
+fn rest(timer: &HelperTimer<impl Alarm>, epoch: &Epoch) {
     epoch.set_idle();
     timer.idle();
+}
+
+#[test]
+fn the_helper_is_woken_by_the_timer_by_a_waker_and_when_the_time_to_wait_is_over() {
+    let (_near, far) = UnixStream::pair().expect("a pair");
+    let timer = HelperTimer::new::<OwnedFd>(far.into(), Vec::new()).expect("a timer");
+    let most = patience().as_millis() as u64;
+    let mut events = Events::default();
+    let start = monotonic_micros();
+    timer.fire_in(SOON);
+    assert_eq!(timer.wait(&mut events, Some(most)), Some(Wake::Timer));
+    assert!(monotonic_micros() - start >= SOON.as_micros() as u64 && timer.lasts() >= SOON);
+    assert_eq!(timer.wait(&mut events, Some(0)), Some(Wake::Timeout));
+    timer.wake_helper();
+    assert_eq!(timer.wait(&mut events, Some(most)), Some(Wake::Event));
+    assert_eq!(timer.wait(&mut events, Some(1)), Some(Wake::Timeout));
 }
 
 #[test]
@@ -36,10 +87,9 @@ fn short_requests_do_not_wake_the_helper_and_long_ones_do() {
     let (timer, epoch, _near) = new();
     begin(&timer, &epoch);
     rest(&timer, &epoch);
-    assert!(!fires(&timer) && timer.take(0).is_none());
+    assert_eq!((timer.fires(), timer.take(0)), (None, None));
     let number = begin(&timer, &epoch);
-    assert!(fires(&timer));
-    assert_eq!(timer.take(0), Some(number));
+    assert_eq!((timer.fires(), timer.take(0)), (Some(SOON), Some(number)));
     // From here on the helper counts.
     assert_eq!(timer.take(7), Some(7));
 }
@@ -47,15 +97,21 @@ fn short_requests_do_not_wake_the_helper_and_long_ones_do() {
 #[test]
 fn many_short_requests_are_shown_to_the_helper() {
     let (timer, epoch, _near) = new();
-    for _ in 0..3 * STOPS {
+    for number in 0..STOPS {
         begin(&timer, &epoch);
         rest(&timer, &epoch);
+        assert_eq!(timer.timer.due.get(), None, "{number}");
     }
-    assert!(fires(&timer) && timer.take(0).is_some());
+    for _ in 0..3 {
+        begin(&timer, &epoch);
+        rest(&timer, &epoch);
+        assert_eq!(timer.timer.due.get(), Some(SOON));
+    }
+    assert!(timer.fires().is_some() && timer.take(0).is_some());
     assert!(timer.leave(&epoch));
     begin(&timer, &epoch);
     rest(&timer, &epoch);
-    assert!(!fires(&timer));
+    assert_eq!(timer.fires(), None);
 }
 
 #[test]
@@ -63,33 +119,32 @@ fn waking_up_may_take_long_too() {
     let (timer, epoch, _near) = new();
     let number = epoch.set_busy().expect("it was idle");
     timer.woken(number);
-    assert!(fires(&timer));
-    assert_eq!(timer.take(0), Some(number));
+    assert_eq!((timer.fires(), timer.take(0)), (Some(SOON), Some(number)));
 }
 
 #[test]
 fn a_timer_kept_by_the_helper_is_not_set_by_the_other_thread() {
     let (timer, epoch, _near) = new();
     begin(&timer, &epoch);
-    assert!(fires(&timer) && timer.take(0).is_some());
+    assert!(timer.fires().is_some() && timer.take(0).is_some());
     rest(&timer, &epoch);
     begin(&timer, &epoch);
-    assert!(!fires(&timer));
+    assert_eq!(timer.fires(), None);
     timer.fire_in(SOON);
     rest(&timer, &epoch);
-    assert!(fires(&timer));
+    assert_eq!(timer.fires(), Some(SOON));
 }
 
 #[test]
 fn the_helper_leaves_the_timer_only_to_an_idle_thread() {
     let (timer, epoch, _near) = new();
     begin(&timer, &epoch);
-    assert!(fires(&timer) && timer.take(0).is_some());
+    assert!(timer.fires().is_some() && timer.take(0).is_some());
     assert!(!timer.leave(&epoch) && timer.take(3) == Some(3));
     rest(&timer, &epoch);
     assert!(timer.leave(&epoch) && timer.take(3).is_none());
     begin(&timer, &epoch);
-    assert!(fires(&timer));
+    assert_eq!(timer.fires(), Some(SOON));
 }
 
 #[test]
@@ -97,22 +152,22 @@ fn connections_wake_the_helper_while_a_request_lasts() {
     let (timer, epoch, mut near) = new();
     near.write_all(b"ready").expect("write");
     let mut events = Events::default();
-    let mut fired = false;
-    let mut is_woken = |millis| {
-        fired |= timer.wait(&mut events, Some(millis)) == Some(Wake::Timer);
+    let mut is_woken = || {
+        let wake = timer.wait(&mut events, Some(0));
+        assert_eq!(wake, Some(if events.is_empty() { Wake::Timeout } else { Wake::Event }));
         events.iter().any(|event| event.token == CONNECTIONS)
     };
-    assert!(!is_woken(0));
-    let number = begin(&timer, &epoch);
-    assert!(!is_woken(200) && timer.take(0) == Some(number));
-    assert!(timer.watch_connections(&epoch, number) && is_woken(0));
-    // The next thing has a timer of its own.
-    let number = epoch.advance();
-    timer.begin(number, true);
-    assert!(!is_woken(200) && timer.take(0) == Some(number));
-    assert!(timer.watch_connections(&epoch, number) && is_woken(0));
+    assert!(!is_woken());
+    for _ in 0..2 {
+        // Each has a timer of its own.
+        let number = if is_busy(epoch.read()) { epoch.advance() } else { epoch.set_busy().expect("idle") };
+        timer.begin(number, true);
+        assert_eq!((timer.fires(), timer.take(0)), (Some(SOON), Some(number)));
+        assert!(!is_woken());
+        assert!(timer.watch_connections(&epoch, number) && is_woken());
+    }
     rest(&timer, &epoch);
-    assert!(!is_woken(200) && fired);
+    assert!(!is_woken());
 }
 
 #[test]
@@ -120,10 +175,10 @@ fn a_request_that_ends_at_that_moment_is_not_watched_and_the_next_is_not_missed(
     let (timer, epoch, mut near) = new();
     near.write_all(b"ready").expect("write");
     let number = begin(&timer, &epoch);
-    assert!(fires(&timer) && timer.take(0).is_some());
+    assert!(timer.fires().is_some() && timer.take(0).is_some());
     let next = epoch.advance();
     assert!(!timer.watch_connections(&epoch, number));
-    timer.wait(&mut Events::default(), Some(0));
+    assert_eq!(timer.wait(&mut Events::default(), Some(0)), Some(Wake::Timeout));
     assert_eq!(timer.take(next), Some(next));
     // As if that thread had gone on without seeing that it has to set the timer.
     assert!(timer.watch_connections(&epoch, next));
@@ -135,13 +190,6 @@ fn a_request_that_ends_at_that_moment_is_not_watched_and_the_next_is_not_missed(
 #[test]
 fn a_worker_that_is_idle_now_and_then_has_requests_that_are_expected_to_be_long_wake_the_helper_sooner() {
     let (timer, epoch, _near) = new();
-    let soon = || {
-        timer.begin(epoch.advance(), true);
-        timer.soon()
-    };
-    assert_eq!(soon(), SOON);
-    timer.expect_long(true);
-    assert_eq!(soon(), SOONER);
     let set = |rests: bool| {
         timer.state.store(OFF, Ordering::Relaxed);
         if rests {
@@ -149,27 +197,30 @@ fn a_worker_that_is_idle_now_and_then_has_requests_that_are_expected_to_be_long_
             timer.woken(epoch.set_busy().expect("it was idle"));
         }
         timer.begin(epoch.advance(), true);
-        timer.soon() == SOONER
+        timer.fires().expect("it is set")
     };
-    let in_a_row = (0..2 * MANY_IN_A_ROW).take_while(|_| set(false)).count();
-    assert!(in_a_row > 3 && in_a_row < MANY_IN_A_ROW as usize, "{in_a_row}");
-    assert!(!set(false) && set(true) && set(false));
+    assert_eq!(set(true), SOON);
+    timer.expect_long(true);
+    // The first one's timer was set when the thread woke up.
+    assert_eq!(set(true), SOONER);
+    let in_a_row: Vec<_> = (0..MANY_IN_A_ROW + 2).map(|_| set(false)).collect();
+    let (sooner, soon) = in_a_row.split_at(MANY_IN_A_ROW as usize - 1);
+    assert_eq!((sooner, soon), (&[SOONER; MANY_IN_A_ROW as usize - 1][..], &[SOON; 3][..]));
+    assert_eq!([set(true), set(false)], [SOONER; 2]);
     timer.expect_long(false);
-    assert!(!set(true));
+    assert_eq!(set(true), SOON);
 }
 
 #[test]
-fn what_is_expected_to_be_long_wakes_the_helper_before_it_is() {
-    let fires_early = |expected: bool| {
-        let (timer, epoch, _near) = new();
-        timer.expect_long(expected);
-        let start = std::time::Instant::now();
-        begin(&timer, &epoch);
-        while start.elapsed() < SOON / 2 {}
-        let wake = timer.wait(&mut Events::default(), Some(0));
-        wake == Some(Wake::Timer) && start.elapsed() < SOON
-    };
-    // On a busy machine the first try may be too late to tell.
-    assert!((0..100).any(|_| fires_early(true)));
-    assert!(!(0..20).any(|_| fires_early(false)));
+fn something_lasts_since_the_timer_was_set_for_it() {
+    let (timer, epoch, _near) = new();
+    timer.pass(Duration::from_secs(5));
+    begin(&timer, &epoch);
+    for millis in 0..3 {
+        assert_eq!(timer.lasts(), Duration::from_millis(millis));
+        timer.pass(Duration::from_millis(1));
+    }
+    rest(&timer, &epoch);
+    begin(&timer, &epoch);
+    assert_eq!(timer.lasts(), Duration::ZERO);
 }
