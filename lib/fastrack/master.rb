@@ -2,6 +2,7 @@
 
 require_relative "error"
 require_relative "log"
+require_relative "master/hooks"
 require_relative "master/shutdown"
 require_relative "master/signal_queue"
 require_relative "master/worker_timeout"
@@ -34,11 +35,14 @@ module Fastrack
       @signals = SignalQueue.new(SIGNALS)
       # Only the master has the writing end. When it dies, however that happens, workers read the end of file.
       @death_pipe = IO.pipe
-      @workers = Workers.new(launcher, app, @signals, @death_pipe)
+      @hooks = MasterHooks.new(launcher, @signals)
+      @workers = Workers.new(launcher, app, @signals, @death_pipe, @hooks)
       @worker_timeout = WorkerTimeout.new(@workers)
       @upgrade = old_master && Upgrade.new(launcher, old_master)
       @main_pid_changed = !old_master.nil?
       @sd_notify = SdNotify.new if ENV["NOTIFY_SOCKET"]
+      # While a hook keeps the master from its loop.
+      @signals.limit.meanwhile = @sd_notify&.method(:step)
       @chores = [@sd_notify, Orphans.start, launcher.configuration.puma&.restarter(launcher)].compact
       @generation = 1
       @announced = 0
@@ -58,10 +62,15 @@ module Fastrack
       keepers.start(configuration) if configuration.auto_workers?
       start_monitor
       supervise
+      @launcher.stopped(again: @again)
+      handle_signals
       @again
     ensure
       close
     end
+
+    # @return [MasterHooks]
+    attr_reader :hooks
 
     # Makes #run return, like TERM. Safe in a signal handler, on any thread, and before #run.
     def stop
@@ -203,7 +212,7 @@ module Fastrack
       return if @shutdown && @shutdown.class::RANK >= kind::RANK
 
       notify_stopping unless @shutdown
-      @signals.ending
+      @signals.limit.ending
       @shutdown = kind.new(@workers, @launcher, now)
     end
 

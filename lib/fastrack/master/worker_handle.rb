@@ -51,6 +51,13 @@ module Fastrack
       @ended = false
     end
 
+    # The master has this handle: the worker may begin.
+    def known
+      scoreboard, slot = @entry
+      scoreboard&.assign(slot, @nr, @pid, @generation)
+      @channel.write(ControlChannel::KNOWN)
+    end
+
     def booting?
       @state == :booting
     end

@@ -30,11 +30,13 @@ module Fastrack
     # @param app [#call, AppFile]
     # @param signals [SignalQueue] the master's
     # @param death_pipe [Array(IO, IO)] see Master
-    def initialize(launcher, app, signals, death_pipe)
+    # @param hooks [MasterHooks]
+    def initialize(launcher, app, signals, death_pipe, hooks)
       @launcher = launcher
       @app = app
       @signals = signals
       @death_pipe = death_pipe
+      @hooks = hooks
       @size = launcher.configuration.max_workers
       @handles = []
       @spawning = []
@@ -58,7 +60,7 @@ module Fastrack
 
       handle = spawn(nr, generation)
       wait_until(handle ? started + configuration.spawn_interval : now + configuration.err_respawn_interval)
-      handle ? @handles << handle : count_failure
+      count_failure unless handle
     end
 
     # @return [Integer, nil] the first slot whose worker is missing
@@ -128,7 +130,7 @@ module Fastrack
       @handles.reject! do |handle|
         exited = handle.reap(now) or next
         yield handle, exited
-        call_exit_hook(handle, exited)
+        @hooks.call_hook(:after_worker_exit, handle, exited.status)
         @launcher.queue&.worker_exited(handle.pid)
         Log.line("worker #{handle.nr} (pid #{handle.pid}) #{exited}", exited.failed? ? :error : :info) if exited.notable?
         failed(handle, exited) if exited.failed?
@@ -188,20 +190,6 @@ module Fastrack
       handle.stop(:failure)
     end
 
-    # One that waits for ever is the end of neither the server nor the orders to it.
-    def call_hook(word, *arguments, grace: 0)
-      return unless configuration.public_send(word)
-
-      @signals.bounded(configuration.worker_boot_timeout, grace: grace) { configuration.call_hook(word, @launcher, *arguments) }
-    end
-
-    # It may have something to clean up, also when the server is told to end.
-    def call_exit_hook(handle, exited)
-      call_hook(:after_worker_exit, handle, exited.status, grace: SignalQueue::MOMENT)
-    rescue Exception => e # rubocop:disable Lint/RescueException -- no hook ends the server, not by `exit` either
-      Log.exception("after_worker_exit failed", e)
-    end
-
     def ready(handle, drain)
       @proven = true
       @failures = 0
@@ -238,25 +226,32 @@ module Fastrack
     # @return [WorkerHandle, nil] nil on failure, which is logged
     def spawn(nr, generation)
       slot = @scoreboard.reserve
-      entry = slot && [@scoreboard, slot]
-      worker = Worker.new(nr, @launcher, @app, entry)
-      call_hook(:before_fork, worker)
-      pid, channel = ForkGuard.own_fork { fork_worker(worker) }
-      @scoreboard.assign(slot, nr, pid, generation) if slot
-      configuration.puma&.run(:after_worker_fork, nr)
-      WorkerHandle.new(nr, pid, generation, channel, entry, now, worker.stop_signal)
+      worker = Worker.new(nr, @launcher, @app, slot && [@scoreboard, slot])
+      @hooks.bounded { configuration.call_hook(:before_fork, @launcher, worker) } if configuration.before_fork
+      handle = ForkGuard.own_fork { fork_worker(worker, generation) }
+      configuration.puma&.fire(:after_worker_fork, @hooks, nr)
+      handle
     rescue Exception => e # rubocop:disable Lint/RescueException -- no hook ends the server, not by `exit` either
       # It may succeed later: memory and pids become free, a database that a hook needs comes back.
-      @scoreboard.release(slot) if slot
+      @scoreboard.release(slot) if slot && handle.nil?
       Log.exception("cannot spawn worker #{nr}", e)
-      nil
+      handle
     end
 
-    def fork_worker(worker)
+    # Nothing that is not the server's runs between the fork and the handle, by which the master knows the worker. Until it does, the
+    # worker waits.
+    #
+    # @return [WorkerHandle]
+    def fork_worker(worker, generation)
       @spawning = ControlChannel.pair
       pending = @signals.size
-      ControlChannel.fork(@spawning, [@death_pipe.first, *@launcher.listeners, @launcher.queue]) do |channel|
-        worker.live(channel, @signals, pending, @death_pipe.first)
+      kept = [@death_pipe.first, *@launcher.listeners, @launcher.queue]
+      pid, channel = ControlChannel.fork(@spawning, kept, @hooks.fork_limit) do |theirs|
+        worker.live(theirs, @signals, pending, @death_pipe.first)
+      end
+      WorkerHandle.new(worker.nr, pid, generation, channel, worker.scoreboard_entry, now, worker.stop_signal).tap do |handle|
+        @handles << handle
+        handle.known
       end
     end
   end
