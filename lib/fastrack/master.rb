@@ -122,7 +122,7 @@ module Fastrack
       @upgrade&.close
       @monitor&.close
       ForkGuard.uninstall
-      @signals.uninstall(quiet: @signalled ? REPEATED : [])
+      @signals.uninstall(quiet: @signalled ? REPEATED : [], once: @signalled && !@interrupted && !configuration.development? ? ["INT"] : [])
       @signals.close
     end
 
@@ -154,7 +154,7 @@ module Fastrack
 
     # @return [Float, nil] nil when nothing is due
     def seconds_until_due
-      spawn_at = @workers.not_before if !shutting_down? && @workers.free_slot
+      spawn_at = @workers.not_before if !shutting_down? && @workers.next_slot(@generation)
       due = [@upgrade, @worker_timeout, @shutdown, *@chores, (@keepers unless shutting_down?)].filter_map { |one| one&.due_at }
       due = [*due, spawn_at].compact.min
       due && [due - now, 0].max
@@ -180,15 +180,28 @@ module Fastrack
     def handle_signal(name)
       name = "TERM" if name == "HUP" && @terminal&.closed?
       case name
-      when "TERM", STOP
-        shut_down(@shutdown.is_a?(Shutdown::Phased) ? Shutdown::Graceful : Shutdown::Drain, cancel: "TERM")
+      when "TERM", STOP then finish
       when "QUIT" then @launcher.interactive? ? @workers.each(&:log_backtraces) : shut_down(Shutdown::Graceful)
-      when "INT" then shut_down(Shutdown::Quick, cancel: name)
+      when "INT" then interrupt
       when "USR1" then configuration.spawn_interval.positive? ? shut_down(Shutdown::Phased) : @workers.reopen_logs
       when Worker::BACKTRACE_SIGNAL then @workers.each(&:log_backtraces)
       when "CHLD" then nil
       else @shutdown ? Log.line("#{name} is ignored: the server is stopping") : change(name)
       end
+    end
+
+    # A new master that is still booting gets TERM, too: the signal is for the whole server.
+    def finish
+      shut_down(@shutdown.is_a?(Shutdown::Phased) ? Shutdown::Graceful : Shutdown::Drain, cancel: "TERM")
+    end
+
+    # Graceful at first: Puma's plugins send it when a process of theirs has ended, and some supervisors send it to stop. Who sends it
+    # again cannot wait, nor can a developer.
+    def interrupt
+      return shut_down(Shutdown::Quick, cancel: "INT") if @interrupted || configuration.development?
+
+      @interrupted = true
+      finish
     end
 
     def change(name)
@@ -264,10 +277,10 @@ module Fastrack
 
     # Spawns one worker at most, so that a signal need not wait for all of them.
     def maintain(now)
-      announce_ready
-      @keepers.step(now, configuration) if @keepers&.due_at&.<=(now)
       @workers.surplus.each(&:stop)
       @workers.recycle(@generation)
+      announce_ready
+      @keepers.step(now, configuration) if @keepers&.due_at&.<=(now)
       @workers.fill_slot(@generation)
     end
 

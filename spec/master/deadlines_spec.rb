@@ -262,7 +262,7 @@ RSpec.describe "The time that a worker may take" do
       before = await_ready(server, 2)
       server.write("broken", "")
       server.signal(:HUP)
-      expect_log(server, /^fastrack: the last 30 workers failed to boot: 1 of 2 serve; trying again every 0.01 s$/)
+      expect_log(server, /^fastrack: the last 30 workers failed to boot: 2 of 2 serve; trying again every 0.01 s$/)
       expect(server.get.status).to eq(200)
       File.unlink(File.join(server.dir, "broken"))
       await_others(server, before)

@@ -51,10 +51,10 @@ RSpec.describe "Draining" do
     expect(server.stop.exitstatus).to eq(0)
   end
 
-  { QUIT: "graceful", INT: "quick" }.each do |name, how|
-    it "C1 #{name} does not wait for it: the #{how} stop begins at once" do
+  { QUIT: [:TERM, "QUIT", "graceful"], INT: [:INT, "a second INT", "quick"] }.each do |name, (first, what, how)|
+    it "C1 #{what} does not wait for it: the #{how} stop begins at once" do
       server = start(options: { DrainDelay: 60 })
-      server.signal(:TERM)
+      server.signal(first)
       eventually { server.connect { |socket| ask_on(socket) } =~ /^connection: close/i }
       expect(server.stop(name, timeout: 5).exitstatus).to eq(0)
     end

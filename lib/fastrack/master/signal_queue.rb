@@ -39,9 +39,12 @@ module Fastrack
     # Restores the previous handlers.
     #
     # @param quiet [Array<String>] signals to ignore if they had no handler: their default would end the process
-    def uninstall(quiet: [])
+    # @param once [Array<String>] signals to ignore so when they come for the first time
+    def uninstall(quiet: [], once: [])
       @previous.each do |name, handler|
-        trap(name, quiet.include?(name) && default?(handler) ? proc {} : handler || "SYSTEM_DEFAULT")
+        before = handler || "SYSTEM_DEFAULT"
+        ignored = { quiet => -> {}, once => -> { trap(name, before) } }.find { |names, _| names.include?(name) }
+        trap(name, ignored && default?(handler) ? proc { ignored.last.call } : before)
       end
       @previous.clear
     end

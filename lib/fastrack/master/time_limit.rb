@@ -128,7 +128,7 @@ module Fastrack
           time = now
           @meanwhile&.call(time)
           note_order(time)
-          return unless @due_at.nil? || time < @due_at || finish(time)
+          finish(time) if @due_at && time >= @due_at
         end
       end
 

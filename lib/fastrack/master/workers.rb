@@ -53,14 +53,21 @@ module Fastrack
     # @raise [Error] when no worker has ever got ready, for too many times
     def fill_slot(generation)
       started = now
-      nr = free_slot
+      nr = next_slot(generation)
       return if nr.nil? || started < @not_before
 
       give_up if !@proven && @failures >= ATTEMPTS * @size
 
       handle = spawn(nr, generation)
       wait_until(handle ? started + configuration.spawn_interval : now + configuration.err_respawn_interval)
-      count_failure unless handle
+      count_failure(nr, generation) unless handle
+    end
+
+    # @param generation [Integer]
+    # @return [Integer, nil] the slot of the worker that is to be spawned next: one whose worker is missing, else one with an old
+    #   worker, which serves until its successor does
+    def next_slot(generation)
+      free_slot || outdated_slot(generation)
     end
 
     # @return [Integer, nil] the first slot whose worker is missing
@@ -72,7 +79,7 @@ module Fastrack
     # Whether a worker can be spared. Only one at a time can: then all slots are not served until its replacement is ready.
     # And only so many may take long to stop.
     def spare?
-      @handles.count(&:serving?) >= @size && @handles.count(&:stopping?) < STOPPING
+      @handles.count(&:serving?) >= @size && room?
     end
 
     # @param generation [Integer]
@@ -86,10 +93,14 @@ module Fastrack
       staying.select { |handle| handle.nr >= @size }
     end
 
-    # Stops a worker of an old generation or beyond its request limit, or one that has lost its channel, if one can be spared.
-    # One that is booting can, since what makes it hang may be gone; unless clients wait for it at an address that is gone.
+    # Stops workers of an old generation whose successors serve, and one beyond its request limit, or that has lost its channel, if one
+    # can be spared. One that is booting can, since what makes it hang may be gone; unless clients wait for it at an address that is gone.
     def recycle(generation)
-      @handles.each { |handle| handle.stop(:reload) if handle.booting? && !handle.draining? && handle.generation < generation }
+      @handles.each do |handle|
+        next unless handle.generation < generation
+
+        handle.stop(:reload) if handle.booting? ? !handle.draining? : succeeded?(handle)
+      end
       return unless spare?
 
       serving = @handles.select(&:serving?)
@@ -97,9 +108,7 @@ module Fastrack
       return replace(lost) if lost
 
       past_limit = serving.find(&:past_limit)
-      return past_limit.stop(past_limit.past_limit) if past_limit
-
-      serving.find { |handle| handle.generation < generation }&.stop(:reload)
+      past_limit&.stop(past_limit.past_limit)
     end
 
     # @return [Array<WorkerHandle>] those that are not stopping
@@ -184,6 +193,23 @@ module Fastrack
       Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
 
+    # @return [Integer, nil] of a worker that is to get a successor. One at a time: it may fail to boot
+    def outdated_slot(generation)
+      return if !room? || staying.any?(&:booting?)
+
+      staying.find { |handle| handle.generation < generation && !succeeded?(handle) }&.nr
+    end
+
+    # Whether there may be one more process.
+    def room?
+      @handles.size < @size + STOPPING
+    end
+
+    # Whether a younger worker serves in the same slot.
+    def succeeded?(handle)
+      handle.serving? && @handles.any? { |other| other.serving? && other.nr == handle.nr && other.generation > handle.generation }
+    end
+
     def replace(handle)
       Log.line("worker #{handle.nr} (pid #{handle.pid}) has no connection to the master any more: has the app closed all " \
                "sockets? Replacing it")
@@ -203,19 +229,30 @@ module Fastrack
 
     def failed(handle, exited)
       wait_until((exited.sudden? ? handle.spawned_at : now) + configuration.err_respawn_interval)
-      count_failure unless handle.ready?
+      count_failure(handle.nr, handle.generation) unless handle.ready?
     end
 
-    def count_failure
+    def count_failure(nr, generation)
       @failures += 1
+      tell_of_old(nr, generation)
       return unless @proven && (@failures % ATTEMPTS).zero?
 
       Log.line("the last #{@failures} workers failed to boot: #{@handles.count(&:serving?)} of #{@size} serve; trying again " \
                "every #{format("%g", configuration.err_respawn_interval)} s")
     end
 
+    # Once for each generation.
+    def tell_of_old(nr, generation)
+      old = @handles.find { |handle| handle.serving? && handle.nr == nr && handle.generation < generation }
+      return if old.nil? || @told == generation
+
+      @told = generation
+      Log.line("worker #{nr}: the new one does not boot, the old one (pid #{old.pid}) serves on; trying again every " \
+               "#{format("%g", configuration.err_respawn_interval)} s", :error)
+    end
+
     def give_up
-      each(&:kill)
+      each { |handle| handle.kill("no worker ever was ready") }
       raise Error, "the last #{@failures} workers failed to boot, and none ever was ready: the server ends"
     end
 
