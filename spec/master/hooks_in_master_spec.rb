@@ -30,10 +30,10 @@ RSpec.describe "D10 The master" do
 
   # As many workers as there should be, and all of them known to the master.
   def expect_all_known(server, count)
-    eventually(20, -> { server.log }) { server.get("/").status == 200 }
-    server.await_workers(count)
+    await_line(server, "Fastrack is ready")
+    expect(server.get("/").status).to eq(200)
+    before = server.await_workers(count)
     expect(server.processes.size).to eq(count + 1)
-    before = server.workers
     server.signal(:HUP)
     server.await_workers(count) { |found| (found & before).empty? }
     expect(server.stop.exitstatus).to eq(0)
@@ -49,29 +49,19 @@ RSpec.describe "D10 The master" do
   }
 
   kinds.each do |what, (code, line)|
-    it "loses no worker, and serves on, where each hook of a puma.rb in it #{what}" do
-      server = serve(<<~RUBY)
-        %i[before_fork before_worker_fork after_worker_fork after_booted after_worker_shutdown after_stopped].each do |hook|
-          public_send(hook) { |*| #{code} }
-        end
-      RUBY
-      await_line(server, /^fastrack: after_booted failed: .*#{Regexp.escape(line)}/)
-      %w[before_fork before_worker_fork after_worker_fork].each { |hook| await_line(server, /^fastrack: #{hook} failed: .*#{Regexp.escape(line)}/) }
-      expect_all_known(server, 2)
-      %w[after_worker_shutdown after_stopped].each { |hook| expect(server.log).to match(/^fastrack: #{hook} failed: .*#{Regexp.escape(line)}/) }
-    end
-
-    it "serves on where a plugin's events and background threads do: one #{what}" do
-      server = serve("", plugin: <<~RUBY)
+    it "loses no worker, and serves on, where each hook of a puma.rb, event and background thread in it #{what}" do
+      hooks = %w[before_fork before_worker_fork after_worker_fork after_booted after_worker_shutdown after_stopped]
+      server = serve(hooks.map { |hook| "#{hook} { |*| #{code} }\n" }.join, plugin: <<~RUBY)
         def start(launcher)
           launcher.events.on_booted { #{code} }
           launcher.events.on_stopped { #{code} }
           in_background { #{code} }
         end
       RUBY
-      ["a plugin's after_booted", "a plugin's background thread"].each { |name| await_line(server, /^fastrack: #{name} failed: .*#{Regexp.escape(line)}/) }
       expect_all_known(server, 2)
-      expect(server.log).to match(/^fastrack: a plugin's after_stopped failed: .*#{Regexp.escape(line)}/)
+      [*hooks, "a plugin's after_booted", "a plugin's after_stopped", "a plugin's background thread"].each do |name|
+        expect(server.log).to match(/^fastrack: #{name} failed: .*#{Regexp.escape(line)}/)
+      end
     end
 
     it "names a plugin whose start #{what}, in one line" do

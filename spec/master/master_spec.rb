@@ -102,7 +102,7 @@ RSpec.describe "Master" do
       expect(server.await_workers(1)).not_to include(request.pid)
     end
 
-    it "A10 keeps the old workers where the new ones cannot start" do
+    it "A10 keeps all old workers where the new ones cannot start" do
       server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 3, ErrRespawnInterval: 0.1 }, config: <<~RUBY)
         after_fork { raise "broken" if File.exist?("broken") }
       RUBY
@@ -111,7 +111,7 @@ RSpec.describe "Master" do
       server.write("broken", "")
       server.signal(:HUP, to: server.master)
       eventually { server.log.scan("broken (RuntimeError)").size >= 3 }
-      expect((server.workers & before).size).to eq(2)
+      expect(server.workers & before).to match_array(before)
       File.unlink(File.join(server.dir, "broken"))
       server.await_workers(3) { |found| (found & before).empty? }
     end

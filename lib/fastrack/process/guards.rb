@@ -68,7 +68,7 @@ module Fastrack
 
       private
 
-      # Below the wrappers of others, whenever they were prepended.
+      # Below the wrappers of others, whenever those came.
       def note_pids
         return if @fork
 
