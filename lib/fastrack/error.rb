@@ -3,13 +3,16 @@
 module Fastrack
   # Why the server cannot start, for its user: one line, shown without a backtrace.
   class Error < StandardError
+    # What code of the app's may raise where the server asks it for a text only: `message`, `write`.
+    FOREIGN = [StandardError, ScriptError, SystemExit, SystemStackError].freeze
+
     # What any exception says, for a log line.
     #
     # @param error [Exception]
     # @return [String] one line
     def self.reason(error)
       error.is_a?(Error) ? error.message : "#{error.message.lines.first.to_s.chomp} (#{error.class})"
-    rescue StandardError
+    rescue *FOREIGN
       # Its message is a method of the app's.
       error.class.to_s
     end

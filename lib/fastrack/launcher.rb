@@ -109,9 +109,21 @@ module Fastrack
     # All workers of a generation serve.
     def ready
       Log.say("Fastrack is ready Workers:#{worker_processes} Pid:#{Process.pid}")
-      fire(:after_booted) unless @booted
+      booted = @booted
       @booted = true
+      fire(:after_booted) unless booted
     end
+
+    # All workers are gone, and signals are still heard.
+    #
+    # @param again [Boolean] whether the server is to start again
+    def stopped(again:)
+      again ? before_restart : fire(:after_stopped)
+    end
+
+    # @!visibility private
+    # @return [MasterHooks]
+    def hooks = @master.hooks
 
     # Makes new code serve, for plugins of Puma's. In development by a start in the same process: a terminal, foreman or a
     # container would take a new one for the end. A server that is stopping does not start again.
@@ -141,7 +153,7 @@ module Fastrack
     # @return [Boolean] whether to start again
     def serve(&listening)
       console = ProcessSettings.console_mode if interactive?
-      @master.run { prepare(&listening) }.tap { |again| again ? before_restart : fire(:after_stopped) }
+      @master.run { prepare(&listening) }
     ensure
       console&.call
       Process.setproctitle($PROGRAM_NAME)
@@ -153,10 +165,8 @@ module Fastrack
     # As before USR2 starts a new master: what hooks put into ENV counts.
     def before_restart
       ENV.replace(StartCommand.current.environment)
-      @configuration.call_hook(:before_exec, self)
+      hooks.call_hook(:before_exec)
       @plugins&.fire(:before_restart)
-    rescue StandardError, ScriptError => e
-      Log.exception("before_exec failed", e)
     end
 
     # From here on signals are queued.
@@ -174,7 +184,7 @@ module Fastrack
 
     # Calls hooks of a puma.rb and its plugins.
     def fire(event)
-      @configuration.puma&.run(event)
+      @configuration.puma&.fire(event, hooks)
       @plugins&.fire(event)
     end
 

@@ -2,6 +2,7 @@
 
 require "fcntl"
 require "socket"
+require_relative "error"
 
 module Fastrack
   # The server's log on stderr, and on stdout the lines that Rhebok's users look for. A log that cannot be written (closed
@@ -24,7 +25,7 @@ module Fastrack
         # Before it, what the app has written. After the start nothing is buffered.
         flush unless stream.sync
         offer(stream, text.end_with?("\n") ? text : "#{text}\n")
-      rescue StandardError
+      rescue *Error::FOREIGN
         nil
       end
 
@@ -34,7 +35,7 @@ module Fastrack
         return discard if stuck
 
         stream.flush if stream.respond_to?(:flush)
-      rescue StandardError
+      rescue *Error::FOREIGN
         discard
       end
 
@@ -84,7 +85,7 @@ module Fastrack
         copy = descriptor.dup
         descriptor.reopen(File::NULL, "w")
         stream.flush
-      rescue StandardError
+      rescue *Error::FOREIGN
         nil
       ensure
         # Back to the same file, which may become writable again.
@@ -154,7 +155,7 @@ module Fastrack
     # Logs an exception with its backtrace and causes.
     def exception(text, error)
       line("#{text}: #{error.full_message(highlight: false, order: :top)}".chomp, :error)
-    rescue StandardError
+    rescue *Error::FOREIGN
       # Its message is a method of the app's.
       line("#{text}: #{error.class}", :error)
     end
@@ -181,9 +182,9 @@ module Fastrack
       def reopen
         (@paths.to_a + opened).each do |stream, path|
           renew(stream, path) unless File.identical?(path, stream)
-        rescue SystemCallError, IOError => e
+        rescue *Error::FOREIGN => e
           # It keeps the file that it has.
-          Log.line("cannot reopen #{path}: #{e.message}", :error)
+          Log.line("cannot reopen #{path}: #{Error.reason(e)}", :error)
         end
       end
 
@@ -201,7 +202,8 @@ module Fastrack
       def opened
         ObjectSpace.each_object(File).filter_map do |file|
           [file, file.path] if log?(file)
-        rescue SystemCallError, IOError
+        rescue *Error::FOREIGN
+          # Its class may be the app's.
           nil
         end
       end

@@ -2,6 +2,7 @@
 
 require_relative "error"
 require_relative "log"
+require_relative "master/hooks"
 require_relative "master/shutdown"
 require_relative "master/signal_queue"
 require_relative "master/worker_timeout"
@@ -34,11 +35,14 @@ module Fastrack
       @signals = SignalQueue.new(SIGNALS)
       # Only the master has the writing end. When it dies, however that happens, workers read the end of file.
       @death_pipe = IO.pipe
-      @workers = Workers.new(launcher, app, @signals, @death_pipe)
+      @hooks = MasterHooks.new(launcher, @signals)
+      @workers = Workers.new(launcher, app, @signals, @death_pipe, @hooks)
       @worker_timeout = WorkerTimeout.new(@workers)
       @upgrade = old_master && Upgrade.new(launcher, old_master)
       @main_pid_changed = !old_master.nil?
       @sd_notify = SdNotify.new if ENV["NOTIFY_SOCKET"]
+      # While a hook keeps the master from its loop.
+      @signals.limit.meanwhile = @sd_notify&.method(:step)
       @chores = [@sd_notify, Orphans.start, launcher.configuration.puma&.restarter(launcher)].compact
       @generation = 1
       @announced = 0
@@ -58,10 +62,15 @@ module Fastrack
       keepers.start(configuration) if configuration.auto_workers?
       start_monitor
       supervise
+      @launcher.stopped(again: @again)
+      handle_signals
       @again
     ensure
       close
     end
+
+    # @return [MasterHooks]
+    attr_reader :hooks
 
     # Makes #run return, like TERM. Safe in a signal handler, on any thread, and before #run.
     def stop
@@ -113,7 +122,7 @@ module Fastrack
       @upgrade&.close
       @monitor&.close
       ForkGuard.uninstall
-      @signals.uninstall(quiet: @signalled ? REPEATED : [])
+      @signals.uninstall(quiet: @signalled ? REPEATED : [], once: @signalled && !@interrupted && !configuration.development? ? ["INT"] : [])
       @signals.close
     end
 
@@ -145,7 +154,7 @@ module Fastrack
 
     # @return [Float, nil] nil when nothing is due
     def seconds_until_due
-      spawn_at = @workers.not_before if !shutting_down? && @workers.free_slot
+      spawn_at = @workers.not_before if !shutting_down? && @workers.next_slot(@generation)
       due = [@upgrade, @worker_timeout, @shutdown, *@chores, (@keepers unless shutting_down?)].filter_map { |one| one&.due_at }
       due = [*due, spawn_at].compact.min
       due && [due - now, 0].max
@@ -171,15 +180,28 @@ module Fastrack
     def handle_signal(name)
       name = "TERM" if name == "HUP" && @terminal&.closed?
       case name
-      when "TERM", STOP
-        shut_down(@shutdown.is_a?(Shutdown::Phased) ? Shutdown::Graceful : Shutdown::Drain, cancel: "TERM")
+      when "TERM", STOP then finish
       when "QUIT" then @launcher.interactive? ? @workers.each(&:log_backtraces) : shut_down(Shutdown::Graceful)
-      when "INT" then shut_down(Shutdown::Quick, cancel: name)
+      when "INT" then interrupt
       when "USR1" then configuration.spawn_interval.positive? ? shut_down(Shutdown::Phased) : @workers.reopen_logs
       when Worker::BACKTRACE_SIGNAL then @workers.each(&:log_backtraces)
       when "CHLD" then nil
       else @shutdown ? Log.line("#{name} is ignored: the server is stopping") : change(name)
       end
+    end
+
+    # A new master that is still booting gets TERM, too: the signal is for the whole server.
+    def finish
+      shut_down(@shutdown.is_a?(Shutdown::Phased) ? Shutdown::Graceful : Shutdown::Drain, cancel: "TERM")
+    end
+
+    # Graceful at first: Puma's plugins send it when a process of theirs has ended, and some supervisors send it to stop. Who sends it
+    # again cannot wait, nor can a developer.
+    def interrupt
+      return shut_down(Shutdown::Quick, cancel: "INT") if @interrupted || configuration.development?
+
+      @interrupted = true
+      finish
     end
 
     def change(name)
@@ -203,7 +225,7 @@ module Fastrack
       return if @shutdown && @shutdown.class::RANK >= kind::RANK
 
       notify_stopping unless @shutdown
-      @signals.ending
+      @signals.limit.ending
       @shutdown = kind.new(@workers, @launcher, now)
     end
 
@@ -255,10 +277,10 @@ module Fastrack
 
     # Spawns one worker at most, so that a signal need not wait for all of them.
     def maintain(now)
-      announce_ready
-      @keepers.step(now, configuration) if @keepers&.due_at&.<=(now)
       @workers.surplus.each(&:stop)
       @workers.recycle(@generation)
+      announce_ready
+      @keepers.step(now, configuration) if @keepers&.due_at&.<=(now)
       @workers.fill_slot(@generation)
     end
 

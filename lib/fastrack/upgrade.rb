@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "error"
 require_relative "listener/inherited"
 require_relative "log"
 require_relative "upgrade/new_master"
@@ -99,9 +100,9 @@ module Fastrack
       @new = NewMaster.start(@launcher, now, &in_child)
       Log.line("starting a new master (pid #{@new.pid})")
       true
-    rescue StandardError => e
+    rescue Exception => e # rubocop:disable Lint/RescueException -- a wrapper of Process._fork, for example
       @launcher.pid_file&.take_back
-      Log.line("cannot start a new master, this one carries on: #{e.message}", :error)
+      Log.line("cannot start a new master, this one carries on: #{Error.reason(e)}", :error)
       false
     end
 

@@ -35,6 +35,9 @@ module Fastrack
     # @return [Integer] its slot, from 0
     attr_reader :nr
 
+    # @return [Array(Scoreboard, Integer), nil]
+    attr_reader :scoreboard_entry
+
     # @param launcher [Launcher]
     # @param app [#call, AppFile] a worker loads an AppFile
     # @param scoreboard_entry [Array(Scoreboard, Integer), nil]
@@ -132,7 +135,7 @@ module Fastrack
       Process.setproctitle(@launcher.title("worker[#{@nr}]"))
       # Until then all workers have the same random numbers. Limits are drawn before a hook can seed all workers alike.
       srand
-      @orphan_guard = OrphanGuard.start(death_pipe, name)
+      @orphan_guard = OrphanGuard.start(death_pipe, channel, name)
       @request_limit = @configuration.draw_request_limit
       settings = EngineSettings.new(@launcher, channel, gc_interval: @configuration.draw_gc_interval)
       @configuration.call_hook(:after_fork, @launcher, self)

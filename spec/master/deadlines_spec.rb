@@ -233,7 +233,7 @@ RSpec.describe "The time that a worker may take" do
       before = server.await_ready.await_workers(2)
       server.write("broken", "")
       server.signal(:HUP)
-      server.await_log(/^fastrack: the last 30 workers failed to boot: 1 of 2 serve; trying again every 0.01 s$/)
+      server.await_log(/^fastrack: the last 30 workers failed to boot: 2 of 2 serve; trying again every 0.01 s$/)
       expect(server.get.status).to eq(200)
       server.remove("broken")
       server.await_others(before)

@@ -51,10 +51,10 @@ RSpec.describe "Draining", once: "signals and sockets" do
     expect(server.stop(:QUIT).exitstatus).to eq(0)
   end
 
-  { QUIT: "graceful", INT: "quick" }.each do |name, how|
-    it "C1 #{name} does not wait for it: the #{how} stop begins at once" do
+  { QUIT: [:TERM, "QUIT", "graceful"], INT: [:INT, "a second INT", "quick"] }.each do |name, (first, what, how)|
+    it "C1 #{what} does not wait for it: the #{how} stop begins at once" do
       server = start(options: { DrainDelay: 600 })
-      server.signal(:TERM)
+      server.signal(first)
       await_draining(server)
       expect(server.stop(name).exitstatus).to eq(0)
     end

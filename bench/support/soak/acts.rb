@@ -332,7 +332,8 @@ module Soak
 
     def quick_restart
       @record.act("quick_restart", :refused, *BROKEN) do
-        @server.end_by(:INT)
+        # The first one would wait for requests.
+        @server.end_by(:INT, again: true)
         @server.start
       end
     end

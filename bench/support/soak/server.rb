@@ -84,11 +84,15 @@ module Soak
     end
 
     # @param name [Symbol] a signal after which the server must end, with everything that it has started
+    # @param again [Boolean] whether to send it until it ends, as somebody does who cannot wait
     # @return [Process::Status, nil] the master's; nil when it did not end
-    def end_by(name)
+    def end_by(name, again: false)
       pid = master
       signal(name, to: pid)
-      await("after #{name} it does not end") { ended?(pid) && (strays - [pid]).empty? }
+      await("after #{name} it does not end") do
+        signal(name, to: pid) if again && !ended?(pid)
+        ended?(pid) && (strays - [pid]).empty?
+      end
       @statuses[pid]
     rescue Failed => e
       @record.finding(e.message)

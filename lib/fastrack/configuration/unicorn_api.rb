@@ -104,6 +104,9 @@ module Fastrack
       require "logger"
       # A Logger takes what it cannot close for a file name.
       Logger.new($stderr.respond_to?(:close) ? $stderr : STDERR)
+    rescue LoadError
+      require_relative "plain_logger"
+      PlainLogger.new($stderr)
     end
   end
 

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "figures"
 require_relative "full_marks"
 require_relative "young_heap"
 
@@ -45,7 +46,7 @@ module Fastrack
     # the last: Ruby lets the heap grow in its own collections, which makes full marks rare, and hardly in these.
     REST = 10
 
-    SAYS_DUE = GC.latest_gc_info.key?(:need_major_by)
+    SAYS_DUE = GCFigures.latest?(:need_major_by)
 
     # Whether there is so much to mark and to sweep that it is not done at once.
     IN_STEPS = RUBY_VERSION >= "3.4"
@@ -96,7 +97,7 @@ module Fastrack
     private
 
     def proceed
-      if GC.latest_gc_info(:state) == :none
+      if GCFigures.latest(:state, :none) == :none
         look
       elsif !IN_STEPS
         finish
@@ -108,7 +109,7 @@ module Fastrack
     #
     # @return [Symbol, nil] why the next collection will be a full mark, unless Ruby is left alone with it
     def due
-      SAYS_DUE && @count >= @rested ? GC.latest_gc_info(:need_major_by) : nil
+      SAYS_DUE && @count >= @rested ? GCFigures.latest(:need_major_by) : nil
     end
 
     # Half of the way to when it is time. None after a collection: it may have freed little, and have found that a full mark is

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "figures"
+
 module Fastrack
   # What AutoGC knows of full marks: collections that look at all objects, and last for as long as many others.
   module FullMarks
@@ -17,7 +19,7 @@ module Fastrack
       OFTEN = 20
 
       def initialize
-        @marks = GC.stat(:major_gc_count)
+        @marks = GCFigures.stat(:major_gc_count)
         @last = GC.count
         @interval = 0
       end
@@ -26,7 +28,7 @@ module Fastrack
       #
       # @param count [Integer] collections until now
       def learn(count)
-        marks = GC.stat(:major_gc_count)
+        marks = GCFigures.stat(:major_gc_count)
         return if marks == @marks
 
         @interval = count - @last
@@ -37,7 +39,7 @@ module Fastrack
       # A full mark was made between requests.
       def marked(count)
         @interval *= LATER
-        @marks = GC.stat(:major_gc_count)
+        @marks = GCFigures.stat(:major_gc_count)
         @last = count
       end
 
@@ -92,7 +94,7 @@ module Fastrack
     module_function
 
     # @param state [Symbol] :marking or :sweeping
-    def left?(state) = GC.latest_gc_info(:state) == state
+    def left?(state) = GCFigures.latest(:state) == state
 
     # Makes some.
     #

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "figures"
+
 module Fastrack
   # Out-of-band garbage collection: runs after a response has left, rather than during the next request.
   #
@@ -10,8 +12,8 @@ module Fastrack
   #
   # GC.start also collects after the app has called GC.disable, which stays in force.
   class OobGC
-    # Whether Ruby can leave full marks to us.
-    DEFERRABLE = GC.respond_to?(:config) && GC.config.key?(:rgengc_allow_full_mark)
+    # Whether Ruby can leave full marks to us, and says when one is due.
+    DEFERRABLE = GCFigures.config?(:rgengc_allow_full_mark) && GCFigures.latest?(:need_major_by)
 
     # @param interval [Integer] requests between two collections
     # @param waiting [#call] whether a client waits

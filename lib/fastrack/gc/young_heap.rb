@@ -1,11 +1,16 @@
 # frozen_string_literal: true
 
+require_relative "figures"
+
 module Fastrack
   # How full the heap is that Ruby collects when it is used up. Since Ruby 3.2 it has several pools, for objects of different
   # sizes: the fullest counts.
   class YoungHeap
     # Ruby 3.3 and later say how many objects are in a pool.
-    POOLS = GC.respond_to?(:stat_heap) && GC.stat_heap(0).key?(:total_allocated_objects)
+    POOLS = GCFigures.pools?(:slot_size, :heap_eden_slots, :total_allocated_objects, :total_freed_objects)
+
+    # Whether Ruby tells enough.
+    KNOWN = POOLS || GCFigures.stats?(:total_allocated_objects, :heap_free_slots, :heap_available_slots)
 
     # Of Ruby's pages.
     PAGE = 65_536
@@ -42,7 +47,7 @@ module Fastrack
     def pool(slot_size) = @pools.fetch(slot_size)
 
     # @return [Hash{Integer => Integer}] full marks that were made for want of free slots, by the size of the pool's
-    def forced = POOLS ? GC.stat_heap.to_h { |_, pool| [pool[:slot_size], pool[:force_major_gc_count]] } : {}
+    def forced = POOLS ? GC.stat_heap.to_h { |_, pool| [pool[:slot_size], pool[:force_major_gc_count].to_i] } : {}
 
     # @return [Integer] of its smallest slots those in pages of their own that could still be used before a collection, at the last look
     def unused = @pools.min_by(&:first).last.unused
@@ -63,11 +68,12 @@ module Fastrack
     private_constant :Pool
 
     def malloc
-      GC.stat(:malloc_increase_bytes).fdiv(GC.stat(:malloc_increase_bytes_limit))
+      limit = GCFigures.stat(:malloc_increase_bytes_limit)
+      limit.positive? ? GCFigures.stat(:malloc_increase_bytes).fdiv(limit) : 0.0
     end
 
     def note_pools
-      return note(SLOT, GC.stat(:total_allocated_objects), *only_pool) unless POOLS
+      return note(SLOT, GCFigures.stat(:total_allocated_objects), *only_pool) unless POOLS
 
       GC.stat_heap(nil, @stats)
       @stats.each_value do |stat|
@@ -88,7 +94,8 @@ module Fastrack
 
     # Before Ruby 3.3: slots that can be used before a collection, and all.
     def only_pool
-      [GC.stat(:heap_free_slots) + (GC.stat(:heap_allocatable_pages) * PAGE / SLOT), 0, GC.stat(:heap_available_slots)]
+      spare = GCFigures.stat(:heap_allocatable_pages) * PAGE / SLOT
+      [GCFigures.stat(:heap_free_slots) + spare, 0, GCFigures.stat(:heap_available_slots)]
     end
 
     # Slots in pages that a pool may still get. Before Ruby 3.4 they are its own.
@@ -98,7 +105,12 @@ module Fastrack
     def shared_spare(stat)
       return 0 if stat.key?(:heap_allocatable_pages)
 
-      GC.stat(:heap_allocatable_slots) + (GC.stat(:heap_empty_pages) * PAGE / stat[:slot_size])
+      allocatable(stat[:slot_size]) + (GCFigures.stat(:heap_empty_pages) * PAGE / stat[:slot_size])
+    end
+
+    # Ruby after 4.0 counts them in bytes.
+    def allocatable(slot_size)
+      GCFigures.stat(:heap_allocatable_slots, nil) || (GCFigures.stat(:heap_allocatable_bytes) / slot_size)
     end
   end
 
@@ -119,17 +131,17 @@ module Fastrack
     #
     # @return [Integer, nil] nanoseconds that it still takes; nil before the first of its kind, and where Ruby measures no times
     def left
-      @full = !GC.latest_gc_info(:major_by).nil?
-      @began ||= GC.total_time
+      @full = !GCFigures.latest(:major_by).nil?
+      @began ||= GCFigures.time
       lasted = @lasted[@full]
-      lasted && (lasted - (GC.total_time - @began))
+      lasted && (lasted - (GCFigures.time - @began))
     end
 
     # It has swept all.
     def over
       return unless @began
 
-      took = GC.total_time - @began
+      took = GCFigures.time - @began
       @lasted[@full] = took if took.positive?
       @began = nil
     end
@@ -209,7 +221,7 @@ module Fastrack
       @added = 0
       @lacking_free = []
       @forced = @heap.forced
-      @marks = GC.stat(:major_gc_count)
+      @marks = GCFigures.stat(:major_gc_count)
       @marked = GC.count
       collected
     end
@@ -253,7 +265,7 @@ module Fastrack
 
     # Whether the last one was made for want of free slots in a pool, too soon after the one before.
     def look_for_full_marks
-      marks = GC.stat(:major_gc_count)
+      marks = GCFigures.stat(:major_gc_count)
       return if marks == @marks
 
       forced = @heap.forced

@@ -77,7 +77,7 @@ module Fastrack
           request = handle.request(now)
           Log.line("worker #{handle.nr} (pid #{handle.pid}) has not finished within #{format("%g", @timeout)} s: killing it" \
                    "; it is serving #{request || "no request"}")
-          handle.kill
+          handle.kill("GracefulTimeout")
         end
         # CHLD tells when they are gone.
         @due_at = nil
@@ -90,7 +90,7 @@ module Fastrack
 
       def start(_now)
         refuse_clients
-        @workers.each(&:kill)
+        @workers.each { |handle| handle.kill("quick shutdown") }
       end
 
       def step(_now); end

@@ -1,16 +1,11 @@
 # frozen_string_literal: true
 
+require_relative "time_limit"
+
 module Fastrack
   # The master's signals. A handler only queues the signal and wakes the master: little else is safe there
   # (signal-safety(7); Ruby allows no locks).
   class SignalQueue
-    # What ends a block that is bounded. It is no error that a `rescue` in a ConfigFile would take for its own.
-    Unfinished = Class.new(Exception) # rubocop:disable Lint/InheritException
-
-    # Seconds for what may wait for ever while the server ends: as long as nothing has hung, and then.
-    LAST = 5
-    MOMENT = 1
-
     # @return [IO] readable when the queue has a signal
     attr_reader :reader
 
@@ -24,6 +19,7 @@ module Fastrack
       @previous = {}
       @owner = nil
       @ends = ->(_name) { false }
+      @limit = TimeLimit.new
       @reader, @writer = IO.pipe
     end
 
@@ -43,9 +39,12 @@ module Fastrack
     # Restores the previous handlers.
     #
     # @param quiet [Array<String>] signals to ignore if they had no handler: their default would end the process
-    def uninstall(quiet: [])
+    # @param once [Array<String>] signals to ignore so when they come for the first time
+    def uninstall(quiet: [], once: [])
       @previous.each do |name, handler|
-        trap(name, quiet.include?(name) && default?(handler) ? proc {} : handler || "SYSTEM_DEFAULT")
+        before = handler || "SYSTEM_DEFAULT"
+        ignored = { quiet => -> {}, once => -> { trap(name, before) } }.find { |names, _| names.include?(name) }
+        trap(name, ignored && default?(handler) ? proc { ignored.last.call } : before)
       end
       @previous.clear
     end
@@ -70,41 +69,15 @@ module Fastrack
     def push(name)
       @signals << name
       # A new worker has this handler until it sets its own. It then looks for its signals here.
-      return unless Process.pid == @owner
-
-      wake
-      end_bounded(name) if @bounded && @ends.call(name)
+      wake if Process.pid == @owner
     end
 
-    # The server ends: what is bounded from now on has little time.
-    def ending
-      @ending = true
-    end
+    # @return [TimeLimit] for #bounded
+    attr_reader :limit
 
-    # Runs what may wait for ever, such as a hook, or a ConfigFile that writes to a pipe that nobody reads: until that time is over,
-    # or an order to end the server comes, or has come and waits in the queue.
-    #
-    # @param seconds [Float] 0: no limit
-    # @param grace [Float] seconds that it may go on for after such an order
-    # @return what the block returns
-    # @raise [Unfinished]
-    def bounded(seconds, grace: 0)
-      require "timeout"
-      come = @signals.find(&@ends)
-      seconds = least(seconds, come && grace.positive? ? grace : nil, (@hung ? MOMENT : LAST if @ending))
-      # Whatever ends it, it is the block that is ended, and nothing behind it.
-      Thread.handle_interrupt(Unfinished => :never) do
-        Timeout.timeout(seconds, Unfinished, "it is not done within #{seconds.ceil} s") do
-          @bounded = [Thread.current, grace]
-          end_bounded(come) if come && grace.zero?
-          Thread.handle_interrupt(Unfinished => :immediate) { yield }
-        ensure
-          @bounded = nil
-        end
-      end
-    rescue Unfinished
-      @hung = true
-      raise
+    # Runs what is not the server's: see TimeLimit#run.
+    def bounded(seconds, grace: 0, &block)
+      @limit.run(seconds, -> { @signals.find(&@ends) }, grace: grace, &block)
     end
 
     # @return [String, nil] the next signal
@@ -137,28 +110,6 @@ module Fastrack
     end
 
     private
-
-    # Once: what unwinds by then is not to be disturbed.
-    def end_bounded(name)
-      bounded = @bounded or return
-      thread, grace = bounded
-      return interrupt(thread, name) if grace.zero?
-
-      Thread.new do
-        sleep grace
-        interrupt(thread, name) if @bounded.equal?(bounded)
-      end
-    end
-
-    def interrupt(thread, name)
-      @bounded = nil
-      thread.raise(Unfinished, "#{name} has come meanwhile")
-    end
-
-    # @return [Float] the least of them; 0 and nil are no limits
-    def least(*limits)
-      limits.compact.select(&:positive?).min || 0
-    end
 
     # trap returns nil for a handler that was not set by Ruby. The system's default is closest to it.
     def default?(handler)

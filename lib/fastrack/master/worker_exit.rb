@@ -10,11 +10,13 @@ module Fastrack
     # @param state [Symbol] its last, see WorkerHandle
     # @param timed_out [Boolean] whether it exited because of a request timeout
     # @param request [String, nil] the request that it was serving
-    def initialize(status, state, timed_out:, request:)
+    # @param killed_for [String, nil] why the master has killed it
+    def initialize(status, state, timed_out:, request:, killed_for: nil)
       @status = status
       @state = state
       @timed_out = timed_out
       @request = request
+      @killed_for = killed_for
     end
 
     # Whether a signal or a request timeout ended it, so that a replacement will probably not fail.
@@ -56,6 +58,8 @@ module Fastrack
     end
 
     def manner
+      # Who reads SIGKILL looks for what the kernel has killed for want of memory.
+      return "was killed by the master (#{@killed_for})" if @killed_for && killed? && @status.termsig == Signal.list["KILL"]
       return "was killed by SIG#{Signal.signame(@status.termsig) || @status.termsig}" if killed?
       return "exited with status #{Scoreboard::TIMEOUT_STATUS} (request timeout)" if @timed_out
       return "exited; its status is unknown, because the app has waited for it" if @status.nil?

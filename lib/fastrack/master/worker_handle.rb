@@ -46,9 +46,16 @@ module Fastrack
       @stop_signal = stop_signal
       @state = :booting
       @ready = false
-      @killed = false
+      @killed = nil
       @draining = false
       @ended = false
+    end
+
+    # The master has this handle: the worker may begin.
+    def known
+      scoreboard, slot = @entry
+      scoreboard&.assign(slot, @nr, @pid, @generation)
+      @channel.write(ControlChannel::KNOWN)
     end
 
     def booting?
@@ -106,7 +113,7 @@ module Fastrack
     attr_reader :reconsidered_at
 
     def killed?
-      @killed
+      !@killed.nil?
     end
 
     # Its READY has arrived.
@@ -194,8 +201,9 @@ module Fastrack
       signal(Worker::DRAIN_SIGNAL)
     end
 
-    def kill
-      @killed = true
+    # @param why [String] for the log
+    def kill(why)
+      @killed ||= why
       @cause ||= booting? ? :boot : :worker_timeout
       @state = :stopping
       signal(:KILL)
@@ -264,7 +272,7 @@ module Fastrack
       @state, @ready = :serving, true if booting? && connected? && messages.include?(ControlChannel::READY)
       @channel.close
       timed_out = read_entry.then { |entry| !entry.nil? && entry[:state] == :ending }
-      WorkerExit.new(status, @state, timed_out: timed_out, request: request(now)).tap do |exit|
+      WorkerExit.new(status, @state, timed_out: timed_out, request: request(now), killed_for: @killed).tap do |exit|
         count_restart(exit)
         release_entry
       end

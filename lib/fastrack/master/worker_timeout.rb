@@ -17,9 +17,9 @@ module Fastrack
     # Seconds that a worker gets once the master has seen that it is late: to end by itself, or to tell where it hangs.
     GRACE = 2
 
-    # When a state has lasted too long (monotonic seconds), what the log says then, the seconds until the worker is killed,
-    # and whether to have it dump its threads first.
-    Limit = Struct.new(:at, :text, :grace, :dump)
+    # When a state has lasted too long (monotonic seconds), by which option, what the log says then, the seconds until the worker is
+    # killed, and whether to have it dump its threads first.
+    Limit = Struct.new(:at, :option, :text, :grace, :dump)
     private_constant :Limit
 
     # @param workers [Workers]
@@ -71,7 +71,7 @@ module Fastrack
       return at if now < at
 
       Log.line("worker #{handle.nr} (pid #{handle.pid}) #{limit.text}", :error)
-      handle.kill
+      handle.kill(limit.option)
       nil
     end
 
@@ -81,13 +81,13 @@ module Fastrack
 
       # A request may begin right now.
       at = handle.deadline || (now + @configuration.request_timeout if @configuration.request_timeout.positive?)
-      Limit.new(at, "does not exit: killing it; #{activity(handle, now)}", GRACE) if at
+      Limit.new(at, "RequestTimeout", "does not exit: killing it; #{activity(handle, now)}", GRACE) if at
     end
 
     def boot_limit(handle)
       time = @configuration.worker_boot_timeout
       text = "has not been ready within #{format("%g", time)} s (WorkerBootTimeout): killing it"
-      Limit.new(handle.spawned_at + time, text, GRACE, true) if time.positive?
+      Limit.new(handle.spawned_at + time, "WorkerBootTimeout", text, GRACE, true) if time.positive?
     end
 
     # One that is told to stop before its hooks have run has nothing to finish.
@@ -97,7 +97,7 @@ module Fastrack
       time = handle.ready? || handle.booting? ? @configuration.graceful_timeout : 0
       at = [since + [time, INTERVAL].max, handle.deadline].compact.max
       text = "has not finished within #{format("%.3g", at - since)} s: killing it; #{activity(handle, now)}"
-      Limit.new(at, text, GRACE, true)
+      Limit.new(at, "GracefulTimeout", text, GRACE, true)
     end
 
     # A process that stands still is seen by looking twice. Nothing wakes an idle worker for that.
@@ -106,7 +106,8 @@ module Fastrack
       return unless time.positive?
 
       since = handle.suspended_since(now) or return Limit.new(now + (time / 2))
-      Limit.new(since + time, "has been stopped by a signal or a debugger for #{format("%g", time)} s (WorkerTimeout): killing it", 0)
+      text = "has been stopped by a signal or a debugger for #{format("%g", time)} s (WorkerTimeout): killing it"
+      Limit.new(since + time, "WorkerTimeout", text, 0)
     end
 
     def activity(handle, now)

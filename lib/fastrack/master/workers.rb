@@ -30,11 +30,13 @@ module Fastrack
     # @param app [#call, AppFile]
     # @param signals [SignalQueue] the master's
     # @param death_pipe [Array(IO, IO)] see Master
-    def initialize(launcher, app, signals, death_pipe)
+    # @param hooks [MasterHooks]
+    def initialize(launcher, app, signals, death_pipe, hooks)
       @launcher = launcher
       @app = app
       @signals = signals
       @death_pipe = death_pipe
+      @hooks = hooks
       @size = launcher.configuration.max_workers
       @handles = []
       @spawning = []
@@ -51,14 +53,21 @@ module Fastrack
     # @raise [Error] when no worker has ever got ready, for too many times
     def fill_slot(generation)
       started = now
-      nr = free_slot
+      nr = next_slot(generation)
       return if nr.nil? || started < @not_before
 
       give_up if !@proven && @failures >= ATTEMPTS * @size
 
       handle = spawn(nr, generation)
       wait_until(handle ? started + configuration.spawn_interval : now + configuration.err_respawn_interval)
-      handle ? @handles << handle : count_failure
+      count_failure(nr, generation) unless handle
+    end
+
+    # @param generation [Integer]
+    # @return [Integer, nil] the slot of the worker that is to be spawned next: one whose worker is missing, else one with an old
+    #   worker, which serves until its successor does
+    def next_slot(generation)
+      free_slot || outdated_slot(generation)
     end
 
     # @return [Integer, nil] the first slot whose worker is missing
@@ -70,7 +79,7 @@ module Fastrack
     # Whether a worker can be spared. Only one at a time can: then all slots are not served until its replacement is ready.
     # And only so many may take long to stop.
     def spare?
-      @handles.count(&:serving?) >= @size && @handles.count(&:stopping?) < STOPPING
+      @handles.count(&:serving?) >= @size && room?
     end
 
     # @param generation [Integer]
@@ -84,10 +93,14 @@ module Fastrack
       staying.select { |handle| handle.nr >= @size }
     end
 
-    # Stops a worker of an old generation or beyond its request limit, or one that has lost its channel, if one can be spared.
-    # One that is booting can, since what makes it hang may be gone; unless clients wait for it at an address that is gone.
+    # Stops workers of an old generation whose successors serve, and one beyond its request limit, or that has lost its channel, if one
+    # can be spared. One that is booting can, since what makes it hang may be gone; unless clients wait for it at an address that is gone.
     def recycle(generation)
-      @handles.each { |handle| handle.stop(:reload) if handle.booting? && !handle.draining? && handle.generation < generation }
+      @handles.each do |handle|
+        next unless handle.generation < generation
+
+        handle.stop(:reload) if handle.booting? ? !handle.draining? : succeeded?(handle)
+      end
       return unless spare?
 
       serving = @handles.select(&:serving?)
@@ -95,9 +108,7 @@ module Fastrack
       return replace(lost) if lost
 
       past_limit = serving.find(&:past_limit)
-      return past_limit.stop(past_limit.past_limit) if past_limit
-
-      serving.find { |handle| handle.generation < generation }&.stop(:reload)
+      past_limit&.stop(past_limit.past_limit)
     end
 
     # @return [Array<WorkerHandle>] those that are not stopping
@@ -128,7 +139,7 @@ module Fastrack
       @handles.reject! do |handle|
         exited = handle.reap(now) or next
         yield handle, exited
-        call_exit_hook(handle, exited)
+        @hooks.call_hook(:after_worker_exit, handle, exited.status)
         @launcher.queue&.worker_exited(handle.pid)
         Log.line("worker #{handle.nr} (pid #{handle.pid}) #{exited}", exited.failed? ? :error : :info) if exited.notable?
         failed(handle, exited) if exited.failed?
@@ -182,24 +193,27 @@ module Fastrack
       Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
 
+    # @return [Integer, nil] of a worker that is to get a successor. One at a time: it may fail to boot
+    def outdated_slot(generation)
+      return if !room? || staying.any?(&:booting?)
+
+      staying.find { |handle| handle.generation < generation && !succeeded?(handle) }&.nr
+    end
+
+    # Whether there may be one more process.
+    def room?
+      @handles.size < @size + STOPPING
+    end
+
+    # Whether a younger worker serves in the same slot.
+    def succeeded?(handle)
+      handle.serving? && @handles.any? { |other| other.serving? && other.nr == handle.nr && other.generation > handle.generation }
+    end
+
     def replace(handle)
       Log.line("worker #{handle.nr} (pid #{handle.pid}) has no connection to the master any more: has the app closed all " \
                "sockets? Replacing it")
       handle.stop(:failure)
-    end
-
-    # One that waits for ever is the end of neither the server nor the orders to it.
-    def call_hook(word, *arguments, grace: 0)
-      return unless configuration.public_send(word)
-
-      @signals.bounded(configuration.worker_boot_timeout, grace: grace) { configuration.call_hook(word, @launcher, *arguments) }
-    end
-
-    # It may have something to clean up, also when the server is told to end.
-    def call_exit_hook(handle, exited)
-      call_hook(:after_worker_exit, handle, exited.status, grace: SignalQueue::MOMENT)
-    rescue Exception => e # rubocop:disable Lint/RescueException -- no hook ends the server, not by `exit` either
-      Log.exception("after_worker_exit failed", e)
     end
 
     def ready(handle, drain)
@@ -215,19 +229,30 @@ module Fastrack
 
     def failed(handle, exited)
       wait_until((exited.sudden? ? handle.spawned_at : now) + configuration.err_respawn_interval)
-      count_failure unless handle.ready?
+      count_failure(handle.nr, handle.generation) unless handle.ready?
     end
 
-    def count_failure
+    def count_failure(nr, generation)
       @failures += 1
+      tell_of_old(nr, generation)
       return unless @proven && (@failures % ATTEMPTS).zero?
 
       Log.line("the last #{@failures} workers failed to boot: #{@handles.count(&:serving?)} of #{@size} serve; trying again " \
                "every #{format("%g", configuration.err_respawn_interval)} s")
     end
 
+    # Once for each generation.
+    def tell_of_old(nr, generation)
+      old = @handles.find { |handle| handle.serving? && handle.nr == nr && handle.generation < generation }
+      return if old.nil? || @told == generation
+
+      @told = generation
+      Log.line("worker #{nr}: the new one does not boot, the old one (pid #{old.pid}) serves on; trying again every " \
+               "#{format("%g", configuration.err_respawn_interval)} s", :error)
+    end
+
     def give_up
-      each(&:kill)
+      each { |handle| handle.kill("no worker ever was ready") }
       raise Error, "the last #{@failures} workers failed to boot, and none ever was ready: the server ends"
     end
 
@@ -238,25 +263,32 @@ module Fastrack
     # @return [WorkerHandle, nil] nil on failure, which is logged
     def spawn(nr, generation)
       slot = @scoreboard.reserve
-      entry = slot && [@scoreboard, slot]
-      worker = Worker.new(nr, @launcher, @app, entry)
-      call_hook(:before_fork, worker)
-      pid, channel = ForkGuard.own_fork { fork_worker(worker) }
-      @scoreboard.assign(slot, nr, pid, generation) if slot
-      configuration.puma&.run(:after_worker_fork, nr)
-      WorkerHandle.new(nr, pid, generation, channel, entry, now, worker.stop_signal)
+      worker = Worker.new(nr, @launcher, @app, slot && [@scoreboard, slot])
+      @hooks.bounded { configuration.call_hook(:before_fork, @launcher, worker) } if configuration.before_fork
+      handle = ForkGuard.own_fork { fork_worker(worker, generation) }
+      configuration.puma&.fire(:after_worker_fork, @hooks, nr)
+      handle
     rescue Exception => e # rubocop:disable Lint/RescueException -- no hook ends the server, not by `exit` either
       # It may succeed later: memory and pids become free, a database that a hook needs comes back.
-      @scoreboard.release(slot) if slot
+      @scoreboard.release(slot) if slot && handle.nil?
       Log.exception("cannot spawn worker #{nr}", e)
-      nil
+      handle
     end
 
-    def fork_worker(worker)
+    # Nothing that is not the server's runs between the fork and the handle, by which the master knows the worker. Until it does, the
+    # worker waits.
+    #
+    # @return [WorkerHandle]
+    def fork_worker(worker, generation)
       @spawning = ControlChannel.pair
       pending = @signals.size
-      ControlChannel.fork(@spawning, [@death_pipe.first, *@launcher.listeners, @launcher.queue]) do |channel|
-        worker.live(channel, @signals, pending, @death_pipe.first)
+      kept = [@death_pipe.first, *@launcher.listeners, @launcher.queue]
+      pid, channel = ControlChannel.fork(@spawning, kept, @hooks.fork_limit) do |theirs|
+        worker.live(theirs, @signals, pending, @death_pipe.first)
+      end
+      WorkerHandle.new(worker.nr, pid, generation, channel, worker.scoreboard_entry, now, worker.stop_signal).tap do |handle|
+        @handles << handle
+        handle.known
       end
     end
   end

@@ -19,6 +19,7 @@ module Fastrack
         @in_child = in_child
         @descriptors = descriptors
         Process.singleton_class.prepend(self) unless Process.singleton_class < self
+        note_pids
       end
 
       def uninstall
@@ -27,8 +28,21 @@ module Fastrack
 
       # For the server's own forks. Other threads' forks wait meanwhile: their children would not close descriptors that are
       # just being opened.
-      def own_fork(&block)
-        @lock.synchronize(&block)
+      def own_fork
+        @lock.synchronize do
+          @forked = nil
+          yield
+        end
+      end
+
+      # @return [Integer, nil] the pid of the child that #own_fork has forked, whatever wrappers of _fork have raised by then
+      attr_reader :forked
+
+      # @yield to fork(2)
+      # @return [Integer] as fork(2)
+      def note
+        # Between the two nothing may be raised by another thread.
+        Thread.handle_interrupt(Object => :never) { yield.tap { |pid| @forked ||= pid if @lock.owned? } }
       end
 
       # @param keep [Array<#close>]
@@ -53,6 +67,19 @@ module Fastrack
       end
 
       private
+
+      # Below the wrappers of others, whenever those came.
+      def note_pids
+        return if @fork
+
+        @fork = Process.method(:_fork)
+        @fork = @fork.super_method while @fork.super_method
+        original = @fork
+        # No warning that it is defined anew.
+        verbose, $VERBOSE = $VERBOSE, nil
+        Process.define_singleton_method(:_fork) { ForkGuard.note { original.call } }
+        $VERBOSE = verbose
+      end
 
       def descriptors = @descriptors ? @descriptors.call : []
 
@@ -118,20 +145,29 @@ module Fastrack
     %i[unlink delete].each { |name| define_method(name) { |*paths| super(*PidFileGuard.removable(paths)) } }
   end
 
-  # Ends a worker that boots when its master ends: nobody else limits that time, and it would hold the port for as long as a
-  # hook hangs.
+  # Ends a worker that boots when its master ends, or its channel to that: nobody else limits that time, and it would hold the port for
+  # as long as a hook hangs.
   module OrphanGuard
     # @param death_pipe [IO] at end of file when the master is dead
+    # @param channel [ControlChannel] to the master, which says nothing yet
     # @param name [String] the worker's, for the log
     # @return [Thread] to be killed once the engine watches the pipe
-    def self.start(death_pipe, name)
+    def self.start(death_pipe, channel, name)
       Thread.new do
         Thread.current.report_on_exception = false
-        death_pipe.wait_readable
+        wait(death_pipe, channel)
         Log.line("#{name} has not booted when its master ended: ending it")
         Process.exit!(1)
       end
     end
+
+    def self.wait(death_pipe, channel)
+      IO.select([death_pipe, channel])
+    rescue IOError
+      # The app has closed the channel.
+      death_pipe.wait_readable
+    end
+    private_class_method :wait
   end
 
   # Ends a process after at_exit hooks, threads and finalizers, and before Ruby frees all of its objects one by one: that takes

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../error"
 require_relative "../log"
 
 module Fastrack
@@ -79,7 +80,7 @@ module Fastrack
 
       @stuck = writing
       true
-    rescue StandardError
+    rescue *Error::FOREIGN
       false
     end
 
@@ -96,7 +97,7 @@ module Fastrack
     def write(text, level)
       @logger.public_send(level, text)
       true
-    rescue StandardError
+    rescue Exception # rubocop:disable Lint/RescueException -- `exit` in a thread would end the server
       false
     end
   end

@@ -2,6 +2,7 @@
 
 require_relative "../error"
 require_relative "../log"
+require_relative "../master/time_limit"
 
 module Fastrack
   # Plugins of Puma's, such as Solid Queue's, which run in the master. They get what they need of Puma: events, a log,
@@ -30,20 +31,57 @@ module Fastrack
       # @raise [ConfigurationError] when there is none
       def find(name)
         constants::Plugins.find(name.to_s).new.tap { |plugin| plugin.extend(Background) }
-      rescue StandardError, LoadError => e
+      rescue StandardError, ScriptError => e
         raise ConfigurationError, "plugin #{name.inspect} cannot be loaded: #{Error.reason(e)}; is its gem in the Gemfile?"
+      end
+
+      # Has plugins end the server by an INT to its own process. It is not that of a user who cannot wait, whatever has come before.
+      #
+      # @param launcher [Launcher]
+      def take_interrupts(launcher)
+        @master = Process.pid
+        @launcher = launcher
+        Process.singleton_class.prepend(Interrupt) unless Process.singleton_class < Interrupt
+      end
+
+      # @return [Boolean] whether that is what Process.kill is called for
+      def interrupt?(signal, pids)
+        pids == [@master] && @master == Process.pid && ["INT", "SIGINT", Signal.list["INT"].to_s].include?(signal.to_s) &&
+          !@launcher.configuration.development?
+      end
+
+      # @return [Integer] as Process.kill
+      def interrupt
+        @launcher.stop
+        1
+      end
+
+      # `exit` in a thread would end the server, as would an exception with `Thread.abort_on_exception`.
+      def thread
+        Thread.new do
+          yield
+        rescue Exception => e # rubocop:disable Lint/RescueException -- see above
+          Log.exception("a plugin's background thread failed", e)
+        end
+      end
+    end
+
+    # Process.kill
+    module Interrupt
+      def kill(signal, *pids)
+        PumaPlugins.interrupt?(signal, pids) ? PumaPlugins.interrupt : super
       end
     end
 
     # Threads that a plugin wants to have while the server runs. It may ask for them at its start or later, as in an event.
     module Background
       def in_background(&block)
-        @fastrack_started ? Thread.new(&block) : (@fastrack_background ||= []) << block
+        @fastrack_started ? PumaPlugins.thread(&block) : (@fastrack_background ||= []) << block
       end
 
       def fastrack_start_background
         @fastrack_started = true
-        @fastrack_background&.each { |work| Thread.new(&work) }
+        @fastrack_background&.each { |work| PumaPlugins.thread(&work) }
       end
     end
 
@@ -56,25 +94,24 @@ module Fastrack
       @hooks = Hash.new { |hooks, event| hooks[event] = [] }
     end
 
-    # In the master, before there are workers.
+    # In the master, before there are workers. One that is not done when the server is told to end is left out.
     #
     # @raise [ConfigurationError] when a plugin asks for what is not there
     def start
+      PumaPlugins.take_interrupts(@launcher)
       @plugins.each do |name, plugin|
-        plugin.start(self) if plugin.respond_to?(:start)
+        @launcher.hooks.bounded { plugin.start(self) } if plugin.respond_to?(:start)
         plugin.fastrack_start_background
-      rescue StandardError => e
+      rescue TimeLimit::Interrupted => e
+        Log.exception("plugin #{name.inspect} does not start", e)
+      rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` and what is not implemented, too
         raise ConfigurationError, "plugin #{name.inspect} does not start, without Puma's server: #{Error.reason(e)}"
       end
     end
 
     # @param event [Symbol]
     def fire(event)
-      @hooks[event].each do |hook|
-        hook.call
-      rescue StandardError => e
-        Log.exception("a plugin's #{event} failed", e)
-      end
+      @hooks[event].each { |hook| @launcher.hooks.call("a plugin's #{event}", &hook) }
     end
 
     # What plugins ask of Puma's launcher, and of what that gives them.

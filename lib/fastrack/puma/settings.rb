@@ -43,13 +43,18 @@ module Fastrack
 
     # Calls the hooks. As in Puma, one that raises is logged and does not stop the others.
     def run(event, *arguments)
-      return unless @hooks.key?(event)
-
-      @hooks[event].each do |block, key|
-        block.call(*arguments, *(key && [@data[key] ||= {}]))
-      rescue StandardError => e
+      each_call(event, arguments) do |call|
+        call.call
+      rescue StandardError, ScriptError => e
         Log.exception("#{event} failed", e)
       end
+    end
+
+    # Calls them in the master, which none of them ends, or keeps waiting.
+    #
+    # @param hooks [MasterHooks]
+    def fire(event, hooks, *arguments)
+      each_call(event, arguments) { |call| hooks.call(event, &call) }
     end
 
     # The hooks as options of Fastrack.
@@ -57,12 +62,12 @@ module Fastrack
     # @return [Hash{Symbol => Proc}]
     def option_hooks
       {
-        BeforeFork: [%i[before_fork before_worker_fork], ->(_server, worker) { before_fork(worker.nr) }],
+        BeforeFork: [%i[before_fork before_worker_fork], ->(server, worker) { before_fork(server.hooks, worker.nr) }],
         AfterFork: [%i[before_worker_boot], ->(_server, worker) { run(:before_worker_boot, worker.nr) }],
         OnThreadStart: [%i[before_thread_start], -> { run(:before_thread_start) }],
         OnThreadExit: [%i[before_thread_exit], -> { run(:before_thread_exit) }],
         BeforeWorkerShutdown: [%i[before_worker_shutdown], ->(_server, worker) { run(:before_worker_shutdown, worker.nr) }],
-        AfterWorkerExit: [%i[after_worker_shutdown], ->(_server, worker, status) { after_exit(worker, status) }],
+        AfterWorkerExit: [%i[after_worker_shutdown], ->(server, worker, status) { after_exit(server.hooks, worker, status) }],
         BeforeExec: [%i[before_restart], ->(server) { run(:before_restart, server) }]
       }.filter_map { |option, (events, hook)| [option, hook] if hooks?(*events) }.to_h
     end
@@ -103,6 +108,13 @@ module Fastrack
 
     private
 
+    # @yieldparam call [Proc] calls one of them
+    def each_call(event, arguments)
+      return unless @hooks.key?(event)
+
+      @hooks[event].each { |block, key| yield(-> { block.call(*arguments, *(key && [@data[key] ||= {}])) }) }
+    end
+
     # What pumactl reads.
     def write_state
       path, mode = @state
@@ -112,18 +124,18 @@ module Fastrack
     end
 
     # Once in Puma; here the master forks for as long as it lives.
-    def before_fork(number)
-      run(:before_fork) unless @forked
+    def before_fork(hooks, number)
+      fire(:before_fork, hooks) unless @forked
       @forked = true
-      run(:before_worker_fork, number)
+      fire(:before_worker_fork, hooks, number)
     end
 
     # What hooks ask of Puma's worker handle.
     Exited = Struct.new(:index, :pid, :process_status)
     private_constant :Exited
 
-    def after_exit(worker, status)
-      run(:after_worker_shutdown, Exited.new(worker.nr, worker.pid, status))
+    def after_exit(hooks, worker, status)
+      fire(:after_worker_shutdown, hooks, Exited.new(worker.nr, worker.pid, status))
     end
   end
 end

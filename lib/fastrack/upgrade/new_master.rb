@@ -28,10 +28,11 @@ module Fastrack
       # @raise [SystemCallError] when the process cannot fork
       def start(launcher, now, &in_child)
         ForkGuard.own_fork do
-          pid, channel = ControlChannel.fork(ControlChannel.pair, [*launcher.listeners, launcher.queue]) do |theirs|
+          kept = [*launcher.listeners, launcher.queue]
+          pid, channel = ControlChannel.fork(ControlChannel.pair, kept, launcher.hooks.fork_limit) do |theirs|
             become_master(launcher, theirs, in_child)
           end
-          new(pid, channel, now, launcher.configuration)
+          new(pid, channel, now, launcher.configuration).tap { channel.write(ControlChannel::KNOWN) }
         end
       end
 

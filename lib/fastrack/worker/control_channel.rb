@@ -7,6 +7,8 @@ require_relative "../process/guards"
 module Fastrack
   # Messages between the master and a worker, or between the old and the new master: one byte each, over a socket pair.
   class ControlChannel
+    # Master: it knows the process that it has forked, which may begin.
+    KNOWN = "k"
     # Worker: hooks have run and signal handlers are set; it serves now. New master: all of its workers serve.
     READY = "r"
     # Worker: it has reached its request limit, and asks whether it may exit. It waits for the answer.
@@ -30,41 +32,49 @@ module Fastrack
       UNIXSocket.pair(:STREAM).map { |socket| new(socket) }
     end
 
-    # Forks a child that has the second channel of a pair; this process keeps the first.
+    # Forks a child that has the second channel of a pair; this process keeps the first. The child begins when KNOWN comes there, and
+    # ends when that channel ends before: it is never on its own.
     #
     # @param pair [Array(ControlChannel, ControlChannel)]
     # @param keep [Array<#close>] what else of the server's descriptors the child keeps
+    # @param limit [#call] calls its block, which forks, and limits how long that takes
     # @yieldparam theirs [ControlChannel] in the child
     # @yieldreturn [Integer] the child's exit status, see ChildProcess.run
     # @return [Array(Integer, ControlChannel)] its pid, and this end
-    # @raise [SystemCallError] when the process cannot fork; then both ends are closed
-    def self.fork(pair, keep)
+    # @raise [Exception] when there is no child, as where the process cannot fork; then both ends are closed
+    def self.fork(pair, keep, limit = ->(&fork) { fork.call })
       ours, theirs = pair
-      pid = fork_child do
+      pid = fork_child(limit) do
         ours.close
         ForkGuard.close_descriptors(keep: [theirs, *keep])
+        theirs.await_known
         yield theirs
       end
       [pid, ours]
-    rescue StandardError
+    rescue Exception # rubocop:disable Lint/RescueException -- it is raised again
       ours.close
       raise
     ensure
       theirs.close
     end
 
-    def self.fork_child(&work)
+    def self.fork_child(limit, &work)
       parent = Process.pid
       # Or the child would write buffered output again.
       Log.flush
       Log.while_flushable do |restore|
-        Process.fork { ChildProcess.run { restore.call.then(&work) } }
+        limit.call { Process.fork { ChildProcess.run { restore.call.then(&work) } } }
       end
     rescue Exception => e # rubocop:disable Lint/RescueException -- a child is never to go on as its parent
-      raise if Process.pid == parent
+      unless Process.pid == parent
+        Log.exception("a child process cannot start", e)
+        Process.exit!(1)
+      end
+      # A wrapper of Process._fork may have raised when there was a child.
+      raise unless (pid = ForkGuard.forked)
 
-      Log.exception("a child process cannot start", e)
-      Process.exit!(1)
+      Log.exception("process #{pid} was forked all the same", e)
+      pid
     end
     private_class_method :fork_child
 
@@ -82,6 +92,14 @@ module Fastrack
       @socket.write_nonblock(message)
     rescue IO::WaitWritable, SystemCallError, IOError
       nil
+    end
+
+    # In a child. Signals are only queued so far.
+    def await_known
+      # Not by a method that reads ahead.
+      @socket.sysread(KNOWN.bytesize)
+    rescue SystemCallError, IOError
+      Process.exit!(1)
     end
 
     # @return [Array<String>, nil] the messages that have arrived; nil when the other side has closed

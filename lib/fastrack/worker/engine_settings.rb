@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "tmpdir"
+require_relative "../log"
 require_relative "../rack/env_template"
 require_relative "../rack/error_page"
 require_relative "../gc/oob_gc"
@@ -60,10 +61,17 @@ module Fastrack
     def oob_gc
       case @configuration.oobgc
       when :auto
-        require_relative "../gc/auto_gc"
-        AutoGC.new { @engine }
+        auto_gc
       when true then OobGC.start(@gc_interval, -> { @engine.waiting? }, others)
       end
+    end
+
+    def auto_gc
+      require_relative "../gc/auto_gc"
+      return AutoGC.new { @engine } if YoungHeap::KNOWN
+
+      Log.line("OobGC=auto has no effect: this Ruby does not tell how full its heap is")
+      nil
     end
 
     def memory_check

@@ -50,11 +50,4 @@ module Puma
   # Plugins add words to it; see PumaFile.
   class DSL
   end
-
-  class << self
-    def stats_hash
-      raise NotImplementedError, "Fastrack has none of Puma's statistics"
-    end
-    alias stats stats_hash
-  end
 end

@@ -1,0 +1,251 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../support/reexec_helpers"
+require "socket"
+
+# What is not the server's and runs in the master: hooks, events, plugins, wrappers of Process._fork.
+RSpec.describe "D10 The master" do
+  include ReexecHelpers
+
+  # A server with a puma.rb, and with a plugin if its body is given.
+  def serve(config, plugin: nil, workers: 2, env: {}, options: {}, by: :start)
+    Server.public_send(by, ru: Rackups::PID, env: { "RUBYLIB" => "lib", **env }, command: ["sh", "-c", <<~SH])
+      mkdir -p lib/puma/plugin
+      cat >puma.rb <<'END'
+      bind "tcp://127.0.0.1:0"
+      workers #{workers}
+      #{"plugin :example" if plugin}
+      #{config}
+      END
+      cat >lib/puma/plugin/example.rb <<'END'
+      require "puma/plugin"
+      Puma::Plugin.create do
+        #{plugin}
+      end
+      END
+      exec #{RbConfig.ruby} -w #{Server::COMMAND} -C puma.rb -E none -O ErrRespawnInterval=0.1 #{options.map { |name, value| "-O #{name}=#{value}" }.join(" ")}
+    SH
+  end
+
+  # As many workers as there should be, and all of them known to the master.
+  def expect_all_known(server, count)
+    await_line(server, "Fastrack is ready")
+    expect(server.get("/").status).to eq(200)
+    before = server.await_workers(count)
+    expect(server.processes.size).to eq(count + 1)
+    server.signal(:HUP)
+    server.await_workers(count) { |found| (found & before).empty? }
+    expect(server.stop.exitstatus).to eq(0)
+    expect(server.processes).to eq([])
+  end
+
+  # What is no StandardError, and what the log says of it.
+  kinds = {
+    "cannot load" => ['require "gone/for/good"', "cannot load such file -- gone/for/good (LoadError)"],
+    "is not implemented" => ["raise NotImplementedError, 'not here'", "not here (NotImplementedError)"],
+    "exits" => ["exit 3", "exit (SystemExit)"],
+    "throws" => ["throw :done", "uncaught throw :done (UncaughtThrowError)"]
+  }
+
+  kinds.each do |what, (code, line)|
+    it "loses no worker, and serves on, where each hook of a puma.rb, event and background thread in it #{what}" do
+      hooks = %w[before_fork before_worker_fork after_worker_fork after_booted after_worker_shutdown after_stopped]
+      server = serve(hooks.map { |hook| "#{hook} { |*| #{code} }\n" }.join, plugin: <<~RUBY)
+        def start(launcher)
+          launcher.events.on_booted { #{code} }
+          launcher.events.on_stopped { #{code} }
+          in_background { #{code} }
+        end
+      RUBY
+      expect_all_known(server, 2)
+      [*hooks, "a plugin's after_booted", "a plugin's after_stopped", "a plugin's background thread"].each do |name|
+        expect(server.log).to match(/^fastrack: #{name} failed: .*#{Regexp.escape(line)}/)
+      end
+    end
+
+    it "names a plugin whose start #{what}, in one line" do
+      server = serve("", plugin: "def start(_) = begin; #{code}; end", by: :fail_to_start)
+      expect(server.log).to match(/^fastrack: plugin :example does not start, without Puma's server: #{Regexp.escape(line)}\n\z/)
+      expect(server.status.exitstatus).to eq(1)
+    end
+  end
+
+  it "keeps a worker where a wrapper of Process._fork raises when it is there" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1 }, config: <<~RUBY)
+      Process.singleton_class.prepend(Module.new do
+        def _fork
+          super.tap { |pid| raise LoadError, "no such agent" if pid != 0 && File.exist?("bad") }
+        end
+      end)
+    RUBY
+    before = server.await_workers(2)
+    server.write("bad", "")
+    server.signal(:KILL, to: before.first)
+    await_line(server, /^fastrack: process \d+ was forked all the same: .*no such agent \(LoadError\)/)
+    expect_all_known(server, 2)
+  end
+
+  it "ends a worker where a wrapper of Process._fork raises in that, and tries again" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1 }, config: <<~RUBY)
+      Process.singleton_class.prepend(Module.new do
+        def _fork
+          super.tap { |pid| raise LoadError, "no such agent" if pid == 0 && File.exist?("bad") }
+        end
+      end)
+    RUBY
+    before = server.await_workers(2)
+    server.write("bad", "")
+    server.signal(:KILL, to: before.first)
+    await_line(server, /^fastrack: worker \d \(pid \d+\) exited with status 1$/)
+    File.unlink(File.join(server.dir, "bad"))
+    expect_all_known(server, 2)
+  end
+
+  it "takes what another wrapper of Process._fork returns for what it is" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0.1 }, config: <<~RUBY)
+      Process.singleton_class.prepend(Module.new do
+        def _fork = super.then { |pid| pid != 0 && File.exist?("bad") ? nil : pid }
+      end)
+    RUBY
+    before = server.await_workers(1)
+    server.write("bad", "")
+    server.signal(:KILL, to: before.first)
+    await_line(server, /^fastrack: process \d+ was forked all the same: .*\(TypeError\)/)
+    expect_all_known(server, 1)
+  end
+
+  it "knows the new master that USR2 has forked, where a wrapper of Process._fork raises" do
+    server = start(config: <<~RUBY)
+      Process.singleton_class.prepend(Module.new do
+        def _fork = super.tap { |pid| raise LoadError, "no such agent" if pid != 0 && File.exist?("bad") }
+      end)
+    RUBY
+    server.write("bad", "")
+    usr2(server)
+    File.unlink(File.join(server.dir, "bad")) if new_master(server)
+    taken_over(server)
+    expect(server.get.status).to eq(200)
+  end
+
+  it "goes on where a wrapper of Process._fork hangs, and keeps the worker" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0.1, WorkerBootTimeout: 1 }, config: <<~RUBY)
+      Process.singleton_class.prepend(Module.new do
+        def _fork = super.tap { |pid| sleep if pid != 0 && File.exist?("bad") }
+      end)
+    RUBY
+    before = server.await_workers(1)
+    server.write("bad", "")
+    server.signal(:KILL, to: before.first)
+    await_line(server, /^fastrack: process \d+ was forked all the same: .*it is not done within 1 s/)
+    expect_all_known(server, 1)
+  end
+
+  it "is not what a hook's own fork goes on as" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2 }, config: <<~'RUBY')
+      # Returns twice, as C's does.
+      before_fork { fork || File.write("child", "#{$$}\n", mode: "a") }
+    RUBY
+    eventually { server.lines_of("child").size == 2 }
+    expect_all_known(server, 2)
+  end
+
+  describe "goes on after WorkerBootTimeout" do
+    %w[after_worker_fork after_booted].each do |hook|
+      it "where #{hook} hangs" do
+        server = serve("#{hook} { File.exist?('hung') || (File.write('hung', '') && sleep) }", options: { WorkerBootTimeout: 1 })
+        await_line(server, /^fastrack: #{hook} failed: .*it is not done within 1 s/)
+        expect_all_known(server, 2)
+      end
+    end
+
+    it "where a plugin's event hangs, and runs the next one" do
+      server = serve("", plugin: <<~RUBY, options: { WorkerBootTimeout: 1 })
+        def start(launcher)
+          launcher.events.on_booted { sleep }
+          launcher.events.on_booted { File.write("next", "") }
+        end
+      RUBY
+      await_line(server, /^fastrack: a plugin's after_booted failed: .*it is not done within 1 s/)
+      eventually { File.exist?(File.join(server.dir, "next")) }
+      expect_all_known(server, 2)
+    end
+  end
+
+  describe "ends by TERM" do
+    def hung(server)
+      eventually(20, -> { server.log }) { File.exist?(File.join(server.dir, "hung")) }
+      server
+    end
+
+    hang = "(File.write('hung', '') && sleep)"
+    %w[after_worker_fork after_booted].each do |hook|
+      it "where #{hook} hangs" do
+        server = hung(serve("#{hook} { |*| #{hang} }", options: { WorkerBootTimeout: 0 }))
+        expect(server.stop.exitstatus).to eq(0)
+        expect(server.processes).to eq([])
+        expect(server.log).to match(/^fastrack: #{hook} failed: .*TERM has come meanwhile/)
+      end
+    end
+
+    it "where after_stopped hangs, sooner by another TERM" do
+      server = serve("after_stopped #{hang.sub("(", "{ ").sub(/\)\z/, " }")}", options: { WorkerBootTimeout: 0 })
+      await_line(server, "Fastrack is ready")
+      server.signal(:TERM)
+      hung(server).signal(:TERM)
+      expect(server.wait.exitstatus).to eq(0)
+      expect(server.log).to match(/^fastrack: after_stopped failed: .*TERM has come meanwhile/)
+    end
+
+    it "where after_stopped hangs, without another one" do
+      server = serve("after_stopped { sleep }")
+      await_line(server, "Fastrack is ready")
+      expect(server.stop.exitstatus).to eq(0)
+      expect(server.log).to match(/^fastrack: after_stopped failed: .*it is not done within 5 s/)
+    end
+
+    it "where a plugin's start hangs" do
+      server = serve("", plugin: "def start(_) = #{hang}", options: { WorkerBootTimeout: 0 }, by: :launch)
+      expect(hung(server).stop.exitstatus).to eq(0)
+      expect(server.log).to match(/^fastrack: plugin :example does not start: .*TERM has come meanwhile/)
+    end
+
+    it "where a hook rescues all that is raised, though not in good order" do
+      server = hung(serve("after_booted { begin; #{hang}; rescue Exception; retry; end }", options: { WorkerBootTimeout: 0 }))
+      expect(server.stop.exitstatus).to eq(1)
+      eventually { server.processes.empty? }
+      expect(server.log).to include("what the master runs cannot be ended: TERM has come meanwhile; the master ends without it")
+    end
+  end
+
+  it "pings systemd's watchdog while a hook hangs" do
+    Dir.mktmpdir do |dir|
+      socket = Socket.new(:UNIX, :DGRAM).tap { |one| one.bind(Addrinfo.unix("#{dir}/notify")) }
+      server = serve("after_booted { File.write('hung', ''); sleep }", env: { "NOTIFY_SOCKET" => "#{dir}/notify", "WATCHDOG_USEC" => "200000" })
+      eventually { File.exist?(File.join(server.dir, "hung")) }
+      nil while socket.recv_nonblock(4096, exception: false).is_a?(String)
+      3.times { expect(socket.wait_readable(10) && socket.recv(4096)).to eq("WATCHDOG=1") }
+      expect(server.stop.exitstatus).to eq(0)
+    ensure
+      socket.close
+    end
+  end
+
+  it "leaves Puma's statistics undefined where there are none, so that agents that ask for them are told so" do
+    server = serve("after_booted { File.write('stats', [Puma.respond_to?(:stats), (Puma.stats rescue $!.class)].inspect) }", plugin: "")
+    eventually { server.lines_of("stats") == ["[false, NoMethodError]"] }
+  end
+
+  it "serves on where the logger that it writes to raises what is no StandardError" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0.1 }, config: <<~RUBY)
+      require "logger"
+      logger(Class.new(Logger) { def add(*) = File.exist?("bad") ? exit(3) : super }.new($stderr))
+    RUBY
+    before = server.await_workers(1)
+    server.write("bad", "")
+    server.signal(:KILL, to: before.first)
+    await_line(server, "was killed by SIGKILL")
+    server.await_workers(1) { |found| found != before }
+    expect(server.get.status).to eq(200)
+  end
+end
