@@ -150,6 +150,10 @@ module Fastrack
     def wait
       ready, = IO.select([@signals.reader, *@workers.channels, *@upgrade&.channels], nil, nil, seconds_until_due)
       ready || []
+    rescue Errno::ENOMEM
+      # The server goes on: what it waits for is there when the system has memory again.
+      sleep ControlChannel::PAUSE
+      []
     end
 
     # @return [Float, nil] nil when nothing is due

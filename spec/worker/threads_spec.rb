@@ -265,7 +265,7 @@ RSpec.describe "MaxThreads" do
     go("there")
     expect(kept.answer.status).to eq(200)
     expect(server.lines_of("gone")).to eq(%w[true false])
-    expect(server.get("/beside").body).to eq("IOError")
+    expect(server.get("/beside").body).to eq("false")
     go
     expect(statuses(ones)).to eq([200])
   end

@@ -21,7 +21,8 @@ fn to_usize(limit: Option<u64>) -> usize {
     limit.and_then(|limit| limit.try_into().ok()).unwrap_or(usize::MAX)
 }
 
-/// Whether this process can open three more descriptors, if no other thread does so first.
+/// Whether this process can have three more descriptors, if no other thread takes them first. Not whether the system has
+/// room for as many more files: who receives a descriptor needs none.
 pub fn has_free_fds() -> bool {
     // The kernel assigns the lowest free number (open(2)), so as long as the highest are free, there is room. Asking takes
     // one system call; trying takes six.
@@ -43,7 +44,13 @@ pub fn is_out_of_fds(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EMFILE)
 }
 
+/// Whether a call failed because the whole system, or this user, lacks something that there will be again: memory, files,
+/// or what epoll(7) may watch.
+pub fn is_shortage(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::ENFILE | libc::ENOBUFS | libc::ENOSPC))
+}
+
 fn can_open(count: usize) -> bool {
     let files: io::Result<Vec<_>> = (0..count).map(|_| File::open("/dev/null")).collect();
-    files.is_ok()
+    !files.is_err_and(|error| is_out_of_fds(&error))
 }

@@ -4,12 +4,21 @@ mod body_source;
 mod build;
 mod headers;
 mod input;
+mod own_calls;
 mod protocol;
 mod remote_addr;
 mod templates;
 mod values;
 
-pub(crate) use body_source::{init, SourceScope};
+use magnus::{Error, RModule, Ruby};
+
+pub(crate) use body_source::SourceScope;
 pub(crate) use build::EnvBuilder;
 pub(crate) use input::input;
+pub(crate) use own_calls::{own_call_keys, own_request, Offered};
 pub(crate) use templates::{callback_keys, make_template};
+
+pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
+    body_source::init(ruby, module)?;
+    own_calls::init(ruby, module)
+}

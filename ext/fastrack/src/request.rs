@@ -2,6 +2,7 @@
 
 mod app_threads;
 mod callbacks;
+mod continuation;
 mod in_flight;
 mod socket;
 

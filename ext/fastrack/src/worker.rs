@@ -3,6 +3,7 @@
 mod child_process;
 mod engine;
 mod monitor;
+mod own_calls;
 mod scoreboard;
 mod settings;
 mod shared_queue;
@@ -23,6 +24,7 @@ pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     shared_queue::init(ruby, module)?;
     scoreboard::init(ruby, module)?;
     monitor::init(ruby, module)?;
+    own_calls::init(ruby, module)?;
     engine::init(ruby, module)
 }
 

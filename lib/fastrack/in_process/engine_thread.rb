@@ -12,18 +12,17 @@ module Fastrack
       # @param multithread [Boolean] whether the app serves several requests at a time
       def initialize(server, errors:, multithread:)
         super(server, nil, gc_interval: 1)
-        @env = { "rack.errors" => errors, "rack.multithread" => multithread, "rack.multiprocess" => false }.freeze
+        @env = {
+          "rack.errors" => errors, "rack.multithread" => multithread, "rack.multiprocess" => false,
+          # The end of a request that takes too long is that of its process.
+          "fastrack.timeout" => ->(_seconds) {}
+        }.freeze
       end
 
       private
 
       def listeners
         super.map { |listener| { **listener, env: { **listener[:env], **@env }.freeze } }
-      end
-
-      # The end of a request that takes too long is that of its process.
-      def callables
-        { **super, timeout: ->(_seconds) {} }
       end
     end
 

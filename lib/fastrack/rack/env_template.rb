@@ -10,21 +10,19 @@ module Fastrack
 
     # @param listener [Listener] where the requests arrive
     # @param multithread [Boolean] whether several threads call the app
-    # @param client_gone [#call] whether the client has left
-    # @param timeout [#call] sets how many seconds the current request may take from now on
-    # @param hijack [#call] hands the connection to the app
-    # @param early_hints [#call, nil] sends 103 with headers
-    # @return [Hash{String => Object}] frozen, like its strings
-    def for(listener, client_gone:, timeout:, hijack:, early_hints: nil, multithread: false)
+    # @param early_hints [Boolean] whether the app may send 103 with headers
+    # @return [Hash{String => Object}] frozen, like its strings. For true the engine puts what acts on its own request only:
+    #   OwnCall::Hijack and the like
+    def for(listener, early_hints: false, multithread: false)
       {
         "SCRIPT_NAME" => "", "QUERY_STRING" => "",
         "SERVER_NAME" => listener.server_name, "SERVER_PORT" => listener.server_port,
         "REMOTE_ADDR" => "", "REMOTE_PORT" => "0",
-        **for_rack_version, "rack.after_reply" => [], "rack.hijack?" => true, "rack.hijack" => hijack,
-        **(early_hints ? { "rack.early_hints" => early_hints } : {}),
+        **for_rack_version, "rack.after_reply" => [], "rack.hijack?" => true, "rack.hijack" => true,
+        **(early_hints ? { "rack.early_hints" => true } : {}),
         "rack.errors" => $stderr, "rack.input" => NullInput::SHARED, "rack.url_scheme" => "http",
         "rack.multithread" => multithread, "rack.multiprocess" => true, "rack.run_once" => false,
-        "fastrack.client_gone" => client_gone, "fastrack.timeout" => timeout, "fastrack.queue_time" => 0.0
+        "fastrack.client_gone" => true, "fastrack.timeout" => true, "fastrack.queue_time" => 0.0
       }.freeze
     end
 

@@ -82,6 +82,9 @@ module Fastrack
       @socket = socket
     end
 
+    # Seconds until the next try where the system lacks memory: IO.select would report the channel again at once.
+    PAUSE = 0.02
+
     # @return [IO] for IO.select
     def to_io
       @socket
@@ -106,6 +109,10 @@ module Fastrack
     def read
       @socket.read_nonblock(256).chars
     rescue IO::WaitReadable
+      []
+    rescue Errno::ENOMEM, Errno::ENOBUFS
+      # The other side is there all the same.
+      sleep PAUSE
       []
     rescue EOFError, SystemCallError
       nil

@@ -114,22 +114,13 @@ module Fastrack
 
     def listeners
       open = @launcher.listeners.to_h { |listener| [listener, { fd: listener.fileno, tcp: listener.tcp? }] }
-      known_listeners.map { |listener| { **open.fetch(listener, {}), env: EnvTemplate.for(listener, multithread: @configuration.max_threads > 1, **callables) } }
+      shape = { multithread: @configuration.max_threads > 1, early_hints: @configuration.early_hints }
+      known_listeners.map { |listener| { **open.fetch(listener, {}), env: EnvTemplate.for(listener, **shape) } }
     end
 
     # Closed ones count, too: connections from them may still be kept alive.
     def known_listeners
       @launcher.listeners + @launcher.former_listeners
-    end
-
-    # What the app calls while it serves a request.
-    def callables
-      {
-        client_gone: -> { @engine.client_gone? },
-        timeout: ->(seconds) { @engine.set_timeout(seconds) },
-        hijack: -> { @engine.hijack },
-        **(@configuration.early_hints ? { early_hints: ->(headers) { @engine.early_hints(headers) } } : {})
-      }
     end
   end
 end

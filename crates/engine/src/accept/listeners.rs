@@ -27,13 +27,15 @@ pub(crate) struct Listeners {
     list: Vec<(Arc<Listener>, AcceptHint)>,
     /// Where the next try begins, so that a busy listener does not starve the others.
     next: usize,
+    /// The poller does not have them: see [`pause`](Self::pause).
+    is_paused: bool,
 }
 
 impl Listeners {
     pub fn new(listeners: Vec<Listener>) -> Self {
         let list =
             listeners.into_iter().map(|listener| (Arc::new(listener), AcceptHint::default())).collect();
-        Listeners { list, next: 0 }
+        Listeners { list, next: 0, is_paused: false }
     }
 
     pub fn register(&self, poller: &Poller) -> io::Result<()> {
@@ -41,6 +43,33 @@ impl Listeners {
             .iter()
             .enumerate()
             .try_for_each(|(index, (listener, _))| poller.add_shared(listener.as_fd(), token(index)))
+    }
+
+    /// Nobody can be accepted for a while: the poller would report the clients all the time.
+    pub fn pause(&mut self, poller: &Poller) {
+        self.found_nobody();
+        if !std::mem::replace(&mut self.is_paused, true) {
+            self.unregister(poller);
+        }
+    }
+
+    pub fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    /// Ends a [pause](Self::pause). If this fails (ENOMEM, ENOSPC), the pause goes on.
+    pub fn resume(&mut self, poller: &Poller) -> io::Result<()> {
+        let result = self.register(poller);
+        self.is_paused = result.is_err();
+        if self.is_paused {
+            self.unregister(poller);
+        }
+        result
+    }
+
+    fn unregister(&self, poller: &Poller) {
+        // It fails only if the listener is not registered.
+        self.list.iter().for_each(|(listener, _)| drop(poller.remove(listener.as_fd())));
     }
 
     /// The listeners, for the helper. They are open until it lets go of them, too.
@@ -51,9 +80,8 @@ impl Listeners {
     /// Closes the listeners. Once no process has a socket open, the kernel refuses its clients instead of queueing
     /// them.
     pub fn close(&mut self, poller: &Poller, control: &Control) {
+        self.unregister(poller);
         for (listener, _) in self.list.drain(..) {
-            // It fails only if the listener is not registered.
-            let _ = poller.remove(listener.as_fd());
             control.untrack_fd(listener.as_fd().as_raw_fd());
         }
     }

@@ -17,6 +17,7 @@ impl Reactor {
     /// In the kernel's backlog they would wait beside the queue, and whoever is kept would go before them.
     pub(super) fn accept_ahead(&mut self, is_back: &dyn Fn() -> bool) {
         self.backlog_failed = false;
+        self.accepts_clients();
         for _ in 0..MOST {
             if is_back() || !self.has_room_ahead() {
                 return;
@@ -25,10 +26,8 @@ impl Reactor {
                 Ok(Some(client)) => client,
                 Ok(None) => return,
                 Err(error) => {
-                    // No descriptors, most likely. The worker says so when it is back, and makes room.
                     self.backlog_failed = true;
-                    self.lost_descriptors |= fastrack_sys::is_lost_fd(&error);
-                    return;
+                    return self.note_failed_ahead(&error);
                 }
             };
             let (connection, step) = self.greet(client);
@@ -49,6 +48,7 @@ impl Reactor {
         let control = &self.control;
         let is_ending =
             self.is_stopping() || control.is_stopping() || control.is_draining() || control.is_ending();
-        self.member.is_some() && !is_ending && self.ready.is_empty() && self.table.len() < self.capacity
+        let has_room = self.ready.is_empty() && self.table.len() < self.capacity;
+        self.member.is_some() && !is_ending && has_room && self.accept_pause == 0
     }
 }

@@ -9,10 +9,12 @@ mod finish;
 mod incoming;
 mod pausing;
 mod sharing;
+mod shortage;
 mod stop;
 mod table;
 #[cfg(test)]
 mod tests;
+mod unwatched;
 mod waiting;
 
 use std::collections::VecDeque;
@@ -84,14 +86,18 @@ pub(crate) struct Reactor {
     queue_stayed_full: bool,
     /// The process ends: whatever comes in now [goes on](Self::hand_off_all) to others.
     handed_off: bool,
-    /// No descriptor was free for a connection from the shared queue.
-    out_of_descriptors: bool,
+    /// Until when nobody is accepted, in milliseconds of the monotonic clock; 0 if there is no pause.
+    accept_pause: u64,
+    /// Why a connection could not be taken from the shared queue at the last try.
+    queue_failure: Option<io::Error>,
+    /// The application's thread has not heard of that yet.
+    has_left_queued: bool,
     /// A descriptor of the poller or of the shared queue was closed, by the application.
     lost_descriptors: bool,
     /// Bytes of large bodies since the heap was trimmed.
     freed: usize,
     warnings: Vec<String>,
-    /// The second in which the last connection could not be watched.
+    /// The second in which the last warning of a failed call was logged.
     last_failure: u64,
     /// The second in which the last warning of a client that was turned away was logged.
     last_refusal: u64,
@@ -126,7 +132,9 @@ impl Reactor {
             head_deadline: 0,
             queue_stayed_full: false,
             handed_off: false,
-            out_of_descriptors: false,
+            accept_pause: 0,
+            queue_failure: None,
+            has_left_queued: false,
             lost_descriptors: false,
             freed: 0,
             warnings: Vec::new(),
@@ -159,18 +167,13 @@ impl Reactor {
         std::mem::take(&mut self.warnings)
     }
 
-    /// Whether a connection from the shared queue had to wait for a descriptor since the last call of this.
-    pub fn take_out_of_descriptors(&mut self) -> bool {
-        std::mem::take(&mut self.out_of_descriptors)
-    }
-
     /// Keeps in mind whether a call failed because the application has closed a descriptor of the server's. If not, that is
     /// for the log.
     fn note_failure(&mut self, what: &str, error: &io::Error) {
         if fastrack_sys::is_lost_fd(error) {
             self.lost_descriptors = true;
         } else {
-            self.warn(format!("cannot {what}: {error}"));
+            self.warn_of_shortage(what, error);
         }
     }
 
@@ -227,7 +230,8 @@ impl Reactor {
 
     pub fn next_deadline(&self) -> Option<u64> {
         let log = self.access_log.as_ref().and_then(|log| log.due());
-        self.table.next_deadline().into_iter().chain(log).min()
+        let pause = (self.accept_pause > 0).then_some(self.accept_pause);
+        self.table.next_deadline().into_iter().chain(log).chain(pause).min()
     }
 
     pub fn events(&self) -> usize {

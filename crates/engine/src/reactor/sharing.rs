@@ -48,9 +48,11 @@ impl Reactor {
         self.drain_queue_if_last();
     }
 
-    /// Whether nobody could take a connection from the shared queue: the only worker has no descriptor for it.
+    /// Whether nobody could take a connection from the shared queue: the system lacks something for that, or the only worker has
+    /// no descriptor for it.
     fn must_keep(&self) -> bool {
-        self.ask_member(|member| !member.has_others()) && !fastrack_sys::has_free_fds()
+        self.queue_failure.is_some() && self.ask_member(Member::is_anything_queued)
+            || self.ask_member(|member| !member.has_others()) && !fastrack_sys::has_free_fds()
     }
 
     /// Goes on with slow clients in the shared queue: if all workers are in the application, nobody else does. Only with
@@ -138,19 +140,20 @@ impl Reactor {
         // A connection received while no descriptor is free is lost.
         while !fastrack_sys::has_free_fds() {
             if !self.make_room() {
-                self.out_of_descriptors = true;
-                return None;
+                return self.leave_queued(fastrack_sys::too_many_open_files());
             }
         }
         match self.member.as_ref()?.receive(&self.settings, &mut self.read_bufs) {
             Ok(received) => {
+                self.queue_failure = None;
                 self.control.counters().add(Count::TakenOver, u64::from(received.is_some()));
                 received
             }
-            Err(error) => {
-                self.note_failure("take a connection over", &error);
+            Err(error) if fastrack_sys::is_lost_fd(&error) => {
+                self.lost_descriptors = true;
                 None
             }
+            Err(error) => self.leave_queued(error),
         }
     }
 

@@ -140,16 +140,15 @@ impl Reactor {
         }
     }
 
-    /// Whether the stop is complete. The last worker waits for a descriptor for what is queued, until its time is
-    /// over.
+    /// Whether the stop is complete. The last worker waits until what is queued can be taken, until its time is over.
     pub fn is_stopped(&mut self) -> bool {
         if !self.is_done() {
             return false;
         }
         self.drain_queue_if_last();
-        let waits_for_descriptor =
-            self.out_of_descriptors && self.stop_deadline.is_some_and(|end| monotonic_millis() < end);
-        self.is_done() && !waits_for_descriptor
+        let waits_for_queued =
+            self.has_left_queued && self.stop_deadline.is_some_and(|end| monotonic_millis() < end);
+        self.is_done() && !waits_for_queued
     }
 
     /// Takes one queued connection; puts it back unless its request is ready, which wakes another worker.

@@ -11,6 +11,7 @@ use slab::Slab;
 
 use fastrack_sys::{monotonic_millis, Events, Poller};
 
+use super::unwatched::Unwatched;
 use crate::conn::{Connection, Phase};
 use crate::control::Control;
 use crate::watch::{Count, Counters};
@@ -37,6 +38,8 @@ struct Place {
     memory: usize,
     /// The poller reports when the socket can be written to.
     watches_output: bool,
+    /// The kernel could not watch the socket yet.
+    unwatched: bool,
     /// The phase in which the connection is parked.
     phase: Option<Phase>,
 }
@@ -57,6 +60,7 @@ pub(crate) struct Table {
     memory: usize,
     /// How many connections are parked in each phase.
     parked: [u64; Phase::ALL],
+    pub(super) unwatched: Unwatched,
 }
 
 impl Table {
@@ -71,6 +75,7 @@ impl Table {
             handled: 0,
             memory: 0,
             parked: [0; Phase::ALL],
+            unwatched: Unwatched::default(),
         })
     }
 
@@ -96,6 +101,7 @@ impl Table {
             return Ok(());
         }
         self.handled = 0;
+        self.watch_again();
         self.poller.wait(&mut self.polled, Some(0))?;
         if self.polled.is_empty() {
             return Ok(());
@@ -136,7 +142,8 @@ impl Table {
         Some((connection, place.since, std::mem::take(&mut place.ended)))
     }
 
-    /// Keeps a connection until an event or its deadline. Fails if the kernel cannot watch it (ENOSPC, ENOMEM).
+    /// Keeps a connection until an event or its deadline. One that the kernel cannot watch (ENOSPC, ENOMEM) is kept all the
+    /// same, and tried again. Fails if the socket is none that can be watched.
     pub(super) fn park(
         &mut self,
         mut connection: Box<Connection>,
@@ -178,17 +185,43 @@ impl Table {
             control.set_sending(connection.raw_fd(), true);
         }
         if let Some(place) = self.places.get_mut(key).filter(|place| place.watches_output != sending) {
-            self.poller.watch_output(connection.as_fd(), key as u64, sending)?;
+            if !place.unwatched {
+                self.poller.watch_output(connection.as_fd(), key as u64, sending)?;
+            }
             place.watches_output = sending;
         }
         Ok(key)
     }
 
+    /// Asks again for those connections that the kernel could not watch. It reports what has come meanwhile.
+    fn watch_again(&mut self) {
+        for key in self.unwatched.take_due() {
+            let Some(place) = self.places.get_mut(key).filter(|place| place.unwatched) else { continue };
+            let Some(connection) = &place.connection else {
+                self.unwatched.add_again(key);
+                continue;
+            };
+            place.unwatched = self.poller.watch(connection.as_fd(), key as u64).is_err();
+            if place.unwatched {
+                self.unwatched.add_again(key);
+            } else if place.watches_output {
+                // The kernel has it by now, and needs no memory for a change.
+                let _ = self.poller.watch_output(connection.as_fd(), key as u64, true);
+            }
+        }
+    }
+
     fn insert(&mut self, connection: &mut Connection, control: &Control) -> io::Result<usize> {
         let place = self.places.vacant_entry();
         let key = place.key();
-        self.poller.watch(connection.as_fd(), key as u64)?;
-        place.insert(Place::default());
+        let unwatched = match self.poller.watch(connection.as_fd(), key as u64) {
+            Err(error) if fastrack_sys::is_shortage(&error) => {
+                self.unwatched.add(key, error);
+                true
+            }
+            watched => watched.map(|()| false)?,
+        };
+        place.insert(Place { unwatched, ..Place::default() });
         connection.key = Some(key);
         control.track_fd(connection.raw_fd());
         Ok(key)
@@ -222,24 +255,51 @@ impl Table {
 
     /// When to look for overdue connections, at the latest, in milliseconds.
     pub(super) fn next_deadline(&self) -> Option<u64> {
-        self.deadlines.first().map(|(deadline, _)| *deadline)
+        let first = self.deadlines.first().map(|(deadline, _)| *deadline);
+        first.into_iter().chain(self.unwatched.next_try()).min()
     }
 
     /// The key of the connection with the earliest deadline, if that is not after `latest`.
     pub(super) fn due(&mut self, latest: u64) -> Option<usize> {
         while let Some((time, key)) = self.deadlines.first().copied().filter(|(time, _)| *time <= latest) {
-            let place = self.places.get_mut(key)?;
+            let place = self.places.get(key)?;
             if place.connection.is_some() && place.deadline <= time {
                 return Some(key);
             }
-            self.deadlines.remove(&(time, key));
-            // One that is taken out gets a new entry when it comes back.
-            place.entry = place.connection.is_some().then_some(place.deadline);
-            if let Some(deadline) = place.entry {
-                self.deadlines.insert((deadline, key));
-            }
+            self.correct_entry(time, key);
         }
         None
+    }
+
+    /// The key of the connection with the earliest deadline of those that are parked in one of these phases.
+    pub(super) fn first_in(&mut self, phases: &[Phase]) -> Option<usize> {
+        let mut next = (0, 0);
+        while self.has_any_in(phases) {
+            let (time, key) = *self.deadlines.range(next..).next()?;
+            let place = self.places.get(key)?;
+            if place.phase.is_some_and(|phase| phases.contains(&phase)) {
+                if place.deadline <= time {
+                    return Some(key);
+                }
+                self.correct_entry(time, key);
+            }
+            next = (time, key + 1);
+        }
+        None
+    }
+
+    pub(super) fn has_any_in(&self, phases: &[Phase]) -> bool {
+        phases.iter().any(|phase| self.parked[*phase as usize] > 0)
+    }
+
+    /// Gives a connection the entry of its own deadline. One that is taken out gets a new one when it comes back.
+    fn correct_entry(&mut self, time: u64, key: usize) {
+        self.deadlines.remove(&(time, key));
+        let Some(place) = self.places.get_mut(key) else { return };
+        place.entry = place.connection.is_some().then_some(place.deadline);
+        if let Some(deadline) = place.entry {
+            self.deadlines.insert((deadline, key));
+        }
     }
 
     pub(super) fn connections(&self) -> impl Iterator<Item = &Box<Connection>> {

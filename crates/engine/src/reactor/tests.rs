@@ -93,7 +93,7 @@ fn the_helper_leaves_overdue_connections_when_the_other_thread_is_back() {
 fn a_connection_that_cannot_be_watched_is_closed() {
     let mut reactor = reactor();
     for _ in 0..100 {
-        // As with ENOSPC and ENOMEM, a refusal of epoll_ctl(2): of a regular file (EPERM).
+        // A refusal of epoll_ctl(2) for good: of a regular file (EPERM).
         let file = std::fs::File::open(std::env::current_exe().expect("a path")).expect("a file");
         reactor.park(connection(file.into()), u64::MAX);
     }

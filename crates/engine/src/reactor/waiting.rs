@@ -1,7 +1,7 @@
 //! Connections that wait: parks them in the table, and ends the wait when their deadline has passed.
 
 use fastrack_http::Error;
-use fastrack_sys::{epoch_seconds, monotonic_millis};
+use fastrack_sys::monotonic_millis;
 use std::os::fd::AsFd;
 
 use super::Reactor;
@@ -58,20 +58,14 @@ impl Reactor {
 
     /// Puts a connection into the table until an event or its deadline.
     pub(super) fn keep(&mut self, connection: Box<Connection>, deadline: u64) {
-        let Err((connection, error)) = self.table.park(connection, deadline, &self.control) else { return };
-        let now = epoch_seconds();
-        if self.last_failure != now {
-            self.last_failure = now;
-            self.warn(format!("cannot wait for a client: {error}"));
+        let kept = self.table.park(connection, deadline, &self.control);
+        if let Some(error) = self.table.unwatched.take_error() {
+            self.warn_of_shortage("wait for a client", &error);
         }
-        self.abort(connection);
-    }
-
-    /// Ends the connection with the earliest deadline; false if there is none.
-    pub fn make_room(&mut self) -> bool {
-        let due = self.table.due(u64::MAX);
-        due.into_iter().for_each(|key| self.time_out(key));
-        due.is_some()
+        if let Err((connection, error)) = kept {
+            self.warn_of_shortage("wait for a client", &error);
+            self.abort(connection);
+        }
     }
 
     /// Ends the connections whose deadline has passed, until something else `is_urgent`.
@@ -123,7 +117,7 @@ impl Reactor {
     }
 
     /// Ends a connection whose time is over; with a 408 if its client has begun a request.
-    fn time_out(&mut self, key: usize) {
+    pub(super) fn time_out(&mut self, key: usize) {
         let Some((connection, _)) = self.table.take(key) else { return };
         match connection.phase() {
             Phase::Head | Phase::Body => self.refuse(connection, Error::Timeout),

@@ -120,8 +120,6 @@ struct Schedule {
     first: Option<Box<Connection>>,
     /// The poller has reported the shared queue.
     queue_announced: bool,
-    /// The second of the last warning about exhaustion.
-    last_warning: u64,
 }
 
 /// The reactor, locked by the application's thread.

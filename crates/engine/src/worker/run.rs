@@ -93,6 +93,10 @@ impl Driver {
             self.stop_lost(reactor);
             reactor.hand_off_all();
             self.finish = Some(Finish::Lost);
+        } else if fastrack_sys::is_shortage(error) {
+            // There will be memory again, and the connections are here.
+            reactor.warn_of_shortage("wait", error);
+            fastrack_sys::sleep(EXHAUSTION_PAUSE);
         } else {
             reactor.warn(format!("cannot wait: {error}"));
             self.finish = Some(Finish::Broken);

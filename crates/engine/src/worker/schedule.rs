@@ -1,9 +1,5 @@
 //! What the worker does next. Nobody may starve: new clients, connections in the shared queue, and kept-alive ones.
 
-use std::io;
-
-use fastrack_sys::epoch_seconds;
-
 use super::request_length::RequestLength;
 use super::{Driver, Schedule};
 use crate::conn::{Connection, Step};
@@ -76,8 +72,7 @@ impl Driver {
             self.schedule.kept += 1;
             return Action::Serve(connection);
         }
-        if reactor.take_out_of_descriptors() {
-            self.warn_of_exhaustion("take a connection over", &fastrack_sys::too_many_open_files(), reactor);
+        if reactor.take_left_queued() {
             return Action::Pause;
         }
         self.poll(reactor, false)
@@ -111,6 +106,11 @@ impl Driver {
             (schedule.kept, schedule.last_look) = (0, schedule.last_began);
             if schedule.lines_up {
                 schedule.last_line_up = schedule.last_began;
+            }
+        }
+        if reactor.accepts_clients() && self.listeners.is_paused() {
+            if let Err(error) = self.listeners.resume(&self.poller) {
+                reactor.note_unwatched_listeners(&error);
             }
         }
         let mut result = Ok(());
@@ -151,6 +151,10 @@ impl Driver {
     }
 
     fn accept(&mut self, reactor: &mut Reactor) -> Action {
+        if !reactor.accepts_clients() {
+            self.listeners.pause(&self.poller);
+            return Action::Continue;
+        }
         let client = match self.listeners.accept() {
             Ok(Some(client)) => client,
             Ok(None) => return Action::Continue,
@@ -158,10 +162,10 @@ impl Driver {
                 self.stop_lost(reactor);
                 return Action::Continue;
             }
-            // Out of descriptors, most likely: closing a parked connection makes room, or else time must.
+            // If that begins a pause, the next try pauses the listeners.
             Err(error) => {
-                self.warn_of_exhaustion("accept", &error, reactor);
-                return if reactor.make_room() { Action::Continue } else { Action::Pause };
+                reactor.note_failed_accept(&error);
+                return Action::Continue;
             }
         };
         if reactor.has_connections() {
@@ -198,14 +202,6 @@ impl Driver {
             self.schedule.first = Some(connection);
         }
     }
-
-    fn warn_of_exhaustion(&mut self, what: &str, error: &io::Error, reactor: &mut Reactor) {
-        let now = epoch_seconds();
-        if self.schedule.last_warning != now {
-            self.schedule.last_warning = now;
-            reactor.warn(format!("cannot {what}: {error}"));
-        }
-    }
 }
 
 impl Schedule {
@@ -222,7 +218,6 @@ impl Schedule {
             last_line_up: 0,
             first: None,
             queue_announced: false,
-            last_warning: 0,
         }
     }
 

@@ -8,7 +8,7 @@ use rb_sys::*;
 use fastrack_engine::{Activity, App, Content, Flow, Request, ResponseWriter};
 use fastrack_http::Version;
 
-use crate::env::{input, EnvBuilder};
+use crate::env::{input, EnvBuilder, Offered};
 use crate::request::{AppThread, Callbacks, InFlight, Stage};
 use crate::response::{
     switch_protocol, take_headers, take_triple, unsent_body, BodyMode, ResponseBuffers, Sender,
@@ -25,6 +25,8 @@ pub(crate) struct AppSettings {
     pub templates: VALUE,
     /// How many Arrays for callbacks the templates have.
     pub callbacks: usize,
+    /// Which objects the templates have for their own request.
+    pub offered: Offered,
     /// Called after each response; or nil.
     pub after_response: VALUE,
     /// Called with an exception of the app's and env, returns a response; or nil.
@@ -68,7 +70,7 @@ impl RackApp {
             settings,
             thread,
             buffers: ResponseBuffers::default(),
-            env: EnvBuilder::new(settings.templates, settings.rack_3_1, settings.callbacks),
+            env: EnvBuilder::new(settings.templates, settings.rack_3_1, settings.callbacks, settings.offered),
             callbacks: Callbacks::NONE,
             pending: None,
             activity: None,
@@ -95,11 +97,12 @@ impl RackApp {
             if matches!(content, Content::File(..) | Content::Stream(_)) {
                 in_flight.input = input;
             }
-            let env = self.env.build(in_flight.request, input);
+            let env = self.env.build(in_flight.request, in_flight.number, input);
             in_flight.env = env;
             // Until the end of the call only the app's methods use the request.
             self.thread.begin_call(&raw mut *in_flight);
             let result = call(self.app, interned().id.call, &[env]);
+            in_flight.check_own();
             self.thread.end_call();
             if in_flight.hijacked != NIL {
                 in_flight.body = unsent_body(result);
@@ -112,6 +115,7 @@ impl RackApp {
             in_flight.end_scopes();
             while let Some(object) = in_flight.take_open() {
                 call_if_defined(object, interned().id.close);
+                in_flight.check_own();
             }
             self.callbacks.collect(in_flight, self.settings.rack_3);
             in_flight.stage = Stage::Done;
@@ -124,6 +128,7 @@ impl RackApp {
         unsafe {
             head.start(take_triple(result, in_flight));
             let server_headers = take_headers(in_flight.headers, head, &mut in_flight.block);
+            in_flight.check_own();
             if server_headers.protocol != NIL {
                 switch_protocol(server_headers.protocol, in_flight.env, head);
             }
@@ -147,9 +152,11 @@ impl RackApp {
             // SAFETY: under protect. This closure borrows everything, and owns nothing.
             unsafe {
                 let result = call(page, interned().id.call, &[in_flight.error, env]);
+                in_flight.check_own();
                 self.send_response(result, in_flight);
             }
         });
+        in_flight.check_own();
         self.handle(result, env);
         self.close_all(in_flight);
     }
@@ -160,6 +167,7 @@ impl RackApp {
         while let Some(object) = in_flight.take_open() {
             // SAFETY: under protect, and owning nothing.
             let closed = protect(|| unsafe { call_if_defined(object, interned().id.close) });
+            in_flight.check_own();
             in_flight.note_error(&closed);
             self.handle(closed, in_flight.env);
         }
@@ -222,6 +230,7 @@ impl App for RackApp {
         let mut in_flight = InFlight::new(request, writer, self.thread);
         // SAFETY: under protect. The closure borrows everything, and owns nothing.
         let result = protect(|| unsafe { self.respond(&mut in_flight) });
+        in_flight.check_own();
         self.thread.end_call();
         let is_app_error = in_flight.note_error(&result);
         self.handle(result, in_flight.env);
@@ -234,6 +243,9 @@ impl App for RackApp {
             self.collect_callbacks(&mut in_flight);
         }
         in_flight.writer.count_gc(GcClock::end_request());
+        if !self.callbacks.are_any() {
+            self.thread.end_request();
+        }
         self.flow()
     }
 
@@ -254,7 +266,12 @@ impl App for RackApp {
 
     fn call_callbacks(&mut self) -> Flow {
         let callbacks = std::mem::replace(&mut self.callbacks, Callbacks::NONE);
-        callbacks.call(|result, env| self.handle(result, env));
+        let number = self.thread.request();
+        callbacks.call(|result, env| {
+            self.thread.check_own(number);
+            self.handle(result, env);
+        });
+        self.thread.end_request();
         self.check_interrupts()
     }
 

@@ -25,7 +25,7 @@ struct BodySource {
     thread: ThreadId,
 }
 
-pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
+pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let class = module.define_class("BodySource", ruby.class_object())?;
     class.undef_default_alloc_func();
     class.define_method("read", method!(BodySource::read, 1))

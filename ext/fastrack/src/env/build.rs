@@ -5,6 +5,7 @@ use rb_sys::*;
 use fastrack_engine::{Content, Request};
 use fastrack_http::{Framing, KnownName, Version};
 
+use crate::env::own_calls::{Offered, OwnCalls, Turn};
 use crate::env::remote_addr::RemoteAddrCache;
 use crate::env::templates::{EnvTemplates, TemplateKey, CALLBACK_KEYS};
 use crate::env::values::FirstValues;
@@ -20,29 +21,37 @@ pub(crate) struct EnvBuilder {
     /// Rack 3.1 or later.
     rack_3_1: bool,
     lists: CallbackLists,
+    calls: OwnCalls,
 }
 
 impl EnvBuilder {
     /// `templates` is an Array with one template for each listener that a connection may have come by.
-    pub fn new(templates: VALUE, rack_3_1: bool, callbacks: usize) -> Self {
+    pub fn new(templates: VALUE, rack_3_1: bool, callbacks: usize, offered: Offered) -> Self {
         let templates = EnvTemplates::new(templates);
         EnvBuilder {
             templates,
             remote_addrs: RemoteAddrCache::new(),
             rack_3_1,
             lists: CallbackLists::new(callbacks),
+            calls: OwnCalls::new(offered),
         }
     }
 
-    /// The env of a request. `input` replaces the template's unless it is nil.
-    pub unsafe fn build(&mut self, request: &Request<'_>, input: VALUE) -> VALUE {
+    /// The env of the request with this number. `input` replaces the template's unless it is nil.
+    pub unsafe fn build(&mut self, request: &Request<'_>, number: usize, input: VALUE) -> VALUE {
         let interned = interned();
         let head = request.head;
         // SAFETY: as this function's; all values are on the stack or in the Hash.
         unsafe {
-            let (template, has_header_keys) = self.templates.find(&TemplateKey::of(request.listener, head));
+            let alone = rb_thread_alone() != 0;
+            let turn = self.calls.begin(number, alone);
+            let key = TemplateKey::of(request.listener, head);
+            let (template, has_header_keys) = self.templates.find(&key, &self.calls, turn);
             let mut values = FirstValues::new();
-            self.lists.add(&mut values);
+            self.lists.add(&mut values, alone);
+            if turn == Turn::Own {
+                self.calls.add(&mut values, number);
+            }
             self.add_request_line_and_peer(&mut values, request);
             if has_header_keys {
                 headers::add_known(&mut values, request);
@@ -123,10 +132,9 @@ impl CallbackLists {
         CallbackLists { shared: [NIL; CALLBACK_KEYS], len }
     }
 
-    unsafe fn add(&mut self, values: &mut FirstValues) {
+    unsafe fn add(&mut self, values: &mut FirstValues, alone: bool) {
         // SAFETY: as this function's; nil or Arrays that are on the stack.
         unsafe {
-            let alone = rb_thread_alone() != 0;
             for list in &mut self.shared[..self.len] {
                 if !alone || *list == NIL || RARRAY_LEN(*list) > 0 || rb_obj_frozen_p(*list) == Qtrue as VALUE
                 {

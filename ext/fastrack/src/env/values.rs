@@ -4,10 +4,11 @@ use std::ffi::c_int;
 
 use rb_sys::*;
 
+use crate::env::own_calls::OWN_CALLS;
 use crate::env::templates::{CALLBACK_KEYS, MAX_HEADERS, REQUEST_KEYS};
 use crate::ruby::UNDEF;
 
-const MOST: usize = CALLBACK_KEYS + REQUEST_KEYS + MAX_HEADERS;
+const MOST: usize = CALLBACK_KEYS + OWN_CALLS + REQUEST_KEYS + MAX_HEADERS;
 
 /// Values for the first entries of a template's copy. On the stack, where the GC sees them.
 pub(crate) struct FirstValues {

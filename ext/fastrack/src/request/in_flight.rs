@@ -1,12 +1,14 @@
 //! One request in progress, and the Ruby thread that answers it.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rb_sys::*;
 
-use fastrack_engine::{Request, ResponseWriter};
+use fastrack_engine::{Control, Request, ResponseWriter};
 
 use crate::env::SourceScope;
+use crate::request::continuation::end_process;
 use crate::ruby::{exception, is_app_error, raise, Raised, ScopedRef, NIL};
 
 /// All that belongs to one request in progress. Values are nil where there is none.
@@ -16,6 +18,8 @@ pub(crate) struct InFlight<'a, 'e> {
     pub request: &'a Request<'a>,
     pub writer: &'a mut ResponseWriter<'e>,
     pub thread: &'static AppThread,
+    /// That of its request in this process.
+    pub number: usize,
     pub env: VALUE,
     /// The input of a large body, or of one that is still coming in, while its close is due.
     pub input: VALUE,
@@ -57,6 +61,7 @@ impl<'a, 'e> InFlight<'a, 'e> {
             request,
             writer,
             thread,
+            number: thread.begin_request(),
             env: NIL,
             input: NIL,
             source: SourceScope::NONE,
@@ -69,6 +74,11 @@ impl<'a, 'e> InFlight<'a, 'e> {
             error: NIL,
             stage: Stage::Answering,
         }
+    }
+
+    /// To be called after what may run code of the app: see [`AppThread::check_own`].
+    pub fn check_own(&self) {
+        self.thread.check_own(self.number);
     }
 
     /// The iteration is over: its block finds nothing any more.
@@ -124,9 +134,59 @@ pub(crate) struct AppThread {
     pub(super) in_flight: AtomicPtr<InFlight<'static, 'static>>,
     /// Grows when a request or an iteration begins or ends.
     generation: AtomicU64,
+    /// The number of its request, until the callbacks of that are over, too; else 0.
+    request: AtomicUsize,
+    /// Its engine's, while it runs that.
+    control: Mutex<Option<Arc<Control>>>,
 }
 
+/// The number of the last request of this process.
+static REQUESTS: AtomicUsize = AtomicUsize::new(0);
+
 impl AppThread {
+    /// A request begins. Returns its number.
+    pub fn begin_request(&self) -> usize {
+        let number = REQUESTS.load(Ordering::Relaxed) + 1;
+        REQUESTS.store(number, Ordering::Relaxed);
+        self.request.store(number, Ordering::Relaxed);
+        number
+    }
+
+    /// The request and its callbacks are over.
+    pub fn end_request(&self) {
+        self.request.store(0, Ordering::Relaxed);
+    }
+
+    pub fn request(&self) -> usize {
+        self.request.load(Ordering::Relaxed)
+    }
+
+    /// Ends the process if this thread has another request than that with this number: then a continuation has brought
+    /// the stack back that an earlier request had, with connections that are closed.
+    pub fn check_own(&self, number: usize) {
+        if self.request() != number {
+            end_process();
+        }
+    }
+
+    pub fn set_control(&self, control: Option<Arc<Control>>) {
+        *self.control.lock().unwrap_or_else(PoisonError::into_inner) = control;
+    }
+
+    fn with_control<T>(&self, work: impl FnOnce(&Control) -> T) -> Option<T> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner).as_deref().map(work)
+    }
+
+    /// Whether the client whose request this thread has has left.
+    pub fn is_client_gone(&self) -> bool {
+        self.with_control(|control| control.is_client_gone(self.number())).unwrap_or(true)
+    }
+
+    /// Sets the time limit of the request that this thread has, in milliseconds from now; 0 is none.
+    pub fn allow(&self, millis: u64) {
+        self.with_control(|control| control.allow(self.number(), millis));
+    }
+
     pub fn number(&self) -> usize {
         self.number.load(Ordering::Relaxed)
     }

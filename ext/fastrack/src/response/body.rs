@@ -40,6 +40,7 @@ impl Sender<'_, '_, '_> {
                 // By the SPEC to_ary closes the body itself.
                 self.in_flight.body = NIL;
                 let parts = rb_check_array_type(body);
+                self.in_flight.check_own();
                 if parts == NIL {
                     raise(rb_eTypeError, c"to_ary of a body must return an Array");
                 }

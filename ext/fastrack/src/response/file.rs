@@ -22,6 +22,7 @@ impl Sender<'_, '_, '_> {
                 return false;
             }
             let path = call(body, to_path, &[]);
+            self.in_flight.check_own();
             if !is_string(path) {
                 return false;
             }

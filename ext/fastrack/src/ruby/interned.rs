@@ -67,12 +67,20 @@ interned! {
         after_reply = "rack.after_reply",
         response_finished = "rack.response_finished",
         hijack_io = "rack.hijack_io",
+        hijack = "rack.hijack",
+        early_hints = "rack.early_hints",
+        client_gone = "fastrack.client_gone",
+        timeout = "fastrack.timeout",
         queue_time = "fastrack.queue_time",
     }
     classes {
         string_io = c"StringIO",
         spooled_body = c"Fastrack::SpooledBody",
         streamed_body = c"Fastrack::StreamedBody",
+        hijack_call = c"Fastrack::OwnCall::Hijack",
+        early_hints_call = c"Fastrack::OwnCall::EarlyHints",
+        client_gone_call = c"Fastrack::OwnCall::ClientGone",
+        timeout_call = c"Fastrack::OwnCall::Timeout",
     }
     ids { call, close, each, to_ary, to_path, to_i, for_fd, full_message, }
 }

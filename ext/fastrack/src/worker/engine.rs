@@ -13,10 +13,10 @@ use magnus::{
 use fastrack_engine::{Control, Engine, ExitHandler, Finish, Forking};
 use fastrack_sys::borrow_fd;
 
-use crate::app::{hijack, send_early_hints, AppSettings, RackApp};
+use crate::app::{AppSettings, RackApp};
 use crate::request::AppThreads;
 use crate::ruby::system_error;
-use crate::worker::settings::{app_settings, engine_settings, limit, listeners, optional};
+use crate::worker::settings::{app_settings, engine_settings, listeners, optional};
 use crate::worker::shared_queue::RubySharedQueue;
 use crate::worker::thread_dump::{thread_dump_signal, RubyThreads};
 
@@ -53,13 +53,9 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.define_method("end_step", method!(RubyEngine::end_step, 0))?;
     class.define_method("begin_full_mark", method!(RubyEngine::begin_full_mark, 0))?;
     class.define_method("end_full_mark", method!(RubyEngine::end_full_mark, 0))?;
-    class.define_method("client_gone?", method!(RubyEngine::is_client_gone, 0))?;
-    class.define_method("set_timeout", method!(RubyEngine::allow, 1))?;
     class.define_method("catch_fatal_signals", method!(RubyEngine::answer_crashes, 0))?;
     class.define_method("while_forking", method!(RubyEngine::while_forking, 0))?;
     class.define_method("release", method!(RubyEngine::release, 0))?;
-    class.define_method("hijack", method!(RubyEngine::hijack, 0))?;
-    class.define_method("early_hints", method!(RubyEngine::early_hints, 1))?;
     define_control(class)
 }
 
@@ -205,36 +201,11 @@ impl RubyEngine {
         app: Value,
         run: impl FnOnce(&mut RackApp) -> Finish,
     ) -> (Finish, Option<Error>) {
-        let thread = self.threads.enter(ruby);
+        let thread = self.threads.enter(ruby, Arc::clone(&self.control));
         let mut app = RackApp::new(app.as_raw(), self.app_settings, thread);
         let finish = run(&mut app);
         self.threads.leave(thread);
         (finish, app.take_pending())
-    }
-
-    /// The number of the thread whose request is meant: with one thread, any thread of the app's may ask.
-    fn thread_number(&self, ruby: &Ruby) -> Result<usize, Error> {
-        if self.control.threads() == 1 {
-            return Ok(0);
-        }
-        Ok(self.threads.current(ruby)?.number())
-    }
-
-    /// `client_gone?`: whether the client whose request is being answered has left.
-    fn is_client_gone(ruby: &Ruby, this: &Self) -> Result<bool, Error> {
-        Ok(this.control.is_client_gone(this.thread_number(ruby)?))
-    }
-
-    /// `set_timeout(seconds)`: how long the request that is being answered may take from now on; 0 for no limit.
-    fn allow(ruby: &Ruby, this: &Self, seconds: f64) -> Result<(), Error> {
-        if seconds.is_nan() || seconds < 0.0 {
-            return Err(Error::new(
-                ruby.exception_arg_error(),
-                "a limit is a number of seconds, or 0 for none",
-            ));
-        }
-        this.control.allow(this.thread_number(ruby)?, limit(seconds));
-        Ok(())
     }
 
     /// `catch_fatal_signals`: from now on a fatal signal (SIGSEGV, SIGABRT and the like) does what `prepare_exit` does, before
@@ -271,20 +242,6 @@ impl RubyEngine {
             Some(forking) => forking.run(|| fork.call(())),
             None => fork.call(()),
         }
-    }
-
-    /// `hijack`: gives the app the connection whose request it is answering, as a TCPSocket or UNIXSocket. Raises
-    /// IOError if there is none, or if the response has begun.
-    fn hijack(ruby: &Ruby, this: &Self) -> Result<Value, Error> {
-        let socket = this.threads.with_request(ruby, |in_flight| hijack(in_flight, ruby))?;
-        // SAFETY: a socket object, alive on the stack.
-        Ok(unsafe { Value::from_raw(socket) })
-    }
-
-    /// `early_hints(headers)`: sends 103 with these headers to the client whose request is being answered, unless it
-    /// speaks HTTP/1.0. Raises ArgumentError for headers that cannot be sent, and IOError as `hijack` does.
-    fn early_hints(ruby: &Ruby, this: &Self, headers: Value) -> Result<(), Error> {
-        this.threads.with_request(ruby, |in_flight| send_early_hints(in_flight, ruby, headers.as_raw()))
     }
 }
 

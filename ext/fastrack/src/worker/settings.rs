@@ -13,7 +13,7 @@ use fastrack_http::Limits;
 use fastrack_sys::borrow_fd;
 
 use crate::app::AppSettings;
-use crate::env::make_template;
+use crate::env::{make_template, own_call_keys, Offered};
 use crate::ruby::{protect, system_error};
 use crate::worker::scoreboard::RubyScoreboard;
 
@@ -36,7 +36,7 @@ pub(super) fn listeners(ruby: &Ruby, list: RArray) -> Result<(Vec<Listener>, RAr
             listeners.push(listener.map_err(failed)?);
         }
         // SAFETY: under protect; a Hash, which is on the stack.
-        let template = protect(|| unsafe { make_template(template.as_raw(), &[]) });
+        let template = protect(|| unsafe { make_template(template.as_raw(), &[], false) });
         // SAFETY: Ruby has just made it.
         templates.push(unsafe { Value::from_raw(template.map_err(|raised| raised.into_error(ruby))?) })?;
     }
@@ -54,6 +54,7 @@ pub(super) fn app_settings(
     };
     let kept = [BoxValue::new(templates.as_value()), callable("after_response")?, callable("error_page")?];
     let callbacks = callback_arrays(ruby, templates)?;
+    let offered = offered(templates)?;
     let release: Option<String> = ruby.eval("::Rack.release if defined?(::Rack.release)")?;
     let mut numbers =
         release.iter().flat_map(|text| text.split('.')).map(|number| number.parse().unwrap_or(0));
@@ -62,6 +63,7 @@ pub(super) fn app_settings(
     let settings = AppSettings {
         templates,
         callbacks,
+        offered,
         after_response,
         error_page,
         chunked: optional(ruby, hash, "chunked")?.unwrap_or(false),
@@ -82,6 +84,15 @@ fn callback_arrays(ruby: &Ruby, templates: RArray) -> Result<usize, Error> {
         None => Ok(0),
         _ => Err(Error::new(ruby.exception_arg_error(), "the listeners' envs have different callbacks")),
     }
+}
+
+/// Which objects for their own request the templates have: true stands for one. All have the same.
+fn offered(templates: RArray) -> Result<Offered, Error> {
+    // SAFETY: a String that is never freed.
+    let keys = own_call_keys().map(|key| unsafe { Value::from_raw(key) });
+    let first: Option<RHash> = templates.entry(0)?;
+    let is_true = |value: Value| value.as_raw() == rb_sys::Qtrue as rb_sys::VALUE;
+    Ok(keys.map(|key| first.and_then(|hash| hash.get(key)).is_some_and(is_true)))
 }
 
 /// The settings of the engine.

@@ -1,0 +1,47 @@
+//! Connections that the kernel could not watch (ENOMEM, ENOSPC: epoll_ctl(2)). They are kept, and it is asked again.
+
+use std::io;
+
+use fastrack_sys::monotonic_millis;
+
+/// How long until it is asked again, in milliseconds.
+const NEXT_TRY: u64 = 20;
+
+#[derive(Debug, Default)]
+pub(super) struct Unwatched {
+    keys: Vec<usize>,
+    /// In milliseconds of the monotonic clock.
+    next_try: u64,
+    /// Why the last one could not be watched, until that is logged.
+    error: Option<io::Error>,
+}
+
+impl Unwatched {
+    pub fn add(&mut self, key: usize, error: io::Error) {
+        self.add_again(key);
+        self.error = Some(error);
+    }
+
+    /// Another try has failed.
+    pub fn add_again(&mut self, key: usize) {
+        self.keys.push(key);
+        self.next_try = monotonic_millis() + NEXT_TRY;
+    }
+
+    /// The keys of those for which to ask again now. They are forgotten here.
+    pub fn take_due(&mut self) -> Vec<usize> {
+        if self.keys.is_empty() || monotonic_millis() < self.next_try {
+            return Vec::new();
+        }
+        std::mem::take(&mut self.keys)
+    }
+
+    /// When to ask again, in milliseconds of the monotonic clock; None if all are watched.
+    pub fn next_try(&self) -> Option<u64> {
+        (!self.keys.is_empty()).then_some(self.next_try)
+    }
+
+    pub fn take_error(&mut self) -> Option<io::Error> {
+        self.error.take()
+    }
+}

@@ -1,0 +1,59 @@
+//! Fastrack::OwnCall: the methods of what env offers for its own request.
+//!
+//! A request is over when its callbacks have returned. A call after that does nothing to any other one.
+
+use magnus::rb_sys::{AsRawValue, FromRawValue};
+use magnus::{method, prelude::*, Error, RClass, RModule, Ruby, Value};
+
+use crate::app::{hijack, send_early_hints};
+use crate::env::own_request;
+use crate::request::{no_request, AppThread};
+use crate::worker::settings::limit;
+
+pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
+    let base: RClass = module.const_get("OwnCall")?;
+    let class = |name: &str| base.const_get::<_, RClass>(name);
+    class("Hijack")?.define_method("call", method!(call_hijack, 0))?;
+    class("EarlyHints")?.define_method("call", method!(call_early_hints, 1))?;
+    class("ClientGone")?.define_method("call", method!(call_client_gone, 0))?;
+    class("Timeout")?.define_method("call", method!(call_timeout, 1))?;
+    ruby.eval::<Value>("class Fastrack::OwnCall; def to_proc = method(:call).to_proc; end").map(drop)
+}
+
+/// The thread that has the object's request; None when that is over.
+fn thread_of(this: Value) -> Option<&'static AppThread> {
+    // SAFETY: Ruby has found the method by the object's class.
+    AppThread::of_request(unsafe { own_request(this.as_raw()) })
+}
+
+/// `rack.hijack`: gives the app the connection, as a TCPSocket or UNIXSocket. Raises IOError if the request is over or another
+/// thread's, or if the response has begun.
+fn call_hijack(ruby: &Ruby, this: Value) -> Result<Value, Error> {
+    let thread = thread_of(this).ok_or_else(|| no_request(ruby))?;
+    let socket = thread.with_request(ruby, |in_flight| hijack(in_flight, ruby))?;
+    // SAFETY: a socket object, alive on the stack.
+    Ok(unsafe { Value::from_raw(socket) })
+}
+
+/// `rack.early_hints`: sends 103 with these headers, unless the client speaks HTTP/1.0 or the request is over. Raises
+/// ArgumentError for headers that cannot be sent, and IOError in another thread or when the response has begun.
+fn call_early_hints(ruby: &Ruby, this: Value, headers: Value) -> Result<(), Error> {
+    let Some(thread) = thread_of(this) else { return Ok(()) };
+    thread.with_request(ruby, |in_flight| send_early_hints(in_flight, ruby, headers.as_raw()))
+}
+
+/// `fastrack.client_gone`: whether nobody waits for the response any more: the client has left, or the request is over. In any
+/// thread.
+fn call_client_gone(this: Value) -> bool {
+    thread_of(this).is_none_or(AppThread::is_client_gone)
+}
+
+/// `fastrack.timeout`: how long the request may take from now on, in seconds; 0 for no limit. In any thread.
+fn call_timeout(ruby: &Ruby, this: Value, seconds: f64) -> Result<(), Error> {
+    if seconds.is_nan() || seconds < 0.0 {
+        let message = "a limit is a number of seconds, or 0 for none";
+        return Err(Error::new(ruby.exception_arg_error(), message));
+    }
+    thread_of(this).into_iter().for_each(|thread| thread.allow(limit(seconds)));
+    Ok(())
+}
