@@ -25,7 +25,7 @@ RSpec.describe "Stopping", once: "processes and signals" do
     end
   end
 
-  # Servers with a request in the app; what they are told, and told again while it is there.
+  # A server, and a request that is in its app.
   def busy(**options)
     server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 }.merge(options))
     [server, SlowRequest.new(server)]
