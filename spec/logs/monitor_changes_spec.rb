@@ -85,7 +85,6 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
   end
 
   it "keeps no other thread of the master waiting while it begins to listen, however long that takes" do
-    # The first tick that comes once it listens is one that comes before it has its name, which is late.
     script = <<~RUBY
       require "fastrack/native"
       monitor = Fastrack::Monitor.start(Fastrack::Scoreboard.new(nil), [ARGV.first, nil, nil], "1", 1, false)
@@ -95,6 +94,7 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
       monitor.listen
       puts ticks - before, File.socket?(ARGV.first)
     RUBY
+    # The socket gets its name half a second late.
     slow = %W[strace -f -qq -e trace=rename,renameat,renameat2 -o /dev/null -e inject=rename,renameat,renameat2:delay_enter=#{GcMode.patient(500_000).to_i}]
     Dir.mktmpdir do |dir|
       output, status = Open3.capture2e(*slow, "true")

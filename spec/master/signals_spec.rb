@@ -50,8 +50,7 @@ RSpec.describe "Signals", once: "processes and signals" do
   describe "HUP" do
     it "C1 recycles the workers with the ConfigFile as it is by then, and no client notices" do
       config = ->(workers, text) { "max_workers #{workers}\nafter_fork { $text = #{text.inspect} }" }
-      server = Server.start(ru: 'run ->(_env) { [200, {}, [$text]] }', config: config.call(2, "old"))
-      server.await_ready
+      server = Server.ready(ru: 'run ->(_env) { [200, {}, [$text]] }', config: config.call(2, "old"))
       unnoticed(server) do |clients|
         server.reload(config.call(3, "new"))
         server.await_log(/^Fastrack is ready Workers:3/)
@@ -67,8 +66,7 @@ RSpec.describe "Signals", once: "processes and signals" do
     end
 
     it "C1 goes by the ConfigFile's intervals from then on" do
-      server = Server.start(ru: Rackups::PID, config: "max_workers 1\nerr_respawn_interval 600")
-      server.await_ready
+      server = Server.ready(ru: Rackups::PID, config: "max_workers 1\nerr_respawn_interval 600")
       server.reload("max_workers 1\nerr_respawn_interval 0.05")
       server.await_ready(2)
       fresh = server.await_workers(1)
@@ -217,8 +215,7 @@ RSpec.describe "Signals", once: "processes and signals" do
     end
 
     it "C1 WINCH ends all workers once they have finished, while the master stays; HUP brings them back" do
-      server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
-      server.await_ready
+      server = Server.ready(ru: Rackups::GATE, options: { MaxWorkers: 2 })
       request = SlowRequest.new(server)
       server.signal(:WINCH)
       eventually { server.workers == [request.pid] }

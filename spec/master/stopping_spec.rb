@@ -11,11 +11,16 @@ RSpec.describe "Stopping", once: "processes and signals" do
     RUBY
   end
 
+  # A server, and a request that is in its app.
+  def busy(environment: "none", **options)
+    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 }.merge(options), environment: environment)
+    [server, SlowRequest.new(server)]
+  end
+
   %i[TERM QUIT].each do |signal|
     it "#{signal == :TERM ? "A10" : "B-#{signal}"} #{signal} lets requests finish and ends the server with status 0 and no process left" do
-      server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 })
+      server, request = busy
       server.await_workers(2)
-      request = SlowRequest.new(server)
       server.signal(signal)
       # The one that is not at a request goes at once.
       eventually { server.workers == [request.pid] }
@@ -23,12 +28,6 @@ RSpec.describe "Stopping", once: "processes and signals" do
       expect(server.wait.exitstatus).to eq(0)
       expect(server.processes).to be_empty
     end
-  end
-
-  # Servers with a request in the app; what they are told, and told again while it is there.
-  def busy(environment: "none", **options)
-    server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 2 }.merge(options), environment: environment)
-    [server, SlowRequest.new(server)]
   end
 
   it "A10 a second TERM, as supervisors send it, cuts nothing off" do
