@@ -104,7 +104,7 @@ impl HelperTimer {
         let (timer, poller) = (Timer::new()?, Poller::new()?);
         poller.watch_timer(&timer, TIMER)?;
         let listening = (!listeners.is_empty()).then(|| Listening::new(listeners));
-        Self::with(timer, poller, connections, listening)
+        Self::of(timer, poller, connections, listening)
     }
 
     /// The descriptors that a forked child inherits.
@@ -115,12 +115,7 @@ impl HelperTimer {
 
 impl<A: Alarm> HelperTimer<A> {
     /// `poller` watches the timer.
-    fn with(
-        timer: A,
-        poller: Poller,
-        connections: OwnedFd,
-        listening: Option<Listening>,
-    ) -> io::Result<Self> {
+    fn of(timer: A, poller: Poller, connections: OwnedFd, listening: Option<Listening>) -> io::Result<Self> {
         let waker = Waker::new()?;
         poller.watch(&waker, WAKER)?;
         poller.add(&connections, CONNECTIONS)?;

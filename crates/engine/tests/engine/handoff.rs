@@ -268,11 +268,11 @@ fn a_new_client_is_accepted_while_all_workers_are_busy_and_answered_by_whoever_i
 #[test]
 fn a_busy_worker_that_is_to_stop_accepts_nobody() {
     for drains in [false, true] {
-        let ([(_, mut one), (_, mut other)], held) = two_busy();
+        let ([(board, mut one), (_, mut other)], held) = two_busy();
         one.release();
         let mut kept = kept(&one);
         let held = (held, one.hold());
-        other.release();
+        let before = board.totals().handed_over;
         if drains {
             one.control.drain();
         } else {
@@ -281,7 +281,11 @@ fn a_busy_worker_that_is_to_stop_accepts_nobody() {
         let mut stream = one.connect();
         write!(stream, "GET /late HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
         // Whoever looks after this one has seen that one.
-        ask(&mut kept, "/later");
+        write!(kept, "GET /later HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
+        await_counts(&board, |counts| counts.handed_over > before);
+        other.release();
+        answered(&mut kept, 0);
+        assert_eq!((other.next_seen().path.as_str(), board.totals().handed_over), ("/later", before + 1));
         stream.set_nonblocking(true).expect("nonblocking");
         // The other one would have answered.
         assert_eq!(stream.read(&mut [0]).expect_err("nobody accepts").kind(), ErrorKind::WouldBlock);

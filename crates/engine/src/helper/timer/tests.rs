@@ -31,7 +31,7 @@ impl Clock for HandTimer {
 impl HelperTimer<HandTimer> {
     pub(in crate::helper) fn by_hand(connections: OwnedFd) -> Self {
         let poller = Poller::new().expect("a poller");
-        HelperTimer::with(HandTimer::default(), poller, connections, None).expect("a timer")
+        HelperTimer::of(HandTimer::default(), poller, connections, None).expect("a timer")
     }
 
     /// So much time goes by.
