@@ -141,13 +141,22 @@ RSpec.describe "D10 The master" do
     expect_all_known(server, 1)
   end
 
-  it "is not what a hook's own fork goes on as" do
-    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2 }, config: <<~'RUBY')
+  it "is not what a process goes on as that a hook forks, whether that returns or exits" do
+    server = Server.start(ru: Rackups::PID, unix: true, options: { MaxWorkers: 2, Pid: "app.pid" }, config: <<~'RUBY')
       # Returns twice, as C's does.
-      before_fork { fork || File.write("child", "#{$$}\n", mode: "a") }
+      before_fork do |_, worker|
+        pid = fork
+        File.write("children", "#{pid}\n", mode: "a") if pid
+        exit if pid.nil? && worker.nr == 1
+      end
     RUBY
-    eventually { server.lines_of("child").size == 2 }
-    expect_all_known(server, 2)
+    await_line(server, "Fastrack is ready")
+    children = server.lines_of("children").map(&:to_i)
+    eventually { children.size == 2 && children.none? { |pid| ProcessTable.alive?(pid) } }
+    # It has taken nothing of the server's with it, and done nothing that is the server's.
+    expect(File.socket?(server.path) && File.exist?(File.join(server.dir, "app.pid"))).to be(true)
+    expect(server.log).not_to match(/failed|cannot|Error/)
+    expect(server.get.status).to eq(200)
   end
 
   describe "goes on after WorkerBootTimeout" do

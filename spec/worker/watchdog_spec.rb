@@ -190,7 +190,7 @@ RSpec.describe "the watchdog" do
       expect(response).to eq("")
       expect(time).to be_between(2.9, 9)
       expect_log(server, /^fastrack: worker \d \(pid #{pid}\) does not exit: killing it; it is serving GET \/stop for [3-8]\.\d s$/)
-      expect_log(server, /^fastrack: worker \d \(pid #{pid}\) was killed by SIGKILL while serving GET \/stop for [3-9]\.\d s$/)
+      expect_log(server, /^fastrack: worker \d \(pid #{pid}\) was killed by the master \(RequestTimeout\) while serving GET \/stop for [3-9]\.\d s$/)
       expect(server.await_workers(2)).not_to include(pid)
     end
 
