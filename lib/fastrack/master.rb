@@ -148,12 +148,7 @@ module Fastrack
 
     # @return [Array<IO, ControlChannel>] what is readable
     def wait
-      ready, = IO.select([@signals.reader, *@workers.channels, *@upgrade&.channels], nil, nil, seconds_until_due)
-      ready || []
-    rescue Errno::ENOMEM
-      # The server goes on: what it waits for is there when the system has memory again.
-      sleep ControlChannel::PAUSE
-      []
+      ControlChannel.select([@signals.reader, *@workers.channels, *@upgrade&.channels], seconds_until_due)
     end
 
     # @return [Float, nil] nil when nothing is due

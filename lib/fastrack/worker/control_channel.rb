@@ -27,6 +27,18 @@ module Fastrack
     # Old master: the new master took too long to boot.
     TIMED_OUT = "u"
 
+    # Seconds until the next try where the system lacks memory.
+    PAUSE = 0.02
+
+    # @param seconds [Float, nil] nil: no limit
+    # @return [Array<IO, ControlChannel>] what is readable; nothing where the system lacks memory to tell
+    def self.select(readers, seconds)
+      IO.select(readers, nil, nil, seconds)&.first || []
+    rescue Errno::ENOMEM
+      sleep PAUSE
+      []
+    end
+
     # @return [Array(ControlChannel, ControlChannel)]
     def self.pair
       UNIXSocket.pair(:STREAM).map { |socket| new(socket) }
@@ -82,9 +94,6 @@ module Fastrack
       @socket = socket
     end
 
-    # Seconds until the next try where the system lacks memory: IO.select would report the channel again at once.
-    PAUSE = 0.02
-
     # @return [IO] for IO.select
     def to_io
       @socket
@@ -111,7 +120,7 @@ module Fastrack
     rescue IO::WaitReadable
       []
     rescue Errno::ENOMEM, Errno::ENOBUFS
-      # The other side is there all the same.
+      # The other side is there all the same, and IO.select would report the channel again at once.
       sleep PAUSE
       []
     rescue EOFError, SystemCallError
