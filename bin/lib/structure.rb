@@ -17,7 +17,7 @@ module Structure
 
   LIMITS = {
     "files in lib/fastrack" => 85, "files at its top" => 13, "files in one folder" => 8,
-    "lines of code in lib" => 7000, "lines of the longest file" => 300, "lines of the longest method" => 20,
+    "lines of code in lib" => 7200, "lines of the longest file" => 300, "lines of the longest method" => 20,
     "circles of requires" => 0, "files entered by a boot" => 20, "files entered by a HUP" => 14
   }.freeze
 

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../log"
+require_relative "../process/safe_file"
 
 module Fastrack
   # What a puma.rb sets that is no option: hooks of Puma's own, plugins, and changes to the app's env.
@@ -106,9 +107,9 @@ module Fastrack
     # What pumactl reads.
     def write_state
       path, mode = @state
-      File.write(path, "---\npid: #{Process.pid}\nrunning_from: \"#{Dir.pwd}\"\n", perm: mode || 0o666) if path
+      SafeFile.write(path, "---\npid: #{Process.pid}\nrunning_from: \"#{Dir.pwd}\"\n", mode || 0o666) if path
     rescue SystemCallError => e
-      Log.line("cannot write the state file: #{e.message}", :error)
+      Log.line("cannot write the state file #{path}: #{SafeFile.reason(e)}", :error)
     end
 
     # Once in Puma; here the master forks for as long as it lives.
