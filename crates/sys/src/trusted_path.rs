@@ -29,9 +29,10 @@ pub struct Place {
 }
 
 impl Place {
-    /// A path by which the folder cannot be exchanged meanwhile (proc(5), `/proc/[pid]/fd`).
+    /// A path by which the folder cannot be exchanged meanwhile, for the thread that has found the place: it may have descriptors of
+    /// its own (proc(5), `/proc/thread-self`).
     pub fn path(&self) -> PathBuf {
-        Path::new("/proc/self/fd").join(self.folder.as_raw_fd().to_string()).join(&self.name)
+        Path::new("/proc/thread-self/fd").join(self.folder.as_raw_fd().to_string()).join(&self.name)
     }
 
     /// Where a file that is named by this path is to be made or removed. None where the path itself will do: in a process that is
@@ -40,7 +41,7 @@ impl Place {
     /// # Errors
     /// Those of [`find_place`].
     pub fn pinned(path: &Path) -> io::Result<Option<Self>> {
-        if !geteuid().is_root() || !Path::new("/proc/self/fd").is_dir() {
+        if !geteuid().is_root() || !Path::new("/proc/thread-self/fd").is_dir() {
             return Ok(None);
         }
         find_place(&std::path::absolute(path)?, false, None).map(Some)
@@ -50,7 +51,7 @@ impl Place {
 /// Follows a path from the root folder.
 ///
 /// # Errors
-/// Unsupported, on systems other than Linux. /// Those of openat(2); and, without an errno, a sentence about the link that is not to be followed.
+/// Unsupported, on systems other than Linux. Those of openat(2); and, without an errno, a sentence about the link that is not to be followed.
 ///
 /// # Arguments
 /// * `path`: absolute.
@@ -58,7 +59,8 @@ impl Place {
 /// * `user`: whom the file will belong to, other than root. A link of anybody's may lead to what is his.
 #[cfg(target_os = "linux")]
 pub fn find_place(path: &Path, last: bool, user: Option<u32>) -> io::Result<Place> {
-    linux::find(path, last, user)
+    let (folder, name, laid_by_root, in_proc) = linux::find(path, last, user)?;
+    Ok(Place { folder, name, laid_by_root, in_proc })
 }
 
 /// See Linux's.

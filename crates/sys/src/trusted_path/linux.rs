@@ -9,15 +9,16 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{fstat, fstatfs, open, openat, readlinkat, FileType, Mode, OFlags, Stat, PROC_SUPER_MAGIC};
 use rustix::io::Errno;
 
-use super::Place;
-
 /// What the kernel follows in one path (path_resolution(7)).
 const MOST_LINKS: u32 = 40;
 
 /// Nothing is opened by it: no device starts, no FIFO waits.
 const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-pub fn find(path: &Path, last: bool, user: Option<u32>) -> io::Result<Place> {
+/// Folder, name, whether root has laid it out, whether it is in proc(5): a `Place`.
+type Found = (OwnedFd, OsString, bool, bool);
+
+pub fn find(path: &Path, last: bool, user: Option<u32>) -> io::Result<Found> {
     let mut walk = Walk { folder: Folder::root(true)?, steps: Vec::new(), user, links: 0 };
     walk.push(path);
     loop {
@@ -85,7 +86,7 @@ impl Walk {
     }
 
     /// Returns the place if this is the last name, and no link that is to be followed.
-    fn enter(&mut self, name: OsString, last: bool) -> io::Result<Option<Place>> {
+    fn enter(&mut self, name: OsString, last: bool) -> io::Result<Option<Found>> {
         let is_last = !self.steps.iter().any(|step| matches!(step, Step::Name(_)));
         let entry = match openat(&self.folder.fd, &name, LOOK, Mode::empty()) {
             // Who makes it puts it into this folder.
@@ -106,7 +107,7 @@ impl Walk {
         self.follow(name, &entry, &stat, is_last)
     }
 
-    fn descend(&mut self, name: &OsStr, fd: OwnedFd, stat: Stat) -> io::Result<Option<Place>> {
+    fn descend(&mut self, name: &OsStr, fd: OwnedFd, stat: Stat) -> io::Result<Option<Found>> {
         if !FileType::from_raw_mode(stat.st_mode).is_dir() {
             return Err(Errno::NOTDIR.into());
         }
@@ -121,7 +122,7 @@ impl Walk {
         link: &OwnedFd,
         stat: &Stat,
         is_last: bool,
-    ) -> io::Result<Option<Place>> {
+    ) -> io::Result<Option<Found>> {
         self.links += 1;
         if self.links > MOST_LINKS {
             return Err(Errno::LOOP.into());
@@ -150,7 +151,7 @@ impl Walk {
         Ok(None)
     }
 
-    fn place(&mut self, name: OsString, file: Option<&Stat>, in_proc: bool) -> io::Result<Place> {
+    fn place(&mut self, name: OsString, file: Option<&Stat>, in_proc: bool) -> io::Result<Found> {
         // None: what will be there belongs to who may write to the folder.
         let reached = file.unwrap_or(&self.folder.stat);
         for step in &self.steps {
@@ -160,7 +161,7 @@ impl Walk {
         }
         let laid_by_root = self.folder.has_from_root(file);
         let folder = self.folder.fd.try_clone()?;
-        Ok(Place { folder, name, laid_by_root, in_proc })
+        Ok((folder, name, laid_by_root, in_proc))
     }
 
     fn check(&self, owner: u32, link: &Path, reached: &Stat) -> io::Result<()> {
