@@ -102,15 +102,15 @@ module Fastrack
       RestartFile.new(@restart_file, launcher)
     end
 
-    private
-
-    # What pumactl reads.
+    # What pumactl reads. Again when a new master, which has written it, has failed.
     def write_state
       path, mode = @state
       SafeFile.write(path, "---\npid: #{Process.pid}\nrunning_from: \"#{Dir.pwd}\"\n", mode || 0o666) if path
     rescue SystemCallError => e
       Log.line("cannot write the state file #{path}: #{SafeFile.reason(e)}", :error)
     end
+
+    private
 
     # Once in Puma; here the master forks for as long as it lives.
     def before_fork(number)
