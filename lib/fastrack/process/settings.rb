@@ -22,6 +22,22 @@ module Fastrack
         "only #{limit} open files are allowed (RLIMIT_NOFILE), and each client takes one" if limit < FEW_DESCRIPTORS
       end
 
+      # Goes where `working_directory` says, or where the server was started, by name, if the directory that it is in has been
+      # removed, as old releases are.
+      #
+      # @param configuration [Configuration]
+      # @raise [Error]
+      def find_directory(configuration)
+        Dir.pwd
+      rescue Errno::ENOENT
+        start = StartCommand.current.directory
+        places = [configuration.working_directory&.then { |given| File.expand_path(given, start) }, start].compact
+        found = places.find { |place| File.directory?(place) }
+        raise Error, "the directory #{start} is gone, in which the server was started#{" (so is #{places.first})" if places.size > 1}" unless found
+
+        Dir.chdir(found)
+      end
+
       # A debugger in a worker that is killed leaves the terminal raw.
       #
       # @return [#call, nil] restores the terminal's mode
