@@ -36,7 +36,7 @@ module Fastrack
     private_constant :O_PATH, :APPEND
 
     class << self
-      # @return [Integer, nil] uid of the app's user: a link of anybody's may lead to what is his
+      # @return [Integer, nil] number of the app's user: a link of anybody's may lead to what is his
       attr_accessor :user
 
       # @param last [Boolean] whether the file itself may be a link
@@ -56,7 +56,7 @@ module Fastrack
 
       # Opens a log, and makes it if there is none.
       #
-      # @param owner [Array(Integer, Integer), nil] uid and gid that it gets, unless somebody else may have chosen the file
+      # @param owner [Array(Integer, Integer), nil] user and group that it gets, unless somebody else may have chosen the file
       # @param fifo [Boolean] whether it may be a FIFO that nobody reads
       # @return [File]
       # @raise [SystemCallError]
