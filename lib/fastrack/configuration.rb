@@ -139,13 +139,7 @@ module Fastrack
     end
 
     # @return [ControlPlace, nil] where the monitor is; nil: there is none
-    # @raise [ConfigurationError]
-    def control
-      return unless control_path || control_listen || (pid && control_path != false)
-
-      require_relative "configuration/control_place"
-      ControlPlace.new(self)
-    end
+    attr_reader :control
 
     # @return [PumaSettings, nil] what a puma.rb sets besides options
     attr_reader :puma
@@ -168,10 +162,17 @@ module Fastrack
         @values[:MaxWorkers] = CPUs.new.log_count
       end
       @values.freeze
-      control
+      @control = find_control
     end
 
     private
+
+    def find_control
+      return unless control_path || control_listen || (pid && control_path != false)
+
+      require_relative "configuration/control_place"
+      ControlPlace.new(self)
+    end
 
     def known
       # :pid is rackup's --pid. rackup writes that file, too, but only we keep it right across USR2.

@@ -86,6 +86,7 @@ module Fastrack
     # @return [Array<Listener>] those that are no longer configured, now closed
     # @raise [Error] and nothing has changed
     def reload
+      ProcessSettings.find_directory(@configuration)
       configuration = yield(@configuration.worker_boot_timeout, @configuration.method(:reload))
       unless supervised? || configuration.place == @configuration.place
         change = ListenerChange.new(@listeners, @configuration, configuration)

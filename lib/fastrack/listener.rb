@@ -2,6 +2,7 @@
 
 require "socket"
 require_relative "error"
+require_relative "process/safe_file"
 
 module Fastrack
   # A listening socket, and the names that apps and log lines have for it. The master keeps it for as long as the server
@@ -77,7 +78,7 @@ module Fastrack
       return unless @file
 
       UNIXListener.alone_in(File.dirname(@path)) do
-        File.unlink(@path) if file_at(@path) == @file && !UNIXListener.in_use?(@path)
+        SafeFile.at(@path) { |place| File.unlink(place.name) if file_at(place.name) == @file && !UNIXListener.in_use?(@path) }
       end
     rescue SystemCallError
       # It is already gone, or we may not remove it.

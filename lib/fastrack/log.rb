@@ -3,6 +3,7 @@
 require "fcntl"
 require "socket"
 require_relative "error"
+require_relative "process/safe_file"
 
 module Fastrack
   # The server's log on stderr, and on stdout the lines that Rhebok's users look for. A log that cannot be written (closed
@@ -184,7 +185,7 @@ module Fastrack
           renew(stream, path) unless File.identical?(path, stream)
         rescue *Error::FOREIGN => e
           # It keeps the file that it has.
-          Log.line("cannot reopen #{path}: #{Error.reason(e)}", :error)
+          Log.line("cannot reopen #{path}: #{e.is_a?(SystemCallError) ? SafeFile.reason(e) : Error.reason(e)}", :error)
         end
       end
 
@@ -216,20 +217,15 @@ module Fastrack
 
       def renew(stream, path)
         require_relative "native"
-        owner = stream.stat
-        # If the path cannot be opened, the stream stays as it is.
-        File.open(path, mode(stream)) do |file|
-          stream.flush
-          # Other threads may be writing to it.
-          Fastrack.replace_file(stream.fileno, file.fileno)
-        end
+        old = stream.stat
+        # If the path cannot be opened, the stream stays as it is. Workers may run as another user, and must be able to open the same file.
+        file = SafeFile.append(path, [old.uid, old.gid])
+        stream.flush
+        # Other threads may be writing to it.
+        Fastrack.replace_file(stream.fileno, file.fileno)
         stream.sync = true
-        # Workers may run as another user and must be able to open the same file.
-        stream.chown(owner.uid, owner.gid) unless [stream.stat.uid, stream.stat.gid] == [owner.uid, owner.gid]
-      end
-
-      def mode(stream)
-        ["a", stream.external_encoding, stream.external_encoding && stream.internal_encoding].compact.join(":")
+      ensure
+        file&.close
       end
     end
   end

@@ -131,7 +131,8 @@ module Fastrack
       lost.channel.close
       @new = nil
       @launcher.pid_file&.take_back
-      # Logged last: by then the pid file is restored.
+      @launcher.configuration.puma&.write_state
+      # Logged last: by then both files are restored.
       Log.line("the new master (pid #{lost.pid}) #{lost.ending}; this one carries on")
       :alone
     end

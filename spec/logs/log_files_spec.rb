@@ -121,7 +121,7 @@ RSpec.describe "Log files" do
     File.rename(path, "#{path}.1")
     FileUtils.mkdir(path)
     server.signal(:USR1)
-    server.await_log(/^fastrack: cannot reopen #{path}: Is a directory/, 3)
+    server.await_log(/^fastrack: cannot reopen #{path}: is a directory/, 3)
     server.get("/?after")
     expect(File.read("#{path}.1")).to include("after")
   end

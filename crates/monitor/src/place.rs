@@ -1,9 +1,9 @@
 //! The monitor's addresses.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -24,36 +24,31 @@ impl Place {
     /// Listens there. A socket that is there is replaced in one step: that of a killed master, or, if this one `replaces` another, that
     /// one's.
     pub fn take(path: &Path, replaces: bool) -> io::Result<(Self, UnixListener)> {
+        let length = beside(path).as_os_str().len();
+        if length > LONGEST {
+            let text = format!("the path is {} bytes too long for a socket", length - LONGEST);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let (file, listener) = at(path, |path| Self::make(path, replaces))?;
+        listener.set_nonblocking(true)?;
+        Ok((Place { path: path.to_owned(), file }, listener))
+    }
+
+    fn make(path: &Path, replaces: bool) -> io::Result<(Identity, UnixListener)> {
         if fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it exists and is not a socket"));
         }
         if !replaces && fastrack_sys::is_listened_at(path) {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there"));
         }
-        let mut temporary = path.as_os_str().to_owned();
-        temporary.push(format!(".{}", std::process::id()));
-        let temporary = PathBuf::from(temporary);
-        let (length, most) = (temporary.as_os_str().len(), LONGEST);
-        if length > most {
-            let text = format!("the path is {} bytes too long for a socket", length - most);
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
+        let temporary = beside(path);
         remove_stale(&temporary);
         let listener = fastrack_sys::bind_private(&temporary)?;
-        let placed = Self::place(&temporary, path);
+        let placed = identity(&temporary).and_then(|file| fs::rename(&temporary, path).map(|()| file));
         if placed.is_err() {
             let _ = fs::remove_file(&temporary);
         }
-        listener.set_nonblocking(true)?;
-        Ok((Place { path: path.to_owned(), file: placed? }, listener))
-    }
-
-    /// The socket is made with its mode. This is for systems that take none for a socket.
-    fn place(temporary: &Path, path: &Path) -> io::Result<Identity> {
-        fs::set_permissions(temporary, Permissions::from_mode(0o600))?;
-        let file = identity(temporary)?;
-        fs::rename(temporary, path)?;
-        Ok(file)
+        Ok((placed?, listener))
     }
 
     /// Whether the file is still this one, and not a new master's.
@@ -64,9 +59,27 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.is_ours() {
-            let _ = fs::remove_file(&self.path);
-        }
+        let _ = at(&self.path, |path| {
+            if identity(path)? == self.file {
+                fs::remove_file(path)?;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Its name until it has its own.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    name.into()
+}
+
+/// Calls it with a path by which no folder is exchanged meanwhile. In root's master, that is.
+fn at<T>(path: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    match fastrack_sys::Place::pinned(path)? {
+        Some(place) => act(&place.path()),
+        None => act(path),
     }
 }
 

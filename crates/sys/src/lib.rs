@@ -20,6 +20,7 @@ mod shared_memory;
 mod signals;
 mod socket;
 mod stderr;
+mod trusted_path;
 mod wakeup;
 
 #[cfg(test)]
@@ -58,4 +59,5 @@ pub use socket::{
     send_more, shutdown_both, shutdown_write, sleep, uncork, wait_readable, wait_writable, writev, CORKS,
 };
 pub use stderr::{load_backtrace, write_backtrace, write_stderr, write_stderr_within};
+pub use trusted_path::{find_place, Place};
 pub use wakeup::{Timer, Waker};

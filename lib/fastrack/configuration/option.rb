@@ -104,6 +104,14 @@ module Fastrack
       # 127.0.0.0/8 and ::1.
       LOOPBACK = /\A(?:127(?:\.(?:\d|[1-9]\d|1\d\d|2[0-4]\d|25[0-5])){3}|\[::1\])\z/.freeze
 
+      # What no other limit is set for, also in bytes. Sums of them still fit into 64 bits.
+      MOST = 1_000_000_000_000_000
+
+      # Some 30 years.
+      MOST_SECONDS = 1_000_000_000
+
+      MOST_WORKERS = 10_000
+
       module_function
 
       # @return [Boolean]
@@ -123,17 +131,18 @@ module Fastrack
       end
 
       # @param range [Range] of Integers
+      # @param most [Integer] of a range without an end
       # @return [Integer]
-      def integer(value, range)
+      def integer(value, range, most = MOST)
         number = value.is_a?(String) ? Integer(value, 10, exception: false) : value
-        return number if number.is_a?(Integer) && range.cover?(number)
+        return at_most(number, range.end || most) if number.is_a?(Integer) && range.cover?(number)
 
         raise ArgumentError, "must be a whole number#{range.end ? " from #{range.begin} to #{range.end}" : ", #{range.begin} or more"}"
       end
 
       # @return [Integer, Symbol] :auto
       def workers(value)
-        value.to_s == "auto" ? :auto : integer(value, 1..)
+        value.to_s == "auto" ? :auto : integer(value, 1.., MOST_WORKERS)
       end
 
       # @param value [Integer, String] bytes, or 300M, 1G
@@ -143,7 +152,7 @@ module Fastrack
         raise ArgumentError, "must be a size in bytes, or such as 300M or 1G" unless number.is_a?(String) || (number.is_a?(Integer) && !number.negative?)
 
         bytes = number.to_i * (1024**"kmg".index(unit.downcase).then { |index| unit.empty? ? 0 : index + 1 })
-        bytes.zero? ? zero : bytes
+        bytes.zero? ? zero : at_most(bytes, MOST)
       end
 
       # @return [Float] seconds, more than 0
@@ -159,9 +168,13 @@ module Fastrack
       def to_seconds(value, expected)
         number = value.is_a?(String) ? Float(value, exception: false) : value
         seconds = number.to_f if number.is_a?(Numeric) && number.real?
-        return seconds if seconds&.finite? && yield(seconds)
+        return at_most(seconds, MOST_SECONDS) if seconds&.finite? && yield(seconds)
 
         raise ArgumentError, "must be #{expected}"
+      end
+
+      def at_most(number, most)
+        number > most ? raise(ArgumentError, "must be at most #{most}") : number
       end
 
       # @return [String] frozen
@@ -239,7 +252,7 @@ module Fastrack
 
         raise ArgumentError, "must be a Logger"
       end
-      private_class_method :to_seconds
+      private_class_method :to_seconds, :at_most
     end
   end
 end

@@ -27,8 +27,8 @@ module Fastrack
     # Types of the settings: methods of Option::Types. Unicorn's that have no effect are accepted: the engine sends a
     # response at once, so TCP_NOPUSH would hold back nothing.
     SETTINGS = {
-      backlog: [:integer, 1..2_147_483_647], reuseport: [:boolean], tcp_nodelay: [:boolean], tcp_defer_accept: [:integer, 0..],
-      ipv6only: [:boolean], rcvbuf: [:integer, 1..], sndbuf: [:integer, 1..], mode: [:mode], umask: [:mode],
+      backlog: [:integer, 1..2_147_483_647], reuseport: [:boolean], tcp_nodelay: [:boolean], tcp_defer_accept: [:integer, 0..2_147_483_647],
+      ipv6only: [:boolean], rcvbuf: [:integer, 1..2_147_483_647], sndbuf: [:integer, 1..2_147_483_647], mode: [:mode], umask: [:mode],
       tries: [:integer, -1..], delay: [:seconds_or_zero], tcp_nopush: nil, accept_filter: nil
     }.freeze
 

@@ -4,6 +4,7 @@ require "socket"
 require_relative "../error"
 require_relative "../listener"
 require_relative "../log"
+require_relative "../process/safe_file"
 
 module Fastrack
   # Opens the listener for a path.
@@ -20,11 +21,11 @@ module Fastrack
     # @raise [AddressInUseError, ListenError]
     def open(path, backlog:, mode: MODE, output: Log::STDOUT)
       alone_in(File.dirname(path)) do
-        remove_stale(path, output)
+        SafeFile.at(path) { |place| remove_stale(path, place.name, output) }
         Listener.new(listen(path, backlog, mode))
       end
     rescue SystemCallError => e
-      raise ListenError, "cannot listen on #{path}: #{SystemCallError.new(nil, e.errno).message.downcase}"
+      raise ListenError, "cannot listen on #{path}: #{SafeFile.reason(e)}"
     rescue ArgumentError
       # sun_path has a fixed size (unix(7)), which Ruby checks before it asks the kernel.
       raise ListenError, "cannot listen on #{path}: the path is too long for a unix socket"
@@ -32,7 +33,7 @@ module Fastrack
 
     # Another start must not remove the socket that this one has just made. It gets a second: a lock may be for other things.
     def alone_in(directory)
-      folder = File.open(directory) if File.readable?(directory)
+      folder = File.open(directory, File::RDONLY | File::NONBLOCK) if File.readable?(directory)
       100.times { folder.nil? || folder.flock(File::LOCK_EX | File::LOCK_NB) ? break : sleep(0.01) }
       yield
     ensure
@@ -40,14 +41,16 @@ module Fastrack
     end
 
     # Removes nothing but a socket: another kind of file means that the path is wrong.
-    def remove_stale(path, output)
-      return unless File.exist?(path) || File.symlink?(path)
-      raise ListenError, "cannot listen on #{path}: it exists and is not a socket" unless File.socket?(path)
+    #
+    # @param name [String] see SafeFile::Place
+    def remove_stale(path, name, output)
+      return unless File.exist?(name) || File.symlink?(name)
+      raise ListenError, "cannot listen on #{path}: it exists and is not a socket" unless File.socket?(name)
       raise AddressInUseError, "cannot listen on #{path}: the path is in use" if in_use?(path)
 
       output.puts "removing existing socket file:#{path}"
       output.flush
-      File.unlink(path)
+      File.unlink(name)
     rescue Errno::ENOENT
       # A server that is shutting down has just removed it.
       nil
@@ -82,9 +85,7 @@ module Fastrack
 
     def listen(path, backlog, mode)
       socket = Socket.new(Socket::AF_UNIX, Socket::SOCK_STREAM, 0)
-      socket.bind(Addrinfo.unix(path))
-      # Before listen(2), so that no client meets another mode. umask(2) would affect other threads' files.
-      File.chmod(mode, path)
+      SafeFile.bind(socket, path, mode)
       socket.listen(backlog)
       socket
     rescue SystemCallError

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "etc"
-require_relative "../process/cgroup"
+require_relative "../process/cpus"
 require_relative "process_memory"
 
 module Fastrack

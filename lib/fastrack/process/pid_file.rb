@@ -3,6 +3,7 @@
 require "etc"
 require_relative "../error"
 require_relative "../log"
+require_relative "safe_file"
 
 module Fastrack
   # The master's pid file. During an upgrade the old master's is renamed as Unicorn does it: `app.pid.oldbin` beside the new
@@ -10,11 +11,41 @@ module Fastrack
   class PidFile
     SUFFIX = ".oldbin"
 
+    # Bytes that are read of one.
+    LONGEST = 64
+
     # @return [Integer, nil] the pid in a file
     def self.read(path)
-      Integer(File.read(path), 10, exception: false)
+      look(path) { |file| number(file) }
+    end
+
+    # @yieldparam file [File]
+    # @return what the block returns; nil without a file
+    def self.look(path)
+      SafeFile.at(path) do |place|
+        file = open(place)
+        yield file
+      ensure
+        file&.close
+      end
     rescue SystemCallError
       nil
+    end
+
+    # @param place [SafeFile::Place]
+    # @return [File]
+    # @raise [SystemCallError] also if it is a FIFO or a device, of which there is no end
+    def self.open(place)
+      file = File.new(place.name, File::RDONLY | File::NONBLOCK | place.nofollow)
+      return file if file.stat.file? || file.stat.directory?
+
+      file.close
+      raise SafeFile::Refused, "it is no regular file"
+    end
+
+    # @return [Integer, nil]
+    def self.number(file)
+      Integer(file.read(LONGEST), 10, exception: false)
     end
 
     # @return [Boolean]
@@ -30,12 +61,10 @@ module Fastrack
 
     # @return [Integer, nil] the process that the file is of; nil if that is gone, whatever process has its number by now
     def self.owner(path)
-      File.open(path) do |file|
-        pid = Integer(file.read, 10, exception: false)
+      look(path) do |file|
+        pid = number(file)
         pid if pid&.positive? && running?(pid) && (!reused?(pid, file.mtime) || !file.flock(File::LOCK_SH | File::LOCK_NB))
       end
-    rescue SystemCallError
-      nil
     end
 
     # Whether the process is younger than the file, so that the pid in it was another's.
@@ -62,19 +91,9 @@ module Fastrack
     #
     # @raise [Error] when it is the file of another running process, or cannot be written
     def claim
-      old = open_old
-      owner = old && vacant(old)
-      # A link that leads nowhere cannot be opened, and is in the way.
-      write(old || File.symlink?(@path) ? :rename : :link)
-      # rackup has already written it for this process.
-      Log.line("pid file #{@path}: replacing that of process #{owner}, which is gone") if owner && owner != Process.pid
-    rescue Errno::EEXIST
-      old&.close
-      retry
+      SafeFile.at(@path) { |place| claim_at(place) }
     rescue SystemCallError => e
-      raise Error, "pid file #{@path}: #{SystemCallError.new(nil, e.errno).message.downcase}"
-    ensure
-      old&.close
+      raise Error, "pid file #{@path}: #{SafeFile.reason(e)}"
     end
 
     # For children: only the master keeps it locked.
@@ -84,35 +103,39 @@ module Fastrack
 
     # Writes it again if it is gone or empty.
     def restore_missing
-      write if @name == @path && self.class.read(@path).nil?
+      SafeFile.at(@path) { |place| write(place) } if @name == @path && self.class.read(@path).nil?
     rescue SystemCallError => e
-      Log.line("pid file #{@path}: #{e.message}", :error)
+      Log.line("pid file #{@path}: #{SafeFile.reason(e)}", :error)
     end
 
     # Renames it, for a new master to have the name.
     #
     # @raise [SystemCallError]
     def set_aside
-      File.rename(@path, aside) if own?(@path)
+      SafeFile.at(@path) { |place| File.rename(place.name, place.name + SUFFIX) if own?(place) }
       @name = aside
     end
 
     # Takes the name back.
     def take_back
-      File.rename(aside, @path) if own?(aside)
+      SafeFile.at(aside) { |place| File.rename(place.name, place.name.delete_suffix(SUFFIX)) if own?(place) }
       @name = @path
     rescue SystemCallError => e
-      Log.line("pid file #{@path}: #{e.message}", :error)
+      Log.line("pid file #{@path}: #{SafeFile.reason(e)}", :error)
     end
 
     # Removes the old master's, in case that was killed.
     def remove_aside
-      remove_file(aside)
+      SafeFile.at(aside) { |place| remove_file(place.name) }
+    rescue SystemCallError
+      nil
     end
 
     # Removes it, unless another process has taken it over.
     def remove
-      remove_file(@name) if own?(@name)
+      SafeFile.at(@name) { |place| remove_file(place.name) if own?(place) }
+    rescue SystemCallError
+      nil
     end
 
     private
@@ -121,23 +144,42 @@ module Fastrack
       @path + SUFFIX
     end
 
-    def own?(name)
-      self.class.read(name) == Process.pid
+    def own?(place)
+      file = self.class.open(place)
+      self.class.number(file) == Process.pid
+    rescue SystemCallError
+      false
+    ensure
+      file&.close
     end
 
-    def open_old
-      File.open(@path)
+    def claim_at(place)
+      old = open_old(place)
+      owner = old && vacant(old, place)
+      # A link that leads nowhere, or is not followed, is in the way.
+      write(place, old || File.symlink?(place.name) ? :rename : :link)
+      # rackup has already written it for this process.
+      Log.line("pid file #{@path}: replacing that of process #{owner}, which is gone") if owner && owner != Process.pid
+    rescue Errno::EEXIST
+      old&.close
+      retry
+    ensure
+      old&.close
+    end
+
+    def open_old(place)
+      self.class.open(place) unless place.pinned && File.symlink?(place.name)
     rescue Errno::ENOENT
       nil
     end
 
     # @return [Integer, nil] the pid in an old file, whose process is gone
-    def vacant(old)
+    def vacant(old, place)
       locked = lock(old)
       # Another server has replaced it just now.
-      raise Errno::EEXIST unless File.identical?(old, @path)
+      raise Errno::EEXIST unless File.identical?(old, place.name)
 
-      owner = Integer(old.read, 10, exception: false)
+      owner = self.class.number(old)
       gone = owner.nil? || owner == Process.pid || !owner.positive? || !self.class.running?(owner) || self.class.reused?(owner, old.mtime)
       return owner if locked && gone
 
@@ -154,12 +196,14 @@ module Fastrack
     # In one step, so that nobody reads half a number, and locked before.
     #
     # @param how [Symbol] :link fails if there is one by now
-    def write(how = :rename)
-      temporary = "#{@path}.#{Process.pid}"
-      file = File.new(temporary, "w").tap { |new| lock(new) }
+    def write(place, how = :rename)
+      temporary = "#{place.name}.#{Process.pid}"
+      # A killed process of that number may have left it.
+      remove_file(temporary)
+      file = File.new(temporary, File::WRONLY | File::CREAT | File::EXCL | File::NOFOLLOW).tap { |new| lock(new) }
       file.write("#{Process.pid}\n")
       file.flush
-      move(how, temporary)
+      move(how, temporary, place.name)
       @lock&.close
       @lock = file
     rescue SystemCallError
@@ -169,11 +213,11 @@ module Fastrack
       remove_file(temporary)
     end
 
-    def move(how, temporary)
-      File.public_send(how, temporary, @path)
+    def move(how, temporary, name)
+      File.public_send(how, temporary, name)
     rescue Errno::EPERM, Errno::EOPNOTSUPP
       # A file system without links.
-      File.rename(temporary, @path)
+      File.rename(temporary, name)
     end
 
     def remove_file(name)

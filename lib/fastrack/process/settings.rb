@@ -4,6 +4,7 @@ require_relative "../configuration/options"
 require_relative "../error"
 require_relative "../log"
 require_relative "../upgrade/start_command"
+require_relative "safe_file"
 
 module Fastrack
   # Applies the configuration to the master's process: user, directory, umask, log files, open-file limit.
@@ -19,6 +20,22 @@ module Fastrack
       def shortage
         limit = Process.getrlimit(:NOFILE).first
         "only #{limit} open files are allowed (RLIMIT_NOFILE), and each client takes one" if limit < FEW_DESCRIPTORS
+      end
+
+      # Goes where `working_directory` says, or where the server was started, by name, if the directory that it is in has been
+      # removed, as old releases are.
+      #
+      # @param configuration [Configuration]
+      # @raise [Error]
+      def find_directory(configuration)
+        Dir.pwd
+      rescue Errno::ENOENT
+        start = StartCommand.current.directory
+        places = [configuration.working_directory&.then { |given| File.expand_path(given, start) }, start].compact
+        found = places.find { |place| File.directory?(place) }
+        raise Error, "the directory #{start} is gone, in which the server was started#{" (so is #{places.first})" if places.size > 1}" unless found
+
+        Dir.chdir(found)
       end
 
       # A debugger in a worker that is killed leaves the terminal raw.
@@ -83,6 +100,7 @@ module Fastrack
     def apply
       check_user
       check_directory
+      SafeFile.user = @configuration.user&.uid
       %i[StdoutPath StderrPath AccessLog].each { |name| open_file(name) }
       enter_directory
       File.umask(@configuration.umask) if @configuration.umask
@@ -141,7 +159,7 @@ module Fastrack
       raise Errno::ENOTDIR unless found.directory?
       raise Errno::EACCES unless found.executable?
     rescue SystemCallError => e
-      refuse(:WorkingDirectory, "cannot enter #{directory}: #{reason(e)}")
+      refuse(:WorkingDirectory, "cannot enter #{directory}: #{SafeFile.reason(e)}")
     end
 
     # By the configured name: a symbolic link in it (`current`) may lead elsewhere when a new master starts.
@@ -163,13 +181,11 @@ module Fastrack
       return if given.nil? || given == "-"
 
       path = File.expand_path(given, directory)
-      # The server does not wait for the reader of a FIFO, which may come and go.
-      @files[name] = file = File.open(path, File.pipe?(path) ? File::RDWR | File::APPEND : "a")
       # Workers reopen it after a rotation.
-      user = @configuration.user
-      file.chown(user.uid, user.gid) if user && file.stat.file? && Process.euid.zero?
+      user = @configuration.user if Process.euid.zero?
+      @files[name] = SafeFile.append(path, user && [user.uid, user.gid], fifo: true)
     rescue SystemCallError => e
-      refuse(name, "cannot write to #{path}: #{reason(e)}")
+      refuse(name, "cannot write to #{path}: #{SafeFile.reason(e)}")
     end
 
     # Each client takes a descriptor. A shell's limit of 1024 is for programs that use select(2).
@@ -186,10 +202,6 @@ module Fastrack
 
     def refuse(name, message)
       raise ConfigurationError, "#{@configuration.source(name)}: #{message}"
-    end
-
-    def reason(error)
-      SystemCallError.new(nil, error.errno).message.downcase
     end
   end
 end

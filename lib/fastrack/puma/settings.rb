@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../log"
+require_relative "../process/safe_file"
 
 module Fastrack
   # What a puma.rb sets that is no option: hooks of Puma's own, plugins, and changes to the app's env.
@@ -106,6 +107,14 @@ module Fastrack
       RestartFile.new(@restart_file, launcher)
     end
 
+    # What pumactl reads. Again when a new master, which has written it, has failed.
+    def write_state
+      path, mode = @state
+      SafeFile.write(path, "---\npid: #{Process.pid}\nrunning_from: \"#{Dir.pwd}\"\n", mode || 0o666) if path
+    rescue SystemCallError => e
+      Log.line("cannot write the state file #{path}: #{SafeFile.reason(e)}", :error)
+    end
+
     private
 
     # @yieldparam call [Proc] calls one of them
@@ -113,14 +122,6 @@ module Fastrack
       return unless @hooks.key?(event)
 
       @hooks[event].each { |block, key| yield(-> { block.call(*arguments, *(key && [@data[key] ||= {}])) }) }
-    end
-
-    # What pumactl reads.
-    def write_state
-      path, mode = @state
-      File.write(path, "---\npid: #{Process.pid}\nrunning_from: \"#{Dir.pwd}\"\n", perm: mode || 0o666) if path
-    rescue SystemCallError => e
-      Log.line("cannot write the state file: #{e.message}", :error)
     end
 
     # Once in Puma; here the master forks for as long as it lives.

@@ -3,6 +3,7 @@
 require_relative "../listener/inherited"
 require_relative "../log"
 require_relative "../process/guards"
+require_relative "../process/settings"
 require_relative "../worker/control_channel"
 require_relative "old_master"
 require_relative "start_command"
@@ -49,8 +50,9 @@ module Fastrack
 
       def run_program(launcher, channel)
         start = StartCommand.current
-        # The directory may have been moved or replaced.
-        Dir.chdir(start.directory)
+        # The directory may have been moved or replaced, or be gone.
+        Dir.chdir(start.directory) if File.directory?(start.directory)
+        ProcessSettings.find_directory(launcher.configuration)
         ENV.replace(start.environment.except(*STALE_VARIABLES))
         launcher.configuration.call_hook(:before_exec, launcher)
         pass_on(launcher, channel)

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "rbconfig"
+require_relative "../process/pid_file"
 
 module Fastrack
   # The command, directory and environment that this process was started with, to start a new master. They are read early:
@@ -52,7 +53,7 @@ module Fastrack
     #
     # @param pid_files [Array<String>] this server's, which rackup would take for another one's
     def run_again(pid_files)
-      pid_files.each { |path| File.unlink(path) if File.exist?(path) && File.read(path).to_i == Process.pid }
+      pid_files.each { |path| PidFile.new(path).remove }
       program, *arguments = command
       Process.exec([program, program], *arguments, chdir: directory)
     end

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
@@ -9,9 +10,11 @@ use rustix::event::PollFlags;
 use rustix::io::{fcntl_setfd, FdFlags};
 use rustix::net::{self, SendFlags, SocketAddrAny};
 
-/// The mode comes a moment later, from the caller.
+/// The mode comes a moment later.
 pub fn bind_private(path: &Path) -> io::Result<UnixListener> {
-    UnixListener::bind(path)
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
 }
 
 /// Between the calls, a fork of another thread's can inherit the descriptor.

@@ -1,0 +1,65 @@
+# frozen_string_literal: true
+
+require "stringio"
+require_relative "../spec_helper"
+require_relative "../support/reexec_helpers"
+require_relative "../../lib/fastrack/configuration"
+
+RSpec.describe "Numbers that are too large", once: "options" do
+  include ReexecHelpers
+
+  def configure(given)
+    Fastrack::Configuration.new(given, environment: {}, output: StringIO.new, warnings: StringIO.new)
+  end
+
+  # What each numeric option takes as its largest.
+  numeric = Fastrack::Option::ALL.filter_map do |option|
+    largest = [1_000_000_000_000_000, 4_294_967_295, 2_147_483_647, 1_000_000_000, 1_048_576, 65_535, 10_000, 1024, 64]
+              .find { |number| option.coerce(number) == number rescue false } # rubocop:disable Style/RescueModifier
+    [option.name, largest] if largest
+  end.to_h.except(:Umask, :MaxThreads)
+
+  it "are known of every numeric option" do
+    expect(numeric.size).to be > 25
+    expect(numeric).to include(MaxWorkers: 10_000, SpawnInterval: 1_000_000_000, MaxMemory: 1_000_000_000_000_000, MaxBodySize: 1_000_000_000_000_000)
+  end
+
+  numeric.each do |name, largest|
+    it "A2 are an error that names #{name}" do
+      [largest + 1, 2**64, "1#{"0" * 30}"].each do |value|
+        expect { configure(name => value) }.to raise_error(Fastrack::ConfigurationError, /\Aoption #{name} must be [^\n]+; got /), value.inspect
+      end
+    end
+  end
+
+  it "A2 are errors in the settings of an address, too" do
+    %w[backlog tcp_defer_accept rcvbuf sndbuf delay tries].each do |setting|
+      expect { configure(Listen: "tcp://127.0.0.1:0?#{setting}=#{10**30}") }.to raise_error(Fastrack::ConfigurationError, /#{setting} must be/)
+    end
+  end
+
+  it "A2 are told by `fastrack check`" do
+    server = Server.fail_to_start(ru: Rackups::PID, command: [RbConfig.ruby, "-w", Server::COMMAND, "check", "-O", "SpawnInterval=1e300"])
+    expect([server.log, server.status.exitstatus]).to eq(["fastrack: -O SpawnInterval must be at most 1000000000; got \"1e300\"\n", 1])
+  end
+
+  it "C1 in the ConfigFile at HUP change nothing, and the server goes on" do
+    server = start(ru: Rackups::PID, config: "max_workers 2")
+    ["spawn_interval 1e300", "max_request_per_child 2**64", "timeout 1e300"].each do |line|
+      server.write("fastrack.rb", line)
+      server.signal(:HUP)
+      await_line(server, /HUP changes nothing: .*fastrack\.rb:1: #{line[/\w+/]} must be at most/)
+    end
+    expect(server.await_workers(2)).to include(server.get.body.to_i)
+  end
+
+  it "A3 are just so taken where they are the largest" do
+    limits = numeric.except(:Port, :BackLog, :MaxWorkers, :MaxHeaderFields, :SpawnInterval, :DrainDelay)
+    server = start(ru: Rackups::PID, options: { **limits, OobGC: true })
+    expect([server.get.status, server.post("/", "body").status]).to eq([200, 200])
+    before = server.await_workers(2)
+    server.signal(:HUP)
+    server.await_workers(2) { |found| (found & before).empty? }
+    expect(server.get.status).to eq(200)
+  end
+end

@@ -1,0 +1,26 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../support/reexec_helpers"
+
+RSpec.describe "The state file of a puma.rb", once: "what the master writes" do
+  include ReexecHelpers
+
+  it "C2 names this master again when a new one has failed" do
+    Dir.mktmpdir do |dir|
+      puma = "#{dir}/puma.rb"
+      File.write(puma, "workers 1\nbind 'tcp://127.0.0.1:0'\nstate_path '#{dir}/state'\n")
+      server = start(options: { ConfigFile: puma })
+      state = -> { File.read("#{dir}/state")[/^pid: (\d+)$/, 1].to_i }
+      expect(state.call).to eq(server.pid)
+      # The new master writes the file, and has no worker that boots.
+      File.write(puma, "before_worker_boot { exit!(1) }\n", mode: "a")
+      usr2(server)
+      failed = new_master(server)
+      eventually { state.call == failed }
+      server.signal(:TERM, to: failed)
+      await_line(server, /the new master \(pid #{failed}\) .*; this one carries on/)
+      expect(state.call).to eq(server.pid)
+    end
+  end
+end
