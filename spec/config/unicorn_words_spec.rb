@@ -174,7 +174,7 @@ RSpec.describe "The words of a unicorn.rb" do
       HttpResponse.parse(socket.read).body[/^SERVER_NAME="(.*)"$/, 1].tap { socket.close }
     end
     expect([ask.call(TCPSocket.new("127.0.0.1", places[0][/\d+\z/])), ask.call(TCPSocket.new("::1", places[1][/\d+\z/])),
-            ask.call(UNIXSocket.new("#{server.dir}/app.sock"))]).to eq(["127.0.0.1", "[::1]", "0.0.0.0"])
+            ask.call(UNIXSocket.new("#{server.dir}/app.sock"))]).to eq(["127.0.0.1", "[::1]", "localhost"])
     expect(File.stat("#{server.dir}/app.sock").mode & 0o777).to eq(0o700)
   end
 end

@@ -106,7 +106,11 @@ module Fastrack
 
     def listeners
       open = @launcher.listeners.to_h { |listener| [listener, { fd: listener.fileno, tcp: listener.tcp? }] }
-      known_listeners.map { |listener| { **open.fetch(listener, {}), env: EnvTemplate.for(listener, multithread: @configuration.max_threads > 1, **callables) } }
+      known_listeners.map { |listener| { **open.fetch(listener, {}), env: EnvTemplate.for(listener, **env_facts) } }
+    end
+
+    def env_facts
+      { multithread: @configuration.max_threads > 1, rhebok: @configuration.rhebok?, **callables }
     end
 
     # Closed ones count, too: connections from them may still be kept alive.
