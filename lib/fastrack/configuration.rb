@@ -89,6 +89,9 @@ module Fastrack
       @development
     end
 
+    # @return [Boolean] whether this is started as Rhebok was: by rackup, without another server's file
+    def rhebok? = @rhebok
+
     # @return [Boolean] whether max_workers is only how many to begin with
     def auto_workers? = @auto_workers
 
@@ -153,6 +156,7 @@ module Fastrack
       config = read_file(chosen[:ConfigFile], environment, output, warnings)
       chosen = merge(chosen.compact, config&.__settings__.to_h).merge(overrides)
       @development = development_in?(environment)
+      @rhebok = !(@puma || @given.key?(:user_supplied_options) || config&.__unicorn__?)
       defaults = Option::ALL.to_h { |option| [option.name, option.default] }
       defaults = defaults.merge(@development ? DEVELOPMENT : {}, config&.__defaults__.to_h)
       @variables = variables(environment, chosen)

@@ -8,9 +8,9 @@ module Fastrack
   # A listening socket, and the names that apps and log lines have for it. The master keeps it for as long as the server
   # runs, and workers inherit it.
   class Listener
-    # @return [String] SERVER_NAME of the requests that arrive here
+    # @return [String, nil] SERVER_NAME of the requests that arrive here; nil on a unix socket
     attr_reader :server_name
-    # @return [String] SERVER_PORT
+    # @return [String, nil] SERVER_PORT
     attr_reader :server_port
     # @return [Integer] the socket's inode: the same in every process that has the socket, and known after it is closed
     attr_reader :identity
@@ -27,10 +27,12 @@ module Fastrack
       # As bound: the working directory may change.
       @path = File.expand_path(@address.unix_path) unless tcp? || @address.unix_path.start_with?("\0")
       @file = @path && file_at(@path)
-      @server_name = self.class.authority(tcp? ? host || @address.ip_address : "0.0.0.0").freeze
-      @server_port = (tcp? ? port || @address.ip_port : 0).to_s.freeze
       @socket.close_on_exec = true
-      set_tcp_options(tcp_nodelay, tcp_defer_accept) if tcp?
+      return unless tcp?
+
+      @server_name = self.class.authority(host || @address.ip_address).freeze
+      @server_port = (port || @address.ip_port).to_s.freeze
+      set_tcp_options(tcp_nodelay, tcp_defer_accept)
     end
 
     # A host as URLs and SERVER_NAME have it: an IPv6 address in brackets (RFC 3875, 4.1.14; RFC 3986, 3.2.2).

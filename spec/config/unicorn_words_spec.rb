@@ -137,7 +137,7 @@ RSpec.describe "The words of a unicorn.rb", once: "a file of words" do
     expect(places).to match([/\A127\.0\.0\.1:\d+\z/, /\A\[::1\]:\d+\z/, ":unix:app.sock"])
     ask = ->(socket) { HttpResponse.ask(socket).body[/^SERVER_NAME="(.*)"$/, 1] }
     expect([ask.call(TCPSocket.new("127.0.0.1", places[0][/\d+\z/])), ask.call(TCPSocket.new("::1", places[1][/\d+\z/])),
-            ask.call(UNIXSocket.new("#{server.dir}/app.sock"))]).to eq(["127.0.0.1", "[::1]", "0.0.0.0"])
+            ask.call(UNIXSocket.new("#{server.dir}/app.sock"))]).to eq(["127.0.0.1", "[::1]", "localhost"])
     expect(File.stat("#{server.dir}/app.sock").mode & 0o777).to eq(0o700)
   end
 end

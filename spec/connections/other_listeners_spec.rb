@@ -63,7 +63,7 @@ RSpec.describe "A kept connection, when the server's addresses change" do
         start(app, [gone, *stay, "./app.sock"])
         sockets = [*Array.new(3) { |index| TCPSocket.new("127.0.0.1", port + index) }, UNIXSocket.new(File.join(@server.dir, "app.sock"))]
         workers, before = sockets.map { |socket| asked(socket) }.transpose
-        expect(before.map { |line| line.split[1] }).to eq([*Array.new(3) { |index| (port + index).to_s }, "0"])
+        expect(before.map { |line| line.split[1] }).to eq([*Array.new(3) { |index| (port + index).to_s }, "80"])
         expect(before.map { |line| line.split.last }).to eq(%w[true true true false])
 
         change(signal, ["./app.sock", *stay.reverse, fresh])

@@ -148,7 +148,7 @@ RSpec.describe "A server inside another process" do
       puts({ bodies: bodies, unix: unix, there: there, after: File.exist?("app.sock"), url: local.url, port: local.port,
              addresses: local.addresses == [File.expand_path("app.sock")], helpers: helpers }.to_json)
     RUBY
-    expect(seen).to eq({ bodies: %w[0 2 3 4 5], unix: "0.0.0.0", there: true, after: false, url: nil, port: nil, addresses: true, helpers: 0 })
+    expect(seen).to eq({ bodies: %w[0 2 3 4 5], unix: "localhost", there: true, after: false, url: nil, port: nil, addresses: true, helpers: 0 })
   end
 
   it "is not in the children that its process forks, which may have servers of their own" do

@@ -1,4 +1,4 @@
-//! A strict decoder of chunked request bodies (RFC 9112 §7.1).
+//! A strict decoder of chunked bodies (RFC 9112 §7.1).
 
 use crate::bytes::is_tchar;
 use crate::chunk_extension::Extension;

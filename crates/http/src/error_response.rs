@@ -7,10 +7,9 @@ use crate::response::{Persistence, ResponseHead};
 
 /// Appends a complete response for `error` to `out`.
 pub fn error_response(error: Error, date: &[u8; DATE_LEN], with_body: bool, out: &mut Vec<u8>) {
-    let code = error.status();
-    let body = format!("{code} {}: {error}\n", reason(code));
+    let body = error_body(error);
     let mut head = ResponseHead::default();
-    head.start(code);
+    head.start(error.status());
     // Constants, so neither can be rejected.
     let _ = head.field(b"Content-Type", b"text/plain");
     head.frame_length(body.len() as u64);
@@ -18,6 +17,12 @@ pub fn error_response(error: Error, date: &[u8; DATE_LEN], with_body: bool, out:
     if with_body {
         out.extend_from_slice(body.as_bytes());
     }
+}
+
+/// The body of the response for `error`.
+pub fn error_body(error: Error) -> String {
+    let code = error.status();
+    format!("{code} {}: {error}\n", reason(code))
 }
 
 #[cfg(test)]

@@ -54,6 +54,17 @@ impl FieldLines {
         self.lines[index + 1..].iter_mut().for_each(|line| line.start = line.start.saturating_sub(size));
     }
 
+    /// Takes out the lines of a field, in any case. The next response reuses none of the others.
+    #[cold]
+    pub fn drop_named(&mut self, name: &[u8]) {
+        let is_dropped = |line: &[u8]| {
+            line.get(name.len()) == Some(&b':') && line[..name.len()].eq_ignore_ascii_case(name)
+        };
+        let lines = self.bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| !is_dropped(line));
+        self.bytes = lines.flatten().copied().collect();
+        self.lines.fill(UNIQUE);
+    }
+
     /// Records a field that cannot be reused.
     pub fn note_unique(&mut self) {
         self.lines.push(UNIQUE);

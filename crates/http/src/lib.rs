@@ -7,10 +7,12 @@
 
 #![forbid(unsafe_code)]
 
+mod app_chunks;
 mod bytes;
 mod chunk_encoder;
 mod chunk_extension;
 mod chunked;
+mod connection_options;
 mod date;
 mod error;
 mod error_response;
@@ -24,15 +26,17 @@ mod response;
 mod span;
 mod status;
 mod target;
+mod transfer_codings;
 
 #[doc = include_str!("rules.md")]
 pub mod rules {}
 
+pub use app_chunks::AppChunks;
 pub use chunk_encoder::{chunk_size_line, CHUNK_END, LAST_CHUNK};
 pub use chunked::ChunkedDecoder;
 pub use date::{DateCache, DATE_LEN};
 pub use error::{Error, FieldError};
-pub use error_response::error_response;
+pub use error_response::{error_body, error_response};
 pub use field_name::{env_key, KnownName, MAX_NAME};
 pub use framing::{Expectation, Framing};
 pub use head::{Field, Head, Version};
@@ -42,3 +46,4 @@ pub use response::{Length, Persistence, ResponseHead};
 pub use span::Span;
 pub use status::Status;
 pub use target::{percent_decode, Target};
+pub use transfer_codings::Coding;

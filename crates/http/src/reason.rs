@@ -34,7 +34,7 @@ fn class(code: u16) -> &'static str {
     }
 }
 
-/// Whether responses with this status never have a body (RFC 9110 §6.4.1).
+/// Whether responses with this status never have a body (RFC 9110 §6.4.1, §15.3.6).
 pub fn has_no_body(code: u16) -> bool {
-    matches!(code, 100..=199 | 204 | 304)
+    matches!(code, 100..=199 | 204 | 205 | 304)
 }

@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use fastrack_http::{Head, Limits, Persistence, ResponseHead, DATE_LEN};
+use fastrack_http::{Coding, Head, Length, Limits, Persistence, ResponseHead, DATE_LEN};
 
 mod answer;
 
@@ -154,8 +154,8 @@ const DATE: &[u8; DATE_LEN] = b"Sun, 06 Nov 1994 08:49:37 GMT";
 
 /// Names and values: some special, some invalid, most of them repeated.
 fn some_fields() -> impl Strategy<Value = Vec<(String, String)>> {
-    let name = "(a|A|b|date|server|connection|content-length|Content-Length|transfer-encoding|x y)";
-    let value = "(|1|12|2|close|chunked|1\n2|\nx|a\r|x{50})";
+    let name = "(a|A|b|date|server|connection|Connection|keep-alive|Upgrade|content-length|Content-Length|transfer-encoding|Transfer-Encoding|x y)";
+    let value = "(|1|12|2|close|a, Close| b ,keep-alive|content-length|chunked|gzip|identity|gzip, chunked|chunked\ngzip|1\n2|\nx|a\r|x{50})";
     vec((name, value), 0..5)
 }
 
@@ -170,12 +170,51 @@ proptest! {
             for (head, out) in [&mut kept, &mut fresh].into_iter().zip(&mut heads) {
                 head.start(code);
                 let results: Vec<_> = fields.iter().map(|(name, value)| head.field(name.as_bytes(), value.as_bytes())).collect();
+                head.end_fields();
                 head.write(DATE, Persistence::Implied, out);
-                said.push((results, head.length(), head.has_coding, head.wants_close));
+                said.push((results, head.length(), head.coding(), head.wants_close()));
             }
             prop_assert_eq!(&said[0], &said[1]);
             prop_assert_eq!(&heads[0], &heads[1]);
         }
+    }
+
+    /// As `Sender` frames it: a client of this version can tell where the body ends, and in one way only.
+    #[test]
+    fn a_response_ends_in_one_way(code in prop::sample::select(vec![200_u16, 404, 426, 205]), fields in some_fields(), http_11: bool, chunks: bool) {
+        let mut head = ResponseHead::default();
+        head.start(code);
+        let taken: Vec<_> = fields.iter().filter(|(name, value)| head.field(name.as_bytes(), value.as_bytes()).is_ok()).collect();
+        head.end_fields();
+        if !http_11 {
+            head.drop_codings();
+        }
+        if chunks && http_11 && code != 205 && head.is_unframed() {
+            head.frame_chunked();
+        } else if code == 205 {
+            head.frame_length(0);
+        }
+        let persistence = if head.ends_by_close() || head.wants_close() { Persistence::Close } else { Persistence::Implied };
+        let mut out = Vec::new();
+        head.write(DATE, persistence, &mut out);
+        let text = String::from_utf8(out).expect("utf-8").to_lowercase();
+        let values = |name: &str| -> Vec<&str> { text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).collect() };
+        let (lengths, codings) = (values("content-length"), values("transfer-encoding"));
+        let closes = values("connection").iter().any(|value| value.split(", ").any(|option| option == "close"));
+        prop_assert!(lengths.len() + codings.len() <= 1, "{}", text);
+        prop_assert!(http_11 || codings.is_empty(), "{}", text);
+        match (&lengths[..], &codings[..]) {
+            ([length], []) => prop_assert_eq!(head.length(), Length::Known(length.parse().expect("a number"))),
+            ([], [codings]) if codings.ends_with("chunked") => prop_assert_ne!(head.coding(), Coding::UntilClose),
+            _ => prop_assert!(closes, "{}", text),
+        }
+        prop_assert!(code != 205 || lengths == ["0"], "{}", text);
+        // Connection and Upgrade come together, and nothing else is said of the connection.
+        prop_assert!(values("connection").len() <= 1 && values("keep-alive").is_empty(), "{}", text);
+        let names_upgrade = values("connection").iter().any(|value| value.contains("upgrade"));
+        prop_assert_eq!(names_upgrade, !values("upgrade").is_empty(), "{}", text);
+        let asked = |(name, value): &&(String, String)| name.eq_ignore_ascii_case("connection") && value.to_lowercase().split([',', '\n']).any(|option| option.trim() == "close");
+        prop_assert!(closes || !taken.iter().any(|field| asked(field)), "{}", text);
     }
 
     #[test]
@@ -191,7 +230,7 @@ proptest! {
         prop_assert_eq!(out.windows(4).filter(|four| four == b"\r\n\r\n").count(), 1);
         let several = value.contains(&b'\n');
         let parts = value.split(|byte| *byte == b'\n').filter(|part| !(several && part.is_empty())).count();
-        let ours = [&b"date"[..], b"server", b"connection"].iter().any(|own| name.eq_ignore_ascii_case(own));
+        let ours = [&b"date"[..], b"server", b"connection", b"upgrade", b"keep-alive"].iter().any(|own| name.eq_ignore_ascii_case(own));
         if accepted && !ours {
             prop_assert_eq!(lines.len(), 6 + parts);
         }

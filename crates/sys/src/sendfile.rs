@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
@@ -12,12 +12,13 @@ use rustix::fs::OFlags;
 const COPIED: usize = 16 * 1024;
 
 /// Opens a regular file for reading: the file and its length, in bytes. None for anything else: reading from a pipe, for
-/// one, could block.
+/// one, could block. None also for a file without blocks: the kernel makes what is in it up when it is read, and its length
+/// is another (proc(5), sysfs(5)).
 pub fn open_regular(path: &Path) -> io::Result<Option<(File, u64)>> {
     // Opening a FIFO would wait for a writer (fifo(7)). Regular files ignore the flag.
     let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
     let data = file.metadata()?;
-    Ok(data.is_file().then_some((file, data.len())))
+    Ok((data.is_file() && data.blocks() > 0).then_some((file, data.len())))
 }
 
 /// Sends up to `most` bytes of a file from `offset` on, as many as the socket takes at once: by sendfile(2) where
@@ -95,5 +96,9 @@ mod tests {
         nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).expect("a fifo");
         assert!(open_regular(&fifo).expect("open").is_none());
         open_regular(&folder.path().join("none")).expect_err("nothing there");
+        #[cfg(target_os = "linux")]
+        for made_up in ["/proc/self/status", "/sys/devices/system/cpu/online"] {
+            assert!(open_regular(Path::new(made_up)).expect("open").is_none());
+        }
     }
 }

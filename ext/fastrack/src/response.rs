@@ -1,6 +1,7 @@
 //! The app's response, and how it is sent.
 
 mod body;
+mod coded;
 mod each;
 mod file;
 mod headers;
@@ -10,6 +11,6 @@ mod stream;
 mod triple;
 
 pub(crate) use headers::take_headers;
-pub(crate) use sender::{BodyMode, ResponseBuffers, Sender};
+pub(crate) use sender::{BodyMode, Encoding, ResponseBuffers, Sender};
 pub(crate) use server_headers::switch_protocol;
 pub(crate) use triple::{take_triple, unsent_body};

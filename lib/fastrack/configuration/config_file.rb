@@ -114,6 +114,12 @@ module Fastrack
     end
 
     # @!visibility private
+    # @return [Boolean] whether it is a unicorn.rb
+    def __unicorn__?
+      !__used__(UNICORN_MARKS).nil?
+    end
+
+    # @!visibility private
     # @return [Hash{Symbol => Object}] what counts unless it is set anywhere
     def __defaults__
       {}

@@ -36,6 +36,9 @@ module Fastrack
       # @return [nil] no puma.rb is read
       def puma; end
 
+      # @return [false] this is not what Rhebok's users start
+      def rhebok? = false
+
       # @return [Array<Address>]
       def addresses
         given = listen || [path ? Address.new(path: path) : Address.new(host: host, port: port)]

@@ -6,18 +6,25 @@ module Fastrack
   # What each request's env is copied from: all that is known before the request. Keys that every request sets are there,
   # too: the copy then has room for them, and a value where a unix socket has none.
   module EnvTemplate
+    # What a unix socket has instead of a host, a port and a peer: Unicorn's and Puma's, for requests without Host.
+    UNIX = { "SERVER_NAME" => "localhost", "SERVER_PORT" => "80", "REMOTE_ADDR" => "127.0.0.1", "REMOTE_PORT" => "0" }.freeze
+
+    # Rhebok's.
+    RHEBOKS_UNIX = { "SERVER_NAME" => "0.0.0.0", "SERVER_PORT" => "0", "REMOTE_ADDR" => "", "REMOTE_PORT" => "0" }.freeze
+
     module_function
 
     # @param listener [Listener] where the requests arrive
+    # @param rhebok [Boolean] whether a unix socket's names are Rhebok's
     # @param multithread [Boolean] whether several threads call the app
     # @param early_hints [Boolean] whether the app may send 103 with headers
     # @return [Hash{String => Object}] frozen, like its strings. For true the engine puts what acts on its own request only:
     #   OwnCall::Hijack and the like
-    def for(listener, early_hints: false, multithread: false)
+    def for(listener, early_hints: false, multithread: false, rhebok: false)
       {
         "SCRIPT_NAME" => "", "QUERY_STRING" => "",
-        "SERVER_NAME" => listener.server_name, "SERVER_PORT" => listener.server_port,
-        "REMOTE_ADDR" => "", "REMOTE_PORT" => "0",
+        **(rhebok ? RHEBOKS_UNIX : UNIX),
+        **(listener.tcp? ? { "SERVER_NAME" => listener.server_name, "SERVER_PORT" => listener.server_port } : {}),
         **for_rack_version, "rack.after_reply" => [], "rack.hijack?" => true, "rack.hijack" => true,
         **(early_hints ? { "rack.early_hints" => true } : {}),
         "rack.errors" => $stderr, "rack.input" => NullInput::SHARED, "rack.url_scheme" => "http",

@@ -114,8 +114,11 @@ module Fastrack
 
     def listeners
       open = @launcher.listeners.to_h { |listener| [listener, { fd: listener.fileno, tcp: listener.tcp? }] }
-      shape = { multithread: @configuration.max_threads > 1, early_hints: @configuration.early_hints }
-      known_listeners.map { |listener| { **open.fetch(listener, {}), env: EnvTemplate.for(listener, **shape) } }
+      known_listeners.map { |listener| { **open.fetch(listener, {}), env: EnvTemplate.for(listener, **env_facts) } }
+    end
+
+    def env_facts
+      { multithread: @configuration.max_threads > 1, rhebok: @configuration.rhebok?, early_hints: @configuration.early_hints }
     end
 
     # Closed ones count, too: connections from them may still be kept alive.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fastrack_http::{Error, Head, Limits, Status};
+use fastrack_http::{error_body, Error, Head, Limits, Status};
 use fastrack_sys::{epoch_millis, monotonic_micros, monotonic_millis};
 
 use super::Reactor;
@@ -60,11 +60,12 @@ impl Reactor {
             return;
         }
         let now = monotonic_millis();
+        let (is_answered, is_head) = (claim == Claim::Open, head.method.of_buffer(&bytes) == b"HEAD");
         let line = Line {
             head: &head,
             bytes: &bytes,
-            status: if claim == Claim::Open { error.status() } else { 0 },
-            length: 0,
+            status: if is_answered { error.status() } else { 0 },
+            length: if is_answered && !is_head { error_body(error).len() as u64 } else { 0 },
             time: epoch_millis(),
             duration: now.saturating_sub(request.started()) * 1000,
             queue_time: 0,

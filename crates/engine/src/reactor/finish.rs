@@ -1,11 +1,11 @@
 //! After the response: the connection is kept alive for the next request, or ends.
 
-use fastrack_http::Error;
+use fastrack_http::{error_body, Error};
 use fastrack_sys::monotonic_millis;
 use std::os::fd::AsFd;
 
 use super::{Next, Reactor};
-use crate::conn::{BodyError, Connection, InFlight, Phase, Stage, Step};
+use crate::conn::{BodyError, Connection, InFlight, Phase, Sent, Stage, Step};
 use crate::watch::Count;
 
 const NO_MEMORY: &str =
@@ -48,12 +48,12 @@ impl Reactor {
 
     /// Counts the request that the application is done with.
     #[inline]
-    fn count(&mut self, connection: &Connection, stage: Stage, in_flight: &InFlight, now: u64) {
-        let sent = &in_flight.sent;
+    fn count(&mut self, connection: &Connection, stage: Stage, in_flight: &mut InFlight, now: u64) {
         let status = match stage {
-            Stage::Finished | Stage::Begun | Stage::Broken => sent.status,
-            stage => self.other_status(connection, stage, sent.status),
+            Stage::Finished | Stage::Begun | Stage::Broken => in_flight.sent.status,
+            stage => self.other_status(connection, stage, &mut in_flight.sent),
         };
+        let sent = &in_flight.sent;
         let millis = now.saturating_sub(sent.started);
         let class = usize::from(status / 100);
         self.control.counters().count_request(class, millis, sent.queued, sent.taken);
@@ -62,17 +62,22 @@ impl Reactor {
         }
     }
 
+    /// The status, of a response that is the server's own or that the application sends without it. Notes how long the body
+    /// is of the former.
     #[cold]
-    fn other_status(&self, connection: &Connection, stage: Stage, sent: u16) -> u16 {
+    fn other_status(&self, connection: &Connection, stage: Stage, sent: &mut Sent) -> u16 {
         if stage == Stage::Hijacked {
             self.control.counters().add(Count::Hijacked, 1);
-            return sent;
+            return sent.status;
         }
-        match connection.body_failure() {
-            None => Error::Application.status(),
-            Some(BodyError::Refused(error)) => error.status(),
-            Some(BodyError::Gone) => 0,
-        }
+        let error = match connection.body_failure() {
+            None => Error::Application,
+            Some(BodyError::Refused(error)) => error,
+            Some(BodyError::Gone) => return 0,
+        };
+        sent.head = 0;
+        sent.passed = if connection.is_head_request() { 0 } else { error_body(error).len() as u64 };
+        error.status()
     }
 
     pub(super) fn response_sent(

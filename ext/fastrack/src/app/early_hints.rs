@@ -7,14 +7,18 @@ use fastrack_http::{ResponseHead, Version};
 
 use crate::request::{no_request, InFlight};
 use crate::response::take_headers;
-use crate::ruby::{protect, ScopedRef};
+use crate::ruby::{io_error, protect, ScopedRef, NIL};
 
-/// Sends a 103 with these headers. Returns what is raised for headers that cannot be sent.
+/// Sends a 103 with these headers. Returns what is raised for headers that cannot be sent, and an IOError if the app has
+/// hijacked the connection.
 pub(crate) fn send_early_hints(
     in_flight: &mut InFlight<'_, '_>,
     ruby: &Ruby,
     headers: VALUE,
 ) -> Result<(), Error> {
+    if in_flight.hijacked != NIL {
+        return Err(io_error(ruby, "the response has begun"));
+    }
     // A client of HTTP/1.0 knows no interim responses (RFC 9110 §15.2).
     if in_flight.request.head.version != Version::Http11 || !in_flight.writer.is_untouched() {
         return Ok(());

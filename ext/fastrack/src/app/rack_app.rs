@@ -11,7 +11,7 @@ use fastrack_http::Version;
 use crate::env::{input, EnvBuilder, Offered};
 use crate::request::{AppThread, Callbacks, InFlight, Stage};
 use crate::response::{
-    switch_protocol, take_headers, take_triple, unsent_body, BodyMode, ResponseBuffers, Sender,
+    switch_protocol, take_headers, take_triple, unsent_body, BodyMode, Encoding, ResponseBuffers, Sender,
 };
 use crate::ruby::{
     call, call_if_defined, forget_activity, interned, is_app_error, log_line, protect, report,
@@ -140,7 +140,8 @@ impl RackApp {
                 rack_3: self.settings.rack_3,
             };
             let body = in_flight.body;
-            let mut sender = Sender { in_flight, buffers: &mut self.buffers, mode, remaining: None };
+            let (buffers, encoding) = (&mut self.buffers, Encoding::Plain);
+            let mut sender = Sender { in_flight, buffers, mode, remaining: None, encoding };
             sender.send(body, server_headers.hijack);
         }
     }

@@ -27,7 +27,7 @@ pub(crate) unsafe fn set_others(env: VALUE, request: &Request<'_>, has_known: bo
         }
         for field in &request.head.fields {
             let is_due = match field.known {
-                None => true,
+                None => !is_version(field.name.of_buffer(request.bytes)),
                 Some(name) => !has_known && name != KnownName::TransferEncoding,
             };
             if is_due {
@@ -62,14 +62,15 @@ unsafe fn set_clashing(env: VALUE, request: &Request<'_>) {
     // SAFETY: under protect; the iterators own nothing.
     unsafe {
         for field in fields.iter().filter(|field| !has_underscore(field)) {
-            if field.known != Some(KnownName::TransferEncoding) {
+            let name = field.name.of_buffer(request.bytes);
+            if field.known != Some(KnownName::TransferEncoding) && !is_version(name) {
                 join(env, key(field, request), field, request);
             }
         }
         for field in fields.iter().filter(has_underscore) {
             let key = key(field, request);
             let is_free = rb_hash_lookup2(env, key, UNDEF) == UNDEF;
-            if is_free && !imitates_framing(field.name.of_buffer(request.bytes)) {
+            if is_free && !imitates_content(field.name.of_buffer(request.bytes)) {
                 rb_hash_aset(env, key, value(field, request));
             }
         }
@@ -93,13 +94,18 @@ unsafe fn join(env: VALUE, key: VALUE, field: &Field, request: &Request<'_>) {
     }
 }
 
-/// Whether a name has the env key of Content-Length or Transfer-Encoding.
-fn imitates_framing(name: &[u8]) -> bool {
+/// Whether a name has the env key that Rack 3.0 and older versions of Rails take for the protocol's version.
+fn is_version(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"version")
+}
+
+/// Whether a name has the env key of Transfer-Encoding, or would have one with HTTP_ of a field that the SPEC has without it.
+fn imitates_content(name: &[u8]) -> bool {
     let is_like = |framing: &[u8]| {
         let same = |(byte, wanted): (&u8, &u8)| {
             byte.eq_ignore_ascii_case(wanted) || (*byte == b'_' && *wanted == b'-')
         };
         name.len() == framing.len() && name.iter().zip(framing).all(same)
     };
-    is_like(b"Content-Length") || is_like(b"Transfer-Encoding")
+    is_like(b"Content-Length") || is_like(b"Content-Type") || is_like(b"Transfer-Encoding")
 }

@@ -4,9 +4,9 @@ use std::io::IoSlice;
 
 use rb_sys::*;
 
-use fastrack_http::{chunk_size_line, Length, LAST_CHUNK};
+use fastrack_http::{chunk_size_line, Coding, Length, LAST_CHUNK};
 
-use crate::response::sender::{limit, send_buffered, Batch, Sender};
+use crate::response::sender::{limit, send_buffered, Batch, Encoding, Sender};
 use crate::ruby::{all_strings, bytes, interned, is_array, raise, total_length, NIL};
 
 /// A body of at most so many bytes is copied behind its head: one plain write(2) is cheapest.
@@ -22,20 +22,27 @@ impl Sender<'_, '_, '_> {
         let (code, rack_3) = (self.buffers.head.code(), self.mode.rack_3);
         // SAFETY: as this function's.
         unsafe {
+            if self.buffers.head.coding() != Coding::None {
+                self.settle_coding(body, hijack);
+            }
             if self.has_no_body() {
                 // What follows the head of another protocol is no body.
                 if code < 200 && hijack != NIL {
                     return self.hijack(hijack);
                 }
-                if code == 101 && rack_3 && is_streaming(body) {
-                    return self.hijack(body);
+                if code == 101 {
+                    return self.switch(body);
+                }
+                if code == 205 {
+                    // Clients do not know without it that nothing follows (RFC 9110 §15.3.6).
+                    self.frame_length(0);
                 }
                 self.encode_head();
                 self.send_encoded_head();
             } else if hijack != NIL {
                 return self.hijack(hijack);
             } else if is_array(body) {
-                self.send_array(body);
+                self.send_parts(body);
             } else if rack_3 && rb_respond_to(body, id.to_ary) != 0 {
                 // By the SPEC to_ary closes the body itself.
                 self.in_flight.body = NIL;
@@ -44,7 +51,7 @@ impl Sender<'_, '_, '_> {
                 if parts == NIL {
                     raise(rb_eTypeError, c"to_ary of a body must return an Array");
                 }
-                self.send_array(parts);
+                self.send_parts(parts);
             } else if self.send_file(body) {
                 return;
             } else if rb_respond_to(body, id.each) != 0 {
@@ -60,6 +67,27 @@ impl Sender<'_, '_, '_> {
             return self.in_flight.writer.abandon();
         }
         self.in_flight.writer.finish();
+    }
+
+    /// Switches to the other protocol of a 101. Raises TypeError if nobody is there to speak it.
+    unsafe fn switch(&mut self, body: VALUE) {
+        // SAFETY: as this function's.
+        unsafe {
+            if !self.mode.rack_3 || !is_streaming(body) {
+                raise(rb_eTypeError, c"101 takes rack.hijack, or (Rack 3) a body that can only be called");
+            }
+            self.hijack(body);
+        }
+    }
+
+    unsafe fn send_parts(&mut self, parts: VALUE) {
+        // SAFETY: as this function's.
+        unsafe {
+            match self.encoding {
+                Encoding::Plain => self.send_array(parts),
+                Encoding::Checked | Encoding::Decoded => self.send_each(parts),
+            }
+        }
     }
 
     /// All parts are there: head and body leave together, and nothing waits for the client.
@@ -105,7 +133,7 @@ impl Sender<'_, '_, '_> {
 }
 
 /// Whether a body can only be called.
-unsafe fn is_streaming(body: VALUE) -> bool {
+pub(super) unsafe fn is_streaming(body: VALUE) -> bool {
     let id = &interned().id;
     // SAFETY: under protect.
     unsafe { rb_respond_to(body, id.each) == 0 && rb_respond_to(body, id.call) != 0 }

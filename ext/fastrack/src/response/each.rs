@@ -7,8 +7,8 @@ use rb_sys::*;
 
 use fastrack_http::{chunk_size_line, CHUNK_END, LAST_CHUNK};
 
-use crate::response::sender::{limit, send_waiting, Batch, Sender};
-use crate::ruby::{as_string, bytes, callback, interned, ScopedRef, NIL};
+use crate::response::sender::{limit, send_waiting, Batch, Encoding, Sender};
+use crate::ruby::{as_string, bytes, callback, interned, raise, ScopedRef, NIL};
 
 /// What the iteration over a body works on.
 struct Parts<'s, 'a, 'r, 'e> {
@@ -16,6 +16,8 @@ struct Parts<'s, 'a, 'r, 'e> {
     chunked: bool,
     started: bool,
     panicked: bool,
+    /// The app's own chunks are none.
+    is_wrong: bool,
 }
 
 impl Sender<'_, '_, '_> {
@@ -28,10 +30,10 @@ impl Sender<'_, '_, '_> {
             self.in_flight.writer.set_more_follows(true);
             let block = ScopedRef::new();
             self.in_flight.block = block;
-            let mut parts = Parts { sender: self, chunked, started: false, panicked: false };
+            let mut parts = Parts { sender: self, chunked, started: false, panicked: false, is_wrong: false };
             let data = block.begin(&mut parts);
             rb_block_call(body, interned().id.each, 0, std::ptr::null(), Some(yielded_part), data);
-            let Parts { started, panicked, .. } = parts;
+            let Parts { started, panicked, is_wrong, .. } = parts;
             self.in_flight.check_own();
             self.in_flight.end_block();
             if panicked {
@@ -41,7 +43,20 @@ impl Sender<'_, '_, '_> {
             if self.in_flight.writer.is_broken() {
                 return;
             }
+            if is_wrong
+                || self.encoding != Encoding::Plain && started && !self.buffers.app_chunks.is_complete()
+            {
+                // What was sent of it is cut, so that the client can tell.
+                raise(
+                    rb_eRuntimeError,
+                    c"a body with Transfer-Encoding: chunked must be in chunks, with the last one",
+                );
+            }
             if !started {
+                if self.encoding != Encoding::Plain {
+                    // There are no chunks, not even the last one.
+                    self.buffers.head.drop_codings();
+                }
                 self.frame_length(0);
                 self.encode_head();
                 self.send_encoded_head();
@@ -52,7 +67,8 @@ impl Sender<'_, '_, '_> {
         }
     }
 
-    unsafe fn send_part(&mut self, part: VALUE, chunked: bool, first: bool) {
+    /// False if the app's own chunks are none.
+    unsafe fn send_part(&mut self, part: VALUE, chunked: bool, first: bool) -> bool {
         // SAFETY: under protect, and owning nothing; the part is on the stack.
         unsafe {
             let whole = bytes(part);
@@ -60,7 +76,13 @@ impl Sender<'_, '_, '_> {
             if first {
                 self.encode_head();
             }
-            let part = limit(&mut self.remaining, whole);
+            let chunks = &mut self.buffers.app_chunks;
+            let part = match self.encoding {
+                Encoding::Plain => Ok(limit(&mut self.remaining, whole)),
+                Encoding::Checked => chunks.check(whole),
+                Encoding::Decoded => chunks.decode(whole),
+            };
+            let Ok(part) = part else { return false };
             if part.len() < whole.len() {
                 self.in_flight.writer.close();
             }
@@ -79,6 +101,7 @@ impl Sender<'_, '_, '_> {
                 batch.push(CHUNK_END);
             }
             send_waiting(self.in_flight, batch.slices());
+            true
         }
     }
 }
@@ -98,11 +121,11 @@ unsafe extern "C" fn yielded_part(
             let sent = callback(|| {
                 if RSTRING_LEN(part) > 0 {
                     let first = !std::mem::replace(&mut parts.started, true);
-                    parts.sender.send_part(part, parts.chunked, first);
+                    parts.is_wrong = !parts.sender.send_part(part, parts.chunked, first);
                 }
             });
             parts.panicked = sent.is_none();
-            stop = parts.panicked || parts.sender.in_flight.writer.is_broken();
+            stop = parts.panicked || parts.is_wrong || parts.sender.in_flight.writer.is_broken();
         });
         if stop {
             // Leaves each, as `break` in a block does.

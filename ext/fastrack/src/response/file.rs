@@ -8,7 +8,7 @@ use rb_sys::*;
 
 use fastrack_http::{chunk_size_line, Length};
 
-use crate::response::sender::Sender;
+use crate::response::sender::{Encoding, Sender};
 use crate::ruby::{bytes, call, interned, is_string};
 
 impl Sender<'_, '_, '_> {
@@ -50,13 +50,13 @@ impl Sender<'_, '_, '_> {
         true
     }
 
-    /// Whether a file of this length is the whole body, as far as the head says. An empty file may be one that the
-    /// kernel fills when it is read (/proc).
+    /// Whether a file of this length is the whole body, as far as the head says. Nothing is left of an empty one to send.
     fn is_whole_body(&self, length: u64) -> bool {
         let head = &self.buffers.head;
         let agrees = match head.length() {
             Length::Known(known) => known == length,
-            Length::Unknown => !head.has_coding,
+            // A part, unless it says its length, may be any (RFC 9110 §15.3.7).
+            Length::Unknown => head.is_unframed() && self.encoding == Encoding::Plain && head.code() != 206,
         };
         agrees && length > 0
     }

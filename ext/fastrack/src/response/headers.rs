@@ -48,6 +48,7 @@ pub(crate) unsafe fn take_headers(
             refuse(name, error);
         }
     }
+    fields.head.end_fields();
     fields.server_headers
 }
 

@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 
 use fastrack_engine::{Progress, ResponseWriter};
-use fastrack_http::{has_no_body, DateCache, Length, Persistence, ResponseHead};
+use fastrack_http::{has_no_body, AppChunks, DateCache, Length, Persistence, ResponseHead};
 use fastrack_sys::epoch_seconds;
 
 use crate::request::InFlight;
@@ -15,6 +15,8 @@ pub(crate) struct ResponseBuffers {
     pub head: ResponseHead,
     /// The encoded head.
     pub encoded: Vec<u8>,
+    /// Follows a body that the app has encoded in chunks.
+    pub app_chunks: AppChunks,
     date: DateCache,
 }
 
@@ -38,6 +40,18 @@ pub(crate) struct Sender<'a, 'r, 'e> {
     pub mode: BodyMode,
     /// How many bytes of the body are still to come, if the head gives a length.
     pub remaining: Option<u64>,
+    pub encoding: Encoding,
+}
+
+/// Whether the app has encoded the body in chunks itself, and what becomes of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    /// It has not.
+    Plain,
+    /// They are sent, as far as they are right.
+    Checked,
+    /// A client of HTTP/1.0 gets what is in them, and the close ends it.
+    Decoded,
 }
 
 impl Sender<'_, '_, '_> {
@@ -49,10 +63,7 @@ impl Sender<'_, '_, '_> {
     pub fn encode_head(&mut self) {
         let has_body = !self.has_no_body();
         let ResponseBuffers { head, .. } = &self.buffers;
-        let has_clear_end = !head.is_unframed();
-        let understands_coding = self.mode.http_11 || !head.has_coding;
-        let must_close =
-            head.wants_close || head.code() < 200 || has_body && !(has_clear_end && understands_coding);
+        let must_close = head.wants_close() || head.code() < 200 || has_body && head.ends_by_close();
         self.remaining = match head.length() {
             Length::Known(length) if has_body => Some(length),
             _ => None,
@@ -65,7 +76,7 @@ impl Sender<'_, '_, '_> {
     }
 
     pub fn write_head(&mut self, persistence: Persistence) {
-        let ResponseBuffers { head, encoded, date } = self.buffers;
+        let ResponseBuffers { head, encoded, date, .. } = self.buffers;
         encoded.clear();
         head.write(date.at(epoch_seconds()), persistence, encoded);
         self.in_flight.writer.describe(head.code(), encoded.len());

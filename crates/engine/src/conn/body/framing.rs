@@ -122,7 +122,45 @@ pub(in crate::conn) fn will_stream(buf: &ReadBuf, settings: &Settings) -> Result
     Ok(status == Status::Partial)
 }
 
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
 /// Sends 100 Continue (RFC 9110 §15.2.1). If it fails, the client sends the body anyway after a while, or goes away.
 pub(in crate::conn) fn send_continue(fd: BorrowedFd<'_>) {
-    let _ = fastrack_sys::send(fd, b"HTTP/1.1 100 Continue\r\n\r\n");
+    end_if_cut(fd, fastrack_sys::send(fd, CONTINUE).unwrap_or(0));
+}
+
+/// Ends the connection if the system has taken only a part of 100 Continue: the client would take the beginning of the response
+/// for the rest of it.
+fn end_if_cut(fd: BorrowedFd<'_>, sent: usize) {
+    if (1..CONTINUE.len()).contains(&sent) {
+        // It fails if the client is gone.
+        let _ = fastrack_sys::shutdown_both(fd);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Read};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn nothing_follows_a_part_of_100_continue() {
+        for sent in 0..=CONTINUE.len() {
+            let (mut client, server) = UnixStream::pair().expect("a pair");
+            client.set_nonblocking(true).expect("nonblocking");
+            end_if_cut(server.as_fd(), sent);
+            let ended = matches!(client.read(&mut [0]), Ok(0));
+            assert_eq!(ended, sent > 0 && sent < CONTINUE.len(), "{sent} bytes");
+            if !ended {
+                send_continue(server.as_fd());
+                let mut bytes = [0; CONTINUE.len()];
+                client.read_exact(&mut bytes).expect("all of it");
+                assert_eq!(bytes, CONTINUE);
+                assert_eq!(client.read(&mut [0]).expect_err("no more").kind(), ErrorKind::WouldBlock);
+            }
+        }
+    }
 }

@@ -1,0 +1,65 @@
+# frozen_string_literal: true
+
+require "support/http_helpers"
+
+RSpec.describe "C5 a file that is not what is to be sent", once: "files, whatever Rack says" do
+  app = <<~'RUBY'
+    # Only its parts are right where it is a part of a file, or one whose size is not what it holds.
+    Body = Struct.new(:to_path) do
+      def each
+        yield "by each"
+      end
+    end
+
+    # As an app reads it.
+    Whole = Class.new(Body) do
+      def each
+        yield File.read(to_path)
+      end
+    end
+
+    run lambda { |env|
+      case env["PATH_INFO"]
+      when "/part" then [206, { "content-range" => "bytes 0-6/9" }, Body.new(File.join(Dir.pwd, "small"))]
+      when "/all" then [206, { "content-range" => "bytes 0-8/9", "content-length" => "9" }, Body.new(File.join(Dir.pwd, "small"))]
+      when "/small" then [200, {}, Body.new(File.join(Dir.pwd, "small"))]
+      when "/empty" then [200, {}, Whole.new(File.join(Dir.pwd, "empty"))]
+      else [200, {}, Whole.new(env["PATH_INFO"])]
+      end
+    }
+  RUBY
+
+  [false, true].each do |chunked|
+    context chunked ? "in chunks" : "as it is" do
+      before(:context) do
+        serve(app, options: { "ChunkedTransfer" => chunked })
+        server.write("small", "some text")
+        server.write("empty", "")
+      end
+
+      # Another response follows, so that nothing of this one is missing or too much.
+      def kept(path)
+        request = message("GET #{path} HTTP/1.1", "Host: a") + message("GET /small HTTP/1.1", "Host: a", "Connection: close")
+        HttpResponse.all(HttpPeer.exchange(server, request).first).map(&:body)
+      end
+
+      it "C5 is asked for its parts where it is a 206 that does not say its length" do
+        expect(kept("/part")).to eq(["by each", "some text"])
+      end
+
+      it "C5 is sent where a 206 has all of it" do
+        expect(kept("/all")).to eq(["some text", "some text"])
+      end
+
+      it "C5 may be empty" do
+        expect(kept("/empty")).to eq(["", "some text"])
+      end
+
+      it "C5 is asked for its parts where its size is not what it holds", linux: "sysfs and proc" do
+        %w[/sys/devices/system/cpu/online /proc/version].each do |path|
+          expect(kept(path)).to eq([File.read(path), "some text"]), path
+        end
+      end
+    end
+  end
+end
