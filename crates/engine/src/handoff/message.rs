@@ -15,7 +15,7 @@ use crate::settings::Settings;
 
 /// The version of the layout of messages and of the page. A new master with another one makes a queue of its own, and a
 /// message with another one is refused. Count it up with each change of either.
-pub(super) const LAYOUT: &str = "fastrak4";
+pub(super) const LAYOUT: &str = "fastrak5";
 
 /// The first bytes of a message.
 const MAGIC: &[u8] = LAYOUT.as_bytes();
@@ -32,6 +32,8 @@ const ASIDE: u8 = 4;
 const ENDED: u8 = 8;
 /// See [`Connection::answer_after_shutdown`].
 const PIPELINED: u8 = 16;
+/// See [`Contents::is_spool`].
+const SPOOL: u8 = 32;
 
 /// How many bytes of a connection go into the message itself. More of them go into a file beside it.
 const INLINE: usize = 16 * 1024;
@@ -55,6 +57,7 @@ pub(super) fn send(queue: BorrowedFd<'_>, connection: &Connection, settings: &Se
             (aside.is_some(), ASIDE),
             (connection.ended, ENDED),
             (connection.answer_after_shutdown, PIPELINED),
+            (contents.is_spool, SPOOL),
         ]
         .into_iter()
         .fold(0, |flags, (set, flag)| if set { flags | flag } else { flags }),
@@ -132,7 +135,8 @@ pub(super) fn receive(
     }
     let file = if header.flags & FILE != 0 { Some(rewound(fds.next())?) } else { None };
     let [offset, length] = header.file;
-    let loaded = Loaded { kind, file, offset, length, ends_chunk: header.flags & ENDS_CHUNK != 0 };
+    let [ends_chunk, is_spool] = [ENDS_CHUNK, SPOOL].map(|flag| header.flags & flag != 0);
+    let loaded = Loaded { kind, file, offset, length, ends_chunk, is_spool };
     let step = connection.load(buf, loaded, settings, pool);
     Ok((connection, step))
 }
