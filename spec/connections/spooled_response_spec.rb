@@ -193,14 +193,14 @@ RSpec.describe "C4 Responses that are longer than what slow readers take", once:
     it "have the worker wait for the client, arrive whole, and leave a line in the log: no such folder" do
       serve_long(env: { "TMPDIR" => folder })
       FileUtils.rm_rf(folder)
-      expect_waiting_and_whole(/cannot keep the rest of a response in #{folder} \(No such file or directory.*its client \(worker \d+\)$/)
+      expect_waiting_and_whole(/cannot keep the rest of a response in #{folder} \(No such file or directory.*slow clients \(worker \d+\)$/)
     end
 
     it "have the worker wait for the client, arrive whole, and leave a line in the log: no room" do
       mounted = system("mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", folder, %i[out err] => File::NULL)
       skip "needs root, and a kernel that lets it mount" unless mounted
       serve_long(env: { "TMPDIR" => folder })
-      expect_waiting_and_whole(/cannot keep the rest of a response in #{folder} \(No space left on device.*its client \(worker \d+\)$/)
+      expect_waiting_and_whole(/cannot keep the rest of a response in #{folder} \(No space left on device.*slow clients \(worker \d+\)$/)
     ensure
       system("umount", "--lazy", folder) if mounted
     end

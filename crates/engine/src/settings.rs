@@ -13,6 +13,15 @@ pub(crate) const STOP_TIME: u64 = 5_000;
 /// How long an idle client gets then by default, in milliseconds.
 pub(crate) const STOP_TIME_IDLE: u64 = 250;
 
+/// Descriptors left to the application for its files and sockets.
+const RESERVED_DESCRIPTORS: usize = 64;
+
+/// How many descriptors connections may have.
+pub(crate) fn own_descriptors() -> usize {
+    let all = fastrack_sys::fd_limit();
+    all.saturating_sub(RESERVED_DESCRIPTORS).max(all / 2)
+}
+
 /// How the engine treats its connections. All times are in milliseconds, all sizes in bytes.
 #[derive(Clone, Debug)]
 pub struct Settings {

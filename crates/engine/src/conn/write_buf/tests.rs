@@ -2,7 +2,7 @@ use super::*;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use proptest::prelude::*;
 
@@ -233,6 +233,10 @@ fn a_spool_that_cannot_be_written_leaves_everything_as_it_was() {
     assert!(received(&mut buf, &mut client, &server) == b"one,two");
 }
 
+/// In bytes.
+const MOST_SENT: usize = 200_000;
+const MOST_STEPS: usize = 30;
+
 #[derive(Clone, Debug)]
 enum Step {
     Send(usize),
@@ -244,24 +248,26 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        4 => (0..300_000usize).prop_map(Step::Send),
+        4 => (0..MOST_SENT).prop_map(Step::Send),
         3 => Just(Step::Spool),
         2 => Just(Step::Flush),
         4 => (1..400_000usize).prop_map(Step::Read),
         1 => Just(Step::Break),
     ];
-    proptest::collection::vec(step, 1..40)
+    proptest::collection::vec(step, 1..MOST_STEPS)
 }
 
+static EXPECTED: OnceLock<Vec<u8>> = OnceLock::new();
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     #[cfg_attr(not(target_os = "linux"), ignore = "only Linux opens the same file anew")]
     fn all_bytes_arrive_once_and_in_order_whatever_is_spooled(steps in steps()) {
         let (mut client, server) = pair();
         client.set_nonblocking(true).expect("nonblocking");
-        let expected = numbered(40 * 300_000);
+        let expected = EXPECTED.get_or_init(|| numbered(MOST_STEPS * MOST_SENT));
         let (mut buf, mut spools, mut passed) = (WriteBuf::default(), Spools::new(), 0);
         let mut all = Vec::new();
         let mut read = |most: usize| {
