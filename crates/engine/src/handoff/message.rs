@@ -235,9 +235,13 @@ fn peer_of([there, low, high, address @ ..]: &[u8; 19]) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conn::Content;
+    use crate::conn::{Content, Spooling, WriteBuf};
+    use crate::control::Control;
+    use crate::watch::WatchSettings;
     use fastrack_sys::message_queue;
+    use std::io::IoSlice;
     use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
 
     fn knowing(listeners: &[u64]) -> Settings {
         Settings { listeners: listeners.to_vec(), ..Settings::default() }
@@ -359,6 +363,31 @@ mod tests {
                 assert!(body_of(&connection) == body, "{cut}");
                 writer.join().expect("no panic").expect("written");
             }
+        }
+    }
+
+    #[test]
+    fn a_spool_travels_and_is_sent_before_the_bytes_after_it() {
+        let control = Arc::new(Control::new(-1, [], &WatchSettings::default()).expect("a control"));
+        let (settings, mut pool) = (Settings::default(), ReadBufPool::default());
+        let spooling = Spooling::new(&settings);
+        for length in [0, 4, 40_000] {
+            let (sender, receiver) = message_queue().expect("a queue");
+            let (mut client, server) = UnixStream::pair().expect("a pair");
+            let mut connection = Connection::new(Client { fd: server.into(), peer: None, listener: 0 });
+            let (mut unsent, after) = (WriteBuf::default(), vec![b'x'; length]);
+            unsent.push(&[IoSlice::new(b"spooled")], 0).expect("room");
+            assert!(unsent.spool(u64::MAX, || spooling.create(&control)).expect("written"));
+            unsent.push(&[IoSlice::new(&after)], 0).expect("room");
+            connection.send_later(unsent, true);
+            send(sender.as_fd(), &connection, &settings).expect("send");
+            drop(connection);
+            let (mut other, _) = receive(receiver.as_fd(), &settings, &mut pool).expect("receive");
+            assert_eq!(other.send_more().expect("sent"), 7 + length);
+            assert_eq!(other.is_sent(), Some(true));
+            let mut all = vec![0; 7 + length];
+            client.read_exact(&mut all).expect("read");
+            assert!(all == [b"spooled", &after[..]].concat(), "{length}");
         }
     }
 
