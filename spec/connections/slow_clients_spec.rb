@@ -102,8 +102,8 @@ RSpec.describe "C4 Slow clients", once: "sockets and timers of the engine" do
       end
     end
 
-    it "hold up the worker with an each-body only beyond the ResponseBuffer" do
-      serve_kept(options: { ResponseBuffer: 4_000_000 })
+    it "hold up the worker with an each-body only beyond the ResponseBuffer, without MaxResponseSpool" do
+      serve_kept(options: { ResponseBuffer: 4_000_000, MaxResponseSpool: 0 })
       within = peer(slow: true).ask("/each/30/100000")
       eventually { calls_of("/each/30/100000") == 1 }
       expect(server.get("/pid").status).to eq(200)
@@ -116,8 +116,8 @@ RSpec.describe "C4 Slow clients", once: "sockets and timers of the engine" do
       expect(within.answer.body.bytesize).to eq(3_000_000)
     end
 
-    it "hold up the worker with an each-body for WriteTimeout and no longer when they take nothing" do
-      serve_kept(options: { WriteTimeout: 1 })
+    it "hold up the worker with an each-body for WriteTimeout and no longer when they take nothing, without MaxResponseSpool" do
+      serve_kept(options: { WriteTimeout: 1, MaxResponseSpool: 0 })
       one = peer(slow: true).ask("/each/300/100000")
       eventually { calls_of("/each/300/100000") == 1 }
       waiting = peer.ask("/pid")

@@ -44,7 +44,7 @@ end
 
 RSpec.describe "A15 the block that the server gives to each of the body, called in a Fiber" do
   it "A15 raises a ThreadError where a signal's handler leaves the Fiber, and it comes back in another request" do
-    server = Server.start(ru: <<~'RUBY', options: { MaxWorkers: 1, ResponseBuffer: 0 })
+    server = Server.start(ru: <<~'RUBY', options: { MaxWorkers: 1, ResponseBuffer: 0, MaxResponseSpool: 0 })
       leaving = Object.new
       def leaving.each(&block)
         trap("CONT") { File.write("left", "") && Fiber.yield if Fiber.current.equal?($fiber) }

@@ -59,12 +59,12 @@ class KeptPeer < HttpPeer
     request(path, "Transfer-Encoding: chunked", verb: "POST") << chunks.join << "0\r\n\r\n"
   end
 
-  private
-
   # From now on this client reads as fast as any.
   def hurry
     @socket.setsockopt(Socket::SOL_SOCKET, Socket::SO_RCVBUF, 1 << 20)
   end
+
+  private
 
   # So many bytes there must be at least; without a length or chunks, all until the end.
   def whole_size(head_only)

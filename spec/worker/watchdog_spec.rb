@@ -100,7 +100,7 @@ RSpec.describe "the watchdog" do
   end
 
   it "leaves clients alone that send or read slowly: their time is not the app's" do
-    server = serve(workers: 1, timeout: 0.5, ResponseBuffer: 0, WriteTimeout: 30)
+    server = serve(workers: 1, timeout: 0.5, ResponseBuffer: 0, MaxResponseSpool: 0, WriteTimeout: 30)
     HttpPeer.open(server) do |peer|
       peer.write("GET /large HTTP/1.0\r\n")
       expect(peer.anything_within?(0.8)).to be(false)

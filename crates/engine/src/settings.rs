@@ -13,6 +13,15 @@ pub(crate) const STOP_TIME: u64 = 5_000;
 /// How long an idle client gets then by default, in milliseconds.
 pub(crate) const STOP_TIME_IDLE: u64 = 250;
 
+/// Descriptors left to the application for its files and sockets.
+const RESERVED_DESCRIPTORS: usize = 64;
+
+/// How many descriptors connections may have.
+pub(crate) fn own_descriptors() -> usize {
+    let all = fastrack_sys::fd_limit();
+    all.saturating_sub(RESERVED_DESCRIPTORS).max(all / 2)
+}
+
 /// How the engine treats its connections. All times are in milliseconds, all sizes in bytes.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -33,13 +42,15 @@ pub struct Settings {
     pub keep_alive_requests: u32,
     /// How much of a response is buffered for a slow client while the application goes on.
     pub response_buffer: usize,
+    /// How much of it is kept in a file beyond that; 0 is nothing.
+    pub max_response_spool: u64,
     /// Limits of a request's head.
     pub limits: Limits,
     /// The longest body that is accepted.
     pub max_body: Option<u64>,
     /// Whether the application is called before the body is complete, and reads the rest itself.
     pub stream_body: bool,
-    /// Directory for bodies over 1 MiB.
+    /// Directory for bodies over 1 MiB, and for what slow clients have not taken of their responses.
     pub tmpdir: PathBuf,
     /// Whether the application gets the path percent-decoded.
     pub decode_path: bool,
@@ -62,6 +73,7 @@ impl Default for Settings {
             parting_time: STOP_TIME_IDLE,
             keep_alive_requests: 0,
             response_buffer: 1024 * 1024,
+            max_response_spool: 1024 * 1024 * 1024,
             limits: Limits::default(),
             max_body: None,
             stream_body: false,

@@ -1,4 +1,4 @@
-//! How many descriptors the process may have.
+//! How many descriptors the process may have, and how long its files may get.
 
 use std::fs::File;
 use std::io;
@@ -15,6 +15,11 @@ pub fn fd_limit() -> usize {
 /// How many it may allow itself: RLIMIT_NOFILE, the hard limit.
 pub fn max_fd_limit() -> usize {
     to_usize(getrlimit(Resource::Nofile).maximum)
+}
+
+/// How long a file may get that this process writes, in bytes: RLIMIT_FSIZE, the soft limit.
+pub fn file_size_limit() -> u64 {
+    getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
 fn to_usize(limit: Option<u64>) -> usize {

@@ -35,7 +35,9 @@ pub use fatal_signals::run_before_fatal_signals;
 pub use fd::{
     borrow_fd, is_lost_fd, is_regular, replace_fd, replace_with_dev_null, set_nonblocking, write_once,
 };
-pub use fd_limit::{fd_limit, has_free_fds, is_out_of_fds, is_shortage, max_fd_limit, too_many_open_files};
+pub use fd_limit::{
+    fd_limit, file_size_limit, has_free_fds, is_out_of_fds, is_shortage, max_fd_limit, too_many_open_files,
+};
 pub use fd_passing::{message_queue, peek_message, receive_message, send_message, MAX_PASSED_FDS};
 pub use listen_queue::{listen_queue, ListenAddress, ListenQueue};
 pub use memory::{append, reserve};

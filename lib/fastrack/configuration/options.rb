@@ -39,6 +39,7 @@ module Fastrack
       new(:BodyTimeout, :body_timeout, nil, "seconds between two reads of the request body", :seconds),
       new(:WriteTimeout, :write_timeout, nil, "seconds between two writes of the response", :seconds),
       new(:ResponseBuffer, :response_buffer, 1_048_576, "response bytes to buffer while the app goes on", :integer, 0..),
+      new(:MaxResponseSpool, :max_response_spool, 1_073_741_824, "bytes beyond that to keep in a file for a slow client (512M; 0: none)", :size, 0),
       new(:HandOver, :hand_over, true, "hand connections of busy workers to idle ones", :boolean),
       new(:GracefulTimeout, :graceful_timeout, 30.0, "seconds that a worker gets to finish when it is told to stop", :seconds_or_zero),
       new(:DrainDelay, :drain_delay, 0.0, "seconds to keep serving after TERM", :seconds_or_zero),

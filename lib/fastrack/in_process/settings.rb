@@ -11,8 +11,8 @@ module Fastrack
     class Settings
       OPTIONS = %i[
         Host Port Path Listen BackLog ReusePort Timeout HeaderTimeout BodyTimeout WriteTimeout KeepAlive KeepAliveTimeout
-        KeepAliveRequests MaxBodySize MaxRequestTarget MaxHeaderSize MaxHeaderFields StreamBody ResponseBuffer ChunkedTransfer
-        PathInfo EarlyHints LowlevelErrorHandler HandOver GracefulTimeout
+        KeepAliveRequests MaxBodySize MaxRequestTarget MaxHeaderSize MaxHeaderFields StreamBody ResponseBuffer
+        MaxResponseSpool ChunkedTransfer PathInfo EarlyHints LowlevelErrorHandler HandOver GracefulTimeout
       ].map { |name| Option::BY_NAME.fetch(name) }.freeze
 
       # Only this machine's clients, and any free port. Nothing ends a worker here, because that would be this process.

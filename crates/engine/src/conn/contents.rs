@@ -7,6 +7,7 @@ use fastrack_http::{percent_decode, Error, Status};
 
 use super::body::BufferedBody;
 use super::read_buf::{ReadBuf, ReadBufPool};
+use super::write_buf::FilePart;
 use super::{Connection, State, Step, DRAINED};
 use crate::settings::Settings;
 
@@ -50,12 +51,15 @@ pub(crate) struct Contents<'a> {
     /// What was received. Then the decoded body, or the rest of a response. Then what came after the request; or what
     /// brings a decoder to where this one is, for a part of a body.
     pub parts: [Cow<'a, [u8]>; 3],
-    /// What is in a file: the body, or the rest of a response after the bytes. Where it begins, and its length.
+    /// What is in a file: the body, or a part of the rest of a response, after the bytes or [before](Self::is_spool) them.
+    /// Where it begins, and its length.
     pub file: Option<&'a File>,
     pub offset: u64,
     pub length: u64,
     /// Whether the end of the last chunk follows the file.
     pub ends_chunk: bool,
+    /// Whether the file is before the bytes of the rest of a response.
+    pub is_spool: bool,
 }
 
 impl<'a> Contents<'a> {
@@ -67,6 +71,7 @@ impl<'a> Contents<'a> {
             offset: 0,
             length: 0,
             ends_chunk: false,
+            is_spool: false,
         }
     }
 }
@@ -104,6 +109,7 @@ impl Connection {
                         offset: part.offset,
                         length: part.left,
                         ends_chunk: part.ends_chunk,
+                        is_spool: part.is_spool,
                         ..contents
                     },
                 }
@@ -122,7 +128,7 @@ impl Connection {
         settings: &Settings,
         pool: &mut ReadBufPool,
     ) -> Step {
-        let Loaded { kind, file, offset, length, ends_chunk } = contents;
+        let Loaded { kind, file, offset, length, ends_chunk, is_spool } = contents;
         match kind {
             Kind::Request => {
                 self.read_buf = Some(buf);
@@ -144,7 +150,9 @@ impl Connection {
                 };
             }
             Kind::Response | Kind::LastResponse => {
-                self.write_buf.load(&buf.decoded, file.map(|file| (file, offset, length, ends_chunk)));
+                let part =
+                    |file| FilePart { _tracked: None, file, offset, left: length, ends_chunk, is_spool };
+                self.write_buf.load(&buf.decoded, file.map(part));
                 self.state = State::Sending { keep_alive: kind == Kind::Response };
                 // Nobody knows here whether the client is still sending: then the close has to linger.
                 self.last_read_was_full = kind == Kind::LastResponse;
@@ -169,6 +177,7 @@ pub(crate) struct Loaded {
     pub offset: u64,
     pub length: u64,
     pub ends_chunk: bool,
+    pub is_spool: bool,
 }
 
 fn load_body(

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use super::queue_time::queue_time;
 use super::request::Request;
+use super::spool::Spooling;
+use super::unsent::Unsent;
 use super::write_buf::WriteBuf;
 use crate::control::Control;
 use crate::watch::ActiveRequest;
@@ -19,6 +21,12 @@ const KEPT: usize = 256 * 1024;
 pub(crate) struct InFlight {
     active: Arc<ActiveRequest>,
     write_buf: WriteBuf,
+    /// For the write buffer, while the helper may send what is in it.
+    unsent: Arc<Unsent>,
+    is_lent: bool,
+    spooling: Spooling,
+    /// Why what the client has not taken could not be spooled.
+    spool_failure: Option<io::Error>,
     /// There was no memory for what the client has not taken of the response.
     out_of_memory: bool,
     /// Bytes of a large response.
@@ -57,10 +65,16 @@ impl Sent {
 }
 
 impl InFlight {
-    pub fn new(active: Arc<ActiveRequest>) -> Self {
+    pub fn new(active: Arc<ActiveRequest>, spooling: Spooling) -> Self {
+        let unsent = Arc::new(Unsent::default());
+        active.share_unsent(Arc::clone(&unsent) as _);
         InFlight {
             active,
             write_buf: WriteBuf::default(),
+            unsent,
+            is_lent: false,
+            spooling,
+            spool_failure: None,
             out_of_memory: false,
             large: 0,
             sent: Sent::default(),
@@ -154,6 +168,44 @@ impl InFlight {
 
     pub fn take_unsent(&mut self) -> WriteBuf {
         std::mem::take(&mut self.write_buf)
+    }
+
+    /// From now on the helper sends what is buffered, until it is [taken back](Self::take_back).
+    pub fn lend(&mut self) {
+        self.unsent.lend(std::mem::take(&mut self.write_buf));
+        self.is_lent = true;
+    }
+
+    pub fn is_lent(&self) -> bool {
+        self.is_lent
+    }
+
+    /// Returns how much the socket has taken meanwhile.
+    pub fn take_back(&mut self) -> io::Result<usize> {
+        self.is_lent = false;
+        let (write_buf, taken) = self.unsent.take_back();
+        self.write_buf = write_buf;
+        taken
+    }
+
+    /// Moves what is buffered to the response's spool. False if that has no room, or cannot be written.
+    pub fn spool(&mut self, control: &Arc<Control>) -> bool {
+        let InFlight { write_buf, spooling, spool_failure, .. } = self;
+        // After a failure the disk is left alone for the rest of the response.
+        if spool_failure.is_some() || spooling.most == 0 {
+            return false;
+        }
+        let spooled = write_buf.spool(spooling.most, || spooling.create(control));
+        spooled.unwrap_or_else(|error| {
+            *spool_failure = Some(error);
+            false
+        })
+    }
+
+    /// What to log if the response could not be spooled.
+    pub fn take_spool_failure(&mut self) -> Option<String> {
+        let error = self.spool_failure.take()?;
+        Some(self.spooling.explain(&error))
     }
 
     /// So much of the response was sent at once.

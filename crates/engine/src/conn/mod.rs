@@ -18,6 +18,8 @@ mod read_buf;
 mod reading;
 mod request;
 mod response_writer;
+mod spool;
+mod unsent;
 mod write_buf;
 
 use std::io;
@@ -41,6 +43,7 @@ pub(crate) use read_buf::{ReadBuf, ReadBufPool};
 pub use request::{Content, Request};
 pub(crate) use response_writer::Stage;
 pub use response_writer::{Progress, ResponseWriter};
+pub(crate) use spool::Spooling;
 pub(crate) use write_buf::WriteBuf;
 
 /// How much a refused client may still send, in bytes: enough for what was under way.

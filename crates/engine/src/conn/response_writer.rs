@@ -1,8 +1,11 @@
 //! Sends the application's response.
 
+mod buffering;
+
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use fastrack_http::{Persistence, Version};
 use fastrack_sys::CORKS;
@@ -15,15 +18,12 @@ use crate::control::Control;
 use crate::settings::Settings;
 use crate::watch::{Count, GcTime};
 
-/// How often to look whether a client has taken something of a response, within the time for that.
-const LOOKS: u64 = 8;
-
 /// How far sending is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// All that was passed has been sent, or will be without the application.
     Sent,
-    /// The client must take something first: [wait](ResponseWriter::wait), then [flush](ResponseWriter::flush).
+    /// What is buffered must become less first: [wait](ResponseWriter::wait), then [flush](ResponseWriter::flush).
     Blocked,
 }
 
@@ -56,9 +56,11 @@ struct Corking {
 pub struct ResponseWriter<'a> {
     fd: BorrowedFd<'a>,
     in_flight: &'a mut InFlight,
-    control: &'a Control,
+    control: &'a Arc<Control>,
     /// How much of the response may be buffered, in bytes.
     budget: usize,
+    /// Whether what is beyond that may go to a file.
+    may_spool: bool,
     /// How long the client may take nothing, in milliseconds.
     timeout: u64,
     /// Since when it has taken nothing, in milliseconds of the monotonic clock.
@@ -79,7 +81,7 @@ impl<'a> ResponseWriter<'a> {
     pub(crate) fn new(
         fd: BorrowedFd<'a>,
         in_flight: &'a mut InFlight,
-        control: &'a Control,
+        control: &'a Arc<Control>,
         request: &Request<'a>,
         settings: &Settings,
         last: bool,
@@ -95,6 +97,7 @@ impl<'a> ResponseWriter<'a> {
             in_flight,
             control,
             budget: settings.response_buffer,
+            may_spool: true,
             timeout: settings.write_timeout,
             stalled: None,
             stage: Stage::Untouched,
@@ -164,8 +167,9 @@ impl<'a> ResponseWriter<'a> {
         if self.in_flight.sent.is_logged() {
             self.in_flight.sent.passed += slices.iter().map(|slice| slice.len() as u64).sum::<u64>();
         }
+        self.take_back()?;
         let is_behind = !self.in_flight.write_buf().is_empty() && {
-            self.flush()?;
+            self.flush_buffered()?;
             !self.in_flight.write_buf().is_empty()
         };
         if is_behind {
@@ -180,7 +184,7 @@ impl<'a> ResponseWriter<'a> {
             }
         }
         self.stage = Stage::Begun;
-        Ok(self.progress())
+        Ok(self.go_on())
     }
 
     #[inline]
@@ -218,10 +222,10 @@ impl<'a> ResponseWriter<'a> {
         Ok(before + self.in_flight.write_buf().flush(self.fd)?)
     }
 
-    /// Sends what is held back here, if anything is: no more of the response is passed.
+    /// Sends what is held back here, if anything is, and takes back what the helper may send: no more of the response is passed.
     #[inline]
     pub(crate) fn release(&mut self) {
-        if self.in_flight.holds() {
+        if self.in_flight.holds() | self.in_flight.is_lent() {
             self.release_held();
         }
     }
@@ -232,9 +236,12 @@ impl<'a> ResponseWriter<'a> {
             // This is a forked child, with a copy of its parent's bytes.
             return self.in_flight.drop_held();
         }
-        let result = self.send_held();
         // A failure marks the response as broken.
-        let _ = self.note(result);
+        let _ = self.take_back();
+        if self.in_flight.holds() {
+            let result = self.send_held();
+            let _ = self.note(result);
+        }
     }
 
     /// Has the system send what it may hold back.
@@ -268,7 +275,7 @@ impl<'a> ResponseWriter<'a> {
         self.in_flight.write_buf().push_file(file, length, ends_chunk);
         self.in_flight.corked = false;
         self.stage = Stage::Begun;
-        self.flush()
+        self.flush_buffered()
     }
 
     /// Sends an interim response (RFC 9110 §15.2). It is skipped if the client is slow in taking what was sent
@@ -292,6 +299,12 @@ impl<'a> ResponseWriter<'a> {
 
     /// Sends more of what is buffered.
     pub fn flush(&mut self) -> io::Result<Progress> {
+        self.take_back()?;
+        self.flush_buffered()?;
+        Ok(self.go_on())
+    }
+
+    fn flush_buffered(&mut self) -> io::Result<Progress> {
         let result = self.in_flight.write_buf().flush(self.fd);
         self.note(result)
     }
@@ -311,7 +324,7 @@ impl<'a> ResponseWriter<'a> {
             Ok(taken) => {
                 self.in_flight.sent.taken += taken as u64;
                 self.in_flight.note_sent(taken);
-                self.stage = Stage::Begun;
+                self.end(Stage::Begun);
                 self.stalled = None;
             }
             Err(error) => {
@@ -323,46 +336,14 @@ impl<'a> ResponseWriter<'a> {
         Ok(self.progress())
     }
 
-    fn progress(&mut self) -> Progress {
-        if self.in_flight.write_buf().len() <= self.budget {
-            Progress::Sent
-        } else {
-            Progress::Blocked
-        }
-    }
-
-    /// Turns buffering off: from now on [`Progress::Sent`] means that the kernel has taken everything.
-    pub fn unbuffer(&mut self) {
-        self.budget = 0;
-    }
-
-    /// Blocks until the client may take more, or a signal came; fails when it has taken nothing for the whole
-    /// timeout.
-    ///
-    /// This is what to run while other threads may go on.
-    pub fn wait(&mut self) -> io::Result<()> {
-        let now = fastrack_sys::monotonic_millis();
-        let waited = now.saturating_sub(*self.stalled.get_or_insert(now));
-        let result = if waited >= self.timeout {
-            Err(io::ErrorKind::TimedOut.into())
-        } else {
-            // The client may take something soon after this began, which a poller reports only when a third of the
-            // socket's buffer is free. The next flush notices it: at the end it would count as news.
-            let left = (self.timeout - waited).min((self.timeout / LOOKS).max(1));
-            self.in_flight.active().while_stopped(|| fastrack_sys::wait_writable(self.fd, left))
-        };
-        if result.is_err() {
-            self.stage = Stage::Broken;
-        }
-        result.map(|_| ())
-    }
-
     /// The application has passed the whole response; what is buffered of it is sent without it.
     pub fn finish(&mut self) {
         self.release();
         self.end(Stage::Finished);
         if self.in_flight.write_buf().is_empty() {
             self.in_flight.active().set_complete();
+        } else {
+            self.spool_end();
         }
     }
 
@@ -380,6 +361,7 @@ impl<'a> ResponseWriter<'a> {
         self.in_flight.active().set_complete();
     }
 
+    /// Nothing mends a broken response.
     fn end(&mut self, stage: Stage) {
         if self.stage != Stage::Broken {
             self.stage = stage;

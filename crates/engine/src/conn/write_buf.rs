@@ -3,6 +3,9 @@
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::FileExt;
+
+use super::spool::Tracked;
 
 /// What is sent of a file before other connections get a turn, in bytes.
 const FILE_SLICE: usize = 2 * 1024 * 1024;
@@ -16,14 +19,18 @@ const CHUNK_ENDS: &[u8] = b"\r\n0\r\n\r\n";
 
 #[derive(Debug)]
 pub(super) struct FilePart {
+    /// Before the file, because it is dropped before.
+    pub _tracked: Option<Tracked>,
     pub file: File,
     pub offset: u64,
     pub left: u64,
     /// It is a chunk.
     pub ends_chunk: bool,
+    /// It holds what was passed before the bytes, which go to its end when they are too many.
+    pub is_spool: bool,
 }
 
-/// Bytes in the order in which they are to be sent, and then perhaps a file.
+/// Bytes in the order in which they are to be sent, and then perhaps a file. Or a spool, and then the bytes.
 #[derive(Debug, Default)]
 pub(crate) struct WriteBuf {
     bytes: Vec<u8>,
@@ -81,10 +88,47 @@ impl WriteBuf {
     /// Adds the first `length` bytes of a file, and the end of the last chunk after them if that `ends_chunk`. Nothing
     /// can be added to that.
     pub fn push_file(&mut self, file: File, length: u64, ends_chunk: bool) {
-        self.file = Some(Box::new(FilePart { file, offset: 0, left: length, ends_chunk }));
+        let part = FilePart { _tracked: None, file, offset: 0, left: length, ends_chunk, is_spool: false };
+        self.file = Some(Box::new(part));
     }
 
-    /// The bytes that are left, before the [file](Self::file).
+    /// Moves the bytes to the end of the spool, which `create` makes if there is none. False if the spool would be longer than
+    /// `most` bytes. Nothing has changed then, and after a failure.
+    pub fn spool(
+        &mut self,
+        most: u64,
+        create: impl FnOnce() -> io::Result<(File, Tracked)>,
+    ) -> io::Result<bool> {
+        let length = self.len() as u64;
+        let end = self.file.as_ref().map_or(0, |part| part.offset + part.left);
+        if end.saturating_add(length) > most || self.file.as_ref().is_some_and(|part| !part.is_spool) {
+            return Ok(false);
+        }
+        match &mut self.file {
+            Some(part) => {
+                part.file.write_all_at(&self.bytes[self.sent..], end)?;
+                part.left += length;
+            }
+            none => {
+                let (file, tracked) = create()?;
+                file.write_all_at(&self.bytes[self.sent..], 0)?;
+                let _tracked = Some(tracked);
+                let part =
+                    FilePart { _tracked, file, offset: 0, left: length, ends_chunk: false, is_spool: true };
+                *none = Some(Box::new(part));
+            }
+        }
+        self.bytes.clear();
+        self.sent = 0;
+        Ok(true)
+    }
+
+    /// Whether a part of what was passed is in a file, and is sent before the bytes.
+    pub fn has_spool(&self) -> bool {
+        self.file.as_ref().is_some_and(|part| part.is_spool)
+    }
+
+    /// The bytes that are left, before the [file](Self::file), or after it if that is a spool.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.sent..]
     }
@@ -94,10 +138,9 @@ impl WriteBuf {
     }
 
     /// Takes over what another process has not sent: bytes, and a part of a file.
-    pub fn load(&mut self, bytes: &[u8], file: Option<(File, u64, u64, bool)>) {
+    pub(super) fn load(&mut self, bytes: &[u8], file: Option<FilePart>) {
         self.bytes.extend_from_slice(bytes);
-        self.file = file
-            .map(|(file, offset, left, ends_chunk)| Box::new(FilePart { file, offset, left, ends_chunk }));
+        self.file = file.map(Box::new);
     }
 
     /// Whether slices are short enough to be held back, so that more may go with them.
@@ -131,9 +174,12 @@ impl WriteBuf {
     /// Returns how much the socket took. Fails with UnexpectedEof if a file turns out to be shorter than its length.
     pub fn flush(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
         self.more = false;
-        let mut total = self.flush_bytes(fd, self.file.is_some())?;
-        if self.has_bytes() {
-            return Ok(total);
+        let mut total = 0;
+        if !self.has_spool() {
+            total = self.flush_bytes(fd, self.file.is_some())?;
+            if self.has_bytes() {
+                return Ok(total);
+            }
         }
         if let Some(part) = &mut self.file {
             total += part.send(fd)?;
@@ -233,127 +279,4 @@ fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::{Read, Write};
-    use std::os::fd::AsFd;
-    use std::os::unix::net::UnixStream;
-
-    fn pair() -> (UnixStream, UnixStream) {
-        let (client, server) = UnixStream::pair().expect("a pair");
-        server.set_nonblocking(true).expect("nonblocking");
-        (client, server)
-    }
-
-    /// What arrives of all that is flushed.
-    fn received(buf: &mut WriteBuf, client: &mut UnixStream, server: &UnixStream) -> Vec<u8> {
-        let mut received = Vec::new();
-        while !buf.is_empty() {
-            let before = buf.len();
-            let has_file = buf.file.is_some();
-            let sent = buf.flush(server.as_fd()).expect("flush");
-            assert!(has_file || buf.len() == before - sent);
-            let mut part = vec![0; sent];
-            client.read_exact(&mut part).expect("read");
-            received.extend(part);
-        }
-        received
-    }
-
-    #[test]
-    fn what_is_pushed_arrives_in_order_however_slowly_it_is_taken() {
-        let (mut client, server) = pair();
-        let expected: Vec<u8> = (0..3_000_000).map(|index| (index % 251) as u8).collect();
-        let mut buf = WriteBuf::default();
-        buf.push(&[IoSlice::new(b"sent"), IoSlice::new(&expected[..10]), IoSlice::new(&[])], 4)
-            .expect("room");
-        buf.push(&[IoSlice::new(&expected[10..])], 0).expect("room");
-        assert!(received(&mut buf, &mut client, &server) == expected);
-        buf.shrink(0);
-        assert_eq!(buf.len(), 0);
-    }
-
-    #[test]
-    fn slices_arrive_in_order_joined_or_not_and_the_rest_when_there_is_room() {
-        for length in [1, JOINED - 4, JOINED - 3, 2 * JOINED, 1_000_000] {
-            let (mut client, server) = pair();
-            let body = vec![b'b'; length];
-            let mut buf = WriteBuf::default();
-            let whole = [b"head", &body[..]].concat();
-            let several = [IoSlice::new(b"head"), IoSlice::new(&[]), IoSlice::new(&body)];
-            for slices in [&several[..], &[IoSlice::new(&whole)]] {
-                let sent = buf.send(server.as_fd(), slices, false).expect("send");
-                assert!(sent > 0 && buf.len() == 4 + length - sent, "{length}");
-                let mut all = vec![0; sent];
-                client.read_exact(&mut all).expect("read");
-                all.extend(received(&mut buf, &mut client, &server));
-                assert!(all == whole, "{length}");
-            }
-        }
-    }
-
-    #[test]
-    fn what_fails_to_be_sent_does_not_wait() {
-        for length in [1, 2 * JOINED] {
-            let (client, server) = pair();
-            drop(client);
-            let mut buf = WriteBuf::default();
-            let bytes = vec![0; length];
-            for slices in [&[IoSlice::new(&bytes)][..], &[IoSlice::new(&bytes), IoSlice::new(b"end")]] {
-                buf.send(server.as_fd(), slices, false).expect_err("nobody is there");
-                assert!(buf.is_empty(), "{length}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_file_arrives_after_the_bytes_and_before_its_end_and_no_more_of_it_than_was_said() {
-        let (mut client, server) = pair();
-        let content: Vec<u8> = (0..3_000_000).map(|index| (index % 253) as u8).collect();
-        let mut file = tempfile::tempfile().expect("a file");
-        file.write_all(&content).expect("write");
-        file.write_all(b"it has grown").expect("write");
-        let mut buf = WriteBuf::default();
-        buf.push(&[IoSlice::new(b"head")], 0).expect("room");
-        buf.push_file(file, content.len() as u64, true);
-        let all = received(&mut buf, &mut client, &server);
-        assert!(all == [b"head", &content[..], CHUNK_ENDS].concat());
-        assert!(!buf.has_more_to_send());
-    }
-
-    #[test]
-    fn a_file_that_has_shrunk_is_an_error_not_an_end() {
-        let (_client, server) = pair();
-        let mut file = tempfile::tempfile().expect("a file");
-        file.write_all(b"short").expect("write");
-        let mut buf = WriteBuf::default();
-        buf.push_file(file, 6, false);
-        let error = buf.flush(server.as_fd()).expect_err("shrunk");
-        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
-        buf.clear();
-        assert!(buf.is_empty());
-    }
-
-    #[test]
-    fn a_long_file_does_not_starve_others() {
-        let (mut client, server) = pair();
-        // A reader that keeps up, so that the socket always takes more.
-        let reader = std::thread::spawn(move || {
-            let mut sink = Vec::new();
-            client.read_to_end(&mut sink).map(|_| sink.len())
-        });
-        server.set_nonblocking(false).expect("blocking");
-        let length = 2 * FILE_SLICE + 1;
-        let file = tempfile::tempfile().expect("a file");
-        file.set_len(length as u64).expect("length");
-        let mut buf = WriteBuf::default();
-        buf.push_file(file, length as u64, false);
-        for (sent, more) in [(FILE_SLICE, true), (FILE_SLICE, true), (1, false)] {
-            assert_eq!(buf.flush(server.as_fd()).expect("flush"), sent);
-            assert_eq!(buf.has_more_to_send(), more);
-        }
-        assert!(buf.is_empty());
-        drop(server);
-        assert_eq!(reader.join().expect("joined").expect("read"), length);
-    }
-}
+mod tests;

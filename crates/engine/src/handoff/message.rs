@@ -15,7 +15,7 @@ use crate::settings::Settings;
 
 /// The version of the layout of messages and of the page. A new master with another one makes a queue of its own, and a
 /// message with another one is refused. Count it up with each change of either.
-pub(super) const LAYOUT: &str = "fastrak4";
+pub(super) const LAYOUT: &str = "fastrak5";
 
 /// The first bytes of a message.
 const MAGIC: &[u8] = LAYOUT.as_bytes();
@@ -32,6 +32,8 @@ const ASIDE: u8 = 4;
 const ENDED: u8 = 8;
 /// See [`Connection::answer_after_shutdown`].
 const PIPELINED: u8 = 16;
+/// See [`Contents::is_spool`].
+const SPOOL: u8 = 32;
 
 /// How many bytes of a connection go into the message itself. More of them go into a file beside it.
 const INLINE: usize = 16 * 1024;
@@ -55,6 +57,7 @@ pub(super) fn send(queue: BorrowedFd<'_>, connection: &Connection, settings: &Se
             (aside.is_some(), ASIDE),
             (connection.ended, ENDED),
             (connection.answer_after_shutdown, PIPELINED),
+            (contents.is_spool, SPOOL),
         ]
         .into_iter()
         .fold(0, |flags, (set, flag)| if set { flags | flag } else { flags }),
@@ -132,7 +135,8 @@ pub(super) fn receive(
     }
     let file = if header.flags & FILE != 0 { Some(rewound(fds.next())?) } else { None };
     let [offset, length] = header.file;
-    let loaded = Loaded { kind, file, offset, length, ends_chunk: header.flags & ENDS_CHUNK != 0 };
+    let [ends_chunk, is_spool] = [ENDS_CHUNK, SPOOL].map(|flag| header.flags & flag != 0);
+    let loaded = Loaded { kind, file, offset, length, ends_chunk, is_spool };
     let step = connection.load(buf, loaded, settings, pool);
     Ok((connection, step))
 }
@@ -231,9 +235,13 @@ fn peer_of([there, low, high, address @ ..]: &[u8; 19]) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conn::Content;
+    use crate::conn::{Content, Spooling, WriteBuf};
+    use crate::control::Control;
+    use crate::watch::WatchSettings;
     use fastrack_sys::message_queue;
+    use std::io::IoSlice;
     use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
 
     fn knowing(listeners: &[u64]) -> Settings {
         Settings { listeners: listeners.to_vec(), ..Settings::default() }
@@ -355,6 +363,31 @@ mod tests {
                 assert!(body_of(&connection) == body, "{cut}");
                 writer.join().expect("no panic").expect("written");
             }
+        }
+    }
+
+    #[test]
+    fn a_spool_travels_and_is_sent_before_the_bytes_after_it() {
+        let control = Arc::new(Control::new(-1, [], &WatchSettings::default()).expect("a control"));
+        let (settings, mut pool) = (Settings::default(), ReadBufPool::default());
+        let spooling = Spooling::new(&settings);
+        for length in [0, 4, 40_000] {
+            let (sender, receiver) = message_queue().expect("a queue");
+            let (mut client, server) = UnixStream::pair().expect("a pair");
+            let mut connection = Connection::new(Client { fd: server.into(), peer: None, listener: 0 });
+            let (mut unsent, after) = (WriteBuf::default(), vec![b'x'; length]);
+            unsent.push(&[IoSlice::new(b"spooled")], 0).expect("room");
+            assert!(unsent.spool(u64::MAX, || spooling.create(&control)).expect("written"));
+            unsent.push(&[IoSlice::new(&after)], 0).expect("room");
+            connection.send_later(unsent, true);
+            send(sender.as_fd(), &connection, &settings).expect("send");
+            drop(connection);
+            let (mut other, _) = receive(receiver.as_fd(), &settings, &mut pool).expect("receive");
+            assert_eq!(other.send_more().expect("sent"), 7 + length);
+            assert_eq!(other.is_sent(), Some(true));
+            let mut all = vec![0; 7 + length];
+            client.read_exact(&mut all).expect("read");
+            assert!(all == [b"spooled", &after[..]].concat(), "{length}");
         }
     }
 

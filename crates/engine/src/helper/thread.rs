@@ -29,6 +29,10 @@ const LATER_TRY: u64 = 2;
 /// The same at most where it is known when there is room, or the threads tell: each look takes time of others.
 const LATEST_TRY: u64 = 10;
 
+/// The same while a client has not taken all that the application has passed of its response. What its socket holds lasts
+/// longer, unless it takes more than 10 MB in a second.
+const UNSENT_WAIT: u64 = 20;
+
 /// How often to look whether the last requests are done, in milliseconds.
 const LAST_LOOK: u64 = 10;
 
@@ -175,9 +179,9 @@ impl Work for Drive<'_> {
             return None;
         }
         self.shared.note_long_request();
-        self.uncork();
+        let longest = if self.send_responses() { UNSENT_WAIT } else { LONGEST_WAIT };
         if !self.shared.crew().is_alone() {
-            return self.drive_for_crew(since, reactor, driving);
+            return Some(self.drive_for_crew(since, reactor, driving)?.min(longest));
         }
         reactor.drive(&|| epoch.read() != since, &|_| false);
         self.has_others.set(reactor.has_others());
@@ -195,7 +199,7 @@ impl Work for Drive<'_> {
             self.watchdog.check_progress(request, lasted, || reactor.hand_off_all());
         }
         self.step.set(step);
-        Some(next_look(&reactor, request.deadline()))
+        Some(next_look(&reactor, request.deadline()).min(longest))
     }
 
     fn may_give(&self) -> bool {
@@ -209,7 +213,7 @@ impl Work for Drive<'_> {
         // Not while the application forks.
         if let Some(driving) = self.shared.drive() {
             if let Some(_reactor) = self.shared.try_reactor() {
-                self.uncork();
+                self.send_responses();
             }
             drop(self.watch_requests(driving));
         }
@@ -221,10 +225,13 @@ impl Work for Drive<'_> {
 }
 
 impl Drive<'_> {
-    /// The first look at a request: what the system holds back of its response is sent, and all that follows at once. The
-    /// caller has the reactor, so that no connection is closed meanwhile.
-    fn uncork(&self) {
-        self.control.all_requests().iter().for_each(|request| request.uncork());
+    /// The first look at a request: what the system holds back of its response is sent, and all that follows at once. Then what
+    /// its client has not taken of it. Whether there was any of that. The caller has the reactor, so that no connection is closed
+    /// meanwhile.
+    fn send_responses(&self) -> bool {
+        let requests = self.control.all_requests();
+        requests.iter().for_each(|request| request.uncork());
+        requests.iter().fold(false, |any, request| request.send_unsent() | any)
     }
 }
 

@@ -21,6 +21,9 @@ impl Reactor {
     ) -> Next {
         let now = monotonic_millis();
         self.count(&connection, stage, in_flight, now);
+        if let Some(line) = in_flight.take_spool_failure() {
+            self.warn_of_refusal(line);
+        }
         match stage {
             Stage::Finished if in_flight.write_buf().is_empty() => {
                 return self.response_sent(connection, keep_alive, in_flight.sent.started, now);

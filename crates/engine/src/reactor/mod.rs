@@ -30,13 +30,10 @@ use crate::access_log::AccessLog;
 use crate::conn::{Connection, ReadBufPool};
 use crate::control::Control;
 use crate::handoff::Member;
-use crate::settings::Settings;
+use crate::settings::{own_descriptors, Settings};
 use crate::watch::Count;
 
 pub(crate) use table::Table;
-
-/// Descriptors left to the application for its files and sockets.
-const RESERVED_DESCRIPTORS: usize = 64;
 
 /// The heap is trimmed when the worker is idle and so much has been freed, in bytes: it takes milliseconds.
 const TRIM: usize = 16 * 1024 * 1024;
@@ -113,7 +110,6 @@ pub(crate) struct Reactor {
 
 impl Reactor {
     pub fn new(settings: Settings, control: Arc<Control>, table: Table, member: Option<Member>) -> Self {
-        let descriptors = fastrack_sys::fd_limit();
         Reactor {
             settings,
             control,
@@ -127,7 +123,7 @@ impl Reactor {
             backlog_time: BacklogTime::default(),
             published: 0,
             access_log: None,
-            capacity: descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2),
+            capacity: own_descriptors(),
             stop_deadline: None,
             head_deadline: 0,
             queue_stayed_full: false,

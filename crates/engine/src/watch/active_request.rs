@@ -8,7 +8,7 @@
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fastrack_http::Head;
 use fastrack_sys::{borrow_fd, exit_at_once, monotonic_millis, write_stderr_within};
@@ -17,6 +17,7 @@ use super::cork::Cork;
 use super::counters::{Count, Counters};
 use super::scoreboard::{Scoreboard, Slot, NEVER};
 use super::settings::WatchSettings;
+use super::unsent::SendUnsent;
 
 const NO_FD: RawFd = -1;
 
@@ -81,6 +82,8 @@ impl Claim {
 pub(crate) struct ActiveRequest {
     fd: AtomicI32,
     cork: Cork,
+    /// That of the thread's responses.
+    unsent: Mutex<Option<Arc<dyn SendUnsent>>>,
     slot: Slot,
     counters: Counters,
     timeout: u64,
@@ -106,6 +109,7 @@ impl ActiveRequest {
         let new = |slot| ActiveRequest {
             fd: AtomicI32::new(NO_FD),
             cork: Cork::default(),
+            unsent: Mutex::default(),
             counters: Slot::counters(&slot),
             slot,
             timeout: settings.timeout,
@@ -223,6 +227,11 @@ impl ActiveRequest {
         }
     }
 
+    /// The helper sends this as well.
+    pub fn share_unsent(&self, unsent: Arc<dyn SendUnsent>) {
+        *self.unsent.lock().unwrap_or_else(PoisonError::into_inner) = Some(unsent);
+    }
+
     pub fn cork(&self) -> &Cork {
         &self.cork
     }
@@ -257,6 +266,17 @@ impl ActiveRequest {
                 let _ = fastrack_sys::uncork(client);
             });
         }
+    }
+
+    /// Sends what the client has not taken of the response. To be called while its connection cannot be closed. Whether there
+    /// was anything.
+    pub fn send_unsent(&self) -> bool {
+        let unsent = self.unsent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut was_any = false;
+        if let Some(unsent) = &*unsent {
+            self.with_client(|client| was_any = unsent.send_unsent(client));
+        }
+        was_any
     }
 
     /// Whether there is no request, and no callbacks of one.

@@ -10,6 +10,7 @@ mod last_response;
 mod scoreboard;
 mod settings;
 mod totals;
+mod unsent;
 mod waits;
 mod watchdog;
 
@@ -22,6 +23,7 @@ pub use counts::{Connections, Counts, GcTime, Histogram, BUCKETS};
 pub(crate) use last_response::LastResponse;
 pub use scoreboard::{Entry, QueueLength, Scoreboard, Slot, State, WorkerId, MAX_THREADS};
 pub use settings::{ThreadDumper, WatchSettings};
+pub(crate) use unsent::SendUnsent;
 pub(crate) use waits::Waits;
 pub(crate) use watchdog::Watchdog;
 pub use watchdog::EXIT_STATUS;

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use fastrack_sys::{Events, Poller, Timer};
 
 use crate::accept::{Backlog, Listener, Listeners};
-use crate::conn::Connection;
+use crate::conn::{Connection, Spooling};
 use crate::control::Control;
 use crate::handoff::{Member, SharedQueue};
 use crate::helper::{Crew, Helper, HelperTimer, Shared};
@@ -67,6 +67,7 @@ pub struct Engine {
     _helper: Helper,
     shared: Arc<Shared>,
     control: Arc<Control>,
+    spooling: Spooling,
     /// None while a thread leads. Never locked for long.
     driver: Mutex<Option<Box<Driver>>>,
     /// For the thread that pauses.
@@ -174,6 +175,7 @@ impl Engine {
             poller.watch(waker, NOTICE)?;
         }
         let watchdog = Watchdog::new(&settings.watch);
+        let spooling = Spooling::new(&settings);
         let mut reactor = Reactor::new(settings, Arc::clone(&control), table, member);
         reactor.set_backlog(Backlog::new(listeners.shared()));
         reactor.start_log()?;
@@ -197,6 +199,7 @@ impl Engine {
             _helper: Helper::start(Arc::clone(&shared), Arc::clone(&control), watchdog)?,
             shared,
             control,
+            spooling,
             driver: Mutex::new(Some(Box::new(driver))),
             priority: Mutex::default(),
         })

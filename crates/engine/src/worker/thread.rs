@@ -122,7 +122,7 @@ impl<'e> Runner<'e> {
         Runner {
             engine,
             number,
-            in_flight: InFlight::new(request),
+            in_flight: InFlight::new(request, engine.spooling.clone()),
             recalled: false,
             gives_way: false,
             finish: None,

@@ -182,7 +182,7 @@ fn a_large_response_reaches_a_slow_reader_whole() {
 
 #[test]
 fn a_client_that_reads_nothing_times_out() {
-    let mut worker = Worker::start(impatient(), Some(1));
+    let mut worker = Worker::start(Settings { max_response_spool: 0, ..impatient() }, Some(1));
     let mut stream = worker.connect();
     stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
     assert_eq!(worker.finish(), Finish::Limit);

@@ -6,5 +6,6 @@ mod handoff;
 mod keep_alive;
 mod lifecycle;
 mod requests;
+mod spool;
 mod support;
 mod threads;

@@ -28,7 +28,7 @@ pub struct Seen {
 
 /// Answers by path: `/nothing` sends nothing, `/half` stops halfway, `/large`
 /// sends 8 MB, `/array` as many without waiting for the client, `/hold` takes until the
-/// test says so, everything else the length of the body.
+/// test says so, `/quiet` sends 8 MB and does the same, everything else the length of the body.
 struct Echo(Sender<Seen>, Receiver<()>);
 
 impl Echo {
@@ -42,6 +42,11 @@ impl Echo {
 }
 
 impl Echo {
+    fn hold(&self) {
+        let _ = self.0.send(Seen { path: "/held".into(), ..Seen::default() });
+        self.1.recv().expect("released");
+    }
+
     /// A body that is still coming in, or as much of it as the path says.
     fn read(stream: BodyStream<'_>, path: &str) -> Vec<u8> {
         let mut body = Vec::new();
@@ -79,9 +84,12 @@ impl App for Echo {
         match path.as_str() {
             "/nothing" => {}
             "/half" => Self::send(writer, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhal"),
-            "/large" => {
+            "/large" | "/quiet" => {
                 Self::send(writer, b"HTTP/1.1 200 OK\r\n\r\n");
                 Self::send(writer, &vec![b'x'; 8_000_000]);
+                if path == "/quiet" {
+                    self.hold();
+                }
                 writer.finish();
             }
             "/array" => {
@@ -91,8 +99,7 @@ impl App for Echo {
             }
             _ => {
                 if path == "/hold" {
-                    let _ = self.0.send(Seen { path: "/held".into(), ..Seen::default() });
-                    self.1.recv().expect("released");
+                    self.hold();
                 }
                 Self::send(writer, answer.as_bytes());
                 writer.finish();
@@ -166,8 +173,12 @@ impl Worker {
     }
 
     pub fn release(&self) {
-        self.release.send(()).expect("somebody held");
+        self.release_held();
         assert_eq!(self.next_seen().path, "/hold");
+    }
+
+    pub fn release_held(&self) {
+        self.release.send(()).expect("somebody held");
     }
 
     pub fn connect(&self) -> TcpStream {

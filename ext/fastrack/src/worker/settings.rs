@@ -118,6 +118,8 @@ pub(super) fn engine_settings(
         parting_time: millis("parting_time", defaults.parting_time)?,
         keep_alive_requests: optional(ruby, hash, "keep_alive_requests")?.unwrap_or(0),
         response_buffer: optional(ruby, hash, "response_buffer")?.unwrap_or(defaults.response_buffer),
+        max_response_spool: optional(ruby, hash, "max_response_spool")?
+            .unwrap_or(defaults.max_response_spool),
         max_body: optional(ruby, hash, "max_body")?,
         stream_body: optional(ruby, hash, "stream_body")?.unwrap_or(false),
         tmpdir: tmpdir.unwrap_or(defaults.tmpdir),
