@@ -141,6 +141,16 @@ RSpec.describe "D10 The master" do
     expect_all_known(server, 1)
   end
 
+  it "leaves no process behind where before_exec hangs, and the old master is gone" do
+    server = start(options: { BootTimeout: 1 }, config: "before_exec { File.write('hung', ''); sleep }")
+    usr2(server)
+    eventually { File.exist?(File.join(server.dir, "hung")) }
+    server.signal(:QUIT)
+    server.wait
+    eventually(20, -> { server.log }) { server.processes.empty? }
+    expect(server.log).to match(/^fastrack: before_exec has not finished within BootTimeout \(pid \d+\): ending it$/)
+  end
+
   it "is not what a process goes on as that a hook forks, whether that returns or exits" do
     server = Server.start(ru: Rackups::PID, unix: true, options: { MaxWorkers: 2, Pid: "app.pid" }, config: <<~'RUBY')
       # Returns twice, as C's does.

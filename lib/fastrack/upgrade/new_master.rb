@@ -17,6 +17,9 @@ module Fastrack
     # Exit status when the program could not be run, as in a shell.
     NOT_FOUND = 127
 
+    # Seconds beyond BootTimeout, at which the old master ends the new one.
+    GRACE = 1
+
     # Variables with this process's descriptors or pid.
     STALE_VARIABLES = [
       InheritedListeners::VARIABLE, OldMaster::VARIABLE, OldMaster::QUEUE_VARIABLE, *SystemdSockets::VARIABLES
@@ -54,10 +57,18 @@ module Fastrack
         Dir.chdir(start.directory) if File.directory?(start.directory)
         ProcessSettings.find_directory(launcher.configuration)
         ENV.replace(start.environment.except(*STALE_VARIABLES))
+        limit_hook(launcher.configuration.boot_timeout)
         launcher.configuration.call_hook(:before_exec, launcher)
         pass_on(launcher, channel)
         program, *arguments = start.command
         Process.exec([program, program], *arguments, descriptors(launcher, channel))
+      end
+
+      # Where the old master is gone by then, nobody else ends a hook that hangs, and the port is taken for ever.
+      def limit_hook(seconds)
+        ChildProcess.end_within(seconds + GRACE, NOT_FOUND, <<~LINE)
+          fastrack: before_exec has not finished within BootTimeout (pid #{Process.pid}): ending it
+        LINE
       end
 
       def pass_on(launcher, channel)
