@@ -29,6 +29,9 @@ module Bench
         # What the cores' other users cost at worst; a request that waits for the slow reader takes seconds.
         ["max_beside_ms", "longest latency in ms beside a huge answer", 100.0, false]
       ],
+      "slow-each" => [
+        ["p99_kept", "p99 of new clients beside slow readers, to that without", 1.20, false]
+      ],
       "idle" => [
         ["still_open", "idle connections", 10_000, true],
         ["bytes_each", "bytes of memory per idle connection", 4_096.0, false],

@@ -7,6 +7,7 @@ require_relative "measurements/mix"
 require_relative "measurements/newcomer"
 require_relative "measurements/page"
 require_relative "measurements/slow_clients"
+require_relative "measurements/slow_each"
 require_relative "profiles"
 require_relative "workload"
 
@@ -107,6 +108,9 @@ module Bench
       kept_alive("slow", "Hello beside slow clients", "sizes.ru", Measurements::SlowClients.new,
                  # Each of its loads lasts for more than a second, so that a client can be seen to starve.
                  stretch: 0.25, servers: %w[fastrack puma unicorn]),
+      # A client that has to wait for a reader waits for seconds.
+      Workload.new("slow-each", title: "New clients beside 50 slow readers of 16 MB by each", app: "each.ru", front: :tcp, think_ms: 5.0,
+                                measurement: Measurements::SlowEach.new, servers: %w[fastrack puma], settings: { concurrency: 8 }),
       kept_alive("idle", "10,000 idle connections", "hello.ru", Measurements::IdleConnections.new(10_000),
                  stretch: 0.3, servers: %w[fastrack puma])
     ].freeze
