@@ -37,7 +37,7 @@ RSpec.describe "Under systemd", once: "sockets and processes" do
       server = start(sockets, wrapper: activation, env: { "LISTEN_FDNAMES" => "web:local:six" })
       ports = [sockets[0], sockets[2]].map { |socket| socket.addr[1].to_s }
       expect(names(TCPSocket.new("127.0.0.1", ports[0]))).to eq(["127.0.0.1", ports[0]])
-      expect(names(UNIXSocket.new(path))).to eq(%w[0.0.0.0 0])
+      expect(names(UNIXSocket.new(path))).to eq(%w[localhost 80])
       expect(names(TCPSocket.new("::1", ports[1]))).to eq(["[::1]", ports[1]])
       expect(server.log.scan(/Listening on/).size).to eq(3)
       server.stop
@@ -73,7 +73,7 @@ RSpec.describe "Under systemd", once: "sockets and processes" do
         client = eventually { connect(port) }
         expect(names(client)).to eq(["127.0.0.1", port.to_s])
       end
-      expect(names(UNIXSocket.new("#{@dir}/app.sock"))).to eq(%w[0.0.0.0 0])
+      expect(names(UNIXSocket.new("#{@dir}/app.sock"))).to eq(%w[localhost 80])
     end
 
     def connect(port)
