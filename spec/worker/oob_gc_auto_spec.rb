@@ -373,18 +373,6 @@ RSpec.describe "OobGC=auto", :quiet do
       expect(made(maker, 25, room: requests * 88)).to eq([])
     end
 
-    # Since Ruby 3.4 the heap says how many slots may still be added to any pool, before that each pool how many pages to it.
-    it "counts slots that any pool may get for all of them, and as unused for none" do
-      pool = { slot_size: 64, heap_eden_slots: 9_000, total_allocated_objects: 50_000, total_freed_objects: 41_200 }
-      allow(GC).to receive(:stat) { |name| { heap_allocatable_slots: 300, heap_empty_pages: 2 }.fetch(name) }
-      rooms = [{}, { heap_allocatable_pages: 2 }].map do |own|
-        allow(GC).to receive(:stat_heap) { |_, pools| pools.replace(0 => { **pool, **own }) }
-        counted = Fastrack::YoungHeap.new
-        [counted.unused, counted.pool(64).room]
-      end
-      expect(rooms).to eq([[200, 200 + 300 + 2_048], [200 + 2_048, 200 + 2_048]])
-    end
-
     it "is no longer made once a quarter was tried where the system has no more memory" do
       maker = Fastrack::HeapRoom.new(heap)
       made(maker, 1)
@@ -427,12 +415,6 @@ RSpec.describe "OobGC=auto", :quiet do
       expect(begun).to eq(1)
       # It was over at once.
       expect(engine).to have_received(:end_full_mark)
-    end
-
-    it "is made at once before Ruby 3.4, where it takes no steps", skip: ("not said" unless says_due) || ("steps" if RUBY_VERSION >= "3.4") do
-      begun, engine = full_marks(1, others: true)
-      expect(begun).to eq(1)
-      expect(engine).not_to have_received(:begin_full_mark)
     end
   end
 end

@@ -32,7 +32,6 @@ RSpec.describe "Workers with several requests" do
         30.times { sleep 0.0003 }
         query = Thread.current.native_thread_id.to_s
       when "/states" then query = Fastrack.stats[:workers].map { |worker| worker[:state] }.sort.join(" ")
-      when "/timeout" then Timeout.timeout(0.05) { sleep }
       end
       [200, { "content-type" => "text/plain" }, [query]]
     }
@@ -105,14 +104,6 @@ RSpec.describe "Workers with several requests" do
       expect(response.scan(%r{</(\w)>; rel=preload})).to eq([[name]])
       expect(response).to end_with("\r\n\r\n#{name}").or(end_with("\r\n#{name}\r\n0\r\n\r\n"))
     end
-  end
-
-  it "answer 500 where a timeout of the app's is raised in a thread, which serves on" do
-    serve
-    expect(Array.new(6) { request("/timeout") }.map(&:value)).to eq([500] * 6)
-    ones = waiting(2)
-    go
-    expect(ones.map(&:value)).to eq([200, 200])
   end
 
   it "answer 500 where the gem rack-timeout ends requests, a thread each, and serve on" do
