@@ -4,7 +4,7 @@ require "socket"
 require "support/http_helpers"
 require "support/http_gates"
 
-RSpec.describe "a worker that clients queue up for" do
+RSpec.describe "a worker that clients queue up for", once: "the order of sockets" do
   include HttpGates
 
   [0, 1].each do |busy|
@@ -39,7 +39,7 @@ RSpec.describe "a worker that clients queue up for" do
     peers&.each(&:close)
   end
 
-  it "B-idle-cpu uses no CPU when it stops and one of them has sent half a request" do
+  it "B-idle-cpu uses no CPU when it stops and one of them has sent half a request", alone: "CPU seconds" do
     serve(HttpApps.ru(:gated))
     half = half_ask("/half")
     peers = worker_with_a_row

@@ -2,7 +2,7 @@
 
 require "support/http_helpers"
 
-RSpec.describe "A13 Expect" do
+RSpec.describe "A13 Expect", once: "bytes on the wire" do
   before(:context) { serve(HttpApps.ru(:echo)) }
 
   go_on = "HTTP/1.1 100 Continue\r\n\r\n"

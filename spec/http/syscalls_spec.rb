@@ -5,7 +5,7 @@ require "support/http_strace"
 require "support/kept_peer"
 
 # What a request costs the kernel is most of what it costs at all.
-RSpec.describe "the system calls of a hello request", :quiet do
+RSpec.describe "the system calls of a hello request", :quiet, once: "what the engine asks of the kernel" do
   # Requests that are looked at, and those before them: as long as the worker does not know that clients keep coming, it
   # asks the poller before it accepts.
   requests = 20

@@ -122,7 +122,8 @@ RSpec.describe "A request that ends its worker" do
 
   %w[/segv /exec].each do |path|
     it "loses no other connection of the worker: #{path}" do
-      pid = worker
+      server = serve
+      pid = server.workers.first
       idle = Array.new(3) { KeptPeer.new(server).tap { |peer| expect(peer.get("/").body.to_i).to eq(pid) } }
       waiting = KeptPeer.new(server).tap { |peer| peer.get("/") }
       ending = Thread.new { server.get("#{path}?wait") }
