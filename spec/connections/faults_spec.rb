@@ -12,7 +12,7 @@ RSpec.describe "C4 Connections, when something goes wrong" do
   end
 
   describe "clients that vanish" do
-    before { serve_kept }
+    before(:context) { serve_kept }
 
     body = "b" * 2_000_000
     stages = {
@@ -37,7 +37,7 @@ RSpec.describe "C4 Connections, when something goes wrong" do
           ones.each { |one| one.write(bytes) }
           server.get("/pid") unless stage.include?("unknown")
           ones.each(&manner)
-          busy_with(manner) do |late|
+          busy_with("gate#{journal.lines.size}") do |late|
             late.each { |one| Thread.new { one.write(bytes) }.join(0.2) && one.public_send(manner) }
           end
         end
@@ -49,9 +49,9 @@ RSpec.describe "C4 Connections, when something goes wrong" do
     # Kept peers whose worker is in the app during the block.
     def busy_with(name)
       late = kept_peers(3)
-      occupy(name.to_s)
+      occupy(name)
       yield late
-      open_gate(name.to_s)
+      open_gate(name)
     end
 
     it "while the app is at their request leave nothing behind" do

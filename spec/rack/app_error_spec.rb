@@ -58,11 +58,6 @@ RSpec.describe "B-app-error an app that fails" do
       expect_worker_alive
     end
   end
-
-  it "B-app-error goes on for as long as it must", :quiet do
-    200.times { expect(server.get("/standard").status).to eq(500) }
-    expect_worker_alive
-  end
 end
 
 RSpec.describe "B-app-error an app that fails where nobody reads stderr any more" do

@@ -100,13 +100,10 @@ module HttpApps
       [200, TYPE.dup, Echo.new(input)]
     end
 
-    # Counts in another thread while this one waits for the client.
+    # Another thread writes the file `ticked` while this one waits for the client.
     def answer_background(input, _)
-      count = 0
-      thread = Thread.new { loop { count += 1 and sleep 0.001 } }
-      body = input.read
-      thread.kill
-      [body.bytesize, count].join(" ")
+      thread = Thread.new { 10.times { sleep 0.001 } && File.write("ticked", "") }
+      input.read.bytesize.to_s.tap { thread.join }
     end
 
     # What the reading raises, noted, and told unless the path says that it goes on.
