@@ -126,7 +126,7 @@ RSpec.describe "A Rails app with MaxThreads", skip: AppRails.missing do
     eventually(60, -> { @server.log[-3000..] }) { @postgres.query("SELECT text FROM notes WHERE text LIKE 'job-%'").flatten.sort == expected }
   end
 
-  it "talks to WebSockets by Action Cable's worker pool, while requests wait in all threads" do
+  it "talks to WebSockets by full hijack and Action Cable's worker pool, while requests wait in all threads (C5)" do
     identifier = JSON.generate(channel: "NotesChannel")
     # What comes in, without Action Cable's pings.
     receive = lambda do |socket|
@@ -146,7 +146,9 @@ RSpec.describe "A Rails app with MaxThreads", skip: AppRails.missing do
       expect(sockets.map { |one| receive.call(one).dig("message", "text") }).to all(eq("hello #{nr}"))
     end
     expect(requests.value).to all(satisfy { |name, body| body == "#{name} true" })
-    sockets.each(&:close)
+    sockets.first.close
+    expect(sockets.first.received_close?).to be(true)
+    sockets.drop(1).each(&:close)
   end
 
   describe "by bin/rails server -u fastrack" do
