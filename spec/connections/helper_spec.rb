@@ -60,23 +60,6 @@ RSpec.describe "C4 The helper thread, which looks after connections while Ruby i
     expect(sleeps - before).to be <= 20 + (4 * long), "#{sleeps - before} times, #{long} long requests"
   end
 
-  it "C4 wakes up once for each of many long requests in a row", linux: "timerfd" do
-    one = peer
-    one.get("/pid")
-    before = sleeps
-    one.write(KeptPeer.request("/compute/6000/all") * 100)
-    100.times { expect(one.answer.status).to eq(200) }
-    # Were it to count from what follows a response, each request would be another thing at its first look, and take a second one.
-    expect(sleeps - before).to be_between(50, 150)
-  end
-
-  it "C4 is awake while a request lasts" do
-    before = sleeps
-    occupy("busy")
-    eventually { sleeps > before + 2 }
-    open_gate("busy")
-  end
-
   it "C4 runs for a small part of what short requests take" do
     worker = -> { running_time(File.read("/proc/#{@worker}/task/#{@worker}/schedstat")) }
     helper = -> { running_time(of_helper("schedstat")) }

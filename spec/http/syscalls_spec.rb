@@ -12,29 +12,8 @@ RSpec.describe "the system calls of a hello request", :quiet, once: "what the en
   warm_up = 50
 
   app = <<~'RUBY'
-    require "socket"
-
-    # The accepted socket of this request, found by its peer: the server does not show it.
-    def no_delay(env)
-      Dir.children("/proc/self/fd").each do |number|
-        next unless File.readlink("/proc/self/fd/#{number}").start_with?("socket:")
-
-        socket = Socket.for_fd(number.to_i).tap { |one| one.autoclose = false }
-        peer = socket.remote_address
-        next unless peer.ip? && peer.ip_port.to_s == env["REMOTE_PORT"]
-
-        return socket.getsockopt(:TCP, :NODELAY).bool.to_s
-      rescue SystemCallError
-        next
-      end
-      "not found"
-    end
-
     run lambda { |env|
-      case env["PATH_INFO"]
-      when "/gate" then sleep 0.002 until File.exist?("go")
-      when "/no-delay" then next [200, {}, [no_delay(env)]]
-      end
+      sleep 0.002 until env["PATH_INFO"] != "/gate" || File.exist?("go")
       [200, { "content-type" => "text/plain" }, ["hello"]]
     }
   RUBY
@@ -155,10 +134,5 @@ RSpec.describe "the system calls of a hello request", :quiet, once: "what the en
     expect(others.size).to be >= 1
     expect(theirs.fetch("recvfrom", 0)).to be <= requests / 4
     expect(theirs.keys & %w[accept4 writev sendto]).to eq([])
-  end
-
-  it "include no setsockopt for TCP_NODELAY, which the accepted socket has all the same (A7)" do
-    serve(app)
-    expect(server.get("/no-delay").body).to eq("true")
   end
 end

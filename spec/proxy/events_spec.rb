@@ -4,7 +4,7 @@ require "support/http_helpers"
 require "support/http_apps/events"
 require "support/http_nginx"
 
-RSpec.describe "server-sent events" do
+RSpec.describe "server-sent events", once: "what nginx sees" do
   before { serve(HttpApps.ru(:events)) }
 
   after { @nginx&.stop }

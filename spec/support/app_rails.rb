@@ -13,7 +13,6 @@ class AppRails
 
   COMPLETED = "the executor has completed in"
 
-  # @return [String, nil] why the app cannot be served here
   def self.missing
     libraries = AppRequirements.missing("Rails 7.1 with pg", LIBRARIES)
     return libraries if libraries
@@ -44,7 +43,6 @@ class AppRails
     Server.start(ru: ru, options: options, config: config, env: environment.merge("RAILS_ENV" => "production", **env))
   end
 
-  # Through bin/rails server.
   def rails_server(arguments, env: {})
     command = [RbConfig.ruby, "-w", "-I", Server::LIB, path("bin/rails"), "server", "-u", "fastrack", *arguments]
     # A wrapper that leaves out what it wraps, which is rackup.
@@ -60,7 +58,6 @@ class AppRails
     FileUtils.remove_entry(@dir)
   end
 
-  # What the app has to have in its environment.
   def environment
     @postgres.environment.merge("SECRET_KEY_BASE" => "0123456789abcdef" * 8)
   end

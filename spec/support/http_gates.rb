@@ -16,10 +16,6 @@ module HttpGates
     end
   end
 
-  # Clients that have sent their requests.
-  #
-  # @param place [#connect] the server, or a Place
-  # @return [Array<HttpPeer>]
   def ask(*paths, place: server)
     paths.map { |path| HttpPeer.new(place).write("GET #{path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") }
   end
@@ -44,8 +40,6 @@ module HttpGates
   end
 
   # A client of the app at the gate `second`, behind more than a row of clients; the worker is there.
-  #
-  # @return [Array<HttpPeer>] all of these clients
   def worker_with_a_row(place: server)
     peers = ask("/gate/first", place: place)
     await_gate("first")

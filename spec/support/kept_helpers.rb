@@ -14,7 +14,6 @@ module KeptHelpers
     server
   end
 
-  # @return [KeptPeer]
   def peer(slow: false)
     (slow ? KeptPeer.open_slow(server) : KeptPeer.new(server)).tap { |one| (@peers ||= []) << one }
   end
@@ -38,9 +37,6 @@ module KeptHelpers
   end
 
   # Has workers busy until the gates are opened.
-  #
-  # @param kind [Symbol] :gate or :burn
-  # @return [Hash{Integer => String}] the names of the gates by their workers
   def occupy(*names, kind: :gate)
     names.to_h do |name|
       busy_peer(name, kind)
@@ -54,22 +50,18 @@ module KeptHelpers
     all.group_by { |one| one.get("/pid").body.to_i }.map { |worker, peers| [peers.first(count), worker] }.find { |peers, _| peers.size == count }
   end
 
-  # Sockets that a process has open.
   def sockets(pid)
     ProcessTable.descriptors(pid).values.count { |target| target&.start_with?("socket:") }
   end
 
-  # The worker that was called for that path.
   def worker_of(path)
     journal.lines.map(&:split).find { |_, called| called == path }&.first&.to_i
   end
 
-  # How often the app was called for that path.
   def calls_of(path)
     calls.count(path)
   end
 
-  # Seconds that a block takes.
   def seconds
     start = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     yield

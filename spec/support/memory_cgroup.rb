@@ -5,8 +5,6 @@ class MemoryCgroup
   # Where one can be made, and its files of the limit and of what is in use: version 1, then version 2.
   PLACES = { "/sys/fs/cgroup/memory" => %w[memory.limit_in_bytes memory.usage_in_bytes], "/sys/fs/cgroup" => %w[memory.max memory.current] }.freeze
 
-  # @param bytes [Integer]
-  # @return [MemoryCgroup, nil] nil if there is no way to
   def self.make(bytes, name = "fastrack-spec-#{Process.pid}")
     PLACES.each do |place, files|
       path = File.join(place, name)
@@ -26,7 +24,6 @@ class MemoryCgroup
     @limit, @used = files.map { |name| File.join(path, name) }
   end
 
-  # @return [Boolean] whether it is in force
   def limit(bytes)
     return false unless File.exist?(@limit)
 
@@ -34,12 +31,10 @@ class MemoryCgroup
     File.read(@limit).to_i == bytes
   end
 
-  # @return [Array<String>] what to put before a command, so that it and its children are in the group
   def wrapper
     ["sh", "-c", "echo $$ >#{@path}/cgroup.procs && exec \"$@\"", "sh"]
   end
 
-  # @return [Integer] bytes that are in use; caches of files count
   def used
     File.read(@used).to_i
   end

@@ -8,7 +8,6 @@ module ProcessTable
 
   module_function
 
-  # @return [Entry, nil] nil when there is no such process
   def entry(pid)
     text = File.binread("/proc/#{pid}/stat")
     name = text[/\((.*)\)/m, 1]
@@ -40,8 +39,6 @@ module ProcessTable
 
   # CPU seconds that processes use within a time. The time is what is measured, and so it has to pass: one that spins uses
   # all of it, or its share of a busy machine, and one that sleeps next to nothing.
-  #
-  # @param pids [Integer, Array<Integer>]
   def cpu_seconds_within(seconds, pids)
     used = -> { Array(pids).sum { |pid| entry(pid).cpu_ticks }.fdiv(Etc.sysconf(Etc::SC_CLK_TCK)) }
     before = used.call
@@ -54,7 +51,6 @@ module ProcessTable
     File.binread("/proc/#{pid}/cmdline").tr("\0", " ").strip
   end
 
-  # Numbers of the open file descriptors, each with what it points at.
   def descriptors(pid)
     Dir.children("/proc/#{pid}/fd").to_h do |number|
       [number.to_i, File.readlink("/proc/#{pid}/fd/#{number}")]

@@ -5,15 +5,15 @@ require_relative "../support/kept_peer"
 require_relative "../support/monitor_client"
 
 RSpec.describe "OobGC=auto", :quiet do
-  # Makes garbage, and answers with the collections and the full marks before and after that. /old makes what stays, and so
-  # much that a full mark becomes due.
+  # Makes garbage, /more a lot of it, and answers with the collections and the full marks before and after that. /old makes what
+  # stays, and so much that a full mark becomes due.
   let(:allocating) do
     <<~'RUBY'
       old = Array.new(50_000) { |n| "live #{n}" }
       run lambda { |env|
         counts = -> { [GC.count, GC.stat(:major_gc_count)] }
         before = counts.call
-        Array.new(1_500) { |n| "object #{n}" }
+        Array.new(env["PATH_INFO"] == "/more" ? 10_000 : 1_500) { |n| "object #{n}" }
         8_000.times { old << ("x" * 10_000) } if env["PATH_INFO"] == "/old"
         sleep 0.005 until env["PATH_INFO"] != "/wait" || File.exist?("over")
         [200, { "content-type" => "text/plain" }, [[*before, *counts.call, Process.pid].join(" ")]]
@@ -66,7 +66,7 @@ RSpec.describe "OobGC=auto", :quiet do
   #
   # @return [Integer] its pid
   def await_collection
-    eventually { ask && collecting.first }
+    eventually { ask("/more") && collecting.first }
   end
 
   # When the heap has its size, and then a full mark becomes due: collections during requests, full marks during requests, and
@@ -97,20 +97,20 @@ RSpec.describe "OobGC=auto", :quiet do
   it "never has two workers collect at once, and the others serve meanwhile" do
     start({ MaxWorkers: 3 }, config: held)
     first = await_collection
-    answers = Array.new(600) { ask }
+    answers = Array.new(120) { ask("/more") }
     expect(answers.map(&:last)).not_to include(first)
     # By themselves the others have collected.
     expect(answers.sum { |answer| answer[2] - answer[0] }).to be > 0
     expect(collecting).to eq([first])
     server.write("go", "")
-    eventually { ask && collecting.size > 1 }
+    eventually { ask("/more") && collecting.size > 1 }
   end
 
   it "lets the others collect when a worker was killed that did" do
     start({ MaxWorkers: 2 }, config: held)
     first = await_collection
     Process.kill(:KILL, first)
-    eventually { ask && collecting.uniq.size > 1 }
+    eventually { ask("/more") && collecting.uniq.size > 1 }
     server.write("go", "")
   end
 
@@ -158,7 +158,7 @@ RSpec.describe "OobGC=auto", :quiet do
   it "does not collect while a request is in the app beside" do
     start({ MaxWorkers: 1, MaxThreads: 3 }, config: held)
     client = KeptPeer.new(server).ask("/wait")
-    expect(Array.new(300) { ask }.sum { |answer| answer[2] - answer[0] }).to be > 0
+    expect(Array.new(80) { ask("/more") }.sum { |answer| answer[2] - answer[0] }).to be > 0
     expect(collecting).to be_empty
     server.write("over", "")
     expect(client.answer.status).to eq(200)
@@ -268,7 +268,7 @@ RSpec.describe "OobGC=auto", :quiet do
 
   it "collects nothing after the app has called GC.disable" do
     start({ MaxWorkers: 1 }, config: "after_fork { GC.disable }")
-    answers = Array.new(300) { ask }
+    answers = Array.new(60) { ask("/more") }
     expect(answers.last[2]).to eq(answers.first[0])
   end
 

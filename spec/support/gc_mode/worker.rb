@@ -41,13 +41,11 @@ module GcMode
 
     private
 
-    # Fastrack::Worker#serve
     def serve(channel)
       @app = { "stress" => Calm, "compact" => Moved }.fetch(MODE).new(@app)
       super
     end
 
-    # Fastrack::Worker#run
     def run(limit)
       GC.stress = true if MODE == "stress"
       super

@@ -19,8 +19,6 @@ module HttpApps
       end
     end
 
-    # @param mode [Symbol] :stress collects at each allocation, :compact moves all objects again and again,
-    #   :auto_compact lets every full collection move them
     def initialize(app, mode)
       @app = app
       @mode = mode

@@ -5,7 +5,6 @@ require_relative "../http_journal"
 module HttpApps
   # Takes the connection over in the way that the path names.
   class Hijacking
-    # Notes that it was closed.
     Body = Struct.new(:journal, :name) do
       def each = yield("never sent")
       def close = journal.write("#{name} closed")

@@ -19,13 +19,11 @@ module HttpApps
     end
 
     class << self
-      # @return [Integer] how often the background thread has run in this process
       def ticks
         @thread ||= Thread.new { loop { sleep(0.002) && tick } }
         @ticks
       end
 
-      # @return [Float] the longest time in seconds that it did not run, since this was asked before
       def gap
         [@gap, now - @last].max.tap { @gap = 0 }
       end
