@@ -16,12 +16,13 @@ RSpec.describe "C4 Small parts of responses", once: "what the kernel holds back"
     one.packets - before
   end
 
-  # Whether a client gets what it waits for before the kernel lets it go.
-  def at_once?
-    (1..tries).any? do |number|
+  # Whether a client gets what it waits for before the kernel lets it go; each try has a gate of its own.
+  gates = (1..).each
+  define_method(:at_once?) do |&wait|
+    (1..tries).any? do
       one = peer
       one.get("/")
-      seconds { yield one, number } < kernels / 2
+      seconds { wait.call(one, gates.next) } < kernels / 2
     end
   end
 
@@ -64,7 +65,7 @@ RSpec.describe "C4 Small parts of responses", once: "what the kernel holds back"
 
   [1, 4].each do |threads|
     context "with #{threads} threads" do
-      before { serve_parts("MaxThreads" => threads) }
+      before(:context) { serve_parts("MaxThreads" => threads) }
 
       it "leave in one packet where they follow each other at once" do
         one = peer

@@ -143,14 +143,6 @@ RSpec.describe "C4 Hand-over" do
     expect(quick.first(2).size).to eq(2)
   end
 
-  it "is for connections on a unix socket, too" do
-    serve_kept(workers: 2, unix: true)
-    (occupier, one), = peers_of_one_worker(2)
-    busy = ask_for_long(occupier, :gate, "a")
-    expect(one.get("/pid").body.to_i).to eq(other(busy))
-    open_gate("a")
-  end
-
   it "leaves nothing in the queue to a worker that was killed, when the server stops" do
     serve_kept(workers: 2, options: { ErrRespawnInterval: 600 })
     server.signal(:KILL, to: server.workers.first)
@@ -218,24 +210,6 @@ RSpec.describe "C4 Hand-over" do
       expect(ones.map { |one| one.answer.status }.uniq).to eq([200])
       expect(calls_of("/array/10")).to eq(700)
       expect(ones.map { |one| one.get("/pid").status }.uniq).to eq([200])
-    end
-
-    it "a worker that is killed takes its own connections with it, and no others" do
-      (one, two), worker = peers_of_one_worker(2)
-      occupier = peer.ask("/gate/a")
-      busy = eventually(20) { worker_of("/gate/a") }
-      others = [occupier]
-      if busy == worker
-        # The kept ones go to the other worker, which is the one to be killed then.
-        worker = one.get("/pid").body.to_i
-        two.get("/pid")
-      end
-      server.signal(:KILL, to: worker)
-      expect([one, two].map { |each| each.read_to_end && each.ending }).to all(eq(:closed).or(eq(:reset)))
-      open_gate("a")
-      expect(others.map { |each| each.answer.body.to_i }).to eq([busy])
-      server.await_workers(2)
-      expect(server.get("/pid").status).to eq(200)
     end
   end
 end

@@ -85,12 +85,6 @@ RSpec.describe "C4 Slow clients", once: "sockets and timers of the engine" do
     end
   end
 
-  it "that only connect are closed without a word after HeaderTimeout" do
-    serve_kept(options: { HeaderTimeout: 0.5 })
-    one = peer
-    expect(one).to be_closed_without_a_word
-  end
-
   describe "that read their responses slowly" do
     { "0.5 MB" => 500_000, "50 MB" => 50_000_000 }.each do |name, size|
       it "do not hold up the only worker with #{name} in an Array" do

@@ -184,8 +184,9 @@ RSpec.describe "C4 StreamBody" do
   end
 
   describe "when the client does not go on, or not by the rules" do
+    before(:context) { serve_streaming }
+
     it "a client that has gone raises EOFError" do
-      serve_streaming
       ["Content-Length: 9", "Transfer-Encoding: chunked"].each do |framing|
         one = begun("/failing/#{framing[0]}", framing, part: "3\r\nab")
         one.finish_sending
@@ -197,25 +198,22 @@ RSpec.describe "C4 StreamBody" do
     end
 
     it "bad chunks raise IOError, and are answered with 400" do
-      serve_streaming
       one = begun("/failing", "Transfer-Encoding: chunked", part: chunk("abc"))
-      one.write("zz\r\n#{KeptPeer.request("/kept")}")
-      expect([one.answer.status, one.closed_without_a_word?, calls_of("/kept")]).to eq([400, true, 0])
+      one.write("zz\r\n#{KeptPeer.request("/later")}")
+      expect([one.answer.status, one.closed_without_a_word?, calls_of("/later")]).to eq([400, true, 0])
       expect(noted).to include("IOError malformed chunked body")
       expect(peer.write("POST /late HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n").answer.status).to eq(400)
       expect(calls_of("/late")).to eq(0)
     end
 
     it "an app that goes on after that has its answer sent, and the connection is closed" do
-      serve_streaming
       one = begun("/failing/on", "Transfer-Encoding: chunked", part: chunk("abc"))
-      one.write("zz\r\n#{KeptPeer.request("/kept")}")
+      one.write("zz\r\n#{KeptPeer.request("/later")}")
       response = one.answer
-      expect([response.body, response.headers["Connection"], one.closed_without_a_word?, calls_of("/kept")]).to eq(["rescued", "close", true, 0])
+      expect([response.body, response.headers["Connection"], one.closed_without_a_word?, calls_of("/later")]).to eq(["rescued", "close", true, 0])
     end
 
     it "bytes beyond the body of a last request are an error" do
-      serve_streaming
       one = begun("/failing", "Connection: close", "Content-Length: 4", part: "ab")
       expect(one.write("cdGET").answer.status).to eq(400)
     end
@@ -251,7 +249,6 @@ RSpec.describe "C4 StreamBody" do
     end
 
     it "no descriptor is left behind" do
-      serve_streaming
       sockets = -> { ProcessTable.descriptors(@worker).values.compact.count { |name| name.match?(/\Asocket:|deleted/) } }
       server.get("/")
       idle = sockets.call

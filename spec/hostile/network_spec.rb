@@ -12,20 +12,13 @@ RSpec.describe "A hostile network", once: "bytes on the wire" do
 
   # What the client sends, what it does then, and what it sees: nil where it does not look.
   acts = {
-    # --- clients that leave
+    # --- clients that leave: at each stage in connections/faults_spec.rb
     "connects and says nothing" => ["", leave, nil],
     "connects and ends at once" => ["", :finish_sending.to_proc, :nothing],
-    "leaves in the head" => ["GET / HTT", leave, nil],
     "ends in the head" => ["GET / HTT", :finish_sending.to_proc, :nothing],
-    "leaves in a body" => ["POST /upload HTTP/1.1\r\n#{head}Content-Length: 1000\r\n\r\nabc", leave, nil],
     "ends in a body" => ["POST /upload HTTP/1.1\r\n#{head}Content-Length: 1000\r\n\r\nabc", :finish_sending.to_proc, :nothing],
-    "leaves in a body that is in a file" => ["POST /upload HTTP/1.1\r\n#{head}Content-Length: 2000000\r\n\r\n#{"x" * 1_500_000}", leave, nil],
-    "leaves in a chunk" => ["POST /upload HTTP/1.1\r\n#{head}Transfer-Encoding: chunked\r\n\r\n10\r\nabc", leave, nil],
-    "leaves when it has asked" => [get, leave, nil],
     "ends its side when it has asked" => [get, :finish_sending.to_proc, 200],
     "leaves in a large response" => ["GET /large HTTP/1.1\r\n#{head}\r\n", ->(peer) { peer.read_until(/lll/) && peer.abort && nil }, nil],
-    "leaves in a response of unknown length" => ["GET /each HTTP/1.1\r\n#{head}\r\n", ->(peer) { peer.read_until(/eee/) && peer.abort && nil }, nil],
-    "asks a hundred times and leaves" => ["GET / HTTP/1.1\r\nHost: h\r\n\r\n" * 100, leave, nil],
     "asks a hundred times for what is large and leaves" => ["GET /large HTTP/1.1\r\nHost: h\r\n\r\n" * 100, leave, nil],
 
     # --- bytes that are no request, and requests that say two things: the others are in http/rules_spec.rb

@@ -76,25 +76,6 @@ RSpec.describe "the system calls of a hello request", :quiet, once: "what the en
     end
   end
 
-  parts = <<~'RUBY'
-    parts = Class.new { def each = 20.times { |number| yield "part #{number}." } }
-    run ->(env) { [200, { "content-type" => "text/plain" }, parts.new] }
-  RUBY
-
-  [true, false].each do |unix|
-    it "of an app that passes 20 small parts at once are one send #{unix ? "on a unix socket" : "over TCP"}", linux: "strace(1)" do
-      serve(parts, unix: unix, wrapper: HttpStrace.wrapper(@traces))
-      worker = server.await_workers(1).first
-      # On a busy machine the helper may have looked, which ends that.
-      tries = 20
-      tries.times { expect(talk("GET / HTTP/1.1", "Host: a").body).to eq(Array.new(20) { |number| "part #{number}." }.join) }
-      server.stop
-      answers = HttpStrace.new(@traces, worker).calls.slice_before { |call| call.arguments.include?("GET / ") }.drop(1)
-      sends = answers.map { |calls| calls.select { |call| %w[sendto writev].include?(call.name) && !call.arguments.start_with?("2,") } }
-      expect(sends.count { |calls| calls.size == 1 && !calls.first.arguments.include?("MSG_MORE") }).to be >= tries / 4, sends.first.join("\n")
-    end
-  end
-
   # Whatever else the kernel has to say, the master's end for one, must be heard by a worker that is never idle.
   it "include, once in 128 of them, a look at what else there is, without waiting", linux: "accept4(2)" do
     serve(app, wrapper: HttpStrace.wrapper(@traces), options: in_backlog)

@@ -70,16 +70,3 @@ RSpec.describe "B-app-error an app that fails where nobody reads stderr any more
     expect_worker_alive
   end
 end
-
-RSpec.describe "B-app-error an app that ends its process" do
-  before(:context) { serve(HttpApps.ru(:raising), options: { "ErrRespawnInterval" => 0 }) }
-
-  %w[/exit /exit-status].each do |path|
-    it "B-app-error answers the client of #{path}, and the worker is replaced" do
-      before = server.await_workers(1)
-      expect(server.get(path).status).to eq(500)
-      server.await_workers(1) { |found| found != before }
-      expect(server.get("/").status).to eq(200)
-    end
-  end
-end

@@ -43,8 +43,6 @@ module HttpApps
       when "/mute" then raise Mute
       when "/binary" then raise "caf\xE9\0".b
       when "/own-errors" then (env["rack.errors"] = Errors.new(HttpJournal.new)) && raise("for my own log")
-      when "/exit" then exit
-      when "/exit-status" then exit(3)
       else [200, { "content-type" => "text/plain" }, ["fine"]]
       end
     end
