@@ -11,7 +11,7 @@ RSpec.describe "C4 Connections, when something goes wrong" do
     end
   end
 
-  describe "clients that vanish" do
+  describe "clients that vanish", once: "limits of the kernel" do
     before(:context) { serve_kept }
 
     body = "b" * 2_000_000
@@ -91,7 +91,7 @@ RSpec.describe "C4 Connections, when something goes wrong" do
     RUBY
   end
 
-  describe "without descriptors" do
+  describe "without descriptors", once: "limits of the kernel" do
     it "new clients take the places of idle ones, and nothing spins" do
       serve_kept(wrapper: few)
       idle = Array.new(150) { peer.tap { |one| one.get("/pid") } }
@@ -146,7 +146,7 @@ RSpec.describe "C4 Connections, when something goes wrong" do
     end
   end
 
-  describe "without a descriptor for the file of a body" do
+  describe "without a descriptor for the file of a body", once: "limits of the kernel" do
     before { serve(taking, wrapper: few) }
 
     { "a known length" => ["3000000 bytes", ->(body) { KeptPeer.request("/body", verb: "POST", body: body) }],
@@ -167,7 +167,7 @@ RSpec.describe "C4 Connections, when something goes wrong" do
     end
   end
 
-  describe "without room for a body" do
+  describe "without room for a body", once: "limits of the kernel" do
     let(:upload) { KeptPeer.request("/body", verb: "POST", body: "x" * 3_000_000) }
 
     def expect_clear_answer(one, upload)

@@ -5,7 +5,7 @@ require "timeout"
 require_relative "../spec_helper"
 require_relative "../support/kept_helpers"
 
-RSpec.describe "C4 Hand-over" do
+RSpec.describe "C4 Hand-over", once: "sockets of the engine" do
   # Requests by name, each with whether they have a body.
   bodies = { "64 KB" => 64_000, "5 MB" => 5_000_000 }
   forms = bodies.flat_map do |name, size|

@@ -5,7 +5,7 @@ require_relative "../support/kept_helpers"
 require_relative "../support/kept_loop"
 
 # What of it the clients notice is in the other files: here is what it costs those who do not need it.
-RSpec.describe "C4 The helper thread, which looks after connections while Ruby is in the app", :quiet do
+RSpec.describe "C4 The helper thread, which looks after connections while Ruby is in the app", :quiet, once: "a thread of the engine" do
   # What /proc says of the worker's helper (proc(5), /proc/PID/task).
   def of_helper(file)
     # A new thread has its creator's name for a moment.

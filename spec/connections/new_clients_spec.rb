@@ -3,7 +3,7 @@
 require_relative "../spec_helper"
 require_relative "../support/kept_helpers"
 
-RSpec.describe "C4 New clients" do
+RSpec.describe "C4 New clients", once: "the order of sockets" do
   # Clients that ask one request after the other on connections that they keep, for as long as the block runs.
   def under_load(count, path)
     over = false
@@ -64,7 +64,7 @@ RSpec.describe "C4 New clients" do
     end
   end
 
-  it "are served while others send without a pause, and so are kept ones", once: "the order of sockets" do
+  it "are served while others send without a pause, and so are kept ones" do
     serve_kept(options: { MaxBodySize: 8_000_000_000 }, env: { "TMPDIR" => File.directory?("/dev/shm") ? "/dev/shm" : nil })
     kept = kept_peers(1).first
     over = false

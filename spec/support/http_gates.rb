@@ -2,9 +2,9 @@
 
 require_relative "http_apps"
 require_relative "http_peer"
-require_relative "http_apps/gated"
+require_relative "http_apps/kept"
 
-# For specs with HttpApps::Gated: clients that wait while the worker is busy, as many as the spec wants.
+# For specs with HttpApps::Kept: clients that wait while the worker is busy, as many as the spec wants.
 module HttpGates
   # So many clients in a row, and the engine takes the next one for granted: see crates/engine/src/accept/hint.rs.
   ROW = 40

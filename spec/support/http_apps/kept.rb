@@ -20,13 +20,13 @@ module HttpApps
       _, what, *arguments = env["PATH_INFO"].split("/")
       @journal.write("#{Process.pid} #{env["PATH_INFO"]}")
       [200, { "content-type" => "text/plain" }, [Process.pid.to_s]].tap do |response|
-        send("answer_#{what}", response, env, *arguments) if what
+        send("answer_#{what}", response, env, *arguments) if what && respond_to?("answer_#{what}", true)
       end
     end
 
     private
 
-    def answer_pid(*); end
+    def answer_exit(*) = exit(3)
 
     # Sleeps, so that other Ruby threads run. Ends the process if the file is not empty.
     def answer_gate(_, _, name)
