@@ -40,28 +40,10 @@ RSpec.describe "A Rails app with MaxThreads", skip: AppRails.missing do
         render plain: [Current.visitor, ActiveRecord::Base.connection.query_cache_enabled].join(" ")
       end
 
-      # Two queries beside each other in threads of Active Record's.
-      def async
-        slow = Note.select("pg_sleep(0.02), *").where(text: params[:name]).load_async
-        count = Note.where(text: params[:name]).async_count
-        render plain: [slow.to_a.map(&:text).uniq.join(","), count.value, Current.visitor].join(" ")
-      end
-
       def job
         NoteJob.perform_later(params[:name])
         wait
         render plain: Current.visitor
-      end
-
-      # In a transaction that is this request's alone.
-      def transaction
-        Note.transaction do
-          Note.create!(text: params[:name])
-          wait
-          @seen = Note.where(text: params[:name]).count
-          raise ActiveRecord::Rollback
-        end
-        render plain: "#{@seen} #{Note.where(text: params[:name]).count}"
       end
 
       private
@@ -75,9 +57,7 @@ RSpec.describe "A Rails app with MaxThreads", skip: AppRails.missing do
     @app = AppRails.new(@postgres)
     File.write(@app.path("app/controllers/trials_controller.rb"), controller)
     routes = @app.path("config/routes.rb")
-    File.write(routes, File.read(routes).sub(/^end\s*\z/, "  %w[current async job transaction].each { |name| get \"trials/\#{name}\", to: \"trials\#\#{name}\" }\nend\n"))
-    application = @app.path("config/application.rb")
-    File.write(application, File.read(application).sub(/load_defaults.*/, "\\0\n  config.active_record.async_query_executor = :global_thread_pool"))
+    File.write(routes, File.read(routes).sub(/^end\s*\z/, "  %w[current job].each { |name| get \"trials/\#{name}\", to: \"trials\#\#{name}\" }\nend\n"))
     @server = @app.serve(options: { MaxWorkers: 2, MaxThreads: threads }, env: { "RAILS_MAX_THREADS" => threads.to_s })
     @server.await_workers(2)
   end
@@ -109,15 +89,6 @@ RSpec.describe "A Rails app with MaxThreads", skip: AppRails.missing do
 
   it "keeps CurrentAttributes, the executor and the query cache of each request to itself" do
     expect(bodies("current")).to all(satisfy { |name, body| body == "#{name} true" })
-  end
-
-  it "keeps transactions to themselves" do
-    expect(bodies("transaction").values).to all(eq("1 0"))
-  end
-
-  it "has queries run in Active Record's own threads (load_async, async_count)" do
-    trials("async", clients: 3, requests: 2).each { |name, _| @postgres.query("INSERT INTO notes (text, created_at, updated_at) VALUES ('#{name}', now(), now())") }
-    expect(bodies("async", clients: 3, requests: 2)).to all(satisfy { |name, body| body == "#{name} 1 #{name}" })
   end
 
   it "runs jobs of Active Job's async adapter beside requests, without their attributes" do

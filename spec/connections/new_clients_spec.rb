@@ -34,7 +34,7 @@ RSpec.describe "C4 New clients", once: "the order of sockets" do
   end
 
   [1, 2].each do |workers|
-    it "come after one round of the kept ones at most with #{workers} worker(s), however few and short those are" do
+    it "come after one round of the kept ones at most with #{workers} worker(s), however few and short those are", alone: "turns at processors" do
       serve(busy_app, options: { "MaxWorkers" => workers })
       under_load(24, "/kept") do
         before = Array.new(10) do

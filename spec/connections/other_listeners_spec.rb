@@ -2,6 +2,7 @@
 
 require_relative "../spec_helper"
 require_relative "../support/free_port"
+require_relative "../support/kept_helpers"
 
 # A kept connection belongs to the address that its client has connected to, whatever becomes of that and the others.
 RSpec.describe "A kept connection, when the server's addresses change" do

@@ -58,7 +58,7 @@ RSpec.describe "B-pace clients that are slow, or gone", once: "timers and bytes 
   end
 
   # Chunks of one byte are sent faster than they can be decoded: there is always more to read.
-  it "B-gvl background threads run while 200 MB come in without a pause" do
+  it "B-gvl background threads run while 200 MB come in without a pause", alone: "tenths of a second" do
     part = "1\r\nu\r\n" * 100_000
     server.get("/gap")
     HttpPeer.open(server) do |peer|

@@ -146,23 +146,6 @@ RSpec.describe "the watchdog" do
     expect(response.value.status).to eq(200)
   end
 
-  it "hands the worker's other connections to its successor" do
-    server = serve(workers: 1)
-    HttpPeer.open(server) do |idle|
-      idle.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-      first = idle.read_until(/\r\n\r\n\d+/)[/\d+\z/]
-      HttpPeer.open(server) do |waiting|
-        hanging = waiting_request(server)
-        waiting.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-        expect(waiting.read_until(/\r\n\r\n\d+/)).to start_with("HTTP/1.1 200")
-        expect(hanging.value.status).to eq(504)
-      end
-      idle.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-      expect(idle.read_until(/\r\n\r\n\d+HTTP.*\r\n\r\n\d+/m)[/\d+\z/]).not_to eq(first)
-      expect(idle.ending).to be_nil
-    end
-  end
-
   describe "the master" do
     it "kills a worker that cannot end itself, and says at which request" do
       server = serve
@@ -175,22 +158,6 @@ RSpec.describe "the watchdog" do
       expect_log(server, /^fastrack: worker \d \(pid #{pid}\) does not exit: killing it; it is serving GET \/stop for \d+\.\d s$/)
       expect_log(server, /^fastrack: worker \d \(pid #{pid}\) was killed by SIGKILL while serving GET \/stop for \d+\.\d s$/)
       expect(server.await_workers(2)).not_to include(pid)
-    end
-
-    it "sleeps while there is nothing to be seen" do
-      server = serve(timeout: 30)
-      server.get("/")
-      Eventually.eventually { wakeups_within(0.3, server.master).zero? }
-      # Longer than any step that it might take.
-      expect(wakeups_within(3, server.master)).to eq(0)
-    end
-
-    # How often a process goes to sleep in a time, which is what has to pass here.
-    def wakeups_within(seconds, pid)
-      switches = -> { File.read("/proc/#{pid}/status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1].to_i }
-      before = switches.call
-      sleep(seconds)
-      switches.call - before
     end
   end
 end
