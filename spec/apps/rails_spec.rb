@@ -5,7 +5,6 @@ require "net/http"
 require_relative "../support/app_browser"
 require_relative "../support/app_postgres"
 require_relative "../support/app_rails"
-require_relative "../support/web_socket"
 
 RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
   before(:context) do
@@ -149,35 +148,14 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
   end
 
   describe "ActionCable" do
-    # Says something on a channel, or subscribes to it.
-    def message(command, data = nil)
-      JSON.generate({ command: command, identifier: JSON.generate(channel: "NotesChannel"), data: data && JSON.generate(data) }.compact)
-    end
-
-    # What comes in, without ActionCable's pings.
-    def receive(socket)
-      loop do
-        message = JSON.parse(socket.receive)
-        return message unless message["type"] == "ping"
-      end
-    end
-
-    def subscribed(server)
-      socket = WebSocket.new(server, "/cable", protocol: "actioncable-v1-json")
-      expect(receive(socket)).to eq("type" => "welcome")
-      socket.send_text(message("subscribe"))
-      expect(receive(socket)).to include("type" => "confirm_subscription")
-      socket
-    end
-
     it "reaches all WebSockets by the async adapter in development, where there is one process" do
       app = AppRails.new(@postgres)
       File.delete(app.path("config/fastrack.rb"))
       File.write(app.path("config/cable.yml"), "development:\n  adapter: async\n")
       server = app.rails_server(%w[-p 0])
-      sockets = Array.new(3) { subscribed(server) }
-      sockets.last.send_text(message("message", { action: "say", text: "hello" }))
-      heard = sockets.map { |one| receive(one).fetch("message") }
+      sockets = Array.new(3) { AppRails::Notes.new(server) }
+      sockets.last.say("hello")
+      heard = sockets.map(&:heard)
       expect(heard.uniq).to eq(["text" => "hello", "worker" => server.await_workers(1).first])
       sockets.each(&:close)
       server.stop

@@ -4,7 +4,6 @@ require "json"
 require_relative "../spec_helper"
 require_relative "../support/app_postgres"
 require_relative "../support/app_rails"
-require_relative "../support/web_socket"
 
 # What Rails keeps for each thread, and what has threads of its own, beside five requests at once in each worker.
 RSpec.describe "A Rails app with MaxThreads", skip: AppRails.missing do
@@ -98,23 +97,11 @@ RSpec.describe "A Rails app with MaxThreads", skip: AppRails.missing do
   end
 
   it "talks to WebSockets by full hijack and Action Cable's worker pool, while requests wait in all threads (C5)" do
-    identifier = JSON.generate(channel: "NotesChannel")
-    # What comes in, without Action Cable's pings.
-    receive = lambda do |socket|
-      message = JSON.parse(socket.receive) until message && message["type"] != "ping"
-      message
-    end
-    sockets = Array.new(6) do
-      WebSocket.new(@server, "/cable", protocol: "actioncable-v1-json").tap do |socket|
-        expect(receive.call(socket)).to eq("type" => "welcome")
-        socket.send_text(JSON.generate(command: "subscribe", identifier: identifier))
-        expect(receive.call(socket)).to include("type" => "confirm_subscription")
-      end
-    end
+    sockets = Array.new(6) { AppRails::Notes.new(@server) }
     requests = Thread.new { bodies("current") }
     sockets.each_with_index do |socket, nr|
-      socket.send_text(JSON.generate(command: "message", identifier: identifier, data: JSON.generate(action: "say", text: "hello #{nr}")))
-      expect(sockets.map { |one| receive.call(one).dig("message", "text") }).to all(eq("hello #{nr}"))
+      socket.say("hello #{nr}")
+      expect(sockets.map { |one| one.heard["text"] }).to all(eq("hello #{nr}"))
     end
     expect(requests.value).to all(satisfy { |name, body| body == "#{name} true" })
     sockets.first.close

@@ -39,27 +39,6 @@ RSpec.describe "C4 The helper thread, which looks after connections while Ruby i
     expect(sleeps - before).to be < 30
   end
 
-  it "C4 sleeps on while short requests come one by one, after a long one and beside another worker too", linux: "timerfd" do
-    serve_kept(workers: 2)
-    peer = kept_peers(1).first
-    @worker = peer.get("/pid").body.to_i
-    peer.ask("/gate/long")
-    await_gate("long")
-    open_gate("long")
-    expect(peer.answer.status).to eq(200)
-    before = sleeps
-    long = Array.new(60) do
-      began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      peer.get("/")
-      took = Process.clock_gettime(Process::CLOCK_MONOTONIC) - began
-      # Long enough for whatever the end of a request would have it do.
-      expect(peer.anything_within?(0.005)).to be(false)
-      took
-    end.count { |took| took > 0.0009 }
-    # Those that take long on a busy machine are looked after.
-    expect(sleeps - before).to be <= 20 + (4 * long), "#{sleeps - before} times, #{long} long requests"
-  end
-
   it "C4 runs for a small part of what short requests take" do
     worker = -> { running_time(File.read("/proc/#{@worker}/task/#{@worker}/schedstat")) }
     helper = -> { running_time(of_helper("schedstat")) }

@@ -87,12 +87,6 @@ RSpec.describe "C4 StreamBody" do
       expect(one.answer.body).to eq(["", "ab", "cde", "cde", "fgh\n", "ij\nklmnopqr", "", nil, nil, "", "", nil, []].inspect)
     end
 
-    it "the next request may follow the body at once" do
-      one = begun("/digest", "Content-Length: 3", part: "a")
-      one.write("bc#{KeptPeer.request("/pid")}#{KeptPeer.chunked("/digest", "xyz")}#{KeptPeer.request("/pid")}")
-      expect(Array.new(4) { one.answer.body }).to eq(["3 ASCII-8BIT #{md5("abc")}", @worker.to_s, "3 ASCII-8BIT #{md5("xyz")}", @worker.to_s])
-    end
-
     it "Ruby's other threads run while the app waits for the client" do
       one = begun("/background", "Content-Length: 4", part: "ab")
       server.await_file("ticked")

@@ -85,11 +85,3 @@ RSpec.describe "A14 the head of a response" do
     eventually { server.log.match?(/"X-Bad"/) }
   end
 end
-
-RSpec.describe "A14 the head of a response over a unix socket" do
-  before(:context) { serve(HttpApps.ru(:responder), unix: true) }
-
-  it "A14 is the same as over TCP" do
-    expect(server.get("/headers/plain").headers.names).to eq(%w[Date Server X-One x-two X-THREE Content-Length Connection])
-  end
-end

@@ -76,16 +76,6 @@ RSpec.describe "the system calls of a hello request", :quiet, once: "what the en
     end
   end
 
-  # Whatever else the kernel has to say, the master's end for one, must be heard by a worker that is never idle.
-  it "include, once in 128 of them, a look at what else there is, without waiting", linux: "accept4(2)" do
-    serve(app, wrapper: HttpStrace.wrapper(@traces), options: in_backlog)
-    calls = without_backlog_times(without_memory(trace_of(256, before: warm_up)))
-    looks, others = calls.partition { |call| look?(call) }
-    expect(others.map(&:name)).to eq(%w[accept4 recvfrom sendto close] * 256), others.map(&:name).tally.inspect
-    # There are more of them after requests that take long, as some do that are traced.
-    expect(looks.count { |call| call.name == "epoll_wait" }).to be_between(2, 64)
-  end
-
   # One after the other, so that the worker waits for each of them.
   it "are recvfrom and sendto on a kept connection, and waits on one epoll set: no other thread has a hand in it (C4)", linux: "timerfd, eventfd and level-triggered events" do
     serve(app, wrapper: HttpStrace.wrapper(@traces))

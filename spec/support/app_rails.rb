@@ -1,11 +1,13 @@
 # frozen_string_literal: true
 
 require "fileutils"
+require "json"
 require "rbconfig"
 require "shellwords"
 require "tmpdir"
 require_relative "app_postgres"
 require_relative "app_requirements"
+require_relative "web_socket"
 
 # The Rails app of the examples, in a copy that may be written to.
 class AppRails
@@ -21,6 +23,31 @@ class AppRails
     raise "lane #{AppRequirements::COMPLETE_LANE} must have PostgreSQL" if AppPostgres.bin.nil? && AppRequirements.complete?
 
     "no PostgreSQL" unless AppPostgres.bin
+  end
+
+  # A WebSocket that has subscribed to the app's channel.
+  class Notes < WebSocket
+    IDENTIFIER = JSON.generate(channel: "NotesChannel")
+
+    def initialize(server)
+      super(server, "/cable", protocol: "actioncable-v1-json")
+      types = [next_message["type"]]
+      send_text(JSON.generate(command: "subscribe", identifier: IDENTIFIER))
+      types << next_message["type"]
+      raise Failed, types.inspect unless types == %w[welcome confirm_subscription]
+    end
+
+    def say(text)
+      send_text(JSON.generate(command: "message", identifier: IDENTIFIER, data: JSON.generate(action: "say", text: text)))
+    end
+
+    def heard = next_message.fetch("message")
+
+    # Without Action Cable's pings.
+    def next_message
+      message = JSON.parse(receive) until message && message["type"] != "ping"
+      message
+    end
   end
 
   def initialize(postgres)
