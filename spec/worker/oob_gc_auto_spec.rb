@@ -37,7 +37,7 @@ RSpec.describe "OobGC=auto", :quiet do
   end
 
   def start(options = {}, config: nil)
-    @server = Server.start(ru: allocating, config: config, options: { OobGC: "auto" }.merge(options))
+    @server = Server.ready(ru: allocating, config: config, options: { OobGC: "auto" }.merge(options))
   end
 
   attr_reader :server
@@ -131,7 +131,7 @@ RSpec.describe "OobGC=auto", :quiet do
       sleep 0.002 until File.exist?("end-#{name}")
       [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
     }'
-    @server = Server.start(ru: paced, config: held, options: { OobGC: "auto", MaxWorkers: 2, ControlPath: "control" })
+    @server = Server.ready(ru: paced, config: held, options: { OobGC: "auto", MaxWorkers: 2, ControlPath: "control" })
     long, *clients = Array.new(3) { KeptPeer.new(server) }
     began = ->(name) { File.exist?(File.join(server.dir, "began-#{name}")) }
     long.ask("/long")
@@ -172,7 +172,7 @@ RSpec.describe "OobGC=auto", :quiet do
 
     # @return [Array<Integer>] the nice values of a worker that collects, and when it serves
     def priorities(workers: 2, **how)
-      @server = Server.start(ru: allocating, config: held, options: { OobGC: "auto", MaxWorkers: workers }, **how)
+      @server = Server.ready(ru: allocating, config: held, options: { OobGC: "auto", MaxWorkers: workers }, **how)
       asking = Thread.new { await_collection }
       low = nice(eventually { collecting.first })
       server.write("go", "")
