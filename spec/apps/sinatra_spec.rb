@@ -60,25 +60,4 @@ RSpec.describe "A Sinatra app", skip: SINATRA_MISSING do
       expect(answer.body).to start_with("photo.bin #{size} #{Digest::SHA256.hexdigest(content)} by ")
     end
   end
-
-  it "takes uploads of several visitors at a time, and leaves no temporary file open" do
-    contents = Array.new(6) { |nr| [nr.to_s, SecureRandom.random_bytes(1_500_000)] }
-    answers = contents.map do |name, content|
-      Thread.new do
-        visitor = AppBrowser.new(@server)
-        token = visitor.visit("/").token
-        visitor.upload("/files", { authenticity_token: token }, "file", visitor.write(name, content)).body
-      ensure
-        visitor.close
-      end
-    end.map(&:value)
-
-    contents.zip(answers).each do |(name, content), answer|
-      expect(answer).to start_with("#{name} 1500000 #{Digest::SHA256.hexdigest(content)} by ")
-    end
-    # Rack's copies of the parts have a name (RackMultipart) and are Rack's to close; the server's have none.
-    nameless = %r{\A#{Dir.tmpdir}/(?:#\d+|fastrack\d\S*) \(deleted\)}
-    left = -> { @server.workers.flat_map { |pid| ProcessTable.descriptors(pid).values.compact.grep(nameless) } }
-    eventually(20, -> { left.call.inspect }) { left.call.empty? }
-  end
 end

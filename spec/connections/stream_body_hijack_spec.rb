@@ -69,14 +69,6 @@ RSpec.describe "C5 hijacking with StreamBody" do
     end
   end
 
-  it "C5 other threads run while the body is awaited, and another worker takes what comes" do
-    serve_hijacking("MaxWorkers" => 2)
-    server.await_workers(2)
-    one = begun("/full", "Content-Length: 8", part: "abc")
-    3.times { expect(server.get("/pid").status).to eq(200) }
-    expect(conversation(one, "defgh")).to eq("abcdefgh|AT ONCE AND LATER")
-  end
-
   it "C5 a client that waits to be asked for the body is asked" do
     serve_hijacking
     one = begun("/full", "Expect: 100-continue", "Content-Length: 8")

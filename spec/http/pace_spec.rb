@@ -100,7 +100,7 @@ RSpec.describe "B-pace the option Timeout", once: "timers of the engine" do
       began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       reached = 0
       while Process.clock_gettime(Process::CLOCK_MONOTONIC) - began < timeout * 1.5
-        reached += 500_000
+        reached += (HttpApps::Pacing::LARGE * 0.05 / (timeout * 2)).to_i
         peer.read_until_size(reached)
         # The pauses are what makes the reader a slow one.
         sleep 0.05
