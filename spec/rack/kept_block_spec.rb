@@ -23,13 +23,9 @@ require "support/http_helpers"
       expect_worker_alive
     end
 
-    it "A15 gets a ThreadError in another thread while each runs, too" do
+    it "A15 gets a ThreadError in another thread while each runs, too, which is an app's exception like any other (500)" do
       expect_response("/#{kind}/meanwhile")
       expect(server.get("/#{kind}/seen").body).to eq("ThreadError")
-      expect_worker_alive
-    end
-
-    it "B-app-error is an app's exception like any other: 500, and the worker lives" do
       expect_response("/#{kind}/keep")
       expect(server.get("/#{kind}/let").status).to eq(500)
       eventually { server.log.include?("(ThreadError)") }
