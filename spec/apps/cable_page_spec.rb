@@ -26,19 +26,13 @@ RSpec.describe "A page of a Rails app that listens by ActionCable, in Chromium",
     </script>
   HTML
 
+  include_context "with a Rails app"
+
   before(:context) do
-    @postgres = AppPostgres.new
-    @app = AppRails.new(@postgres)
     @server = @app.serve(options: { MaxWorkers: 2 })
     gem = Gem::Specification.find_by_name("actioncable").gem_dir
     FileUtils.cp(File.join(gem, "app/assets/javascripts/actioncable.js"), @app.path("public/actioncable.js"))
     File.write(@app.path("public/page.html"), page)
-  end
-
-  after(:context) do
-    Server.stop_all(:context)
-    @app&.remove
-    @postgres&.stop
   end
 
   # What the page has shown last, as HTML.

@@ -7,17 +7,11 @@ require_relative "../support/app_postgres"
 require_relative "../support/app_rails"
 
 RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
+  include_context "with a Rails app"
+
   before(:context) do
-    @postgres = AppPostgres.new
-    @app = AppRails.new(@postgres)
     @server = @app.serve(options: { MaxWorkers: 3 })
     @server.await_workers(3)
-  end
-
-  after(:context) do
-    Server.stop_all(:context)
-    @app&.remove
-    @postgres&.stop
   end
 
   before { @visitor = AppBrowser.new(@server) }

@@ -51,20 +51,14 @@ RSpec.describe "A Rails app with MaxThreads", skip: AppRails.missing do
     end
   RUBY
 
+  include_context "with a Rails app"
+
   before(:context) do
-    @postgres = AppPostgres.new
-    @app = AppRails.new(@postgres)
     File.write(@app.path("app/controllers/trials_controller.rb"), controller)
     routes = @app.path("config/routes.rb")
     File.write(routes, File.read(routes).sub(/^end\s*\z/, "  %w[current job].each { |name| get \"trials/\#{name}\", to: \"trials\#\#{name}\" }\nend\n"))
     @server = @app.serve(options: { MaxWorkers: 2, MaxThreads: threads }, env: { "RAILS_MAX_THREADS" => threads.to_s })
     @server.await_workers(2)
-  end
-
-  after(:context) do
-    Server.stop_all(:context)
-    @app&.remove
-    @postgres&.stop
   end
 
   # What so many clients get at a time, each so often; by the name that is only theirs.

@@ -35,11 +35,4 @@ RSpec.describe "A18 Rhebok's spec_06: curl, to the option ChunkedTransfer" do
     expect(told).not_to match(/^< Transfer-Encoding:/)
     expect_seen(body)
   end
-
-  it "A18 sends bodies of every kind to HTTP/1.1 and to HTTP/1.0" do
-    serve(HttpApps.ru(:responder), options: { "ChunkedTransfer" => 1 })
-    { "mixed-array" => "ContentAgain0", "empty" => "", "each-mixed" => "ContentAgain0", "each-empty" => "" }.each do |name, body|
-      expect([curl("/body/#{name}"), curl("/body/#{name}", "--http1.0")].map(&:first)).to eq([body] * 2)
-    end
-  end
 end

@@ -89,3 +89,17 @@ class AppRails
     @postgres.environment.merge("SECRET_KEY_BASE" => "0123456789abcdef" * 8)
   end
 end
+
+# A database and a copy of the app, in @postgres and @app, for all examples of a file.
+RSpec.shared_context "with a Rails app" do
+  before(:context) do
+    @postgres = AppPostgres.new
+    @app = AppRails.new(@postgres)
+  end
+
+  after(:context) do
+    Server.stop_all(:context)
+    @app&.remove
+    @postgres&.stop
+  end
+end
