@@ -9,7 +9,7 @@ RSpec.describe "the watchdog" do
   short = GcMode.patient(0.25)
 
   def serve(timeout: 1, workers: 2, **options)
-    Server.start(ru: HangingApp::RU, options: { MaxWorkers: workers, RequestTimeout: timeout, **options }).tap { |server| server.await_workers(workers) }
+    Server.start(ru: HangingApp::RU, options: { MaxWorkers: workers, RequestTimeout: timeout, MaxRequestPerChild: 0, **options }).tap { |server| server.await_workers(workers) }
   end
 
   def seconds
