@@ -1,12 +1,10 @@
 # frozen_string_literal: true
 
 require "cgi"
-require "json"
 require_relative "../spec_helper"
 require_relative "../support/app_chromium"
 require_relative "../support/app_postgres"
 require_relative "../support/app_rails"
-require_relative "../support/web_socket"
 
 RSpec.describe "A page of a Rails app that listens by ActionCable, in Chromium", skip: AppRails.missing || AppChromium.missing do
   # A page that says something as soon as it is subscribed, shows what it hears, and asks for /shown with what it shows.
@@ -28,19 +26,13 @@ RSpec.describe "A page of a Rails app that listens by ActionCable, in Chromium",
     </script>
   HTML
 
+  include_context "with a Rails app"
+
   before(:context) do
-    @postgres = AppPostgres.new
-    @app = AppRails.new(@postgres)
     @server = @app.serve(options: { MaxWorkers: 2 })
     gem = Gem::Specification.find_by_name("actioncable").gem_dir
     FileUtils.cp(File.join(gem, "app/assets/javascripts/actioncable.js"), @app.path("public/actioncable.js"))
     File.write(@app.path("public/page.html"), page)
-  end
-
-  after(:context) do
-    Server.stop_all(:context)
-    @app&.remove
-    @postgres&.stop
   end
 
   # What the page has shown last, as HTML.
@@ -54,11 +46,7 @@ RSpec.describe "A page of a Rails app that listens by ActionCable, in Chromium",
     eventually(60, -> { "#{chromium.log}\n#{@server.log}" }) { shown == "Tea &amp; &lt;scones&gt;, déjà vu" }
     expect(@server.get("/notes").status).to eq(200)
 
-    other = WebSocket.new(@server, "/cable", protocol: "actioncable-v1-json")
-    channel = JSON.generate(channel: "NotesChannel")
-    other.send_text(JSON.generate(command: "subscribe", identifier: channel))
-    eventually { other.receive.include?("confirm_subscription") }
-    other.send_text(JSON.generate(command: "message", identifier: channel, data: JSON.generate(action: "say", text: "; more")))
+    AppRails::Notes.new(@server).say("; more")
     eventually(20, -> { "#{shown.inspect}\n#{@server.log}" }) { shown == "Tea &amp; &lt;scones&gt;, déjà vu; more" }
   ensure
     chromium&.close

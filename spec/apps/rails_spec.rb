@@ -1,25 +1,17 @@
 # frozen_string_literal: true
 
-require "digest"
 require "json"
 require "net/http"
 require_relative "../support/app_browser"
 require_relative "../support/app_postgres"
 require_relative "../support/app_rails"
-require_relative "../support/web_socket"
 
 RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
+  include_context "with a Rails app"
+
   before(:context) do
-    @postgres = AppPostgres.new
-    @app = AppRails.new(@postgres)
     @server = @app.serve(options: { MaxWorkers: 3 })
     @server.await_workers(3)
-  end
-
-  after(:context) do
-    Server.stop_all(:context)
-    @app&.remove
-    @postgres&.stop
   end
 
   before { @visitor = AppBrowser.new(@server) }
@@ -50,7 +42,7 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
       expect(@postgres.query("SELECT to_regclass('notes')")).to eq([["notes"]])
       # Those of another example's server may take a moment to go.
       backends = by_worker.values.flatten.sort
-      eventually(5, -> { "connected are #{@postgres.backends}, the workers have #{backends}" }) { @postgres.backends == backends }
+      eventually(20, -> { "connected are #{@postgres.backends}, the workers have #{backends}" }) { @postgres.backends == backends }
     end
 
     it "has a new one in a worker that replaces another" do
@@ -63,14 +55,6 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
       fresh = after.map { |one| one["backend"] }.uniq - before.map { |one| one["backend"] }
       expect(fresh.size).to eq(1)
       eventually { @postgres.backends.size == 3 }
-    end
-
-    it "survives the database's loss of a connection, as Rails does" do
-      lost = connections.map { |one| one["backend"] }.uniq
-      @postgres.query("SELECT pg_terminate_backend(#{lost.first})")
-      eventually { !@postgres.backends.include?(lost.first) }
-
-      expect(connections.map { |one| one["backend"] }).not_to include(lost.first)
     end
   end
 
@@ -102,10 +86,6 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
       expect(@visitor.visit("/").body).not_to include("Added by")
     end
 
-    it "refuses a form without the session's token (422), with Rails' own error page" do
-      expect(@visitor.submit("/notes", text: "x").status).to eq(422)
-    end
-
     it "answers what fails inside with the app's 500 page, and the log has the reason" do
       token = @visitor.visit("/").token
       # NUL cannot be in a text of PostgreSQL's.
@@ -124,37 +104,14 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
         expect([first.status, second.status, second.body]).to eq([200, 304, ""])
       end
     end
-
-    it "answers HEAD as GET, without the body" do
-      head, get = %w[HEAD GET].map { |verb| @server.request(verb, "/notes.json") }
-      expect([head.status, head.body]).to eq([200, ""])
-      expect(head.headers["ETag"]).to eq(get.headers["ETag"])
-    end
-
-    it "redirects by the router (301)" do
-      answer = @visitor.visit("/old")
-      expect([answer.status, answer.headers["Location"]]).to eq([301, @server.url("/notes")])
-    end
   end
 
   describe "files" do
-    it "serves one of public/ and one that an action sends (bodies with to_path)" do
+    it "serves one of public/, a part of it (206), and one that an action sends (bodies with to_path)" do
+      part = @server.get("/robots.txt", { "Range" => "bytes=0-9" })
+      expect([part.status, part.body]).to eq([206, "User-agent"])
       expect(@server.get("/robots.txt").body).to eq(File.binread(@app.path("public/robots.txt")))
       expect(@server.get("/source").body).to eq(File.binread(@app.path("app/controllers/notes_controller.rb")))
-    end
-
-    it "serves a part of one (206)" do
-      answer = @server.get("/robots.txt", { "Range" => "bytes=0-9" })
-      expect([answer.status, answer.body]).to eq([206, "User-agent"])
-    end
-
-    it "serves a large one whole" do
-      content = Random.new(1).bytes(3_000_000)
-      File.binwrite(@app.path("public/large.bin"), content)
-      answer = @server.get("/large.bin")
-
-      expect(answer.headers["Content-Length"]).to eq("3000000")
-      expect(Digest::SHA256.hexdigest(answer.body)).to eq(Digest::SHA256.hexdigest(content))
     end
   end
 
@@ -171,15 +128,6 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
       end
     end
 
-    it "is sent in chunks with ChunkedTransfer" do
-      server = @app.serve(options: { MaxWorkers: 1, ChunkedTransfer: "yes" })
-      File.write(@app.path("tmp/at-once"), "")
-      answer = server.get("/progress?file=at-once")
-
-      expect(answer.headers["Transfer-Encoding"]).to eq("chunked")
-      expect(answer.body).to match(/\Awaiting for at-once\n\d+ notes\n\z/)
-    end
-
     it "is told when the client is gone before the end, and ends" do
       before = completed
       3.times do |nr|
@@ -194,80 +142,20 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
   end
 
   describe "ActionCable" do
-    # Says something on a channel, or subscribes to it.
-    def message(command, data = nil)
-      JSON.generate({ command: command, identifier: JSON.generate(channel: "NotesChannel"), data: data && JSON.generate(data) }.compact)
-    end
-
-    # What comes in, without ActionCable's pings.
-    def receive(socket)
-      loop do
-        message = JSON.parse(socket.receive)
-        return message unless message["type"] == "ping"
-      end
-    end
-
-    def subscribed(server)
-      socket = WebSocket.new(server, "/cable", protocol: "actioncable-v1-json")
-      expect(receive(socket)).to eq("type" => "welcome")
-      socket.send_text(message("subscribe"))
-      expect(receive(socket)).to include("type" => "confirm_subscription")
-      socket
-    end
-
-    it "talks to WebSockets by full hijack, through all workers, while pages are served (C5)" do
-      server = @app.serve(options: { MaxWorkers: 2 })
-      server.await_workers(2)
-      sockets = Array.new(6) { subscribed(server) }
-      sockets.each_with_index do |socket, nr|
-        socket.send_text(message("message", { action: "say", text: "hello #{nr}" }))
-        heard = sockets.map { |one| receive(one).fetch("message") }
-        expect(heard.map { |one| one["text"] }).to all(eq("hello #{nr}"))
-        expect(server.get("/notes").status).to eq(200)
-      end
-      sockets.first.close
-      expect(sockets.first.received_close?).to be(true)
-      expect(server.await_workers(2)).to eq(server.workers)
-      sockets.drop(1).each(&:close)
-    end
-
     it "reaches all WebSockets by the async adapter in development, where there is one process" do
       app = AppRails.new(@postgres)
       File.delete(app.path("config/fastrack.rb"))
       File.write(app.path("config/cable.yml"), "development:\n  adapter: async\n")
       server = app.rails_server(%w[-p 0])
-      sockets = Array.new(3) { subscribed(server) }
-      sockets.last.send_text(message("message", { action: "say", text: "hello" }))
-      heard = sockets.map { |one| receive(one).fetch("message") }
+      sockets = Array.new(3) { AppRails::Notes.new(server) }
+      sockets.last.say("hello")
+      heard = sockets.map(&:heard)
       expect(heard.uniq).to eq(["text" => "hello", "worker" => server.await_workers(1).first])
       sockets.each(&:close)
       server.stop
     ensure
       app&.remove
     end
-
-    it "refuses what is no WebSocket, as Rails does" do
-      expect(@server.get("/cable").status).to eq(404)
-    end
-  end
-
-  it "logs each request's begin and end, from every worker, whole lines" do
-    ids = Array.new(20) { |nr| "spec-#{nr}-#{Process.pid}" }
-    ids.each_slice(5).map { |some| Thread.new { some.each { |id| @server.get("/notes", { "X-Request-Id" => id }) } } }.each(&:join)
-
-    log = @server.log
-    lines = ids.to_h { |id| [id, log.lines.select { |line| line.start_with?("[#{id}] ") }] }
-    expect(lines.values.map(&:first)).to all(match(%r{\] Started GET "/notes" for 127\.0\.0\.1 at .*\n\z}))
-    expect(lines.values.map(&:last)).to all(match(/\] Completed 200 OK in \d+ms .*\n\z/))
-  end
-
-  it "recycles workers under way, and no request fails for it" do
-    server = @app.serve(options: { MaxWorkers: 2, MaxRequestPerChild: 5 })
-    answers = Array.new(4) { Thread.new { Array.new(20) { server.get("/connection") } } }.flat_map(&:value)
-
-    expect(answers.map(&:status)).to all(eq(200))
-    workers = answers.map { |answer| JSON.parse(answer.body)["worker"] }
-    expect(workers.uniq.size).to be > 8
   end
 
   describe "bin/rails server -u fastrack (A1)" do

@@ -4,7 +4,6 @@ require "json"
 require_relative "../spec_helper"
 require_relative "../support/app_postgres"
 require_relative "../support/app_rails"
-require_relative "../support/web_socket"
 
 # What Rails keeps for each thread, and what has threads of its own, beside five requests at once in each worker.
 RSpec.describe "A Rails app with MaxThreads", skip: AppRails.missing do
@@ -40,28 +39,10 @@ RSpec.describe "A Rails app with MaxThreads", skip: AppRails.missing do
         render plain: [Current.visitor, ActiveRecord::Base.connection.query_cache_enabled].join(" ")
       end
 
-      # Two queries beside each other in threads of Active Record's.
-      def async
-        slow = Note.select("pg_sleep(0.02), *").where(text: params[:name]).load_async
-        count = Note.where(text: params[:name]).async_count
-        render plain: [slow.to_a.map(&:text).uniq.join(","), count.value, Current.visitor].join(" ")
-      end
-
       def job
         NoteJob.perform_later(params[:name])
         wait
         render plain: Current.visitor
-      end
-
-      # In a transaction that is this request's alone.
-      def transaction
-        Note.transaction do
-          Note.create!(text: params[:name])
-          wait
-          @seen = Note.where(text: params[:name]).count
-          raise ActiveRecord::Rollback
-        end
-        render plain: "#{@seen} #{Note.where(text: params[:name]).count}"
       end
 
       private
@@ -70,22 +51,14 @@ RSpec.describe "A Rails app with MaxThreads", skip: AppRails.missing do
     end
   RUBY
 
+  include_context "with a Rails app"
+
   before(:context) do
-    @postgres = AppPostgres.new
-    @app = AppRails.new(@postgres)
     File.write(@app.path("app/controllers/trials_controller.rb"), controller)
     routes = @app.path("config/routes.rb")
-    File.write(routes, File.read(routes).sub(/^end\s*\z/, "  %w[current async job transaction].each { |name| get \"trials/\#{name}\", to: \"trials\#\#{name}\" }\nend\n"))
-    application = @app.path("config/application.rb")
-    File.write(application, File.read(application).sub(/load_defaults.*/, "\\0\n  config.active_record.async_query_executor = :global_thread_pool"))
+    File.write(routes, File.read(routes).sub(/^end\s*\z/, "  %w[current job].each { |name| get \"trials/\#{name}\", to: \"trials\#\#{name}\" }\nend\n"))
     @server = @app.serve(options: { MaxWorkers: 2, MaxThreads: threads }, env: { "RAILS_MAX_THREADS" => threads.to_s })
     @server.await_workers(2)
-  end
-
-  after(:context) do
-    Server.stop_all(:context)
-    @app&.remove
-    @postgres&.stop
   end
 
   # What so many clients get at a time, each so often; by the name that is only theirs.
@@ -111,42 +84,23 @@ RSpec.describe "A Rails app with MaxThreads", skip: AppRails.missing do
     expect(bodies("current")).to all(satisfy { |name, body| body == "#{name} true" })
   end
 
-  it "keeps transactions to themselves" do
-    expect(bodies("transaction").values).to all(eq("1 0"))
-  end
-
-  it "has queries run in Active Record's own threads (load_async, async_count)" do
-    trials("async", clients: 3, requests: 2).each { |name, _| @postgres.query("INSERT INTO notes (text, created_at, updated_at) VALUES ('#{name}', now(), now())") }
-    expect(bodies("async", clients: 3, requests: 2)).to all(satisfy { |name, body| body == "#{name} 1 #{name}" })
-  end
-
   it "runs jobs of Active Job's async adapter beside requests, without their attributes" do
     names = trials("job", clients: 6, requests: 5).map(&:first)
     expected = names.map { |name| "#{name} nil" }.sort
     eventually(60, -> { @server.log[-3000..] }) { @postgres.query("SELECT text FROM notes WHERE text LIKE 'job-%'").flatten.sort == expected }
   end
 
-  it "talks to WebSockets by Action Cable's worker pool, while requests wait in all threads" do
-    identifier = JSON.generate(channel: "NotesChannel")
-    # What comes in, without Action Cable's pings.
-    receive = lambda do |socket|
-      message = JSON.parse(socket.receive) until message && message["type"] != "ping"
-      message
-    end
-    sockets = Array.new(6) do
-      WebSocket.new(@server, "/cable", protocol: "actioncable-v1-json").tap do |socket|
-        expect(receive.call(socket)).to eq("type" => "welcome")
-        socket.send_text(JSON.generate(command: "subscribe", identifier: identifier))
-        expect(receive.call(socket)).to include("type" => "confirm_subscription")
-      end
-    end
+  it "talks to WebSockets by full hijack and Action Cable's worker pool, while requests wait in all threads (C5)" do
+    sockets = Array.new(6) { AppRails::Notes.new(@server) }
     requests = Thread.new { bodies("current") }
     sockets.each_with_index do |socket, nr|
-      socket.send_text(JSON.generate(command: "message", identifier: identifier, data: JSON.generate(action: "say", text: "hello #{nr}")))
-      expect(sockets.map { |one| receive.call(one).dig("message", "text") }).to all(eq("hello #{nr}"))
+      socket.say("hello #{nr}")
+      expect(sockets.map { |one| one.heard["text"] }).to all(eq("hello #{nr}"))
     end
     expect(requests.value).to all(satisfy { |name, body| body == "#{name} true" })
-    sockets.each(&:close)
+    sockets.first.close
+    expect(sockets.first.received_close?).to be(true)
+    sockets.drop(1).each(&:close)
   end
 
   describe "by bin/rails server -u fastrack" do

@@ -66,9 +66,9 @@ RSpec.describe "A system test of a Rails app", skip: AppRails.missing || AppChro
     end
   RUBY
 
+  include_context "with a Rails app"
+
   before(:context) do
-    @postgres = AppPostgres.new
-    @app = AppRails.new(@postgres)
     { "test/application_system_test_case.rb" => test_case, "test/system/notes_test.rb" => tests,
       "test/fixtures/notes.yml" => "one:\n  text: from a fixture\n" }.each do |name, text|
       FileUtils.mkdir_p(File.dirname(@app.path(name)))
@@ -76,11 +76,6 @@ RSpec.describe "A system test of a Rails app", skip: AppRails.missing || AppChro
     end
     database = File.read(@app.path("config/database.yml"))
     File.write(@app.path("config/database.yml"), "#{database}\ntest:\n  <<: *default\n")
-  end
-
-  after(:context) do
-    @app&.remove
-    @postgres&.stop
   end
 
   def run_tests(environment = {})

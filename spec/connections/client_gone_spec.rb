@@ -3,7 +3,7 @@
 require_relative "../spec_helper"
 require_relative "../support/kept_helpers"
 
-RSpec.describe "C4 A client that has left" do
+RSpec.describe "C4 A client that has left", once: "sockets of the engine" do
   before { serve_kept }
 
   def gone_lines

@@ -11,8 +11,8 @@ RSpec.describe "C4 Connections, when something goes wrong" do
     end
   end
 
-  describe "clients that vanish" do
-    before { serve_kept }
+  describe "clients that vanish", once: "limits of the kernel" do
+    before(:context) { serve_kept }
 
     body = "b" * 2_000_000
     stages = {
@@ -37,7 +37,7 @@ RSpec.describe "C4 Connections, when something goes wrong" do
           ones.each { |one| one.write(bytes) }
           server.get("/pid") unless stage.include?("unknown")
           ones.each(&manner)
-          busy_with(manner) do |late|
+          busy_with("gate#{journal.lines.size}") do |late|
             late.each { |one| Thread.new { one.write(bytes) }.join(0.2) && one.public_send(manner) }
           end
         end
@@ -49,22 +49,9 @@ RSpec.describe "C4 Connections, when something goes wrong" do
     # Kept peers whose worker is in the app during the block.
     def busy_with(name)
       late = kept_peers(3)
-      occupy(name.to_s)
+      occupy(name)
       yield late
-      open_gate(name.to_s)
-    end
-
-    it "while the app is at their request leave nothing behind" do
-      server.get("/pid")
-      before = ProcessTable.descriptors(@worker).size
-      %i[close abort].each do |manner|
-        one = peer.ask("/gate/#{manner}")
-        await_gate(manner.to_s)
-        one.public_send(manner)
-        open_gate(manner.to_s)
-      end
-      expect_worker_alive
-      expect_no_leak(@worker, before)
+      open_gate(name)
     end
   end
 
@@ -86,9 +73,25 @@ RSpec.describe "C4 Connections, when something goes wrong" do
     workers.zip(before) { |pid, count| expect_no_leak(pid, count) }
   end
 
-  describe "without descriptors" do
-    let(:few) { ["sh", "-c", 'ulimit -n 64; exec "$@"', "sh"] }
+  let(:few) { ["sh", "-c", 'ulimit -n 64; exec "$@"', "sh"] }
 
+  # From GET /take on all descriptors are taken, until the file `give` is there. Answers with the size of the body.
+  let(:taking) do
+    <<~RUBY
+      files = []
+      take = lambda do
+        loop { files << File.open(File::NULL) }
+      rescue Errno::EMFILE
+        Thread.new { sleep 0.01 until File.exist?("give"); files.each(&:close).clear }
+      end
+      run lambda { |env|
+        take.call if env["PATH_INFO"] == "/take"
+        [200, { "content-type" => "text/plain" }, [env["rack.input"].read.bytesize.to_s]]
+      }
+    RUBY
+  end
+
+  describe "without descriptors", once: "limits of the kernel" do
     it "new clients take the places of idle ones, and nothing spins" do
       serve_kept(wrapper: few)
       idle = Array.new(150) { peer.tap { |one| one.get("/pid") } }
@@ -131,21 +134,7 @@ RSpec.describe "C4 Connections, when something goes wrong" do
     end
 
     it "the worker waits for better times when the app has taken all of them, and then goes on", :quiet do
-      ru = <<~RUBY
-        files = []
-        run lambda { |env|
-          case env["PATH_INFO"]
-          when "/take"
-            begin
-              loop { files << File.open(File::NULL) }
-            rescue Errno::EMFILE
-              Thread.new { sleep 0.01 until File.exist?("give"); files.each(&:close).clear }
-            end
-          end
-          [200, { "content-type" => "text/plain" }, ["fine"]]
-        }
-      RUBY
-      serve(ru, wrapper: few)
+      serve(taking, wrapper: few)
       taker = peer
       expect(taker.get("/take", "Connection: close").status).to eq(200)
       waiting = Array.new(3) { peer.ask("/pid") }
@@ -153,26 +142,12 @@ RSpec.describe "C4 Connections, when something goes wrong" do
       expect(ProcessTable.cpu_seconds_within(1.5, @worker)).to be < 0.3
       expect(server.log.scan("cannot accept").size).to be < 10
       server.write("give", "")
-      expect(waiting.map { |one| one.answer.body }.uniq).to eq(["fine"])
+      expect(waiting.map { |one| one.answer.body }.uniq).to eq(["0"])
     end
   end
 
-  describe "without a descriptor for the file of a body" do
-    # All descriptors are taken until the file `give` is there.
-    before do
-      serve(<<~RUBY, wrapper: ["sh", "-c", 'ulimit -n 64; exec "$@"', "sh"])
-        files = []
-        take = lambda do
-          loop { files << File.open(File::NULL) }
-        rescue Errno::EMFILE
-          Thread.new { sleep 0.01 until File.exist?("give"); files.each(&:close).clear }
-        end
-        run lambda { |env|
-          take.call if env["PATH_INFO"] == "/take"
-          [200, { "content-type" => "text/plain" }, [env["rack.input"].read.bytesize.to_s]]
-        }
-      RUBY
-    end
+  describe "without a descriptor for the file of a body", once: "limits of the kernel" do
+    before { serve(taking, wrapper: few) }
 
     { "a known length" => ["3000000 bytes", ->(body) { KeptPeer.request("/body", verb: "POST", body: body) }],
       "chunks" => ["unknown length", ->(body) { KeptPeer.chunked("/body", *body.scan(/.{1,50000}/m)) }] }.each do |what, (size, request)|
@@ -192,7 +167,7 @@ RSpec.describe "C4 Connections, when something goes wrong" do
     end
   end
 
-  describe "without room for a body" do
+  describe "without room for a body", once: "limits of the kernel" do
     let(:upload) { KeptPeer.request("/body", verb: "POST", body: "x" * 3_000_000) }
 
     def expect_clear_answer(one, upload)
@@ -204,13 +179,18 @@ RSpec.describe "C4 Connections, when something goes wrong" do
       expect(eventually { server.log.lines.grep(/cannot keep a request's body/).first }).not_to be_nil
     end
 
+    # A new client sends a body of a known length, and a kept one chunks.
+    def expect_clear_answers
+      expect_clear_answer(peer, upload)
+      expect_clear_answer(peer.tap { |one| one.get("/pid") }, KeptPeer.chunked("/body", *Array.new(60, "x" * 50_000)))
+    end
+
     it "where no file can be made, the client gets 503, and the log a line" do
       Dir.mktmpdir do |dir|
         place = File.join(dir, "gone").tap { |path| Dir.mkdir(path) }
         serve_kept(env: { "TMPDIR" => place })
         Dir.rmdir(place)
-        expect_clear_answer(peer, upload)
-        expect_clear_answer(peer.tap { |one| one.get("/pid") }, KeptPeer.chunked("/body", *Array.new(60, "x" * 50_000)))
+        expect_clear_answers
       end
     end
 
@@ -219,8 +199,7 @@ RSpec.describe "C4 Connections, when something goes wrong" do
       Dir.mktmpdir do |dir|
         on_small_disk = 'mount -t tmpfs -o size=1536k tmpfs "$0" && exec "$@"'
         serve_kept(wrapper: ["unshare", "-m", "sh", "-c", on_small_disk, dir], env: { "TMPDIR" => dir })
-        expect_clear_answer(peer, upload)
-        expect_clear_answer(peer.tap { |one| one.get("/pid") }, KeptPeer.chunked("/body", *Array.new(60, "x" * 50_000)))
+        expect_clear_answers
         expect(peer.ask("/body", verb: "POST", body: "x" * 1_200_000).answer.body).to include(" 1200000 ")
       end
     end

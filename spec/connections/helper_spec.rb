@@ -5,7 +5,7 @@ require_relative "../support/kept_helpers"
 require_relative "../support/kept_loop"
 
 # What of it the clients notice is in the other files: here is what it costs those who do not need it.
-RSpec.describe "C4 The helper thread, which looks after connections while Ruby is in the app", :quiet do
+RSpec.describe "C4 The helper thread, which looks after connections while Ruby is in the app", :quiet, once: "a thread of the engine" do
   # What /proc says of the worker's helper (proc(5), /proc/PID/task).
   def of_helper(file)
     # A new thread has its creator's name for a moment.
@@ -37,44 +37,6 @@ RSpec.describe "C4 The helper thread, which looks after connections while Ruby i
     before = sleeps
     expect(peers.first.anything_within?(1)).to be(false)
     expect(sleeps - before).to be < 30
-  end
-
-  it "C4 sleeps on while short requests come one by one, after a long one and beside another worker too", linux: "timerfd" do
-    serve_kept(workers: 2)
-    peer = kept_peers(1).first
-    @worker = peer.get("/pid").body.to_i
-    peer.ask("/gate/long")
-    await_gate("long")
-    open_gate("long")
-    expect(peer.answer.status).to eq(200)
-    before = sleeps
-    long = Array.new(60) do
-      began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      peer.get("/")
-      took = Process.clock_gettime(Process::CLOCK_MONOTONIC) - began
-      # Long enough for whatever the end of a request would have it do.
-      expect(peer.anything_within?(0.005)).to be(false)
-      took
-    end.count { |took| took > 0.0009 }
-    # Those that take long on a busy machine are looked after.
-    expect(sleeps - before).to be <= 20 + (4 * long), "#{sleeps - before} times, #{long} long requests"
-  end
-
-  it "C4 wakes up once for each of many long requests in a row", linux: "timerfd" do
-    one = peer
-    one.get("/pid")
-    before = sleeps
-    one.write(KeptPeer.request("/compute/6000/all") * 100)
-    100.times { expect(one.answer.status).to eq(200) }
-    # Were it to count from what follows a response, each request would be another thing at its first look, and take a second one.
-    expect(sleeps - before).to be_between(50, 150)
-  end
-
-  it "C4 is awake while a request lasts" do
-    before = sleeps
-    occupy("busy")
-    eventually { sleeps > before + 2 }
-    open_gate("busy")
   end
 
   it "C4 runs for a small part of what short requests take" do

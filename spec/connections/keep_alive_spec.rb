@@ -3,58 +3,28 @@
 require_relative "../spec_helper"
 require_relative "../support/kept_helpers"
 
-RSpec.describe "C4 Keep-alive" do
+RSpec.describe "C4 Keep-alive", once: "bytes and timers of the engine" do
   describe "by the rules of RFC 9112, section 9.3" do
     before(:context) { serve_kept }
 
-    # What becomes of the connection after a request: [Connection of the response, whether another request is answered].
-    def outcome(path, *lines, **keywords)
-      one = peer
-      response = one.get(path, *lines, **keywords)
-      [response.headers["Connection"], !one.anything_within?(0.05) && one.get("/pid").status == 200]
-    end
+    closing = ["close", "foo, close", "keep-alive, close", "CLOSE"].map { |value| ["1.1", ["Connection: #{value}"], "close"] }
+    keeping = [[], ["Connection: closed"], ["Connection: keep-alive"], ["Keep-Alive: timeout=5"], ["Connection: foo"], ["X-Connection: close"]].map { |lines| ["1.1", lines, nil] }
+    asking = ["keep-alive", "Keep-Alive", "foo, keep-alive"].map { |value| ["1.0", ["Connection: #{value}"], "keep-alive"] }
+    [*closing, ["1.1", ["Connection: foo", "Connection: close"], "close"], *keeping, *asking, ["1.0", [], "close"], ["1.0", ["Connection: keep-alive, close"], "close"]]
+      .each do |version, lines, connection|
+        it "HTTP/#{version} with #{lines.inspect} is answered with #{connection.inspect}, and the connection #{connection == "close" ? "closed" : "kept"}" do
+          one = peer
+          expect(one.get("/pid", *lines, version: version).headers["Connection"]).to eq(connection)
+          next expect(one).to(be_closed_without_a_word) if connection == "close"
 
-    it "an HTTP/1.1 connection is kept, without a word" do
-      expect(outcome("/pid")).to eq([nil, true])
-    end
-
-    it "one connection carries any number of requests, in one worker" do
-      one = peer
-      expect(Array.new(500) { one.get("/pid").body }.uniq).to eq([@worker.to_s])
-    end
-
-    [["Connection: close"], ["connection: CLOSE"], ["Connection: foo, close"], ["Connection: keep-alive, close"], ["Connection: foo", "Connection: close"]].each do |lines|
-      it "#{lines.inspect} closes the connection, and the response says so" do
-        one = peer
-        response = one.get("/pid", *lines)
-        expect([response.headers["Connection"], one.closed_without_a_word?]).to eq(["close", true])
+          expect(one.anything_within?(0.05)).to be(false)
+          expect(one.get("/pid").status).to eq(200)
+        end
       end
-    end
 
-    [["Connection: closed"], ["Connection: keep-alive"], ["Keep-Alive: timeout=5"], ["Connection: foo"], ["X-Connection: close"]].each do |lines|
-      it "#{lines.inspect} keeps it" do
-        expect(outcome("/pid", *lines)).to eq([nil, true])
-      end
-    end
-
-    it "an HTTP/1.0 connection is closed" do
+    it "one connection carries any number of requests, in one worker, with an empty line before some of them" do
       one = peer
-      expect([one.get("/pid", version: "1.0").headers["Connection"], one.closed_without_a_word?]).to eq(["close", true])
-    end
-
-    ["Connection: keep-alive", "Connection: Keep-Alive", "Connection: foo, keep-alive"].each do |line|
-      it "an HTTP/1.0 connection is kept when #{line.inspect} asks for it, and the response says so" do
-        one = peer
-        3.times { expect(one.get("/pid", line, version: "1.0").headers["Connection"]).to eq("keep-alive") }
-        expect(one.get("/pid", version: "1.0").headers["Connection"]).to eq("close")
-        expect(one).to be_closed_without_a_word
-      end
-    end
-
-    it "close beats keep-alive on HTTP/1.0, too" do
-      one = peer
-      expect(one.get("/pid", "Connection: keep-alive, close", version: "1.0").headers["Connection"]).to eq("close")
-      expect(one).to be_closed_without_a_word
+      expect(Array.new(500) { |nr| (nr % 9).zero? && one.write("\r\n"); one.get("/pid").body }.uniq).to eq([@worker.to_s])
     end
 
     it "the app closes the connection by Connection: close" do
@@ -63,16 +33,9 @@ RSpec.describe "C4 Keep-alive" do
       expect(one).to be_closed_without_a_word
     end
 
-    %w[204 304 404 500].each do |code|
-      it "a response with status #{code} keeps it" do
-        one = peer
-        expect(one.get("/status/#{code}").status).to eq(code.to_i)
-        expect(one.get("/pid").body).to eq(@worker.to_s)
-      end
-    end
-
-    it "HEAD keeps it, and no body follows" do
+    it "responses with any status, and to HEAD, keep it" do
       one = peer
+      [204, 304, 404, 500].each { |code| expect(one.get("/status/#{code}").status).to eq(code) }
       expect(one.get("/length/1000/1000", verb: "HEAD").headers["Content-Length"]).to eq("1000")
       expect(one.get("/each/3/5", verb: "HEAD").status).to eq(200)
       expect(one.get("/pid").body).to eq(@worker.to_s)
@@ -92,48 +55,10 @@ RSpec.describe "C4 Keep-alive" do
       expect([response.headers["Transfer-Encoding"], response.headers["Connection"], response.body, one.ending]).to eq([nil, "close", "x" * 15, :closed])
     end
 
-    it "a bad request ends the connection" do
-      one = peer.tap { |kept| kept.get("/pid") }
-      one.write("GET /pid HTTP/1.1\r\n\r\n")
-      expect([one.answer.status, one.closed_without_a_word?]).to eq([400, true])
-    end
-
     it "an app that raises is answered for, and the connection closed" do
       one = peer.tap { |kept| kept.get("/pid") }
       expect([one.get("/raise").status, one.closed_without_a_word?]).to eq([500, true])
       expect_worker_alive
-    end
-
-    it "an empty line before a request means nothing" do
-      one = peer
-      one.get("/pid")
-      one.write("\r\n")
-      expect(one.get("/pid").body).to eq(@worker.to_s)
-    end
-  end
-
-  describe "when a response's length is not what its head says" do
-    before(:context) { serve_kept }
-
-    %w[array each].each do |form|
-      it "too short a body (#{form}) is shown by a reset" do
-        one = peer.ask("/length/10/7/#{form}")
-        one.read_to_end
-        expect([one.received[/x*\z/].size, one.ending]).to eq([7, :reset]).or eq([0, :reset])
-      end
-
-      it "too long a body (#{form}) is cut to what was announced, and the connection closed" do
-        one = peer.ask("/length/7/10/#{form}")
-        one.ask("/pid")
-        one.read_to_end
-        expect([one.received[/\r\n\r\n(.*)\z/m, 1], one.ending]).to eq(["x" * 7, :closed])
-      end
-
-      it "the right length (#{form}) keeps it" do
-        one = peer
-        expect(one.get("/length/7/7/#{form}").body).to eq("x" * 7)
-        expect(one.get("/pid").status).to eq(200)
-      end
     end
   end
 
@@ -145,15 +70,16 @@ RSpec.describe "C4 Keep-alive" do
     end
 
     it "KeepAliveTimeout is how long a connection may be idle, whatever it was before" do
-      serve_kept(options: { KeepAliveTimeout: 1.2 })
+      timeout = GcMode.patient(0.5)
+      serve_kept(options: { KeepAliveTimeout: timeout })
       one = peer
       # Longer than that altogether.
       5.times do
         one.get("/pid")
-        expect(one.anything_within?(0.3)).to be(false)
+        expect(one.anything_within?(timeout / 4)).to be(false)
       end
       one.get("/pid")
-      expect(seconds { expect(one).to be_closed_without_a_word }).to be_between(1.1, 10)
+      expect(seconds { expect(one).to be_closed_without_a_word }).to be > timeout * 0.9
     end
 
     it "KeepAliveTimeout counts while the worker is busy" do
@@ -179,10 +105,10 @@ RSpec.describe "C4 Keep-alive" do
     it "PUMA_PERSISTENT_TIMEOUT is its default, and the option beats it" do
       serve_kept(env: { PUMA_PERSISTENT_TIMEOUT: "1" })
       one = peer.tap { |kept| kept.get("/pid") }
-      expect(seconds { expect(one).to be_closed_without_a_word }).to be_between(0.8, 20)
+      expect(seconds { expect(one).to be_closed_without_a_word }).to be > 0.8
       serve_kept(options: { KeepAliveTimeout: 60 }, env: { PUMA_PERSISTENT_TIMEOUT: "1" })
       one = peer.tap { |kept| kept.get("/pid") }
-      expect(one.anything_within?(2)).to be(false)
+      expect(one.anything_within?(1.5)).to be(false)
     end
 
     it "KeepAliveRequests is how many requests a connection may carry; the last response says so" do

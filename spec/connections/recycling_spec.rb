@@ -18,54 +18,41 @@ RSpec.describe "C4 Kept connections" do
     expect(loop.bodies.size).to be > 20
   end
 
-  [1, 2].each do |workers|
-    it "lose no request when #{workers} worker(s) reach their limit again and again" do
-      serve_kept(workers: workers, options: { "MinRequestPerChild" => 10, "MaxRequestPerChild" => 20 })
-      loop = KeptLoop.run(server) { |running| eventually(30) { running.bodies.uniq.size > 12 } }
-      expect_no_failure(loop)
-    end
-
-    it "keep their place when #{workers} worker(s) are exchanged by HUP" do
-      serve_kept(workers: workers)
-      before = server.workers
-      loop = nil
-      around_idle_peers do
-        loop = KeptLoop.run(server) do
-          server.signal(:HUP)
-          server.await_workers(workers) { |found| (found & before).empty? }
-        end
+  # What happens to so many workers while clients ask.
+  {
+    "are exchanged by HUP" => [[1, 2], lambda { |server, before|
+      server.signal(:HUP)
+      server.await_others(before)
+    }],
+    "are followed by those of a new master (USR2)" => [[1, 2], lambda { |server, before|
+      old = [server.master, *before]
+      server.signal(:USR2)
+      Eventually.eventually(40) { old.none? { |pid| ProcessTable.alive?(pid) } }
+    }],
+    "are told to end one after the other" => [[2], lambda { |server, _|
+      3.times do
+        worker = server.workers.first
+        server.signal(:TERM, to: worker)
+        server.await_workers(2) { |found| !found.include?(worker) }
       end
-      expect_no_failure(loop)
-    end
-
-    it "keep their place when a new master follows with #{workers} worker(s) of its own (USR2)" do
-      serve_kept(workers: workers)
-      before = server.workers
-      old = server.master
-      loop = nil
-      around_idle_peers do
-        loop = KeptLoop.run(server) do
-          server.signal(:USR2)
-          eventually(40) { server.master != old && !ProcessTable.alive?(old) && before.none? { |pid| ProcessTable.alive?(pid) } }
-        end
+    }]
+  }.each do |what, (counts, act)|
+    counts.each do |count|
+      it "keep their place, and lose no request, when #{count} worker(s) #{what}" do
+        serve_kept(workers: count)
+        before = server.workers
+        loop = nil
+        around_idle_peers { loop = KeptLoop.run(server) { act.call(server, before) } }
+        expect_no_failure(loop)
       end
-      expect_no_failure(loop)
     end
   end
 
-  it "keep their place when a worker is told to end, and the other one has them" do
-    serve_kept(workers: 2)
-    loop = nil
-    around_idle_peers do
-      loop = KeptLoop.run(server) do
-        3.times do
-          worker = server.workers.first
-          server.signal(:TERM, to: worker)
-          server.await_workers(2) { |found| !found.include?(worker) }
-        end
-      end
+  [1, 2].each do |workers|
+    it "lose no request when #{workers} worker(s) reach their limit again and again" do
+      serve_kept(workers: workers, options: { "MinRequestPerChild" => 10, "MaxRequestPerChild" => 20 })
+      expect_no_failure(KeptLoop.run(server) { |running| eventually(30) { running.bodies.uniq.size > 12 } })
     end
-    expect_no_failure(loop)
   end
 
   # Quiet: the others must make room within a tenth of a second.

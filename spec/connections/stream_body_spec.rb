@@ -28,7 +28,7 @@ RSpec.describe "C4 StreamBody" do
   end
 
   describe "when it is on" do
-    before { serve_streaming }
+    before(:context) { serve_streaming }
 
     it "the app gets what there is before the rest is sent, whatever its framing" do
       { "Content-Length: 8" => ["one\n", "two\n"], "Transfer-Encoding: chunked" => [chunk("three\n"), "#{chunk("four\n")}0\r\n\r\n"] }
@@ -39,11 +39,6 @@ RSpec.describe "C4 StreamBody" do
           expect([one.answer.body, one.get("/pid").body]).to eq(["lines", @worker.to_s])
           expect(noted).to include("line #{second[/[a-z]+$/]}")
         end
-    end
-
-    it "the app is called before anything of the body is there" do
-      one = begun("/digest", "Content-Length: 3")
-      expect(one.write("abc").answer.body).to eq("3 ASCII-8BIT #{md5("abc")}")
     end
 
     it "a body without a length is announced by its transfer coding alone" do
@@ -59,9 +54,9 @@ RSpec.describe "C4 StreamBody" do
 
     it "bodies of all sizes arrive whole, however they are read, and the connection goes on" do
       one = peer
-      [1, 70_000, 1_048_577, 5_000_000].each do |size|
+      [1, 70_000, 1_048_577, 3_000_000].each do |size|
         body = bytes(size)
-        ["/digest", "/pieces/10000", "/pieces/1000000", "/copy"].each do |path|
+        ["/digest", "/pieces/10000", "/copy"].each do |path|
           expect(one.get(path, verb: "POST", body: body).body).to end_with(md5(body))
           expect(one.write(KeptPeer.chunked(path, *body.scan(/.{1,30000}/mn))).answer.body).to end_with(md5(body))
         end
@@ -92,23 +87,10 @@ RSpec.describe "C4 StreamBody" do
       expect(one.answer.body).to eq(["", "ab", "cde", "cde", "fgh\n", "ij\nklmnopqr", "", nil, nil, "", "", nil, []].inspect)
     end
 
-    it "the next request may follow the body at once" do
-      one = begun("/digest", "Content-Length: 3", part: "a")
-      one.write("bc#{KeptPeer.request("/pid")}#{KeptPeer.chunked("/digest", "xyz")}#{KeptPeer.request("/pid")}")
-      expect(Array.new(4) { one.answer.body }).to eq(["3 ASCII-8BIT #{md5("abc")}", @worker.to_s, "3 ASCII-8BIT #{md5("xyz")}", @worker.to_s])
-    end
-
     it "Ruby's other threads run while the app waits for the client" do
       one = begun("/background", "Content-Length: 4", part: "ab")
-      expect(one.anything_within?(0.5)).to be(false)
-      size, count = one.write("cd").answer.body.split.map(&:to_i)
-      expect([size, count]).to match([4, be > 10])
-    end
-
-    it "waiting for a client costs no CPU time" do
-      one = begun("/digest", "Content-Length: 4", part: "ab")
-      expect(ProcessTable.cpu_seconds_within(0.5, @worker)).to be < 0.1
-      expect(one.write("cd").answer.status).to eq(200)
+      server.await_file("ticked")
+      expect(one.write("cd").answer.body).to eq("4")
     end
 
     it "a response can begin before the body is there, and ends its connection" do
@@ -121,24 +103,10 @@ RSpec.describe "C4 StreamBody" do
       response = HttpResponse.parse(one.received)
       expect([response.body, response.headers["Connection"], one.ending]).to eq(["begun\none\ntwo\n", "close", :closed])
     end
-
-    it "TERM lets it finish" do
-      one = begun("/digest", "Content-Length: 3", part: "a")
-      server.signal(:TERM)
-      expect(one.write("bc").answer.body).to eq("3 ASCII-8BIT #{md5("abc")}")
-      expect(server.wait.exitstatus).to eq(0)
-    end
-
-    it "TERM waits no longer than some seconds for a client that sends nothing" do
-      one = begun("/failing", "Content-Length: 3", part: "a")
-      server.signal(:TERM)
-      expect(seconds { expect(one.answer.status).to eq(408) }).to be_between(4, 20)
-      expect(server.wait.exitstatus).to eq(0)
-    end
   end
 
   describe "when the app does not read it all" do
-    before { serve_streaming }
+    before(:context) { serve_streaming }
 
     it "what has come of it is passed over, and the connection goes on" do
       [["Content-Length: 30000", bytes(30_000)], ["Transfer-Encoding: chunked", "#{chunk(bytes(30_000))}0\r\n\r\n"]].each do |framing, body|
@@ -159,26 +127,19 @@ RSpec.describe "C4 StreamBody" do
       expect_worker_alive
     end
 
-    it "nothing of it is taken for a request" do
-      one = begun("/only/2", "Content-Length: 5000", part: "abc")
-      one.write(KeptPeer.request("/kept"))
-      one.read_to_end
-      expect([HttpResponse.all(one.received).size, calls_of("/kept")]).to eq([1, 0])
-    end
+    { "a length" => ["Content-Length: 5000", "abc", KeptPeer.request("/late")],
+      "chunks" => ["Transfer-Encoding: chunked", "3\r\nabc\r\n", "#{KeptPeer.request("/late").then { |late| "#{late.bytesize.to_s(16)}\r\n#{late}\r\n" }}0\r\n\r\n"] }
+      .each do |what, (framing, first, rest)|
+        it "nothing of one with #{what} is taken for a request" do
+          # The connection may be kept, where all of it is there before the app has done.
+          one = begun("/only/2", framing, part: first).write(rest).finish_sending
+          one.read_to_end
+          expect([HttpResponse.all(one.received).size, calls_of("/late")]).to eq([1, 0])
+        end
+      end
 
-    it "nor of chunks that are passed over" do
-      one = begun("/only/2", "Transfer-Encoding: chunked", part: chunk("abc"))
-      # The connection may be kept, where all of it is there before the app has done.
-      one.write("#{chunk(KeptPeer.request("/kept"))}0\r\n\r\n").finish_sending
-      one.read_to_end
-      expect([HttpResponse.all(one.received).size, calls_of("/kept")]).to eq([1, 0])
-    end
-
-    it "after close nothing can be read" do
+    it "nothing can be read after close, in another thread, or when the request has been answered" do
       expect(begun("/closed", "Content-Length: 9", part: "ab").answer.body).to eq("IOError closed stream true")
-    end
-
-    it "nothing can be read in another thread, or when the request has been answered" do
       expect(begun("/keep", "Content-Length: 9", part: "ab").answer.body).to match(/only in the thread/)
       expect(peer.get("/kept").body).to match(/closed stream.*only until its request has been answered/)
     end
@@ -191,7 +152,7 @@ RSpec.describe "C4 StreamBody" do
   end
 
   describe "with Expect: 100-continue" do
-    before { serve_streaming }
+    before(:context) { serve_streaming }
 
     it "the client is asked for the body when the app reads it" do
       one = begun("/digest", "Expect: 100-continue", "Content-Length: 3")
@@ -206,16 +167,12 @@ RSpec.describe "C4 StreamBody" do
       response = one.answer
       expect([response.status, response.headers["Connection"], one.closed_without_a_word?]).to eq([200, "close", true])
     end
-
-    it "it is not asked when it has sent the body already" do
-      one = peer.write(KeptPeer.request("/digest", "Expect: 100-continue", verb: "POST", body: "abc"))
-      expect(one.answer.status).to eq(200)
-    end
   end
 
   describe "when the client does not go on, or not by the rules" do
+    before(:context) { serve_streaming }
+
     it "a client that has gone raises EOFError" do
-      serve_streaming
       ["Content-Length: 9", "Transfer-Encoding: chunked"].each do |framing|
         one = begun("/failing/#{framing[0]}", framing, part: "3\r\nab")
         one.finish_sending
@@ -227,25 +184,22 @@ RSpec.describe "C4 StreamBody" do
     end
 
     it "bad chunks raise IOError, and are answered with 400" do
-      serve_streaming
       one = begun("/failing", "Transfer-Encoding: chunked", part: chunk("abc"))
-      one.write("zz\r\n#{KeptPeer.request("/kept")}")
-      expect([one.answer.status, one.closed_without_a_word?, calls_of("/kept")]).to eq([400, true, 0])
+      one.write("zz\r\n#{KeptPeer.request("/later")}")
+      expect([one.answer.status, one.closed_without_a_word?, calls_of("/later")]).to eq([400, true, 0])
       expect(noted).to include("IOError malformed chunked body")
       expect(peer.write("POST /late HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n").answer.status).to eq(400)
       expect(calls_of("/late")).to eq(0)
     end
 
     it "an app that goes on after that has its answer sent, and the connection is closed" do
-      serve_streaming
       one = begun("/failing/on", "Transfer-Encoding: chunked", part: chunk("abc"))
-      one.write("zz\r\n#{KeptPeer.request("/kept")}")
+      one.write("zz\r\n#{KeptPeer.request("/later")}")
       response = one.answer
-      expect([response.body, response.headers["Connection"], one.closed_without_a_word?, calls_of("/kept")]).to eq(["rescued", "close", true, 0])
+      expect([response.body, response.headers["Connection"], one.closed_without_a_word?, calls_of("/later")]).to eq(["rescued", "close", true, 0])
     end
 
     it "bytes beyond the body of a last request are an error" do
-      serve_streaming
       one = begun("/failing", "Connection: close", "Content-Length: 4", part: "ab")
       expect(one.write("cdGET").answer.status).to eq(400)
     end
@@ -260,14 +214,15 @@ RSpec.describe "C4 StreamBody" do
     end
 
     it "a pause longer than BodyTimeout raises IOError, and is answered with 408" do
-      serve_streaming("BodyTimeout" => 1.2)
+      timeout = GcMode.patient(0.5)
+      serve_streaming("BodyTimeout" => timeout)
       one = begun("/failing", "Content-Length: 9", part: "a")
       # Longer than that altogether.
       5.times do
-        expect(one.anything_within?(0.3)).to be(false)
+        expect(one.anything_within?(timeout / 4)).to be(false)
         one.write("b")
       end
-      expect(seconds { expect(one.answer.status).to eq(408) }).to be_between(1, 10)
+      expect(seconds { expect(one.answer.status).to eq(408) }).to be > timeout * 0.9
       expect(noted).to include("IOError request took too long")
     end
 
@@ -280,7 +235,6 @@ RSpec.describe "C4 StreamBody" do
     end
 
     it "no descriptor is left behind" do
-      serve_streaming
       sockets = -> { ProcessTable.descriptors(@worker).values.compact.count { |name| name.match?(/\Asocket:|deleted/) } }
       server.get("/")
       idle = sockets.call
@@ -289,6 +243,22 @@ RSpec.describe "C4 StreamBody" do
       server.get("/")
       eventually(10, -> { "#{sockets.call} open, #{idle} when idle" }) { sockets.call <= idle }
     end
+  end
+
+  it "TERM lets it finish" do
+    serve_streaming
+    one = begun("/digest", "Content-Length: 3", part: "a")
+    server.signal(:TERM)
+    expect(one.write("bc").answer.body).to eq("3 ASCII-8BIT #{md5("abc")}")
+    expect(server.wait.exitstatus).to eq(0)
+  end
+
+  it "TERM waits no longer than some seconds for a client that sends nothing" do
+    serve_streaming
+    one = begun("/failing", "Content-Length: 3", part: "a")
+    server.signal(:TERM)
+    expect(seconds { expect(one.answer.status).to eq(408) }).to be > 4
+    expect(server.wait.exitstatus).to eq(0)
   end
 
   it "Rack 2's inputs can be rewound, and say their size; Rack 3's cannot" do
@@ -305,8 +275,7 @@ RSpec.describe "C4 StreamBody" do
   end
 
   it "Rack::Lint has nothing to complain about" do
-    ru = %(require "rack"\nrequire "rack/lint"\n#{HttpApps.ru(:clean, middleware: ["Rack::Lint"])})
-    serve(ru.sub("require \"rack\"", "require #{File.expand_path("../support/http_apps", __dir__).inspect}\nrequire \"rack\""), options: { "StreamBody" => true })
+    serve(%(require "rack"\nrequire "rack/lint"\nrequire #{HttpApps::FOLDER.inspect}\n#{HttpApps.ru(:clean, middleware: ["Rack::Lint"])}), options: { "StreamBody" => true })
     ["Content-Length: 70000", "Transfer-Encoding: chunked"].each do |framing|
       body = "a line\n".ljust(70_000, "x")
       one = peer.write("POST /input HTTP/1.1\r\nHost: a\r\n#{framing}\r\n\r\n")

@@ -20,7 +20,7 @@ RSpec.describe "requests that become complete while the worker is busy with anot
 
   it "A9 are all answered, and a worker whose limit they passed is replaced all the same" do
     # Two ask who comes later, one is at the gate: the limit is reached by the first of the halves, or before.
-    serve(HttpApps.ru(:gated), options: { "MaxRequestPerChild" => 4 })
+    serve(HttpApps.ru(:kept), options: { "MaxRequestPerChild" => 4 })
     bodies = responses_at_once("/one", "/two").map { |bytes| HttpResponse.parse(bytes).body }
     expect(bodies).to eq([@worker.to_s] * 3)
     server.await_workers(1) { |found| found != [@worker] }
@@ -28,7 +28,7 @@ RSpec.describe "requests that become complete while the worker is busy with anot
   end
 
   it "B-app-error are answered by a worker whose app has just ended it, and others by the next worker" do
-    serve(HttpApps.ru(:gated), options: { "ErrRespawnInterval" => 0 })
+    serve(HttpApps.ru(:kept), options: { "ErrRespawnInterval" => 0 })
     slow, ended, *others = responses_at_once("/exit", "/one", "/exit", "/two")
     expect(HttpResponse.parse(slow).body).to eq(@worker.to_s)
     expect(([ended] + others).map { |bytes| HttpResponse.parse(bytes).status }).to match_array([500, 200, 500, 200])
@@ -37,7 +37,7 @@ RSpec.describe "requests that become complete while the worker is busy with anot
   end
 
   it "B-app-error clients that have come since are answered, too, and the worker is replaced" do
-    serve(HttpApps.ru(:gated), options: { "ErrRespawnInterval" => 0 })
+    serve(HttpApps.ru(:kept), options: { "ErrRespawnInterval" => 0 })
     ended, *others = ask("/gate/first", "/exit", *["/one"] * 10).drop(1).tap { open_gate("first") }
     expect(HttpResponse.parse(ended.read_to_end).status).to eq(500)
     expect(others.map { |peer| HttpResponse.parse(peer.read_to_end).status }).to all(eq(200))

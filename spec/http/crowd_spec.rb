@@ -4,14 +4,14 @@ require "socket"
 require "support/http_helpers"
 require "support/http_gates"
 
-RSpec.describe "a worker that clients queue up for" do
+RSpec.describe "a worker that clients queue up for", once: "the order of sockets" do
   include HttpGates
 
   [0, 1].each do |busy|
     it "A8 D3 serves the clients of its other listener in their turn (of two, number #{busy + 1} is busy)" do
       sockets = Array.new(2) { TCPServer.new("127.0.0.1", 0) }
       ports = sockets.map { |socket| socket.addr[1] }
-      serve(HttpApps.ru(:gated), options: { "Host" => nil, "Port" => nil }, inherit: { 10 => sockets[0], 11 => sockets[1] },
+      serve(HttpApps.ru(:kept), options: { "Host" => nil, "Port" => nil }, inherit: { 10 => sockets[0], 11 => sockets[1] },
                                  env: { "SERVER_STARTER_PORT" => "127.0.0.1:#{ports[0]}=10;127.0.0.1:#{ports[1]}=11" })
       sockets.each(&:close)
       place = HttpGates::Place.new(ports[busy])
@@ -28,7 +28,7 @@ RSpec.describe "a worker that clients queue up for" do
   end
 
   it "B-orphans serves those who have come when the master is killed, and ends" do
-    serve(HttpApps.ru(:gated))
+    serve(HttpApps.ru(:kept))
     peers = worker_with_a_row + ask(*["/more"] * 300)
     server.signal(:KILL)
     server.wait
@@ -39,8 +39,8 @@ RSpec.describe "a worker that clients queue up for" do
     peers&.each(&:close)
   end
 
-  it "B-idle-cpu uses no CPU when it stops and one of them has sent half a request" do
-    serve(HttpApps.ru(:gated))
+  it "B-idle-cpu uses no CPU when it stops and one of them has sent half a request", alone: "CPU seconds" do
+    serve(HttpApps.ru(:kept))
     half = half_ask("/half")
     peers = worker_with_a_row
     waiting = ask(*["/more"] * 10)

@@ -2,7 +2,7 @@
 
 require "support/http_helpers"
 
-RSpec.describe "clients that send nothing more, of which there are more than the worker may have descriptors" do
+RSpec.describe "clients that send nothing more, of which there are more than the worker may have descriptors", once: "sockets of the engine" do
   most = 64
 
   before(:context) do

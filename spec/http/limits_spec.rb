@@ -2,7 +2,7 @@
 
 require "support/http_helpers"
 
-RSpec.describe "B-status the limits of a request's head" do
+RSpec.describe "B-status the limits of a request's head", once: "bytes on the wire" do
   limits = { "MaxRequestTarget" => 100, "MaxHeaderSize" => 1000, "MaxHeaderFields" => 10 }
   before(:context) { serve(HttpApps.ru(:echo), options: limits) }
 
@@ -10,21 +10,13 @@ RSpec.describe "B-status the limits of a request's head" do
     HttpResponse.parse(HttpPeer.exchange(server, message(*lines), half_close: true).first).status
   end
 
-  def head_of(size)
-    line = "GET / HTTP/1.1\r\nHost: a\r\nX: "
-    "#{line}#{"x" * (size - line.bytesize - 4)}\r\n\r\n"
-  end
-
   it "B-status-414 MaxRequestTarget: takes a target that long, and refuses one byte more" do
-    expect(status_of("GET /#{"a" * 99} HTTP/1.1", "Host: a")).to eq(200)
-    expect(status_of("GET /#{"a" * 100} HTTP/1.1", "Host: a")).to eq(414)
+    expect([99, 100].map { |size| status_of("GET /#{"a" * size} HTTP/1.1", "Host: a") }).to eq([200, 414])
   end
 
   it "B-status-431 MaxHeaderSize: takes a head that long, and refuses one byte more" do
-    [[1000, 200], [1001, 431]].each do |size, status|
-      wire, = HttpPeer.exchange(server, head_of(size), half_close: true)
-      expect(HttpResponse.parse(wire).status).to eq(status)
-    end
+    rest = message("GET / HTTP/1.1", "Host: a", "X: ").bytesize
+    expect([1000, 1001].map { |size| status_of("GET / HTTP/1.1", "Host: a", "X: #{"x" * (size - rest)}") }).to eq([200, 431])
   end
 
   it "B-status-431 MaxHeaderFields: takes that many, and refuses one more" do

@@ -2,7 +2,7 @@
 
 require "support/http_helpers"
 
-RSpec.describe "the memory of a huge response" do
+RSpec.describe "the memory of a huge response", once: "malloc of the engine" do
   size = 64 * 1024 * 1024
 
   # In MiB: what this process alone has, and has written to (proc(5), smaps_rollup).

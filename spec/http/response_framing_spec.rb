@@ -3,7 +3,7 @@
 require "support/http_helpers"
 
 # Two framing fields would be read in two ways (RFC 9112, 6.2), and a length that is no number in none.
-RSpec.describe "D4 one response, one framing" do
+RSpec.describe "D4 one response, one framing", once: "bytes on the wire" do
   before(:context) { serve(HttpApps.ru(:responder)) }
 
   def framing(response)

@@ -10,52 +10,42 @@ RSpec.describe "A14 the head of a response" do
     server.get("/headers/#{name}")
   end
 
-  it "A14 has status line, Date, Server, app headers, framing, Connection in this order" do
+  it "A14 has status line, Date, Server, app headers as the app spelt them, framing, Connection in this order" do
     response = head("plain")
-    expect(response.raw).to start_with("HTTP/1.1 200 OK\r\n")
+    expect(response.raw).to start_with("HTTP/1.1 200 OK\r\n").and include("\r\nX-One: 1\r\nx-two: 2\r\nX-THREE: \r\n")
     expect(response.headers.names).to eq(%w[Date Server X-One x-two X-THREE Content-Length Connection])
   end
 
   it "A14 says when and by whom: Date is now, in the form of RFC 9110" do
+    before = Time.at(Time.now.to_i)
     headers = head("plain").headers
     expect(headers["Date"]).to match(/\A(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT\z/)
-    expect(Time.httpdate(headers["Date"])).to be_within(5).of(Time.now)
+    expect(Time.httpdate(headers["Date"])).to be_between(before - 1, Time.now)
     expect(headers["Server"]).to eq("Fastrack")
   end
 
   it "A14 lets the app's Date and Server win, in our place for them, and has each once" do
     response = head("date-server")
-    expect(response.headers.names).to eq(%w[Date sErVer Content-Length Connection])
     expect(response.headers.to_a.first(2)).to eq([%w[Date yesterday], %w[sErVer Mine]])
+    expect(response.headers.names.drop(2)).to eq(%w[Content-Length Connection])
   end
 
   it "A14 decides on Connection itself" do
     expect(head("connection").headers.all("connection")).to eq(["close"])
   end
 
-  it "A14 keeps names and values as the app spelt them" do
-    expect(head("plain").raw).to include("\r\nX-One: 1\r\nx-two: 2\r\nX-THREE: \r\n")
-  end
-
-  it "A14 makes a line of each part of \"Foo\\nBar\", and none of an empty part" do
-    headers = head("lines").headers
-    expect(headers.all("X-Foo")).to eq(%w[Foo Bar])
-    expect(headers.all("X-Bar")).to eq(%w[Foo Bar])
-    expect(headers.all("X-Baz")).to eq(%w[Baz])
-    expect(headers.all("X-Fuga")).to eq(%w[Fuga])
-    expect(headers).not_to be_key("X-None")
-  end
-
-  it "A14 makes a line of each member of an Array" do
-    headers = head("arrays").headers
-    expect(headers.all("x-list")).to eq(%w[a b])
-    expect(headers.all("x-one")).to eq(%w[c])
-    expect(headers.all("set-cookie")).to eq(%w[d=1 e=2])
-    expect(headers).not_to be_key("x-none")
-  end
-
-  it "A14 takes values that are no Strings by their to_s, as Rhebok does" do
-    expect(head("types").headers.to_a).to include(%w[X-Symbol sym], %w[X-Integer 12])
+  {
+    'a line of each part of "Foo\nBar", and none of an empty part' =>
+      ["lines", { "X-Foo" => %w[Foo Bar], "X-Bar" => %w[Foo Bar], "X-Baz" => %w[Baz], "X-Fuga" => %w[Fuga], "X-None" => [] }],
+    "a line of each member of an Array" => ["arrays", { "x-list" => %w[a b], "x-one" => %w[c], "set-cookie" => %w[d=1 e=2], "x-none" => [] }],
+    "a line of what is no String, by its to_s, as Rhebok does" => ["types", { "X-Symbol" => %w[sym], "X-Integer" => %w[12] }],
+    "bytes as they are" => ["binary", { "X-Latin" => ["caf\xE9".b], "X-Utf" => ["caf\u00E9".b], "X-Tab" => ["a\tb"] }],
+    "a head of any length" => ["many", (1..200).to_h { |index| ["X-#{index}", ["v" * 100]] }]
+  }.each do |what, (name, lines)|
+    it "A14 sends #{what}" do
+      headers = head(name).headers
+      expect(lines.to_h { |field, _| [field, headers.all(field)] }).to eq(lines)
+    end
   end
 
   it "A14 takes headers from anything that yields pairs" do
@@ -64,18 +54,6 @@ RSpec.describe "A14 the head of a response" do
 
   it "A14 keeps headers that are for the server to itself" do
     expect(head("rack").headers.names).to eq(%w[Date Server X-Shown Content-Length Connection])
-  end
-
-  it "A14 sends bytes as they are" do
-    headers = head("binary").headers
-    expect(headers["X-Latin"]).to eq("caf\xE9".b)
-    expect(headers["X-Utf"]).to eq("caf\u00E9".b)
-    expect(headers["X-Tab"]).to eq("a\tb")
-  end
-
-  it "A14 sends a head of any length" do
-    headers = head("many").headers
-    expect((1..200).map { |index| headers["X-#{index}"] }).to all(eq("v" * 100))
   end
 
   it "A14 has the reason of each status, and none where there is none" do
@@ -105,13 +83,5 @@ RSpec.describe "A14 the head of a response" do
   it "B-header-injection tells the app's author which header it was" do
     head("crlf")
     eventually { server.log.match?(/"X-Bad"/) }
-  end
-end
-
-RSpec.describe "A14 the head of a response over a unix socket" do
-  before(:context) { serve(HttpApps.ru(:responder), unix: true) }
-
-  it "A14 is the same as over TCP" do
-    expect(server.get("/headers/plain").headers.names).to eq(%w[Date Server X-One x-two X-THREE Content-Length Connection])
   end
 end

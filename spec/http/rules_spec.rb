@@ -5,7 +5,7 @@ require "support/http_rules"
 
 # The rules of crates/http/src/rules.md over a real socket. The crate's own tests cut each example everywhere; here the
 # two pieces are two packets, which the server reads one after the other.
-RSpec.describe "B-framing the rules of the parser" do
+RSpec.describe "B-framing the rules of the parser", once: "bytes on the wire" do
   before(:context) { serve(HttpApps.ru(:echo)) }
 
   # What the app sees of a request, by the names that the examples use.
@@ -25,11 +25,10 @@ RSpec.describe "B-framing the rules of the parser" do
       .select { |place| place.between?(1, bytes.bytesize - 1) }.uniq
   end
 
-  # Sends bytes in two packets; whoever is served in between comes after the first was read.
-  def exchange(bytes, cut)
+  # Sends bytes in one packet, or in two; whoever is served in between comes after the first was read.
+  def exchange(bytes, cut = 0)
     HttpPeer.open(server) do |peer|
-      peer.write(bytes.byteslice(0, cut))
-      server.get("/between")
+      peer.write(bytes.byteslice(0, cut)) && server.get("/between") if cut.positive?
       peer.write(bytes.byteslice(cut..))
       finish(peer)
     end
@@ -42,19 +41,12 @@ RSpec.describe "B-framing the rules of the parser" do
     peer.read_to_end
   end
 
-  def whole(bytes)
-    HttpPeer.open(server) do |peer|
-      peer.write(bytes)
-      finish(peer)
-    end
-  end
-
   examples = HttpRules.examples
   examples.group_by(&:rule).each do |rule, group|
     it "B-framing #{rule}: #{group.map(&:status).uniq.sort.join(" or ")}, however its examples are cut" do
       group.each do |example|
         before = journal.lines.grep_v(/between/).size
-        answers = [whole(example.bytes), *places.call(example.bytes).map { |cut| exchange(example.bytes, cut) }]
+        answers = [exchange(example.bytes), *places.call(example.bytes).map { |cut| exchange(example.bytes, cut) }]
         responses = answers.map { |wire| HttpResponse.parse(wire) }
 
         expect(responses.map(&:status)).to all(eq(example.status)), example.bytes[0, 200].inspect

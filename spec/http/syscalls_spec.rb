@@ -5,36 +5,15 @@ require "support/http_strace"
 require "support/kept_peer"
 
 # What a request costs the kernel is most of what it costs at all.
-RSpec.describe "the system calls of a hello request", :quiet do
+RSpec.describe "the system calls of a hello request", :quiet, once: "what the engine asks of the kernel" do
   # Requests that are looked at, and those before them: as long as the worker does not know that clients keep coming, it
   # asks the poller before it accepts.
   requests = 20
   warm_up = 50
 
   app = <<~'RUBY'
-    require "socket"
-
-    # The accepted socket of this request, found by its peer: the server does not show it.
-    def no_delay(env)
-      Dir.children("/proc/self/fd").each do |number|
-        next unless File.readlink("/proc/self/fd/#{number}").start_with?("socket:")
-
-        socket = Socket.for_fd(number.to_i).tap { |one| one.autoclose = false }
-        peer = socket.remote_address
-        next unless peer.ip? && peer.ip_port.to_s == env["REMOTE_PORT"]
-
-        return socket.getsockopt(:TCP, :NODELAY).bool.to_s
-      rescue SystemCallError
-        next
-      end
-      "not found"
-    end
-
     run lambda { |env|
-      case env["PATH_INFO"]
-      when "/gate" then sleep 0.002 until File.exist?("go")
-      when "/no-delay" then next [200, {}, [no_delay(env)]]
-      end
+      sleep 0.002 until env["PATH_INFO"] != "/gate" || File.exist?("go")
       [200, { "content-type" => "text/plain" }, ["hello"]]
     }
   RUBY
@@ -97,35 +76,6 @@ RSpec.describe "the system calls of a hello request", :quiet do
     end
   end
 
-  parts = <<~'RUBY'
-    parts = Class.new { def each = 20.times { |number| yield "part #{number}." } }
-    run ->(env) { [200, { "content-type" => "text/plain" }, parts.new] }
-  RUBY
-
-  [true, false].each do |unix|
-    it "of an app that passes 20 small parts at once are one send #{unix ? "on a unix socket" : "over TCP"}", linux: "strace(1)" do
-      serve(parts, unix: unix, wrapper: HttpStrace.wrapper(@traces))
-      worker = server.await_workers(1).first
-      # On a busy machine the helper may have looked, which ends that.
-      tries = 20
-      tries.times { expect(talk("GET / HTTP/1.1", "Host: a").body).to eq(Array.new(20) { |number| "part #{number}." }.join) }
-      server.stop
-      answers = HttpStrace.new(@traces, worker).calls.slice_before { |call| call.arguments.include?("GET / ") }.drop(1)
-      sends = answers.map { |calls| calls.select { |call| %w[sendto writev].include?(call.name) && !call.arguments.start_with?("2,") } }
-      expect(sends.count { |calls| calls.size == 1 && !calls.first.arguments.include?("MSG_MORE") }).to be >= tries / 4, sends.first.join("\n")
-    end
-  end
-
-  # Whatever else the kernel has to say, the master's end for one, must be heard by a worker that is never idle.
-  it "include, once in 128 of them, a look at what else there is, without waiting", linux: "accept4(2)" do
-    serve(app, wrapper: HttpStrace.wrapper(@traces), options: in_backlog)
-    calls = without_backlog_times(without_memory(trace_of(256, before: warm_up)))
-    looks, others = calls.partition { |call| look?(call) }
-    expect(others.map(&:name)).to eq(%w[accept4 recvfrom sendto close] * 256), others.map(&:name).tally.inspect
-    # There are more of them after requests that take long, as some do that are traced.
-    expect(looks.count { |call| call.name == "epoll_wait" }).to be_between(2, 64)
-  end
-
   # One after the other, so that the worker waits for each of them.
   it "are recvfrom and sendto on a kept connection, and waits on one epoll set: no other thread has a hand in it (C4)", linux: "timerfd, eventfd and level-triggered events" do
     serve(app, wrapper: HttpStrace.wrapper(@traces))
@@ -155,10 +105,5 @@ RSpec.describe "the system calls of a hello request", :quiet do
     expect(others.size).to be >= 1
     expect(theirs.fetch("recvfrom", 0)).to be <= requests / 4
     expect(theirs.keys & %w[accept4 writev sendto]).to eq([])
-  end
-
-  it "include no setsockopt for TCP_NODELAY, which the accepted socket has all the same (A7)" do
-    serve(app)
-    expect(server.get("/no-delay").body).to eq("true")
   end
 end

@@ -2,7 +2,7 @@
 
 require "support/http_helpers"
 
-RSpec.describe "B-truncated-body" do
+RSpec.describe "B-truncated-body", once: "bytes on the wire" do
   before(:context) { serve(HttpApps.ru(:echo)) }
 
   {
@@ -19,25 +19,13 @@ RSpec.describe "B-truncated-body" do
     it "B-truncated-body #{what}: the connection is closed, the app is not called" do
       wire, = HttpPeer.exchange(server, bytes, half_close: true)
       expect(wire).to eq("").or start_with("HTTP/1.1 400 ")
-      expect(journal.lines.grep(/truncated/)).to be_empty
-    end
-
-    it "B-truncated-body #{what}: a client that vanishes is no trouble" do
       HttpPeer.open(server) { |peer| peer.write(bytes).abort }
       expect_worker_alive
       expect(journal.lines.grep(/truncated/)).to be_empty
     end
   end
 
-  it "B-truncated-body a head that ends early is closed, and the app is not called" do
-    ["GET", "GET /truncated HTTP/1.1", "GET /truncated HTTP/1.1\r\nHost: a\r\n", "GET /truncated HTTP/1.1\r\nHost: a\r\n\r"].each do |bytes|
-      wire, = HttpPeer.exchange(server, bytes, half_close: true)
-      expect(wire).to eq("").or start_with("HTTP/1.1 400 ")
-    end
-    expect(journal.lines.grep(/truncated/)).to be_empty
-  end
-
-  it "B-truncated-body never spins, whether the client waits or is gone" do
+  it "B-truncated-body never spins, whether the client waits or is gone", alone: "CPU seconds" do
     peers = Array.new(20) { HttpPeer.new(server) }
     peers.each { |peer| peer.write("POST /truncated HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc") }
     peers.first(10).each(&:close)
@@ -47,48 +35,21 @@ RSpec.describe "B-truncated-body" do
   ensure
     peers&.each(&:close)
   end
-
-  it "B-truncated-body leaves no connection open in the worker" do
-    sockets = -> { ProcessTable.descriptors(@worker).values.compact.count { |name| name.start_with?("socket:") } }
-    server.get("/")
-    idle = sockets.call
-    10.times { HttpPeer.exchange(server, "POST /truncated HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc", half_close: true) }
-    server.get("/")
-    eventually(10, -> { "#{sockets.call} sockets open, #{idle} when idle" }) { sockets.call <= idle }
-  end
 end
 
-RSpec.describe "B-status-408 a request that does not come in time" do
-  before(:context) { serve(HttpApps.ru(:echo), options: { "Timeout" => "1" }) }
-
-  # All of them wait at the same time: it is one second for the group.
-  before(:context) do
-    @waiting = {
-      "silence" => "", "head" => "GET /late HTTP/1.1\r\nHost: a\r\n",
-      "body" => "POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc",
-      "large body" => "POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n#{"x" * 1_000_000}",
-      "chunks" => "POST /late HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"
-    }.transform_values { |bytes| HttpPeer.new(server).write(bytes) }
-    @began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-  end
-
-  after(:context) { @waiting.each_value(&:close) }
-
-  %w[head body chunks].push("large body").each do |what|
-    it "B-status-408 answers #{what} that stops coming with 408" do
-      response = HttpResponse.parse(@waiting.fetch(what).read_to_end)
-      expect(response.status).to eq(408)
-      expect(@waiting.fetch(what).ending).to eq(:closed)
-      expect(Process.clock_gettime(Process::CLOCK_MONOTONIC) - @began).to be_between(0.8, 5)
-    end
-  end
-
-  it "B-status-408 serves others meanwhile, and the app has seen none of the late ones" do
+RSpec.describe "B-status-408 a request that does not come in time", once: "timers of the engine" do
+  it "B-status-408 is answered with 408 where it has begun, and never seen by the app; others are served meanwhile" do
+    serve(HttpApps.ru(:echo), options: { "Timeout" => "1" })
+    began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    silent, *begun = ["", "GET /late HTTP/1.1\r\nHost: a\r\n", "POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc",
+                      "POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n#{"x" * 1_000_000}",
+                      "POST /late HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"].map { |bytes| HttpPeer.new(server).write(bytes) }
     expect(server.get("/now").status).to eq(200)
+    expect(begun.map { |peer| [HttpResponse.parse(peer.read_to_end).status, peer.ending] }).to all(eq([408, :closed]))
+    expect(Process.clock_gettime(Process::CLOCK_MONOTONIC) - began).to be >= 0.9
+    expect(silent.read_to_end).to eq("")
     expect(journal.lines.grep(/late/)).to be_empty
-  end
-
-  it "B-status-408 has nothing to say to a client that has said nothing" do
-    expect(@waiting.fetch("silence").read_to_end).to eq("")
+  ensure
+    [silent, *begun].compact.each(&:close)
   end
 end

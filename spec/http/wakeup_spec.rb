@@ -8,7 +8,7 @@ require "support/http_helpers"
 
 # The kernel wakes one worker for a new client (EPOLLEXCLUSIVE, epoll_ctl(2)). Without a master here, so that no new
 # worker finds the client by chance.
-RSpec.describe "a client for whom a worker was woken that is stopping", linux: "EPOLLEXCLUSIVE" do
+RSpec.describe "a client for whom a worker was woken that is stopping", once: "sockets of the engine", linux: "EPOLLEXCLUSIVE" do
   # Blocks in read(2) and keeps Ruby's lock: the whole process stands still, but for the thread that is woken.
   standstill = Fiddle::Function.new(Fiddle.dlopen(nil)["read"], [Fiddle::TYPE_INT, Fiddle::TYPE_VOIDP, Fiddle::TYPE_SIZE_T],
                                     Fiddle::TYPE_SSIZE_T, need_gvl: true)

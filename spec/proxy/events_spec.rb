@@ -1,11 +1,20 @@
 # frozen_string_literal: true
 
 require "support/http_helpers"
-require "support/http_apps/events"
 require "support/http_nginx"
 
-RSpec.describe "server-sent events" do
-  before { serve(HttpApps.ru(:events)) }
+RSpec.describe "server-sent events", once: "what nginx sees" do
+  # Each event is sent when the file of its number is there, which the client writes once it has the one before.
+  before do
+    serve(<<~'RUBY')
+      event = lambda do |number|
+        sleep 0.005 until File.exist?("event-#{number}")
+        "id: #{number}\ndata: event #{number}\n\n"
+      end
+      headers = { "content-type" => "text/event-stream", "cache-control" => "no-cache", "x-accel-buffering" => "no" }
+      run ->(_env) { [200, headers.dup, Enumerator.new { |parts| 3.times { |number| parts << event.call(number) } }] }
+    RUBY
+  end
 
   after { @nginx&.stop }
 
@@ -13,7 +22,7 @@ RSpec.describe "server-sent events" do
   def expect_events(place)
     HttpPeer.open(place) do |peer|
       peer.write(message("GET /events HTTP/1.1", "Host: a", "Accept: text/event-stream", "Connection: close"))
-      HttpApps::Events::COUNT.times do |number|
+      3.times do |number|
         server.write("event-#{number}", "")
         expect(peer.read_until(/data: event #{number}\n\n/)).not_to include("event #{number + 1}")
       end

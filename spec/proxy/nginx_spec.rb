@@ -4,9 +4,8 @@ require "support/http_helpers"
 require "support/http_apps/pacing"
 require "support/http_nginx"
 
-RSpec.describe "behind nginx" do
+RSpec.describe "behind nginx", once: "what nginx sees" do
   {
-    "over a unix socket" => { unix: true, options: { "MaxWorkers" => 2 } },
     "over a TCP upstream" => { unix: false, options: { "MaxWorkers" => 2 } },
     "over a unix socket, by HTTP/1.1 and in chunks" => {
       unix: true, options: { "MaxWorkers" => 2, "ChunkedTransfer" => true }, settings: "proxy_http_version 1.1;"

@@ -44,24 +44,13 @@ RSpec.describe "B-app-error an app that fails" do
 
   {
     "/recursion" => "a stack that is too deep", "/throw" => "a throw that nobody catches", "/frozen" => "a FrozenError",
-    "/mute" => "an exception whose message fails", "/binary" => "a message that is no text"
+    "/mute" => "an exception whose message fails", "/binary" => "a message that is no text",
+    **HttpApps::Raising::BAD_RESPONSES.transform_values { |response| "the response #{response.inspect}" }
   }.each do |path, what|
     it "B-app-error gives 500 for #{what}, and the worker lives", quiet: path == "/recursion" do
       expect_500(path)
       expect_worker_alive
     end
-  end
-
-  HttpApps::Raising::BAD_RESPONSES.each do |path, response|
-    it "B-app-error gives 500 for the response #{response.inspect}, and the worker lives" do
-      expect_500(path)
-      expect_worker_alive
-    end
-  end
-
-  it "B-app-error goes on for as long as it must", :quiet do
-    200.times { expect(server.get("/standard").status).to eq(500) }
-    expect_worker_alive
   end
 end
 
@@ -73,18 +62,5 @@ RSpec.describe "B-app-error an app that fails where nobody reads stderr any more
     expect(Array.new(3) { server.get("/standard").status }).to eq([500] * 3)
     expect(server.get("/nil").status).to eq(500)
     expect_worker_alive
-  end
-end
-
-RSpec.describe "B-app-error an app that ends its process" do
-  before(:context) { serve(HttpApps.ru(:raising), options: { "ErrRespawnInterval" => 0 }) }
-
-  %w[/exit /exit-status].each do |path|
-    it "B-app-error answers the client of #{path}, and the worker is replaced" do
-      before = server.await_workers(1)
-      expect(server.get(path).status).to eq(500)
-      server.await_workers(1) { |found| found != before }
-      expect(server.get("/").status).to eq(200)
-    end
   end
 end

@@ -5,66 +5,34 @@ require "support/http_helpers"
 RSpec.describe "A15 the body of a response" do
   before(:context) { serve(HttpApps.ru(:responder)) }
 
-  def body(name)
-    server.get("/body/#{name}")
-  end
-
-  it "A15 may be an Array, whose length is told" do
-    response = body("array")
-    expect(response.body).to eq("onetwothree")
-    expect(response.headers["Content-Length"]).to eq("11")
-  end
-
-  it "A15 may be an Array of any number of parts" do
-    expect(body("many").body).to eq((0...5000).map { |index| "#{index}," }.join)
-  end
-
-  it "A15 may be frozen" do
-    expect(body("frozen").body).to eq("ab")
-  end
-
-  it "A15 may be anything with each" do
-    expect(body("each").body).to eq("onetwothree")
-    expect(body("enumerator").body).to eq("enum")
-  end
-
-  it "A15 may use one buffer for all its parts" do
-    expect(body("one-buffer").body).to eq("firstsecondthird")
-  end
-
-  it "A15 may be empty, in every way" do
-    %w[empty blank each-empty each-blank].each do |name|
-      response = body(name)
-      expect(response.status).to eq(200)
-      expect(response.body).to eq("")
-      expect(response.headers["Content-Length"] || "0").to eq("0")
+  # What the client gets of each, and its length where that is told.
+  {
+    "an Array, whose length is told" => ["array", "onetwothree", "11"],
+    "an Array of any number of parts" => ["many", (0...5000).map { |index| "#{index}," }.join],
+    "a frozen one" => ["frozen", "ab"],
+    "anything with each" => ["each", "onetwothree"],
+    "an Enumerator" => ["enumerator", "enum"],
+    "one buffer for all its parts" => ["one-buffer", "firstsecondthird"],
+    "an empty Array" => ["empty", "", "0"], "an Array of empty parts" => ["blank", "", "0"],
+    "an each without parts" => ["each-empty", ""], "an each with empty ones" => ["each-blank", ""],
+    "parts in an Array that are nil or Integers, by their to_s" => ["mixed-array", "ContentAgain0", "13"],
+    "parts from each that are nil or Integers" => ["each-mixed", "ContentAgain0"],
+    "bytes" => ["binary", (0..255).to_a.pack("C*")], "any encoding" => ["wide", "\u00E9\u4E16".b << "x\0", "7"],
+    "large" => ["large", ("x" * 3_000_000) << ("y" * 3_000_000)], "large, by each" => ["each-large", "z" * 5_000_000]
+  }.each do |what, (name, sent, length)|
+    it "A15 may be #{what}" do
+      response = server.get("/body/#{name}")
+      expect([response.status, response.body == sent]).to eq([200, true])
+      expect(response.headers["Content-Length"]).to eq(length) if length
     end
   end
 
-  it "A15 takes parts that are nil or Integers by their to_s" do
-    expect(body("mixed-array").body).to eq("ContentAgain0")
-    expect(body("mixed-array").headers["Content-Length"]).to eq("13")
-    expect(body("each-mixed").body).to eq("ContentAgain0")
-  end
-
-  it "A15 sends bytes, whatever their encoding" do
-    expect(body("binary").body).to eq((0..255).to_a.pack("C*"))
-    expect(body("wide").body).to eq("\u00E9\u4E16".b << "x\0")
-    expect(body("wide").headers["Content-Length"]).to eq("7")
-  end
-
-  it "A15 sends large bodies whole" do
-    expect(body("large").body).to eq(("x" * 3_000_000) << ("y" * 3_000_000))
-    expect(body("each-large").body).to eq("z" * 5_000_000)
-  end
-
   it "A15 keeps the app's Content-Length" do
-    response = HttpResponse.all(server.raw(message("HEAD /length/each HTTP/1.1", "Host: a", "Connection: close")), head_only: true).first
-    expect(response.headers.all("Content-Length")).to eq(["10"])
+    expect(talk("HEAD /length/each HTTP/1.1", "Host: a").headers.all("Content-Length")).to eq(["10"])
   end
 
   it "B-app-error answers 500 for what is no body" do
-    expect(body("string").status).to eq(500)
+    expect(server.get("/body/string").status).to eq(500)
     expect_worker_alive
   end
 end
@@ -81,27 +49,14 @@ RSpec.describe "A15 a body with to_path" do
 
   after(:context) { FileUtils.remove_entry(@folder) }
 
-  it "A15 sends the file of Rack::Files" do
-    response = server.get("/file.bin")
-    expect(response.body).to eq(@content)
-    expect(response.headers["Content-Length"]).to eq("700000")
-  end
-
-  it "A15 sends an empty file, and ranges of one" do
+  it "A15 sends the file of Rack::Files, an empty one, a range, its head, and 404; and leaves no file open" do
+    whole = server.get("/file.bin")
+    expect([whole.body, whole.headers["Content-Length"]]).to eq([@content, "700000"])
     expect(server.get("/empty.txt").body).to eq("")
-    response = server.get("/file.bin", { "Range" => "bytes=10-19" })
-    expect(response.status).to eq(206)
-    expect(response.body).to eq(@content.byteslice(10, 10))
-  end
-
-  it "A15 answers HEAD and a missing file as Rack::Files does" do
-    response = talk("HEAD /file.bin HTTP/1.1", "Host: a")
-    expect(response.headers["Content-Length"]).to eq("700000")
+    part = server.get("/file.bin", { "Range" => "bytes=10-19" })
+    expect([part.status, part.body]).to eq([206, @content.byteslice(10, 10)])
+    expect(talk("HEAD /file.bin HTTP/1.1", "Host: a").headers["Content-Length"]).to eq("700000")
     expect(server.get("/no-such-file").status).to eq(404)
-  end
-
-  it "A15 leaves no file open" do
-    5.times { server.get("/file.bin") }
     eventually { ProcessTable.descriptors(@worker).values.compact.none? { |name| name.start_with?(@folder) } }
   end
 end

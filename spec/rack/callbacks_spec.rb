@@ -16,20 +16,15 @@ RSpec.describe "C5 what an app leaves to be called after its response" do
     noted(path)
   end
 
-  it "C5 rack.after_reply: all of it is called, in order" do
-    expect(called_for("/fine").grep(/reply/)).to eq(["reply 1", "reply 2"])
-  end
-
-  it "C5 rack.after_reply: also where the app has put a list of its own in its place" do
-    expect(called_for("/own")).to eq(["reply"])
-  end
-
-  it "C5 all lists: also where the app has deleted the server's, and put its own there" do
-    expect(called_for("/anew")).to eq(HttpApps.rack3? ? %w[rack.after_reply rack.response_finished] : %w[rack.after_reply])
-  end
-
-  it "C5 rack.after_reply: also after an exception, and after half a response" do
-    %w[/raises /half].each { |path| expect(called_for(path).grep(/reply/)).to eq(["reply 1", "reply 2"]) }
+  { "all of it, in order" => ["/fine", ["reply 1", "reply 2"]],
+    "the app's own list in its place" => ["/own", ["reply"]],
+    "the app's own where it has deleted the server's" => ["/anew", %w[rack.after_reply]],
+    "it after an exception" => ["/raises", ["reply 1", "reply 2"]],
+    "it after half a response" => ["/half", ["reply 1", "reply 2"]] }.each do |what, (path, called)|
+    it "C5 rack.after_reply calls #{what}" do
+      expect(called_for(path).grep(/reply/)).to eq(called)
+      expect(noted(path)).to include("rack.response_finished") if path == "/anew" && HttpApps.rack3?
+    end
   end
 
   it "C5 rack.after_reply: the client has its response before" do
@@ -47,24 +42,13 @@ RSpec.describe "C5 what an app leaves to be called after its response" do
     expect_worker_alive
   end
 
-  it "C5 a list that a request has used is not seen by any other" do
+  it "C5 a list is seen by no other request than its own: used, added to by a thread later, or frozen" do
     3.times { server.get("/late") }
+    2.times { %w[/keeps /pushes].each { |path| server.get(path) } }
+    server.get("/freezes")
     expect(server.get("/sees").body).to eq(HttpApps.rack3? ? "[] []" : "[] nothing")
     expect(journal.lines).not_to include("too late")
     expect(journal.count("/late reply")).to eq(3)
-  end
-
-  it "C5 a list that a thread adds to when its request is over is not another request's" do
-    2.times do
-      server.get("/keeps")
-      server.get("/pushes")
-    end
-    expect(server.get("/sees").body).to eq(HttpApps.rack3? ? "[] []" : "[] nothing")
-    expect(journal.lines).not_to include("too late")
-  end
-
-  it "C5 a list that an app has frozen is frozen for that request only" do
-    server.get("/freezes")
     expect(called_for("/fine").grep(/reply/).last(2)).to eq(["reply 1", "reply 2"])
   end
 

@@ -20,32 +20,23 @@ RSpec.describe "C5 rack.early_hints" do
       [hints, HttpResponse.parse(bytes)]
     end
 
-    it "C5 sends 103 with the headers, before the response" do
-      links = ["link: </a.css>; rel=preload", "link: </b.js>; rel=preload"]
-      %w[/lines /array].each do |path|
+    links = ["link: </a.css>; rel=preload", "link: </b.js>; rel=preload"]
+    # Paths, and the headers of each hint.
+    { "103 with the headers, before the response" => ["/lines", [links]], "a line for each member of an Array" => ["/array", [links]],
+      "as many as the app has" => ["/twice", [links, ["link: </c>"]]], "nothing for no headers" => ["/none", []],
+      "none that would frame a body" => ["/framing", [["link: </a>"]]] }.each do |what, (path, expected)|
+      it "C5 sends #{what}" do
         hints, response = hinted(path)
-        expect(hints).to eq([links])
+        expect(hints).to eq(expected)
         expect([response.status, response.body]).to eq([200, "one"])
       end
     end
 
-    it "C5 sends it at once" do
+    it "C5 sends it at once, and nothing to a client of HTTP/1.0, which knows no interim responses" do
       HttpPeer.open(server) do |peer|
         peer.write(message("GET /lines HTTP/1.1", "Host: a"))
         expect(peer.read_until(/\r\n\r\n/)).to match(interim)
       end
-    end
-
-    it "C5 sends as many as the app has" do
-      expect(hinted("/twice").first.size).to eq(2)
-    end
-
-    it "C5 sends nothing for no headers, and none that would frame a body" do
-      expect(hinted("/none").first).to eq([])
-      expect(hinted("/framing").first).to eq([["link: </a>"]])
-    end
-
-    it "C5 sends nothing to a client of HTTP/1.0, which knows no interim responses" do
       hints, response = hinted("/lines", version: "1.0")
       expect([hints, response.body]).to eq([[], "one"])
     end

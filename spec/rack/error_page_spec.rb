@@ -32,10 +32,6 @@ RSpec.describe "B-app-error the page for an app that fails" do
       expect(page("/mute").first).to eq(500)
       expect_worker_alive
     end
-
-    it "B-app-error shows nothing on HEAD" do
-      expect(page(verb: "HEAD").last).to eq("")
-    end
   end
 
   {

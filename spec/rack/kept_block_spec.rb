@@ -13,27 +13,19 @@ require "support/http_helpers"
       expect(response.headers).not_to be_key("x-late")
     end
 
-    it "A15 may be kept, but gets a ThreadError when it is called in another request" do
+    it "A15 may be kept, but gets a ThreadError when it is called in another request or thread" do
       expect_response("/#{kind}/keep")
-      response = server.get("/#{kind}/call")
-      expect(response.body).to eq("ThreadError")
-      expect(response.headers).not_to be_key("x-late")
+      %w[call thread].each do |how|
+        response = server.get("/#{kind}/#{how}")
+        expect(response.body).to eq("ThreadError")
+        expect(response.headers).not_to be_key("x-late")
+      end
       expect_worker_alive
     end
 
-    it "A15 may be kept, but gets a ThreadError when it is called in another thread" do
-      expect_response("/#{kind}/keep")
-      expect(server.get("/#{kind}/thread").body).to eq("ThreadError")
-      expect_worker_alive
-    end
-
-    it "A15 gets a ThreadError in another thread while each runs, too" do
+    it "A15 gets a ThreadError in another thread while each runs, too, which is an app's exception like any other (500)" do
       expect_response("/#{kind}/meanwhile")
       expect(server.get("/#{kind}/seen").body).to eq("ThreadError")
-      expect_worker_alive
-    end
-
-    it "B-app-error is an app's exception like any other: 500, and the worker lives" do
       expect_response("/#{kind}/keep")
       expect(server.get("/#{kind}/let").status).to eq(500)
       eventually { server.log.include?("(ThreadError)") }

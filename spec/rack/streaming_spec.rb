@@ -19,6 +19,17 @@ if HttpApps.rack3?
           expect_worker_alive
         end
 
+        it "A15 a callable body may read what the client goes on to send" do
+          HttpPeer.open(server) do |peer|
+            peer.write(message("GET /echo HTTP/1.1", "Host: a", "Connection: close"))
+            peer.read_until(/\r\n\r\n/)
+            peer.write("hello")
+            expect(HttpResponse.parse(peer.read_to_end).body).to eq("HELLO")
+          end
+        end
+
+        next if unix
+
         it "A15 the stream has what the SPEC asks of it" do
           expect(JSON.parse(body("/able"))).to eq(%w[read write << flush close close_read close_write closed?])
         end
@@ -27,19 +38,6 @@ if HttpApps.rack3?
           expect(server.get("/parts").headers).not_to be_key("Transfer-Encoding")
           expect(server.get("/parts").headers).not_to be_key("Content-Length")
           expect(server.get("/length").headers["Content-Length"]).to eq("5")
-        end
-
-        it "A15 a callable body may be large" do
-          expect(body("/large").bytesize).to eq(10_000_000)
-        end
-
-        it "A15 a callable body may read what the client goes on to send" do
-          HttpPeer.open(server) do |peer|
-            peer.write(message("GET /echo HTTP/1.1", "Host: a", "Connection: close"))
-            peer.read_until(/\r\n\r\n/)
-            peer.write("hello")
-            expect(HttpResponse.parse(peer.read_to_end).body).to eq("HELLO")
-          end
         end
 
         it "A15 a callable body may hand the stream to a thread, while others are served" do
@@ -66,11 +64,8 @@ if HttpApps.rack3?
           expect_worker_alive
         end
 
-        it "A15 a body with each and call is asked for each" do
+        it "A15 a body is asked for each before call, and for to_ary, whose length is told, before each" do
           expect(body("/both")).to eq("by each")
-        end
-
-        it "A15 a body with to_ary is taken by it, and its length is told" do
           response = server.get("/to-ary")
           expect(response.body).to eq("by to_ary")
           expect(response.headers["Content-Length"]).to eq("9")

@@ -8,7 +8,6 @@ require_relative "gc_mode"
 
 # A visitor of a server: curl with a cookie jar of its own, so that what is tested is tested by a client of another make.
 class AppBrowser
-  # Seconds that one request may take.
   DEADLINE = GcMode.patient(20)
 
   class Failed < StandardError; end
@@ -20,15 +19,11 @@ class AppBrowser
     end
   end
 
-  # @param server [Server] on TCP
   def initialize(server)
     @server = server
     @dir = Dir.mktmpdir("fastrack-browser")
   end
 
-  # @param arguments [Array<String>] further arguments of curl
-  # @return [Page] the last one, when curl follows redirects (-L)
-  # @raise [Failed] when there is no whole response
   def visit(path, *arguments)
     _, errors, status = Open3.capture3(
       "curl", "--silent", "--show-error", "--noproxy", "*", "--max-time", DEADLINE.to_s,
@@ -51,7 +46,6 @@ class AppBrowser
     visit(path, *parts, "--form", "#{name}=@#{file}", *arguments)
   end
 
-  # Writes a file that can be uploaded.
   def write(name, content)
     file(name).tap { |path| File.binwrite(path, content) }
   end

@@ -13,22 +13,18 @@ class AppChromium
     --disable-background-networking --disable-component-update --host-resolver-rules=MAP\ *\ ~NOTFOUND\ ,\ EXCLUDE\ 127.0.0.1
   ].freeze
 
-  # @return [String, nil] where the program is
   def self.program(name = "chromium")
     ENV.fetch("PATH", "").split(":").map { |dir| File.join(dir, name) }.find { |path| File.executable?(path) }
   end
 
-  # @return [String, nil] where the program is that lets tests drive it
   def self.driver
     program("chromedriver")
   end
 
-  # @return [String, nil] why no page can be opened here
   def self.missing
     "no chromium here; bin/lib/chromium.sh brings one" unless program
   end
 
-  # @return [String, nil] why no test can drive it here
   def self.driver_missing
     "no chromedriver here; bin/lib/chromium.sh brings one" unless driver
   end
@@ -44,7 +40,6 @@ class AppChromium
       post("url", url: url)
     end
 
-    # @return what a script returns
     def run(script)
       post("execute/sync", script: script, args: [])
     end
@@ -56,7 +51,6 @@ class AppChromium
     end
   end
 
-  # @yieldparam browser [Driven]
   def self.drive
     Dir.mktmpdir("fastrack-chromium") do |dir|
       pid = spawn({ "HOME" => dir }, driver, "--port=0", out: File.join(dir, "log"), err: %i[child out], pgroup: true)
@@ -75,7 +69,6 @@ class AppChromium
     end
   end
 
-  # @param url [String]
   def initialize(url)
     @dir = Dir.mktmpdir("fastrack-chromium")
     @pid = spawn({ "HOME" => @dir }, self.class.program, *FLAGS, "--user-data-dir=#{File.join(@dir, "profile")}", url,
@@ -87,7 +80,6 @@ class AppChromium
     File.read(File.join(@dir, "log")).scrub
   end
 
-  # Ends all of its processes.
   def close
     Process.kill(:KILL, -@pid)
     Process.wait(@pid)

@@ -13,12 +13,10 @@ class AppPostgres
   # Whom it runs as when we are root, which it refuses to be. Debian's package makes this user.
   USER = "postgres"
 
-  # Seconds for a start or a stop.
   DEADLINE = 60
 
   class Failed < StandardError; end
 
-  # @return [String, nil] the folder with PostgreSQL's programs
   def self.bin
     PLACES.find { |dir| %w[initdb postgres].all? { |program| File.executable?(File.join(dir, program)) } }
   end
@@ -38,7 +36,6 @@ class AppPostgres
     { "PGHOST" => @dir, "PGUSER" => "fastrack", "PGDATABASE" => "postgres", "PGPASSWORD" => nil, "PGPORT" => "5432" }
   end
 
-  # Rows of a query, each an Array of Strings.
   def query(sql)
     connection = PG.connect(host: @dir, user: "fastrack", dbname: "postgres")
     connection.exec(sql).values
@@ -46,7 +43,6 @@ class AppPostgres
     connection&.close
   end
 
-  # @return [Array<Integer>] the server processes that clients are connected to, but for the asking one
   def backends
     query(<<~SQL).flatten.map(&:to_i).sort
       SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
@@ -91,12 +87,10 @@ class AppPostgres
     end
   end
 
-  # @return [Etc::Passwd, nil]
   def account
     @account ||= Etc.getpwnam(USER) if Process.uid.zero?
   end
 
-  # @return [Integer] pid
   def as_user(program, *arguments)
     fork do
       if account

@@ -1,11 +1,13 @@
 # frozen_string_literal: true
 
 require "fileutils"
+require "json"
 require "rbconfig"
 require "shellwords"
 require "tmpdir"
 require_relative "app_postgres"
 require_relative "app_requirements"
+require_relative "web_socket"
 
 # The Rails app of the examples, in a copy that may be written to.
 class AppRails
@@ -13,7 +15,6 @@ class AppRails
 
   COMPLETED = "the executor has completed in"
 
-  # @return [String, nil] why the app cannot be served here
   def self.missing
     libraries = AppRequirements.missing("Rails 7.1 with pg", LIBRARIES)
     return libraries if libraries
@@ -22,6 +23,31 @@ class AppRails
     raise "lane #{AppRequirements::COMPLETE_LANE} must have PostgreSQL" if AppPostgres.bin.nil? && AppRequirements.complete?
 
     "no PostgreSQL" unless AppPostgres.bin
+  end
+
+  # A WebSocket that has subscribed to the app's channel.
+  class Notes < WebSocket
+    IDENTIFIER = JSON.generate(channel: "NotesChannel")
+
+    def initialize(server)
+      super(server, "/cable", protocol: "actioncable-v1-json")
+      types = [next_message["type"]]
+      send_text(JSON.generate(command: "subscribe", identifier: IDENTIFIER))
+      types << next_message["type"]
+      raise Failed, types.inspect unless types == %w[welcome confirm_subscription]
+    end
+
+    def say(text)
+      send_text(JSON.generate(command: "message", identifier: IDENTIFIER, data: JSON.generate(action: "say", text: text)))
+    end
+
+    def heard = next_message.fetch("message")
+
+    # Without Action Cable's pings.
+    def next_message
+      message = JSON.parse(receive) until message && message["type"] != "ping"
+      message
+    end
   end
 
   def initialize(postgres)
@@ -44,7 +70,6 @@ class AppRails
     Server.start(ru: ru, options: options, config: config, env: environment.merge("RAILS_ENV" => "production", **env))
   end
 
-  # Through bin/rails server.
   def rails_server(arguments, env: {})
     command = [RbConfig.ruby, "-w", "-I", Server::LIB, path("bin/rails"), "server", "-u", "fastrack", *arguments]
     # A wrapper that leaves out what it wraps, which is rackup.
@@ -60,8 +85,21 @@ class AppRails
     FileUtils.remove_entry(@dir)
   end
 
-  # What the app has to have in its environment.
   def environment
     @postgres.environment.merge("SECRET_KEY_BASE" => "0123456789abcdef" * 8)
+  end
+end
+
+# A database and a copy of the app, in @postgres and @app, for all examples of a file.
+RSpec.shared_context "with a Rails app" do
+  before(:context) do
+    @postgres = AppPostgres.new
+    @app = AppRails.new(@postgres)
+  end
+
+  after(:context) do
+    Server.stop_all(:context)
+    @app&.remove
+    @postgres&.stop
   end
 end

@@ -10,13 +10,10 @@ module AppRequirements
 
   module_function
 
-  # Whether this is that lane.
   def complete?
     ENV["FASTRACK_LANE"] == COMPLETE_LANE
   end
 
-  # @param code [String] Ruby that succeeds where the libraries are there
-  # @return [String, nil] why an example must be skipped
   def missing(what, code)
     _, errors, status = Open3.capture3(RbConfig.ruby, "-e", code)
     return if status.success?

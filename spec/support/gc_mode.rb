@@ -13,7 +13,6 @@ module GcMode
 
   module_function
 
-  # @return [String, nil]
   def name
     mode = ENV["FASTRACK_GC"].to_s
     mode = nil if mode.empty?
@@ -22,15 +21,11 @@ module GcMode
     mode
   end
 
-  # @param seconds [Numeric] that something may take without a mode, on a machine that does nothing else
-  # @return [Numeric] the seconds that it may take here: bin/test finds out how busy the machine is
   def patient(seconds)
     seconds * PATIENCE.fetch(name) * Float(ENV.fetch("TEST_PATIENCE", 2))
   end
 
   # A server's environment with the mode in it.
-  #
-  # @param env [Hash{String => String, nil}]
   def in_environment(env)
     return env unless name
 

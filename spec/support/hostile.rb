@@ -17,10 +17,6 @@ module Hostile
   OPTIONS = { MaxWorkers: 2, MaxRequestPerChild: 0, ErrRespawnInterval: 0.05, WorkerTimeout: 1, GracefulTimeout: 1 }.freeze
 
   # With what the acts of a table have in them.
-  #
-  # @param acts [Array<String>] Ruby code with `env`, each behind a path: /0, /1 and so on. One that gives no triplet, which
-  #   is an Array with a status, is answered with OK
-  # @return [String] a config.ru
   def self.app(acts = [])
     lambdas = acts.each_with_index.map { |code, index| "#{"/#{index}".inspect} => ->(env) { #{code} }" }
     <<~RUBY
@@ -58,8 +54,6 @@ module Hostile
     RUBY
   end
 
-  # @yield [String] code of an app's answer
-  # @return [String] the same, as an act that is answered with it
   def self.answer(triplet)
     "TRIPLET.new(#{triplet})"
   end
@@ -143,7 +137,6 @@ module Hostile
     [server.master, *server.workers].flat_map { |pid| ProcessTable.zombies(pid) }
   end
 
-  # @return [Hash{Symbol => Integer}] descriptors of the master, and of the worker that has the most
   def open_files
     counts = server.workers.map { |pid| descriptors(pid) }
     { master: descriptors(server.master), worker: counts.max.to_i }

@@ -5,9 +5,6 @@ module HttpApps
   FOLDER = File.expand_path("http_apps", __dir__)
 
   # The text of a config.ru that serves an app of that folder.
-  #
-  # @param name [Symbol] :responder for HttpApps::Responder in responder.rb
-  # @param middleware [Array<String>] what stands before it, as Ruby source
   def self.ru(name, middleware: [])
     constant = name.to_s.split("_").map(&:capitalize).join
     [

@@ -2,9 +2,9 @@
 
 require_relative "http_apps"
 require_relative "http_peer"
-require_relative "http_apps/gated"
+require_relative "http_apps/kept"
 
-# For specs with HttpApps::Gated: clients that wait while the worker is busy, as many as the spec wants.
+# For specs with HttpApps::Kept: clients that wait while the worker is busy, as many as the spec wants.
 module HttpGates
   # So many clients in a row, and the engine takes the next one for granted: see crates/engine/src/accept/hint.rs.
   ROW = 40
@@ -16,10 +16,6 @@ module HttpGates
     end
   end
 
-  # Clients that have sent their requests.
-  #
-  # @param place [#connect] the server, or a Place
-  # @return [Array<HttpPeer>]
   def ask(*paths, place: server)
     paths.map { |path| HttpPeer.new(place).write("GET #{path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") }
   end
@@ -44,8 +40,6 @@ module HttpGates
   end
 
   # A client of the app at the gate `second`, behind more than a row of clients; the worker is there.
-  #
-  # @return [Array<HttpPeer>] all of these clients
   def worker_with_a_row(place: server)
     peers = ask("/gate/first", place: place)
     await_gate("first")

@@ -8,8 +8,6 @@ require_relative "http_peer"
 # What specs about HTTP and Rack share: they have one server for a whole group, in @server.
 module HttpHelpers
   # One server for all examples of a group, with one worker that stays: whoever dies in an example is noticed.
-  #
-  # @param keywords as for Server.start
   def serve(ru, options: {}, **keywords)
     options = { "MaxWorkers" => 1, "MaxRequestPerChild" => 0 }.merge(options)
     @server = Server.start(ru: ru, options: options, **keywords)
@@ -27,24 +25,19 @@ module HttpHelpers
 
   # Sends a head, given without line ends, and a body; the response. It is the last on its connection, which the head need
   # not say.
-  #
-  # @return [HttpResponse]
   def talk(*lines, body: "", to: @server)
     lines += ["Connection: close"] unless lines.any? { |line| line.match?(/\Aconnection:/i) }
     HttpResponse.parse(to.raw(message(*lines, body: body)), head_only: lines.first.start_with?("HEAD "))
   end
 
-  # The bytes of a request.
   def message(*lines, body: "")
     "#{lines.join("\r\n")}\r\n\r\n".b << body.b
   end
 
-  # What the echo app saw of a request.
   def echoed(*lines, body: "", to: @server)
     HttpApps::Echo.read(talk(*lines, body: body, to: to))
   end
 
-  # The env that the echo app saw.
   def env_of(*lines, body: "", to: @server)
     echoed(*lines, body: body, to: to).fetch("env")
   end

@@ -5,7 +5,6 @@
 class HttpJournal
   FILE = "journal"
 
-  # @param folder [String] the server's; an app has it as its working directory
   def initialize(folder = Dir.pwd)
     @path = File.join(folder, FILE)
   end
@@ -15,14 +14,12 @@ class HttpJournal
     File.write(@path, "#{line}\n", mode: "a")
   end
 
-  # @return [Array<String>]
   def lines
     File.readlines(@path, chomp: true)
   rescue Errno::ENOENT
     []
   end
 
-  # How often that very line is there.
   def count(line)
     lines.count(line)
   end

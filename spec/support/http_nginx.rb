@@ -8,15 +8,10 @@ require_relative "eventually"
 # nginx as a reverse proxy in front of a server, listening on a unix socket in a folder of its own, so that no port has
 # to be found for it.
 class HttpNginx
-  # Seconds that nginx may take to start or to stop.
   DEADLINE = 10
 
   attr_reader :path
 
-  # @param upstream [String] as in proxy_pass: "127.0.0.1:1234" or "unix:/a/b.sock:"
-  # @param settings [String] further lines for the location
-  # @param servers [String, nil] the upstream and server blocks, instead of those
-  # @param path [String, nil] where these listen
   def initialize(upstream, settings: "", servers: nil, path: nil)
     @dir = Dir.mktmpdir("fastrack-nginx")
     @path = path || File.join(@dir, "nginx.sock")
@@ -25,7 +20,6 @@ class HttpNginx
     Eventually.eventually(DEADLINE, -> { "nginx does not listen: #{log}" }) { listening? }
   end
 
-  # A new connection to nginx.
   def connect
     socket = UNIXSocket.new(@path)
     return socket unless block_given?
@@ -37,7 +31,6 @@ class HttpNginx
     end
   end
 
-  # What nginx has had to complain about.
   def log
     File.exist?(log_path) ? File.read(log_path) : ""
   end

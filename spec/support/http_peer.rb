@@ -6,12 +6,10 @@ require_relative "gc_mode"
 # A client that says what it wants, byte by byte, and sees how its connection ends: an orderly close and a reset are
 # not the same to it, as they are not to a client that must know whether it got a whole response.
 class HttpPeer
-  # Seconds that anything awaited here may take.
   DEADLINE = GcMode.patient(20)
 
   class Failed < StandardError; end
 
-  # @yield [HttpPeer] closed afterwards
   def self.open(server)
     peer = new(server)
     yield peer
@@ -20,8 +18,6 @@ class HttpPeer
   end
 
   # Everything that comes back for some bytes, and how it ended.
-  #
-  # @return [Array(String, Symbol)]
   def self.exchange(server, bytes, half_close: false)
     open(server) do |peer|
       peer.write(bytes)
@@ -31,12 +27,9 @@ class HttpPeer
     end
   end
 
-  # @return [String] everything that has been read so far
   attr_reader :received
-  # @return [Symbol, nil] :closed or :reset once the connection has ended
   attr_reader :ending
 
-  # @param receive_buffer [Integer, nil] bytes that this client's kernel takes ahead of it (TCP)
   def initialize(server, receive_buffer: nil)
     @socket = receive_buffer ? narrow(server, receive_buffer) : server.connect
     @received = +"".b
@@ -50,7 +43,6 @@ class HttpPeer
     self
   end
 
-  # The same, where that is an error.
   def write!(bytes)
     @socket.write(bytes)
     self
@@ -90,7 +82,6 @@ class HttpPeer
     @received
   end
 
-  # Reads until so many bytes are there, or the end.
   def read_until_size(size)
     while @received.bytesize < size
       break unless read_some
@@ -98,7 +89,6 @@ class HttpPeer
     @received
   end
 
-  # @return [String] all bytes; see #ending for what came after them
   def read_to_end
     loop { break unless read_some }
     @received
@@ -129,7 +119,6 @@ class HttpPeer
     socket
   end
 
-  # @return [Boolean] false when there is nothing more to come
   def read_some
     return false if @ending
     raise Failed, "no end after #{DEADLINE} s of #{@received.inspect[0, 500]}" unless anything_within?(DEADLINE)

@@ -11,13 +11,11 @@ class HttpResponse
       @pairs = pairs
     end
 
-    # @return [String, nil] the values of a name joined with ", "
     def [](name)
       values = all(name)
       values.empty? ? nil : values.join(", ")
     end
 
-    # @return [Array<String>] one value for each line of that name
     def all(name)
       @pairs.select { |key, _| key.casecmp?(name) }.map(&:last)
     end
@@ -26,7 +24,6 @@ class HttpResponse
       !all(name).empty?
     end
 
-    # @return [Array<String>] names as sent, in order
     def names
       @pairs.map(&:first)
     end
@@ -39,8 +36,6 @@ class HttpResponse
   class Malformed < StandardError; end
 
   # Asks on a connection, which is closed then.
-  #
-  # @return [HttpResponse]
   def self.ask(socket, path = "/")
     socket.write("GET #{path} HTTP/1.0\r\n\r\n")
     parse(socket.read)
@@ -50,8 +45,6 @@ class HttpResponse
 
   # Takes one response from the front of some bytes that end where the
   # connection did, and gives it with the bytes that follow it.
-  #
-  # @param head_only [Boolean] the request was a HEAD: no body follows
   def self.take(bytes, head_only: false)
     head, rest = bytes.split("\r\n\r\n", 2)
     raise Malformed, "no end of head in #{bytes.inspect[0, 500]}" unless rest

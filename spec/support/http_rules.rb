@@ -12,7 +12,6 @@ module HttpRules
 
   module_function
 
-  # @return [Array<Example>]
   def examples
     File.readlines(FILE, chomp: true, encoding: "UTF-8").grep_v(/\A(?:#|\z)/).map do |line|
       rule, status, rest = line.split(" ", 3)

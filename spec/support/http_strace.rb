@@ -2,7 +2,6 @@
 
 # The system calls of a server's workers, as strace(1) tells them: one file for each thread.
 class HttpStrace
-  # A line of a trace: the call, its arguments and its result.
   Call = Struct.new(:name, :arguments, :result) do
     def to_s
       "#{name}(#{arguments}) = #{result}"
@@ -10,19 +9,14 @@ class HttpStrace
   end
 
   # The tracer is a grandchild of the server's parent (-D), so that signals go to the server and not to strace.
-  #
-  # @param folder [String] where the traces go
-  # @return [Array<String>] the words to put before the server's command
   def self.wrapper(folder)
     ["strace", "-D", "-ff", "-q", "-q", "-s", "64", "-e", "signal=none", "-o", File.join(folder, "trace")]
   end
 
-  # @param thread [Integer] for a process's main thread its pid
   def initialize(folder, thread)
     @path = File.join(folder, "trace.#{thread}")
   end
 
-  # @return [Array<Call>] all so far, in order; none before strace has made its file
   def calls
     return [] unless File.exist?(@path)
 

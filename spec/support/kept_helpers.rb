@@ -14,7 +14,6 @@ module KeptHelpers
     server
   end
 
-  # @return [KeptPeer]
   def peer(slow: false)
     (slow ? KeptPeer.open_slow(server) : KeptPeer.new(server)).tap { |one| (@peers ||= []) << one }
   end
@@ -26,8 +25,9 @@ module KeptHelpers
 
   # A client that has sent a head and a part of the body (StreamBody); the app has been called.
   def begun(path, *lines, part: "")
+    before = calls_of(path)
     peer.write("POST #{path} HTTP/1.1\r\nHost: a\r\n#{lines.map { |line| "#{line}\r\n" }.join}\r\n#{part}").tap do
-      eventually { calls_of(path) == 1 }
+      eventually { calls_of(path) > before }
     end
   end
 
@@ -37,9 +37,6 @@ module KeptHelpers
   end
 
   # Has workers busy until the gates are opened.
-  #
-  # @param kind [Symbol] :gate or :burn
-  # @return [Hash{Integer => String}] the names of the gates by their workers
   def occupy(*names, kind: :gate)
     names.to_h do |name|
       busy_peer(name, kind)
@@ -53,22 +50,18 @@ module KeptHelpers
     all.group_by { |one| one.get("/pid").body.to_i }.map { |worker, peers| [peers.first(count), worker] }.find { |peers, _| peers.size == count }
   end
 
-  # Sockets that a process has open.
   def sockets(pid)
     ProcessTable.descriptors(pid).values.count { |target| target&.start_with?("socket:") }
   end
 
-  # The worker that was called for that path.
   def worker_of(path)
     journal.lines.map(&:split).find { |_, called| called == path }&.first&.to_i
   end
 
-  # How often the app was called for that path.
   def calls_of(path)
     calls.count(path)
   end
 
-  # Seconds that a block takes.
   def seconds
     start = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     yield

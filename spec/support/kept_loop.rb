@@ -8,7 +8,6 @@ class KeptLoop < ClientLoop
     new(server, **keywords).tap { |loop| loop.run(&block) }
   end
 
-  # @param pause [Numeric] seconds between two requests of a client, at most
   def initialize(server, clients: 6, path: "/pid", pause: 0.01)
     super(server, [path] * clients, true)
     @pause = pause

@@ -8,15 +8,10 @@ class KeptPeer < HttpPeer
   LAST_CHUNK = "\r\n0\r\n\r\n"
 
   # Sends a request, with whatever lines its head is to have besides.
-  #
-  # @return [KeptPeer] self
   def ask(path, *lines, verb: "GET", version: "1.1", body: nil)
     write(self.class.request(path, *lines, verb: verb, version: version, body: body))
   end
 
-  # The next response, whole.
-  #
-  # @return [HttpResponse]
   def answer(head_only: false)
     hurry
     read_until(/\r\n\r\n/)
@@ -32,7 +27,6 @@ class KeptPeer < HttpPeer
     end
   end
 
-  # One request and its response.
   def get(path, *lines, **keywords)
     ask(path, *lines, **keywords).answer(head_only: keywords[:verb] == "HEAD")
   end
@@ -47,7 +41,6 @@ class KeptPeer < HttpPeer
     new(server, receive_buffer: 4096)
   end
 
-  # The bytes of a request.
   def self.request(path, *lines, verb: "GET", version: "1.1", body: nil)
     lines.push("Content-Length: #{body.bytesize}") if body
     "#{["#{verb} #{path} HTTP/#{version}", "Host: a", *lines].join("\r\n")}\r\n\r\n".b << body.to_s.b

@@ -8,7 +8,6 @@ module ProcessTable
 
   module_function
 
-  # @return [Entry, nil] nil when there is no such process
   def entry(pid)
     text = File.binread("/proc/#{pid}/stat")
     name = text[/\((.*)\)/m, 1]
@@ -22,38 +21,26 @@ module ProcessTable
     Dir.children("/proc").grep(/\A\d+\z/).filter_map { |pid| entry(pid.to_i) }
   end
 
+  # Pids of the children of a process, of those that are zombies, and of everything in a process group, whoever its parent is by
+  # now. Zombies are left out of the others.
+  def children(pid) = pids { |found| found.parent == pid && found.state != "Z" }
+  def zombies(pid) = pids { |found| found.parent == pid && found.state == "Z" }
+  def group(pgid) = pids { |found| found.group == pgid && found.state != "Z" }
+
+  def pids(&block)
+    all.select(&block).map(&:pid).sort
+  end
+
   # Whether the process runs; a zombie does not.
   def alive?(pid)
     found = entry(pid)
     !found.nil? && found.state != "Z" && found.state != "X"
   end
 
-  # Pids of the children of a process that run (zombies are left out).
-  def children(pid)
-    all.select { |found| found.parent == pid && found.state != "Z" }.map(&:pid).sort
-  end
-
-  def zombies(pid)
-    all.select { |found| found.parent == pid && found.state == "Z" }.map(&:pid).sort
-  end
-
-  # Pids of everything that runs in a process group, whoever its parent is by now.
-  def group(pgid)
-    all.select { |found| found.group == pgid && found.state != "Z" }.map(&:pid).sort
-  end
-
-  # CPU seconds (user and system) that a process has used, its threads included.
-  def cpu_seconds(pid)
-    found = entry(pid) or raise "no process #{pid}"
-    found.cpu_ticks.fdiv(Etc.sysconf(Etc::SC_CLK_TCK))
-  end
-
   # CPU seconds that processes use within a time. The time is what is measured, and so it has to pass: one that spins uses
   # all of it, or its share of a busy machine, and one that sleeps next to nothing.
-  #
-  # @param pids [Integer, Array<Integer>]
   def cpu_seconds_within(seconds, pids)
-    used = -> { Array(pids).sum { |pid| cpu_seconds(pid) } }
+    used = -> { Array(pids).sum { |pid| entry(pid).cpu_ticks }.fdiv(Etc.sysconf(Etc::SC_CLK_TCK)) }
     before = used.call
     sleep(seconds)
     used.call - before
@@ -64,7 +51,6 @@ module ProcessTable
     File.binread("/proc/#{pid}/cmdline").tr("\0", " ").strip
   end
 
-  # Numbers of the open file descriptors, each with what it points at.
   def descriptors(pid)
     Dir.children("/proc/#{pid}/fd").to_h do |number|
       [number.to_i, File.readlink("/proc/#{pid}/fd/#{number}")]

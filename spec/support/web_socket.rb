@@ -7,7 +7,6 @@ require_relative "gc_mode"
 
 # A WebSocket's client (RFC 6455), as far as the specs need one: text, no fragments, pings answered.
 class WebSocket
-  # Seconds that anything awaited here may take.
   DEADLINE = GcMode.patient(20)
   # RFC 6455 §1.3
   GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -18,9 +17,6 @@ class WebSocket
 
   class Failed < StandardError; end
 
-  # Connects and shakes hands.
-  #
-  # @param protocol [String] the subprotocol
   def initialize(server, path, protocol:)
     @socket = server.connect
     key = Base64.strict_encode64(SecureRandom.bytes(16))
@@ -29,13 +25,10 @@ class WebSocket
     check(read_head, Base64.strict_encode64(Digest::SHA1.digest(key + GUID)))
   end
 
-  # @param text [String]
   def send_text(text)
     send_frame(TEXT, text.b)
   end
 
-  # @return [String] the next text
-  # @raise [Failed] when the server closes instead
   def receive
     loop do
       opcode, data = read_frame
@@ -47,7 +40,6 @@ class WebSocket
     end
   end
 
-  # Says good-bye.
   def close
     send_frame(CLOSE, [1000].pack("n"))
   end

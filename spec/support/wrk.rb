@@ -16,9 +16,6 @@ class Wrk
     ENV["PATH"].split(File::PATH_SEPARATOR).any? { |folder| File.executable?(File.join(folder, COMMAND)) }
   end
 
-  # @param server [Server] on a port of 127.0.0.1
-  # @param kept [Boolean] whether it uses a connection again until it is told that it is closed
-  # @return [Wrk] after the block
   def self.run(server, kept:)
     wrk = new("http://127.0.0.1:#{server.port}/", kept)
     yield
@@ -27,9 +24,7 @@ class Wrk
     wrk&.kill
   end
 
-  # @return [Integer] requests that were answered
   attr_reader :requests
-  # @return [Array<String>] its lines about those that were not, or not well
   attr_reader :failures
 
   def initialize(url, kept)

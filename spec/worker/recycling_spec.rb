@@ -3,12 +3,7 @@
 require_relative "../spec_helper"
 
 RSpec.describe "Recycling" do
-  # Pids of the workers that answered `count` requests, one after the other.
-  def answers(server, count)
-    Array.new(count) { server.get.body.to_i }
-  end
-
-  # The same where each worker goes at its limit: not while two before it are still at their end.
+  # Pids of the workers that answered so many requests, one after the other, none while two before it are still at their end.
   def unhurried_answers(server, count)
     Array.new(count) { server.get.body.to_i.tap { eventually { server.workers.size <= 2 } } }
   end
@@ -21,15 +16,14 @@ RSpec.describe "Recycling" do
 
   it "A9 with a limit of 1 each request has a worker of its own" do
     server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, MaxRequestPerChild: 1 })
-    pids = unhurried_answers(server, 10)
-    expect(pids.uniq.size).to eq(10)
+    expect(unhurried_answers(server, 10).uniq.size).to eq(10)
     eventually { ProcessTable.zombies(server.master).empty? && server.workers.size == 1 }
   end
 
   it "A3 with MaxRequestPerChild 0 a worker is never recycled" do
     server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, MaxRequestPerChild: 0 })
     # More than any default would allow.
-    expect(answers(server, 1100).uniq.size).to eq(1)
+    expect(Array.new(1100) { server.get.body.to_i }.uniq.size).to eq(1)
   end
 
   it "A3 each worker draws its own limit, from Min to Max" do
@@ -44,7 +38,7 @@ RSpec.describe "Recycling" do
     server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, MaxRequestPerChild: 3 })
     server.connect do |slow|
       slow.write("GET / HTTP/1.1\r\nHost: x\r\n")
-      worker = eventually { answers(server, 3).first }
+      worker = eventually { Array.new(3) { server.get.body.to_i }.first }
       slow.write("Connection: close\r\n\r\n")
       expect(HttpResponse.parse(slow.read).body.to_i).to eq(worker)
     end

@@ -11,43 +11,26 @@ module GcMode
   module Worker
     MODE = ENV.fetch("FASTRACK_GC")
 
-    # The app, left alone.
-    class Calm
-      def initialize(app)
-        @app = app
-      end
-
+    # The app, with something done before and after it.
+    Around = Struct.new(:app, :before, :after) do
       def call(env)
-        GC.stress = false
-        @app.call(env)
+        before.call
+        app.call(env)
       ensure
-        GC.stress = true
+        after.call
       end
     end
 
-    # The app, between two collections.
-    class Moved
-      def initialize(app)
-        @app = app
-      end
-
-      def call(env)
-        GC.start
-        @app.call(env)
-      ensure
-        GC.start
-      end
-    end
+    # Left alone under `stress`; between two collections under `compact`.
+    AROUND = { "stress" => [-> { GC.stress = false }, -> { GC.stress = true }], "compact" => [GC.method(:start)] * 2 }.freeze
 
     private
 
-    # Fastrack::Worker#serve
     def serve(channel)
-      @app = { "stress" => Calm, "compact" => Moved }.fetch(MODE).new(@app)
+      @app = Around.new(@app, *AROUND.fetch(MODE))
       super
     end
 
-    # Fastrack::Worker#run
     def run(limit)
       GC.stress = true if MODE == "stress"
       super

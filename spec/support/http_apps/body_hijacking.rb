@@ -15,51 +15,36 @@ module HttpApps
     def call(env)
       @journal.write("#{Process.pid} #{env["PATH_INFO"]}")
       _, way, size = env["PATH_INFO"].split("/")
-      send("answer_#{way || "pid"}", env, size)
+      input = env["rack.input"]
+      rest = ->(io) { converse(io, input.read) }
+      case way
+      when "full" then full(env, input, size.to_i)
+      when "unread" then converse(env["rack.hijack"].call.tap { |io| io.write(RESPONSE) }, "")
+      when "failing" then failing(env)
+      when "partial" then [200, { "rack.hijack" => rest }, []]
+      when "switch" then [101, { "upgrade" => "echo", "rack.hijack" => rest }, []]
+      # A streaming body (Rack 3) that answers each line when it is there.
+      when "streaming" then [200, {}, ->(stream) { stream_lines(input, stream) }]
+      else [200, {}, [Process.pid.to_s]]
+      end
     end
 
     private
 
-    def answer_pid(*)
-      [200, {}, [Process.pid.to_s]]
-    end
-
     # So many bytes of the body before, and all the others after.
-    def answer_full(env, size)
-      first = size ? env["rack.input"].read(size.to_i).to_s : ""
+    def full(env, input, size)
+      first = size.zero? ? "" : input.read(size).to_s
       io = env["rack.hijack"].call
       io.write(RESPONSE)
-      converse(io, first + env["rack.input"].read)
-      [-1, {}, []]
-    end
-
-    # Without a look at the body.
-    def answer_unread(env, _)
-      io = env["rack.hijack"].call
-      io.write(RESPONSE)
-      converse(io, "")
-      [-1, {}, []]
+      converse(io, first + input.read)
     end
 
     # What the taking over raises is noted, and the app fails.
-    def answer_failing(env, _)
+    def failing(env)
       env["rack.hijack"].call
     rescue StandardError => e
       @journal.write("#{e.class} #{e.message}")
       raise
-    end
-
-    def answer_partial(env, _)
-      [200, { "rack.hijack" => ->(io) { converse(io, env["rack.input"].read) } }, []]
-    end
-
-    def answer_switch(env, _)
-      [101, { "upgrade" => "echo", "rack.hijack" => ->(io) { converse(io, env["rack.input"].read) } }, []]
-    end
-
-    # A streaming body (Rack 3) that answers each line when it is there.
-    def answer_streaming(env, _)
-      [200, {}, ->(stream) { stream_lines(env["rack.input"], stream) }]
     end
 
     def stream_lines(input, stream)
@@ -76,6 +61,7 @@ module HttpApps
         io.write(io.read.upcase)
         io.close
       end
+      [-1, {}, []]
     end
   end
 end

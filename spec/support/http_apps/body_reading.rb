@@ -20,30 +20,22 @@ module HttpApps
 
     def initialize
       @journal = HttpJournal.new
-      @kept = nil
     end
 
     def call(env)
       _, what, *arguments = env["PATH_INFO"].split("/")
       @journal.write("#{Process.pid} #{env["PATH_INFO"]}")
       response = send("answer_#{what || "pid"}", env["rack.input"], env, *arguments)
-      response.is_a?(Array) ? response : [200, TYPE.dup, [response.to_s]]
+      response.is_a?(Echo) ? [200, TYPE.dup, response] : [200, TYPE.dup, [response.to_s]]
     end
 
     private
 
-    def answer_pid(*)
-      Process.pid
-    end
-
-    def answer_kind(input, env)
-      [input.class.name, env["CONTENT_LENGTH"], env["HTTP_TRANSFER_ENCODING"]].inspect
-    end
-
-    def answer_digest(input, _)
-      body = input.read
-      [body.bytesize, body.encoding.name, Digest::MD5.hexdigest(body)].join(" ")
-    end
+    def answer_pid(*) = Process.pid
+    def answer_kind(input, env) = [input.class.name, env["CONTENT_LENGTH"], env["HTTP_TRANSFER_ENCODING"]].inspect
+    def answer_digest(input, _) = input.read.then { |body| [body.bytesize, body.encoding.name, Digest::MD5.hexdigest(body)].join(" ") }
+    def answer_only(input, _, size) = input.read(size.to_i)
+    def answer_echo(input, _) = Echo.new(input)
 
     # Each line is noted when it is there.
     def answer_lines(input, _)
@@ -80,33 +72,18 @@ module HttpApps
     def answer_contract(input, _)
       buffer = +"old"
       list = [input.read(0), input.read(2), input.read(3, buffer).dup, buffer.dup, input.gets, input.read, input.read]
-      list.push(input.read(1), input.read(1, buffer), buffer, input.read(0), input.gets, input.each.to_a)
-      list.inspect
+      list.push(input.read(1), input.read(1, buffer), buffer, input.read(0), input.gets, input.each.to_a).inspect
     end
 
     # The size of a first part, once the file NAME is there.
     def answer_first(input, _, name)
-      size = input.readpartial(30).bytesize
-      sleep 0.005 until File.exist?(name)
-      size
+      input.readpartial(30).bytesize.tap { sleep 0.005 until File.exist?(name) }
     end
 
-    # Only so many bytes.
-    def answer_only(input, _, size)
-      input.read(size.to_i)
-    end
-
-    def answer_echo(input, _)
-      [200, TYPE.dup, Echo.new(input)]
-    end
-
-    # Counts in another thread while this one waits for the client.
+    # Another thread writes the file `ticked` while this one waits for the client.
     def answer_background(input, _)
-      count = 0
-      thread = Thread.new { loop { count += 1 and sleep 0.001 } }
-      body = input.read
-      thread.kill
-      [body.bytesize, count].join(" ")
+      thread = Thread.new { 10.times { sleep 0.001 } && File.write("ticked", "") }
+      input.read.bytesize.to_s.tap { thread.join }
     end
 
     # What the reading raises, noted, and told unless the path says that it goes on.
@@ -115,9 +92,7 @@ module HttpApps
       "read"
     rescue StandardError => e
       @journal.write("#{e.class} #{e.message}")
-      raise if rest.empty?
-
-      "rescued"
+      rest == ["on"] ? "rescued" : raise
     end
 
     def answer_closed(input, _)
@@ -129,14 +104,8 @@ module HttpApps
     end
 
     # In another thread, and when another request is answered.
-    def answer_keep(input, _)
-      @kept = input
-      Thread.new { message { input.read(1) } }.value
-    end
-
-    def answer_kept(*)
-      [@kept, @kept.instance_variable_get(:@source)].map { |one| message { one.read(1) } }.inspect
-    end
+    def answer_keep(input, _) = (@kept = input) && Thread.new { message { input.read(1) } }.value
+    def answer_kept(*) = [@kept, @kept.instance_variable_get(:@source)].map { |one| message { one.read(1) } }.inspect
 
     def message
       yield
@@ -153,12 +122,6 @@ module HttpApps
       input.rewind
       whole = input.read
       [first == second, size == whole.bytesize, whole.end_with?(rest), Digest::MD5.hexdigest(whole)].join(" ")
-    end
-
-    def answer_gone(_, env)
-      sleep 0.005 until env["fastrack.client_gone"].call
-      @journal.write("gone")
-      "gone"
     end
   end
 end

@@ -9,51 +9,40 @@ module HttpApps
 
     # Each, close and nothing else.
     class Parts
-      def each
-        yield "one"
-        yield "two"
-      end
-
-      def close
-        # By the SPEC there may be one.
-      end
+      def each(&block) = %w[one two].each(&block)
+      # By the SPEC there may be one.
+      def close; end
     end
 
     # A file that is sent as it is.
     class FileBody < Parts
-      def to_path
-        __FILE__
-      end
+      def to_path = __FILE__
     end
 
     def call(env)
       env["rack.response_finished"]&.push(->(*) { env["rack.errors"].puts("finished") })
       case env["PATH_INFO"]
-      when "/file" then [200, TEXT.dup, bodyless(env, FileBody.new)]
+      when "/file" then text(env, FileBody.new)
       when "/hijack" then hijack(env["rack.hijack"].call)
       when "/partial" then [200, TEXT.merge("rack.hijack" => method(:stream)), []]
       when "/streaming" then [200, TEXT.dup, method(:stream)]
-      when "/hints" then hint(env)
-      when "/length" then [200, TEXT.merge("content-length" => "5"), bodyless(env, ["hello"])]
-      when "/each" then [200, TEXT.dup, bodyless(env, Parts.new)]
-      when "/empty" then [200, TEXT.dup, []]
+      when "/hints" then hint(env) && text(env, ["hinted"])
+      when "/length" then text(env, ["hello"], "content-length" => "5")
+      when "/each" then text(env, Parts.new)
+      when "/empty" then text(env, [])
       when "/no-content" then [204, {}, []]
       when "/not-modified" then [304, { "etag" => "\"a\"" }, []]
-      when "/cookies" then [200, TEXT.merge("set-cookie" => cookies), bodyless(env, ["hello"])]
-      when "/input" then [200, TEXT.dup, [input(env["rack.input"])]]
-      when "/errors" then errors(env["rack.errors"])
-      else [200, TEXT.dup, bodyless(env, [env.keys.join("\n")])]
+      when "/cookies" then text(env, ["hello"], "set-cookie" => HttpApps.rack3? ? %w[a=1 b=2] : "a=1\nb=2")
+      when "/input" then text(env, [input(env["rack.input"])])
+      when "/errors" then errors(env["rack.errors"]) && text(env, ["done"])
+      else text(env, [env.keys.join("\n")])
       end
     end
 
     private
 
-    def bodyless(env, body)
-      env["REQUEST_METHOD"] == "HEAD" ? [] : body
-    end
-
-    def cookies
-      HttpApps.rack3? ? %w[a=1 b=2] : "a=1\nb=2"
+    def text(env, body, headers = {})
+      [200, TEXT.merge(headers), env["REQUEST_METHOD"] == "HEAD" ? [] : body]
     end
 
     # Reads in every way that the SPEC knows.
@@ -67,33 +56,30 @@ module HttpApps
       rest = 0
       input.each { |line| rest += line.bytesize }
       last = input.read
-      total = [first, middle, into].compact.sum(&:bytesize) + rest
-      [total, last.bytesize].join(" ")
+      "#{[first, middle, into].compact.sum(&:bytesize) + rest} #{last.bytesize}"
     end
 
     def hijack(io)
-      io.write("HTTP/1.1 200 OK\r\nContent-Length: 8\r\nConnection: close\r\n\r\nhijacked")
-      io.flush
-      io.close
+      stream(io, "HTTP/1.1 200 OK\r\nContent-Length: 8\r\nConnection: close\r\n\r\nhijacked")
       [200, TEXT.dup, []]
     end
 
-    def stream(io)
-      io.write("streamed")
+    def stream(io, text = "streamed")
+      io.write(text)
       io.flush
       io.close
     end
 
     def hint(env)
       env["rack.early_hints"].call({ "link" => "</a>; rel=preload" })
-      [200, TEXT.dup, bodyless(env, ["hinted"])]
+      true
     end
 
     def errors(errors)
       errors.puts "put"
       errors.write "written\n"
       errors.flush
-      [200, TEXT.dup, ["done"]]
+      true
     end
   end
 end

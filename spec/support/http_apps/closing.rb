@@ -10,10 +10,9 @@ module HttpApps
 
     # Has each and close; noted under a name.
     class Body
-      def initialize(name, journal, failure: nil, &each)
+      def initialize(name, journal, &each)
         @name = name
         @journal = journal
-        @failure = failure
         @each = each || ->(take) { %w[one two].each(&take) }
       end
 
@@ -24,7 +23,7 @@ module HttpApps
 
       def close
         @journal.write("#{@name} close")
-        raise @failure, "in close" if @failure
+        raise "in close" if @name == "close-fails"
       end
     end
 
@@ -47,64 +46,32 @@ module HttpApps
       undef_method :each
     end
 
-    # An Array is not closed; one that has a close of its own is.
-    class ClosableArray < Array
-      attr_writer :journal
-
-      def close
-        @journal.write("closable-array close")
-      end
-    end
-
-    # What can go wrong, by the name that is in the path.
-    FAILURES = { "standard" => RuntimeError, "grave" => Grave, "exit" => SystemExit }.freeze
-
     def initialize
       @journal = HttpJournal.new
     end
 
     def call(env)
       name = env["PATH_INFO"].delete_prefix("/")
-      [status(name), headers(name), body(name)]
+      status = name[/\Astatus-(\d+)/, 1]&.to_i || (name == "bad-status" ? 5 : 200)
+      [status, { "bad-header" => { "X-Bad" => "a\r\nb" }, "no-headers" => nil }.fetch(name) { { "content-type" => "text/plain" } }, body(name)]
     end
 
     private
 
-    def status(name)
-      name[/\Astatus-(\d+)/, 1]&.to_i || (name == "bad-status" ? 5 : 200)
-    end
-
-    def headers(name)
-      case name
-      when "bad-header" then { "X-Bad" => "a\r\nb" }
-      when "no-headers" then nil
-      else { "content-type" => "text/plain" }
-      end
-    end
-
     def body(name)
       case name
-      when "closable-array" then ClosableArray.new(%w[one two]).tap { |array| array.journal = @journal }
+      # An Array is not closed; one that has a close of its own is.
+      when "closable-array" then %w[one two].tap { |array| array.define_singleton_method(:close, &Body.new(name, @journal).method(:close)) }
       when "to-ary" then ArrayLike.new(name, @journal)
       when "streaming" then Streaming.new(name, @journal)
-      when "fails-at-once", "fails-later", "fails-gravely" then failing(name)
-      when "close-fails" then Body.new(name, @journal, failure: RuntimeError)
-      when "endless" then endless(name)
+      when "fails-at-once" then Body.new(name, @journal) { raise "in each" }
+      when "fails-later" then Body.new(name, @journal) { |take| take.call("first"); raise("in each") }
+      when "fails-gravely" then Body.new(name, @journal) { |take| take.call("first"); raise(Grave, "in each") }
+      # Until the server stops asking for more; bounded all the same.
+      when "endless" then Body.new(name, @journal) { |take| 20_000.times { take.call("e" * 50_000) } }
       when "nothing" then Body.new(name, @journal) { |_| nil }
       else Body.new(name, @journal)
       end
-    end
-
-    def failing(name)
-      Body.new(name, @journal) do |take|
-        take.call("first") unless name == "fails-at-once"
-        raise name == "fails-gravely" ? Grave : RuntimeError, "in each"
-      end
-    end
-
-    # Until the server stops asking for more; bounded all the same.
-    def endless(name)
-      Body.new(name, @journal) { |take| 20_000.times { take.call("e" * 50_000) } }
     end
   end
 end

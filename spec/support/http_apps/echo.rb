@@ -9,9 +9,6 @@ module HttpApps
     PLAIN = [String, Integer, true, false, nil, Array].freeze
 
     # What a response of this app says.
-    #
-    # @param response [HttpResponse]
-    # @return [Hash] "env" and "body"
     def self.read(response)
       Marshal.load(response.body) # rubocop:disable Security/MarshalLoad -- written by the app below
     end

@@ -8,9 +8,6 @@ module HttpApps
     # Longer than any spec waits, and not for ever.
     LONG = 60
 
-    # How often a background thread forks.
-    MANY = 40
-
     def initialize
       @journal = HttpJournal.new
     end
@@ -22,19 +19,19 @@ module HttpApps
       when "/spawn" then stay(spawn("sleep #{LONG}"))
       when "/fork" then stay(fork { sleep LONG })
       when "/fork-on" then fork_on
-      when "/daemon" then Process.daemon(true, true) && stay_daemon
+      # Goes on as a process that is none of the server's.
+      when "/daemon" then Process.daemon(true, true) && @journal.write(Process.pid.to_s) && sleep(LONG)
       when "/fork-exit" then answer(wait_for(fork { exit }))
-      when "/fork-raise" then answer(wait_for(fork { quietly { raise "in the child" } }))
-      when "/fork-both-return" then both_return
+      when "/fork-raise" then answer(wait_for(fork { $stderr.reopen(File::NULL) && raise("in the child") }))
+      # What happens to those who forget that fork without a block comes back twice.
+      when "/fork-both-return" then fork.then { |child| Process.detach(child) && answer("from the parent") if child } || answer("from the child")
       else answer(Process.pid.to_s)
       end
     end
 
     private
 
-    def answer(text)
-      [200, { "content-type" => "text/plain" }, [text]]
-    end
+    def answer(text) = [200, { "content-type" => "text/plain" }, [text]]
 
     def stay(pid)
       @journal.write(pid.to_s)
@@ -42,19 +39,10 @@ module HttpApps
       answer("started #{pid}")
     end
 
-    # Goes on as a process that is none of the server's.
-    def stay_daemon
-      @journal.write(Process.pid.to_s)
-      sleep LONG
-    end
-
     # Forks in a background thread, whenever this one waits.
     def fork_on
       Thread.new do
-        MANY.times do
-          stay(fork { sleep LONG })
-          sleep 0.002
-        end
+        40.times { stay(fork { sleep LONG }) && sleep(0.002) }
         @journal.write("forked")
       end
       answer("forking")
@@ -63,18 +51,6 @@ module HttpApps
     def wait_for(pid)
       Process.wait(pid)
       $?.exitstatus.to_s
-    end
-
-    def quietly
-      $stderr.reopen(File::NULL)
-      yield
-    end
-
-    # What happens to those who forget that fork without a block comes back twice.
-    def both_return
-      child = fork
-      Process.detach(child) if child
-      answer(child ? "from the parent" : "from the child")
     end
   end
 end

@@ -5,27 +5,15 @@ require_relative "../http_journal"
 module HttpApps
   # Takes the connection over in the way that the path names.
   class Hijacking
-    # Notes that it was closed.
-    class Body
-      def initialize(journal, name)
-        @journal = journal
-        @name = name
-      end
-
-      def each
-        yield "never sent"
-      end
-
-      def close
-        @journal.write("#{@name} closed")
-      end
+    Body = Struct.new(:journal, :name) do
+      def each = yield("never sent")
+      def close = journal.write("#{name} closed")
     end
 
     RESPONSE = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
 
     def initialize
       @journal = HttpJournal.new
-      @kept = nil
     end
 
     def call(env)
@@ -47,54 +35,31 @@ module HttpApps
       case way
       when "at-once" then answer(io, io.class.name)
       when "twice" then answer(io, [env["rack.hijack"].call, env["rack.hijack_io"]].map { |one| one.equal?(io) }.inspect)
-      when "echo" then Thread.new { echo(io) }
-      when "nonblock" then Thread.new { nonblock(io) }
-      when "later" then Thread.new { later(io) }
+      # What the client has sent by now, and what it sends until it ends.
+      when "echo" then later { io.write(RESPONSE) && answer(io, io.read.upcase, "") }
+      when "nonblock" then later { io.write(RESPONSE) && io.wait_readable && answer(io, io.read_nonblock(100).upcase, "") }
+      # When another request has said so.
+      when "later" then later { (sleep 0.005 until File.exist?("go")) || answer(io, "later") }
       when "raise" then answer(io, "before") || raise("after the hijack")
-      when "hang" then hang(env, io)
+      # For longer than the watchdog lets it.
+      when "hang" then [io.write("mine"), env["fastrack.timeout"].call(0.2), sleep]
       when "nil" then return answer(io, "nil")
       when "number" then return answer(io, "number") || 5
       end
       [way == "at-once" ? 200 : -1, {}, Body.new(@journal, "full/#{way}")]
     end
 
-    def answer(io, text)
-      io.write(RESPONSE, text)
+    def later(&block) = Thread.new(&block)
+
+    def answer(io, text, head = RESPONSE)
+      io.write(head, text)
       io.close
-    end
-
-    # What the client has sent by now, and what it sends until it ends.
-    def echo(io)
-      io.write(RESPONSE)
-      io.write(io.read.upcase)
-      io.close
-    end
-
-    def nonblock(io)
-      io.write(RESPONSE)
-      io.wait_readable
-      io.write(io.read_nonblock(100).upcase)
-      io.close
-    end
-
-    # For longer than the watchdog lets it.
-    def hang(env, io)
-      io.write("mine")
-      env["fastrack.timeout"].call(0.2)
-      sleep(60)
-    end
-
-    # When another request has said so.
-    def later(io)
-      sleep 0.005 until File.exist?("go")
-      answer(io, "later")
     end
 
     def partial(way)
-      status = way == "switch" ? 101 : 200
       headers = { "x-own" => "yes", "rack.hijack" => callable(way) }
       headers["upgrade"] = "echo" if way == "switch"
-      [status, headers, Body.new(@journal, "partial/#{way}")]
+      [way == "switch" ? 101 : 200, headers, Body.new(@journal, "partial/#{way}")]
     end
 
     def callable(way)
@@ -102,8 +67,7 @@ module HttpApps
         @journal.write("partial/#{way} called")
         raise "in the hijack" if way == "raise"
 
-        way == "switch" ? io.write(io.readpartial(100).upcase) : io.write("partial #{io.class}")
-        io.close
+        answer(io, way == "switch" ? io.readpartial(100).upcase : "partial #{io.class}", "")
       end
     end
 

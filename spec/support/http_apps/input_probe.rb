@@ -14,50 +14,18 @@ module HttpApps
 
     def answer(path, input, env)
       case path
-      when "/kind" then kind(input)
+      when "/kind" then [input.class.name, input.external_encoding&.name, input.read(1)&.encoding&.name, input.respond_to?(:size) && input.size]
       when "/digest" then [env["CONTENT_LENGTH"], env["HTTP_TRANSFER_ENCODING"], Digest::SHA256.hexdigest(input.read)]
-      when "/twice" then rewound(input)
-      when "/pieces" then pieces(input)
-      when "/lines" then lines(input)
-      when "/end" then at_end(input)
-      when "/file" then file(input)
+      when "/twice" then [input.read, input.rewind, input.read].then { |first, _, second| [first.bytesize, first == second] }
+      when "/pieces" then (+"kept by nobody").then { |buffer| [input.read(3), input.read(0), input.read(2, buffer), buffer, input.read] }
+      when "/lines" then [input.gets, [].tap { |rest| input.each { |line| rest << line } }]
+      when "/end" then input.read && [input.read, input.read(1), input.gets]
+      # What is known of the file behind the input, were it found by its name.
+      when "/file" then File.stat("/proc/self/fd/#{input.fileno}").then { |stat| [input.class.name, input.path, stat.nlink, stat.size] }
       when "/spoil" then spoil(input)
       when "/open-files" then open_files
       else input.read
       end
-    end
-
-    def kind(input)
-      [input.class.name, input.external_encoding&.name, input.read(1)&.encoding&.name, input.respond_to?(:size) && input.size]
-    end
-
-    def rewound(input)
-      first = input.read
-      input.rewind
-      [first.bytesize, input.read == first]
-    end
-
-    def pieces(input)
-      buffer = +"kept by nobody"
-      [input.read(3), input.read(0), input.read(2, buffer), buffer, input.read]
-    end
-
-    def lines(input)
-      first = input.gets
-      rest = []
-      input.each { |line| rest << line }
-      [first, rest]
-    end
-
-    def at_end(input)
-      input.read
-      [input.read, input.read(1), input.gets]
-    end
-
-    # What is known of the file behind the input, were it found by its name.
-    def file(input)
-      stat = File.stat("/proc/self/fd/#{input.fileno}")
-      [input.class.name, input.path, stat.nlink, stat.size]
     end
 
     # Uses the input up, as an app may that thinks it is its own.
@@ -68,7 +36,7 @@ module HttpApps
       "closed"
     end
 
-    # The deleted files that this process has open, once garbage has been collected.
+    # The deleted files that this process has open.
     def open_files
       Dir.children("/proc/self/fd").filter_map do |number|
         File.readlink("/proc/self/fd/#{number}")

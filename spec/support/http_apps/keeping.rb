@@ -46,7 +46,6 @@ module HttpApps
       [200, { "x-now" => "yes" }, Iterable.new("now", &take)]
     end
 
-    # What comes of calling it.
     def attempt(block)
       block.call(*ARGUMENTS.fetch(@kind))
       "nothing"

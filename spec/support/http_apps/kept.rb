@@ -9,9 +9,7 @@ module HttpApps
   class Kept
     # An each without a length.
     Parts = Struct.new(:parts, :size) do
-      def each
-        parts.times { yield "x" * size }
-      end
+      def each = parts.times { yield "x" * size }
     end
 
     def initialize
@@ -22,13 +20,13 @@ module HttpApps
       _, what, *arguments = env["PATH_INFO"].split("/")
       @journal.write("#{Process.pid} #{env["PATH_INFO"]}")
       [200, { "content-type" => "text/plain" }, [Process.pid.to_s]].tap do |response|
-        send("answer_#{what}", response, env, *arguments) if what
+        send("answer_#{what}", response, env, *arguments) if what && respond_to?("answer_#{what}", true)
       end
     end
 
     private
 
-    def answer_pid(*); end
+    def answer_exit(*) = exit(3)
 
     # Sleeps, so that other Ruby threads run. Ends the process if the file is not empty.
     def answer_gate(_, _, name)
@@ -54,9 +52,7 @@ module HttpApps
     end
 
     # So many bytes in one Array.
-    def answer_array(response, _, size)
-      response[2] = ["x" * size.to_i]
-    end
+    def answer_array(response, _, size) = response[2] = ["x" * size.to_i]
 
     # So many bytes in a file.
     def answer_file(response, _, size)
@@ -65,9 +61,7 @@ module HttpApps
     end
 
     # So many parts of so many bytes, of unknown length.
-    def answer_each(response, _, parts, size)
-      response[2] = Parts.new(parts.to_i, size.to_i)
-    end
+    def answer_each(response, _, parts, size) = response[2] = Parts.new(parts.to_i, size.to_i)
 
     # A body of `size` bytes under a Content-Length of `length`.
     def answer_length(response, _, length, size, form = "array")
@@ -81,13 +75,8 @@ module HttpApps
       response[2] = [] if %w[204 304].include?(code)
     end
 
-    def answer_close(response, *)
-      response[1]["connection"] = "close"
-    end
-
-    def answer_raise(*)
-      raise "as asked"
-    end
+    def answer_close(response, *) = response[1]["connection"] = "close"
+    def answer_raise(*) = raise("as asked")
 
     # A child that lives on until the file NAME is there, and its descriptors.
     def answer_fork(response, _, name)
@@ -109,9 +98,7 @@ module HttpApps
       nil
     end
 
-    def answer_dropped(response, *)
-      response[2] = [ObjectSpace.each_object(Fastrack::Engine).sum(&:dropped).to_s]
-    end
+    def answer_dropped(response, *) = response[2] = [ObjectSpace.each_object(Fastrack::Engine).sum(&:dropped).to_s]
 
     # Answers when the client has left, or the file NAME is there, and notes which.
     def answer_gone(_, env, name)

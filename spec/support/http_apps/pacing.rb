@@ -9,31 +9,21 @@ module HttpApps
     PART = 1024 * 1024
 
     # Yields a large body, and notes how often the background thread ran in the meantime.
-    class Watched
-      def initialize(journal, name, &each)
-        @journal = journal
-        @name = name
-        @each = each
-      end
-
+    Watched = Struct.new(:journal, :name, :parts) do
       def each(&block)
         @before = Pacing.ticks
-        @each.call(block)
+        parts.call(block)
       end
 
-      def close
-        @journal.write("#{@name} ticks #{Pacing.ticks - @before.to_i}")
-      end
+      def close = journal.write("#{name} ticks #{Pacing.ticks - @before.to_i}")
     end
 
     class << self
-      # @return [Integer] how often the background thread has run in this process
       def ticks
         @thread ||= Thread.new { loop { sleep(0.002) && tick } }
         @ticks
       end
 
-      # @return [Float] the longest time in seconds that it did not run, since this was asked before
       def gap
         [@gap, now - @last].max.tap { @gap = 0 }
       end
@@ -48,9 +38,7 @@ module HttpApps
         @last = now
       end
 
-      def now
-        Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      end
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
     @ticks = 0
     @gap = 0
@@ -66,9 +54,8 @@ module HttpApps
       when "/ticks" then answer([Pacing.ticks.to_s])
       when "/gap" then answer([Pacing.gap.to_s])
       when "/large" then answer(["l" * LARGE])
-      when "/watched" then answer(watched("watched") { |take| take.call("l" * LARGE) })
-      when "/parts" then answer(watched("parts") { |take| (LARGE / PART).times { take.call("p" * PART) } })
-      when "/gate" then gate
+      when "/watched" then answer(Watched.new(@journal, "watched", ->(take) { take.call("l" * LARGE) }))
+      when "/parts" then answer(Watched.new(@journal, "parts", ->(take) { (LARGE / PART).times { take.call("p" * PART) } }))
       when %r{\A/half} then half(path)
       else answer([Process.pid.to_s])
       end
@@ -80,27 +67,14 @@ module HttpApps
       [200, { "content-type" => "text/plain" }.merge(headers), body]
     end
 
-    def watched(name, &each)
-      Watched.new(@journal, name, &each)
-    end
-
-    # Answers when the spec has written the file `go`.
-    def gate
-      @journal.write("in the app")
-      sleep 0.005 until File.exist?("go")
-      answer(["through"])
-    end
-
     # Half of a response of 20 bytes, and then trouble.
     def half(path)
-      trouble = path.end_with?("grave") ? NotImplementedError : RuntimeError
-      headers = path.include?("length") ? { "Content-Length" => "20" } : {}
       each = lambda do |take|
         take.call("0123456789")
-        raise trouble, "in the middle"
+        raise path.end_with?("grave") ? NotImplementedError : RuntimeError, "in the middle"
       end
-      body = path.include?("stream") ? ->(stream) { each.call(stream.method(:write)) } : watched("half", &each)
-      answer(body, headers)
+      body = path.include?("stream") ? ->(stream) { each.call(stream.method(:write)) } : Watched.new(@journal, "half", each)
+      answer(body, path.include?("length") ? { "Content-Length" => "20" } : {})
     end
   end
 end

@@ -7,28 +7,14 @@ module HttpApps
   class Raising
     # Raises when it is asked for its message.
     class Mute < StandardError
-      def message
-        raise "no message"
-      end
+      def message = raise("no message")
     end
 
     # A rack.errors of the app's own.
-    class Errors
-      def initialize(journal)
-        @journal = journal
-      end
-
-      def puts(text)
-        @journal.write("errors: #{text.lines.first.chomp}")
-      end
-
-      def write(text)
-        @journal.write("errors: #{text}")
-      end
-
-      def flush
-        @journal.write("flushed")
-      end
+    Errors = Struct.new(:journal) do
+      def puts(text) = journal.write("errors: #{text.lines.first.chomp}")
+      def write(text) = journal.write("errors: #{text}")
+      def flush = journal.write("flushed")
     end
 
     # By path: no StandardErrors, but none that is meant for the process.
@@ -44,10 +30,6 @@ module HttpApps
       "/headers-number" => [200, 5, []], "/body-nil" => [200, {}, nil], "/body-number" => [200, {}, 5]
     }.freeze
 
-    def initialize
-      @journal = HttpJournal.new
-    end
-
     def call(env)
       path = env["PATH_INFO"]
       raise GRAVE.fetch(path), "grave trouble" if GRAVE.key?(path)
@@ -60,26 +42,14 @@ module HttpApps
       when "/frozen" then "a".dup.freeze << "b"
       when "/mute" then raise Mute
       when "/binary" then raise "caf\xE9\0".b
-      when "/own-errors" then own_errors(env)
-      when "/exit" then exit
-      when "/exit-status" then exit(3)
+      when "/own-errors" then (env["rack.errors"] = Errors.new(HttpJournal.new)) && raise("for my own log")
       else [200, { "content-type" => "text/plain" }, ["fine"]]
       end
     end
 
     private
 
-    def fail_somewhere
-      raise ArgumentError, "trouble on purpose"
-    end
-
-    def endless(depth)
-      endless(depth + 1) + 1
-    end
-
-    def own_errors(env)
-      env["rack.errors"] = Errors.new(@journal)
-      raise "for my own log"
-    end
+    def fail_somewhere = raise(ArgumentError, "trouble on purpose")
+    def endless(depth) = endless(depth + 1) + 1
   end
 end

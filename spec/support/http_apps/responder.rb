@@ -5,20 +5,9 @@ require_relative "../http_journal"
 module HttpApps
   # Answers with the response that the path names.
   class Responder
-    # Yields its parts, and notes how often it was closed.
-    class Parts
-      def initialize(journal, parts)
-        @journal = journal
-        @parts = parts
-      end
-
-      def each
-        @parts.each { |part| yield part.respond_to?(:call) ? part.call : part }
-      end
-
-      def close
-        @journal.write("closed")
-      end
+    # No more than each.
+    Parts = Struct.new(:parts) do
+      def each(&block) = parts.each(&block)
     end
 
     # Yields one String object again and again, with other contents.
@@ -38,8 +27,6 @@ module HttpApps
     end
 
     TEXT = { "content-type" => "text/plain" }.freeze
-    # Paths under which every status is answered.
-    STATUS = %r{\A/status/(\d+)}.freeze
 
     def initialize
       @journal = HttpJournal.new
@@ -90,7 +77,7 @@ module HttpApps
     end
 
     def bodies
-      stream = ->(*parts) { -> { Parts.new(@journal, parts) } }
+      stream = ->(*parts) { -> { Parts.new(parts) } }
       {
         "array" => -> { %w[one two three] }, "empty" => -> { [] }, "blank" => -> { ["", ""] },
         "mixed-array" => -> { ["Content", "", "Again", nil, 0] }, "frozen" => -> { %w[a b].freeze },

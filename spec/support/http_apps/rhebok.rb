@@ -8,7 +8,6 @@ module HttpApps
   # What Rhebok's own tests want of an app: it shows the env, the body and two environment variables of its process,
   # and sets the headers that those tests look at.
   class Rhebok
-    # Env values that can be shown.
     PLAIN = [String, Integer, true, false, nil, Array].freeze
 
     def call(env)

@@ -7,9 +7,7 @@ module HttpApps
   class Streaming
     # Both an Enumerable and callable: by the SPEC each comes first.
     class Both
-      def each
-        yield "by each"
-      end
+      def each = yield("by each")
 
       def call(stream)
         stream.write("by call")
@@ -19,27 +17,19 @@ module HttpApps
 
     # An Array by its own account.
     class ArrayLike
-      def each
-        yield "by each"
-      end
-
-      def to_ary
-        ["by ", "to_ary"]
-      end
+      def each = yield("by each")
+      def to_ary = ["by ", "to_ary"]
     end
 
-    # Says what it can do.
+    # What the stream must be able to do.
     WANTED = %i[read write << flush close close_read close_write closed?].freeze
 
     def call(env)
-      [200, headers(env["PATH_INFO"]), body(env["PATH_INFO"])]
+      path = env["PATH_INFO"]
+      [200, path == "/length" ? { "content-length" => "5" } : { "content-type" => "text/plain" }, body(path)]
     end
 
     private
-
-    def headers(path)
-      path == "/length" ? { "content-length" => "5" } : { "content-type" => "text/plain" }
-    end
 
     def body(path)
       case path
@@ -47,10 +37,9 @@ module HttpApps
       when "/append" then streaming { |stream| stream << "a" << "b" }
       when "/able" then streaming { |stream| stream.write(JSON.generate(WANTED.select { |name| stream.respond_to?(name) })) }
       when "/length" then streaming { |stream| stream.write("12345") }
-      when "/large" then streaming { |stream| 20.times { stream.write("s" * 500_000) } }
       when "/echo" then streaming { |stream| stream.write(stream.readpartial(100).upcase) }
       when "/thread" then ->(stream) { Thread.new { stream.write("from a thread") && stream.close } }
-      when "/gate" then gate
+      when "/gate" then method(:gate)
       when "/both" then Both.new
       when "/to-ary" then ArrayLike.new
       else ["hello"]
@@ -58,14 +47,12 @@ module HttpApps
     end
 
     # Ends when the spec has written the file `go`, in a thread of its own.
-    def gate
-      lambda do |stream|
-        stream.write("before,")
-        Thread.new do
-          sleep 0.005 until File.exist?("go")
-          stream.write("after")
-          stream.close
-        end
+    def gate(stream)
+      stream.write("before,")
+      Thread.new do
+        sleep 0.005 until File.exist?("go")
+        stream.write("after")
+        stream.close
       end
     end
 
