@@ -16,10 +16,10 @@ class Layers
   # are one layer, and may import each other. lib.rs is above all of them.
   CRATES = {
     "crates/http" => [[], <<~ORDER],
-      bytes chunk_encoder date error field_lines field_name reason span status
+      bytes chunk_encoder connection_options date error field_lines field_name reason span status transfer_codings
       chunk_extension framing limits target
       chunked
-      head response
+      app_chunks head response
       error_response
     ORDER
     "crates/sys" => [[], <<~ORDER],

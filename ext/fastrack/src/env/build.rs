@@ -50,7 +50,7 @@ impl EnvBuilder {
             let mut values = FirstValues::new();
             self.lists.add(&mut values, alone);
             if turn == Turn::Own {
-                self.calls.add(&mut values, number);
+                self.calls.for_each_own(number, |value| values.push(value));
             }
             self.add_request_line_and_peer(&mut values, request);
             if has_header_keys {

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use magnus::{prelude::*, Error, RModule, Ruby};
 use rb_sys::*;
 
-use crate::env::values::FirstValues;
 use crate::ruby::{interned, NIL};
 
 /// How many of them there are.
@@ -127,13 +126,13 @@ impl OwnCalls {
         Turn::New(index)
     }
 
-    /// Adds objects of its own to a request's values.
-    pub unsafe fn add(&self, values: &mut FirstValues, request: usize) {
+    /// Makes objects for this request alone, and passes them on in the order of their keys.
+    pub unsafe fn for_each_own(&self, request: usize, mut take: impl FnMut(VALUE)) {
         let offered = classes().into_iter().zip(self.offered);
         for (class, _) in offered.filter(|(_, is_offered)| *is_offered) {
             // SAFETY: as this function's. Such a number takes years to reach the highest bit.
             let object = unsafe { wrap(class, (request << 1 | OWN) as *mut c_void) };
-            values.push(object);
+            take(object);
         }
     }
 
