@@ -61,7 +61,7 @@ RSpec.describe "A new master (USR2) that meets with trouble", once: "processes, 
     "has a before_fork that raises" => ["fastrack.rb", "before_fork { raise 'no database' }"],
     "has an after_fork that exits" => ["fastrack.rb", "after_fork { exit }"] }.each do |what, (file, text)|
     it "B-faults #{what} is ended after BootTimeout, and the old one carries on" do
-      server = start(config: "", options: { BootTimeout: GcMode.patient(1), GracefulTimeout: GcMode.patient(1), ErrRespawnInterval: 0.2, Pid: "app.pid" })
+      server = start(config: "", options: { BootTimeout: GcMode.patient(1), GracefulTimeout: GcMode.patient(1), ErrRespawnInterval: 600, Pid: "app.pid" })
       workers = server.workers
       unnoticed(server) do
         server.write(file, text)
