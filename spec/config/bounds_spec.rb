@@ -48,7 +48,7 @@ RSpec.describe "Numbers that are too large", once: "options" do
     ["spawn_interval 1e300", "max_request_per_child 2**64", "timeout 1e300"].each do |line|
       server.write("fastrack.rb", line)
       server.signal(:HUP)
-      await_line(server, /HUP changes nothing: .*fastrack\.rb:1: #{line[/\w+/]} must be at most/)
+      server.await_log(/HUP changes nothing: .*fastrack\.rb:1: #{line[/\w+/]} must be at most/)
     end
     expect(server.await_workers(2)).to include(server.get.body.to_i)
   end

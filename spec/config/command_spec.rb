@@ -108,14 +108,6 @@ RSpec.describe "The fastrack command" do
     end
   end
 
-  it "ends with the app's own exception when that does not load, and leaves no socket that listens" do
-    write("config.ru", "raise 'no luck'")
-    output, status = fastrack("-b", "app.sock")
-    expect(output).to match(/config.ru:1:.*no luck \(RuntimeError\)/)
-    expect(status).to eq(1)
-    expect { UNIXSocket.new("#{@dir}/app.sock") }.to raise_error(SystemCallError)
-  end
-
   describe "check", once: "a process and its status" do
     it "is 0 for what would start, beside a server that runs, and listens nowhere" do
       TCPServer.open("127.0.0.1", 0) do |taken|

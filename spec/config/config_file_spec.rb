@@ -2,16 +2,13 @@
 
 require_relative "../spec_helper"
 require_relative "../../lib/fastrack/configuration"
-require "fileutils"
 require "stringio"
-require "tmpdir"
 
 RSpec.describe "ConfigFile", once: "a file of words" do
-  let(:dir) { Dir.mktmpdir("fastrack-config") }
-  let(:file) { File.join(dir, "fastrack.rb") }
-  let(:output) { StringIO.new }
+  include Folder
 
-  after { FileUtils.remove_entry(dir) }
+  let(:file) { File.join(@dir, "fastrack.rb") }
+  let(:output) { StringIO.new }
 
   def configure(text, given = {}, environment = {})
     File.write(file, text)
@@ -19,39 +16,16 @@ RSpec.describe "ConfigFile", once: "a file of words" do
   end
 
   it "A4 has a word for each option" do
-    found = configure(<<~RUBY)
-      host "127.0.0.1"
-      port 8000
-      path "/run/app.sock"
-      backlog 64
-      reuseport true
-      max_workers 2
-      timeout 30
-      max_request_per_child 100
-      min_request_per_child 50
-      oobgc true
-      max_gc_per_request 9
-      min_gc_per_request 3
-      chunked_transfer true
-      spawn_interval 1
-      err_respawn_interval 2
-    RUBY
-    expect(found).to have_attributes(
-      host: "127.0.0.1", port: 8000, path: "/run/app.sock", backlog: 64, reuseport: true, max_workers: 2, timeout: 30,
-      max_request_per_child: 100, min_request_per_child: 50, oobgc: true, max_gc_per_request: 9, min_gc_per_request: 3,
-      chunked_transfer: true, spawn_interval: 1, err_respawn_interval: 2
-    )
+    values = { host: "127.0.0.1", port: 8000, path: "/run/app.sock", backlog: 64, reuseport: true, max_workers: 2, timeout: 30,
+               max_request_per_child: 100, min_request_per_child: 50, oobgc: true, max_gc_per_request: 9, min_gc_per_request: 3,
+               chunked_transfer: true, spawn_interval: 1, err_respawn_interval: 2 }
+    expect(configure(values.map { |word, value| "#{word} #{value.inspect}\n" }.join)).to have_attributes(values)
   end
 
   { 'max_workers ENV["NOT_THERE"] || "3"' => 3, "max_workers nil" => 5, "workers = [1, 2].sum\nmax_workers workers" => 3 }.each do |text, count|
     it "A4 #{text.inspect} is #{count} workers" do
       expect(configure(text).max_workers).to eq(count)
     end
-  end
-
-  it "B-reuseport reuseport true, chunked_transfer true and oobgc \"no\" mean what they say" do
-    found = configure("reuseport true\nchunked_transfer true\noobgc \"no\"")
-    expect(found).to have_attributes(reuseport: true, chunked_transfer: true, oobgc: false)
   end
 
   it "A2 goes before the command line, which goes before the environment" do

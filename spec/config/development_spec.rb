@@ -8,11 +8,6 @@ require "pty"
 RSpec.describe "In development" do
   include CommandFolder
 
-  # A server that is ready, with so many workers, in a folder without a ConfigFile.
-  def ready(*arguments, **keywords)
-    serve(*arguments, **keywords).await_ready
-  end
-
   # Five with rackup, as with Rhebok: its users start it so in production. APP_ENV is Sinatra's variable.
   rackup = { program: %w[-S rackup], arguments: %w[-s Fastrack -o 127.0.0.1] }
   [[1, {}], [2, { arguments: %w[-w 2] }], [2, { env: { "WEB_CONCURRENCY" => "2" } }], [5, { arguments: %w[-e production] }],
@@ -53,14 +48,6 @@ RSpec.describe "In development" do
     end
     expect(configuration.call("")).to eq("limit 0.0 0.0")
     expect(configuration.call("request_timeout 5")).to eq("limit 5.0 0.0")
-  end
-
-  it "PWR logs where the workers are, and they go on" do
-    server = Server.ready(ru: Rackups::GATE, fastrack: true, environment: "development")
-    slow = SlowRequest.new(server)
-    server.signal(:PWR)
-    eventually { server.log =~ /^fastrack: worker 0 \(pid #{slow.pid}\) is at:\n  the main thread:\n.*config\.ru:\d+:in .*sleep/m }
-    expect(slow.finish.body).to eq(slow.pid.to_s)
   end
 
   describe "at a terminal" do

@@ -1,9 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../spec_helper"
-require "fileutils"
 require "open3"
-require "tmpdir"
 
 RSpec.describe "Loading" do
   # Runs Ruby with the project's lib and nothing else of it.
@@ -102,15 +100,5 @@ RSpec.describe "Loading" do
   it "A1 rackup's help names the options" do
     help, = Open3.capture2e(RbConfig.ruby, "-I", Server::LIB, "-S", "rackup", "-s", "Fastrack", "--help")
     expect(help).to include("MaxRequestPerChild", "ChunkedTransfer", "(default: 300.0)")
-  end
-
-  it "A10 rackup's pid file is there while the server runs and is removed once, by the master" do
-    server = Server.start(ru: Rackups::PID, arguments: ["-P", "server.pid"], options: { MaxWorkers: 2 })
-    expect(server.lines_of("server.pid")).to eq([server.master.to_s])
-    server.signal(:TERM, to: server.await_workers(2).first)
-    eventually { server.workers.size == 2 && server.workers.include?(server.get.body.to_i) }
-    expect(server.file?("server.pid")).to be(true)
-    expect(server.stop.exitstatus).to eq(0)
-    expect(server.file?("server.pid")).to be(false)
   end
 end

@@ -7,10 +7,6 @@ require_relative "../support/command_folder"
 RSpec.describe "A puma.rb" do
   include CommandFolder
 
-  def ready(*arguments, **keywords)
-    serve(*arguments, **keywords).await_ready
-  end
-
   it "serves with fastrack -C, whatever its name" do
     write("server.conf", "port 0, '127.0.0.1'\nworkers 2\nrackup 'web.ru'\ntag 'shop'")
     write("web.ru", "run ->(_env) { [200, {}, ['web']] }")
@@ -99,9 +95,10 @@ RSpec.describe "A puma.rb" do
   end
 
   describe "with plugin :tmp_restart" do
-    before { write("tmp/.keep", "") }
-
-    before { write("config.ru", "code = File.read('code')\nrun ->(_env) { [200, {}, [code]] }") }
+    before do
+      write("tmp/.keep", "")
+      write("config.ru", "code = File.read('code')\nrun ->(_env) { [200, {}, [code]] }")
+    end
 
     it "starts a new master when tmp/restart.txt is touched, and the app is preloaded" do
       write("code", "old")
@@ -140,9 +137,8 @@ RSpec.describe "A puma.rb" do
             @log = launcher.log_writer
             @log.log "mode \#{launcher.options[:solid_queue_mode].inspect} \#{Gem::Version.new(Puma::Const::VERSION) < Gem::Version.new("7")}"
             master = $$
-            in_background { watch } unless ENV["LATE"]
+            in_background { watch }
             launcher.events.on_booted do
-              in_background { watch } if ENV["LATE"]
               @pid = fork do
                 trap(:INT) { File.write("stopped", "\#{JOBS} \#{Process.ppid == master}") && exit!(0) }
                 File.write("queue.new", $$) && File.rename("queue.new", "queue")
@@ -173,8 +169,8 @@ RSpec.describe "A puma.rb" do
       write("config/puma.rb", "port 0, '127.0.0.1'\nplugin :solid_queue if ENV['SOLID_QUEUE_IN_PUMA']\nsolid_queue_mode :fork")
     end
 
-    def serve_with_queue(env = {})
-      server = ready(env: { "SOLID_QUEUE_IN_PUMA" => "true", "RUBYLIB" => path("lib"), **env })
+    def serve_with_queue
+      server = ready(env: { "SOLID_QUEUE_IN_PUMA" => "true", "RUBYLIB" => path("lib") })
       eventually { lines("queue").any? }
       server
     end
@@ -187,13 +183,11 @@ RSpec.describe "A puma.rb" do
       expect(lines("stopped")).to eq(["jobs of the app true"])
     end
 
-    { "its start" => {}, "its workers' start" => { "LATE" => "1" } }.each do |time, env|
-      it "ends the server when Solid Queue has ended, which the plugin watches from #{time} on" do
-        server = serve_with_queue(env)
-        Process.kill(:KILL, lines("queue").first.to_i)
-        server.wait
-        expect(server.log).to include("queue is gone")
-      end
+    it "ends the server when Solid Queue has ended" do
+      server = serve_with_queue
+      Process.kill(:KILL, lines("queue").first.to_i)
+      server.wait
+      expect(server.log).to include("queue is gone")
     end
   end
 
@@ -204,8 +198,7 @@ RSpec.describe "A puma.rb" do
     expect(server.log.lines.last).to match(/\Afastrack: plugin :statistics does not start, without Puma's server: undefined method `?'?stats'/)
   end
 
-  # What `rails new` writes, by version: the same calls, without the comments. Where one version has all calls of another,
-  # it stands for both.
+  # What `rails new` writes, by version: the same calls, without the comments.
   rails = {
     "5.0 to 5.2" => <<~RUBY,
       count = ENV.fetch("RAILS_MAX_THREADS") { 5 }.to_i
@@ -259,12 +252,6 @@ RSpec.describe "A puma.rb" do
         # rackup's own variable, too: what the file does not say is development.
         expect(output.lines.grep_v(threads).grep_v(/open files/))
           .to eq(["loading from config_file:config/puma.rb\n", "configuration: 1 workers at 0.0.0.0:3000\n", "app: loaded\n"])
-      end
-
-      # That of 7.1 fails at this with Puma, too.
-      it "runs unchanged with WEB_CONCURRENCY=auto", unless: version == "6.0 to 7.1" do
-        output, = fastrack("check", env: { **set, "PORT" => "3000", "WEB_CONCURRENCY" => "auto", "RUBYLIB" => path("lib") })
-        expect(output).to match(/^configuration: [1-9]\d* workers at 0\.0\.0\.0:3000\napp: loaded$/)
       end
 
       it "runs unchanged with all of its variables set" do

@@ -3,7 +3,6 @@
 require_relative "../spec_helper"
 require_relative "../../lib/fastrack"
 require_relative "../../lib/fastrack/configuration"
-require "fileutils"
 require "stringio"
 
 RSpec.describe "The words of a puma.rb", once: "a file of words" do
@@ -99,7 +98,6 @@ RSpec.describe "The words of a puma.rb", once: "a file of words" do
   # One line each, of what does not apply here.
   {
     "threads 5, 100" => /\Athreads 100: 64 is the most here/,
-    "workers 0.5" => /\Aworkers 0: a master and one worker/,
     "workers 0" => /\Aworkers 0: a master and one worker/,
     "fork_worker" => /\Afork_worker has no effect: it is not needed/,
     "before_refork { }" => /never from a worker/, "on_refork { }" => /never from a worker/, "after_refork { }" => /never from a worker/,
@@ -169,28 +167,6 @@ RSpec.describe "The words of a puma.rb", once: "a file of words" do
     expect([found.max_workers, warnings.string]).to match([4, %r{more/base\.rb:2: fork_worker}])
     write("more/base.rb", "wrong 1")
     expect { configure("load 'more/base.rb'") }.to raise_error(Fastrack::ConfigurationError, %r{\AConfigFile .*/more/base\.rb:1: unknown word wrong})
-  end
-
-  it "rackup names the app, tag the processes, and log_requests, quiet, rack_url_scheme and others what is around the app" do
-    puma = configure(<<~RUBY).puma
-      rackup "web.ru"
-      tag "shop"
-      log_requests
-      quiet
-      rack_url_scheme "https"
-      fiber_per_request
-      clean_thread_locals
-      set_remote_address header: "X-Real-IP"
-      supported_http_methods %w[GET]
-    RUBY
-    expect(puma).to have_attributes(rackup: "web.ru", tag: "shop")
-    expect(puma.middleware).to eq(log: false, scheme: "https", fiber: true, address: { header: "HTTP_X_REAL_IP" }, methods: ["GET"])
-  end
-
-  it "supported_http_methods may use Puma's constants" do
-    expect(configure("supported_http_methods Puma::Const::SUPPORTED_HTTP_METHODS + ['PROPFIND']").puma.middleware[:methods])
-      .to include("GET", "PATCH", "PROPFIND")
-    expect(configure("supported_http_methods Puma::Const::IANA_HTTP_METHODS").puma.middleware[:methods]).to include("MKCALENDAR")
   end
 
   it "options that the user of Rails has chosen go before the file, and Rails' defaults behind it" do

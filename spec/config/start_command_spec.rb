@@ -3,8 +3,7 @@
 require_relative "../spec_helper"
 require_relative "../support/reexec_helpers"
 
-# What the other examples of USR2 leave out: programs that change the words, the folder and the environment that they were
-# started with before the server is there.
+# Of programs that change the words, folder and environment that they were started with before the server is there.
 RSpec.describe "A new master's start" do
   include ReexecHelpers
 
@@ -43,7 +42,7 @@ RSpec.describe "A new master's start" do
   end
 
   describe "where rackup has gone into the background, and to / (--daemonize)" do
-    around { |example| Dir.mktmpdir { |dir| (@dir = dir) && example.run } }
+    include Folder
 
     after do
       masters = [@old, @fresh].compact
@@ -100,13 +99,10 @@ RSpec.describe "A new master's start" do
       expect(ask).to start_with("v1")
     end
 
-    # With the second, the process that the old master has started takes its time to end.
-    { "" => "", ", and that one is still there" => "def Process.daemon(*) = fork && sleep" }.each do |what, ru|
-      it "B-faults ends with a server that gets TERM while it boots, though it is another process by then#{what}" do
-        with_stuck_master(ru: ru)
-        Process.kill(:TERM, @old)
-        eventually { [@old, @fresh].none? { |number| ProcessTable.alive?(number) } }
-      end
+    it "B-faults ends with a server that gets TERM while it boots, though it is another process by then, and the first one is still there" do
+      with_stuck_master(ru: "def Process.daemon(*) = fork && sleep")
+      Process.kill(:TERM, @old)
+      eventually { [@old, @fresh].none? { |number| ProcessTable.alive?(number) } }
     end
   end
 end

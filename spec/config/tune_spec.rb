@@ -47,29 +47,9 @@ RSpec.describe "fastrack tune", once: "processes and figures" do
       found = JSON.parse(output)
       expect(found.fetch("recommendation").keys).to eq(%w[max_workers max_threads])
       expect(found.fetch("rows").first.keys).to include("workers", "threads", "memory", "rate", "p50", "p99")
-      expect(REXML::Document.new(File.read("#{dir}/chart.svg")).root.name).to eq("svg")
+      expect(REXML::Document.new(File.read("#{dir}/chart.svg")).get_elements("svg/polyline").size).to eq(1)
       expect(File.readlines("#{dir}/paths", chomp: true).uniq.sort).to eq(%w[/a /b])
       expect(ProcessTable.alive?(File.read("#{dir}/master").to_i)).to be(false)
-    end
-  end
-
-  it "draws a bar for each number of workers, the recommended one apart, the limit, and the requests per second (--chart)" do
-    tune(dyno, "--memory", "512M", "--chart", "chart.svg", "--json") do |output, _, status, dir|
-      expect(status.exitstatus).to eq(0)
-      rows, recommended = JSON.parse(output).values_at("rows", "recommendation")
-      chart = REXML::Document.new(File.read("#{dir}/chart.svg")).root
-      bars = chart.get_elements("rect").reject { |one| one.attributes["fill"] == "white" }
-      texts = chart.get_elements("text").map(&:text)
-      expect(bars.size).to eq(rows.size)
-      expect(bars.index { |bar| bar.attributes["fill"] == "#2f7d4f" }).to eq(rows.index { |row| row["workers"] == recommended["max_workers"] })
-      expect(bars.map { |bar| bar.attributes["height"].to_f }).to eq(bars.map { |bar| bar.attributes["height"].to_f }.sort)
-      # Too large: of another colour, and higher than the line.
-      limit = chart.elements["line"].attributes["y1"].to_f
-      expect(rows.zip(bars).map { |row, bar| [row["fits"], bar.attributes["y"].to_f >= limit] }).to all(satisfy { |fits, below| fits == below })
-      expect(texts).to include(*rows.map { |row| row["workers"].to_s }, "486 MB", /requests per second/)
-      expect(chart.elements["polyline"].attributes["points"].split.size).to eq(rows.size)
-      left, width = bars.last.attributes.values_at("x", "width").map { |one| one.value.to_f }
-      expect(left + width).to be < chart.attributes["viewBox"].split[2].to_f
     end
   end
 
@@ -89,8 +69,7 @@ RSpec.describe "fastrack tune", once: "processes and figures" do
         end
         expect([Process.wait2(pid).last.exitstatus, output.read]).to match([0, /^  max_workers \d+$/])
         bars = text.scan(/\rmeasuring \[(#*) *\]/).flatten.map(&:length)
-        expect(bars).to eq(bars.sort)
-        expect([bars.uniq.size, bars.last]).to match([be > 1, 40])
+        expect([bars == bars.sort, bars.uniq.size, bars.last]).to match([true, be > 1, 40])
         expect(text).to end_with("\r\e[K")
         expect(text.split("\r").map { |one| one.delete("\e").length }.max).to be < 80
         output.close

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "../spec_helper"
-require_relative "../support/free_port"
 require_relative "../../lib/fastrack/configuration/unicorn_api"
 
 # What of server.listen a server's clients do not see.
@@ -25,14 +24,6 @@ RSpec.describe Fastrack::UnicornServerApi, once: "sockets" do
         .to output("fastrack: cannot listen on #{place}: the port is in use; trying again every 0.0 s\n" \
                    "fastrack: #{place} is still in use; giving up\n").to_stderr
       expect(worker.listeners).to eq([])
-    end
-  end
-
-  it "C2 server.listen listens once on an address, however often it is called" do
-    FreePort.keep do |port|
-      2.times { worker.listen("127.0.0.1:#{port}") }
-      expect(worker.listeners.map(&:to_s)).to eq(["127.0.0.1:#{port}"])
-      worker.listeners.each(&:close)
     end
   end
 

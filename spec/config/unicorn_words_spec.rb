@@ -2,15 +2,12 @@
 
 require_relative "../spec_helper"
 require_relative "../../lib/fastrack/configuration"
-require "fileutils"
 require "stringio"
-require "tmpdir"
 
 RSpec.describe "The words of a unicorn.rb", once: "a file of words" do
-  let(:dir) { Dir.mktmpdir("fastrack-unicorn") }
-  let(:file) { File.join(dir, "unicorn.rb") }
+  include Folder
 
-  after { FileUtils.remove_entry(dir) }
+  let(:file) { File.join(@dir, "unicorn.rb") }
 
   def configure(text, given = {}, environment = {}, **keywords)
     File.write(file, text)
@@ -42,12 +39,6 @@ RSpec.describe "The words of a unicorn.rb", once: "a file of words" do
     RUBY
     expect(found.addresses.map(&:to_s)).to eq(["/run/app.sock", "0.0.0.0:8080"])
     expect(found.addresses.map(&:tries)).to eq([5, 2])
-  end
-
-  it "C2 listen takes the backlog of the file where it has none of its own" do
-    found = configure("backlog 9\nlisten '#{dir}/a.sock'")
-    expect(Fastrack::UNIXListener).to receive(:open).with("#{dir}/a.sock", backlog: 9, mode: 0o777)
-    found.addresses.first.open
   end
 
   it "C2 listen goes before Host, Port and Path of the command line, and PORT; a Listen of the command line goes after the file's addresses, unless it overrides them" do
@@ -105,39 +96,9 @@ RSpec.describe "The words of a unicorn.rb", once: "a file of words" do
         .to raise_error(Fastrack::ConfigurationError, "ConfigFile #{file}:3: timeout has two meanings in a file with listen and max_workers; " \
                                                       "write request_timeout, for the app, or client_timeout, for clients")
     end
-
   end
 
   it "C2 a mask may be an octal number or its digits" do
     expect(["umask 0027", "umask '0027'", "umask '27'"].map { |text| configure(text).umask }).to eq([0o27] * 3)
-  end
-
-  it "C2 overrides go before the file, and the file knows where its values are" do
-    found = configure("max_workers 2\numask 0", { Umask: "77" }, overrides: { MaxWorkers: 7 })
-    expect(found).to have_attributes(max_workers: 7, umask: 0)
-    expect([found.source(:Umask), found.source(:StdoutPath)]).to eq(["ConfigFile #{file}:2: umask", "option StdoutPath"])
-  end
-
-  it "C2 config/fastrack.rb is found by itself, and a file that is named goes before it" do
-    named = configure("max_workers 2")
-    FileUtils.mkdir(File.join(dir, "config"))
-    File.write(File.join(dir, "config/fastrack.rb"), "max_workers 9")
-    found = Dir.chdir(dir) { [Fastrack::Configuration.new({}, environment: {}, output: StringIO.new), configure("max_workers 2")] }
-    expect([named, *found].map(&:max_workers)).to eq([2, 9, 2])
-  end
-
-  it "C2 several addresses are listened on in a server, each by its name" do
-    server = Server.start(ru: Rackups::ENV_LINES, options: { Host: nil, Port: nil, MaxWorkers: 1 }, config: <<~RUBY)
-      worker_processes 1
-      listen "127.0.0.1:0"
-      listen "[::1]:0", tcp_nodelay: true
-      listen "app.sock", umask: 0077
-    RUBY
-    places = server.log.scan(/ Listening on (\S+) Pid/).flatten
-    expect(places).to match([/\A127\.0\.0\.1:\d+\z/, /\A\[::1\]:\d+\z/, ":unix:app.sock"])
-    ask = ->(socket) { HttpResponse.ask(socket).body[/^SERVER_NAME="(.*)"$/, 1] }
-    expect([ask.call(TCPSocket.new("127.0.0.1", places[0][/\d+\z/])), ask.call(TCPSocket.new("::1", places[1][/\d+\z/])),
-            ask.call(UNIXSocket.new("#{server.dir}/app.sock"))]).to eq(["127.0.0.1", "[::1]", "localhost"])
-    expect(File.stat("#{server.dir}/app.sock").mode & 0o777).to eq(0o700)
   end
 end

@@ -53,7 +53,7 @@ RSpec.describe "A FIFO", once: "files of the master" do
   it "B-faults as the state file of a puma.rb holds up nothing" do
     File.write("#{@dir}/puma.rb", "workers 1\nstate_path '#{fifo("state")}'\nbind 'tcp://127.0.0.1:0'")
     server = start(options: { ConfigFile: "#{@dir}/puma.rb" })
-    await_line(server, "cannot write the state file #{@dir}/state") unless Process.uid.zero?
+    server.await_log("cannot write the state file #{@dir}/state") unless Process.uid.zero?
     expect(server.get.status).to eq(200)
   end
 end

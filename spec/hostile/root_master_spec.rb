@@ -120,7 +120,7 @@ RSpec.describe "A master of root's", if: Process.uid.zero? && RUBY_PLATFORM.incl
       expect(fail_to_start(Path: "#{log}/run/app.sock")).to eq("fastrack: cannot listen on #{log}/run/app.sock: #{refusal("#{log}/run")}")
       expect(fail_to_start(Pid: "#{log}/run/app.pid", ControlPath: "none")).to eq("fastrack: pid file #{log}/run/app.pid: #{refusal("#{log}/run")}")
       server = start(options: { User: "nobody", ControlPath: "#{log}/run/control" })
-      await_line(server, "no monitor at #{log}/run/control: #{refusal("#{log}/run")}")
+      server.await_log("no monitor at #{log}/run/control: #{refusal("#{log}/run")}")
       expect_untouched
     end
 

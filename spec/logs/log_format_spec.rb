@@ -2,7 +2,6 @@
 
 require "json"
 require "fastrack/process/log_format"
-require "support/http_peer"
 
 # How the server's own lines look, and where they go.
 RSpec.describe "LogFormat", once: "text and files" do
@@ -14,13 +13,6 @@ RSpec.describe "LogFormat", once: "text and files" do
   end
 
   let(:message) { /worker 0 \(pid \d+\) exited with status 3 while serving GET \/exit for \d+\.\d s/ }
-
-  it "is plain: without time or level, as ever" do
-    server = Server.start(ru: ru, options: { MaxWorkers: 1 })
-    end_a_worker(server)
-    server.await_log(/^fastrack: #{message}$/)
-    expect(server.log).to match(/^Fastrack starts Listening on /)
-  end
 
   it "adds time, process and level, or makes each line an object in JSON" do
     server = Server.start(ru: ru, options: { MaxWorkers: 1, LogFormat: "timestamp" })

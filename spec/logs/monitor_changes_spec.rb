@@ -84,26 +84,6 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
     expect(Fastrack::Log).to have_received(:line).with(/\Athe monitor fails: .*\((?:NoMethodError|FrozenError)\)\z/, :error).once
   end
 
-  it "keeps no other thread of the master waiting while it begins to listen, however long that takes" do
-    script = <<~RUBY
-      require "fastrack/native"
-      monitor = Fastrack::Monitor.start(Fastrack::Scoreboard.new(nil), [ARGV.first, nil, nil], "1", 1, false)
-      ticks = 0
-      Thread.new { loop { sleep 0.001 and ticks += 1 } }
-      before = ticks
-      monitor.listen
-      puts ticks - before, File.socket?(ARGV.first)
-    RUBY
-    # The socket gets its name half a second late.
-    slow = %W[strace -f -qq -e trace=rename,renameat,renameat2 -o /dev/null -e inject=rename,renameat,renameat2:delay_enter=#{GcMode.patient(500_000).to_i}]
-    Dir.mktmpdir do |dir|
-      output, status = Open3.capture2e(*slow, "true")
-      skip "strace cannot delay calls here: #{output}" unless status.success?
-      output, = Open3.capture2e(*slow, RbConfig.ruby, "-I", Server::LIB, "-e", script, File.join(dir, "control"))
-      expect(output.lines(chomp: true)).to match([satisfy { |ticks| ticks.to_i > 3 }, "true"])
-    end
-  end
-
   it "gives no descriptor of its own to a worker, nor to the rest of the master" do
     server = serving
     sockets = ->(pid) { ProcessTable.descriptors(pid).values.compact.grep(/socket:/) }
@@ -142,10 +122,5 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
     expect(rss.call - before).to be < 32 * 1024 * 1024
   ensure
     held&.each(&:close)
-  end
-
-  it "is measured by bench/monitor" do
-    output, status = Open3.capture2e(RbConfig.ruby, "-w", File.join(Server::ROOT, "bench/monitor"), "--rounds", "1", "--seconds", "1")
-    expect([status.exitstatus, output]).to match([0, /^master: PSS .*^scraped each second: .*^hello alone .*^hello beside 1,000 .*^the thousand take /m])
   end
 end

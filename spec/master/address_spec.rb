@@ -48,6 +48,13 @@ RSpec.describe Fastrack::Address, once: "texts and sockets" do
       listeners&.each(&:close)
     end
 
+    it "A7 has SO_REUSEADDR, TCP_DEFER_ACCEPT and TCP_NODELAY, and no SO_REUSEPORT, unless it is told otherwise" do
+      opened("127.0.0.1:0") do |socket|
+        found = [%i[SOCKET REUSEADDR], %i[SOCKET REUSEPORT], %i[TCP NODELAY], %i[TCP DEFER_ACCEPT]].map { |names| socket.getsockopt(*names).bool }
+        expect(found).to eq([true, false, true, true])
+      end
+    end
+
     it "C2 has the socket options that it was given" do
       settings = { backlog: 7, reuse_port: true, tcp_nodelay: false, tcp_defer_accept: 9, rcvbuf: 70_000, sndbuf: 80_000 }
       opened("127.0.0.1:0", settings) do |socket|

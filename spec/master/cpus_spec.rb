@@ -2,8 +2,6 @@
 
 require_relative "../spec_helper"
 require_relative "../../lib/fastrack/process/cpus"
-require "etc"
-require "fileutils"
 
 RSpec.describe "The number of workers", once: "files of the kernel" do
   # A machine's files, by path.

@@ -8,8 +8,7 @@ require "support/http_peer"
 RSpec.describe "The time that a worker may take" do
   processes = "processes and signals"
 
-  # What the master grants beyond, and how often it looks, in seconds, is made short: most examples would wait for
-  # nothing else.
+  # What the master grants beyond, in seconds, is made short, as is how often it looks.
   def grace = GcMode.patient(0.8)
 
   def start(config: "", **keywords)
@@ -120,6 +119,7 @@ RSpec.describe "The time that a worker may take" do
       stuck = hang_on_hup(server)
       server.await_log(%r{^fastrack: worker \d \(pid #{stuck}\) takes too long:\n  the main thread:\n    #{server.dir}/fastrack.rb:1:in .*sleep'$})
       server.await_log(/^fastrack: worker \d \(pid #{stuck}\) has not been ready within [\d.]+ s \(WorkerBootTimeout\): killing it$/)
+      server.await_log(/^fastrack: worker \d \(pid #{stuck}\) was killed by the master \(WorkerBootTimeout\)$/)
       server.remove("hang")
       server.await_workers(2) { |found| (found & [*before, stuck]).empty? }
       expect(server.get.status).to eq(200)
@@ -217,27 +217,6 @@ RSpec.describe "The time that a worker may take" do
       expect(server.log).to match(/^fastrack: the last 2\d workers failed to boot, and none ever was ready: the server ends\n\z/)
       expect(server.processes).to be_empty
     end
-
-    it "ends one that is a new master (USR2), and the old one carries on" do
-      server = start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0.01 }, config: "")
-      server.write("fastrack.rb", "after_fork { exit 3 }")
-      server.signal(:USR2)
-      server.await_log(/^fastrack: the new master \(pid \d+\) exited with status 1[^\n]*; this one carries on$/)
-      expect(server.get.status).to eq(200)
-    end
-
-    it "leaves one that has served at work with the workers that it has, and is logged" do
-      server = start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.01 }, config: <<~RUBY)
-        after_fork { exit 3 if File.exist?("broken") }
-      RUBY
-      before = server.await_ready.await_workers(2)
-      server.write("broken", "")
-      server.signal(:HUP)
-      server.await_log(/^fastrack: the last 30 workers failed to boot: 2 of 2 serve; trying again every 0.01 s$/)
-      expect(server.get.status).to eq(200)
-      server.remove("broken")
-      server.await_others(before)
-    end
   end
 
   describe "while it is stopped (SIGSTOP)", once: processes do
@@ -247,6 +226,7 @@ RSpec.describe "The time that a worker may take" do
       before.each { |pid| frozen(pid) }
       server.await_others(before)
       expect(server.get.status).to eq(200)
+      server.await_log(/^fastrack: worker \d \(pid \d+\) was killed by the master \(WorkerTimeout\)$/, 2)
       expect(server.log.scan(/^fastrack: worker \d \(pid \d+\) has been stopped by a signal or a debugger for 0.5 s \(WorkerTimeout\): killing it$/).size).to eq(2)
     end
 
@@ -261,15 +241,6 @@ RSpec.describe "The time that a worker may take" do
         server.get
       end
       expect(server.workers).to eq([worker])
-    end
-
-    it "is GracefulTimeout after HUP" do
-      server = ready(ru: Rackups::PID, options: { MaxWorkers: 1, GracefulTimeout: 0.1 })
-      before = server.await_workers(1)
-      frozen(before.first)
-      server.signal(:HUP)
-      server.await_others(before)
-      server.await_log(/^fastrack: worker 0 \(pid #{before.first}\) has not finished within 0.1 s: killing it; it is serving no request$/)
     end
   end
 

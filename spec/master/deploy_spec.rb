@@ -4,19 +4,13 @@ require_relative "../spec_helper"
 require_relative "../support/http_nginx"
 require_relative "../support/kept_loop"
 require_relative "../../lib/fastrack/configuration/config_file"
-require "fileutils"
 
 # What docs/upgrading.md and docs/deploy.md say, done as it is written there, in another folder than /srv/app.
 RSpec.describe "Deploys", once: "commands, signals and sockets" do
+  include Folder
+
   text, deploying = %w[upgrading deploy].map { |page| File.read(File.join(Server::ROOT, "docs/#{page}.md"), encoding: "UTF-8") }
   section = text[/^## Capistrano.*?(?=^## )/m]
-
-  around do |example|
-    Dir.mktmpdir("fastrack-deploy") do |dir|
-      @dir = File.realpath(dir)
-      example.run
-    end
-  end
 
   # The documentation's words for this folder and this machine.
   def here(words)

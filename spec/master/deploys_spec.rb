@@ -2,7 +2,6 @@
 
 require_relative "../spec_helper"
 require_relative "../support/reexec_helpers"
-require_relative "../support/kept_loop"
 require_relative "../support/wrk"
 
 # Deploys add up over months: what each leaves behind counts.
@@ -12,8 +11,7 @@ RSpec.describe "Many deploys", once: "processes and descriptors" do
   rounds = 6
   memory = { alone: "memory of processes that have come to rest" }
 
-  # Kilobytes of memory that a process has written to (proc(5), smaps_rollup), and its share of what processes of the server
-  # have; that depends on how far the workers have gone their own ways, so that it has to come to rest first.
+  # Kilobytes of memory that a process has written to (proc(5), smaps_rollup), once they have come to rest.
   def memory(pid)
     eventually(20, "no end of changes") { (before = kilobytes(pid)) && sleep(0.2) && kilobytes(pid) == before && before }
   end
@@ -22,8 +20,7 @@ RSpec.describe "Many deploys", once: "processes and descriptors" do
     File.read("/proc/#{pid}/smaps_rollup").scan(/^(Anonymous|Pss_Anon):\s+(\d+) kB/).to_h { |name, number| [name, number.to_i] }
   end
 
-  # What a master has that may pile up. Some files are open for a moment: those that tell of memory, and code that it loads once
-  # it is ready. The numbers of sockets, pipes and (in the names of files) processes are others after each deploy.
+  # What a master has that may pile up, without files that are open for a moment, and numbers that each deploy changes.
   def measures(pid)
     kept = ProcessTable.descriptors(pid).values.compact.grep_v(%r{\A/(proc|sys)/|\.(rb|so)\z})
     { descriptors: kept.map { |file| file.gsub(/\d+/, "N") }.tally, variables: File.binread("/proc/#{pid}/environ").count("\0"),
@@ -75,33 +72,6 @@ RSpec.describe "Many deploys", once: "processes and descriptors" do
       expect(last[:memory]["Anonymous"]).to be < before[:memory]["Anonymous"] * 1.02
       expect(last[:memory]["Pss_Anon"]).to be < first[:memory]["Pss_Anon"] * 1.1
     end
-  end
-
-  # All kinds of clients at once: each deploy takes start_server two seconds.
-  it "A8 #{rounds} by start_server lose no request on new, kept and idle connections, and leave no process", **memory do
-    skip "start_server is not installed (Debian: libserver-starter-perl)" unless system("command -v start_server >/dev/null")
-    server = start(ru: app("v0"), options: { Host: nil, Port: nil },
-                   wrapper: ["start_server", "--port=127.0.0.1:0", "--interval=1", "--signal-on-hup=QUIT", "--"])
-    first = measures(server.master).except(:variables)
-    before = memory(server.master)["Anonymous"]
-    under_load(server, kept: false) do
-      under_load(server, kept: true) do
-        # More than the moment that idle connections get of a service that ends.
-        pausing = KeptLoop.run(server, path: "/", pause: 1.5) do
-          rounds.times do |index|
-            server.write("config.ru", app("v#{index + 1}"))
-            server.signal(:HUP)
-            server.await_log(/^old worker \d+ died/, index + 1)
-          end
-        end
-        expect(pausing.failures).to eq([])
-        expect(pausing.renewals).to be_between(rounds, rounds * 6)
-      end
-    end
-    expect(server.get.body).to eq("v#{rounds} #{server.master}")
-    await_processes(server, 4)
-    eventually(20, -> { measures(server.master) }) { measures(server.master).except(:variables) == first }
-    expect(memory(server.master)["Anonymous"]).to be < before * 1.02
   end
 
   it "C1 #{rounds} by HUP lose no request, and pile up neither descriptors nor processes" do

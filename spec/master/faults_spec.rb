@@ -4,7 +4,6 @@ require_relative "../spec_helper"
 require "io/console"
 require "io/nonblock"
 require "pty"
-require "socket"
 
 RSpec.describe "Faults", once: "processes, signals and files" do
   def now
@@ -33,12 +32,14 @@ RSpec.describe "Faults", once: "processes, signals and files" do
     expect(server.status.exitstatus).to eq(1)
   end
 
-  # The last where nobody may make files, root included.
+  # Where nobody may make files, root included.
   { "in no folder" => ["no/app.sock", "no such file or directory"], "that is a file" => ["config.ru", "it exists and is not a socket"],
+    "that is too long" => ["a" * 200, "the path is too long for a unix socket"],
     "where nothing may be written" => ["/proc/app.sock", "[a-z ]+"] }.each do |what, (path, reason)|
     it "B-faults a Path #{what} is one line and status 1" do
       server = Server.fail_to_start(ru: Rackups::PID, options: { Path: path })
       expect([server.log, server.status.exitstatus]).to match([/\Afastrack: cannot listen on #{path}: #{reason}\n\z/, 1])
+      expect(server.lines_of("config.ru").join("\n")).to eq(Rackups::PID.chomp)
     end
   end
 
@@ -99,31 +100,6 @@ RSpec.describe "Faults", once: "processes, signals and files" do
       ensure
         [reader, writer].compact.each(&:close)
       end
-    end
-  end
-
-  # Whatever a hook in the master does, and what the log says.
-  { "exits" => ["exit 3", "exit (SystemExit)"], "aborts" => ["abort", "exit (SystemExit)"],
-    "never ends" => ["def self.deep = deep\ndeep", "stack level too deep (SystemStackError)"],
-    "throws" => ["throw :done", "uncaught throw :done (UncaughtThrowError)"],
-    "raises what cannot be printed" => ["raise Class.new(Exception) { def message = raise('no') }", "#<Class:"] }.each do |what, (code, line)|
-    it "B-faults a before_fork or after_worker_exit that #{what} does not end the server, and is logged" do
-      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1 }, config: <<~RUBY)
-        hook = proc do
-          next unless File.exist?("bad")
-          #{code}
-        end
-        before_fork(hook)
-        after_worker_exit(hook)
-      RUBY
-      one, other = server.await_workers(2)
-      server.write("bad", "")
-      server.signal(:KILL, to: one)
-      [/^fastrack: after_worker_exit failed: .*#{Regexp.escape(line)}/, /^fastrack: cannot spawn worker \d: .*#{Regexp.escape(line)}/]
-        .each { |text| server.await_log(text) }
-      expect(server.get.body).to eq(other.to_s)
-      server.remove("bad")
-      server.await_workers(2)
     end
   end
 

@@ -2,7 +2,6 @@
 
 require_relative "../spec_helper"
 require_relative "../support/reexec_helpers"
-require "socket"
 
 # What is not the server's and runs in the master: hooks, events, plugins, wrappers of Process._fork.
 RSpec.describe "D10 The master" do
@@ -10,32 +9,21 @@ RSpec.describe "D10 The master" do
 
   # A server with a puma.rb, and with a plugin if its body is given.
   def serve(config, plugin: nil, workers: 2, env: {}, options: {}, by: :start)
-    Server.public_send(by, ru: Rackups::PID, env: { "RUBYLIB" => "lib", **env }, command: ["sh", "-c", <<~SH])
-      mkdir -p lib/puma/plugin
-      cat >puma.rb <<'END'
-      bind "tcp://127.0.0.1:0"
-      workers #{workers}
-      #{"plugin :example" if plugin}
-      #{config}
-      END
-      cat >lib/puma/plugin/example.rb <<'END'
-      require "puma/plugin"
-      Puma::Plugin.create do
-        #{plugin}
-      end
-      END
-      exec #{RbConfig.ruby} -w #{Server::COMMAND} -C puma.rb -E none -O ErrRespawnInterval=0.1 #{options.map { |name, value| "-O #{name}=#{value}" }.join(" ")}
-    SH
+    files = { "puma.rb" => "bind 'tcp://127.0.0.1:0'\nworkers #{workers}\n#{"plugin :example\n" if plugin}#{config}",
+              "lib/puma/plugin/example.rb" => "require 'puma/plugin'\nPuma::Plugin.create do\n#{plugin}\nend" }
+    options = { ErrRespawnInterval: 0.1, **options }.flat_map { |name, value| ["-O", "#{name}=#{value}"] }
+    Server.public_send(by, ru: Rackups::PID, files: files, env: { "RUBYLIB" => "lib", **env },
+                           command: [RbConfig.ruby, "-w", Server::COMMAND, "-C", "puma.rb", "-E", "none", *options])
   end
 
   # As many workers as there should be, and all of them known to the master.
   def expect_all_known(server, count)
-    await_line(server, "Fastrack is ready")
+    server.await_ready
     expect(server.get("/").status).to eq(200)
     before = server.await_workers(count)
     expect(server.processes.size).to eq(count + 1)
     server.signal(:HUP)
-    server.await_workers(count) { |found| (found & before).empty? }
+    server.await_others(before)
     expect(server.stop.exitstatus).to eq(0)
     expect(server.processes).to eq([])
   end
@@ -45,7 +33,9 @@ RSpec.describe "D10 The master" do
     "cannot load" => ['require "gone/for/good"', "cannot load such file -- gone/for/good (LoadError)"],
     "is not implemented" => ["raise NotImplementedError, 'not here'", "not here (NotImplementedError)"],
     "exits" => ["exit 3", "exit (SystemExit)"],
-    "throws" => ["throw :done", "uncaught throw :done (UncaughtThrowError)"]
+    "throws" => ["throw :done", "uncaught throw :done (UncaughtThrowError)"],
+    "never ends" => ["deep = ->(*) { deep.call }; deep.call", "stack level too deep (SystemStackError)"],
+    "raises what cannot be printed" => ["raise Class.new(Exception) { def message = raise('no') }", "#<Class:"]
   }
 
   kinds.each do |what, (code, line)|
@@ -66,53 +56,35 @@ RSpec.describe "D10 The master" do
 
     it "names a plugin whose start #{what}, in one line" do
       server = serve("", plugin: "def start(_) = begin; #{code}; end", by: :fail_to_start)
-      expect(server.log).to match(/^fastrack: plugin :example does not start, without Puma's server: #{Regexp.escape(line)}\n\z/)
+      expect(server.log).to match(/^fastrack: plugin :example does not start, without Puma's server: #{Regexp.escape(line)}.*\n\z/)
       expect(server.status.exitstatus).to eq(1)
     end
   end
 
-  it "keeps a worker where a wrapper of Process._fork raises when it is there" do
-    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1 }, config: <<~RUBY)
-      Process.singleton_class.prepend(Module.new do
-        def _fork
-          super.tap { |pid| raise LoadError, "no such agent" if pid != 0 && File.exist?("bad") }
-        end
-      end)
-    RUBY
-    before = server.await_workers(2)
-    server.write("bad", "")
-    server.signal(:KILL, to: before.first)
-    await_line(server, /^fastrack: process \d+ was forked all the same: .*no such agent \(LoadError\)/)
-    expect_all_known(server, 2)
-  end
-
-  it "ends a worker where a wrapper of Process._fork raises in that, and tries again" do
-    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1 }, config: <<~RUBY)
-      Process.singleton_class.prepend(Module.new do
-        def _fork
-          super.tap { |pid| raise LoadError, "no such agent" if pid == 0 && File.exist?("bad") }
-        end
-      end)
-    RUBY
-    before = server.await_workers(2)
-    server.write("bad", "")
-    server.signal(:KILL, to: before.first)
-    await_line(server, /^fastrack: worker \d \(pid \d+\) exited with status 1$/)
-    File.unlink(File.join(server.dir, "bad"))
-    expect_all_known(server, 2)
-  end
-
-  it "takes what another wrapper of Process._fork returns for what it is" do
-    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0.1 }, config: <<~RUBY)
-      Process.singleton_class.prepend(Module.new do
-        def _fork = super.then { |pid| pid != 0 && File.exist?("bad") ? nil : pid }
-      end)
-    RUBY
-    before = server.await_workers(1)
-    server.write("bad", "")
-    server.signal(:KILL, to: before.first)
-    await_line(server, /^fastrack: process \d+ was forked all the same: .*\(TypeError\)/)
-    expect_all_known(server, 1)
+  # What such a wrapper does with a pid, 0 in the child, and what the log says of it.
+  {
+    "keeps a worker where a wrapper of Process._fork raises when it is there" =>
+      ["pid == 0 ? pid : raise(LoadError, 'no such agent')", /process \d+ was forked all the same: .*no such agent \(LoadError\)/],
+    "ends a worker where a wrapper of Process._fork raises in that, and tries again" =>
+      ["pid == 0 ? raise(LoadError, 'no such agent') : pid", /worker \d \(pid \d+\) exited with status 1$/],
+    "takes what a wrapper of Process._fork returns for what it is" =>
+      ["pid == 0 ? pid : nil", /process \d+ was forked all the same: .*\(TypeError\)/],
+    "goes on where a wrapper of Process._fork hangs, and keeps the worker" =>
+      ["pid == 0 ? pid : sleep", /process \d+ was forked all the same: .*it is not done within 1 s/]
+  }.each do |what, (code, line)|
+    it what do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1, WorkerBootTimeout: 1 }, config: <<~RUBY)
+        Process.singleton_class.prepend(Module.new do
+          def _fork = super.then { |pid| File.exist?("bad") ? (#{code}) : pid }
+        end)
+      RUBY
+      before = server.await_workers(2)
+      server.write("bad", "")
+      server.signal(:KILL, to: before.first)
+      server.await_log(/^fastrack: #{line}/)
+      server.remove("bad")
+      expect_all_known(server, 2)
+    end
   end
 
   it "knows the new master that USR2 has forked, where a wrapper of Process._fork raises" do
@@ -123,28 +95,15 @@ RSpec.describe "D10 The master" do
     RUBY
     server.write("bad", "")
     usr2(server)
-    File.unlink(File.join(server.dir, "bad")) if new_master(server)
+    server.remove("bad") if new_master(server)
     taken_over(server)
     expect(server.get.status).to eq(200)
-  end
-
-  it "goes on where a wrapper of Process._fork hangs, and keeps the worker" do
-    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0.1, WorkerBootTimeout: 1 }, config: <<~RUBY)
-      Process.singleton_class.prepend(Module.new do
-        def _fork = super.tap { |pid| sleep if pid != 0 && File.exist?("bad") }
-      end)
-    RUBY
-    before = server.await_workers(1)
-    server.write("bad", "")
-    server.signal(:KILL, to: before.first)
-    await_line(server, /^fastrack: process \d+ was forked all the same: .*it is not done within 1 s/)
-    expect_all_known(server, 1)
   end
 
   it "leaves no process behind where before_exec hangs, and the old master is gone" do
     server = start(options: { BootTimeout: 1 }, config: "before_exec { File.write('hung', ''); sleep }")
     usr2(server)
-    eventually { File.exist?(File.join(server.dir, "hung")) }
+    server.await_file("hung")
     server.signal(:QUIT)
     server.wait
     eventually(20, -> { server.log }) { server.processes.empty? }
@@ -160,7 +119,7 @@ RSpec.describe "D10 The master" do
         exit if pid.nil? && worker.nr == 1
       end
     RUBY
-    await_line(server, "Fastrack is ready")
+    server.await_log("Fastrack is ready")
     children = server.lines_of("children").map(&:to_i)
     eventually { children.size == 2 && children.none? { |pid| ProcessTable.alive?(pid) } }
     # It has taken nothing of the server's with it, and done nothing that is the server's.
@@ -169,47 +128,41 @@ RSpec.describe "D10 The master" do
     expect(server.get.status).to eq(200)
   end
 
-  describe "goes on after WorkerBootTimeout" do
-    %w[after_worker_fork after_booted].each do |hook|
-      it "where #{hook} hangs" do
-        server = serve("#{hook} { File.exist?('hung') || (File.write('hung', '') && sleep) }", options: { WorkerBootTimeout: 1 })
-        await_line(server, /^fastrack: #{hook} failed: .*it is not done within 1 s/)
-        expect_all_known(server, 2)
-      end
-    end
+  it "goes on after WorkerBootTimeout where after_worker_fork hangs" do
+    server = serve("after_worker_fork { File.exist?('hung') || (File.write('hung', '') && sleep) }", options: { WorkerBootTimeout: 1 })
+    server.await_log(/^fastrack: after_worker_fork failed: .*it is not done within 1 s/)
+    expect_all_known(server, 2)
+  end
 
-    it "where a plugin's event hangs, and runs the next one" do
-      server = serve("", plugin: <<~RUBY, options: { WorkerBootTimeout: 1 })
-        def start(launcher)
-          launcher.events.on_booted { sleep }
-          launcher.events.on_booted { File.write("next", "") }
-        end
-      RUBY
-      await_line(server, /^fastrack: a plugin's after_booted failed: .*it is not done within 1 s/)
-      eventually { File.exist?(File.join(server.dir, "next")) }
-      expect_all_known(server, 2)
-    end
+  it "goes on after WorkerBootTimeout where a plugin's event hangs, and runs the next one" do
+    server = serve("", plugin: <<~RUBY, options: { WorkerBootTimeout: 1 })
+      def start(launcher)
+        launcher.events.on_booted { sleep }
+        launcher.events.on_booted { File.write("next", "") }
+      end
+    RUBY
+    server.await_log(/^fastrack: a plugin's after_booted failed: .*it is not done within 1 s/)
+    server.await_file("next")
+    expect_all_known(server, 2)
   end
 
   describe "ends by TERM" do
     def hung(server)
-      eventually(20, -> { server.log }) { File.exist?(File.join(server.dir, "hung")) }
-      server
+      server.tap { server.await_file("hung") }
     end
 
     hang = "(File.write('hung', '') && sleep)"
-    %w[after_worker_fork after_booted].each do |hook|
-      it "where #{hook} hangs" do
-        server = hung(serve("#{hook} { |*| #{hang} }", options: { WorkerBootTimeout: 0 }))
-        expect(server.stop.exitstatus).to eq(0)
-        expect(server.processes).to eq([])
-        expect(server.log).to match(/^fastrack: #{hook} failed: .*TERM has come meanwhile/)
-      end
+
+    it "where after_booted hangs" do
+      server = hung(serve("after_booted { |*| #{hang} }", options: { WorkerBootTimeout: 0 }))
+      expect(server.stop.exitstatus).to eq(0)
+      expect(server.processes).to eq([])
+      expect(server.log).to match(/^fastrack: after_booted failed: .*TERM has come meanwhile/)
     end
 
     it "where after_stopped hangs, sooner by another TERM" do
-      server = serve("after_stopped #{hang.sub("(", "{ ").sub(/\)\z/, " }")}", options: { WorkerBootTimeout: 0 })
-      await_line(server, "Fastrack is ready")
+      server = serve("after_stopped { #{hang} }", options: { WorkerBootTimeout: 0 })
+      server.await_ready
       server.signal(:TERM)
       hung(server).signal(:TERM)
       expect(server.wait.exitstatus).to eq(0)
@@ -218,7 +171,7 @@ RSpec.describe "D10 The master" do
 
     it "where after_stopped hangs, without another one" do
       server = serve("after_stopped { sleep }")
-      await_line(server, "Fastrack is ready")
+      server.await_ready
       expect(server.stop.exitstatus).to eq(0)
       expect(server.log).to match(/^fastrack: after_stopped failed: .*it is not done within 5 s/)
     end
@@ -241,7 +194,7 @@ RSpec.describe "D10 The master" do
     Dir.mktmpdir do |dir|
       socket = Socket.new(:UNIX, :DGRAM).tap { |one| one.bind(Addrinfo.unix("#{dir}/notify")) }
       server = serve("after_booted { File.write('hung', ''); sleep }", env: { "NOTIFY_SOCKET" => "#{dir}/notify", "WATCHDOG_USEC" => "200000" })
-      eventually { File.exist?(File.join(server.dir, "hung")) }
+      server.await_file("hung")
       nil while socket.recv_nonblock(4096, exception: false).is_a?(String)
       3.times { expect(socket.wait_readable(10) && socket.recv(4096)).to eq("WATCHDOG=1") }
       expect(server.stop.exitstatus).to eq(0)
@@ -263,8 +216,8 @@ RSpec.describe "D10 The master" do
     before = server.await_workers(1)
     server.write("bad", "")
     server.signal(:KILL, to: before.first)
-    await_line(server, "was killed by SIGKILL")
-    server.await_workers(1) { |found| found != before }
+    server.await_log("was killed by SIGKILL")
+    server.await_others(before)
     expect(server.get.status).to eq(200)
   end
 end

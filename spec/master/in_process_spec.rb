@@ -71,8 +71,8 @@ RSpec.describe "A server inside another process" do
     expect(seen).to eq({ stopped: true, slow: "slow", whole: true, idle: "" })
   end
 
-  %w[max_threads threads].each do |option|
-    it "has five requests in the app at once with #{option}: 5, and a stop returns when all are answered" do
+  { "max_threads: 5" => 5, "threads: 5" => 5, "max_threads: 1" => 1 }.each do |option, count|
+    it "has #{count} of seven requests in the app at once with #{option}, and a stop returns when all are answered" do
       seen = InProcess.json(<<~RUBY)
         before = facts
         lock = Mutex.new
@@ -84,31 +84,15 @@ RSpec.describe "A server inside another process" do
           lock.synchronize { inside -= 1; done += 1 }
           [200, {}, [env["rack.multithread"].to_s]]
         end
-        server = Fastrack::Server.new(app, #{option}: 5).start
+        server = Fastrack::Server.new(app, #{option}).start
         clients = Array.new(7) { TCPSocket.new("127.0.0.1", server.port).tap { |client| client.write("GET / HTTP/1.0\\r\\n\\r\\n") } }
-        wait_until { inside == 5 }
+        wait_until { inside == #{count} }
         stop = Thread.new { [server.stop, done] }
         go = true
         puts({ answers: clients.map { |client| client.read.lines.last.tap { client.close } }, most: most, stopped: stop.value, left: facts == before }.to_json)
       RUBY
-      expect(seen).to eq({ answers: ["true"] * 7, most: 5, stopped: [true, 7], left: true })
+      expect(seen).to eq({ answers: [(count > 1).to_s] * 7, most: count, stopped: [true, 7], left: true })
     end
-  end
-
-  it "serves one request at a time with max_threads: 1, to an app that need not be thread-safe" do
-    seen = InProcess.json(<<~'RUBY')
-      inside = most = 0
-      app = lambda do |env|
-        most = [most, inside += 1].max
-        sleep 0.02
-        inside -= 1
-        [200, {}, [env["rack.multithread"].to_s]]
-      end
-      server = Fastrack::Server.new(app, max_threads: 1).start
-      answers = Array.new(5) { Thread.new { request(server).body } }.map(&:value)
-      puts({ answers: answers.uniq, most: most, stopped: server.stop }.to_json)
-    RUBY
-    expect(seen).to eq({ answers: ["false"], most: 1, stopped: true })
   end
 
   it "cuts off a request that lasts longer than a stop may, and lets its ensure blocks run" do
@@ -183,24 +167,6 @@ RSpec.describe "A server inside another process" do
     expect(seen).to eq({ child: [false, nil, 1, true, true], status: 0, again: true, refused: true, ended: "" })
   end
 
-  it "keeps serving while its app and the tests fork all the time" do
-    seen = InProcess.json(<<~'RUBY')
-      app = lambda do |env|
-        Process.wait(fork { exit!(0) }) if env["PATH_INFO"] == "/fork"
-        [200, {}, ["whole"]]
-      end
-      server = Fastrack::Server.new(app).start
-      forking = Thread.new { 20.times { Process.wait(fork { exit!(0) }) } }
-      clients = Array.new(3) do
-        Thread.new { Net::HTTP.start("127.0.0.1", server.port) { |http| Array.new(10) { http.get("/fork").body } } }
-      end
-      bodies = clients.flat_map(&:value)
-      forking.join
-      puts({ bodies: bodies.tally, stopped: server.stop }.to_json)
-    RUBY
-    expect(seen).to eq({ bodies: { whole: 30 }, stopped: true })
-  end
-
   it "does not keep its process from ending, whatever its requests are at, and the status is the process's" do
     result = InProcess.run(<<~'RUBY')
       begun = nil
@@ -240,25 +206,15 @@ RSpec.describe "A server inside another process" do
         File.write("port.#{Process.pid}", $figures.port.to_s)
       end
     RUBY
-    ru = <<~'RUBY'
-      run lambda { |env|
-        child = fork { sleep } if env["PATH_INFO"] == "/fork"
-        [200, {}, [(child || Process.pid).to_s]]
-      }
-    RUBY
-    server = Server.start(ru: ru, options: { MaxWorkers: 1 }, config: config)
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1 }, config: config)
     figures = lambda do |worker|
       port = eventually { server.lines_of("port.#{worker}").first }
       HttpResponse.ask(TCPSocket.new("127.0.0.1", port.to_i)).body
     end
     worker = server.await_workers(1).first
     expect([figures.call(worker), server.get.body]).to eq(["figures of #{worker}", worker.to_s])
-    child = server.get("/fork").body.to_i
-    sockets = -> { ProcessTable.descriptors(child).values.compact.grep(/\Asocket:/) }
-    eventually(20, -> { sockets.call.inspect }) { sockets.call.empty? }
-    Process.kill(:KILL, child)
-    Process.kill(:HUP, server.master)
-    successor = server.await_workers(1) { |found| found != [worker] }.first
+    server.signal(:HUP)
+    successor = server.await_others([worker]).first
     expect([figures.call(successor), server.get.body]).to eq(["figures of #{successor}", successor.to_s])
     expect(server.stop.exitstatus).to eq(0)
   end
@@ -339,27 +295,5 @@ RSpec.describe "A server inside another process" do
       Fastrack #{Fastrack::VERSION} is listening on localhost:PORT
       Fastrack has stopped listening on localhost:PORT
     TEXT
-  end
-
-  it "leaves nothing in memory when it has been stopped, and its objects live through compactions before" do
-    seen = InProcess.json(<<~'RUBY')
-      GC.auto_compact = true if GC.respond_to?(:auto_compact=)
-      page = ->(error) { [500, {}, ["page: #{error.message}"]] }
-      app = ->(env) { env["PATH_INFO"] == "/raise" ? raise("oh") : [200, {}, [env["SERVER_NAME"].dup]] }
-      bodies = Array.new(12) do
-        server = Fastrack::Server.new(app, threads: 2, errors: StringIO.new, lowlevel_error_handler: page).start
-        GC.start
-        GC.compact if GC.respond_to?(:compact)
-        found = [request(server).body, request(server, "/raise").body]
-        server.stop
-        found
-      end
-      # The last ones may still be seen on the stack.
-      def deeper(levels) = levels.zero? ? GC.start : deeper(levels - 1)
-      deeper(200)
-      puts({ bodies: bodies.uniq, servers: ObjectSpace.each_object(Fastrack::Server).count <= 3,
-             engines: ObjectSpace.each_object(Fastrack::Engine).count <= 6, helpers: helpers }.to_json)
-    RUBY
-    expect(seen).to eq({ bodies: [["127.0.0.1", "page: oh"]], servers: true, engines: true, helpers: 0 })
   end
 end

@@ -65,9 +65,9 @@ RSpec.describe "A server whose directory has been removed", once: "system calls 
     server = serve("one", "working_directory '#{top}/one'", shell: false)
     FileUtils.remove_entry("#{top}/one")
     server.signal(:HUP)
-    await_line(server, "HUP changes nothing: the directory #{top}/one is gone, in which the server was started (so is #{top}/one)")
+    server.await_log("HUP changes nothing: the directory #{top}/one is gone, in which the server was started (so is #{top}/one)")
     server.signal(:USR2)
-    await_line(server, "this one carries on")
+    server.await_log("this one carries on")
     expect(server.log).to include("the directory #{top}/one is gone, in which the server was started")
     expect(server.get.status).to eq(200)
   end

@@ -15,25 +15,6 @@ RSpec.describe "Master" do
   end
 
   describe "workers", once: "processes and signals" do
-    it "A9 there are exactly MaxWorkers" do
-      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 3 })
-      pids = server.await_workers(3)
-      20.times { expect(pids).to include(server.get.body.to_i) }
-      expect(server.workers).to eq(pids)
-    end
-
-    { TERM: true, HUP: false }.each do |name, alone|
-      it "A10 one at a request finishes it first on #{name} to #{alone ? "itself" : "the master"}, and is replaced" do
-        server = Server.start(ru: Rackups::GATE, options: { MaxWorkers: 1 })
-        request = SlowRequest.new(server)
-        server.signal(name, to: alone ? request.pid : server.master)
-        # It is replaced meanwhile.
-        server.await_workers(2) unless alone
-        expect(request.finish.body.to_i).to eq(request.pid)
-        server.await_others([request.pid])
-      end
-    end
-
     it "A9 SpawnInterval spaces spawns, those at boot and those of successors" do
       began = now
       server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 3, SpawnInterval: 0.4 }, config: <<~'RUBY')

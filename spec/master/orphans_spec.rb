@@ -97,17 +97,6 @@ RSpec.describe "Orphans", once: "processes and signals" do
       eventually { server.processes.empty? }
       expect(server.lines_of("hook")).to eq(["done"])
     end
-
-    it "B-orphans a process that the app has left in the background keeps no worker alive" do
-      server = Server.start(ru: <<~'RUBY', options: { MaxWorkers: 1 })
-        run ->(_env) { [200, {}, [spawn("sleep", "600").to_s]] }
-      RUBY
-      child = server.get.body.to_i
-      kill_master(server)
-      eventually { server.processes == [child] }
-    ensure
-      Process.kill(:KILL, child) if child
-    end
   end
 
   { "a hook" => "before_fork { $child ||= fork { sleep }.tap { |pid| File.write('child', pid.to_s) } }",

@@ -5,14 +5,11 @@ require_relative "../support/reexec_helpers"
 require_relative "../../lib/fastrack/process/pid_file"
 
 RSpec.describe "The pid file", once: "files and processes" do
+  include Folder
   include ReexecHelpers
 
   # A file that is there before its server, until that has ended.
-  around do |example|
-    Dir.mktmpdir { |dir| (@path = File.join(dir, "app.pid")) && example.run }
-  end
-
-  attr_reader :path
+  def path = File.join(@dir, "app.pid")
 
   # The pid of a process that has ended.
   def dead_pid

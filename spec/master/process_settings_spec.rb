@@ -3,7 +3,6 @@
 require_relative "../spec_helper"
 require_relative "../../lib/fastrack/configuration"
 require_relative "../../lib/fastrack/process/settings"
-require "etc"
 require "stringio"
 
 RSpec.describe "The server's process", once: "settings of processes" do
@@ -97,22 +96,6 @@ RSpec.describe "The server's process", once: "settings of processes" do
       expect(File.read("#{server.dir}/hook")).to eq("0")
       expect(File.stat("/proc/#{server.master}").uid).to eq(0)
       expect(File.stat("#{server.dir}/err.log").uid).to eq(nobody.uid)
-    end
-
-    # A master that is root's may enter any.
-    it "C2 a folder that may be read, but not entered, is an error with its place, and nothing has changed" do
-      Dir.mktmpdir do |dir|
-        FileUtils.chmod(0o755, dir)
-        Dir.mkdir("#{dir}/closed")
-        FileUtils.chmod(0o744, "#{dir}/closed")
-        configuration = Fastrack::Configuration.new({ WorkingDirectory: "#{dir}/closed" }, environment: {}, output: StringIO.new)
-        said = IO.popen("-") || begin
-          Process::UID.change_privilege(nobody.uid)
-          Fastrack::ProcessSettings.new(configuration).apply rescue print("#{$!.class}: #{$!.message} in #{Dir.pwd}").then { $stdout.flush }
-          exit!(0)
-        end
-        expect(said.read).to eq("Fastrack::ConfigurationError: option WorkingDirectory: cannot enter #{dir}/closed: permission denied in #{Dir.pwd}")
-      end
     end
 
     it "C2 the group may be another, and come from the command line" do

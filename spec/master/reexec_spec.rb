@@ -74,16 +74,6 @@ RSpec.describe "A new master (USR2)", once: "processes, signals and sockets" do
     end
   end
 
-  it "C1 leaves the queue behind where connections are not shared any longer" do
-    server = start(config: "hand_over true")
-    queue = ->(pid) { ProcessTable.descriptors(pid).values.grep(Portable::MEMORY).size }
-    expect(queue.call(server.pid)).to be > 0
-    server.write("fastrack.rb", "hand_over false")
-    replace_master(server)
-    expect(queue.call(server.master)).to eq(0)
-    expect(server.get.status).to eq(200)
-  end
-
   describe "starts the server as it was started" do
     it "C1 with its command line, its folder and its environment, whatever has become of them since" do
       server = start(arguments: ["--quiet", "-I", "with spaces/and 'quotes'"], env: { "GIVEN" => "yes" }, config: <<~'RUBY')
@@ -141,6 +131,9 @@ RSpec.describe "A new master (USR2)", once: "processes, signals and sockets" do
         eventually { pid_in(server) == server.master }
       end
       expect(server.lines_of("app.pid.oldbin")).to eq([])
+      server.signal(:TERM, to: server.master)
+      await_processes(server, 0)
+      expect(server.file?("app.pid")).to be(false)
     end
   end
 

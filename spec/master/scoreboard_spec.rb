@@ -40,20 +40,4 @@ RSpec.describe "the scoreboard", once: "shared memory" do
     expect(line_of(server, pid)).to match(/ exited while serving GET #{Regexp.escape(path[0, 204])}\S* for \d+\.\d s$/)
     expect(client.value.first).to start_with("HTTP/1.1 502 ")
   end
-
-  it "names no request where there was none" do
-    server = serve
-    server.get("/")
-    pid = server.workers.first
-    server.signal(:KILL, to: pid)
-    expect(line_of(server, pid)).to end_with("was killed by SIGKILL")
-  end
-
-  it "does not name the request before, or a worker that ends as it should" do
-    server = serve
-    before = server.workers
-    server.signal(:HUP)
-    server.await_others(before)
-    expect(server.log).not_to match(/^fastrack: worker \d \(pid \d+\)/)
-  end
 end

@@ -14,12 +14,6 @@ RSpec.describe Fastrack::SdNotify, once: "a socket" do
     end
   end
 
-  def heard
-    raise "nothing was said" unless @systemd.wait_readable(GcMode.patient(20))
-
-    @systemd.recv(4096).split("\n")
-  end
-
   def notifier(more = {})
     described_class.new({ "NOTIFY_SOCKET" => @path }.merge(more))
   end
@@ -52,14 +46,5 @@ RSpec.describe Fastrack::SdNotify, once: "a socket" do
     expect(notifier(mine.merge("WATCHDOG_PID" => "1")).watchdog_interval).to be_nil
     expect(notifier.watchdog_interval).to be_nil
     expect(described_class.new(mine).watchdog_interval).to be_nil
-  end
-
-  it "C6 the watchdog is the new master's to feed once there is one" do
-    old = notifier("WATCHDOG_USEC" => "1000000", "WATCHDOG_PID" => Process.pid.to_s)
-    old.main_pid(1)
-    expect(old.watchdog_interval).to be_nil
-    fresh = notifier("WATCHDOG_USEC" => "1000000", "WATCHDOG_PID" => "1")
-    fresh.main_pid(Process.pid)
-    expect(fresh.watchdog_interval).to eq(0.5)
   end
 end

@@ -5,8 +5,7 @@ require_relative "../support/free_port"
 require_relative "../support/kept_peer"
 require_relative "../support/reexec_helpers"
 
-# What comes when the process that it is for is only just there, or when nobody is listening any more. ConfigFiles hold the
-# processes where they are for a moment only.
+# ConfigFiles hold the processes where they are for a moment only.
 RSpec.describe "Signals at a bad moment", once: "processes and signals" do
   include ReexecHelpers
 
@@ -106,15 +105,6 @@ RSpec.describe "Signals at a bad moment", once: "processes and signals" do
       eventually(20, -> { server.log }) { !ProcessTable.alive?(successor) }
       expect(server.log.scan("Listening").size).to eq(1)
     end
-  end
-
-  it "B-faults a new master that has closed what it talks to the old one by is ended after BootTimeout, and the old one carries on" do
-    server = start(options: { BootTimeout: GcMode.patient(1), GracefulTimeout: GcMode.patient(1) }, config: "")
-    server.write("fastrack.rb", "IO.for_fd(Integer(ENV.fetch('FASTRACK_PREDECESSOR'))).close\nsleep")
-    usr2(server)
-    server.await_log("was not ready within BootTimeout; this one carries on")
-    expect(server.get.body).to eq("v1 #{server.pid}")
-    await_processes(server, 3)
   end
 
   it "C1 TTOU makes a server ready whose last worker does not start" do

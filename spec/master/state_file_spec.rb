@@ -19,7 +19,7 @@ RSpec.describe "The state file of a puma.rb", once: "what the master writes" do
       failed = new_master(server)
       eventually { state.call == failed }
       server.signal(:TERM, to: failed)
-      await_line(server, /the new master \(pid #{failed}\) .*; this one carries on/)
+      server.await_log(/the new master \(pid #{failed}\) .*; this one carries on/)
       expect(state.call).to eq(server.pid)
     end
   end

@@ -1,20 +1,14 @@
 # frozen_string_literal: true
 
 require_relative "../spec_helper"
-require_relative "../support/free_port"
 require_relative "../../lib/fastrack/configuration/options"
 
 # The specs have systemd's part: they hand sockets over, and listen to what is said on NOTIFY_SOCKET.
 RSpec.describe "Under systemd", once: "sockets and processes" do
+  include Folder
+
   # Becomes the process that LISTEN_PID names, as systemd does between fork and exec.
   activation = ["sh", "-c", 'LISTEN_PID=$$ exec "$@"', "sh"]
-
-  around do |example|
-    Dir.mktmpdir("fastrack-systemd") do |dir|
-      @dir = dir
-      example.run
-    end
-  end
 
   def start(sockets, env: {}, **keywords)
     env = { "LISTEN_FDS" => sockets.size.to_s }.merge(env)
@@ -64,24 +58,6 @@ RSpec.describe "Under systemd", once: "sockets and processes" do
       end
     end
 
-    it "C6 works with systemd's own program for it" do
-      skip "systemd is not installed" unless installed?("systemd-socket-activate")
-      # It starts the server when the first client arrives.
-      FreePort.keep do |port|
-        Server.launch(ru: Rackups::ENV_LINES, options: { Host: nil, Port: nil, MaxWorkers: 1 }, fastrack: true,
-                      wrapper: %W[systemd-socket-activate -E PATH -l 127.0.0.1:#{port} -l #{@dir}/app.sock])
-        client = eventually { connect(port) }
-        expect(names(client)).to eq(["127.0.0.1", port.to_s])
-      end
-      expect(names(UNIXSocket.new("#{@dir}/app.sock"))).to eq(%w[localhost 80])
-    end
-
-    def connect(port)
-      TCPSocket.new("127.0.0.1", port)
-    rescue Errno::ECONNREFUSED
-      nil
-    end
-
     it "C6 what is not a listening stream socket is one line, with its name" do
       UDPSocket.new.tap do |socket|
         socket.bind("127.0.0.1", 0)
@@ -120,23 +96,18 @@ RSpec.describe "Under systemd", once: "sockets and processes" do
       @systemd.recv(4096) while @systemd.wait_readable(0)
     end
 
-    it "C6 READY is said when all workers serve, and STOPPING when they are told to stop" do
+    it "C6 READY is said when all workers serve, RELOADING when HUP arrives, and STOPPING when they are told to stop" do
       server = notifying(config: "after_fork { |_, worker| sleep 0.01 until worker.nr.zero? || File.exist?('go') }")
       expect(@systemd.wait_readable(0.3)).to be_nil
       server.write("go", "")
       expect(heard("READY")).to include("READY" => "1", "STATUS" => "2 workers")
-      server.signal(:TERM)
-      expect(heard("STOPPING")).to eq("STOPPING" => "1")
-    end
-
-    it "C6 RELOADING is said when HUP arrives, and READY when all workers are new" do
-      server = notifying
-      heard("READY")
       before = server.await_workers(2)
       server.signal(:HUP)
       expect(heard("RELOADING")["MONOTONIC_USEC"]).to match(/\A\d+\z/)
       heard("READY")
       expect(server.await_workers(2) & before).to eq([])
+      server.signal(:TERM)
+      expect(heard("STOPPING")).to eq("STOPPING" => "1")
     end
 
     it "C6 READY ends a reload that comes to nothing: the ConfigFile raises, the new master fails" do

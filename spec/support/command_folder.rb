@@ -7,13 +7,8 @@ require_relative "server"
 # For examples of the `fastrack` command: a folder with an app, in which it is run as its users run it.
 module CommandFolder
   def self.included(group)
-    group.around do |example|
-      Dir.mktmpdir("fastrack-command") do |dir|
-        @dir = File.realpath(dir)
-        write("config.ru", Rackups::PID)
-        example.run
-      end
-    end
+    group.include(Folder)
+    group.before { write("config.ru", Rackups::PID) }
   end
 
   def path(name)
@@ -37,6 +32,11 @@ module CommandFolder
   # @return [Server] one that listens
   def serve(*arguments, env: {}, **keywords)
     Server.start(ru: "", command: in_folder(*arguments, **keywords), env: env)
+  end
+
+  # @return [Server] one whose workers serve
+  def ready(*arguments, **keywords)
+    serve(*arguments, **keywords).await_ready
   end
 
   # Runs the command to its end.

@@ -16,13 +16,9 @@ module ReexecHelpers
   def start_both(options: {}, **keywords)
     start(options: { AutoQuit: false }.merge(options), **keywords).tap do |server|
       usr2(server)
-      await_line(server, "is ready", 3)
+      server.await_log("is ready", 3)
       await_processes(server, 6)
     end
-  end
-
-  def await_line(server, text, times = 1)
-    server.await_log(text, times)
   end
 
   # While clients ask, old and new ones, slow and fast.

@@ -5,6 +5,7 @@ require "fileutils"
 require "rbconfig"
 require "socket"
 require "tmpdir"
+require_relative "folder"
 require_relative "gc_mode"
 
 # A server under test, started as a user would start it and seen only from
@@ -38,6 +39,7 @@ class Server
     # @param rackup [Boolean] through the rackup command, or by a call of the handler's `run`
     # @param fastrack [Boolean] through the fastrack command
     # @param command [Array<String>, nil] words to start it by that have everything in them
+    # @param files [Hash{String => String}] further files in the private directory
     # @param unix [Boolean] on a unix socket in the private directory instead of port 0
     # @param keywords passed on to #initialize
     # @raise [Failed] when it exits or does not listen in time
@@ -84,12 +86,12 @@ class Server
   # @param inherit [Hash{Integer => IO}] descriptors that the server inherits, by the number it sees
   # @param arguments [Array<String>] further arguments of rackup
   # @param environment [String] rackup's -E
-  def initialize(ru:, options: {}, env: {}, config: nil, rackup: true, fastrack: false, command: nil,
+  def initialize(ru:, options: {}, env: {}, config: nil, rackup: true, fastrack: false, command: nil, files: {},
                  unix: false, wrapper: [], inherit: {}, arguments: [], environment: "none", name: "Fastrack")
     @dir = Dir.mktmpdir("fastrack-spec")
     @options = complete(options, unix, config)
     @host = @options.fetch("Host", "127.0.0.1")
-    write("config.ru", ru)
+    files.merge("config.ru" => ru).each { |name, text| write(name, text) }
     command ||= words([RbConfig.ruby, "-w", COMMAND], environment, arguments) if fastrack
     @command = wrapper + (command || (rackup ? rackup_command(name, environment, arguments) : script_command))
     @pid = spawn(GcMode.in_environment(CLEAN_ENVIRONMENT.merge(env.transform_keys(&:to_s))), *@command,
@@ -97,8 +99,8 @@ class Server
   end
 
   # Writes a file into the private directory and gives its path.
-  def write(file, text)
-    File.join(@dir, file).tap { |path| File.write(path, text) }
+  def write(name, text)
+    file(name).tap { |path| FileUtils.mkdir_p(File.dirname(path)) && File.write(path, text) }
   end
 
   # The path of a file in the private directory.

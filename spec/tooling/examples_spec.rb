@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "fileutils"
 require "json"
 require "yaml"
 require_relative "../spec_helper"
@@ -8,20 +7,14 @@ require_relative "../support/http_nginx"
 require_relative "../support/kept_peer"
 require_relative "../../lib/fastrack/configuration/config_file"
 
-# What people copy from examples/: it boots and answers, and what its files say of each other and of the server is true. The apps
-# of Rails and Sinatra are those of spec/apps, the units of systemd those of spec/master.
+# What people copy from examples/. The apps of Rails and Sinatra are those of spec/apps, the units of systemd those of spec/master.
 RSpec.describe "The examples", once: "files to be copied, and the apps that need no library" do
+  include Folder
+
   examples = File.join(Server::ROOT, "examples")
   text = ->(file) { File.read(File.join(examples, file), encoding: "UTF-8") }
   yaml = ->(file) { YAML.load_stream(text.call(file)) }
   default = ->(name) { Fastrack::Option::BY_NAME.fetch(name).default }
-
-  around do |example|
-    Dir.mktmpdir("fastrack-examples") do |dir|
-      @dir = File.realpath(dir)
-      example.run
-    end
-  end
 
   def write(file, content, mode = 0o644)
     File.join(@dir, file).tap do |path|

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "fileutils"
-require "tmpdir"
 require_relative "../spec_helper"
 require_relative "../../bin/lib/layers"
 

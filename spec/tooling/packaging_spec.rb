@@ -9,6 +9,8 @@ require_relative "../../bin/lib/gems/release"
 
 # The gem as its users get it: from source, as a line in a Gemfile, and compiled for their platform.
 RSpec.describe "packaging" do
+  include Folder
+
   # A server that sees none of the checkout's lib/, as an application's own directory would have it.
   let(:server_class) do
     Class.new(Server) do
@@ -30,13 +32,6 @@ RSpec.describe "packaging" do
   let(:api) { RUBY_VERSION[/\A\d+\.\d+/] }
   let(:compiled) { File.join(Server::LIB, "fastrack", api, name) }
   let(:platform) { Gems::PLATFORMS.find(&:here?) }
-
-  around do |example|
-    Dir.mktmpdir("fastrack-packaging") do |dir|
-      @dir = File.realpath(dir)
-      example.run
-    end
-  end
 
   # Commands of this example are those of an application: neither this checkout nor Bundler is in their environment.
   def run(*command, env: {}, chdir: Server::ROOT)

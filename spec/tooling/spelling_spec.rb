@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "open3"
-require "tmpdir"
 require_relative "../spec_helper"
 
 # The spell checker of bin/test.
