@@ -141,8 +141,12 @@ module Fastrack
       draw(min_gc_per_request, max_gc_per_request)
     end
 
-    # @return [ControlPlace, nil] where the monitor is; nil: there is none
-    attr_reader :control
+    # @return [ControlPlace, nil] where the monitor is; nil: there is none. Relative paths are those of the directory at the first call:
+    #   `working_directory` has been entered by then, and may have been removed later.
+    # @raise [ConfigurationError]
+    def control
+      @control ||= find_control
+    end
 
     # @return [PumaSettings, nil] what a puma.rb sets besides options
     attr_reader :puma
@@ -166,7 +170,8 @@ module Fastrack
         @values[:MaxWorkers] = CPUs.new.log_count
       end
       @values.freeze
-      @control = find_control
+      # For its errors.
+      find_control
     end
 
     private

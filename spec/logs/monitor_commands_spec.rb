@@ -108,6 +108,7 @@ RSpec.describe "The monitor's", linux: "a thread with descriptors of its own", o
 
     it "finds it by a ConfigFile that names its files from WorkingDirectory on" do
       server = serve(options: { Pid: nil }, config: %(working_directory __dir__\npid "app.pid"\n))
+      server.await_ready
       output, status = fastrack("status", "--json", "-c", server.file("fastrack.rb"))
       expect([status, JSON.parse(output[/^\{.*/m])]).to match([0, include("pid" => server.master, "phase" => "serving")])
     end

@@ -26,7 +26,8 @@ RSpec.describe "A master that adopts processes", once: "processes" do
   def start(wrapper, ru = ORPHANS)
     possible = system(*wrapper, "true", %i[out err] => File::NULL)
     skip "#{wrapper.first} is not allowed to do that here" unless possible
-    server = Server.start(ru: ru, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1 }, wrapper: wrapper, config: HOOKS)
+    # Once it is ready, what hooks have started is over.
+    server = Server.ready(ru: ru, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1 }, wrapper: wrapper, config: HOOKS)
     master = wrapper == PROCESS_1 ? ProcessTable.children(server.pid).first : server.pid
     workers = eventually { ProcessTable.children(master).then { |found| found if found.size == 2 } }
     [server, master, workers]

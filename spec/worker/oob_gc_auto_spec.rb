@@ -15,6 +15,7 @@ RSpec.describe "OobGC=auto", :quiet do
         before = counts.call
         Array.new(env["PATH_INFO"] == "/more" ? 10_000 : 1_500) { |n| "object #{n}" }
         8_000.times { old << ("x" * 10_000) } if env["PATH_INFO"] == "/old"
+        File.write("waiting", "#{Process.pid}\n", mode: "a") if env["PATH_INFO"] == "/wait"
         sleep 0.005 until env["PATH_INFO"] != "/wait" || File.exist?("over")
         [200, { "content-type" => "text/plain" }, [[*before, *counts.call, Process.pid].join(" ")]]
       }
@@ -173,6 +174,11 @@ RSpec.describe "OobGC=auto", :quiet do
     # @return [Array<Integer>] the nice values of a worker that collects, and when it serves
     def priorities(workers: 2, **how)
       @server = Server.ready(ru: allocating, config: held, options: { OobGC: "auto", MaxWorkers: workers }, **how)
+      # All of them serve.
+      clients = Array.new(workers) { Thread.new { ask("/wait") } }
+      eventually { server.lines_of("waiting").size == workers }
+      server.write("over", "")
+      clients.each(&:value)
       asking = Thread.new { await_collection }
       low = nice(eventually { collecting.first })
       server.write("go", "")

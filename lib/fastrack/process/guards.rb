@@ -163,6 +163,10 @@ module Fastrack
 
     def self.wait(death_pipe, channel)
       IO.select([death_pipe, channel])
+    rescue Errno::ENOMEM
+      # There will be memory again.
+      sleep 0.1
+      retry
     rescue IOError
       # The app has closed the channel.
       death_pipe.wait_readable

@@ -45,6 +45,8 @@ module Fastrack
       def become_master(launcher, channel, in_child)
         in_child.call
         run_program(launcher, channel)
+      rescue Error => e
+        Log.line("cannot start a new master: #{e.message}", :error)
       rescue Exception => e # rubocop:disable Lint/RescueException -- nothing above would show it
         Log.exception("cannot start a new master", e)
       ensure

@@ -56,7 +56,7 @@ module HttpApps
 
     # So many bytes in a file.
     def answer_file(response, _, size)
-      File.open("file", "w") { |file| file.truncate(size.to_i) }
+      File.write("file", "f" * size.to_i)
       response[2] = Class.new { def to_path = File.expand_path("file") }.new
     end
 
