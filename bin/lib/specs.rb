@@ -2,7 +2,7 @@
 
 # Runs the specs with the Ruby that runs this, several files at a time: specs.rb [--all] [--only NAME] [SPEC...]
 #
-# Each file has an rspec of its own. The files that took longest last time come first, so that no long one is left for the
+# Each file has a process of its own, forked from this one, which has loaded rspec. The files that took longest last time come first, so that no long one is left for the
 # end. Examples tagged `alone` run after all others, one file at a time. Examples tagged `once` do not depend on Ruby's or
 # Rack's version, and run in the lane `system` only; those tagged `packaging` run with --all. Whatever is named runs anyhow.
 # What a file printed is in tmp/test/LANE/.
@@ -17,7 +17,11 @@ require "etc"
 require "fileutils"
 require "json"
 require "optparse"
-require "rbconfig"
+require "rspec/core"
+require "rspec/expectations"
+require "rspec/mocks"
+require "socket"
+require "tmpdir"
 
 # One file of specs and the rspec process that runs it.
 class SpecFile
@@ -33,10 +37,23 @@ class SpecFile
     @log = log
   end
 
-  def start(command)
+  # @param tags [Array<String>] which examples are run
+  # @return [Integer] the process
+  def start(tags)
     FileUtils.mkdir_p(File.dirname(@log))
     @begun = now
-    spawn(*command, path, in: File::NULL, out: @log, err: %i[child out])
+    fork do
+      trap(:TERM, "DEFAULT")
+      $stdin.reopen(File::NULL)
+      $stdout.reopen(@log, "w")
+      $stderr.reopen($stdout)
+      exit RSpec::Core::Runner.run([*self.class.options(tags), path])
+    end
+  end
+
+  # @return [Array<String>] rspec's
+  def self.options(tags)
+    ["--warnings", "--no-color", *tags.flat_map { |tag| ["--tag", tag] }]
   end
 
   def ended(status)
@@ -139,7 +156,7 @@ class SpecRun
     until waiting.empty? && running.empty?
       while running.size < processes && (path = waiting.shift)
         file = SpecFile.new(path, "#{@logs}/#{path.delete_prefix("./").tr("/", "-")}-#{tags.last.tr("~", "not-")}.log")
-        running[file.start(command(tags))] = file
+        running[file.start(tags)] = file
       end
       pid, status = Process.wait2
       finish(running.delete(pid), status)
@@ -148,17 +165,17 @@ class SpecRun
 
   # All files in one process, which is quicker than to ask each.
   def run_only
-    paths = @named.empty? ? ["spec"] : @named
-    system(*command([]), "--example", @only, *paths, out: "#{FileUtils.mkdir_p(@logs).first}/only.log")
-    output = File.read("#{@logs}/only.log")
-    puts output
-    return $CHILD_STATUS.success? unless output.match?(/^0 examples, 0 failures$/)
+    reader, writer = IO.pipe
+    pid = fork do
+      $stdout.reopen(writer)
+      exit RSpec::Core::Runner.run([*SpecFile.options(@tags), "--example", @only, *(@named.empty? ? ["spec"] : @named)])
+    end
+    writer.close
+    output = reader.each_line.map { |line| line.tap { puts line } }
+    Process.wait(pid)
+    return $CHILD_STATUS.success? unless output.include?("0 examples, 0 failures\n")
 
     system("cargo", "test", "--workspace", @only.tr(" ", "_"))
-  end
-
-  def command(tags)
-    [RbConfig.ruby, "-I", "lib", "-S", "rspec", "--warnings", "--no-color", *tags.flat_map { |tag| ["--tag", tag] }]
   end
 
   def finish(file, status)

@@ -5,7 +5,7 @@ use rb_sys::*;
 use fastrack_engine::{Content, Request};
 use fastrack_http::{Framing, KnownName, Version};
 
-use crate::env::own_calls::{Offered, OwnCalls, Turn};
+use crate::env::own_calls::{make_own_calls, Offered};
 use crate::env::remote_addr::RemoteAddrCache;
 use crate::env::templates::{EnvTemplates, TemplateKey, CALLBACK_KEYS};
 use crate::env::values::FirstValues;
@@ -21,7 +21,7 @@ pub(crate) struct EnvBuilder {
     /// Rack 3.1 or later.
     rack_3_1: bool,
     lists: CallbackLists,
-    calls: OwnCalls,
+    offered: Offered,
 }
 
 impl EnvBuilder {
@@ -33,7 +33,7 @@ impl EnvBuilder {
             remote_addrs: RemoteAddrCache::new(),
             rack_3_1,
             lists: CallbackLists::new(callbacks),
-            calls: OwnCalls::new(offered),
+            offered,
         }
     }
 
@@ -43,15 +43,10 @@ impl EnvBuilder {
         let head = request.head;
         // SAFETY: as this function's; all values are on the stack or in the Hash.
         unsafe {
-            let alone = rb_thread_alone() != 0;
-            let turn = self.calls.begin(number, alone);
-            let key = TemplateKey::of(request.listener, head);
-            let (template, has_header_keys) = self.templates.find(&key, &self.calls, turn);
+            let (template, has_header_keys) = self.templates.find(&TemplateKey::of(request.listener, head));
             let mut values = FirstValues::new();
-            self.lists.add(&mut values, alone);
-            if turn == Turn::Own {
-                self.calls.for_each_own(number, |value| values.push(value));
-            }
+            self.lists.add(&mut values);
+            make_own_calls(&self.offered, number, |value| values.push(value));
             self.add_request_line_and_peer(&mut values, request);
             if has_header_keys {
                 headers::add_known(&mut values, request);
@@ -132,9 +127,10 @@ impl CallbackLists {
         CallbackLists { shared: [NIL; CALLBACK_KEYS], len }
     }
 
-    unsafe fn add(&mut self, values: &mut FirstValues, alone: bool) {
+    unsafe fn add(&mut self, values: &mut FirstValues) {
         // SAFETY: as this function's; nil or Arrays that are on the stack.
         unsafe {
+            let alone = rb_thread_alone() != 0;
             for list in &mut self.shared[..self.len] {
                 if !alone || *list == NIL || RARRAY_LEN(*list) > 0 || rb_obj_frozen_p(*list) == Qtrue as VALUE
                 {

@@ -4,14 +4,13 @@
 //! this order: its first entries have the request's keys in a known order, and only their values are written, one after
 //! the other. No key is hashed, no entry looked up, no table grows.
 //!
-//! The entries of a template: [`callback_keys`], [`own_call_keys`] where requests get such objects of their own,
-//! [`request_keys`], the header fields, then the listener's constants.
+//! The entries of a template: [`callback_keys`], [`own_call_keys`], [`request_keys`], the header fields, then the listener's constants.
 
 use rb_sys::*;
 
 use fastrack_http::{Head, KnownName};
 
-use crate::env::own_calls::{own_call_keys, OwnCalls, Turn, SHARED_SETS};
+use crate::env::own_calls::own_call_keys;
 use crate::ruby::{interned, NIL};
 
 /// How many [`request_keys`] there are.
@@ -94,14 +93,6 @@ impl TemplateKey {
 pub(crate) struct EnvTemplates {
     /// An Array: each listener's template, without header fields.
     base: VALUE,
-    /// Those of each shared set of [`OwnCalls`], and those for requests with objects of their own.
-    shared: [Templates; SHARED_SETS],
-    own: Templates,
-}
-
-struct Templates {
-    /// An Array, as that of [`EnvTemplates`]; nil until it is made.
-    base: VALUE,
     cached: [Option<Cached>; CAPACITY],
 }
 
@@ -114,50 +105,11 @@ struct Cached {
 
 impl EnvTemplates {
     pub fn new(base: VALUE) -> Self {
-        EnvTemplates { base, shared: [const { Templates::NONE }; SHARED_SETS], own: Templates::NONE }
+        EnvTemplates { base, cached: [const { None }; CAPACITY] }
     }
 
-    /// The template to copy for a request with these own calls, and whether it has the entries of the key's header fields.
-    pub unsafe fn find(&mut self, key: &TemplateKey, calls: &OwnCalls, turn: Turn) -> (VALUE, bool) {
-        let base = self.base;
-        let templates = match turn {
-            Turn::Own => &mut self.own,
-            Turn::Shared(index) => &mut self.shared[index],
-            Turn::New(index) => {
-                self.shared[index] = Templates::NONE;
-                &mut self.shared[index]
-            }
-        };
-        // SAFETY: as this function's.
-        unsafe {
-            if templates.base == NIL {
-                templates.base = make_all(base, calls, turn);
-            }
-            templates.find(key, turn == Turn::Own)
-        }
-    }
-}
-
-/// The templates of all listeners, from those in the Array.
-unsafe fn make_all(base: VALUE, calls: &OwnCalls, turn: Turn) -> VALUE {
-    // SAFETY: as this function's; `base` is an Array of Hashes, and what is made is on the stack or in the Array.
-    unsafe {
-        let made = rb_ary_new();
-        for index in 0..RARRAY_LEN(base) as isize {
-            let template = make_template(RARRAY_AREF(base, index), &[], turn == Turn::Own);
-            if let Turn::Shared(index) | Turn::New(index) = turn {
-                calls.put(index, template);
-            }
-            rb_ary_push(made, template);
-        }
-        made
-    }
-}
-
-impl Templates {
-    const NONE: Self = Templates { base: NIL, cached: [const { None }; CAPACITY] };
-
-    unsafe fn find(&mut self, key: &TemplateKey, own_calls: bool) -> (VALUE, bool) {
+    /// The template to copy, and whether it has the entries of the key's header fields.
+    pub unsafe fn find(&mut self, key: &TemplateKey) -> (VALUE, bool) {
         // SAFETY: as this function's; `base` is an Array.
         let base = unsafe { rb_ary_entry(self.base, key.listener as _) };
         if key.len == 0 {
@@ -177,22 +129,23 @@ impl Templates {
             _ => {}
         }
         // SAFETY: as this function's.
-        let template = unsafe { make_template(base, key.names(), own_calls) };
+        let template = unsafe { make_template(base, key.names()) };
         *place = Some(Cached { key: *key, template, missed: false });
         (template, true)
     }
 }
 
 /// A template with the entries of the Hash `base` and of the header fields with these numbers.
-pub(crate) unsafe fn make_template(base: VALUE, fields: &[u8], own_calls: bool) -> VALUE {
+pub(crate) unsafe fn make_template(base: VALUE, fields: &[u8]) -> VALUE {
     // SAFETY: as this function's; the Hash is on the stack, and the iterators own nothing.
     unsafe {
         let made = rb_hash_new();
         let callbacks = callback_keys().into_iter().filter(|key| rb_hash_lookup(base, *key) != NIL);
-        let calls = own_call_keys().into_iter();
-        let calls = calls.filter(|key| own_calls && rb_hash_lookup(base, *key) == Qtrue as VALUE);
+        // The listener's template has true for those that its requests get.
+        let own_calls =
+            own_call_keys().into_iter().filter(|key| rb_hash_lookup(base, *key) == Qtrue as VALUE);
         let fields = fields.iter().map(|number| interned().known(*number));
-        for key in callbacks.chain(calls).chain(request_keys()).chain(fields) {
+        for key in callbacks.chain(own_calls).chain(request_keys()).chain(fields) {
             rb_hash_aset(made, key, NIL);
         }
         rb_hash_update_by(made, base, None);

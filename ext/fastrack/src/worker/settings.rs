@@ -36,7 +36,7 @@ pub(super) fn listeners(ruby: &Ruby, list: RArray) -> Result<(Vec<Listener>, RAr
             listeners.push(listener.map_err(failed)?);
         }
         // SAFETY: under protect; a Hash, which is on the stack.
-        let template = protect(|| unsafe { make_template(template.as_raw(), &[], false) });
+        let template = protect(|| unsafe { make_template(template.as_raw(), &[]) });
         // SAFETY: Ruby has just made it.
         templates.push(unsafe { Value::from_raw(template.map_err(|raised| raised.into_error(ruby))?) })?;
     }
