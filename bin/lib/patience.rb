@@ -29,4 +29,4 @@ pids.each { |pid| Process.wait(pid) }
 stretches = reader.each_line.map(&:to_f)
 abort "patience.rb: no process said how long it took" if stretches.empty?
 # More would only have a test that fails take minutes to say so.
-puts (2 * stretches.max).ceil.clamp(2, 10)
+puts (2 * stretches.max).round.clamp(2, 10)

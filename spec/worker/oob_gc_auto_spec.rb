@@ -187,9 +187,10 @@ RSpec.describe "OobGC=auto", :quiet do
       [low, nice(pid)]
     end
 
+    # After a pause that had to wait for a processor the next ones have the usual priority, which a busy machine may bring about.
     it "is the lowest while a worker collects, and its own afterwards" do
-      expect(priorities).to eq([19, 0])
-      expect(priorities(wrapper: %w[nice -n 5])).to eq([19, 5])
+      eventually { priorities == [19, 0] }
+      eventually { priorities(wrapper: %w[nice -n 5]) == [19, 5] }
     end
 
     it "stays as it is where no other worker serves" do
