@@ -67,7 +67,7 @@ RSpec.describe "OobGC=auto", :quiet do
   #
   # @return [Integer] its pid
   def await_collection
-    eventually { ask("/more") && collecting.first }
+    eventually { ask && collecting.first }
   end
 
   # When the heap has its size, and then a full mark becomes due: collections during requests, full marks during requests, and

@@ -71,6 +71,8 @@ module Fastrack
 
         @put_off += 1
         true
+      rescue *GCFigures::UNKNOWN
+        false
       end
 
       def collect_fully
