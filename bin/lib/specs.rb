@@ -9,8 +9,8 @@
 #
 # A warning of Ruby's about the project's own code is a failure, and so is a run of no example.
 #
-# TEST_PROCESSES is how many files run at a time (default: twice the processors, because examples wait more than they
-# compute).
+# TEST_PROCESSES is how many files run at a time (default: three times the processors, because examples wait more than
+# they compute).
 
 require "English"
 require "etc"
@@ -47,6 +47,7 @@ class SpecFile
       $stdin.reopen(File::NULL)
       $stdout.reopen(@log, "w")
       $stderr.reopen($stdout)
+      RSpec.configuration.start_time = RSpec::Core::Time.now
       exit RSpec::Core::Runner.run([*self.class.options(tags), path])
     end
   end
@@ -96,7 +97,7 @@ class SpecRun
     @tags = []
     @named = parser.parse(arguments)
     @tags += left_out if @named.empty?
-    @processes = Integer(ENV.fetch("TEST_PROCESSES", 2 * Etc.nprocessors))
+    @processes = Integer(ENV.fetch("TEST_PROCESSES", 3 * Etc.nprocessors))
     @durations = File.exist?(durations_file) ? JSON.parse(File.read(durations_file)) : {}
     @ended = []
   end

@@ -170,7 +170,8 @@ module Fastrack
         @values[:MaxWorkers] = CPUs.new.log_count
       end
       @values.freeze
-      # For its errors.
+      # For its errors. This may be a copy of another configuration, which knows its own.
+      @control = nil
       find_control
     end
 
