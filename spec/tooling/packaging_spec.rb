@@ -84,7 +84,7 @@ RSpec.describe "packaging" do
   end
 
   # Half a minute and more. By the gem's own Makefile where there is no rb_sys, and by rb_sys' elsewhere.
-  it "installs from source into an empty GEM_HOME, and serves from another directory", packaging: "compiles the extension" do
+  it "installs from source into an empty GEM_HOME, and serves from another directory", packaging: "compiles the extension", alone: "cargo takes all processors" do
     skip "compiled in the other lanes, which take less time" if ENV["FASTRACK_LANE"] == "rack3"
     env = { "GEM_HOME" => File.join(@dir, "home") }
     build
