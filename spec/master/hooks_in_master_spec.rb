@@ -34,6 +34,7 @@ RSpec.describe "D10 The master" do
     "is not implemented" => ["raise NotImplementedError, 'not here'", "not here (NotImplementedError)"],
     "exits" => ["exit 3", "exit (SystemExit)"],
     "throws" => ["throw :done", "uncaught throw :done (UncaughtThrowError)"],
+    "has no stack left" => ["raise SystemStackError, 'stack level too deep'", "stack level too deep (SystemStackError)"],
     "raises what cannot be printed" => ["raise Class.new(Exception) { def message = raise('no') }", "#<Class:"]
   }
 
