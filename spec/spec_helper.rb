@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
-require_relative "support/eventually"
-require_relative "support/process_table"
-require_relative "support/http_response"
-require_relative "support/server"
-require_relative "support/rackups"
-require_relative "support/client_loop"
-require_relative "support/portable"
+%w[digest fileutils json open3 socket stringio tmpdir].each { |library| require library }
+
+# What needs no library and no app of its own; the rest is required where it is used.
+%w[
+  eventually process_table http_response server rackups portable client_loop kept_loop http_helpers kept_helpers reexec_helpers free_port
+  command_folder hanging_app hostile in_process monitor_helpers threads_app http_strace http_nginx memory_cgroup app_requirements
+].each { |name| require_relative "support/#{name}" }
 
 RSpec.configure do |config|
   config.disable_monkey_patching!

@@ -1,9 +1,7 @@
 # frozen_string_literal: true
 
 require "cgi"
-require_relative "../spec_helper"
 require_relative "../support/app_chromium"
-require_relative "../support/app_postgres"
 require_relative "../support/app_rails"
 
 RSpec.describe "A page of a Rails app that listens by ActionCable, in Chromium", skip: AppRails.missing || AppChromium.missing do

@@ -1,9 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/app_requirements"
-require_relative "../support/in_process"
-
 RSpec.describe "Capybara's server", skip: AppRequirements.missing("Capybara", 'require "capybara"') do
   # A driver that needs a server, as those of browsers do.
   driver = <<~'RUBY'

@@ -1,10 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/app_requirements"
-require "fileutils"
-require "open3"
-
 # An app that `rails new` has made here, and that is changed as the manual says.
 RSpec.describe "A new Rails app", skip: AppRequirements.missing("Rails 7.2 with sqlite3",
                                                                 'require "rails"; require "sqlite3"; require "bundler"; exit Rails.gem_version >= Gem::Version.new("7.2")') do
@@ -21,9 +16,7 @@ RSpec.describe "A new Rails app", skip: AppRequirements.missing("Rails 7.2 with 
 
   after(:context) { FileUtils.remove_entry(@dir) if @dir }
 
-  def path(name)
-    File.join(@app, name)
-  end
+  def path(name) = File.join(@app, name)
 
   def environment
     Server::CLEAN_ENVIRONMENT.merge("BUNDLE_GEMFILE" => @app && path("Gemfile"), "BUNDLE_SILENCE_ROOT_WARNING" => "1", "SECRET_KEY_BASE" => "0123456789abcdef" * 4)
@@ -57,9 +50,7 @@ RSpec.describe "A new Rails app", skip: AppRequirements.missing("Rails 7.2 with 
     server
   end
 
-  def up(server)
-    server.get("/up", { "X-Forwarded-Proto" => "https" }).status
-  end
+  def up(server) = server.get("/up", { "X-Forwarded-Proto" => "https" }).status
 
   it "is served with its config/puma.rb as it is" do
     server = serve("bundle", "exec", "fastrack", env: { "RAILS_ENV" => "production", "PORT" => "0" })

@@ -1,9 +1,7 @@
 # frozen_string_literal: true
 
-require "json"
 require "net/http"
 require_relative "../support/app_browser"
-require_relative "../support/app_postgres"
 require_relative "../support/app_rails"
 
 RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
@@ -19,9 +17,7 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
   after { @visitor.close }
 
   # How many requests Rails has done with.
-  def completed
-    @server.log.lines.grep(/\A#{AppRails::COMPLETED} \d+\n\z/).size
-  end
+  def completed = @server.log.lines.grep(/\A#{AppRails::COMPLETED} \d+\n\z/).size
 
   # What /connection says, asked by so many clients at a time, so often each.
   def connections(clients: 6, requests: 15)

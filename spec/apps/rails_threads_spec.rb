@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require "json"
-require_relative "../spec_helper"
-require_relative "../support/app_postgres"
 require_relative "../support/app_rails"
 
 # What Rails keeps for each thread, and what has threads of its own, beside five requests at once in each worker.

@@ -1,9 +1,7 @@
 # frozen_string_literal: true
 
-require "digest"
 require "securerandom"
 require_relative "../support/app_browser"
-require_relative "../support/app_requirements"
 
 SINATRA_MISSING = AppRequirements.missing("Sinatra 4", 'require "sinatra/base"; exit Sinatra::VERSION.to_i >= 4')
 

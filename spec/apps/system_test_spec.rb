@@ -1,10 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
 require_relative "../support/app_chromium"
-require_relative "../support/app_postgres"
 require_relative "../support/app_rails"
-require_relative "../support/in_process"
 
 # Rails' own system tests, with a browser and fixtures in transactions.
 RSpec.describe "A system test of a Rails app", skip: AppRails.missing || AppChromium.missing || AppChromium.driver_missing do

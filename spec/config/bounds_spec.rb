@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require "stringio"
-require_relative "../spec_helper"
-require_relative "../support/reexec_helpers"
 require_relative "../../lib/fastrack/configuration"
 
 RSpec.describe "Numbers that are too large", once: "options" do

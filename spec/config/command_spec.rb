@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/command_folder"
 require_relative "../../lib/fastrack/version"
 require "rack"
 
@@ -138,17 +136,9 @@ RSpec.describe "The fastrack command" do
   end
 
   describe "-d", once: "a process and its terminal" do
-    def background(*arguments)
-      fastrack("-d", "-w", "1", "-P", "app.pid", "-b", "app.sock", *arguments)
-    end
-
-    def ask
-      HttpResponse.ask(UNIXSocket.new("#{@dir}/app.sock"))
-    end
-
-    def pid
-      eventually { lines("app.pid").first&.to_i }
-    end
+    def background(*arguments) = fastrack("-d", "-w", "1", "-P", "app.pid", "-b", "app.sock", *arguments)
+    def ask = HttpResponse.ask(UNIXSocket.new("#{@dir}/app.sock"))
+    def pid = eventually { lines("app.pid").first&.to_i }
 
     after do
       number = pid

@@ -1,8 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
 require_relative "../../lib/fastrack/configuration"
-require "stringio"
 
 RSpec.describe "ConfigFile", once: "a file of words" do
   include Folder
@@ -65,11 +63,6 @@ RSpec.describe "ConfigFile", once: "a file of words" do
     end
   end
 
-  it "A4 is an error when it cannot be read" do
-    expect { Fastrack::Configuration.new({ ConfigFile: file }, environment: {}, output: output) }
-      .to raise_error(Fastrack::ConfigurationError, "ConfigFile #{file}: no such file or directory")
-  end
-
   describe "in a server" do
     it "A5 is announced first, and its address is the one that is listened on" do
       server = Server.start(ru: Rackups::PID, options: { Host: nil, Port: 1 }, config: "host '127.0.0.1'\nport 0\nmax_workers 1")
@@ -113,13 +106,6 @@ RSpec.describe "ConfigFile", once: "a file of words" do
       found = notes(server, 3)
       expect(found.uniq.size).to eq(3)
       expect(found).not_to include([Random.new(42).rand(1 << 64).to_s])
-    end
-
-    it "B-faults a ConfigFile that raises ends the server with one line and status 1, with nothing bound" do
-      server = Server.fail_to_start(ru: Rackups::PID, unix: true, config: "\nraise 'no luck'")
-      expect(server.log).to eq("loading from config_file:#{server.dir}/fastrack.rb\n" \
-                               "fastrack: ConfigFile #{server.dir}/fastrack.rb:2: no luck (RuntimeError)\n")
-      expect([server.status.exitstatus, server.file?("server.sock")]).to eq([1, false])
     end
 
     # Whose ConfigFile is waiting for a pipe since HUP.

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require "open3"
-
 RSpec.describe "Loading" do
   # Runs Ruby with the project's lib and nothing else of it.
   def ruby(script)

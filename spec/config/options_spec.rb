@@ -1,8 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
 require_relative "../../lib/fastrack/configuration"
-require "stringio"
 
 RSpec.describe "Options", once: "texts and numbers" do
   let(:warnings) { StringIO.new }
@@ -95,9 +93,7 @@ RSpec.describe "Options", once: "texts and numbers" do
 
   describe "draws" do
     # Every number of the range has to turn up, and nothing else: 500 draws miss one of 4 with p < 1e-61.
-    def drawn(configuration, draw)
-      Array.new(500) { configuration.public_send(draw) }.uniq.sort
-    end
+    def drawn(configuration, draw) = Array.new(500) { configuration.public_send(draw) }.uniq.sort
 
     { { MinRequestPerChild: 7, MaxRequestPerChild: 10 } => [7, 8, 9, 10], { MaxRequestPerChild: 10 } => [10],
       { MinRequestPerChild: 12, MaxRequestPerChild: 10 } => [10], { MinRequestPerChild: 3, MaxRequestPerChild: 0 } => [0],

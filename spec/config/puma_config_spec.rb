@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/command_folder"
-
 # Files of Puma's users, as they are.
 RSpec.describe "A puma.rb" do
   include CommandFolder

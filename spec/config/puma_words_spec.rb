@@ -1,9 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
 require_relative "../../lib/fastrack"
 require_relative "../../lib/fastrack/configuration"
-require "stringio"
 
 RSpec.describe "The words of a puma.rb", once: "a file of words" do
   # All of dsl.rb's public methods, from Puma 5.6 to 8.0, and what older files have.
@@ -39,9 +37,7 @@ RSpec.describe "The words of a puma.rb", once: "a file of words" do
   end
 
   # What was said of each line.
-  def said
-    warnings.string.lines.map { |line| line[/puma\.rb(?::\d+)?: (.*)/, 1] }
-  end
+  def said = warnings.string.lines.map { |line| line[/puma\.rb(?::\d+)?: (.*)/, 1] }
 
   # A word that sets options says nothing.
   {

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/reexec_helpers"
-
 # Of programs that change the words, folder and environment that they were started with before the server is there.
 RSpec.describe "A new master's start" do
   include ReexecHelpers
@@ -79,9 +76,7 @@ RSpec.describe "A new master's start" do
       eventually { ProcessTable.title(@fresh) == "fastrack master" }
     end
 
-    def ask
-      HttpResponse.ask(UNIXSocket.new("#{@dir}/app.sock")).body
-    end
+    def ask = HttpResponse.ask(UNIXSocket.new("#{@dir}/app.sock")).body
 
     it "C1 is in the folder that rackup was started in, and is a daemon again" do
       @old = daemonize

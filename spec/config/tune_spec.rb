@@ -1,11 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
 require_relative "../../lib/fastrack/memory/limit"
 require_relative "../../lib/fastrack/tune/forecast"
 require_relative "../../lib/fastrack/tune/trial"
-require "json"
-require "open3"
 require "pty"
 require "rexml/document"
 

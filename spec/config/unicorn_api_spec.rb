@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
 require_relative "../../lib/fastrack/configuration/unicorn_api"
 
 # What of server.listen a server's clients do not see.

@@ -1,9 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/client_loop"
-require_relative "../support/free_port"
-
 # Files of Unicorn's users, as they are.
 RSpec.describe "A unicorn.rb", once: "words, sockets and processes" do
   fixtures = File.expand_path("../fixtures", __dir__)
@@ -12,9 +8,7 @@ RSpec.describe "A unicorn.rb", once: "words, sockets and processes" do
     Server.start(ru: Rackups::PID, config: config, fastrack: true, options: { Host: nil, Port: nil }, **keywords)
   end
 
-  def ask(socket)
-    HttpResponse.ask(socket).body.to_i
-  end
+  def ask(socket) = HttpResponse.ask(socket).body.to_i
 
   describe "as a large site had it" do
     around do |example|

@@ -1,8 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
 require_relative "../../lib/fastrack/configuration"
-require "stringio"
 
 RSpec.describe "The words of a unicorn.rb", once: "a file of words" do
   include Folder

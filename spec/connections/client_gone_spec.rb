@@ -1,14 +1,9 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/kept_helpers"
-
 RSpec.describe "C4 A client that has left", once: "sockets of the engine" do
   before { serve_kept }
 
-  def gone_lines
-    journal.lines.grep(/gone=/).map { |line| line.split.last }
-  end
+  def gone_lines = journal.lines.grep(/gone=/).map { |line| line.split.last }
 
   %i[close abort].each do |manner|
     it "is known to the app by fastrack.client_gone (#{manner})" do

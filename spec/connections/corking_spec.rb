@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/kept_helpers"
-
 RSpec.describe "C4 Small parts of responses", once: "what the kernel holds back", if: Socket.const_defined?(:TCP_CORK) do
   # The kernel lets them go by itself after so many seconds.
   let(:kernels) { 0.2 }

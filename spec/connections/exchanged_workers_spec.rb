@@ -1,9 +1,5 @@
 # frozen_string_literal: true
 
-require "digest"
-require_relative "../spec_helper"
-require_relative "../support/kept_helpers"
-
 RSpec.describe "C4 When a worker is exchanged" do
   # All workers are new after the block, and no old one is left.
   def exchange

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/kept_helpers"
-
 RSpec.describe "C4 Connections, when something goes wrong" do
   # The descriptors of the worker, once they are what they were before or time is up.
   def expect_no_leak(worker, before)

@@ -1,9 +1,6 @@
 # frozen_string_literal: true
 
-require "digest"
 require "timeout"
-require_relative "../spec_helper"
-require_relative "../support/kept_helpers"
 
 RSpec.describe "C4 Hand-over", once: "sockets of the engine" do
   # Requests by name, each with whether they have a body.
@@ -31,9 +28,7 @@ RSpec.describe "C4 Hand-over", once: "sockets of the engine" do
   end
 
   # The worker that is not the given one.
-  def other(worker)
-    (server.workers - [worker]).first
-  end
+  def other(worker) = (server.workers - [worker]).first
 
   %i[gate burn].each do |kind|
     describe "of a kept connection whose worker is busy (#{kind == :gate ? "asleep in Ruby" : "with Ruby's lock in its hand"})" do

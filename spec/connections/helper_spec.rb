@@ -1,9 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/kept_helpers"
-require_relative "../support/kept_loop"
-
 # What of it the clients notice is in the other files: here is what it costs those who do not need it.
 RSpec.describe "C4 The helper thread, which looks after connections while Ruby is in the app", :quiet, once: "a thread of the engine" do
   # What /proc says of the worker's helper (proc(5), /proc/PID/task).
@@ -14,14 +10,10 @@ RSpec.describe "C4 The helper thread, which looks after connections while Ruby i
   end
 
   # How often it has gone to sleep by itself.
-  def sleeps
-    Integer(of_helper("status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1])
-  end
+  def sleeps = Integer(of_helper("status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1])
 
   # Nanoseconds that a thread has run.
-  def running_time(text)
-    Integer(text[/\A\d+/])
-  end
+  def running_time(text) = Integer(text[/\A\d+/])
 
   before { serve_kept }
 

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/kept_helpers"
-
 RSpec.describe "C4 Keep-alive", once: "bytes and timers of the engine" do
   describe "by the rules of RFC 9112, section 9.3" do
     before(:context) { serve_kept }
@@ -53,12 +50,6 @@ RSpec.describe "C4 Keep-alive", once: "bytes and timers of the engine" do
       one = peer
       response = one.get("/each/3/5", "Connection: keep-alive", version: "1.0")
       expect([response.headers["Transfer-Encoding"], response.headers["Connection"], response.body, one.ending]).to eq([nil, "close", "x" * 15, :closed])
-    end
-
-    it "an app that raises is answered for, and the connection closed" do
-      one = peer.tap { |kept| kept.get("/pid") }
-      expect([one.get("/raise").status, one.closed_without_a_word?]).to eq([500, true])
-      expect_worker_alive
     end
   end
 

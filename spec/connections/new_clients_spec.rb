@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/kept_helpers"
-
 RSpec.describe "C4 New clients", once: "the order of sockets" do
   # Clients that ask one request after the other on connections that they keep, for as long as the block runs.
   def under_load(count, path)

@@ -1,9 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/free_port"
-require_relative "../support/kept_helpers"
-
 # A kept connection belongs to the address that its client has connected to, whatever becomes of that and the others.
 RSpec.describe "A kept connection, when the server's addresses change" do
   # Its env, and whether its socket sends at once. The process has other sockets, too.
@@ -23,14 +19,10 @@ RSpec.describe "A kept connection, when the server's addresses change" do
     }
   RUBY
 
-  def config(places)
-    "worker_processes 1\n#{places.map { |place| "listen #{place.inspect}\n" }.join}"
-  end
+  def config(places) = "worker_processes 1\n#{places.map { |place| "listen #{place.inspect}\n" }.join}"
 
   # A worker, and what the app is told.
-  def asked(one)
-    one.get("/").body.split(" ", 2)
-  end
+  def asked(one) = one.get("/").body.split(" ", 2)
 
   # Changes the addresses, and waits until nobody of before is left.
   def change(signal, places)

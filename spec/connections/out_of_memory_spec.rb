@@ -1,9 +1,5 @@
 # frozen_string_literal: true
 
-require "digest"
-require_relative "../spec_helper"
-require_relative "../support/kept_helpers"
-
 RSpec.describe "C4 Connections, under a limit of memory (RLIMIT_AS)", once: "malloc of the engine" do
   # Bytes that the worker may still allocate, after /limit: more than one client's, and less than all clients'.
   room = 60_000_000

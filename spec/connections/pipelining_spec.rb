@@ -1,14 +1,8 @@
 # frozen_string_literal: true
 
-require "digest"
-require_relative "../spec_helper"
-require_relative "../support/kept_helpers"
-
 RSpec.describe "C4 Pipelining", once: "the order of sockets" do
   # Requests of every kind of body, with what /body answers for each.
-  def mixture(random, count)
-    Array.new(count) { |index| kinds(random, index).sample(random: random).call }
-  end
+  def mixture(random, count) = Array.new(count) { |index| kinds(random, index).sample(random: random).call }
 
   def kinds(random, index)
     body = random.bytes([0, 1, 300, 20_000, 70_000].sample(random: random))
@@ -22,9 +16,7 @@ RSpec.describe "C4 Pipelining", once: "the order of sockets" do
     ]
   end
 
-  def told(body)
-    "#{@worker} #{body.bytesize} #{Digest::MD5.hexdigest(body)}"
-  end
+  def told(body) = "#{@worker} #{body.bytesize} #{Digest::MD5.hexdigest(body)}"
 
   # Writes the bytes in pieces that end anywhere, while another thread reads the answers.
   def send_cut(one, bytes, random)

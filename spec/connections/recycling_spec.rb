@@ -1,9 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/kept_helpers"
-require_relative "../support/kept_loop"
-
 RSpec.describe "C4 Kept connections" do
   # A kept connection that has nothing to say meanwhile; it is still there afterwards.
   def around_idle_peers(count = 20)

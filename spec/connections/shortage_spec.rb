@@ -1,9 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/kept_helpers"
-require_relative "../support/http_strace"
-
 # A shortage of the whole system costs new clients time, and no connected client anything (D13).
 RSpec.describe "D13 Connections, when the whole system lacks something", linux: "strace(1) makes calls fail" do
   before { @folder = Dir.mktmpdir("fastrack-faults") }
@@ -41,9 +37,7 @@ RSpec.describe "D13 Connections, when the whole system lacks something", linux: 
     failures.values.flat_map { |times| times.each_cons(2).map { |before, after| after - before } }
   end
 
-  def lines_about(what)
-    server.log.lines.grep(/\Afastrack: cannot #{what}: /)
-  end
+  def lines_about(what) = server.log.lines.grep(/\Afastrack: cannot #{what}: /)
 
   # Clients with a part of a body sent, and their digests.
   def uploads(count)

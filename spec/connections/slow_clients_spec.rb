@@ -1,9 +1,5 @@
 # frozen_string_literal: true
 
-require "digest"
-require_relative "../spec_helper"
-require_relative "../support/kept_helpers"
-
 RSpec.describe "C4 Slow clients", once: "sockets and timers of the engine" do
   # While the only worker is in the app.
   def while_busy

@@ -1,10 +1,5 @@
 # frozen_string_literal: true
 
-require "digest"
-require "tmpdir"
-require_relative "../spec_helper"
-require_relative "../support/kept_helpers"
-
 RSpec.describe "C4 Responses that are longer than what slow readers take", once: "the engine keeps them and sends them on" do
   parts = 256
   size = parts * 65_536
@@ -59,13 +54,8 @@ RSpec.describe "C4 Responses that are longer than what slow readers take", once:
   end
 
   # Clients that read nothing before the spec has them read.
-  def slow_readers(count, path)
-    Array.new(count) { peer(slow: true).ask(path) }
-  end
-
-  def noted(path)
-    server.lines_of("calls").count { |line| line.split[1] == path }
-  end
+  def slow_readers(count, path) = Array.new(count) { peer(slow: true).ask(path) }
+  def noted(path) = server.lines_of("calls").count { |line| line.split[1] == path }
 
   # Clients that read nothing, and the worker is done with their responses.
   def served_readers(count, path)
@@ -73,9 +63,7 @@ RSpec.describe "C4 Responses that are longer than what slow readers take", once:
   end
 
   # Temporary files that a process has open.
-  def spools(pid)
-    ProcessTable.descriptors(pid).values.count { |target| target&.end_with?("(deleted)") }
-  end
+  def spools(pid) = ProcessTable.descriptors(pid).values.count { |target| target&.end_with?("(deleted)") }
 
   define_method(:expect_whole) do |reader|
     body = reader.answer.body

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/kept_helpers"
 require_relative "../support/http_apps/body_hijacking"
 
 RSpec.describe "C5 hijacking with StreamBody" do

@@ -1,9 +1,6 @@
 # frozen_string_literal: true
 
-require "digest"
 require "rack"
-require_relative "../spec_helper"
-require_relative "../support/kept_helpers"
 require_relative "../support/http_apps/body_reading"
 
 RSpec.describe "C4 StreamBody" do
@@ -11,21 +8,10 @@ RSpec.describe "C4 StreamBody" do
     serve(HttpApps.ru(:body_reading), options: { "StreamBody" => true }.merge(options))
   end
 
-  def chunk(data)
-    "#{data.bytesize.to_s(16)}\r\n".b << data << "\r\n"
-  end
-
-  def bytes(size)
-    Random.new(size).bytes(size)
-  end
-
-  def md5(body)
-    Digest::MD5.hexdigest(body)
-  end
-
-  def noted
-    journal.lines
-  end
+  def chunk(data) = "#{data.bytesize.to_s(16)}\r\n".b << data << "\r\n"
+  def bytes(size) = Random.new(size).bytes(size)
+  def md5(body) = Digest::MD5.hexdigest(body)
+  def noted = journal.lines
 
   describe "when it is on" do
     before(:context) { serve_streaming }
@@ -284,14 +270,6 @@ RSpec.describe "C4 StreamBody" do
       expect([response.status, response.body]).to eq([200, "70000 0"])
     end
     expect(server.log).not_to match(/Lint/)
-  end
-
-  it "without the option the app is called when the body is whole" do
-    serve(HttpApps.ru(:body_reading))
-    one = peer.write("POST /kind HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na")
-    server.get("/pid")
-    expect(calls_of("/kind")).to eq(0)
-    expect(one.write("bc").answer.body).to eq('["StringIO", "3", nil]')
   end
 
   it "a request whose body is under way goes to a worker that is free" do

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/hostile"
-
 # What an app can do in a request, a line each: what its client sees. A second later the service is what it was, whatever that
 # is. Ends of processes, callbacks, hijacking, forks, rack.input, errors, bad responses and what runs out (connections/out_of_memory_spec.rb,
 # connections/faults_spec.rb) have files of their own that go deeper.

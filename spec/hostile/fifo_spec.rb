@@ -1,17 +1,12 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/reexec_helpers"
-
 # FIFOs that nobody reads or writes, in the place of files: a server that opens one waits for nobody.
 RSpec.describe "A FIFO", once: "files of the master" do
   include ReexecHelpers
 
   around { |example| Dir.mktmpdir { |dir| @dir = dir and example.run } }
 
-  def fifo(name)
-    File.join(@dir, name).tap { |path| File.mkfifo(path) }
-  end
+  def fifo(name) = File.join(@dir, name).tap { |path| File.mkfifo(path) }
 
   it "B-faults in the place of a log is named at USR1, and the server goes on with the log that it had" do
     server = start(ru: Rackups::PID, options: { StderrPath: "#{@dir}/err.log" })

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/hostile"
-
 # What clients and the network can do, a line each: what the client sees. A second later the service is what it was. Slow and
 # vanishing clients, framing and limits have files of their own that go deeper.
 RSpec.describe "A hostile network", once: "bytes on the wire" do

@@ -1,9 +1,5 @@
 # frozen_string_literal: true
 
-require "etc"
-require "fileutils"
-require_relative "../spec_helper"
-require_relative "../support/reexec_helpers"
 require_relative "../../lib/fastrack/process/safe_file"
 
 # A master that root runs, and a user of its app who may write to the folders of its logs, pid file and sockets: what he has laid out
@@ -21,9 +17,7 @@ RSpec.describe "A master of root's", if: Process.uid.zero? && RUBY_PLATFORM.incl
   after { FileUtils.remove_entry(top) }
 
   # One that the user owns.
-  def folder(name)
-    File.join(top, name).tap { |path| Dir.mkdir(path) && File.chown(user.uid, user.gid, path) }
-  end
+  def folder(name) = File.join(top, name).tap { |path| Dir.mkdir(path) && File.chown(user.uid, user.gid, path) }
 
   # A link, of the user's.
   def link(target, path)
@@ -37,9 +31,7 @@ RSpec.describe "A master of root's", if: Process.uid.zero? && RUBY_PLATFORM.incl
       .to eq(["root's", 0, 0o600, 0o755, ["secret"]])
   end
 
-  def refusal(path)
-    "root does not follow #{path}, a link of user #{user.uid} to what is not theirs"
-  end
+  def refusal(path) = "root does not follow #{path}, a link of user #{user.uid} to what is not theirs"
 
   # Logs of the server's and of the app's.
   def serve(options: {}, **keywords)

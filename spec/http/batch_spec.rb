@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-require "support/http_gates"
-
 RSpec.describe "requests that become complete while the worker is busy with another one" do
   include HttpGates
 

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 RSpec.describe "A16 the option ChunkedTransfer", once: "bytes on the wire" do
   before(:context) { serve(HttpApps.ru(:responder), options: { "ChunkedTransfer" => "true" }) }
 
@@ -49,9 +47,7 @@ RSpec.describe "A16 without the option ChunkedTransfer", once: "bytes on the wir
   before(:context) { serve(HttpApps.ru(:responder)) }
 
   # The bytes after the head, whatever the head says about them.
-  def after_head(*lines)
-    server.raw(message(*lines)).split("\r\n\r\n", 2).last
-  end
+  def after_head(*lines) = server.raw(message(*lines)).split("\r\n\r\n", 2).last
 
   it "B-no-body sends no body on HEAD" do
     %w[/ /body/array /body/each /body/large /status/404 /length/array].each do |path|

@@ -1,9 +1,5 @@
 # frozen_string_literal: true
 
-require "socket"
-require "support/http_helpers"
-require "support/http_gates"
-
 RSpec.describe "a worker that clients queue up for", once: "the order of sockets" do
   include HttpGates
 

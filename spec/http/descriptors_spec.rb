@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 RSpec.describe "clients that send nothing more, of which there are more than the worker may have descriptors", once: "sockets of the engine" do
   most = 64
 

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 RSpec.describe "A13 Expect", once: "bytes on the wire" do
   before(:context) { serve(HttpApps.ru(:echo)) }
 

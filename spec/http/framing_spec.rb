@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 # Two readers of the same bytes that see two different requests in them are how requests are smuggled past a proxy.
 RSpec.describe "B-framing a request whose end is in doubt", once: "bytes on the wire" do
   before(:context) { serve(HttpApps.ru(:echo)) }

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 RSpec.describe "B-half-response half a response never passes for a whole one" do
   # What the client sees of a response whose body fails after ten bytes.
   def half(name, protocol: "HTTP/1.1")

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 RSpec.describe "B-status the limits of a request's head", once: "bytes on the wire" do
   limits = { "MaxRequestTarget" => 100, "MaxHeaderSize" => 1000, "MaxHeaderFields" => 10 }
   before(:context) { serve(HttpApps.ru(:echo), options: limits) }

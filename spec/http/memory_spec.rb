@@ -1,27 +1,8 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
-RSpec.describe "the memory of a huge response", once: "malloc of the engine" do
-  size = 64 * 1024 * 1024
-
+RSpec.describe "the memory of large responses", once: "malloc of the engine" do
   # In MiB: what this process alone has, and has written to (proc(5), smaps_rollup).
-  def private_dirty(pid)
-    File.read("/proc/#{pid}/smaps_rollup")[/^Private_Dirty:\s+(\d+) kB/, 1].to_i / 1024
-  end
-
-  # The app's own copy was made before the fork: the worker shares it.
-  it "B-memory is given back when it has left" do
-    serve(<<~RUBY)
-      huge = ["x" * #{size}].freeze
-      run ->(env) { [200, {}, env["PATH_INFO"] == "/huge" ? huge : ["small"]] }
-    RUBY
-    server.get("/small")
-    before = private_dirty(@worker)
-    expect(server.get("/huge").body.bytesize).to eq(size)
-    server.get("/small")
-    expect(private_dirty(@worker) - before).to be < 16
-  end
+  def private_dirty(pid) = File.read("/proc/#{pid}/smaps_rollup")[/^Private_Dirty:\s+(\d+) kB/, 1].to_i / 1024
 
   it "B-memory is given back when many clients that did not read theirs have left" do
     serve(<<~RUBY)

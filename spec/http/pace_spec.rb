@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
 require "support/http_apps/pacing"
 
 RSpec.describe "B-pace clients that are slow, or gone", once: "timers and bytes of the engine" do
@@ -23,17 +22,6 @@ RSpec.describe "B-pace clients that are slow, or gone", once: "timers and bytes 
     expect(peers.map { |peer| HttpResponse.parse(peer.read_to_end).status }).to all(eq(200))
   ensure
     peers&.each(&:close)
-  end
-
-  it "B-slow-head serves others while a body comes in bit by bit" do
-    HttpPeer.open(server) do |peer|
-      peer.write("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 20\r\n\r\n")
-      20.times do
-        peer.write("x")
-        expect(server.get("/other").status).to eq(200)
-      end
-      expect(HttpResponse.parse(peer.read_to_end).status).to eq(200)
-    end
   end
 
   # A reader that waits for a while in the middle of 20 MB, and then takes all of it.
@@ -71,11 +59,6 @@ RSpec.describe "B-pace clients that are slow, or gone", once: "timers and bytes 
       expect(gap).to be < [0.4, (Process.clock_gettime(Process::CLOCK_MONOTONIC) - began) * 0.75].max
     end
   end
-
-  it "B-gvl background threads run while nobody is there" do
-    before = server.get("/ticks").body.to_i
-    eventually { server.lines_of("ticks").first.to_i > before + 50 }
-  end
 end
 
 RSpec.describe "B-pace the option Timeout", once: "timers of the engine" do
@@ -106,19 +89,6 @@ RSpec.describe "B-pace the option Timeout", once: "timers of the engine" do
         sleep 0.05
       end
       expect(HttpResponse.parse(peer.read_to_end).body.bytesize).to eq(HttpApps::Pacing::LARGE)
-    end
-  end
-end
-
-RSpec.describe "B-pace the longest Timeout", once: "timers of the engine" do
-  before(:context) { serve(HttpApps.ru(:pacing), options: { "Timeout" => "1e9" }) }
-
-  it "B-pace is a long one: nobody is refused for it" do
-    HttpPeer.open(server) do |peer|
-      peer.write("GET / HTTP/1.1\r\n")
-      expect(server.get("/other").status).to eq(200)
-      peer.write("Host: a\r\nConnection: close\r\n\r\n")
-      expect(HttpResponse.parse(peer.read_to_end).status).to eq(200)
     end
   end
 end

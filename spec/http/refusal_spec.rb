@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 RSpec.describe "B-status a refused request", once: "bytes on the wire" do
   before(:context) { serve(HttpApps.ru(:echo)) }
 
@@ -56,9 +54,5 @@ RSpec.describe "B-status a refused request", once: "bytes on the wire" do
     5.times { server.connect { |socket| socket.write("GE") } }
     expect_worker_alive
     expect(journal.lines.size).to eq(before + 1)
-  end
-
-  it "B-status all the time with the worker that was there from the start" do
-    expect_worker_alive
   end
 end

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 # A client that waits for the rest of a response that has none waits until the connection is given up, and takes the next response
 # for that rest (RFC 9112, 6.3).
 RSpec.describe "D11 the end of a response", once: "the server's framing, whatever Rack says" do

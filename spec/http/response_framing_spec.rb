@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 # Two framing fields would be read in two ways (RFC 9112, 6.2), and a length that is no number in none.
 RSpec.describe "D4 one response, one framing", once: "bytes on the wire" do
   before(:context) { serve(HttpApps.ru(:responder)) }
@@ -10,9 +8,7 @@ RSpec.describe "D4 one response, one framing", once: "bytes on the wire" do
     response.headers.to_a.select { |name, _| name.match?(/\A(content-length|transfer-encoding)\z/i) }
   end
 
-  def kept(path)
-    talk("GET #{path} HTTP/1.1", "Host: a", "Connection: close")
-  end
+  def kept(path) = talk("GET #{path} HTTP/1.1", "Host: a", "Connection: close")
 
   %w[coding-length length-coding].each do |name|
     it "D4 drops the Content-Length beside a Transfer-Encoding, and sends all of the body (#{name})" do

@@ -1,14 +1,11 @@
 # frozen_string_literal: true
 
 require "time"
-require "support/http_helpers"
 
 RSpec.describe "A14 the head of a response" do
   before(:context) { serve(HttpApps.ru(:responder)) }
 
-  def head(name)
-    server.get("/headers/#{name}")
-  end
+  def head(name) = server.get("/headers/#{name}")
 
   it "A14 has status line, Date, Server, app headers as the app spelt them, framing, Connection in this order" do
     response = head("plain")

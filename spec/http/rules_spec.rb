@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
 require "support/http_rules"
 
 # The rules of crates/http/src/rules.md over a real socket. The crate's own tests cut each example everywhere; here the
@@ -63,9 +62,5 @@ RSpec.describe "B-framing the rules of the parser", once: "bytes on the wire" do
   it "B-framing reads the examples of all rules" do
     table = File.read(File.expand_path("../../crates/http/src/rules.md", __dir__), encoding: "UTF-8")
     expect(examples.map(&:rule).uniq).to match_array(table.scan(/^\| `([\w-]+)` \|/).flatten)
-  end
-
-  it "B-framing all the time with the worker that was there from the start" do
-    expect_worker_alive
   end
 end

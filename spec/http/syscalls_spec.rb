@@ -1,9 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-require "support/http_strace"
-require "support/kept_peer"
-
 # What a request costs the kernel is most of what it costs at all.
 RSpec.describe "the system calls of a hello request", :quiet, once: "what the engine asks of the kernel" do
   # Requests that are looked at, and those before them: as long as the worker does not know that clients keep coming, it

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-require "support/http_strace"
-
 RSpec.describe "a long body that comes in chunks of one byte", once: "bytes on the wire" do
   before(:context) { @traces = Dir.mktmpdir("fastrack-traces") }
   after(:context) { FileUtils.remove_entry(@traces) }

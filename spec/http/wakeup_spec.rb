@@ -2,9 +2,7 @@
 
 require "fiddle"
 require "io/nonblock"
-require "socket"
 require_relative "../../lib/fastrack/native"
-require "support/http_helpers"
 
 # The kernel wakes one worker for a new client (EPOLLEXCLUSIVE, epoll_ctl(2)). Without a master here, so that no new
 # worker finds the client by chance.

@@ -1,11 +1,5 @@
 # frozen_string_literal: true
 
-require "json"
-require "support/hanging_app"
-require "support/http_peer"
-require "support/monitor_client"
-require "support/reexec_helpers"
-
 # A line for each request, written by the server itself.
 RSpec.describe "the access log", once: "written without Ruby" do
   include ReexecHelpers

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require "json"
-require "support/http_peer"
-
 # What the client got is logged, whoever has made it.
 RSpec.describe "The access log's bytes of the server's own error pages", once: "the server's pages" do
   app = <<~'RUBY'
@@ -28,9 +25,7 @@ RSpec.describe "The access log's bytes of the server's own error pages", once: "
     [lines.map { |line| JSON.parse(line).values_at("status", "bytes") }, responses.map { |bytes| bytes.split("\r\n\r\n", 2).last.bytesize }]
   end
 
-  def exchange(request_line)
-    HttpPeer.exchange(@server, "#{request_line} HTTP/1.1\r\nHost: h\r\n\r\n").first
-  end
+  def exchange(request_line) = HttpPeer.exchange(@server, "#{request_line} HTTP/1.1\r\nHost: h\r\n\r\n").first
 
   it "are those of the page for an app that has raised, and none on HEAD" do
     start

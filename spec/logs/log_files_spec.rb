@@ -1,8 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
 require_relative "../../lib/fastrack/log"
-require_relative "../support/reexec_helpers"
 
 RSpec.describe "Log files" do
   include ReexecHelpers

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "json"
 require "fastrack/process/log_format"
 
 # How the server's own lines look, and where they go.

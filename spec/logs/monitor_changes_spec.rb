@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "spec_helper"
-require "support/monitor_helpers"
 require_relative "../../lib/fastrack/master/monitor_thread"
 
 # That the monitor is there whatever becomes of the server, and that it and its clients do the server no harm.

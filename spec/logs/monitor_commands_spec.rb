@@ -2,10 +2,7 @@
 
 require "io/console"
 require "pty"
-require "spec_helper"
 require "support/app_chromium"
-require "support/free_port"
-require "support/monitor_helpers"
 
 # What shows what the monitor tells: the command and the page. And the commands that have the server do something.
 RSpec.describe "The monitor's", linux: "a thread with descriptors of its own", once: "a thread without Ruby" do
@@ -16,9 +13,7 @@ RSpec.describe "The monitor's", linux: "a thread with descriptors of its own", o
   end
 
   # How wide the text of a terminal is.
-  def width(text)
-    text.gsub(/\e\[[\d;]*[A-Za-z]/, "").split(/\r?\n/).map(&:length).max
-  end
+  def width(text) = text.gsub(/\e\[[\d;]*[A-Za-z]/, "").split(/\r?\n/).map(&:length).max
 
   describe "page in a browser" do
     before { skip AppChromium.driver_missing if AppChromium.driver_missing }

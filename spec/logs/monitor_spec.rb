@@ -1,9 +1,5 @@
 # frozen_string_literal: true
 
-require "spec_helper"
-require "support/free_port"
-require "support/monitor_helpers"
-
 # What the monitor tells, to whom, and what it does when it is told to.
 RSpec.describe "The monitor", linux: "a thread with descriptors of its own", once: "a thread without Ruby" do
   include MonitorHelpers

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require "json"
-require "spec_helper"
-
 # What subscribers of ActiveSupport::Notifications learn of each request.
 RSpec.describe "Fastrack::Notifications" do
   begin

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_peer"
-
 # How long requests wait, as the app learns it.
 RSpec.describe "the queue time", once: "measured without Ruby" do
   # Answers with the queue time. `/slow` takes until there is a file `go`.
@@ -10,13 +8,8 @@ RSpec.describe "the queue time", once: "measured without Ruby" do
   # How long a request has to wait for another one, in seconds.
   let(:held) { 0.1 }
 
-  def queue_time(server, fields = {})
-    server.get("/", fields).body[/\AFloat (.*)\z/, 1].to_f
-  end
-
-  def micros
-    Process.clock_gettime(Process::CLOCK_REALTIME, :microsecond)
-  end
+  def queue_time(server, fields = {}) = server.get("/", fields).body[/\AFloat (.*)\z/, 1].to_f
+  def micros = Process.clock_gettime(Process::CLOCK_REALTIME, :microsecond)
 
   it "is a Float in each env, and that since X-Request-Start or X-Queue-Start where a router says so" do
     server = Server.start(ru: ru, options: { MaxWorkers: 1 })

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "json"
-require "spec_helper"
 require_relative "../../lib/fastrack/version"
 
 # What the server tells of itself, to the app and to hooks.
@@ -26,9 +24,7 @@ RSpec.describe "Fastrack.stats" do
     RUBY
   end
 
-  def stats(server)
-    JSON.parse(server.get("/stats").body, symbolize_names: true)
-  end
+  def stats(server) = JSON.parse(server.get("/stats").body, symbolize_names: true)
 
   def await_stats(server)
     Eventually.eventually { stats(server).then { |found| found if yield found } }

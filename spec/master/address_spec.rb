@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
 require_relative "../../lib/fastrack/listener/address"
 
 RSpec.describe Fastrack::Address, once: "texts and sockets" do
@@ -97,9 +96,7 @@ RSpec.describe Fastrack::Address, once: "texts and sockets" do
   end
 
   describe "where something else listens" do
-    def taken
-      TCPServer.open("127.0.0.1", 0) { |server| yield server, "127.0.0.1:#{server.addr[1]}" }
-    end
+    def taken = TCPServer.open("127.0.0.1", 0) { |server| yield server, "127.0.0.1:#{server.addr[1]}" }
 
     it "C2 is tried as often as was said, with a line in the log" do
       taken do |_, place|

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/memory_cgroup"
-
 RSpec.describe "MaxWorkers=auto", once: "processes and figures of the kernel" do
   # What this machine allows, asked without the code in question.
   one_cpu = ["taskset", "-c", `taskset -pc #{Process.pid} 2>/dev/null`[/: (\d+)/, 1].to_s]
@@ -17,9 +14,7 @@ RSpec.describe "MaxWorkers=auto", once: "processes and figures of the kernel" do
     threads.each(&:join)
   end
 
-  def lines(server)
-    server.log.lines(chomp: true).grep(/workers auto: changing|memory: .* changing/)
-  end
+  def lines(server) = server.log.lines(chomp: true).grep(/workers auto: changing|memory: .* changing/)
 
   it "adds workers while the app waits and all are busy", alone: "clients that keep all workers busy", if: one_cpu.last != "" do
     server = Server.start(ru: "run ->(_env) { sleep 0.02; [200, {}, []] }", options: { MaxWorkers: "auto" }, wrapper: one_cpu)

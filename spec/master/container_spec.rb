@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-
 # What becomes of a master whose children's children are given to it by the kernel.
 RSpec.describe "A master that adopts processes", once: "processes" do
   ORPHANS = <<~'RUBY'

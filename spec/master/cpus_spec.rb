@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
 require_relative "../../lib/fastrack/process/cpus"
 
 RSpec.describe "The number of workers", once: "files of the kernel" do

@@ -1,9 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require "support/http_helpers"
-require "support/http_peer"
-
 # No state of a worker lasts for ever: the master knows each, and what it may take.
 RSpec.describe "The time that a worker may take" do
   processes = "processes and signals"
@@ -19,9 +15,7 @@ RSpec.describe "The time that a worker may take" do
   end
 
   # With workers that have booted: until then other limits apply.
-  def ready(**keywords)
-    start(**keywords).tap(&:await_ready)
-  end
+  def ready(**keywords) = start(**keywords).tap(&:await_ready)
 
   def frozen(pid)
     Process.kill(:STOP, pid)
@@ -159,9 +153,7 @@ RSpec.describe "The time that a worker may take" do
     end
 
     # @return [Boolean] whether each that has begun was done
-    def done?(server)
-      %w[begun done].map { |name| File.size(server.file(name)) }.uniq.one?
-    end
+    def done?(server) = %w[begun done].map { |name| File.size(server.file(name)) }.uniq.one?
 
     { "before_fork" => "cannot spawn worker", "after_worker_exit" => "after_worker_exit failed" }.each do |hook, failure|
       it "is WorkerBootTimeout: #{hook} that hangs is named in the log, and the master goes on" do

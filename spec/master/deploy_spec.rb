@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/http_nginx"
-require_relative "../support/kept_loop"
 require_relative "../../lib/fastrack/configuration/config_file"
 
 # What docs/upgrading.md and docs/deploy.md say, done as it is written there, in another folder than /srv/app.
@@ -111,9 +108,7 @@ RSpec.describe "Deploys", once: "commands, signals and sockets" do
   end
 
   # An indented command of the documentation, with its continuation lines.
-  def command(text, beginning)
-    here(text[/^    (#{Regexp.escape(beginning)}.*?[^\\])$/m, 1])
-  end
+  def command(text, beginning) = here(text[/^    (#{Regexp.escape(beginning)}.*?[^\\])$/m, 1])
 
   it "A8 by start_server: no request is lost, not even on connections that were idle for a second" do
     skip "start_server is not installed (Debian: libserver-starter-perl)" unless system("command -v start_server >/dev/null")

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/reexec_helpers"
 require_relative "../support/wrk"
 
 # Deploys add up over months: what each leaves behind counts.

@@ -1,14 +1,9 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/reexec_helpers"
-
 RSpec.describe "Draining", once: "signals and sockets" do
   include ReexecHelpers
 
-  def now
-    Process.clock_gettime(Process::CLOCK_MONOTONIC)
-  end
+  def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
   # One request on a connection that is to be kept.
   def ask_on(socket, path = "/")

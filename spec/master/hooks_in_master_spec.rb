@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/reexec_helpers"
-
 # What is not the server's and runs in the master: hooks, events, plugins, wrappers of Process._fork.
 RSpec.describe "D10 The master" do
   include ReexecHelpers
@@ -147,9 +144,7 @@ RSpec.describe "D10 The master" do
   end
 
   describe "ends by TERM" do
-    def hung(server)
-      server.tap { server.await_file("hung") }
-    end
+    def hung(server) = server.tap { server.await_file("hung") }
 
     hang = "(File.write('hung', '') && sleep)"
 

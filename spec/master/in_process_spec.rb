@@ -1,8 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
 require "fastrack/version"
-require_relative "../support/in_process"
 
 RSpec.describe "A server inside another process" do
   it "serves in threads of that process, which keeps its signals, title and output, and has nothing of it after a stop" do

@@ -1,16 +1,12 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-
 RSpec.describe "C1 INT" do
   def start(**keywords)
     Server.ready(ru: Rackups::GATE, options: { MaxWorkers: 2, MaxRequestPerChild: 0 }, **keywords)
   end
 
   # As a terminal sends it, to all processes of the job.
-  def interrupt_all(server)
-    Process.kill(:INT, -server.pid)
-  end
+  def interrupt_all(server) = Process.kill(:INT, -server.pid)
 
   it "is graceful in production, also where all processes get it: requests finish, and the status is 0" do
     server = start

@@ -1,9 +1,5 @@
 # frozen_string_literal: true
 
-require "fileutils"
-require_relative "../spec_helper"
-require_relative "../support/reexec_helpers"
-
 # Deploy tools remove old releases, in one of which a server may have been started.
 RSpec.describe "A server whose directory has been removed", once: "system calls of the master" do
   include ReexecHelpers

@@ -1,11 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-
 RSpec.describe "Master" do
-  def now
-    Process.clock_gettime(Process::CLOCK_MONOTONIC)
-  end
+  def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
   it "C6 master and workers have titles" do
     server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2 })

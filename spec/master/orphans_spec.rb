@@ -1,9 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/free_port"
-require_relative "../support/http_peer"
-
 # What outlives a master that is killed, and for how long; and what the app's own processes have of the server.
 RSpec.describe "Orphans", once: "processes and signals" do
   def kill_master(server)

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/reexec_helpers"
 require_relative "../../lib/fastrack/process/pid_file"
 
 RSpec.describe "The pid file", once: "files and processes" do
@@ -12,9 +10,7 @@ RSpec.describe "The pid file", once: "files and processes" do
   def path = File.join(@dir, "app.pid")
 
   # The pid of a process that has ended.
-  def dead_pid
-    Process.wait(spawn("true")).tap { |pid| expect(ProcessTable.entry(pid)).to be_nil }
-  end
+  def dead_pid = Process.wait(spawn("true")).tap { |pid| expect(ProcessTable.entry(pid)).to be_nil }
 
   # A server that has the file by now.
   def start_with_it

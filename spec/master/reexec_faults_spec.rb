@@ -1,9 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/kept_peer"
-require_relative "../support/reexec_helpers"
-
 RSpec.describe "A new master (USR2) that meets with trouble", once: "processes, signals and sockets" do
   include ReexecHelpers
 
@@ -198,19 +194,6 @@ RSpec.describe "A new master (USR2) that meets with trouble", once: "processes, 
     await_processes(server, 3)
     expect(pid_in(server)).to eq(server.pid)
     expect(server.get.body).to eq("v1 #{server.pid}")
-  end
-
-  it "B-faults a folder that is gone keeps the old one" do
-    Dir.mktmpdir do |dir|
-      FileUtils.mkdir(File.join(dir, "release"))
-      File.write(File.join(dir, "release/config.ru"), app("v1"))
-      server = start(ru: "", options: { MaxWorkers: 1 }, wrapper: ["sh", "-c", "cd #{dir}/release && exec \"$@\"", "sh"])
-      FileUtils.rm_r(File.join(dir, "release"))
-      usr2(server)
-      server.await_log(/^fastrack: cannot start a new master: the directory .*release is gone, in which the server was started$/)
-      server.await_log("exited with status 127 before it was ready; this one carries on")
-      expect(server.get.status).to eq(200)
-    end
   end
 
   it "B-faults a pid file that cannot be renamed keeps the old one" do

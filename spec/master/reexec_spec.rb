@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/reexec_helpers"
-
 RSpec.describe "A new master (USR2)", once: "processes, signals and sockets" do
   include ReexecHelpers
 

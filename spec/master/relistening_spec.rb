@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/free_port"
-
 # HUP with a ConfigFile that names other addresses than before.
 RSpec.describe "Listeners on HUP", once: "sockets and signals" do
   def start(*places, ru: Rackups::PID, workers: 2)
@@ -15,13 +12,8 @@ RSpec.describe "Listeners on HUP", once: "sockets and signals" do
   end
 
   # Changes the addresses.
-  def change(server, *places)
-    server.reload(config(places))
-  end
-
-  def get(port)
-    HttpResponse.ask(TCPSocket.new("127.0.0.1", port)).body.to_i
-  end
+  def change(server, *places) = server.reload(config(places))
+  def get(port) = HttpResponse.ask(TCPSocket.new("127.0.0.1", port)).body.to_i
 
   def refused?(place)
     (place.is_a?(Integer) ? TCPSocket.new("127.0.0.1", place) : UNIXSocket.new(place)).close

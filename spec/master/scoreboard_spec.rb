@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require "support/hanging_app"
-require "support/http_peer"
-
 # What the master's log says of a worker that has died: at which request it was.
 RSpec.describe "the scoreboard", once: "shared memory" do
   def serve
@@ -13,9 +10,7 @@ RSpec.describe "the scoreboard", once: "shared memory" do
     Thread.new { HttpPeer.exchange(server, "GET #{path} HTTP/1.1\r\nHost: h\r\n#{headers.map { |pair| "#{pair.join(": ")}\r\n" }.join}\r\n") }
   end
 
-  def line_of(server, pid)
-    Eventually.eventually { server.log[/^fastrack: worker \d \(pid #{pid}\) .*$/] }
-  end
+  def line_of(server, pid) = Eventually.eventually { server.log[/^fastrack: worker \d \(pid #{pid}\) .*$/] }
 
   { KILL: "was killed by SIGKILL", SEGV: "was killed by SIG(ABRT|SEGV)" }.each do |signal, manner|
     it "C3: names the request, its id and its time where a worker #{manner}" do

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
 require_relative "../../lib/fastrack/process/sd_notify"
 
 # The spec has systemd's part: it listens on the socket that NOTIFY_SOCKET names.
@@ -14,9 +13,7 @@ RSpec.describe Fastrack::SdNotify, once: "a socket" do
     end
   end
 
-  def notifier(more = {})
-    described_class.new({ "NOTIFY_SOCKET" => @path }.merge(more))
-  end
+  def notifier(more = {}) = described_class.new({ "NOTIFY_SOCKET" => @path }.merge(more))
 
   it "C6 reaches a socket with an abstract name" do
     name = "fastrack-spec-#{Process.pid}"

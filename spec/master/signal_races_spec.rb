@@ -1,10 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/free_port"
-require_relative "../support/kept_peer"
-require_relative "../support/reexec_helpers"
-
 # ConfigFiles hold the processes where they are for a moment only.
 RSpec.describe "Signals at a bad moment", once: "processes and signals" do
   include ReexecHelpers

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
 require "io/console"
 require "pty"
 
@@ -229,11 +228,5 @@ RSpec.describe "Signals", once: "processes and signals" do
       end
       expect(server.workers).to eq([worker])
     end
-  end
-
-  it "C1 recycling after MaxRequestPerChild is not noticed" do
-    server = start(MaxRequestPerChild: 5)
-    loop = ClientLoop.run(server) { |clients| eventually(60) { clients.bodies.uniq.size > 10 } }
-    expect(loop.failures).to eq([])
   end
 end

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
 require_relative "../../lib/fastrack/listener/inherited"
 
 RSpec.describe "Under start_server", once: "sockets" do
@@ -41,11 +40,6 @@ RSpec.describe "Under start_server", once: "sockets" do
         expect { Fastrack::ServerStarter.listeners("SERVER_STARTER_PORT" => value) }.to raise_error(Fastrack::ListenError, message)
         file&.close
       end
-    end
-
-    it "A8 without start_server there is nothing inherited" do
-      expect(Fastrack::ServerStarter.listeners({})).to eq([])
-      expect(Fastrack::ServerStarter.listeners("SERVER_STARTER_PORT" => "")).to eq([])
     end
   end
 end

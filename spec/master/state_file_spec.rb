@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/reexec_helpers"
-
 RSpec.describe "The state file of a puma.rb", once: "what the master writes" do
   include ReexecHelpers
 

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/http_peer"
-
 RSpec.describe "Stopping", once: "processes and signals" do
   # A server, and a request that is in its app.
   def busy(**options)

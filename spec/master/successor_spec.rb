@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-
 # HUP onto what may not boot: a worker stays until its successor serves.
 RSpec.describe "A worker's successor on HUP" do
   def start(count)

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
 require_relative "../../lib/fastrack/configuration/options"
 
 # The specs have systemd's part: they hand sockets over, and listen to what is said on NOTIFY_SOCKET.
@@ -20,9 +19,7 @@ RSpec.describe "Under systemd", once: "sockets and processes" do
     ENV["PATH"].split(":").any? { |folder| File.executable?(File.join(folder, program)) }
   end
 
-  def names(socket)
-    HttpResponse.ask(socket).body.scan(/^SERVER_(?:NAME|PORT)="(.*)"$/).flatten
-  end
+  def names(socket) = HttpResponse.ask(socket).body.scan(/^SERVER_(?:NAME|PORT)="(.*)"$/).flatten
 
   describe "socket activation" do
     it "C6 uses every socket that it is given, and binds none" do
@@ -213,9 +210,7 @@ RSpec.describe "Under systemd", once: "sockets and processes" do
       end
     end
 
-    def asked
-      HttpResponse.ask(UNIXSocket.new("#{@dir}/app.sock")).body
-    end
+    def asked = HttpResponse.ask(UNIXSocket.new("#{@dir}/app.sock")).body
 
     it "C6 are in order for systemd-analyze" do
       skip "systemd is not installed" unless installed?("systemd-analyze")

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/reexec_helpers"
-
 # The file of a unix socket when the server that listens there ends.
 RSpec.describe "A unix socket", once: "files" do
   include ReexecHelpers

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-require "support/http_nginx"
-
 RSpec.describe "server-sent events", once: "what nginx sees" do
   # Each event is sent when the file of its number is there, which the client writes once it has the one before.
   before do

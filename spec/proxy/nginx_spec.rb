@@ -1,8 +1,6 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
 require "support/http_apps/pacing"
-require "support/http_nginx"
 
 RSpec.describe "behind nginx", once: "what nginx sees" do
   {

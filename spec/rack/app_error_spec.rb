@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
 require "support/http_apps/raising"
 
 RSpec.describe "B-app-error an app that fails" do
@@ -51,16 +50,5 @@ RSpec.describe "B-app-error an app that fails" do
       expect_500(path)
       expect_worker_alive
     end
-  end
-end
-
-RSpec.describe "B-app-error an app that fails where nobody reads stderr any more" do
-  it "B-app-error gets its 500 all the same, and the worker lives" do
-    reader, writer = IO.pipe
-    serve(HttpApps.ru(:raising), inherit: { err: writer })
-    [reader, writer].each(&:close)
-    expect(Array.new(3) { server.get("/standard").status }).to eq([500] * 3)
-    expect(server.get("/nil").status).to eq(500)
-    expect_worker_alive
   end
 end

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 RSpec.describe "A15 the body of a response" do
   before(:context) { serve(HttpApps.ru(:responder)) }
 
@@ -34,29 +32,5 @@ RSpec.describe "A15 the body of a response" do
   it "B-app-error answers 500 for what is no body" do
     expect(server.get("/body/string").status).to eq(500)
     expect_worker_alive
-  end
-end
-
-RSpec.describe "A15 a body with to_path" do
-  before(:context) do
-    @folder = Dir.mktmpdir("fastrack-files")
-    @content = Random.new(1).bytes(700_000)
-    File.binwrite(File.join(@folder, "file.bin"), @content)
-    File.binwrite(File.join(@folder, "empty.txt"), "")
-    files = "defined?(Rack::Files) ? Rack::Files : Rack::File"
-    serve(%(require "rack"\nrequire "rack/files"\nrun((#{files}).new(#{@folder.inspect}))))
-  end
-
-  after(:context) { FileUtils.remove_entry(@folder) }
-
-  it "A15 sends the file of Rack::Files, an empty one, a range, its head, and 404; and leaves no file open" do
-    whole = server.get("/file.bin")
-    expect([whole.body, whole.headers["Content-Length"]]).to eq([@content, "700000"])
-    expect(server.get("/empty.txt").body).to eq("")
-    part = server.get("/file.bin", { "Range" => "bytes=10-19" })
-    expect([part.status, part.body]).to eq([206, @content.byteslice(10, 10)])
-    expect(talk("HEAD /file.bin HTTP/1.1", "Host: a").headers["Content-Length"]).to eq("700000")
-    expect(server.get("/no-such-file").status).to eq(404)
-    eventually { ProcessTable.descriptors(@worker).values.compact.none? { |name| name.start_with?(@folder) } }
   end
 end

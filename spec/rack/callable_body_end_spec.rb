@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 # A body that can only be called writes to the socket itself, and the close ends it.
 RSpec.describe "D11 the end of a callable body", if: HttpApps.rack3? do
   before(:context) do

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 RSpec.describe "C5 what an app leaves to be called after its response" do
   before(:context) { serve(HttpApps.ru(:calling_back)) }
 

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 RSpec.describe "A15 close" do
   before(:context) { serve(HttpApps.ru(:closing), options: { "Timeout" => 60 }) }
 

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 RSpec.describe "an app that closes what is not its own" do
   app = <<~'RUBY'
     close = ->(one) { one.close unless one.closed? }

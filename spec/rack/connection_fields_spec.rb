@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
 require "uri"
 
 # Connection is the server's to decide (A14), and with it what it names (RFC 9110, 7.6.1 and 7.8).
@@ -32,9 +31,7 @@ RSpec.describe "D11 what an app says of the connection", once: "the server's fie
 
   before(:context) { serve(app, options: { "EarlyHints" => true }) }
 
-  def path(at = "/", **fields)
-    "#{at}?#{URI.encode_www_form(fields)}"
-  end
+  def path(at = "/", **fields) = "#{at}?#{URI.encode_www_form(fields)}"
 
   # The response to a request on a connection that the client would keep, and whether another one follows.
   def answered(version: "1.1", **fields)
@@ -96,11 +93,6 @@ RSpec.describe "D11 what an app says of the connection", once: "the server's fie
     expect([response.status, response.headers["upgrade"]]).to eq([500, nil])
     eventually { server.log.include?("101 takes rack.hijack") }
     expect_worker_alive
-  end
-
-  it "D11 has a 101 go on as another protocol where rack.hijack takes it" do
-    bytes = server.raw(message("GET #{path("status" => "101", "upgrade" => "echo", "body" => "hijack")} HTTP/1.1", "Host: a"))
-    expect(bytes).to end_with("upgrade: echo\r\nConnection: Upgrade\r\n\r\nraw")
   end
 
   it "C5 has early hints raise an IOError where the app has hijacked the connection" do

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 RSpec.describe "C5 rack.early_hints" do
   # One interim response, with its fields.
   let(:interim) { %r{\AHTTP/1\.1 103 Early Hints\r\n((?:[^\r]+\r\n)*)\r\n} }

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/kept_helpers"
-
 # The worker remembers which fields came in which order, to make the next env of that kind at once.
 RSpec.describe "A11 the env of many clients with different fields, in one worker" do
   include KeptHelpers
@@ -30,9 +28,7 @@ RSpec.describe "A11 the env of many clients with different fields, in one worker
     end
   end
 
-  def fields_of(env)
-    env.select { |name, _| name.start_with?("HTTP_") || name == "CONTENT_TYPE" }
-  end
+  def fields_of(env) = env.select { |name, _| name.start_with?("HTTP_") || name == "CONTENT_TYPE" }
 
   # The env that the app got, in which an unseen value would be the one of an earlier request.
   def env_with(client, fields, target)

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 RSpec.describe "B-app-error the connection of a client that got an error page", once: "the server's pages" do
   # Whether a request behind one for which the app raises is answered, and what Connection said.
   def after_error(verb = "GET")

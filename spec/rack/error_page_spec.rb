@@ -1,12 +1,8 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 RSpec.describe "B-app-error the page for an app that fails" do
   # Not by rackup, which would put error pages of Rack's around the app.
-  def development
-    { rackup: false, env: { "RACK_ENV" => "development" } }
-  end
+  def development = { rackup: false, env: { "RACK_ENV" => "development" } }
 
   # The page for a path of the raising app, with this ConfigFile.
   def page(path = "/standard", verb: "GET")

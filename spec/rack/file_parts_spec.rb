@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 RSpec.describe "C5 a file that is not what is to be sent", once: "files, whatever Rack says" do
   app = <<~'RUBY'
     # Only its parts are right where it is a part of a file, or one whose size is not what it holds.

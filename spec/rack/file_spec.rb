@@ -1,9 +1,6 @@
 # frozen_string_literal: true
 
-require "digest"
-require "support/http_helpers"
 require "support/http_apps/filing"
-require "support/http_strace"
 
 RSpec.describe "C5 a body with to_path" do
   content = Random.new(1).bytes(3_000_000)

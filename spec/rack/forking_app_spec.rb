@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 RSpec.describe "an app that starts processes" do
   [false, true].each do |unix|
     context unix ? "over a unix socket" : "over TCP" do

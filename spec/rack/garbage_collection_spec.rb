@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
 require "support/http_representative"
 
 RSpec.describe "the server under a garbage collector that is on the loose" do
@@ -30,10 +29,5 @@ RSpec.describe "the server under a garbage collector that is on the loose" do
       end)
     RUBY
     expect(server.get("/").body).to eq({ "stress" => "[false, false][true, false]", "compact" => "[false, true][false, true]" }.fetch(GcMode.name))
-  end
-
-  it "gives every kind of response at peace, so that the others can be compared to it" do
-    serve(HttpApps.ru(:proxied), options: { "EarlyHints" => true })
-    expect_representative_requests
   end
 end

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 RSpec.describe "C5 hijacking" do
   [false, true].each do |unix|
     context(unix ? "over a unix socket" : "over TCP") do

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require "digest"
-require "support/http_helpers"
-
 RSpec.describe "A12 rack.input" do
   mebibyte = 1024 * 1024
 
@@ -26,14 +23,10 @@ RSpec.describe "A12 rack.input" do
     pieces.map { |piece| "#{piece.bytesize.to_s(16)}\r\n".b << piece << "\r\n" }.join << "0\r\n\r\n"
   end
 
-  def ask_chunked(path, body, size)
-    ask(path, chunked(body, size), "Transfer-Encoding: chunked")
-  end
+  def ask_chunked(path, body, size) = ask(path, chunked(body, size), "Transfer-Encoding: chunked")
 
   # Every byte there is, in an order that shows when a part is lost or doubled.
-  def bytes(size)
-    Random.new(size).bytes(size)
-  end
+  def bytes(size) = Random.new(size).bytes(size)
 
   { "StringIO" => [1, mebibyte], "Tempfile" => [mebibyte + 1] }.each do |kind, sizes|
     it "A12 is a binary #{kind} of #{sizes.join(" or ")} bytes, which can be rewound" do

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 %w[body headers].each do |kind|
   RSpec.describe "A15 the block that the server gives to each of the #{kind}" do
     before(:context) { serve(HttpApps.ru(:keeping)) }

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-require "support/kept_peer"
-
 # What docs/rack.md and docs/connections.md say of a response, on a connection that is kept: what comes before and after it counts.
 RSpec.describe "C4 a kept connection, by the tables of the documentation" do
   app = <<~'RUBY'
@@ -85,9 +82,7 @@ RSpec.describe "C4 a kept connection, by the tables of the documentation" do
     peer&.close
   end
 
-  def noted
-    server.lines_of("journal")
-  end
+  def noted = server.lines_of("journal")
 
   [false, true].each do |unix|
     context(unix ? "over a unix socket" : "over TCP") do
@@ -231,21 +226,6 @@ RSpec.describe "C4 a kept connection, by the tables of the documentation" do
         expect(peer.answer.status).to eq(100)
         peer.write("hello")
         expect(peer.answer).to have_attributes(status: 200, body: "hello")
-        expect(peer.get("/last").body).to eq("/last")
-      end
-    end
-
-    it "may have another expectation, which is refused" do
-      client do |peer|
-        peer.write("POST /body HTTP/1.1\r\nHost: a\r\nExpect: more\r\nContent-Length: 5\r\n\r\n")
-        expect(peer.answer.status).to eq(417)
-      end
-      expect(server.get("/last").body).to eq("/last")
-    end
-
-    it "may offer another protocol, which the app does not take" do
-      client do |peer|
-        expect(peer.get("/plain", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AA").body).to eq("/plain")
         expect(peer.get("/last").body).to eq("/last")
       end
     end

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 RSpec.describe "C5 an app inside Rack::Lint" do
   # Over TCP without chunks, and over a unix socket in chunks.
   [false, true].each do |unix|

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 RSpec.describe "C5 rack.protocol" do
   # Switches to the first protocol that is offered, or to one that is not.
   before(:context) do
@@ -22,9 +20,7 @@ RSpec.describe "C5 rack.protocol" do
     HttpPeer.exchange(server, message("GET #{path} HTTP/#{version}", "Host: a", *fields, body: after), half_close: true).first
   end
 
-  def offered(*fields, **keywords)
-    HttpResponse.parse(exchange("/offered", *fields, **keywords)).body
-  end
+  def offered(*fields, **keywords) = HttpResponse.parse(exchange("/offered", *fields, **keywords)).body
 
   if HttpApps.rack3? && Gem::Version.new(Rack.release) >= Gem::Version.new("3.1")
     it "C5 has the protocols that the client offers" do

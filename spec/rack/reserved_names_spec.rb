@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 # Names of a client's that would become keys which are not the client's to set.
 RSpec.describe "A11 field names whose env key has another meaning" do
   names = %w[Content_Type content_type CONTENT_TYPE Content_Length content_length Version version VERSION]

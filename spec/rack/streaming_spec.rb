@@ -1,17 +1,12 @@
 # frozen_string_literal: true
 
-require "json"
-require "support/http_helpers"
-
 if HttpApps.rack3?
   RSpec.describe "A15 bodies of Rack 3" do
     [false, true].each do |unix|
       context(unix ? "over a unix socket" : "over TCP") do
         before(:context) { serve(HttpApps.ru(:streaming), unix: unix) }
 
-        def body(path)
-          server.get(path).body
-        end
+        def body(path) = server.get(path).body
 
         it "A15 a callable body writes to the stream, and ends by closing it" do
           expect(body("/parts")).to eq("part 0,part 1,part 2,")

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_helpers"
-
 # Who comes from Rhebok gets its names; who comes from Unicorn or Puma, theirs: `http://0.0.0.0:0/` is no address, and an empty
 # REMOTE_ADDR no IP address.
 RSpec.describe "A7 the env of a unix socket", once: "what the server puts in" do

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require "open3"
-require "support/http_helpers"
-
 # What Rhebok's own spec_06 checks with curl, of Fastrack.
 RSpec.describe "A18 Rhebok's spec_06: curl, to the option ChunkedTransfer" do
   # The body, and what curl -v tells about the request (>) and the response (<).

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "net/http"
-require "support/http_helpers"
 
 # What Rhebok's own tests check (its spec_01 to spec_05), of Fastrack. Most of it is in spec/rack and spec/http, too; here it goes
 # through another HTTP client.
@@ -16,9 +15,7 @@ RSpec.describe "A18 Rhebok's tests" do
     [response, Marshal.load(response.body)] # rubocop:disable Security/MarshalLoad -- written by the app
   end
 
-  def get(path, headers = {})
-    fetch(Net::HTTP::Get.new(path, headers))
-  end
+  def get(path, headers = {}) = fetch(Net::HTTP::Get.new(path, headers))
 
   version = HttpApps.rack3? ? nil : [1, 1]
 

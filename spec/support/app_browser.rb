@@ -14,9 +14,7 @@ class AppBrowser
 
   Page = Struct.new(:status, :headers, :body) do
     # The value of a hidden field of a form in the page.
-    def token(name = "authenticity_token")
-      CGI.unescapeHTML(body[/name="#{name}" value="([^"]+)"/, 1])
-    end
+    def token(name = "authenticity_token") = CGI.unescapeHTML(body[/name="#{name}" value="([^"]+)"/, 1])
   end
 
   def initialize(server)
@@ -46,19 +44,12 @@ class AppBrowser
     visit(path, *parts, "--form", "#{name}=@#{file}", *arguments)
   end
 
-  def write(name, content)
-    file(name).tap { |path| File.binwrite(path, content) }
-  end
-
-  def close
-    FileUtils.remove_entry(@dir)
-  end
+  def write(name, content) = file(name).tap { |path| File.binwrite(path, content) }
+  def close = FileUtils.remove_entry(@dir)
 
   private
 
-  def file(name)
-    File.join(@dir, name)
-  end
+  def file(name) = File.join(@dir, name)
 
   # Interim responses and redirects have heads of their own; the last one counts.
   def page

@@ -17,9 +17,7 @@ class AppChromium
     ENV.fetch("PATH", "").split(":").map { |dir| File.join(dir, name) }.find { |path| File.executable?(path) }
   end
 
-  def self.driver
-    program("chromedriver")
-  end
+  def self.driver = program("chromedriver")
 
   def self.missing
     "no chromium here; bin/lib/chromium.sh brings one" unless program
@@ -36,13 +34,8 @@ class AppChromium
       @session = session
     end
 
-    def visit(url)
-      post("url", url: url)
-    end
-
-    def run(script)
-      post("execute/sync", script: script, args: [])
-    end
+    def visit(url) = post("url", url: url)
+    def run(script) = post("execute/sync", script: script, args: [])
 
     private
 
@@ -76,9 +69,7 @@ class AppChromium
   end
 
   # What it says for itself, mostly about what it does without.
-  def log
-    File.read(File.join(@dir, "log")).scrub
-  end
+  def log = File.read(File.join(@dir, "log")).scrub
 
   def close
     Process.kill(:KILL, -@pid)

@@ -61,13 +61,8 @@ class AppPostgres
 
   private
 
-  def data
-    File.join(@dir, "data")
-  end
-
-  def log
-    File.join(@dir, "log")
-  end
+  def data = File.join(@dir, "data")
+  def log = File.join(@dir, "log")
 
   def initialise
     pid = as_user("initdb", "-D", data, "-U", "fastrack", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")

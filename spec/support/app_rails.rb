@@ -77,17 +77,9 @@ class AppRails
     Server.start(ru: "", wrapper: wrapper, env: environment.merge(env))
   end
 
-  def path(file)
-    File.join(@dir, file)
-  end
-
-  def remove
-    FileUtils.remove_entry(@dir)
-  end
-
-  def environment
-    @postgres.environment.merge("SECRET_KEY_BASE" => "0123456789abcdef" * 8)
-  end
+  def path(file) = File.join(@dir, file)
+  def remove = FileUtils.remove_entry(@dir)
+  def environment = @postgres.environment.merge("SECRET_KEY_BASE" => "0123456789abcdef" * 8)
 end
 
 # A database and a copy of the app, in @postgres and @app, for all examples of a file.

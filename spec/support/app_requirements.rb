@@ -10,9 +10,7 @@ module AppRequirements
 
   module_function
 
-  def complete?
-    ENV["FASTRACK_LANE"] == COMPLETE_LANE
-  end
+  def complete? = ENV["FASTRACK_LANE"] == COMPLETE_LANE
 
   def missing(what, code)
     _, errors, status = Open3.capture3(RbConfig.ruby, "-e", code)

@@ -106,7 +106,5 @@ class ClientLoop
     raise "the connection ended after #{bytes.inspect}"
   end
 
-  def note(body, failure)
-    @lock.synchronize { body ? @bodies << body : @failures << failure }
-  end
+  def note(body, failure) = @lock.synchronize { body ? @bodies << body : @failures << failure }
 end

@@ -11,18 +11,14 @@ module CommandFolder
     group.before { write("config.ru", Rackups::PID) }
   end
 
-  def path(name)
-    File.join(@dir, name)
-  end
+  def path(name) = File.join(@dir, name)
 
   def write(name, text)
     FileUtils.mkdir_p(File.dirname(path(name)))
     File.write(path(name), text)
   end
 
-  def lines(name)
-    File.exist?(path(name)) ? File.readlines(path(name), chomp: true) : []
-  end
+  def lines(name) = File.exist?(path(name)) ? File.readlines(path(name), chomp: true) : []
 
   # The words that start a server in the folder.
   def in_folder(*arguments, program: [Server::COMMAND])
@@ -35,9 +31,7 @@ module CommandFolder
   end
 
   # @return [Server] one whose workers serve
-  def ready(*arguments, **keywords)
-    serve(*arguments, **keywords).await_ready
-  end
+  def ready(*arguments, **keywords) = serve(*arguments, **keywords).await_ready
 
   # Runs the command to its end.
   #

@@ -21,9 +21,7 @@ module GcMode
     mode
   end
 
-  def patient(seconds)
-    seconds * PATIENCE.fetch(name) * Float(ENV.fetch("TEST_PATIENCE", 2))
-  end
+  def patient(seconds) = seconds * PATIENCE.fetch(name) * Float(ENV.fetch("TEST_PATIENCE", 2))
 
   # A server's environment with the mode in it.
   def in_environment(env)

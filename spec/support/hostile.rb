@@ -54,9 +54,7 @@ module Hostile
     RUBY
   end
 
-  def self.answer(triplet)
-    "TRIPLET.new(#{triplet})"
-  end
+  def self.answer(triplet) = "TRIPLET.new(#{triplet})"
 
   # A server for a whole file, and what it is like while all is well.
   def serve_hostile(acts = [], options: {}, **keywords)
@@ -88,9 +86,7 @@ module Hostile
     %w[slow go].each { |name| FileUtils.rm_f(File.join(server.dir, name)) }
   end
 
-  def await_app
-    eventually { File.exist?(File.join(server.dir, "slow")) }
-  end
+  def await_app = eventually { File.exist?(File.join(server.dir, "slow")) }
 
   # What a client sees that asks for a path: the status, :cut when a response begins and does not end as it should, :nothing
   # when the connection ends without a byte.
@@ -123,19 +119,11 @@ module Hostile
   end
 
   def look = server.get("/").body
-
-  def complete?
-    server.workers.size == OPTIONS[:MaxWorkers] && others.empty? && zombies.empty?
-  end
+  def complete? = server.workers.size == OPTIONS[:MaxWorkers] && others.empty? && zombies.empty?
 
   # What was started here, and is neither the master nor a worker.
-  def others
-    server.processes - [server.pid, server.master, *server.workers]
-  end
-
-  def zombies
-    [server.master, *server.workers].flat_map { |pid| ProcessTable.zombies(pid) }
-  end
+  def others = server.processes - [server.pid, server.master, *server.workers]
+  def zombies = [server.master, *server.workers].flat_map { |pid| ProcessTable.zombies(pid) }
 
   def open_files
     counts = server.workers.map { |pid| descriptors(pid) }

@@ -21,7 +21,5 @@ module HttpApps
   end
 
   # Whether its SPEC has `*` as a PATH_INFO.
-  def self.rack31?
-    rack3? && Gem::Version.new(Rack.release) >= Gem::Version.new("3.1")
-  end
+  def self.rack31? = rack3? && Gem::Version.new(Rack.release) >= Gem::Version.new("3.1")
 end

@@ -11,9 +11,7 @@ module HttpGates
 
   # Where a listener is, when a server has more than one.
   Place = Struct.new(:port) do
-    def connect
-      TCPSocket.new("127.0.0.1", port)
-    end
+    def connect = TCPSocket.new("127.0.0.1", port)
   end
 
   def ask(*paths, place: server)
@@ -26,13 +24,8 @@ module HttpGates
   end
 
   # Returns when a request is in the app: the worker goes on when the gate is opened.
-  def await_gate(name)
-    eventually(20) { calls.include?("/gate/#{name}") }
-  end
-
-  def open_gate(name)
-    server.write(name, "")
-  end
+  def await_gate(name) = eventually(20) { calls.include?("/gate/#{name}") }
+  def open_gate(name) = server.write(name, "")
 
   # Paths of all calls so far, in order, or those in one worker.
   def calls(worker = nil)

@@ -15,13 +15,8 @@ module HttpHelpers
     @server
   end
 
-  def server
-    @server
-  end
-
-  def journal
-    HttpJournal.new(@server.dir)
-  end
+  def server = @server
+  def journal = HttpJournal.new(@server.dir)
 
   # Sends a head, given without line ends, and a body; the response. It is the last on its connection, which the head need
   # not say.
@@ -30,17 +25,9 @@ module HttpHelpers
     HttpResponse.parse(to.raw(message(*lines, body: body)), head_only: lines.first.start_with?("HEAD "))
   end
 
-  def message(*lines, body: "")
-    "#{lines.join("\r\n")}\r\n\r\n".b << body.b
-  end
-
-  def echoed(*lines, body: "", to: @server)
-    HttpApps::Echo.read(talk(*lines, body: body, to: to))
-  end
-
-  def env_of(*lines, body: "", to: @server)
-    echoed(*lines, body: body, to: to).fetch("env")
-  end
+  def message(*lines, body: "") = "#{lines.join("\r\n")}\r\n\r\n".b << body.b
+  def echoed(*lines, body: "", to: @server) = HttpApps::Echo.read(talk(*lines, body: body, to: to))
+  def env_of(*lines, body: "", to: @server) = echoed(*lines, body: body, to: to).fetch("env")
 
   # The worker is the one that was started with the group, and it answers.
   def expect_worker_alive(to: @server)

@@ -10,9 +10,7 @@ class HttpJournal
   end
 
   # Appends a line at once (O_APPEND: lines of several workers do not mix).
-  def write(line)
-    File.write(@path, "#{line}\n", mode: "a")
-  end
+  def write(line) = File.write(@path, "#{line}\n", mode: "a")
 
   def lines
     File.readlines(@path, chomp: true)
@@ -20,7 +18,5 @@ class HttpJournal
     []
   end
 
-  def count(line)
-    lines.count(line)
-  end
+  def count(line) = lines.count(line)
 end

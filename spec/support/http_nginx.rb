@@ -31,9 +31,7 @@ class HttpNginx
     end
   end
 
-  def log
-    File.exist?(log_path) ? File.read(log_path) : ""
-  end
+  def log = File.exist?(log_path) ? File.read(log_path) : ""
 
   def stop
     Process.kill(:QUIT, @pid)
@@ -43,9 +41,7 @@ class HttpNginx
 
   private
 
-  def log_path
-    File.join(@dir, "error.log")
-  end
+  def log_path = File.join(@dir, "error.log")
 
   def listening?
     raise "nginx ended: #{log}" if Process.wait(@pid, Process::WNOHANG)

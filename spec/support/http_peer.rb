@@ -63,9 +63,7 @@ class HttpPeer
   end
 
   # Packets with data that have come: tcp(7), TCP_INFO.
-  def packets
-    @socket.getsockopt(Socket::IPPROTO_TCP, Socket::TCP_INFO).data.unpack1("x152 L")
-  end
+  def packets = @socket.getsockopt(Socket::IPPROTO_TCP, Socket::TCP_INFO).data.unpack1("x152 L")
 
   # Whether the server has read all that was sent; until then its kernel keeps it: proc(5), /proc/net/tcp, rx_queue.
   def taken?
@@ -95,9 +93,7 @@ class HttpPeer
   end
 
   # Whether the server sends or ends something within that time, in seconds.
-  def anything_within?(seconds)
-    !@socket.wait_readable(seconds).nil?
-  end
+  def anything_within?(seconds) = !@socket.wait_readable(seconds).nil?
 
   # Reads no more and forgets the connection: unread bytes turn into a reset for the server.
   def abort

@@ -16,21 +16,10 @@ class HttpResponse
       values.empty? ? nil : values.join(", ")
     end
 
-    def all(name)
-      @pairs.select { |key, _| key.casecmp?(name) }.map(&:last)
-    end
-
-    def key?(name)
-      !all(name).empty?
-    end
-
-    def names
-      @pairs.map(&:first)
-    end
-
-    def each(&block)
-      @pairs.each(&block)
-    end
+    def all(name) = @pairs.select { |key, _| key.casecmp?(name) }.map(&:last)
+    def key?(name) = !all(name).empty?
+    def names = @pairs.map(&:first)
+    def each(&block) = @pairs.each(&block)
   end
 
   class Malformed < StandardError; end

@@ -3,9 +3,7 @@
 # The system calls of a server's workers, as strace(1) tells them: one file for each thread.
 class HttpStrace
   Call = Struct.new(:name, :arguments, :result) do
-    def to_s
-      "#{name}(#{arguments}) = #{result}"
-    end
+    def to_s = "#{name}(#{arguments}) = #{result}"
   end
 
   # The tracer is a grandchild of the server's parent (-D), so that signals go to the server and not to strace.

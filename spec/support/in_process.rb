@@ -83,9 +83,7 @@ class InProcess
                  chdir: @dir, in: File::NULL, out: File.join(@dir, "log"), err: %i[child out])
   end
 
-  def output
-    File.read(File.join(@dir, "log")).scrub
-  end
+  def output = File.read(File.join(@dir, "log")).scrub
 
   # @return [Process::Status]
   def wait(patience = 120)

@@ -19,9 +19,7 @@ module KeptHelpers
   end
 
   # Peers that have been served once each, and so are kept now.
-  def kept_peers(count)
-    Array.new(count) { peer.tap { |one| one.get("/pid") } }
-  end
+  def kept_peers(count) = Array.new(count) { peer.tap { |one| one.get("/pid") } }
 
   # A client that has sent a head and a part of the body (StreamBody); the app has been called.
   def begun(path, *lines, part: "")
@@ -50,17 +48,9 @@ module KeptHelpers
     all.group_by { |one| one.get("/pid").body.to_i }.map { |worker, peers| [peers.first(count), worker] }.find { |peers, _| peers.size == count }
   end
 
-  def sockets(pid)
-    ProcessTable.descriptors(pid).values.count { |target| target&.start_with?("socket:") }
-  end
-
-  def worker_of(path)
-    journal.lines.map(&:split).find { |_, called| called == path }&.first&.to_i
-  end
-
-  def calls_of(path)
-    calls.count(path)
-  end
+  def sockets(pid) = ProcessTable.descriptors(pid).values.count { |target| target&.start_with?("socket:") }
+  def worker_of(path) = journal.lines.map(&:split).find { |_, called| called == path }&.first&.to_i
+  def calls_of(path) = calls.count(path)
 
   def seconds
     start = Process.clock_gettime(Process::CLOCK_MONOTONIC)
@@ -70,9 +60,7 @@ module KeptHelpers
 
   private
 
-  def busy_peer(name, kind)
-    peer.ask("/#{kind}/#{name}", "Connection: close")
-  end
+  def busy_peer(name, kind) = peer.ask("/#{kind}/#{name}", "Connection: close")
 end
 
 RSpec.configure do |config|

@@ -27,19 +27,13 @@ class KeptPeer < HttpPeer
     end
   end
 
-  def get(path, *lines, **keywords)
-    ask(path, *lines, **keywords).answer(head_only: keywords[:verb] == "HEAD")
-  end
+  def get(path, *lines, **keywords) = ask(path, *lines, **keywords).answer(head_only: keywords[:verb] == "HEAD")
 
   # Whether the server has ended the connection in an orderly way, with nothing more to say.
-  def closed_without_a_word?
-    read_to_end.empty? && ending == :closed
-  end
+  def closed_without_a_word? = read_to_end.empty? && ending == :closed
 
   # Sends no more than a few KB ahead: what this client does not read stays with the server.
-  def self.open_slow(server)
-    new(server, receive_buffer: 4096)
-  end
+  def self.open_slow(server) = new(server, receive_buffer: 4096)
 
   def self.request(path, *lines, verb: "GET", version: "1.1", body: nil)
     lines.push("Content-Length: #{body.bytesize}") if body
@@ -53,9 +47,7 @@ class KeptPeer < HttpPeer
   end
 
   # From now on this client reads as fast as any.
-  def hurry
-    @socket.setsockopt(Socket::SOL_SOCKET, Socket::SO_RCVBUF, 1 << 20)
-  end
+  def hurry = @socket.setsockopt(Socket::SOL_SOCKET, Socket::SO_RCVBUF, 1 << 20)
 
   private
 

@@ -39,9 +39,7 @@ class MemoryCgroup
   end
 
   # @return [Array<String>] what to put before a command, so that it and its children are in the group
-  def wrapper
-    ["sh", "-c", "echo $$ >#{@path}/cgroup.procs && exec \"$@\"", "sh"]
-  end
+  def wrapper = ["sh", "-c", "echo $$ >#{@path}/cgroup.procs && exec \"$@\"", "sh"]
 
   # @return [Integer, nil] the most that was in use at a time, in bytes; caches of files count
   def peak
@@ -49,20 +47,10 @@ class MemoryCgroup
   end
 
   # @return [Integer] bytes that are in use; caches of files count
-  def used
-    File.read(@used).to_i
-  end
+  def used = File.read(@used).to_i
 
   # @return [Integer] how many processes the kernel has killed for it
-  def kills
-    File.read(@events)[/^oom_kill (\d+)/, 1].to_i
-  end
-
-  def processes
-    File.readlines(File.join(@path, "cgroup.procs")).map(&:to_i)
-  end
-
-  def remove
-    Dir.rmdir(@path)
-  end
+  def kills = File.read(@events)[/^oom_kill (\d+)/, 1].to_i
+  def processes = File.readlines(File.join(@path, "cgroup.procs")).map(&:to_i)
+  def remove = Dir.rmdir(@path)
 end

@@ -14,10 +14,7 @@ class MonitorClient
     @path = place
   end
 
-  def connect
-    @path.is_a?(Integer) ? TCPSocket.new("127.0.0.1", @path) : UNIXSocket.new(@path)
-  end
-
+  def connect = @path.is_a?(Integer) ? TCPSocket.new("127.0.0.1", @path) : UNIXSocket.new(@path)
   def ask(verb, target, headers = {})
     socket = connect
     lines = { "Host" => "localhost" }.merge(headers).map { |name, value| "#{name}: #{value}\r\n" }.join
@@ -30,17 +27,9 @@ class MonitorClient
     socket&.close
   end
 
-  def get(target, headers = {})
-    ask("GET", target, headers)
-  end
-
-  def post(target, headers = {})
-    ask("POST", target, headers)
-  end
-
-  def status
-    JSON.parse(get("/status.json").body)
-  end
+  def get(target, headers = {}) = ask("GET", target, headers)
+  def post(target, headers = {}) = ask("POST", target, headers)
+  def status = JSON.parse(get("/status.json").body)
 
   # Waits until the status is so.
   def await(message = nil)

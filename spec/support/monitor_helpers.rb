@@ -24,15 +24,10 @@ module MonitorHelpers
   end
 
   # One that serves, as its monitor says.
-  def serving(**keywords)
-    serve(**keywords).tap { ready }
-  end
+  def serving(**keywords) = serve(**keywords).tap { ready }
 
   # One whose requests may take for ever.
-  def hanging(**options)
-    serving(ru: HangingApp::RU, options: { RequestTimeout: 0, **options })
-  end
-
+  def hanging(**options) = serving(ru: HangingApp::RU, options: { RequestTimeout: 0, **options })
   def ready(workers = 2)
     monitor.await("not serving") { |status| status["phase"] == "serving" && status["workers_ready"] == workers }
   end
@@ -43,9 +38,7 @@ module MonitorHelpers
   end
 
   # Those whose requests are in the app.
-  def hung(server, target, count)
-    ask(server, target, count).tap { await_requests(target, count) }
-  end
+  def hung(server, target, count) = ask(server, target, count).tap { await_requests(target, count) }
 
   def await_requests(target, count)
     monitor.await("no #{count} at #{target}") { |status| status["workers"].count { |one| one["request"] == "GET #{target}" } == count }

@@ -17,19 +17,14 @@ module ProcessTable
     nil
   end
 
-  def all
-    Dir.children("/proc").grep(/\A\d+\z/).filter_map { |pid| entry(pid.to_i) }
-  end
+  def all = Dir.children("/proc").grep(/\A\d+\z/).filter_map { |pid| entry(pid.to_i) }
 
   # Pids of the children of a process, of those that are zombies, and of everything in a process group, whoever its parent is by
   # now. Zombies are left out of the others.
   def children(pid) = pids { |found| found.parent == pid && found.state != "Z" }
   def zombies(pid) = pids { |found| found.parent == pid && found.state == "Z" }
   def group(pgid) = pids { |found| found.group == pgid && found.state != "Z" }
-
-  def pids(&block)
-    all.select(&block).map(&:pid).sort
-  end
+  def pids(&block) = all.select(&block).map(&:pid).sort
 
   # Whether the process runs; a zombie does not.
   def alive?(pid)
@@ -47,9 +42,7 @@ module ProcessTable
   end
 
   # The command line as ps shows it: a process title, where one was set.
-  def title(pid)
-    File.binread("/proc/#{pid}/cmdline").tr("\0", " ").strip
-  end
+  def title(pid) = File.binread("/proc/#{pid}/cmdline").tr("\0", " ").strip
 
   def descriptors(pid)
     Dir.children("/proc/#{pid}/fd").to_h do |number|

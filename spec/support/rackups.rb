@@ -54,7 +54,5 @@ class SlowRequest
   end
 
   # Where no response is to be had.
-  def abandon
-    @thread.kill
-  end
+  def abandon = @thread.kill
 end

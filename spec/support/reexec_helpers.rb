@@ -30,9 +30,7 @@ module ReexecHelpers
     loop.bodies
   end
 
-  def usr2(server, to: server.pid)
-    server.signal(:USR2, to: to)
-  end
+  def usr2(server, to: server.pid) = server.signal(:USR2, to: to)
 
   # The pid of the new master that is being started.
   def new_master(server)
@@ -57,7 +55,5 @@ module ReexecHelpers
     eventually(20, -> { "#{server.processes.size} processes instead of #{count}:\n#{server.log}" }) { server.processes.size == count }
   end
 
-  def pid_in(server, file = "app.pid")
-    server.lines_of(file).first.to_i
-  end
+  def pid_in(server, file = "app.pid") = server.lines_of(file).first.to_i
 end

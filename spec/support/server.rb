@@ -43,14 +43,10 @@ class Server
     # @param unix [Boolean] on a unix socket in the private directory instead of port 0
     # @param keywords passed on to #initialize
     # @raise [Failed] when it exits or does not listen in time
-    def start(**keywords)
-      launch(**keywords).tap(&:await_listening)
-    end
+    def start(**keywords) = launch(**keywords).tap(&:await_listening)
 
     # Starts a server and returns when all of its workers serve.
-    def ready(**keywords)
-      start(**keywords).tap(&:await_ready)
-    end
+    def ready(**keywords) = start(**keywords).tap(&:await_ready)
 
     # Starts a server without waiting for anything.
     def launch(**keywords)
@@ -61,9 +57,7 @@ class Server
     # Starts a server that is expected to give up.
     #
     # @return [Server] ended; see #status and #log
-    def fail_to_start(**keywords)
-      launch(**keywords).tap(&:wait)
-    end
+    def fail_to_start(**keywords) = launch(**keywords).tap(&:wait)
 
     def show_logs
       @started.each do |_, server|
@@ -104,21 +98,10 @@ class Server
   end
 
   # The path of a file in the private directory.
-  def file(name)
-    File.join(@dir, name)
-  end
-
-  def file?(name)
-    File.exist?(file(name))
-  end
-
-  def remove(name)
-    File.unlink(file(name))
-  end
-
-  def await_file(name)
-    Eventually.eventually(DEADLINE, -> { "no #{name}; log:\n#{log}" }) { file?(name) }
-  end
+  def file(name) = File.join(@dir, name)
+  def file?(name) = File.exist?(file(name))
+  def remove(name) = File.unlink(file(name))
+  def await_file(name) = Eventually.eventually(DEADLINE, -> { "no #{name}; log:\n#{log}" }) { file?(name) }
 
   # Lines of a file in the private directory, where the app or its hooks write what they do; none while it is not there.
   def lines_of(file)
@@ -127,18 +110,11 @@ class Server
     []
   end
 
-  def log_path
-    File.join(@dir, "server.log")
-  end
+  def log_path = File.join(@dir, "server.log")
 
   # Everything written to stdout and stderr so far, but for what is said of this machine's limits.
-  def log
-    whole_log.lines.grep_v(/\Afastrack: only \d+ open files are allowed/).join
-  end
-
-  def whole_log
-    File.exist?(log_path) ? File.read(log_path, encoding: "UTF-8").scrub : ""
-  end
+  def log = whole_log.lines.grep_v(/\Afastrack: only \d+ open files are allowed/).join
+  def whole_log = File.exist?(log_path) ? File.read(log_path, encoding: "UTF-8").scrub : ""
 
   def await_listening
     Eventually.eventually(DEADLINE, -> { "no listening line in:\n#{log}" }) do
@@ -156,37 +132,21 @@ class Server
   end
 
   # Waits until all workers serve, those of its start or of the last of so many generations.
-  def await_ready(times = 1)
-    await_log("Fastrack is ready", times)
-  end
+  def await_ready(times = 1) = await_log("Fastrack is ready", times)
 
   # The last `starts Listening` line, taken apart.
-  def listening
-    log.lines.reverse_each.lazy.filter_map { |line| LISTENING.match(line.chomp) }.first
-  end
-
-  def port
-    listening[:port]&.to_i
-  end
+  def listening = log.lines.reverse_each.lazy.filter_map { |line| LISTENING.match(line.chomp) }.first
+  def port = listening[:port]&.to_i
 
   # The unix socket's path, nil on a port.
-  def path
-    listening[:path]&.then { |found| File.expand_path(found, dir) }
-  end
+  def path = listening[:path]&.then { |found| File.expand_path(found, dir) }
 
   # The pid of the master: not #pid when a wrapper stands before it.
-  def master
-    listening[:pid].to_i
-  end
-
-  def url(path = "/")
-    "http://#{host.include?(":") ? "[#{host}]" : host}:#{port}#{path}"
-  end
+  def master = listening[:pid].to_i
+  def url(path = "/") = "http://#{host.include?(":") ? "[#{host}]" : host}:#{port}#{path}"
 
   # Pids of the live workers.
-  def workers
-    ProcessTable.children(master)
-  end
+  def workers = ProcessTable.children(master)
 
   # Waits until that many workers run and gives their pids.
   #
@@ -200,9 +160,7 @@ class Server
   end
 
   # Waits until others have taken these workers' places, and gives them.
-  def await_others(before)
-    await_workers(before.size) { |found| (found & before).empty? }
-  end
+  def await_others(before) = await_workers(before.size) { |found| (found & before).empty? }
 
   # Whether nobody listens any more where the server did.
   def refused?
@@ -238,10 +196,7 @@ class Server
     end
   end
 
-  def get(path = "/", headers = {}, **keywords)
-    request("GET", path, headers, **keywords)
-  end
-
+  def get(path = "/", headers = {}, **keywords) = request("GET", path, headers, **keywords)
   def post(path, body, headers = {}, **keywords)
     request("POST", path, { "Content-Length" => body.bytesize }.merge(headers), body, **keywords)
   end
@@ -256,9 +211,7 @@ class Server
     HttpResponse.parse(bytes, head_only: verb == "HEAD")
   end
 
-  def signal(name, to: pid)
-    Process.kill(name, to)
-  end
+  def signal(name, to: pid) = Process.kill(name, to)
 
   # Sends HUP, with another ConfigFile where one is given.
   def reload(config = nil)
@@ -291,9 +244,7 @@ class Server
   end
 
   # Pids of everything that was started by this server and still runs.
-  def processes
-    ProcessTable.group(pid)
-  end
+  def processes = ProcessTable.group(pid)
 
   # Ends the server for good and removes its directory.
   #

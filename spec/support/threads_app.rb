@@ -46,7 +46,6 @@ module ThreadsApp
       query = env["QUERY_STRING"]
       body = case env["PATH_INFO"]
              when "/meet" then meet(query.to_i)
-             when "/pid" then Process.pid
              when "/wait" then inside(:wait) { wait_for(query) } || "waited"
              when "/poll" then wait_for(query, 0.001)
              when "/peak" then PEAKS[query.to_sym]
@@ -95,9 +94,7 @@ module ThreadsApp
     server.await_workers(workers)
   end
 
-  def request(path)
-    Thread.new { server.get(path) }
-  end
+  def request(path) = Thread.new { server.get(path) }
 
   # Requests that wait in the app until the file `go` is there, each begun when the one before is in the app.
   def waiting(count, path = "/wait?go")
@@ -107,11 +104,6 @@ module ThreadsApp
     end
   end
 
-  def go(name = "go")
-    server.write(name, "")
-  end
-
-  def statuses(requests)
-    requests.map { |request| request.value.status }
-  end
+  def go(name = "go") = server.write(name, "")
+  def statuses(requests) = requests.map { |request| request.value.status }
 end

@@ -25,9 +25,7 @@ class WebSocket
     check(read_head, Base64.strict_encode64(Digest::SHA1.digest(key + GUID)))
   end
 
-  def send_text(text)
-    send_frame(TEXT, text.b)
-  end
+  def send_text(text) = send_frame(TEXT, text.b)
 
   def receive
     loop do
@@ -40,9 +38,7 @@ class WebSocket
     end
   end
 
-  def close
-    send_frame(CLOSE, [1000].pack("n"))
-  end
+  def close = send_frame(CLOSE, [1000].pack("n"))
 
   # Whether the server says so, too, whatever it has sent before.
   def received_close?

@@ -1,9 +1,5 @@
 # frozen_string_literal: true
 
-require "open3"
-require_relative "../spec_helper"
-require_relative "../support/free_port"
-
 # The scripts that a newcomer runs.
 RSpec.describe "bin", once: "a newcomer's scripts" do
   # What bin/serve starts is a server like any other.

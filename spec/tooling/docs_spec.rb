@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
 require "fastrack"
 require "fastrack/configuration"
 require "fastrack/master"

@@ -1,10 +1,6 @@
 # frozen_string_literal: true
 
-require "json"
 require "yaml"
-require_relative "../spec_helper"
-require_relative "../support/http_nginx"
-require_relative "../support/kept_peer"
 require_relative "../../lib/fastrack/configuration/config_file"
 
 # What people copy from examples/. The apps of Rails and Sinatra are those of spec/apps, the units of systemd those of spec/master.
@@ -24,9 +20,7 @@ RSpec.describe "The examples", once: "files to be copied, and the apps that need
   end
 
   # The settings of a ConfigFile.
-  def settings(config)
-    Fastrack::ConfigFile.load(write("settings.rb", config))
-  end
+  def settings(config) = Fastrack::ConfigFile.load(write("settings.rb", config))
 
   # Starts an example's folder by a shell, as a Procfile's command is, with bundle and fastrack on PATH.
   def boot(name, ru: nil)

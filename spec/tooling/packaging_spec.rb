@@ -1,9 +1,6 @@
 # frozen_string_literal: true
 
-require "digest"
-require "open3"
 require "rubygems/package"
-require_relative "../spec_helper"
 require_relative "../support/mach_file"
 require_relative "../../bin/lib/gems/release"
 

@@ -1,10 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/reexec_helpers"
 require_relative "../../lib/fastrack/configuration"
 require_relative "../../lib/fastrack/process/settings"
-require "open3"
 
 # What docs/platforms.md says of systems other than Linux, as far as Linux can show it.
 RSpec.describe "Platforms", once: "what other systems lack" do

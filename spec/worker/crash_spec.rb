@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require "support/http_peer"
-require "support/kept_peer"
-
 # A request that ends its worker's process, where the process learns of it before it is over.
 RSpec.describe "A request that ends its worker" do
   ru = <<~'RUBY'

@@ -1,11 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/memory_cgroup"
 require_relative "../../lib/fastrack/configuration"
 require_relative "../../lib/fastrack/memory/limit"
 require_relative "../../lib/fastrack/memory/guard"
-require "fileutils"
 require "time"
 
 RSpec.describe "The memory of workers" do
@@ -22,14 +19,10 @@ RSpec.describe "The memory of workers" do
     RUBY
   end
 
-  def lines(server, pattern)
-    server.log.lines(chomp: true).grep(pattern)
-  end
+  def lines(server, pattern) = server.log.lines(chomp: true).grep(pattern)
 
   # In MB.
-  def resident(pid)
-    File.read("/proc/#{pid}/statm").split[1].to_i * Etc.sysconf(Etc::SC_PAGESIZE) >> 20
-  end
+  def resident(pid) = File.read("/proc/#{pid}/statm").split[1].to_i * Etc.sysconf(Etc::SC_PAGESIZE) >> 20
 
   describe "MaxMemoryPerChild" do
     it "has a worker replaced after the response with which it has outgrown it, and no request fails" do

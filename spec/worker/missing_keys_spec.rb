@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-
 # What Ruby may not have: figures of its garbage collector, whose names are not promised, and gems that were part of it.
 RSpec.describe "A Ruby without" do
   # Takes a key away from GC.stat, GC.stat_heap, GC.latest_gc_info or GC.config, as Ruby does that does not know it.

@@ -1,9 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/kept_peer"
-require_relative "../support/monitor_client"
-
 RSpec.describe "OobGC=auto", :quiet do
   # Makes garbage, /more a lot of it, and answers with the collections and the full marks before and after that. /old makes what
   # stays, and so much that a full mark becomes due.
@@ -49,9 +45,7 @@ RSpec.describe "OobGC=auto", :quiet do
   says_due = GC.latest_gc_info.key?(:need_major_by)
 
   # @return [Array(Integer, Integer, Integer, Integer, Integer)] the answer
-  def ask(path = "/")
-    server.get(path).body.split.map(&:to_i)
-  end
+  def ask(path = "/") = server.get(path).body.split.map(&:to_i)
 
   # The same; then the worker is idle. On a busy machine it may not be when its client has the answer.
   def ask_and_rest(path = "/")
@@ -59,16 +53,12 @@ RSpec.describe "OobGC=auto", :quiet do
   end
 
   # @return [Array<Integer>] pids of the workers that have begun to collect
-  def collecting
-    server.lines_of("collecting").map(&:to_i)
-  end
+  def collecting = server.lines_of("collecting").map(&:to_i)
 
   # Asks until a worker collects.
   #
   # @return [Integer] its pid
-  def await_collection
-    eventually { ask && collecting.first }
-  end
+  def await_collection = eventually { ask && collecting.first }
 
   # When the heap has its size, and then a full mark becomes due: collections during requests, full marks during requests, and
   # full marks in all.
@@ -277,11 +267,6 @@ RSpec.describe "OobGC=auto", :quiet do
     start({ MaxWorkers: 1 }, config: "after_fork { GC.disable }")
     answers = Array.new(60) { ask("/more") }
     expect(answers.last[2]).to eq(answers.first[0])
-  end
-
-  it "is no number, but true, false or auto" do
-    server = Server.fail_to_start(ru: allocating, options: { OobGC: "sometimes" })
-    expect(server.log).to include("option OobGC must be true, false or auto")
   end
 
   # Four kinds of objects; one of them has a pool that is used up long before the others.

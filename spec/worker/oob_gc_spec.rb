@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
 require_relative "../../lib/fastrack/gc/oob_gc"
 
 RSpec.describe "Out-of-band GC", :quiet do
@@ -8,14 +7,10 @@ RSpec.describe "Out-of-band GC", :quiet do
   let(:counting) { "run ->(_env) { [200, {}, [GC.count.to_s]] }" }
   let(:disabled) { "after_fork { GC.disable }" }
 
-  def counts(server, requests)
-    Array.new(requests) { server.get.body.to_i }
-  end
+  def counts(server, requests) = Array.new(requests) { server.get.body.to_i }
 
   # What happened between each two requests.
-  def steps(numbers)
-    numbers.each_cons(2).map { |one, two| two - one }
-  end
+  def steps(numbers) = numbers.each_cons(2).map { |one, two| two - one }
 
   it "A17 runs after every MaxGCPerRequest responses" do
     server = Server.start(ru: counting, options: { MaxWorkers: 1, OobGC: true, MaxGCPerRequest: 5 }, config: disabled)

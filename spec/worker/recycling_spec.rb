@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-
 RSpec.describe "Recycling" do
   # Pids of the workers that answered so many requests, one after the other, none while two before it are still at their end.
   def unhurried_answers(server, count)

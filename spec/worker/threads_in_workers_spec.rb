@@ -1,15 +1,10 @@
 # frozen_string_literal: true
 
-require "support/app_requirements"
-require "support/threads_app"
-
 # Which worker has a request, and what becomes of the others when one of several has to end.
 RSpec.describe "Workers with several requests" do
   include ThreadsApp
 
-  def holders
-    server.lines_of("waiting").map(&:to_i)
-  end
+  def holders = server.lines_of("waiting").map(&:to_i)
 
   it "have one each before any has two", alone: "an idle worker needs a processor sooner than a busy one looks again" do
     workers = serve(workers: 2, threads: 2)

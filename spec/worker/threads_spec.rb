@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "support/threads_app"
-
 # A worker that has several requests in the app at once.
 RSpec.describe "MaxThreads" do
   include ThreadsApp
@@ -14,15 +12,6 @@ RSpec.describe "MaxThreads" do
     go
     expect(statuses(ones + others)).to all(eq(200))
     expect(server.get("/peak?wait").body).to eq("5")
-  end
-
-  it "has that many on kept connections, and answers what is pipelined in order" do
-    serve(threads: 3)
-    peers = Array.new(3) { KeptPeer.new(server) }
-    peers.each { |peer| peer.get("/") }
-    peers.each { |peer| peer.ask("/meet?3").ask("/pid") }
-    expect(peers.map { |peer| [peer.answer.body.to_i, peer.answer.body.to_i] }.map(&:first).sort).to eq([1, 2, 3])
-    peers.each(&:close)
   end
 
   it "begins no request beside one that computes", if: RUBY_VERSION >= "3.2" do
@@ -206,17 +195,6 @@ RSpec.describe "MaxThreads" do
     go
     expect(statuses(ones)).to eq([200, 200, 200])
     expect(server.wait.exitstatus).to eq(0)
-  end
-
-  it "notices a signal though all threads wait" do
-    serve(threads: 2)
-    ones = waiting(2)
-    server.signal(:HUP)
-    expect(eventually { (server.workers - [server.master]).size == 2 }).to be(true)
-    go
-    expect(statuses(ones)).to eq([200, 200])
-    server.await_workers(1)
-    expect(server.get("/").status).to eq(200)
   end
 
   it "replaces a thread that the app ends, and answers its client" do

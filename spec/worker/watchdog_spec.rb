@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require "support/hanging_app"
-require "support/http_peer"
-
 # A request that takes longer than it may ends its worker, and its client gets an answer.
 RSpec.describe "the watchdog" do
   # Seconds that a request may take here, and that a quick one does not take on a busy machine either.

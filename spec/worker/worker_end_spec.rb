@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require "support/kept_peer"
-
 # How a worker's process ends, and what of the program's own clean-up it does and does not do.
 RSpec.describe "The end of a worker" do
   # Notes who has run which hook, and where it was registered.

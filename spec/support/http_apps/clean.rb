@@ -41,9 +41,7 @@ module HttpApps
 
     private
 
-    def text(env, body, headers = {})
-      [200, TEXT.merge(headers), env["REQUEST_METHOD"] == "HEAD" ? [] : body]
-    end
+    def text(env, body, headers = {}) = [200, TEXT.merge(headers), env["REQUEST_METHOD"] == "HEAD" ? [] : body]
 
     # Reads in every way that the SPEC knows.
     def input(input)

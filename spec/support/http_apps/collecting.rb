@@ -36,12 +36,7 @@ module HttpApps
 
     private
 
-    def collect
-      { compact: :compact, auto_compact: :start }[@mode]&.then { |how| GC.send(how) }
-    end
-
-    def only_each?(body)
-      body.respond_to?(:each) && %i[to_ary to_path].none? { |name| body.respond_to?(name) }
-    end
+    def collect = { compact: :compact, auto_compact: :start }[@mode]&.then { |how| GC.send(how) }
+    def only_each?(body) = body.respond_to?(:each) && %i[to_ary to_path].none? { |name| body.respond_to?(name) }
   end
 end

@@ -50,7 +50,6 @@ module HttpApps
     end
 
     def later(&block) = Thread.new(&block)
-
     def answer(io, text, head = RESPONSE)
       io.write(head, text)
       io.close

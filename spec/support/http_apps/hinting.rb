@@ -28,9 +28,7 @@ module HttpApps
 
     private
 
-    def twice(hint)
-      hint.call("link" => "</c>")
-    end
+    def twice(hint) = hint.call("link" => "</c>")
 
     # A value, or headers, that leave the server in the middle of its work, until somebody comes back.
     def leave(hint, path)

@@ -36,9 +36,7 @@ module HttpApps
 
     private
 
-    def answer(text, headers = { "content-type" => "text/plain" })
-      [200, headers, [text]]
-    end
+    def answer(text, headers = { "content-type" => "text/plain" }) = [200, headers, [text]]
 
     def giving(&take)
       return answer("now", Iterable.new("x-now", "yes", &take)) if @kind == "headers"

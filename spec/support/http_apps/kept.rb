@@ -76,7 +76,6 @@ module HttpApps
     end
 
     def answer_close(response, *) = response[1]["connection"] = "close"
-    def answer_raise(*) = raise("as asked")
 
     # A child that lives on until the file NAME is there, and its descriptors.
     def answer_fork(response, _, name)

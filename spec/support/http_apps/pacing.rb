@@ -24,16 +24,12 @@ module HttpApps
         @ticks
       end
 
-      def gap
-        [@gap, now - @last].max.tap { @gap = 0 }
-      end
+      def gap = [@gap, now - @last].max.tap { @gap = 0 }
 
       private
 
       def tick
         @ticks += 1
-        # For whoever wants to know and may not ask.
-        File.write("ticks", @ticks.to_s) if (@ticks % 25).zero?
         @gap = [@gap, now - @last].max
         @last = now
       end
@@ -51,7 +47,6 @@ module HttpApps
     def call(env)
       Pacing.ticks
       case path = env["PATH_INFO"]
-      when "/ticks" then answer([Pacing.ticks.to_s])
       when "/gap" then answer([Pacing.gap.to_s])
       when "/large" then answer(["l" * LARGE])
       when "/watched" then answer(Watched.new(@journal, "watched", ->(take) { take.call("l" * LARGE) }))
@@ -63,9 +58,7 @@ module HttpApps
 
     private
 
-    def answer(body, headers = {})
-      [200, { "content-type" => "text/plain" }.merge(headers), body]
-    end
+    def answer(body, headers = {}) = [200, { "content-type" => "text/plain" }.merge(headers), body]
 
     # Half of a response of 20 bytes, and then trouble.
     def half(path)
