@@ -61,7 +61,7 @@ RSpec.describe "C4 Connections, when something goes wrong" do
       ones.each { |one| one.get("/body", verb: "POST", body: "x" * 1_500_000) }
       open_gate(name)
       occupier.answer
-      close_peers
+      Clients.close_all
     end
     busy.call("first")
     workers = server.workers

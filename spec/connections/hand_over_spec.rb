@@ -132,7 +132,7 @@ RSpec.describe "C4 Hand-over", once: "sockets of the engine" do
       Timeout.timeout(GcMode.patient(20)) { nil until File.exist?(begun) }
       pid, called = other.get("/pid").body.split.map(&:to_f)
       began = one.answer.body.split.last.to_f
-      close_peers
+      Clients.close_all
       pid != worker && called.between?(began, began + 0.0005)
     end
     expect(quick.first(2).size).to eq(2)

@@ -11,8 +11,6 @@ RSpec.describe "requests that become complete while the worker is busy with anot
     halves.each { |peer| peer.write("\r\n") }
     open_gate("slow")
     (busy + halves).map(&:read_to_end)
-  ensure
-    [*busy, *halves].each(&:close)
   end
 
   it "A9 are all answered, and a worker whose limit they passed is replaced all the same" do

@@ -18,21 +18,18 @@ RSpec.describe "a worker that clients queue up for", once: "the order of sockets
       open_gate("second")
       peers.each(&:read_to_end)
       expect(calls.index("/other") - calls.index("/gate/second")).to be < 150
-    ensure
-      peers&.each(&:close)
     end
   end
 
   it "B-orphans serves those who have come when the master is killed, and ends" do
     serve(HttpApps.ru(:kept))
-    peers = worker_with_a_row + ask(*["/more"] * 300)
+    worker_with_a_row
+    ask(*["/more"] * 300)
     server.signal(:KILL)
     server.wait
     open_gate("second")
     eventually { !ProcessTable.alive?(@worker) }
     expect(calls.count("/more")).to eq(300)
-  ensure
-    peers&.each(&:close)
   end
 
   it "B-idle-cpu uses no CPU when it stops and one of them has sent half a request", alone: "CPU seconds" do
@@ -49,7 +46,5 @@ RSpec.describe "a worker that clients queue up for", once: "the order of sockets
     expect(HttpResponse.parse(half.read_to_end).body).to eq(@worker.to_s)
     expect(waiting.map { |peer| HttpResponse.parse(peer.read_to_end).status }).to all(eq(200))
     eventually { !ProcessTable.alive?(@worker) }
-  ensure
-    [half, *peers, *waiting].compact.each(&:close)
   end
 end

@@ -14,7 +14,5 @@ RSpec.describe "clients that send nothing more, of which there are more than the
     expect(silent.last.anything_within?(0)).to be(false)
     silent.last.write("Connection: close\r\n\r\n")
     expect(HttpResponse.parse(silent.last.read_to_end).status).to eq(200)
-  ensure
-    silent&.each(&:close)
   end
 end

@@ -20,8 +20,6 @@ RSpec.describe "B-pace clients that are slow, or gone", once: "timers and bytes 
       expect(server.get("/other").status).to eq(200) if (index % 20).zero?
     end
     expect(peers.map { |peer| HttpResponse.parse(peer.read_to_end).status }).to all(eq(200))
-  ensure
-    peers&.each(&:close)
   end
 
   # A reader that waits for a while in the middle of 20 MB, and then takes all of it.

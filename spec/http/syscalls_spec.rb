@@ -34,8 +34,6 @@ RSpec.describe "the system calls of a hello request", :quiet, once: "what the en
     window = []
     eventually(20) { (window = trace.window("/#{before}", "/#{before + count - 1}")).last&.name == "close" }
     window
-  ensure
-    peers&.each(&:close)
   end
 
   # A look at what else there is, or what has to do with the helper thread, which looks after requests that take long: a

@@ -30,8 +30,6 @@ RSpec.describe "B-truncated-body", once: "bytes on the wire" do
     server.get("/")
     expect(ProcessTable.cpu_seconds_within(0.5, @worker)).to be < 0.1
     expect_worker_alive
-  ensure
-    peers&.each(&:close)
   end
 end
 
@@ -47,7 +45,5 @@ RSpec.describe "B-status-408 a request that does not come in time", once: "timer
     expect(Process.clock_gettime(Process::CLOCK_MONOTONIC) - began).to be >= 0.9
     expect(silent.read_to_end).to eq("")
     expect(journal.lines.grep(/late/)).to be_empty
-  ensure
-    [silent, *begun].compact.each(&:close)
   end
 end

@@ -30,7 +30,8 @@ RSpec.describe "The monitor's", linux: "a thread with descriptors of its own", o
 
     it "shows who waits, and who has died and why" do
       visited(ru: HangingApp::RU) do |server, browser|
-        held = hung(server, "/wait", 2) + ask(server, "/", 5)
+        hung(server, "/wait", 2)
+        ask(server, "/", 5)
         text = ->(id) { browser.run("return document.getElementById('#{id}').innerText").to_s }
         Eventually.eventually { text.call("facts").match?(/\b5\s+clients wait/) }
         expect(text.call("workers")).to match(/\d s\s+GET \/wait$/)
@@ -38,7 +39,6 @@ RSpec.describe "The monitor's", linux: "a thread with descriptors of its own", o
         Eventually.eventually { text.call("last").match?(/was killed by SIGKILL while serving GET \/wait/) && text.call("exits") == "signal 1" }
       ensure
         server.write("go", "")
-        held&.each(&:close)
       end
     end
 
@@ -82,15 +82,13 @@ RSpec.describe "The monitor's", linux: "a thread with descriptors of its own", o
       end
 
       it "shows them with colours in a terminal of 80 columns, again each second, until Ctrl-C (--watch)" do
-        long = ask(@server, "/#{"sleep" * 30}")
+        ask(@server, "/#{"sleep" * 30}")
         text, status = watched("-P", @pid_file) { |shown| shown.scan("\e[H\e[J").size >= 3 && shown.end_with?("\n") }
         expect(status).to eq(0)
         expect(text).to match(/\e\[33mbusy\e\[0m.* GET \/wait\r$/).and match(/\e\[32m(?:idle|serving)\e\[0m/)
         expect(width(text)).to be <= 80
         lines = text.gsub(/\e\[[\d;]*[A-Za-z]/, "").split("\r\n")
         @server.workers.each { |pid| expect(lines.grep(/^ +\d +#{pid} +1 /).size).to be >= 2 }
-      ensure
-        long&.each(&:close)
       end
 
       it "gives up on a master that is stopped, rather than wait for it" do

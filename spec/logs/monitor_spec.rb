@@ -147,15 +147,14 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
     expect(clients.map(&:read)).to all(start_with("HTTP/1.1 200"))
     done = monitor.await { |now| now["responses"]["2xx"] == status["responses"]["2xx"] + 2 }
     expect(done["request_time"]["count"]).to be >= 2
-  ensure
-    clients&.each(&:close)
   end
 
   it "knows how many clients wait for workers that hang, and which exits there were" do
     server = hanging(HandOver: false)
-    held = hung(server, "/native", 1) + ask(server, "/native?31415926")
+    hung(server, "/native", 1)
+    ask(server, "/native?31415926")
     await_requests("/native", 2)
-    waiting = ask(server, "/", 3)
+    ask(server, "/", 3)
     monitor.await("no backlog") { |status| status["listeners"].sum { |one| one["backlog"] || 3 } == 3 }
     victim = server.workers.first
     server.signal(:KILL, to: victim)
@@ -166,13 +165,11 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
     exits = monitor.await("no two exits") { |status| status["last_exits"].count { |one| one["text"].include?("while serving") } >= 2 }["last_exits"]
     expect(exits.map { |one| one["text"] }).to all(include("GET /native for").or(eq("exited")).or(match(/SIGKILL\z/)))
     expect(server.log).to include("GET /native?31415926 for")
-  ensure
-    [*held, *waiting].each(&:close)
   end
 
   it "counts the clients in the workers' shared queue among those who wait" do
     server = hanging
-    held = hung(server, "/wait", 2)
+    hung(server, "/wait", 2)
     waiting = ask(server, "/", 12)
     # One that is on its way into the queue is in neither place, and so the numbers come to rest first. A worker keeps no
     # more than those it comes to next.
@@ -185,21 +182,17 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
     server.write("go", "")
     expect(waiting.map { |socket| socket.read[/\AHTTP\S+ (\d+)/, 1] }).to all(eq("200"))
     monitor.await("some wait") { |status| status["connections"]["waiting"].zero? }
-  ensure
-    [*held, *waiting].each(&:close)
   end
 
   it "answers while all workers hang in native code with Ruby's lock held, and the master in a hook" do
     server = serving(ru: HangingApp::RU, config: %(before_fork { sleep 0.01 while File.exist?("hang") }\n), options: { RequestTimeout: 0, GracefulTimeout: 0 })
-    held = hung(server, "/native", 2)
+    hung(server, "/native", 2)
     server.write("hang", "")
     server.signal(:TTIN)
     server.await_log("TTIN: changing to 3 workers")
     3.times { expect(monitor.metrics).to include('fastrack_workers{state="busy"}' => 2.0) }
     expect(server.workers.size).to eq(2)
     server.remove("hang")
-  ensure
-    held&.each(&:close)
   end
 
   it "is ready when workers are, and not while they boot or the server drains" do

@@ -5,8 +5,6 @@ require "io/nonblock"
 require "pty"
 
 RSpec.describe "Faults", once: "processes, signals and files" do
-  def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-
   it "B-faults an app that fails to boot is loaded once, and ends the server with its error and status 1, with nothing bound" do
     server = Server.fail_to_start(ru: %(File.write("loads", "load\\n", mode: "a")\nraise "no database"), unix: true)
     expect([server.status.exitstatus, server.log.lines.grep(/no database/).size, server.lines_of("loads").size]).to eq([1, 1, 1])

@@ -28,8 +28,6 @@ RSpec.describe "C1 INT" do
     expect(server.wait.exitstatus).to eq(0)
     expect(server.log).to match(%r{^fastrack: worker \d \(pid #{request.pid}\) was killed by the master \(quick shutdown\) while serving GET /slow for \d+\.\d s$})
     expect(server.log).not_to include("SIGKILL")
-  ensure
-    request&.abandon
   end
 
   it "is the first one after TERM, too, as plugins send it when their processes have ended by that TERM" do

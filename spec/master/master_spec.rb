@@ -1,8 +1,6 @@
 # frozen_string_literal: true
 
 RSpec.describe "Master" do
-  def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-
   it "C6 master and workers have titles" do
     server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2 })
     titles = -> { server.await_workers(2).map { |pid| ProcessTable.title(pid) }.sort }

@@ -49,8 +49,6 @@ RSpec.describe "Orphans", once: "processes and signals" do
       expect(HttpResponse.parse(peers.last.read_to_end).body).to eq("10")
       expect(HttpResponse.parse(peers.first.read_to_end).body.bytesize).to eq(16_000_000)
       eventually { server.processes.empty? }
-    ensure
-      peers&.each(&:close)
     end
 
     it "B-orphans no client keeps a worker for longer than GracefulTimeout" do

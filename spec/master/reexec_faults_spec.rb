@@ -14,8 +14,6 @@ RSpec.describe "A new master (USR2) that meets with trouble", once: "processes, 
       expect(idle).to all(be_closed_without_a_word)
       # That of its own queue.
       expect(ProcessTable.descriptors(server.master).values.grep(Portable::MEMORY).size).to eq(1)
-    ensure
-      idle&.each(&:close)
     end
   end
 

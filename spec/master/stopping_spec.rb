@@ -57,8 +57,6 @@ RSpec.describe "Stopping", once: "processes and signals" do
     expect(HttpResponse.parse(peer.read_to_end).body.bytesize).to eq(16_000_000)
     expect(request.finish.status).to eq(200)
     expect(server.wait.exitstatus).to eq(0)
-  ensure
-    peer&.close
   end
 
   # The second: if each of them began the stop anew, this would have no end.
@@ -72,8 +70,6 @@ RSpec.describe "Stopping", once: "processes and signals" do
       # Who sees SIGKILL there looks for a lack of memory.
       expect(server.log).to match(%r{^fastrack: worker \d \(pid #{request.pid}\) was killed by the master \(GracefulTimeout\) while serving GET /slow})
       expect(server.log).not_to include("SIGKILL")
-    ensure
-      request&.abandon
     end
   end
 

@@ -5,7 +5,6 @@ RSpec.describe "A11 the env of many clients with different fields, in one worker
   include KeptHelpers
 
   before(:context) { serve(HttpApps.ru(:echo), options: { "MaxWorkers" => 1 }) }
-  after { close_peers }
 
   common = %w[
     Accept Accept-Charset Accept-Encoding Accept-Language Authorization Cache-Control Content-Encoding Content-Type Cookie

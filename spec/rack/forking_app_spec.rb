@@ -96,8 +96,6 @@ RSpec.describe "an app that starts processes" do
         still_open = peers.reject { |peer| peer.anything_within?(10) && peer.read_to_end && peer.ending == :closed }
         expect(still_open.size).to eq(0)
         expect_worker_alive
-      ensure
-        peers&.each(&:close)
       end
 
       it "B-fork happens once when another wrapper of fork raises a ThreadError, and its child has none of the server's sockets" do

@@ -11,18 +11,21 @@ module Eventually
 
   module_function
 
+  # @return [Float] seconds
+  def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
   # Polls the block until it gives a true value, and returns that value.
   #
   # @param timeout [Numeric] seconds after which TimedOut is raised; more under a GcMode
   # @param message [String, #call] what was awaited, for the failure's text
   def eventually(timeout = 20, message = nil)
     timeout = GcMode.patient(timeout)
-    deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + timeout
+    deadline = now + timeout
     loop do
       value = yield
       return value if value
 
-      if Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
+      if now > deadline
         text = message.respond_to?(:call) ? message.call : message
         raise TimedOut, "not within #{timeout} s: #{text || "the condition at #{caller(1, 1).first}"}"
       end

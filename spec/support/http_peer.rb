@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "socket"
+require_relative "clients"
 require_relative "gc_mode"
 
 # A client that says what it wants, byte by byte, and sees how its connection ends: an orderly close and a reset are
@@ -34,6 +35,7 @@ class HttpPeer
     @socket = receive_buffer ? narrow(server, receive_buffer) : server.connect
     @received = +"".b
     @ending = nil
+    Clients.keep(self)
   end
 
   # Sends all of the bytes. A server that has answered and closed already is no error here: the answer tells.
@@ -101,9 +103,7 @@ class HttpPeer
     close
   end
 
-  def close
-    @socket.close unless @socket.closed?
-  end
+  def close = @socket.close
 
   private
 

@@ -5,7 +5,7 @@ require_relative "http_gates"
 require_relative "http_apps/kept"
 require_relative "kept_peer"
 
-# What the specs about connections share: servers with HttpApps::Kept, and clients that are closed with the example.
+# What the specs about connections share: servers with HttpApps::Kept, and their clients.
 module KeptHelpers
   # A server for the example, or for all when called in a before(:context).
   def serve_kept(workers: 1, options: {}, **keywords)
@@ -14,9 +14,7 @@ module KeptHelpers
     server
   end
 
-  def peer(slow: false)
-    (slow ? KeptPeer.open_slow(server) : KeptPeer.new(server)).tap { |one| (@peers ||= []) << one }
-  end
+  def peer(slow: false) = slow ? KeptPeer.open_slow(server) : KeptPeer.new(server)
 
   # Peers that have been served once each, and so are kept now.
   def kept_peers(count) = Array.new(count) { peer.tap { |one| one.get("/pid") } }
@@ -29,15 +27,10 @@ module KeptHelpers
     end
   end
 
-  def close_peers
-    @peers&.each(&:close)
-    @peers = nil
-  end
-
   # Has workers busy until the gates are opened.
   def occupy(*names, kind: :gate)
     names.to_h do |name|
-      busy_peer(name, kind)
+      peer.ask("/#{kind}/#{name}", "Connection: close")
       [eventually(20) { worker_of("/#{kind}/#{name}") }, name]
     end
   end
@@ -53,18 +46,13 @@ module KeptHelpers
   def calls_of(path) = calls.count(path)
 
   def seconds
-    start = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    start = now
     yield
-    Process.clock_gettime(Process::CLOCK_MONOTONIC) - start
+    now - start
   end
-
-  private
-
-  def busy_peer(name, kind) = peer.ask("/#{kind}/#{name}", "Connection: close")
 end
 
 RSpec.configure do |config|
   config.include HttpGates, file_path: %r{/spec/connections/}
   config.include KeptHelpers, file_path: %r{/spec/connections/}
-  config.after(file_path: %r{/spec/connections/}) { close_peers }
 end

@@ -2,6 +2,7 @@
 
 require "json"
 require "socket"
+require_relative "clients"
 
 # A client of a server's monitor.
 class MonitorClient
@@ -14,7 +15,7 @@ class MonitorClient
     @path = place
   end
 
-  def connect = @path.is_a?(Integer) ? TCPSocket.new("127.0.0.1", @path) : UNIXSocket.new(@path)
+  def connect = Clients.keep(@path.is_a?(Integer) ? TCPSocket.new("127.0.0.1", @path) : UNIXSocket.new(@path))
   def ask(verb, target, headers = {})
     socket = connect
     lines = { "Host" => "localhost" }.merge(headers).map { |name, value| "#{name}: #{value}\r\n" }.join

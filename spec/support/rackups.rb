@@ -36,6 +36,7 @@ class SlowRequest
     @server = server
     @thread = Thread.new { server.get("/slow") }
     @thread.report_on_exception = false
+    Clients.keep(self)
     Eventually.eventually(20, "no request in the app") { pid }
   end
 
@@ -54,5 +55,5 @@ class SlowRequest
   end
 
   # Where no response is to be had.
-  def abandon = @thread.kill
+  def close = @thread.kill
 end

@@ -5,6 +5,7 @@ require "fileutils"
 require "rbconfig"
 require "socket"
 require "tmpdir"
+require_relative "clients"
 require_relative "folder"
 require_relative "gc_mode"
 
@@ -169,10 +170,10 @@ class Server
     true
   end
 
-  # A new connection to the server; closed after the block, when one is given.
+  # A new connection to the server; closed after the block, when one is given, else after the example.
   def connect
     socket = path ? UNIXSocket.new(path) : TCPSocket.new(host, port)
-    return socket unless block_given?
+    return Clients.keep(socket) unless block_given?
 
     begin
       yield socket

@@ -64,14 +64,12 @@ RSpec.describe "The examples", once: "files to be copied, and the apps that need
     server.await_workers(2)
     slow = Array.new(2) { Thread.new { server.get("/slow").body } }
     eventually { Dir.glob("#{@dir}/begun.*").size == 2 }
-    idle = KeptPeer.new(server)
+    KeptPeer.new(server)
     waiting = Array.new(4) { Thread.new { server.get.body } }
     server.processes.each { |pid| Process.kill(:TERM, pid) }
     later = Array.new(4) { Thread.new { server.get.body } }
     expect([*slow, *waiting, *later].map(&:value)).to eq(["answered"] * 10)
     expect(server.wait.exitstatus).to eq(0)
-  ensure
-    idle&.close
   end
 
   it "have an nginx that serves over the socket, on connections that it keeps" do

@@ -129,8 +129,6 @@ RSpec.describe "A request that ends its worker" do
       others = [waiting.answer, *idle.map { |peer| peer.get("/") }].map { |response| response.body.to_i }
       expect(others.uniq).to eq([server.await_workers(1).first])
       expect(others).not_to include(pid)
-    ensure
-      [waiting, *idle].compact.each(&:close)
     end
   end
 

@@ -73,13 +73,12 @@ RSpec.describe "Workers with several requests" do
 
   it "say which request began first when they are killed" do
     worker = serve(threads: 2).first
-    peers = %w[first second].map do |name|
+    %w[first second].each do |name|
       before = holders.size
       KeptPeer.new(server).ask("/wait?#{name}").tap { eventually { holders.size > before } }
     end
     Process.kill(:KILL, worker)
     eventually { server.log.match?(%r{worker 0 \(pid #{worker}\) was killed by SIGKILL while serving GET /wait\?first }) }
-    peers.each(&:close)
   end
 
   it "wait for all their requests when there is to be one worker less (TTOU)" do
