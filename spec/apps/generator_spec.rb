@@ -32,9 +32,7 @@ RSpec.describe "A new Rails app", skip: AppRequirements.missing("Rails 7.2 with 
 
   # What the generator, which is run twice in a folder, makes of a file there. Without an app, that is quick.
   def generated(text, name, folder)
-    file = File.join(@dir, "files", File.basename(name), folder, name)
-    FileUtils.mkdir_p(File.dirname(file))
-    File.write(file, text)
+    file = Folder.write(@dir, File.join("files", File.basename(name), folder, name), text)
     run("ruby", "-I", Server::LIB, "-e", <<~'RUBY', file.delete_suffix("/#{name}"), chdir: @dir)
       require "rails/generators"
       require "generators/fastrack/install/install_generator"

@@ -102,13 +102,11 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
     end
   end
 
-  describe "files" do
-    it "serves one of public/, a part of it (206), and one that an action sends (bodies with to_path)" do
-      part = @server.get("/robots.txt", { "Range" => "bytes=0-9" })
-      expect([part.status, part.body]).to eq([206, "User-agent"])
-      expect(@server.get("/robots.txt").body).to eq(File.binread(@app.path("public/robots.txt")))
-      expect(@server.get("/source").body).to eq(File.binread(@app.path("app/controllers/notes_controller.rb")))
-    end
+  it "serves one of public/, a part of it (206), and one that an action sends (bodies with to_path)" do
+    part = @server.get("/robots.txt", { "Range" => "bytes=0-9" })
+    expect([part.status, part.body]).to eq([206, "User-agent"])
+    expect(@server.get("/robots.txt").body).to eq(File.binread(@app.path("public/robots.txt")))
+    expect(@server.get("/source").body).to eq(File.binread(@app.path("app/controllers/notes_controller.rb")))
   end
 
   describe "ActionController::Live" do
@@ -137,21 +135,19 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
     end
   end
 
-  describe "ActionCable" do
-    it "reaches all WebSockets by the async adapter in development, where there is one process" do
-      app = AppRails.new(@postgres)
-      File.delete(app.path("config/fastrack.rb"))
-      File.write(app.path("config/cable.yml"), "development:\n  adapter: async\n")
-      server = app.rails_server(%w[-p 0])
-      sockets = Array.new(3) { AppRails::Notes.new(server) }
-      sockets.last.say("hello")
-      heard = sockets.map(&:heard)
-      expect(heard.uniq).to eq(["text" => "hello", "worker" => server.await_workers(1).first])
-      sockets.each(&:close)
-      server.stop
-    ensure
-      app&.remove
-    end
+  it "reaches all of ActionCable's WebSockets by the async adapter in development, where there is one process" do
+    app = AppRails.new(@postgres)
+    File.delete(app.path("config/fastrack.rb"))
+    File.write(app.path("config/cable.yml"), "development:\n  adapter: async\n")
+    server = app.rails_server(%w[-p 0])
+    sockets = Array.new(3) { AppRails::Notes.new(server) }
+    sockets.last.say("hello")
+    heard = sockets.map(&:heard)
+    expect(heard.uniq).to eq(["text" => "hello", "worker" => server.await_workers(1).first])
+    sockets.each(&:close)
+    server.stop
+  ensure
+    app&.remove
   end
 
   describe "bin/rails server -u fastrack (A1)" do

@@ -67,10 +67,7 @@ RSpec.describe "A system test of a Rails app", skip: AppRails.missing || AppChro
 
   before(:context) do
     { "test/application_system_test_case.rb" => test_case, "test/system/notes_test.rb" => tests,
-      "test/fixtures/notes.yml" => "one:\n  text: from a fixture\n" }.each do |name, text|
-      FileUtils.mkdir_p(File.dirname(@app.path(name)))
-      File.write(@app.path(name), text)
-    end
+      "test/fixtures/notes.yml" => "one:\n  text: from a fixture\n" }.each { |name, text| Folder.write(@app.path("."), name, text) }
     database = File.read(@app.path("config/database.yml"))
     File.write(@app.path("config/database.yml"), "#{database}\ntest:\n  <<: *default\n")
   end

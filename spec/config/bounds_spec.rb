@@ -35,21 +35,6 @@ RSpec.describe "Numbers that are too large", once: "options" do
     end
   end
 
-  it "A2 are told by `fastrack check`" do
-    server = Server.fail_to_start(ru: Rackups::PID, command: [RbConfig.ruby, "-w", Server::COMMAND, "check", "-O", "SpawnInterval=1e300"])
-    expect([server.log, server.status.exitstatus]).to eq(["fastrack: -O SpawnInterval must be at most 1000000000; got \"1e300\"\n", 1])
-  end
-
-  it "C1 in the ConfigFile at HUP change nothing, and the server goes on" do
-    server = start(ru: Rackups::PID, config: "max_workers 2")
-    ["spawn_interval 1e300", "max_request_per_child 2**64", "timeout 1e300"].each do |line|
-      server.write("fastrack.rb", line)
-      server.signal(:HUP)
-      server.await_log(/HUP changes nothing: .*fastrack\.rb:1: #{line[/\w+/]} must be at most/)
-    end
-    expect(server.await_workers(2)).to include(server.get.body.to_i)
-  end
-
   it "A3 are just so taken where they are the largest" do
     limits = numeric.except(:Port, :BackLog, :MaxWorkers, :MaxHeaderFields, :SpawnInterval, :DrainDelay)
     server = start(ru: Rackups::PID, options: { **limits, OobGC: true })

@@ -26,10 +26,7 @@ RSpec.describe "The words of a puma.rb", once: "a file of words" do
 
   let(:warnings) { StringIO.new }
 
-  def write(name, text)
-    FileUtils.mkdir_p(File.dirname(name))
-    File.write(name, text)
-  end
+  def write(name, text) = Folder.write(@dir, name, text)
 
   def configure(text, given = {}, environment = {})
     write("puma.rb", text)

@@ -73,20 +73,18 @@ RSpec.describe "C4 Connections, when something goes wrong" do
   let(:few) { ["sh", "-c", 'ulimit -n 64; exec "$@"', "sh"] }
 
   # From GET /take on all descriptors are taken, until the file `give` is there. Answers with the size of the body.
-  let(:taking) do
-    <<~RUBY
-      files = []
-      take = lambda do
-        loop { files << File.open(File::NULL) }
-      rescue Errno::EMFILE
-        Thread.new { sleep 0.01 until File.exist?("give"); files.each(&:close).clear }
-      end
-      run lambda { |env|
-        take.call if env["PATH_INFO"] == "/take"
-        [200, { "content-type" => "text/plain" }, [env["rack.input"].read.bytesize.to_s]]
-      }
-    RUBY
-  end
+  let(:taking) { <<~RUBY }
+    files = []
+    take = lambda do
+      loop { files << File.open(File::NULL) }
+    rescue Errno::EMFILE
+      Thread.new { sleep 0.01 until File.exist?("give"); files.each(&:close).clear }
+    end
+    run lambda { |env|
+      take.call if env["PATH_INFO"] == "/take"
+      [200, { "content-type" => "text/plain" }, [env["rack.input"].read.bytesize.to_s]]
+    }
+  RUBY
 
   describe "without descriptors", once: "limits of the kernel" do
     it "new clients take the places of idle ones, and nothing spins" do

@@ -17,18 +17,16 @@ RSpec.describe "C4 New clients", once: "the order of sockets" do
 
   # Computes for a little longer than a millisecond: too short for the helper thread to step in, long enough that a crowd
   # of kept clients takes a while.
-  let(:busy_app) do
-    <<~RUBY
-      require #{File.expand_path("../support/http_journal", __dir__).inspect}
-      journal = HttpJournal.new
-      run ->(env) do
-        journal.write("\#{Process.pid} \#{env["PATH_INFO"]}")
-        over = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.0005
-        nil until Process.clock_gettime(Process::CLOCK_MONOTONIC) > over
-        [200, { "content-type" => "text/plain" }, ["x"]]
-      end
-    RUBY
-  end
+  let(:busy_app) { <<~RUBY }
+    require #{File.expand_path("../support/http_journal", __dir__).inspect}
+    journal = HttpJournal.new
+    run ->(env) do
+      journal.write("\#{Process.pid} \#{env["PATH_INFO"]}")
+      over = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.0005
+      nil until Process.clock_gettime(Process::CLOCK_MONOTONIC) > over
+      [200, { "content-type" => "text/plain" }, ["x"]]
+    end
+  RUBY
 
   [1, 2].each do |workers|
     it "come after one round of the kept ones at most with #{workers} worker(s), however few and short those are", alone: "turns at processors" do

@@ -30,17 +30,6 @@ RSpec.describe "B-framing a request whose end is in doubt", once: "bytes on the 
     end
   end
 
-  it "B-past-length refuses them, too, when they come later than the body" do
-    HttpPeer.open(server) do |peer|
-      peer.write("#{post}Content-Length: 10\r\n\r\nabcde")
-      # It was accepted and read before this one.
-      server.get("/between")
-      peer.write("fghij#{smuggled}")
-      expect(HttpResponse.all(peer.read_to_end).map(&:status)).to eq([400])
-    end
-    expect(journal.lines.grep(/smuggled/)).to be_empty
-  end
-
   # How much the next read asks for depends on how much is still due.
   [6, 20_000, 2_000_000].each do |length|
     { "refuses a CRLF and a request" => ["\r\n#{smuggled}", 400], "minds no CRLF, as old clients send it," => ["\r\n", 200], "minds no CR whose LF is still to come" => ["\r", 200] }
@@ -57,11 +46,5 @@ RSpec.describe "B-framing a request whose end is in doubt", once: "bytes on the 
           expect_worker_alive
         end
       end
-  end
-
-  it "B-past-length never shows the app a request behind one that ends the connection" do
-    server.raw("GET /first HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n#{smuggled}")
-    server.get("/after")
-    expect(journal.lines.grep(/smuggled/)).to be_empty
   end
 end

@@ -5,35 +5,21 @@ RSpec.describe "D4 one response, one framing", once: "bytes on the wire" do
   before(:context) { serve(HttpApps.ru(:responder)) }
 
   def framing(response)
-    response.headers.to_a.select { |name, _| name.match?(/\A(content-length|transfer-encoding)\z/i) }
+    response.headers.map { |name, value| [name.downcase, value] }.select { |name, _| %w[content-length transfer-encoding].include?(name) }
   end
 
-  def kept(path) = talk("GET #{path} HTTP/1.1", "Host: a", "Connection: close")
-
-  %w[coding-length length-coding].each do |name|
-    it "D4 drops the Content-Length beside a Transfer-Encoding, and sends all of the body (#{name})" do
-      2.times do
-        response = kept("/framed/#{name}")
-        expect(framing(response).map { |field, value| [field.downcase, value] }).to eq([%w[transfer-encoding chunked]])
-        expect(response.body).to eq("body")
+  chunked = [%w[transfer-encoding chunked]]
+  length = [%w[content-length 4]]
+  # What the app says, and what is sent.
+  { "drops the Content-Length beside a Transfer-Encoding, and sends all of it" => [%w[framed/coding-length framed/length-coding], chunked],
+    "replaces a Content-Length that is no number" => [%w[headers/length-word headers/length-sign headers/length-lines], length],
+    "sends the first of two lengths" => [%w[headers/length-twice], length] }.each do |what, (paths, fields)|
+    it "D4 #{what}" do
+      (paths * 2).each do |path|
+        response = talk("GET /#{path} HTTP/1.1", "Host: a")
+        expect([path, framing(response), response.body]).to eq([path, fields, "body"])
       end
     end
-  end
-
-  %w[length-word length-sign length-lines].each do |name|
-    it "D4 replaces a Content-Length that is no number by the body's own (#{name})" do
-      2.times do
-        response = kept("/headers/#{name}")
-        expect(framing(response)).to eq([%w[Content-Length 4]])
-        expect(response.body).to eq("body")
-      end
-    end
-  end
-
-  it "D4 sends the first of two lengths" do
-    response = kept("/headers/length-twice")
-    expect(framing(response)).to eq([%w[Content-Length 4]])
-    expect(response.body).to eq("body")
   end
 
   it "D4 goes on with the connection after each of them" do

@@ -4,18 +4,16 @@
 RSpec.describe "the access log", once: "written without Ruby" do
   include ReexecHelpers
 
-  let(:ru) do
-    <<~'RUBY'
-      run lambda { |env|
-        case env["PATH_INFO"]
-        when "/raise" then raise "no"
-        when "/hijack" then env["rack.hijack"].call.then { |io| io.write("mine") && io.close }
-        when "/missing" then [404, { "content-type" => "text/plain" }, ["not ", "there"]]
-        else [200, { "content-type" => "text/plain" }, ["hello"]]
-        end
-      }
-    RUBY
-  end
+  let(:ru) { <<~'RUBY' }
+    run lambda { |env|
+      case env["PATH_INFO"]
+      when "/raise" then raise "no"
+      when "/hijack" then env["rack.hijack"].call.then { |io| io.write("mine") && io.close }
+      when "/missing" then [404, { "content-type" => "text/plain" }, ["not ", "there"]]
+      else [200, { "content-type" => "text/plain" }, ["hello"]]
+      end
+    }
+  RUBY
 
   def serve(format: "combined", ru: self.ru, **options)
     Server.start(ru: ru, options: { MaxWorkers: 1, AccessLog: "access.log", AccessLogFormat: format, **options }).tap { |server| server.await_workers(options.fetch(:MaxWorkers, 1)) }

@@ -6,22 +6,20 @@ RSpec.describe "Log files" do
   include ReexecHelpers
 
   # Logs to a file as Ruby's Logger does, to one that is no log, and to stdout.
-  let(:logging_app) do
-    <<~'RUBY'
-      require "logger"
-      here = File.dirname(File.expand_path(__FILE__))
-      logger = Logger.new(File.join(here, "app.log"))
-      $data = File.open(File.join(here, "data"), "a")
-      run lambda { |env|
-        word = env["QUERY_STRING"]
-        logger.info(word)
-        $data.write(word) && $data.flush
-        puts "stdout #{word}"
-        $stderr.puts "stderr #{word}"
-        [200, {}, [Process.pid.to_s]]
-      }
-    RUBY
-  end
+  let(:logging_app) { <<~'RUBY' }
+    require "logger"
+    here = File.dirname(File.expand_path(__FILE__))
+    logger = Logger.new(File.join(here, "app.log"))
+    $data = File.open(File.join(here, "data"), "a")
+    run lambda { |env|
+      word = env["QUERY_STRING"]
+      logger.info(word)
+      $data.write(word) && $data.flush
+      puts "stdout #{word}"
+      $stderr.puts "stderr #{word}"
+      [200, {}, [Process.pid.to_s]]
+    }
+  RUBY
 
   # As logrotate does: moves the files away, and sends the signal.
   def rotate(server, files, to: server.pid)
@@ -181,20 +179,18 @@ RSpec.describe "Log files" do
   end
 
   # `write` is all that Ruby asks of what replaces $stderr or $stdout.
-  describe "An app that replaces $stderr and $stdout by objects with only `write`" do
-    it "B-faults is served, and has what they write in stderr_path and stdout_path" do
-      server = start(ru: <<~'RUBY', options: { StderrPath: "err", MaxWorkers: 1 })
-        Only = Struct.new(:stream) { def write(*text) = stream.write(*text) }
-        $stderr = Only.new(STDERR)
-        $stdout = Only.new(STDOUT)
-        run ->(env) { env["PATH_INFO"] == "/raise" ? raise("no luck") : [200, {}, [Process.pid.to_s]] }
-      RUBY
-      expect(server.get("/raise").status).to eq(500)
-      worker = server.get.body.to_i
-      server.signal(:HUP)
-      server.await_others([worker])
-      expect(server.stop.exitstatus).to eq(0)
-      expect(server.lines_of("err").join("\n")).to match(/config\.ru:\d+:in .*no luck \(RuntimeError\)/)
-    end
+  it "B-faults an app that replaces $stderr and $stdout by objects with only `write` has what they write in its log files" do
+    server = start(ru: <<~'RUBY', options: { StderrPath: "err", MaxWorkers: 1 })
+      Only = Struct.new(:stream) { def write(*text) = stream.write(*text) }
+      $stderr = Only.new(STDERR)
+      $stdout = Only.new(STDOUT)
+      run ->(env) { env["PATH_INFO"] == "/raise" ? raise("no luck") : [200, {}, [Process.pid.to_s]] }
+    RUBY
+    expect(server.get("/raise").status).to eq(500)
+    worker = server.get.body.to_i
+    server.signal(:HUP)
+    server.await_others([worker])
+    expect(server.stop.exitstatus).to eq(0)
+    expect(server.lines_of("err").join("\n")).to match(/config\.ru:\d+:in .*no luck \(RuntimeError\)/)
   end
 end

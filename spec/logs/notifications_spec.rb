@@ -31,13 +31,11 @@ RSpec.describe "Fastrack::Notifications" do
     RUBY
   end
 
-  let(:with_times) do
-    <<~'RUBY'
-      ActiveSupport::Notifications.subscribe("request.fastrack") do |name, started, finished, id, payload|
-        WRITE.call(payload.merge(name: name, lasted: finished - started, id: id))
-      end
-    RUBY
-  end
+  let(:with_times) { <<~'RUBY' }
+    ActiveSupport::Notifications.subscribe("request.fastrack") do |name, started, finished, id, payload|
+      WRITE.call(payload.merge(name: name, lasted: finished - started, id: id))
+    end
+  RUBY
 
   def events(server, count)
     Eventually.eventually { server.lines_of("events").then { |lines| lines.map { |line| JSON.parse(line, symbolize_names: true) } if lines.size >= count } }

@@ -4,25 +4,23 @@ require_relative "../../lib/fastrack/version"
 
 # What the server tells of itself, to the app and to hooks.
 RSpec.describe "Fastrack.stats" do
-  let(:ru) do
-    <<~'RUBY'
-      require "json"
-      here = File.dirname(File.expand_path(__FILE__))
-      run lambda { |env|
-        case env["PATH_INFO"]
-        when "/stats" then [200, { "content-type" => "application/json" }, [JSON.generate(Fastrack.stats)]]
-        when "/missing" then [404, { "content-type" => "text/plain" }, []]
-        when "/gc" then GC.start.then { [200, { "content-type" => "text/plain" }, []] }
-        when "/exit" then exit!(3)
-        when "/hold"
-          File.write(File.join(here, "held"), "")
-          sleep 0.01 until File.exist?(File.join(here, "release"))
-          [200, { "content-type" => "text/plain" }, []]
-        else [200, { "content-type" => "text/plain" }, ["hello"]]
-        end
-      }
-    RUBY
-  end
+  let(:ru) { <<~'RUBY' }
+    require "json"
+    here = File.dirname(File.expand_path(__FILE__))
+    run lambda { |env|
+      case env["PATH_INFO"]
+      when "/stats" then [200, { "content-type" => "application/json" }, [JSON.generate(Fastrack.stats)]]
+      when "/missing" then [404, { "content-type" => "text/plain" }, []]
+      when "/gc" then GC.start.then { [200, { "content-type" => "text/plain" }, []] }
+      when "/exit" then exit!(3)
+      when "/hold"
+        File.write(File.join(here, "held"), "")
+        sleep 0.01 until File.exist?(File.join(here, "release"))
+        [200, { "content-type" => "text/plain" }, []]
+      else [200, { "content-type" => "text/plain" }, ["hello"]]
+      end
+    }
+  RUBY
 
   def stats(server) = JSON.parse(server.get("/stats").body, symbolize_names: true)
 

@@ -6,12 +6,8 @@ RSpec.describe "The number of workers", once: "files of the kernel" do
   # A machine's files, by path.
   def cpus(affinity, membership, files = {})
     Dir.mktmpdir("fastrack-cpus") do |dir|
-      files.merge("membership" => membership).each do |name, text|
-        FileUtils.mkdir_p(File.dirname(File.join(dir, name)))
-        File.write(File.join(dir, name), text)
-      end
-      found = Fastrack::CPUs.new(affinity: affinity, membership: "#{dir}/membership", root: dir)
-      found.count
+      files.merge("membership" => membership).each { |name, text| Folder.write(dir, name, text) }
+      Fastrack::CPUs.new(affinity: affinity, membership: "#{dir}/membership", root: dir).count
     end
   end
 

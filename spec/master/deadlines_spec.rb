@@ -199,16 +199,14 @@ RSpec.describe "The time that a worker may take" do
     end
   end
 
-  describe "an after_fork that always fails", once: processes do
-    it "ends a server that has never served, with one line and status 1" do
-      server = Server.fail_to_start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.01 }, config: <<~RUBY)
-        after_fork { File.write("tries", ".", mode: "a"); exit 3 }
-      RUBY
-      expect(server.status.exitstatus).to eq(1)
-      expect(server.lines_of("tries").first.size).to be_between(20, 22)
-      expect(server.log).to match(/^fastrack: the last 2\d workers failed to boot, and none ever was ready: the server ends\n\z/)
-      expect(server.processes).to be_empty
-    end
+  it "is over for a server that has never served when its after_fork always fails, with one line and status 1", once: processes do
+    server = Server.fail_to_start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.01 }, config: <<~RUBY)
+      after_fork { File.write("tries", ".", mode: "a"); exit 3 }
+    RUBY
+    expect(server.status.exitstatus).to eq(1)
+    expect(server.lines_of("tries").first.size).to be_between(20, 22)
+    expect(server.log).to match(/^fastrack: the last 2\d workers failed to boot, and none ever was ready: the server ends\n\z/)
+    expect(server.processes).to be_empty
   end
 
   describe "while it is stopped (SIGSTOP)", once: processes do
@@ -259,29 +257,27 @@ RSpec.describe "The time that a worker may take" do
     end
   end
 
-  describe "between two requests", once: processes do
-    let(:app) { <<~'RUBY' }
-      require "fiddle"
-      # sigwait(3) for no signal at all: native code that never returns and keeps Ruby's lock.
-      SIGWAIT = Fiddle::Function.new(Fiddle.dlopen(nil)["sigwait"], [Fiddle::TYPE_VOIDP] * 2, Fiddle::TYPE_INT, need_gvl: true)
-      run lambda { |env|
-        Thread.new { sleep 0.1; File.write("stuck", ""); SIGWAIT.call("\0" * 128, "\0" * 8) } if env["PATH_INFO"] == "/hang"
-        [200, {}, [Process.pid.to_s]]
-      }
-    RUBY
+  let(:app) { <<~'RUBY' }
+    require "fiddle"
+    # sigwait(3) for no signal at all: native code that never returns and keeps Ruby's lock.
+    SIGWAIT = Fiddle::Function.new(Fiddle.dlopen(nil)["sigwait"], [Fiddle::TYPE_VOIDP] * 2, Fiddle::TYPE_INT, need_gvl: true)
+    run lambda { |env|
+      Thread.new { sleep 0.1; File.write("stuck", ""); SIGWAIT.call("\0" * 128, "\0" * 8) } if env["PATH_INFO"] == "/hang"
+      [200, {}, [Process.pid.to_s]]
+    }
+  RUBY
 
-    it "is WorkerTimeout: a thread that keeps Ruby's lock for ever costs its worker, and its clients are served by another" do
-      server = start(ru: app, options: { MaxWorkers: 1, WorkerTimeout: GcMode.patient(1) })
-      HttpPeer.open(server) do |kept|
-        kept.write("GET /hang HTTP/1.1\r\nHost: h\r\n\r\n")
-        first = kept.read_until(/\r\n\r\n\d+\z/)[/\d+\z/]
-        server.await_file("stuck")
-        kept.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-        expect(kept.read_until(/\r\n\r\n\d+HTTP.*\r\n\r\n\d+\z/m)[/\d+\z/]).not_to eq(first)
-        server.await_log(/^fastrack: stuck between two requests for \d+\.\d s: this worker ends \(worker #{first}\)$/)
-        # It is not the main thread, which is the one that shows its frames elsewhere.
-        server.await_log(/^  in native code:\n(.*\n)*?.*\bsigwait\b/) unless Portable::ON
-      end
+  it "is WorkerTimeout for a thread that keeps Ruby's lock between two requests: another worker serves the clients", once: processes do
+    server = start(ru: app, options: { MaxWorkers: 1, WorkerTimeout: GcMode.patient(1) })
+    HttpPeer.open(server) do |kept|
+      kept.write("GET /hang HTTP/1.1\r\nHost: h\r\n\r\n")
+      first = kept.read_until(/\r\n\r\n\d+\z/)[/\d+\z/]
+      server.await_file("stuck")
+      kept.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+      expect(kept.read_until(/\r\n\r\n\d+HTTP.*\r\n\r\n\d+\z/m)[/\d+\z/]).not_to eq(first)
+      server.await_log(/^fastrack: stuck between two requests for \d+\.\d s: this worker ends \(worker #{first}\)$/)
+      # It is not the main thread, which is the one that shows its frames elsewhere.
+      server.await_log(/^  in native code:\n(.*\n)*?.*\bsigwait\b/) unless Portable::ON
     end
   end
 
@@ -297,22 +293,20 @@ RSpec.describe "The time that a worker may take" do
     server.signal(:INT)
   end
 
-  describe "after a time in which the whole machine stood still", once: processes do
-    it "is up to the worker for a moment, so that its client gets a 504" do
-      server = start(ru: 'run ->(_) { File.write("waiting", ""); sleep }', options: { MaxWorkers: 1, RequestTimeout: 0.5 })
-      server.await_workers(1)
-      client = Thread.new { server.get("/") }
-      server.await_file("waiting")
-      all = [server.master, *server.workers]
-      all.each { |pid| frozen(pid) }
-      # Longer than RequestTimeout and what the master grants beyond.
-      sleep(grace + 1)
-      server.signal(:CONT, to: server.master)
-      # The master is the first to run.
-      eventually { ProcessTable.entry(server.master).state == "S" }
-      server.signal(:CONT, to: all.last)
-      expect(client.value.status).to eq(504)
-      expect(server.log).not_to include("killing it")
-    end
+  it "is up to the worker for a moment where the whole machine has stood still, so that its client gets a 504", once: processes do
+    server = start(ru: 'run ->(_) { File.write("waiting", ""); sleep }', options: { MaxWorkers: 1, RequestTimeout: 0.5 })
+    server.await_workers(1)
+    client = Thread.new { server.get("/") }
+    server.await_file("waiting")
+    all = [server.master, *server.workers]
+    all.each { |pid| frozen(pid) }
+    # Longer than RequestTimeout and what the master grants beyond.
+    sleep(grace + 1)
+    server.signal(:CONT, to: server.master)
+    # The master is the first to run.
+    eventually { ProcessTable.entry(server.master).state == "S" }
+    server.signal(:CONT, to: all.last)
+    expect(client.value.status).to eq(504)
+    expect(server.log).not_to include("killing it")
   end
 end

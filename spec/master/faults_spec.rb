@@ -60,41 +60,39 @@ RSpec.describe "Faults", once: "processes, signals and files" do
     end
   end
 
-  describe "logs that nobody reads" do
-    # A pipe, socket or terminal that takes no more. Its own flags block, as those that a shell makes.
-    def fill(pair)
-      pair.last.tap do |writer|
-        nil until writer.write_nonblock("." * 512, exception: false) == :wait_writable
-        nil until writer.write_nonblock(".", exception: false) == :wait_writable
-        writer.nonblock = false
-      end
+  # A pipe, socket or terminal that takes no more. Its own flags block, as those that a shell makes.
+  def fill(pair)
+    pair.last.tap do |writer|
+      nil until writer.write_nonblock("." * 512, exception: false) == :wait_writable
+      nil until writer.write_nonblock(".", exception: false) == :wait_writable
+      writer.nonblock = false
     end
+  end
 
-    { "a pipe" => -> { IO.pipe }, "a socket" => -> { UNIXSocket.pair }, "a terminal" => -> { PTY.open.tap { |pair| pair.last.raw! } } }
-      .each do |what, open|
-      it "D7 lose lines and nothing else, where they are #{what}" do
-        reader, writer = pair = open.call
-        server = Server.start(ru: <<~RUBY, options: { MaxWorkers: 2, MaxRequestPerChild: 0, ErrRespawnInterval: 0.1 }, inherit: { 9 => fill(pair) }, config: <<~RUBY)
-          run ->(env) { env["PATH_INFO"] == "/raise" ? raise("no" * 5000) : [200, {}, [Process.pid.to_s]] }
-        RUBY
-          [$stdout, $stderr].each { |stream| stream.reopen(IO.for_fd(9, "w", autoclose: false)) } if File.exist?("full")
-        RUBY
-        before = server.await_workers(2)
-        server.write("full", "")
-        server.signal(:HUP)
-        fresh = server.await_others(before)
-        server.signal(:KILL, to: fresh.first)
-        server.await_workers(2) { |found| !found.include?(fresh.first) }
-        3.times { expect(server.get("/raise").status).to eq(500) }
-        eventually { reader.read_nonblock(65_536, exception: false) == :wait_readable }
-        server.get("/raise")
-        seen = +""
-        eventually(20, -> { seen }) { (seen << reader.readpartial(65_536)).include?("nono") }
-        fill(pair)
-        expect(server.stop.exitstatus).to eq(0)
-      ensure
-        [reader, writer].compact.each(&:close)
-      end
+  { "a pipe" => -> { IO.pipe }, "a socket" => -> { UNIXSocket.pair }, "a terminal" => -> { PTY.open.tap { |pair| pair.last.raw! } } }
+    .each do |what, open|
+    it "D7 logs that nobody reads lose lines and nothing else, where they are #{what}" do
+      reader, writer = pair = open.call
+      server = Server.start(ru: <<~RUBY, options: { MaxWorkers: 2, MaxRequestPerChild: 0, ErrRespawnInterval: 0.1 }, inherit: { 9 => fill(pair) }, config: <<~RUBY)
+        run ->(env) { env["PATH_INFO"] == "/raise" ? raise("no" * 5000) : [200, {}, [Process.pid.to_s]] }
+      RUBY
+        [$stdout, $stderr].each { |stream| stream.reopen(IO.for_fd(9, "w", autoclose: false)) } if File.exist?("full")
+      RUBY
+      before = server.await_workers(2)
+      server.write("full", "")
+      server.signal(:HUP)
+      fresh = server.await_others(before)
+      server.signal(:KILL, to: fresh.first)
+      server.await_workers(2) { |found| !found.include?(fresh.first) }
+      3.times { expect(server.get("/raise").status).to eq(500) }
+      eventually { reader.read_nonblock(65_536, exception: false) == :wait_readable }
+      server.get("/raise")
+      seen = +""
+      eventually(20, -> { seen }) { (seen << reader.readpartial(65_536)).include?("nono") }
+      fill(pair)
+      expect(server.stop.exitstatus).to eq(0)
+    ensure
+      [reader, writer].compact.each(&:close)
     end
   end
 

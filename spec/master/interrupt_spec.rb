@@ -44,33 +44,28 @@ RSpec.describe "C1 INT" do
   end
 
   # A plugin that does what Solid Queue's does when its process has ended.
-  describe "of a plugin" do
-    let(:server) do
-      files = { "puma.rb" => "bind 'tcp://127.0.0.1:0'\nworkers 2\nplugin :watcher", "lib/puma/plugin/watcher.rb" => <<~RUBY }
-        require "puma/plugin"
-        Puma::Plugin.create do
-          def start(launcher)
-            in_background do
-              sleep 0.01 until File.exist?("dead")
-              Process.kill(:INT, $$)
-              File.write("told", "")
-            end
+  it "of a plugin cuts no request off, where all processes have got an INT before" do
+    files = { "puma.rb" => "bind 'tcp://127.0.0.1:0'\nworkers 2\nplugin :watcher", "lib/puma/plugin/watcher.rb" => <<~RUBY }
+      require "puma/plugin"
+      Puma::Plugin.create do
+        def start(launcher)
+          in_background do
+            sleep 0.01 until File.exist?("dead")
+            Process.kill(:INT, $$)
+            File.write("told", "")
           end
         end
-      RUBY
-      Server.ready(ru: Rackups::GATE, env: { "RUBYLIB" => "lib" }, files: files,
-                   command: [RbConfig.ruby, "-w", Server::COMMAND, "-C", "puma.rb", "-E", "production"])
-    end
-
-    it "cuts no request off, where all processes have got an INT before" do
-      request = SlowRequest.new(server)
-      interrupt_all(server)
-      server.write("dead", "")
-      eventually { server.file?("told") && server.workers == [request.pid] }
-      server.signal(:HUP)
-      server.await_log("HUP is ignored: the server is stopping")
-      expect(request.finish.status).to eq(200)
-      expect(server.wait.exitstatus).to eq(0)
-    end
+      end
+    RUBY
+    server = Server.ready(ru: Rackups::GATE, env: { "RUBYLIB" => "lib" }, files: files,
+                          command: [RbConfig.ruby, "-w", Server::COMMAND, "-C", "puma.rb", "-E", "production"])
+    request = SlowRequest.new(server)
+    interrupt_all(server)
+    server.write("dead", "")
+    eventually { server.file?("told") && server.workers == [request.pid] }
+    server.signal(:HUP)
+    server.await_log("HUP is ignored: the server is stopping")
+    expect(request.finish.status).to eq(200)
+    expect(server.wait.exitstatus).to eq(0)
   end
 end

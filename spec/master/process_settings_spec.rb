@@ -5,16 +5,14 @@ require_relative "../../lib/fastrack/process/settings"
 
 RSpec.describe "The server's process", once: "settings of processes" do
   # Writes what a worker is into its response.
-  let(:ru) do
-    <<~RUBY
-      run lambda { |_env|
-        $stdout.puts "an app's line"
-        $stderr.puts "an app's complaint"
-        File.write("made", "")
-        [200, {}, [[Dir.pwd, Process.euid, Process.egid, Process.groups.sort].inspect]]
-      }
-    RUBY
-  end
+  let(:ru) { <<~RUBY }
+    run lambda { |_env|
+      $stdout.puts "an app's line"
+      $stderr.puts "an app's complaint"
+      File.write("made", "")
+      [200, {}, [[Dir.pwd, Process.euid, Process.egid, Process.groups.sort].inspect]]
+    }
+  RUBY
 
   it "C2 runs in working_directory, whose name it keeps though it is a link" do
     Dir.mktmpdir do |dir|

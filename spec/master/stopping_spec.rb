@@ -212,37 +212,35 @@ RSpec.describe "Stopping", once: "processes and signals" do
   end
 
   # Where puma 8 hung in 4 of 10 stops. Half of the servers are stopped before all of their workers are up.
-  describe "again and again" do
-    # The app notes each request that has begun, and gives a stop some time to come in between.
-    let(:app) { 'run ->(_env) { File.write("begun", ".", mode: "a"); sleep 0.002; [200, {}, [Process.pid.to_s]] }' }
+  # The app notes each request that has begun, and gives a stop some time to come in between.
+  let(:app) { 'run ->(_env) { File.write("begun", ".", mode: "a"); sleep 0.002; [200, {}, [Process.pid.to_s]] }' }
 
-    it "B-faults TERM ends a server under load, and no accepted request is cut off" do
-      20.times do |index|
-        server = Server.start(ru: app, rackup: false, options: { MaxWorkers: 2 })
-        server.await_workers(2) if index.even?
-        clients = Array.new(4) { Thread.new { ask_until_refused(server) } }
-        eventually { clients.sum { |client| client[:answered].to_i }.positive? }
-        expect(server.stop.exitstatus).to eq(0)
-        expect(server.processes).to be_empty
-        bodies = clients.flat_map(&:value)
-        expect(bodies.size).to eq(server.lines_of("begun").first.size)
-        expect(bodies).to all(match(/\A\d+\z/))
-      end
+  it "B-faults TERM ends a server under load again and again, and no accepted request is cut off" do
+    20.times do |index|
+      server = Server.start(ru: app, rackup: false, options: { MaxWorkers: 2 })
+      server.await_workers(2) if index.even?
+      clients = Array.new(4) { Thread.new { ask_until_refused(server) } }
+      eventually { clients.sum { |client| client[:answered].to_i }.positive? }
+      expect(server.stop.exitstatus).to eq(0)
+      expect(server.processes).to be_empty
+      bodies = clients.flat_map(&:value)
+      expect(bodies.size).to eq(server.lines_of("begun").first.size)
+      expect(bodies).to all(match(/\A\d+\z/))
     end
+  end
 
-    # @return [Array<String>] the bodies of all responses; a raw string stands for a response that is none
-    def ask_until_refused(server)
-      bodies = []
-      loop do
-        bytes = server.raw("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        # Connections in the backlog are reset with the listener: nobody has accepted them.
-        return bodies if bytes.empty?
+  # @return [Array<String>] the bodies of all responses; a raw string stands for a response that is none
+  def ask_until_refused(server)
+    bodies = []
+    loop do
+      bytes = server.raw("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+      # Connections in the backlog are reset with the listener: nobody has accepted them.
+      return bodies if bytes.empty?
 
-        bodies << HttpResponse.parse(bytes).body
-        Thread.current[:answered] = bodies.size
-      end
-    rescue Errno::ECONNREFUSED, Errno::ECONNRESET, Errno::EPIPE
-      bodies
+      bodies << HttpResponse.parse(bytes).body
+      Thread.current[:answered] = bodies.size
     end
+  rescue Errno::ECONNREFUSED, Errno::ECONNRESET, Errno::EPIPE
+    bodies
   end
 end

@@ -2,16 +2,14 @@
 
 RSpec.describe "server-sent events", once: "what nginx sees" do
   # Each event is sent when the file of its number is there, which the client writes once it has the one before.
-  before do
-    serve(<<~'RUBY')
-      event = lambda do |number|
-        sleep 0.005 until File.exist?("event-#{number}")
-        "id: #{number}\ndata: event #{number}\n\n"
-      end
-      headers = { "content-type" => "text/event-stream", "cache-control" => "no-cache", "x-accel-buffering" => "no" }
-      run ->(_env) { [200, headers.dup, Enumerator.new { |parts| 3.times { |number| parts << event.call(number) } }] }
-    RUBY
-  end
+  before { serve(<<~'RUBY') }
+    event = lambda do |number|
+      sleep 0.005 until File.exist?("event-#{number}")
+      "id: #{number}\ndata: event #{number}\n\n"
+    end
+    headers = { "content-type" => "text/event-stream", "cache-control" => "no-cache", "x-accel-buffering" => "no" }
+    run ->(_env) { [200, headers.dup, Enumerator.new { |parts| 3.times { |number| parts << event.call(number) } }] }
+  RUBY
 
   after { @nginx&.stop }
 

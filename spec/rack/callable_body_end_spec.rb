@@ -2,19 +2,17 @@
 
 # A body that can only be called writes to the socket itself, and the close ends it.
 RSpec.describe "D11 the end of a callable body", if: HttpApps.rack3? do
-  before(:context) do
-    serve(<<~'RUBY')
-      run lambda { |env|
-        body = ->(io) { io.write("2\r\nhi\r\n0\r\n\r\n"); io.close }
-        case env["PATH_INFO"]
-        when "/chunks" then [200, { "transfer-encoding" => "chunked" }, body]
-        when "/switch" then [101, { "upgrade" => "echo" }, body]
-        when "/nobody" then [101, { "upgrade" => "echo" }, ["hi"]]
-        else [200, {}, []]
-        end
-      }
-    RUBY
-  end
+  before(:context) { serve(<<~'RUBY') }
+    run lambda { |env|
+      body = ->(io) { io.write("2\r\nhi\r\n0\r\n\r\n"); io.close }
+      case env["PATH_INFO"]
+      when "/chunks" then [200, { "transfer-encoding" => "chunked" }, body]
+      when "/switch" then [101, { "upgrade" => "echo" }, body]
+      when "/nobody" then [101, { "upgrade" => "echo" }, ["hi"]]
+      else [200, {}, []]
+      end
+    }
+  RUBY
 
   def answered(path, version)
     HttpPeer.exchange(server, message("GET #{path} HTTP/#{version}", "Host: a", "Connection: keep-alive")).first

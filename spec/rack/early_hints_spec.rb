@@ -64,11 +64,8 @@ RSpec.describe "C5 rack.early_hints" do
     end
   end
 
-  context "without it" do
-    before(:context) { serve(HttpApps.ru(:hinting)) }
-
-    it "C5 is not there: a proxy that knows no 103 would take it for the response" do
-      expect(server.get("/lines").body).to eq("no hints")
-    end
+  it "C5 is not there without the option: a proxy that knows no 103 would take it for the response" do
+    serve(HttpApps.ru(:hinting))
+    expect(server.get("/lines").body).to eq("no hints")
   end
 end

@@ -2,19 +2,17 @@
 
 RSpec.describe "C5 rack.protocol" do
   # Switches to the first protocol that is offered, or to one that is not.
-  before(:context) do
-    serve(<<~'RUBY')
-      shout = ->(io) { io.write(io.readpartial(100).upcase) && io.close }
-      run lambda { |env|
-        offered = env["rack.protocol"]
-        case env["PATH_INFO"]
-        when "/offered" then [200, {}, [offered.inspect]]
-        when "/other" then [200, { "rack.protocol" => "other" }, shout]
-        else [200, { "rack.protocol" => offered.first, "x-own" => "yes" }, shout]
-        end
-      }
-    RUBY
-  end
+  before(:context) { serve(<<~'RUBY') }
+    shout = ->(io) { io.write(io.readpartial(100).upcase) && io.close }
+    run lambda { |env|
+      offered = env["rack.protocol"]
+      case env["PATH_INFO"]
+      when "/offered" then [200, {}, [offered.inspect]]
+      when "/other" then [200, { "rack.protocol" => "other" }, shout]
+      else [200, { "rack.protocol" => offered.first, "x-own" => "yes" }, shout]
+      end
+    }
+  RUBY
 
   def exchange(path, *fields, version: "1.1", after: "")
     HttpPeer.exchange(server, message("GET #{path} HTTP/#{version}", "Host: a", *fields, body: after), half_close: true).first

@@ -13,11 +13,7 @@ module CommandFolder
 
   def path(name) = File.join(@dir, name)
 
-  def write(name, text)
-    FileUtils.mkdir_p(File.dirname(path(name)))
-    File.write(path(name), text)
-  end
-
+  def write(name, text) = Folder.write(@dir, name, text)
   def lines(name) = File.exist?(path(name)) ? File.readlines(path(name), chomp: true) : []
 
   # The words that start a server in the folder.

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "fileutils"
 require "tmpdir"
 
 # For examples that have a folder of their own: its path is in @dir until their servers have ended.
@@ -8,5 +9,10 @@ module Folder
     group.around do |example|
       Dir.mktmpdir("fastrack-spec") { |dir| (@dir = File.realpath(dir)) && example.run }
     end
+  end
+
+  # Writes a file, and gives its path.
+  def self.write(dir, name, text, **options)
+    File.join(dir, name).tap { |path| FileUtils.mkdir_p(File.dirname(path)) && File.write(path, text, **options) }
   end
 end

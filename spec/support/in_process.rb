@@ -74,10 +74,7 @@ class InProcess
   # @param files [Hash{String => String}] in its working directory
   def initialize(script, environment: {}, files: {}, arguments: [])
     @dir = Dir.mktmpdir("fastrack-in-process")
-    files.merge("program.rb" => PRELUDE + script).each do |name, text|
-      FileUtils.mkdir_p(File.dirname(File.join(@dir, name)))
-      File.write(File.join(@dir, name), text)
-    end
+    files.merge("program.rb" => PRELUDE + script).each { |name, text| Folder.write(@dir, name, text) }
     command = [RbConfig.ruby, "-w", "-I", Server::LIB, *arguments, "program.rb"]
     @pid = spawn(Server::CLEAN_ENVIRONMENT.merge(environment), *command,
                  chdir: @dir, in: File::NULL, out: File.join(@dir, "log"), err: %i[child out])

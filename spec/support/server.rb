@@ -94,9 +94,7 @@ class Server
   end
 
   # Writes a file into the private directory and gives its path.
-  def write(name, text)
-    file(name).tap { |path| FileUtils.mkdir_p(File.dirname(path)) && File.write(path, text) }
-  end
+  def write(name, text) = Folder.write(@dir, name, text)
 
   # The path of a file in the private directory.
   def file(name) = File.join(@dir, name)

@@ -136,14 +136,6 @@ RSpec.describe "the documentation", once: "pages against the code" do
     expect(ignored).to match_array(Fastrack::Worker::MASTER_SIGNALS)
   end
 
-  it "names commands in the README and for developers that can be run" do
-    commands = %w[README.md docs/development.md docs/benchmark.md].flat_map { |page| text.call(page).scan(/^    (b(?:in|ench)\/\w+)/).flatten }
-    commands = commands.uniq - ["bin/rails"]
-
-    expect(commands).to include("bin/serve", "bin/test", "bin/setup", "bench/run")
-    expect(commands).to all(satisfy { |command| File.executable?(File.join(root, command)) })
-  end
-
   it "has this version in the list of changes" do
     expect(text.call("CHANGELOG.md")).to match(/^## \[#{Regexp.escape(Fastrack::VERSION)}\]/)
   end

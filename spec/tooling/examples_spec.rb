@@ -12,12 +12,7 @@ RSpec.describe "The examples", once: "files to be copied, and the apps that need
   yaml = ->(file) { YAML.load_stream(text.call(file)) }
   default = ->(name) { Fastrack::Option::BY_NAME.fetch(name).default }
 
-  def write(file, content, mode = 0o644)
-    File.join(@dir, file).tap do |path|
-      FileUtils.mkdir_p(File.dirname(path))
-      File.write(path, content, perm: mode)
-    end
-  end
+  def write(file, content, mode = 0o644) = Folder.write(@dir, file, content, perm: mode)
 
   # The settings of a ConfigFile.
   def settings(config) = Fastrack::ConfigFile.load(write("settings.rb", config))

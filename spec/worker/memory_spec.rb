@@ -7,17 +7,15 @@ require "time"
 
 RSpec.describe "The memory of workers" do
   # GET /grow?30 keeps 30 MB, everything else nothing. Answers with the worker's pid, /restarts with how many there were.
-  let(:app) do
-    <<~'RUBY'
-      $kept = []
-      run lambda { |env|
-        sleep 0.3 if env["PATH_INFO"] == "/slow"
-        $kept << ("x" * (env["QUERY_STRING"].to_i << 20)) if env["PATH_INFO"] == "/grow"
-        body = env["PATH_INFO"] == "/restarts" ? Fastrack.stats[:restarts].slice(:request_limit, :memory).values.join(" ") : Process.pid
-        [200, {}, [body.to_s]]
-      }
-    RUBY
-  end
+  let(:app) { <<~'RUBY' }
+    $kept = []
+    run lambda { |env|
+      sleep 0.3 if env["PATH_INFO"] == "/slow"
+      $kept << ("x" * (env["QUERY_STRING"].to_i << 20)) if env["PATH_INFO"] == "/grow"
+      body = env["PATH_INFO"] == "/restarts" ? Fastrack.stats[:restarts].slice(:request_limit, :memory).values.join(" ") : Process.pid
+      [200, {}, [body.to_s]]
+    }
+  RUBY
 
   def lines(server, pattern) = server.log.lines(chomp: true).grep(pattern)
 
@@ -209,10 +207,7 @@ RSpec.describe "The memory of workers" do
   describe "the limit" do
     def limit(membership, files, total = 1 << 40)
       Dir.mktmpdir("fastrack-memory") do |dir|
-        files.merge("membership" => membership).each do |name, text|
-          FileUtils.mkdir_p(File.dirname(File.join(dir, name)))
-          File.write(File.join(dir, name), text)
-        end
+        files.merge("membership" => membership).each { |name, text| Folder.write(dir, name, text) }
         found = Fastrack::MemoryLimit::CgroupLimit.find(Fastrack::Cgroup.new("memory", membership: "#{dir}/membership", root: dir), total)
         found && [found.bytes, found.used([])]
       end

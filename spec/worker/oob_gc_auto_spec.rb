@@ -3,35 +3,31 @@
 RSpec.describe "OobGC=auto", :quiet do
   # Makes garbage, /more a lot of it, and answers with the collections and the full marks before and after that. /old makes what
   # stays, and so much that a full mark becomes due.
-  let(:allocating) do
-    <<~'RUBY'
-      old = Array.new(50_000) { |n| "live #{n}" }
-      run lambda { |env|
-        counts = -> { [GC.count, GC.stat(:major_gc_count)] }
-        before = counts.call
-        Array.new(env["PATH_INFO"] == "/more" ? 10_000 : 1_500) { |n| "object #{n}" }
-        8_000.times { old << ("x" * 10_000) } if env["PATH_INFO"] == "/old"
-        File.write("waiting", "#{Process.pid}\n", mode: "a") if env["PATH_INFO"] == "/wait"
-        sleep 0.005 until env["PATH_INFO"] != "/wait" || File.exist?("over")
-        [200, { "content-type" => "text/plain" }, [[*before, *counts.call, Process.pid].join(" ")]]
-      }
-    RUBY
-  end
+  let(:allocating) { <<~'RUBY' }
+    old = Array.new(50_000) { |n| "live #{n}" }
+    run lambda { |env|
+      counts = -> { [GC.count, GC.stat(:major_gc_count)] }
+      before = counts.call
+      Array.new(env["PATH_INFO"] == "/more" ? 10_000 : 1_500) { |n| "object #{n}" }
+      8_000.times { old << ("x" * 10_000) } if env["PATH_INFO"] == "/old"
+      File.write("waiting", "#{Process.pid}\n", mode: "a") if env["PATH_INFO"] == "/wait"
+      sleep 0.005 until env["PATH_INFO"] != "/wait" || File.exist?("over")
+      [200, { "content-type" => "text/plain" }, [[*before, *counts.call, Process.pid].join(" ")]]
+    }
+  RUBY
 
   # A collection of the server's begins, and lasts until there is a file `go`.
-  let(:held) do
-    <<~'RUBY'
-      after_fork do
-        GC.singleton_class.prepend(Module.new do
-          def start(**)
-            File.write("collecting", "#{Process.pid}\n", mode: "a")
-            sleep 0.01 until File.exist?("go")
-            super
-          end
-        end)
-      end
-    RUBY
-  end
+  let(:held) { <<~'RUBY' }
+    after_fork do
+      GC.singleton_class.prepend(Module.new do
+        def start(**)
+          File.write("collecting", "#{Process.pid}\n", mode: "a")
+          sleep 0.01 until File.exist?("go")
+          super
+        end
+      end)
+    end
+  RUBY
 
   def start(options = {}, config: nil)
     @server = Server.ready(ru: allocating, config: config, options: { OobGC: "auto" }.merge(options))
@@ -195,35 +191,31 @@ RSpec.describe "OobGC=auto", :quiet do
   describe "since Ruby 3.4", skip: ("not before" if RUBY_VERSION < "3.4") do
     # Answers with what the collector was at before the request and is after it. /full begins a full mark as Ruby does: in steps.
     # What /kept makes grows old before it is dropped, so that full marks become due.
-    let(:told) do
-      <<~'RUBY'
-        live = Array.new(200_000) { |n| [n.to_s, [n]] }
-        recent = Array.new(400)
-        requests = 0
-        run lambda { |env|
-          before = GC.latest_gc_info(:state)
-          made = Array.new(5_000) { |n| "object #{n}" } unless env["PATH_INFO"] == "/none"
-          recent[(requests += 1) % recent.size] = Array.new(600) { |n| made[n] } if env["PATH_INFO"] == "/kept"
-          GC.start(immediate_mark: false, immediate_sweep: false) if env["PATH_INFO"] == "/full"
-          after = GC.latest_gc_info(:state)
-          [200, { "content-type" => "text/plain" }, ["#{before} #{after} #{Process.pid}"]]
-        }
-      RUBY
-    end
+    let(:told) { <<~'RUBY' }
+      live = Array.new(200_000) { |n| [n.to_s, [n]] }
+      recent = Array.new(400)
+      requests = 0
+      run lambda { |env|
+        before = GC.latest_gc_info(:state)
+        made = Array.new(5_000) { |n| "object #{n}" } unless env["PATH_INFO"] == "/none"
+        recent[(requests += 1) % recent.size] = Array.new(600) { |n| made[n] } if env["PATH_INFO"] == "/kept"
+        GC.start(immediate_mark: false, immediate_sweep: false) if env["PATH_INFO"] == "/full"
+        after = GC.latest_gc_info(:state)
+        [200, { "content-type" => "text/plain" }, ["#{before} #{after} #{Process.pid}"]]
+      }
+    RUBY
 
     # What the collector is at after each full mark that the server begins.
-    let(:noting) do
-      <<~'RUBY'
-        after_fork do
-          GC.singleton_class.prepend(Module.new do
-            def start(full_mark: true, **how)
-              super
-              File.write("begun", "#{latest_gc_info(:state)}\n", mode: "a") if full_mark
-            end
-          end)
-        end
-      RUBY
-    end
+    let(:noting) { <<~'RUBY' }
+      after_fork do
+        GC.singleton_class.prepend(Module.new do
+          def start(full_mark: true, **how)
+            super
+            File.write("begun", "#{latest_gc_info(:state)}\n", mode: "a") if full_mark
+          end
+        end)
+      end
+    RUBY
 
     def start(choice, config: nil)
       @server = Server.start(ru: told, config: config, options: { OobGC: choice, MaxWorkers: 1, MaxRequestPerChild: 0 })
@@ -292,28 +284,26 @@ RSpec.describe "OobGC=auto", :quiet do
 
   # A pool of which hardly more than a fifth is free after a full mark, from /fill on. Each request uses up a fiftieth of it, and has a
   # thousandth of it grow old.
-  let(:hardly_free) do
-    <<~'RUBY'
-      live = Array.new(200_000) { Object.new }
-      old = Array.new(100)
-      count = 0
-      pool = -> { GC.stat_heap(0).then { |stat| [stat[:heap_eden_slots], stat[:total_allocated_objects] - stat[:total_freed_objects]] } }
-      # Until no pool may grow any more.
-      1_000_000.times { Object.new }
-      slots = pool.call.first
-      run lambda { |env|
-        if env["PATH_INFO"] == "/fill"
-          GC.start
-          slots, used = pool.call
-          live.concat(Array.new([(slots * 0.74).to_i - used, 0].max) { Object.new })
-          3.times { GC.start }
-        end
-        made = Array.new(slots / 50) { Object.new }
-        old[(count += 1) % old.size] = Array.new(slots / 1_000) { |index| made[index] }
-        [200, { "content-type" => "text/plain" }, ["#{GC.stat(:major_gc_count)} #{Process.pid}"]]
-      }
-    RUBY
-  end
+  let(:hardly_free) { <<~'RUBY' }
+    live = Array.new(200_000) { Object.new }
+    old = Array.new(100)
+    count = 0
+    pool = -> { GC.stat_heap(0).then { |stat| [stat[:heap_eden_slots], stat[:total_allocated_objects] - stat[:total_freed_objects]] } }
+    # Until no pool may grow any more.
+    1_000_000.times { Object.new }
+    slots = pool.call.first
+    run lambda { |env|
+      if env["PATH_INFO"] == "/fill"
+        GC.start
+        slots, used = pool.call
+        live.concat(Array.new([(slots * 0.74).to_i - used, 0].max) { Object.new })
+        3.times { GC.start }
+      end
+      made = Array.new(slots / 50) { Object.new }
+      old[(count += 1) % old.size] = Array.new(slots / 1_000) { |index| made[index] }
+      [200, { "content-type" => "text/plain" }, ["#{GC.stat(:major_gc_count)} #{Process.pid}"]]
+    }
+  RUBY
 
   it "leaves few full marks where a pool is hardly freer after them", skip: ("not before Ruby 3.4" if RUBY_VERSION < "3.4") do
     # Room for requests is not the matter here.

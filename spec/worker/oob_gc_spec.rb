@@ -84,17 +84,15 @@ RSpec.describe "Out-of-band GC", :quiet do
 
     # Makes many objects that live for a while, which lets the old generation grow, and answers with the number of full
     # marks before and after it.
-    let(:allocating) do
-      <<~RUBY
-        kept = []
-        run lambda { |_env|
-          before = GC.stat(:major_gc_count)
-          kept << Array.new(20_000) { |n| "object \#{n}" }
-          kept.shift if kept.size > 20
-          [200, {}, ["\#{before} \#{GC.stat(:major_gc_count)}"]]
-        }
-      RUBY
-    end
+    let(:allocating) { <<~RUBY }
+      kept = []
+      run lambda { |_env|
+        before = GC.stat(:major_gc_count)
+        kept << Array.new(20_000) { |n| "object \#{n}" }
+        kept.shift if kept.size > 20
+        [200, {}, ["\#{before} \#{GC.stat(:major_gc_count)}"]]
+      }
+    RUBY
 
     def full_marks(options)
       server = Server.start(ru: allocating, options: { MaxWorkers: 1 }.merge(options))

@@ -43,43 +43,39 @@ RSpec.describe "Recycling" do
   end
 
   # Starts are slow and limits low: all workers want to go all the time. Each notes when it is ready, and when it ends.
-  describe "under load" do
-    let(:config) do
-      <<~'RUBY'
-        $note = ->(what) { File.write("notes", "#{Process.clock_gettime(Process::CLOCK_MONOTONIC)} #{what}\n", mode: "a") }
-        before_worker_shutdown { $note.call("ends") }
-        after_fork { sleep 0.05; $note.call("ready") }
-      RUBY
-    end
+  let(:config) { <<~'RUBY' }
+    $note = ->(what) { File.write("notes", "#{Process.clock_gettime(Process::CLOCK_MONOTONIC)} #{what}\n", mode: "a") }
+    before_worker_shutdown { $note.call("ends") }
+    after_fork { sleep 0.05; $note.call("ready") }
+  RUBY
 
-    let(:app) { "run ->(_env) { sleep 0.005; [200, {}, []] }" }
+  let(:app) { "run ->(_env) { sleep 0.005; [200, {}, []] }" }
 
-    # Has more clients than there are workers ask as often as they can while the block runs.
-    #
-    # @return [Array<Integer>] the statuses that they got
-    def under_load(server, clients: 6)
-      over = false
-      threads = Array.new(clients) do
-        Thread.new { [].tap { |found| found << server.get.status until over } }
-      end
-      yield
-      over = true
-      threads.flat_map(&:value)
+  # Has more clients than there are workers ask as often as they can while the block runs.
+  #
+  # @return [Array<Integer>] the statuses that they got
+  def under_load(server, clients: 6)
+    over = false
+    threads = Array.new(clients) do
+      Thread.new { [].tap { |found| found << server.get.status until over } }
     end
+    yield
+    over = true
+    threads.flat_map(&:value)
+  end
 
-    # How many workers there were, at each change of it.
-    def capacities(notes)
-      changes = notes.map { |time, what| [time.to_f, what == "ready" ? 1 : -1] }
-      changes.sort.each_with_object([0]) { |(_, change), counts| counts << (counts.last + change) }
-    end
+  # How many workers there were, at each change of it.
+  def capacities(notes)
+    changes = notes.map { |time, what| [time.to_f, what == "ready" ? 1 : -1] }
+    changes.sort.each_with_object([0]) { |(_, change), counts| counts << (counts.last + change) }
+  end
 
-    it "A9 capacity never falls below MaxWorkers - 1 by recycling, and no request fails" do
-      server = Server.start(ru: app, options: { MaxWorkers: 3, MaxRequestPerChild: 20 }, config: config)
-      eventually { server.lines_of("notes").size == 3 }
-      statuses = under_load(server) { eventually(30) { server.lines_of("notes").size > 60 } }
-      expect(statuses).to all(eq(200))
-      # The first three are the start. With four, a successor is there before the other has ended.
-      expect(capacities(server.lines_of("notes").map(&:split)).drop(3).minmax).to match([2, be <= 4])
-    end
+  it "A9 capacity never falls below MaxWorkers - 1 by recycling under load, and no request fails" do
+    server = Server.start(ru: app, options: { MaxWorkers: 3, MaxRequestPerChild: 20 }, config: config)
+    eventually { server.lines_of("notes").size == 3 }
+    statuses = under_load(server) { eventually(30) { server.lines_of("notes").size > 60 } }
+    expect(statuses).to all(eq(200))
+    # The first three are the start. With four, a successor is there before the other has ended.
+    expect(capacities(server.lines_of("notes").map(&:split)).drop(3).minmax).to match([2, be <= 4])
   end
 end

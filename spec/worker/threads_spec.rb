@@ -71,6 +71,8 @@ RSpec.describe "MaxThreads" do
     "max_threads in a ConfigFile" => [3, { config: %(max_threads ENV.fetch("RAILS_MAX_THREADS", 3)\n) }],
     "threads in a ConfigFile" => [2, { config: "threads 1, ENV.fetch('RAILS_MAX_THREADS', 3)\n", **variable }],
     "no RAILS_MAX_THREADS for rackup without a puma.rb: such an app need not be thread-safe" => [1, variable],
+    "RAILS_MAX_THREADS for rackup with a puma.rb" =>
+      [2, { options: { ConfigFile: "puma.rb" }, files: { "puma.rb" => "workers 1\n" }, **variable }],
     "none with a ConfigFile of Unicorn's either" => [1, { config: "worker_processes 1\n", **variable }]
   }.each do |what, (count, keywords)|
     it "is set by #{what}" do
@@ -78,14 +80,6 @@ RSpec.describe "MaxThreads" do
       expect(statuses(Array.new(count) { request("/meet?#{count}") })).to all(eq(200))
       expect(server.log[/^fastrack: workers answer up to (\d) requests at once/, 1]).to eq((count.to_s if count > 1))
     end
-  end
-
-  it "is set by RAILS_MAX_THREADS for rackup with a puma.rb" do
-    Dir.mktmpdir do |dir|
-      File.write("#{dir}/puma.rb", "workers 1\n")
-      @server = Server.start(ru: ThreadsApp::RU, options: { ConfigFile: "#{dir}/puma.rb" }, **variable)
-    end
-    expect(statuses(Array.new(2) { request("/meet?2") })).to eq([200, 200])
   end
 
   it "answers an overdue request with 504 at once, lets the others finish, and then replaces the worker" do
@@ -231,17 +225,12 @@ RSpec.describe "MaxThreads" do
   end
 
   it "runs a puma.rb's out_of_band only when no other thread has a request, and oobgc as well" do
-    Dir.mktmpdir do |dir|
-      File.write("#{dir}/puma.rb", <<~RUBY)
-        threads 3, 3
-        oobgc true
-        min_gc_per_request 1
-        max_gc_per_request 1
-        out_of_band { File.write("hooks", "\#{GC.count}\\n", mode: "a") }
-      RUBY
-      @server = Server.start(ru: ThreadsApp::RU, options: { ConfigFile: "#{dir}/puma.rb" })
-    end
-    server.await_workers(1)
+    serve(threads: 3, options: { ConfigFile: "puma.rb" }, files: { "puma.rb" => <<~RUBY })
+      oobgc true
+      min_gc_per_request 1
+      max_gc_per_request 1
+      out_of_band { File.write("hooks", "\#{GC.count}\\n", mode: "a") }
+    RUBY
     ones = waiting(1)
     3.times { server.get("/") }
     expect(server.lines_of("hooks")).to eq([])

@@ -139,18 +139,16 @@ RSpec.describe "the watchdog" do
     expect(response.value.status).to eq(200)
   end
 
-  describe "the master" do
-    it "kills a worker that cannot end itself, and says at which request" do
-      server = serve
-      before = server.workers
-      response, time = seconds { HttpPeer.exchange(server, "GET /stop HTTP/1.0\r\n\r\n").first }
-      pid = Eventually.eventually { (before - server.workers).first }
+  it "has the master kill a worker that cannot end itself, and say at which request" do
+    server = serve
+    before = server.workers
+    response, time = seconds { HttpPeer.exchange(server, "GET /stop HTTP/1.0\r\n\r\n").first }
+    pid = Eventually.eventually { (before - server.workers).first }
 
-      expect(response).to eq("")
-      expect(time).to be >= 2.9
-      expect_log(server, /^fastrack: worker \d \(pid #{pid}\) does not exit: killing it; it is serving GET \/stop for \d+\.\d s$/)
-      expect_log(server, /^fastrack: worker \d \(pid #{pid}\) was killed by the master \(RequestTimeout\) while serving GET \/stop for \d+\.\d s$/)
-      expect(server.await_workers(2)).not_to include(pid)
-    end
+    expect(response).to eq("")
+    expect(time).to be >= 2.9
+    expect_log(server, /^fastrack: worker \d \(pid #{pid}\) does not exit: killing it; it is serving GET \/stop for \d+\.\d s$/)
+    expect_log(server, /^fastrack: worker \d \(pid #{pid}\) was killed by the master \(RequestTimeout\) while serving GET \/stop for \d+\.\d s$/)
+    expect(server.await_workers(2)).not_to include(pid)
   end
 end
