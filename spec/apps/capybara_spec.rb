@@ -80,16 +80,4 @@ RSpec.describe "Capybara's server", skip: AppRequirements.missing("Capybara", 'r
       expect(result.output.lines.last).to eq("#{count}\n")
     end
   end
-
-  it "tells a wrong option when it boots" do
-    result = InProcess.run(driver + <<~'RUBY')
-      Capybara.server = :fastrack, { silent: true, keep_alife: false }
-      begin
-        Capybara::Session.new(:http, ->(_env) { [200, {}, ["served"]] }).visit("/")
-      rescue Fastrack::ConfigurationError => e
-        puts e.message
-      end
-    RUBY
-    expect(result.output.lines.last).to eq("unknown option keep_alife; did you mean keep_alive?\n")
-  end
 end

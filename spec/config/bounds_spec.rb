@@ -5,9 +5,7 @@ require_relative "../../lib/fastrack/configuration"
 RSpec.describe "Numbers that are too large", once: "options" do
   include ReexecHelpers
 
-  def configure(given)
-    Fastrack::Configuration.new(given, environment: {}, output: StringIO.new, warnings: StringIO.new)
-  end
+  def configure(given) = Fastrack::Configuration.new(given, environment: {}, output: StringIO.new, warnings: StringIO.new)
 
   # What each numeric option takes as its largest.
   numeric = Fastrack::Option::ALL.filter_map do |option|

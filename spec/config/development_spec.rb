@@ -81,10 +81,7 @@ RSpec.describe "In development" do
       end
     end
 
-    def ended
-      eventually(20, -> { "it goes on:\n#{@screen}" }) { @status = Process.wait2(@pid, Process::WNOHANG)&.last }
-    end
-
+    def ended = eventually(20, -> { "it goes on:\n#{@screen}" }) { @status = Process.wait2(@pid, Process::WNOHANG)&.last }
     def ask(path = "/")
       socket = TCPSocket.new("localhost", @port)
       socket.write("GET #{path} HTTP/1.0\r\n\r\n")

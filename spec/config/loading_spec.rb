@@ -2,9 +2,7 @@
 
 RSpec.describe "Loading" do
   # Runs Ruby with the project's lib and nothing else of it.
-  def ruby(script)
-    Open3.capture2e(Server::CLEAN_ENVIRONMENT, RbConfig.ruby, "-w", "-I", Server::LIB, "-e", script)
-  end
+  def ruby(script) = Open3.capture2e(Server::CLEAN_ENVIRONMENT, RbConfig.ruby, "-w", "-I", Server::LIB, "-e", script)
 
   # The module that holds the handlers of the Rack in use.
   let(:registry) do

@@ -42,7 +42,7 @@ RSpec.describe "Options", once: "texts and numbers" do
 
   { MaxWorkers: ["x", "0", "-1", "1.5", true, [], ""], Port: ["http", "65536", "-1"], Timeout: ["30s", "0", "-1", "NaN", true],
     OobGC: ["maybe", 2, Object], Path: [true, "", "a\0b"], BeforeFork: ["echo", true], PathInfo: ["raw"],
-    MaxRequestPerChild: ["1e3"], ErrRespawnInterval: ["soon"], MaxBodySize: ["1 MB"],
+    MaxRequestPerChild: ["1e3"], ErrRespawnInterval: ["soon"], MaxBodySize: ["1 MB"], MaxMemory: ["plenty"],
     MaxRequestTarget: ["0", "8k"], MaxHeaderSize: ["0", "2000000"], MaxHeaderFields: ["0", "1025"] }.each do |name, values|
     it "A2 a value that fits no type is an error that names #{name}" do
       values.each do |value|

@@ -27,7 +27,6 @@ RSpec.describe "The words of a puma.rb", once: "a file of words" do
   let(:warnings) { StringIO.new }
 
   def write(name, text) = Folder.write(@dir, name, text)
-
   def configure(text, given = {}, environment = {})
     write("puma.rb", text)
     Fastrack::Configuration.new({ ConfigFile: "puma.rb", **given }, environment: environment, output: StringIO.new, warnings: warnings)

@@ -24,12 +24,6 @@ RSpec.describe "C4 Keep-alive", once: "bytes and timers of the engine" do
       expect(Array.new(500) { |nr| (nr % 9).zero? && one.write("\r\n"); one.get("/pid").body }.uniq).to eq([@worker.to_s])
     end
 
-    it "the app closes the connection by Connection: close" do
-      one = peer
-      expect(one.get("/close").headers.all("Connection")).to eq(["close"])
-      expect(one).to be_closed_without_a_word
-    end
-
     it "responses with any status, and to HEAD, keep it" do
       one = peer
       [204, 304, 404, 500].each { |code| expect(one.get("/status/#{code}").status).to eq(code) }
@@ -44,12 +38,6 @@ RSpec.describe "C4 Keep-alive", once: "bytes and timers of the engine" do
       expect([response.headers["Transfer-Encoding"], response.headers["Content-Length"], response.body]).to eq(["chunked", nil, "x" * 15])
       expect(one.get("/each/0/0").body).to eq("")
       expect(one.get("/pid").body).to eq(@worker.to_s)
-    end
-
-    it "a body of unknown length ends with the connection on HTTP/1.0" do
-      one = peer
-      response = one.get("/each/3/5", "Connection: keep-alive", version: "1.0")
-      expect([response.headers["Transfer-Encoding"], response.headers["Connection"], response.body, one.ending]).to eq([nil, "close", "x" * 15, :closed])
     end
   end
 

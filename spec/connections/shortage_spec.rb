@@ -22,9 +22,7 @@ RSpec.describe "D13 Connections, when the whole system lacks something", linux: 
     end
   end
 
-  def traced?(pid)
-    Dir.glob("/proc/#{pid}/task/*/status").all? { |path| !File.read(path).match?(/^TracerPid:\s+0$/) }
-  end
+  def traced?(pid) = Dir.glob("/proc/#{pid}/task/*/status").all? { |path| !File.read(path).match?(/^TracerPid:\s+0$/) }
 
   def failures
     Dir.glob(File.join(@folder, "trace.*")).to_h do |path|
@@ -33,10 +31,7 @@ RSpec.describe "D13 Connections, when the whole system lacks something", linux: 
   end
 
   # Seconds between one failed call and the next of a thread, of all threads.
-  def pauses(failures)
-    failures.values.flat_map { |times| times.each_cons(2).map { |before, after| after - before } }
-  end
-
+  def pauses(failures) = failures.values.flat_map { |times| times.each_cons(2).map { |before, after| after - before } }
   def lines_about(what) = server.log.lines.grep(/\Afastrack: cannot #{what}: /)
 
   # Clients with a part of a body sent, and their digests.

@@ -58,9 +58,7 @@ RSpec.describe "C4 Responses that are longer than what slow readers take", once:
   def noted(path) = server.lines_of("calls").count { |line| line.split[1] == path }
 
   # Clients that read nothing, and the worker is done with their responses.
-  def served_readers(count, path)
-    slow_readers(count, path).tap { eventually(20) { noted("/done#{path}") == count } }
-  end
+  def served_readers(count, path) = slow_readers(count, path).tap { eventually(20) { noted("/done#{path}") == count } }
 
   # Temporary files that a process has open.
   def spools(pid) = ProcessTable.descriptors(pid).values.count { |target| target&.end_with?("(deleted)") }

@@ -4,10 +4,7 @@ require "rack"
 require_relative "../support/http_apps/body_reading"
 
 RSpec.describe "C4 StreamBody" do
-  def serve_streaming(options = {})
-    serve(HttpApps.ru(:body_reading), options: { "StreamBody" => true }.merge(options))
-  end
-
+  def serve_streaming(options = {}) = serve(HttpApps.ru(:body_reading), options: { "StreamBody" => true }.merge(options))
   def chunk(data) = "#{data.bytesize.to_s(16)}\r\n".b << data << "\r\n"
   def bytes(size) = Random.new(size).bytes(size)
   def md5(body) = Digest::MD5.hexdigest(body)

@@ -30,12 +30,4 @@ RSpec.describe "requests that become complete while the worker is busy with anot
     server.await_workers(1) { |found| found != [@worker] }
     expect(server.get("/next").status).to eq(200)
   end
-
-  it "B-app-error clients that have come since are answered, too, and the worker is replaced" do
-    serve(HttpApps.ru(:kept), options: { "ErrRespawnInterval" => 0 })
-    ended, *others = ask("/gate/first", "/exit", *["/one"] * 10).drop(1).tap { open_gate("first") }
-    expect(HttpResponse.parse(ended.read_to_end).status).to eq(500)
-    expect(others.map { |peer| HttpResponse.parse(peer.read_to_end).status }).to all(eq(200))
-    server.await_workers(1) { |found| found != [@worker] }
-  end
 end

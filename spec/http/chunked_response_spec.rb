@@ -3,10 +3,7 @@
 RSpec.describe "A16 the option ChunkedTransfer", once: "bytes on the wire" do
   before(:context) { serve(HttpApps.ru(:responder), options: { "ChunkedTransfer" => "true" }) }
 
-  def framing(response)
-    response.headers.select { |name, _| name.match?(/\A(content-length|transfer-encoding)\z/i) }
-  end
-
+  def framing(response) = response.headers.select { |name, _| name.match?(/\A(content-length|transfer-encoding)\z/i) }
   def kept(path) = talk("GET #{path} HTTP/1.1", "Host: a", "Connection: close")
 
   it "A16 sends chunks to HTTP/1.1 when the app tells no length, and none to HTTP/1.0" do

@@ -5,9 +5,7 @@ RSpec.describe "A13 Expect", once: "bytes on the wire" do
 
   go_on = "HTTP/1.1 100 Continue\r\n\r\n"
 
-  def head(*fields, protocol: "HTTP/1.1")
-    message("POST / #{protocol}", "Host: a", "Connection: close", *fields)
-  end
+  def head(*fields, protocol: "HTTP/1.1") = message("POST / #{protocol}", "Host: a", "Connection: close", *fields)
 
   # A client that sends its body only once it has been told to.
   def patient(*fields, body:)

@@ -103,9 +103,7 @@ RSpec.describe "Deploys", once: "commands, signals and sockets" do
   end
 
   # The server that start_server has the socket of, for clients.
-  def behind(path)
-    Object.new.tap { |server| server.define_singleton_method(:connect) { UNIXSocket.new(path) } }
-  end
+  def behind(path) = Object.new.tap { |server| server.define_singleton_method(:connect) { UNIXSocket.new(path) } }
 
   # An indented command of the documentation, with its continuation lines.
   def command(text, beginning) = here(text[/^    (#{Regexp.escape(beginning)}.*?[^\\])$/m, 1])

@@ -12,9 +12,7 @@ RSpec.describe "Draining", once: "signals and sockets" do
   end
 
   # A client's answer says that it was the last on its connection, without `Connection: close` of the client's own.
-  def await_draining(server)
-    eventually { server.connect { |socket| ask_on(socket) } =~ /^connection: close/i }
-  end
+  def await_draining(server) = eventually { server.connect { |socket| ask_on(socket) } =~ /^connection: close/i }
 
   it "C1 for DrainDelay seconds after a TERM everybody is served, and told that it was the last request" do
     delay = GcMode.patient(2)

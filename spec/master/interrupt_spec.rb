@@ -1,9 +1,7 @@
 # frozen_string_literal: true
 
 RSpec.describe "C1 INT" do
-  def start(**keywords)
-    Server.ready(ru: Rackups::GATE, options: { MaxWorkers: 2, MaxRequestPerChild: 0 }, **keywords)
-  end
+  def start(**keywords) = Server.ready(ru: Rackups::GATE, options: { MaxWorkers: 2, MaxRequestPerChild: 0 }, **keywords)
 
   # As a terminal sends it, to all processes of the job.
   def interrupt_all(server) = Process.kill(:INT, -server.pid)

@@ -13,9 +13,7 @@ RSpec.describe "The pid file", once: "files and processes" do
   def dead_pid = Process.wait(spawn("true")).tap { |pid| expect(ProcessTable.entry(pid)).to be_nil }
 
   # A server that has the file by now.
-  def start_with_it
-    start(options: { Pid: path }).tap { |server| expect(File.read(path)).to eq("#{server.pid}\n") }
-  end
+  def start_with_it = start(options: { Pid: path }).tap { |server| expect(File.read(path)).to eq("#{server.pid}\n") }
 
   # One line, and status 1.
   def expect_refusal(line, place = path)

@@ -7,9 +7,7 @@ RSpec.describe "Listeners on HUP", once: "sockets and signals" do
     Server.ready(ru: ru, options: { Host: nil, Port: nil, MaxRequestPerChild: 0 }, config: config(places))
   end
 
-  def config(places)
-    "worker_processes #{@workers}\n#{places.map { |place| "listen #{place.inspect}\n" }.join}"
-  end
+  def config(places) = "worker_processes #{@workers}\n#{places.map { |place| "listen #{place.inspect}\n" }.join}"
 
   # Changes the addresses.
   def change(server, *places) = server.reload(config(places))

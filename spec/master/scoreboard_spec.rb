@@ -2,9 +2,7 @@
 
 # What the master's log says of a worker that has died: at which request it was.
 RSpec.describe "the scoreboard", once: "shared memory" do
-  def serve
-    Server.start(ru: HangingApp::RU, options: { MaxWorkers: 2 }).tap { |server| server.await_workers(2) }
-  end
+  def serve = Server.start(ru: HangingApp::RU, options: { MaxWorkers: 2 }).tap { |server| server.await_workers(2) }
 
   def request(server, path, **headers)
     Thread.new { HttpPeer.exchange(server, "GET #{path} HTTP/1.1\r\nHost: h\r\n#{headers.map { |pair| "#{pair.join(": ")}\r\n" }.join}\r\n") }

@@ -15,10 +15,7 @@ RSpec.describe "Under systemd", once: "sockets and processes" do
                  inherit: sockets.each_with_index.to_h { |socket, index| [3 + index, socket] }, **keywords)
   end
 
-  def installed?(program)
-    ENV["PATH"].split(":").any? { |folder| File.executable?(File.join(folder, program)) }
-  end
-
+  def installed?(program) = ENV["PATH"].split(":").any? { |folder| File.executable?(File.join(folder, program)) }
   def names(socket) = HttpResponse.ask(socket).body.scan(/^SERVER_(?:NAME|PORT)="(.*)"$/).flatten
 
   describe "socket activation" do

@@ -73,14 +73,6 @@ RSpec.describe "behind nginx", once: "what nginx sees" do
         expect(threads.flat_map(&:value)).to all(eq(200))
         expect(@nginx.log).to eq(before)
       end
-
-      it "nginx: its clients' slowness is none of ours: an upload that comes in bits is served" do
-        HttpPeer.open(@nginx) do |peer|
-          peer.write("POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 30\r\n\r\n")
-          30.times { |index| peer.write(index.to_s[-1]) }
-          expect(HttpApps::Echo.read(HttpResponse.parse(peer.read_to_end))["body"]).to eq("012345678901234567890123456789")
-        end
-      end
     end
   end
 end

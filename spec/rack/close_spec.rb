@@ -4,9 +4,7 @@ RSpec.describe "A15 close" do
   before(:context) { serve(HttpApps.ru(:closing), options: { "Timeout" => 60 }) }
 
   # What was done to the body of that name by now; close may come after the response.
-  def done_to(name)
-    journal.lines.select { |line| line.start_with?("#{name} ") }.map { |line| line.split(" ", 2).last }
-  end
+  def done_to(name) = journal.lines.select { |line| line.start_with?("#{name} ") }.map { |line| line.split(" ", 2).last }
 
   # What has been done to the body once it has been closed, and another request has been served: nothing comes later.
   def finally_done_to(name)

@@ -17,9 +17,7 @@ class AppPostgres
 
   class Failed < StandardError; end
 
-  def self.bin
-    PLACES.find { |dir| %w[initdb postgres].all? { |program| File.executable?(File.join(dir, program)) } }
-  end
+  def self.bin = PLACES.find { |dir| %w[initdb postgres].all? { |program| File.executable?(File.join(dir, program)) } }
 
   attr_reader :dir
 

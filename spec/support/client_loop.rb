@@ -13,9 +13,7 @@ class ClientLoop
   # @param server [Server]
   # @param paths [Array<String>] what each of the clients asks for
   # @param kept [Boolean] whether they use a connection again until they are told that it is closed
-  def self.run(server, paths: ["/"] * 3, kept: false, &block)
-    new(server, paths, kept).tap { |loop| loop.run(&block) }
-  end
+  def self.run(server, paths: ["/"] * 3, kept: false, &block) = new(server, paths, kept).tap { |loop| loop.run(&block) }
 
   # @return [Integer] connections that were made
   attr_reader :connections

@@ -12,7 +12,6 @@ module CommandFolder
   end
 
   def path(name) = File.join(@dir, name)
-
   def write(name, text) = Folder.write(@dir, name, text)
   def lines(name) = File.exist?(path(name)) ? File.readlines(path(name), chomp: true) : []
 
@@ -22,9 +21,7 @@ module CommandFolder
   end
 
   # @return [Server] one that listens
-  def serve(*arguments, env: {}, **keywords)
-    Server.start(ru: "", command: in_folder(*arguments, **keywords), env: env)
-  end
+  def serve(*arguments, env: {}, **keywords) = Server.start(ru: "", command: in_folder(*arguments, **keywords), env: env)
 
   # @return [Server] one whose workers serve
   def ready(*arguments, **keywords) = serve(*arguments, **keywords).await_ready

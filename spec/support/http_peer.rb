@@ -28,8 +28,7 @@ class HttpPeer
     end
   end
 
-  attr_reader :received
-  attr_reader :ending
+  attr_reader :received, :ending
 
   def initialize(server, receive_buffer: nil)
     @socket = receive_buffer ? narrow(server, receive_buffer) : server.connect

@@ -24,8 +24,7 @@ class Wrk
     wrk&.kill
   end
 
-  attr_reader :requests
-  attr_reader :failures
+  attr_reader :requests, :failures
 
   def initialize(url, kept)
     arguments = ["-t1", "-c#{CONNECTIONS}", "-d#{LONGEST}s", "--timeout", "#{TIMEOUT}s"]

@@ -150,11 +150,6 @@ RSpec.describe "The memory of workers" do
       expect(find.call({ MaxWorkers: "auto" })).to eq(:cgroup)
       expect(find.call({ MaxMemory: "1G" }).bytes).to eq(1 << 30)
     end
-
-    it "is refused where it is no size" do
-      server = Server.fail_to_start(ru: app, options: { MaxMemory: "plenty" })
-      expect(server.log).to include('MaxMemory must be a size in bytes, or such as 300M or 1G; got "plenty"')
-    end
   end
 
   # The leak of bench/leak, in short.

@@ -32,16 +32,6 @@ RSpec.describe "Recycling" do
     expect(limits.uniq.sort).to eq([2, 3, 4])
   end
 
-  it "A9 a request that is arriving while the limit is reached is answered" do
-    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, MaxRequestPerChild: 3 })
-    server.connect do |slow|
-      slow.write("GET / HTTP/1.1\r\nHost: x\r\n")
-      worker = eventually { Array.new(3) { server.get.body.to_i }.first }
-      slow.write("Connection: close\r\n\r\n")
-      expect(HttpResponse.parse(slow.read).body.to_i).to eq(worker)
-    end
-  end
-
   # Starts are slow and limits low: all workers want to go all the time. Each notes when it is ready, and when it ends.
   let(:config) { <<~'RUBY' }
     $note = ->(what) { File.write("notes", "#{Process.clock_gettime(Process::CLOCK_MONOTONIC)} #{what}\n", mode: "a") }

@@ -8,9 +8,7 @@ module HttpApps
   class BodyHijacking
     RESPONSE = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
 
-    def initialize
-      @journal = HttpJournal.new
-    end
+    def initialize = @journal = HttpJournal.new
 
     def call(env)
       @journal.write("#{Process.pid} #{env["PATH_INFO"]}")

@@ -18,9 +18,7 @@ module HttpApps
 
     TYPE = { "content-type" => "text/plain" }.freeze
 
-    def initialize
-      @journal = HttpJournal.new
-    end
+    def initialize = @journal = HttpJournal.new
 
     def call(env)
       _, what, *arguments = env["PATH_INFO"].split("/")

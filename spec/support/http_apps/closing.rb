@@ -46,9 +46,7 @@ module HttpApps
       undef_method :each
     end
 
-    def initialize
-      @journal = HttpJournal.new
-    end
+    def initialize = @journal = HttpJournal.new
 
     def call(env)
       name = env["PATH_INFO"].delete_prefix("/")

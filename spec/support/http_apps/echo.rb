@@ -13,9 +13,7 @@ module HttpApps
       Marshal.load(response.body) # rubocop:disable Security/MarshalLoad -- written by the app below
     end
 
-    def initialize
-      @journal = HttpJournal.new
-    end
+    def initialize = @journal = HttpJournal.new
 
     def call(env)
       @journal.write("#{env["REQUEST_METHOD"]} #{env["REQUEST_URI"]}")

@@ -21,9 +21,7 @@ module HttpApps
       def close = super && File.delete(to_path)
     end
 
-    def initialize
-      @journal = HttpJournal.new
-    end
+    def initialize = @journal = HttpJournal.new
 
     def call(env)
       path = { "/nul" => "a\0b", "/number" => 5 }.fetch(env["PATH_INFO"]) { |name| File.join(Dir.pwd, name) }

@@ -8,9 +8,7 @@ module HttpApps
     # Longer than any spec waits, and not for ever.
     LONG = 60
 
-    def initialize
-      @journal = HttpJournal.new
-    end
+    def initialize = @journal = HttpJournal.new
 
     def call(env)
       case env["PATH_INFO"]

@@ -12,9 +12,7 @@ module HttpApps
 
     RESPONSE = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
 
-    def initialize
-      @journal = HttpJournal.new
-    end
+    def initialize = @journal = HttpJournal.new
 
     def call(env)
       path = env["PATH_INFO"]

@@ -6,9 +6,7 @@ require "tempfile"
 module HttpApps
   # Does with rack.input what the path says, and answers with what came of it.
   class InputProbe
-    def call(env)
-      [200, { "content-type" => "text/plain" }, [answer(env["PATH_INFO"], env["rack.input"], env).inspect]]
-    end
+    def call(env) = [200, { "content-type" => "text/plain" }, [answer(env["PATH_INFO"], env["rack.input"], env).inspect]]
 
     private
 

@@ -12,9 +12,7 @@ module HttpApps
       def each = parts.times { yield "x" * size }
     end
 
-    def initialize
-      @journal = HttpJournal.new
-    end
+    def initialize = @journal = HttpJournal.new
 
     def call(env)
       _, what, *arguments = env["PATH_INFO"].split("/")
@@ -75,7 +73,6 @@ module HttpApps
       response[2] = [] if %w[204 304].include?(code)
     end
 
-    def answer_close(response, *) = response[1]["connection"] = "close"
 
     # A child that lives on until the file NAME is there, and its descriptors.
     def answer_fork(response, _, name)

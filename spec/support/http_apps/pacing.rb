@@ -40,9 +40,7 @@ module HttpApps
     @gap = 0
     @last = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-    def initialize
-      @journal = HttpJournal.new
-    end
+    def initialize = @journal = HttpJournal.new
 
     def call(env)
       Pacing.ticks
