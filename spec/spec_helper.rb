@@ -21,9 +21,8 @@ RSpec.configure do |config|
     end
   end
 
-  # A server started inside an example ends with that example; one started in a
-  # before(:context) hook ends with its top-level group. The log is shown while
-  # the failed example is still known; then stopping may add a failure of its own.
+  # A server started inside an example ends with that example; one started in a before(:context) hook ends with its top-level
+  # group. The log is shown while the failed example is still known; then stopping may add a failure of its own.
   config.append_after do |example|
     Clients.close_all
     Server.show_logs if example.exception

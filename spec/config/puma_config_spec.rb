@@ -188,13 +188,6 @@ RSpec.describe "A puma.rb" do
     end
   end
 
-  it "refuses a plugin that asks for more of Puma than there is" do
-    write("lib/puma/plugin/statistics.rb", "require 'puma/plugin'\nPuma::Plugin.create { def start(launcher) = launcher.stats }")
-    write("config/puma.rb", "port 0, '127.0.0.1'\nplugin :statistics")
-    server = Server.fail_to_start(ru: "", command: in_folder, env: { "RUBYLIB" => path("lib") })
-    expect(server.log.lines.last).to match(/\Afastrack: plugin :statistics does not start, without Puma's server: undefined method `?'?stats'/)
-  end
-
   # What `rails new` writes, by version: the same calls, without the comments.
   rails = {
     "5.0 to 5.2" => <<~RUBY,

@@ -102,7 +102,6 @@ RSpec.describe "LogFormat", once: "text and files" do
   end
 
   it "quotes any text for JSON" do
-    require_relative "../../lib/fastrack/process/log_format"
     ["a\"b\\c\n\u2028\u0000\u001b", "gr\u00fcn", "\xff".b, ""].each do |text|
       expect(JSON.parse("[#{Fastrack::LogFormat.quote(text)}]")).to eq([text.dup.force_encoding("UTF-8").scrub("\ufffd")])
     end

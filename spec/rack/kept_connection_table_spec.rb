@@ -234,6 +234,8 @@ RSpec.describe "C4 a kept connection, by the tables of the documentation" do
       client do |peer|
         peer.write("#{KeptPeer.request("/hijack", "Connection: Upgrade", "Upgrade: talk")}ping")
         expect(peer.answer.status).to eq(101)
+        # By then the app has found nothing more to read.
+        peer.read_until(/ready\n/)
         peer.write("hellorest").finish_sending
         expect(peer.read_to_end).to end_with(%("hello", 4, true, false, "rest"]\n))
       end

@@ -3,6 +3,7 @@
 require "fileutils"
 require "socket"
 require "tmpdir"
+require_relative "clients"
 require_relative "eventually"
 
 # nginx as a reverse proxy in front of a server, listening on a unix socket in a folder of its own, so that no port has
@@ -20,16 +21,7 @@ class HttpNginx
     Eventually.eventually(DEADLINE, -> { "nginx does not listen: #{log}" }) { listening? }
   end
 
-  def connect
-    socket = UNIXSocket.new(@path)
-    return socket unless block_given?
-
-    begin
-      yield socket
-    ensure
-      socket.close
-    end
-  end
+  def connect(&block) = Clients.connected(UNIXSocket.new(@path), &block)
 
   def log = File.exist?(log_path) ? File.read(log_path) : ""
 

@@ -24,8 +24,7 @@ class HttpStrace
     end
   end
 
-  # The calls between a request with that target being taken in and the close after the response to another one, both
-  # included.
+  # The calls between a request with that target being taken in and the close after the response to another one, both included.
   def window(first, last)
     list = calls
     start = list.index { |call| call.name == "recvfrom" && call.arguments.include?("GET #{first} ") }

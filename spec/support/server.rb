@@ -169,16 +169,7 @@ class Server
   end
 
   # A new connection to the server; closed after the block, when one is given, else after the example.
-  def connect
-    socket = path ? UNIXSocket.new(path) : TCPSocket.new(host, port)
-    return Clients.keep(socket) unless block_given?
-
-    begin
-      yield socket
-    ensure
-      socket.close
-    end
-  end
+  def connect(&block) = Clients.connected(path ? UNIXSocket.new(path) : TCPSocket.new(host, port), &block)
 
   # Sends bytes and gives everything that comes back until the server closes.
   #

@@ -41,10 +41,6 @@ RSpec.describe "The examples", once: "files to be copied, and the apps that need
     end
   end
 
-  it "have no other app than these" do
-    expect(Dir.glob("*/config.ru", base: examples).map { |file| File.dirname(file) }).to match_array([*apps.keys, "rails", "sinatra"])
-  end
-
   # The platform sends it to all of a dyno, and its router goes on for a moment.
   it "answer all requests when every process gets TERM at once, and those that come a moment later" do
     server = boot("heroku", ru: <<~'RUBY')

@@ -73,7 +73,6 @@ module HttpApps
       response[2] = [] if %w[204 304].include?(code)
     end
 
-
     # A child that lives on until the file NAME is there, and its descriptors.
     def answer_fork(response, _, name)
       reader, writer = IO.pipe
