@@ -4,7 +4,7 @@ require_relative "../spec_helper"
 require_relative "../support/memory_cgroup"
 require_relative "../../lib/fastrack/configuration"
 require_relative "../../lib/fastrack/memory/limit"
-require_relative "../../lib/fastrack/memory/guard"
+require_relative "../../lib/fastrack/memory/keepers"
 require "fileutils"
 require "time"
 
