@@ -19,8 +19,6 @@ module Fastrack
 
     # @return [Configuration] replaced by a HUP
     attr_reader :configuration
-    # @return [ListenerSet]
-    attr_reader :listener_set
     # @return [SharedQueue, nil] nil without HandOver
     attr_reader :queue
     # @return [PidFile, nil]
@@ -77,6 +75,9 @@ module Fastrack
 
     # @return [Array<Listener>]
     def listeners = @listener_set.all
+
+    # @return [Array<Listener>] see ListenerSet
+    def former_listeners = @listener_set.former
 
     # @return [Boolean] see ListenerSet
     def supervised? = @listener_set.supervised?

@@ -124,7 +124,7 @@ module Fastrack
 
     # Closed ones count, too: connections from them may still be kept alive.
     def known_listeners
-      @launcher.listeners + @launcher.listener_set.former
+      @launcher.listeners + @launcher.former_listeners
     end
   end
 end
