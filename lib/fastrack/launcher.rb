@@ -3,8 +3,7 @@
 require_relative "configuration"
 require_relative "configuration/unicorn_api"
 require_relative "error"
-require_relative "listener/change"
-require_relative "listener/inherited"
+require_relative "listener/set"
 require_relative "log"
 require_relative "master"
 require_relative "process/guards"
@@ -20,10 +19,6 @@ module Fastrack
 
     # @return [Configuration] replaced by a HUP
     attr_reader :configuration
-    # @return [Array<Listener>]
-    attr_reader :listeners
-    # @return [Array<Listener>] closed ones: connections from them may still be kept alive
-    attr_reader :former_listeners
     # @return [SharedQueue, nil] nil without HandOver
     attr_reader :queue
     # @return [PidFile, nil]
@@ -48,10 +43,11 @@ module Fastrack
       @process_settings.apply
       @process_settings.format_log
       @access_log = @process_settings.access_log
-      load_engine
+      # Not when the gem is required: that must be possible where the extension is not built.
+      require_relative "native"
       old_master = OldMaster.take_over
       @queue = OldMaster.take_over_queue(@configuration.hand_over)
-      open_listeners
+      @listener_set = ListenerSet.new(@configuration)
       @pid_file = @configuration.pid && PidFile.new(@configuration.pid)
       @interactive = @configuration.development? && !supervised? && ProcessSettings.foreground?
       app = loadable ? preload(app) : loaded(app)
@@ -77,7 +73,16 @@ module Fastrack
     end
     alias shutdown stop
 
-    # Reads the ConfigFile again. Listeners whose address is still configured stay open.
+    # @return [Array<Listener>]
+    def listeners = @listener_set.all
+
+    # @return [Array<Listener>] see ListenerSet
+    def former_listeners = @listener_set.former
+
+    # @return [Boolean] see ListenerSet
+    def supervised? = @listener_set.supervised?
+
+    # Reads the ConfigFile again.
     #
     # @yield what reads it, which may take for ever
     # @yieldparam seconds [Float] how long it may take; 0: no limit
@@ -88,38 +93,35 @@ module Fastrack
     def reload
       ProcessSettings.find_directory(@configuration)
       configuration = yield(@configuration.worker_boot_timeout, @configuration.method(:reload))
-      unless supervised? || configuration.place == @configuration.place
-        change = ListenerChange.new(@listeners, @configuration, configuration)
+      @listener_set.change(@configuration, configuration) do
+        settings = ProcessSettings.new(configuration)
+        settings.apply
+        replace_access_log(settings.access_log)
+        settings.redirect
+        settings.format_log
+        LogFiles.remember
+        @configuration = configuration
       end
-      settings = ProcessSettings.new(configuration)
-      settings.apply
-      replace_access_log(settings.access_log)
-      settings.redirect
-      settings.format_log
-      LogFiles.remember
-      @configuration = configuration
-      change ? change_listeners(change) : []
-    rescue Exception # rubocop:disable Lint/RescueException -- it is raised again
-      change&.cancel
-      raise
     end
-
-    # @return [Boolean] whether a supervisor has opened the listeners, so that the configuration has no say
-    def supervised? = @supervised
 
     # All workers of a generation serve.
     def ready
       Log.say("Fastrack is ready Workers:#{worker_processes} Pid:#{Process.pid}")
       booted = @booted
       @booted = true
-      fire(:after_booted) unless booted
+      @puma&.fire(:after_booted) unless booted
     end
 
     # All workers are gone, and signals are still heard.
     #
     # @param again [Boolean] whether the server is to start again
     def stopped(again:)
-      again ? before_restart : fire(:after_stopped)
+      return @puma&.fire(:after_stopped) unless again
+
+      # As before USR2 starts a new master: what hooks put into ENV counts.
+      ENV.replace(StartCommand.current.environment)
+      hooks.call_hook(:before_exec)
+      @puma&.fire(:before_restart)
     end
 
     # @!visibility private
@@ -158,16 +160,9 @@ module Fastrack
     ensure
       console&.call
       Process.setproctitle($PROGRAM_NAME)
-      close_listeners(@listeners, @former_listeners)
+      @listener_set.close
       @queue&.close
       @pid_file&.remove
-    end
-
-    # As before USR2 starts a new master: what hooks put into ENV counts.
-    def before_restart
-      ENV.replace(StartCommand.current.environment)
-      hooks.call_hook(:before_exec)
-      @plugins&.fire(:before_restart)
     end
 
     # From here on signals are queued.
@@ -176,17 +171,12 @@ module Fastrack
       PidFileGuard.install(@configuration.pid_files)
       redirect_output(@background)
       yield if block_given?
-      @plugins = @configuration.puma&.start(self)
+      @puma = @configuration.puma&.start(self)
       warm_up
       Process.setproctitle(title("master"))
-      announce(@listeners)
+      @listener_set.announce(urls: @configuration.development?)
+      Log.say("Use Ctrl-C to stop#{", Ctrl-\\ for backtraces" if interactive?}") if @configuration.development?
       [@configuration.threads_line, ProcessSettings.shortage].compact.each { |line| Log.line(line) }
-    end
-
-    # Calls hooks of a puma.rb and its plugins.
-    def fire(event)
-      @configuration.puma&.fire(event, hooks)
-      @plugins&.fire(event)
     end
 
     # Workers have copies of the old one.
@@ -195,60 +185,13 @@ module Fastrack
       @access_log = file
     end
 
-    # Not when the gem is required: that must be possible where the extension is not built.
-    def load_engine
-      require_relative "native"
-    end
-
-    def open_listeners
-      inherited = InheritedListeners.take_over
-      @supervised = inherited.supervised?
-      @listeners = @supervised ? inherited.take_all : open_configured(inherited)
-    ensure
-      @former_listeners = inherited ? inherited.close_rest : []
-    end
-
-    def open_configured(inherited)
-      opened = []
-      @configuration.addresses.each do |address|
-        found = inherited.take(address)
-        opened.concat(found.empty? ? address.open_with_retries : found)
-      end
-      opened
-    rescue Error
-      close_listeners(opened)
-      raise
-    end
-
-    # A supervisor's files are the supervisor's.
-    def close_listeners(listeners, former = [])
-      listeners.each(&:close)
-      [*listeners, *former].each(&:remove_file) unless supervised?
-    end
-
-    def change_listeners(change)
-      @listeners = change.complete
-      @former_listeners += change.removed
-      announce(change.opened)
-      change.removed
-    end
-
-    # One line for each address: a host name may have several listeners.
-    def announce(listeners)
-      listeners.map(&:to_s).uniq.each { |address| Log.say("Fastrack starts Listening on #{address} Pid:#{Process.pid}") }
-      return unless @configuration.development?
-
-      listeners.map(&:url).uniq.each { |url| Log.say("* Listening on #{url}") }
-      Log.say("Use Ctrl-C to stop#{", Ctrl-\\ for backtraces" if interactive?}")
-    end
-
     # The server listens already: clients wait meanwhile, and are not refused.
     #
     # @return [#call, AppFile] an AppFile if each worker is to load it
     def preload(app)
       @configuration.preload_app ? @configuration.load_app(app) : app
     rescue Exception # rubocop:disable Lint/RescueException -- it is raised again
-      close_listeners(@listeners)
+      @listener_set.close
       raise
     end
 

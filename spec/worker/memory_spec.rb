@@ -2,7 +2,7 @@
 
 require_relative "../../lib/fastrack/configuration"
 require_relative "../../lib/fastrack/memory/limit"
-require_relative "../../lib/fastrack/memory/guard"
+require_relative "../../lib/fastrack/memory/keepers"
 require "time"
 
 RSpec.describe "The memory of workers" do

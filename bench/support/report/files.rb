@@ -20,7 +20,7 @@ module Bench
         lane = results["lane"]
         {
           "#{lane}.json" => "#{JSON.pretty_generate(results)}\n",
-          "#{lane}.md" => Markdown.new(results).document("#{lane}.svg"),
+          "#{lane}.md" => Markdown.new(results).document,
           "#{lane}.svg" => Chart.new(results).svg
         }.map do |name, text|
           File.join(dir, name).tap { |path| File.write(path, text) }

@@ -16,11 +16,8 @@ module Bench
         @results = results
       end
 
-      # @param chart [String] where the chart is, seen from the document
       # @return [String] the whole document
-      def document(chart)
-        "#{head}\n![CPU per request, by workload and server](#{chart})\n\n#{tables}"
-      end
+      def document = "#{head}\n#{tables}"
 
       # @return [String] one table for each workload
       def tables

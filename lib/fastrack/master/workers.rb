@@ -222,9 +222,19 @@ module Fastrack
       handle.ready(drain: drain)
     end
 
+    # It takes more than MaxMemoryPerChild.
     def outgrown(handle, message)
-      require_relative "../memory/child_limit"
-      (@child_limit ||= ChildLimit.new).call(handle, configuration.max_memory_per_child, recycles: message == ControlChannel::OUTGROWN)
+      limit = configuration.max_memory_per_child or return
+      require_relative "../memory/limit"
+      text = "worker #{handle.nr} (pid #{handle.pid}) takes #{ProcessMemory.format(ProcessMemory.of(handle.pid).pss)} of memory after " \
+             "#{handle.requests} request#{"s" unless handle.requests == 1}; MaxMemoryPerChild is #{ProcessMemory.format(limit)}: "
+      if message == ControlChannel::OUTGROWN
+        handle.recycle(:memory)
+        Log.line("#{text}recycling it")
+      elsif @too_small != limit
+        @too_small = limit
+        Log.line("#{text}any new worker does, so that recycling would gain nothing")
+      end
     end
 
     def failed(handle, exited)

@@ -2,11 +2,7 @@
 
 require_relative "../error"
 require_relative "../log"
-require_relative "auto_workers"
-require_relative "child_limit"
-require_relative "guard"
 require_relative "limit"
-require_relative "process_memory"
 
 module Fastrack
   # What the master does for workers that fit into the memory and use the CPUs: see MemoryGuard and AutoWorkers.
@@ -74,6 +70,319 @@ module Fastrack
     # @return [MemoryLimit, nil]
     def limit(configuration)
       MemoryLimit.find(configuration) || (MemoryLimit::MachineLimit.new if configuration.auto_workers?)
+    end
+  end
+
+  # Keeps the master and its workers below a limit of memory: beyond it the largest worker is replaced, before the kernel
+  # kills any. One at a time, and only if that sets memory free; with MaxWorkers=auto there is one worker less if it does not.
+  class MemoryGuard
+    # Seconds between two looks at the memory, the fewer the nearer the limit is.
+    LOOKS = (0.1..2.0).freeze
+
+    # Seconds from the end of one worker to the next that is replaced; twice as many each time if they live for less than a moment.
+    SPACING = (2..60).freeze
+    MOMENT = 10
+
+    # Seconds until the first look whether all workers will fit.
+    FORESIGHT = 5
+
+    # What a worker has to have grown by, as a share of the limit, to be replaced.
+    GAIN = 0.02
+
+    # @return [Float] monotonic seconds when #step has something to do
+    attr_reader :due_at
+
+    # @param workers [Workers]
+    # @param limit [MemoryLimit]
+    # @param auto [Boolean] whether the number of workers is this server's to choose
+    def initialize(workers, limit, auto:)
+      @workers = workers
+      @limit = limit
+      @auto = auto
+      @due_at = @settled_at = 0.0
+      @spacing = SPACING.begin
+      @kills = limit.kills
+      # What each worker had for itself when it had served first, and the master when it was seen first, by pid.
+      @fresh = {}
+      @masters = {}
+    end
+
+    # @return [Integer] bytes
+    def used
+      @limit.used([Process.pid, *@workers.each.map(&:pid)])
+    end
+
+    # How many workers fit, as measured in those that have served: (limit - what is not the workers' own) / what the largest has for itself.
+    #
+    # @return [Array(Integer, String), nil] workers, and the figures; nil before a worker has served
+    def fit(used = self.used)
+      handles = serving
+      # One that has just died has none.
+      own = handles.map { |handle| ProcessMemory.of(handle.pid).private }.select(&:positive?)
+      return if own.empty? || handles.sum(&:requests).zero?
+
+      rest = [used - own.sum, 0].max
+      [((@limit.bytes - rest) / own.max).clamp(0..),
+       "limit #{@limit}, master and shared #{ProcessMemory.format(rest)}, each worker #{ProcessMemory.format(own.max)}"]
+    end
+
+    # @param now [Float] monotonic seconds
+    def step(now)
+      @due_at = now + LOOKS.end
+      used = self.used
+      note_fresh
+      @due_at = now + pause(used)
+      @told = false if used < @limit.bytes * (1 - GAIN)
+      mourn if @limit.kills > @kills
+      await_end(now)
+      if used > @limit.bytes then relieve(used, now)
+      elsif !@auto then foresee(used, now)
+      end
+    end
+
+    private
+
+    def serving
+      @workers.each.select(&:serving?)
+    end
+
+    def note_fresh
+      master = ProcessMemory.resident(Process.pid).last
+      @masters = serving.to_h { |handle| [handle.pid, @masters[handle.pid] || master] }
+      @fresh = serving.to_h do |handle|
+        [handle.pid, @fresh[handle.pid] || (own(handle) if handle.requests.positive?)]
+      end
+    end
+
+    # @return [Integer, nil] bytes; nil for one that has just died
+    def own(handle)
+      ProcessMemory.resident(handle.pid).last.nonzero?
+    end
+
+    # What a fresh one would have: what it shares with the master since its fork, and what that one that had least had beyond it.
+    # So a master that grows makes none of those that were forked since then large.
+    def fresh(handle)
+      beyond = @fresh.filter_map { |pid, size| size && [size - @masters[pid], 0].max }.min
+      beyond && (@masters[handle.pid] + beyond)
+    end
+
+    # What grows suddenly is seen in time only if there is much room.
+    def pause(used)
+      ((@limit.bytes - used).fdiv(@limit.bytes) * LOOKS.end * 4).clamp(LOOKS)
+    end
+
+    # It may end between two looks: then the time counts from when it was to be replaced.
+    def await_end(now)
+      return if @leaving.nil?
+
+      @settled_at = now + @spacing
+      @leaving = nil if @workers.each.none? { |handle| handle.pid == @leaving.pid }
+    end
+
+    def relieve(used, now)
+      return if now < @settled_at
+
+      sizes = serving.to_h { |handle| [handle, ProcessMemory.resident(handle.pid).last] }
+      largest, size = sizes.max_by { |handle, bytes| bytes - @masters[handle.pid] }
+      fresh = fresh(largest) if largest
+      fresh && size - fresh > @limit.bytes * GAIN ? recycle(largest, used, size, fresh, now) : in_vain(used, sizes, now)
+    end
+
+    def recycle(handle, used, size, fresh, now)
+      age = now - handle.spawned_at
+      Log.line("memory: #{ProcessMemory.format(used)} in use, limit #{@limit}: recycling worker #{handle.nr} (pid #{handle.pid}), " \
+               "the largest: #{ProcessMemory.format(size)} after #{handle.requests} requests in #{age.round} s; a fresh one has " \
+               "#{ProcessMemory.format(fresh)}, the master #{master}")
+      @leaving = handle
+      @spacing = age < MOMENT ? [@spacing * 2, SPACING.end].min : SPACING.begin
+      handle.recycle(:memory)
+    end
+
+    def in_vain(used, sizes, now)
+      @settled_at = now + SPACING.begin
+      text = "memory: #{ProcessMemory.format(used)} in use, limit #{@limit}, with #{sizes.size} workers of " \
+             "#{sizes.values.map { |size| ProcessMemory.format(size) }.join(", ")}, and the master's #{master}"
+      return if shrink(text) || @told
+
+      # Once, until there is room again.
+      @told = true
+      Log.line("#{text}: #{advice(sizes.keys)}")
+    end
+
+    # @return [Boolean] whether there is a worker less now
+    def shrink(text)
+      return false unless @auto && @workers.size > 1
+
+      @workers.size -= 1
+      Log.line("#{text}: changing to #{@workers.size} workers")
+      true
+    end
+
+    # Looks less and less often whether the workers will fit once all have grown as the largest has.
+    def foresee(used, now)
+      @foresee_at ||= now + FORESIGHT
+      return if now < @foresee_at || @foreseen
+
+      @foresee_at = now + (@foresee_after = (@foresee_after || FORESIGHT) * 2)
+      fit, figures = self.fit(used)
+      return if fit.nil? || fit >= @workers.size
+
+      @foreseen = true
+      Log.line("memory: #{@workers.size} workers will not fit, #{fit} would (#{figures})")
+    end
+
+    # The kernel was faster.
+    def mourn
+      count = @limit.kills - @kills
+      @kills = @limit.kills
+      text = "memory: the kernel has killed #{count} processes because of the limit (#{@limit})"
+      shrink(text) || Log.line("#{text}: fewer workers or more memory would do")
+    end
+
+    def advice(handles)
+      workers = handles.sum { |handle| ProcessMemory.of(handle.pid).private }
+      if ProcessMemory.resident(Process.pid).last > [workers, @limit.bytes / 2].max
+        "the master is what is large: recycling gains nothing, a restart (USR2) does if it has grown"
+      else
+        "fresh workers take as much, recycling gains nothing; fewer workers or more memory would"
+      end
+    end
+
+    def master
+      ProcessMemory.format(ProcessMemory.resident(Process.pid).last)
+    end
+  end
+
+  # MaxWorkers=auto: adds workers while all are busy, as long as CPUs and memory allow. How many a CPU takes is measured: a worker
+  # that waits for a database for three quarters of its requests' time leaves room for three others.
+  class AutoWorkers
+    # Seconds between two looks while there are requests, and while there are none.
+    SAMPLE = 0.25
+    REST = 5.0
+
+    # Looks until a decision: 5 s.
+    SAMPLES = 20
+
+    # The share of looks that must have found all workers busy for one more to be of use.
+    DEMAND = 0.5
+
+    # What is counted as computing at least, so that there is an end for an app that only waits.
+    LEAST = 1 / 64.0
+
+    TICKS = Etc.sysconf(Etc::SC_CLK_TCK).to_f
+
+    # How many to begin with: each may come to take as much as the master, which has loaded the app.
+    #
+    # @param limit [MemoryLimit]
+    # @param cpus [Integer]
+    # @return [Array(Integer, String)] workers, and the figures
+    def self.start(limit, cpus)
+      used = limit.used([Process.pid])
+      master = [ProcessMemory.resident(Process.pid).first, 1].max
+      allowed = ((limit.bytes - used) / master).clamp(1..)
+      [[cpus, allowed].min, "limit #{limit}, in use #{ProcessMemory.format(used)}, master #{ProcessMemory.format(master)}"]
+    end
+
+    # @return [Float] monotonic seconds when #step has something to do
+    attr_reader :due_at
+
+    # @param workers [Workers]
+    # @param guard [MemoryGuard]
+    # @param capacity [Float] CPUs
+    def initialize(workers, guard, capacity = CPUs.new.capacity)
+      @workers = workers
+      @guard = guard
+      @capacity = capacity
+      @due_at = 0.0
+      restart
+    end
+
+    # @param now [Float] monotonic seconds
+    def step(now)
+      @due_at = now + REST
+      idle = idle?
+      @due_at = now + (idle ? REST : SAMPLE)
+      return restart if idle || !settled?
+
+      begin_window(now) if @looks.zero?
+      look
+      return if @looks < SAMPLES
+
+      decide(now - @since)
+      restart
+    end
+
+    private
+
+    def restart
+      @looks = @busy = @all_busy = @waiting = 0
+    end
+
+    def begin_window(now)
+      @since = now
+      @before = clocks
+    end
+
+    # New workers are still growing, and old ones still at work.
+    def settled?
+      handles = @workers.each.to_a
+      handles.size == @workers.size && handles.all?(&:serving?)
+    end
+
+    # Whether there was no request since it was asked last.
+    def idle?
+      before = @requests
+      @requests = @workers.each.map { |handle| [handle.pid, handle.requests] }
+      @requests == before && @workers.each.none?(&:busy?)
+    end
+
+    def look
+      busy = @workers.each.count(&:busy?)
+      @looks += 1
+      @busy += busy
+      @all_busy += 1 if busy >= @workers.size
+      @waiting = [@waiting, @workers.scoreboard.totals[:connections][:waiting]].max
+    end
+
+    # Seconds that each worker has computed, or waited for a CPU, which is a sign of too many.
+    def clocks
+      @workers.each.to_h do |handle|
+        [handle.pid, computing_time(handle.pid)]
+      rescue SystemCallError
+        [handle.pid, 0]
+      end
+    end
+
+    # Some kernels count no waiting.
+    def computing_time(pid)
+      threads = Dir.glob("/proc/#{pid}/task/*/schedstat").map { |file| File.read(file).split.first(2).sum(&:to_i) }
+      return threads.sum / 1e9 if threads.any?(&:positive?)
+
+      File.read("/proc/#{pid}/stat").split(") ").last.split.values_at(11, 12).sum(&:to_i) / TICKS
+    end
+
+    def decide(seconds)
+      return if @all_busy < SAMPLES * DEMAND
+
+      busy = @busy * seconds / SAMPLES
+      computing = (clocks.sum { |pid, clock| [clock - @before.fetch(pid, clock), 0].max } / busy).clamp(LEAST, 1.0)
+      by_cpus = (@capacity / computing).round.clamp(1..)
+      fit, by_memory = @guard.fit
+      size = [@workers.size + step_size, by_cpus, *fit].min
+      grow(size, "computing #{(computing * 100).round} % of their requests' time on #{format("%.4g", @capacity)} CPUs: " \
+                 "#{by_cpus}; #{by_memory}: #{fit}")
+    end
+
+    # From eight on a quarter more, if that many clients wait.
+    def step_size
+      (@workers.size / 4).clamp(1, [@waiting, 1].max)
+    end
+
+    def grow(size, figures)
+      return if size <= @workers.size
+
+      Log.line("workers auto: changing from #{@workers.size} to #{size} (all busy in #{@all_busy} of #{SAMPLES} looks; #{figures})")
+      @workers.size = size
     end
   end
 end

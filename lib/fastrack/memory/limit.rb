@@ -2,9 +2,46 @@
 
 require "etc"
 require_relative "../process/cpus"
-require_relative "process_memory"
 
 module Fastrack
+  # What a process takes of the memory, in bytes (proc(5)): `pss`, its own pages and its share of the others, swap included; `private`,
+  # its own pages, which its end sets free, and which one more like it takes.
+  ProcessMemory = Struct.new(:pss, :private)
+
+  class << ProcessMemory
+    # Whether this system tells.
+    def known? = File.readable?("/proc/self/statm")
+
+    # Cheap: the kernel keeps these figures.
+    #
+    # @param pid [Integer, String]
+    # @return [Array(Integer, Integer)] what is in memory, and what of it is anonymous; zeros for one that is gone
+    def resident(pid)
+      _, resident, shared = File.read("/proc/#{pid}/statm").split.map { |pages| pages.to_i * Etc.sysconf(Etc::SC_PAGESIZE) }
+      [resident, resident - shared]
+    rescue SystemCallError
+      [0, 0]
+    end
+
+    # Dear: the kernel walks all of its pages, which takes milliseconds for 100 MB, where #resident takes microseconds. A page that
+    # several processes share counts in parts for each.
+    #
+    # @return [ProcessMemory]
+    def of(pid)
+      found = File.read("/proc/#{pid}/smaps_rollup").scan(/^(\w+): +(\d+) kB/).to_h.transform_values { |kb| kb.to_i * 1024 }
+      swap = found.fetch("SwapPss", 0)
+      new(found.fetch("Pss") + swap, found.fetch("Private_Clean") + found.fetch("Private_Dirty") + swap)
+    rescue SystemCallError, KeyError
+      # It is gone; or it runs as another user, and this one may not look (ptrace(2), access mode checking).
+      new(*[resident(pid).last] * 2)
+    end
+
+    # @return [String] for the log
+    def format(bytes)
+      "#{(bytes / 1024.0**2).round(bytes >= 10 * 1024**2 ? 0 : 1)} MB"
+    end
+  end
+
   # How much memory master and workers may take together, and how much is taken.
   class MemoryLimit
     # Of the limit at which the kernel kills: it takes some for itself, and requests come and go.
@@ -52,7 +89,7 @@ module Fastrack
       ].freeze
 
       # @return [CgroupLimit, nil] nil without a limit
-      def self.find(cgroup = Cgroup.new("memory"), total = Etc.sysconf(Etc::SC_PHYS_PAGES) * ProcessMemory::PAGE)
+      def self.find(cgroup = Cgroup.new("memory"), total = Etc.sysconf(Etc::SC_PHYS_PAGES) * Etc.sysconf(Etc::SC_PAGESIZE))
         found = cgroup.directories.product(FILES).filter_map do |directory, (limit, *files)|
           bytes = Integer(Cgroup.read("#{directory}/#{limit}").to_s.chomp, exception: false)
           new(bytes, directory, *files) if bytes&.between?(1, total)

@@ -98,7 +98,7 @@ module Fastrack
     #
     # @raise [ConfigurationError] when a plugin asks for what is not there
     def start
-      PumaPlugins.take_interrupts(@launcher)
+      PumaPlugins.take_interrupts(@launcher) if @plugins.any?
       @plugins.each do |name, plugin|
         @launcher.hooks.bounded { plugin.start(self) } if plugin.respond_to?(:start)
         plugin.fastrack_start_background
@@ -109,8 +109,11 @@ module Fastrack
       end
     end
 
+    # Calls hooks of the puma.rb, which for a restart are those before USR2, and of the plugins.
+    #
     # @param event [Symbol]
     def fire(event)
+      @launcher.configuration.puma&.fire(event, @launcher.hooks) unless event == :before_restart
       @hooks[event].each { |hook| @launcher.hooks.call("a plugin's #{event}", &hook) }
     end
 

@@ -90,11 +90,10 @@ module Fastrack
     # At the start of a server, which listens already.
     #
     # @param launcher [Launcher]
-    # @return [PumaPlugins, nil]
+    # @return [PumaPlugins]
     def start(launcher)
       write_state
-      return if @plugins.empty?
-
+      require_relative "plugins"
       PumaPlugins.new(launcher, self).tap(&:start)
     end
 

@@ -5,7 +5,6 @@ require_relative "../configuration/option"
 require_relative "../error"
 require_relative "../memory/limit"
 require_relative "../process/cpus"
-require_relative "chart"
 require_relative "forecast"
 require_relative "report"
 require_relative "trial"
@@ -42,9 +41,9 @@ module Fastrack
         return output.puts(parser.help) || 0 if @options[:help]
         raise Error, "tune needs /proc, and a system that has it: Linux" unless ProcessMemory.known?
 
-        report = Report.new(forecast(progress))
+        progress.puts("measuring for some #{(counts.size * @options[:seconds] * (1 + Trial::WARM_UP)).ceil} s") if progress.tty?
+        report = Report.new(forecast)
         output.puts(@options[:json] ? report.json : report.text)
-        File.write(@options[:chart], Chart.new(report.forecast).to_s) if @options[:chart]
         0
       end
 
@@ -55,7 +54,6 @@ module Fastrack
           add_machine(options)
           add_load(options)
           options.on("--json", "print JSON") { @options[:json] = true }
-          options.on("--chart FILE", "write a chart, as SVG") { |file| @options[:chart] = file }
           options.on("-h", "--help", "show this help") { @options[:help] = true }
         end
       end
@@ -76,9 +74,6 @@ module Fastrack
         rescue SystemCallError => e
           raise Error, "--paths: #{e.message}"
         end
-        options.on("--target-p99 TIME", /\A\d+(?:\.\d+)?m?s\z/, "the longest that 99 % of the requests may take: 200ms, 1s") do |text|
-          @options[:target] = text.to_f / (text.end_with?("ms") ? 1000 : 1)
-        end
         options.on("--threads NUMBER", Integer, "also try so many threads per worker: only for an app that is thread-safe") { |number| @options[:threads] = number.clamp(1, 64) }
         options.on("--seconds NUMBER", Float, "how long to measure (default: 10)") { |number| @options[:seconds] = positive(number, "--seconds") }
         options.on("-c", "--config FILE", "configuration file (default: config/fastrack.rb, if it exists)") { |file| @options[:config] = file }
@@ -89,12 +84,11 @@ module Fastrack
         number.positive? ? number : raise(Error, "#{name} must be more than 0")
       end
 
-      def forecast(progress)
-        counts = [1, *(@options[:threads] if @options[:threads] > 1)]
-        bar = Progress.new(progress, counts.size)
-        measured = counts.to_h { |threads| [threads, Trial.new(threads: threads, **trial_options).run { |share| bar.show(share) }.tap { bar.next }] }
-        bar.finish
-        Forecast.new(measured, memory: memory, cpus: @options[:cpus] || CPUs.new.capacity, target: @options[:target])
+      def counts = [1, @options[:threads]].uniq
+
+      def forecast
+        measured = counts.to_h { |threads| [threads, Trial.new(threads: threads, **trial_options).run] }
+        Forecast.new(measured, memory: memory, cpus: @options[:cpus] || CPUs.new.capacity)
       end
 
       def trial_options
@@ -109,27 +103,6 @@ module Fastrack
 
         share = MemoryLimit::SHARE
         MemoryLimit.new((given * share).to_i, "#{(share * 100).round} % of #{ProcessMemory.format(given)}")
-      end
-
-      # On a terminal.
-      class Progress
-        WIDTH = 40
-
-        def initialize(output, steps)
-          @output = output if output.respond_to?(:tty?) && output.tty?
-          @steps = steps
-          @done = 0
-        end
-
-        # @param share [Float] of this step
-        def show(share)
-          filled = ((@done + share) / @steps * WIDTH).round
-          @output&.print("\rmeasuring [#{"#" * filled}#{" " * (WIDTH - filled)}]")
-        end
-
-        def next = @done += 1
-
-        def finish = @output&.print("\r\e[K")
       end
     end
   end

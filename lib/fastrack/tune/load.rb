@@ -12,51 +12,44 @@ module Fastrack
       # Seconds that a response may take.
       PATIENCE = 60
 
-      # @return [Array<Float>] seconds
-      attr_reader :latencies
+      # @return [Integer] requests with an answer
+      attr_reader :requests
       # @return [Integer] requests without an answer, or with a status of 500 or more
       attr_reader :failures
 
-      def initialize(port, paths, clients:)
+      # Loads until the time is over.
+      def initialize(port, paths, clients:, seconds:)
         @port = port
         @paths = paths
-        @clients = clients
-        @latencies = []
-        @failures = 0
+        @deadline = now + seconds
+        found = Array.new(clients) { |number| Thread.new { client(number) } }.map(&:value)
+        @requests, @failures, @time = found.transpose.map(&:sum)
       end
 
-      # @yieldparam passed [Float] seconds
-      # @return [Load] self
-      def run(seconds)
-        started = now
-        threads = Array.new(@clients) { |number| Thread.new { client(number, started + seconds) } }
-        while now < started + seconds
-          sleep([0.2, started + seconds - now].min.clamp(0..))
-          yield [now - started, seconds].min if block_given?
-        end
-        threads.map(&:value).each do |latencies, failures|
-          @latencies.concat(latencies)
-          @failures += failures
-        end
-        self
-      end
+      # @return [Float] seconds that a request has taken
+      def mean = @time / @requests
 
       private
 
-      def client(number, deadline)
-        latencies = []
-        failures = 0
+      # @return [Array(Integer, Integer, Float)] requests, failures, and the seconds of the former together
+      def client(number)
+        requests = failures = 0
+        time = 0.0
         http = connection
         (number..).each do |index|
-          break if now >= deadline
+          break if (started = now) >= @deadline
 
-          started = now
           status = get(http, @paths[index % @paths.size])
-          status && status < 500 ? latencies << (now - started) : failures += 1
+          if status && status < 500
+            requests += 1
+            time += now - started
+          else
+            failures += 1
+          end
           # An app that is not there would be asked as fast as this can.
           sleep(0.01) unless status
         end
-        [latencies, failures]
+        [requests, failures, time]
       ensure
         http&.finish if http&.started?
       end

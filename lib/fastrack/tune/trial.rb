@@ -3,7 +3,7 @@
 require "rbconfig"
 require "tmpdir"
 require_relative "../error"
-require_relative "../memory/process_memory"
+require_relative "../memory/limit"
 require_relative "load"
 
 module Fastrack
@@ -27,9 +27,9 @@ module Fastrack
       # What the environment must not bring in.
       CLEAN = %w[WEB_CONCURRENCY RAILS_MAX_THREADS PORT SERVER_STARTER_PORT LISTEN_FDS LISTEN_PID NOTIFY_SOCKET].to_h { |name| [name, nil] }.freeze
 
-      # Bytes: `shared` is the master's, with what workers share; a worker's own at `start`, when `warm`, and `loaded`. Seconds:
-      # `latencies` of requests, `cpu` of one request. `growth`: bytes of a worker per 1000 requests.
-      Result = Struct.new(:shared, :start, :warm, :loaded, :growth, :requests, :failures, :latencies, :cpu, :waiting, keyword_init: true)
+      # Bytes: `shared` is the master's, with what workers share; a worker's own at `start`, when `warm`, and `loaded`. Seconds
+      # of one request: `cpu`, `waiting`. `growth`: bytes of a worker per 1000 requests.
+      Result = Struct.new(:shared, :start, :warm, :loaded, :growth, :requests, :failures, :cpu, :waiting, keyword_init: true)
 
       def initialize(app_file:, config:, environment:, paths:, seconds:, threads:)
         @app_file = app_file
@@ -40,13 +40,12 @@ module Fastrack
         @threads = threads
       end
 
-      # @yieldparam share [Float] of the time that has passed
       # @return [Result]
       # @raise [Error] when the app does not boot, or does not answer
-      def run(&progress)
+      def run
         Dir.mktmpdir("fastrack-tune") do |dir|
           boot(dir)
-          measure(progress)
+          measure
         ensure
           stop
         end
@@ -91,31 +90,28 @@ module Fastrack
         end
       end
 
-      def measure(progress)
+      def measure
         start = own
-        warm_up = [@seconds * WARM_UP, 1].max
-        whole = warm_up + @seconds
-        load(warm_up) { |passed| progress&.call(passed / whole) }
+        load([@seconds * WARM_UP, 1].max)
         warm = own
         before = clocks
-        load = load(@seconds) { |passed| progress&.call((warm_up + passed) / whole) }
+        load = load(@seconds)
         result(load, start, warm, clocks.zip(before).map { |after, first| after - first })
       end
 
-      def load(seconds, &block)
-        Load.new(@port, @paths, clients: WORKERS * @threads).run(seconds, &block).tap do |load|
-          raise Error, "the app answers no request:\n#{log}" if load.latencies.empty?
+      def load(seconds)
+        Load.new(@port, @paths, clients: WORKERS * @threads, seconds: seconds).tap do |load|
+          raise Error, "the app answers no request:\n#{log}" if load.requests.zero?
         end
       end
 
       def result(load, start, warm, (cpu, queued))
-        requests = load.latencies.size
+        requests = load.requests
         loaded = own
-        mean = load.latencies.sum / requests
-        waiting = mean - ((cpu + queued) / requests) - Load::OWN_TIME
+        waiting = load.mean - ((cpu + queued) / requests) - Load::OWN_TIME
         Result.new(shared: total - loaded.sum, start: start.max, warm: warm.max, loaded: loaded.max,
                    growth: (loaded.sum - warm.sum) * 1000 / requests, requests: requests, failures: load.failures,
-                   latencies: load.latencies, cpu: cpu / requests, waiting: [waiting, 0].max)
+                   cpu: cpu / requests, waiting: [waiting, 0].max)
       end
 
       def own
