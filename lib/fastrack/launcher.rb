@@ -174,6 +174,8 @@ module Fastrack
     def prepare
       @pid_file&.claim
       PidFileGuard.install(@configuration.pid_files)
+      # Before an app that each worker loads, a library that wraps `exec` by an alias would wrap the guard's, which finds no other.
+      ExitGuard.prepare if @loaded
       redirect_output(@background)
       yield if block_given?
       @plugins = @configuration.puma&.start(self)

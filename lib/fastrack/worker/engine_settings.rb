@@ -4,7 +4,9 @@ require "tmpdir"
 require_relative "../log"
 require_relative "../rack/env_template"
 require_relative "../rack/error_page"
+require_relative "../gc/auto_gc"
 require_relative "../gc/oob_gc"
+require_relative "memory_check"
 
 module Fastrack
   # What a worker's engine is created with.
@@ -68,7 +70,6 @@ module Fastrack
     end
 
     def auto_gc
-      require_relative "../gc/auto_gc"
       return AutoGC.new { @engine } if YoungHeap::KNOWN
 
       Log.line("OobGC=auto has no effect: this Ruby does not tell how full its heap is")
@@ -77,8 +78,6 @@ module Fastrack
 
     def memory_check
       limit = @configuration.max_memory_per_child or return
-
-      require_relative "memory_check"
       MemoryCheck.new(limit, @channel).method(:call).to_proc if ProcessMemory.known?
     end
 
