@@ -97,6 +97,7 @@ module Fastrack
       settings.redirect
       settings.format_log
       LogFiles.remember
+      EngineSettings.load(configuration)
       @configuration = configuration
       change ? change_listeners(change) : []
     rescue Exception # rubocop:disable Lint/RescueException -- it is raised again
@@ -176,6 +177,7 @@ module Fastrack
       PidFileGuard.install(@configuration.pid_files)
       # Before an app that each worker loads, a library that wraps `exec` by an alias would wrap the guard's, which finds no other.
       ExitGuard.prepare if @loaded
+      EngineSettings.load(@configuration)
       redirect_output(@background)
       yield if block_given?
       @plugins = @configuration.puma&.start(self)

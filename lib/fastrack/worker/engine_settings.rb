@@ -4,7 +4,6 @@ require "tmpdir"
 require_relative "../log"
 require_relative "../rack/env_template"
 require_relative "../rack/error_page"
-require_relative "../gc/auto_gc"
 require_relative "../gc/oob_gc"
 require_relative "memory_check"
 
@@ -20,6 +19,13 @@ module Fastrack
       max_body: :max_body_size, max_target: :max_request_target, max_head: :max_header_size,
       max_fields: :max_header_fields, stream_body: :stream_body
     }.freeze
+
+    # Loads what only some configurations need. The master does so before it forks.
+    #
+    # @param configuration [Configuration]
+    def self.load(configuration)
+      require_relative "../gc/auto_gc" if configuration.oobgc == :auto
+    end
 
     # @param launcher [Launcher]
     # @param gc_interval [Integer] see OobGC
@@ -70,6 +76,7 @@ module Fastrack
     end
 
     def auto_gc
+      EngineSettings.load(@configuration)
       return AutoGC.new { @engine } if YoungHeap::KNOWN
 
       Log.line("OobGC=auto has no effect: this Ruby does not tell how full its heap is")
