@@ -6,6 +6,7 @@ require_relative "process/guards"
 require_relative "worker/control_channel"
 require_relative "worker/engine_settings"
 require_relative "worker/thread_dump"
+require_relative "worker/threads"
 
 module Fastrack
   # A process that serves requests. The master creates the object before the fork, for its hooks.
@@ -163,7 +164,6 @@ module Fastrack
       return if @configuration.max_threads == 1
 
       Fastrack.share_malloc_arena
-      require_relative "worker/threads"
       @threads = WorkerThreads.new(@engine, @app, method(:call_thread_hook))
       @threads.start(@configuration.max_threads)
     end

@@ -6,12 +6,13 @@ require "stringio"
 require_relative "../configuration"
 require_relative "../error"
 require_relative "../process/pid_file"
+require_relative "folder_server"
 require_relative "proc_status"
 require_relative "status_table"
 
 module Fastrack
   # The commands for a running server. They ask its monitor, by the unix socket; where there is none, the pid file and /proc
-  # have to do.
+  # have to do. Where nothing names the server, it is the one that runs in the current directory.
   class Control
     # What the monitor is asked, and the signal that does the same.
     ORDERS = {
@@ -41,6 +42,8 @@ module Fastrack
       enter(configuration.working_directory)
       @path = configuration.control&.path
       @pid_file = configuration.pid || (USUAL_PID if File.file?(USUAL_PID))
+      # A server in the same directory may be another one than that of this configuration.
+      @named = !(@path || configuration.pid).nil?
       @path ||= "#{@pid_file.delete_suffix(".pid")}.control" if @pid_file && configuration.control_path != false
     end
 
@@ -148,12 +151,15 @@ module Fastrack
 
     # @return [Integer]
     def pid
-      raise Error, "no server found: name its ConfigFile (-c), its pid file (-P) or its socket (--control)" unless @path || @pid_file
-
-      found = @pid_file && PidFile.owner(@pid_file)
+      found = (@pid_file && PidFile.owner(@pid_file)) || (FolderServer.pid unless @named)
       return found if found
+      raise Error, no_server unless @path || @pid_file
 
       raise Error, "no server runs: #{[@path && "nobody listens at #{@path}", @pid_file && "#{@pid_file} has no running process"].compact.join(", and ")}"
+    end
+
+    def no_server
+      "no server found: name its ConfigFile (-c), its pid file (-P) or its socket (--control); none of this user's runs in #{Dir.pwd}"
     end
   end
 end

@@ -5,6 +5,7 @@ require_relative "../log"
 require_relative "../process/guards"
 require_relative "../worker"
 require_relative "../worker/control_channel"
+require_relative "stats"
 require_relative "worker_handle"
 
 module Fastrack

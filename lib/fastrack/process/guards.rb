@@ -203,6 +203,10 @@ module Fastrack
   end
 
   # Runs a block before this process ends by `exit!`, which runs no at_exit hooks, or by `exec`.
+  #
+  # Each `prepend` to Process or Kernel clears Ruby's method caches of all classes, and the code that YJIT has compiled for them. In a
+  # worker those are pages that it shares with the master until then: 5 MB of its own, and slow first requests. So the master
+  # prepends, after the app is loaded, and a worker only gives the block.
   module ExitGuard
     # Process.exit! and Kernel.exit!, and exec likewise
     module Public
@@ -238,8 +242,13 @@ module Fastrack
     class << self
       # @yield before the end of this process, but not of its forks
       def install(&work)
+        prepare
         @work = work
         @pid = Process.pid
+      end
+
+      # Without the block the methods do what they did.
+      def prepare
         return if Kernel < Private
 
         [Process, Kernel].each { |one| one.singleton_class.prepend(Public) }

@@ -5,6 +5,7 @@ require_relative "../log"
 require_relative "../rack/env_template"
 require_relative "../rack/error_page"
 require_relative "../gc/oob_gc"
+require_relative "memory_check"
 
 module Fastrack
   # What a worker's engine is created with.
@@ -18,6 +19,13 @@ module Fastrack
       max_body: :max_body_size, max_target: :max_request_target, max_head: :max_header_size,
       max_fields: :max_header_fields, stream_body: :stream_body
     }.freeze
+
+    # Loads what only some configurations need. The master does so before it forks.
+    #
+    # @param configuration [Configuration]
+    def self.load(configuration)
+      require_relative "../gc/auto_gc" if configuration.oobgc == :auto
+    end
 
     # @param launcher [Launcher]
     # @param gc_interval [Integer] see OobGC
@@ -68,7 +76,7 @@ module Fastrack
     end
 
     def auto_gc
-      require_relative "../gc/auto_gc"
+      EngineSettings.load(@configuration)
       return AutoGC.new { @engine } if YoungHeap::KNOWN
 
       Log.line("OobGC=auto has no effect: this Ruby does not tell how full its heap is")
@@ -77,8 +85,6 @@ module Fastrack
 
     def memory_check
       limit = @configuration.max_memory_per_child or return
-
-      require_relative "memory_check"
       MemoryCheck.new(limit, @channel).method(:call).to_proc if ProcessMemory.known?
     end
 

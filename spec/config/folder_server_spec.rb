@@ -1,0 +1,67 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../support/command_folder"
+
+# Where nothing names the server: no pid file, no socket, no ConfigFile.
+RSpec.describe "Commands for the server of the folder", linux: "it is found by /proc", once: "processes and their titles" do
+  include CommandFolder
+
+  # A server without a pid file, whose master and worker have their titles.
+  def running(*arguments)
+    ready("-b", "127.0.0.1:0", "-w", "1", *arguments).tap do |server|
+      eventually { server.workers.all? { |pid| ProcessTable.title(pid).start_with?("fastrack worker[") } }
+    end
+  end
+
+  # A process that is no server and says that it is one.
+  def impostor(user)
+    script = "Process::Sys.setgid(#{user}); Process::Sys.setuid(#{user}); Process.setproctitle('fastrack master'); sleep"
+    spawn(RbConfig.ruby, "-e", script, chdir: @dir).tap do |pid|
+      eventually { ProcessTable.title(pid) == "fastrack master" }
+    end
+  end
+
+  it "find it without a pid file: status, workers +1, restart, stop" do
+    server = running
+    expect(fastrack("status")).to match([/^Fastrack   pid #{server.master}  running  up .*^ +0 +#{server.workers.first} /m, 0])
+    fastrack("workers", "+1")
+    server.await_workers(2)
+    fastrack("restart")
+    old = server.master
+    eventually { server.master != old && !ProcessTable.alive?(old) }
+    expect(fastrack("status")).to match([/^Fastrack   pid #{server.master}  running/, 0])
+    expect(fastrack("stop").last).to eq(0)
+    eventually { server.processes.empty? }
+  end
+
+  it "find the one whose title has a tag, in working_directory" do
+    write("app/config.ru", Rackups::PID)
+    write("puma.rb", "directory File.join(__dir__, 'app')\ntag 'shop'\nworkers 1")
+    server = running("-C", "puma.rb")
+    expect(fastrack("status", "-C", "puma.rb")).to match([/^Fastrack   pid #{server.master}  running/, 0])
+  end
+
+  it "find none in another folder, nor where the configuration names another one" do
+    running
+    write("other/config.ru", Rackups::PID)
+    expect(fastrack("status", "-O", "WorkingDirectory=other")).to match([/\Afastrack: no server found: .* none of this user's runs in other$/, 1])
+    expect(fastrack("stop", "-P", "other.pid")).to match([/\Afastrack: no server runs: nobody listens at/, 1])
+  end
+
+  it "choose none of several" do
+    pids = [running, running].map(&:master).sort
+    expect(fastrack("stop")).to match([/\Afastrack: several servers run in \S+ \(pids #{pids.join(", ")}\): name one by -P/, 1])
+  end
+
+  it "leave other users' processes alone, whatever they call themselves" do
+    skip "only root has other users' processes" unless Process.euid.zero?
+
+    File.chmod(0o755, @dir)
+    pid = impostor(65_534)
+    expect(fastrack("stop")).to match([/\Afastrack: no server found: /, 1])
+    expect(Process.wait(pid, Process::WNOHANG)).to be_nil
+  ensure
+    pid && Process.kill(:KILL, pid) && Process.wait(pid)
+  end
+end
