@@ -180,7 +180,7 @@ module Fastrack
       warm_up
       Process.setproctitle(title("master"))
       announce(@listeners)
-      [@configuration.threads_line, ProcessSettings.shortage].compact.each { |line| Log.line(line) }
+      [@configuration.threads_line, *@configuration.oversights, ProcessSettings.shortage].compact.each { |line| Log.line(line) }
     end
 
     # Calls hooks of a puma.rb and its plugins.
