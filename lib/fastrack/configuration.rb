@@ -26,6 +26,9 @@ module Fastrack
       quiet require restart_cmd server user_supplied_options using warn
     ].freeze
 
+    # The flags of `bin/rails server` that go before a ConfigFile.
+    TYPED = { Port: /\A(?:-p|--port\b)/, Host: /\A(?:-b|--binding\b)/, Pid: /\A(?:-P|--pid\b)/ }.freeze
+
     # What Listen replaces.
     PLACE = %i[Host Port Path].freeze
 
@@ -249,16 +252,28 @@ module Fastrack
     end
 
     def default_files(environment)
-      stage = environment["RACK_ENV"] || environment["RAILS_ENV"] || "development"
+      stage = @given[:environment] || environment["RACK_ENV"] || environment["RAILS_ENV"] || "development"
       names = @given.key?(:user_supplied_options) ? CONFIG_FILES : CONFIG_FILES.first(1)
       names.map { |name| name.sub("ENVIRONMENT", stage) }.select { |name| File.file?(name) }
     end
 
-    # A ConfigFile goes before options, as in Rhebok; but a puma.rb does not go before what the user of Rails has chosen.
+    # A ConfigFile goes before options, as in Rhebok; but not before what is typed to `bin/rails server`, and a puma.rb not before what
+    # Rails takes from the environment either.
     def merge(chosen, written)
-      weaker, stronger = @puma_file && @given.key?(:user_supplied_options) ? [written, chosen] : [chosen, written]
+      typed = @given.key?(:user_supplied_options) ? chosen.select { |name, _| @puma_file || typed?(name) } : {}
+      merged = override(chosen, written)
+      merged = merged.except(:Path) if typed.key?(:Host) || typed.key?(:Port)
+      override(merged, typed)
+    end
+
+    def override(weaker, stronger)
       weaker = weaker.except(:Listen) if (stronger.keys & PLACE).any?
       weaker.merge(stronger)
+    end
+
+    # Rails counts PORT, HOST and BINDING, too, as what its user has supplied.
+    def typed?(name)
+      TYPED.key?(name) && StartCommand.current.command.any? { |word| TYPED[name].match?(word) }
     end
 
     # @return [ConfigFile, nil]

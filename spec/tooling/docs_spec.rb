@@ -118,10 +118,18 @@ RSpec.describe "the documentation", once: "pages against the code" do
     Dir.mktmpdir do |dir|
       file = File.join(dir, "fastrack.rb")
       File.write(file, code)
-      settings = Fastrack::ConfigFile.load(file)
+      before = ENV.fetch("RAILS_ENV", nil)
+      production, development = %w[production development].map do |stage|
+        ENV["RAILS_ENV"] = stage
+        Fastrack::ConfigFile.load(file)
+      end
 
-      expect(settings).to include(Path: "/run/app/app.sock", Pid: "/run/app/app.pid", RequestTimeout: 30.0, MinRequestPerChild: 8000)
-      expect(settings.values_at(:BeforeFork, :AfterFork)).to all(respond_to(:call))
+      expect(production).to include(Path: "/run/app/app.sock", Pid: "/run/app/app.pid", RequestTimeout: 30.0, GracefulTimeout: 25.0)
+      expect(production.values_at(:BeforeFork, :AfterFork)).to all(respond_to(:call))
+      # No socket in /run, and a debugger may last.
+      expect(development.keys).to eq(%i[BeforeFork AfterFork])
+    ensure
+      ENV["RAILS_ENV"] = before
     end
   end
 
