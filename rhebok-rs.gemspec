@@ -13,7 +13,7 @@ Gem::Specification.new do |spec|
 
   spec.required_ruby_version = ">= 3.1"
 
-  # Where the repository is published: the only place that says so.
+  # Where the repository is published. Until there is a release, the README's line for the Gemfile says so, too.
   forge = "https://github.com/fastrack-rb/fastrack"
   spec.homepage = forge
   spec.metadata = {
@@ -29,7 +29,7 @@ Gem::Specification.new do |spec|
   spec.files = Dir.glob(
     %w[LICENSE README.md SECURITY.md CHANGELOG.md Cargo.toml Cargo.lock
        crates/**/*.{rs,toml} crates/*/src/*.{md,html} ext/**/*.{rs,rb,toml} lib/**/*.rb exe/* docs/*.md
-       docs/benchmark/rack3.svg examples/**/*],
+       docs/benchmark/{,rails-page/}rack3.{svg,md} examples/**/*],
     base: __dir__
   ).grep_v(%r{/target/|/tmp/|/log/|\Acrates/[^/]+/(?:tests|examples|fuzz)/}).select { |file| File.file?(File.join(__dir__, file)) }.sort
   spec.extra_rdoc_files = spec.files.grep(/\A[A-Z]+\.md\z/)

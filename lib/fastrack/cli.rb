@@ -92,7 +92,7 @@ module Fastrack
       require_relative "native"
       load_app(app, configuration)
       puts "app: loaded"
-      ProcessSettings.shortage&.then { |shortage| puts shortage }
+      [*configuration.oversights, *ProcessSettings.shortage].each { |line| puts line }
     end
 
     def load_app(app, configuration)

@@ -26,6 +26,9 @@ module Fastrack
       quiet require restart_cmd server user_supplied_options using warn
     ].freeze
 
+    # The flags of `bin/rails server` that go before a ConfigFile.
+    TYPED = { Port: /\A(?:-p|--port\b)/, Host: /\A(?:-b|--binding\b)/, Pid: /\A(?:-P|--pid\b)/ }.freeze
+
     # What Listen replaces.
     PLACE = %i[Host Port Path].freeze
 
@@ -107,6 +110,13 @@ module Fastrack
       puma ? puma.wrap(app) : app
     end
 
+    # @return [Array<String>] for the log: what the user may have expected of this start, and what does not come
+    def oversights
+      queue = "SOLID_QUEUE_IN_PUMA is set, and nothing runs Solid Queue here: the ConfigFile has no `plugin :solid_queue`"
+      unread = "#{@unread.join(" and ")} #{@unread.one? ? "is" : "are"} not read beside #{CONFIG_FILES.first}; keep one of them"
+      [(unread if @unread.any?), (queue unless ENV["SOLID_QUEUE_IN_PUMA"].to_s.empty? || puma&.plugins&.key?(:solid_queue))].compact
+    end
+
     # @return [Array<String>] absolute paths: the server's, and the one that rackup writes
     def pid_files
       [pid, @given[:pid]].compact.map { |path| File.expand_path(path) }.uniq
@@ -148,7 +158,7 @@ module Fastrack
       @control ||= find_control
     end
 
-    # @return [PumaSettings, nil] what a puma.rb sets besides options
+    # @return [PumaSettings, nil] what Puma's words set besides options
     attr_reader :puma
 
     protected
@@ -156,11 +166,13 @@ module Fastrack
     def read(environment, output, warnings)
       overrides = @file ? @overrides.except(:ConfigFile) : @overrides
       chosen = @file ? @chosen.merge(ConfigFile: @file) : @chosen.dup
-      chosen[:ConfigFile] ||= default_file(environment)
+      found = default_files(environment)
+      @unread = chosen[:ConfigFile] || found.first != CONFIG_FILES.first ? @unread.to_a : found.drop(1)
+      chosen[:ConfigFile] ||= found.first
       config = read_file(chosen[:ConfigFile], environment, output, warnings)
       chosen = merge(chosen.compact, config&.__settings__.to_h).merge(overrides)
       @development = development_in?(environment)
-      @rhebok = !(@puma || @given.key?(:user_supplied_options) || config&.__unicorn__?)
+      @rhebok = !(@puma_file || @given.key?(:user_supplied_options) || config&.__unicorn__?)
       defaults = Option::ALL.to_h { |option| [option.name, option.default] }
       defaults = defaults.merge(@development ? DEVELOPMENT : {}, config&.__defaults__.to_h)
       @variables = variables(environment, chosen)
@@ -213,7 +225,7 @@ module Fastrack
     def variables(environment, chosen)
       decided = chosen.key?(:Path) || chosen.key?(:Listen) ? [*chosen.keys, :Port] : chosen.keys
       # rackup's users come from Rhebok: their app need not be thread-safe.
-      decided |= [:MaxThreads] unless @puma || @given.key?(:user_supplied_options)
+      decided |= [:MaxThreads] unless @puma_file || @given.key?(:user_supplied_options)
       VARIABLES.except(*decided).filter_map do |name, variable|
         value = environment[variable]
         [name, variable_value(name, variable, value)] unless value.nil? || value.empty?
@@ -239,17 +251,29 @@ module Fastrack
         (start.intact? && start.environment.values_at(*names).any?)
     end
 
-    def default_file(environment)
-      stage = environment["RACK_ENV"] || environment["RAILS_ENV"] || "development"
+    def default_files(environment)
+      stage = @given[:environment] || environment["RACK_ENV"] || environment["RAILS_ENV"] || "development"
       names = @given.key?(:user_supplied_options) ? CONFIG_FILES : CONFIG_FILES.first(1)
-      names.map { |name| name.sub("ENVIRONMENT", stage) }.find { |name| File.file?(name) }
+      names.map { |name| name.sub("ENVIRONMENT", stage) }.select { |name| File.file?(name) }
     end
 
-    # A ConfigFile goes before options, as in Rhebok; but a puma.rb does not go before what the user of Rails has chosen.
+    # A ConfigFile goes before options, as in Rhebok; but not before what is typed to `bin/rails server`, and a puma.rb not before what
+    # Rails takes from the environment either.
     def merge(chosen, written)
-      weaker, stronger = @puma && @given.key?(:user_supplied_options) ? [written, chosen] : [chosen, written]
+      typed = @given.key?(:user_supplied_options) ? chosen.select { |name, _| @puma_file || typed?(name) } : {}
+      merged = override(chosen, written)
+      merged = merged.except(:Path) if typed.key?(:Host) || typed.key?(:Port)
+      override(merged, typed)
+    end
+
+    def override(weaker, stronger)
       weaker = weaker.except(:Listen) if (stronger.keys & PLACE).any?
       weaker.merge(stronger)
+    end
+
+    # Rails counts PORT, HOST and BINDING, too, as what its user has supplied.
+    def typed?(name)
+      TYPED.key?(name) && StartCommand.current.command.any? { |word| TYPED[name].match?(word) }
     end
 
     # @return [ConfigFile, nil]
@@ -269,12 +293,14 @@ module Fastrack
 
     def evaluate(path, environment)
       command = @given[:command]
-      return ConfigFile.evaluate(path) unless command&.fetch(:puma) || PUMA_FILE.match?(path)
-
-      require_relative "puma/config_file"
       # As under Puma: rackup and Rails say where `port` listens, and which environment it is.
       host = command ? nil : @given[:Host]
-      PumaFile.evaluate(path, environment: environment, fixed: !@given[:environment].nil?, **(host ? { host: host } : {}))
+      context = { environment: environment, fixed: !@given[:environment].nil?, **(host ? { host: host } : {}) }
+      @puma_file = command&.fetch(:puma) || PUMA_FILE.match?(path)
+      return ConfigFile.evaluate(path, **context) unless @puma_file
+
+      require_relative "puma/config_file"
+      PumaFile.evaluate(path, **context)
     end
 
     # The working directory with its symbolic links: they may lead elsewhere by the next reload.

@@ -180,7 +180,7 @@ module Fastrack
       Process.setproctitle(title("master"))
       @listener_set.announce(urls: @configuration.development?)
       Log.say("Use Ctrl-C to stop#{", Ctrl-\\ for backtraces" if interactive?}") if @configuration.development?
-      [@configuration.threads_line, ProcessSettings.shortage].compact.each { |line| Log.line(line) }
+      [@configuration.threads_line, *@configuration.oversights, ProcessSettings.shortage].compact.each { |line| Log.line(line) }
     end
 
     # Workers have copies of the old one.

@@ -76,9 +76,19 @@ RSpec.describe "A new Rails app", skip: AppRequirements.missing("Rails 7.2 with 
     end
 
     it "has the file, the Procfile's line and bin/dev, and is told of config/puma.rb" do
-      expect(@output).to include("config/puma.rb is not read beside config/fastrack.rb")
+      expect(@output).to match(%r{carried +threads, port, plugin :tmp_restart, pidfile from config/puma\.rb, which is no longer read; delete it$})
       expect(File.read(path("Procfile"))).to eq("web: bundle exec fastrack -p ${PORT:-3000}\n")
       expect([File.read(path("bin/dev")), File.executable?(path("bin/dev"))]).to match([/^exec bin\/rails server -u fastrack "\$@"$/, true])
+    end
+
+    it "has the workers, threads and plugins of config/puma.rb, and its hooks" do
+      text = File.read(path("config/fastrack.rb"))
+      expect(text).to include('max_workers ENV.fetch("WEB_CONCURRENCY", 1)', "threads threads_count, threads_count\n", "plugin :tmp_restart\n")
+      # Those of Puma's file are its comments.
+      expect(text).not_to include("This configuration file will be evaluated by Puma")
+      puma = "count = 2 # of them\nworkers count\nbefore_fork { puts '# no comment' } # here\nplugin :solid_queue if ENV['QUEUE']\n"
+      generated(puma, "config/puma.rb", "carried")
+      expect(File.read(File.join(@dir, "files/puma.rb/carried/config/fastrack.rb"))).to end_with(puma.gsub(/ # of them| # here/, ""))
     end
 
     it "is served with what the Procfile says" do

@@ -117,11 +117,37 @@ RSpec.describe "the documentation", once: "pages against the code" do
     Dir.mktmpdir do |dir|
       file = File.join(dir, "fastrack.rb")
       File.write(file, code)
-      settings = Fastrack::ConfigFile.load(file)
+      before = ENV.fetch("RAILS_ENV", nil)
+      production, development = %w[production development].map do |stage|
+        ENV["RAILS_ENV"] = stage
+        Fastrack::ConfigFile.load(file)
+      end
 
-      expect(settings).to include(Path: "/run/app/app.sock", Pid: "/run/app/app.pid", RequestTimeout: 30.0, MinRequestPerChild: 8000)
-      expect(settings.values_at(:BeforeFork, :AfterFork)).to all(respond_to(:call))
+      expect(production).to include(Path: "/run/app/app.sock", Pid: "/run/app/app.pid", RequestTimeout: 30.0, GracefulTimeout: 25.0)
+      expect(production.values_at(:BeforeFork, :AfterFork)).to all(respond_to(:call))
+      # No socket in /run, and a debugger may last.
+      expect(development.keys).to eq(%i[BeforeFork AfterFork])
+    ensure
+      ENV["RAILS_ENV"] = before
     end
+  end
+
+  it "says in the README what the product, the gem and the handler are called, and how to have the gem before it is released" do
+    first, = text.call("README.md").split("\n\n").drop(1)
+    expect(first).to match(/\AFastrack \(gem `rhebok-rs`, handler `fastrack`\) is a /)
+    released = !text.call("CHANGELOG.md").include?("## [#{Fastrack::VERSION}] - unreleased")
+    forge = File.read(File.join(root, "rhebok-rs.gemspec"))[/forge = (".*")/, 1]
+    expect(blocks.call("README.md", "ruby").first.include?("gem \"rhebok-rs\", git: #{forge}")).to be(!released)
+  end
+
+  it "has figures in the README's table that are those of the published results" do
+    published = rows.call("docs/benchmark/rails-page/rack3.md")
+    header = published.first
+    expected = { "requests per second" => "requests/s", "p99, milliseconds" => "p99 ms", "memory after load, MB" => "after load" }.map do |name, column|
+      figures = %w[fastrack fastrack-threads puma-threads unicorn].map { |server| published.assoc(server)[header.index(column)] }
+      [name, *figures.map { |figure| figure.to_f.round.to_s }]
+    end
+    expect(rows.call("README.md")).to include(*expected)
   end
 
   it "lists all signals that master and worker handle, and no others" do

@@ -5,7 +5,8 @@ require_relative "../listener/address"
 require_relative "options"
 
 module Fastrack
-  # The language of a ConfigFile: Ruby with a word for each option, and the words of a unicorn.rb.
+  # The language of a ConfigFile: Ruby with a word for each option, the words of a unicorn.rb, and those of a puma.rb that mean
+  # nothing else here.
   #
   #     max_workers ENV["WEB_CONCURRENCY"] || 3
   #     before_fork { ActiveRecord::Base.connection_pool.disconnect! }
@@ -84,11 +85,23 @@ module Fastrack
       end
     end
 
+    # `Puma::Const::SUPPORTED_HTTP_METHODS`
+    def self.const_missing(name)
+      return super unless name == :Puma
+
+      require_relative "../puma/plugins"
+      PumaPlugins.constants
+    end
+
     # @param file [String] its absolute path
-    def initialize(file)
+    # @param words [Hash{Symbol => Given}] gets what is written
+    # @param useless [Array<String>] gets the warnings
+    # @param context see PumaFile
+    def initialize(file, words: {}, useless: [], **context)
       @__file__ = file
-      @__words__ = {}
-      @__useless__ = []
+      @__words__ = words
+      @__useless__ = useless
+      @__context__ = context
     end
 
     # @!visibility private
@@ -110,7 +123,7 @@ module Fastrack
     # @!visibility private
     # @return [PumaSettings, nil] what a puma.rb sets besides
     def __puma__
-      nil
+      @__neighbour__&.__puma__
     end
 
     # @!visibility private
@@ -131,6 +144,7 @@ module Fastrack
     # @return [ConfigFile] self
     # @raise [ConfigurationError]
     def __finish__
+      @__neighbour__&.__finish__
       place = __used__(%i[host port path])
       if place && @__words__.key?(:listen)
         __refuse__(place, "#{place} has no effect beside listen; write it as another listen")
@@ -217,9 +231,16 @@ module Fastrack
       raise ConfigurationError, "ConfigFile #{@__words__.fetch(word).place}: #{message}"
     end
 
-    def method_missing(word, *)
-      words = Option::BY_WORD.keys + WITHOUT_EFFECT.keys - [:config_file]
-      raise ConfigurationError, "unknown word #{word}#{Error.suggestion(word, words)}"
+    # Puma's words are read as in a puma.rb, into the same settings.
+    def method_missing(word, *arguments, **keywords, &block)
+      require_relative "../puma/config_file"
+      unless PumaFile.word?(word)
+        words = Option::BY_WORD.keys + WITHOUT_EFFECT.keys - [:config_file]
+        raise ConfigurationError, "unknown word #{word}#{Error.suggestion(word, words)}"
+      end
+
+      @__neighbour__ ||= PumaFile.new(@__file__, words: @__words__, useless: @__useless__, **@__context__)
+      @__neighbour__.public_send(word, *arguments, **keywords, &block)
     end
 
     def respond_to_missing?(*)

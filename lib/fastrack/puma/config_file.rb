@@ -14,20 +14,18 @@ module Fastrack
 
     undef_method :timeout
 
-    # Puma's constants: `supported_http_methods Puma::Const::IANA_HTTP_METHODS`.
-    def self.const_missing(name)
-      return super unless name == :Puma
-
-      require_relative "plugins"
-      PumaPlugins.constants
+    # @return [Boolean] whether Puma has that word
+    def self.word?(name)
+      PumaWords.public_method_defined?(name) || (public_method_defined?(name, false) && !name.start_with?("__"))
     end
 
     # @param file [String] its absolute path
     # @param environment [Hash, ENV]
     # @param fixed [Boolean] whether the command line has named the environment
     # @param host [String] where `port` listens
-    def initialize(file, environment: ENV, fixed: false, host: "0.0.0.0")
-      super(file)
+    # @param shared see ConfigFile
+    def initialize(file, environment: ENV, fixed: false, host: "0.0.0.0", **shared)
+      super(file, **shared)
       @__environment__ = environment
       @__fixed__ = fixed
       @default_host = host

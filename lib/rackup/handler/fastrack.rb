@@ -3,6 +3,7 @@
 # Required by `rackup -s fastrack` and `-s Fastrack` of the rackup gem (2.0 and later).
 require "rackup/handler"
 require "fastrack"
+require "fastrack/default_server"
 
 module Rackup
   # The rackup gem's servers.
@@ -14,5 +15,6 @@ module Rackup
     # Unregistered names are looked up as constants. If there is none, rackup silently starts another server.
     register :fastrack, Fastrack
     register :Fastrack, Fastrack
+    singleton_class.prepend(::Fastrack::DefaultServer)
   end
 end

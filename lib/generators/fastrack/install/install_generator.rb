@@ -1,6 +1,9 @@
 # frozen_string_literal: true
 
 require "rails/generators/base"
+require "ripper"
+require "fastrack/configuration"
+require "fastrack/puma/config_file"
 
 module Fastrack
   # Rails finds and loads this: `bin/rails generate fastrack:install`.
@@ -16,9 +19,9 @@ module Fastrack
 
         # Fastrack's settings. All of them: docs/options.md of the gem rhebok-rs.
 
-        # Processes; "auto" is one per CPU. Without a number there are 5, and 1 in development. Each serves one request at a
+        # Processes; "auto" is one per CPU. Without a number there are %<default>s. Each serves one request at a
         # time, or as many as RAILS_MAX_THREADS or max_threads say.
-        max_workers ENV["WEB_CONCURRENCY"]
+        max_workers %<workers>s
 
         # Seconds that a request may take; then its client gets a 504, and the log the backtraces.
         request_timeout ENV.fetch("RAILS_ENV", "development") == "development" ? 0 : 60
@@ -33,10 +36,8 @@ module Fastrack
       RUBY
 
       def create_config_file
-        create_file "config/fastrack.rb", database? ? "#{HEAD}\n#{database_hook}" : HEAD
-        return unless File.exist?(in_app("config/puma.rb"))
-
-        say_status :note, "config/puma.rb is not read beside config/fastrack.rb; keep one of them", :yellow
+        create_file "config/fastrack.rb", [head, (database_hook if database? && !puma_code&.match?(/^\s*before_fork\b/)), carried].compact.join("\n")
+        tell_of_puma if puma_code
       end
 
       def change_procfile
@@ -75,6 +76,32 @@ module Fastrack
 
       def in_app(name)
         File.expand_path(name, destination_root)
+      end
+
+      # Where Puma's file has no number of workers, it means one.
+      def head
+        default, workers = puma_code ? ["1, as under Puma", 'ENV.fetch("WEB_CONCURRENCY", 1)'] : ["5, and 1 in development", 'ENV["WEB_CONCURRENCY"]']
+        format(HEAD, default: default, workers: workers)
+      end
+
+      # config/puma.rb without its comments.
+      def puma_code
+        return unless File.exist?(in_app("config/puma.rb"))
+
+        tokens = Ripper.lex(File.read(in_app("config/puma.rb")))
+        @puma_code ||= tokens.map { |_, type, text| type == :on_comment ? "\n" : text }.join.gsub(/[ \t]+$/, "").gsub(/\n{2,}/, "\n").lstrip
+      end
+
+      def carried
+        "# What config/puma.rb had: Puma's words work here, too.\n#{puma_code}" if puma_code
+      end
+
+      def tell_of_puma
+        words = puma_code.scan(/^\s*((?:plugin :)?\w+[!?]?)/).flatten.uniq.select { |word| PumaFile.word?(word[/\A\w+/].to_sym) }
+        say_status :carried, "#{words.join(", ")} from config/puma.rb, which is no longer read; delete it", :yellow
+        ConfigFile.evaluate(in_app("config/fastrack.rb"), environment: {})
+      rescue ConfigurationError => e
+        say_status :error, "#{e.message}: mend this before the start", :red
       end
 
       def database?
