@@ -3,7 +3,7 @@
 require_relative "../../lib/fastrack/version"
 require "rack"
 
-RSpec.describe "The fastrack command" do
+RSpec.describe "The fastrack command", once: "options and their defaults are the same in every Ruby" do
   include CommandFolder
 
   it "says how it is used, and its version" do
@@ -106,7 +106,7 @@ RSpec.describe "The fastrack command" do
     end
   end
 
-  describe "check", once: "a process and its status" do
+  describe "check" do
     it "is 0 for what would start, beside a server that runs, and listens nowhere" do
       TCPServer.open("127.0.0.1", 0) do |taken|
         write("config/fastrack.rb", "listen '127.0.0.1:#{taken.addr[1]}'\nlisten 'app.sock'\nworker_processes 3")
@@ -135,7 +135,7 @@ RSpec.describe "The fastrack command" do
     end
   end
 
-  describe "-d", once: "a process and its terminal" do
+  describe "-d" do
     def background(*arguments) = fastrack("-d", "-w", "1", "-P", "app.pid", "-b", "app.sock", *arguments)
     def ask = HttpResponse.ask(UNIXSocket.new("#{@dir}/app.sock"))
     def pid = eventually { lines("app.pid").first&.to_i }

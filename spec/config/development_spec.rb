@@ -3,7 +3,7 @@
 require "io/console"
 require "pty"
 
-RSpec.describe "In development" do
+RSpec.describe "In development", once: "the master watches the files, the same way in every Ruby" do
   include CommandFolder
 
   # Five with rackup, as with Rhebok: its users start it so in production. APP_ENV is Sinatra's variable.

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # Files of Puma's users, as they are.
-RSpec.describe "A puma.rb" do
+RSpec.describe "A puma.rb", once: "the words are the same in every Ruby" do
   include CommandFolder
 
   it "serves with fastrack -C, whatever its name" do

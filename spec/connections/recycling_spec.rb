@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-RSpec.describe "C4 Kept connections" do
+RSpec.describe "C4 Kept connections", once: "the engine hands connections over" do
   # A kept connection that has nothing to say meanwhile; it is still there afterwards.
   def around_idle_peers(count = 20)
     ones = kept_peers(count)

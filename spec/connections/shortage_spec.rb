@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # A shortage of the whole system costs new clients time, and no connected client anything (D13).
-RSpec.describe "D13 Connections, when the whole system lacks something", linux: "strace(1) makes calls fail" do
+RSpec.describe "D13 Connections, when the whole system lacks something", linux: "strace(1) makes calls fail", once: "descriptors and memory are the system's" do
   before { @folder = Dir.mktmpdir("fastrack-faults") }
   after { FileUtils.remove_entry(@folder) }
 

@@ -3,7 +3,7 @@
 # What operators, their scripts and the machine can do to a server, a line each: what a client sees whose request is in the app
 # at that moment. A second later the service is what it was. Signals, deploys and deadlines have files of their own. Full
 # disks and logs that nobody reads are in faults_spec.rb and connections/faults_spec.rb.
-RSpec.describe "A hostile operator" do
+RSpec.describe "A hostile operator", once: "signals and files are the master's, whatever Ruby runs it" do
   # To each worker.
   all = ->(name) { ->(server) { server.workers.each { |pid| server.signal(name, to: pid) } } }
   master = ->(*names) { ->(server) { names.each { |name| server.signal(name, to: server.master) } } }

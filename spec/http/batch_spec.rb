@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-RSpec.describe "requests that become complete while the worker is busy with another one" do
+RSpec.describe "requests that become complete while the worker is busy with another one", once: "bytes on the wire" do
   include HttpGates
 
   # The responses to halves of requests that got their other halves while one request was in the app.

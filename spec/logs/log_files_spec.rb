@@ -2,7 +2,7 @@
 
 require_relative "../../lib/fastrack/log"
 
-RSpec.describe "Log files" do
+RSpec.describe "Log files", once: "descriptors and signals, which are the same in every Ruby" do
   include ReexecHelpers
 
   # Logs to a file as Ruby's Logger does, to one that is no log, and to stdout.

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # What is not the server's and runs in the master: hooks, events, plugins, wrappers of Process._fork.
-RSpec.describe "D10 The master" do
+RSpec.describe "D10 The master", once: "what the master does with what a hook raises is the same in every Ruby" do
   include ReexecHelpers
 
   # A server with a puma.rb, and with a plugin if its body is given.

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # HUP onto what may not boot: a worker stays until its successor serves.
-RSpec.describe "A worker's successor on HUP" do
+RSpec.describe "A worker's successor on HUP", once: "the order of starts and stops is the master's" do
   def start(count)
     Server.ready(ru: Rackups::PID, options: { MaxWorkers: count, MaxRequestPerChild: 0, ErrRespawnInterval: 0.1 }, config: <<~RUBY)
       after_fork do |_, worker|

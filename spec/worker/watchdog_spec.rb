@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # A request that takes longer than it may ends its worker, and its client gets an answer.
-RSpec.describe "the watchdog" do
+RSpec.describe "the watchdog", once: "the helper and the master watch, neither of which asks Ruby" do
   # Seconds that a request may take here, and that a quick one does not take on a busy machine either.
   short = GcMode.patient(0.25)
 
