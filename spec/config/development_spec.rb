@@ -3,7 +3,7 @@
 require "io/console"
 require "pty"
 
-RSpec.describe "In development", once: "the master watches the files, the same way in every Ruby" do
+RSpec.describe "In development", once: "options, the terminal and signals, which are the same in every Ruby" do
   include CommandFolder
 
   # Five with rackup, as with Rhebok: its users start it so in production. APP_ENV is Sinatra's variable.
