@@ -32,6 +32,10 @@ module Bench
       "slow-each" => [
         ["p99_kept", "p99 of new clients beside slow readers, to that without", 1.20, false]
       ],
+      "overload" => [
+        ["answered_in_time", "requests answered in time, to the capacity", 0.95, true],
+        ["p99_kept", "p99 from a second after the overload, to that before", 1.25, false]
+      ],
       "idle" => [
         ["still_open", "idle connections", 10_000, true],
         ["bytes_each", "bytes of memory per idle connection", 4_096.0, false],

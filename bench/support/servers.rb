@@ -16,6 +16,7 @@ module Bench
     BUILT_IN = [
       Limit.new, Fastrack.new("fastrack"), Fastrack.new("fastrack-oobgc", "OobGC"),
       Fastrack.new("fastrack-oobgc-auto", "OobGC=auto"),
+      Fastrack.new("fastrack-max-queue-time", "MaxQueueTime=1"),
       # A connection stays with the worker that accepted it.
       Fastrack.new("fastrack-pinned", "HandOver=false"), NginxFiles.new, Unicorn.new, Puma.new("puma", 1), Thin.new,
       # Beside each other only.

@@ -5,6 +5,7 @@ require_relative "measurements/idle_connections"
 require_relative "measurements/memory"
 require_relative "measurements/mix"
 require_relative "measurements/newcomer"
+require_relative "measurements/overload"
 require_relative "measurements/page"
 require_relative "measurements/slow_clients"
 require_relative "measurements/slow_each"
@@ -111,6 +112,10 @@ module Bench
       # A client that has to wait for a reader waits for seconds.
       Workload.new("slow-each", title: "New clients beside 50 slow readers of 16 MB by each", app: "each.ru", front: :tcp, think_ms: 5.0,
                                 measurement: Measurements::SlowEach.new, servers: %w[fastrack puma], settings: { concurrency: 8 }),
+      # Requests that wait, so that the clients have the processors.
+      Workload.new("overload", title: "Twice as many requests as can be served, from clients that leave after 2 s", app: "wait.ru", front: :tcp,
+                               request: FAST, measurement: Measurements::Overload.new, settings: { workers: 4 },
+                               servers: %w[fastrack fastrack-max-queue-time puma unicorn]),
       kept_alive("idle", "10,000 idle connections", "hello.ru", Measurements::IdleConnections.new(10_000),
                  stretch: 0.3, servers: %w[fastrack puma])
     ].freeze

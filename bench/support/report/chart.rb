@@ -35,6 +35,7 @@ module Bench
         "memory-threads" => ["pss_mb_after_20000", "PSS after 20,000 requests", "MB"],
         "slow" => ["rps_lost", "requests/s lost to them", "%"],
         "slow-each" => ["p99_beside_ms", "99th percentile of latency beside them", "ms"],
+        "overload" => ["left", "clients that left without an answer", "per second"],
         "idle" => ["bytes_each", "user-space memory of each", "bytes"]
       }.freeze
       private_constant(*constants(false))

@@ -41,6 +41,10 @@ module Bench
         ["p99 ms alone", "p99_alone_ms", 2], ["beside slow readers", "p99_beside_ms", 2], ["to alone", "p99_kept", 2],
         ["slow readers cut off", "broken", 0]
       ].freeze
+      OVERLOAD = [
+        ["capacity, requests/s", "capacity", 0], ["offered", "offered", 0], ["answered in time, to capacity", "answered_in_time", 2],
+        ["refused/s", "refused", 0], ["left/s", "left", 0], ["p99 ms before", "p99_before_ms", 1], ["a second after", "p99_after_ms", 1]
+      ].freeze
       IDLE = [
         ["connections held", "held", 0], ["still open", "still_open", 0], ["bytes each", "bytes_each", 0],
         ["idle CPU µs/s alone", "idle_cpu_alone_us", 1], ["beside them", "idle_cpu_us", 1],
@@ -57,7 +61,7 @@ module Bench
       FIGURES = {
         "load" => LOAD, "keepalive" => [*LOAD, ["least share", "least_share", 2]].freeze, "memory" => MEMORY,
         "gc-heap" => GC_HEAP, "mix" => MIX, "mix-threads" => MIX, "mix-new" => MIX_NEW, "router" => ROUTER, "newcomer" => NEWCOMER,
-        "slow" => SLOW, "slow-each" => SLOW_EACH, "idle" => IDLE, "page" => PAGE, "memory-threads" => MEMORY_THREADS, "profile" => PROFILE
+        "slow" => SLOW, "slow-each" => SLOW_EACH, "overload" => OVERLOAD, "idle" => IDLE, "page" => PAGE, "memory-threads" => MEMORY_THREADS, "profile" => PROFILE
       }.freeze
       # Heading, reference, measurement.
       RATIOS = {

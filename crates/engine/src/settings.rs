@@ -44,6 +44,8 @@ pub struct Settings {
     pub response_buffer: usize,
     /// How much of it is kept in a file beyond that; 0 is nothing.
     pub max_response_spool: u64,
+    /// How long a request may wait for the application; 0 is no limit.
+    pub max_queue_time: u64,
     /// Limits of a request's head.
     pub limits: Limits,
     /// The longest body that is accepted.
@@ -74,6 +76,7 @@ impl Default for Settings {
             keep_alive_requests: 0,
             response_buffer: 1024 * 1024,
             max_response_spool: 1024 * 1024 * 1024,
+            max_queue_time: 0,
             limits: Limits::default(),
             max_body: None,
             stream_body: false,

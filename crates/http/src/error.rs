@@ -35,6 +35,8 @@ pub enum Error {
     Descriptors,
     /// There is no memory for the request.
     Memory,
+    /// The request has waited for too long for the application.
+    Overload,
     /// The application raised before it responded.
     Application,
     /// The worker exited or crashed before it responded.
@@ -56,7 +58,7 @@ impl Error {
             Error::NotImplemented => 501,
             Error::Application => 500,
             Error::Ended => 502,
-            Error::Storage | Error::Descriptors | Error::Memory => 503,
+            Error::Storage | Error::Descriptors | Error::Memory | Error::Overload => 503,
             Error::Overdue => 504,
             Error::Version => 505,
         }
@@ -79,6 +81,7 @@ impl fmt::Display for Error {
             Error::NotImplemented => "unknown transfer coding or method",
             Error::Storage | Error::Descriptors => "no room for the request body",
             Error::Memory => "no memory for the request",
+            Error::Overload => "the server is overloaded",
             Error::Application => "the application failed",
             Error::Ended => "the application has ended",
             Error::Overdue => "the application took too long",

@@ -5,13 +5,19 @@ use crate::error::Error;
 use crate::reason::reason;
 use crate::response::{Persistence, ResponseHead};
 
+/// When a client may try again whose request was refused because others wait, in seconds (RFC 9110 §10.2.3).
+const RETRY_AFTER: &[u8] = b"1";
+
 /// Appends a complete response for `error` to `out`.
 pub fn error_response(error: Error, date: &[u8; DATE_LEN], with_body: bool, out: &mut Vec<u8>) {
     let body = error_body(error);
     let mut head = ResponseHead::default();
     head.start(error.status());
-    // Constants, so neither can be rejected.
+    // Constants, so none can be rejected.
     let _ = head.field(b"Content-Type", b"text/plain");
+    if error == Error::Overload {
+        let _ = head.field(b"Retry-After", RETRY_AFTER);
+    }
     head.frame_length(body.len() as u64);
     head.write(date, Persistence::Close, out);
     if with_body {

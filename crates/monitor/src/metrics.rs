@@ -176,6 +176,11 @@ fn requests(writer: &mut Writer, counts: &Counts) -> Result<(), Error> {
             "Requests that never reached the app: malformed, too large or late",
             counts.refused,
         ),
+        (
+            "overloaded_requests",
+            "Those of them that had waited for longer than MaxQueueTime",
+            counts.overloaded,
+        ),
         ("dropped_requests", "Requests whose client had left before their turn", counts.dropped),
         ("aborted_responses", "Responses that were cut off", counts.aborted),
         ("access_log_lines", "Lines written to the access log", counts.log_lines),

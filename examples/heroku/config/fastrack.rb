@@ -7,6 +7,9 @@ max_workers ENV["WEB_CONCURRENCY"] || 2
 # The router answers H12 after 30 s and drops the request: end it before, with a backtrace in the log.
 request_timeout 25
 
+# When more requests come than the dyno can answer: 503 for those whose clients would leave before their turn.
+max_queue_time 10
+
 # 30 s after TERM everything is killed.
 drain_delay 2
 graceful_timeout 22

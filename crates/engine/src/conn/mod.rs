@@ -39,6 +39,7 @@ pub use body::{BodyError, BodyRead, BodyStream, ReadAhead};
 pub(crate) use contents::{Contents, Kind, Loaded};
 pub(crate) use in_flight::{InFlight, Sent};
 pub(crate) use pipeline::Pipeline;
+pub(crate) use queue_time::queue_time;
 pub(crate) use read_buf::{ReadBuf, ReadBufPool};
 pub use request::{Content, Request};
 pub(crate) use response_writer::Stage;

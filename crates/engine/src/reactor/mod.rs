@@ -8,6 +8,7 @@ mod close;
 mod finish;
 mod incoming;
 mod pausing;
+mod queue_limit;
 mod sharing;
 mod shortage;
 mod stop;

@@ -39,6 +39,7 @@ pub(crate) enum Count {
     /// The helper's.
     TimedOut,
     Refused,
+    Overloaded,
     Dropped,
     Aborted,
     Hijacked,

@@ -9,7 +9,7 @@ pub(super) const ALL: usize = BUCKETS.len() + 1;
 pub(super) const CLASSES: usize = 6;
 
 /// How many numbers there are besides histograms.
-pub(super) const SINGLES: usize = 18;
+pub(super) const SINGLES: usize = 19;
 
 /// How requests are distributed over the [`BUCKETS`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,6 +56,8 @@ pub struct Counts {
     pub timed_out: u64,
     /// Requests that were refused before the application was called: malformed or too large ones, and late ones.
     pub refused: u64,
+    /// Those of them that had waited for longer than [`Settings::max_queue_time`](crate::Settings::max_queue_time).
+    pub overloaded: u64,
     /// Requests whose client had left before it was their turn.
     pub dropped: u64,
     /// Responses that were cut off: the client had gone, or the application failed in the middle.
@@ -121,6 +123,7 @@ impl Counts {
             &mut self.taken_over,
             &mut self.timed_out,
             &mut self.refused,
+            &mut self.overloaded,
             &mut self.dropped,
             &mut self.aborted,
             &mut self.hijacked,

@@ -14,12 +14,15 @@ impl<'e> Runner<'e> {
     pub(super) fn serve(
         &mut self,
         lead: Lead<'e>,
-        mut connection: Box<Connection>,
+        connection: Box<Connection>,
         app: &mut impl App,
     ) -> Option<Lead<'e>> {
         let Lead { mut driver, mut reactor } = lead;
         let (engine, number) = (self.engine, self.number);
         let (shared, control) = (self.shared(), &engine.control);
+        let Some(mut connection) = reactor.refuse_if_late(connection) else {
+            return Some(Lead { driver, reactor });
+        };
         let settings = reactor.settings();
         connection.open_body(settings, &self.in_flight, control);
         let Some(mut request) = connection.request(settings) else {

@@ -132,6 +132,7 @@ fn counts_hash(ruby: &Ruby, counts: &Counts) -> Result<RHash, Error> {
             ("taken_over", counts.taken_over),
             ("timed_out", counts.timed_out),
             ("refused", counts.refused),
+            ("overloaded", counts.overloaded),
             ("dropped", counts.dropped),
             ("aborted", counts.aborted),
             ("hijacked", counts.hijacked),

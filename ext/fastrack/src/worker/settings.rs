@@ -120,6 +120,7 @@ pub(super) fn engine_settings(
         response_buffer: optional(ruby, hash, "response_buffer")?.unwrap_or(defaults.response_buffer),
         max_response_spool: optional(ruby, hash, "max_response_spool")?
             .unwrap_or(defaults.max_response_spool),
+        max_queue_time: limit(optional(ruby, hash, "max_queue_time")?.unwrap_or(0.0)),
         max_body: optional(ruby, hash, "max_body")?,
         stream_body: optional(ruby, hash, "stream_body")?.unwrap_or(false),
         tmpdir: tmpdir.unwrap_or(defaults.tmpdir),
