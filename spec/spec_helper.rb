@@ -21,10 +21,11 @@ RSpec.configure do |config|
     end
   end
 
+  config.append_after { Clients.close_all }
+
   # A server started inside an example ends with that example; one started in a before(:context) hook ends with its top-level
   # group. The log is shown while the failed example is still known; then stopping may add a failure of its own.
   config.append_after do |example|
-    Clients.close_all
     Server.show_logs if example.exception
     Server.stop_all(:example)
   end

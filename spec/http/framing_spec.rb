@@ -32,7 +32,8 @@ RSpec.describe "B-framing a request whose end is in doubt", once: "bytes on the 
 
   # How much the next read asks for depends on how much is still due.
   [6, 20_000, 2_000_000].each do |length|
-    { "refuses a CRLF and a request" => ["\r\n#{smuggled}", 400], "minds no CRLF, as old clients send it," => ["\r\n", 200], "minds no CR whose LF is still to come" => ["\r", 200] }
+    { "refuses a request" => [smuggled, 400], "refuses a CRLF and a request" => ["\r\n#{smuggled}", 400],
+      "minds no CRLF, as old clients send it," => ["\r\n", 200], "minds no CR whose LF is still to come" => ["\r", 200] }
       .each do |what, (ending, status)|
         it "B-past-length #{what} that comes with the last of #{length} bytes" do
           HttpPeer.open(server) do |peer|
