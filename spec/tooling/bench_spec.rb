@@ -1,9 +1,60 @@
 # frozen_string_literal: true
 
+require "json"
+require "open3"
 require_relative "../../bench/support/bench"
 
-# The arithmetic of the published figures.
+# That each program of bench/ still runs, and that the arithmetic is right. How good the figures are is not the question.
 RSpec.describe "The benchmark", once: "the benchmark's programs" do
+  number = /\d[\d,.]*/
+  # What each is told to be over soon, and the figures that it has to print. The lines are those of its report, in that order.
+  programs = {
+    # Its verdict is about seconds, too, which a busy machine may miss: 1 is as good as 0.
+    "soak" => [%w[--seconds 0.5 --seed 2 --acts hup], /^verdict: (?:stood|FAILED), [1-9]\d* requests answered/, [0, 1]],
+    "monitor" => [%w[--rounds 1 --seconds 0.1], /^master: PSS #{number} KB .*^hello beside 1,000 control connections +median #{number} ms, p99 #{number} ms/m],
+    # A second for each of its two servers: no worker leaks enough in that to be recycled.
+    "leak" => [%w[--seconds 2 --slice 1 --memory 300 --workers 1 bench/apps/hello.ru], /^ 10486 bytes leaked .*: #{number} requests.*^throughput with the leak: #{number} /m],
+    # One worker, which is also the most that is tried by hand.
+    "auto" => [%w[--apps wait --most 1 --rounds 1 --seconds 0.1 --clients 1 --settle 0.1], /\Await: 1 by hand, \d+ by auto\n  requests\/s: 1: \d+$/],
+    "respawn" => [%w[--rounds 1], /\A(?:[A-Z]+ +median +#{number} ms, .*\n){5}\z/],
+    # 40 calls of the app, without a server.
+    "collections" => [%w[--requests 40 --warm-up 5], /^ruby \S+: #{number} ms .*^  without GC: #{number}, #{number}$/m],
+    # Two hundred milliseconds of one server.
+    "run" => [%w[--quick --seconds 0.2 --workload hello-tcp --server fastrack --out DIR], /^\| fastrack(?: \| #{number}){5} \| \d+ of \d+ \| /],
+    # Counting takes minutes under valgrind. It judges these figures, which are no lane's.
+    "instructions" => [%w[--check --from DIR/figures.json], /^\w+ +instructions: access log, combined, share of a request #{number} \(/, [1]]
+  }
+
+  it "has a smoke run of each of its programs" do
+    there = Dir.children("#{Server::ROOT}/bench").select { |name| File.executable?("#{Server::ROOT}/bench/#{name}") && File.file?("#{Server::ROOT}/bench/#{name}") }
+    expect(programs.keys).to match_array(there)
+  end
+
+  # Three at once, because they wait more than they compute.
+  before(:context) do
+    Bench::RustProgram.path("load")
+    waiting = programs.keys
+    @runs = {}
+    Dir.mktmpdir("fastrack-bench") do |dir|
+      File.write("#{dir}/figures.json", JSON.generate("pipelined" => 2_800, "uncounted" => 2_700, "combined" => 3_000))
+      run = lambda do |name|
+        words = programs.fetch(name).first.map { |word| word.sub("DIR", dir) }
+        @runs[name] = Open3.capture2e(RbConfig.ruby, "-w", "bench/#{name}", *words, chdir: Server::ROOT)
+      end
+      Array.new(3) { Thread.new { nil while (name = waiting.shift) && run.call(name) } }.each(&:join)
+    end
+  end
+
+  programs.each do |name, (_, figures, statuses)|
+    it "has bench/#{name} print figures" do
+      skip "no memory cgroup can be made here" if name == "leak" && !MemoryCgroup.make(300 << 20)&.remove
+      output, status = @runs.fetch(name)
+      expect(statuses || [0]).to include(status.exitstatus), output
+      expect(output).to match(figures)
+      expect(output).not_to match(/^#{Server::ROOT}.*warning:/)
+    end
+  end
+
   describe Bench::Statistics do
     it "gives medians without the gaps, all errors, and of clients the worst round" do
       expect([[9, 1, 5], [1, 9, 3, 5], [nil, 2, nil], [nil]].map { |values| described_class.median(values) }).to eq([5, 4.0, 2, nil])
