@@ -11,9 +11,10 @@ module Fastrack
   # All settings, from wherever they come: defaults < environment < options < ConfigFile. There is a reader for each
   # option's word.
   class Configuration
-    # Environment variables that platforms and Procfiles set.
+    # Environment variables that platforms and Procfiles set. The first that is there counts.
     VARIABLES = {
-      MaxWorkers: "WEB_CONCURRENCY", Port: "PORT", KeepAliveTimeout: "PUMA_PERSISTENT_TIMEOUT", MaxThreads: "RAILS_MAX_THREADS"
+      MaxWorkers: %w[WEB_CONCURRENCY], Port: %w[PORT], KeepAliveTimeout: %w[PUMA_PERSISTENT_TIMEOUT],
+      MaxThreads: %w[PUMA_MAX_THREADS MAX_THREADS RAILS_MAX_THREADS]
     }.freeze
 
     # The most that MaxThreads can be; RAILS_MAX_THREADS and a puma.rb may say more.
@@ -56,7 +57,7 @@ module Fastrack
       @overrides = overrides
       warn_of_unknown(warnings)
       # All options are checked, whatever the ConfigFile says.
-      @assumed, @chosen = known.partition { |name, _| assumed?(name) }.map { |values| coerce(values.to_h) }
+      @assumed, @chosen = known.partition { |name, value| assumed?(name, value) }.map { |values| coerce(values.to_h) }
       read(environment, output, warnings)
     end
 
@@ -131,7 +132,7 @@ module Fastrack
     # @return [String, nil] for the log, if workers have several threads: RAILS_MAX_THREADS may have been meant for another
     #   server
     def threads_line
-      where = " (RAILS_MAX_THREADS)" if @variables.key?(:MaxThreads)
+      where = " (#{@variables[:MaxThreads]})" if @variables.key?(:MaxThreads)
       "workers answer up to #{max_threads} requests at once#{where}" if max_threads > 1
     end
 
@@ -168,7 +169,7 @@ module Fastrack
       chosen = @file ? @chosen.merge(ConfigFile: @file) : @chosen.dup
       found = default_files(environment)
       @unread = chosen[:ConfigFile] || found.first != CONFIG_FILES.first ? @unread.to_a : found.drop(1)
-      chosen[:ConfigFile] ||= found.first
+      chosen[:ConfigFile] ||= found.first unless @given.dig(:command, :no_config)
       config = read_file(chosen[:ConfigFile], environment, output, warnings)
       chosen = merge(chosen.compact, config&.__settings__.to_h).merge(overrides)
       @development = development_in?(environment)
@@ -176,7 +177,8 @@ module Fastrack
       defaults = Option::ALL.to_h { |option| [option.name, option.default] }
       defaults = defaults.merge(@development ? DEVELOPMENT : {}, config&.__defaults__.to_h)
       @variables = variables(environment, chosen)
-      @values = defaults.merge(@assumed, @variables, chosen)
+      from_variables = @variables.to_h { |name, variable| [name, variable_value(name, variable, environment[variable])] }
+      @values = defaults.merge(@assumed, from_variables, chosen)
       if (@auto_workers = @values[:MaxWorkers] == :auto)
         require_relative "process/cpus"
         @values[:MaxWorkers] = CPUs.new.log_count
@@ -198,8 +200,8 @@ module Fastrack
 
     def known
       # :pid is rackup's --pid. rackup writes that file, too, but only we keep it right across USR2.
-      { Pid: @given[:pid] }.merge(@given).filter_map do |key, value|
-        option = Option::BY_NAME[key]
+      { Pid: @given[:pid] }.merge(@given.except(:pid)).filter_map do |key, value|
+        option = Option.find(key)
         # rackup's default for WEBrick is AccessLog: [].
         [option.name, value] if option && !value.nil? && [key, value] != [:AccessLog, []]
       end
@@ -207,29 +209,27 @@ module Fastrack
 
     # Whether a Host or Port is only the default of rackup or Rails. rackup's is an Integer, its user's choice a String;
     # Rails lists what its user has chosen.
-    def assumed?(name)
+    def assumed?(name, value)
       return false unless %i[Host Port].include?(name)
 
       chosen = @given[:user_supplied_options]
       return !chosen.include?(name) if chosen.respond_to?(:include?)
 
-      name == :Port && @given.key?(:AccessLog) && @given[name].is_a?(Integer)
+      name == :Port && @given.key?(:AccessLog) && value.is_a?(Integer)
     end
 
     def coerce(values)
       values.to_h { |name, value| [name, Option::BY_NAME[name].coerce(value)] }
     end
 
-    # A variable for which the user has chosen a value is not even checked: the platform may have set it for another
-    # program. An empty variable counts as unset.
+    # @return [Hash{Symbol => String}] the variable for each option that one counts for.
+    #   A variable for which the user has chosen a value is not even checked: the platform may have set it for another
+    #   program. An empty variable counts as unset.
     def variables(environment, chosen)
       decided = chosen.key?(:Path) || chosen.key?(:Listen) ? [*chosen.keys, :Port] : chosen.keys
       # rackup's users come from Rhebok: their app need not be thread-safe.
       decided |= [:MaxThreads] unless @puma_file || @given.key?(:user_supplied_options)
-      VARIABLES.except(*decided).filter_map do |name, variable|
-        value = environment[variable]
-        [name, variable_value(name, variable, value)] unless value.nil? || value.empty?
-      end.to_h
+      VARIABLES.except(*decided).transform_values { |names| names.find { |name| !environment[name].to_s.empty? } }.compact
     end
 
     # WEB_CONCURRENCY=0 is Puma's way to ask for a single process: here, one worker.
@@ -310,7 +310,7 @@ module Fastrack
     end
 
     def warn_of_unknown(warnings)
-      (@given.keys - Option::BY_NAME.keys - FOREIGN_KEYS).each do |key|
+      (@given.keys - Option::BY_NAME.keys - Option::BY_WORD.keys - FOREIGN_KEYS).each do |key|
         warnings.puts "fastrack: unknown option #{key}#{Error.suggestion(key, Option::BY_NAME.keys)}"
       end
     end
