@@ -39,6 +39,9 @@ module Fastrack
     # What counts in development unless it is set: one process, in which a debugger may keep a request for hours.
     DEVELOPMENT = { MaxWorkers: 1, MaxRequestPerChild: 0, RequestTimeout: 0.0, WorkerBootTimeout: 0.0 }.freeze
 
+    # What counts with the `fastrack` command and `bin/rails server`, which no user of Rhebok's has started.
+    UNLIKE_RHEBOK = { MaxWorkers: :auto }.freeze
+
     # Used if no ConfigFile is named: the first that is there. Rhebok's users have Puma's files lying about, and use rackup.
     CONFIG_FILES = %w[config/fastrack.rb config/puma/ENVIRONMENT.rb config/puma.rb].freeze
 
@@ -113,9 +116,7 @@ module Fastrack
 
     # @return [Array<String>] for the log: what the user may have expected of this start, and what does not come
     def oversights
-      queue = "SOLID_QUEUE_IN_PUMA is set, and nothing runs Solid Queue here: the ConfigFile has no `plugin :solid_queue`"
-      unread = "#{@unread.join(" and ")} #{@unread.one? ? "is" : "are"} not read beside #{CONFIG_FILES.first}; keep one of them"
-      [(unread if @unread.any?), (queue unless ENV["SOLID_QUEUE_IN_PUMA"].to_s.empty? || puma&.plugins&.key?(:solid_queue))].compact
+      [usual_workers, unread_files, idle_queue].compact
     end
 
     # @return [Array<String>] absolute paths: the server's, and the one that rackup writes
@@ -141,10 +142,13 @@ module Fastrack
       @values.values_at(*PLACE, :Listen)
     end
 
+    # Unless a minimum is set, up to a fifth less than the most: workers that were started together are not replaced together.
+    #
     # @return [Integer] requests after which a worker is replaced; drawn at random for each worker; 0: never
     def draw_request_limit
+      most = max_request_per_child
       # 0 means no limit, and must not be drawn by chance.
-      max_request_per_child.zero? ? 0 : draw(min_request_per_child&.clamp(1..), max_request_per_child)
+      most.zero? ? 0 : draw((min_request_per_child || (most - (most / 5))).clamp(1..), most)
     end
 
     # @return [Integer] requests between two out-of-band collections; drawn at random for each worker
@@ -171,17 +175,21 @@ module Fastrack
       @unread = chosen[:ConfigFile] || found.first != CONFIG_FILES.first ? @unread.to_a : found.drop(1)
       chosen[:ConfigFile] ||= found.first unless @given.dig(:command, :no_config)
       config = read_file(chosen[:ConfigFile], environment, output, warnings)
-      chosen = merge(chosen.compact, config&.__settings__.to_h).merge(overrides)
+      @written = config&.__settings__.to_h
+      chosen = merge(chosen.compact, @written).merge(overrides)
       @development = development_in?(environment)
       @rhebok = !(@puma_file || @given.key?(:user_supplied_options) || config&.__unicorn__?)
       defaults = Option::ALL.to_h { |option| [option.name, option.default] }
+      defaults.merge!(UNLIKE_RHEBOK) if @given.key?(:user_supplied_options)
       defaults = defaults.merge(@development ? DEVELOPMENT : {}, config&.__defaults__.to_h)
       @variables = variables(environment, chosen)
       from_variables = @variables.to_h { |name, variable| [name, variable_value(name, variable, environment[variable])] }
       @values = defaults.merge(@assumed, from_variables, chosen)
       if (@auto_workers = @values[:MaxWorkers] == :auto)
         require_relative "process/cpus"
-        @values[:MaxWorkers] = CPUs.new.log_count
+        cpus = CPUs.new
+        @values[:MaxWorkers] = cpus.count
+        warnings.puts "fastrack: workers auto: #{cpus.count} (#{cpus})"
       end
       @values.freeze
       # For its errors. This may be a copy of another configuration, which knows its own.
@@ -190,6 +198,23 @@ module Fastrack
     end
 
     private
+
+    def usual_workers
+      return if !@rhebok || @development || [@variables, @chosen, @written].any? { |one| one.key?(:MaxWorkers) }
+
+      "#{max_workers} workers, Rhebok's number, because none is set: they share no memory, so no caches or queues in it, and no async " \
+        "adapter of Action Cable's; -O max_workers=1 is one process"
+    end
+
+    def unread_files
+      "#{@unread.join(" and ")} #{@unread.one? ? "is" : "are"} not read beside #{CONFIG_FILES.first}; keep one of them" if @unread.any?
+    end
+
+    def idle_queue
+      return if ENV["SOLID_QUEUE_IN_PUMA"].to_s.empty? || puma&.plugins&.key?(:solid_queue)
+
+      "SOLID_QUEUE_IN_PUMA is set, and nothing runs Solid Queue here: the ConfigFile has no `plugin :solid_queue`"
+    end
 
     def find_control
       return unless control_path || control_listen || (pid && control_path != false)

@@ -64,7 +64,7 @@ RSpec.describe "Options", once: "texts and numbers" do
   end
 
   it "A2 what rackup, Rails and Sinatra add for themselves is not warned of" do
-    configure({ server: "fastrack", environment: "development", pid: nil, AccessLog: [], config: "config.ru", daemonize: nil, warn: true, user_supplied_options: [], log_stdout: true,
+    configure({ server: "fastrack", MaxWorkers: 1, environment: "development", pid: nil, AccessLog: [], config: "config.ru", daemonize: nil, warn: true, user_supplied_options: [], log_stdout: true,
                           DoNotReverseLookup: true, caching: nil, restart_cmd: "x", early_hints: nil })
     expect(warnings.string).to be_empty
   end
@@ -98,7 +98,8 @@ RSpec.describe "Options", once: "texts and numbers" do
       Array.new(500) { configuration.public_send(draw) }.uniq.sort
     end
 
-    { { MinRequestPerChild: 7, MaxRequestPerChild: 10 } => [7, 8, 9, 10], { MaxRequestPerChild: 10 } => [10],
+    { { MinRequestPerChild: 7, MaxRequestPerChild: 10 } => [7, 8, 9, 10], { MaxRequestPerChild: 10 } => [8, 9, 10],
+      { MaxRequestPerChild: 4 } => [4], { MinRequestPerChild: 10, MaxRequestPerChild: 10 } => [10],
       { MinRequestPerChild: 12, MaxRequestPerChild: 10 } => [10], { MinRequestPerChild: 3, MaxRequestPerChild: 0 } => [0],
       # Never 0, which would mean no limit.
       { MinRequestPerChild: 0, MaxRequestPerChild: 2 } => [1, 2],
