@@ -60,7 +60,7 @@ module Fastrack
       @overrides = overrides
       warn_of_unknown(warnings)
       # All options are checked, whatever the ConfigFile says.
-      @assumed, @chosen = known.partition { |name, value| assumed?(name, value) }.map { |values| coerce(values.to_h) }
+      @assumed, @chosen = known.partition { |option, _, value| assumed?(option.name, value) }.map { |values| coerce(values) }
       read(environment, output, warnings)
     end
 
@@ -228,7 +228,7 @@ module Fastrack
       { Pid: @given[:pid] }.merge(@given.except(:pid)).filter_map do |key, value|
         option = Option.find(key)
         # rackup's default for WEBrick is AccessLog: [].
-        [option.name, value] if option && !value.nil? && [key, value] != [:AccessLog, []]
+        [option, key, value] if option && !value.nil? && [key, value] != [:AccessLog, []]
       end
     end
 
@@ -244,7 +244,7 @@ module Fastrack
     end
 
     def coerce(values)
-      values.to_h { |name, value| [name, Option::BY_NAME[name].coerce(value)] }
+      values.to_h { |option, key, value| [option.name, option.coerce(value, "option #{key == :pid ? :Pid : key}")] }
     end
 
     # @return [Hash{Symbol => String}] the variable for each option that one counts for.

@@ -47,12 +47,22 @@ RSpec.describe "A setting", once: "options and flags" do
     end
   end
 
+  it "of clients' time is client_timeout, or Rhebok's Timeout" do
+    found = [{ Timeout: "7" }, { timeout: 7 }, { ClientTimeout: 7 }, { client_timeout: "7s" }].map { |given| configure(given) }
+    expect(found.map(&:client_timeout)).to eq([7.0] * 4)
+    %w[timeout client_timeout].each do |word|
+      write("fastrack.rb", "#{word} 8\nmax_workers 1")
+      expect(configure({ ConfigFile: path("fastrack.rb") }).client_timeout).to eq(8.0), word
+    end
+    expect(@said.string).to eq("")
+  end
+
   describe "of memory" do
     it "has a unit, unless it is many bytes" do
       expect(configure({ MaxMemoryPerChild: "300M", MaxMemory: 2_000_000_000 })).to have_attributes(max_memory_per_child: 300 << 20, max_memory: 2_000_000_000)
       ["300", 300].each do |given|
         expect { configure({ max_memory_per_child: given }) }
-          .to raise_error(Fastrack::ConfigurationError, /MaxMemoryPerChild must have a unit, such as 300M; got/)
+          .to raise_error(Fastrack::ConfigurationError, /option max_memory_per_child must have a unit, such as 300M; got/)
       end
     end
   end

@@ -97,6 +97,13 @@ RSpec.describe "the documentation", once: "pages against the code" do
       expect(differing.map(&:name)).to eq([])
     end
 
+    it "have each timeout in the table that says when it runs, with its default" do
+      timeouts = Fastrack::Option::ALL.select { |option| option.name.end_with?("Timeout") }.to_h { |option| [option.word.to_s, option.default] }
+      said = rows.call("docs/options.md").select { |cells| cells.size == 5 && timeouts.key?(cells.first.delete("`")) && !cells[1].start_with?("`") }
+      found = said.to_h { |cells| [cells.first.delete("`"), cells[3][/\A\d+(?= s\z)/]&.to_f] }
+      expect(found.merge("client_timeout" => 300.0)).to eq(timeouts)
+    end
+
     it "are followed by the variables that count" do
       words = text.call("docs/options.md").split.join(" ")
       Fastrack::Configuration::VARIABLES.each do |name, variables|

@@ -17,7 +17,7 @@ module Fastrack
       new(:MaxWorkers, :max_workers, 5, "number of worker processes; auto: what CPUs and memory allow", :workers),
       new(:MaxRequestPerChild, :max_request_per_child, 1000, "replace a worker after this many requests (0: never)", :integer, 0..),
       new(:MinRequestPerChild, :min_request_per_child, nil, "draw that number at random for each worker, from this one up", :integer, 0..),
-      new(:Timeout, :timeout, 300.0, "seconds to wait for a client (the default of the timeouts below)", :seconds),
+      new(:ClientTimeout, :client_timeout, 300.0, "seconds to wait for a client (the default of the timeouts below)", :seconds),
       new(:OobGC, :oobgc, false, "run the garbage collector between requests; auto: when nobody waits", :boolean_or_auto),
       new(:MaxGCPerRequest, :max_gc_per_request, 5, "requests between two out-of-band collections", :integer, 1..),
       new(:MinGCPerRequest, :min_gc_per_request, nil, "draw that number at random for each worker, from this one up", :integer, 1..),
@@ -77,14 +77,14 @@ module Fastrack
       new(:LowlevelErrorHandler, :lowlevel_error_handler, nil, "makes the response when the app raises", :callable)
     ].freeze
 
-    # Rhebok's other spelling.
-    ALIASES = { Chunked_Transfer: :ChunkedTransfer }.freeze
+    # Rhebok's names.
+    ALIASES = { Chunked_Transfer: :ChunkedTransfer, Timeout: :ClientTimeout }.freeze
 
     BY_NAME = ALL.to_h { |option| [option.name, option] }
                  .then { |options| options.merge(ALIASES.transform_values { |name| options.fetch(name) }) }.freeze
 
-    # Second words for the same option: Unicorn's, and one for Timeout that cannot be mistaken for Unicorn's `timeout`.
-    OTHER_WORDS = { worker_processes: :MaxWorkers, client_timeout: :Timeout }.freeze
+    # Second words for the same option: Unicorn's, and Rhebok's for what is a limit of the app's in a unicorn.rb.
+    OTHER_WORDS = { worker_processes: :MaxWorkers, timeout: :ClientTimeout }.freeze
 
     BY_WORD = ALL.to_h { |option| [option.word, option] }
                  .merge(OTHER_WORDS.transform_values { |name| BY_NAME.fetch(name) }).freeze
