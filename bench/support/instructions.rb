@@ -69,7 +69,7 @@ module Bench
 
     # The worker's figures are written when it has reached its limit, and ends.
     def start(times, options, log)
-      own = { Host: "127.0.0.1", Port: 0, MaxWorkers: 1, MaxRequestPerChild: times, HandOver: false, KeepAliveRequests: 0, **options }
+      own = { Host: "127.0.0.1", Port: 0, MaxWorkers: 1, MinRequestPerChild: times, MaxRequestPerChild: times, HandOver: false, KeepAliveRequests: 0, **options }
       ruby = @lane.name == "system" ? RbConfig.ruby : "ruby"
       words = ["valgrind", "--tool=callgrind", "--callgrind-out-file=#{@dir}/callgrind.%p", ruby, "-I", File.join(@root, "lib"), "-S", "rackup",
                "-s", "Fastrack", "-E", "none", *own.flat_map { |name, value| ["-O", "#{name}=#{value}"] }, @ru]

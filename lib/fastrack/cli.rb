@@ -57,14 +57,18 @@ module Fastrack
 
     def app
       environment
+      $LOAD_PATH.unshift(*@arguments.load_path)
+      @arguments.libraries.each { |library| require library }
       AppFile.new(@arguments.app_file)
+    rescue LoadError => e
+      raise Error, "-r: #{e.message}"
     end
 
     # Options and overrides, see Configuration. In development the default is to listen on localhost.
     def settings
       host = environment == "development" ? "localhost" : Option::BY_NAME.fetch(:Host).default
       overrides = @arguments.overrides(host)
-      given = { **overrides.slice(:ConfigFile), Host: host, command: { puma: @arguments.puma? }, user_supplied_options: [] }
+      given = { **overrides.slice(:ConfigFile), Host: host, command: { puma: @arguments.puma?, no_config: @arguments.no_config? }, user_supplied_options: [] }
       given[:environment] = @arguments.environment if @arguments.environment
       [given, overrides]
     end

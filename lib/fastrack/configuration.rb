@@ -11,9 +11,10 @@ module Fastrack
   # All settings, from wherever they come: defaults < environment < options < ConfigFile. There is a reader for each
   # option's word.
   class Configuration
-    # Environment variables that platforms and Procfiles set.
+    # Environment variables that platforms and Procfiles set. The first that is there counts.
     VARIABLES = {
-      MaxWorkers: "WEB_CONCURRENCY", Port: "PORT", KeepAliveTimeout: "PUMA_PERSISTENT_TIMEOUT", MaxThreads: "RAILS_MAX_THREADS"
+      MaxWorkers: %w[WEB_CONCURRENCY], Port: %w[PORT], KeepAliveTimeout: %w[PUMA_PERSISTENT_TIMEOUT],
+      MaxThreads: %w[PUMA_MAX_THREADS MAX_THREADS RAILS_MAX_THREADS]
     }.freeze
 
     # The most that MaxThreads can be; RAILS_MAX_THREADS and a puma.rb may say more.
@@ -38,6 +39,9 @@ module Fastrack
     # What counts in development unless it is set: one process, in which a debugger may keep a request for hours.
     DEVELOPMENT = { MaxWorkers: 1, MaxRequestPerChild: 0, RequestTimeout: 0.0, WorkerBootTimeout: 0.0 }.freeze
 
+    # What counts with the `fastrack` command and `bin/rails server`, which no user of Rhebok's has started.
+    UNLIKE_RHEBOK = { MaxWorkers: :auto }.freeze
+
     # Used if no ConfigFile is named: the first that is there. Rhebok's users have Puma's files lying about, and use rackup.
     CONFIG_FILES = %w[config/fastrack.rb config/puma/ENVIRONMENT.rb config/puma.rb].freeze
 
@@ -56,7 +60,7 @@ module Fastrack
       @overrides = overrides
       warn_of_unknown(warnings)
       # All options are checked, whatever the ConfigFile says.
-      @assumed, @chosen = known.partition { |name, _| assumed?(name) }.map { |values| coerce(values.to_h) }
+      @assumed, @chosen = known.partition { |option, _, value| assumed?(option.name, value) }.map { |values| coerce(values) }
       read(environment, output, warnings)
     end
 
@@ -112,9 +116,7 @@ module Fastrack
 
     # @return [Array<String>] for the log: what the user may have expected of this start, and what does not come
     def oversights
-      queue = "SOLID_QUEUE_IN_PUMA is set, and nothing runs Solid Queue here: the ConfigFile has no `plugin :solid_queue`"
-      unread = "#{@unread.join(" and ")} #{@unread.one? ? "is" : "are"} not read beside #{CONFIG_FILES.first}; keep one of them"
-      [(unread if @unread.any?), (queue unless ENV["SOLID_QUEUE_IN_PUMA"].to_s.empty? || puma&.plugins&.key?(:solid_queue))].compact
+      [usual_workers, unread_files, idle_queue].compact
     end
 
     # @return [Array<String>] absolute paths: the server's, and the one that rackup writes
@@ -131,7 +133,7 @@ module Fastrack
     # @return [String, nil] for the log, if workers have several threads: RAILS_MAX_THREADS may have been meant for another
     #   server
     def threads_line
-      where = " (RAILS_MAX_THREADS)" if @variables.key?(:MaxThreads)
+      where = " (#{@variables[:MaxThreads]})" if @variables.key?(:MaxThreads)
       "workers answer up to #{max_threads} requests at once#{where}" if max_threads > 1
     end
 
@@ -140,10 +142,13 @@ module Fastrack
       @values.values_at(*PLACE, :Listen)
     end
 
+    # Unless a minimum is set, up to a fifth less than the most: workers that were started together are not replaced together.
+    #
     # @return [Integer] requests after which a worker is replaced; drawn at random for each worker; 0: never
     def draw_request_limit
+      most = max_request_per_child
       # 0 means no limit, and must not be drawn by chance.
-      max_request_per_child.zero? ? 0 : draw(min_request_per_child&.clamp(1..), max_request_per_child)
+      most.zero? ? 0 : draw((min_request_per_child || (most - (most / 5))).clamp(1..), most)
     end
 
     # @return [Integer] requests between two out-of-band collections; drawn at random for each worker
@@ -168,18 +173,23 @@ module Fastrack
       chosen = @file ? @chosen.merge(ConfigFile: @file) : @chosen.dup
       found = default_files(environment)
       @unread = chosen[:ConfigFile] || found.first != CONFIG_FILES.first ? @unread.to_a : found.drop(1)
-      chosen[:ConfigFile] ||= found.first
+      chosen[:ConfigFile] ||= found.first unless @given.dig(:command, :no_config)
       config = read_file(chosen[:ConfigFile], environment, output, warnings)
-      chosen = merge(chosen.compact, config&.__settings__.to_h).merge(overrides)
+      @written = config&.__settings__.to_h
+      chosen = merge(chosen.compact, @written).merge(overrides)
       @development = development_in?(environment)
       @rhebok = !(@puma_file || @given.key?(:user_supplied_options) || config&.__unicorn__?)
       defaults = Option::ALL.to_h { |option| [option.name, option.default] }
+      defaults.merge!(UNLIKE_RHEBOK) if @given.key?(:user_supplied_options)
       defaults = defaults.merge(@development ? DEVELOPMENT : {}, config&.__defaults__.to_h)
       @variables = variables(environment, chosen)
-      @values = defaults.merge(@assumed, @variables, chosen)
+      from_variables = @variables.to_h { |name, variable| [name, variable_value(name, variable, environment[variable])] }
+      @values = defaults.merge(@assumed, from_variables, chosen)
       if (@auto_workers = @values[:MaxWorkers] == :auto)
         require_relative "process/cpus"
-        @values[:MaxWorkers] = CPUs.new.log_count
+        cpus = CPUs.new
+        @values[:MaxWorkers] = cpus.count
+        warnings.puts "fastrack: workers auto: #{cpus.count} (#{cpus})"
       end
       @values.freeze
       # For its errors. This may be a copy of another configuration, which knows its own.
@@ -188,6 +198,23 @@ module Fastrack
     end
 
     private
+
+    def usual_workers
+      return if !@rhebok || @development || [@variables, @chosen, @written].any? { |one| one.key?(:MaxWorkers) }
+
+      "#{max_workers} workers, Rhebok's number, because none is set: they share no memory, so no caches or queues in it, and no async " \
+        "adapter of Action Cable's; -O max_workers=1 is one process"
+    end
+
+    def unread_files
+      "#{@unread.join(" and ")} #{@unread.one? ? "is" : "are"} not read beside #{CONFIG_FILES.first}; keep one of them" if @unread.any?
+    end
+
+    def idle_queue
+      return if ENV["SOLID_QUEUE_IN_PUMA"].to_s.empty? || puma&.plugins&.key?(:solid_queue)
+
+      "SOLID_QUEUE_IN_PUMA is set, and nothing runs Solid Queue here: the ConfigFile has no `plugin :solid_queue`"
+    end
 
     def find_control
       return unless control_path || control_listen || (pid && control_path != false)
@@ -198,38 +225,36 @@ module Fastrack
 
     def known
       # :pid is rackup's --pid. rackup writes that file, too, but only we keep it right across USR2.
-      { Pid: @given[:pid] }.merge(@given).filter_map do |key, value|
-        option = Option::BY_NAME[key]
+      { Pid: @given[:pid] }.merge(@given.except(:pid)).filter_map do |key, value|
+        option = Option.find(key)
         # rackup's default for WEBrick is AccessLog: [].
-        [option.name, value] if option && !value.nil? && [key, value] != [:AccessLog, []]
+        [option, key, value] if option && !value.nil? && [key, value] != [:AccessLog, []]
       end
     end
 
     # Whether a Host or Port is only the default of rackup or Rails. rackup's is an Integer, its user's choice a String;
     # Rails lists what its user has chosen.
-    def assumed?(name)
+    def assumed?(name, value)
       return false unless %i[Host Port].include?(name)
 
       chosen = @given[:user_supplied_options]
       return !chosen.include?(name) if chosen.respond_to?(:include?)
 
-      name == :Port && @given.key?(:AccessLog) && @given[name].is_a?(Integer)
+      name == :Port && @given.key?(:AccessLog) && value.is_a?(Integer)
     end
 
     def coerce(values)
-      values.to_h { |name, value| [name, Option::BY_NAME[name].coerce(value)] }
+      values.to_h { |option, key, value| [option.name, option.coerce(value, "option #{key == :pid ? :Pid : key}")] }
     end
 
-    # A variable for which the user has chosen a value is not even checked: the platform may have set it for another
-    # program. An empty variable counts as unset.
+    # @return [Hash{Symbol => String}] the variable for each option that one counts for.
+    #   A variable for which the user has chosen a value is not even checked: the platform may have set it for another
+    #   program. An empty variable counts as unset.
     def variables(environment, chosen)
       decided = chosen.key?(:Path) || chosen.key?(:Listen) ? [*chosen.keys, :Port] : chosen.keys
       # rackup's users come from Rhebok: their app need not be thread-safe.
       decided |= [:MaxThreads] unless @puma_file || @given.key?(:user_supplied_options)
-      VARIABLES.except(*decided).filter_map do |name, variable|
-        value = environment[variable]
-        [name, variable_value(name, variable, value)] unless value.nil? || value.empty?
-      end.to_h
+      VARIABLES.except(*decided).transform_values { |names| names.find { |name| !environment[name].to_s.empty? } }.compact
     end
 
     # WEB_CONCURRENCY=0 is Puma's way to ask for a single process: here, one worker.
@@ -310,7 +335,7 @@ module Fastrack
     end
 
     def warn_of_unknown(warnings)
-      (@given.keys - Option::BY_NAME.keys - FOREIGN_KEYS).each do |key|
+      (@given.keys - Option::BY_NAME.keys - Option::BY_WORD.keys - FOREIGN_KEYS).each do |key|
         warnings.puts "fastrack: unknown option #{key}#{Error.suggestion(key, Option::BY_NAME.keys)}"
       end
     end

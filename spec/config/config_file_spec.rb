@@ -17,7 +17,7 @@ RSpec.describe "ConfigFile", once: "a file of words" do
     values = { host: "127.0.0.1", port: 8000, path: "/run/app.sock", backlog: 64, reuseport: true, max_workers: 2, timeout: 30,
                max_request_per_child: 100, min_request_per_child: 50, oobgc: true, max_gc_per_request: 9, min_gc_per_request: 3,
                chunked_transfer: true, spawn_interval: 1, err_respawn_interval: 2 }
-    expect(configure(values.map { |word, value| "#{word} #{value.inspect}\n" }.join)).to have_attributes(values)
+    expect(configure(values.map { |word, value| "#{word} #{value.inspect}\n" }.join)).to have_attributes(values.transform_keys(timeout: :client_timeout))
   end
 
   { 'max_workers ENV["NOT_THERE"] || "3"' => 3, "max_workers nil" => 5, "workers = [1, 2].sum\nmax_workers workers" => 3 }.each do |text, count|

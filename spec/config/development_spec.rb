@@ -8,8 +8,7 @@ RSpec.describe "In development", once: "options, the terminal and signals, which
 
   # Five with rackup, as with Rhebok: its users start it so in production. APP_ENV is Sinatra's variable.
   rackup = { program: %w[-S rackup], arguments: %w[-s Fastrack -o 127.0.0.1] }
-  [[1, {}], [2, { arguments: %w[-w 2] }], [2, { env: { "WEB_CONCURRENCY" => "2" } }], [5, { arguments: %w[-e production] }],
-   [5, { env: { "APP_ENV" => "production" } }],
+  [[1, {}], [2, { arguments: %w[-w 2] }], [2, { env: { "WEB_CONCURRENCY" => "2" } }],
    [5, rackup], [1, { **rackup, env: { "RACK_ENV" => "development" } }], [1, { **rackup, arguments: rackup[:arguments] + %w[-E development] }],
    [5, { **rackup, env: { "RAILS_ENV" => "production" } }]].each do |count, given|
     program, arguments, env = given.values_at(:program, :arguments, :env)

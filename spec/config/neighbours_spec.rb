@@ -9,7 +9,7 @@ require "stringio"
 RSpec.describe "Words of Puma's in a config/fastrack.rb" do
   include CommandFolder
 
-  def configure(text, environment: {}, given: { user_supplied_options: [] })
+  def configure(text, environment: { "WEB_CONCURRENCY" => "1" }, given: { user_supplied_options: [] })
     write("config/fastrack.rb", text)
     Dir.chdir(@dir) { Fastrack::Configuration.new(given, environment: environment, output: StringIO.new, warnings: @said = StringIO.new) }
   end
@@ -30,7 +30,7 @@ RSpec.describe "Words of Puma's in a config/fastrack.rb" do
 
   it "leave this file's defaults, and its own words, as they are" do
     found = configure("workers 3\ntimeout 20\nbefore_fork { :ours }")
-    expect([found.default_middleware, found.timeout, found.request_timeout, found.call_hook(:before_fork)]).to eq([true, 20.0, 60.0, :ours])
+    expect([found.default_middleware, found.client_timeout, found.request_timeout, found.call_hook(:before_fork)]).to eq([true, 20.0, 60.0, :ours])
   end
 
   it "say what is not here, and are refused with their line, as in a puma.rb" do

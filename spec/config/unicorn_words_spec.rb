@@ -85,7 +85,7 @@ RSpec.describe "The words of a unicorn.rb", once: "a file of words" do
       # Words beside it that are never mistaken.
       "worker_processes 1\nclient_timeout 20" => [30, 20], "request_timeout 10" => [10, 30] }.each do |text, (app, client)|
       it "C2 is #{app == 30 ? "how long the app" : "how long a client"} may take beside #{text.inspect}" do
-        expect(configure("timeout 30\n#{text}")).to have_attributes(request_timeout: app, timeout: client)
+        expect(configure("timeout 30\n#{text}")).to have_attributes(request_timeout: app, client_timeout: client)
       end
     end
 

@@ -78,8 +78,8 @@ RSpec.describe "the documentation", once: "pages against the code" do
   end
 
   describe "the tables of docs/options.md" do
-    listed = rows.call("docs/options.md").select { |cells| cells.size == 5 && cells.first.start_with?("`") }
-    names = listed.map { |cells| cells.first.delete("`").to_sym }
+    listed = rows.call("docs/options.md").select { |cells| cells.size == 5 && cells[1].start_with?("`") }
+    names = listed.map { |cells| cells[1].delete("`").to_sym }
     table = names.zip(listed).to_h
 
     it "have every option once, and no other" do
@@ -88,7 +88,7 @@ RSpec.describe "the documentation", once: "pages against the code" do
 
     it "have its word, type and default" do
       differing = Fastrack::Option::ALL.reject do |option|
-        _, word, type, default, meaning = table.fetch(option.name)
+        word, _, type, default, meaning = table.fetch(option.name)
         value = { nil => "none", Socket::SOMAXCONN => "SOMAXCONN" }.fetch(option.default) { |one| one.is_a?(Float) ? one.to_s.delete_suffix(".0") : one.to_s }
         found = [word.delete("`"), default, type == "block", type == "boolean", meaning.match?(/\w/)]
         found == [option.name == :ConfigFile ? "" : option.word.to_s, value, option.hook?, [true, false].include?(option.default), true]
@@ -96,9 +96,18 @@ RSpec.describe "the documentation", once: "pages against the code" do
       expect(differing.map(&:name)).to eq([])
     end
 
+    it "have each timeout in the table that says when it runs, with its default" do
+      timeouts = Fastrack::Option::ALL.select { |option| option.name.end_with?("Timeout") }.to_h { |option| [option.word.to_s, option.default] }
+      said = rows.call("docs/options.md").select { |cells| cells.size == 5 && timeouts.key?(cells.first.delete("`")) && !cells[1].start_with?("`") }
+      found = said.to_h { |cells| [cells.first.delete("`"), cells[3][/\A\d+(?= s\z)/]&.to_f] }
+      expect(found.merge("client_timeout" => 300.0)).to eq(timeouts)
+    end
+
     it "are followed by the variables that count" do
       words = text.call("docs/options.md").split.join(" ")
-      Fastrack::Configuration::VARIABLES.each { |name, variable| expect(words).to include("`#{variable}` for `#{name}`") }
+      Fastrack::Configuration::VARIABLES.each do |name, variables|
+        expect(words).to include("#{variables.map { |variable| "`#{variable}`" }.join(", ")} for `#{Fastrack::Option::BY_NAME[name].word}`")
+      end
     end
 
     it "are as many as the README says" do

@@ -7,7 +7,7 @@ RSpec.describe "Recycling" do
   end
 
   it "A9 a worker ends after exactly as many requests as it may, and no request fails for it" do
-    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, MaxRequestPerChild: 5 })
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, MinRequestPerChild: 5, MaxRequestPerChild: 5 })
     # A successor may be asked before the last request of its predecessor; the last two may not be at their ends.
     expect(unhurried_answers(server, 30).tally.values.first(4)).to eq([5] * 4)
   end

@@ -4,10 +4,13 @@ require "optparse"
 require_relative "../configuration/options"
 require_relative "../error"
 require_relative "../listener/address"
+require_relative "puma_flags"
 
 module Fastrack
   # The arguments of the `fastrack` command.
   class Arguments
+    include PumaFlags
+
     USAGE = <<~TEXT
       Usage: fastrack [check] [options] [config.ru]
              fastrack tune [--help] [options] [config.ru]
@@ -110,6 +113,7 @@ module Fastrack
         options.on("--json", "with status: as JSON") { @json = true }
         options.on("-h", "--help", "show this help") { @action = :help }
         options.on("-v", "--version", "show the version") { @action = :version }
+        add_puma_flags(options)
       end
     end
 
@@ -127,8 +131,12 @@ module Fastrack
     end
 
     def add_settings(options)
+      # Before --config, which it would replace as its opposite.
+      options.on("--no-config", "read no configuration file") { @no_config = true }
       option(options, :ConfigFile, "-c", "--config FILE", "configuration file (default: config/fastrack.rb, if it exists)")
       options.on("-C FILE", "configuration file of Puma's (default: config/puma.rb, if there is no config/fastrack.rb)") do |path|
+        next @no_config = true if path == "-"
+
         @puma = true
         @settings[:ConfigFile] = Option::BY_NAME[:ConfigFile].coerce(path, "-C")
       end
@@ -151,7 +159,7 @@ module Fastrack
     end
 
     def set(name, value = true)
-      option = Option::BY_NAME[name.to_sym]
+      option = Option.find(name)
       raise Error, "unknown option #{name}#{Error.suggestion(name, Option::BY_NAME.keys)}" unless option
 
       @settings[option.name] = option.coerce(value, "-O #{name}")

@@ -110,6 +110,8 @@ module Fastrack
       # Some 30 years.
       MOST_SECONDS = 1_000_000_000
 
+      SECONDS = { nil => 1, "ms" => 0.001, "s" => 1, "m" => 60, "h" => 3600 }.freeze
+
       MOST_WORKERS = 10_000
 
       module_function
@@ -155,6 +157,22 @@ module Fastrack
         bytes.zero? ? zero : at_most(bytes, MOST)
       end
 
+      # @return [Integer] bytes
+      def bytes(value, range)
+        integer(size(value, 0), range)
+      end
+
+      # Of a process. A small number without a unit was meant as megabytes.
+      #
+      # @return [Integer, nil] see #size
+      def memory(value, zero = nil)
+        plain = value.to_s.match?(/\A\d+\z/) ? value.to_i : 0
+        raise ArgumentError, "must have a unit, such as #{plain}M" if plain.between?(1, (1 << 20) - 1)
+
+        size(value, zero)
+      end
+
+      # @param value [Numeric, String] seconds, or 200ms, 30s, 5m, 1h
       # @return [Float] seconds, more than 0
       def seconds(value)
         to_seconds(value, "seconds, more than 0", &:positive?)
@@ -166,8 +184,9 @@ module Fastrack
       end
 
       def to_seconds(value, expected)
-        number = value.is_a?(String) ? Float(value, exception: false) : value
-        seconds = number.to_f if number.is_a?(Numeric) && number.real?
+        number, unit = value.is_a?(String) ? value.match(/\A(.*?) ?(ms|[smh])?\z/m).captures : [value, nil]
+        number = Float(number, exception: false) if number.is_a?(String)
+        seconds = number.to_f * SECONDS.fetch(unit) if number.is_a?(Numeric) && number.real?
         return at_most(seconds, MOST_SECONDS) if seconds&.finite? && yield(seconds)
 
         raise ArgumentError, "must be #{expected}"

@@ -17,7 +17,7 @@ module Fastrack
       new(:MaxWorkers, :max_workers, 5, "number of worker processes; auto: what CPUs and memory allow", :workers),
       new(:MaxRequestPerChild, :max_request_per_child, 1000, "replace a worker after this many requests (0: never)", :integer, 0..),
       new(:MinRequestPerChild, :min_request_per_child, nil, "draw that number at random for each worker, from this one up", :integer, 0..),
-      new(:Timeout, :timeout, 300.0, "seconds to wait for a client (the default of the timeouts below)", :seconds),
+      new(:ClientTimeout, :client_timeout, 300.0, "seconds to wait for a client (the default of the timeouts below)", :seconds),
       new(:OobGC, :oobgc, false, "run the garbage collector between requests; auto: when nobody waits", :boolean_or_auto),
       new(:MaxGCPerRequest, :max_gc_per_request, 5, "requests between two out-of-band collections", :integer, 1..),
       new(:MinGCPerRequest, :min_gc_per_request, nil, "draw that number at random for each worker, from this one up", :integer, 1..),
@@ -27,10 +27,10 @@ module Fastrack
       new(:BeforeFork, :before_fork, nil, "called in the master before each fork", :callable),
       new(:AfterFork, :after_fork, nil, "called in each worker after the fork", :callable),
       new(:PathInfo, :path_info, "encoded", "PATH_INFO as it was sent (encoded), or decoded as in Rhebok", :choice, "encoded", "decoded"),
-      new(:MaxBodySize, :max_body_size, nil, "largest request body, in bytes", :integer, 0..),
+      new(:MaxBodySize, :max_body_size, nil, "largest request body, in bytes (10M)", :bytes, 0..),
       new(:StreamBody, :stream_body, false, "call the app before the whole request body has arrived", :boolean),
-      new(:MaxRequestTarget, :max_request_target, 16_384, "longest request target, in bytes", :integer, 1..1_048_576),
-      new(:MaxHeaderSize, :max_header_size, 65_536, "longest request line and headers, in bytes", :integer, 1..1_048_576),
+      new(:MaxRequestTarget, :max_request_target, 16_384, "longest request target, in bytes", :bytes, 1..1_048_576),
+      new(:MaxHeaderSize, :max_header_size, 65_536, "longest request line and headers, in bytes", :bytes, 1..1_048_576),
       new(:MaxHeaderFields, :max_header_fields, 128, "most headers in a request", :integer, 1..1024),
       new(:KeepAlive, :keep_alive, true, "keep connections open between requests", :boolean),
       new(:KeepAliveTimeout, :keep_alive_timeout, 95.0, "seconds to keep an idle connection open", :seconds),
@@ -38,7 +38,7 @@ module Fastrack
       new(:HeaderTimeout, :header_timeout, nil, "seconds to receive the request headers", :seconds),
       new(:BodyTimeout, :body_timeout, nil, "seconds between two reads of the request body", :seconds),
       new(:WriteTimeout, :write_timeout, nil, "seconds between two writes of the response", :seconds),
-      new(:ResponseBuffer, :response_buffer, 1_048_576, "response bytes to buffer while the app goes on", :integer, 0..),
+      new(:ResponseBuffer, :response_buffer, 1_048_576, "response bytes to buffer while the app goes on", :bytes, 0..),
       new(:MaxResponseSpool, :max_response_spool, 1_073_741_824, "bytes beyond that to keep in a file for a slow client (512M; 0: none)", :size, 0),
       new(:HandOver, :hand_over, true, "hand connections of busy workers to idle ones", :boolean),
       new(:GracefulTimeout, :graceful_timeout, 30.0, "seconds that a worker gets to finish when it is told to stop", :seconds_or_zero),
@@ -72,22 +72,26 @@ module Fastrack
       new(:MaxThreads, :max_threads, 1, "requests that a worker may have in the app at once", :integer, 1..64),
       new(:OnThreadStart, :on_thread_start, nil, "called in each thread that answers requests, before the first", :callable),
       new(:OnThreadExit, :on_thread_exit, nil, "called in each such thread when it ends", :callable),
-      new(:MaxMemoryPerChild, :max_memory_per_child, nil, "replace a worker that takes more memory (300M; 0: never)", :size),
-      new(:MaxMemory, :max_memory, nil, "memory of all processes, beyond which the largest worker is replaced (0: no limit)", :size, 0),
+      new(:MaxMemoryPerChild, :max_memory_per_child, nil, "replace a worker that takes more memory (300M; 0: never)", :memory),
+      new(:MaxMemory, :max_memory, nil, "memory of all processes, beyond which the largest worker is replaced (0: no limit)", :memory, 0),
       new(:DefaultMiddleware, :default_middleware, true, "let `fastrack` add rackup's middleware to the app", :boolean),
       new(:LowlevelErrorHandler, :lowlevel_error_handler, nil, "makes the response when the app raises", :callable)
     ].freeze
 
-    # Rhebok's other spelling.
-    ALIASES = { Chunked_Transfer: :ChunkedTransfer }.freeze
+    # Rhebok's names.
+    ALIASES = { Chunked_Transfer: :ChunkedTransfer, Timeout: :ClientTimeout }.freeze
 
     BY_NAME = ALL.to_h { |option| [option.name, option] }
                  .then { |options| options.merge(ALIASES.transform_values { |name| options.fetch(name) }) }.freeze
 
-    # Second words for the same option: Unicorn's, and one for Timeout that cannot be mistaken for Unicorn's `timeout`.
-    OTHER_WORDS = { worker_processes: :MaxWorkers, client_timeout: :Timeout }.freeze
+    # Second words for the same option: Unicorn's, and Rhebok's for what is a limit of the app's in a unicorn.rb.
+    OTHER_WORDS = { worker_processes: :MaxWorkers, timeout: :ClientTimeout }.freeze
 
     BY_WORD = ALL.to_h { |option| [option.word, option] }
                  .merge(OTHER_WORDS.transform_values { |name| BY_NAME.fetch(name) }).freeze
+
+    # @param key [Symbol, String] either spelling: MaxWorkers or max_workers
+    # @return [Option, nil]
+    def self.find(key) = BY_NAME[key.to_sym] || BY_WORD[key.to_sym]
   end
 end

@@ -10,7 +10,7 @@ module Fastrack
     # words (`keep_alive`). It reads neither a ConfigFile nor the environment, which are those of the server that is tested.
     class Settings
       OPTIONS = %i[
-        Host Port Path Listen BackLog ReusePort Timeout HeaderTimeout BodyTimeout WriteTimeout KeepAlive KeepAliveTimeout
+        Host Port Path Listen BackLog ReusePort ClientTimeout HeaderTimeout BodyTimeout WriteTimeout KeepAlive KeepAliveTimeout
         KeepAliveRequests MaxBodySize MaxRequestTarget MaxHeaderSize MaxHeaderFields StreamBody ResponseBuffer
         MaxResponseSpool ChunkedTransfer PathInfo EarlyHints LowlevelErrorHandler HandOver GracefulTimeout
       ].map { |name| Option::BY_NAME.fetch(name) }.freeze
@@ -48,11 +48,12 @@ module Fastrack
       private
 
       def find(key)
-        OPTIONS.find { |option| [option.name, option.word].include?(key) } or raise ConfigurationError, problem(key)
+        option = Option.find(key)
+      OPTIONS.include?(option) ? option : raise(ConfigurationError, problem(key))
       end
 
       def problem(key)
-        if Option::BY_NAME.key?(key) || Option::BY_WORD.key?(key)
+        if Option.find(key)
           return "option #{key} is for a server of its own, and has no effect inside another process"
         end
 

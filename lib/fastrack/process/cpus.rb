@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "etc"
-require_relative "../log"
 
 module Fastrack
   # The control groups that this process is in, for one controller, version 1 or 2 (cgroups(7)).
@@ -59,11 +58,6 @@ module Fastrack
     # @return [Integer] at least 1; a part of a CPU is no CPU
     def count
       [@affinity, quota&.floor].compact.min.clamp(1..)
-    end
-
-    # @return [Integer] #count
-    def log_count
-      count.tap { |count| Log.line("workers auto: #{count} (#{self})") }
     end
 
     # @return [Float, nil] the smallest on the way up; nil without

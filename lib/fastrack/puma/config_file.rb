@@ -9,8 +9,8 @@ module Fastrack
   class PumaFile < ConfigFile
     include PumaWords
 
-    # What a puma.rb means that does not name these: a single process, and no middleware of the server's.
-    DEFAULTS = { MaxWorkers: 1, DefaultMiddleware: false }.freeze
+    # What a puma.rb means that does not name these: a single process, which is not recycled, and no middleware of the server's.
+    DEFAULTS = { MaxWorkers: 1, MaxRequestPerChild: 0, DefaultMiddleware: false }.freeze
 
     undef_method :timeout
 

@@ -12,7 +12,7 @@ module Fastrack
   class EngineSettings
     # Readers of Configuration that the engine takes as they are, by its own names.
     AS_CONFIGURED = {
-      timeout: :timeout, header_timeout: :header_timeout, body_timeout: :body_timeout, write_timeout: :write_timeout,
+      timeout: :client_timeout, header_timeout: :header_timeout, body_timeout: :body_timeout, write_timeout: :write_timeout,
       request_timeout: :request_timeout, worker_timeout: :worker_timeout, max_queue_time: :max_queue_time,
       keep_alive: :keep_alive, keep_alive_timeout: :keep_alive_timeout, keep_alive_requests: :keep_alive_requests, response_buffer: :response_buffer,
       max_response_spool: :max_response_spool, chunked: :chunked_transfer,

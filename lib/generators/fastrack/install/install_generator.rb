@@ -19,7 +19,7 @@ module Fastrack
 
         # Fastrack's settings. All of them: docs/options.md of the gem rhebok-rs.
 
-        # Processes; "auto" is one per CPU. Without a number there are %<default>s. Each serves one request at a
+        # Processes. Without a number there are %<default>s. Each serves one request at a
         # time, or as many as RAILS_MAX_THREADS or max_threads say.
         max_workers %<workers>s
 
@@ -27,7 +27,7 @@ module Fastrack
         request_timeout ENV.fetch("RAILS_ENV", "development") == "development" ? 0 : 60
 
         # Requests after which a worker is replaced; 0: never.
-        # max_request_per_child 1000
+        %<requests>s
 
         # Seconds that a worker gets for its last requests.
         # graceful_timeout 30
@@ -80,8 +80,9 @@ module Fastrack
 
       # Where Puma's file has no number of workers, it means one.
       def head
-        default, workers = puma_code ? ["1, as under Puma", 'ENV.fetch("WEB_CONCURRENCY", 1)'] : ["5, and 1 in development", 'ENV["WEB_CONCURRENCY"]']
-        format(HEAD, default: default, workers: workers)
+        default, workers, requests = "as many as there are CPUs, and 1 in development", 'ENV["WEB_CONCURRENCY"]', "# max_request_per_child 1000"
+        default, workers, requests = "1, as under Puma", 'ENV.fetch("WEB_CONCURRENCY", 1)', "max_request_per_child 0" if puma_code
+        format(HEAD, default: default, workers: workers, requests: requests)
       end
 
       # config/puma.rb without its comments.
