@@ -20,7 +20,7 @@ module Fastrack
     TEXT
 
     # Commands for a running server.
-    CONTROL = { "status" => :status, "phased-restart" => :phased_restart, "restart" => :restart, "stop" => :stop, "workers" => :workers }.freeze
+    CONTROL = { "status" => :status, "phased-restart" => :phased_restart, "reload" => :phased_restart, "restart" => :restart, "stop" => :stop, "workers" => :workers }.freeze
 
     # @return [Symbol] :serve, :check, :help, :version or one of CONTROL
     attr_reader :action
@@ -55,6 +55,10 @@ module Fastrack
 
     def watch?
       @watch || false
+    end
+
+    def no_wait?
+      @no_wait || false
     end
 
     def json?
@@ -107,6 +111,7 @@ module Fastrack
         add_settings(options)
         options.on("--control PATH", "socket of the running server's monitor") { |path| set("ControlPath", path) }
         options.on("--watch", "with status: again each second") { @watch = true }
+        options.on("--no-wait", "with restart, reload: do not wait for the outcome") { @no_wait = true }
         options.on("--json", "with status: as JSON") { @json = true }
         options.on("-h", "--help", "show this help") { @action = :help }
         options.on("-v", "--version", "show the version") { @action = :version }
