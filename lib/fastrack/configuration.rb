@@ -150,6 +150,8 @@ module Fastrack
 
     # @return [PumaSettings, nil] what a puma.rb sets besides options
     attr_reader :puma
+    # @return [String, nil] the ConfigFile that was read, absolute
+    attr_reader :file
 
     protected
 

@@ -10,6 +10,7 @@ require_relative "master"
 require_relative "process/guards"
 require_relative "process/pid_file"
 require_relative "process/settings"
+require_relative "process/start_lines"
 require_relative "upgrade/old_master"
 require_relative "upgrade/start_command"
 
@@ -184,6 +185,7 @@ module Fastrack
       warm_up
       Process.setproctitle(title("master"))
       announce(@listeners)
+      StartLines.for(@configuration).each { |line| Log.say(line) }
       [@configuration.threads_line, ProcessSettings.shortage].compact.each { |line| Log.line(line) }
     end
 

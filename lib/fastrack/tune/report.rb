@@ -67,7 +67,7 @@ module Fastrack
         chosen = @forecast.recommendation
         target = @forecast.target
         missed = target && (chosen.p99.nil? || chosen.p99 > target)
-        ["#{chosen.workers} workers#{" of #{chosen.threads} threads" if chosen.threads > 1}: the memory allows #{@forecast.by_memory}, " \
+        ["#{chosen.workers} worker#{"s" unless chosen.workers == 1}#{" of #{chosen.threads} threads" if chosen.threads > 1}: the memory allows #{@forecast.by_memory}, " \
          "the CPUs #{@forecast.by_cpus} (requests compute #{(@forecast.computing * 100).round} % of their time)",
          *("no number that fits keeps p99 within #{time(target)}" if missed),
          *("not even one worker fits into #{@forecast.memory}" unless chosen.fits)]
