@@ -92,7 +92,7 @@ module Fastrack
       options, overrides = settings
       configuration = Configuration.new(options, overrides: overrides)
       ProcessSettings.new(configuration).apply
-      puts "configuration: #{configuration.max_workers} workers at #{configuration.addresses.join(", ")}"
+      puts "configuration: #{Log.count(configuration.max_workers, "worker")} at #{configuration.addresses.join(", ")}"
       require_relative "native"
       load_app(app, configuration)
       puts "app: loaded"

@@ -165,6 +165,8 @@ module Fastrack
 
     # @return [PumaSettings, nil] what Puma's words set besides options
     attr_reader :puma
+    # @return [String, nil] the ConfigFile that was read, absolute
+    attr_reader :file
 
     protected
 

@@ -9,6 +9,7 @@ require_relative "master"
 require_relative "process/guards"
 require_relative "process/pid_file"
 require_relative "process/settings"
+require_relative "process/start_lines"
 require_relative "upgrade/old_master"
 require_relative "upgrade/start_command"
 
@@ -180,6 +181,7 @@ module Fastrack
       Process.setproctitle(title("master"))
       @listener_set.announce(urls: @configuration.development?)
       Log.say("Use Ctrl-C to stop#{", Ctrl-\\ for backtraces" if interactive?}") if @configuration.development?
+      StartLines.for(@configuration).each { |line| Log.say(line) }
       [@configuration.threads_line, *@configuration.oversights, ProcessSettings.shortage].compact.each { |line| Log.line(line) }
     end
 

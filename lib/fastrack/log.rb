@@ -115,6 +115,13 @@ module Fastrack
       STDERR.puts("fastrack: #{text}\n")
     end
 
+    # @param number [Integer]
+    # @param noun [String] whose plural is regular
+    # @return [String] "1 worker", "2 workers"
+    def count(number, noun)
+      "#{number} #{noun}#{"s" unless number == 1}"
+    end
+
     # Writes one line to stdout and flushes it.
     def say(text)
       Log.style ? Log.style.say(text) : STDOUT.puts(text)

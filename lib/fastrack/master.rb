@@ -47,6 +47,7 @@ module Fastrack
       @generation = 1
       @announced = 0
       @again = false
+      @told_by = @told_at = nil
     end
 
     # Returns when the server was told to stop and all workers are gone.
@@ -64,6 +65,7 @@ module Fastrack
       supervise
       @launcher.stopped(again: @again)
       handle_signals
+      Log.line(format("stopped, %.1f s after %s", now - @told_at, @told_by))
       @again
     ensure
       close
@@ -140,7 +142,7 @@ module Fastrack
     end
 
     def step(now)
-      shut_down(Shutdown::Graceful, again: @again) if draining? && now >= @shutdown.due_at
+      shut_down(Shutdown::Graceful, @told_by, again: @again) if draining? && now >= @shutdown.due_at
       [@upgrade, *@chores].each { |one| one&.step(now) }
       shutting_down? ? @shutdown.step(now) : maintain(now)
       @worker_timeout.step(now, configuration)
@@ -179,10 +181,10 @@ module Fastrack
     def handle_signal(name)
       name = "TERM" if name == "HUP" && @terminal&.closed?
       case name
-      when "TERM", STOP then finish
-      when "QUIT" then @launcher.interactive? ? @workers.each(&:log_backtraces) : shut_down(Shutdown::Graceful)
+      when "TERM", STOP then finish(name)
+      when "QUIT" then @launcher.interactive? ? @workers.each(&:log_backtraces) : shut_down(Shutdown::Graceful, name)
       when "INT" then interrupt
-      when "USR1" then configuration.spawn_interval.positive? ? shut_down(Shutdown::Phased) : @workers.reopen_logs
+      when "USR1" then configuration.spawn_interval.positive? ? shut_down(Shutdown::Phased, name) : reopen_logs
       when Worker::BACKTRACE_SIGNAL then @workers.each(&:log_backtraces)
       when "CHLD" then nil
       else @shutdown ? Log.line("#{name} is ignored: the server is stopping") : change(name)
@@ -190,23 +192,29 @@ module Fastrack
     end
 
     # A new master that is still booting gets TERM, too: the signal is for the whole server.
-    def finish
-      shut_down(@shutdown.is_a?(Shutdown::Phased) ? Shutdown::Graceful : Shutdown::Drain, cancel: "TERM")
+    def finish(name)
+      shut_down(@shutdown.is_a?(Shutdown::Phased) ? Shutdown::Graceful : Shutdown::Drain, name, cancel: "TERM")
     end
 
     # Graceful at first: Puma's plugins send it when a process of theirs has ended, and some supervisors send it to stop. Who sends it
     # again cannot wait, nor can a developer.
     def interrupt
-      return shut_down(Shutdown::Quick, cancel: "INT") if @interrupted || configuration.development?
+      return shut_down(Shutdown::Quick, "INT", cancel: "INT") if @interrupted || configuration.development?
 
       @interrupted = true
-      finish
+      finish("INT")
+    end
+
+    # Puma's USR1 is another one.
+    def reopen_logs
+      @workers.reopen_logs
+      Log.line("USR1: log files are reopened#{"; what USR1 is to Puma, a phased restart, HUP is here" if configuration.puma}")
     end
 
     def change(name)
       case name
       when "HUP" then reload
-      when RESTART then shut_down(Shutdown::Drain, cancel: "TERM", again: true)
+      when RESTART then shut_down(Shutdown::Drain, name, cancel: "TERM", again: true)
       when "USR2" then upgrade
       when "TTIN" then resize(@workers.size + 1, name)
       when "TTOU" then resize([@workers.size - 1, 0].max, name)
@@ -216,16 +224,20 @@ module Fastrack
 
     # Changes to a faster shutdown, never to a slower one.
     #
+    # @param told_by [String] for the log
     # @param cancel [String, nil] a signal for the whole server: a new master that is still booting gets it, too
     # @param again [Boolean] whether the server is to start again; what tells it to stop has the last word
-    def shut_down(kind, cancel: nil, again: false)
+    def shut_down(kind, told_by, cancel: nil, again: false)
       @again = again
       @upgrade&.cancel(cancel) if cancel
       return if @shutdown && @shutdown.class::RANK >= kind::RANK
 
       notify_stopping unless @shutdown
       @signals.limit.ending
+      @told_by = told_by
+      @told_at ||= now
       @shutdown = kind.new(@workers, @launcher, now)
+      @shutdown.text&.then { |text| Log.line("#{told_by}: #{text}") }
     end
 
     # Not if a new master serves on: systemd would take the whole service for stopping.
@@ -242,6 +254,7 @@ module Fastrack
       @workers.each(&:drain) if removed.any?
       resize_as_configured(learned: auto && configuration.auto_workers?)
       @generation += 1
+      Log.line("HUP: replacing #{Log.count(@workers.size, "worker")} (generation #{@generation})")
     rescue Exception => e # rubocop:disable Lint/RescueException -- no ConfigFile ends the server
       Log.line("HUP changes nothing: #{e.is_a?(SystemExit) ? "the ConfigFile calls exit" : Error.reason(e)}", :error)
       notify_ready
@@ -260,7 +273,7 @@ module Fastrack
 
     def resize(workers, name)
       @workers.size = workers
-      Log.line("#{name}: changing to #{workers} workers")
+      Log.line("#{name}: changing to #{Log.count(workers, "worker")}")
     end
 
     # What auto has learned stays.
@@ -297,7 +310,7 @@ module Fastrack
     end
 
     def notify_ready
-      @sd_notify&.ready("#{@workers.size} workers")
+      @sd_notify&.ready(Log.count(@workers.size, "worker"))
     end
 
     def read_messages(ready)
@@ -307,7 +320,7 @@ module Fastrack
 
     def handle_upgrade(event)
       case event
-      when :quit, :stop then shut_down(Shutdown::Graceful)
+      when :quit, :stop then shut_down(Shutdown::Graceful, "order of the #{event == :quit ? "new" : "old"} master")
       when :alone
         return if shutting_down?
 

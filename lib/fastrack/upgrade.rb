@@ -21,6 +21,7 @@ module Fastrack
       @old = old
       @new = nil
       @cancelled = false
+      @ready_at = nil
     end
 
     # @return [Array<ControlChannel>]
@@ -48,6 +49,7 @@ module Fastrack
     #
     # @param quit [Boolean] whether it is to quit now
     def ready(quit:)
+      @ready_at = now
       @old&.ready(quit: quit)
     end
 
@@ -94,6 +96,8 @@ module Fastrack
     end
 
     private
+
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
     def launch(now, in_child)
       @launcher.pid_file&.set_aside
@@ -148,6 +152,7 @@ module Fastrack
       # Its at_exit hooks, rackup's for example, may have removed this master's file.
       @launcher.pid_file&.restore_missing
       @launcher.pid_file&.remove_aside
+      Log.line("the old master has ended#{@ready_at && format(", %.1f s after this one was ready", now - @ready_at)}")
       nil
     end
   end

@@ -6,9 +6,7 @@ require "rack"
 RSpec.describe "The fastrack command", once: "options and their defaults are the same in every Ruby" do
   include CommandFolder
 
-  it "says how it is used, and its version" do
-    help, status = fastrack("--help")
-    expect([help, status]).to match([/\AUsage: fastrack \[check\] \[options\] \[config.ru\]\n.*--daemonize/m, 0])
+  it "says its version" do
     expect(fastrack("--version")).to eq(["Fastrack #{Fastrack::VERSION} (Ruby #{RUBY_VERSION}, Rack #{Rack.release})\n", 0])
   end
 

@@ -27,8 +27,8 @@ RSpec.describe "Commands for the server of the folder", linux: "it is found by /
     expect(fastrack("status")).to match([/^Fastrack   pid #{server.master}  running  up .*^ +0 +#{server.workers.first} /m, 0])
     fastrack("workers", "+1")
     server.await_workers(2)
-    fastrack("restart")
     old = server.master
+    fastrack("restart")
     eventually { server.master != old && !ProcessTable.alive?(old) }
     expect(fastrack("status")).to match([/^Fastrack   pid #{server.master}  running/, 0])
     expect(fastrack("stop").last).to eq(0)

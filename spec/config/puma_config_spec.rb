@@ -241,7 +241,7 @@ RSpec.describe "A puma.rb", once: "the words are the same in every Ruby" do
         output, = fastrack("check", env: set.transform_values { nil })
         # rackup's own variable, too: what the file does not say is development.
         expect(output.lines.grep_v(threads).grep_v(/open files/))
-          .to eq(["loading from config_file:config/puma.rb\n", "configuration: 1 workers at 0.0.0.0:3000\n", "app: loaded\n"])
+          .to eq(["loading from config_file:config/puma.rb\n", "configuration: 1 worker at 0.0.0.0:3000\n", "app: loaded\n"])
       end
 
       it "runs unchanged with all of its variables set" do

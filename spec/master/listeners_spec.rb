@@ -127,7 +127,7 @@ RSpec.describe "Listeners", once: "sockets" do
   describe "on a port" do
     it "A5 the listening line has host, port and the master's pid" do
       server = Server.start(ru: Rackups::ENV_LINES)
-      expect(server.log).to match(/\AFastrack starts Listening on 127\.0\.0\.1:[1-9]\d* Pid:#{server.pid}\n\z/)
+      expect(server.log).to match(/^Fastrack starts Listening on 127\.0\.0\.1:[1-9]\d* Pid:#{server.pid}$/)
       expect(value(server.get, "SERVER_PORT")).to eq(server.port.to_s.inspect)
     end
 

@@ -86,7 +86,7 @@ RSpec.describe "Workers with several requests" do
     eventually { server.get("/states").body == "serving waiting" }
     ones = waiting(4)
     server.signal(:TTOU)
-    eventually { server.log.match?(/TTOU: changing to 1 workers/) }
+    eventually { server.log.match?(/TTOU: changing to 1 worker$/) }
     expect(server.workers).to match_array(workers)
     go
     expect(statuses(ones)).to eq([200] * 4)

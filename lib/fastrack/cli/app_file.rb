@@ -2,6 +2,7 @@
 
 require "rack"
 require_relative "../error"
+require_relative "help"
 
 module Fastrack
   # An app that is still to be loaded: config.ru, or Ruby that defines it as a constant (see Rack::Builder).
@@ -25,7 +26,7 @@ module Fastrack
     # @raise [Error] when there is no such file or no app in it; and whatever the file raises
     def load(default_middleware: true, path: nil)
       file = File.expand_path(@path || path || "config.ru")
-      raise Error, "there is no #{file}" unless File.file?(file)
+      raise Error, "there is no #{file}#{suggestion}" unless File.file?(file)
 
       # Rack 2 also returns the options in the file.
       app = Rack::Builder.parse_file(file)
@@ -36,6 +37,13 @@ module Fastrack
       names.reverse.inject(app) do |inner, name|
         Rack.const_get(name).new(inner, *(name == :CommonLogger ? [$stderr] : []))
       end
+    end
+
+    private
+
+    # For a command that was meant.
+    def suggestion
+      @path.to_s.match?(/\A[\w-]+\z/) ? Error.suggestion(@path, Help::WORDS) : ""
     end
   end
 end

@@ -4,6 +4,7 @@ require "optparse"
 require_relative "../configuration/options"
 require_relative "../error"
 require_relative "../listener/address"
+require_relative "help"
 require_relative "puma_flags"
 
 module Fastrack
@@ -11,19 +12,18 @@ module Fastrack
   class Arguments
     include PumaFlags
 
-    USAGE = <<~TEXT
-      Usage: fastrack [check] [options] [config.ru]
-             fastrack tune [--help] [options] [config.ru]
-             fastrack status [--watch] [--json] [options]
-             fastrack phased-restart | restart | stop | workers +1 | workers -1 [options]
-
-      Serves a Rack app. check: checks the configuration, loads the app, and exits with 0 or 1. tune: measures how many workers fit.
-      The other commands are for a running server, which is found by its ConfigFile, by -P or by --control.
-
-    TEXT
-
     # Commands for a running server.
-    CONTROL = { "status" => :status, "phased-restart" => :phased_restart, "restart" => :restart, "stop" => :stop, "workers" => :workers }.freeze
+    CONTROL = {
+      "status" => :status, "phased-restart" => :phased_restart, "reload" => :phased_restart, "restart" => :restart, "stop" => :stop,
+      "workers" => :workers
+    }.freeze
+
+    # The options that a command's help shows; those of serving, where it is not here. All are allowed, so that a start's may be kept.
+    SHOWN = {
+      "status" => %i[finding looking], "phased-restart" => %i[finding waiting], "reload" => %i[finding waiting],
+      "restart" => %i[finding waiting], "stop" => %i[finding], "workers" => %i[finding]
+    }.freeze
+    SERVING = %i[places settings finding puma_flags].freeze
 
     # @return [Symbol] :serve, :check, :help, :version or one of CONTROL
     attr_reader :action
@@ -42,10 +42,13 @@ module Fastrack
       @action = :serve
       @settings = {}
       @addresses = []
-      rest = parser.parse(with_change(arguments))
-      @action = :check if rest.first == "check" && rest.shift && @action == :serve
-      @action = CONTROL.fetch(rest.shift) if CONTROL.key?(rest.first) && @action == :serve
-      @app_file = rest.shift if %i[serve check].include?(@action)
+      rest = parser("", SERVING | SHOWN.values.flatten).parse(with_change(arguments))
+      @command = rest.first if Help::COMMANDS.key?(rest.first)
+      return if %i[help version].include?(@action)
+
+      @action = :check if @command == "check" && rest.shift
+      @action = CONTROL.fetch(rest.shift) if CONTROL.key?(@command)
+      @app_file = rest.shift unless control?
       raise Error, "only one app, please: #{rest.join(" ")} is not expected" unless rest.empty?
     rescue OptionParser::ParseError => e
       raise Error, e.message
@@ -58,6 +61,10 @@ module Fastrack
 
     def watch?
       @watch || false
+    end
+
+    def no_wait?
+      @no_wait || false
     end
 
     def json?
@@ -73,9 +80,9 @@ module Fastrack
       @daemonize
     end
 
-    # @return [String]
+    # @return [String] of the command that was named, or of all
     def help
-      parser.help
+      parser(Help::COMMANDS.fetch(@command, Help::ALL), SHOWN.fetch(@command, SERVING)).help
     end
 
     # What overrides a ConfigFile.
@@ -96,7 +103,7 @@ module Fastrack
 
     # `workers -1` is no option.
     def with_change(arguments)
-      return arguments unless arguments.first == "workers"
+      return arguments unless arguments.first == "workers" && (arguments & %w[-h --help]).empty?
 
       @change = arguments[1].to_s[/\A[+-]\d{1,2}\z/]&.to_i
       raise Error, "workers takes how many more or less: workers +1, workers -1" unless @change&.nonzero?
@@ -104,17 +111,21 @@ module Fastrack
       arguments.first(1) + arguments.drop(2)
     end
 
-    def parser
-      @parser ||= OptionParser.new(USAGE) do |options|
-        add_places(options)
-        add_settings(options)
-        options.on("--control PATH", "socket of the running server's monitor") { |path| set("ControlPath", path) }
-        options.on("--watch", "with status: again each second") { @watch = true }
-        options.on("--json", "with status: as JSON") { @json = true }
+    def parser(text, groups)
+      Help::Options.new(text) do |options|
+        groups.each { |group| send(:"add_#{group}", options) }
         options.on("-h", "--help", "show this help") { @action = :help }
         options.on("-v", "--version", "show the version") { @action = :version }
-        add_puma_flags(options)
       end
+    end
+
+    def add_looking(options)
+      options.on("--watch", "again each second") { @watch = true }
+      options.on("--json", "as JSON") { @json = true }
+    end
+
+    def add_waiting(options)
+      options.on("--no-wait", "do not wait for the outcome") { @no_wait = true }
     end
 
     def add_places(options)
@@ -131,6 +142,15 @@ module Fastrack
     end
 
     def add_settings(options)
+      option(options, :MaxWorkers, "-w", "--workers NUMBER", "number of worker processes")
+      options.on("-t", "--threads MIN:MAX", "most requests that a worker has in the app at once (default: 1)") do |text|
+        @settings[:MaxThreads] = Option::BY_NAME[:MaxThreads].coerce(text[/\A\d+:(\d+)\z/, 1] || text, "-t")
+      end
+      options.on("-d", "-D", "--daemonize", "run in the background, once the server listens") { @daemonize = true }
+    end
+
+    # What names a server, and its configuration.
+    def add_finding(options)
       # Before --config, which it would replace as its opposite.
       options.on("--no-config", "read no configuration file") { @no_config = true }
       option(options, :ConfigFile, "-c", "--config FILE", "configuration file (default: config/fastrack.rb, if it exists)")
@@ -140,15 +160,11 @@ module Fastrack
         @puma = true
         @settings[:ConfigFile] = Option::BY_NAME[:ConfigFile].coerce(path, "-C")
       end
-      option(options, :MaxWorkers, "-w", "--workers NUMBER", "number of worker processes")
-      options.on("-t", "--threads MIN:MAX", "most requests that a worker has in the app at once (default: 1)") do |text|
-        @settings[:MaxThreads] = Option::BY_NAME[:MaxThreads].coerce(text[/\A\d+:(\d+)\z/, 1] || text, "-t")
-      end
       option(options, :Pid, "-P", "--pid FILE", "pid file of the master")
+      options.on("--control PATH", "socket of the server's monitor") { |path| set("ControlPath", path) }
       options.on("-e", "-E", "--environment NAME", "environment (default: RACK_ENV, RAILS_ENV or development)") do |name|
         @environment = name
       end
-      options.on("-d", "-D", "--daemonize", "run in the background, once the server listens") { @daemonize = true }
       options.on("-O", "--option NAME=VALUE", "any option by its name, as for rackup: see docs/options.md") do |text|
         set(*text.split("=", 2))
       end

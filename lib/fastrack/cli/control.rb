@@ -7,6 +7,7 @@ require_relative "../configuration"
 require_relative "../error"
 require_relative "../process/pid_file"
 require_relative "folder_server"
+require_relative "outcome"
 require_relative "proc_status"
 require_relative "status_table"
 
@@ -20,12 +21,17 @@ module Fastrack
       more: ["/workers/+1", "TTIN"], less: ["/workers/-1", "TTOU"]
     }.freeze
 
+    NO_NEW_CODE = "The app is preloaded: new workers get the code that the master has. `fastrack restart` loads new code."
+
     # Seconds for an answer.
     TIMEOUT = 5
 
     # Seconds between two looks with --watch, and between the two that a rate takes.
     PAUSE = 1
     SAMPLE = 0.5
+
+    # What starts processes, whose outcome is waited for.
+    STARTS = %i[phased_restart restart].freeze
 
     # Where Rails has it.
     USUAL_PID = "tmp/pids/server.pid"
@@ -43,6 +49,7 @@ module Fastrack
       @path = configuration.control&.path
       @pid_file = configuration.pid || (USUAL_PID if File.file?(USUAL_PID))
       # A server in the same directory may be another one than that of this configuration.
+      @configuration = configuration
       @named = !(@path || configuration.pid).nil?
       @path ||= "#{@pid_file.delete_suffix(".pid")}.control" if @pid_file && configuration.control_path != false
     end
@@ -53,6 +60,7 @@ module Fastrack
       case @arguments.action
       when :status then status
       when :workers then change_workers(@arguments.change)
+      when *STARTS then start(@arguments.action)
       else puts order(@arguments.action)
       end
       @arguments.action == :status && !@serves ? 1 : 0
@@ -111,9 +119,31 @@ module Fastrack
       path, signal = ORDERS.fetch(name)
       sent = ask("POST", path)
       Process.kill(signal, pid) unless sent
-      "#{signal} sent#{" to #{pid}" unless sent}; the server's log says what comes of it"
+      "#{signal} sent#{" to #{pid}" unless sent}#{"; the server's log says what comes of it" unless STARTS.include?(name) && !@arguments.no_wait?}"
     rescue Errno::EPERM
       raise Error, "process #{pid} belongs to another user"
+    end
+
+    # Has new workers, or a new master, start.
+    #
+    # @raise [Error] when they do not serve
+    def start(name)
+      signal = ORDERS.fetch(name).last
+      master = look["pid"]
+      raise Error, "process 1 starts no new master, as its end is that of its container: replace the container" if signal == "USR2" && master == 1
+
+      outcome = Outcome.new(master, signal, limit(signal)) unless @arguments.no_wait?
+      puts order(name)
+      puts NO_NEW_CODE if signal == "HUP" && @configuration.preload_app
+      $stdout.flush
+      puts format("ready in %.1f s", outcome.await) if outcome&.visible?
+    end
+
+    # Seconds after which the server, too, has given up; 0: never.
+    def limit(signal)
+      return @configuration.boot_timeout + @configuration.graceful_timeout if signal == "USR2"
+
+      @configuration.worker_boot_timeout * [@configuration.max_workers, 1].max
     end
 
     # @return [String, nil] the body; nil if there is no monitor

@@ -18,6 +18,9 @@ module Fastrack
       start(now)
     end
 
+    # @return [String, nil] what happens now, for the log
+    def text; end
+
     private
 
     def configuration
@@ -38,6 +41,10 @@ module Fastrack
         @due_at = now + configuration.drain_delay
         @workers.each(&:drain)
       end
+
+      def text
+        "serving on for #{format("%g", configuration.drain_delay)} s (DrainDelay)" if configuration.drain_delay.positive?
+      end
     end
 
     # Workers stop one after the other, SpawnInterval apart, while another server takes over.
@@ -55,6 +62,10 @@ module Fastrack
 
         @workers.staying.first&.stop
         @due_at = @workers.staying.empty? ? nil : now + @interval
+      end
+
+      def text
+        "stopping one worker every #{format("%g", @interval)} s (SpawnInterval)"
       end
     end
 
@@ -82,6 +93,10 @@ module Fastrack
         # CHLD tells when they are gone.
         @due_at = nil
       end
+
+      def text
+        "stopping, requests have up to #{format("%g", @timeout)} s (GracefulTimeout)"
+      end
     end
 
     # Workers are killed at once.
@@ -94,6 +109,10 @@ module Fastrack
       end
 
       def step(_now); end
+
+      def text
+        "stopping at once, the workers are killed"
+      end
     end
   end
 end

@@ -191,7 +191,7 @@ module Fastrack
     def recycle(handle, used, size, fresh, now)
       age = now - handle.spawned_at
       Log.line("memory: #{ProcessMemory.format(used)} in use, limit #{@limit}: recycling worker #{handle.nr} (pid #{handle.pid}), " \
-               "the largest: #{ProcessMemory.format(size)} after #{handle.requests} requests in #{age.round} s; a fresh one has " \
+               "the largest: #{ProcessMemory.format(size)} after #{Log.count(handle.requests.to_i, "request")} in #{age.round} s; a fresh one has " \
                "#{ProcessMemory.format(fresh)}, the master #{master}")
       @leaving = handle
       @spacing = age < MOMENT ? [@spacing * 2, SPACING.end].min : SPACING.begin
@@ -200,7 +200,7 @@ module Fastrack
 
     def in_vain(used, sizes, now)
       @settled_at = now + SPACING.begin
-      text = "memory: #{ProcessMemory.format(used)} in use, limit #{@limit}, with #{sizes.size} workers of " \
+      text = "memory: #{ProcessMemory.format(used)} in use, limit #{@limit}, with #{Log.count(sizes.size, "worker")} of " \
              "#{sizes.values.map { |size| ProcessMemory.format(size) }.join(", ")}, and the master's #{master}"
       return if shrink(text) || @told
 
@@ -214,7 +214,7 @@ module Fastrack
       return false unless @auto && @workers.size > 1
 
       @workers.size -= 1
-      Log.line("#{text}: changing to #{@workers.size} workers")
+      Log.line("#{text}: changing to #{Log.count(@workers.size, "worker")}")
       true
     end
 
@@ -235,7 +235,7 @@ module Fastrack
     def mourn
       count = @limit.kills - @kills
       @kills = @limit.kills
-      text = "memory: the kernel has killed #{count} processes because of the limit (#{@limit})"
+      text = "memory: the kernel has killed #{count} process#{"es" unless count == 1} because of the limit (#{@limit})"
       shrink(text) || Log.line("#{text}: fewer workers or more memory would do")
     end
 

@@ -72,7 +72,7 @@ module Fastrack
       @writing, @stuck, @lost, @pid = nil, nil, 0, Process.pid unless @pid == Process.pid
       return true.tap { @lost += 1 } if stuck?
 
-      text = "#{text} (#{@lost} lines before this one were lost)" if @lost.positive?
+      text = "#{text} (#{@lost == 1 ? "the line before this one was" : "#{@lost} lines before this one were"} lost)" if @lost.positive?
       @lost = 0
       writing = @writing = Thread.new { write(text, level) }
       # A signal handler may have interrupted whoever has the logger's lock: it waits no longer either.

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "optparse"
+require_relative "../cli/help"
 require_relative "../configuration/option"
 require_relative "../error"
 require_relative "../memory/limit"
@@ -16,8 +17,9 @@ module Fastrack
       USAGE = <<~TEXT
         Usage: fastrack tune [options] [config.ru]
 
-        Boots the app on a free port of the loopback interface, sends it GET requests for a while, and measures what a worker
-        takes of memory and CPUs. Prints how many workers fit.
+        Boots the app on a free port of the loopback interface, sends it GET requests
+        for a while, and measures what a worker takes of memory and CPUs. Prints how
+        many workers fit.
 
       TEXT
 
@@ -50,7 +52,7 @@ module Fastrack
       private
 
       def parser
-        @parser ||= OptionParser.new(USAGE) do |options|
+        @parser ||= Help::Options.new(USAGE) do |options|
           add_machine(options)
           add_load(options)
           options.on("--json", "print JSON") { @options[:json] = true }

@@ -58,7 +58,7 @@ module Fastrack
 
       def recommendation
         chosen = @forecast.recommendation
-        ["#{chosen.workers} workers#{" of #{chosen.threads} threads" if chosen.threads > 1}: the memory allows #{@forecast.by_memory}, " \
+        ["#{chosen.workers} worker#{"s" unless chosen.workers == 1}#{" of #{chosen.threads} threads" if chosen.threads > 1}: the memory allows #{@forecast.by_memory}, " \
          "the CPUs #{@forecast.by_cpus} (requests compute #{(@forecast.computing * 100).round} % of their time)",
          *("not even one worker fits into #{@forecast.memory}" unless chosen.fits)]
       end

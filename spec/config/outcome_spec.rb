@@ -1,0 +1,99 @@
+# frozen_string_literal: true
+
+require_relative "../spec_helper"
+require_relative "../support/command_folder"
+
+RSpec.describe "What comes of a restart", linux: "it is seen in /proc", once: "processes and a log" do
+  include CommandFolder
+
+  # Answers with a version.
+  def version(text)
+    write("config.ru", "run ->(_env) { [200, {}, ['#{text}']] }")
+  end
+
+  def running(*arguments)
+    version("old")
+    ready("-b", "127.0.0.1:0", "-w", "1", *arguments)
+  end
+
+  # A server whose output nobody but this process can read.
+  def piped(*arguments)
+    version("old")
+    reader, writer = IO.pipe
+    command = [RbConfig.ruby, "-w", Server::COMMAND, "-b", "app.sock", "-w", "1", *arguments]
+    pid = spawn(Server::CLEAN_ENVIRONMENT, *command, chdir: @dir, in: File::NULL, out: writer, err: writer, pgroup: true)
+    writer.close
+    Thread.new { IO.copy_stream(reader, path("piped.log")) }
+    eventually { File.exist?(path("piped.log")) && File.read(path("piped.log")).include?("is ready") }
+    yield pid
+  ensure
+    pid && Process.kill(:TERM, -pid)
+    eventually { ProcessTable.group(pid).empty? || !Process.wait(pid, Process::WNOHANG).nil? }
+  end
+
+  def ask
+    HttpResponse.ask(UNIXSocket.new(path("app.sock"))).body
+  end
+
+  it "is told by `fastrack restart` once the new code serves, and how long that took" do
+    server = running
+    version("new")
+    output, status = fastrack("restart")
+    expect([output, status]).to match([/\AUSR2 sent to #{server.pid}\nready in \d+\.\d s\n\z/, 0])
+    expect(server.get.body).to eq("new")
+  end
+
+  it "is told by `fastrack restart` with status 1 and the log where the new code does not boot" do
+    server = running
+    write("config.ru", "raise 'no luck'")
+    output, status = fastrack("restart")
+    expect([output, status]).to match([/^fastrack: USR2 has failed: the old code serves on \(pid #{server.pid}\)\. From its log:$.*no luck/m, 1])
+    expect(server.get.body).to eq("old")
+  end
+
+  it "is told by `fastrack restart` without a log, too" do
+    piped do |pid|
+      version("new")
+      expect(fastrack("restart")).to match([/\nready in \d+\.\d s\n\z/, 0])
+      eventually { ask == "new" }
+      write("config.ru", "raise 'no luck'")
+      expect(fastrack("restart")).to match([/USR2 has failed: the old code serves on \(pid (?!#{pid}\))\d+\)\. Its log says why$/, 1])
+      expect(ask).to eq("new")
+    end
+  end
+
+  it "is told by `fastrack reload`: that the new workers serve, or that the ConfigFile is wrong" do
+    write("config/fastrack.rb", "preload_app false")
+    server = running
+    version("new")
+    expect(fastrack("reload")).to match([/\AHUP sent to #{server.pid}\nready in \d+\.\d s\n\z/, 0])
+    expect(server.get.body).to eq("new")
+    write("config/fastrack.rb", "raise 'no luck' unless $PROGRAM_NAME.end_with?('fastrack') && ARGV.first == 'reload'\npreload_app false")
+    expect(fastrack("reload")).to match([/HUP has failed: the old code serves on .*HUP changes nothing: .*no luck/m, 1])
+  end
+
+  it "is told by `fastrack reload` with status 1 where new workers do not boot, with a log or without" do
+    server = running("-O", "PreloadApp=false")
+    write("config.ru", "raise 'no luck'")
+    expect(fastrack("reload", "-O", "PreloadApp=false")).to match([/HUP has failed: the old code serves on .*no luck.*the new one does not boot/m, 1])
+    expect(server.get.body).to eq("old")
+    server.stop
+    piped("-O", "PreloadApp=false") do
+      write("config.ru", "raise 'no luck'")
+      expect(fastrack("reload", "-O", "PreloadApp=false")).to match([/HUP has failed: the old code serves on .*Its log says why$/, 1])
+    end
+  end
+
+  it "is that workers get the same code where the app is preloaded, which `fastrack phased-restart` says" do
+    server = running
+    output, status = fastrack("phased-restart")
+    expect([output, status]).to match([/\AHUP sent to #{server.pid}\nThe app is preloaded: .*`fastrack restart` loads new code\.\nready in /, 0])
+  end
+
+  it "is not waited for with --no-wait" do
+    server = running
+    write("config.ru", "raise 'no luck'")
+    expect(fastrack("restart", "--no-wait")).to eq(["USR2 sent to #{server.pid}; the server's log says what comes of it\n", 0])
+    server.await_log("this one carries on")
+  end
+end
