@@ -23,8 +23,6 @@ mod clock;
 #[allow(dead_code)]
 #[path = "../src/handoff/count.rs"]
 mod count;
-#[path = "../src/helper/cpu_share.rs"]
-mod cpu_share;
 #[allow(dead_code)]
 #[path = "../src/helper/crew.rs"]
 mod crew;
@@ -37,8 +35,6 @@ mod lead;
 #[allow(dead_code)]
 #[path = "../src/helper/listening.rs"]
 mod listening;
-#[path = "model/load.rs"]
-mod load;
 #[path = "../src/helper/lookout.rs"]
 mod lookout;
 #[path = "model/sync.rs"]
@@ -46,76 +42,71 @@ mod sync;
 #[allow(dead_code)]
 #[path = "../src/helper/timer.rs"]
 mod timer;
-#[path = "../src/helper/wait_share.rs"]
-mod wait_share;
 
 use count::QueueCount;
 use epoch::Epoch;
 use lookout::{Lookout, Work};
 use timer::{HelperTimer, Wake};
 
-pub use kernel::{is_lost_fd, monotonic_micros, process_cpu_micros, sleep, Events, Poller, Timer, Waker};
+pub use kernel::{is_lost_fd, monotonic_micros, sleep, Events, Poller, Timer, Waker};
 
-/// All threads that have requests wait for something else.
+/// The application's lock is free all the time, or in use.
 mod watch {
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::Arc;
 
     use super::clock::Clock;
     use super::kernel::Timer;
 
+    static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+    /// From now on.
+    pub fn set_taken(is_taken: bool) {
+        IS_TAKEN.store(is_taken, Ordering::SeqCst);
+    }
+
     #[derive(Debug, Default)]
     pub struct Activity;
 
-    pub const SHORTEST: u64 = 1;
-
     impl Activity {
-        pub fn is_said(&self) -> bool {
-            true
-        }
-
-        pub fn new(_waits: Arc<Waits>) -> Self {
+        pub fn new(_lock: Arc<AppLock>) -> Self {
             Activity
         }
 
-        pub fn begin_request(&self) {}
+        pub fn begin_request(&self, _clock: &impl Clock) {}
 
-        pub fn end_request(&self) {}
-
-        pub fn waited(&self, _clock: &impl Clock) -> Option<u64> {
-            Some(1)
-        }
-
-        pub fn waits_for(&self, clock: &impl Clock) -> Option<u64> {
-            self.waited(clock)
-        }
+        pub fn end_request(&self, _clock: &impl Clock) {}
 
         pub fn is_runnable(&self) -> bool {
             false
         }
     }
 
-    /// Nobody knows how long they last.
     #[derive(Debug, Default)]
-    pub struct Waits(());
+    pub struct AppLock(());
 
-    impl Waits {
+    impl AppLock {
+        pub fn is_told(&self) -> bool {
+            true
+        }
+
+        pub fn is_free(&self) -> bool {
+            !IS_TAKEN.load(Ordering::SeqCst)
+        }
+
+        pub fn time_until_enough(&self, _now: u64) -> Option<u64> {
+            self.is_free().then_some(0)
+        }
+
+        pub fn begin(&self, _now: u64) {}
+
+        pub fn use_up(&self, _now: u64) {}
+
         pub fn timer(&self) -> Option<&Timer> {
             None
         }
 
-        pub fn tell_after(&self, _micros: u64) -> bool {
-            false
-        }
-
-        pub fn total(&self) -> u64 {
-            0
-        }
-
-        pub fn are_long(&self) -> bool {
-            false
-        }
-
-        pub fn are_short(&self) -> bool {
+        pub fn set_awaited(&self, _is_awaited: bool) -> bool {
             false
         }
     }

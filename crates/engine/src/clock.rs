@@ -1,16 +1,11 @@
 //! The clocks by which a worker decides. Tests have one that they set by hand.
 
-use fastrack_sys::{monotonic_micros, process_cpu_micros};
+use fastrack_sys::monotonic_micros;
 
 pub(crate) trait Clock {
     /// What time it is, in microseconds.
     fn micros(&self) -> u64 {
         monotonic_micros()
-    }
-
-    /// How long all threads of this process have computed, in microseconds.
-    fn cpu_micros(&self) -> u64 {
-        process_cpu_micros()
     }
 }
 
@@ -28,34 +23,23 @@ pub(crate) mod tests {
     #[derive(Debug)]
     pub struct HandClock {
         micros: AtomicU64,
-        cpu_micros: AtomicU64,
     }
 
     impl HandClock {
-        /// Other times than 0, which stands for none here and there.
+        /// Another time than 0, which stands for none here and there.
         pub fn new() -> Self {
-            HandClock { micros: 7_000_000.into(), cpu_micros: 5_000_000.into() }
+            HandClock { micros: 7_000_000.into() }
         }
 
         /// So much time goes by, in microseconds.
         pub fn wait(&self, micros: u64) {
             self.micros.fetch_add(micros, Ordering::Relaxed);
         }
-
-        /// The same, in which the process computes.
-        pub fn compute(&self, micros: u64) {
-            self.wait(micros);
-            self.cpu_micros.fetch_add(micros, Ordering::Relaxed);
-        }
     }
 
     impl Clock for HandClock {
         fn micros(&self) -> u64 {
             self.micros.load(Ordering::Relaxed)
-        }
-
-        fn cpu_micros(&self) -> u64 {
-            self.cpu_micros.load(Ordering::Relaxed)
         }
     }
 }

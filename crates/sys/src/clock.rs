@@ -44,11 +44,6 @@ pub fn monotonic_micros() -> u64 {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, micros)
 }
 
-/// The time that all threads of this process have computed, in microseconds.
-pub fn process_cpu_micros() -> u64 {
-    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(0, micros)
-}
-
 /// The time that this thread has computed, in microseconds.
 pub fn thread_cpu_micros() -> u64 {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(0, micros)
@@ -60,61 +55,11 @@ fn micros(time: nix::sys::time::TimeSpec) -> u64 {
     seconds * 1_000_000 + nanos / 1000
 }
 
-/// Another thread of this process: its CPU clock, and its id.
-#[derive(Clone, Copy, Debug)]
-pub struct ThreadClock {
-    clock: nix::libc::clockid_t,
-    id: u32,
-}
-
-/// This thread's CPU clock, for other threads; None where there is none.
-pub fn thread_clock() -> Option<ThreadClock> {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    {
-        let mut clock = 0;
-        // SAFETY: it writes one number to the address, which is that of `clock`, and this thread exists.
-        let result = unsafe { nix::libc::pthread_getcpuclockid(nix::libc::pthread_self(), &raw mut clock) };
-        let id = u32::try_from(nix::unistd::gettid().as_raw()).ok()?;
-        (result == 0).then_some(ThreadClock { clock, id })
-    }
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    None
-}
-
-// macOS has clocks of type u32.
-#[allow(clippy::unnecessary_cast)]
-impl ThreadClock {
-    /// As a number other than 0.
-    pub fn number(self) -> u64 {
-        u64::from(self.id) << 32 | u64::from(self.clock as u32)
-    }
-
-    /// The clock with that number; None for 0.
-    pub fn of_number(number: u64) -> Option<Self> {
-        (number != 0).then_some(ThreadClock {
-            clock: number as u32 as nix::libc::clockid_t,
-            id: (number >> 32) as u32,
-        })
-    }
-
-    /// Whether the thread would compute now if it had a processor, or does so (proc(5)).
-    pub fn is_runnable(self) -> bool {
-        let stat = std::fs::read(format!("/proc/self/task/{}/stat", self.id)).unwrap_or_default();
-        let name_end = stat.iter().rposition(|byte| *byte == b')');
-        name_end.is_some_and(|at| stat.get(at + 2) == Some(&b'R'))
-    }
-
-    /// The time that the thread has computed, in microseconds; 0 when it has ended.
-    pub fn micros(self) -> u64 {
-        clock_gettime(ClockId::from_raw(self.clock)).map_or(0, micros)
-    }
-}
-
 #[cfg(test)]
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod tests {
     use super::*;
-    use crate::patience::{eventually, until};
+    use crate::patience::eventually;
 
     #[test]
     fn the_clock_for_deadlines_goes_on_by_a_tick() {
@@ -134,28 +79,5 @@ mod tests {
                 Some(step()).filter(|millis| *millis <= tick).inspect(|it| assert!(it + 1 >= tick))
             });
         }
-    }
-
-    #[test]
-    fn the_clock_of_a_thread_shows_what_it_computes_and_not_how_long_it_sleeps() {
-        let (tell, told) = std::sync::mpsc::channel();
-        let (go, gone) = std::sync::mpsc::channel::<()>();
-        let thread = std::thread::spawn(move || {
-            let clock = thread_clock().expect("a clock");
-            assert!(clock.is_runnable());
-            tell.send(ThreadClock::of_number(clock.number()).expect("a clock")).expect("tell");
-            gone.recv().expect("go");
-            while clock.micros() < 20_000 {}
-            tell.send(clock).expect("tell");
-            gone.recv().expect_err("the end");
-        });
-        let clock = told.recv().expect("its clock");
-        assert!(clock.micros() < 20_000);
-        go.send(()).expect("go");
-        let clock = told.recv().expect("its clock");
-        assert!(clock.micros() >= 20_000);
-        until(|| !clock.is_runnable());
-        drop(go);
-        thread.join().expect("the thread");
     }
 }

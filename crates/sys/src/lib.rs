@@ -20,6 +20,7 @@ mod shared_memory;
 mod signals;
 mod socket;
 mod stderr;
+mod thread_id;
 mod trusted_path;
 mod wakeup;
 
@@ -28,8 +29,8 @@ mod wakeup;
 mod patience;
 
 pub use clock::{
-    epoch_micros, epoch_millis, epoch_seconds, monotonic_micros, monotonic_millis, process_cpu_micros,
-    thread_clock, thread_cpu_micros, tick_millis, ThreadClock,
+    epoch_micros, epoch_millis, epoch_seconds, monotonic_micros, monotonic_millis, thread_cpu_micros,
+    tick_millis,
 };
 pub use fatal_signals::run_before_fatal_signals;
 pub use fd::{
@@ -61,5 +62,6 @@ pub use socket::{
     send_more, shutdown_both, shutdown_write, sleep, wait_readable, wait_writable, writev,
 };
 pub use stderr::{load_backtrace, write_backtrace, write_stderr, write_stderr_within};
+pub use thread_id::ThreadId;
 pub use trusted_path::{find_place, Place};
 pub use wakeup::{Timer, Waker};

@@ -1,32 +1,13 @@
 //! Whether the machine has a processor to spare.
 
-#[cfg(not(portable))]
-use std::fs::File;
-use std::os::fd::RawFd;
-
-#[cfg(not(portable))]
-use std::os::{fd::AsRawFd, unix::fs::FileExt};
-
 /// The machine's processors, and how many threads of all its processes want one.
 #[derive(Debug)]
 pub struct Processors {
+    /// Whether this process may use all of them.
     #[cfg(not(portable))]
-    load: Load,
+    has_all: bool,
     online: u32,
 }
-
-/// Of proc_loadavg(5).
-#[cfg(not(portable))]
-#[derive(Debug)]
-enum Load {
-    Unknown,
-    Open(File),
-    /// To be opened for each look.
-    Closed,
-}
-
-#[cfg(not(portable))]
-const LOAD: &str = "/proc/loadavg";
 
 impl Processors {
     /// They are counted now. Where this process may use only some of them (cgroup, affinity), what the others do says nothing.
@@ -34,17 +15,7 @@ impl Processors {
         let online = online();
         Processors {
             #[cfg(not(portable))]
-            load: File::open(LOAD).ok().filter(|_| has_all(online)).map_or(Load::Unknown, Load::Open),
-            online,
-        }
-    }
-
-    /// The same for few looks: no descriptor stays open.
-    pub fn closed() -> Self {
-        let online = online();
-        Processors {
-            #[cfg(not(portable))]
-            load: if has_all(online) { Load::Closed } else { Load::Unknown },
+            has_all: has_all(online),
             online,
         }
     }
@@ -52,17 +23,6 @@ impl Processors {
     /// How many there are; 1 where nobody asks.
     pub fn online(&self) -> usize {
         self.online as usize
-    }
-
-    /// The descriptors that a forked child inherits.
-    pub fn raw_fds(&self) -> impl Iterator<Item = RawFd> + use<> {
-        #[cfg(not(portable))]
-        return match &self.load {
-            Load::Open(file) => Some(file.as_raw_fd()).into_iter(),
-            Load::Unknown | Load::Closed => None.into_iter(),
-        };
-        #[cfg(portable)]
-        return std::iter::empty();
     }
 
     /// How many are idle, and the current thread's own; 0 if threads wait for one. None where the system does not tell.
@@ -73,14 +33,8 @@ impl Processors {
     /// How many threads of all processes compute or would like to, the current one among them (proc_loadavg(5)).
     #[cfg(not(portable))]
     fn runnable(&self) -> Option<u32> {
-        let mut text = [0; 64];
-        let length = match &self.load {
-            Load::Unknown => return None,
-            Load::Open(file) => file.read_at(&mut text, 0),
-            Load::Closed => File::open(LOAD).ok()?.read_at(&mut text, 0),
-        };
-        let length = length.ok()?;
-        runnable_of(&text[..length])
+        let load = self.has_all.then(|| std::fs::read("/proc/loadavg").ok()).flatten()?;
+        runnable_of(&load)
     }
 
     #[cfg(portable)]
@@ -130,13 +84,12 @@ mod tests {
 
     #[test]
     fn none_is_spare_while_more_threads_compute_than_there_are_processors() {
-        let (processors, closed) = (Processors::new(), Processors::closed());
-        if !has_all(processors.online) {
-            assert_eq!((processors.spare(), closed.spare()), (None, None));
+        let processors = Processors::new();
+        if !processors.has_all {
+            assert_eq!(processors.spare(), None);
             return;
         }
         assert!(processors.online > 0 && processors.runnable().is_some_and(|runnable| runnable > 0));
-        assert_eq!((processors.raw_fds().count(), closed.raw_fds().count()), (1, 0));
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..=processors.online {
@@ -146,7 +99,7 @@ mod tests {
                     }
                 });
             }
-            until(|| (processors.spare(), closed.spare()) == (Some(0), Some(0)));
+            until(|| processors.spare() == Some(0));
             is_over.store(true, Ordering::Relaxed);
         });
     }

@@ -124,10 +124,6 @@ impl Poller {
     }
 }
 
-pub fn process_cpu_micros() -> u64 {
-    0
-}
-
 pub fn monotonic_micros() -> u64 {
     0
 }

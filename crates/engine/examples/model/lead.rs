@@ -4,7 +4,7 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 use crate::crew::{Crew, Turn, MAIN};
-use crate::{load, Events};
+use crate::{watch, Events};
 
 struct Worker {
     crew: Crew,
@@ -71,10 +71,10 @@ impl Worker {
     }
 }
 
-/// So many threads answer so many requests, while the helper wakes others twice, whenever that is. While all processors are
-/// busy they give way to each other.
-pub fn each_request_is_answered_and_all_threads_return(threads: usize, requests: usize, is_busy: bool) {
-    load::set_high(is_busy);
+/// So many threads answer so many requests, while the helper wakes others twice, whenever that is. Where requests have the
+/// application's lock all the time, or wait for it, they give way to each other.
+pub fn each_request_is_answered_and_all_threads_return(threads: usize, requests: usize, compute: bool) {
+    watch::set_taken(compute);
     let crew = Crew::new(threads).expect("a crew");
     crew.open();
     let worker = Arc::new(Worker { crew, left: Mutex::new(requests), leader: Mutex::new(None) });
@@ -85,9 +85,8 @@ pub fn each_request_is_answered_and_all_threads_return(threads: usize, requests:
         })
         .collect();
     for _ in 0..2 {
-        match worker.crew.room() {
-            0 => {}
-            room => drop(worker.crew.summon(requests.min(room))),
+        if worker.crew.has_room() {
+            worker.crew.summon();
         }
     }
     others.into_iter().for_each(|other| other.join().expect("no panic"));

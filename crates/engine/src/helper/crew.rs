@@ -8,20 +8,20 @@
 
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use fastrack_sys::{Events, Poller, Timer, Waker};
 
-use super::cpu_share::CpuShare;
-use super::load::Load;
-use super::wait_share::WaitShare;
 use crate::clock::{Clock, SystemClock};
 use crate::sync::{Mutex, MutexGuard};
-use crate::watch::{Activity, Waits};
+use crate::watch::{Activity, AppLock};
 
 /// The thread that decides when the engine stops: the one that runs it first.
 pub(crate) const MAIN: usize = 0;
+
+/// Where the application tells nothing of its lock (Ruby 3.1), in microseconds: after so long a request begins beside others whose
+/// threads all sleep at that moment.
+const UNTOLD: u64 = 3_000;
 
 #[derive(Debug)]
 struct Place {
@@ -37,12 +37,7 @@ pub(crate) struct Crew<C = SystemClock> {
     places: Box<[Place]>,
     state: Mutex<State>,
     clock: C,
-    load: Load,
-    waits: Arc<Waits>,
-    cpu_share: CpuShare,
-    wait_share: WaitShare,
-    /// When a request was last begun, in microseconds.
-    begun: AtomicU64,
+    app_lock: Arc<AppLock>,
 }
 
 #[derive(Debug, Default)]
@@ -60,8 +55,8 @@ struct State {
     sleepers: Vec<usize>,
     /// The thread that was woken to lead, until it does.
     summoned: Option<usize>,
-    /// How many more threads are to be woken, each as soon as the one before has a request.
-    wanted: usize,
+    /// When a request was last begun, in microseconds.
+    began: u64,
 }
 
 /// What a thread does next.
@@ -75,30 +70,21 @@ pub(crate) enum Turn {
 
 impl Crew {
     pub fn new(threads: usize) -> io::Result<Self> {
-        Self::with(threads, SystemClock, Load::new(threads > 1))
+        Self::with(threads, SystemClock)
     }
 }
 
 impl<C: Clock> Crew<C> {
-    fn with(threads: usize, clock: C, load: Load) -> io::Result<Self> {
-        let waits = Arc::new(Waits::default());
+    fn with(threads: usize, clock: C) -> io::Result<Self> {
+        let app_lock = Arc::new(AppLock::default());
         let place = |_| {
             let (waker, poller) = (Waker::new()?, Poller::new()?);
             poller.watch(&waker, 0)?;
-            let activity = Arc::new(Activity::new(Arc::clone(&waits)));
+            let activity = Arc::new(Activity::new(Arc::clone(&app_lock)));
             Ok(Place { waker, poller, activity })
         };
         let places = (0..if threads > 1 { threads } else { 0 }).map(place).collect::<io::Result<_>>()?;
-        Ok(Crew {
-            places,
-            state: Mutex::default(),
-            clock,
-            load,
-            waits,
-            cpu_share: CpuShare::default(),
-            wait_share: WaitShare::default(),
-            begun: AtomicU64::new(0),
-        })
+        Ok(Crew { places, state: Mutex::default(), clock, app_lock })
     }
 
     /// Whether there is one thread only. Then nothing else here is used.
@@ -110,12 +96,11 @@ impl<C: Clock> Crew<C> {
     pub fn inherited_fds(&self) -> impl Iterator<Item = RawFd> + '_ {
         let places = self.places.iter();
         let fds = places.flat_map(|place| place.waker.raw_fds().chain(place.poller.inherited_fds()));
-        let timer = self.waits.timer().into_iter().flat_map(Timer::raw_fds);
-        fds.chain(self.load.inherited_fds()).chain(timer)
+        fds.chain(self.app_lock.timer().into_iter().flat_map(Timer::raw_fds))
     }
 
-    pub fn waits(&self) -> &Waits {
-        &self.waits
+    pub fn app_lock(&self) -> &AppLock {
+        &self.app_lock
     }
 
     pub fn activity(&self, thread: usize) -> &Arc<Activity> {
@@ -193,35 +178,37 @@ impl<C: Clock> Crew<C> {
 
     /// The leader has a request. What belongs to the lead is back in its place.
     pub fn begin_request(&self, thread: usize) {
-        self.places[thread].activity.begin_request();
-        self.begun.store(self.clock.micros(), Ordering::Relaxed);
         let mut state = self.state();
+        state.began = self.clock.micros();
+        if state.serving == 0 {
+            self.app_lock.begin(state.began);
+        }
+        self.places[thread].activity.begin_request(&self.clock);
         state.serving |= 1 << thread;
         state.led = false;
-        if let Some(wanted) = state.wanted.checked_sub(1) {
-            state.wanted = wanted;
-            self.summon_one(&mut state);
-        }
     }
 
     /// The thread has answered its request. Returns whether it leads from now on, and then whether it may begin another request.
     /// It may not while that would be in the way of the requests of others.
     pub fn end_request(&self, thread: usize) -> Option<bool> {
-        self.places[thread].activity.end_request();
-        let serving = {
-            let mut state = self.state();
-            state.serving &= !(1 << thread);
-            if !state.lead() {
-                self.tell_main(&state);
-                return None;
-            }
-            state.serving
+        self.places[thread].activity.end_request(&self.clock);
+        let mut state = self.state();
+        state.serving &= !(1 << thread);
+        if !state.lead() {
+            self.tell_main(&state);
+            return None;
+        }
+        let is_in_the_way = match self.app_lock.is_told() {
+            _ if state.serving == 0 => false,
+            true => !self.app_lock.is_free(),
+            false => self.is_any_runnable(&state),
         };
-        Some(serving == 0 || self.has_room_beside(serving))
+        Some(!is_in_the_way)
     }
 
-    fn threads_in(&self, serving: u64) -> impl Iterator<Item = usize> + '_ {
-        (0..self.places.len()).filter(move |thread| serving & 1 << thread != 0)
+    fn is_any_runnable(&self, state: &State) -> bool {
+        let mut serving = (0..self.places.len()).filter(|thread| state.serving & 1 << thread != 0);
+        serving.any(|thread| self.activity(thread).is_runnable())
     }
 
     /// Whether no other thread has a request: then the leader waits for clients itself.
@@ -232,11 +219,10 @@ impl<C: Clock> Crew<C> {
     /// There is nothing to do while others have requests: the leader goes to sleep. What belongs to the lead is back in
     /// its place. False if the others are done by now.
     pub fn rest(&self, thread: usize) -> bool {
-        let mut state = self.state();
+        let state = self.state();
         if state.open && state.serving == 0 {
             return false;
         }
-        state.wanted = 0;
         self.lay_down(state, thread);
         true
     }
@@ -284,22 +270,37 @@ impl<C: Clock> Crew<C> {
         self.state().serving.count_ones()
     }
 
-    /// Wakes a thread, which leads then, unless one does by now; and further ones for as many `requests` as there are, but not
-    /// more than have requests already: that these wait says that the next will, and no more. Returns whether one will come.
-    pub fn summon(&self, requests: usize) -> bool {
+    /// Whether another thread may have a request. There is one that sleeps, and the request would not be in the way of those in
+    /// progress.
+    pub fn has_room(&self) -> bool {
+        let state = self.state();
+        let is_free = state.is_lead_free() && !state.sleepers.is_empty();
+        is_free
+            && match self.app_lock.is_told() {
+                _ if state.serving == 0 => true,
+                true => self.app_lock.time_until_enough(self.clock.micros()) == Some(0),
+                false => self.clock.micros() >= state.began + UNTOLD && !self.is_any_runnable(&state),
+            }
+    }
+
+    /// How long it takes until there is [room](Self::has_room) if there is none now, in microseconds. Without end while a request
+    /// uses the application's lock: the helper is told when that has been free for long enough. None where nothing is known.
+    pub fn time_until_room(&self) -> Option<u64> {
+        let is_told = self.app_lock.set_awaited(true);
+        is_told.then(|| self.app_lock.time_until_enough(self.clock.micros()).unwrap_or(u64::MAX))
+    }
+
+    /// Wakes a thread, which leads then, unless one does by now. Returns whether one will come.
+    pub fn summon(&self) -> bool {
         let mut state = self.state();
-        if !state.is_lead_free() {
-            return true;
-        }
-        let most = requests.min(state.serving.count_ones() as usize);
-        state.wanted = most.saturating_sub(1);
-        self.summon_one(&mut state)
+        !state.is_lead_free() || self.summon_one(&mut state)
     }
 
     fn summon_one(&self, state: &mut State) -> bool {
         let sleeper = if state.open { state.sleepers.pop() } else { None };
         if let Some(thread) = sleeper {
             state.summoned = sleeper;
+            self.app_lock.use_up(self.clock.micros());
             self.places[thread].waker.call();
         }
         sleeper.is_some()
@@ -324,10 +325,6 @@ impl State {
         self.open && !self.led && self.summoned.is_none()
     }
 }
-
-// Said because the model has this file, too.
-#[path = "crew/room.rs"]
-mod room;
 
 #[cfg(test)]
 #[path = "crew/tests.rs"]

@@ -4,19 +4,14 @@
 //! each request is done before the [timer] fires. If requests follow one another it looks now and then whether one
 //! has lasted since the last look. Only then it takes over, until that request is done.
 
-mod cpu_share;
 mod crew;
 mod epoch;
 mod listening;
-mod load;
 mod lookout;
 mod shared;
 mod thread;
 mod timer;
-mod wait_share;
 
-#[cfg(test)]
-pub(crate) use load::tests::with_busy_processors;
 #[cfg(test)]
 pub(crate) use shared::tests;
 

@@ -220,7 +220,7 @@ impl Work for Drive<'_> {
     }
 
     fn rest(&self) {
-        self.shared.crew().waits().tell_after(0);
+        self.shared.crew().app_lock().set_awaited(false);
     }
 }
 
@@ -257,15 +257,15 @@ impl Drive<'_> {
     ) -> Option<u64> {
         let Drive { shared, control, .. } = self;
         let crew = shared.crew();
-        let room = crew.room();
+        let has_room = crew.has_room();
         let is_first_choice =
-            |reactor: &Reactor| room > 0 && !reactor.member().is_some_and(Member::is_another_idle);
+            |reactor: &Reactor| has_room && !reactor.member().is_some_and(Member::is_another_idle);
         let is_back = || shared.epoch().read() != since || shared.is_anybody_returning();
         reactor.drive(&is_back, &is_first_choice);
         // What the thread that leads would see: clients, the shared queue.
         let is_anybody_there = reactor.has_ready() || control.is_noticed() || control.is_anybody_waiting();
         if is_anybody_there && (control.is_noticed() || is_first_choice(&reactor)) {
-            crew.summon(reactor.waiting_requests().min(room));
+            crew.summon();
         }
         let deadline = control.all_requests().iter().map(|request| request.deadline()).min();
         let next = next_look(&reactor, deadline.unwrap_or(u64::MAX));
@@ -280,13 +280,13 @@ impl Drive<'_> {
         }
         self.step.set(step);
         shared.timer().watch_on(!is_anybody_there);
-        if !is_anybody_there || room > 0 {
-            crew.waits().tell_after(0);
+        if !is_anybody_there || has_room {
+            crew.app_lock().set_awaited(false);
         }
-        Some(match (is_anybody_there, room) {
+        Some(match (is_anybody_there, has_room) {
             (false, _) => next,
-            (true, 0) => next.min(next_try(crew.time_until_room())),
-            (true, _) => next.min(NEXT_TRY),
+            (true, false) => next.min(next_try(crew.time_until_room())),
+            (true, true) => next.min(NEXT_TRY),
         })
     }
 

@@ -43,7 +43,7 @@ impl Reactor {
     /// theirs.
     fn has_processor(&mut self) -> bool {
         let others = self.member.as_ref().map_or(0, Member::serving_others);
-        let processors = self.processors.get_or_insert_with(Processors::closed);
+        let processors = self.processors.get_or_insert_with(Processors::new);
         others < processors.online() || processors.spare() != Some(0)
     }
 
@@ -94,12 +94,35 @@ impl Reactor {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::super::tests::{kept, reactor, REQUEST};
     use super::*;
     use crate::handoff::SharedQueue;
-    use crate::helper::with_busy_processors;
     use crate::patience::until;
+
+    /// As many threads compute as it takes to have none of the machine's processors idle. Does nothing where the system does not
+    /// tell that.
+    fn with_busy_processors(work: impl FnOnce()) {
+        if Processors::new().spare().is_none() {
+            return;
+        }
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let count = std::thread::available_parallelism().map_or(1, usize::from);
+            for _ in 0..count {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            let result = catch_unwind(AssertUnwindSafe(work));
+            is_over.store(true, Ordering::Relaxed);
+            result.unwrap_or_else(|panic| resume_unwind(panic));
+        });
+    }
 
     /// Clients whose requests wait for this worker.
     fn waiting(count: usize, reactor: &mut Reactor) -> Vec<std::os::unix::net::UnixStream> {
@@ -136,7 +159,7 @@ mod tests {
         let queue = SharedQueue::new().expect("a queue");
         let member = || queue.member().expect("a member").expect("free");
         let mut reactor = Reactor { member: Some(member()), ..reactor() };
-        let mut others: Vec<_> = (0..Processors::closed().online()).map(|_| member()).collect();
+        let mut others: Vec<_> = (0..Processors::new().online()).map(|_| member()).collect();
         others.iter().for_each(|other| other.set_serving(true));
         others[0].set_idle(true);
         let mut clear = |urgent| {

@@ -75,11 +75,6 @@ impl Reactor {
         !self.ready.is_empty() || self.ask_member(Member::is_anything_queued)
     }
 
-    /// How many requests are waiting, as far as that is known.
-    pub fn waiting_requests(&self) -> usize {
-        self.ready.len() + self.member.as_ref().map_or(0, Member::queued) as usize
-    }
-
     pub fn queue_behind_waiting(&mut self, mut connection: Box<Connection>) {
         // One that has shut down its sending side with the request is not gone: see `drop_if_gone`.
         connection.ended |= fastrack_sys::has_peer_closed(connection.as_fd());

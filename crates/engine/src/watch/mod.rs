@@ -2,6 +2,7 @@
 
 mod active_request;
 mod activity;
+mod app_lock;
 mod cause;
 mod counters;
 mod counts;
@@ -10,12 +11,13 @@ mod scoreboard;
 mod settings;
 mod totals;
 mod unsent;
-mod waits;
 mod watchdog;
 
 pub(crate) use active_request::{end_overdue_process, ActiveRequest, Claim, ENDING_TIME};
 pub use activity::Activity;
-pub(crate) use activity::SHORTEST;
+pub(crate) use app_lock::AppLock;
+#[cfg(test)]
+pub(crate) use app_lock::ENOUGH;
 pub use cause::Cause;
 pub(crate) use counters::{Count, Counters};
 pub use counts::{Connections, Counts, GcTime, Histogram, BUCKETS};
@@ -23,6 +25,5 @@ pub(crate) use last_response::LastResponse;
 pub use scoreboard::{Entry, QueueLength, Scoreboard, Slot, State, WorkerId, MAX_THREADS};
 pub use settings::{ThreadDumper, WatchSettings};
 pub(crate) use unsent::SendUnsent;
-pub(crate) use waits::Waits;
 pub(crate) use watchdog::Watchdog;
 pub use watchdog::EXIT_STATUS;

@@ -165,7 +165,7 @@ impl Engine {
         if !crew.is_alone() && Poller::TAKES_TIMERS {
             let waits = Timer::new()?;
             timer.watch_beside(&waits)?;
-            crew.waits().tell_by(waits);
+            crew.app_lock().tell_by(waits);
         }
         let fds = listeners.raw_fds().chain(member.iter().flat_map(Member::raw_fds));
         let fds = fds.chain(timer.inherited_fds()).chain(watched_fd).chain(crew.inherited_fds());

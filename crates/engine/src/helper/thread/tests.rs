@@ -33,10 +33,10 @@ fn nobody_sets_the_timer_of_waits_any_more_when_what_lasted_is_over() {
         step: Cell::default(),
         has_others: Cell::default(),
     };
-    shared.crew().waits().tell_after(1_000);
-    assert!(shared.crew().waits().is_awaited());
+    shared.crew().app_lock().set_awaited(true);
+    assert!(shared.crew().app_lock().is_awaited());
     drive.rest();
-    assert!(!shared.crew().waits().is_awaited());
+    assert!(!shared.crew().app_lock().is_awaited());
 }
 
 #[test]

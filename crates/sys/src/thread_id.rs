@@ -1,0 +1,32 @@
+//! Threads of this process, as the system knows them.
+
+/// A thread's id.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadId(u32);
+
+impl ThreadId {
+    /// The current thread's; None where the system tells nothing of threads by such a number.
+    pub fn current() -> Option<Self> {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        return u32::try_from(nix::unistd::gettid().as_raw()).ok().map(ThreadId);
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        None
+    }
+
+    /// As a number other than 0.
+    pub fn number(self) -> u64 {
+        self.0.into()
+    }
+
+    /// The thread with that number; None for 0.
+    pub fn of_number(number: u64) -> Option<Self> {
+        u32::try_from(number).ok().filter(|id| *id != 0).map(ThreadId)
+    }
+
+    /// Whether the thread would compute now if it had a processor, or does so (proc(5)).
+    pub fn is_runnable(self) -> bool {
+        let stat = std::fs::read(format!("/proc/self/task/{}/stat", self.0)).unwrap_or_default();
+        let name_end = stat.iter().rposition(|byte| *byte == b')');
+        name_end.is_some_and(|at| stat.get(at + 2) == Some(&b'R'))
+    }
+}
