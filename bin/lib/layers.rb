@@ -16,7 +16,7 @@ module Layers
       error_response
     ORDER
     "crates/sys" => <<~ORDER,
-      clock fatal_signals fd fd_limit listen_queue memory process processors priority shared_memory signals trusted_path
+      clock fatal_signals fd fd_limit listen_queue memory process processors priority shared_memory signals thread_id trusted_path
       fd_passing own_descriptors socket
       sendfile stderr wakeup
       poller
