@@ -233,7 +233,6 @@ module Fastrack
 
     # Puma's words are read as in a puma.rb, into the same settings.
     def method_missing(word, *arguments, **keywords, &block)
-      require_relative "../puma/config_file"
       unless PumaFile.word?(word)
         words = Option::BY_WORD.keys + WITHOUT_EFFECT.keys - [:config_file]
         raise ConfigurationError, "unknown word #{word}#{Error.suggestion(word, words)}"
