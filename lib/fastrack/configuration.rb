@@ -8,9 +8,6 @@ require_relative "log"
 require_relative "upgrade/start_command"
 
 module Fastrack
-  # Only where it is needed.
-  autoload :PumaFile, File.expand_path("puma/config_file", __dir__)
-
   # All settings, from wherever they come: defaults < environment < options < ConfigFile. There is a reader for each
   # option's word.
   class Configuration

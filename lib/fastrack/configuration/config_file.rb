@@ -5,6 +5,9 @@ require_relative "../listener/address"
 require_relative "options"
 
 module Fastrack
+  # For files of Puma's, and words of Puma's in other files.
+  autoload :PumaFile, File.expand_path("../puma/config_file", __dir__)
+
   # The language of a ConfigFile: Ruby with a word for each option, the words of a unicorn.rb, and those of a puma.rb that mean
   # nothing else here.
   #
