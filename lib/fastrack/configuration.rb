@@ -172,27 +172,17 @@ module Fastrack
 
     def read(environment, output, warnings)
       overrides = @file ? @overrides.except(:ConfigFile) : @overrides
-      chosen = @file ? @chosen.merge(ConfigFile: @file) : @chosen.dup
-      found = default_files(environment)
-      @unread = chosen[:ConfigFile] || found.first != CONFIG_FILES.first ? @unread.to_a : found.drop(1)
-      chosen[:ConfigFile] ||= found.first unless @given.dig(:command, :no_config)
+      chosen = @chosen.merge(ConfigFile: config_path(environment))
       config = read_file(chosen[:ConfigFile], environment, output, warnings)
       @written = config&.__settings__.to_h
       chosen = merge(chosen.compact, @written).merge(overrides)
       @development = development_in?(environment)
       @rhebok = !(@puma_file || @given.key?(:user_supplied_options) || config&.__unicorn__?)
-      defaults = Option::ALL.to_h { |option| [option.name, option.default] }
-      defaults.merge!(UNLIKE_RHEBOK) if @given.key?(:user_supplied_options)
-      defaults = defaults.merge(@development ? DEVELOPMENT : {}, config&.__defaults__.to_h)
       @variables = variables(environment, chosen)
       from_variables = @variables.to_h { |name, variable| [name, variable_value(name, variable, environment[variable])] }
-      @values = defaults.merge(@assumed, from_variables, chosen)
-      if (@auto_workers = @values[:MaxWorkers] == :auto)
-        require_relative "process/cpus"
-        cpus = CPUs.new
-        @values[:MaxWorkers] = cpus.count
-        warnings.puts "fastrack: workers auto: #{cpus.count} (#{cpus})"
-      end
+      @values = defaults(config).merge(@assumed, from_variables, chosen)
+      @auto_workers = @values[:MaxWorkers] == :auto
+      count_workers(warnings) if @auto_workers
       @values.freeze
       # For its errors. This may be a copy of another configuration, which knows its own.
       @control = nil
@@ -200,6 +190,28 @@ module Fastrack
     end
 
     private
+
+    # The file that was read before, or is named, or is there.
+    def config_path(environment)
+      return @file || @chosen[:ConfigFile] if @file || @chosen[:ConfigFile] || @given.dig(:command, :no_config)
+
+      found, *others = default_files(environment)
+      @unread = others if found == CONFIG_FILES.first
+      found
+    end
+
+    def defaults(config)
+      usual = Option::ALL.to_h { |option| [option.name, option.default] }
+      usual.merge!(UNLIKE_RHEBOK) if @given.key?(:user_supplied_options)
+      usual.merge(@development ? DEVELOPMENT : {}, config&.__defaults__.to_h)
+    end
+
+    def count_workers(warnings)
+      require_relative "process/cpus"
+      cpus = CPUs.new
+      @values[:MaxWorkers] = cpus.count
+      warnings.puts "fastrack: workers auto: #{cpus.count} (#{cpus})"
+    end
 
     def usual_workers
       return if !@rhebok || @development || [@variables, @chosen, @written].any? { |one| one.key?(:MaxWorkers) }
@@ -209,7 +221,7 @@ module Fastrack
     end
 
     def unread_files
-      "#{@unread.join(" and ")} #{@unread.one? ? "is" : "are"} not read beside #{CONFIG_FILES.first}; keep one of them" if @unread.any?
+      "#{@unread.join(" and ")} #{@unread.one? ? "is" : "are"} not read beside #{CONFIG_FILES.first}; keep one of them" if @unread&.any?
     end
 
     def idle_queue
@@ -324,10 +336,7 @@ module Fastrack
       host = command ? nil : @given[:Host]
       context = { environment: environment, fixed: !@given[:environment].nil?, **(host ? { host: host } : {}) }
       @puma_file = command&.fetch(:puma) || PUMA_FILE.match?(path)
-      return ConfigFile.evaluate(path, **context) unless @puma_file
-
-      require_relative "puma/config_file"
-      PumaFile.evaluate(path, **context)
+      (@puma_file ? PumaFile : ConfigFile).evaluate(path, **context)
     end
 
     # The working directory with its symbolic links: they may lead elsewhere by the next reload.

@@ -45,9 +45,12 @@ RSpec.describe "A new Rails app whose Gemfile has rhebok-rs in the place of Puma
     server.get("/up", { "X-Forwarded-Proto" => "https" }).status
   end
 
-  it "is served by bin/rails server" do
+  it "is served by bin/rails server with the three threads of its config/puma.rb, and restarted by bin/rails restart" do
     server = @app.serve("bin/rails", "server", "-p", "0")
-    expect([up(server), server.log]).to match([200, /^=> Booting Fastrack$.*^loading from config_file:config\/puma\.rb$/m])
+    expect([up(server), server.log]).to match([200, /^=> Booting Fastrack$.*^loading from config_file:config\/puma\.rb$.*up to 3 requests at once/m])
+    @app.run("bin/rails", "restart")
+    eventually(120, -> { server.log }) { server.log.scan("Fastrack is ready").size == 2 }
+    expect(up(server)).to eq(200)
   end
 
   it "is served by bin/rails server in production" do

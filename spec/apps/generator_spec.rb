@@ -64,8 +64,8 @@ RSpec.describe "A new Rails app", skip: AppRequirements.missing("Rails 7.2 with 
     expect([server.master, up(server)]).to eq([server.pid, 200])
   end
 
-  it "is served by bin/rails server with RACK_HANDLER, which is how the generator changes Rails' Dockerfile" do
-    server = serve("bin/rails", "server", "-b", "127.0.0.1", env: { "RACK_HANDLER" => "fastrack", "PORT" => "0", "RAILS_ENV" => "production" })
+  it "is served by bin/rails server with RACKUP_HANDLER, which is how the generator changes Rails' Dockerfile" do
+    server = serve("bin/rails", "server", "-b", "127.0.0.1", env: { "RACKUP_HANDLER" => "fastrack", "RACK_HANDLER" => "fastrack", "PORT" => "0", "RAILS_ENV" => "production" })
     expect([up(server), server.log]).to match([200, /^Fastrack is ready Workers:1 /])
   end
 
@@ -111,7 +111,7 @@ RSpec.describe "A new Rails app", skip: AppRequirements.missing("Rails 7.2 with 
                           "web: env RUBY_DEBUG_OPEN=true bin/rails server -u fastrack\ncss: bin/rails tailwindcss:watch\n"],
                          ["web: bin/rails s -p 3000\n", "web: bin/rails s -u fastrack -p 3000\n"]],
       "Dockerfile" => [["EXPOSE 80\nCMD [\"./bin/thrust\", \"./bin/rails\", \"server\"]\n",
-                        "EXPOSE 80\nENV RACK_HANDLER=\"fastrack\"\nCMD [\"./bin/thrust\", \"./bin/rails\", \"server\"]\n"],
+                        "EXPOSE 80\nENV RACKUP_HANDLER=\"fastrack\" RACK_HANDLER=\"fastrack\"\nCMD [\"./bin/thrust\", \"./bin/rails\", \"server\"]\n"],
                        ["CMD [\"bundle\", \"exec\", \"fastrack\"]\n", "CMD [\"bundle\", \"exec\", \"fastrack\"]\n"]],
       "bin/dev" => [["#!/usr/bin/env ruby\nexec \"./bin/rails\", \"server\", *ARGV\n",
                      "#!/usr/bin/env ruby\nexec \"./bin/rails\", \"server\", \"-u\", \"fastrack\", *ARGV\n"]]

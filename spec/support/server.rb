@@ -23,7 +23,7 @@ class Server
   # Environment of the machine that would change what a server does.
   CLEAN_ENVIRONMENT = %w[
     WEB_CONCURRENCY PORT SERVER_STARTER_PORT LISTEN_FDS LISTEN_PID LISTEN_FDNAMES NOTIFY_SOCKET WATCHDOG_USEC
-    WATCHDOG_PID RACK_ENV RAILS_ENV RACK_HANDLER RUBYOPT
+    WATCHDOG_PID RACK_ENV RAILS_ENV RACK_HANDLER RACKUP_HANDLER RUBYOPT
   ].to_h { |name| [name, nil] }.freeze
 
   class Failed < StandardError; end

@@ -139,6 +139,8 @@ module Fastrack
       end
       option(options, :Host, "-o", "--host HOST", "address to listen on")
       option(options, :Port, "-p", "--port PORT", "port to listen on (default: 9292)")
+      # Before --config, which it would replace as its opposite.
+      options.on("--no-config", "read no configuration file") { @no_config = true }
     end
 
     def add_settings(options)
@@ -151,8 +153,6 @@ module Fastrack
 
     # What names a server, and its configuration.
     def add_finding(options)
-      # Before --config, which it would replace as its opposite.
-      options.on("--no-config", "read no configuration file") { @no_config = true }
       option(options, :ConfigFile, "-c", "--config FILE", "configuration file (default: config/fastrack.rb, if it exists)")
       options.on("-C FILE", "configuration file of Puma's (default: config/puma.rb, if there is no config/fastrack.rb)") do |path|
         next @no_config = true if path == "-"

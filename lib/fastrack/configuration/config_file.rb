@@ -5,6 +5,9 @@ require_relative "../listener/address"
 require_relative "options"
 
 module Fastrack
+  # For files of Puma's, and words of Puma's in other files.
+  autoload :PumaFile, File.expand_path("../puma/config_file", __dir__)
+
   # The language of a ConfigFile: Ruby with a word for each option, the words of a unicorn.rb, and those of a puma.rb that mean
   # nothing else here.
   #
@@ -233,7 +236,6 @@ module Fastrack
 
     # Puma's words are read as in a puma.rb, into the same settings.
     def method_missing(word, *arguments, **keywords, &block)
-      require_relative "../puma/config_file"
       unless PumaFile.word?(word)
         words = Option::BY_WORD.keys + WITHOUT_EFFECT.keys - [:config_file]
         raise ConfigurationError, "unknown word #{word}#{Error.suggestion(word, words)}"

@@ -3,7 +3,6 @@
 require "rails/generators/base"
 require "ripper"
 require "fastrack/configuration"
-require "fastrack/puma/config_file"
 
 module Fastrack
   # Rails finds and loads this: `bin/rails generate fastrack:install`.
@@ -57,11 +56,12 @@ module Fastrack
         chmod "bin/dev", 0o755
       end
 
-      # By a variable: the entrypoint prepares the database for a command that ends with `bin/rails server`, and for no other.
+      # By variables, rackup's and Rack 2's: the entrypoint prepares the database for a command that ends with `bin/rails server`, and for
+      # no other.
       def change_dockerfile
-        return unless File.exist?(in_app("Dockerfile")) && !File.read(in_app("Dockerfile")).match?(/RACK_HANDLER|fastrack/)
+        return unless File.exist?(in_app("Dockerfile")) && !File.read(in_app("Dockerfile")).match?(/RACK(?:UP)?_HANDLER|fastrack/)
 
-        gsub_file "Dockerfile", /^CMD .*bin\/rails", "s(?:erver)?"/, "ENV RACK_HANDLER=\"fastrack\"\n\\0"
+        gsub_file "Dockerfile", /^CMD .*bin\/rails", "s(?:erver)?"/, "ENV RACKUP_HANDLER=\"fastrack\" RACK_HANDLER=\"fastrack\"\n\\0"
       end
 
       private
