@@ -39,13 +39,14 @@ Fastrack #{Fastrack::VERSION}, #{ruby}(?: with YJIT)?, production: 2 workers of 
     end
   end
 
-  it "has a line when it drains, when that is over, and when a second INT comes" do
+  it "has a line when it drains, and when a second INT ends that" do
     server = ready(DrainDelay: 60)
     server.signal(:TERM)
     server.await_log("fastrack: TERM: serving on for 60 s (DrainDelay)\n")
     # Two at once may be one.
     eventually { server.ended? || (server.signal(:INT) && false) }
-    expect(own_lines(server)).to eq(["TERM: serving on for 60 s (DrainDelay)", "INT: stopping at once, the workers are killed", "stopped, N s after INT"])
+    expect(own_lines(server).grep(/\A(?:TERM|INT|stopped)\b/))
+      .to eq(["TERM: serving on for 60 s (DrainDelay)", "INT: stopping at once, the workers are killed", "stopped, N s after INT"])
   end
 
   it "has a line for each of HUP, TTIN, TTOU, WINCH and USR1, in one stream" do

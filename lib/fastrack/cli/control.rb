@@ -96,10 +96,14 @@ module Fastrack
 
     # @return [Hash] as /status.json
     def look
-      answer = ask("GET", "/status.json")
-      found = answer ? JSON.parse(answer) : ProcStatus.of(pid)
+      found = told || ProcStatus.of(pid)
       @serves = %w[serving running].include?(found["phase"])
       found
+    end
+
+    # @return [Hash, nil] nil if there is no monitor
+    def told
+      ask("GET", "/status.json")&.then { |answer| JSON.parse(answer) }
     rescue JSON::ParserError
       raise Error, "the monitor at #{@path} has answered with a part of its status"
     end
@@ -117,11 +121,14 @@ module Fastrack
 
     def order(name)
       path, signal = ORDERS.fetch(name)
-      sent = ask("POST", path)
-      Process.kill(signal, pid) unless sent
-      "#{signal} sent#{" to #{pid}" unless sent}#{"; the server's log says what comes of it" unless STARTS.include?(name) && !@arguments.no_wait?}"
+      # Once: a server that stops cannot be found again.
+      master = pid unless ask("POST", path)
+      Process.kill(signal, master) if master
+      "#{signal} sent#{" to #{master}" if master}#{"; the server's log says what comes of it" unless STARTS.include?(name) && !@arguments.no_wait?}"
     rescue Errno::EPERM
-      raise Error, "process #{pid} belongs to another user"
+      raise Error, "process #{master} belongs to another user"
+    rescue Errno::ESRCH
+      raise Error, "process #{master} has just ended"
     end
 
     # Has new workers, or a new master, start.
@@ -129,7 +136,7 @@ module Fastrack
     # @raise [Error] when they do not serve
     def start(name)
       signal = ORDERS.fetch(name).last
-      master = look["pid"]
+      master = told&.fetch("pid") || pid
       raise Error, "process 1 starts no new master, as its end is that of its container: replace the container" if signal == "USR2" && master == 1
 
       outcome = Outcome.new(master, signal, limit(signal)) unless @arguments.no_wait?
