@@ -24,7 +24,7 @@ const LONGEST_LOOK: u64 = 1_000;
 
 /// How long until a client that could not be served is tried again, in milliseconds.
 const NEXT_TRY: u64 = 1;
-/// Where the threads that have requests are to be left alone.
+/// The same where nothing tells when there is room for it: with Ruby 3.1.
 const LATER_TRY: u64 = 2;
 /// The same at most where it is known when there is room, or the threads tell: each look takes time of others.
 const LATEST_TRY: u64 = 10;
