@@ -125,7 +125,7 @@ module Bench
     SAME = 1.01
     THREADS = 1.05
 
-    # @param figures [Hash{String => Numeric}] instructions: `pipelined`, `uncounted`, `combined` and `json` of the native part, the
+    # @param figures [Hash{String => Numeric}] instructions: `pipelined`, `combined` and `json` of the native part, the
     #   others of the whole worker
     # @param published [Hash{String => Object}] what is in PUBLISHED
     # @param lane [String]
@@ -133,11 +133,11 @@ module Bench
     def self.check(figures, published, lane)
       request = published.fetch("request")
       before = published.fetch("lanes").fetch(lane, {})
-      share = ->(*terms) { terms.sum.fdiv(request) if terms.none?(&:nil?) }
+      share = ->(instructions) { instructions&.fdiv(request) }
       more = ->(one, other) { figures[one] && figures[other] && (figures[one] - figures[other]) }
       ratio = ->(one, other) { figures[one] && before[other] && figures[one].fdiv(before[other]) }
       [
-        verdict("monitor, metrics and queue time, share of a request", share.(more.("pipelined", "uncounted"), more.("worker with monitor", "worker")&.clamp(0..)), SEEING),
+        verdict("monitor, share of a request", share.(more.("worker with monitor", "worker")&.clamp(0..)), SEEING),
         verdict("access log, combined, share of a request", share.(more.("combined", "pipelined")), ACCESS_LOG),
         verdict("access log, JSON, share of a request", share.(more.("json", "pipelined")), ACCESS_LOG),
         verdict("hello kept, to what is published", ratio.("kept", "kept"), SAME),

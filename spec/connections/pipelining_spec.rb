@@ -103,21 +103,6 @@ RSpec.describe "C4 Pipelining", once: "the order of sockets" do
     expect(calls.index("/status/410")).to be < calls.rindex("/status/201")
   end
 
-  # Eight that take eight milliseconds go over two ticks of most kernels' clocks.
-  it "is answered in a row of some milliseconds, as it has come", alone: "milliseconds of a processor" do
-    serve_kept
-    ones = kept_peers(2)
-    # On a busy machine a row may take longer than it may.
-    whole = (1..30).any? do |number|
-      occupy("gate#{number}")
-      ones.zip(%w[a b]) { |one, name| one.write(KeptPeer.request("/compute/1000/#{name}") * 8) }
-      open_gate("gate#{number}")
-      ones.each { |one| 8.times { expect(one.answer.body).to eq(@worker.to_s) } }
-      calls.last(16).chunk_while { |before, after| before == after }.map(&:size) == [8, 8]
-    end
-    expect(whole).to be(true)
-  end
-
   # Each computes for 0.7 ms: on a kernel with ticks of 4 ms six of them begin in one.
   it "of many clients of one worker is answered by all workers", alone: "a processor for each worker" do
     serve(<<~'RUBY', options: { "MaxWorkers" => 2 })

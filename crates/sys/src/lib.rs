@@ -58,7 +58,7 @@ pub use signals::{
 pub use socket::{
     accept, bind_private, discard_input, has_peer_closed, is_clients_error, is_connection, is_listened_at,
     is_peer_gone, is_readable, is_writable, millis_since_data, recv, reset_now, reset_on_close, send,
-    send_more, shutdown_both, shutdown_write, sleep, uncork, wait_readable, wait_writable, writev, CORKS,
+    send_more, shutdown_both, shutdown_write, sleep, wait_readable, wait_writable, writev,
 };
 pub use stderr::{load_backtrace, write_backtrace, write_stderr, write_stderr_within};
 pub use trusted_path::{find_place, Place};

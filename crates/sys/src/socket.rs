@@ -101,18 +101,10 @@ pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     Ok(net::send(fd, bytes, backend::SEND)?)
 }
 
-/// Whether [`send_more`] corks the socket.
-pub const CORKS: bool = backend::CORKS;
-
 /// The same for bytes that others follow immediately, so that they may share a packet (MSG_MORE, send(2)). A TCP socket is
-/// corked then: a packet that is not full waits for the next send, for [`uncork`], or for 200 milliseconds.
+/// corked then: a packet that is not full waits for the next send, or for 200 milliseconds.
 pub fn send_more(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     Ok(net::send(fd, bytes, backend::MORE)?)
-}
-
-/// Sends what [`send_more`] has held back (TCP_CORK, tcp(7)). Fails where the socket is not TCP's.
-pub fn uncork(fd: BorrowedFd<'_>) -> io::Result<()> {
-    backend::uncork(fd)
 }
 
 /// Sends as much of the slices as the socket takes at once (writev(2)).

@@ -1,6 +1,6 @@
 //! One request in progress, from the thread that serves it.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
@@ -32,10 +32,6 @@ pub(crate) struct InFlight {
     /// Bytes of a large response.
     large: usize,
     pub sent: Sent,
-    /// The system may hold back something that was sent on the connection.
-    pub corked: bool,
-    /// Something of the response may be held back here (watch/cork.rs).
-    holds: bool,
 }
 
 /// What is to be counted of a request and its response.
@@ -78,8 +74,6 @@ impl InFlight {
             out_of_memory: false,
             large: 0,
             sent: Sent::default(),
-            corked: false,
-            holds: false,
         }
     }
 
@@ -92,10 +86,9 @@ impl InFlight {
     }
 
     /// A request begins on this socket, which was there to be read when it had `arrived`. Returns the time, both in
-    /// milliseconds of the monotonic clock. The system may hold back the end of the response before it if that was `corked`.
-    pub fn begin(&mut self, fd: RawFd, request: &mut Request<'_>, arrived: u64, corked: bool) -> u64 {
-        self.corked = corked;
-        self.active.cork().begin(corked);
+    /// milliseconds of the monotonic clock.
+    pub fn begin(&mut self, fd: RawFd, request: &mut Request<'_>, arrived: u64) -> u64 {
+        self.unsent.begin();
         let started = self.active.begin(fd, request.head, request.bytes);
         let queued = queue_time(request.head, request.bytes, arrived, started);
         request.queue_time = queued;
@@ -137,37 +130,13 @@ impl InFlight {
         (result, ended)
     }
 
-    /// Whether a part of the response may be held back here.
-    pub fn holds(&self) -> bool {
-        self.holds
-    }
-
-    /// Holds slices back; false if they are to be sent, after [what is held already](Self::take_held). To be called while
-    /// nothing is buffered.
-    pub fn hold(&mut self, slices: &[IoSlice<'_>]) -> io::Result<bool> {
-        let held = self.active.cork().hold(slices)?;
-        self.holds |= held;
-        Ok(held)
-    }
-
-    /// Adds what is held back to the buffer. Returns how much of it the helper has sent.
-    pub fn take_held(&mut self) -> io::Result<usize> {
-        if !std::mem::take(&mut self.holds) {
-            return Ok(0);
-        }
-        let InFlight { active, write_buf, .. } = self;
-        active.cork().take(|bytes| write_buf.push(&[IoSlice::new(bytes)], 0))
-    }
-
-    /// Forgets what is held back.
-    pub fn drop_held(&mut self) {
-        if std::mem::take(&mut self.holds) {
-            let _ = self.active.cork().take(|_| Ok(()));
-        }
-    }
-
     pub fn take_unsent(&mut self) -> WriteBuf {
         std::mem::take(&mut self.write_buf)
+    }
+
+    /// Whether what is passed is to be sent at once: the helper has looked at the request.
+    pub fn is_seen(&self) -> bool {
+        self.unsent.is_seen()
     }
 
     /// From now on the helper sends what is buffered, until it is [taken back](Self::take_back).

@@ -12,7 +12,6 @@
 mod body;
 mod contents;
 mod in_flight;
-mod pipeline;
 mod queue_time;
 mod read_buf;
 mod reading;
@@ -38,7 +37,6 @@ use body::{BodyReader, BufferedBody};
 pub use body::{BodyError, BodyRead, BodyStream, ReadAhead};
 pub(crate) use contents::{Contents, Kind, Loaded};
 pub(crate) use in_flight::{InFlight, Sent};
-pub(crate) use pipeline::Pipeline;
 pub(crate) use read_buf::{ReadBuf, ReadBufPool};
 pub use request::{Content, Request};
 pub(crate) use response_writer::Stage;
@@ -114,9 +112,6 @@ pub(crate) struct Connection {
     write_buf: WriteBuf,
     state: State,
     pub served: u32,
-    pub pipeline: Pipeline,
-    /// The system may hold back the end of the last response, so that the next one goes with it.
-    pub corked: bool,
     last_read_was_full: bool,
     /// The client has shut down its sending side.
     pub ended: bool,
@@ -139,8 +134,6 @@ impl Connection {
             write_buf: WriteBuf::default(),
             state: State::Head,
             served: 0,
-            pipeline: Pipeline::default(),
-            corked: false,
             last_read_was_full: false,
             ended: false,
             answer_after_shutdown: false,
@@ -242,14 +235,6 @@ impl Connection {
     /// Frees what was kept of the response, and returns how much that was.
     pub fn release_write_buf(&mut self) -> usize {
         std::mem::take(&mut self.write_buf).capacity()
-    }
-
-    /// Has the system send what it may hold back.
-    pub fn uncork(&mut self) {
-        if std::mem::take(&mut self.corked) {
-            // It fails if the client is gone.
-            let _ = fastrack_sys::uncork(self.fd.as_fd());
-        }
     }
 
     /// Whether the whole response has been sent, and if so, whether the connection is kept alive.

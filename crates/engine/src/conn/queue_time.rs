@@ -20,9 +20,6 @@ const LONGEST: f64 = 3_600.0 * MICROS;
 /// known; it and `now` are in milliseconds of the monotonic clock.
 #[inline]
 pub(crate) fn queue_time(head: &Head, bytes: &[u8], arrived: u64, now: u64) -> u64 {
-    if cfg!(feature = "uncounted") {
-        return 0;
-    }
     if head.has(KnownName::XRequestStart) || head.has(KnownName::XQueueStart) {
         if let Some(time) = since_router(head, bytes, epoch_micros()) {
             return time;

@@ -8,12 +8,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use fastrack_http::{Persistence, Version};
-use fastrack_sys::CORKS;
 
 use super::body::BodyStream;
 use super::in_flight::InFlight;
 use super::request::{Content, Request};
-use super::write_buf::{self, WriteBuf};
+use super::write_buf;
 use crate::control::Control;
 use crate::settings::Settings;
 use crate::watch::{Count, GcTime};
@@ -40,17 +39,6 @@ pub(crate) enum Stage {
     Broken,
 }
 
-/// Whether bytes may be held back, so that others go with them; the helper ends that (watch/cork.rs).
-#[derive(Debug)]
-struct Corking {
-    /// More of the body follows.
-    more_follows: bool,
-    /// The next response follows if the connection goes on.
-    next_follows: bool,
-    /// The system can hold bytes back: the socket is TCP's.
-    is_possible: bool,
-}
-
 /// Sends one response to the client.
 #[derive(Debug)]
 pub struct ResponseWriter<'a> {
@@ -67,7 +55,8 @@ pub struct ResponseWriter<'a> {
     stalled: Option<u64>,
     stage: Stage,
     persistence: Persistence,
-    corking: Corking,
+    /// More of the body follows: small parts are held back (conn/unsent.rs).
+    more_follows: bool,
     /// The request's body, if the application reads it while it arrives.
     body: Option<BodyStream<'a>>,
 }
@@ -76,8 +65,7 @@ impl<'a> ResponseWriter<'a> {
     /// Most slices for one [`send`](Self::send): what one writev(2) takes (IOV_MAX on Linux and BSD).
     pub const MOST_SLICES: usize = 1024;
 
-    /// `last` says that the connection closes after this response; `next_follows` says that otherwise the next one is likely
-    /// to come within milliseconds.
+    /// `last` says that the connection closes after this response.
     pub(crate) fn new(
         fd: BorrowedFd<'a>,
         in_flight: &'a mut InFlight,
@@ -85,7 +73,6 @@ impl<'a> ResponseWriter<'a> {
         request: &Request<'a>,
         settings: &Settings,
         last: bool,
-        next_follows: bool,
     ) -> Self {
         let persistence = match request.head.version {
             _ if last || !settings.keep_alive || !request.head.is_persistent() => Persistence::Close,
@@ -102,11 +89,7 @@ impl<'a> ResponseWriter<'a> {
             stalled: None,
             stage: Stage::Untouched,
             persistence,
-            corking: Corking {
-                more_follows: false,
-                next_follows,
-                is_possible: CORKS && request.peer.is_some(),
-            },
+            more_follows: false,
             body: if let Content::Stream(body) = request.content { Some(body) } else { None },
         }
     }
@@ -168,93 +151,49 @@ impl<'a> ResponseWriter<'a> {
             self.in_flight.sent.passed += slices.iter().map(|slice| slice.len() as u64).sum::<u64>();
         }
         self.take_back()?;
-        let is_behind = !self.in_flight.write_buf().is_empty() && {
+        let is_behind = self.in_flight.write_buf().has_spool() && {
             self.flush_buffered()?;
             !self.in_flight.write_buf().is_empty()
         };
-        if is_behind {
+        self.claim_response()?;
+        let holds = self.more_follows && !is_behind && self.may_hold(slices);
+        if is_behind || holds {
             let pushed = self.in_flight.write_buf().push(slices, 0);
             self.note(pushed.map(|()| 0))?;
         } else {
-            self.claim_response()?;
-            let result = self.send_at_once(slices);
+            let result = self.in_flight.write_buf().send(self.fd, slices);
             self.note(result)?;
             if self.in_flight.write_buf().is_empty() {
                 return Ok(Progress::Sent);
             }
         }
         self.stage = Stage::Begun;
-        Ok(self.go_on())
-    }
-
-    #[inline]
-    fn send_at_once(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        if self.corking.more_follows | self.corking.next_follows | self.in_flight.holds() {
-            return self.send_corked(slices);
-        }
-        self.in_flight.corked = false;
-        self.in_flight.write_buf().send(self.fd, slices, false)
-    }
-
-    #[inline(never)]
-    fn send_corked(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let Corking { more_follows, next_follows, is_possible } = self.corking;
-        if more_follows && self.in_flight.hold(slices)? {
-            self.stage = Stage::Begun;
-            let stays = self.in_flight.active().cork().stays();
-            return if stays { Ok(0) } else { self.send_held() };
-        }
-        let before = self.in_flight.take_held()?;
-        let may_cork = is_possible && (more_follows || next_follows && self.is_persistent());
-        let corks = may_cork && WriteBuf::may_cork(slices) && self.in_flight.active().cork().set();
-        self.in_flight.corked = corks;
-        let sent = self.in_flight.write_buf().send(self.fd, slices, corks);
-        if corks && !self.in_flight.active().cork().stays() {
-            self.uncork();
-        }
-        Ok(before + sent?)
-    }
-
-    /// Sends what is held back here. Returns how much of it the socket has taken.
-    fn send_held(&mut self) -> io::Result<usize> {
-        let before = self.in_flight.take_held()?;
-        self.in_flight.corked = false;
-        Ok(before + self.in_flight.write_buf().flush(self.fd)?)
-    }
-
-    /// Sends what is held back here, if anything is, and takes back what the helper may send: no more of the response is passed.
-    #[inline]
-    pub(crate) fn release(&mut self) {
-        if self.in_flight.holds() | self.in_flight.is_lent() {
-            self.release_held();
+        let progress = self.go_on();
+        // The helper may have looked before that was there.
+        if holds && self.in_flight.is_seen() {
+            self.flush()
+        } else {
+            Ok(progress)
         }
     }
 
-    #[inline(never)]
-    fn release_held(&mut self) {
-        if self.control.is_closed() {
-            // This is a forked child, with a copy of its parent's bytes.
-            return self.in_flight.drop_held();
-        }
-        // A failure marks the response as broken.
-        let _ = self.take_back();
-        if self.in_flight.holds() {
-            let result = self.send_held();
-            let _ = self.note(result);
-        }
-    }
-
-    /// Has the system send what it may hold back.
-    fn uncork(&mut self) {
-        if std::mem::take(&mut self.in_flight.corked) {
-            // It fails if the client is gone.
-            let _ = fastrack_sys::uncork(self.fd);
-        }
+    /// Whether these may wait for the next ones to go with them.
+    fn may_hold(&mut self, slices: &[IoSlice<'_>]) -> bool {
+        !self.in_flight.is_seen() && self.in_flight.write_buf().has_room_for(slices, self.budget)
     }
 
     /// Says whether more of the body is about to be sent: then what is sent until then may be held back, for milliseconds.
     pub fn set_more_follows(&mut self, more_follows: bool) {
-        self.corking.more_follows = more_follows;
+        self.more_follows = more_follows;
+    }
+
+    /// Takes back what the helper may send, and sends it: no more of the response is passed.
+    #[inline]
+    pub(crate) fn release(&mut self) {
+        // A forked child has a copy of its parent's bytes. A failure marks the response as broken.
+        if self.in_flight.is_lent() && !self.control.is_closed() {
+            let _ = self.take_back().and_then(|()| self.flush_buffered());
+        }
     }
 
     /// Sends a head and the first `length` bytes of a file, which are a chunk and the last one if that `ends_chunk`. What
@@ -273,7 +212,6 @@ impl<'a> ResponseWriter<'a> {
         self.note(pushed.map(|()| 0))?;
         self.in_flight.sent.passed += head.len() as u64 + length;
         self.in_flight.write_buf().push_file(file, length, ends_chunk);
-        self.in_flight.corked = false;
         self.stage = Stage::Begun;
         self.flush_buffered()
     }
@@ -284,7 +222,7 @@ impl<'a> ResponseWriter<'a> {
         if self.stage != Stage::Untouched {
             return;
         }
-        match write_buf::send(self.fd, bytes, false) {
+        match write_buf::send(self.fd, bytes) {
             Ok(0) => {}
             Ok(sent) if sent == bytes.len() => {}
             Ok(sent) => {
@@ -356,7 +294,6 @@ impl<'a> ResponseWriter<'a> {
     /// Hijack: the application has a copy of the connection's descriptor and sends the rest.
     pub fn hand_over(&mut self) {
         self.release();
-        self.uncork();
         self.end(Stage::Hijacked);
         self.in_flight.active().set_complete();
     }

@@ -143,18 +143,18 @@ impl WriteBuf {
         self.file = file.map(Box::new);
     }
 
-    /// Whether slices are short enough to be held back, so that more may go with them.
-    pub fn may_cork(slices: &[IoSlice<'_>]) -> bool {
-        total(slices) <= JOINED
+    /// Whether slices, and what the buffer holds, are short enough to be sent as one, and no more than so many bytes.
+    pub fn has_room_for(&self, slices: &[IoSlice<'_>], most: usize) -> bool {
+        self.len() + total(slices) <= most.min(JOINED)
     }
 
-    /// Sends slices, after what the buffer holds: it takes what the socket does not. It is empty after a failure. The system
-    /// may hold back [short](Self::may_cork) ones if it `corks`. Returns how much the socket took.
-    pub fn send(&mut self, fd: BorrowedFd<'_>, slices: &[IoSlice<'_>], corks: bool) -> io::Result<usize> {
+    /// Sends slices, after what the buffer holds: it takes what the socket does not. It is empty after a failure. Returns how much the
+    /// socket took.
+    pub fn send(&mut self, fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let total = total(slices);
         if total <= JOINED && (slices.len() != 1 || self.has_bytes()) {
             self.push_all(slices, total)?;
-            return self.flush_bytes(fd, corks).inspect_err(|_| self.clear());
+            return self.flush_bytes(fd, false).inspect_err(|_| self.clear());
         }
         let before = self.flush_bytes(fd, true).inspect_err(|_| self.clear())?;
         if self.has_bytes() {
@@ -162,7 +162,7 @@ impl WriteBuf {
             return Ok(before);
         }
         let sent = match slices {
-            [slice] => send(fd, slice, corks)?,
+            [slice] => send(fd, slice)?,
             _ => retry(|| fastrack_sys::writev(fd, slices))?.unwrap_or(0),
         };
         if sent < total {
@@ -195,10 +195,12 @@ impl WriteBuf {
         Ok(total)
     }
 
-    fn flush_bytes(&mut self, fd: BorrowedFd<'_>, corks: bool) -> io::Result<usize> {
+    /// What fills no packet waits for the file if one `follows`.
+    fn flush_bytes(&mut self, fd: BorrowedFd<'_>, follows: bool) -> io::Result<usize> {
         let mut total = 0;
         while self.has_bytes() {
-            let sent = send(fd, &self.bytes[self.sent..], corks)?;
+            let bytes = &self.bytes[self.sent..];
+            let sent = if follows { send_more(fd, bytes)? } else { send(fd, bytes)? };
             self.sent += sent;
             total += sent;
             if sent == 0 {
@@ -254,16 +256,13 @@ fn total(slices: &[IoSlice<'_>]) -> usize {
     slices.iter().map(|slice| slice.len()).sum()
 }
 
-/// One send(2), which holds back what fills no packet if it `corks`. Returns 0 when the socket is full.
-pub(super) fn send(fd: BorrowedFd<'_>, bytes: &[u8], corks: bool) -> io::Result<usize> {
-    if corks {
-        return send_corked(fd, bytes);
-    }
+/// One send(2). Returns 0 when the socket is full.
+pub(super) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     Ok(retry(|| fastrack_sys::send(fd, bytes))?.unwrap_or(0))
 }
 
 #[inline(never)]
-fn send_corked(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+fn send_more(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     Ok(retry(|| fastrack_sys::send_more(fd, bytes))?.unwrap_or(0))
 }
 

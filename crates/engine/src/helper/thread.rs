@@ -225,13 +225,10 @@ impl Work for Drive<'_> {
 }
 
 impl Drive<'_> {
-    /// The first look at a request: what the system holds back of its response is sent, and all that follows at once. Then what
-    /// its client has not taken of it. Whether there was any of that. The caller has the reactor, so that no connection is closed
-    /// meanwhile.
+    /// Sends what clients have not taken of the responses to requests in progress. Whether there was any of that. The caller has the
+    /// reactor, so that no connection is closed meanwhile.
     fn send_responses(&self) -> bool {
-        let requests = self.control.all_requests();
-        requests.iter().for_each(|request| request.uncork());
-        requests.iter().fold(false, |any, request| request.send_unsent() | any)
+        self.control.all_requests().iter().fold(false, |any, request| request.send_unsent() | any)
     }
 }
 

@@ -18,9 +18,7 @@ impl Reactor {
         self.release(connection);
     }
 
-    pub(super) fn reset(&mut self, mut connection: Box<Connection>) {
-        // What the application has passed leaves before.
-        connection.uncork();
+    pub(super) fn reset(&mut self, connection: Box<Connection>) {
         self.control.counters().add(Count::Aborted, 1);
         // If it fails the close is an orderly one; nothing better is possible.
         let _ = fastrack_sys::reset_on_close(connection.as_fd());

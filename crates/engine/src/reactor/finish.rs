@@ -26,7 +26,7 @@ impl Reactor {
         }
         match stage {
             Stage::Finished if in_flight.write_buf().is_empty() => {
-                return self.response_sent(connection, keep_alive, in_flight.sent.started, now);
+                return self.response_sent(connection, keep_alive, now);
             }
             Stage::Finished => {
                 connection.send_later(in_flight.take_unsent(), keep_alive);
@@ -87,7 +87,6 @@ impl Reactor {
         &mut self,
         mut connection: Box<Connection>,
         keep_alive: bool,
-        started: u64,
         now: u64,
     ) -> Next {
         if !keep_alive {
@@ -110,12 +109,8 @@ impl Reactor {
         connection.answer_after_shutdown = step == Step::Ready;
         if connection.answer_after_shutdown {
             connection.ended |= fastrack_sys::has_peer_closed(connection.as_fd());
-            if !connection.pipeline.go_on(started, now) {
-                connection.uncork();
-            }
             return Next::Ready(connection);
         }
-        connection.uncork();
         connection.arrived = 0;
         self.enter_at(connection, step, now)
     }
@@ -130,7 +125,7 @@ impl Reactor {
             self.control.set_sending(connection.raw_fd(), false);
             self.freed += connection.release_write_buf();
             // The client was slow: others come first.
-            return self.response_sent(connection, keep_alive, 0, monotonic_millis());
+            return self.response_sent(connection, keep_alive, monotonic_millis());
         }
         let deadline = if sent > 0 { self.deadline(Phase::Sending) } else { deadline };
         self.park(connection, deadline);

@@ -157,29 +157,7 @@ impl Reactor {
         }
         // The application may fork before its turn.
         self.control.track_fd(connection.raw_fd());
-        if connection.pipeline.goes_on() {
-            self.ready.push_front(connection);
-        } else {
-            self.ready.push_back(connection);
-        }
-    }
-
-    /// Takes the next request of a client whose pipelined ones are answered in a row.
-    pub fn take_pipelined(&mut self) -> Option<Box<Connection>> {
-        let goes_on = self.ready.front().is_some_and(|connection| connection.pipeline.goes_on());
-        if goes_on {
-            self.ready.pop_front()
-        } else {
-            None
-        }
-    }
-
-    /// Nobody answers requests for a while.
-    pub fn end_pipeline(&mut self) {
-        if let Some(connection) = self.ready.front_mut() {
-            connection.pipeline.end();
-            connection.uncork();
-        }
+        self.ready.push_back(connection);
     }
 
     pub fn queue_if_ready(&mut self, next: Next) {

@@ -12,9 +12,7 @@ const LINED_UP: usize = 64;
 
 impl Reactor {
     /// Puts a connection into the shared queue. Returns it if that is not possible.
-    pub(super) fn give(&mut self, mut connection: Box<Connection>) -> Result<(), Box<Connection>> {
-        connection.pipeline.end();
-        connection.uncork();
+    pub(super) fn give(&mut self, connection: Box<Connection>) -> Result<(), Box<Connection>> {
         match self.member.as_ref().map(|member| member.send(&connection, &self.settings)) {
             Some(Ok(())) => {
                 self.control.counters().add(Count::HandedOver, 1);

@@ -149,7 +149,7 @@ fn a_pipelined_request_is_not_dropped_when_its_client_shuts_down_sending_even_af
         fastrack_sys::wait_readable(server.as_fd(), u64::MAX).expect("wait");
         let mut connection = Connection::new(Client { fd: server.into(), peer: Some(peer), listener: 0 });
         assert_eq!(reactor.read(&mut connection), Step::Ready);
-        let Next::Ready(connection) = reactor.response_sent(connection, true, 1, 1) else {
+        let Next::Ready(connection) = reactor.response_sent(connection, true, 1) else {
             panic!("another request")
         };
         // A moment after the last look at it.

@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fastrack_http::Head;
 use fastrack_sys::{borrow_fd, exit_at_once, monotonic_millis, write_stderr_within};
 
-use super::cork::Cork;
 use super::counters::{Count, Counters};
 use super::scoreboard::{Scoreboard, Slot, NEVER};
 use super::settings::WatchSettings;
@@ -81,7 +80,6 @@ impl Claim {
 #[derive(Debug)]
 pub(crate) struct ActiveRequest {
     fd: AtomicI32,
-    cork: Cork,
     /// That of the thread's responses.
     unsent: Mutex<Option<Arc<dyn SendUnsent>>>,
     slot: Slot,
@@ -108,7 +106,6 @@ impl ActiveRequest {
         };
         let new = |slot| ActiveRequest {
             fd: AtomicI32::new(NO_FD),
-            cork: Cork::default(),
             unsent: Mutex::default(),
             counters: Slot::counters(&slot),
             slot,
@@ -232,10 +229,6 @@ impl ActiveRequest {
         *self.unsent.lock().unwrap_or_else(PoisonError::into_inner) = Some(unsent);
     }
 
-    pub fn cork(&self) -> &Cork {
-        &self.cork
-    }
-
     // --- any thread of the application
 
     /// Sets the request's time limit, in milliseconds from now; 0 is none. Does nothing between requests.
@@ -257,17 +250,6 @@ impl ActiveRequest {
 
     // --- the helper
 
-    /// Sends what is held back of the response. To be called while its connection cannot be closed. Async-signal-safe.
-    pub fn uncork(&self) {
-        if self.cork.end() {
-            self.with_client(|client| {
-                self.cork.send(client);
-                // It may be gone, or its socket another one than TCP's: then the system holds nothing back.
-                let _ = fastrack_sys::uncork(client);
-            });
-        }
-    }
-
     /// Sends what the client has not taken of the response. To be called while its connection cannot be closed. Whether there
     /// was anything.
     pub fn send_unsent(&self) -> bool {
@@ -277,6 +259,13 @@ impl ActiveRequest {
             self.with_client(|client| was_any = unsent.send_unsent(client));
         }
         was_any
+    }
+
+    /// The same before the connection is reset, once. Async-signal-safe.
+    pub fn send_last(&self) {
+        if let Ok(unsent) = self.unsent.try_lock() {
+            unsent.iter().for_each(|unsent| self.with_client(|client| unsent.send_last(client)));
+        }
     }
 
     /// Whether there is no request, and no callbacks of one.

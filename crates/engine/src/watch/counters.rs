@@ -54,9 +54,6 @@ pub(crate) enum Count {
     End,
 }
 
-/// Whether there is any counting: see the feature.
-const COUNTS: bool = cfg!(not(feature = "uncounted"));
-
 const GAUGES: usize = Count::Idle as usize;
 const _: () = assert!(Count::End as usize <= WORDS && Count::End as usize - SINGLE == SINGLES);
 
@@ -82,9 +79,6 @@ impl Counters {
     /// milliseconds, how long the request had waited before in microseconds, and the bytes of its response.
     #[inline]
     pub fn count_request(&self, class: usize, millis: u64, queued: u64, bytes: u64) {
-        if !COUNTS {
-            return;
-        }
         let words = self.words();
         count_time(words, class.min(CLASSES - 1), millis);
         count_time(words, QUEUE, if queued == 0 { 0 } else { queued / 1000 });
@@ -98,16 +92,12 @@ impl Counters {
 
     #[inline]
     pub fn add(&self, count: Count, more: u64) {
-        if COUNTS {
-            add(&self.words()[count as usize], more);
-        }
+        add(&self.words()[count as usize], more);
     }
 
     #[inline]
     pub fn set(&self, count: Count, number: u64) {
-        if COUNTS {
-            self.words()[count as usize].store(number, Ordering::Relaxed);
-        }
+        self.words()[count as usize].store(number, Ordering::Relaxed);
     }
 
     /// How many requests there were.

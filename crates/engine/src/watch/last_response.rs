@@ -34,7 +34,7 @@ impl LastResponse {
     pub fn send(&self, request: &ActiveRequest, claim: Claim) {
         if claim == Claim::Begun {
             // A reset would discard it.
-            request.uncork();
+            request.send_last();
         }
         let prepared = if request.is_head_request() { &self.head } else { &self.whole };
         request.with_client(|client| {

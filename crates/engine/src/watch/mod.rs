@@ -3,7 +3,6 @@
 mod active_request;
 mod activity;
 mod cause;
-mod cork;
 mod counters;
 mod counts;
 mod last_response;

@@ -51,10 +51,6 @@ impl Driver {
         if let Some(connection) = self.schedule.first.take() {
             return Action::Serve(connection);
         }
-        if let Some(connection) = reactor.take_pipelined() {
-            self.schedule.kept += 1;
-            return Action::Serve(connection);
-        }
         let lines_up = self.schedule.is_look_due() && self.schedule.is_line_up_due() && reactor.may_line_up();
         if self.schedule.kept >= KEPT_BEFORE_LOOK || self.shared.take_long_request() || lines_up {
             return self.poll(reactor, true);
@@ -340,34 +336,6 @@ mod tests {
         reactor.queue(connection);
         drop(reactor);
         assert!(!engine.begin_step() && !other.is_another_idle());
-    }
-
-    #[test]
-    fn the_next_of_pipelined_requests_in_a_row_comes_before_those_of_others() {
-        let queue = SharedQueue::new().expect("a queue");
-        let engine = Engine::new(Vec::new(), None, Settings::default(), Some(&queue)).expect("an engine");
-        let mut driver = engine.driver.lock().expect("no panic").take().expect("nobody leads");
-        let mut reactor = engine.shared.reactor();
-        let mut clients = Vec::new();
-        let mut connect = |reactor: &mut Reactor| {
-            let (mut client, server) = UnixStream::pair().expect("a pair");
-            server.set_nonblocking(true).expect("nonblocking");
-            client.write_all(&b"GET / HTTP/1.1\r\nHost: h\r\n\r\n".repeat(2)).expect("write");
-            clients.push(client);
-            reactor.greet(Client { fd: server.into(), peer: None, listener: 0 }).0
-        };
-        let behind = connect(&mut reactor);
-        reactor.queue_behind_waiting(behind);
-        let mut other = connect(&mut reactor);
-        assert!(!other.pipeline.go_on(4, 1_000));
-        reactor.queue(other);
-        let mut in_row = connect(&mut reactor);
-        assert!(in_row.pipeline.go_on(5, 5));
-        let fd = in_row.raw_fd();
-        reactor.queue(in_row);
-        let Action::Serve(connection) = driver.next_action(&mut reactor) else { panic!("nobody is served") };
-        assert_eq!(connection.raw_fd(), fd);
-        assert!(reactor.take_pipelined().is_none());
     }
 
     #[test]

@@ -29,15 +29,13 @@ impl<'e> Runner<'e> {
         };
         let served = connection.served.saturating_add(1);
         let last = settings.keep_alive_requests != 0 && served >= settings.keep_alive_requests;
-        let (fd, arrived, corked) = (connection.raw_fd(), connection.arrived, connection.corked);
-        let now = self.in_flight.begin(fd, &mut request, arrived, corked);
-        let next_follows = !request.beyond.is_empty() && connection.pipeline.holds_back(now);
+        let now = self.in_flight.begin(connection.raw_fd(), &mut request, connection.arrived);
         driver.count_request(now);
         if reactor.is_logging() {
             self.in_flight.sent.began = fastrack_sys::monotonic_micros();
         }
         let (fd, in_flight) = (connection.as_fd(), &mut self.in_flight);
-        let mut writer = ResponseWriter::new(fd, in_flight, control, &request, settings, last, next_follows);
+        let mut writer = ResponseWriter::new(fd, in_flight, control, &request, settings, last);
         reactor.set_idle(false);
         reactor.publish_pending();
         drop(reactor);
@@ -46,7 +44,6 @@ impl<'e> Runner<'e> {
         let flow = app.call(&request, &mut writer);
         writer.release();
         let (stage, keep_alive) = (writer.stage(), writer.is_persistent());
-        connection.corked = self.in_flight.corked;
         let leads = driver.is_some();
         if leads {
             shared.epoch().advance();

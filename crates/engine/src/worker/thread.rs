@@ -65,7 +65,6 @@ impl Engine {
                 // What the requests of other threads have left since.
                 reactor.hand_off_all();
             }
-            reactor.end_pipeline();
             reactor.flush_log(LOG_TIME);
             // The process may go on for long without a look at them: at_exit hooks.
             reactor.publish();

@@ -54,13 +54,5 @@ pub const SEND: SendFlags = SendFlags::NOSIGNAL;
 /// For bytes that others follow.
 pub const MORE: SendFlags = SEND.union(SendFlags::MORE);
 
-/// Whether the kernel holds these back.
-pub const CORKS: bool = true;
-
-/// It ends what MSG_MORE has begun, too.
-pub fn uncork(fd: BorrowedFd<'_>) -> io::Result<()> {
-    Ok(net::sockopt::set_tcp_cork(fd, false)?)
-}
-
 /// The peer sends nothing more.
 pub const END: PollFlags = PollFlags::RDHUP;

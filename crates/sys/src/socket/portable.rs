@@ -38,13 +38,6 @@ pub const SEND: SendFlags = SendFlags::empty();
 
 pub const MORE: SendFlags = SEND;
 
-/// They leave like all others.
-pub const CORKS: bool = false;
-
-pub fn uncork(_fd: BorrowedFd<'_>) -> io::Result<()> {
-    Ok(())
-}
-
 /// The peer sends nothing more: macOS' poll(2) says POLLHUP then.
 #[cfg(not(target_os = "linux"))]
 pub const END: PollFlags = PollFlags::HUP;

@@ -53,7 +53,7 @@ fn slices_arrive_in_order_joined_or_not_and_the_rest_when_there_is_room() {
         let whole = [b"head", &body[..]].concat();
         let several = [IoSlice::new(b"head"), IoSlice::new(&[]), IoSlice::new(&body)];
         for slices in [&several[..], &[IoSlice::new(&whole)]] {
-            let sent = buf.send(server.as_fd(), slices, false).expect("send");
+            let sent = buf.send(server.as_fd(), slices).expect("send");
             assert!(sent > 0 && buf.len() == 4 + length - sent, "{length}");
             let mut all = vec![0; sent];
             client.read_exact(&mut all).expect("read");
@@ -71,7 +71,7 @@ fn what_fails_to_be_sent_does_not_wait() {
         let mut buf = WriteBuf::default();
         let bytes = vec![0; length];
         for slices in [&[IoSlice::new(&bytes)][..], &[IoSlice::new(&bytes), IoSlice::new(b"end")]] {
-            buf.send(server.as_fd(), slices, false).expect_err("nobody is there");
+            buf.send(server.as_fd(), slices).expect_err("nobody is there");
             assert!(buf.is_empty(), "{length}");
         }
     }
@@ -165,7 +165,7 @@ fn what_is_spooled_is_sent_before_what_was_pushed_after_it() {
     let (mut buf, mut spools) = (WriteBuf::default(), Spools::new());
     push(&mut buf, &expected[..10]);
     // The socket is full from now on.
-    let mut sent = buf.send(server.as_fd(), &[IoSlice::new(&expected[10..1_000_000])], false).expect("send");
+    let mut sent = buf.send(server.as_fd(), &[IoSlice::new(&expected[10..1_000_000])]).expect("send");
     for part in expected[1_000_000..].chunks(700_000) {
         assert!(
             spools.spool(&mut buf, u64::MAX).expect("written") && buf.bytes().is_empty() && !buf.is_empty()
@@ -184,7 +184,7 @@ fn what_is_spooled_is_sent_before_what_was_pushed_after_it() {
     assert!(all == expected);
     // From here on bytes go to the socket, and the spool is gone.
     assert!(!buf.has_spool() && spools.control.tracked_fds() == 0);
-    assert_eq!(buf.send(server.as_fd(), &[IoSlice::new(b"direct")], false).expect("send"), 6);
+    assert_eq!(buf.send(server.as_fd(), &[IoSlice::new(b"direct")]).expect("send"), 6);
 }
 
 #[test]
@@ -283,7 +283,7 @@ proptest! {
                     passed += length;
                     // As the response writer does.
                     if buf.is_empty() {
-                        buf.send(server.as_fd(), &[IoSlice::new(part)], false).expect("send");
+                        buf.send(server.as_fd(), &[IoSlice::new(part)]).expect("send");
                     } else {
                         push(&mut buf, part);
                     }
