@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
 require "open3"
 
 RSpec.describe "The server that is taken where nobody names one" do

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/command_folder"
 require_relative "../../lib/fastrack"
 require_relative "../../lib/fastrack/configuration"
 require "stringio"

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spec_helper"
-require_relative "../support/command_folder"
 require_relative "../../lib/fastrack"
 require_relative "../../lib/fastrack/configuration"
 require "stringio"
@@ -14,7 +12,7 @@ RSpec.describe "What counts where nobody says anything", once: "options" do
     output, status = fastrack("check", "-b", "127.0.0.1:0", *words, env: env)
     raise output unless status.zero?
 
-    [output[/configuration: (\d+) workers/, 1].to_i, output[/^fastrack: (workers auto: \d+)/, 1]]
+    [output[/configuration: (\d+) workers?/, 1].to_i, output[/^fastrack: (workers auto: \d+)/, 1]]
   end
 
   it "is as many workers as fit with the command in production, which the log says, and one in development" do

@@ -90,17 +90,13 @@ mod watch {
             true
         }
 
-        pub fn is_free(&self) -> bool {
+        pub fn is_spare(&self, _now: u64) -> bool {
             !IS_TAKEN.load(Ordering::SeqCst)
         }
 
         pub fn time_until_enough(&self, _now: u64) -> Option<u64> {
-            self.is_free().then_some(0)
+            self.is_spare(0).then_some(0)
         }
-
-        pub fn begin(&self, _now: u64) {}
-
-        pub fn use_up(&self, _now: u64) {}
 
         pub fn timer(&self) -> Option<&Timer> {
             None

@@ -180,9 +180,6 @@ impl<C: Clock> Crew<C> {
     pub fn begin_request(&self, thread: usize) {
         let mut state = self.state();
         state.began = self.clock.micros();
-        if state.serving == 0 {
-            self.app_lock.begin(state.began);
-        }
         self.places[thread].activity.begin_request(&self.clock);
         state.serving |= 1 << thread;
         state.led = false;
@@ -200,7 +197,7 @@ impl<C: Clock> Crew<C> {
         }
         let is_in_the_way = match self.app_lock.is_told() {
             _ if state.serving == 0 => false,
-            true => !self.app_lock.is_free(),
+            true => !self.app_lock.is_spare(self.clock.micros()),
             false => self.is_any_runnable(&state),
         };
         Some(!is_in_the_way)
@@ -300,7 +297,6 @@ impl<C: Clock> Crew<C> {
         let sleeper = if state.open { state.sleepers.pop() } else { None };
         if let Some(thread) = sleeper {
             state.summoned = sleeper;
-            self.app_lock.use_up(self.clock.micros());
             self.places[thread].waker.call();
         }
         sleeper.is_some()

@@ -45,10 +45,10 @@ impl Activity {
     fn change(&self, doing: u8, clock: &impl Clock) {
         let before = self.doing.load(Ordering::Relaxed);
         self.doing.store(doing, Ordering::Relaxed);
-        match (before == USES_LOCK, doing == USES_LOCK) {
-            (false, true) => self.lock.want(clock.micros()),
-            (true, false) => self.lock.give_up(clock.micros()),
-            _ => {}
+        if before != doing {
+            let more = |is: fn(u8) -> bool| i8::from(is(doing)) - i8::from(is(before));
+            let (requests, users) = (more(|doing| doing != OUTSIDE), more(|doing| doing == USES_LOCK));
+            self.lock.change(clock.micros(), requests, users);
         }
     }
 
@@ -90,24 +90,25 @@ mod tests {
         let (lock, clock) = (Arc::new(AppLock::default()), HandClock::new());
         let [one, other] = [(); 2].map(|()| Activity::new(Arc::clone(&lock)));
         one.set_waiting_by(&clock, false);
-        assert!(lock.is_told() && lock.is_free());
+        let is_free = || lock.time_until_enough(clock.micros()).is_some();
+        assert!(lock.is_told() && is_free());
         for waits in [false, true] {
             one.begin_request(&clock);
             other.begin_request(&clock);
             other.set_waiting_by(&clock, true);
             // Said twice.
             (0..2).for_each(|_| one.set_waiting_by(&clock, waits));
-            assert_eq!(lock.is_free(), waits);
+            assert_eq!(is_free(), waits);
             one.end_request(&clock);
-            assert!(lock.is_free());
+            assert!(is_free());
             other.set_waiting_by(&clock, false);
-            assert!(!lock.is_free());
+            assert!(!is_free());
             other.end_request(&clock);
-            assert!(lock.is_free());
+            assert!(is_free());
         }
         one.begin_request(&clock);
         one.end();
-        assert!(lock.is_free());
+        assert!(is_free());
     }
 
     #[test]

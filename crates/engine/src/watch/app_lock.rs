@@ -7,48 +7,70 @@ use std::time::Duration;
 
 use fastrack_sys::Timer;
 
-/// For how much longer the lock must have been free than in use, in microseconds.
-pub(crate) const ENOUGH: u64 = 4_000;
+/// For how much longer requests must have waited than half of the time in which they used the lock, in microseconds, and what counts
+/// of that.
+pub(crate) const ENOUGH: u64 = 30_000;
+const MOST: u64 = 60_000;
 
 /// How the requests in progress use the lock, as of one moment. It is kept in 64 bits, so that all threads see the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Use {
-    /// Threads that have the lock in a request, or want it.
+    /// Requests in progress, and those among them that have the lock, or want it.
+    requests: u8,
     users: u8,
-    /// For how much longer the lock was free than in use, in microseconds: [`ENOUGH`] at most.
+    /// For how much longer requests waited while the lock was free than half of the time that it was in use, in microseconds: between 0
+    /// and [`MOST`].
     spare: u16,
-    /// When that was so, in microseconds: the last 40 bits, which last for 12 days.
-    at: u64,
+    /// When that was so, in microseconds: the last 32 bits, which last for an hour.
+    at: u32,
 }
 
-const TIME: u64 = (1 << 40) - 1;
+/// A time that is earlier by less than this, in microseconds, was read by another thread before.
+const DISORDER: u32 = 1_000_000;
 
 impl Use {
     fn of(number: u64) -> Self {
-        Use { users: number as u8, spare: (number >> 8) as u16, at: number >> 24 }
+        let [requests, users, low, high, time @ ..] = number.to_le_bytes();
+        Use { requests, users, spare: u16::from_le_bytes([low, high]), at: u32::from_le_bytes(time) }
     }
 
     fn number(self) -> u64 {
-        self.at << 24 | u64::from(self.spare) << 8 | u64::from(self.users)
+        let ([low, high], [a, b, c, d]) = (self.spare.to_le_bytes(), self.at.to_le_bytes());
+        u64::from_le_bytes([self.requests, self.users, low, high, a, b, c, d])
     }
 
-    /// The same at a later time. That may seem to be earlier: another thread has read its clock before.
-    fn at(self, now: u64) -> Self {
-        let passed = now.wrapping_sub(self.at) & TIME;
-        if passed > TIME / 2 {
-            return self;
+    /// For how long it has been so, in microseconds.
+    fn lasts(self, now: u64) -> u64 {
+        let passed = (now as u32).wrapping_sub(self.at);
+        if passed > u32::MAX - DISORDER {
+            0
+        } else {
+            passed.into()
         }
-        let before = u64::from(self.spare);
-        let spare = match self.users {
-            0 => (before + passed).min(ENOUGH),
-            _ => before.saturating_sub(passed),
-        };
-        Use { spare: spare as u16, at: now & TIME, ..self }
     }
 
-    /// In how many microseconds there will be enough, if nobody wants the lock meanwhile.
-    fn missing(self) -> u64 {
-        ENOUGH - u64::from(self.spare)
+    /// The same at a later time.
+    fn at(self, now: u64) -> Self {
+        let (passed, before) = (self.lasts(now), u64::from(self.spare));
+        let spare = match self.users {
+            0 => (before + passed * u64::from(self.requests)).min(MOST),
+            _ => before.saturating_sub(passed / 2),
+        };
+        Use { spare: spare as u16, at: now as u32, ..self }
+    }
+
+    fn change(self, requests: i8, users: i8) -> Self {
+        Use {
+            requests: self.requests.saturating_add_signed(requests),
+            users: self.users.saturating_add_signed(users),
+            ..self
+        }
+    }
+
+    /// In how many microseconds there will be enough, if nobody wants the lock until then.
+    fn missing(self, now: u64) -> u64 {
+        let spare = ENOUGH.saturating_sub(self.at(now).spare.into());
+        spare.div_ceil(u64::from(self.requests).max(1))
     }
 }
 
@@ -74,16 +96,18 @@ impl AppLock {
         }
     }
 
-    /// One more thread has the lock, or wants it, at this time, in microseconds.
-    pub(super) fn want(&self, now: u64) {
-        self.change(|used| Use { users: used.users.saturating_add(1), ..used.at(now) });
-    }
-
-    /// One less does.
-    pub(super) fn give_up(&self, now: u64) {
-        let used = self.change(|used| Use { users: used.users.saturating_sub(1), ..used.at(now) });
-        if used.users == 0 && self.is_awaited.load(Ordering::SeqCst) {
-            self.wake_helper_in(now, used.missing());
+    /// At this time, in microseconds, so many more requests are in progress, and so many more threads have the lock, or want it.
+    pub(super) fn change(&self, now: u64, requests: i8, users: i8) {
+        let mut before = self.used.load(Ordering::SeqCst);
+        let used = loop {
+            let used = Use::of(before).at(now).change(requests, users);
+            match self.used.compare_exchange_weak(before, used.number(), Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => break used,
+                Err(other) => before = other,
+            }
+        };
+        if used.users == 0 && used.requests > 0 && self.is_awaited.load(Ordering::SeqCst) {
+            self.wake_helper_in(now, used.missing(now));
         }
     }
 
@@ -98,18 +122,6 @@ impl AppLock {
         }
     }
 
-    /// Returns what it is then.
-    fn change(&self, change: impl Fn(Use) -> Use) -> Use {
-        let mut before = self.used.load(Ordering::SeqCst);
-        loop {
-            let used = change(Use::of(before));
-            match self.used.compare_exchange_weak(before, used.number(), Ordering::SeqCst, Ordering::SeqCst) {
-                Ok(_) => return used,
-                Err(other) => before = other,
-            }
-        }
-    }
-
     // --- who begins requests, and the helper
 
     /// Whether the application tells how its threads use the lock.
@@ -117,26 +129,16 @@ impl AppLock {
         self.is_told.load(Ordering::Relaxed)
     }
 
-    /// Whether no request has the lock, or wants it.
-    pub fn is_free(&self) -> bool {
-        Use::of(self.used.load(Ordering::SeqCst)).users == 0
+    /// Whether no request uses the lock, and they have waited for long enough: a thread that has answered one may begin another.
+    pub fn is_spare(&self, now: u64) -> bool {
+        let used = Use::of(self.used.load(Ordering::SeqCst));
+        used.users == 0 && u64::from(used.at(now).spare) >= ENOUGH
     }
 
-    /// In how many microseconds the lock will have been free for long enough: 0 if it has been; None while a request has it, or
-    /// wants it.
+    /// In how many microseconds one more request may be in progress: 0 if one may now; None while the lock is in use.
     pub fn time_until_enough(&self, now: u64) -> Option<u64> {
-        let used = Use::of(self.used.load(Ordering::SeqCst)).at(now);
-        (used.users == 0).then(|| used.missing())
-    }
-
-    /// A request is about to begin while there is none: the time until now does not count.
-    pub fn begin(&self, now: u64) {
-        self.change(|used| Use { at: now & TIME, ..used });
-    }
-
-    /// One more is to begin beside others. The next one takes as long again.
-    pub fn use_up(&self, now: u64) {
-        self.change(|used| Use { spare: 0, ..used.at(now) });
+        let used = Use::of(self.used.load(Ordering::SeqCst));
+        (used.users == 0).then(|| used.missing(now))
     }
 
     /// From now on the helper can be told by this timer, which wakes it.
@@ -167,72 +169,86 @@ mod tests {
     use crate::patience::patience;
     use fastrack_sys::{Events, Poller};
 
-    /// How much longer the lock was free than in use after these times, in microseconds, in which so many threads use it.
-    fn spare_after(times: &[(u8, u64)]) -> u64 {
-        let mut used = Use { users: 0, spare: 0, at: 7_000 };
-        for (users, micros) in times {
-            used = Use { users: *users, ..used }.at(used.at + micros);
+    /// How much longer requests waited than they used the lock after these times, in microseconds, in which there are so many requests, and
+    /// so many of them use it.
+    fn spare_after(times: &[(u8, u8, u64)]) -> u64 {
+        let mut used = Use { requests: 0, users: 0, spare: 0, at: 7_000 };
+        let mut now = 7_000;
+        for (requests, users, micros) in times {
+            now += micros;
+            used = Use { requests: *requests, users: *users, ..used }.at(now);
         }
         used.spare.into()
     }
 
     #[test]
-    fn time_in_which_the_lock_is_free_counts_and_what_it_is_in_use_is_subtracted() {
-        assert_eq!([spare_after(&[]), spare_after(&[(0, 400)]), spare_after(&[(1, 400)])], [0, 400, 0]);
-        assert_eq!(spare_after(&[(0, 400), (2, 300), (0, 50)]), 150);
-        // What was used before does not count for ever, nor does what was free.
-        assert_eq!(spare_after(&[(1, 60_000_000), (0, 900)]), 900);
-        assert_eq!(spare_after(&[(0, 60_000_000)]), ENOUGH);
-        assert_eq!(spare_after(&[(0, 60_000_000), (1, ENOUGH)]), 0);
-        // A page with short queries, and requests that wait for a cache.
-        assert!(spare_after(&[(1, 1_300), (0, 700)].repeat(100)) < ENOUGH);
-        assert_eq!(spare_after(&[(1, 200), (0, 300)].repeat(100)), ENOUGH);
+    fn what_requests_wait_counts_and_what_they_use_the_lock_is_subtracted() {
+        assert_eq!(
+            [spare_after(&[(0, 0, 400)]), spare_after(&[(1, 0, 400)]), spare_after(&[(1, 1, 400)])],
+            [0, 400, 0]
+        );
+        assert_eq!(spare_after(&[(1, 0, 400), (2, 2, 300), (2, 0, 50)]), 350);
+        // Neither counts for ever.
+        assert_eq!(spare_after(&[(1, 1, 60_000_000), (1, 0, 900)]), 900);
+        assert_eq!(spare_after(&[(1, 0, 60_000_000), (1, 1, 2 * MOST - 2)]), 1);
+    }
+
+    #[test]
+    fn it_is_enough_where_requests_wait_for_longer_than_half_of_what_they_compute() {
+        let is_enough = |times: &[(u8, u8, u64)]| spare_after(&times.repeat(100)) >= ENOUGH;
+        // A page with short queries, alone and beside another one, and where other processes have the processors; one with a long query.
+        assert!(!is_enough(&[(1, 1, 1_500), (1, 0, 500)]) && !is_enough(&[(2, 2, 1_700), (2, 0, 300)]));
+        assert!(!is_enough(&[(1, 1, 40_000), (1, 0, 15_000)]));
+        assert!(is_enough(&[(1, 1, 13_000), (1, 0, 24_000)]) && is_enough(&[(3, 2, 650), (3, 0, 350)]));
+        // Requests that wait for a cache.
+        assert!(is_enough(&[(1, 1, 200), (1, 0, 600)]));
     }
 
     #[test]
     fn all_of_it_is_kept_in_one_number() {
         for used in [
-            Use { users: 0, spare: 0, at: 0 },
-            Use { users: 63, spare: ENOUGH as u16, at: TIME },
-            Use { users: u8::MAX, spare: u16::MAX, at: 7 },
+            Use { requests: 1, users: 0, spare: 0, at: 0 },
+            Use { requests: 64, users: 63, spare: MOST as u16, at: u32::MAX },
         ] {
             assert_eq!(Use::of(used.number()), used);
         }
-        // The clock goes on beyond 40 bits, and may be read before another thread's.
-        let used = Use { users: 0, spare: 100, at: TIME };
-        assert_eq!(used.at(TIME + 101), Use { users: 0, spare: 201, at: 100 });
-        assert_eq!(used.at(TIME - 1), used);
+        // The clock goes on beyond 32 bits, and may be read before another thread's.
+        let used = Use { requests: 1, users: 0, spare: 100, at: u32::MAX };
+        assert_eq!(used.at((1 << 32) + 100), Use { spare: 201, at: 100, ..used });
+        assert_eq!(used.at((1 << 32) - 2).spare, 100);
     }
 
     #[test]
-    fn the_lock_is_free_while_no_thread_has_or_wants_it() {
+    fn a_request_may_begin_when_all_wait_and_have_done_so_for_long_enough() {
         let lock = AppLock::default();
-        lock.begin(7_000);
-        lock.want(7_000);
-        lock.want(7_100);
-        lock.give_up(7_200);
-        assert_eq!((lock.is_free(), lock.time_until_enough(60_000)), (false, None));
-        lock.give_up(9_000);
-        assert_eq!((lock.is_free(), lock.time_until_enough(9_400)), (true, Some(ENOUGH - 400)));
-        assert_eq!(lock.time_until_enough(9_000 + ENOUGH), Some(0));
-        lock.use_up(9_000 + ENOUGH);
-        assert_eq!(lock.time_until_enough(9_001 + ENOUGH), Some(ENOUGH - 1));
-        // While there is no request nobody counts.
-        lock.begin(60_000);
-        assert_eq!(lock.time_until_enough(60_001), Some(ENOUGH - 1));
+        lock.change(7_000, 1, 1);
+        lock.change(7_100, 1, 1);
+        lock.change(7_200, 0, -1);
+        assert_eq!((lock.is_spare(90_000), lock.time_until_enough(90_000)), (false, None));
+        lock.change(10_000, 0, -1);
+        // There are two of them.
+        assert_eq!(lock.time_until_enough(10_400), Some(ENOUGH / 2 - 400));
+        let now = 10_000 + ENOUGH / 2;
+        assert_eq!(
+            (lock.is_spare(now - 1), lock.is_spare(now), lock.time_until_enough(now)),
+            (false, true, Some(0))
+        );
+        lock.change(90_000, 0, 1);
+        lock.change(91_000, 0, -1);
+        assert_eq!((lock.is_spare(91_000), lock.time_until_enough(91_000)), (true, Some(0)));
     }
 
-    /// When a lock that is awaited, or not, sets its timer, where threads give it up at these times after a time of use.
+    /// When a lock that is awaited, or not, has set its timer to wake the helper, after a request has waited from these times on.
     fn set_at(is_awaited: bool, times: &[u64]) -> Vec<u64> {
         let lock = AppLock::default();
         lock.set_awaited(is_awaited);
-        let mut due = Vec::new();
-        for now in times {
-            lock.use_up(*now);
-            lock.want(*now);
-            lock.give_up(*now);
-            due.push(lock.due.load(Ordering::Relaxed));
-        }
+        let set = |now: &u64| {
+            lock.used
+                .store(Use { requests: 1, users: 1, spare: 0, at: *now as u32 }.number(), Ordering::SeqCst);
+            lock.change(*now, 0, -1);
+            lock.due.load(Ordering::Relaxed)
+        };
+        let mut due: Vec<_> = times.iter().map(set).collect();
         due.dedup();
         due
     }
@@ -242,10 +258,8 @@ mod tests {
         assert_eq!(set_at(false, &[10_000]), [0]);
         // If each of these waits set the timer it would never fire.
         assert_eq!(set_at(true, &[10_000, 10_400, 9_999 + ENOUGH]), [10_000 + ENOUGH]);
-        assert_eq!(
-            set_at(true, &[10_000, 10_000 + ENOUGH, 10_001 + ENOUGH]),
-            [10_000 + ENOUGH, 10_000 + 2 * ENOUGH]
-        );
+        let (first, second) = (10_000 + ENOUGH, 10_000 + 2 * ENOUGH);
+        assert_eq!(set_at(true, &[10_000, first, first + 1]), [first, second]);
     }
 
     #[test]
@@ -275,10 +289,10 @@ mod tests {
             poller.wait(&mut events, Some(millis)).expect("polled");
             !events.is_empty()
         };
-        (0..2).for_each(|_| lock.want(5_000));
-        lock.give_up(5_000);
+        lock.change(5_000, 2, 2);
+        lock.change(5_000, 0, -1);
         assert!(!is_due(0));
-        lock.give_up(5_000);
+        lock.change(5_000, 0, -1);
         assert!(is_due(patience().as_millis() as u64));
     }
 }
