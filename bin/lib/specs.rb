@@ -43,7 +43,8 @@ class SpecFile
     FileUtils.mkdir_p(File.dirname(@log))
     @begun = now
     fork do
-      trap(:TERM, "DEFAULT")
+      # Under nohup(1) the servers would ignore HUP as well.
+      %i[TERM HUP].each { |name| trap(name, "DEFAULT") }
       $stdin.reopen(File::NULL)
       $stdout.reopen(@log, "w")
       $stderr.reopen($stdout)
