@@ -163,7 +163,8 @@ module Fastrack
     # its end a full mark may be due.
     def finish
       @fullness = near
-      return unless SWEEPS
+      # Else Ruby makes a full mark that is due in the request that ends the sweeping.
+      return unless SWEEPS || due
 
       pause(!due.nil?) { collect(true) if due && !rests? }
     end
