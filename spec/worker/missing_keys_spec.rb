@@ -30,10 +30,10 @@ RSpec.describe "A Ruby without" do
   end
 
   auto = {
-    stat: %i[malloc_increase_bytes malloc_increase_bytes_limit total_allocated_objects heap_free_slots heap_available_slots
+    stat: %i[major_gc_count malloc_increase_bytes malloc_increase_bytes_limit total_allocated_objects heap_free_slots heap_available_slots
              heap_allocatable_pages heap_allocatable_slots heap_empty_pages],
-    stat_heap: %i[slot_size heap_eden_slots total_allocated_objects total_freed_objects heap_allocatable_pages],
-    latest_gc_info: %i[state need_major_by],
+    stat_heap: %i[slot_size heap_eden_slots total_allocated_objects total_freed_objects force_major_gc_count heap_allocatable_pages],
+    latest_gc_info: %i[state need_major_by major_by],
     config: %i[rgengc_allow_full_mark]
   }
   auto.each do |method, keys|
@@ -47,8 +47,8 @@ RSpec.describe "A Ruby without" do
     end
   end
 
-  it "GC.stat_heap and GC.config serves with OobGC=auto" do
-    serve("%i[stat_heap config].each { |name| GC.singleton_class.undef_method(name) if GC.respond_to?(name) }", "auto")
+  it "GC.stat_heap, GC.config and GC.total_time serves with OobGC=auto" do
+    serve("%i[stat_heap config total_time].each { |name| GC.singleton_class.undef_method(name) if GC.respond_to?(name) }", "auto")
   end
 
   it "any figure of the heap serves with OobGC=auto, and says that it has no effect" do
@@ -62,12 +62,11 @@ RSpec.describe "A Ruby without" do
     pool = { slot_size: 64, heap_eden_slots: 9_000, total_allocated_objects: 50_000, total_freed_objects: 41_200 }
     stub_const("Fastrack::YoungHeap::POOLS", true)
     allow(GC).to receive(:stat) do |name|
-      { heap_allocatable_bytes: 64_000, heap_empty_pages: 2 }.fetch(name) { raise ArgumentError, "unknown key: #{name}" }
+      { heap_allocatable_bytes: 64_000, heap_empty_pages: 2, major_gc_count: 1 }.fetch(name) { raise ArgumentError, "unknown key: #{name}" }
     end
     allow(GC).to receive(:stat_heap) { |_, pools| pools.replace(0 => pool) }
     heap = Fastrack::YoungHeap.new
-    size, found = heap.fullest
-    expect([size, found.unused, found.room, heap.fullness]).to eq([64, 200, 200 + 1_000 + 2_048, 0.0])
+    expect([heap.unused, heap.pool(64).room, heap.fullness]).to eq([200, 200 + 1_000 + 2_048, 0.0])
   end
 
   # Since Ruby 4.0 a bundle has it only if it says so.

@@ -188,6 +188,77 @@ RSpec.describe "OobGC=auto", :quiet do
     end
   end
 
+  describe "since Ruby 3.4", skip: ("not before" if RUBY_VERSION < "3.4") do
+    # Answers with what the collector was at before the request and is after it. /full begins a full mark as Ruby does: in steps.
+    # What /kept makes grows old before it is dropped, so that full marks become due.
+    let(:told) do
+      <<~'RUBY'
+        live = Array.new(200_000) { |n| [n.to_s, [n]] }
+        recent = Array.new(400)
+        requests = 0
+        run lambda { |env|
+          before = GC.latest_gc_info(:state)
+          made = Array.new(5_000) { |n| "object #{n}" } unless env["PATH_INFO"] == "/none"
+          recent[(requests += 1) % recent.size] = Array.new(600) { |n| made[n] } if env["PATH_INFO"] == "/kept"
+          GC.start(immediate_mark: false, immediate_sweep: false) if env["PATH_INFO"] == "/full"
+          after = GC.latest_gc_info(:state)
+          [200, { "content-type" => "text/plain" }, ["#{before} #{after} #{Process.pid}"]]
+        }
+      RUBY
+    end
+
+    # What the collector is at after each full mark that the server begins.
+    let(:noting) do
+      <<~'RUBY'
+        after_fork do
+          GC.singleton_class.prepend(Module.new do
+            def start(full_mark: true, **how)
+              super
+              File.write("begun", "#{latest_gc_info(:state)}\n", mode: "a") if full_mark
+            end
+          end)
+        end
+      RUBY
+    end
+
+    def start(choice, config: nil)
+      @server = Server.start(ru: told, config: config, options: { OobGC: choice, MaxWorkers: 1, MaxRequestPerChild: 0 })
+    end
+
+    # @return [Array(Symbol, Symbol)] what the collector was at before and after the request
+    def ask(path = "/")
+      *states, pid = server.get(path).body.split
+      eventually { File.read("/proc/#{pid}/stat")[/\) (\w)/, 1] == "S" }
+      states.map(&:to_sym)
+    end
+
+    it "makes the steps of a full mark that has begun in a request" do
+      marking = ["auto", false].to_h do |choice|
+        start(choice)
+        expect(ask("/full").last).to eq(:marking)
+        [choice, ask("/none").first == :marking]
+      end
+      expect(marking).to eq("auto" => false, false => true)
+    end
+
+    it "makes a full mark that is due in steps, between two requests" do
+      start("auto", config: noting)
+      answers = Array.new(2_000) { ask("/kept") }
+      expect(server.lines_of("begun").tally).to match("marking" => be > 1)
+      expect(answers.flatten).not_to include(:marking)
+    end
+
+    # Each request uses up slots of 160 bytes, and leaves most of the smallest ones to spare.
+    it "sweeps between requests where there are slots to spare" do
+      allow(self).to receive(:told).and_return(told.sub('"object #{n}"', '"x" * 100'))
+      swept, left = ["auto", false].map do |choice|
+        start(choice)
+        Array.new(1_200) { ask }.drop(400).count { |states| states.first == :sweeping }
+      end
+      expect(swept).to be < left * 3 / 4
+    end
+  end
+
   it "collects nothing after the app has called GC.disable" do
     start({ MaxWorkers: 1 }, config: "after_fork { GC.disable }")
     answers = Array.new(60) { ask("/more") }
@@ -215,6 +286,49 @@ RSpec.describe "OobGC=auto", :quiet do
     expect(room).to be_between(little * 1.2, little * 20)
   end
 
+  # A pool of which hardly more than a fifth is free after a full mark, from /fill on. Each request uses up a fiftieth of it, and has a
+  # thousandth of it grow old.
+  let(:hardly_free) do
+    <<~'RUBY'
+      live = Array.new(200_000) { Object.new }
+      old = Array.new(100)
+      count = 0
+      pool = -> { GC.stat_heap(0).then { |stat| [stat[:heap_eden_slots], stat[:total_allocated_objects] - stat[:total_freed_objects]] } }
+      # Until no pool may grow any more.
+      1_000_000.times { Object.new }
+      slots = pool.call.first
+      run lambda { |env|
+        if env["PATH_INFO"] == "/fill"
+          GC.start
+          slots, used = pool.call
+          live.concat(Array.new([(slots * 0.74).to_i - used, 0].max) { Object.new })
+          3.times { GC.start }
+        end
+        made = Array.new(slots / 50) { Object.new }
+        old[(count += 1) % old.size] = Array.new(slots / 1_000) { |index| made[index] }
+        [200, { "content-type" => "text/plain" }, ["#{GC.stat(:major_gc_count)} #{Process.pid}"]]
+      }
+    RUBY
+  end
+
+  it "leaves few full marks where a pool is hardly freer after them", skip: ("not before Ruby 3.4" if RUBY_VERSION < "3.4") do
+    # Room for requests is not the matter here.
+    room = <<~RUBY
+      require "fastrack/gc/auto_gc"
+      Fastrack::HeapRoom.send(:remove_const, :REQUESTS)
+      Fastrack::HeapRoom::REQUESTS = 0
+    RUBY
+    none = "#{room}Fastrack::HeapRoom.prepend(Module.new { def make = nil })\n"
+    few, many = [room, none].map do |config|
+      @server = Server.start(ru: hardly_free, config: config, options: { OobGC: "auto", MaxWorkers: 1, MaxRequestPerChild: 0 })
+      200.times { ask }
+      before = ask("/fill").first
+      Array.new(1_500) { ask_and_rest.first }.last - before
+    end
+    expect(many).to be > 10
+    expect(few).to be <= many / 2
+  end
+
   describe "room in the heap", skip: ("none before Ruby 3.3" if RUBY_VERSION < "3.3") do
     before do
       require "fastrack/native"
@@ -225,12 +339,13 @@ RSpec.describe "OobGC=auto", :quiet do
     let(:requests) { RUBY_VERSION < "3.4" ? 50 : 70 }
 
     # A heap of 40 MB, of which 10 may be added.
-    let(:heap) { double(bytes: 40_000_000) }
+    let(:heap) { double(forced: { 40 => 3, 160 => 0 }, fullest: 160, bytes: 40_000_000) }
 
     # Objects that are made for room before a collection that `responses` come after the last one. In these 2,400 objects
-    # of 160 bytes were made, and there are 100 free slots of 10,000.
-    def made(maker, responses, room: 2_500)
-      allow(heap).to receive(:fullest).and_return([160, double(unused: 100, begun: 600, made: 3_000, room: room, slots: 10_000)])
+    # of 160 bytes were made, and there are 100 free slots of `slots`.
+    def made(maker, responses, room: 2_500, unused: 7_000, slots: 10_000)
+      allow(heap).to receive(:pool).with(40).and_return(double(unused: unused, slots: 100_000))
+      allow(heap).to receive(:pool).with(160).and_return(double(unused: 100, begun: 600, made: 3_000, room: room, slots: slots))
       calls = []
       allow(Fastrack).to receive(:make_objects) { |*call| calls << call }
       maker.note(responses)
@@ -254,6 +369,40 @@ RSpec.describe "OobGC=auto", :quiet do
       expect { maker.make }.not_to raise_error
       expect(GC.enable).to be(false)
       expect(made(maker, 1)).to eq([])
+    end
+  end
+
+  describe "a full mark that is due" do
+    before { require "fastrack/gc/auto_gc" }
+
+    it "is foreseen when most of the collections have gone by that the last one took, before Ruby 3.4" do
+      foresight = Fastrack::FullMarks::Foresight.new
+      start = GC.count
+      40.times { GC.start(full_mark: false) }
+      GC.start
+      now = GC.count
+      foresight.learn(now)
+      soon = [0.8, 0.9].map { |share| foresight.soon?(now + ((now - start) * share).round) }
+      expect(soon).to eq([false, RUBY_VERSION < "3.4"])
+    end
+
+    # Full marks that are begun while one is always due, by calls after a response.
+    def full_marks(calls, others:)
+      engine = double(begin_full_mark: !others, end_full_mark: nil, begin_pause: true, end_pause: nil)
+      allow(GC).to receive(:latest_gc_info) { |key| { state: :none, need_major_by: :oldgen }[key] }
+      begun = 0
+      allow(GC).to receive(:start) { |full_mark: true, **| begun += 1 if full_mark }
+      gc = Fastrack::AutoGC.new { engine }
+      calls.times { gc.call }
+      [begun, engine]
+    end
+
+    it "is begun while no other worker is at one, or after thirty more responses, since Ruby 3.4", skip: ("not before" if RUBY_VERSION < "3.4") do
+      expect([1, 30, 31].map { |calls| full_marks(calls, others: true).first }).to eq([0, 0, 1])
+      begun, engine = full_marks(1, others: false)
+      expect(begun).to eq(1)
+      # It was over at once.
+      expect(engine).to have_received(:end_full_mark)
     end
   end
 end

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "figures"
+require_relative "full_marks"
 require_relative "young_heap"
 
 module Fastrack
@@ -12,7 +13,13 @@ module Fastrack
   # meanwhile is served there. Before the last of those requests the others may be busy, and are left a client or two each, who would
   # wait for the collection here, too. A full mark that Ruby says is due, and would make at its next collection, is made as soon as
   # that holds: it takes far longer than other collections, and in a request somebody surely waits. Where there is no such moment,
-  # under full load, Ruby collects as it would without this, and before Ruby 3.4 what it leaves unfinished is finished here.
+  # under full load, Ruby collects as it would without this, and what it leaves unfinished is finished here.
+  #
+  # Ruby 3.4 lets the heap have more free slots than earlier ones: it collects rarely, and each time there is much to mark and to
+  # sweep. A full mark it makes in steps, and it sweeps bit by bit. So do collections between requests: a client that comes
+  # meanwhile waits for a step, or for some if another worker is to serve it soon. No two workers begin a full mark at a time. Here
+  # it sweeps for as long as there are spare slots for the objects that this takes. What is left then is swept by the requests,
+  # which make objects anyhow; but the rest of it, of which Ruby makes one bit, is swept here.
   #
   # The fewer requests it waits for, the rarer are collections; the more, the surer is such a moment. So it learns: from
   # each collection that Ruby makes in a request, to begin earlier, and from its own ones to begin later.
@@ -41,17 +48,21 @@ module Fastrack
 
     SAYS_DUE = GCFigures.latest?(:need_major_by)
 
-    # Before Ruby 3.4 full marks come often for want of free slots while the heap grows.
-    RESTS = RUBY_VERSION < "3.4"
+    # Whether there is so much to mark and to sweep that it is not done at once.
+    IN_STEPS = RUBY_VERSION >= "3.4"
+    HOW = (IN_STEPS ? { immediate_mark: false, immediate_sweep: false } : {}).freeze
 
-    # Ruby 3.4 collects rarely, and has much to sweep then: that is left to requests, which do a bit each.
-    SWEEPS = RUBY_VERSION < "3.4"
+    # Nanoseconds of sweeping that are left when it sweeps the rest.
+    REST_OF_SWEEP = 12_000_000
 
     # Most responses from one look to the next.
     LONGEST = 64
 
     # Responses after each of which a full mark that is due is tried.
     TRIES = 64
+
+    # Most responses from one try to sweep to the next: one more after each for which there was no time.
+    MOST_REFUSED = 8
 
     # @yieldreturn [Engine]
     def initialize(&engine)
@@ -65,7 +76,11 @@ module Fastrack
       @margin = MARGIN
       @count = @rested = GC.count
       @marked = -REST
-      @tries = 0
+      @tries = @refused = 0
+      @foresight = FullMarks::Foresight.new
+      @turn = FullMarkTurn.new(&engine)
+      @sweep = Sweep.new
+      @spare = SpareSlots.new
     end
 
     # After a response.
@@ -75,11 +90,20 @@ module Fastrack
       @room.note(@looked_after)
       @unnoted += @looked_after
       learn
-      look if @count >= @rested
-      @left = @looked_after = (due ? try_again : responses).clamp(1, LONGEST)
+      proceed if @count >= @rested
+      @left = @looked_after = [[due ? try_again : responses, @refused, 1].max, LONGEST].min
     end
 
     private
+
+    def proceed
+      if GCFigures.latest(:state, :none) == :none
+        look
+      elsif !IN_STEPS
+        finish
+      end
+      go_on if IN_STEPS
+    end
 
     # Ruby 3.1 does not say.
     #
@@ -114,15 +138,33 @@ module Fastrack
       @count = count
       @tries = 0
       collected
+      @foresight.learn(count)
       @margin = [@margin + EARLIER, MARGINS.max].min
     end
 
     def look
-      return finish unless GCFigures.latest(:state, :none) == :none
-
+      @refused = 0
+      @sweep.over
       note(@heap.fullness)
-      return @rested = @count + REST if rests?
-      return pause(true) { collect(true) } if due
+      return leave_to_ruby if rests?
+
+      if due
+        mark_all
+      else
+        collect_soon
+      end
+    end
+
+    # In steps while no other worker does; else it is over with the pause.
+    def mark_all
+      return pause(true) { collect(true) } unless IN_STEPS
+
+      @turn.take && (pause(true) { collect(true) } || @turn.over)
+    end
+
+    def collect_soon
+      return if @foresight.soon?(@count) && pause(false) { collect(true) }
+
       return if @fullness < near
 
       pause(1 - @fullness < URGENT * @growth) do
@@ -132,7 +174,11 @@ module Fastrack
     end
 
     def rests?
-      RESTS && due == :nofree && @count < @marked + REST
+      FullMarks::Foresight::SAID_LATE && due == :nofree && @count < @marked + REST
+    end
+
+    def leave_to_ruby
+      @rested = @count + REST
     end
 
     # What a request makes the heap fuller by.
@@ -144,45 +190,110 @@ module Fastrack
     end
 
     def collect(full_mark)
-      GC.start(full_mark: full_mark, immediate_sweep: SWEEPS)
+      GC.start(full_mark: full_mark, **HOW)
       collected
       @fullness = 0.0
       @unnoted = 0
       @margin = [@margin * LATER, MARGINS.min].max unless full_mark
       @count = GC.count
-      @marked = @count if full_mark
       @tries = 0
+      return unless full_mark
+
+      @marked = @count
+      @foresight.marked(@count)
     end
 
     def collected
+      @spare.collected(@heap.unused)
       @heap.collected
       @room.collected
+      @sweep.begun
     end
 
     # Ruby has begun a collection in a request, and goes on with it in the next ones: how full the heap is will show then. At
     # its end a full mark may be due.
     def finish
       @fullness = near
-      # Else Ruby makes a full mark that is due in the request that ends the sweeping.
-      return unless SWEEPS || due
-
       pause(!due.nil?) { collect(true) if due && !rests? }
+    end
+
+    # With a collection that has begun, here or in a request, until somebody waits.
+    def go_on
+      @turn.take if Steps.left?(:marking)
+      make_steps(:marking) { stand_still(true) { make_objects_for(:marking) } }
+      @turn.over unless Steps.left?(:marking)
+      return unless Steps.left?(:sweeping)
+
+      # The rest first: where it is little nothing is left to be done by steps.
+      sweep_rest
+      make_steps(:sweeping) { sweep_a_bit } if @spare.left?
+      sweep_rest if Steps.left?(:sweeping)
+    end
+
+    # @yieldreturn [Object, nil] nil after the last one
+    def make_steps(state)
+      Steps::MOST.times do
+        return unless Steps.left?(state)
+
+        @fullness = near
+        yield or return
+      end
+    end
+
+    def sweep_a_bit
+      made = step { make_objects_for(:sweeping) }
+      @spare.take(made) if made
+    end
+
+    def make_objects_for(state) = Steps.make(state).tap { |made| @room.leave_out(made) }
+
+    # Sweeps what is left, if that is little: its last pages are swept in one go, in whatever request is next. Then Ruby knows
+    # whether a full mark is due, which it would begin there, too.
+    def sweep_rest
+      @fullness = near
+      left = @sweep.left
+      pause(false) { @sweep.over } if left && left <= REST_OF_SWEEP
     end
 
     # @param urgent [Boolean] whether the others may be busy, and are left some clients
     # @yield when the garbage collector is at rest
+    # @return [Boolean, nil] whether this was a moment for it
     def pause(urgent)
-      engine = @engine.call
-      return unless engine.begin_pause(urgent)
-
-      begin
+      stand_still(urgent) do
         # It finishes what has begun.
         unless GC.disable
           GC.enable
           yield
         end
+        true
+      end
+    end
+
+    # The same, whatever the garbage collector is at.
+    #
+    # @return [Object, nil] the block's result
+    def stand_still(urgent)
+      engine = @engine.call
+      return unless engine.begin_pause(urgent)
+
+      begin
+        yield
       ensure
         engine.end_pause
+      end
+    end
+
+    # The same for a millisecond, in which others may give this worker requests.
+    def step
+      engine = @engine.call
+      may_begin = engine.begin_step
+      @refused = may_begin ? 0 : [@refused + 1, MOST_REFUSED].min
+      return unless may_begin
+
+      begin
+        yield
+      ensure
+        engine.end_step
       end
     end
   end

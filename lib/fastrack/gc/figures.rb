@@ -9,31 +9,56 @@ module Fastrack
 
     module_function
 
-    def ask(otherwise)
-      yield || otherwise
+    # @param key [Symbol] of GC.stat
+    def stat(key, otherwise = 0)
+      GC.stat(key) || otherwise
     rescue *UNKNOWN
       otherwise
     end
 
-    # @param key [Symbol] of GC.stat
-    def stat(key, otherwise = 0) = ask(otherwise) { GC.stat(key) }
-
     # @param key [Symbol] of GC.latest_gc_info
-    def latest(key, otherwise = nil) = ask(otherwise) { GC.latest_gc_info(key) }
+    def latest(key, otherwise = nil)
+      GC.latest_gc_info(key) || otherwise
+    rescue *UNKNOWN
+      otherwise
+    end
 
     # @return [Boolean] whether GC.latest_gc_info has it
-    def latest?(key) = ask(false) { GC.latest_gc_info.key?(key) }
+    def latest?(key)
+      GC.latest_gc_info.key?(key)
+    rescue *UNKNOWN
+      false
+    end
 
     # @param keys [Array<Symbol>] of GC.stat
     # @return [Boolean]
-    def stats?(*keys) = ask(false) { (keys - GC.stat.keys).empty? }
+    def stats?(*keys)
+      (keys - GC.stat.keys).empty?
+    rescue *UNKNOWN
+      false
+    end
 
     # @param keys [Array<Symbol>] of the pools of GC.stat_heap
     # @return [Boolean]
-    def pools?(*keys) = ask(false) { (keys - GC.stat_heap(0).keys).empty? }
+    def pools?(*keys)
+      (keys - GC.stat_heap(0).keys).empty?
+    rescue *UNKNOWN
+      false
+    end
 
     # @param key [Symbol] of GC.config
     # @return [Boolean]
-    def config?(key) = ask(false) { GC.config.key?(key) }
+    def config?(key)
+      GC.config.key?(key)
+    rescue *UNKNOWN
+      false
+    end
+
+    # @return [Integer] nanoseconds of all collections; 0 where they are not measured
+    def time
+      GC.total_time
+    rescue *UNKNOWN
+      0
+    end
   end
 end

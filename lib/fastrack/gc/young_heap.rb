@@ -39,8 +39,18 @@ module Fastrack
       note_pools
     end
 
-    # @return [Array(Integer, Pool)] the pool that will be used up first, as it was at the last look, and the size of its slots before it
-    def fullest = @pools.max_by { |_, pool| pool.fullness }
+    # @return [Integer] the size of the slots of the pool that will be used up first
+    def fullest = @pools.max_by { |_, pool| pool.fullness }.first
+
+    # @param slot_size [Integer]
+    # @return [Pool] as it was at the last look
+    def pool(slot_size) = @pools.fetch(slot_size)
+
+    # @return [Hash{Integer => Integer}] full marks that were made for want of free slots, by the size of the pool's
+    def forced = POOLS ? GC.stat_heap.to_h { |_, pool| [pool[:slot_size], pool[:force_major_gc_count].to_i] } : {}
+
+    # @return [Integer] of its smallest slots those in pages of their own that could still be used before a collection, at the last look
+    def unused = @pools.min_by(&:first).last.unused
 
     # @return [Integer] what all of its slots take
     def bytes = @pools.sum { |size, pool| size * pool.slots }
@@ -104,14 +114,81 @@ module Fastrack
     end
   end
 
+  # How far Ruby is with sweeping, which it does bit by bit. It takes about as long as after the last collection of the same kind.
+  class Sweep
+    def initialize
+      # By whether it was a full mark.
+      @lasted = {}
+      begun
+    end
+
+    # A collection has begun.
+    def begun
+      @began = nil
+    end
+
+    # While Ruby is sweeping.
+    #
+    # @return [Integer, nil] nanoseconds that it still takes; nil before the first of its kind, and where Ruby measures no times
+    def left
+      @full = !GCFigures.latest(:major_by).nil?
+      @began ||= GCFigures.time
+      lasted = @lasted[@full]
+      lasted && (lasted - (GCFigures.time - @began))
+    end
+
+    # It has swept all.
+    def over
+      return unless @began
+
+      took = GCFigures.time - @began
+      @lasted[@full] = took if took.positive?
+      @began = nil
+    end
+  end
+
+  # Slots that are left over when Ruby collects, because another pool is used up before theirs. Objects may be made there to have Ruby
+  # sweep: it does so when a pool needs a page, and then in all pools. More objects would have it collect sooner.
+  class SpareSlots
+    # Of those that were left over the last time. More of them take more time than they spare requests.
+    SHARE = 0.5
+
+    def initialize
+      @left = @made = 0
+    end
+
+    # There was a collection.
+    #
+    # @param unused [Integer] slots that were left over
+    def collected(unused)
+      @left = ((unused + @made) * SHARE).to_i
+      @made = 0
+    end
+
+    # Whether objects may be made before the next collection.
+    def left? = @left.positive?
+
+    # So many objects were made.
+    #
+    # @return [Boolean, nil] whether more may be; nil if not
+    def take(count)
+      @left -= count
+      @made += count
+      left? || nil
+    end
+  end
+
   # Gives the young heap room for more requests, so that collections are rare: one takes about as long as another, however many
   # requests lie between them.
   #
   # Ruby collects as soon as one of the heap's pools is used up, and lets a pool grow by what lives in it, not by what requests
   # make and drop: one of few objects that live and many that do not may have room for ten requests, beside others that have it
-  # for hundreds. Objects that are made and dropped at once leave their slots to the pool for good.
+  # for hundreds. And it makes a full mark when a fifth of a pool is free or less after a collection: a pool that is hardly freer
+  # after a full mark is so again after a few collections, because some objects grow old and die, and does not grow. Objects that
+  # are made and dropped at once leave their slots to the pool for good.
   #
-  # That is so since Ruby 3.3. Before, there is nothing to tell how many objects are made in each pool.
+  # That is so since Ruby 3.3, which hardly ever makes a full mark for a pool, but for all together. Before, there is nothing to tell
+  # how many objects are made in each pool.
   class HeapRoom
     NEEDED = YoungHeap::POOLS
 
@@ -121,6 +198,12 @@ module Fastrack
 
     # Of REQUESTS: room for a few more is not worth it.
     LACK = 0.1
+
+    # Collections from one full mark to the next, of those that are made for want of free slots.
+    APART = 30
+
+    # What is added when there were fewer, as a share of the pool.
+    FREER = 0.05
 
     # At most so much is added in all, as a share of the heap's size.
     SHARE = 0.25
@@ -136,6 +219,10 @@ module Fastrack
     def initialize(heap)
       @heap = heap
       @added = 0
+      @lacking_free = []
+      @forced = @heap.forced
+      @marks = GCFigures.stat(:major_gc_count)
+      @marked = GC.count
       collected
     end
 
@@ -144,28 +231,54 @@ module Fastrack
       @responses += count
     end
 
+    # So many objects of the smallest slots were made between requests. Requests need no room for them.
+    def leave_out(count)
+      @left_out += count
+    end
+
     # There was a collection.
     def collected
-      @responses = 0
+      @responses = @left_out = 0
     end
 
     # Makes some of the room that is lacking, if any is. A collection must follow.
     def make
-      return unless NEEDED && @responses.positive?
+      return unless NEEDED
 
-      size, pool = @heap.fullest
-      wanted = REQUESTS * (pool.made - pool.begun) / @responses
-      return if pool.unused > FREE || pool.room >= wanted * (1 - LACK)
-
-      slots = [wanted - pool.room, STEP / size, ((@heap.bytes * SHARE) - @added).to_i / size].min
-      grow(size, pool.unused, slots) if slots >= pool.slots * LEAST
+      look_for_full_marks
+      size = @lacking_free.find { |one| @heap.pool(one).unused <= FREE } || @heap.fullest
+      pool = @heap.pool(size)
+      slots = [lacking(size, pool), STEP / size, ((@heap.bytes * SHARE) - @added).to_i / size].min
+      grow(size, pool.unused, slots) if slots >= pool.slots * LEAST && pool.unused <= FREE
     end
 
     private
 
+    def lacking(size, pool)
+      return (pool.slots * FREER).to_i if @lacking_free.include?(size)
+      return 0 if @responses.zero?
+
+      made = pool.made - pool.begun - (size == YoungHeap::SLOT ? @left_out : 0)
+      wanted = REQUESTS * made / @responses
+      pool.room < wanted * (1 - LACK) ? wanted - pool.room : 0
+    end
+
+    # Whether the last one was made for want of free slots in a pool, too soon after the one before.
+    def look_for_full_marks
+      marks = GCFigures.stat(:major_gc_count)
+      return if marks == @marks
+
+      forced = @heap.forced
+      @lacking_free = GC.count - @marked < APART ? forced.keys.select { |size| forced[size] > @forced.fetch(size) } : []
+      @forced = forced
+      @marks = marks
+      @marked = GC.count
+    end
+
     # Pages that any pool may get are left to the others, but for so many slots.
     def grow(size, unused, slots)
       @added += slots * size
+      @lacking_free.delete(size)
       GC.disable
       Fastrack.make_objects(unused + slots, size)
     rescue NoMemoryError

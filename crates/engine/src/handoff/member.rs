@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::count::QueueCount;
 use super::message;
-use super::page::{Page, Set};
+use super::page::{Claim, Page, Set};
 use crate::conn::{Connection, Kind, ReadBufPool, Step};
 use crate::settings::Settings;
 
@@ -108,11 +108,20 @@ impl Member {
 
     /// Of all workers, only one collects garbage at a time.
     pub fn claim_collection(&self) -> bool {
-        self.page.claim_collection(std::process::id())
+        self.page.claim(Claim::Collection, std::process::id())
     }
 
     pub fn release_collection(&self) {
-        self.page.release_collection(std::process::id());
+        self.page.release(Claim::Collection, std::process::id());
+    }
+
+    /// Of all workers, only one is at a full mark at a time.
+    pub fn claim_full_mark(&self) -> bool {
+        self.page.claim(Claim::FullMark, std::process::id())
+    }
+
+    pub fn release_full_mark(&self) {
+        self.page.release(Claim::FullMark, std::process::id());
     }
 
     /// A worker that was killed, and that its master has not reaped yet, does not count: it would keep the last worker

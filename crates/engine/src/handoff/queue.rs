@@ -80,7 +80,7 @@ impl SharedQueue {
 
 #[cfg(test)]
 mod tests {
-    use super::super::page::Set;
+    use super::super::page::{Claim, Set};
     use super::*;
     use crate::watch::Scoreboard;
 
@@ -150,12 +150,27 @@ mod tests {
         assert!(member.claim_collection() && !member.claim_collection());
         member.release_collection();
         let other = std::os::unix::process::parent_id();
-        assert!(page.claim_collection(other) && !member.claim_collection());
+        assert!(page.claim(Claim::Collection, other) && !member.claim_collection());
         // Only the holder's own release counts.
         member.release_collection();
         assert!(!member.claim_collection());
-        page.release_collection(other);
+        page.release(Claim::Collection, other);
         assert!(member.claim_collection());
+    }
+
+    #[test]
+    fn one_worker_at_a_time_is_at_a_full_mark_while_others_collect_garbage() {
+        let queue = SharedQueue::new().expect("a queue");
+        let (member, page) = (queue.member().expect("a member").expect("free"), &queue.page);
+        let other = std::os::unix::process::parent_id();
+        assert!(page.claim(Claim::FullMark, other) && !member.claim_full_mark() && member.claim_collection());
+        member.release_full_mark();
+        assert!(!member.claim_full_mark());
+        page.pid(7).store(other, Ordering::SeqCst);
+        queue.forget(other);
+        assert!(member.claim_full_mark() && !member.claim_full_mark());
+        member.release_full_mark();
+        assert!(member.claim_full_mark());
     }
 
     #[test]
@@ -163,13 +178,13 @@ mod tests {
         let queue = SharedQueue::new().expect("a queue");
         let (member, page) = (queue.member().expect("a member").expect("free"), &queue.page);
         let mut child = std::process::Command::new("true").spawn().expect("a process");
-        assert!(page.claim_collection(child.id()));
+        assert!(page.claim(Claim::Collection, child.id()));
         // Its pid may be another process's by the time that anybody asks: the master says that it is dead.
         page.pid(7).store(child.id(), Ordering::SeqCst);
         queue.forget(child.id());
         assert!(member.claim_collection());
         member.release_collection();
-        assert!(page.claim_collection(child.id()));
+        assert!(page.claim(Claim::Collection, child.id()));
         child.wait().expect("its end");
         assert!(member.claim_collection());
     }

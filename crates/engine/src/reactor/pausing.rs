@@ -74,6 +74,21 @@ impl Reactor {
     pub fn end_pause(&self) {
         self.member.iter().for_each(Member::release_collection);
     }
+
+    /// Whether this worker may stand still for a millisecond, in which it counts as idle, and is to be given what it can serve
+    /// then.
+    pub fn clear_for_step(&mut self, is_poller_readable: &dyn Fn() -> bool) -> bool {
+        let is_clear =
+            !self.is_stopping() && self.poll().is_ok() && !self.has_pending() && !is_poller_readable();
+        if is_clear {
+            self.member.iter().for_each(|member| member.set_idle(true));
+        }
+        is_clear
+    }
+
+    pub fn end_step(&self) {
+        self.member.iter().for_each(|member| member.set_idle(false));
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
-use super::{Engine, PausePriority};
+use super::{Engine, LockedReactor, PausePriority};
+use crate::handoff::Member;
 
 impl Engine {
     /// Whether the application may stand still now, for some milliseconds: no client waits here, no other thread has a
@@ -16,14 +17,30 @@ impl Engine {
             return false;
         }
         let mut reactor = self.shared.reactor();
-        let begins = reactor.clear_for_pause(urgent, &|| control.is_poller_readable());
-        let comes_last = begins && reactor.has_others();
-        // Not while this thread has the lock: requests of other workers come first from here on.
-        drop(reactor);
-        if comes_last {
-            self.priority().begin();
+        let is_clear = reactor.clear_for_pause(urgent, &|| control.is_poller_readable());
+        self.lower_priority(reactor, is_clear)
+    }
+
+    /// Whether the application may stand still now for a millisecond: no client waits here, and no other thread has a request. The
+    /// worker counts as idle meanwhile: others give it requests, which it sees before the next such step.
+    ///
+    /// If so, [`end_step`](Self::end_step) must follow.
+    pub fn begin_step(&self) -> bool {
+        let control = &self.control;
+        if control.is_closed() || control.is_stopping() || !self.is_alone() {
+            return false;
         }
-        begins
+        let mut reactor = self.shared.reactor();
+        let is_clear = reactor.clear_for_step(&|| control.is_poller_readable());
+        self.lower_priority(reactor, is_clear)
+    }
+
+    /// The step is over: the worker is busy again.
+    pub fn end_step(&self) {
+        self.priority().end();
+        if !self.control.is_closed() {
+            self.shared.reactor().end_step();
+        }
     }
 
     /// Lets other workers pause.
@@ -32,6 +49,29 @@ impl Engine {
         if !self.control.is_closed() {
             self.shared.reactor().end_pause();
         }
+    }
+
+    /// Whether this worker may begin a full mark of its heap, of which there may be a part in each of its next requests: no other one is
+    /// at such. [`end_full_mark`](Self::end_full_mark) must follow when it is over.
+    pub fn begin_full_mark(&self) -> bool {
+        !self.control.is_closed() && self.shared.reactor().member().is_none_or(Member::claim_full_mark)
+    }
+
+    /// Lets other workers begin one.
+    pub fn end_full_mark(&self) {
+        if !self.control.is_closed() {
+            self.shared.reactor().member().into_iter().for_each(Member::release_full_mark);
+        }
+    }
+
+    /// Of a pause that begins, if it does: requests of other workers come first, where there are any. Not while this thread has the lock.
+    fn lower_priority(&self, reactor: LockedReactor<'_>, begins: bool) -> bool {
+        let comes_last = begins && reactor.has_others();
+        drop(reactor);
+        if comes_last {
+            self.priority().begin();
+        }
+        begins
     }
 
     fn priority(&self) -> MutexGuard<'_, PausePriority> {
