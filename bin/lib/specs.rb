@@ -157,7 +157,7 @@ class SpecRun
     trap(:TERM) { running.each_key { |pid| Process.kill(:INT, pid) } && waiting.clear }
     until waiting.empty? && running.empty?
       while running.size < processes && (path = waiting.shift)
-        file = SpecFile.new(path, "#{@logs}/#{path.delete_prefix("./").tr("/", "-")}-#{tags.last.tr("~", "not-")}.log")
+        file = SpecFile.new(path, "#{@logs}/#{path.delete_prefix("./").tr("/", "-")}-#{tags.last.sub("~", "not-")}.log")
         running[file.start(tags)] = file
       end
       pid, status = Process.wait2
