@@ -1,27 +1,34 @@
 # frozen_string_literal: true
 
-# Checks that imports run one way between the folders and files right under a crate's src: ruby bin/lib/layers.rb fails on one that
-# runs up. Between crates the compiler sees to it (Cargo.toml). It looks for `crate::` and as many `super::` as lead out of the folder,
-# in code and in `use`; what is behind `#[cfg(test)]` at the end of a file, and what is re-exported by lib.rs, does not count.
-module Layers
-  ROOT = File.expand_path("../..", __dir__)
+# Checks that imports run one way, between the crates and inside them:
+#
+#     ruby bin/lib/layers.rb           fails on a circle of files, and on an import that runs up the layers
+#     ruby bin/lib/layers.rb --order   prints an order of each crate's folders and files that its imports allow
+#
+# A parent may re-export its children's items; that is no import. Whoever imports such an item imports the file that
+# defines it.
 
-  # Bottom first. Those on one line are one layer, and may import each other. lib.rs is above all of them.
+require_relative "rust_imports"
+require "tsort"
+
+class Layers
+  # What a crate may import of the others, and its own folders and files (without .rs), bottom first. Those on one line
+  # are one layer, and may import each other. lib.rs is above all of them.
   CRATES = {
-    "crates/http" => <<~ORDER,
+    "crates/http" => [[], <<~ORDER],
       bytes chunk_encoder connection_options date error field_lines field_name reason span status transfer_codings
       chunk_extension framing limits target
       chunked
       app_chunks head response
       error_response
     ORDER
-    "crates/sys" => <<~ORDER,
+    "crates/sys" => [[], <<~ORDER],
       clock fatal_signals fd fd_limit listen_queue memory process processors priority shared_memory signals thread_id trusted_path
       fd_passing own_descriptors socket
       sendfile stderr wakeup
       poller
     ORDER
-    "crates/engine" => <<~ORDER,
+    "crates/engine" => [%w[fastrack_http fastrack_sys], <<~ORDER],
       clock fork sync watch
       access_log control
       accept
@@ -33,7 +40,7 @@ module Layers
       helper
       worker
     ORDER
-    "crates/monitor" => <<~ORDER,
+    "crates/monitor" => [%w[fastrack_engine fastrack_sys], <<~ORDER],
       master process settings
       view
       metrics status
@@ -42,7 +49,7 @@ module Layers
       place
       monitor
     ORDER
-    "ext/fastrack" => <<~ORDER
+    "ext/fastrack" => [%w[fastrack_http fastrack_sys fastrack_engine fastrack_monitor magnus rb_sys], <<~ORDER],
       ruby
       env
       request
@@ -52,40 +59,113 @@ module Layers
     ORDER
   }.freeze
 
-  module_function
+  OTHERS = %w[fastrack_http fastrack_sys fastrack_engine fastrack_monitor fastrack magnus rb_sys].freeze
 
-  # @return [Array<String>] what is wrong
-  def problems(root = ROOT, crates = CRATES)
-    crates.flat_map do |crate, order|
-      heights = order.lines.flat_map.with_index { |line, height| line.split.map { |name| [name, height] } }.to_h
-      source = File.join(root, crate, "src")
-      files = Dir.glob("**/*.rs", base: source).sort - ["lib.rs"]
-      unknown = files.map { |file| layer(file) }.uniq - heights.keys
-      unknown.map { |name| "#{crate}: #{name} is in no layer, see CRATES in bin/lib/layers.rb" } +
-        files.flat_map { |file| upward(File.read(File.join(source, file)), file, heights).map { |to| "#{crate}/src/#{file} imports #{to}, which is above it" } }
+  attr_reader :problems
+
+  def initialize(root, crates = CRATES)
+    @root = root
+    @files = @imports = @circles = 0
+    @problems = []
+    @orders = {}
+    crates.each { |crate, (allowed, layers)| check(crate, allowed, layers.lines.map(&:split)) }
+  end
+
+  def summary = "#{@files} Rust files, #{@imports} imports between them, circles #{@circles}"
+
+  def orders = @orders.map { |crate, names| "#{crate}:\n#{names.map { |name| "  #{name}\n" }.join}" }
+
+  private
+
+  def check(crate, allowed, layers)
+    source = File.join(@root, crate, "src")
+    found = RustImports.new(File.join(@root, crate), OTHERS)
+    within = found.edges.transform_values { |targets| targets.select { |target, _| target.end_with?(".rs") } }
+    @files += found.files.size
+    @imports += within.sum { |_, targets| targets.size }
+    found.lost.each { |file| problem("#{path(file)} is declared by no `mod`") }
+    check_crates(found.edges, allowed)
+    check_circles(within, found.files)
+    check_layers(within, found.files, layers, source)
+    order(crate, within, found.files, source)
+  end
+
+  def check_crates(edges, allowed)
+    edges.each do |file, targets|
+      (targets.keys & OTHERS - allowed).each { |name| problem("#{path(file)}:#{targets[name]} must not import #{name}") }
     end
   end
 
-  def layer(file) = file[%r{\A[^/.]+}]
-
-  def upward(text, file, heights)
-    own = heights.fetch(layer(file), 0)
-    imported(text, file).uniq.select { |name| heights.fetch(name, 0) > own }
-  end
-
-  # Names right under the crate that a file imports.
-  def imported(text, file)
-    # A file of a folder is one `super` further down, mod.rs is the folder.
-    depth = file.count("/") + (file.end_with?("/mod.rs") ? 0 : 1)
-    code = text.sub(/^#\[cfg\(test\)\]\s*mod tests \{.*\z/m, "").gsub(%r{//[^\n]*}, "")
-    code.scan(/\b(?:crate|#{Array.new(depth, "super").join("::")})::(\w+|\{[^;]*)/).flatten.flat_map do |found|
-      found.start_with?("{") ? found.gsub(/::\{[^{}]*\}/, "").scan(/[{,]\s*(\w+)/).flatten : [found]
+  def check_circles(edges, files)
+    components(files, edges).select { |component| component.size > 1 }.each do |component|
+      @circles += 1
+      problem("a circle of #{component.size} files: #{component.map { |file| path(file) }.sort.join(" ")}\n  " \
+              "#{circle(component, edges)}")
     end
   end
+
+  # The shortest way round: a:3 -> b:5 -> a.
+  def circle(component, edges)
+    chains = component.map { |start| shortest(start, component, edges) }
+    chain = chains.min_by(&:size)
+    steps = chain.each_cons(2).map { |from, to| "#{path(from)}:#{edges[from][to]} imports " }
+    "#{steps.join}#{path(chain.last)}"
+  end
+
+  def shortest(start, component, edges)
+    chains = [[start]]
+    seen = {}
+    while (chain = chains.shift)
+      (edges.fetch(chain.last, {}).keys & component).each do |target|
+        return chain + [target] if target == start
+
+        chains << (chain + [target]) unless seen[target]
+        seen[target] = true
+      end
+    end
+  end
+
+  def check_layers(edges, files, layers, source)
+    heights = layers.each_with_index.flat_map { |names, height| names.map { |name| [name, height] } }.to_h
+    names = files.map { |file| layer(file, source) }.uniq - ["lib"]
+    (names - heights.keys).each { |name| problem("#{path(source)}: #{name} is in no layer, see CRATES in bin/lib/layers.rb") }
+    (heights.keys - names).each { |name| problem("#{path(source)}: there is no #{name}, see CRATES in bin/lib/layers.rb") }
+    heights["lib"] = layers.size
+    edges.each do |file, targets|
+      from = heights[layer(file, source)]
+      targets.each do |target, line|
+        to = heights[layer(target, source)]
+        problem("#{path(file)}:#{line} imports #{path(target)}, which is above it") if from && to && from < to
+      end
+    end
+  end
+
+  # The folder right under src that a file is in, or the file's own name; conn.rs is in the folder conn.
+  def layer(file, source) = file.delete_prefix("#{source}/").split("/").first.delete_suffix(".rs")
+
+  def order(crate, edges, files, source)
+    folders = Hash.new { |hash, name| hash[name] = {} }
+    edges.each { |file, targets| targets.each_key { |target| folders[layer(file, source)][layer(target, source)] = true } }
+    names = files.map { |file| layer(file, source) }.uniq.sort - ["lib"]
+    @orders[crate] = components(names, folders).map { |component| component.sort.join(" ") } - ["lib"]
+  end
+
+  # Bottom first; those of one circle together.
+  def components(nodes, edges)
+    TSort.strongly_connected_components(nodes.method(:each), ->(node, &block) { edges.fetch(node, {}).each_key(&block) })
+  end
+
+  def path(file) = file.delete_prefix("#{@root}/")
+
+  def problem(text) = @problems << text
 end
 
 if $PROGRAM_NAME == __FILE__
-  problems = Layers.problems
-  puts problems, "layers: #{problems.size} imports that run up"
-  exit problems.empty?
+  layers = Layers.new(File.expand_path("../..", __dir__))
+  if ARGV == ["--order"]
+    puts layers.orders
+  else
+    puts layers.problems, layers.summary
+    exit layers.problems.empty?
+  end
 end
