@@ -5,7 +5,7 @@ use rb_sys::*;
 use fastrack_engine::{Content, Request};
 use fastrack_http::{Framing, KnownName, Version};
 
-use crate::env::own_calls::{make_own_calls, Offered};
+use crate::env::own_calls::{Offered, OwnCalls};
 use crate::env::remote_addr::RemoteAddrCache;
 use crate::env::templates::{EnvTemplates, TemplateKey, CALLBACK_KEYS};
 use crate::env::values::FirstValues;
@@ -21,19 +21,18 @@ pub(crate) struct EnvBuilder {
     /// Rack 3.1 or later.
     rack_3_1: bool,
     lists: CallbackLists,
-    offered: Offered,
+    own_calls: OwnCalls,
 }
 
 impl EnvBuilder {
     /// `templates` is an Array with one template for each listener that a connection may have come by.
     pub fn new(templates: VALUE, rack_3_1: bool, callbacks: usize, offered: Offered) -> Self {
-        let templates = EnvTemplates::new(templates);
         EnvBuilder {
-            templates,
+            templates: EnvTemplates::new(templates),
             remote_addrs: RemoteAddrCache::new(),
             rack_3_1,
             lists: CallbackLists::new(callbacks),
-            offered,
+            own_calls: OwnCalls::new(&offered),
         }
     }
 
@@ -46,11 +45,12 @@ impl EnvBuilder {
             let (template, has_header_keys) = self.templates.find(&TemplateKey::of(request.listener, head));
             let mut values = FirstValues::new();
             self.lists.add(&mut values);
-            make_own_calls(&self.offered, number, |value| values.push(value));
-            self.add_request_line_and_peer(&mut values, request);
+            self.own_calls.add(&mut values, number);
+            self.add_target_and_peer(&mut values, request);
             if has_header_keys {
                 headers::add_known(&mut values, request);
             }
+            add_rare(&mut values, request);
             let env = values.copy_into_dup(template);
             headers::set_others(env, request, has_header_keys);
             if head.has(KnownName::Upgrade) && self.rack_3_1 {
@@ -81,20 +81,12 @@ impl EnvBuilder {
     }
 
     /// In the order of a template's request keys.
-    unsafe fn add_request_line_and_peer(&mut self, values: &mut FirstValues, request: &Request<'_>) {
-        let interned = interned();
+    unsafe fn add_target_and_peer(&mut self, values: &mut FirstValues, request: &Request<'_>) {
         let head = request.head;
         // SAFETY: under protect; all values are on the stack.
         unsafe {
-            let method = head.method.of_buffer(request.bytes);
-            values.push(interned.method(method).unwrap_or_else(|| string(method)));
             values.push(string(head.target.of_buffer(request.bytes)));
             values.push(string(self.path_info(request)));
-            match head.query.of_buffer(request.bytes) {
-                b"" => values.push_unchanged(),
-                query => values.push(string(query)),
-            }
-            values.push(if head.version == Version::Http11 { interned.http_11 } else { interned.http_10 });
             if let Some(peer) = request.peer {
                 let (address, port) = self.remote_addrs.strings(peer);
                 values.push(address);
@@ -103,11 +95,32 @@ impl EnvBuilder {
                 values.push_unchanged();
                 values.push_unchanged();
             }
-            // Most have not waited, as far as the clock tells. The others' Floats are no objects on the heap (flonum).
-            match request.queue_time {
-                0 => values.push_unchanged(),
-                micros => values.push(rb_float_new(micros as f64 / 1_000_000.0)),
-            }
+        }
+    }
+}
+
+/// In the order of a template's rare keys.
+unsafe fn add_rare(values: &mut FirstValues, request: &Request<'_>) {
+    let interned = interned();
+    let head = request.head;
+    // SAFETY: under protect; all values are on the stack.
+    unsafe {
+        match head.query.of_buffer(request.bytes) {
+            b"" => values.push_unchanged(),
+            query => values.push(string(query)),
+        }
+        match head.method.of_buffer(request.bytes) {
+            b"GET" => values.push_unchanged(),
+            method => values.push(interned.method(method).unwrap_or_else(|| string(method))),
+        }
+        // Most have not waited, as far as the clock tells. The others' Floats are no objects on the heap (flonum).
+        match request.queue_time {
+            0 => values.push_unchanged(),
+            micros => values.push(rb_float_new(micros as f64 / 1_000_000.0)),
+        }
+        match head.version {
+            Version::Http11 => values.push_unchanged(),
+            Version::Http10 => values.push(interned.http_10),
         }
     }
 }

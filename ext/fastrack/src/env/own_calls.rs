@@ -8,7 +8,8 @@ use std::ffi::c_void;
 use magnus::{prelude::*, Error, RModule, Ruby};
 use rb_sys::*;
 
-use crate::ruby::interned;
+use crate::env::values::FirstValues;
+use crate::ruby::{interned, NIL};
 
 /// How many of them there are.
 pub(crate) const OWN_CALLS: usize = 4;
@@ -29,22 +30,43 @@ fn classes() -> [VALUE; OWN_CALLS] {
 
 pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let base = module.define_class("OwnCall", ruby.class_object())?;
-    base.undef_default_alloc_func();
     for name in ["Hijack", "EarlyHints", "ClientGone", "Timeout"] {
-        base.define_class(name, base)?;
+        // In each class: Ruby looks for the allocator whenever it makes such an object, from the class upwards.
+        base.define_class(name, base)?.undef_default_alloc_func();
     }
+    base.undef_default_alloc_func();
     Ok(())
 }
 
-/// Makes those that are offered for the request with this number, and passes them on in the order of their keys.
+/// Makes the objects that are offered.
 ///
-/// # Safety
-/// Under protect, and `take` keeps them where the GC sees them.
-pub(super) unsafe fn make_own_calls(offered: &Offered, request: usize, mut take: impl FnMut(VALUE)) {
-    for (class, _) in classes().into_iter().zip(offered).filter(|(_, is_offered)| **is_offered) {
+/// INVARIANT: lives on the stack, where the GC sees the values in it.
+pub(super) struct OwnCalls {
+    classes: [VALUE; OWN_CALLS],
+    len: usize,
+}
+
+impl OwnCalls {
+    pub fn new(offered: &Offered) -> Self {
+        let mut own = OwnCalls { classes: [NIL; OWN_CALLS], len: 0 };
+        for (class, _) in classes().into_iter().zip(offered).filter(|(_, is_offered)| **is_offered) {
+            own.classes[own.len] = class;
+            own.len += 1;
+        }
+        own
+    }
+
+    /// Adds those for the request with this number, in the order of their keys.
+    ///
+    /// # Safety
+    /// Under protect.
+    pub unsafe fn add(&self, values: &mut FirstValues, request: usize) {
         // The number stands in the place of an address. Ruby takes 0 for no data.
-        // SAFETY: as this function's; the type has no function that would follow the address.
-        take(unsafe { rb_data_typed_object_wrap(class, (request + 1) as *mut c_void, &raw const TYPE.0) });
+        let data = (request + 1) as *mut c_void;
+        for class in &self.classes[..self.len] {
+            // SAFETY: as this function's; the type has no function that would follow the address.
+            values.push(unsafe { rb_data_typed_object_wrap(*class, data, &raw const TYPE.0) });
+        }
     }
 }
 

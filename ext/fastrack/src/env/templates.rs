@@ -4,7 +4,8 @@
 //! this order: its first entries have the request's keys in a known order, and only their values are written, one after
 //! the other. No key is hashed, no entry looked up, no table grows.
 //!
-//! The entries of a template: [`callback_keys`], [`own_call_keys`], [`request_keys`], the header fields, then the listener's constants.
+//! The entries of a template: [`callback_keys`], [`own_call_keys`], [`request_keys`], the header fields, [`rare_keys`], then the
+//! listener's constants.
 
 use rb_sys::*;
 
@@ -14,7 +15,10 @@ use crate::env::own_calls::own_call_keys;
 use crate::ruby::{interned, NIL};
 
 /// How many [`request_keys`] there are.
-pub(crate) const REQUEST_KEYS: usize = 8;
+pub(crate) const REQUEST_KEYS: usize = 4;
+
+/// How many [`rare_keys`] there are.
+pub(crate) const RARE_KEYS: usize = 4;
 
 /// How many [`callback_keys`] there are.
 pub(crate) const CALLBACK_KEYS: usize = 2;
@@ -34,16 +38,14 @@ pub(crate) fn callback_keys() -> [VALUE; CALLBACK_KEYS] {
 /// The entries that each request fills.
 fn request_keys() -> [VALUE; REQUEST_KEYS] {
     let interned = interned();
-    [
-        interned.request_method,
-        interned.request_uri,
-        interned.path_info,
-        interned.query_string,
-        interned.server_protocol,
-        interned.remote_addr,
-        interned.remote_port,
-        interned.queue_time,
-    ]
+    [interned.request_uri, interned.path_info, interned.remote_addr, interned.remote_port]
+}
+
+/// The entries that many requests leave as the listener has them (GET, HTTP/1.1, no query). They come last, and the writing ends
+/// with the last one that is another.
+fn rare_keys() -> [VALUE; RARE_KEYS] {
+    let interned = interned();
+    [interned.query_string, interned.request_method, interned.queue_time, interned.server_protocol]
 }
 
 /// What a template is made for: the listener, and the common header fields in their order, without Transfer-Encoding,
@@ -145,7 +147,7 @@ pub(crate) unsafe fn make_template(base: VALUE, fields: &[u8]) -> VALUE {
         let own_calls =
             own_call_keys().into_iter().filter(|key| rb_hash_lookup(base, *key) == Qtrue as VALUE);
         let fields = fields.iter().map(|number| interned().known(*number));
-        for key in callbacks.chain(own_calls).chain(request_keys()).chain(fields) {
+        for key in callbacks.chain(own_calls).chain(request_keys()).chain(fields).chain(rare_keys()) {
             rb_hash_aset(made, key, NIL);
         }
         rb_hash_update_by(made, base, None);

@@ -5,15 +5,17 @@ use std::ffi::c_int;
 use rb_sys::*;
 
 use crate::env::own_calls::OWN_CALLS;
-use crate::env::templates::{CALLBACK_KEYS, MAX_HEADERS, REQUEST_KEYS};
+use crate::env::templates::{CALLBACK_KEYS, MAX_HEADERS, RARE_KEYS, REQUEST_KEYS};
 use crate::ruby::UNDEF;
 
-const MOST: usize = CALLBACK_KEYS + OWN_CALLS + REQUEST_KEYS + MAX_HEADERS;
+const MOST: usize = CALLBACK_KEYS + OWN_CALLS + REQUEST_KEYS + MAX_HEADERS + RARE_KEYS;
 
 /// Values for the first entries of a template's copy. On the stack, where the GC sees them.
 pub(crate) struct FirstValues {
     values: [VALUE; MOST],
     len: usize,
+    /// After the last that changes an entry.
+    end: usize,
     written: usize,
 }
 
@@ -22,18 +24,19 @@ const UNCHANGED: VALUE = UNDEF;
 
 impl FirstValues {
     pub fn new() -> Self {
-        FirstValues { values: [UNCHANGED; MOST], len: 0, written: 0 }
+        FirstValues { values: [UNCHANGED; MOST], len: 0, end: 0, written: 0 }
     }
 
     /// The next entry's value.
     pub fn push(&mut self, value: VALUE) {
         self.values[self.len] = value;
         self.len += 1;
+        self.end = self.len;
     }
 
     /// The next entry keeps the template's value.
     pub fn push_unchanged(&mut self) {
-        self.push(UNCHANGED);
+        self.len += 1;
     }
 
     /// A copy of a [template](crate::env::templates) with these values in its first entries.
@@ -55,7 +58,7 @@ impl FirstValues {
 unsafe extern "C" fn is_next(_key: st_data_t, _value: st_data_t, data: st_data_t, _error: c_int) -> c_int {
     // SAFETY: `copy_into_dup` passes this, and does not use it until the loop is over.
     let values = unsafe { &*(data as *const FirstValues) };
-    let is_next = values.written < values.len;
+    let is_next = values.written < values.end;
     (if is_next { st_retval::ST_REPLACE } else { st_retval::ST_STOP }) as c_int
 }
 

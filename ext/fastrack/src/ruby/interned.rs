@@ -52,7 +52,6 @@ macro_rules! interned {
 interned! {
     strings {
         http_10 = "HTTP/1.0",
-        http_11 = "HTTP/1.1",
         request_method = "REQUEST_METHOD",
         request_uri = "REQUEST_URI",
         path_info = "PATH_INFO",
