@@ -8,7 +8,7 @@
 //!
 //! Bottom first. Each may import only from those above it in this list; `bin/test` checks that.
 //!
-//! 1. `sync`: atomics; `clock`: clocks; `watch`: the request in progress, its time limit, the scoreboard and the watchdog
+//! 1. `sync`: atomics; `clock`: clocks; `watch`: the request in progress, its time limit, and the scoreboard
 //! 2. `access_log`: lines about requests, and the thread that writes them; `fork`: what a forked child must let go of
 //! 3. `settings`
 //! 4. `control`: what other threads and signal handlers may do with the engine
@@ -45,10 +45,11 @@ pub use app::{App, Flow};
 pub use conn::{BodyError, BodyRead, BodyStream, Content, Progress, ReadAhead, Request, ResponseWriter};
 pub use control::Control;
 pub use handoff::SharedQueue;
+pub use helper::{Ending, EXIT_STATUS};
 
 pub use settings::Settings;
 pub use watch::{
     Activity, Cause, Connections, Counts, Entry, GcTime, Histogram, QueueLength, Scoreboard, Slot, State,
-    ThreadDumper, WatchSettings, WorkerId, BUCKETS, EXIT_STATUS, MAX_THREADS,
+    ThreadDumper, WatchSettings, WorkerId, BUCKETS, MAX_THREADS,
 };
-pub use worker::{Engine, ExitHandler, Finish, Forking};
+pub use worker::{Engine, Finish, Forking};

@@ -5,6 +5,7 @@
 //! has lasted since the last look. Only then it takes over, until that request is done.
 
 mod crew;
+mod ending;
 mod epoch;
 mod listening;
 mod lookout;
@@ -16,6 +17,7 @@ mod timer;
 pub(crate) use shared::tests;
 
 pub(crate) use crew::{Crew, Turn, MAIN};
-pub(crate) use shared::{Order, Shared};
+pub use ending::{Ending, EXIT_STATUS};
+pub(crate) use shared::Shared;
 pub(crate) use thread::Helper;
 pub(crate) use timer::HelperTimer;

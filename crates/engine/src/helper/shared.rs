@@ -1,6 +1,6 @@
 //! What the two threads of a worker share.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fastrack_http::Error;
@@ -30,20 +30,8 @@ pub(crate) struct Shared {
     returning: AtomicU32,
     /// A request has lasted so long that the helper took over.
     long_request: AtomicBool,
-    /// An [`Order`].
-    order: AtomicU8,
-}
-
-/// What the helper has to do.
-#[derive(Clone, Copy)]
-pub(crate) enum Order {
-    End = 1,
-    /// Hand off all connections: the process ends.
-    HandOff,
-    /// Nothing more: it has done that.
-    HandedOff,
-    /// Nothing more: it could not, because another thread has the reactor and keeps it.
-    Left,
+    /// The engine is being dropped.
+    closing: AtomicBool,
 }
 
 impl Shared {
@@ -56,7 +44,7 @@ impl Shared {
             crew,
             returning: AtomicU32::new(0),
             long_request: AtomicBool::new(false),
-            order: AtomicU8::new(0),
+            closing: AtomicBool::new(false),
         }
     }
 
@@ -142,20 +130,14 @@ impl Shared {
         self.long_request.load(Ordering::Relaxed) && self.long_request.swap(false, Ordering::Relaxed)
     }
 
-    /// Tells the helper what to do, and wakes it. Async-signal-safe.
-    pub fn order(&self, order: Order) {
-        self.order.store(order as u8, Ordering::SeqCst);
+    /// Ends the helper's thread.
+    pub(super) fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
         self.timer.wake_helper();
     }
 
-    /// The helper has carried out the order to hand off. It was given another one meanwhile if the engine is dropped.
-    pub fn carried_out(&self, is_done: bool) {
-        let done = if is_done { Order::HandedOff } else { Order::Left } as u8;
-        let _ = self.order.compare_exchange(Order::HandOff as u8, done, Ordering::SeqCst, Ordering::SeqCst);
-    }
-
-    pub fn is_ordered(&self, order: Order) -> bool {
-        self.order.load(Ordering::SeqCst) == order as u8
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst)
     }
 
     /// Hands off all connections. False if the reactor cannot be locked within so many milliseconds.

@@ -46,7 +46,7 @@ impl Reactor {
         log.add(&line, connection.peer.map(|peer| peer.ip()), now, self.control.counters());
     }
 
-    /// Logs a request that the watchdog has ended, or the end of the process; with that error's status unless something of a response
+    /// Logs a request that the end of the process has cut; with that error's status unless something of a response
     /// had been sent. No more is known of it than the scoreboard has.
     pub fn log_lost(&mut self, request: &ActiveRequest, claim: Claim, error: Error) {
         let Some(log) = &mut self.access_log else { return };

@@ -11,7 +11,6 @@ mod scoreboard;
 mod settings;
 mod totals;
 mod unsent;
-mod watchdog;
 
 pub(crate) use active_request::{end_overdue_process, ActiveRequest, Claim, ENDING_TIME};
 pub use activity::Activity;
@@ -25,5 +24,3 @@ pub(crate) use last_response::LastResponse;
 pub use scoreboard::{Entry, QueueLength, Scoreboard, Slot, State, WorkerId, MAX_THREADS};
 pub use settings::{ThreadDumper, WatchSettings};
 pub(crate) use unsent::SendUnsent;
-pub(crate) use watchdog::Watchdog;
-pub use watchdog::EXIT_STATUS;

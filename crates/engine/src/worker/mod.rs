@@ -1,6 +1,5 @@
 //! The loop of one worker: accepts clients, and has the application answer their requests.
 
-mod exit_handler;
 mod forking;
 mod pause;
 mod pause_priority;
@@ -22,14 +21,13 @@ use crate::accept::{Backlog, Listener, Listeners};
 use crate::conn::{Connection, Spooling};
 use crate::control::Control;
 use crate::handoff::{Member, SharedQueue};
-use crate::helper::{Crew, Helper, HelperTimer, Shared};
+use crate::helper::{Crew, Ending, Helper, HelperTimer, Shared};
 use crate::reactor::{Reactor, Table};
 use crate::settings::Settings;
-use crate::watch::{Watchdog, MAX_THREADS};
+use crate::watch::MAX_THREADS;
 use pause_priority::PausePriority;
 use request_length::RequestLength;
 
-pub use exit_handler::ExitHandler;
 pub use forking::Forking;
 
 // The poller's tokens. Those of the listeners come below the master's.
@@ -67,6 +65,7 @@ pub struct Engine {
     _helper: Helper,
     shared: Arc<Shared>,
     control: Arc<Control>,
+    ending: Arc<Ending>,
     spooling: Spooling,
     /// None while a thread leads. Never locked for long.
     driver: Mutex<Option<Box<Driver>>>,
@@ -174,12 +173,13 @@ impl Engine {
         if let Some(waker) = control.waker() {
             poller.watch(waker, NOTICE)?;
         }
-        let watchdog = Watchdog::new(&settings.watch);
+        let watch = settings.watch.clone();
         let spooling = Spooling::new(&settings);
         let mut reactor = Reactor::new(settings, Arc::clone(&control), table, member);
         reactor.set_backlog(Backlog::new(listeners.shared()));
         reactor.start_log()?;
         let shared = Arc::new(Shared::new(reactor, timer, crew));
+        let ending = Arc::new(Ending::new(Arc::clone(&shared), Arc::clone(&control), &watch));
         let driver = Driver {
             shared: Arc::clone(&shared),
             control: Arc::clone(&control),
@@ -196,9 +196,10 @@ impl Engine {
             is_orphaned: false,
         };
         Ok(Engine {
-            _helper: Helper::start(Arc::clone(&shared), Arc::clone(&control), watchdog)?,
+            _helper: Helper::start(Arc::clone(&shared), Arc::clone(&control), Arc::clone(&ending))?,
             shared,
             control,
+            ending,
             spooling,
             driver: Mutex::new(Some(Box::new(driver))),
             priority: Mutex::default(),
@@ -211,8 +212,8 @@ impl Engine {
     }
 
     /// Answers the clients if the process ends in the middle of a request.
-    pub fn exit_handler(&self) -> ExitHandler {
-        ExitHandler::new(Arc::clone(&self.shared), Arc::clone(&self.control))
+    pub fn ending(&self) -> Arc<Ending> {
+        Arc::clone(&self.ending)
     }
 
     /// Lets the application fork.

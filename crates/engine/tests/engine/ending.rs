@@ -56,7 +56,7 @@ fn a_thread_that_comes_back_when_the_process_ends_sleeps_and_can_be_dismissed() 
         let mut stream = connect(socket.local_addr().expect("an address"));
         stream.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
         await_requests(&engine, 1);
-        engine.exit_handler().run();
+        engine.ending().run();
         let before = waits.load(Ordering::SeqCst);
         about_to_end.store(true, Ordering::SeqCst);
         until(|| waits.load(Ordering::SeqCst) != before);

@@ -346,7 +346,7 @@ fn no_thread_takes_a_client_any_more_when_the_process_ends() {
         };
         assert!(ask().read(&mut [0; 64]).is_ok_and(|got| got > 0));
         await_requests(&engine, 1);
-        engine.exit_handler().run();
+        engine.ending().run();
         handed_off.store(true, Ordering::SeqCst);
         let mut late = ask();
         // As often as it takes for each of them to have seen the client.

@@ -45,7 +45,7 @@ impl EnvBuilder {
             let (template, has_header_keys) = self.templates.find(&TemplateKey::of(request.listener, head));
             let mut values = FirstValues::new();
             self.lists.add(&mut values);
-            self.own_calls.add(&mut values, number);
+            self.own_calls.make(number, |value| values.push(value));
             self.add_target_and_peer(&mut values, request);
             if has_header_keys {
                 headers::add_known(&mut values, request);

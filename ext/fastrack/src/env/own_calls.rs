@@ -8,7 +8,6 @@ use std::ffi::c_void;
 use magnus::{prelude::*, Error, RModule, Ruby};
 use rb_sys::*;
 
-use crate::env::values::FirstValues;
 use crate::ruby::{interned, NIL};
 
 /// How many of them there are.
@@ -56,16 +55,16 @@ impl OwnCalls {
         own
     }
 
-    /// Adds those for the request with this number, in the order of their keys.
+    /// Makes those for the request with this number, and passes them on in the order of their keys.
     ///
     /// # Safety
-    /// Under protect.
-    pub unsafe fn add(&self, values: &mut FirstValues, request: usize) {
+    /// Under protect, and `take` keeps them where the GC sees them.
+    pub unsafe fn make(&self, request: usize, mut take: impl FnMut(VALUE)) {
         // The number stands in the place of an address. Ruby takes 0 for no data.
         let data = (request + 1) as *mut c_void;
         for class in &self.classes[..self.len] {
             // SAFETY: as this function's; the type has no function that would follow the address.
-            values.push(unsafe { rb_data_typed_object_wrap(*class, data, &raw const TYPE.0) });
+            take(unsafe { rb_data_typed_object_wrap(*class, data, &raw const TYPE.0) });
         }
     }
 }

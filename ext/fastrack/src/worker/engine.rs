@@ -10,7 +10,7 @@ use magnus::{
     TypedData, Value,
 };
 
-use fastrack_engine::{Control, Engine, ExitHandler, Finish, Forking};
+use fastrack_engine::{Control, Ending, Engine, Finish, Forking};
 use fastrack_sys::borrow_fd;
 
 use crate::app::{AppSettings, RackApp};
@@ -31,7 +31,7 @@ struct RubyEngine {
     control: Arc<Control>,
     dumper: Arc<RubyThreads>,
     /// These would keep descriptors open; None once the engine was released.
-    exit_handler: RefCell<Option<Arc<ExitHandler>>>,
+    ending: RefCell<Option<Arc<Ending>>>,
     forking: RefCell<Option<Arc<Forking>>>,
     threads: AppThreads,
     app_settings: AppSettings,
@@ -102,7 +102,7 @@ impl RubyEngine {
         let object = ruby.obj_wrap(RubyEngine {
             control: engine.control(),
             dumper,
-            exit_handler: RefCell::new(Some(Arc::new(engine.exit_handler()))),
+            ending: RefCell::new(Some(engine.ending())),
             forking: RefCell::new(Some(Arc::new(engine.forking()))),
             engine: RefCell::new(Some(engine)),
             running: Cell::new(false),
@@ -211,14 +211,14 @@ impl RubyEngine {
     /// `catch_fatal_signals`: from now on a fatal signal (SIGSEGV, SIGABRT and the like) does what `prepare_exit` does, before
     /// Ruby gets it.
     fn answer_crashes(&self) {
-        if let Some(handler) = &*self.exit_handler.borrow() {
-            handler.handle_fatal_signals(rb_sys::rb_funcallv as *const ());
+        if let Some(ending) = &*self.ending.borrow() {
+            ending.handle_fatal_signals(rb_sys::rb_funcallv as *const ());
         }
     }
 
     fn prepare_exit(&self) {
-        let handler = self.exit_handler.borrow().clone();
-        handler.iter().for_each(|handler| handler.run());
+        let ending = self.ending.borrow().clone();
+        ending.iter().for_each(|ending| ending.run());
     }
 
     /// `release`: closes all descriptors of an engine that does not run any more, connections included, and ends its helper
@@ -229,7 +229,7 @@ impl RubyEngine {
             return false;
         }
         self.control.retire();
-        drop((engine.take(), self.forking.take(), self.exit_handler.take()));
+        drop((engine.take(), self.forking.take(), self.ending.take()));
         true
     }
 

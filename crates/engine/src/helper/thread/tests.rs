@@ -4,6 +4,16 @@ use crate::patience::until;
 use crate::watch::WatchSettings;
 use std::time::{Duration, Instant};
 
+fn control() -> Arc<Control> {
+    Arc::new(Control::new(-1, [], &WatchSettings::default()).expect("a control"))
+}
+
+fn start(shared: &Arc<Shared>) -> Helper {
+    let control = control();
+    let ending = Ending::new(Arc::clone(shared), Arc::clone(&control), &WatchSettings::default());
+    Helper::start(Arc::clone(shared), control, Arc::new(ending)).expect("a thread")
+}
+
 #[test]
 fn a_client_is_tried_again_later_where_requests_in_progress_are_to_be_left_alone() {
     assert_eq!(next_try(None), LATER_TRY);
@@ -24,12 +34,12 @@ fn a_step_lasts_for_as_long_as_it_is_seen_and_not_while_the_machine_stands_still
 #[test]
 fn nobody_sets_the_timer_of_waits_any_more_when_what_lasted_is_over() {
     let shared = shared();
-    let watchdog = Watchdog::new(&WatchSettings::default());
-    let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
+    let (shared, control) = (Arc::new(shared), control());
+    let ending = Ending::new(Arc::clone(&shared), Arc::clone(&control), &WatchSettings::default());
     let drive = Drive {
         shared: &shared,
         control: &control,
-        watchdog: &watchdog,
+        ending: &ending,
         step: Cell::default(),
         has_others: Cell::default(),
     };
@@ -42,9 +52,7 @@ fn nobody_sets_the_timer_of_waits_any_more_when_what_lasted_is_over() {
 #[test]
 fn a_long_request_is_noticed_however_many_short_ones_came_before() {
     let shared = Arc::new(shared());
-    let control = Arc::new(Control::new(-1, [], &WatchSettings::default()).expect("a control"));
-    let helper = Helper::start(Arc::clone(&shared), control, Watchdog::new(&WatchSettings::default()))
-        .expect("a thread");
+    let helper = start(&shared);
     for round in 0..40_u64 {
         for cycle in 0..200 {
             shared.set_busy();
@@ -74,9 +82,7 @@ fn the_helper_has_short_turns_on_a_processor() {
     // None before Linux 6.12.
     let Some(short) = std::thread::spawn(ask).join().expect("no panic") else { return };
     let shared = Arc::new(shared());
-    let control = Arc::new(Control::new(-1, [], &WatchSettings::default()).expect("a control"));
-    let its = Arc::clone(&shared);
-    let _helper = Helper::start(its, control, Watchdog::new(&WatchSettings::default())).expect("a helper");
+    let _helper = start(&shared);
     let is_helper = |thread: &u32| {
         let name = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
         name.is_ok_and(|name| name.trim() == "fastrack helper")
