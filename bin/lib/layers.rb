@@ -29,7 +29,7 @@ class Layers
       poller
     ORDER
     "crates/engine" => [%w[fastrack_http fastrack_sys], <<~ORDER],
-      clock fork sync watch
+      clock fork request_state sync
       access_log control
       accept
       settings

@@ -18,14 +18,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
+#[allow(dead_code)]
+#[path = "../src/helper/app_threads.rs"]
+mod app_threads;
 #[path = "../src/clock.rs"]
 mod clock;
 #[allow(dead_code)]
 #[path = "../src/handoff/count.rs"]
 mod count;
-#[allow(dead_code)]
-#[path = "../src/helper/crew.rs"]
-mod crew;
 #[path = "../src/helper/epoch.rs"]
 mod epoch;
 #[path = "model/kernel.rs"]
@@ -35,23 +35,23 @@ mod lead;
 #[allow(dead_code)]
 #[path = "../src/helper/listening.rs"]
 mod listening;
-#[path = "../src/helper/lookout.rs"]
-mod lookout;
 #[path = "model/sync.rs"]
 mod sync;
+#[path = "../src/helper/tick.rs"]
+mod tick;
 #[allow(dead_code)]
 #[path = "../src/helper/timer.rs"]
 mod timer;
 
 use count::QueueCount;
 use epoch::Epoch;
-use lookout::{Lookout, Work};
+use tick::{Tick, Work};
 use timer::{HelperTimer, Wake};
 
 pub use kernel::{is_lost_fd, monotonic_micros, sleep, Events, Poller, Timer, Waker};
 
 /// The application's lock is free all the time, or in use.
-mod watch {
+mod request_state {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::Arc;
 
@@ -149,12 +149,12 @@ impl Work for Noticing<'_> {
 }
 
 /// One turn of the helper's loop; false if it would wait without an end.
-fn turn<W: Work>(lookout: &mut Lookout<'_, W>, timer: &HelperTimer) -> bool {
-    let next = lookout.next_look();
+fn turn<W: Work>(tick: &mut Tick<'_, W>, timer: &HelperTimer) -> bool {
+    let next = tick.next_look();
     let wake = timer.wait(&mut Events::default(), next).unwrap_or(Wake::Timeout);
     let is_woken = wake == Wake::Timer || next.is_some();
     if is_woken {
-        lookout.woken(wake);
+        tick.woken(wake);
     }
     is_woken
 }
@@ -174,15 +174,14 @@ fn a_request_that_lasts_is_noticed(before: fn(&Pair), turns: usize) {
         }
     });
     let noticed = Cell::new(None);
-    let mut lookout =
-        Lookout::new(&pair.timer, &pair.epoch, Noticing { epoch: &pair.epoch, noticed: &noticed });
+    let mut tick = Tick::new(&pair.timer, &pair.epoch, Noticing { epoch: &pair.epoch, noticed: &noticed });
     for _ in 0..turns {
-        turn(&mut lookout, &pair.timer);
+        turn(&mut tick, &pair.timer);
     }
     app.join().expect("no panic");
     let last = pair.epoch.read();
     while noticed.get() != Some(last) {
-        assert!(turn(&mut lookout, &pair.timer), "the helper sleeps, and nobody wakes it");
+        assert!(turn(&mut tick, &pair.timer), "the helper sleeps, and nobody wakes it");
     }
 }
 

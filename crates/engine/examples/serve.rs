@@ -11,8 +11,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
 
 use fastrack_engine::{
-    AccessLogSettings, App, Engine, Finish, Flow, Listener, LogFormat, Request, ResponseWriter, Settings,
-    WatchSettings,
+    AccessLogSettings, App, Engine, Finish, Flow, Listener, LogFormat, Request, RequestSettings,
+    ResponseWriter, Settings,
 };
 
 const REQUEST: &[u8] = b"GET /hello HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n";
@@ -55,8 +55,10 @@ fn main() {
         [how @ ("single" | "pipelined" | "threads" | "combined" | "json"), requests] => {
             let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
             let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
-            let watch =
-                WatchSettings { threads: if how == "threads" { 5 } else { 1 }, ..WatchSettings::default() };
+            let watch = RequestSettings {
+                threads: if how == "threads" { 5 } else { 1 },
+                ..RequestSettings::default()
+            };
             let log = std::fs::File::create("/dev/null").expect("/dev/null");
             let log = |format| AccessLogSettings { fd: log.as_raw_fd(), format, worker: 0 };
             let access_log = match how {
@@ -64,7 +66,7 @@ fn main() {
                 "json" => Some(log(LogFormat::Json)),
                 _ => None,
             };
-            let settings = Settings { watch, access_log, ..Settings::default() };
+            let settings = Settings { requests: watch, access_log, ..Settings::default() };
             let engine = Engine::new(vec![listener], None, settings, None).expect("an engine");
             let batch = if how == "single" { 1 } else { PIPELINED };
             let mut client = Command::new(std::env::current_exe().expect("a path"))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::conn::{Request, ResponseWriter};
-use crate::watch::Activity;
+use crate::request_state::Activity;
 
 /// Whether the engine may go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fastrack_sys::{borrow_fd, Waker};
 
 use crate::fork::InheritedFds;
-use crate::watch::{ActiveRequest, Count, Counters, WatchSettings};
+use crate::request_state::{ActiveRequest, Count, Counters, RequestSettings};
 
 /// The side of an engine that needs no exclusive access to it.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Control {
     pub(crate) fn new(
         poller: RawFd,
         fds: impl IntoIterator<Item = RawFd>,
-        watch: &WatchSettings,
+        watch: &RequestSettings,
     ) -> io::Result<Self> {
         let [inherited, sending] = [(); 2].map(|()| InheritedFds::new(fastrack_sys::max_fd_limit()));
         let requests = ActiveRequest::for_threads(watch, watch.threads)?;
@@ -276,7 +276,7 @@ mod tests {
         // A fork copies every descriptor; so does this.
         let childs = parents.try_clone().expect("a copy");
         let poller = fastrack_sys::Poller::new().expect("a poller");
-        let control = Control::new(poller.raw_fd(), [], &WatchSettings::default()).expect("a control");
+        let control = Control::new(poller.raw_fd(), [], &RequestSettings::default()).expect("a control");
         control.track_fd(childs.as_raw_fd());
         control.close();
         control.close();

@@ -30,9 +30,9 @@ mod fork;
 mod handoff;
 mod helper;
 mod reactor;
+mod request_state;
 mod settings;
 mod sync;
-mod watch;
 mod worker;
 
 #[cfg(test)]
@@ -47,9 +47,9 @@ pub use control::Control;
 pub use handoff::SharedQueue;
 pub use helper::{Ending, EXIT_STATUS};
 
-pub use settings::Settings;
-pub use watch::{
-    Activity, Cause, Connections, Counts, Entry, GcTime, Histogram, QueueLength, Scoreboard, Slot, State,
-    ThreadDumper, WatchSettings, WorkerId, BUCKETS, MAX_THREADS,
+pub use request_state::{
+    Activity, Cause, Connections, Counts, Entry, GcTime, Histogram, QueueLength, RequestSettings, Scoreboard,
+    Slot, State, ThreadDumper, WorkerId, BUCKETS, MAX_THREADS,
 };
+pub use settings::Settings;
 pub use worker::{Engine, Finish, Forking};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use fastrack_http::Limits;
 
 use crate::access_log::AccessLogSettings;
-use crate::watch::WatchSettings;
+use crate::request_state::RequestSettings;
 
 /// How long a request that has begun gets to arrive whole when the engine stops, in milliseconds.
 pub(crate) const STOP_TIME: u64 = 5_000;
@@ -61,7 +61,7 @@ pub struct Settings {
     /// Where a line about each request goes, if anywhere.
     pub access_log: Option<AccessLogSettings>,
     /// How requests are watched.
-    pub watch: WatchSettings,
+    pub requests: RequestSettings,
 }
 
 impl Default for Settings {
@@ -84,7 +84,7 @@ impl Default for Settings {
             decode_path: false,
             listeners: Vec::new(),
             access_log: None,
-            watch: WatchSettings::default(),
+            requests: RequestSettings::default(),
         }
     }
 }

@@ -3,11 +3,11 @@
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-use crate::crew::{Crew, Turn, MAIN};
-use crate::{watch, Events};
+use crate::app_threads::{AppThreads, Turn, MAIN};
+use crate::{request_state, Events};
 
 struct Worker {
-    crew: Crew,
+    app_threads: AppThreads,
     /// Requests that nobody has taken.
     left: Mutex<usize>,
     leader: Mutex<Option<usize>>,
@@ -30,10 +30,10 @@ impl Worker {
     /// As in worker/thread.rs.
     fn run(&self, number: usize) {
         loop {
-            match self.crew.next_turn(number) {
+            match self.app_threads.next_turn(number) {
                 Turn::Lead => self.lead(number),
-                Turn::Sleep => self.crew.sleep(number, &mut Events::default(), None),
-                Turn::Leave if number == MAIN => return self.crew.dismiss(),
+                Turn::Sleep => self.app_threads.sleep(number, &mut Events::default(), None),
+                Turn::Leave if number == MAIN => return self.app_threads.dismiss(),
                 Turn::Leave => return,
             }
         }
@@ -43,11 +43,11 @@ impl Worker {
         loop {
             self.set_leader(None, Some(number));
             let has_request = self.take_request();
-            let is_over = !has_request && self.crew.is_idle();
+            let is_over = !has_request && self.app_threads.is_idle();
             self.set_leader(Some(number), None);
             if has_request {
-                self.crew.begin_request(number);
-                match self.crew.end_request(number) {
+                self.app_threads.begin_request(number);
+                match self.app_threads.end_request(number) {
                     None => return,
                     Some(true) => {}
                     Some(false) if self.rest(number) => return,
@@ -55,7 +55,7 @@ impl Worker {
                 }
             } else if is_over {
                 // Here it would wait for clients. There are none: the worker stops.
-                return self.crew.close(true);
+                return self.app_threads.close(true);
             } else if self.rest(number) {
                 return;
             }
@@ -63,9 +63,9 @@ impl Worker {
     }
 
     fn rest(&self, number: usize) -> bool {
-        let rests = self.crew.rest(number);
+        let rests = self.app_threads.rest(number);
         if rests {
-            self.crew.sleep(number, &mut Events::default(), None);
+            self.app_threads.sleep(number, &mut Events::default(), None);
         }
         rests
     }
@@ -74,10 +74,10 @@ impl Worker {
 /// So many threads answer so many requests, while the helper wakes others twice, whenever that is. Where requests have the
 /// application's lock all the time, or wait for it, they give way to each other.
 pub fn each_request_is_answered_and_all_threads_return(threads: usize, requests: usize, compute: bool) {
-    watch::set_taken(compute);
-    let crew = Crew::new(threads).expect("a crew");
-    crew.open();
-    let worker = Arc::new(Worker { crew, left: Mutex::new(requests), leader: Mutex::new(None) });
+    request_state::set_taken(compute);
+    let app_threads = AppThreads::new(threads).expect("threads");
+    app_threads.open();
+    let worker = Arc::new(Worker { app_threads, left: Mutex::new(requests), leader: Mutex::new(None) });
     let others: Vec<_> = (0..threads)
         .map(|number| {
             let worker = Arc::clone(&worker);
@@ -85,8 +85,8 @@ pub fn each_request_is_answered_and_all_threads_return(threads: usize, requests:
         })
         .collect();
     for _ in 0..2 {
-        if worker.crew.has_room() {
-            worker.crew.summon();
+        if worker.app_threads.admits_another() {
+            worker.app_threads.summon();
         }
     }
     others.into_iter().for_each(|other| other.join().expect("no panic"));

@@ -10,7 +10,7 @@ mod writer;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 
-use crate::watch::{Count, Counters};
+use crate::request_state::{Count, Counters};
 
 pub(crate) use line::Line;
 use line::{Format, Texts};

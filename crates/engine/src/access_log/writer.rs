@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use crate::watch::{Count, Counters};
+use crate::request_state::{Count, Counters};
 use fastrack_sys::{borrow_fd, is_regular, with_signals_blocked, write_once};
 
 /// What several processes may write to a pipe without mixing it, in bytes (PIPE_BUF, pipe(7)).

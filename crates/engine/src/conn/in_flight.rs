@@ -10,7 +10,7 @@ use super::spool::Spooling;
 use super::unsent::Unsent;
 use super::write_buf::WriteBuf;
 use crate::control::Control;
-use crate::watch::ActiveRequest;
+use crate::request_state::ActiveRequest;
 
 /// Capacity that the write buffer may keep between requests, in bytes.
 const KEPT: usize = 256 * 1024;

@@ -10,7 +10,6 @@
 //! ```
 
 mod body;
-mod contents;
 mod in_flight;
 mod queue_time;
 mod read_buf;
@@ -18,6 +17,7 @@ mod reading;
 mod request;
 mod response_writer;
 mod spool;
+mod transfer;
 mod unsent;
 mod write_buf;
 
@@ -35,7 +35,6 @@ use crate::settings::Settings;
 use body::{BodyReader, BufferedBody};
 
 pub use body::{BodyError, BodyRead, BodyStream, ReadAhead};
-pub(crate) use contents::{Contents, Kind, Loaded};
 pub(crate) use in_flight::{InFlight, Sent};
 pub(crate) use queue_time::queue_time;
 pub(crate) use read_buf::{ReadBuf, ReadBufPool};
@@ -43,6 +42,7 @@ pub use request::{Content, Request};
 pub(crate) use response_writer::Stage;
 pub use response_writer::{Progress, ResponseWriter};
 pub(crate) use spool::Spooling;
+pub(crate) use transfer::{Kind, Loaded, Transfer};
 pub(crate) use write_buf::WriteBuf;
 
 /// How much a refused client may still send, in bytes: enough for what was under way.

@@ -14,8 +14,8 @@ use super::in_flight::InFlight;
 use super::request::{Content, Request};
 use super::write_buf;
 use crate::control::Control;
+use crate::request_state::{Count, GcTime};
 use crate::settings::Settings;
-use crate::watch::{Count, GcTime};
 
 /// How far sending is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -61,11 +61,11 @@ impl Drop for Tracked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::WatchSettings;
+    use crate::request_state::RequestSettings;
 
     #[test]
     fn the_last_descriptors_are_the_applications() {
-        let control = Arc::new(Control::new(-1, [], &WatchSettings::default()).expect("a control"));
+        let control = Arc::new(Control::new(-1, [], &RequestSettings::default()).expect("a control"));
         let spooling = Spooling::new(&Settings::default());
         spooling.create(&control).expect("there are enough");
         let error = Spooling { reserved: 0, ..spooling }.create(&control).expect_err("none is left");

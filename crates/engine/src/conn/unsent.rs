@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::write_buf::WriteBuf;
-use crate::watch::SendUnsent;
+use crate::request_state::SendUnsent;
 
 /// Where a thread of the application leaves its write buffer while it has nothing to send.
 #[derive(Debug, Default)]

@@ -10,10 +10,10 @@ use fastrack_http::Error;
 use fastrack_sys::{memory_file, peek_message, receive_message, send_message};
 
 use crate::accept::Client;
-use crate::conn::{Connection, Contents, Kind, Loaded, ReadBufPool, Step};
+use crate::conn::{Connection, Kind, Loaded, ReadBufPool, Step, Transfer};
 use crate::settings::Settings;
 
-/// The version of the layout of messages and of the page. A new master with another one makes a queue of its own, and a
+/// The version of the layout of messages and of the flags. A new master with another one makes a queue of its own, and a
 /// message with another one is refused. Count it up with each change of either.
 pub(super) const LAYOUT: &str = "fastrak5";
 
@@ -22,9 +22,9 @@ const MAGIC: &[u8] = LAYOUT.as_bytes();
 
 const HEADER: usize = 88;
 
-/// There is a file: see [`Contents::file`].
+/// There is a file: see [`Transfer::file`].
 const FILE: u8 = 1;
-/// See [`Contents::ends_chunk`].
+/// See [`Transfer::ends_chunk`].
 const ENDS_CHUNK: u8 = 2;
 /// The bytes are in a file beside the message.
 const ASIDE: u8 = 4;
@@ -32,7 +32,7 @@ const ASIDE: u8 = 4;
 const ENDED: u8 = 8;
 /// See [`Connection::answer_after_shutdown`].
 const PIPELINED: u8 = 16;
-/// See [`Contents::is_spool`].
+/// See [`Transfer::is_spool`].
 const SPOOL: u8 = 32;
 
 /// How many bytes of a connection go into the message itself. More of them go into a file beside it.
@@ -40,44 +40,44 @@ const INLINE: usize = 16 * 1024;
 
 /// Sends a connection, which stays the sender's as well. Fails with Unsupported if the application reads its body.
 pub(super) fn send(queue: BorrowedFd<'_>, connection: &Connection, settings: &Settings) -> io::Result<()> {
-    let mut contents = connection.contents().ok_or(io::ErrorKind::Unsupported)?;
+    let mut transfer = connection.transfer().ok_or(io::ErrorKind::Unsupported)?;
     // The rest of a long response stays in that file: the receiver sends it from there.
-    let long = contents.kind.is_response() && contents.file.is_none() && contents.parts[1].len() > INLINE;
-    let unsent = if long { Some(memory_file_of(&[std::mem::take(&mut contents.parts[1])])?) } else { None };
+    let long = transfer.kind.is_response() && transfer.file.is_none() && transfer.parts[1].len() > INLINE;
+    let unsent = if long { Some(memory_file_of(&[std::mem::take(&mut transfer.parts[1])])?) } else { None };
     if let Some((file, length)) = &unsent {
-        contents = Contents { file: Some(file), length: *length, ..contents };
+        transfer = Transfer { file: Some(file), length: *length, ..transfer };
     }
-    let lengths = contents.parts.each_ref().map(|part| part.len());
+    let lengths = transfer.parts.each_ref().map(|part| part.len());
     let length = lengths.iter().sum();
-    let aside = if length > INLINE { Some(memory_file_of(&contents.parts)?.0) } else { None };
+    let aside = if length > INLINE { Some(memory_file_of(&transfer.parts)?.0) } else { None };
     let header = Header {
         flags: [
-            (contents.file.is_some(), FILE),
-            (contents.ends_chunk, ENDS_CHUNK),
+            (transfer.file.is_some(), FILE),
+            (transfer.ends_chunk, ENDS_CHUNK),
             (aside.is_some(), ASIDE),
             (connection.ended, ENDED),
             (connection.answer_after_shutdown, PIPELINED),
-            (contents.is_spool, SPOOL),
+            (transfer.is_spool, SPOOL),
         ]
         .into_iter()
         .fold(0, |flags, (set, flag)| if set { flags | flag } else { flags }),
-        kind: contents.kind as u8,
+        kind: transfer.kind as u8,
         peer: connection.peer,
         listener: settings.listeners.get(connection.listener).copied().unwrap_or_default(),
         lengths,
         served: connection.served,
         deadline: connection.deadline,
         arrived: connection.arrived,
-        file: [contents.offset, contents.length],
+        file: [transfer.offset, transfer.length],
     };
     let mut message = Vec::with_capacity(HEADER + INLINE.min(length));
     header.write(&mut message);
     if aside.is_none() {
-        contents.parts.iter().for_each(|part| message.extend_from_slice(part));
+        transfer.parts.iter().for_each(|part| message.extend_from_slice(part));
     }
     let mut fds = vec![connection.as_fd()];
     fds.extend(aside.as_ref().map(AsFd::as_fd));
-    fds.extend(contents.file.map(AsFd::as_fd));
+    fds.extend(transfer.file.map(AsFd::as_fd));
     send_message(queue, &message, &fds)
 }
 
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
     use crate::conn::{Content, Spooling, WriteBuf};
     use crate::control::Control;
-    use crate::watch::WatchSettings;
+    use crate::request_state::RequestSettings;
     use fastrack_sys::message_queue;
     use std::io::IoSlice;
     use std::os::unix::net::UnixStream;
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_spool_travels_and_is_sent_before_the_bytes_after_it() {
-        let control = Arc::new(Control::new(-1, [], &WatchSettings::default()).expect("a control"));
+        let control = Arc::new(Control::new(-1, [], &RequestSettings::default()).expect("a control"));
         let (settings, mut pool) = (Settings::default(), ReadBufPool::default());
         let spooling = Spooling::new(&settings);
         for length in [0, 4, 40_000] {

@@ -4,10 +4,10 @@
 //! The queue is a socket: what is in it when a worker dies stays there for the next one.
 
 mod count;
-mod member;
 mod message;
-mod page;
 mod queue;
+mod queue_handle;
+mod shared_flags;
 
-pub(crate) use member::Member;
 pub use queue::SharedQueue;
+pub(crate) use queue_handle::QueueHandle;

@@ -7,18 +7,18 @@ use std::sync::atomic::Ordering;
 
 use fastrack_sys::{borrow_fd, message_queue};
 
-use super::member::Member;
 use super::message;
-use super::page::{Page, MEMBERS};
-use crate::watch::QueueLength;
+use super::queue_handle::QueueHandle;
+use super::shared_flags::{SharedFlags, MEMBERS};
+use crate::request_state::QueueLength;
 
-/// The workers' shared queue and page. The master makes it and its workers inherit it.
+/// The workers' shared queue and flags. The master makes it and its workers inherit it.
 #[derive(Debug)]
 pub struct SharedQueue {
     sender: OwnedFd,
     receiver: OwnedFd,
     file: File,
-    page: Page,
+    flags: SharedFlags,
     master: u32,
 }
 
@@ -29,7 +29,7 @@ impl SharedQueue {
     /// A queue for workers forked later.
     pub fn new() -> io::Result<Self> {
         let (sender, receiver) = message_queue()?;
-        Self::with(sender, receiver, Page::create()?)
+        Self::with(sender, receiver, SharedFlags::create()?)
     }
 
     /// Takes over another master's queue by its [`raw_fds`](Self::raw_fds), which are duplicated.
@@ -44,53 +44,55 @@ impl SharedQueue {
     }
 
     fn with(sender: OwnedFd, receiver: OwnedFd, file: File) -> io::Result<Self> {
-        let (page, master) = (Page::map(&file)?, std::process::id());
-        page.clear_ending(master);
-        Ok(SharedQueue { sender, receiver, file, page, master })
+        let (flags, master) = (SharedFlags::map(&file)?, std::process::id());
+        flags.clear_ending(master);
+        Ok(SharedQueue { sender, receiver, file, flags, master })
     }
 
-    /// Its descriptors: both ends of the queue, and the page's file.
+    /// Its descriptors: both ends of the queue, and the file of the flags.
     pub fn raw_fds(&self) -> [RawFd; 3] {
         [self.sender.as_raw_fd(), self.receiver.as_raw_fd(), self.file.as_raw_fd()]
     }
 
     /// How many connections are in it, for a scoreboard.
     pub fn length(&self) -> io::Result<QueueLength> {
-        Ok(Page::map(&self.file)?.into_queue_length())
+        Ok(SharedFlags::map(&self.file)?.into_queue_length())
     }
 
     /// This master's workers are about to end. Only another master's can take their connections over.
     pub fn end(&self) {
-        self.page.set_ending(self.master);
+        self.flags.set_ending(self.master);
     }
 
     /// Removes a worker that is dead.
     pub fn forget(&self, pid: u32) {
-        let places = (0..MEMBERS).filter(|place| self.page.pid(*place).load(Ordering::SeqCst) == pid);
-        places.for_each(|place| self.page.vacate(place, pid, self.master));
+        let places = (0..MEMBERS).filter(|place| self.flags.pid(*place).load(Ordering::SeqCst) == pid);
+        places.for_each(|place| self.flags.vacate(place, pid, self.master));
     }
 
-    pub(crate) fn member(&self) -> io::Result<Option<Member>> {
-        let page = Page::map(&self.file)?;
+    pub(crate) fn handle(&self) -> io::Result<Option<QueueHandle>> {
+        let flags = SharedFlags::map(&self.file)?;
         let sender = self.sender.try_clone()?;
         let receiver = self.receiver.try_clone()?;
-        Ok(page.join(std::process::id()).map(|place| Member::new(sender, receiver, page, place, self.master)))
+        Ok(flags
+            .join(std::process::id())
+            .map(|place| QueueHandle::new(sender, receiver, flags, place, self.master)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::page::{Claim, Set};
+    use super::super::shared_flags::{Claim, Set};
     use super::*;
-    use crate::watch::Scoreboard;
+    use crate::request_state::Scoreboard;
 
     #[test]
     fn each_worker_sees_what_the_others_say() {
         let queue = SharedQueue::new().expect("a queue");
         // SAFETY: the queue outlives the call, and its file is never truncated.
         let copy = unsafe { SharedQueue::from_raw_fds(queue.raw_fds()) }.expect("a copy");
-        let one = queue.member().expect("a member").expect("free");
-        let two = copy.member().expect("a member").expect("free");
+        let one = queue.handle().expect("a member").expect("free");
+        let two = copy.handle().expect("a member").expect("free");
         one.set_idle(true);
         one.set_serving(true);
         assert!(!one.is_another_idle() && two.is_another_idle() && two.is_another_serving());
@@ -107,116 +109,120 @@ mod tests {
     fn what_is_in_the_queue_waits_though_no_worker_has_it() {
         let queue = SharedQueue::new().expect("a queue");
         let board = Scoreboard::new().expect("memory").with_queue(queue.length().expect("memory"));
-        let member = queue.member().expect("a member").expect("free");
-        member.count().sent();
-        member.count().sent();
+        let queue_handle = queue.handle().expect("a member").expect("free");
+        queue_handle.count().sent();
+        queue_handle.count().sent();
         assert_eq!(board.totals().connections.waiting, 2);
         drop(queue);
-        assert!(member.count().will_receive());
+        assert!(queue_handle.count().will_receive());
         assert_eq!(board.totals().connections.waiting, 1);
     }
 
     #[test]
     fn the_place_of_a_process_that_was_killed_with_its_master_is_freed_by_the_next_to_join() {
         let queue = SharedQueue::new().expect("a queue");
-        let one = queue.member().expect("a member").expect("free");
+        let one = queue.handle().expect("a member").expect("free");
         let mut child = std::process::Command::new("true").spawn().expect("a process");
         child.wait().expect("its end");
-        queue.page.pid(7).store(child.id(), Ordering::SeqCst);
-        queue.page.set(Set::Idle, 7, true);
-        queue.page.set(Set::Serving, 7, true);
+        queue.flags.pid(7).store(child.id(), Ordering::SeqCst);
+        queue.flags.set(Set::Idle, 7, true);
+        queue.flags.set(Set::Serving, 7, true);
         // It does not serve: the last worker asks whether the process is alive.
         assert!(one.is_another_idle() && !one.is_another_serving());
-        let _other = queue.member().expect("a member").expect("free");
+        let _other = queue.handle().expect("a member").expect("free");
         assert!(!one.is_another_idle() && !one.is_another_serving());
     }
 
     #[test]
     fn a_place_is_vacated_for_the_process_that_has_it_only() {
         let queue = SharedQueue::new().expect("a queue");
-        let page = &queue.page;
-        page.pid(3).store(7, Ordering::SeqCst);
-        page.set(Set::Serving, 3, true);
-        page.vacate(3, 8, queue.master);
-        assert_eq!((page.pid(3).load(Ordering::SeqCst), page.others(Set::Serving, 0).next()), (7, Some(3)));
-        page.vacate(3, 7, queue.master);
-        assert_eq!((page.pid(3).load(Ordering::SeqCst), page.others(Set::Serving, 0).next()), (0, None));
+        let flags = &queue.flags;
+        flags.pid(3).store(7, Ordering::SeqCst);
+        flags.set(Set::Serving, 3, true);
+        flags.vacate(3, 8, queue.master);
+        assert_eq!((flags.pid(3).load(Ordering::SeqCst), flags.others(Set::Serving, 0).next()), (7, Some(3)));
+        flags.vacate(3, 7, queue.master);
+        assert_eq!((flags.pid(3).load(Ordering::SeqCst), flags.others(Set::Serving, 0).next()), (0, None));
     }
 
     #[test]
     fn one_worker_at_a_time_collects_garbage() {
         let queue = SharedQueue::new().expect("a queue");
-        let (member, page) = (queue.member().expect("a member").expect("free"), &queue.page);
-        assert!(member.claim_collection() && !member.claim_collection());
-        member.release_collection();
+        let (queue_handle, flags) = (queue.handle().expect("a member").expect("free"), &queue.flags);
+        assert!(queue_handle.claim_collection() && !queue_handle.claim_collection());
+        queue_handle.release_collection();
         let other = std::os::unix::process::parent_id();
-        assert!(page.claim(Claim::Collection, other) && !member.claim_collection());
+        assert!(flags.claim(Claim::Collection, other) && !queue_handle.claim_collection());
         // Only the holder's own release counts.
-        member.release_collection();
-        assert!(!member.claim_collection());
-        page.release(Claim::Collection, other);
-        assert!(member.claim_collection());
+        queue_handle.release_collection();
+        assert!(!queue_handle.claim_collection());
+        flags.release(Claim::Collection, other);
+        assert!(queue_handle.claim_collection());
     }
 
     #[test]
     fn one_worker_at_a_time_is_at_a_full_mark_while_others_collect_garbage() {
         let queue = SharedQueue::new().expect("a queue");
-        let (member, page) = (queue.member().expect("a member").expect("free"), &queue.page);
+        let (queue_handle, flags) = (queue.handle().expect("a member").expect("free"), &queue.flags);
         let other = std::os::unix::process::parent_id();
-        assert!(page.claim(Claim::FullMark, other) && !member.claim_full_mark() && member.claim_collection());
-        member.release_full_mark();
-        assert!(!member.claim_full_mark());
-        page.pid(7).store(other, Ordering::SeqCst);
+        assert!(
+            flags.claim(Claim::FullMark, other)
+                && !queue_handle.claim_full_mark()
+                && queue_handle.claim_collection()
+        );
+        queue_handle.release_full_mark();
+        assert!(!queue_handle.claim_full_mark());
+        flags.pid(7).store(other, Ordering::SeqCst);
         queue.forget(other);
-        assert!(member.claim_full_mark() && !member.claim_full_mark());
-        member.release_full_mark();
-        assert!(member.claim_full_mark());
+        assert!(queue_handle.claim_full_mark() && !queue_handle.claim_full_mark());
+        queue_handle.release_full_mark();
+        assert!(queue_handle.claim_full_mark());
     }
 
     #[test]
     fn a_worker_that_was_killed_while_it_collected_garbage_keeps_nobody_from_it() {
         let queue = SharedQueue::new().expect("a queue");
-        let (member, page) = (queue.member().expect("a member").expect("free"), &queue.page);
+        let (queue_handle, flags) = (queue.handle().expect("a member").expect("free"), &queue.flags);
         let mut child = std::process::Command::new("true").spawn().expect("a process");
-        assert!(page.claim(Claim::Collection, child.id()));
+        assert!(flags.claim(Claim::Collection, child.id()));
         // Its pid may be another process's by the time that anybody asks: the master says that it is dead.
-        page.pid(7).store(child.id(), Ordering::SeqCst);
+        flags.pid(7).store(child.id(), Ordering::SeqCst);
         queue.forget(child.id());
-        assert!(member.claim_collection());
-        member.release_collection();
-        assert!(page.claim(Claim::Collection, child.id()));
+        assert!(queue_handle.claim_collection());
+        queue_handle.release_collection();
+        assert!(flags.claim(Claim::Collection, child.id()));
         child.wait().expect("its end");
-        assert!(member.claim_collection());
+        assert!(queue_handle.claim_collection());
     }
 
     #[test]
     fn two_masters_may_end_at_a_time() {
         let queue = SharedQueue::new().expect("a queue");
-        let member = queue.member().expect("a member").expect("free");
-        assert!(member.has_successor());
+        let queue_handle = queue.handle().expect("a member").expect("free");
+        assert!(queue_handle.has_successor());
         queue.end();
         // SAFETY: the queue outlives the call, and its file is never truncated.
         let mut other = unsafe { SharedQueue::from_raw_fds(queue.raw_fds()) }.expect("a copy");
         // The new master has this process's pid here, and clears what is left of an older one.
-        assert!(member.has_successor());
+        assert!(queue_handle.has_successor());
         queue.end();
         other.master = std::os::unix::process::parent_id();
         other.end();
-        assert!(!member.has_successor());
+        assert!(!queue_handle.has_successor());
     }
 
     #[test]
     #[cfg_attr(any(feature = "portable", not(target_os = "linux")), ignore = "only proc(5) tells")]
     fn a_worker_that_was_killed_does_not_serve_even_before_it_is_reaped() {
         let queue = SharedQueue::new().expect("a queue");
-        let one = queue.member().expect("a member").expect("free");
+        let one = queue.handle().expect("a member").expect("free");
         let mut child = std::process::Command::new("cat")
             .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())
             .spawn()
             .expect("a process");
-        queue.page.pid(7).store(child.id(), Ordering::SeqCst);
-        queue.page.set(Set::Serving, 7, true);
+        queue.flags.pid(7).store(child.id(), Ordering::SeqCst);
+        queue.flags.set(Set::Serving, 7, true);
         assert!(one.is_another_serving());
         child.kill().expect("kill");
         let mut output = child.stdout.take().expect("a pipe");
@@ -230,12 +236,12 @@ mod tests {
     #[cfg_attr(any(feature = "portable", not(target_os = "linux")), ignore = "only proc(5) tells")]
     fn a_worker_of_another_master_is_a_stranger() {
         let queue = SharedQueue::new().expect("a queue");
-        let one = queue.member().expect("a member").expect("free");
-        let page = &queue.page;
-        page.set(Set::Serving, 7, true);
-        page.pid(7).store(std::process::id(), Ordering::SeqCst);
+        let one = queue.handle().expect("a member").expect("free");
+        let flags = &queue.flags;
+        flags.set(Set::Serving, 7, true);
+        flags.pid(7).store(std::process::id(), Ordering::SeqCst);
         assert!(one.is_another_serving() && !one.is_stranger_serving());
-        page.pid(7).store(std::os::unix::process::parent_id(), Ordering::SeqCst);
+        flags.pid(7).store(std::os::unix::process::parent_id(), Ordering::SeqCst);
         assert!(one.is_stranger_serving());
     }
 
@@ -243,11 +249,11 @@ mod tests {
     fn there_is_a_place_for_each_of_many_workers_and_then_none() {
         let queue = SharedQueue::new().expect("a queue");
         let mut members: Vec<_> =
-            (0..MEMBERS).map(|_| queue.member().expect("a member").expect("free")).collect();
-        assert!(queue.member().expect("no error").is_none());
-        members.iter().for_each(|member| member.set_idle(true));
+            (0..MEMBERS).map(|_| queue.handle().expect("a member").expect("free")).collect();
+        assert!(queue.handle().expect("no error").is_none());
+        members.iter().for_each(|queue_handle| queue_handle.set_idle(true));
         members.truncate(1);
         assert!(!members[0].is_another_idle());
-        assert!(queue.member().expect("a member").is_some());
+        assert!(queue.handle().expect("a member").is_some());
     }
 }

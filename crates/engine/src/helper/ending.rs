@@ -19,8 +19,8 @@ use fastrack_sys::{exit_at_once, monotonic_millis, write_stderr_within, Events};
 
 use super::shared::Shared;
 use crate::control::Control;
-use crate::watch::{
-    end_overdue_process, ActiveRequest, Claim, LastResponse, ThreadDumper, WatchSettings, ENDING_TIME,
+use crate::request_state::{
+    end_overdue_process, ActiveRequest, Claim, LastResponse, RequestSettings, ThreadDumper, ENDING_TIME,
 };
 
 /// Exit status of a worker whose request exceeded its time limit: that of timeout(1).
@@ -80,7 +80,7 @@ pub struct Ending {
 static INSTALLED: OnceLock<Arc<Ending>> = OnceLock::new();
 
 impl Ending {
-    pub(crate) fn new(shared: Arc<Shared>, control: Arc<Control>, settings: &WatchSettings) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, control: Arc<Control>, settings: &RequestSettings) -> Self {
         Ending {
             shared,
             control,
@@ -222,7 +222,7 @@ impl Ending {
 
     fn is_anybody_serving(&self) -> bool {
         let taken = self.control.all_requests().iter().filter(|request| request.is_taken()).count();
-        self.shared.crew().serving() as usize > taken
+        self.shared.app_threads().serving() as usize > taken
     }
 
     /// The process ends: from here on, touch nothing. Somebody may have kept it from ending, such as a handler that jumps out

@@ -4,19 +4,19 @@
 //! each request is done before the [timer] fires. If requests follow one another it looks now and then whether one
 //! has lasted since the last look. Only then it takes over, until that request is done.
 
-mod crew;
+mod app_threads;
 mod ending;
 mod epoch;
 mod listening;
-mod lookout;
 mod shared;
 mod thread;
+mod tick;
 mod timer;
 
 #[cfg(test)]
 pub(crate) use shared::tests;
 
-pub(crate) use crew::{Crew, Turn, MAIN};
+pub(crate) use app_threads::{AppThreads, Turn, MAIN};
 pub use ending::{Ending, EXIT_STATUS};
 pub(crate) use shared::Shared;
 pub(crate) use thread::Helper;

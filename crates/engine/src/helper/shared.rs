@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use fastrack_http::Error;
 use fastrack_sys::monotonic_millis;
 
-use super::crew::Crew;
+use super::app_threads::AppThreads;
 use super::epoch::Epoch;
 use super::timer::HelperTimer;
 use crate::control::Control;
@@ -25,7 +25,7 @@ pub(crate) struct Shared {
     driving: Mutex<()>,
     epoch: Epoch,
     timer: HelperTimer,
-    crew: Crew,
+    app_threads: AppThreads,
     /// Threads without the lead that want the reactor.
     returning: AtomicU32,
     /// A request has lasted so long that the helper took over.
@@ -35,21 +35,21 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub fn new(reactor: Reactor, timer: HelperTimer, crew: Crew) -> Self {
+    pub fn new(reactor: Reactor, timer: HelperTimer, app_threads: AppThreads) -> Self {
         Shared {
             reactor: Mutex::new(reactor),
             driving: Mutex::new(()),
             epoch: Epoch::default(),
             timer,
-            crew,
+            app_threads,
             returning: AtomicU32::new(0),
             long_request: AtomicBool::new(false),
             closing: AtomicBool::new(false),
         }
     }
 
-    pub fn crew(&self) -> &Crew {
-        &self.crew
+    pub fn app_threads(&self) -> &AppThreads {
+        &self.app_threads
     }
 
     pub fn epoch(&self) -> &Epoch {
@@ -184,8 +184,8 @@ pub(crate) mod tests {
     use crate::helper::epoch::is_busy;
     use crate::patience::patience;
     use crate::reactor::Table;
+    use crate::request_state::RequestSettings;
     use crate::settings::Settings;
-    use crate::watch::WatchSettings;
     use std::os::fd::AsFd;
     use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
     use std::sync::Arc;
@@ -193,10 +193,10 @@ pub(crate) mod tests {
     pub fn shared() -> Shared {
         let table = Table::new().expect("a poller");
         let set = table.poller().as_fd().try_clone_to_owned().expect("a copy");
-        let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
+        let control = Control::new(-1, [], &RequestSettings::default()).expect("a control");
         let timer = HelperTimer::new::<std::os::fd::OwnedFd>(set, Vec::new()).expect("a timer");
-        let crew = Crew::new(1).expect("a crew");
-        Shared::new(Reactor::new(Settings::default(), Arc::new(control), table, None), timer, crew)
+        let app_threads = AppThreads::new(1).expect("threads");
+        Shared::new(Reactor::new(Settings::default(), Arc::new(control), table, None), timer, app_threads)
     }
 
     #[test]

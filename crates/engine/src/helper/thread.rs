@@ -9,10 +9,10 @@ use std::thread::{Builder, JoinHandle};
 use fastrack_sys::{monotonic_millis, with_signals_blocked, Events};
 
 use super::ending::Ending;
-use super::lookout::{Lookout, Work};
 use super::shared::Shared;
+use super::tick::{Tick, Work};
 use crate::control::Control;
-use crate::handoff::Member;
+use crate::handoff::QueueHandle;
 use crate::reactor::Reactor;
 
 /// The longest wait for events while a request lasts, in milliseconds: its time limit may have been changed.
@@ -23,9 +23,9 @@ const LONGEST_LOOK: u64 = 1_000;
 
 /// How long until a client that could not be served is tried again, in milliseconds.
 const NEXT_TRY: u64 = 1;
-/// The same where nothing tells when there is room for it: with Ruby 3.1.
+/// The same where nothing tells when it may begin: with Ruby 3.1.
 const LATER_TRY: u64 = 2;
-/// The same at most where it is known when there is room, or the threads tell: each look takes time of others.
+/// The same at most where it is known when it may begin, or the threads tell: each look takes time of others.
 const LATEST_TRY: u64 = 10;
 
 /// The same while a client has not taken all that the application has passed of its response. What its socket holds lasts
@@ -77,9 +77,9 @@ fn run(shared: &Shared, control: &Control, ending: &Ending) {
     // It computes for microseconds, and a client may wait for them: not for a request that has the processor.
     fastrack_sys::take_short_turns();
     let drive = Drive { shared, control, ending, step: Cell::default(), has_others: Cell::default() };
-    let mut lookout = Lookout::new(shared.timer(), shared.epoch(), drive);
+    let mut tick = Tick::new(shared.timer(), shared.epoch(), drive);
     loop {
-        let Some(wake) = shared.timer().wait(&mut events, lookout.next_look()) else {
+        let Some(wake) = shared.timer().wait(&mut events, tick.next_look()) else {
             ending.leave();
             // The other thread ends this process when it is back.
             return shared.reactor().set_lost_descriptors();
@@ -90,7 +90,7 @@ fn run(shared: &Shared, control: &Control, ending: &Ending) {
         if ending.carry_out() {
             return ending.await_end(&mut events);
         }
-        lookout.woken(wake);
+        tick.woken(wake);
     }
 }
 
@@ -134,9 +134,9 @@ impl Work for Drive<'_> {
         }
         shared.note_long_request();
         let longest = if self.send_responses() { UNSENT_WAIT } else { LONGEST_WAIT };
-        let longest = match shared.crew().is_alone() {
+        let longest = match shared.app_threads().is_alone() {
             true => self.drive_for_thread(since, &mut reactor),
-            false => self.drive_for_crew(since, &mut reactor),
+            false => self.drive_for_threads(since, &mut reactor),
         }
         .min(longest);
         let deadline = control.all_requests().iter().map(|request| request.deadline()).min();
@@ -145,7 +145,7 @@ impl Work for Drive<'_> {
         let _driving = self.ending.end_overdue(driving);
         let mut step = Step::default();
         // A request has limits of its own. What comes after it begins at 0.
-        if shared.crew().serving() == 0 && control.request().is_none() {
+        if shared.app_threads().serving() == 0 && control.request().is_none() {
             step = self.step.get();
             self.ending.end_stuck(step.see(since, monotonic_millis()));
         }
@@ -158,7 +158,7 @@ impl Work for Drive<'_> {
     }
 
     fn watch(&self) {
-        if self.shared.crew().is_alone() {
+        if self.shared.app_threads().is_alone() {
             return;
         }
         // Not while the application forks.
@@ -171,7 +171,7 @@ impl Work for Drive<'_> {
     }
 
     fn rest(&self) {
-        self.shared.crew().app_lock().set_awaited(false);
+        self.shared.app_threads().app_lock().set_awaited(false);
     }
 }
 
@@ -181,31 +181,32 @@ impl Drive<'_> {
     fn drive_for_thread(&self, since: u64, reactor: &mut Reactor) -> u64 {
         reactor.drive(&|| self.shared.epoch().read() != since, &|_| false);
         self.has_others.set(reactor.has_others());
-        self.shared.timer().want_listeners(reactor.may_accept_ahead());
+        self.shared.timer().want_listeners(reactor.may_accept_for_others());
         LONGEST_WAIT
     }
 
     /// Nobody leads, or the leader makes no progress. Wakes a thread if there is something for it.
-    fn drive_for_crew(&self, since: u64, reactor: &mut Reactor) -> u64 {
+    fn drive_for_threads(&self, since: u64, reactor: &mut Reactor) -> u64 {
         let Drive { shared, control, .. } = self;
-        let crew = shared.crew();
-        let has_room = crew.has_room();
-        let is_first_choice =
-            |reactor: &Reactor| has_room && !reactor.member().is_some_and(Member::is_another_idle);
+        let app_threads = shared.app_threads();
+        let admits_another = app_threads.admits_another();
+        let is_first_choice = |reactor: &Reactor| {
+            admits_another && !reactor.queue_handle().is_some_and(QueueHandle::is_another_idle)
+        };
         let is_back = || shared.epoch().read() != since || shared.is_anybody_returning();
         reactor.drive(&is_back, &is_first_choice);
         // What the thread that leads would see: clients, the shared queue.
         let is_anybody_there = reactor.has_ready() || control.is_noticed() || control.is_anybody_waiting();
         if is_anybody_there && (control.is_noticed() || is_first_choice(reactor)) {
-            crew.summon();
+            app_threads.summon();
         }
         shared.timer().watch_on(!is_anybody_there);
-        if !is_anybody_there || has_room {
-            crew.app_lock().set_awaited(false);
+        if !is_anybody_there || admits_another {
+            app_threads.app_lock().set_awaited(false);
         }
-        match (is_anybody_there, has_room) {
+        match (is_anybody_there, admits_another) {
             (false, _) => LONGEST_WAIT,
-            (true, false) => next_try(crew.time_until_room()),
+            (true, false) => next_try(app_threads.time_until_admission()),
             (true, true) => NEXT_TRY,
         }
     }
@@ -226,9 +227,9 @@ fn next_look(reactor: &Reactor, deadline: u64) -> u64 {
     }
 }
 
-/// When to try again, in milliseconds, where there is no room for further requests; there may be in so many microseconds.
-fn next_try(until_room: Option<u64>) -> u64 {
-    until_room.map_or(LATER_TRY, |micros| micros.div_ceil(1_000).clamp(NEXT_TRY, LATEST_TRY))
+/// When to try again, in milliseconds, where no other request may begin; one may in so many microseconds.
+fn next_try(until_admission: Option<u64>) -> u64 {
+    until_admission.map_or(LATER_TRY, |micros| micros.div_ceil(1_000).clamp(NEXT_TRY, LATEST_TRY))
 }
 
 #[cfg(test)]

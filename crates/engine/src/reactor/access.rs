@@ -8,7 +8,7 @@ use fastrack_sys::{epoch_millis, monotonic_micros, monotonic_millis};
 use super::Reactor;
 use crate::access_log::{AccessLog, Line};
 use crate::conn::{Connection, Sent};
-use crate::watch::{ActiveRequest, Claim};
+use crate::request_state::{ActiveRequest, Claim};
 
 impl Reactor {
     /// Starts the log's thread.

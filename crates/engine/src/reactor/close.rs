@@ -7,7 +7,7 @@ use fastrack_sys::epoch_seconds;
 
 use super::Reactor;
 use crate::conn::{Connection, Phase};
-use crate::watch::Count;
+use crate::request_state::Count;
 
 impl Reactor {
     pub fn close(&mut self, connection: Box<Connection>) {

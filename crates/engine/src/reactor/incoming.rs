@@ -8,7 +8,7 @@ use fastrack_sys::monotonic_millis;
 use super::{Next, Reactor};
 use crate::accept::Client;
 use crate::conn::{Connection, Phase, Step};
-use crate::watch::Count;
+use crate::request_state::Count;
 
 /// Connections read without a request becoming ready, before others get a turn: each may bring a megabyte.
 const READS_PER_TURN: usize = 16;

@@ -2,14 +2,14 @@
 //!
 //! Nothing here waits or calls the application. What comes out is connections whose requests are ready.
 
+mod accept_for_others;
 mod access;
-mod ahead;
 mod close;
 mod finish;
+mod gc_pause;
+mod give;
 mod incoming;
-mod pausing;
 mod queue_limit;
-mod sharing;
 mod shortage;
 mod stop;
 mod table;
@@ -30,9 +30,9 @@ use crate::accept::Backlog;
 use crate::access_log::AccessLog;
 use crate::conn::{Connection, ReadBufPool};
 use crate::control::Control;
-use crate::handoff::Member;
+use crate::handoff::QueueHandle;
+use crate::request_state::Count;
 use crate::settings::{own_descriptors, Settings};
-use crate::watch::Count;
 
 pub(crate) use table::Table;
 
@@ -65,7 +65,7 @@ pub(crate) struct Reactor {
     read_bufs: ReadBufPool,
     /// Requests that are ready, in the order in which they became so.
     ready: VecDeque<Box<Connection>>,
-    member: Option<Member>,
+    queue_handle: Option<QueueHandle>,
     /// Clients that have not been accepted.
     backlog: Backlog,
     /// None of them could be accepted at the last try.
@@ -110,14 +110,19 @@ pub(crate) struct Reactor {
 }
 
 impl Reactor {
-    pub fn new(settings: Settings, control: Arc<Control>, table: Table, member: Option<Member>) -> Self {
+    pub fn new(
+        settings: Settings,
+        control: Arc<Control>,
+        table: Table,
+        queue_handle: Option<QueueHandle>,
+    ) -> Self {
         Reactor {
             settings,
             control,
             table,
             read_bufs: ReadBufPool::default(),
             ready: VecDeque::new(),
-            member,
+            queue_handle,
             backlog: Backlog::default(),
             backlog_failed: false,
             date: DateCache::default(),
@@ -148,8 +153,8 @@ impl Reactor {
         &self.settings
     }
 
-    pub fn member(&self) -> Option<&Member> {
-        self.member.as_ref()
+    pub fn queue_handle(&self) -> Option<&QueueHandle> {
+        self.queue_handle.as_ref()
     }
 
     pub fn warn(&mut self, line: String) {
@@ -278,7 +283,7 @@ impl Reactor {
             self.give_ready(is_back);
         }
         if !keeps(self) {
-            self.accept_ahead(is_back);
+            self.accept_for_others(is_back);
         }
         self.publish();
         self.tend_log();

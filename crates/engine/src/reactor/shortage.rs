@@ -39,7 +39,7 @@ impl Reactor {
     }
 
     /// The same while the application has the other thread. That one makes room when it is back.
-    pub(super) fn note_failed_ahead(&mut self, error: &io::Error) {
+    pub(super) fn note_failed_accept_for_others(&mut self, error: &io::Error) {
         if fastrack_sys::is_lost_fd(error) {
             self.lost_descriptors = true;
         } else if !fastrack_sys::is_out_of_fds(error) {

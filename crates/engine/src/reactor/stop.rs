@@ -8,7 +8,7 @@ use fastrack_sys::{epoch_seconds, monotonic_millis};
 use super::Reactor;
 use crate::accept::Backlog;
 use crate::conn::{Connection, Phase, Step};
-use crate::handoff::Member;
+use crate::handoff::QueueHandle;
 use crate::settings::{STOP_TIME, STOP_TIME_IDLE};
 
 /// How long clients get here whose request is on its way, in milliseconds: those that were accepted and have sent nothing
@@ -33,7 +33,7 @@ impl Reactor {
         self.stop_deadline = Some(now + self.idle_stop_time() + STOP_TIME);
         self.head_deadline = now + STOP_TIME_HEAD;
         self.set_backlog(Backlog::default());
-        self.member.iter().for_each(|member| member.set_serving(false));
+        self.queue_handle.iter().for_each(|queue_handle| queue_handle.set_serving(false));
         for key in self.table.keys() {
             let Some((connection, _)) = self.table.take(key) else { continue };
             let deadline = connection.deadline;
@@ -59,7 +59,7 @@ impl Reactor {
         let is_early = matches!(connection.phase(), Phase::Fresh | Phase::Head) && now < self.head_deadline;
         let given = if is_early { Err(connection) } else { self.hand_off(connection) };
         let Err(connection) = given else { return };
-        let has_successor = self.ask_member(Member::has_successor);
+        let has_successor = self.ask_member(QueueHandle::has_successor);
         let latest = match connection.phase() {
             Phase::Idle => return self.close_idle(connection),
             Phase::Fresh => self.head_deadline,
@@ -80,7 +80,7 @@ impl Reactor {
     fn hand_off(&mut self, connection: Box<Connection>) -> Result<(), Box<Connection>> {
         let is_taken = match connection.phase() {
             Phase::Sending => self.is_response_taken(),
-            _ => self.ask_member(Member::has_successor),
+            _ => self.ask_member(QueueHandle::has_successor),
         };
         if !is_taken {
             return Err(connection);
@@ -88,7 +88,7 @@ impl Reactor {
         let mut given = self.give(connection);
         if given.is_err() {
             // The queue is full. The others empty it in no time, unless they are busy.
-            let has_room = |member: &Member| member.wait_for_room(ROOM_TIME);
+            let has_room = |queue_handle: &QueueHandle| queue_handle.wait_for_room(ROOM_TIME);
             self.queue_stayed_full = self.queue_stayed_full || !self.ask_member(has_room);
             if !self.queue_stayed_full {
                 given = given.or_else(|connection| self.give(connection));
@@ -102,10 +102,11 @@ impl Reactor {
     /// worker has to end.
     fn is_response_taken(&self) -> bool {
         let is_urgent = self.stop_deadline.is_some_and(|end| end <= monotonic_millis());
-        let is_request_first = |member: &Member| member.is_anything_queued() && !member.is_client_next();
+        let is_request_first =
+            |queue_handle: &QueueHandle| queue_handle.is_anything_queued() && !queue_handle.is_client_next();
         let is_served = match self.control.is_draining() {
-            true => Member::is_stranger_serving,
-            false => Member::is_another_serving,
+            true => QueueHandle::is_stranger_serving,
+            false => QueueHandle::is_another_serving,
         };
         self.ask_member(is_served) && (is_urgent || !self.ask_member(is_request_first))
     }
@@ -135,7 +136,7 @@ impl Reactor {
 
     /// The others may have stopped just when this worker gave them a connection: the last one empties the queue.
     pub(super) fn drain_queue_if_last(&mut self) {
-        if self.is_stopping() && !self.handed_off && !self.ask_member(Member::has_successor) {
+        if self.is_stopping() && !self.handed_off && !self.ask_member(QueueHandle::has_successor) {
             self.drain_queue();
         }
     }
@@ -161,7 +162,7 @@ impl Reactor {
 
     /// Answers the queued requests. Connections without one go back to the end of the queue, for a successor.
     pub fn answer_queued(&mut self) {
-        for _ in 0..self.member.as_ref().map_or(0, Member::queued) {
+        for _ in 0..self.queue_handle.as_ref().map_or(0, QueueHandle::queued) {
             self.pass_on_queued();
         }
     }
@@ -178,7 +179,7 @@ impl Reactor {
     pub fn hand_off_all(&mut self) {
         self.follow(&|| false);
         self.handed_off = true;
-        self.member.iter().for_each(|member| member.set_serving(false));
+        self.queue_handle.iter().for_each(|queue_handle| queue_handle.set_serving(false));
         // Responses first: busy workers, too, go on with what is at the head of the queue and needs no application.
         let parked = self.table.keys().into_iter().filter_map(|key| self.table.take(key));
         let (first, last): (Vec<_>, Vec<_>) =
@@ -191,7 +192,8 @@ impl Reactor {
     }
 
     pub(super) fn give_or_abort(&mut self, connection: Box<Connection>) {
-        let is_taken = if self.is_stopping() { Member::is_another_serving } else { Member::has_successor };
+        let is_taken =
+            if self.is_stopping() { QueueHandle::is_another_serving } else { QueueHandle::has_successor };
         let given = if self.ask_member(is_taken) { self.give(connection) } else { Err(connection) };
         let Err(connection) = given else { return };
         if connection.phase() != Phase::Body {

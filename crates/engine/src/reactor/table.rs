@@ -14,7 +14,7 @@ use fastrack_sys::{monotonic_millis, Events, Poller};
 use super::unwatched::Unwatched;
 use crate::conn::{Connection, Phase};
 use crate::control::Control;
-use crate::watch::{Count, Counters};
+use crate::request_state::{Count, Counters};
 
 /// Events handled before the poller is asked for newer ones.
 const EVENTS_PER_POLL: u32 = 16;
@@ -332,7 +332,7 @@ fn queue_event(places: &mut Slab<Place>, events: &mut VecDeque<usize>, key: usiz
 mod tests {
     use super::*;
     use crate::accept::Client;
-    use crate::watch::WatchSettings;
+    use crate::request_state::RequestSettings;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_deadline_that_was_put_off_is_not_due_before_its_time() {
-        let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
+        let control = Control::new(-1, [], &RequestSettings::default()).expect("a control");
         let mut table = Table::new().expect("a poller");
         let (_one, first) = connected(&mut table, &control, 100);
         let (_two, second) = connected(&mut table, &control, 200);
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn an_event_that_comes_too_late_says_nothing_of_the_next_one_in_its_place() {
-        let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
+        let control = Control::new(-1, [], &RequestSettings::default()).expect("a control");
         let mut table = Table::new().expect("a poller");
         let (_one, key) = connected(&mut table, &control, 1);
         for _ in 0..2 {
@@ -384,7 +384,7 @@ mod tests {
 
     #[test]
     fn an_event_while_taken_out_is_returned_when_it_is_parked_again() {
-        let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
+        let control = Control::new(-1, [], &RequestSettings::default()).expect("a control");
         let mut table = Table::new().expect("a poller");
         let (mut client, key) = connected(&mut table, &control, 1);
         let (connection, _) = table.take(key).expect("parked");

@@ -8,10 +8,10 @@ use crate::accept::Client;
 use crate::conn::{Phase, Step, WriteBuf};
 use crate::handoff::SharedQueue;
 use crate::patience::until;
-use crate::watch::WatchSettings;
+use crate::request_state::RequestSettings;
 
 pub(super) fn reactor() -> Reactor {
-    let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
+    let control = Control::new(-1, [], &RequestSettings::default()).expect("a control");
     let table = Table::new().expect("a poller");
     Reactor::new(Settings::default(), Arc::new(control), table, None)
 }
@@ -52,8 +52,8 @@ fn the_helper_leaves_the_rest_when_the_other_thread_is_back() {
 #[test]
 fn one_of_several_connections_with_events_goes_to_an_idle_worker() {
     let queue = SharedQueue::new().expect("a queue");
-    let member = || queue.member().expect("a member").expect("free");
-    let (mut reactor, other) = (Reactor { member: Some(member()), ..reactor() }, member());
+    let queue_handle = || queue.handle().expect("a member").expect("free");
+    let (mut reactor, other) = (Reactor { queue_handle: Some(queue_handle()), ..reactor() }, queue_handle());
     let clients = [pair(), pair()].map(|(mut client, mut connection)| {
         client.write_all(REQUEST).expect("write");
         assert_eq!(reactor.read(&mut connection), Step::Ready);
@@ -68,7 +68,7 @@ fn one_of_several_connections_with_events_goes_to_an_idle_worker() {
     assert!(reactor.share());
     assert_eq!((reactor.events(), reactor.table.len(), other.queued()), (1, 1, 1));
     // Its request is still with the kernel, for the other one to read.
-    let mut its = Reactor { member: Some(other), ..self::reactor() };
+    let mut its = Reactor { queue_handle: Some(other), ..self::reactor() };
     assert!(its.take_queued().is_none());
     its.poll().expect("polled");
     assert!(its.handle_events().is_some() && reactor.handle_events().is_some());
@@ -138,8 +138,8 @@ fn a_waiting_request_is_dropped_only_when_its_client_has_disconnected() {
 #[test]
 fn a_pipelined_request_is_not_dropped_when_its_client_shuts_down_sending_even_after_a_handoff() {
     let queue = SharedQueue::new().expect("a queue");
-    let member = Some(queue.member().expect("a member").expect("free"));
-    let mut reactor = Reactor { member, ..self::reactor() };
+    let queue_handle = Some(queue.handle().expect("a member").expect("free"));
+    let mut reactor = Reactor { queue_handle, ..self::reactor() };
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
     for travels in [false, true] {
         let mut client = TcpStream::connect(listener.local_addr().expect("an address")).expect("connect");
@@ -220,8 +220,8 @@ fn while_stopping_a_client_that_takes_a_response_keeps_its_time_and_one_that_sen
 #[test]
 fn a_response_stays_until_a_successor_is_there_and_its_deadline_with_it() {
     let queue = SharedQueue::new().expect("a queue");
-    let member = || queue.member().expect("a member").expect("free");
-    let (mut reactor, other) = (Reactor { member: Some(member()), ..reactor() }, member());
+    let queue_handle = || queue.handle().expect("a member").expect("free");
+    let (mut reactor, other) = (Reactor { queue_handle: Some(queue_handle()), ..reactor() }, queue_handle());
     let deadline = fastrack_sys::monotonic_millis() + 60_000;
     let _client = sending(&mut reactor, deadline);
     reactor.begin_stop();
@@ -243,8 +243,8 @@ fn a_response_stays_until_a_successor_is_there_and_its_deadline_with_it() {
 #[test]
 fn a_response_stays_while_a_request_is_before_it_in_the_queue_unless_time_is_up() {
     let queue = SharedQueue::new().expect("a queue");
-    let member = || queue.member().expect("a member").expect("free");
-    let (mut reactor, other) = (Reactor { member: Some(member()), ..reactor() }, member());
+    let queue_handle = || queue.handle().expect("a member").expect("free");
+    let (mut reactor, other) = (Reactor { queue_handle: Some(queue_handle()), ..reactor() }, queue_handle());
     other.set_serving(true);
     let (mut asking, mut connection) = pair();
     asking.write_all(REQUEST).expect("write");
@@ -262,8 +262,8 @@ fn a_response_stays_while_a_request_is_before_it_in_the_queue_unless_time_is_up(
 #[test]
 fn requests_line_up_behind_those_in_the_queue_and_the_first_of_all_stays() {
     let queue = SharedQueue::new().expect("a queue");
-    let member = || queue.member().expect("a member").expect("free");
-    let (mut reactor, other) = (Reactor { member: Some(member()), ..reactor() }, member());
+    let queue_handle = || queue.handle().expect("a member").expect("free");
+    let (mut reactor, other) = (Reactor { queue_handle: Some(queue_handle()), ..reactor() }, queue_handle());
     assert!(!reactor.may_line_up());
     other.set_serving(true);
     assert!(reactor.may_line_up());
@@ -281,10 +281,12 @@ fn requests_line_up_behind_those_in_the_queue_and_the_first_of_all_stays() {
 #[test]
 fn a_busy_worker_goes_on_with_slow_clients_at_the_head_of_the_queue_if_nobody_is_idle() {
     let queue = SharedQueue::new().expect("a queue");
-    let member = || queue.member().expect("a member").expect("free");
-    let (mut gives, mut takes) =
-        (Reactor { member: Some(member()), ..reactor() }, Reactor { member: Some(member()), ..reactor() });
-    let idle = member();
+    let queue_handle = || queue.handle().expect("a member").expect("free");
+    let (mut gives, mut takes) = (
+        Reactor { queue_handle: Some(queue_handle()), ..reactor() },
+        Reactor { queue_handle: Some(queue_handle()), ..reactor() },
+    );
+    let idle = queue_handle();
     idle.set_idle(true);
     let mut client = sending(&mut gives, u64::MAX);
     let (mut body, mut connection) = pair();
@@ -333,8 +335,8 @@ fn a_response_that_is_due_is_not_cut_off_when_its_client_has_taken_something() {
 #[test]
 fn when_the_process_ends_all_connections_go_to_another_worker_with_their_deadlines() {
     let queue = SharedQueue::new().expect("a queue");
-    let member = || queue.member().expect("a member").expect("free");
-    let (mut reactor, other) = (Reactor { member: Some(member()), ..reactor() }, member());
+    let queue_handle = || queue.handle().expect("a member").expect("free");
+    let (mut reactor, other) = (Reactor { queue_handle: Some(queue_handle()), ..reactor() }, queue_handle());
     other.set_serving(true);
     let deadline = fastrack_sys::monotonic_millis() + 60_000;
     let (mut body, mut connection) = pair();
@@ -346,7 +348,7 @@ fn when_the_process_ends_all_connections_go_to_another_worker_with_their_deadlin
     reactor.lingering_close(connection);
     reactor.hand_off_all();
     assert_eq!((other.queued(), reactor.is_done()), (3, true));
-    let mut its = Reactor { member: Some(other), ..self::reactor() };
+    let mut its = Reactor { queue_handle: Some(other), ..self::reactor() };
     assert!(its.take_queued().is_none());
     assert_eq!(its.table.len(), 3);
     assert!(its.table.due(deadline - 1).is_some(), "the refused one");
@@ -367,11 +369,11 @@ fn when_the_process_ends_all_connections_go_to_another_worker_with_their_deadlin
 #[test]
 fn what_a_thread_comes_back_with_after_that_goes_to_another_worker_too() {
     let queue = SharedQueue::new().expect("a queue");
-    let member = || queue.member().expect("a member").expect("free");
-    let (mut reactor, other) = (Reactor { member: Some(member()), ..reactor() }, member());
+    let queue_handle = || queue.handle().expect("a member").expect("free");
+    let (mut reactor, other) = (Reactor { queue_handle: Some(queue_handle()), ..reactor() }, queue_handle());
     other.set_serving(true);
     reactor.hand_off_all();
-    let mut its = Reactor { member: Some(other), ..self::reactor() };
+    let mut its = Reactor { queue_handle: Some(other), ..self::reactor() };
     // A response has been sent, and the client has sent nothing yet; or the next request is there.
     let (mut kept, connection) = pair();
     reactor.park_anew(connection);

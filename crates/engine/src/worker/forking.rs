@@ -52,13 +52,13 @@ impl Forking {
 mod tests {
     use super::*;
     use crate::helper::tests::shared;
-    use crate::watch::WatchSettings;
+    use crate::request_state::RequestSettings;
     use std::sync::mpsc::channel;
 
     #[test]
     fn a_fork_waits_for_the_helper_and_the_helper_for_the_fork() {
         let shared = Arc::new(shared());
-        let control = Arc::new(Control::new(-1, [], &WatchSettings::default()).expect("a control"));
+        let control = Arc::new(Control::new(-1, [], &RequestSettings::default()).expect("a control"));
         let forking = Forking::new(Arc::clone(&shared), control);
         let (sender, receiver) = channel();
         std::thread::scope(|scope| {

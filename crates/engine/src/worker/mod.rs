@@ -1,8 +1,8 @@
 //! The loop of one worker: accepts clients, and has the application answer their requests.
 
 mod forking;
-mod pause;
-mod pause_priority;
+mod gc_pause;
+mod gc_pause_priority;
 mod request_length;
 mod run;
 mod schedule;
@@ -20,12 +20,12 @@ use fastrack_sys::{Events, Poller, Timer};
 use crate::accept::{Backlog, Listener, Listeners};
 use crate::conn::{Connection, Spooling};
 use crate::control::Control;
-use crate::handoff::{Member, SharedQueue};
-use crate::helper::{Crew, Ending, Helper, HelperTimer, Shared};
+use crate::handoff::{QueueHandle, SharedQueue};
+use crate::helper::{AppThreads, Ending, Helper, HelperTimer, Shared};
 use crate::reactor::{Reactor, Table};
+use crate::request_state::MAX_THREADS;
 use crate::settings::Settings;
-use crate::watch::MAX_THREADS;
-use pause_priority::PausePriority;
+use gc_pause_priority::GcPausePriority;
 use request_length::RequestLength;
 
 pub use forking::Forking;
@@ -70,7 +70,7 @@ pub struct Engine {
     /// None while a thread leads. Never locked for long.
     driver: Mutex<Option<Box<Driver>>>,
     /// For the thread that pauses.
-    priority: Mutex<PausePriority>,
+    priority: Mutex<GcPausePriority>,
 }
 
 /// What only the thread has that leads.
@@ -146,39 +146,39 @@ impl Engine {
         }
         let table = Table::new()?;
         poller.add(table.poller(), CONNECTIONS)?;
-        let member = queue.map(SharedQueue::member).transpose()?.flatten();
-        if let Some(member) = &member {
-            poller.add_shared(member.receiver(), QUEUE)?;
+        let queue_handle = queue.map(SharedQueue::handle).transpose()?.flatten();
+        if let Some(queue_handle) = &queue_handle {
+            poller.add_shared(queue_handle.receiver(), QUEUE)?;
             // The master may stop another worker as soon as this one says that it is ready.
-            member.set_serving(true);
+            queue_handle.set_serving(true);
         }
         let set = table.poller().as_fd().try_clone_to_owned()?;
-        let watch = &settings.watch;
-        let crew = Crew::new(watch.threads.min(MAX_THREADS))?;
+        let watch = &settings.requests;
+        let app_threads = AppThreads::new(watch.threads.min(MAX_THREADS))?;
         // With several threads the helper looks after new clients, too.
-        let watched = if crew.is_alone() { set } else { poller.as_fd().try_clone_to_owned()? };
+        let watched = if app_threads.is_alone() { set } else { poller.as_fd().try_clone_to_owned()? };
         let watched_fd = Some(watched.as_raw_fd()).filter(|_| Poller::IS_INHERITED);
         // There it sees new clients already.
-        let beside = if crew.is_alone() { listeners.shared() } else { Vec::new() };
+        let beside = if app_threads.is_alone() { listeners.shared() } else { Vec::new() };
         let timer = HelperTimer::new(watched, beside)?;
-        if !crew.is_alone() && Poller::TAKES_TIMERS {
+        if !app_threads.is_alone() && Poller::TAKES_TIMERS {
             let waits = Timer::new()?;
             timer.watch_beside(&waits)?;
-            crew.app_lock().tell_by(waits);
+            app_threads.app_lock().tell_by(waits);
         }
-        let fds = listeners.raw_fds().chain(member.iter().flat_map(Member::raw_fds));
-        let fds = fds.chain(timer.inherited_fds()).chain(watched_fd).chain(crew.inherited_fds());
+        let fds = listeners.raw_fds().chain(queue_handle.iter().flat_map(QueueHandle::raw_fds));
+        let fds = fds.chain(timer.inherited_fds()).chain(watched_fd).chain(app_threads.inherited_fds());
         let fds = fds.chain(poller.inherited_fds()).chain(table.poller().inherited_fds());
         let control = Arc::new(Control::new(poller.raw_fd(), fds, watch)?);
         if let Some(waker) = control.waker() {
             poller.watch(waker, NOTICE)?;
         }
-        let watch = settings.watch.clone();
+        let watch = settings.requests.clone();
         let spooling = Spooling::new(&settings);
-        let mut reactor = Reactor::new(settings, Arc::clone(&control), table, member);
+        let mut reactor = Reactor::new(settings, Arc::clone(&control), table, queue_handle);
         reactor.set_backlog(Backlog::new(listeners.shared()));
         reactor.start_log()?;
-        let shared = Arc::new(Shared::new(reactor, timer, crew));
+        let shared = Arc::new(Shared::new(reactor, timer, app_threads));
         let ending = Arc::new(Ending::new(Arc::clone(&shared), Arc::clone(&control), &watch));
         let driver = Driver {
             shared: Arc::clone(&shared),

@@ -34,8 +34,8 @@ impl Driver {
 
     /// Whether no other thread has a request, which may leave something to send.
     pub(super) fn is_rest_done(&self) -> bool {
-        let crew = self.shared.crew();
-        crew.is_alone() || crew.is_idle()
+        let app_threads = self.shared.app_threads();
+        app_threads.is_alone() || app_threads.is_idle()
     }
 
     /// Stops accepting. Only clients that are here already are waited for, each for a while.
@@ -51,16 +51,16 @@ impl Driver {
         }
         self.shared.watch_no_listeners();
         self.listeners.close(&self.poller, &self.control);
-        if let Some(member) = reactor.member().filter(|_| self.is_orphaned) {
-            member.end_master();
+        if let Some(queue_handle) = reactor.queue_handle().filter(|_| self.is_orphaned) {
+            queue_handle.end_master();
         }
         reactor.begin_stop();
-        let Some(member) = reactor.member() else { return };
+        let Some(queue_handle) = reactor.queue_handle() else { return };
         // It fails only if the queue is not registered.
-        let _ = self.poller.remove(member.receiver());
-        if !member.has_successor() {
+        let _ = self.poller.remove(queue_handle.receiver());
+        if !queue_handle.has_successor() {
             reactor.drain_queue();
-        } else if !member.is_another_serving() {
+        } else if !queue_handle.is_another_serving() {
             reactor.answer_queued();
         } else if self.schedule.queue_announced {
             // As with a client that was announced to this worker alone.
@@ -69,7 +69,7 @@ impl Driver {
         self.schedule.queue_announced = false;
     }
 
-    /// As [`Runner::lock`](super::thread::Runner::lock).
+    /// As [`AppThread::lock`](super::thread::AppThread::lock).
     fn lock<'a>(&self, shared: &'a Shared) -> Option<LockedReactor<'a>> {
         (!self.control.is_closed()).then(|| shared.reactor())
     }

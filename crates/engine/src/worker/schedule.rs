@@ -3,7 +3,7 @@
 use super::request_length::RequestLength;
 use super::{Driver, Schedule};
 use crate::conn::{Connection, Step};
-use crate::handoff::Member;
+use crate::handoff::QueueHandle;
 use crate::reactor::{Next, Reactor};
 
 /// How many new clients are served in a row before the connections are polled, or everything else.
@@ -76,8 +76,8 @@ impl Driver {
 
     /// A ready request of a client that was here before: first those that have waited for longest.
     fn next_kept(&mut self, reactor: &mut Reactor) -> Option<Box<Connection>> {
-        let queued =
-            self.schedule.queue_announced || reactor.member().is_some_and(Member::is_anything_queued);
+        let queued = self.schedule.queue_announced
+            || reactor.queue_handle().is_some_and(QueueHandle::is_anything_queued);
         if queued && !reactor.is_stopping() {
             self.schedule.queue_announced = false;
             let connection = reactor.take_queued();
@@ -250,7 +250,7 @@ mod tests {
     fn after(requests: u32, millis: u64) -> (bool, u32) {
         let queue = SharedQueue::new().expect("a queue");
         let engine = Engine::new(Vec::new(), None, Settings::default(), Some(&queue)).expect("an engine");
-        let other = queue.member().expect("a member").expect("free");
+        let other = queue.handle().expect("a member").expect("free");
         other.set_serving(true);
         let mut driver = engine.driver.lock().expect("no panic").take().expect("nobody leads");
         let mut reactor = engine.shared.reactor();
@@ -272,10 +272,10 @@ mod tests {
     }
 
     /// With an engine, another worker, and the engine's reactor, in which two clients' requests are ready.
-    fn with_two_ready(test: impl FnOnce(&Engine, &Member, &mut Reactor)) {
+    fn with_two_ready(test: impl FnOnce(&Engine, &QueueHandle, &mut Reactor)) {
         let queue = SharedQueue::new().expect("a queue");
         let engine = Engine::new(Vec::new(), None, Settings::default(), Some(&queue)).expect("an engine");
-        let other = queue.member().expect("a member").expect("free");
+        let other = queue.handle().expect("a member").expect("free");
         other.set_serving(true);
         let mut reactor = engine.shared.reactor();
         let mut clients = Vec::new();
@@ -324,7 +324,7 @@ mod tests {
     fn a_worker_that_makes_a_step_between_requests_counts_as_idle_and_makes_none_while_a_client_waits() {
         let queue = SharedQueue::new().expect("a queue");
         let engine = Engine::new(Vec::new(), None, Settings::default(), Some(&queue)).expect("an engine");
-        let other = queue.member().expect("a member").expect("free");
+        let other = queue.handle().expect("a member").expect("free");
         assert!(!other.is_another_idle() && engine.begin_step() && other.is_another_idle());
         engine.end_step();
         assert!(!other.is_another_idle());

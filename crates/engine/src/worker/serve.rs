@@ -2,13 +2,13 @@
 
 use std::os::fd::AsFd;
 
-use super::thread::{Lead, Runner};
+use super::thread::{AppThread, Lead};
 use super::{Driver, Engine};
 use crate::app::{App, Flow};
 use crate::conn::{Connection, ResponseWriter, Stage};
 use crate::reactor::Reactor;
 
-impl<'e> Runner<'e> {
+impl<'e> AppThread<'e> {
     /// Serves a ready request. Of several threads, another one may lead meanwhile, and afterwards: then this returns None,
     /// as in a forked child.
     pub(super) fn serve(
@@ -91,7 +91,7 @@ impl<'e> Runner<'e> {
         if self.engine.control.is_closed() {
             return None;
         }
-        self.gives_way = !self.crew().end_request(self.number)?;
+        self.gives_way = !self.app_threads().end_request(self.number)?;
         let mut lead = self.take_lead()?;
         lead.driver.recalled |= self.recalled;
         Some(lead)
@@ -125,12 +125,12 @@ impl<'e> Runner<'e> {
 impl Engine {
     /// With one thread, that leads on while it has a request.
     fn lead_or_put_back(&self, driver: Box<Driver>, thread: usize) -> Option<Box<Driver>> {
-        let crew = self.shared.crew();
-        if crew.is_alone() {
+        let app_threads = self.shared.app_threads();
+        if app_threads.is_alone() {
             return Some(driver);
         }
         self.put_back(driver);
-        crew.begin_request(thread);
+        app_threads.begin_request(thread);
         None
     }
 }

@@ -10,7 +10,7 @@ use super::schedule::Action;
 use super::{Driver, Engine, Finish, LockedReactor};
 use crate::app::{App, Flow};
 use crate::conn::InFlight;
-use crate::helper::{Crew, Shared, Turn, MAIN};
+use crate::helper::{AppThreads, Shared, Turn, MAIN};
 
 /// How long a thread whose request another one has taken waits at a time for the end of the process, in milliseconds.
 const END_LOOK: u64 = 1_000;
@@ -24,7 +24,7 @@ pub(super) struct Lead<'e> {
     pub reactor: LockedReactor<'e>,
 }
 
-pub(super) struct Runner<'e> {
+pub(super) struct AppThread<'e> {
     pub engine: &'e Engine,
     pub number: usize,
     pub in_flight: InFlight,
@@ -51,17 +51,17 @@ impl Engine {
             driver.recalled = false;
         }
         self.shared.set_busy();
-        let crew = self.shared.crew();
-        if !crew.is_alone() {
+        let app_threads = self.shared.app_threads();
+        if !app_threads.is_alone() {
             self.control.set_lead_over(false);
-            crew.open();
-            crew.activity(MAIN).begin();
-            app.begin(MAIN, crew.activity(MAIN));
+            app_threads.open();
+            app_threads.activity(MAIN).begin();
+            app.begin(MAIN, app_threads.activity(MAIN));
         }
-        let finish = Runner::new(self, MAIN).run(app);
+        let finish = AppThread::new(self, MAIN).run(app);
         if !self.control.is_closed() {
             let mut reactor = self.shared.reactor();
-            if finish == Finish::Lost && !crew.is_alone() {
+            if finish == Finish::Lost && !app_threads.is_alone() {
                 // What the requests of other threads have left since.
                 reactor.hand_off_all();
             }
@@ -81,12 +81,12 @@ impl Engine {
         if self.control.is_closed() {
             return Finish::Closed;
         }
-        let crew = self.shared.crew();
-        let Some(number) = crew.enter() else { return Finish::Dismissed };
-        let activity = Arc::clone(crew.activity(number));
+        let app_threads = self.shared.app_threads();
+        let Some(number) = app_threads.enter() else { return Finish::Dismissed };
+        let activity = Arc::clone(app_threads.activity(number));
         activity.begin();
         app.begin(number, &activity);
-        let finish = catch_unwind(AssertUnwindSafe(|| Runner::new(self, number).run(app)));
+        let finish = catch_unwind(AssertUnwindSafe(|| AppThread::new(self, number).run(app)));
         // It may have had the lead, or the reactor. The message is out, and the master starts another worker.
         let finish = finish.unwrap_or_else(|_| std::process::abort());
         activity.end();
@@ -95,13 +95,13 @@ impl Engine {
 
     /// Whether no thread but perhaps the current one has a request.
     pub fn is_alone(&self) -> bool {
-        self.shared.crew().is_alone() || self.shared.crew().serving() < 2
+        self.shared.app_threads().is_alone() || self.shared.app_threads().serving() < 2
     }
 
     /// Has all threads return that [serve](Self::serve): they have no requests.
     pub fn dismiss_threads(&self) {
-        if !self.control.is_closed() && !self.shared.crew().is_alone() {
-            self.shared.crew().dismiss();
+        if !self.control.is_closed() && !self.shared.app_threads().is_alone() {
+            self.shared.app_threads().dismiss();
         }
     }
 
@@ -115,10 +115,10 @@ impl Engine {
     }
 }
 
-impl<'e> Runner<'e> {
+impl<'e> AppThread<'e> {
     fn new(engine: &'e Engine, number: usize) -> Self {
         let request = Arc::clone(&engine.control.all_requests()[number]);
-        Runner {
+        AppThread {
             engine,
             number,
             in_flight: InFlight::new(request, engine.spooling.clone()),
@@ -133,8 +133,8 @@ impl<'e> Runner<'e> {
         &self.engine.shared
     }
 
-    pub fn crew(&self) -> &'e Crew {
-        self.engine.shared.crew()
+    pub fn app_threads(&self) -> &'e AppThreads {
+        self.engine.shared.app_threads()
     }
 
     fn run(&mut self, app: &mut impl App) -> Finish {
@@ -181,19 +181,19 @@ impl<'e> Runner<'e> {
 
     /// Sleeps until this thread is to lead, or to return.
     fn wait_for_lead(&mut self, app: &mut impl App) -> Result<Lead<'e>, Finish> {
-        let (crew, control) = (self.crew(), &self.engine.control);
+        let (app_threads, control) = (self.app_threads(), &self.engine.control);
         // The lead may have been over before it could.
         self.gives_way = false;
         loop {
             if control.is_closed() {
                 return Err(Finish::Closed);
             }
-            if crew.is_alone() {
+            if app_threads.is_alone() {
                 return self.take_lead().ok_or(Finish::Closed);
             }
             if std::mem::take(&mut self.recalled) {
                 if self.number != MAIN {
-                    crew.leave(self.number, false);
+                    app_threads.leave(self.number, false);
                     return Err(Finish::Broken);
                 }
                 // Once: the application goes on to want it back.
@@ -201,8 +201,8 @@ impl<'e> Runner<'e> {
                     self.close(false);
                 }
             }
-            match crew.next_turn(self.number) {
-                Turn::Lead if control.is_ending() => crew.retire(self.number),
+            match app_threads.next_turn(self.number) {
+                Turn::Lead if control.is_ending() => app_threads.retire(self.number),
                 Turn::Lead => return self.take_lead().ok_or(Finish::Closed),
                 Turn::Leave if self.number == MAIN => return Err(self.finish()),
                 Turn::Leave => return Err(Finish::Dismissed),
@@ -213,8 +213,8 @@ impl<'e> Runner<'e> {
     }
 
     fn sleep(&mut self, app: &mut impl App, millis: Option<u64>) {
-        let (crew, number, events) = (self.engine.shared.crew(), self.number, &mut self.events);
-        let flow = app.block(&mut || crew.sleep(number, events, millis));
+        let (app_threads, number, events) = (self.engine.shared.app_threads(), self.number, &mut self.events);
+        let flow = app.block(&mut || app_threads.sleep(number, events, millis));
         self.recalled |= flow == Flow::Break;
     }
 
@@ -289,7 +289,7 @@ impl<'e> Runner<'e> {
     }
 
     fn may_wait(&self) -> bool {
-        self.crew().is_alone() || self.crew().is_idle()
+        self.app_threads().is_alone() || self.app_threads().is_idle()
     }
 
     /// The helper looks after the connections, and wakes a thread once the next request is in nobody's way.
@@ -317,7 +317,7 @@ impl<'e> Runner<'e> {
         self.shared().begin(false);
         drop(reactor);
         self.put_back(driver);
-        if !self.crew().rest(self.number) {
+        if !self.app_threads().rest(self.number) {
             return self.take_lead();
         }
         self.sleep(app, None);
@@ -333,16 +333,16 @@ impl<'e> Runner<'e> {
         finish: Finish,
     ) -> Option<Finish> {
         drop(reactor);
-        let crew = self.crew();
-        if !crew.is_alone() {
+        let app_threads = self.app_threads();
+        if !app_threads.is_alone() {
             driver.finish = Some(finish);
         }
         self.put_back(driver);
-        if crew.is_alone() {
+        if app_threads.is_alone() {
             return Some(finish);
         }
         self.engine.control.set_lead_over(true);
-        crew.close(true);
+        app_threads.close(true);
         None
     }
 
@@ -354,11 +354,11 @@ impl<'e> Runner<'e> {
         drop(reactor);
         self.put_back(driver);
         match (self.number, self.recalled) {
-            (MAIN, true) if self.crew().is_alone() => return Some(Finish::Broken),
-            (_, false) => self.crew().give_up(),
+            (MAIN, true) if self.app_threads().is_alone() => return Some(Finish::Broken),
+            (_, false) => self.app_threads().give_up(),
             (MAIN, true) => self.close(true),
             (number, true) => {
-                self.crew().leave(number, true);
+                self.app_threads().leave(number, true);
                 return Some(Finish::Broken);
             }
         }
@@ -370,7 +370,7 @@ impl<'e> Runner<'e> {
         self.recalled = false;
         self.finish = Some(Finish::Broken);
         self.engine.control.set_lead_over(true);
-        self.crew().close(leads);
+        self.app_threads().close(leads);
         self.engine.control.notify();
     }
 

@@ -38,8 +38,8 @@ impl Driver {
         if trims {
             timeout = timeout.filter(|timeout| *timeout < REST).or(Some(REST));
         }
-        if let Some(member) = reactor.member() {
-            member.set_idle(!reactor.is_stopping());
+        if let Some(queue_handle) = reactor.queue_handle() {
+            queue_handle.set_idle(!reactor.is_stopping());
         }
         reactor.publish();
         shared.set_waiting(reactor);
@@ -58,8 +58,8 @@ impl Driver {
         shared.set_busy();
         let mut reactor = shared.reactor();
         reactor.set_idle(true);
-        if let Some(member) = reactor.member() {
-            member.set_idle(false);
+        if let Some(queue_handle) = reactor.queue_handle() {
+            queue_handle.set_idle(false);
         }
         if let Err(error) = result {
             self.fail(&error, &mut reactor);

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use crate::handoff::two_busy;
 use crate::support::{eventually, read_all, Worker};
 use fastrack_engine::{
-    App, Counts, Engine, Finish, Flow, GcTime, Listener, Request, ResponseWriter, Scoreboard, Settings,
-    SharedQueue, WatchSettings,
+    App, Counts, Engine, Finish, Flow, GcTime, Listener, Request, RequestSettings, ResponseWriter,
+    Scoreboard, Settings, SharedQueue,
 };
 
 /// How long a request waits for another one, in milliseconds.
@@ -18,8 +18,8 @@ const HELD: u64 = 60;
 pub fn counted(queue: Option<&SharedQueue>) -> (Scoreboard, Worker) {
     let board = Scoreboard::new().expect("memory");
     let slot = board.reserve().and_then(|index| board.slot(index));
-    let watch = WatchSettings { slot, ..WatchSettings::default() };
-    let settings = Settings { watch, ..Settings::default() };
+    let watch = RequestSettings { slot, ..RequestSettings::default() };
+    let settings = Settings { requests: watch, ..Settings::default() };
     (board, Worker::start_sharing(settings, None, None, queue))
 }
 
@@ -79,7 +79,8 @@ fn a_request_waits_from_when_it_was_there_whether_its_connection_is_kept_or_new(
         ask(&mut waits, "/");
         answered(&worker, &mut waits);
         let held = worker.hold();
-        await_counts(&board, |counts| counts.connections.in_app == 1);
+        // On a busy machine these two have waited as well.
+        let before = await_counts(&board, |counts| counts.connections.in_app == 1).queue_times.sum;
         if is_new {
             waits = worker.connect();
         }
@@ -97,7 +98,7 @@ fn a_request_waits_from_when_it_was_there_whether_its_connection_is_kept_or_new(
         answered(&worker, &mut waits);
         read_all(held);
         let counts = await_counts(&board, |counts| counts.requests() == 3);
-        let sum = counts.queue_times.sum;
+        let sum = counts.queue_times.sum - before;
         // The kernel's tick is 1 to 10 ms long.
         assert!(
             sum >= HELD - 25 && sum <= asked.elapsed().as_millis() as u64 + 25,
@@ -164,8 +165,8 @@ fn a_forked_child_that_returns_from_the_application_counts_nothing() {
     let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
     let board = Scoreboard::new().expect("memory");
     let slot = board.reserve().and_then(|index| board.slot(index));
-    let watch = WatchSettings { slot, ..WatchSettings::default() };
-    let engine = Engine::new(vec![listener], None, Settings { watch, ..Settings::default() }, None);
+    let watch = RequestSettings { slot, ..RequestSettings::default() };
+    let engine = Engine::new(vec![listener], None, Settings { requests: watch, ..Settings::default() }, None);
     let engine = engine.expect("an engine");
     let mut stream = TcpStream::connect(socket.local_addr().expect("an address")).expect("connect");
     ask(&mut stream, "/");

@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use fastrack_engine::{
-    App, Engine, Finish, Flow, Listener, Request, ResponseWriter, Settings, WatchSettings,
+    App, Engine, Finish, Flow, Listener, Request, RequestSettings, ResponseWriter, Settings,
 };
 
 use crate::support::{eventually, patience, until};
@@ -92,8 +92,8 @@ fn until_over(
 ) -> (Finish, Vec<Finish>) {
     let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
     let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
-    let watch = WatchSettings { threads: THREADS, ..WatchSettings::default() };
-    let settings = Settings { watch, ..Settings::default() };
+    let watch = RequestSettings { threads: THREADS, ..RequestSettings::default() };
+    let settings = Settings { requests: watch, ..Settings::default() };
     let engine = Engine::new(vec![listener], None, settings, None).expect("an engine");
     let (met, inside) = (Default::default(), AtomicUsize::new(0));
     let address = socket.local_addr().expect("an address");
@@ -230,8 +230,8 @@ impl App for Counting<'_> {
 pub(crate) fn engine(threads: usize) -> (Engine, TcpListener) {
     let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
     let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
-    let watch = WatchSettings { threads, ..WatchSettings::default() };
-    let engine = Engine::new(vec![listener], None, Settings { watch, ..Settings::default() }, None);
+    let watch = RequestSettings { threads, ..RequestSettings::default() };
+    let engine = Engine::new(vec![listener], None, Settings { requests: watch, ..Settings::default() }, None);
     (engine.expect("an engine"), socket)
 }
 

@@ -161,11 +161,11 @@ impl RubyEngine {
     /// `begin_pause(urgent)`: whether this worker may collect garbage now, without keeping a client waiting; if it is `urgent`, some that
     /// others will serve. Then `end_pause` must follow. For the calls after a response.
     fn begin_pause(&self, urgent: bool) -> bool {
-        self.engine.borrow().as_ref().is_some_and(|engine| engine.begin_pause(urgent))
+        self.engine.borrow().as_ref().is_some_and(|engine| engine.begin_gc_pause(urgent))
     }
 
     fn end_pause(&self) {
-        self.engine.borrow().iter().for_each(Engine::end_pause);
+        self.engine.borrow().iter().for_each(Engine::end_gc_pause);
     }
 
     /// `begin_step`: whether this worker may stand still for a millisecond, in which it counts as idle. Then `end_step` must follow.

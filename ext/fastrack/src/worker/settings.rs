@@ -8,7 +8,9 @@ use magnus::typed_data::Obj;
 use magnus::value::{BoxValue, ReprValue};
 use magnus::{Error, RArray, RHash, Ruby, TryConvert, Value};
 
-use fastrack_engine::{AccessLogSettings, Listener, LogFormat, Settings, Slot, ThreadDumper, WatchSettings};
+use fastrack_engine::{
+    AccessLogSettings, Listener, LogFormat, RequestSettings, Settings, Slot, ThreadDumper,
+};
 use fastrack_http::Limits;
 use fastrack_sys::borrow_fd;
 
@@ -128,7 +130,7 @@ pub(super) fn engine_settings(
         listeners: optional(ruby, hash, "listeners")?.unwrap_or_default(),
         limits: limits(ruby, hash, defaults.limits)?,
         access_log: access_log(ruby, hash)?,
-        watch: watch(ruby, hash, dumper)?,
+        requests: request_settings(ruby, hash, dumper)?,
     })
 }
 
@@ -139,14 +141,18 @@ fn access_log(ruby: &Ruby, hash: RHash) -> Result<Option<AccessLogSettings>, Err
     Ok(Some(AccessLogSettings { fd, format, worker: optional(ruby, hash, "nr")?.unwrap_or(0) }))
 }
 
-fn watch(ruby: &Ruby, hash: RHash, dumper: Arc<dyn ThreadDumper>) -> Result<WatchSettings, Error> {
+fn request_settings(
+    ruby: &Ruby,
+    hash: RHash,
+    dumper: Arc<dyn ThreadDumper>,
+) -> Result<RequestSettings, Error> {
     let seconds: Option<f64> = optional(ruby, hash, "request_timeout")?;
     let stuck: Option<f64> = optional(ruby, hash, "worker_timeout")?;
     let place: Option<(Obj<RubyScoreboard>, usize)> = optional(ruby, hash, "slot")?;
     let slot: Option<Slot> = place.and_then(|(board, index)| board.0.slot(index));
     let threads = optional(ruby, hash, "threads")?.unwrap_or(1);
     let (timeout, stuck) = (limit(seconds.unwrap_or(0.0)), limit(stuck.unwrap_or(0.0)));
-    Ok(WatchSettings { threads, timeout, stuck, slot, dumper: Some(dumper) })
+    Ok(RequestSettings { threads, timeout, stuck, slot, dumper: Some(dumper) })
 }
 
 /// A limit in seconds as milliseconds. 0 is no limit; the smallest limit is 1 ms.

@@ -11,8 +11,8 @@ use fastrack_sys::{append, monotonic_millis};
 use super::framing::{check_beyond, may_be_followed, send_continue, Frame};
 use crate::conn::read_buf::{receive, ReadBuf, Received};
 use crate::control::Control;
+use crate::request_state::ActiveRequest;
 use crate::settings::{Settings, STOP_TIME};
-use crate::watch::ActiveRequest;
 
 /// How much of an unread body is received and discarded to keep the connection, in bytes. Nobody waits for it.
 const SKIPPED: usize = 64 * 1024;

@@ -8,7 +8,7 @@ use fastrack_http::Limits;
 
 use super::*;
 use crate::conn::body::will_stream;
-use crate::watch::WatchSettings;
+use crate::request_state::RequestSettings;
 
 struct Client {
     client: UnixStream,
@@ -26,7 +26,7 @@ impl Client {
         buf.head.parse(&buf.bytes, Limits::default()).expect("a good head");
         buf.bytes.extend_from_slice(part);
         assert_eq!(will_stream(&buf, settings), Ok(true));
-        let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
+        let control = Control::new(-1, [], &RequestSettings::default()).expect("a control");
         let control = Arc::new(control);
         let reader = BodyReader::new(&mut buf, settings, control.request(), &control);
         assert_eq!(buf.bytes.len(), buf.head.len);

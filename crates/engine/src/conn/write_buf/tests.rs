@@ -8,8 +8,8 @@ use proptest::prelude::*;
 
 use crate::conn::spool::Spooling;
 use crate::control::Control;
+use crate::request_state::RequestSettings;
 use crate::settings::Settings;
-use crate::watch::WatchSettings;
 
 fn pair() -> (UnixStream, UnixStream) {
     let (client, server) = UnixStream::pair().expect("a pair");
@@ -137,7 +137,7 @@ struct Spools {
 
 impl Spools {
     fn new() -> Self {
-        let control = Control::new(-1, [], &WatchSettings::default()).expect("a control");
+        let control = Control::new(-1, [], &RequestSettings::default()).expect("a control");
         Spools { spooling: Spooling::new(&Settings::default()), control: Arc::new(control), made: 0 }
     }
 

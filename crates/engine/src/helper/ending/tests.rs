@@ -9,8 +9,8 @@ use crate::accept::Client;
 use crate::handoff::SharedQueue;
 use crate::helper::{Turn, MAIN};
 use crate::patience::{patience, until};
+use crate::request_state::RequestSettings;
 use crate::settings::Settings;
-use crate::watch::WatchSettings;
 use crate::worker::Engine;
 
 use super::{Ending, ASKED};
@@ -29,8 +29,8 @@ impl Deref for Ends {
 }
 
 fn engine(queue: &SharedQueue) -> Ends {
-    let watch = WatchSettings { threads: 3, ..WatchSettings::default() };
-    let settings = Settings { watch, ..Settings::default() };
+    let watch = RequestSettings { threads: 3, ..RequestSettings::default() };
+    let settings = Settings { requests: watch, ..Settings::default() };
     let engine = Engine::new(Vec::new(), None, settings, Some(queue)).expect("an engine");
     Ends(engine.ending(), engine)
 }
@@ -61,7 +61,7 @@ fn read_all(mut client: &UnixStream) -> String {
 #[test]
 fn connections_go_on_elsewhere_though_a_thread_that_has_them_waits_for_a_processor() {
     let queue = SharedQueue::new().expect("a queue");
-    let (engine, other) = (engine(&queue), queue.member().expect("a member").expect("free"));
+    let (engine, other) = (engine(&queue), queue.handle().expect("a member").expect("free"));
     let mut client = kept(&engine);
     client.write_all(REQUEST).expect("write");
     std::thread::scope(|scope| {
@@ -94,18 +94,18 @@ fn clients_get_502_where_the_crashed_thread_keeps_the_connections_and_those_that
 #[test]
 fn a_client_that_has_its_response_keeps_its_connection_when_another_thread_crashes() {
     let queue = SharedQueue::new().expect("a queue");
-    let (engine, other) = (engine(&queue), queue.member().expect("a member").expect("free"));
+    let (engine, other) = (engine(&queue), queue.handle().expect("a member").expect("free"));
     let _kept = kept(&engine);
     let (mut client, server) = pair();
     client.write_all(REQUEST).expect("write");
-    let (crew, request) = (engine.shared.crew(), &engine.control.all_requests()[MAIN]);
-    crew.open();
-    assert_eq!(crew.next_turn(MAIN), Turn::Lead);
+    let (app_threads, request) = (engine.shared.app_threads(), &engine.control.all_requests()[MAIN]);
+    app_threads.open();
+    assert_eq!(app_threads.next_turn(MAIN), Turn::Lead);
     let fd = server.as_raw_fd();
     let (connection, _) =
         engine.shared.reactor().greet(Client { fd: server.into(), peer: None, listener: 0 });
     request.begin(fd, connection.head().expect("a head").0, REQUEST);
-    crew.begin_request(MAIN);
+    app_threads.begin_request(MAIN);
     // All of it has left, which the thread has not said yet.
     assert!(request.claim_response());
     std::thread::scope(|scope| {
@@ -119,7 +119,7 @@ fn a_client_that_has_its_response_keeps_its_connection_when_another_thread_crash
         // Long enough to show it if nobody waited.
         std::thread::sleep(Duration::from_millis(30));
         engine.shared.reactor().queue(connection);
-        crew.end_request(MAIN);
+        app_threads.end_request(MAIN);
         assert_eq!(crashed.join().expect("no panic"), 2);
     });
     client.set_nonblocking(true).expect("nonblocking");

@@ -1,16 +1,16 @@
 use super::*;
 use crate::helper::shared::tests::shared;
 use crate::patience::until;
-use crate::watch::WatchSettings;
+use crate::request_state::RequestSettings;
 use std::time::{Duration, Instant};
 
 fn control() -> Arc<Control> {
-    Arc::new(Control::new(-1, [], &WatchSettings::default()).expect("a control"))
+    Arc::new(Control::new(-1, [], &RequestSettings::default()).expect("a control"))
 }
 
 fn start(shared: &Arc<Shared>) -> Helper {
     let control = control();
-    let ending = Ending::new(Arc::clone(shared), Arc::clone(&control), &WatchSettings::default());
+    let ending = Ending::new(Arc::clone(shared), Arc::clone(&control), &RequestSettings::default());
     Helper::start(Arc::clone(shared), control, Arc::new(ending)).expect("a thread")
 }
 
@@ -35,7 +35,7 @@ fn a_step_lasts_for_as_long_as_it_is_seen_and_not_while_the_machine_stands_still
 fn nobody_sets_the_timer_of_waits_any_more_when_what_lasted_is_over() {
     let shared = shared();
     let (shared, control) = (Arc::new(shared), control());
-    let ending = Ending::new(Arc::clone(&shared), Arc::clone(&control), &WatchSettings::default());
+    let ending = Ending::new(Arc::clone(&shared), Arc::clone(&control), &RequestSettings::default());
     let drive = Drive {
         shared: &shared,
         control: &control,
@@ -43,10 +43,10 @@ fn nobody_sets_the_timer_of_waits_any_more_when_what_lasted_is_over() {
         step: Cell::default(),
         has_others: Cell::default(),
     };
-    shared.crew().app_lock().set_awaited(true);
-    assert!(shared.crew().app_lock().is_awaited());
+    shared.app_threads().app_lock().set_awaited(true);
+    assert!(shared.app_threads().app_lock().is_awaited());
     drive.rest();
-    assert!(!shared.crew().app_lock().is_awaited());
+    assert!(!shared.app_threads().app_lock().is_awaited());
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! again. Meanwhile the helper looks after the connections, and wakes a thread that sleeps when there is something for it
 //! and all those that have requests wait.
 //!
-//! INVARIANT: while the crew is open and nobody leads, some thread has a request, or has been summoned: it will lead.
+//! INVARIANT: while threads may lead and none does, some thread has a request, or has been summoned: it will lead.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -13,8 +13,8 @@ use std::sync::{Arc, PoisonError};
 use fastrack_sys::{Events, Poller, Timer, Waker};
 
 use crate::clock::{Clock, SystemClock};
+use crate::request_state::{Activity, AppLock};
 use crate::sync::{Mutex, MutexGuard};
-use crate::watch::{Activity, AppLock};
 
 /// The thread that decides when the engine stops: the one that runs it first.
 pub(crate) const MAIN: usize = 0;
@@ -32,7 +32,7 @@ struct Place {
 }
 
 #[derive(Debug)]
-pub(crate) struct Crew<C = SystemClock> {
+pub(crate) struct AppThreads<C = SystemClock> {
     /// Empty with one thread: that always leads.
     places: Box<[Place]>,
     state: Mutex<State>,
@@ -68,13 +68,13 @@ pub(crate) enum Turn {
     Leave,
 }
 
-impl Crew {
+impl AppThreads {
     pub fn new(threads: usize) -> io::Result<Self> {
         Self::with(threads, SystemClock)
     }
 }
 
-impl<C: Clock> Crew<C> {
+impl<C: Clock> AppThreads<C> {
     fn with(threads: usize, clock: C) -> io::Result<Self> {
         let app_lock = Arc::new(AppLock::default());
         let place = |_| {
@@ -84,7 +84,7 @@ impl<C: Clock> Crew<C> {
             Ok(Place { waker, poller, activity })
         };
         let places = (0..if threads > 1 { threads } else { 0 }).map(place).collect::<io::Result<_>>()?;
-        Ok(Crew { places, state: Mutex::default(), clock, app_lock })
+        Ok(AppThreads { places, state: Mutex::default(), clock, app_lock })
     }
 
     /// Whether there is one thread only. Then nothing else here is used.
@@ -269,7 +269,7 @@ impl<C: Clock> Crew<C> {
 
     /// Whether another thread may have a request. There is one that sleeps, and the request would not be in the way of those in
     /// progress.
-    pub fn has_room(&self) -> bool {
+    pub fn admits_another(&self) -> bool {
         let state = self.state();
         let is_free = state.is_lead_free() && !state.sleepers.is_empty();
         is_free
@@ -280,9 +280,9 @@ impl<C: Clock> Crew<C> {
             }
     }
 
-    /// How long it takes until there is [room](Self::has_room) if there is none now, in microseconds. Without end while a request
+    /// How long it takes until [another request](Self::admits_another) may begin, in microseconds. Without end while a request
     /// uses the application's lock: the helper is told when that has been free for long enough. None where nothing is known.
-    pub fn time_until_room(&self) -> Option<u64> {
+    pub fn time_until_admission(&self) -> Option<u64> {
         let is_told = self.app_lock.set_awaited(true);
         is_told.then(|| self.app_lock.time_until_enough(self.clock.micros()).unwrap_or(u64::MAX))
     }
@@ -312,7 +312,7 @@ impl State {
         leads
     }
 
-    /// Whether the crew is closed, and no thread is at anything.
+    /// Whether no thread may lead, and none is at anything.
     fn is_quiet(&self) -> bool {
         !self.open && !self.led && self.serving == 0
     }
@@ -323,5 +323,5 @@ impl State {
 }
 
 #[cfg(test)]
-#[path = "crew/tests.rs"]
+#[path = "app_threads/tests.rs"]
 mod tests;

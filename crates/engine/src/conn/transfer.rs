@@ -46,7 +46,7 @@ impl Kind {
 }
 
 #[derive(Debug)]
-pub(crate) struct Contents<'a> {
+pub(crate) struct Transfer<'a> {
     pub kind: Kind,
     /// What was received. Then the decoded body, or the rest of a response. Then what came after the request; or what
     /// brings a decoder to where this one is, for a part of a body.
@@ -62,9 +62,9 @@ pub(crate) struct Contents<'a> {
     pub is_spool: bool,
 }
 
-impl<'a> Contents<'a> {
+impl<'a> Transfer<'a> {
     fn new(kind: Kind, parts: [&'a [u8]; 3]) -> Self {
-        Contents {
+        Transfer {
             kind,
             parts: parts.map(Cow::Borrowed),
             file: None,
@@ -78,57 +78,57 @@ impl<'a> Contents<'a> {
 
 impl Connection {
     /// What another process needs to go on; None while the application reads the body.
-    pub fn contents(&self) -> Option<Contents<'_>> {
+    pub fn transfer(&self) -> Option<Transfer<'_>> {
         let buf = self.read_buf.as_deref();
         let [received, decoded, rest] =
             buf.map_or([&[][..]; 3], |buf| [&buf.bytes[..], &buf.decoded[..], &buf.rest[..]]);
         let head = buf.map_or(0, |buf| buf.head.len);
         Some(match &self.state {
             State::Head | State::Unread | State::Body(BufferedBody::None) => {
-                Contents::new(Kind::Request, [received, &[], &[]])
+                Transfer::new(Kind::Request, [received, &[], &[]])
             }
             State::Body(BufferedBody::InPlace(length)) => {
                 let kind = if received.len() < head + length { Kind::PartOfBody } else { Kind::Request };
-                Contents::new(kind, [received, &[], &[]])
+                Transfer::new(kind, [received, &[], &[]])
             }
             State::Body(BufferedBody::Decoded { frame, file, length }) => {
-                let mut contents = Contents::new(Kind::WholeBody, [received, decoded, rest]);
+                let mut transfer = Transfer::new(Kind::WholeBody, [received, decoded, rest]);
                 if let Some(replay) = frame.replay() {
-                    contents.kind = Kind::PartOfBody;
-                    contents.parts[2] = Cow::Owned(replay);
+                    transfer.kind = Kind::PartOfBody;
+                    transfer.parts[2] = Cow::Owned(replay);
                 }
-                Contents { file: file.as_ref(), length: *length, ..contents }
+                Transfer { file: file.as_ref(), length: *length, ..transfer }
             }
             State::Sending { keep_alive } => {
                 let kind = if *keep_alive { Kind::Response } else { Kind::LastResponse };
-                let contents = Contents::new(kind, [received, self.write_buf.bytes(), rest]);
+                let transfer = Transfer::new(kind, [received, self.write_buf.bytes(), rest]);
                 match self.write_buf.file() {
-                    None => contents,
-                    Some(part) => Contents {
+                    None => transfer,
+                    Some(part) => Transfer {
                         file: Some(&part.file),
                         offset: part.offset,
                         length: part.left,
                         ends_chunk: part.ends_chunk,
                         is_spool: part.is_spool,
-                        ..contents
+                        ..transfer
                     },
                 }
             }
-            State::Draining(_) => Contents::new(Kind::Draining, [&[]; 3]),
+            State::Draining(_) => Transfer::new(Kind::Draining, [&[]; 3]),
             State::Stream(_) => return None,
         })
     }
 
-    /// Goes on with the contents of another process's connection, whose parts are in the buffer. Says how far its
+    /// Goes on with what was transferred of another process's connection, whose parts are in the buffer. Says how far its
     /// request is.
     pub fn load(
         &mut self,
         mut buf: Box<ReadBuf>,
-        contents: Loaded,
+        transfer: Loaded,
         settings: &Settings,
         pool: &mut ReadBufPool,
     ) -> Step {
-        let Loaded { kind, file, offset, length, ends_chunk, is_spool } = contents;
+        let Loaded { kind, file, offset, length, ends_chunk, is_spool } = transfer;
         match kind {
             Kind::Request => {
                 self.read_buf = Some(buf);
@@ -169,7 +169,7 @@ impl Connection {
     }
 }
 
-/// What comes besides the bytes: see [`Contents`].
+/// What comes besides the bytes: see [`Transfer`].
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub kind: Kind,

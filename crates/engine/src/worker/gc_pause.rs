@@ -2,22 +2,22 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
-use super::{Engine, LockedReactor, PausePriority};
-use crate::handoff::Member;
+use super::{Engine, GcPausePriority, LockedReactor};
+use crate::handoff::QueueHandle;
 
 impl Engine {
     /// Whether the application may stand still now, for some milliseconds: no client waits here, no other thread has a
     /// request, no other worker does the same, and another one is idle, if there is any. Clients that wait here and can be served
     /// by idle workers go to those. If it is `urgent` the others may be busy, and are left some clients.
     ///
-    /// If so, [`end_pause`](Self::end_pause) must follow.
-    pub fn begin_pause(&self, urgent: bool) -> bool {
+    /// If so, [`end_gc_pause`](Self::end_gc_pause) must follow.
+    pub fn begin_gc_pause(&self, urgent: bool) -> bool {
         let control = &self.control;
         if control.is_closed() || control.is_stopping() || !self.is_alone() {
             return false;
         }
         let mut reactor = self.shared.reactor();
-        let is_clear = reactor.clear_for_pause(urgent, &|| control.is_poller_readable());
+        let is_clear = reactor.clear_for_gc_pause(urgent, &|| control.is_poller_readable());
         self.lower_priority(reactor, is_clear)
     }
 
@@ -44,23 +44,24 @@ impl Engine {
     }
 
     /// Lets other workers pause.
-    pub fn end_pause(&self) {
+    pub fn end_gc_pause(&self) {
         self.priority().end();
         if !self.control.is_closed() {
-            self.shared.reactor().end_pause();
+            self.shared.reactor().end_gc_pause();
         }
     }
 
     /// Whether this worker may begin a full mark of its heap, of which there may be a part in each of its next requests: no other one is
     /// at such. [`end_full_mark`](Self::end_full_mark) must follow when it is over.
     pub fn begin_full_mark(&self) -> bool {
-        !self.control.is_closed() && self.shared.reactor().member().is_none_or(Member::claim_full_mark)
+        !self.control.is_closed()
+            && self.shared.reactor().queue_handle().is_none_or(QueueHandle::claim_full_mark)
     }
 
     /// Lets other workers begin one.
     pub fn end_full_mark(&self) {
         if !self.control.is_closed() {
-            self.shared.reactor().member().into_iter().for_each(Member::release_full_mark);
+            self.shared.reactor().queue_handle().into_iter().for_each(QueueHandle::release_full_mark);
         }
     }
 
@@ -74,7 +75,7 @@ impl Engine {
         begins
     }
 
-    fn priority(&self) -> MutexGuard<'_, PausePriority> {
+    fn priority(&self) -> MutexGuard<'_, GcPausePriority> {
         self.priority.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

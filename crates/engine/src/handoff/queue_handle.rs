@@ -6,22 +6,28 @@ use std::sync::atomic::Ordering;
 
 use super::count::QueueCount;
 use super::message;
-use super::page::{Claim, Page, Set};
+use super::shared_flags::{Claim, Set, SharedFlags};
 use crate::conn::{Connection, Kind, ReadBufPool, Step};
 use crate::settings::Settings;
 
 #[derive(Debug)]
-pub(crate) struct Member {
+pub(crate) struct QueueHandle {
     sender: OwnedFd,
     receiver: OwnedFd,
-    page: Page,
+    flags: SharedFlags,
     place: usize,
     master: u32,
 }
 
-impl Member {
-    pub(super) fn new(sender: OwnedFd, receiver: OwnedFd, page: Page, place: usize, master: u32) -> Self {
-        Member { sender, receiver, page, place, master }
+impl QueueHandle {
+    pub(super) fn new(
+        sender: OwnedFd,
+        receiver: OwnedFd,
+        flags: SharedFlags,
+        place: usize,
+        master: u32,
+    ) -> Self {
+        QueueHandle { sender, receiver, flags, place, master }
     }
 
     pub fn receiver(&self) -> BorrowedFd<'_> {
@@ -77,82 +83,82 @@ impl Member {
     }
 
     pub(super) fn count(&self) -> QueueCount<'_> {
-        QueueCount(self.page.queued())
+        QueueCount(self.flags.queued())
     }
 
     pub fn set_idle(&self, idle: bool) {
-        self.page.set(Set::Idle, self.place, idle);
+        self.flags.set(Set::Idle, self.place, idle);
     }
 
     pub fn set_serving(&self, serving: bool) {
-        self.page.set(Set::Serving, self.place, serving);
+        self.flags.set(Set::Serving, self.place, serving);
     }
 
     pub fn is_another_idle(&self) -> bool {
-        self.page.has_other(Set::Idle, self.place)
+        self.flags.has_other(Set::Idle, self.place)
     }
 
     pub fn idle_others(&self) -> usize {
-        self.page.others(Set::Idle, self.place).count()
+        self.flags.others(Set::Idle, self.place).count()
     }
 
     /// How many other workers there are, dead or alive.
     pub fn serving_others(&self) -> usize {
-        self.page.others(Set::Serving, self.place).count()
+        self.flags.others(Set::Serving, self.place).count()
     }
 
     /// Whether there is any other worker, dead or alive.
     pub fn has_others(&self) -> bool {
-        self.page.has_other(Set::Serving, self.place)
+        self.flags.has_other(Set::Serving, self.place)
     }
 
     /// Of all workers, only one collects garbage at a time.
     pub fn claim_collection(&self) -> bool {
-        self.page.claim(Claim::Collection, std::process::id())
+        self.flags.claim(Claim::Collection, std::process::id())
     }
 
     pub fn release_collection(&self) {
-        self.page.release(Claim::Collection, std::process::id());
+        self.flags.release(Claim::Collection, std::process::id());
     }
 
     /// Of all workers, only one is at a full mark at a time.
     pub fn claim_full_mark(&self) -> bool {
-        self.page.claim(Claim::FullMark, std::process::id())
+        self.flags.claim(Claim::FullMark, std::process::id())
     }
 
     pub fn release_full_mark(&self) {
-        self.page.release(Claim::FullMark, std::process::id());
+        self.flags.release(Claim::FullMark, std::process::id());
     }
 
     /// A worker that was killed, and that its master has not reaped yet, does not count: it would keep the last worker
     /// from draining the queue. One that is killed after the last worker has looked takes what is queued with it.
     pub fn is_another_serving(&self) -> bool {
-        let is_alive = |place| fastrack_sys::is_alive(self.page.pid(place).load(Ordering::SeqCst));
-        self.page.others(Set::Serving, self.place).any(is_alive)
+        let is_alive = |place| fastrack_sys::is_alive(self.flags.pid(place).load(Ordering::SeqCst));
+        self.flags.others(Set::Serving, self.place).any(is_alive)
     }
 
     /// Whether a worker of another master is serving: where the whole server stops, the others of this one stop, too, and
     /// may be busy until then.
     pub fn is_stranger_serving(&self) -> bool {
         let is_stranger = |pid| fastrack_sys::is_alive(pid) && !fastrack_sys::is_sibling(pid);
-        let pid = |place| self.page.pid(place).load(Ordering::SeqCst);
-        self.page.others(Set::Serving, self.place).map(pid).any(is_stranger)
+        let pid = |place| self.flags.pid(place).load(Ordering::SeqCst);
+        self.flags.others(Set::Serving, self.place).map(pid).any(is_stranger)
     }
 
     /// The master is gone without having said that its workers are about to end.
     pub fn end_master(&self) {
-        self.page.set_ending(self.master);
+        self.flags.set_ending(self.master);
     }
 
     /// Whether somebody will take connections from the queue when this worker ends: another worker, or its successor.
     pub fn has_successor(&self) -> bool {
-        !self.page.is_ending(self.master) || self.is_another_serving()
+        !self.flags.is_ending(self.master) || self.is_another_serving()
     }
 }
 
-impl Drop for Member {
+impl Drop for QueueHandle {
     fn drop(&mut self) {
         let own = std::process::id();
-        self.page.vacate(self.place, own, own);
+        self.flags.vacate(self.place, own, own);
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::watch::QueueLength;
+use crate::request_state::QueueLength;
 use fastrack_sys::{memory_file, SharedNumbers};
 
 pub(super) const MEMBERS: usize = 512;
@@ -13,7 +13,7 @@ pub(super) const MEMBERS: usize = 512;
 const BITS: usize = u32::BITS as usize;
 const WORDS: usize = MEMBERS / BITS;
 
-// Offsets in the page.
+// Offsets in the flags.
 const QUEUED: usize = 0;
 const ENDING: usize = 1;
 const MASTERS: usize = 15;
@@ -46,9 +46,9 @@ pub(super) enum Claim {
 }
 
 #[derive(Debug)]
-pub(super) struct Page(SharedNumbers);
+pub(super) struct SharedFlags(SharedNumbers);
 
-impl Page {
+impl SharedFlags {
     pub fn create() -> io::Result<File> {
         memory_file(BYTES)
     }
@@ -58,7 +58,7 @@ impl Page {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         // SAFETY: the file is long enough. It is one that `create` has made: nobody truncates it, and all map it by this code.
-        Ok(Page(unsafe { SharedNumbers::map(file, COUNT) }?))
+        Ok(SharedFlags(unsafe { SharedNumbers::map(file, COUNT) }?))
     }
 
     /// The number of connections in the queue, for those who only look.

@@ -2,7 +2,7 @@
 
 use super::{Next, Reactor};
 use crate::accept::Backlog;
-use crate::handoff::Member;
+use crate::handoff::QueueHandle;
 
 /// Clients accepted by one look, before the connections get another one.
 const MOST: u32 = 64;
@@ -15,11 +15,11 @@ impl Reactor {
     /// Accepts clients and puts their requests into the shared queue, behind those that have come before.
     ///
     /// In the kernel's backlog they would wait beside the queue, and whoever is kept would go before them.
-    pub(super) fn accept_ahead(&mut self, is_back: &dyn Fn() -> bool) {
+    pub(super) fn accept_for_others(&mut self, is_back: &dyn Fn() -> bool) {
         self.backlog_failed = false;
         self.accepts_clients();
         for _ in 0..MOST {
-            if is_back() || !self.has_room_ahead() {
+            if is_back() || !self.may_accept_more() {
                 return;
             }
             let client = match self.backlog.accept() {
@@ -27,7 +27,7 @@ impl Reactor {
                 Ok(None) => return,
                 Err(error) => {
                     self.backlog_failed = true;
-                    return self.note_failed_ahead(&error);
+                    return self.note_failed_accept_for_others(&error);
                 }
             };
             let (connection, step) = self.greet(client);
@@ -38,17 +38,17 @@ impl Reactor {
     }
 
     /// Whether to wait for new clients: not while a worker is idle, which the kernel wakes instead.
-    pub fn may_accept_ahead(&self) -> bool {
-        self.has_room_ahead() && !self.backlog_failed && !self.ask_member(Member::is_another_idle)
+    pub fn may_accept_for_others(&self) -> bool {
+        self.may_accept_more() && !self.backlog_failed && !self.ask_member(QueueHandle::is_another_idle)
     }
 
     /// Whether there is room for requests in the shared queue, and here for what is not a request yet. What finds none waits
     /// in the backlog, where it costs nothing.
-    fn has_room_ahead(&self) -> bool {
+    fn may_accept_more(&self) -> bool {
         let control = &self.control;
         let is_ending =
             self.is_stopping() || control.is_stopping() || control.is_draining() || control.is_ending();
         let has_room = self.ready.is_empty() && self.table.len() < self.capacity;
-        self.member.is_some() && !is_ending && has_room && self.accept_pause == 0
+        self.queue_handle.is_some() && !is_ending && has_room && self.accept_pause == 0
     }
 }

@@ -4,8 +4,8 @@ use std::os::fd::AsFd;
 
 use super::{Next, Reactor};
 use crate::conn::{Connection, Phase, Step};
-use crate::handoff::Member;
-use crate::watch::Count;
+use crate::handoff::QueueHandle;
+use crate::request_state::Count;
 
 /// Connections read before the first of their requests is answered: each may bring a megabyte.
 const LINED_UP: usize = 64;
@@ -13,7 +13,7 @@ const LINED_UP: usize = 64;
 impl Reactor {
     /// Puts a connection into the shared queue. Returns it if that is not possible.
     pub(super) fn give(&mut self, connection: Box<Connection>) -> Result<(), Box<Connection>> {
-        match self.member.as_ref().map(|member| member.send(&connection, &self.settings)) {
+        match self.queue_handle.as_ref().map(|queue_handle| queue_handle.send(&connection, &self.settings)) {
             Some(Ok(())) => {
                 self.control.counters().add(Count::HandedOver, 1);
                 self.release(connection);
@@ -29,7 +29,7 @@ impl Reactor {
 
     /// Puts the ready requests into the shared queue: whichever worker is free first answers them, perhaps this one.
     pub(super) fn give_ready(&mut self, is_back: &dyn Fn() -> bool) {
-        if self.is_stopping() && !self.ask_member(Member::is_another_serving) {
+        if self.is_stopping() && !self.ask_member(QueueHandle::is_another_serving) {
             return;
         }
         if !self.ready.is_empty() && self.must_keep() {
@@ -49,18 +49,18 @@ impl Reactor {
     /// Whether nobody could take a connection from the shared queue: the system lacks something for that, or the only worker has
     /// no descriptor for it.
     fn must_keep(&self) -> bool {
-        self.queue_failure.is_some() && self.ask_member(Member::is_anything_queued)
-            || self.ask_member(|member| !member.has_others()) && !fastrack_sys::has_free_fds()
+        self.queue_failure.is_some() && self.ask_member(QueueHandle::is_anything_queued)
+            || self.ask_member(|queue_handle| !queue_handle.has_others()) && !fastrack_sys::has_free_fds()
     }
 
     /// Goes on with slow clients in the shared queue: if all workers are in the application, nobody else does. Only with
     /// those at its head, because requests wait in their order.
     pub(super) fn take_slow_clients(&mut self, is_back: &dyn Fn() -> bool) {
-        if self.is_stopping() || self.ask_member(Member::is_another_idle) {
+        if self.is_stopping() || self.ask_member(QueueHandle::is_another_idle) {
             return;
         }
-        for _ in 0..self.member.as_ref().map_or(0, Member::queued) {
-            if is_back() || !self.ask_member(Member::is_client_next) {
+        for _ in 0..self.queue_handle.as_ref().map_or(0, QueueHandle::queued) {
+            if is_back() || !self.ask_member(QueueHandle::is_client_next) {
                 return;
             }
             // Another worker may have been faster. Then this is a request, which goes back to the queue.
@@ -72,7 +72,7 @@ impl Reactor {
 
     /// Whether requests are waiting that came before any new one.
     pub fn has_waiting_requests(&self) -> bool {
-        !self.ready.is_empty() || self.ask_member(Member::is_anything_queued)
+        !self.ready.is_empty() || self.ask_member(QueueHandle::is_anything_queued)
     }
 
     pub fn queue_behind_waiting(&mut self, mut connection: Box<Connection>) {
@@ -96,7 +96,7 @@ impl Reactor {
         mut first: Option<Box<Connection>>,
         is_client_likely: bool,
     ) -> Option<Box<Connection>> {
-        let stays = first.is_none() && !is_client_likely && !self.ask_member(Member::is_anything_queued);
+        let stays = first.is_none() && !is_client_likely && !self.ask_member(QueueHandle::is_anything_queued);
         if stays {
             first = self.take_ready();
         }
@@ -112,8 +112,8 @@ impl Reactor {
     }
 
     /// Asks the shared queue; false without one.
-    pub(super) fn ask_member(&self, question: fn(&Member) -> bool) -> bool {
-        self.member.as_ref().is_some_and(question)
+    pub(super) fn ask_member(&self, question: fn(&QueueHandle) -> bool) -> bool {
+        self.queue_handle.as_ref().is_some_and(question)
     }
 
     pub fn take_queued(&mut self) -> Option<Box<Connection>> {
@@ -129,14 +129,14 @@ impl Reactor {
     }
 
     pub(super) fn receive_queued(&mut self) -> Option<(Box<Connection>, Step)> {
-        self.member.as_ref()?;
+        self.queue_handle.as_ref()?;
         // A connection received while no descriptor is free is lost.
         while !fastrack_sys::has_free_fds() {
             if !self.make_room() {
                 return self.leave_queued(fastrack_sys::too_many_open_files());
             }
         }
-        match self.member.as_ref()?.receive(&self.settings, &mut self.read_bufs) {
+        match self.queue_handle.as_ref()?.receive(&self.settings, &mut self.read_bufs) {
             Ok(received) => {
                 self.queue_failure = None;
                 self.control.counters().add(Count::TakenOver, u64::from(received.is_some()));
@@ -152,13 +152,13 @@ impl Reactor {
 
     /// Whether there are other workers, which may be idle at another time.
     pub fn has_others(&self) -> bool {
-        self.ask_member(Member::has_others)
+        self.ask_member(QueueHandle::has_others)
     }
 
     /// Gives one of several connections with something to do to a worker that is idle, if there is one.
     pub fn share(&mut self) -> bool {
         self.table.events() + self.ready.len() > 1
-            && self.ask_member(Member::is_another_idle)
+            && self.ask_member(QueueHandle::is_another_idle)
             && self.share_last()
     }
 

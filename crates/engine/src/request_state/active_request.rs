@@ -15,7 +15,7 @@ use fastrack_sys::{borrow_fd, exit_at_once, monotonic_millis, write_stderr_withi
 
 use super::counters::{Count, Counters};
 use super::scoreboard::{Scoreboard, Slot, NEVER};
-use super::settings::WatchSettings;
+use super::settings::RequestSettings;
 use super::unsent::SendUnsent;
 
 const NO_FD: RawFd = -1;
@@ -99,7 +99,7 @@ const RUNNING: u64 = u64::MAX - 1;
 
 impl ActiveRequest {
     /// One for each thread of the application.
-    pub fn for_threads(settings: &WatchSettings, threads: usize) -> io::Result<Box<[Arc<Self>]>> {
+    pub fn for_threads(settings: &RequestSettings, threads: usize) -> io::Result<Box<[Arc<Self>]>> {
         let slot = match &settings.slot {
             Some(slot) => slot.clone(),
             None => Scoreboard::new()?.slot(0).ok_or(io::ErrorKind::NotFound)?,
@@ -414,12 +414,12 @@ impl ActiveRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::State;
+    use crate::request_state::State;
 
     fn active(timeout: u64) -> (Scoreboard, ActiveRequest) {
         let board = Scoreboard::new().expect("memory");
         let slot = board.reserve().and_then(|index| board.slot(index));
-        let settings = WatchSettings { timeout, slot, ..WatchSettings::default() };
+        let settings = RequestSettings { timeout, slot, ..RequestSettings::default() };
         let active = ActiveRequest::for_threads(&settings, 1).expect("a slot");
         (board, active.into_vec().pop().and_then(Arc::into_inner).expect("one"))
     }

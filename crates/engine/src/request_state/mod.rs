@@ -22,5 +22,5 @@ pub(crate) use counters::{Count, Counters};
 pub use counts::{Connections, Counts, GcTime, Histogram, BUCKETS};
 pub(crate) use last_response::LastResponse;
 pub use scoreboard::{Entry, QueueLength, Scoreboard, Slot, State, WorkerId, MAX_THREADS};
-pub use settings::{ThreadDumper, WatchSettings};
+pub use settings::{RequestSettings, ThreadDumper};
 pub(crate) use unsent::SendUnsent;

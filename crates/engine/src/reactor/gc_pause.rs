@@ -3,7 +3,7 @@
 use fastrack_sys::Processors;
 
 use super::Reactor;
-use crate::handoff::Member;
+use crate::handoff::QueueHandle;
 
 /// Clients for each other worker that an urgent pause may leave to it.
 const LEFT_TO_EACH: usize = 2;
@@ -22,19 +22,19 @@ impl Reactor {
     ///
     /// Clients in the backlog and the shared queue are not counted by anybody, so that there may be more than idle
     /// workers.
-    pub fn clear_for_pause(&mut self, urgent: bool, is_poller_readable: &dyn Fn() -> bool) -> bool {
+    pub fn clear_for_gc_pause(&mut self, urgent: bool, is_poller_readable: &dyn Fn() -> bool) -> bool {
         if self.is_stopping() || self.poll().is_err() {
             return false;
         }
         let here = self.table.events() + self.ready.len();
         let elsewhere = here == 0 && is_poller_readable();
-        let idle = self.member.as_ref().map_or(0, Member::idle_others);
+        let idle = self.queue_handle.as_ref().map_or(0, QueueHandle::idle_others);
         let nobody_waits = here <= idle
             && !elsewhere
             && (idle > 0 || urgent || !self.has_others())
             && (urgent || self.has_processor());
         let may_pause = nobody_waits || urgent && self.leaves_clients(here, elsewhere);
-        let is_clear = may_pause && self.claim_pause() && self.hand_over(here);
+        let is_clear = may_pause && self.claim_gc_pause() && self.hand_over(here);
         self.left_in_a_row = if is_clear && !nobody_waits { self.left_in_a_row + 1 } else { 0 };
         is_clear
     }
@@ -42,14 +42,14 @@ impl Reactor {
     /// Whether a processor is free besides those that other workers have. Where there is one for each worker those who are idle leave
     /// theirs.
     fn has_processor(&mut self) -> bool {
-        let others = self.member.as_ref().map_or(0, Member::serving_others);
+        let others = self.queue_handle.as_ref().map_or(0, QueueHandle::serving_others);
         let processors = self.processors.get_or_insert_with(Processors::new);
         others < processors.online() || processors.spare() != Some(0)
     }
 
     /// Whether no other worker pauses.
-    fn claim_pause(&self) -> bool {
-        self.member.as_ref().is_none_or(Member::claim_collection)
+    fn claim_gc_pause(&self) -> bool {
+        self.queue_handle.as_ref().is_none_or(QueueHandle::claim_collection)
     }
 
     /// Puts the requests that have come on so many connections into the shared queue. If there are others by then, the pause is over.
@@ -59,20 +59,20 @@ impl Reactor {
         }
         let is_clear = !self.has_pending();
         if !is_clear {
-            self.end_pause();
+            self.end_gc_pause();
         }
         is_clear
     }
 
     /// Whether other workers may be left the clients that wait here, and in the backlog or the shared queue.
     fn leaves_clients(&self, here: usize, elsewhere: bool) -> bool {
-        let Some(member) = &self.member else { return false };
-        let waiting = here + usize::from(elsewhere).max(member.queued() as usize);
-        self.left_in_a_row < LEFT_IN_A_ROW && waiting <= member.serving_others() * LEFT_TO_EACH
+        let Some(queue_handle) = &self.queue_handle else { return false };
+        let waiting = here + usize::from(elsewhere).max(queue_handle.queued() as usize);
+        self.left_in_a_row < LEFT_IN_A_ROW && waiting <= queue_handle.serving_others() * LEFT_TO_EACH
     }
 
-    pub fn end_pause(&self) {
-        self.member.iter().for_each(Member::release_collection);
+    pub fn end_gc_pause(&self) {
+        self.queue_handle.iter().for_each(QueueHandle::release_collection);
     }
 
     /// Whether this worker may stand still for a millisecond, in which it counts as idle, and is to be given what it can serve
@@ -81,13 +81,13 @@ impl Reactor {
         let is_clear =
             !self.is_stopping() && self.poll().is_ok() && !self.has_pending() && !is_poller_readable();
         if is_clear {
-            self.member.iter().for_each(|member| member.set_idle(true));
+            self.queue_handle.iter().for_each(|queue_handle| queue_handle.set_idle(true));
         }
         is_clear
     }
 
     pub fn end_step(&self) {
-        self.member.iter().for_each(|member| member.set_idle(false));
+        self.queue_handle.iter().for_each(|queue_handle| queue_handle.set_idle(false));
     }
 }
 
@@ -131,10 +131,10 @@ mod tests {
         clients
     }
 
-    fn workers() -> (Reactor, Member) {
+    fn workers() -> (Reactor, QueueHandle) {
         let queue = SharedQueue::new().expect("a queue");
-        let member = || queue.member().expect("a member").expect("free");
-        (Reactor { member: Some(member()), ..reactor() }, member())
+        let queue_handle = || queue.handle().expect("a member").expect("free");
+        (Reactor { queue_handle: Some(queue_handle()), ..reactor() }, queue_handle())
     }
 
     #[test]
@@ -142,29 +142,29 @@ mod tests {
         let (mut reactor, other) = workers();
         other.set_serving(true);
         let _some = waiting(LEFT_TO_EACH, &mut reactor);
-        assert!(!reactor.clear_for_pause(false, &|| true), "nobody is idle");
+        assert!(!reactor.clear_for_gc_pause(false, &|| true), "nobody is idle");
         assert_eq!(other.queued(), 0);
-        assert!(reactor.clear_for_pause(true, &|| true));
+        assert!(reactor.clear_for_gc_pause(true, &|| true));
         assert_eq!((other.queued() as usize, reactor.has_pending()), (LEFT_TO_EACH, false));
-        reactor.end_pause();
+        reactor.end_gc_pause();
         let _one = waiting(1, &mut reactor);
-        assert!(!reactor.clear_for_pause(true, &|| true), "too many");
+        assert!(!reactor.clear_for_gc_pause(true, &|| true), "too many");
         other.set_idle(true);
-        assert!(reactor.clear_for_pause(false, &|| true));
+        assert!(reactor.clear_for_gc_pause(false, &|| true));
         assert_eq!(other.queued() as usize, LEFT_TO_EACH + 1);
     }
 
     #[test]
     fn a_pause_needs_a_free_processor_where_there_are_more_workers_unless_it_is_urgent() {
         let queue = SharedQueue::new().expect("a queue");
-        let member = || queue.member().expect("a member").expect("free");
-        let mut reactor = Reactor { member: Some(member()), ..reactor() };
-        let mut others: Vec<_> = (0..Processors::new().online()).map(|_| member()).collect();
+        let queue_handle = || queue.handle().expect("a member").expect("free");
+        let mut reactor = Reactor { queue_handle: Some(queue_handle()), ..reactor() };
+        let mut others: Vec<_> = (0..Processors::new().online()).map(|_| queue_handle()).collect();
         others.iter().for_each(|other| other.set_serving(true));
         others[0].set_idle(true);
         let mut clear = |urgent| {
-            let is_clear = reactor.clear_for_pause(urgent, &|| false);
-            reactor.end_pause();
+            let is_clear = reactor.clear_for_gc_pause(urgent, &|| false);
+            reactor.end_gc_pause();
             is_clear
         };
         with_busy_processors(|| {
@@ -178,13 +178,13 @@ mod tests {
     #[test]
     fn an_urgent_pause_leaves_nobody_to_a_worker_that_does_not_serve() {
         let (mut reactor, other) = workers();
-        assert!(reactor.clear_for_pause(true, &|| false));
-        reactor.end_pause();
-        assert!(!reactor.clear_for_pause(true, &|| true), "somebody is in the backlog");
+        assert!(reactor.clear_for_gc_pause(true, &|| false));
+        reactor.end_gc_pause();
+        assert!(!reactor.clear_for_gc_pause(true, &|| true), "somebody is in the backlog");
         other.set_serving(true);
-        assert!(reactor.clear_for_pause(true, &|| true));
-        reactor.end_pause();
-        assert!(!reactor.clear_for_pause(false, &|| true));
+        assert!(reactor.clear_for_gc_pause(true, &|| true));
+        reactor.end_gc_pause();
+        assert!(!reactor.clear_for_gc_pause(false, &|| true));
     }
 
     #[test]
@@ -193,8 +193,8 @@ mod tests {
         other.set_serving(true);
         let mut pauses = |waits: bool, most: u32| {
             let clear = |_: &u32| {
-                let clear = reactor.clear_for_pause(true, &|| waits);
-                reactor.end_pause();
+                let clear = reactor.clear_for_gc_pause(true, &|| waits);
+                reactor.end_gc_pause();
                 clear
             };
             (0..most).take_while(clear).count() as u32

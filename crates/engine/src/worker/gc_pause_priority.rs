@@ -12,7 +12,7 @@ const MOST_USUAL: u32 = 4096;
 
 /// Low where that is allowed and does no harm.
 #[derive(Debug, Default)]
-pub(super) struct PausePriority {
+pub(super) struct GcPausePriority {
     /// None before the first pause.
     is_allowed: Option<bool>,
     /// While a pause lasts.
@@ -30,7 +30,7 @@ struct Low {
     computed: u64,
 }
 
-impl PausePriority {
+impl GcPausePriority {
     /// A pause of this thread begins.
     pub fn begin(&mut self) {
         if self.left > 0 {
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     /// Pauses until the next one with a low priority.
-    fn usual(priority: &mut PausePriority) -> u32 {
+    fn usual(priority: &mut GcPausePriority) -> u32 {
         priority.is_allowed = Some(true);
         let mut count = 0;
         loop {
@@ -83,7 +83,7 @@ mod tests {
         if !LowPriority::is_allowed() {
             return;
         }
-        let mut priority = PausePriority::default();
+        let mut priority = GcPausePriority::default();
         assert_eq!(usual(&mut priority), 0);
         priority.learn(MOST_LOST);
         assert_eq!(usual(&mut priority), 0);
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn none_is_low_where_the_thread_could_not_come_back() {
-        let mut priority = PausePriority { is_allowed: Some(false), ..PausePriority::default() };
+        let mut priority = GcPausePriority { is_allowed: Some(false), ..GcPausePriority::default() };
         priority.begin();
         assert!(priority.low.is_none());
         priority.end();

@@ -16,7 +16,7 @@ pub trait ThreadDumper: Send + Sync + Debug {
 
 /// How requests are watched.
 #[derive(Clone, Debug, Default)]
-pub struct WatchSettings {
+pub struct RequestSettings {
     /// How many threads of the application answer requests: at least 1, whatever this is, and at most
     /// [`MAX_THREADS`](crate::MAX_THREADS).
     pub threads: usize,

@@ -50,7 +50,7 @@ struct Lasting {
     is_long: bool,
 }
 
-pub(super) struct Lookout<'a, W, A = Timer> {
+pub(super) struct Tick<'a, W, A = Timer> {
     timer: &'a HelperTimer<A>,
     epoch: &'a Epoch,
     work: W,
@@ -60,9 +60,9 @@ pub(super) struct Lookout<'a, W, A = Timer> {
     lasting: Option<Lasting>,
 }
 
-impl<'a, W: Work, A: Alarm> Lookout<'a, W, A> {
+impl<'a, W: Work, A: Alarm> Tick<'a, W, A> {
     pub fn new(timer: &'a HelperTimer<A>, epoch: &'a Epoch, work: W) -> Self {
-        Lookout { timer, epoch, work, before: 0, interval: SOON, lasting: None }
+        Tick { timer, epoch, work, before: 0, interval: SOON, lasting: None }
     }
 
     /// How long to wait for an event, in milliseconds; None to wait for the timer alone.
@@ -178,18 +178,18 @@ mod tests {
     fn the_work_is_told_when_what_lasted_is_over_and_not_before() {
         let (timer, epoch) = (new_timer(), Epoch::default());
         let calls = Calls { epoch: Some(&epoch), ..Calls::default() };
-        let mut lookout = Lookout::new(&timer, &epoch, &calls);
+        let mut tick = Tick::new(&timer, &epoch, &calls);
         let since = epoch.set_busy().expect("it was idle");
-        lookout.look(since, since);
-        lookout.woken(Wake::Event);
+        tick.look(since, since);
+        tick.woken(Wake::Event);
         assert_eq!((calls.drives.get(), calls.rests.get()), (2, 0));
         epoch.advance();
-        lookout.woken(Wake::Event);
+        tick.woken(Wake::Event);
         assert_eq!((calls.drives.get(), calls.rests.get()), (2, 1));
         // What was about to last is over at once.
         let since = epoch.read();
         let calls = Calls::default();
-        Lookout::new(&timer, &epoch, &calls).look(since, since);
+        Tick::new(&timer, &epoch, &calls).look(since, since);
         assert_eq!((calls.drives.get(), calls.rests.get()), (1, 1));
     }
 
@@ -198,18 +198,18 @@ mod tests {
     fn expects_long(is_alone: bool, requests: &[Option<Wake>]) -> bool {
         let (timer, epoch) = (new_timer(), Epoch::default());
         let calls = Calls { epoch: Some(&epoch), is_alone, ..Calls::default() };
-        let mut lookout = Lookout::new(&timer, &epoch, &calls);
+        let mut tick = Tick::new(&timer, &epoch, &calls);
         epoch.set_busy();
         for wake in requests {
             timer.fire_in(timer.soon());
             let since = epoch.advance();
             timer.pass(timer.soon());
-            lookout.look(since, since);
+            tick.look(since, since);
             if let Some(wake) = wake {
-                lookout.woken(*wake);
+                tick.woken(*wake);
             }
             epoch.advance();
-            lookout.woken(Wake::Timeout);
+            tick.woken(Wake::Timeout);
         }
         timer.soon() < SOON
     }
@@ -232,20 +232,20 @@ mod tests {
     fn expects_long_after(time: Duration, is_over: bool) -> bool {
         let (timer, epoch) = (new_timer(), Epoch::default());
         let calls = Calls { epoch: Some(&epoch), ..Calls::default() };
-        let mut lookout = Lookout::new(&timer, &epoch, &calls);
+        let mut tick = Tick::new(&timer, &epoch, &calls);
         epoch.set_busy();
         timer.expect_long(true);
         timer.fire_in(timer.soon());
         let since = epoch.advance();
-        lookout.look(since, since);
+        tick.look(since, since);
         timer.pass(time);
         if is_over {
             epoch.advance();
         }
-        lookout.woken(Wake::Event);
+        tick.woken(Wake::Event);
         epoch.advance();
         timer.fire_in(timer.soon());
-        lookout.woken(Wake::Timeout);
+        tick.woken(Wake::Timeout);
         timer.soon() < SOON
     }
 
@@ -263,16 +263,16 @@ mod tests {
     fn what_is_not_known_to_be_long_is_looked_at_again_in_a_millisecond() {
         let (timer, epoch) = (new_timer(), Epoch::default());
         let calls = Calls { epoch: Some(&epoch), ..Calls::default() };
-        let mut lookout = Lookout::new(&timer, &epoch, &calls);
+        let mut tick = Tick::new(&timer, &epoch, &calls);
         let looks = [(); 2].map(|()| {
             timer.fire_in(timer.soon());
             epoch.set_idle();
             let since = epoch.set_busy().expect("it was idle");
             timer.pass(timer.soon());
-            lookout.look(since, since);
-            let first = lookout.next_look();
-            lookout.woken(Wake::Timeout);
-            (first, lookout.next_look())
+            tick.look(since, since);
+            let first = tick.next_look();
+            tick.woken(Wake::Timeout);
+            (first, tick.next_look())
         });
         assert_eq!(looks, [(Some(100), Some(100)), (Some(CONFIRM), Some(100))]);
     }
@@ -280,13 +280,13 @@ mod tests {
     #[test]
     fn where_nothing_lasts_looks_are_ever_rarer_and_nothing_is_expected_any_more() {
         let (timer, epoch, calls) = (new_timer(), Epoch::default(), Calls::default());
-        let mut lookout = Lookout::new(&timer, &epoch, &calls);
+        let mut tick = Tick::new(&timer, &epoch, &calls);
         timer.expect_long(true);
         let mut since = epoch.set_busy().expect("it was idle");
-        lookout.interval = timer.soon();
+        tick.interval = timer.soon();
         let mut look = |steps| {
             let now = (0..steps).map(|_| epoch.advance()).last().expect("some");
-            lookout.look(now, since);
+            tick.look(now, since);
             since = now;
             timer.fires().expect("it is set").as_micros()
         };
@@ -300,7 +300,7 @@ mod tests {
     fn the_helper_keeps_the_timer_while_requests_come_one_after_the_other_and_leaves_it_to_an_idle_thread() {
         for (steps, keeps) in [(FEW_STEPS - 1, None), (FEW_STEPS, Some(SOON * 2))] {
             let (timer, epoch, calls) = (new_timer(), Epoch::default(), Calls::default());
-            let mut lookout = Lookout::new(&timer, &epoch, &calls);
+            let mut tick = Tick::new(&timer, &epoch, &calls);
             let since = epoch.set_busy().expect("it was idle");
             timer.woken(since);
             for _ in 1..steps {
@@ -310,7 +310,7 @@ mod tests {
             epoch.set_busy();
             epoch.set_idle();
             assert_eq!(timer.fires(), Some(SOON));
-            lookout.woken(Wake::Timer);
+            tick.woken(Wake::Timer);
             assert_eq!(timer.fires(), keeps, "{steps}");
         }
     }

@@ -1,0 +1,244 @@
+//! That one thread leads, and that requests begin when they are in nobody's way.
+
+use super::*;
+use crate::clock::tests::HandClock;
+use crate::patience::{patience, until};
+use crate::request_state::ENOUGH;
+
+/// Its clock stands still.
+fn app_threads(threads: usize) -> AppThreads<HandClock> {
+    let app_threads = AppThreads::with(threads, HandClock::new()).expect("threads");
+    app_threads.open();
+    for thread in 1..threads {
+        assert_eq!(app_threads.enter(), Some(thread));
+    }
+    app_threads
+}
+
+/// One of its two threads has a request, and the other one sleeps.
+fn one_with_a_request() -> AppThreads<HandClock> {
+    let app_threads = app_threads(2);
+    assert_eq!((app_threads.next_turn(0), app_threads.next_turn(1)), (Turn::Lead, Turn::Sleep));
+    app_threads.begin_request(0);
+    app_threads
+}
+
+/// Its two threads have requests, and nobody leads.
+fn two_with_requests() -> AppThreads<HandClock> {
+    let app_threads = one_with_a_request();
+    assert!(app_threads.summon());
+    assert_eq!(app_threads.next_turn(1), Turn::Lead);
+    app_threads.begin_request(1);
+    app_threads
+}
+
+impl AppThreads<HandClock> {
+    /// From now on the thread waits for something else than the lock, or not, as it says.
+    fn says(&self, thread: usize, waits: bool) {
+        self.activity(thread).set_waiting_by(&self.clock, waits);
+    }
+
+    /// The time until another one may begin, in microseconds, by looks after a tenth of a millisecond each.
+    fn time_to_room(&self) -> u64 {
+        let start = self.clock.micros();
+        while !self.admits_another() {
+            assert!(self.clock.micros() < start + 20_000_000);
+            self.clock.wait(100);
+        }
+        self.clock.micros() - start
+    }
+}
+
+fn is_woken(app_threads: &AppThreads<HandClock>, thread: usize) -> bool {
+    let mut events = Events::default();
+    app_threads.sleep(thread, &mut events, Some(0));
+    !events.is_empty()
+}
+
+#[test]
+fn one_leads_and_gives_that_up_while_it_has_a_request() {
+    let app_threads = app_threads(3);
+    assert_eq!([0, 1, 2].map(|thread| app_threads.next_turn(thread)), [Turn::Lead, Turn::Sleep, Turn::Sleep]);
+    assert!(!app_threads.summon() || !is_woken(&app_threads, 1) && !is_woken(&app_threads, 2));
+    app_threads.begin_request(0);
+    assert!(!app_threads.is_idle() && app_threads.summon());
+    // The last to fall asleep, and no other before that leads.
+    assert!(app_threads.summon() && is_woken(&app_threads, 2) && !is_woken(&app_threads, 1));
+    assert_eq!(app_threads.next_turn(2), Turn::Lead);
+    assert_eq!(app_threads.end_request(0), None);
+    assert_eq!(app_threads.next_turn(0), Turn::Sleep);
+    // Alone with nothing to do it waits for clients itself.
+    assert!(app_threads.is_idle() && !app_threads.rest(2));
+}
+
+#[test]
+fn a_further_request_begins_when_the_lock_has_been_free_for_a_time() {
+    let app_threads = one_with_a_request();
+    app_threads.says(0, false);
+    app_threads.clock.wait(50_000);
+    assert!(!app_threads.admits_another(), "it computes");
+    app_threads.says(0, true);
+    assert_eq!(app_threads.time_to_room(), ENOUGH);
+    app_threads.says(0, false);
+    assert!(!app_threads.admits_another());
+}
+
+/// The time until another one may begin beside a request that again and again computes and waits for so long, in microseconds.
+fn time_to_room_beside(computes: u64, waits: u64) -> Option<u64> {
+    let app_threads = one_with_a_request();
+    let start = app_threads.clock.micros();
+    for _ in 0..1_000 {
+        app_threads.says(0, false);
+        app_threads.clock.wait(computes);
+        app_threads.says(0, true);
+        app_threads.clock.wait(waits);
+        if app_threads.admits_another() {
+            return Some(app_threads.clock.micros() - start);
+        }
+    }
+    None
+}
+
+#[test]
+fn short_waits_count_as_far_as_the_request_waits_for_longer_than_half_of_what_it_computes() {
+    assert_eq!(time_to_room_beside(1_000, 500), None);
+    assert_eq!(time_to_room_beside(200, 1_000), Some(34 * 1_200));
+    assert_eq!(time_to_room_beside(100_000, ENOUGH), Some(100_000 + ENOUGH));
+}
+
+#[test]
+fn so_they_do_in_requests_that_follow_each_other_and_not_between_them() {
+    let app_threads = app_threads(2);
+    assert_eq!((app_threads.next_turn(0), app_threads.next_turn(1)), (Turn::Lead, Turn::Sleep));
+    for _ in 0..3 {
+        app_threads.clock.wait(500_000);
+        app_threads.begin_request(0);
+        app_threads.says(0, true);
+        assert!(!app_threads.admits_another());
+        app_threads.clock.wait(ENOUGH / 3);
+        app_threads.says(0, false);
+        assert_eq!(app_threads.end_request(0), Some(true));
+    }
+    app_threads.begin_request(0);
+    app_threads.says(0, true);
+    assert!(app_threads.admits_another());
+}
+
+#[test]
+fn where_requests_wait_one_more_begins_as_soon_as_none_uses_the_lock() {
+    let app_threads = app_threads(3);
+    assert_eq!([0, 1, 2].map(|thread| app_threads.next_turn(thread)), [Turn::Lead, Turn::Sleep, Turn::Sleep]);
+    app_threads.begin_request(0);
+    app_threads.says(0, true);
+    app_threads.clock.wait(2 * ENOUGH);
+    assert!(app_threads.admits_another() && app_threads.summon());
+    assert_eq!(app_threads.next_turn(2), Turn::Lead);
+    app_threads.begin_request(2);
+    app_threads.clock.wait(1_000);
+    assert!(!app_threads.admits_another(), "one of them computes");
+    app_threads.says(2, true);
+    assert!(app_threads.admits_another());
+}
+
+#[test]
+fn the_helper_is_told_when_the_lock_has_been_free_for_long_enough() {
+    if !Poller::TAKES_TIMERS {
+        return;
+    }
+    let app_threads = one_with_a_request();
+    let (timer, poller) = (Timer::new().expect("a timer"), Poller::new().expect("a poller"));
+    poller.watch_timer(&timer, 0).expect("watched");
+    app_threads.app_lock().tell_by(timer);
+    // Nor is it known whether the application tells anything.
+    assert_eq!(app_threads.time_until_admission(), None);
+    app_threads.says(0, false);
+    assert_eq!(app_threads.time_until_admission(), Some(u64::MAX));
+    app_threads.says(0, true);
+    let mut events = Events::default();
+    poller.wait(&mut events, Some(patience().as_millis() as u64)).expect("polled");
+    assert!(!events.is_empty());
+    app_threads.clock.wait(300);
+    assert_eq!(app_threads.time_until_admission(), Some(ENOUGH - 300));
+    app_threads.clock.wait(ENOUGH - 300);
+    assert_eq!((app_threads.time_until_admission(), app_threads.admits_another()), (Some(0), true));
+}
+
+#[test]
+fn who_is_done_gives_way_to_a_request_that_uses_the_lock_and_where_requests_hardly_wait() {
+    for (waits, time, may_begin) in [(false, ENOUGH, false), (true, ENOUGH - 1, false), (true, ENOUGH, true)]
+    {
+        let app_threads = two_with_requests();
+        [0, 1].iter().for_each(|thread| app_threads.says(*thread, true));
+        app_threads.clock.wait(time / 2);
+        app_threads.says(0, waits);
+        assert_eq!(app_threads.end_request(1), Some(may_begin));
+        // It leads nevertheless, and may find by now that the other one is done.
+        assert!(app_threads.rest(1));
+        assert_eq!(app_threads.end_request(0), Some(true));
+    }
+}
+
+#[test]
+fn where_the_application_tells_nothing_a_further_request_begins_after_a_time_beside_threads_that_sleep() {
+    let app_threads = one_with_a_request();
+    assert_eq!(app_threads.time_to_room(), UNTOLD);
+    let (tell, told) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let (end, app_threads) = (end, &app_threads);
+        scope.spawn(move || {
+            app_threads.activity(0).begin();
+            tell.send(()).expect("tell");
+            while ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {}
+        });
+        told.recv().expect("it computes");
+        assert_eq!(app_threads.admits_another(), !cfg!(any(target_os = "linux", target_os = "android")));
+        drop(end);
+    });
+    until(|| app_threads.admits_another());
+}
+
+#[test]
+fn who_is_done_first_leads_again_and_a_leader_without_work_sleeps() {
+    let app_threads = app_threads(2);
+    assert_eq!((app_threads.next_turn(0), app_threads.next_turn(1)), (Turn::Lead, Turn::Sleep));
+    app_threads.begin_request(0);
+    assert!(app_threads.summon());
+    assert_eq!(app_threads.next_turn(1), Turn::Lead);
+    assert!(app_threads.rest(1));
+    assert_eq!(app_threads.end_request(0), Some(true));
+    assert_eq!(app_threads.next_turn(1), Turn::Sleep);
+}
+
+#[test]
+fn a_thread_that_ends_passes_on_what_it_was_woken_for() {
+    let app_threads = app_threads(3);
+    assert_eq!([0, 1, 2].map(|thread| app_threads.next_turn(thread)), [Turn::Lead, Turn::Sleep, Turn::Sleep]);
+    app_threads.begin_request(0);
+    assert!(app_threads.summon());
+    app_threads.leave(2, false);
+    assert!(is_woken(&app_threads, 1));
+    assert_eq!(app_threads.enter(), Some(2));
+    assert_eq!(app_threads.next_turn(1), Turn::Lead);
+    assert_eq!(app_threads.end_request(0), None);
+    assert_eq!(app_threads.next_turn(0), Turn::Sleep);
+    app_threads.leave(1, true);
+    assert!(is_woken(&app_threads, 0));
+    assert_eq!(app_threads.next_turn(0), Turn::Lead);
+}
+
+#[test]
+fn the_main_thread_goes_on_when_the_last_request_is_answered_and_the_others_when_they_are_dismissed() {
+    let app_threads = app_threads(2);
+    assert_eq!((app_threads.next_turn(1), app_threads.next_turn(0)), (Turn::Lead, Turn::Sleep));
+    app_threads.begin_request(1);
+    app_threads.close(false);
+    assert!(is_woken(&app_threads, 0));
+    assert_eq!(app_threads.next_turn(0), Turn::Sleep);
+    assert_eq!(app_threads.end_request(1), None);
+    assert!(is_woken(&app_threads, 0));
+    assert_eq!((app_threads.next_turn(0), app_threads.next_turn(1)), (Turn::Leave, Turn::Sleep));
+    app_threads.dismiss();
+    assert!(is_woken(&app_threads, 1));
+    assert_eq!(app_threads.next_turn(1), Turn::Leave);
+}
