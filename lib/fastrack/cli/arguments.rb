@@ -25,6 +25,11 @@ module Fastrack
     }.freeze
     SERVING = %i[places settings finding puma_flags].freeze
 
+    # @return [Hash{String => OptionParser}] by command, "" for none: the manual page and the completions are made of them
+    def self.parsers
+      ["", *Help::COMMANDS.keys].to_h { |command| [command, new([]).parser_of(command)] }
+    end
+
     # @return [Symbol] :serve, :check, :help, :version or one of CONTROL
     attr_reader :action
     # @return [Integer, nil] workers more, or less
@@ -82,7 +87,11 @@ module Fastrack
 
     # @return [String] of the command that was named, or of all
     def help
-      parser(Help::COMMANDS.fetch(@command, Help::ALL), SHOWN.fetch(@command, SERVING)).help
+      parser_of(@command).help
+    end
+
+    def parser_of(command)
+      parser(Help::COMMANDS.fetch(command, Help::ALL), SHOWN.fetch(command, SERVING))
     end
 
     # What overrides a ConfigFile.

@@ -22,6 +22,9 @@ module Fastrack
           stop                      finish all requests and exit (TERM)
           workers +1, workers -1    add or remove a worker (TTIN, TTOU)
 
+          man                       print the manual page: fastrack man | man -l -
+          completion SHELL          print the completion for bash, fish or zsh
+
       fastrack COMMAND --help describes a command. The options:
 
     TEXT
@@ -86,7 +89,7 @@ module Fastrack
     }.freeze
 
     # Commands: an argument that is no file may be a misspelled one.
-    WORDS = [*COMMANDS.keys, "tune"].freeze
+    WORDS = [*COMMANDS.keys, "tune", "man", "completion"].freeze
 
     # Options with their help, wrapped to 80 columns.
     class Options < OptionParser

@@ -48,8 +48,6 @@ module Fastrack
         0
       end
 
-      private
-
       def parser
         @parser ||= Help::Options.new(USAGE) do |options|
           add_machine(options)
@@ -58,6 +56,8 @@ module Fastrack
           options.on("-h", "--help", "show this help") { @options[:help] = true }
         end
       end
+
+      private
 
       def add_machine(options)
         options.on("--memory SIZE", "available memory, such as 512M (default: the cgroup's limit, or the machine's memory)") do |text|
