@@ -15,7 +15,7 @@ RSpec.describe "The fastrack command", once: "options and their defaults are the
     %w[-b ssl://a:1] => "-b must be without TLS; terminate that in a proxy in front; got \"ssl://a:1\"",
     %w[-O MaxWorker=1] => "unknown option MaxWorker; did you mean MaxWorkers?",
     %w[-O MaxWorkers] => "-O MaxWorkers must be a whole number, 1 or more; no value was given",
-    %w[a.ru b.ru] => "only one app, please: b.ru is not expected", %w[no.ru] => "there is no no.ru",
+    %w[a.ru b.ru] => "only one app: b.ru is not expected", %w[no.ru] => "there is no no.ru",
     %w[-c no.rb] => "ConfigFile no.rb: no such file or directory" }.each do |arguments, message|
     it "ends with one line and status 1 for #{arguments.join(" ")}" do
       output, status = fastrack(*arguments, "-O", "Port=0")

@@ -167,6 +167,6 @@ RSpec.describe "The monitor's", linux: "a thread with descriptors of its own", o
     monitor.await { |status| status["pid"] != server.pid && status["phase"] == "serving" }
     expect(fastrack("stop", *place)).to match([/\ATERM sent/, 0])
     Eventually.eventually { server.processes.empty? }
-    expect(fastrack("workers", "much")).to match([/\Afastrack: workers takes how many more or less/, 1])
+    expect(fastrack("workers", "much")).to match([/\Afastrack: workers needs a number to add or remove/, 1])
   end
 end

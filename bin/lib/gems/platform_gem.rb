@@ -65,7 +65,7 @@ module Gems
     # @param folder [String] where the gems are put
     # @return [Array<String>] their paths
     def build(folder)
-      raise "#{@platform.name}: no Ruby's headers for it are here; see docs/development.md" if native_files.empty?
+      raise "#{@platform.name}: no Ruby's headers for it are here; see bin/lib/gems/README.md" if native_files.empty?
 
       native_files.each { |file| check(file.build) }
       specifications.map { |specification| within_limits(pack(specification, folder)) }

@@ -25,6 +25,11 @@ module Fastrack
     }.freeze
     SERVING = %i[places settings finding puma_flags].freeze
 
+    # @return [Hash{String => OptionParser}] by command, "" for none: the manual page and the completions are made of them
+    def self.parsers
+      ["", *Help::COMMANDS.keys].to_h { |command| [command, new([]).parser_of(command)] }
+    end
+
     # @return [Symbol] :serve, :check, :help, :version or one of CONTROL
     attr_reader :action
     # @return [Integer, nil] workers more, or less
@@ -49,7 +54,7 @@ module Fastrack
       @action = :check if @command == "check" && rest.shift
       @action = CONTROL.fetch(rest.shift) if CONTROL.key?(@command)
       @app_file = rest.shift unless control?
-      raise Error, "only one app, please: #{rest.join(" ")} is not expected" unless rest.empty?
+      raise Error, "only one app: #{rest.join(" ")} is not expected" unless rest.empty?
     rescue OptionParser::ParseError => e
       raise Error, e.message
     end
@@ -82,7 +87,11 @@ module Fastrack
 
     # @return [String] of the command that was named, or of all
     def help
-      parser(Help::COMMANDS.fetch(@command, Help::ALL), SHOWN.fetch(@command, SERVING)).help
+      parser_of(@command).help
+    end
+
+    def parser_of(command)
+      parser(Help::COMMANDS.fetch(command, Help::ALL), SHOWN.fetch(command, SERVING))
     end
 
     # What overrides a ConfigFile.
@@ -106,7 +115,7 @@ module Fastrack
       return arguments unless arguments.first == "workers" && (arguments & %w[-h --help]).empty?
 
       @change = arguments[1].to_s[/\A[+-]\d{1,2}\z/]&.to_i
-      raise Error, "workers takes how many more or less: workers +1, workers -1" unless @change&.nonzero?
+      raise Error, "workers needs a number to add or remove: workers +1, workers -1" unless @change&.nonzero?
 
       arguments.first(1) + arguments.drop(2)
     end
@@ -120,12 +129,12 @@ module Fastrack
     end
 
     def add_looking(options)
-      options.on("--watch", "again each second") { @watch = true }
+      options.on("--watch", "refresh every second") { @watch = true }
       options.on("--json", "as JSON") { @json = true }
     end
 
     def add_waiting(options)
-      options.on("--no-wait", "do not wait for the outcome") { @no_wait = true }
+      options.on("--no-wait", "send the signal and do not wait for the result") { @no_wait = true }
     end
 
     def add_places(options)
@@ -145,7 +154,7 @@ module Fastrack
 
     def add_settings(options)
       option(options, :MaxWorkers, "-w", "--workers NUMBER", "number of worker processes")
-      options.on("-t", "--threads MIN:MAX", "most requests that a worker has in the app at once (default: 1)") do |text|
+      options.on("-t", "--threads MIN:MAX", "threads per worker; MAX counts (default: 1)") do |text|
         @settings[:MaxThreads] = Option::BY_NAME[:MaxThreads].coerce(text[/\A\d+:(\d+)\z/, 1] || text, "-t")
       end
       options.on("-d", "-D", "--daemonize", "run in the background, once the server listens") { @daemonize = true }
@@ -154,7 +163,7 @@ module Fastrack
     # What names a server, and its configuration.
     def add_finding(options)
       option(options, :ConfigFile, "-c", "--config FILE", "configuration file (default: config/fastrack.rb, if it exists)")
-      options.on("-C FILE", "configuration file of Puma's (default: config/puma.rb, if there is no config/fastrack.rb)") do |path|
+      options.on("-C FILE", "Puma's configuration file (default: config/puma.rb, if there is no config/fastrack.rb)") do |path|
         next @no_config = true if path == "-"
 
         @puma = true
@@ -165,7 +174,7 @@ module Fastrack
       options.on("-e", "-E", "--environment NAME", "environment (default: RACK_ENV, RAILS_ENV or development)") do |name|
         @environment = name
       end
-      options.on("-O", "--option NAME=VALUE", "any option by its name, as for rackup: see docs/options.md") do |text|
+      options.on("-O", "--option NAME=VALUE", "set any option by its name: see docs/options.md") do |text|
         set(*text.split("=", 2))
       end
     end

@@ -124,7 +124,7 @@ module Fastrack
       # Once: a server that stops cannot be found again.
       master = pid unless ask("POST", path)
       Process.kill(signal, master) if master
-      "#{signal} sent#{" to #{master}" if master}#{"; the server's log says what comes of it" unless STARTS.include?(name) && !@arguments.no_wait?}"
+      "#{signal} sent#{" to #{master}" if master}#{"; see the server's log for the result" unless STARTS.include?(name) && !@arguments.no_wait?}"
     rescue Errno::EPERM
       raise Error, "process #{master} belongs to another user"
     rescue Errno::ESRCH

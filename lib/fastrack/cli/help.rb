@@ -3,9 +3,9 @@
 require "optparse"
 
 module Fastrack
-  # What `--help` says, in 80 columns.
+  # The texts of `--help`, in 80 columns.
   module Help
-    # Of the command alone. The options that serve the app follow.
+    # Without a command. The options for serving follow.
     ALL = <<~TEXT
       Usage: fastrack [options] [config.ru]
              fastrack COMMAND [options]
@@ -15,30 +15,32 @@ module Fastrack
           check                     check the configuration and load the app
           tune                      measure how many workers fit
 
-          status                    show what each worker of a running server does
-          reload                    new workers, new configuration (HUP);
-                                    phased-restart is the same
-          restart                   new code, and no request is lost (USR2)
-          stop                      finish all requests and end (TERM)
-          workers +1, workers -1    one worker more or less (TTIN, TTOU)
+          status                    show the state of a running server's workers
+          reload                    replace the workers, with the new configuration
+                                    (HUP); phased-restart is the same
+          restart                   load new code without losing a request (USR2)
+          stop                      finish all requests and exit (TERM)
+          workers +1, workers -1    add or remove a worker (TTIN, TTOU)
 
-      fastrack COMMAND --help says more. The options:
+          man                       print the manual page: fastrack man | man -l -
+          completion SHELL          print the completion for bash, fish or zsh
+
+      fastrack COMMAND --help describes a command. The options:
 
     TEXT
 
     FOUND = <<~TEXT
-      The server is that of the ConfigFile, of a pid file or of a socket; else the
-      one that runs in this directory.
+      Finds the server by the configuration file, the pid file or the socket, else
+      the server that runs in this directory.
     TEXT
 
     RELOAD = <<~TEXT
       Usage: fastrack reload [options]
              fastrack phased-restart [options]
 
-      Has a running server read its ConfigFile again and replace its workers, one by
-      one (HUP). New code comes with it only where each worker loads the app: with
-      `preload_app false`. Waits until the new workers serve; the status is 1, with
-      what the log says, if they do not.
+      Tells a running server to read its configuration file again and to replace its
+      workers one by one (HUP). Loads new code only with `preload_app false`. Waits
+      until the new workers serve. If they fail, prints the log and exits with 1.
 
       #{FOUND}
     TEXT
@@ -47,14 +49,15 @@ module Fastrack
       "check" => <<~TEXT,
         Usage: fastrack check [options] [config.ru]
 
-        Checks the configuration, loads the app, and listens nowhere. The status is 0,
-        or 1 with the reason if a start would fail.
+        Checks the configuration and loads the app, without listening. Exits with 0, or
+        with 1 and the reason if a start would fail.
 
       TEXT
       "status" => <<~TEXT,
         Usage: fastrack status [--watch] [--json] [options]
 
-        Shows what each worker of a running server does. The status is 0 if it serves.
+        Shows the state of a running server and its workers. Exits with 0 if the server
+        serves.
 
         #{FOUND}
       TEXT
@@ -62,16 +65,16 @@ module Fastrack
       "restart" => <<~TEXT,
         Usage: fastrack restart [options]
 
-        Has a running server start a new one, with new code, that takes over when it is
-        ready (USR2). No request is lost. Waits for that; the status is 1, with what the
-        log says, if it does not come to it and the old one serves on.
+        Tells a running server to start a new master with new code, which takes over
+        when it is ready (USR2). No request is lost. Waits until the new master serves.
+        If it fails, the old one serves on; prints the log and exits with 1.
 
         #{FOUND}
       TEXT
       "stop" => <<~TEXT,
         Usage: fastrack stop [options]
 
-        Has a running server finish all requests and end (TERM). Does not wait for it.
+        Tells a running server to finish all requests and exit (TERM). Does not wait.
 
         #{FOUND}
       TEXT
@@ -79,18 +82,18 @@ module Fastrack
         Usage: fastrack workers +1 [options]
                fastrack workers -1 [options]
 
-        Has a running server start so many workers more, or stop so many (TTIN, TTOU).
+        Tells a running server to add or remove workers (TTIN, TTOU).
 
         #{FOUND}
       TEXT
     }.freeze
 
-    # What may be meant by a word that is no file.
-    WORDS = [*COMMANDS.keys, "tune"].freeze
+    # Commands: an argument that is no file may be a misspelled one.
+    WORDS = [*COMMANDS.keys, "tune", "man", "completion"].freeze
 
-    # Options whose help fits.
+    # Options with their help, wrapped to 80 columns.
     class Options < OptionParser
-      # Columns of what follows the option.
+      # Columns of the text beside an option.
       WIDTH = 49
 
       # @param banner [String]

@@ -36,14 +36,14 @@ module Fastrack
     private
 
     def add_puma_flags(options)
-      options.separator "\nPuma's, for those who come from there:"
+      options.separator "\nPuma's options:"
       OPTIONS.each { |flag, name| option(options, name, flag, Option::BY_NAME.fetch(name).help) }
-      options.on("--log-requests", "a line about each request on stdout") { set("AccessLog", "-") }
+      options.on("--log-requests", "write an access log to stdout") { set("AccessLog", "-") }
       options.on("--control-url URL", "unix://PATH or tcp://127.0.0.1:PORT of the monitor") { |url| control_url(url) }
-      options.on("-I PATH", "directories to load from, separated by colons") { |path| load_path.concat(path.split(":")) }
-      options.on("-r", "--require LIBRARY", "require it before the app") { |library| libraries << library }
+      options.on("-I PATH", "add directories to the load path, separated by colons") { |path| load_path.concat(path.split(":")) }
+      options.on("-r", "--require LIBRARY", "require a library before the app") { |library| libraries << library }
       options.on("-V", "show the version") { @action = :version }
-      WITHOUT_EFFECT.each { |flags| options.on(*flags, "no effect: it is so anyway") { nil } }
+      WITHOUT_EFFECT.each { |flags| options.on(*flags, "no effect, always so") { nil } }
       INSTEAD.each { |flags, text| options.on(*flags, text) { raise Error, "#{flags.join(", ")} is not for this command: #{text}" } }
     end
 

@@ -59,7 +59,7 @@ module Fastrack
       def from_old_master(text)
         ServerStarter.parse(text.delete_prefix(SUPERVISED), VARIABLE, tcp_nodelay: nil, tcp_defer_accept: nil).map(&:own)
       rescue ListenError => e
-        Log.line("#{e.message}; listening anew")
+        Log.line("#{e.message}; listening again")
         []
       end
     end

@@ -17,9 +17,8 @@ module Fastrack
       USAGE = <<~TEXT
         Usage: fastrack tune [options] [config.ru]
 
-        Boots the app on a free port of the loopback interface, sends it GET requests
-        for a while, and measures what a worker takes of memory and CPUs. Prints how
-        many workers fit.
+        Boots the app on a free loopback port, sends GET requests to it, and measures
+        memory and CPU time per worker. Prints how many workers fit.
 
       TEXT
 
@@ -34,22 +33,20 @@ module Fastrack
         @options = { paths: ["/"], seconds: 10.0, threads: 1 }
         rest = parser.parse(arguments)
         @app_file = rest.shift
-        raise Error, "only one app, please: #{rest.join(" ")} is not expected" unless rest.empty?
+        raise Error, "only one app: #{rest.join(" ")} is not expected" unless rest.empty?
       rescue OptionParser::ParseError => e
         raise Error, e.message
       end
 
       def run(output, progress)
         return output.puts(parser.help) || 0 if @options[:help]
-        raise Error, "tune needs /proc, and a system that has it: Linux" unless ProcessMemory.known?
+        raise Error, "tune needs /proc: it runs on Linux only" unless ProcessMemory.known?
 
         progress.puts("measuring for some #{(counts.size * @options[:seconds] * (1 + Trial::WARM_UP)).ceil} s") if progress.tty?
         report = Report.new(forecast)
         output.puts(@options[:json] ? report.json : report.text)
         0
       end
-
-      private
 
       def parser
         @parser ||= Help::Options.new(USAGE) do |options|
@@ -60,8 +57,10 @@ module Fastrack
         end
       end
 
+      private
+
       def add_machine(options)
-        options.on("--memory SIZE", "memory to fit into, such as 512M (default: the cgroup's limit, or the machine's memory)") do |text|
+        options.on("--memory SIZE", "available memory, such as 512M (default: the cgroup's limit, or the machine's memory)") do |text|
           @options[:memory] = Option::Types.size(text) or raise Error, "--memory must be more than 0"
         rescue ArgumentError => e
           raise Error, "--memory #{e.message}; got #{text.inspect}"
@@ -70,13 +69,13 @@ module Fastrack
       end
 
       def add_load(options)
-        options.on("--paths LIST", "paths to get, separated by commas, or a file with one a line (default: /)") do |text|
+        options.on("--paths LIST", "paths to request, separated by commas, or a file with one per line (default: /)") do |text|
           list = text.start_with?("/") && !File.file?(text) ? text.split(",") : File.readlines(text, chomp: true).grep(%r{\A/})
           @options[:paths] = list.empty? ? raise(Error, "--paths: #{text} has no path in it") : list
         rescue SystemCallError => e
           raise Error, "--paths: #{e.message}"
         end
-        options.on("--threads NUMBER", Integer, "also try so many threads per worker: only for an app that is thread-safe") { |number| @options[:threads] = number.clamp(1, 64) }
+        options.on("--threads NUMBER", Integer, "also try this number of threads per worker; the app must be thread-safe") { |number| @options[:threads] = number.clamp(1, 64) }
         options.on("--seconds NUMBER", Float, "how long to measure (default: 10)") { |number| @options[:seconds] = positive(number, "--seconds") }
         options.on("-c", "--config FILE", "configuration file (default: config/fastrack.rb, if it exists)") { |file| @options[:config] = file }
         options.on("-e", "-E", "--environment NAME", "environment (default: RACK_ENV, RAILS_ENV or production)") { |name| @options[:environment] = name }

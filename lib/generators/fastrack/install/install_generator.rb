@@ -11,7 +11,7 @@ module Fastrack
     class InstallGenerator < ::Rails::Generators::Base
       desc "Writes config/fastrack.rb, and has the Procfile, bin/dev and Rails' Dockerfile start Fastrack."
 
-      COMMAND = "bundle exec fastrack -p ${PORT:-3000}"
+      COMMAND = "bundle exec fastrack -e ${RACK_ENV:-production}"
 
       HEAD = <<~RUBY
         # frozen_string_literal: true

@@ -1,0 +1,110 @@
+# frozen_string_literal: true
+
+require_relative "../tune/command"
+require_relative "../version"
+require_relative "arguments"
+
+module Fastrack
+  # The manual page and the shell completions. Both are made of the option parsers behind `--help`, and so name what there is.
+  module Reference
+    # Commands that print them.
+    PRINTED = { "man" => [""], "completion" => %w[bash fish zsh] }.freeze
+
+    class << self
+      # @param arguments [Array<String>] a key of PRINTED, and its argument
+      # @return [String]
+      # @raise [Error] for a shell that is not known
+      def text(command, shell = "")
+        known = PRINTED.fetch(command)
+        raise Error, "#{command} needs one of #{known.join(", ")}" unless known.include?(shell)
+
+        command == "man" ? ManPage.text : Completion.public_send(shell)
+      end
+
+      # @return [Hash{String => OptionParser}] by command; "" for none
+      def parsers
+        @parsers ||= Arguments.parsers.merge("tune" => Tune::Command.new([]).parser)
+      end
+
+      # @return [Array<Array(Array<String>, String, String)>] of each option its flags, its argument and its help
+      def options(command)
+        parsers.fetch(command).top.list.grep(OptionParser::Switch).map do |switch|
+          [switch.short.map { |flag| flag[0, 2] } + switch.long, switch.arg.to_s.strip.delete_prefix("="), switch.desc.join(" ")]
+        end
+      end
+    end
+  end
+
+  # man/fastrack.1, see man(7).
+  module ManPage
+    class << self
+      def text
+        [%(.TH FASTRACK 1 "" "Fastrack #{VERSION}"), section("NAME", 'fastrack \- prefork web server for Rack apps'), *commands,
+         section("CONFIGURATION FILE", "Words of config/fastrack.rb, and names for \\fB\\-O\\fR:"), *words,
+         section("SEE ALSO", escape("docs/options.md, docs/signals.md and docs/deploy.md in the gem rhebok-rs"))].join("\n") << "\n"
+      end
+
+      private
+
+      def commands
+        Reference.parsers.keys.flat_map do |command|
+          [section(["fastrack", *command].join(" ").strip.upcase, ".nf\n#{escape(Reference.parsers[command].banner.chomp)}\n.fi"),
+           *Reference.options(command).map { |flags, argument, help| item(flags.join(", "), argument, help) }]
+        end
+      end
+
+      def words
+        Option::ALL.map do |option|
+          item([option.word, option.name].join(", "), "", [option.help, ("(default: #{option.default})" unless option.default.nil?)].compact.join(" "))
+        end
+      end
+
+      def section(title, text) = ".SH #{title}\n#{text}"
+
+      def item(name, argument, help)
+        ".TP\n\\fB#{escape(name)}\\fR#{" \\fI#{escape(argument)}\\fR" unless argument.empty?}\n#{escape(help)}"
+      end
+
+      # A line that begins with a dot or an apostrophe would be a request to troff.
+      def escape(text) = text.gsub("\\", "\\e").gsub("-", "\\-").gsub(/^(?=[.'])/, "\\\\&")
+    end
+  end
+
+  # Scripts for `source <(fastrack completion bash)` and the like.
+  module Completion
+    class << self
+      def bash
+        <<~SH
+          _fastrack() {
+            local words current=${COMP_WORDS[COMP_CWORD]}
+            case ${COMP_WORDS[1]} in
+          #{commands.map { |command| "    #{command}) words='#{flags(command).join(" ")}' ;;\n" }.join}    *) words='#{[*commands, *flags("")].join(" ")}' ;;
+            esac
+            [[ $COMP_CWORD -gt 1 && $current != -* ]] && words=    # a file
+            [ "${COMP_WORDS[1]}" = completion ] && words='#{Reference::PRINTED["completion"].join(" ")}'
+            COMPREPLY=($(compgen -W "$words" -- "$current"))
+          }
+          complete -o default -F _fastrack fastrack
+        SH
+      end
+
+      # zsh has a layer for bash's.
+      def zsh = "autoload -Uz bashcompinit && bashcompinit\n#{bash}"
+
+      def fish
+        lines = commands.map { |command| "complete -c fastrack -n __fish_use_subcommand -a #{command}" }
+        ["", *commands].each do |command|
+          seen = command.empty? ? "__fish_use_subcommand" : "'__fish_seen_subcommand_from #{command}'"
+          flags(command).each { |flag| lines << "complete -c fastrack -n #{seen} #{flag.start_with?("--") ? "-l" : "-s"} #{flag.delete_prefix("-").delete_prefix("-")}" }
+        end
+        lines.join("\n") << "\n"
+      end
+
+      private
+
+      def commands = [*Reference.parsers.keys, *Reference::PRINTED.keys].reject(&:empty?).uniq
+
+      def flags(command) = Reference.parsers.key?(command) ? Reference.options(command).flat_map(&:first) : []
+    end
+  end
+end
