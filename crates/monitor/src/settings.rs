@@ -14,6 +14,10 @@ pub struct Settings {
     pub token: Option<String>,
     /// The server's.
     pub version: String,
+    /// Which Ruby it runs on.
+    pub ruby: String,
+    /// The machine's or container's name.
+    pub host: String,
     /// Requests that a worker may have in the app at once.
     pub threads: usize,
     /// In seconds of the monotonic clock.
