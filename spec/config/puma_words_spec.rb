@@ -96,7 +96,7 @@ RSpec.describe "The words of a puma.rb", once: "a file of words" do
     "activate_control_app" => /the socket is beside the pid file/,
     "activate_control_app 'tcp://127.0.0.1:9293'" => /no effect without auth_token/,
     "activate_control_app 'tcp://127.0.0.1:9293', { auth_token: 'short' }" => /no effect: .* must be 16 or more/,
-    "activate_control_app 'tcp://0.0.0.0:9293', { auth_token: '0123456789abcdef' }" => /no effect: .* must be a loopback address/,
+    "activate_control_app 'tcp://example.com:9293', { auth_token: '0123456789abcdef' }" => /no effect: .* must be an IP address/,
     "bind_to_activated_sockets" => /systemd's sockets are always used/,
     "idle_timeout 60" => /the server does not stop by itself/,
     "drain_on_shutdown false" => /TERM always serves/,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub struct Settings {
     /// Where to have a unix socket.
     pub path: Option<PathBuf>,
-    /// A loopback address to listen on.
+    /// An address to listen on, for whoever knows the token.
     pub listen: Option<SocketAddr>,
     /// What its clients have to know.
     pub token: Option<String>,

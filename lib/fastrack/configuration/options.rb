@@ -50,7 +50,7 @@ module Fastrack
       new(:BeforeExec, :before_exec, nil, "called before a new master is started", :callable),
       new(:Pid, :pid, nil, "pid file of the master", :path),
       new(:ControlPath, :control_path, nil, "unix socket of the monitor (none: no socket)", :path_or_none),
-      new(:ControlListen, :control_listen, nil, "loopback port of the monitor, such as 127.0.0.1:9394; needs ControlToken", :loopback),
+      new(:ControlListen, :control_listen, nil, "port of the monitor, for reading: 127.0.0.1:9394; needs ControlToken", :ip_port),
       new(:ControlToken, :control_token, nil, "what clients of ControlListen have to know", :token),
       new(:Listen, :listen, nil, "addresses to listen on, instead of Host, Port and Path", Address.method(:list)),
       new(:MaxQueueTime, :max_queue_time, 0.0, "seconds that a request may wait for the app, then it gets 503 (0: no limit)", :seconds_or_zero),
