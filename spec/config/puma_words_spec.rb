@@ -101,7 +101,7 @@ RSpec.describe "The words of a puma.rb", once: "a file of words" do
     "idle_timeout 60" => /the server does not stop by itself/,
     "drain_on_shutdown false" => /TERM always serves/,
     "restart_command 'bin/x'" => /USR2 runs the command/,
-    "debug" => /no debug log/, "log_formatter { |line| line }" => /without time/,
+    "debug" => /no debug log/, "log_formatter { |line| line }" => /LogFormat says/,
     "max_io_threads 5" => /raise workers/, "max_fast_inline 5" => /in their order/,
     "raise_exception_on_sigterm" => /exit status is 0/,
     "extra_runtime_dependencies ['a']" => /with its Gemfile/,

@@ -24,7 +24,7 @@ RSpec.describe "what the log has of an exception in the app, and of an idle work
   def logged(server, target, headers = {}, last: "BACKTRACE=1 shows them")
     expect(server.get(target, headers)).to have_attributes(status: 500)
     server.await_log(last)
-    server.log[/^[^\n]* failed: .*/m]
+    server.whole_log[/^[^\n]* failed: .*/m]
   end
 
   it "has time, method, path and request id, but no query string" do
@@ -36,7 +36,7 @@ RSpec.describe "what the log has of an exception in the app, and of an idle work
 
   it "escapes what is no plain text" do
     server = Server.start(ru: ru, options: { MaxWorkers: 1 })
-    expect(logged(server, "/", { "X-Request-Id" => "caf\xE9\tau".b })).to match(/\Afastrack: GET \/ \(request id caf\\xe9\\x09au\) failed/)
+    expect(logged(server, "/", { "X-Request-Id" => "caf\xE9\tau".b })).to match(/\A\S+Z \d+ ERROR fastrack: GET \/ \(request id caf\\xe9\\x09au\) failed/)
   end
 
   it "has the app's frames, and how many others there are" do
@@ -69,7 +69,7 @@ RSpec.describe "what the log has of an exception in the app, and of an idle work
 
   it "has the class of one whose message fails" do
     server = Server.start(ru: ru, options: { MaxWorkers: 1 })
-    expect(logged(server, "/mute", last: "Mute")).to match(/\Afastrack: GET \/mute failed: Mute, at .*config\.ru:\d+:in/)
+    expect(logged(server, "/mute", last: "Mute")).to match(/\A\S+Z \d+ ERROR fastrack: GET \/mute failed: Mute, at .*config\.ru:\d+:in/)
   end
 
   # What the last thread dump says.

@@ -61,7 +61,7 @@ module Fastrack
       new(:StderrPath, :stderr_path, nil, "log file for stderr", :path),
       new(:AccessLog, :access_log, nil, "file for a line about each request (-: stdout)", :path),
       new(:AccessLogFormat, :access_log_format, "combined", "what such a line looks like", :choice, "combined", "json"),
-      new(:LogFormat, :log_format, "plain", "what the server's own lines look like", :choice, "plain", "timestamp", "json"),
+      new(:LogFormat, :log_format, nil, "what the server's own lines look like", :choice, "plain", "timestamp", "json"),
       new(:Umask, :umask, nil, "umask, in octal", :mode),
       new(:User, :user, nil, "user, or user:group, that workers run as", :user_group),
       new(:Logger, :logger, nil, "server.logger in hooks", :logger),
