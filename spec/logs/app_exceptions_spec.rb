@@ -2,6 +2,7 @@
 
 RSpec.describe "what the log has of an exception in the app, and of an idle worker" do
   ru = <<~'RUBY'
+    require "rack"
     class Middle
       def initialize(app) = @app = app
       def call(env) = @app.call(env)
