@@ -111,8 +111,11 @@ class Server
 
   def log_path = File.join(@dir, "server.log")
 
-  # Everything written to stdout and stderr so far, but for what is said of this machine's limits.
-  def log = whole_log.lines.grep_v(/\Afastrack: only \d+ open files are allowed/).join
+  # Before a line of the server's own, unless LogFormat says something else: time, pid and level.
+  TIMED = /^\d{4}-\d\d-\d\dT[\d:.]+Z \d+ (?:INFO|WARN|ERROR) (?=fastrack: )/.freeze
+
+  # Everything written to stdout and stderr so far, without times, and without what is said of this machine's limits.
+  def log = whole_log.gsub(TIMED, "").lines.grep_v(/\Afastrack: only \d+ open files are allowed/).join
   def whole_log = File.exist?(log_path) ? File.read(log_path, encoding: "UTF-8").scrub : ""
 
   def await_listening
