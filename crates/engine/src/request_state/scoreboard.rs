@@ -252,7 +252,7 @@ impl Slot {
         Slot { page: Arc::clone(&self.page), base: self.base + thread * PART }
     }
 
-    /// From the first thread's: one for each of so many threads, at most [`MAX_THREADS`].
+    /// One for each of `threads` threads, from the first thread's on; at most [`MAX_THREADS`].
     pub(super) fn for_threads(&self, threads: usize) -> Vec<Slot> {
         let threads = threads.clamp(1, MAX_THREADS);
         let slots: Vec<Slot> = (0..threads).map(|thread| self.of_thread(thread)).collect();
