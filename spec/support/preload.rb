@@ -3,8 +3,8 @@
 require "rbconfig"
 require_relative "gc_mode"
 
-# Starts servers without the third of a second of CPU time that Ruby, RubyGems, Rack and Fastrack take to load. For each program
-# there is a process that has loaded what the program loads, and forks for each start: see preload/program.
+# Starts servers without the third of a second of CPU time that Ruby, RubyGems, Rack and Fastrack take to load: a process that
+# has loaded what the program loads forks for each start, see preload/program.
 #
 # The first starts of a spec file are real ones: each file has some, and those with few pay for no such process. So are all of
 # examples with the tag `exec`, whose value says what a new Ruby is for.
@@ -18,64 +18,48 @@ class Preload
   # See prctl(2).
   SET_CHILD_SUBREAPER = 36
 
-  @programs = []
-  @lock = Mutex.new
+  LOCK = Mutex.new
 
-  class << self
-    # @param words [Array<String>] what a start by real begins with: Ruby, its flags, and the program
-    # @param help [Array<String>] arguments with which the program loads a server, but shows its help and exits
-    def add(words, help) = @programs << new(words, help)
-
-    # @param command [Array<String>] all words of a start
-    # @param env [Hash{String => String, nil}] what differs from ENV
-    # @return [Integer, nil] the server's pid, a child of this process; nil where a new Ruby is to be started
-    def start(command, env, dir, log)
-      return if GcMode.name || !RUBY_PLATFORM.include?("linux") || RSpec.current_example&.metadata&.key?(:exec)
-      return if env.any? { |name, value| value && name.match?(EARLY) }
-
-      @lock.synchronize { @programs.find { |program| program.starts?(command) }&.start(command, env, dir, log) }
-    end
-  end
-
+  # @param words [Array<String>] what a real start begins with: Ruby, its flags, and the program
+  # @param help [Array<String>] arguments with which the program loads a server, but shows its help and exits
   def initialize(words, help)
     @words = words
     @help = help
     @starts = 0
   end
 
-  def starts?(command) = command.first(@words.size) == @words
-
+  # @param command [Array<String>] all words of a start
+  # @param env [Hash{String => String, nil}] what differs from ENV
+  # @return [Integer, nil] the server's pid, a child of this process; nil where a new Ruby is to be started
   def start(command, env, dir, log)
-    @starts += 1
-    return if @starts <= REAL
+    return if command.first(@words.size) != @words || GcMode.name || !RUBY_PLATFORM.include?("linux")
+    return if RSpec.current_example&.metadata&.key?(:exec) || env.any? { |name, value| value && name.match?(EARLY) }
 
-    boot unless @answers
-    adopt do
-      Marshal.dump([command, command.drop(@words.size), ENV.to_h.merge(env).compact, dir, log], @requests)
-      @answers.gets.to_i.tap { @answers.gets }
-    end
+    LOCK.synchronize { fork_server(command, ENV.to_h.merge(env).compact, dir, log) if (@starts += 1) > REAL }
   end
 
   private
+
+  # The process between the other one and the server ends at once, and its child becomes one of this process.
+  def fork_server(command, *rest)
+    boot unless @answers
+    @prctl.call(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    Marshal.dump([command, command.drop(@words.size), *rest], @requests)
+    @answers.gets.to_i.tap { @answers.gets }
+  ensure
+    # What servers leave behind is nobody's here.
+    @prctl&.call(SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+  end
 
   def boot
     require "fiddle"
     @prctl = Fiddle::Function.new(Fiddle.dlopen(nil)["prctl"], [Fiddle::TYPE_INT, *[Fiddle::TYPE_LONG] * 4], Fiddle::TYPE_INT)
     # As Ruby's -S finds it.
-    places = [nil, *ENV.fetch("PATH").split(":")].map { |folder| File.join(*folder, @words.last) }
+    script = [nil, *ENV.fetch("PATH").split(":")].map { |folder| File.join(*folder, @words.last) }.find { |file| File.executable?(file) }
     requests, @requests = IO.pipe
     @answers, answers = IO.pipe
-    spawn(Server::CLEAN_ENVIRONMENT, RbConfig.ruby, "-w", "-I", Server::LIB, File.join(__dir__, "preload/program.rb"),
-          places.find { |file| File.executable?(file) }, *@help, in: requests, out: answers)
+    spawn(Server::CLEAN_ENVIRONMENT, RbConfig.ruby, "-w", "-I", Server::LIB, File.join(__dir__, "preload/program.rb"), script, *@help,
+          in: requests, out: answers)
     [requests, answers].each(&:close)
-  end
-
-  # The process between the other one and the server ends at once, and its child becomes one of this process.
-  def adopt
-    @prctl.call(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    yield
-  ensure
-    # What servers leave behind is nobody's here.
-    @prctl.call(SET_CHILD_SUBREAPER, 0, 0, 0, 0)
   end
 end

@@ -32,8 +32,7 @@ class Server
 
   RACKUP = [RbConfig.ruby, "-w", "-I", LIB, "-S", "rackup"].freeze
   FASTRACK = [RbConfig.ruby, "-w", COMMAND].freeze
-  Preload.add(RACKUP, %w[-s Fastrack -h])
-  Preload.add(FASTRACK, %w[-h])
+  PRELOADS = [Preload.new(RACKUP, %w[-s Fastrack -h]), Preload.new(FASTRACK, %w[-h])].freeze
 
   @started = []
 
@@ -93,12 +92,12 @@ class Server
     @dir = Dir.mktmpdir("fastrack-spec")
     @options = complete(options, unix, config)
     @host = @options.fetch("Host", "127.0.0.1")
-    @looked_at = 0
+    @listening = [0, nil]
     files.merge("config.ru" => ru).each { |name, text| write(name, text) }
     command ||= words(FASTRACK, environment, arguments) if fastrack
     @command = wrapper + (command || (rackup ? rackup_command(name, environment, arguments) : script_command))
     env = CLEAN_ENVIRONMENT.merge(env.transform_keys(&:to_s))
-    @pid = Preload.start(@command, env, @dir, log_path) if inherit.empty?
+    @pid = PRELOADS.lazy.filter_map { |one| one.start(@command, env, @dir, log_path) }.first if inherit.empty?
     @pid ||= spawn(GcMode.in_environment(env), *@command,
                    chdir: @dir, in: File::NULL, out: log_path, err: %i[child out], pgroup: true, **inherit)
   end
@@ -143,17 +142,17 @@ class Server
   # Waits until all workers serve, those of its start or of the last of so many generations.
   def await_ready(times = 1) = await_log("Fastrack is ready", times)
 
-  # The last `starts Listening` line, taken apart. Logs may be long, and this is asked for often: only what is new is read.
+  # The last `starts Listening` line, taken apart. Logs may be long, and threads of clients ask for it often: only what is new is read.
   def listening
+    looked_at, found = @listening
     size = File.size?(log_path).to_i
-    @looked_at, @listening = 0, nil if size < @looked_at
-    return @listening if size == @looked_at
+    looked_at, found = 0, nil if size < looked_at
+    return found if size == looked_at
 
-    text = File.read(log_path, size - @looked_at, @looked_at).to_s
-    lines = text[..text.rindex("\n")] if text.include?("\n")
-    lines&.force_encoding(Encoding::UTF_8)&.scrub&.scan(LISTENING) { @listening = $LAST_MATCH_INFO }
-    @looked_at += lines.to_s.bytesize
-    @listening
+    lines = File.read(log_path, size - looked_at, looked_at).to_s[/.*\n/m].to_s
+    lines.dup.force_encoding(Encoding::UTF_8).scrub.scan(LISTENING) { found = $LAST_MATCH_INFO }
+    @listening = [looked_at + lines.bytesize, found]
+    found
   end
 
   def port = listening[:port]&.to_i
