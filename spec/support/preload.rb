@@ -45,7 +45,7 @@ class Preload
     boot unless @answers
     @prctl.call(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     Marshal.dump([command, command.drop(@words.size), *rest], @requests)
-    @answers.gets.to_i.tap { @answers.gets }
+    Integer(@answers.gets).tap { @answers.gets }
   ensure
     # What servers leave behind is nobody's here.
     @prctl&.call(SET_CHILD_SUBREAPER, 0, 0, 0, 0)
