@@ -5,7 +5,7 @@ require_relative "../../lib/fastrack/memory/limit"
 require_relative "../../lib/fastrack/memory/keepers"
 require "time"
 
-RSpec.describe "The memory of workers", once: "cgroups and proc(5) tell the figures, not Ruby" do
+RSpec.describe "The memory of workers", exec: "figures of memory", once: "cgroups and proc(5) tell the figures, not Ruby" do
   # GET /grow?30 keeps 30 MB, everything else nothing. Answers with the worker's pid, /restarts with how many there were.
   let(:app) { <<~'RUBY' }
     $kept = []
