@@ -10,6 +10,7 @@ require_relative "process/guards"
 require_relative "process/pid_file"
 require_relative "process/settings"
 require_relative "process/start_lines"
+require_relative "process/warm_up"
 require_relative "upgrade/old_master"
 require_relative "upgrade/start_command"
 
@@ -130,6 +131,20 @@ module Fastrack
     # @return [MasterHooks]
     def hooks = @master.hooks
 
+    # @return [Boolean] whether workers have the app from the master
+    def preloaded? = @loaded
+
+    # In a worker that the mold has forked: the master's descriptors, of which the mold has none.
+    #
+    # @param descriptors [Array<IO>] of the listeners, and the shared queue's
+    # @param master [Integer] its pid
+    def take_over(descriptors, master)
+      listeners.each { |listener| listener.renew(descriptors.shift) }
+      # It duplicates its own.
+      @queue &&= SharedQueue.of_master(descriptors.map(&:fileno), master)
+      descriptors.each(&:close)
+    end
+
     # Makes new code serve, for plugins of Puma's. In development by a start in the same process: a terminal, foreman or a
     # container would take a new one for the end. A server that is stopping does not start again.
     #
@@ -177,7 +192,7 @@ module Fastrack
       redirect_output(@background)
       yield if block_given?
       @puma = @configuration.puma&.start(self)
-      warm_up
+      WarmUp.run
       Process.setproctitle(title("master"))
       @listener_set.announce(urls: @configuration.development?)
       Log.say("Use Ctrl-C to stop#{", Ctrl-\\ for backtraces" if interactive?}") if @configuration.development?
@@ -219,18 +234,6 @@ module Fastrack
       # The app may have replaced the first two by objects that write to the others.
       [$stdout, $stderr, STDOUT, STDERR].each { |stream| stream.sync = true if stream.respond_to?(:sync=) }
       LogFiles.remember
-    end
-
-    # Compacts the heap and makes its objects old, so that workers share the master's memory instead of copying it at their
-    # first garbage collection.
-    def warm_up
-      # Objects are old, and skipped by minor collections, once they have survived three.
-      return 4.times { GC.start } unless Process.respond_to?(:warmup)
-
-      Process.warmup
-      # A compact heap has little room left. This collection lets it grow; else those of the workers would have to, and it takes a
-      # full mark, which on Ruby 3.3 writes to the code of all methods.
-      GC.start if RUBY_VERSION.start_with?("3.3.")
     end
   end
 end

@@ -19,6 +19,7 @@ module Fastrack
           reload                    new workers, new configuration (HUP);
                                     phased-restart is the same
           restart                   new code, and no request is lost (USR2)
+          refork                    fork the workers anew, from one that has served
           stop                      finish all requests and end (TERM)
           workers +1, workers -1    one worker more or less (TTIN, TTOU)
 
@@ -65,6 +66,16 @@ module Fastrack
         Has a running server start a new one, with new code, that takes over when it is
         ready (USR2). No request is lost. Waits for that; the status is 1, with what the
         log says, if it does not come to it and the old one serves on.
+
+        #{FOUND}
+      TEXT
+      "refork" => <<~TEXT,
+        Usage: fastrack refork [options]
+
+        Has a running server fork its workers anew, one by one, from the one that has
+        served most, so that they share its memory (URG). Code and configuration stay.
+        Waits until they serve; the status is 1, with what the log says, if it does not
+        come to it. See docs/memory.md.
 
         #{FOUND}
       TEXT

@@ -12,7 +12,7 @@ module Fastrack
 
     # What the log says.
     READY = /Fastrack is ready Workers:|the new master \(pid \d+\) is ready/.freeze
-    FAILED = /HUP changes nothing: |(?:HUP|USR2) is ignored: |cannot start a new master|this one carries on|the new one does not boot/.freeze
+    FAILED = /HUP changes nothing: |(?:HUP|USR2) is ignored: |refork: (?:nothing happens|given up): |cannot start a new master|this one carries on|the new one does not boot/.freeze
 
     # Seconds between two looks.
     PAUSE = 0.1
@@ -70,7 +70,7 @@ module Fastrack
     def verdict
       return :ready if @log.lines.grep(READY).any?
 
-      @signal == "HUP" ? reloaded(list) : restarted(list)
+      @signal == "USR2" ? restarted(list) : reloaded(list)
     end
 
     # A worker goes when its successor is ready.
