@@ -10,7 +10,6 @@ require_relative "process/guards"
 require_relative "process/pid_file"
 require_relative "process/settings"
 require_relative "process/start_lines"
-require_relative "process/warm_up"
 require_relative "upgrade/old_master"
 require_relative "upgrade/start_command"
 
@@ -192,7 +191,7 @@ module Fastrack
       redirect_output(@background)
       yield if block_given?
       @puma = @configuration.puma&.start(self)
-      WarmUp.run
+      warm_up
       Process.setproctitle(title("master"))
       @listener_set.announce(urls: @configuration.development?)
       Log.say("Use Ctrl-C to stop#{", Ctrl-\\ for backtraces" if interactive?}") if @configuration.development?
@@ -234,6 +233,18 @@ module Fastrack
       # The app may have replaced the first two by objects that write to the others.
       [$stdout, $stderr, STDOUT, STDERR].each { |stream| stream.sync = true if stream.respond_to?(:sync=) }
       LogFiles.remember
+    end
+
+    # Compacts the heap and makes its objects old, so that workers share the master's memory instead of copying it at their
+    # first garbage collection.
+    def warm_up
+      # Objects are old, and skipped by minor collections, once they have survived three.
+      return 4.times { GC.start } unless Process.respond_to?(:warmup)
+
+      Process.warmup
+      # A compact heap has little room left. This collection lets it grow; else those of the workers would have to, and it takes a
+      # full mark, which on Ruby 3.3 writes to the code of all methods.
+      GC.start if RUBY_VERSION.start_with?("3.3.")
     end
   end
 end

@@ -278,7 +278,7 @@ module Fastrack
     # As #upgrade does, but the code stays.
     def refork
       obstacle = if @upgrade&.replaced? then "a new master is there, or starts"
-                 elsif !@workers.complete?(@generation) then "not all workers serve yet"
+                 elsif @workers.staying.any? { |handle| handle.generation < @generation } then "the workers are being replaced"
                  end
       @chores << Orphans.start if @refork.begin(obstacle) && @chores.grep(Orphans).none?
     end

@@ -79,9 +79,11 @@ module Fastrack
 
       present = workers(rows)
       @seen |= present - @old
+      # The first worker that a refork begins with is replaced in the end, too.
+      return if @signal == "URG" && @log.any?
       return :ready if (@old & present).empty? && @seen.any?
 
-      :failed if (@seen - present).size >= TIMES
+      :failed if @signal == "HUP" && (@seen - present).size >= TIMES
     end
 
     # The old master goes when the new one is ready. That is its child at first; with rackup's --daemonize a child of that goes on.

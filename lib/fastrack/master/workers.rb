@@ -111,7 +111,7 @@ module Fastrack
       lost = serving.find { |handle| handle.disconnected?(now) }
       return replace(lost) if lost
 
-      past_limit = serving.find(&:past_limit)
+      past_limit = serving.find { |handle| handle.past_limit && !handle.retiring? }
       past_limit&.stop(past_limit.past_limit)
     end
 
@@ -166,7 +166,7 @@ module Fastrack
           when ControlChannel::ENDING then handle.ending
           when ControlChannel::MOLD then handle.molded.then { handle.stop if may_exit }
           when ControlChannel::OUTGROWN, ControlChannel::TOO_LARGE then outgrown(handle, message)
-          when ControlChannel::LIMIT_REACHED then handle.answer(may_exit || handle.stopping? || spare?)
+          when ControlChannel::LIMIT_REACHED then handle.answer(may_exit || handle.stopping? || (spare? && !handle.retiring?))
           end
         end
       end

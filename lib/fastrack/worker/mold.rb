@@ -4,7 +4,6 @@ require_relative "../error"
 require_relative "../log"
 require_relative "../master/signal_queue"
 require_relative "../process/guards"
-require_relative "../process/warm_up"
 require_relative "control_channel"
 
 module Fastrack
@@ -15,6 +14,9 @@ module Fastrack
   class Mold
     # Seconds that native threads have to end. Ruby keeps those of its threads for three, to use them again.
     TIME_TO_END = 5
+
+    # Collections that make an object old, which later ones of the children then skip.
+    SURVIVALS = 4
 
     # @param launcher [Launcher]
     # @param app [#call] as the master has it
@@ -75,8 +77,10 @@ module Fastrack
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
+    # Garbage would be swept in each child, in pages of its own. Young objects are enough: what the mold writes to it does not share with
+    # the master any more, and a full mark writes to the code of all methods (Ruby 3.3), compaction to nearly everything.
     def shrink
-      WarmUp.run
+      SURVIVALS.times { GC.start(full_mark: false) }
       Fastrack.trim_heap
     end
 
