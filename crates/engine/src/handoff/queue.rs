@@ -121,6 +121,19 @@ mod tests {
     }
 
     #[test]
+    fn what_a_master_has_said_holds_for_a_worker_that_gets_its_descriptors_later() {
+        let queue = SharedQueue::new().expect("a queue");
+        let copy = || {
+            // SAFETY: the queue outlives the call, and its file is never truncated.
+            let copy = unsafe { SharedQueue::of_master(queue.raw_fds(), std::process::id()) };
+            copy.expect("a copy").member().expect("a member").expect("free")
+        };
+        assert!(copy().has_successor());
+        queue.end();
+        assert!(!copy().has_successor());
+    }
+
+    #[test]
     fn what_is_in_the_queue_waits_though_no_worker_has_it() {
         let queue = SharedQueue::new().expect("a queue");
         let board = Scoreboard::new().expect("memory").with_queue(queue.length().expect("memory"));

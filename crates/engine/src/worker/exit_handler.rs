@@ -166,8 +166,11 @@ mod tests {
     use std::io::{ErrorKind, Read, Write};
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
+    use std::sync::atomic::Ordering;
+    use std::sync::Arc;
     use std::time::Duration;
 
+    use super::on_fatal_signal;
     use crate::accept::Client;
     use crate::handoff::SharedQueue;
     use crate::helper::{Order, Turn, MAIN};
@@ -205,6 +208,24 @@ mod tests {
         let mut text = String::new();
         client.read_to_string(&mut text).expect("a response and an orderly end");
         text
+    }
+
+    #[test]
+    fn fatal_signals_leave_an_engine_alone_that_has_ended() {
+        extern "C" fn anchor() {}
+        let queue = SharedQueue::new().expect("a queue");
+        let engines = [engine(&queue), engine(&queue)];
+        let [ended, next] = engines.each_ref().map(|engine| Arc::new(engine.exit_handler()));
+        ended.handle_fatal_signals(anchor as *const ());
+        next.handle_fatal_signals(anchor as *const ());
+        assert_eq!((Arc::strong_count(&ended), Arc::strong_count(&next)), (2, 1));
+        next.leave_fatal_signals();
+        ended.leave_fatal_signals();
+        assert_eq!(Arc::strong_count(&ended), 1);
+        next.handle_fatal_signals(anchor as *const ());
+        on_fatal_signal();
+        assert!(next.done.load(Ordering::SeqCst) && !ended.done.load(Ordering::SeqCst));
+        next.leave_fatal_signals();
     }
 
     #[test]
