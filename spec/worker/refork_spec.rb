@@ -202,6 +202,20 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     expect(server.log).not_to match(/error|failed|killing/i)
   end
 
+  it "stops the mold when workers stop one by one" do
+    server, = reforked(SpawnInterval: 0.1)
+    expect(server.stop(:USR1).exitstatus).to eq(0)
+    expect(server.processes).to eq([])
+  end
+
+  it "begins with a new master's memory on USR2" do
+    server, mold = reforked
+    server.signal(:USR2)
+    eventually(40) { server.ended? && server.listening[:pid].to_i != server.pid && !ProcessTable.alive?(mold) }
+    settled(server, [], molds: 0)
+    expect(remembered(server).uniq).to eq([nil])
+  end
+
   it "has the mold end with a master that is killed" do
     server, mold = reforked
     server.signal(:KILL)

@@ -309,7 +309,7 @@ module Fastrack
     def from_mold(worker, generation)
       mold = self.mold
       @spawning = ControlChannel.pair
-      register(worker, generation, *@signals.bounded(MoldFork::TIME + 1) { @mold_fork.call(mold, worker, @spawning) })
+      register(worker, generation, *@signals.bounded(MoldFork::TIME + 1, grace: TimeLimit::MOMENT) { @mold_fork.call(mold, worker, @spawning) })
     rescue StandardError, TimeLimit::Unfinished => e
       Log.line("refork: #{mold.name} forks no worker: #{Error.reason(e)}", :error)
       mold.kill("it has forked no worker")
