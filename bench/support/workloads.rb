@@ -7,6 +7,7 @@ require_relative "measurements/mix"
 require_relative "measurements/newcomer"
 require_relative "measurements/overload"
 require_relative "measurements/page"
+require_relative "measurements/refork"
 require_relative "measurements/slow_clients"
 require_relative "measurements/slow_each"
 require_relative "profiles"
@@ -158,8 +159,8 @@ module Bench
     PAGE_SERVERS = %w[fastrack fastrack-threads puma-threads unicorn].freeze
 
     # @return [Workload] a page from PostgreSQL
-    def self.page(name, title, path, measurement: Measurements::Page.new, stretch: 1)
-      kept_alive(name, title, PAGE, measurement, request: Request.new(path: path), servers: PAGE_SERVERS, database: true, stretch: stretch,
+    def self.page(name, title, path, measurement: Measurements::Page.new, stretch: 1, servers: PAGE_SERVERS)
+      kept_alive(name, title, PAGE, measurement, request: Request.new(path: path), servers: servers, database: true, stretch: stretch,
                                                 settings: { workers: 4 })
     end
     private_class_method :page
@@ -176,9 +177,13 @@ module Bench
                  servers: %w[fastrack fastrack-threads puma-threads], settings: { workers: 4 })
     ].freeze
 
+    # Memory, when all workers are forked from one that has served.
+    REFORK = [page("refork", "Rails page of 50 posts from PostgreSQL, and the workers forked anew from one of them", "/",
+                   measurement: Measurements::Refork.new(4_500), servers: %w[fastrack unicorn])].freeze
+
     # Names that stand for several workloads.
     GROUPS = {
-      "requests" => REQUESTS, "connections" => CONNECTIONS, "router" => ROUTER, "collections" => COLLECTIONS, "threads" => THREADS,
+      "requests" => REQUESTS, "connections" => CONNECTIONS, "router" => ROUTER, "collections" => COLLECTIONS, "threads" => THREADS, "memory-shared" => REFORK,
       "profiles" => Profiles::ALL, **Profiles::GROUPS
     }.freeze
     # Run when none is named.

@@ -130,6 +130,20 @@ module Fastrack
     # @return [MasterHooks]
     def hooks = @master.hooks
 
+    # @return [Boolean] whether workers have the app from the master
+    def preloaded? = @loaded
+
+    # In a worker that the mold has forked: the master's descriptors, of which the mold has none.
+    #
+    # @param descriptors [Array<IO>] of the listeners, and the shared queue's
+    # @param master [Integer] its pid
+    def take_over(descriptors, master)
+      listeners.each { |listener| listener.renew(descriptors.shift) }
+      # It duplicates its own.
+      @queue &&= SharedQueue.of_master(descriptors.map(&:fileno), master)
+      descriptors.each(&:close)
+    end
+
     # Makes new code serve, for plugins of Puma's. In development by a start in the same process: a terminal, foreman or a
     # container would take a new one for the end. A server that is stopping does not start again.
     #

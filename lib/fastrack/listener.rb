@@ -64,6 +64,13 @@ module Fastrack
       tcp? ? "http://#{self}" : "unix://#{@path || @address.unix_path}"
     end
 
+    # Gives it another descriptor of its socket, where it was closed.
+    #
+    # @param socket [Socket]
+    def renew(socket)
+      @socket = socket
+    end
+
     # Lets #close close a descriptor that was inherited (Socket.for_fd with autoclose off).
     def own
       @socket.autoclose = true

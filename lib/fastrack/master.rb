@@ -3,6 +3,7 @@
 require_relative "error"
 require_relative "log"
 require_relative "master/hooks"
+require_relative "master/refork"
 require_relative "master/shutdown"
 require_relative "master/signal_queue"
 require_relative "master/worker_timeout"
@@ -17,7 +18,7 @@ module Fastrack
   # The parent of the workers: spawns, recycles and stops them, and never touches a request. It is one loop that sleeps
   # until a signal, a message or a timer.
   class Master
-    SIGNALS = [*%w[TERM QUIT INT HUP USR1 USR2 TTIN TTOU WINCH CHLD], Worker::BACKTRACE_SIGNAL].freeze
+    SIGNALS = [*%w[TERM QUIT INT HUP USR1 USR2 URG TTIN TTOU WINCH CHLD], Worker::BACKTRACE_SIGNAL].freeze
     STOP_SIGNALS = %w[TERM QUIT INT USR1].freeze
 
     # What a supervisor may send again while the program's at_exit hooks run.
@@ -38,6 +39,7 @@ module Fastrack
       @hooks = MasterHooks.new(launcher, @signals)
       @workers = Workers.new(launcher, app, @signals, @death_pipe, @hooks)
       @worker_timeout = WorkerTimeout.new(@workers)
+      @refork = Refork.new(launcher, @workers)
       @upgrade = old_master && Upgrade.new(launcher, old_master)
       @main_pid_changed = !old_master.nil?
       @sd_notify = SdNotify.new if ENV["NOTIFY_SOCKET"]
@@ -132,7 +134,7 @@ module Fastrack
       loop do
         handle_signals
         handle_upgrade(@upgrade&.reap)
-        @workers.reap { |handle, exited| @monitor&.exited(handle, exited) }
+        @workers.reap { |handle, exited| [@monitor, @refork].each { |one| one&.exited(handle, exited) } }
         step(now)
         @monitor&.publish(@generation, @announced.positive?, @shutdown)
         break if shutting_down? && @workers.empty?
@@ -216,6 +218,7 @@ module Fastrack
       when "HUP" then reload
       when RESTART then shut_down(Shutdown::Drain, name, cancel: "TERM", again: true)
       when "USR2" then upgrade
+      when "URG" then refork
       when "TTIN" then resize(@workers.size + 1, name)
       when "TTOU" then resize([@workers.size - 1, 0].max, name)
       when "WINCH" then ProcessSettings.foreground? ? Log.line("WINCH is ignored: terminals send it, too") : resize(0, name)
@@ -253,6 +256,7 @@ module Fastrack
       # Connections that wait at a removed listener are for the workers that still have it.
       @workers.each(&:drain) if removed.any?
       resize_as_configured(learned: auto && configuration.auto_workers?)
+      @refork.drop
       @generation += 1
       Log.line("HUP: replacing #{Log.count(@workers.size, "worker")} (generation #{@generation})")
     rescue Exception => e # rubocop:disable Lint/RescueException -- no ConfigFile ends the server
@@ -269,6 +273,14 @@ module Fastrack
       pending = @signals.size
       @upgrade ||= Upgrade.new(@launcher)
       @sd_notify&.reloading if @upgrade.start(now) { @signals.leave_to_program(pending) }
+    end
+
+    # As #upgrade does, but the code stays.
+    def refork
+      obstacle = if @upgrade&.replaced? then "a new master is there, or starts"
+                 elsif @workers.staying.any? { |handle| handle.generation < @generation } then "the workers are being replaced"
+                 end
+      @chores << Orphans.start if @refork.begin(obstacle) && @chores.grep(Orphans).none?
     end
 
     def resize(workers, name)
@@ -289,6 +301,7 @@ module Fastrack
 
     # Spawns one worker at most, so that a signal need not wait for all of them.
     def maintain(now)
+      @generation += 1 if @refork.step(@generation)
       @workers.surplus.each(&:stop)
       @workers.recycle(@generation)
       announce_ready

@@ -5,6 +5,7 @@ require_relative "log"
 require_relative "process/guards"
 require_relative "worker/control_channel"
 require_relative "worker/engine_settings"
+require_relative "worker/mold"
 require_relative "worker/thread_dump"
 require_relative "worker/threads"
 
@@ -75,6 +76,7 @@ module Fastrack
         prepare(channel, death_pipe)
         serve(channel)
       end
+      status = status_of { become_mold(channel, death_pipe) } if status.zero? && promoted?(channel)
       # A worker that has lost its descriptors has failed: that spaces its successors.
       [status, status_of { clean_up(channel) }, @lost ? 1 : 0].max.tap { |worst| QuickExit.install(worst) }
     rescue Exception => e # rubocop:disable Lint/RescueException -- nothing above would show it
@@ -141,7 +143,7 @@ module Fastrack
       settings = EngineSettings.new(@launcher, channel, gc_interval: @configuration.draw_gc_interval)
       @configuration.call_hook(:after_fork, @launcher, self)
       @configuration.user&.switch
-      @app = @configuration.load_app(@app) unless @app.respond_to?(:call)
+      @app = @loaded = @app.respond_to?(:call) ? @app : @configuration.load_app(@app)
       @app = @configuration.wrap(@app)
       start_engine(settings, death_pipe)
       # The engine has copies, and closes them when it stops: from then on nothing holds the port.
@@ -251,9 +253,8 @@ module Fastrack
       # Without an engine it has not booted.
       return unless @engine
 
-      @threads&.stop(@lost ? 0 : LEAST_TIME)
       begin
-        call_thread_hook(:on_thread_exit)
+        end_threads
       ensure
         # Also if that calls exit.
         @configuration.call_hook(:before_worker_shutdown, @launcher, self)
@@ -262,10 +263,33 @@ module Fastrack
       Log.exception("before_worker_shutdown failed", e)
     end
 
+    # Once: a mold has no threads any more when it ends.
+    def end_threads
+      return if @threads_ended
+
+      @threads_ended = true
+      @threads&.stop(@lost ? 0 : LEAST_TIME)
+      call_thread_hook(:on_thread_exit)
+    end
+
+    # Whether the master wants it to be the mold now that it has served.
+    def promoted?(channel)
+      !@lost && (@promoted || channel.read.to_a.include?(ControlChannel::PROMOTE))
+    end
+
+    # Until it is to end.
+    def become_mold(channel, death_pipe)
+      end_threads
+      # Its helper thread ends, and its descriptors are closed.
+      @engine.release
+      Mold.new(@launcher, @loaded, channel, death_pipe).run(self)
+    end
+
     # @return [Boolean] false without an answer: the master sends a signal, too
     def may_exit?(channel)
       channel.write(ControlChannel::LIMIT_REACHED)
       messages = channel.to_io.wait_readable(ANSWER_TIMEOUT) ? channel.read : []
+      @promoted = messages&.include?(ControlChannel::PROMOTE)
       messages.nil? || messages.include?(ControlChannel::GO)
     rescue IOError
       # The app has closed the channel: the master, too, has noticed.

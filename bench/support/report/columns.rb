@@ -57,11 +57,16 @@ module Bench
       PROFILE = [*LOAD.first(2), ["load generator's", "client_us", 1], *LATENCIES].freeze
       PAGE = [*LOAD, ["p99 to p50", "p99_to_p50", 2], ["PSS MB idle", "pss_mb_idle", 1], ["after load", "pss_mb_loaded", 1]].freeze
       MEMORY_THREADS = [["PSS MB after 1", "pss_mb_after_1", 1], ["after 20,000 requests", "pss_mb_after_20000", 1]].freeze
+      REFORK = [
+        ["PSS MB idle", "pss_mb_idle", 1], ["after 4,500 requests", "pss_mb_before", 1], ["after refork", "pss_mb_reforked", 1],
+        ["after 4,500 more", "pss_mb_after", 1]
+      ].freeze
       # Heading, measurement, digits after the point.
       FIGURES = {
         "load" => LOAD, "keepalive" => [*LOAD, ["least share", "least_share", 2]].freeze, "memory" => MEMORY,
         "gc-heap" => GC_HEAP, "mix" => MIX, "mix-threads" => MIX, "mix-new" => MIX_NEW, "router" => ROUTER, "newcomer" => NEWCOMER,
-        "slow" => SLOW, "slow-each" => SLOW_EACH, "overload" => OVERLOAD, "idle" => IDLE, "page" => PAGE, "memory-threads" => MEMORY_THREADS, "profile" => PROFILE
+        "slow" => SLOW, "slow-each" => SLOW_EACH, "overload" => OVERLOAD, "idle" => IDLE, "page" => PAGE, "memory-threads" => MEMORY_THREADS, "profile" => PROFILE,
+        "refork" => REFORK
       }.freeze
       # Heading, reference, measurement.
       RATIOS = {
@@ -84,6 +89,7 @@ module Bench
         "memory-threads" => [
           ["to one thread after 1", "fastrack", "pss_mb_after_1"], ["after 20,000", "fastrack", "pss_mb_after_20000"]
         ],
+        "refork" => [["to unicorn before", "unicorn", "pss_mb_before"], ["after", "unicorn", "pss_mb_after"]],
         "profile" => [["requests/s to Puma", "puma-threads", "rps"], ["p99 to Puma", "puma-threads", "p99_ms"]],
         "memory" => [
           ["to unicorn after 2,000", "unicorn", "pss_mb_after_2000"],

@@ -144,7 +144,10 @@ impl Answers {
     /// By the signals that an operator would send: the master handles them when it gets to it.
     fn act(&self, path: &str, headers: &HeaderMap, door: Door) -> Response<Content> {
         let Some((name, signal)) = signal(path) else {
-            return text(StatusCode::NOT_FOUND, "/phased-restart /restart /stop /workers/+1 /workers/-1\n");
+            return text(
+                StatusCode::NOT_FOUND,
+                "/phased-restart /restart /refork /stop /workers/+1 /workers/-1\n",
+            );
         };
         // A browser names the page that sends a POST: any page that its user looks at, if the socket is forwarded to a port.
         if door != Door::Unix || headers.contains_key(ORIGIN) {
@@ -205,6 +208,7 @@ fn signal(path: &str) -> Option<(&'static str, i32)> {
     let name = match path {
         "/phased-restart" => "HUP",
         "/restart" => "USR2",
+        "/refork" => "URG",
         "/stop" => "TERM",
         "/workers/+1" => "TTIN",
         "/workers/-1" => "TTOU",

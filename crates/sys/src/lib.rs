@@ -46,8 +46,8 @@ pub use own_descriptors::spawn_with_own_descriptors;
 pub use poller::{Event, Events, Poller};
 pub use priority::{take_short_turns, turn_of, LowPriority};
 pub use process::{
-    adopts_orphans, exit_at_once, exported, is_alive, is_running, is_sibling, page_size, share_malloc_arena,
-    trim_heap,
+    adopt_orphans, adopts_orphans, exit_at_once, exported, is_alive, is_running, is_sibling, page_size,
+    share_malloc_arena, trim_heap,
 };
 pub use processors::Processors;
 pub use sendfile::{open_regular, send_file};

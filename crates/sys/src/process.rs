@@ -97,6 +97,18 @@ pub fn adopts_orphans() -> bool {
     std::process::id() == 1 || is_subreaper()
 }
 
+/// Has the kernel give this process the orphans among its descendants from now on (PR_SET_CHILD_SUBREAPER, prctl(2)). Says whether it
+/// does; it does not where there is no such thing.
+pub fn adopt_orphans() -> bool {
+    #[cfg(not(portable))]
+    {
+        let on: libc::c_ulong = 1;
+        // SAFETY: PR_SET_CHILD_SUBREAPER takes one number.
+        unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, on) };
+    }
+    is_subreaper()
+}
+
 #[cfg(not(portable))]
 fn is_subreaper() -> bool {
     let mut on: libc::c_int = 0;

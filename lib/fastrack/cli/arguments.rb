@@ -14,14 +14,14 @@ module Fastrack
 
     # Commands for a running server.
     CONTROL = {
-      "status" => :status, "phased-restart" => :phased_restart, "reload" => :phased_restart, "restart" => :restart, "stop" => :stop,
-      "workers" => :workers
+      "status" => :status, "phased-restart" => :phased_restart, "reload" => :phased_restart, "restart" => :restart, "refork" => :refork,
+      "stop" => :stop, "workers" => :workers
     }.freeze
 
     # The options that a command's help shows; those of serving, where it is not here. All are allowed, so that a start's may be kept.
     SHOWN = {
       "status" => %i[finding looking], "phased-restart" => %i[finding waiting], "reload" => %i[finding waiting],
-      "restart" => %i[finding waiting], "stop" => %i[finding], "workers" => %i[finding]
+      "restart" => %i[finding waiting], "refork" => %i[finding waiting], "stop" => %i[finding], "workers" => %i[finding]
     }.freeze
     SERVING = %i[places settings finding puma_flags].freeze
 

@@ -19,6 +19,7 @@ module Fastrack
           reload                    replace the workers, with the new configuration
                                     (HUP); phased-restart is the same
           restart                   load new code without losing a request (USR2)
+          refork                    fork the workers anew, from one that has served
           stop                      finish all requests and exit (TERM)
           workers +1, workers -1    add or remove a worker (TTIN, TTOU)
 
@@ -68,6 +69,16 @@ module Fastrack
         Tells a running server to start a new master with new code, which takes over
         when it is ready (USR2). No request is lost. Waits until the new master serves.
         If it fails, the old one serves on; prints the log and exits with 1.
+
+        #{FOUND}
+      TEXT
+      "refork" => <<~TEXT,
+        Usage: fastrack refork [options]
+
+        Has a running server fork its workers anew, one by one, from the one that has
+        served most, so that they share its memory (URG). Code and configuration stay.
+        Waits until they serve; the status is 1, with what the log says, if it does not
+        come to it. See docs/memory.md.
 
         #{FOUND}
       TEXT

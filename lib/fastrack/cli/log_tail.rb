@@ -13,6 +13,9 @@ module Fastrack
       @texts = Array.new(@files.size) { +"" }
     end
 
+    # Whether there is such a file.
+    def any? = @files.any?
+
     # @return [Array<String>] without what a terminal would take for orders
     def lines
       @files.zip(@texts) { |file, text| text << file.read(LONGEST - text.bytesize).to_s if text.bytesize < LONGEST }

@@ -12,7 +12,7 @@ module Fastrack
 
     # What the log says.
     READY = /Fastrack is ready Workers:|the new master \(pid \d+\) is ready/.freeze
-    FAILED = /HUP changes nothing: |(?:HUP|USR2) is ignored: |cannot start a new master|this one carries on|the new one does not boot/.freeze
+    FAILED = /HUP changes nothing: |(?:HUP|USR2) is ignored: |refork: (?:nothing happens|given up): |cannot start a new master|this one carries on|the new one does not boot/.freeze
 
     # Seconds between two looks.
     PAUSE = 0.1
@@ -70,7 +70,7 @@ module Fastrack
     def verdict
       return :ready if @log.lines.grep(READY).any?
 
-      @signal == "HUP" ? reloaded(list) : restarted(list)
+      @signal == "USR2" ? restarted(list) : reloaded(list)
     end
 
     # A worker goes when its successor is ready.
@@ -79,9 +79,11 @@ module Fastrack
 
       present = workers(rows)
       @seen |= present - @old
+      # The first worker that a refork begins with is replaced in the end, too.
+      return if @signal == "URG" && @log.any?
       return :ready if (@old & present).empty? && @seen.any?
 
-      :failed if (@seen - present).size >= TIMES
+      :failed if @signal == "HUP" && (@seen - present).size >= TIMES
     end
 
     # The old master goes when the new one is ready. That is its child at first; with rackup's --daemonize a child of that goes on.

@@ -47,7 +47,7 @@ module Fastrack
     # @param shutdown [Shutdown, nil]
     def publish(generation, booted, shutdown)
       guarded do
-        rows = @workers.each.map { |one| [one.nr, one.pid, one.generation, one.state.to_s, one.spawned_at, one.slot] }
+        rows = @workers.each.reject(&:mold?).map { |one| [one.nr, one.pid, one.generation, one.state.to_s, one.spawned_at, one.slot] }
         @monitor.publish(phase(booted, shutdown), generation, @workers.size, rows, listeners)
         while (line = @monitor.complaint)
           Log.line(line)

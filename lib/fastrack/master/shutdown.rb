@@ -53,6 +53,7 @@ module Fastrack
 
       def start(now)
         @launcher.queue&.drain
+        @workers.each { |handle| handle.stop if handle.mold? }
         @interval = configuration.spawn_interval
         @due_at = now
       end

@@ -8,6 +8,8 @@ module Fastrack
   # The master's view of a worker: its state, its channel and its scoreboard entry.
   #
   #     booting --ready--> serving --stop--> stopping --> (reaped)
+  #                                             |  ^
+  #                                   (promoted)+->mold
   #
   # A worker that reaches its request limit while it cannot be spared keeps serving.
   class WorkerHandle
@@ -55,6 +57,7 @@ module Fastrack
     def known
       scoreboard, slot = @entry
       scoreboard&.assign(slot, @nr, @pid, @generation)
+      @hijacked = hijacked
       @channel.write(ControlChannel::KNOWN)
     end
 
@@ -68,6 +71,44 @@ module Fastrack
 
     def stopping?
       @state == :stopping
+    end
+
+    # Whether workers are forked from it: see Refork.
+    def mold?
+      @state == :mold
+    end
+
+    # @return [String] for the log
+    def name
+      "#{@molded ? "the mold" : "worker #{@nr}"} (pid #{@pid})"
+    end
+
+    # It is to become the mold when its successor serves.
+    def retire
+      @retiring = true
+    end
+
+    def retiring?
+      @retiring && serving?
+    end
+
+    # Has it become the mold when it has served.
+    def promote
+      @channel.write(ControlChannel::PROMOTE)
+      stop(:reload)
+    end
+
+    # It waits for orders. Its worker has ended.
+    def molded
+      @molded = true
+      @state = :mold
+      @stopping_since = @told_at = nil
+      release_entry
+    end
+
+    # Whether connections of its are the app's (Rack's hijack).
+    def hijacked?
+      hijacked != @hijacked
     end
 
     def draining?
@@ -161,6 +202,8 @@ module Fastrack
     #
     # @param cause [Symbol, nil] why it is replaced: see Scoreboard#count_restart; nil if it is not
     def stop(cause = nil)
+      return let_go if mold?
+
       @cause ||= cause || :none
       @state = :stopping
       @told_at = Process.clock_gettime(Process::CLOCK_MONOTONIC)
@@ -281,6 +324,18 @@ module Fastrack
     def count_restart(exit)
       @cause = exit.cause if @cause.nil? || (exit.sudden? && !@killed)
       @entry&.first&.count_restart(@cause.to_s) unless @cause == :none
+    end
+
+    # The mold ends at the end of its channel.
+    def let_go
+      @state = :stopping
+      @stopping_since = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      @channel.close
+    end
+
+    def hijacked
+      scoreboard, slot = @entry
+      scoreboard&.counts(slot)&.fetch(:hijacked)
     end
 
     def read_entry

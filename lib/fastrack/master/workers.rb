@@ -5,6 +5,7 @@ require_relative "../log"
 require_relative "../process/guards"
 require_relative "../worker"
 require_relative "../worker/control_channel"
+require_relative "mold_fork"
 require_relative "stats"
 require_relative "worker_handle"
 
@@ -41,6 +42,7 @@ module Fastrack
       @size = launcher.configuration.max_workers
       @handles = []
       @spawning = []
+      @mold_fork = MoldFork.new(launcher)
       @not_before = 0.0
       # Failed boots since a worker last got ready, and whether one ever did.
       @failures = 0
@@ -98,9 +100,10 @@ module Fastrack
     # can be spared. One that is booting can, since what makes it hang may be gone; unless clients wait for it at an address that is gone.
     def recycle(generation)
       @handles.each do |handle|
-        next unless handle.generation < generation
+        next unless outdated?(handle, generation)
+        next unless handle.booting? ? !handle.draining? : succeeded?(handle)
 
-        handle.stop(:reload) if handle.booting? ? !handle.draining? : succeeded?(handle)
+        handle.retiring? ? handle.promote : handle.stop(:reload)
       end
       return unless spare?
 
@@ -108,13 +111,13 @@ module Fastrack
       lost = serving.find { |handle| handle.disconnected?(now) }
       return replace(lost) if lost
 
-      past_limit = serving.find(&:past_limit)
+      past_limit = serving.find { |handle| handle.past_limit && !handle.retiring? }
       past_limit&.stop(past_limit.past_limit)
     end
 
-    # @return [Array<WorkerHandle>] those that are not stopping
+    # @return [Array<WorkerHandle>] those that are not stopping, and serve or will
     def staying
-      @handles.reject(&:stopping?)
+      @handles.reject { |handle| handle.stopping? || handle.mold? }
     end
 
     def empty?
@@ -142,7 +145,7 @@ module Fastrack
         yield handle, exited
         @hooks.call_hook(:after_worker_exit, handle, exited.status)
         @launcher.queue&.worker_exited(handle.pid)
-        Log.line("worker #{handle.nr} (pid #{handle.pid}) #{exited}", exited.failed? ? :error : :info) if exited.notable?
+        Log.line("#{handle.name} #{exited}", exited.failed? ? :error : :info) if exited.notable?
         failed(handle, exited) if exited.failed?
         true
       end
@@ -161,8 +164,9 @@ module Fastrack
           case message
           when ControlChannel::READY then ready(handle, drain)
           when ControlChannel::ENDING then handle.ending
+          when ControlChannel::MOLD then handle.molded.then { handle.stop if may_exit }
           when ControlChannel::OUTGROWN, ControlChannel::TOO_LARGE then outgrown(handle, message)
-          when ControlChannel::LIMIT_REACHED then handle.answer(may_exit || handle.stopping? || spare?)
+          when ControlChannel::LIMIT_REACHED then handle.answer(may_exit || handle.stopping? || (spare? && !handle.retiring?))
           end
         end
       end
@@ -198,17 +202,27 @@ module Fastrack
     def outdated_slot(generation)
       return if !room? || staying.any?(&:booting?)
 
-      staying.find { |handle| handle.generation < generation && !succeeded?(handle) }&.nr
+      staying.find { |handle| outdated?(handle, generation) && !succeeded?(handle) }&.nr
     end
 
     # Whether there may be one more process.
     def room?
-      @handles.size < @size + STOPPING
+      @handles.count { |handle| !handle.mold? } < @size + STOPPING
+    end
+
+    # Whether it is to get a successor that serves before it stops.
+    def outdated?(handle, generation)
+      handle.retiring? || handle.generation < generation
     end
 
     # Whether a younger worker serves in the same slot.
     def succeeded?(handle)
-      handle.serving? && @handles.any? { |other| other.serving? && other.nr == handle.nr && other.generation > handle.generation }
+      handle.serving? && @handles.any? { |other| other.serving? && other.nr == handle.nr && other.spawned_at > handle.spawned_at }
+    end
+
+    # @return [WorkerHandle, nil] what workers are forked from instead of this process
+    def mold
+      @handles.reverse.find { |handle| handle.mold? && handle.connected? }
     end
 
     def replace(handle)
@@ -275,8 +289,7 @@ module Fastrack
     def spawn(nr, generation)
       slot = @scoreboard.reserve
       worker = Worker.new(nr, @launcher, @app, slot && [@scoreboard, slot])
-      @hooks.bounded { configuration.call_hook(:before_fork, @launcher, worker) } if configuration.before_fork
-      handle = ForkGuard.own_fork { fork_worker(worker, generation) }
+      handle = (mold && from_mold(worker, generation)) || from_here(worker, generation)
       configuration.puma&.fire(:after_worker_fork, @hooks, nr)
       handle
     rescue Exception => e # rubocop:disable Lint/RescueException -- no hook ends the server, not by `exit` either
@@ -286,9 +299,23 @@ module Fastrack
       handle
     end
 
-    # Nothing that is not the server's runs between the fork and the handle, by which the master knows the worker. Until it does, the
-    # worker waits.
-    #
+    # @return [WorkerHandle]
+    def from_here(worker, generation)
+      @hooks.bounded { configuration.call_hook(:before_fork, @launcher, worker) } if configuration.before_fork
+      ForkGuard.own_fork { fork_worker(worker, generation) }
+    end
+
+    # @return [WorkerHandle, nil] nil when the mold fails, which is the end of it
+    def from_mold(worker, generation)
+      mold = self.mold
+      @spawning = ControlChannel.pair
+      register(worker, generation, *@signals.bounded(MoldFork::TIME + 1, grace: TimeLimit::MOMENT) { @mold_fork.call(mold, worker, @spawning) })
+    rescue StandardError, TimeLimit::Unfinished => e
+      Log.line("refork: #{mold.name} forks no worker: #{Error.reason(e)}", :error)
+      mold.kill("it has forked no worker")
+      nil
+    end
+
     # @return [WorkerHandle]
     def fork_worker(worker, generation)
       @spawning = ControlChannel.pair
@@ -297,6 +324,14 @@ module Fastrack
       pid, channel = ControlChannel.fork(@spawning, kept, @hooks.fork_limit) do |theirs|
         worker.live(theirs, @signals, pending, @death_pipe.first)
       end
+      register(worker, generation, pid, channel)
+    end
+
+    # Nothing that is not the server's runs between the fork and the handle, by which the master knows the worker. Until it does, the
+    # worker waits.
+    #
+    # @return [WorkerHandle]
+    def register(worker, generation, pid, channel)
       WorkerHandle.new(worker.nr, pid, generation, channel, worker.scoreboard_entry, now, worker.stop_signal).tap do |handle|
         @handles << handle
         handle.known

@@ -325,7 +325,7 @@ module Fastrack
 
     # New workers are still growing, and old ones still at work.
     def settled?
-      handles = @workers.each.to_a
+      handles = @workers.each.reject(&:mold?)
       handles.size == @workers.size && handles.all?(&:serving?)
     end
 

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "socket"
+require_relative "../error"
 require_relative "../log"
 require_relative "../process/guards"
 
@@ -24,6 +25,10 @@ module Fastrack
     STAY = "s"
     # New master: READY, and the old master is to quit.
     READY_AND_QUIT = "q"
+    # Master: after its last request the worker does not exit, but becomes the mold.
+    PROMOTE = "p"
+    # Worker: it is the mold, and waits for orders.
+    MOLD = "o"
     # Old master: the new master took too long to boot.
     TIMED_OUT = "u"
 
@@ -70,7 +75,12 @@ module Fastrack
       theirs.close
     end
 
-    def self.fork_child(limit, &work)
+    # Forks this process, and nothing of the app's raises in between.
+    #
+    # @yield in the child
+    # @yieldreturn [Integer] its exit status
+    # @return [Integer] its pid
+    def self.fork_child(limit = ->(&fork) { fork.call }, &work)
       parent = Process.pid
       # Or the child would write buffered output again.
       Log.flush
@@ -88,7 +98,6 @@ module Fastrack
       Log.exception("process #{pid} was forked all the same", e)
       pid
     end
-    private_class_method :fork_child
 
     def initialize(socket)
       @socket = socket
@@ -125,6 +134,39 @@ module Fastrack
       []
     rescue EOFError, SystemCallError
       nil
+    end
+
+    # Tells the mold to fork a worker.
+    #
+    # @param text [String] short
+    # @param descriptors [Array<IO>] copies of which it gets (SCM_RIGHTS, unix(7))
+    # @raise [SystemCallError, IOError]
+    def order(text, descriptors)
+      @socket.sendmsg(text, 0, nil, Socket::AncillaryData.unix_rights(*descriptors))
+    end
+
+    # In the mold. There is one order at a time.
+    #
+    # @return [Array(String, Array<IO>), nil] nil when the master is gone, or lets go of the mold
+    def take_order
+      text, _, _, *control = @socket.recvmsg(64, scm_rights: true)
+      [text, control.flat_map { |one| one.unix_rights || [] }] unless text.to_s.empty?
+    rescue SystemCallError, IOError
+      nil
+    end
+
+    # @param pid [Integer] 0: there is none
+    def answer(pid)
+      write("#{pid}\n")
+    end
+
+    # @param seconds [Numeric]
+    # @return [Integer] see #answer
+    # @raise [IOError, SystemCallError, Error] when there is none
+    def await_answer(seconds)
+      raise Error, "it has not answered within #{seconds} s" unless @socket.wait_readable(seconds)
+
+      @socket.readpartial(64).to_i
     end
 
     def closed?

@@ -38,9 +38,26 @@ impl SharedQueue {
     /// Nobody closes the descriptors meanwhile, and nobody truncates the file.
     pub unsafe fn from_raw_fds(fds: [RawFd; 3]) -> io::Result<Self> {
         // SAFETY: as the caller promises.
+        let [sender, receiver, file] = unsafe { Self::copies(fds) }?;
+        Self::with(sender, receiver, File::from(file))
+    }
+
+    /// The same for a worker of that master, whose queue it is, which has got the descriptors from it.
+    ///
+    /// # Safety
+    /// As for [`from_raw_fds`](Self::from_raw_fds).
+    pub unsafe fn of_master(fds: [RawFd; 3], master: u32) -> io::Result<Self> {
+        // SAFETY: as the caller promises.
+        let [sender, receiver, file] = unsafe { Self::copies(fds) }?;
+        let file = File::from(file);
+        Ok(SharedQueue { sender, receiver, flags: SharedFlags::map(&file)?, file, master })
+    }
+
+    unsafe fn copies(fds: [RawFd; 3]) -> io::Result<[OwnedFd; 3]> {
+        // SAFETY: as the caller promises.
         let copy = |fd| unsafe { borrow_fd(fd) }?.try_clone_to_owned();
         let [sender, receiver, file] = fds.map(copy);
-        Self::with(sender?, receiver?, File::from(file?))
+        Ok([sender?, receiver?, file?])
     }
 
     fn with(sender: OwnedFd, receiver: OwnedFd, file: File) -> io::Result<Self> {
@@ -103,6 +120,19 @@ mod tests {
         // Both are this process's; the flags of a dead one no longer count.
         queue.forget(std::process::id());
         assert!(!two.is_another_idle() && !two.is_another_serving());
+    }
+
+    #[test]
+    fn what_a_master_has_said_holds_for_a_worker_that_gets_its_descriptors_later() {
+        let queue = SharedQueue::new().expect("a queue");
+        let copy = || {
+            // SAFETY: the queue outlives the call, and its file is never truncated.
+            let copy = unsafe { SharedQueue::of_master(queue.raw_fds(), std::process::id()) };
+            copy.expect("a copy").handle().expect("a member").expect("free")
+        };
+        assert!(copy().has_successor());
+        queue.end();
+        assert!(!copy().has_successor());
     }
 
     #[test]

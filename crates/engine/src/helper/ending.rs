@@ -11,8 +11,9 @@
 //! other connections go to other workers, the access log gets its lines, stderr gets the report, and the process ends. The
 //! application's threads may hang or have crashed, so the helper does all that a signal handler may not do. Nobody learns of SIGKILL.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, MutexGuard};
 
 use fastrack_http::Error;
 use fastrack_sys::{exit_at_once, monotonic_millis, write_stderr_within, Events};
@@ -77,7 +78,11 @@ pub struct Ending {
     pid: u32,
 }
 
-static INSTALLED: OnceLock<Arc<Ending>> = OnceLock::new();
+/// What fatal signals run: an `Arc` that was turned into a pointer, or null.
+static INSTALLED: AtomicPtr<Ending> = AtomicPtr::new(null_mut());
+
+/// How many threads are in it.
+static CRASHING: AtomicUsize = AtomicUsize::new(0);
 
 impl Ending {
     pub(crate) fn new(shared: Arc<Shared>, control: Arc<Control>, settings: &RequestSettings) -> Self {
@@ -103,15 +108,34 @@ impl Ending {
         self.begin(ActiveRequest::take);
     }
 
-    /// Has fatal signals do the same. Only the first call in a process counts.
+    /// Has fatal signals do the same, until [`leave_fatal_signals`](Self::leave_fatal_signals). Only the first engine's counts until then.
     ///
     /// `ruby` is any address in the program or library whose signal handlers this is to precede. Other handlers are
     /// left alone: they may not even treat their signal as a failure.
     pub fn handle_fatal_signals(self: &Arc<Self>, ruby: *const ()) {
-        if INSTALLED.set(Arc::clone(self)).is_ok() {
+        let own = Arc::into_raw(Arc::clone(self)).cast_mut();
+        if INSTALLED.compare_exchange(null_mut(), own, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
             // SAFETY: it does only what signal-safety(7) allows.
             unsafe { fastrack_sys::run_before_fatal_signals(ruby as usize, on_fatal_signal) };
+        } else {
+            // SAFETY: it was made by into_raw just now, and nobody else has it.
+            drop(unsafe { Arc::from_raw(own) });
         }
+    }
+
+    /// From now on fatal signals do what they did before: the engine ends, and the process goes on. A child of it may have
+    /// an engine of its own.
+    pub fn leave_fatal_signals(self: &Arc<Self>) {
+        let own = Arc::as_ptr(self).cast_mut();
+        if INSTALLED.compare_exchange(own, null_mut(), Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            return;
+        }
+        // A thread that has crashed at this moment ends the process.
+        while CRASHING.load(Ordering::SeqCst) > 0 {
+            fastrack_sys::sleep(1);
+        }
+        // SAFETY: into_raw has made it, and the exchange has taken it out of where others would find it.
+        drop(unsafe { Arc::from_raw(own) });
     }
 
     /// What a thread does first that has crashed. Async-signal-safe.
@@ -176,7 +200,10 @@ impl Ending {
 
 /// The handler of fatal signals: only what signal-safety(7) allows.
 fn on_fatal_signal() {
-    INSTALLED.get().into_iter().for_each(|ending| ending.crash());
+    CRASHING.fetch_add(1, Ordering::SeqCst);
+    // SAFETY: into_raw has made it, and who takes it away waits until nobody is in here.
+    unsafe { INSTALLED.load(Ordering::SeqCst).as_ref() }.into_iter().for_each(Ending::crash);
+    CRASHING.fetch_sub(1, Ordering::SeqCst);
 }
 
 /// Async-signal-safe if `is_done` is.

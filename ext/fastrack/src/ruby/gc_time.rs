@@ -34,6 +34,11 @@ impl GcClock {
         Self::look(true)
     }
 
+    /// The next request is the first again: its engine is another one, maybe in a child of this process.
+    pub fn forget() {
+        COUNT.store(0, Ordering::Relaxed);
+    }
+
     /// Asking Ruby for the time costs a method call, asking for the number of collections next to nothing.
     #[inline]
     fn look(in_request: bool) -> GcTime {

@@ -15,7 +15,7 @@ use fastrack_sys::borrow_fd;
 
 use crate::app::{AppSettings, RackApp};
 use crate::request::AppThreads;
-use crate::ruby::system_error;
+use crate::ruby::{system_error, GcClock};
 use crate::worker::settings::{app_settings, engine_settings, listeners, optional};
 use crate::worker::shared_queue::RubySharedQueue;
 use crate::worker::thread_dump::{thread_dump_signal, RubyThreads};
@@ -229,6 +229,8 @@ impl RubyEngine {
             return false;
         }
         self.control.retire();
+        self.ending.borrow().iter().for_each(Ending::leave_fatal_signals);
+        GcClock::forget();
         drop((engine.take(), self.forking.take(), self.ending.take()));
         true
     }

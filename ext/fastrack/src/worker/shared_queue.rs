@@ -18,6 +18,7 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.const_set("LAYOUT", SharedQueue::LAYOUT)?;
     class.define_singleton_method("new", function!(RubySharedQueue::new, 0))?;
     class.define_singleton_method("from_fds", function!(RubySharedQueue::from_fds, 1))?;
+    class.define_singleton_method("of_master", function!(RubySharedQueue::of_master, 2))?;
     class.define_method("fds", method!(RubySharedQueue::fds, 0))?;
     class.define_method("worker_exited", method!(RubySharedQueue::forget, 1))?;
     class.define_method("drain", method!(RubySharedQueue::end, 0))?;
@@ -35,6 +36,12 @@ impl RubySharedQueue {
     fn from_fds(ruby: &Ruby, fds: [i32; 3]) -> Result<Self, Error> {
         // SAFETY: this process inherited them for this, and closes them later. Nobody truncates the file.
         Self::wrap(ruby, unsafe { SharedQueue::from_raw_fds(fds) })
+    }
+
+    /// `SharedQueue.of_master(fds, pid)`: the queue of this worker's master, which has sent the descriptors.
+    fn of_master(ruby: &Ruby, fds: [i32; 3], master: u32) -> Result<Self, Error> {
+        // SAFETY: this process has received them for this, and closes them later. Nobody truncates the file.
+        Self::wrap(ruby, unsafe { SharedQueue::of_master(fds, master) })
     }
 
     fn wrap(ruby: &Ruby, queue: std::io::Result<SharedQueue>) -> Result<Self, Error> {

@@ -2,6 +2,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::ops::Deref;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::request_state::RequestSettings;
 use crate::settings::Settings;
 use crate::worker::Engine;
 
-use super::{Ending, ASKED};
+use super::{on_fatal_signal, Ending, ASKED};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -56,6 +57,26 @@ fn read_all(mut client: &UnixStream) -> String {
     let mut text = String::new();
     client.read_to_string(&mut text).expect("a response and an orderly end");
     text
+}
+
+#[test]
+fn fatal_signals_leave_an_engine_alone_that_has_ended() {
+    extern "C" fn anchor() {}
+    let queue = SharedQueue::new().expect("a queue");
+    let engines = [engine(&queue), engine(&queue)];
+    let [ended, next] = engines.each_ref().map(|engine| &engine.0);
+    let counts = || [Arc::strong_count(ended), Arc::strong_count(next)];
+    let before = counts();
+    ended.handle_fatal_signals(anchor as *const ());
+    next.handle_fatal_signals(anchor as *const ());
+    assert_eq!(counts(), [before[0] + 1, before[1]]);
+    next.leave_fatal_signals();
+    ended.leave_fatal_signals();
+    assert_eq!(counts(), before);
+    next.handle_fatal_signals(anchor as *const ());
+    on_fatal_signal();
+    assert!(next.begun.load(Ordering::SeqCst) && !ended.begun.load(Ordering::SeqCst));
+    next.leave_fatal_signals();
 }
 
 #[test]
