@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-RSpec.describe "what the log has of an exception in the app, and of an idle worker" do
+RSpec.describe "what the log has of an exception in the app, and of an idle worker", exec: "the frames are those of a new Ruby" do
   ru = <<~'RUBY'
     require "rack"
     class Middle

@@ -1,14 +1,14 @@
 # frozen_string_literal: true
 
-# The system calls of a server's workers, as strace(1) tells them: one file for each thread.
+# The system calls of a server's workers, as strace(1) tells them: one file for each thread. Times are in seconds.
 class HttpStrace
-  Call = Struct.new(:name, :arguments, :result) do
+  Call = Struct.new(:time, :name, :arguments, :result) do
     def to_s = "#{name}(#{arguments}) = #{result}"
   end
 
   # The tracer is a grandchild of the server's parent (-D), so that signals go to the server and not to strace.
   def self.wrapper(folder)
-    ["strace", "-D", "-ff", "-q", "-q", "-s", "64", "-e", "signal=none", "-o", File.join(folder, "trace")]
+    ["strace", "-D", "-ff", "-q", "-q", "-ttt", "-s", "64", "-e", "signal=none", "-o", File.join(folder, "trace")]
   end
 
   def initialize(folder, thread)
@@ -19,8 +19,8 @@ class HttpStrace
     return [] unless File.exist?(@path)
 
     File.readlines(@path).filter_map do |line|
-      name, arguments, result = line.match(/\A(\w+)\((.*)\)\s+= (.*)\n/)&.captures
-      Call.new(name, arguments, result) if name
+      time, *call = line.match(/\A(\d+\.\d+) (\w+)\((.*)\)\s+= (.*)\n/)&.captures
+      Call.new(time.to_f, *call) if time
     end
   end
 

@@ -40,6 +40,7 @@ module Fastrack
       @old = workers(rows)
       @log = LogTail.new(pid)
       @commands = []
+      @family = []
       @seen = []
       @missing = 0
     end
@@ -90,7 +91,9 @@ module Fastrack
     def restarted(rows)
       fresh = rows.reject { |one| @known.include?(one.pid) || one.command.empty? || one.command.match?(WORKER) }
       @commands |= fresh.select { |one| one.parent == @pid }.map(&:command)
-      new = fresh.select { |one| @commands.include?(one.command) || one.command.match?(MASTER) }
+      # A master's title is another command. Those of other servers may be new, too.
+      @family |= fresh.select { |one| [@pid, *@family].include?(one.parent) || @commands.include?(one.command) }.map(&:pid)
+      new = fresh.select { |one| @family.include?(one.pid) }
       return new.any? { |one| one.command.match?(MASTER) } ? :ready : :gone unless rows.any? { |one| one.pid == @pid }
 
       @missing = new.any? ? 0 : @missing + 1
