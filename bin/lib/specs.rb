@@ -2,7 +2,7 @@
 
 # Runs the specs with the Ruby that runs this, several files at a time: specs.rb [--all] [--only NAME] [SPEC...]
 #
-# Each file has a process of its own, forked from this one, which has loaded rspec. The files that took longest last time come first, so that no long one is left for the
+# Each file has a process of its own, forked from this one, which has loaded rspec and spec_helper. The files that took longest last time come first, so that no long one is left for the
 # end. Examples tagged `alone` run after all others, one file at a time. Examples tagged `once` do not depend on Ruby's or
 # Rack's version, and run in the lane `system` only; those tagged `packaging` run with --all. Whatever is named runs anyhow.
 # What a file printed is in tmp/test/LANE/.
@@ -21,6 +21,7 @@ require "rspec/core"
 require "rspec/expectations"
 require "rspec/mocks"
 require "socket"
+require "stringio"
 require "tmpdir"
 
 # One file of specs and the rspec process that runs it.
@@ -74,8 +75,20 @@ class SpecFile
   end
 
   # @return [Array<String>] what Ruby said of the project's own code
-  def warnings
-    @output.lines.grep(%r{\A(?:#{Regexp.escape(Dir.pwd)}|\.)/.*: warning: }).uniq
+  def warnings = self.class.warnings(@output)
+
+  def self.warnings(output) = output.lines.grep(%r{\A(?:#{Regexp.escape(Dir.pwd)}|\.)/.*: warning: }).uniq
+
+  # Loads what all files load, once and for all of them.
+  def self.load_helper
+    $LOAD_PATH.unshift(File.expand_path("lib"), File.expand_path("spec"))
+    $VERBOSE = true
+    $stderr = StringIO.new
+    require "spec_helper"
+    said = warnings($stderr.string)
+  ensure
+    $stderr = STDERR
+    abort said.join if said&.any?
   end
 
   # @return [String] from where rspec begins to say what failed, or the last words
@@ -106,6 +119,7 @@ class SpecRun
   # @return [Boolean] whether all passed
   def run
     FileUtils.rm_rf(@logs)
+    SpecFile.load_helper
     return run_only if @only
 
     phase(paths, @tags + ["~alone"], @processes)

@@ -224,13 +224,19 @@ module Fastrack
     # Compacts the heap and makes its objects old, so that workers share the master's memory instead of copying it at their
     # first garbage collection.
     def warm_up
-      # Objects are old, and skipped by minor collections, once they have survived three.
-      return 4.times { GC.start } unless Process.respond_to?(:warmup)
+      return make_old unless Process.respond_to?(:warmup)
 
       Process.warmup
       # A compact heap has little room left. This collection lets it grow; else those of the workers would have to, and it takes a
       # full mark, which on Ruby 3.3 writes to the code of all methods.
       GC.start if RUBY_VERSION.start_with?("3.3.")
+    end
+
+    # Objects are old, and skipped by minor collections, once they have survived three. The full one comes last: Ruby sets by it
+    # how many old objects there may be before the next.
+    def make_old
+      3.times { GC.start(full_mark: false) }
+      GC.start
     end
   end
 end

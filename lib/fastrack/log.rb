@@ -147,9 +147,9 @@ module Fastrack
       restore&.call
     end
 
-    # Writes an error of the app to rack.errors, which may be stderr or an object of the app's.
+    # Writes an error of the app to rack.errors: where that is stderr, as a line of the log, else to the object of the app's.
     def report(stream, text)
-      return STDERR.puts(text) if $stderr.equal?(stream)
+      return line(text, :error) if $stderr.equal?(stream)
 
       put(stream, text)
       stream.flush if stream.respond_to?(:flush)

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-RSpec.describe "Loading" do
+RSpec.describe "Loading", exec: "what is loaded" do
   # Runs Ruby with the project's lib and nothing else of it.
   def ruby(script) = Open3.capture2e(Server::CLEAN_ENVIRONMENT, RbConfig.ruby, "-w", "-I", Server::LIB, "-e", script)
 

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # Of programs that change the words, folder and environment that they were started with before the server is there.
-RSpec.describe "A new master's start" do
+RSpec.describe "A new master's start", exec: "proc(5) of a new process" do
   include ReexecHelpers
 
   let(:answering) { 'run ->(_env) { [200, {}, [[File.read(File.join(__dir__, "version")), ENV["BUNDLE_GEMFILE"]].join(" ")]] }' }

@@ -51,8 +51,7 @@ RSpec.describe "C4 Kept connections", once: "the engine hands connections over" 
     end
   end
 
-  # Quiet: the others must make room within a tenth of a second.
-  it "keep their place when there are more of them than the queue holds", :quiet do
+  it "keep their place when there are more of them than the queue holds", :quiet, alone: "others must make room within a tenth of a second" do
     serve_kept(workers: 2)
     before = server.workers
     around_idle_peers(600) do

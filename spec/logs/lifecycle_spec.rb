@@ -26,7 +26,7 @@ Fastrack #{Fastrack::VERSION}, #{ruby}(?: with YJIT)?, production: 2 workers of 
   end
 
   it "says one worker of one thread where that is what there is, and what there is not" do
-    expect(Server.start(ru: Rackups::PID, options: { MaxWorkers: 1 }).log)
+    expect(Server.ready(ru: Rackups::PID, options: { MaxWorkers: 1 }).log)
       .to match(/^Fastrack .*: 1 worker of 1 thread\n\* ConfigFile: none\n\* Monitor: none$/)
   end
 

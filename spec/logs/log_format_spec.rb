@@ -16,7 +16,8 @@ RSpec.describe "LogFormat", once: "text and files" do
   it "adds time, process and level, or makes each line an object in JSON" do
     server = Server.start(ru: ru, options: { MaxWorkers: 1, LogFormat: "timestamp" })
     end_a_worker(server)
-    server.await_log(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z #{server.pid} ERROR fastrack: #{message}$/)
+    line = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z #{server.pid} ERROR fastrack: #{message}$/
+    Eventually.eventually(Server::DEADLINE, -> { server.whole_log }) { server.whole_log.match?(line) }
     expect(server.log).to match(/^\S+Z #{server.pid} INFO Fastrack starts Listening on /)
 
     server = Server.start(ru: ru, options: { MaxWorkers: 1, LogFormat: "json" })

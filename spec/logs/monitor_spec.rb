@@ -238,10 +238,11 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
     end
 
     {
-      "0.0.0.0:9394" => [token, /ControlListen must be a loopback address and port/], "example.com:80" => [token, /must be a loopback address/],
-      "127.0.0.1:0" => [token, /must be a loopback address/], "127.0.0.256:9394" => [token, /must be a loopback address/],
-      "127.0.0.01:9394" => [token, /must be a loopback address/],
-      "9394" => [nil, /ControlListen needs ControlToken/], "9395" => ["short", /ControlToken must be 16 or more/]
+      "example.com:80" => [token, /ControlListen must be an IP address and port/], "10.0.0.0/8:9394" => [token, /must be an IP address/],
+      "127.0.0.1:0" => [token, /must be an IP address/], "127.0.0.256:9394" => [token, /must be an IP address/],
+      "127.0.0.01:9394" => [token, /must be an IP address/],
+      "9394" => [nil, /ControlListen needs ControlToken: every user/], "0.0.0.0:9394" => [nil, /ControlListen needs ControlToken: whoever reaches 0\.0\.0\.0:9394/],
+      "[::]:9394" => [nil, /ControlListen needs ControlToken: whoever reaches \[::\]:9394/], "9395" => ["short", /ControlToken must be 16 or more/]
     }.each do |place, (key, message)|
       it "is refused at #{place} with #{key ? "a token of #{key.size} letters" : "no token"}, and no token is in the log" do
         server = Server.fail_to_start(ru: MonitorHelpers::APP, options: { ControlListen: place, ControlToken: key })

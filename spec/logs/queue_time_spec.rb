@@ -28,10 +28,12 @@ RSpec.describe "the queue time", once: "measured without Ruby" do
   { "new" => nil, "kept" => "GET / HTTP/1.1\r\nHost: h\r\n\r\n" }.each do |kind, first|
     it "is the time that a #{kind} connection has waited for another request" do
       server = Server.start(ru: ru, options: { MaxWorkers: 1 })
+      # A new connection waits from the moment it is made.
+      sent = micros
       HttpPeer.open(server) do |peer|
         peer.write(first).read_until(/Float \S/) if first
         holding = SlowRequest.new(server)
-        sent = micros
+        sent = micros if first
         peer.write("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
         # A busy worker looks sooner or later.
         Eventually.eventually { peer.taken? } if first

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-RSpec.describe "A new master (USR2)", once: "processes, signals and sockets" do
+RSpec.describe "A new master (USR2)", exec: "its start command", once: "processes, signals and sockets" do
   include ReexecHelpers
 
   { "a port" => false, "a path" => true }.each do |what, unix|

@@ -3,6 +3,9 @@
 # Clients that ask one request after the other, on connections of their own or on one that they keep, while an example does
 # something to the server; and what they got.
 class ClientLoop
+  # Seconds between two requests of a client, at most. Without a pause they would leave others no processor.
+  PAUSE = 0.01
+
   # @return [Array<String>] the bodies of all answers, oldest first for each client
   attr_reader :bodies
   # @return [Array<String>] requests that got no answer, or not one with status 200
@@ -20,10 +23,11 @@ class ClientLoop
   # @return [Integer] kept connections that were closed after a response that said so
   attr_reader :renewals
 
-  def initialize(server, paths, kept)
+  def initialize(server, paths, kept, pause = PAUSE)
     @server = server
     @paths = paths
     @kept = kept
+    @pause = pause
     @connections = @renewals = 0
     @bodies = []
     @failures = []
@@ -74,6 +78,7 @@ class ClientLoop
     note(nil, "#{e.class}: #{e.message}")
   ensure
     @asked[index] += 1
+    sleep(rand * @pause)
   end
 
   def connect

@@ -7,8 +7,7 @@ class KeptLoop < ClientLoop
   def self.run(server, **keywords, &block) = new(server, **keywords).tap { |loop| loop.run(&block) }
 
   def initialize(server, clients: 6, path: "/pid", pause: 0.01)
-    super(server, [path] * clients, true)
-    @pause = pause
+    super(server, [path] * clients, true, pause)
   end
 
   private
@@ -18,10 +17,5 @@ class KeptLoop < ClientLoop
   def connect
     @lock.synchronize { @connections += 1 }
     @server.connect
-  end
-
-  def ask(index)
-    super
-    sleep(rand * @pause)
   end
 end

@@ -19,12 +19,30 @@ module ProcessTable
 
   def all = Dir.children("/proc").grep(/\A\d+\z/).filter_map { |pid| entry(pid.to_i) }
 
-  # Pids of the children of a process, of those that are zombies, and of everything in a process group, whoever its parent is by
-  # now. Zombies are left out of the others.
-  def children(pid) = pids { |found| found.parent == pid && found.state != "Z" }
-  def zombies(pid) = pids { |found| found.parent == pid && found.state == "Z" }
-  def group(pgid) = pids { |found| found.group == pgid && found.state != "Z" }
-  def pids(&block) = all.select(&block).map(&:pid).sort
+  # Pids of the children of a process, of zombies among those of some, and of everything in a process group, whoever its parent is
+  # by now. Zombies are left out of the others.
+  def children(pid) = pids { |state, parent| parent == pid && state != "Z" }
+  def zombies(*parents) = pids { |state, parent| parents.include?(parent) && state == "Z" }
+  def group(pgid) = pids { |state, _, group| group == pgid && state != "Z" }
+
+  # Only as much as is asked for of each: there may be hundreds of processes, and specs look at them often.
+  def pids
+    Dir.children("/proc").grep(/\A\d/).filter_map do |pid|
+      text = File.binread("/proc/#{pid}/stat")
+      state, parent, group = text[text.rindex(")") + 2, 40].split(" ", 4)
+      pid.to_i if yield(state, parent.to_i, group.to_i)
+    rescue Errno::ENOENT, Errno::ESRCH
+      nil
+    end.sort
+  end
+
+  # Whether a group has no process, not even a zombie: see kill(2), which is asked more quickly.
+  def no_group?(pgid)
+    Process.kill(0, -pgid)
+    false
+  rescue Errno::ESRCH
+    true
+  end
 
   # Whether the process runs; a zombie does not.
   def alive?(pid)

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "English"
 require "etc"
 require "fileutils"
 require "rbconfig"
@@ -8,6 +9,7 @@ require "tmpdir"
 require_relative "clients"
 require_relative "folder"
 require_relative "gc_mode"
+require_relative "preload"
 
 # A server under test, started as a user would start it and seen only from
 # outside: through its port or socket, its signals, its log and /proc.
@@ -27,6 +29,10 @@ class Server
   ].to_h { |name| [name, nil] }.freeze
 
   class Failed < StandardError; end
+
+  RACKUP = [RbConfig.ruby, "-w", "-I", LIB, "-S", "rackup"].freeze
+  FASTRACK = [RbConfig.ruby, "-w", COMMAND].freeze
+  PRELOADS = [Preload.new(RACKUP, %w[-s Fastrack -h]), Preload.new(FASTRACK, %w[-h])].freeze
 
   @started = []
 
@@ -86,11 +92,14 @@ class Server
     @dir = Dir.mktmpdir("fastrack-spec")
     @options = complete(options, unix, config)
     @host = @options.fetch("Host", "127.0.0.1")
+    @listening = [0, nil]
     files.merge("config.ru" => ru).each { |name, text| write(name, text) }
-    command ||= words([RbConfig.ruby, "-w", COMMAND], environment, arguments) if fastrack
+    command ||= words(FASTRACK, environment, arguments) if fastrack
     @command = wrapper + (command || (rackup ? rackup_command(name, environment, arguments) : script_command))
-    @pid = spawn(GcMode.in_environment(CLEAN_ENVIRONMENT.merge(env.transform_keys(&:to_s))), *@command,
-                 chdir: @dir, in: File::NULL, out: log_path, err: %i[child out], pgroup: true, **inherit)
+    env = CLEAN_ENVIRONMENT.merge(env.transform_keys(&:to_s))
+    @pid = PRELOADS.lazy.filter_map { |one| one.start(@command, env, @dir, log_path) }.first if inherit.empty?
+    @pid ||= spawn(GcMode.in_environment(env), *@command,
+                   chdir: @dir, in: File::NULL, out: log_path, err: %i[child out], pgroup: true, **inherit)
   end
 
   # Writes a file into the private directory and gives its path.
@@ -111,8 +120,11 @@ class Server
 
   def log_path = File.join(@dir, "server.log")
 
-  # Everything written to stdout and stderr so far, but for what is said of this machine's limits.
-  def log = whole_log.lines.grep_v(/\Afastrack: only \d+ open files are allowed/).join
+  # Before a line of the server's own, unless LogFormat says something else: time, pid and level.
+  TIMED = /^\d{4}-\d\d-\d\dT[\d:.]+Z \d+ (?:INFO|WARN|ERROR) (?=fastrack: )/.freeze
+
+  # Everything written to stdout and stderr so far, without times, and without what is said of this machine's limits.
+  def log = whole_log.gsub(TIMED, "").lines.grep_v(/\Afastrack: only \d+ open files are allowed/).join
   def whole_log = File.exist?(log_path) ? File.read(log_path, encoding: "UTF-8").scrub : ""
 
   def await_listening
@@ -133,8 +145,19 @@ class Server
   # Waits until all workers serve, those of its start or of the last of so many generations.
   def await_ready(times = 1) = await_log("Fastrack is ready", times)
 
-  # The last `starts Listening` line, taken apart.
-  def listening = log.lines.reverse_each.lazy.filter_map { |line| LISTENING.match(line.chomp) }.first
+  # The last `starts Listening` line, taken apart. Logs may be long, and threads of clients ask for it often: only what is new is read.
+  def listening
+    looked_at, found = @listening
+    size = File.size?(log_path).to_i
+    looked_at, found = 0, nil if size < looked_at
+    return found if size == looked_at
+
+    lines = File.read(log_path, size - looked_at, looked_at).to_s[/.*\n/m].to_s
+    lines.dup.force_encoding(Encoding::UTF_8).scrub.scan(LISTENING) { found = $LAST_MATCH_INFO }
+    @listening = [looked_at + lines.bytesize, found]
+    found
+  end
+
   def port = listening[:port]&.to_i
 
   # The unix socket's path, nil on a port.
@@ -256,7 +279,7 @@ class Server
   end
 
   def rackup_command(name, environment, arguments)
-    words([RbConfig.ruby, "-w", "-I", LIB, "-S", "rackup", "-s", name], environment, arguments)
+    words([*RACKUP, "-s", name], environment, arguments)
   end
 
   def words(program, environment, arguments)
@@ -316,7 +339,7 @@ class Server
 
   # A wrapper may end before what it started, and a killed master before its workers.
   def end_leftovers
-    Eventually.eventually(10) { processes.empty? }
+    Eventually.eventually(10) { ProcessTable.no_group?(pid) || processes.empty? }
     nil
   rescue Eventually::TimedOut
     left = processes

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-RSpec.describe "OobGC=auto", :quiet do
+RSpec.describe "OobGC=auto", :quiet, exec: "what is in the heap decides" do
   # Makes garbage, /more a lot of it, and answers with the collections and the full marks before and after that. /old makes what
   # stays, and so much that a full mark becomes due.
   let(:allocating) { <<~'RUBY' }

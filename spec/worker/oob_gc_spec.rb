@@ -2,7 +2,7 @@
 
 require_relative "../../lib/fastrack/gc/oob_gc"
 
-RSpec.describe "Out-of-band GC", :quiet do
+RSpec.describe "Out-of-band GC", :quiet, exec: "what is in the heap decides" do
   # Answers with the collections so far. Ruby makes none of its own accord, so that those are all ours.
   let(:counting) { "run ->(_env) { [200, {}, [GC.count.to_s]] }" }
   let(:disabled) { "after_fork { GC.disable }" }

@@ -4,7 +4,7 @@ require_relative "../spec_helper"
 require "open3"
 
 # What is defined after the fork clears caches that a worker shares with the master until then.
-RSpec.describe "The code that workers share with the master" do
+RSpec.describe "The code that workers share with the master", exec: "what is loaded" do
   # Notes what is defined, and how often Ruby has cleared caches: Probe.note; Probe.changes since then.
   let(:probe) do
     <<~'RUBY'

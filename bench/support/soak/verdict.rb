@@ -14,7 +14,7 @@ module Soak
     IDLE_CPU = 0.5
 
     # What a log never has, whatever is done to the server.
-    BAD_LINES = [/panicked/, /^fastrack: (?:internal error|bug)/i, /^soak: mixed up/, %r{#{Site::ROOT}/lib/\S+: warning:}].freeze
+    BAD_LINES = [/panicked/, /\bfastrack: (?:internal error|bug)/i, /^soak: mixed up/, %r{#{Site::ROOT}/lib/\S+: warning:}].freeze
 
     # @param server [Server]
     # @param watch [Watch]
@@ -86,7 +86,8 @@ module Soak
 
     # The server's own lines, without what differs from time to time.
     def unusual_lines
-      lines = @server.log.lines(chomp: true).grep(/\Afastrack: /).map { |line| line.gsub(/\d+(?:\.\d+)?/, "N")[0, 160] }
+      own = @server.log.lines(chomp: true).filter_map { |line| line[/\A(?:\S+Z \d+ [A-Z]+ )?(fastrack: .*)/, 1] }
+      lines = own.map { |line| line.gsub(/\d+(?:\.\d+)?/, "N")[0, 160] }
       lines.tally.sort_by(&:last).map { |line, count| "#{count.to_s.rjust(7)} #{line}" }.reverse.first(60)
     end
   end

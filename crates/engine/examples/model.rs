@@ -235,7 +235,7 @@ fn nothing_is_queued_that_is_not_counted() {
 /// not looked for.
 const INTERRUPTIONS: usize = 3;
 
-/// Runs a model through all orders of its threads' steps with so many interruptions, however long that takes: about 15 s of CPU
+/// Runs a model through all orders of its threads' steps with a few interruptions, however long that takes: about 15 s of CPU
 /// time for all models.
 fn check(what: &str, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();

@@ -8,7 +8,7 @@ use std::task::{ready, Context, Poll};
 use std::time::Duration;
 
 use hyper::body::{Body, Bytes, Frame, Incoming};
-use hyper::header::{HeaderMap, HeaderValue, ACCEPT, AUTHORIZATION, HOST, ORIGIN};
+use hyper::header::{HeaderMap, HeaderValue, ACCEPT, AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use tokio::time::{interval, Interval, MissedTickBehavior};
 
@@ -22,6 +22,9 @@ const STREAMS: usize = 16;
 
 /// How often a page gets news.
 const NEWS: Duration = Duration::from_secs(1);
+
+const UNKNOWN: &str =
+    "the token is missing or wrong: Authorization: Bearer TOKEN; on the server's machine also ?token=TOKEN\n";
 
 const PAGE: &str = include_str!("page.html");
 
@@ -42,8 +45,21 @@ pub struct Answers {
 pub enum Door {
     /// The unix socket, which only its owner can open.
     Unix,
-    /// TCP, for whoever has the token: to look, not to touch.
-    Tcp,
+    /// TCP, from this machine, for whoever has the token: to look, not to touch.
+    Local,
+    /// TCP, from another machine: the same.
+    Network,
+}
+
+impl Door {
+    /// That of a TCP client with this address.
+    pub fn of(client: IpAddr) -> Self {
+        if client.to_canonical().is_loopback() {
+            Door::Local
+        } else {
+            Door::Network
+        }
+    }
 }
 
 impl Answers {
@@ -58,11 +74,11 @@ impl Answers {
         door: Door,
         streaming: &AtomicBool,
     ) -> Response<Content> {
-        if door == Door::Tcp && !self.knows_token(request.headers(), request.uri()) {
-            return text(
-                StatusCode::UNAUTHORIZED,
-                "the token is missing or wrong: Authorization: Bearer TOKEN, or ?token=TOKEN\n",
-            );
+        if door != Door::Unix && !knows_token(self.token.as_deref(), request.headers(), request.uri(), door) {
+            let mut refusal = text(StatusCode::UNAUTHORIZED, UNKNOWN);
+            // RFC 9110 section 15.5.2 demands it.
+            refusal.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            return refusal;
         }
         if door == Door::Unix && has_foreign_host(request.headers()) {
             return text(StatusCode::MISDIRECTED_REQUEST, "ask for http://localhost\n");
@@ -73,19 +89,6 @@ impl Answers {
             Method::POST => self.act(path, request.headers(), door),
             _ => text(StatusCode::METHOD_NOT_ALLOWED, "GET, HEAD or POST\n"),
         }
-    }
-
-    /// Takes the same time for each wrong one of that length.
-    fn knows_token(&self, headers: &HeaderMap, uri: &Uri) -> bool {
-        let bearer =
-            headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
-        let pairs = || uri.query().unwrap_or_default().split('&');
-        let given =
-            bearer.or_else(|| pairs().find_map(|pair| pair.strip_prefix("token="))).unwrap_or_default();
-        let Some(token) = &self.token else { return false };
-        let differences =
-            given.bytes().zip(token.bytes()).fold(0, |differences, (one, other)| differences | (one ^ other));
-        given.len() == token.len() && differences == 0
     }
 
     fn show(self: &Arc<Self>, path: &str, headers: &HeaderMap, streaming: &AtomicBool) -> Response<Content> {
@@ -144,7 +147,7 @@ impl Answers {
             return text(StatusCode::NOT_FOUND, "/phased-restart /restart /stop /workers/+1 /workers/-1\n");
         };
         // A browser names the page that sends a POST: any page that its user looks at, if the socket is forwarded to a port.
-        if door == Door::Tcp || headers.contains_key(ORIGIN) {
+        if door != Door::Unix || headers.contains_key(ORIGIN) {
             return text(StatusCode::FORBIDDEN, "this is for the unix socket, and not for browsers\n");
         }
         fastrack_sys::signal_self(signal);
@@ -154,6 +157,24 @@ impl Answers {
             Content::Whole(Some(format!("{{\"sent\":\"{name}\"}}\n").into())),
         )
     }
+}
+
+/// Takes the same time for each wrong one of that length. In the query, where proxies log it, only from this machine: a browser has
+/// no other place for it.
+fn knows_token(token: Option<&str>, headers: &HeaderMap, uri: &Uri, door: Door) -> bool {
+    let query = uri.query().filter(|_| door == Door::Local).unwrap_or_default();
+    let in_query = || query.split('&').find_map(|pair| pair.strip_prefix("token="));
+    let given = headers.get(AUTHORIZATION).and_then(bearer).or_else(in_query).unwrap_or_default();
+    let Some(token) = token else { return false };
+    let differences =
+        given.bytes().zip(token.bytes()).fold(0, |differences, (one, other)| differences | (one ^ other));
+    given.len() == token.len() && differences == 0
+}
+
+/// The token in an Authorization field. The name of the scheme has no case (RFC 9110 section 11.1).
+fn bearer(value: &HeaderValue) -> Option<&str> {
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("Bearer").then(|| token.trim_start_matches(' '))
 }
 
 /// Whether who asks for metrics names plain text, and not OpenMetrics. Prometheus names both, curl neither.
@@ -265,6 +286,30 @@ impl Body for Content {
                 hyper::body::SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64)
             }
             Content::Events(_) => hyper::body::SizeHint::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_machine_gives_the_token_in_a_field_and_never_in_the_query() {
+        let door = |address: &str| Door::of(address.parse().expect("an address"));
+        assert_eq!([door("127.0.0.9"), door("::1"), door("::ffff:127.0.0.1")], [Door::Local; 3]);
+        assert_eq!([door("10.0.0.1"), door("fe80::1")], [Door::Network; 2]);
+        let knows = |field: Option<&str>, uri: &str, door| {
+            let fields = field.map(|text| (AUTHORIZATION, HeaderValue::from_str(text).expect("a value")));
+            knows_token(Some("secret"), &fields.into_iter().collect(), &uri.parse().expect("a target"), door)
+        };
+        for door in [Door::Local, Door::Network] {
+            assert!(
+                knows(Some("Bearer secret"), "/metrics", door) && knows(Some("bearer secret"), "/", door)
+            );
+            assert!(!knows(None, "/metrics", door) && !knows(Some("Basic secret"), "/", door));
+            assert!(!knows(Some("Bearer secreT"), "/", door) && !knows(Some("Bearer secret1"), "/", door));
+            assert_eq!(knows(None, "/?a=b&token=secret", door), door == Door::Local);
         }
     }
 }

@@ -208,7 +208,7 @@ fn run(
                     let _ = done.try_send(());
                 }
                 Event::Unix(stream) => clients.add(stream, Door::Unix).await,
-                Event::Tcp(stream) => clients.add(stream, Door::Tcp).await,
+                Event::Tcp(stream, door) => clients.add(stream, door).await,
                 Event::Failure => sleep(PAUSE).await,
                 Event::End => {
                     doors.drain(&mut clients).await;
@@ -222,7 +222,7 @@ fn run(
 enum Event {
     Listen,
     Unix(net::UnixStream),
-    Tcp(net::TcpStream),
+    Tcp(net::TcpStream, Door),
     Failure,
     End,
 }
@@ -315,7 +315,7 @@ impl Doors {
         for _ in 0..LAST_CLIENTS {
             match poll_fn(|context| Poll::Ready(self.poll_clients(context))).await {
                 Poll::Ready(Event::Unix(stream)) => clients.add(stream, Door::Unix).await,
-                Poll::Ready(Event::Tcp(stream)) => clients.add(stream, Door::Tcp).await,
+                Poll::Ready(Event::Tcp(stream, door)) => clients.add(stream, door).await,
                 _ => break,
             }
         }
@@ -329,7 +329,9 @@ impl Doors {
             return Poll::Ready(accepted.map_or(Event::Failure, |(stream, _)| Event::Unix(stream)));
         }
         if let Some(Poll::Ready(accepted)) = self.tcp.as_ref().map(|listener| listener.poll_accept(context)) {
-            return Poll::Ready(accepted.map_or(Event::Failure, |(stream, _)| Event::Tcp(stream)));
+            let event =
+                accepted.map_or(Event::Failure, |(stream, from)| Event::Tcp(stream, Door::of(from.ip())));
+            return Poll::Ready(event);
         }
         Poll::Pending
     }

@@ -8,12 +8,16 @@ use std::path::PathBuf;
 pub struct Settings {
     /// Where to have a unix socket.
     pub path: Option<PathBuf>,
-    /// A loopback address to listen on.
+    /// An address to listen on, for whoever knows the token.
     pub listen: Option<SocketAddr>,
     /// What its clients have to know.
     pub token: Option<String>,
     /// The server's.
     pub version: String,
+    /// Which Ruby it runs on.
+    pub ruby: String,
+    /// The machine's or container's name.
+    pub host: String,
     /// Requests that a worker may have in the app at once.
     pub threads: usize,
     /// In seconds of the monotonic clock.

@@ -19,6 +19,8 @@ pub fn json(view: &View) -> Value {
     json!({
         "server": "fastrack",
         "version": view.settings.version,
+        "ruby": view.settings.ruby,
+        "host": view.settings.host,
         "pid": std::process::id(),
         "phase": view.master.phase.name(),
         "generation": view.master.generation,
@@ -54,7 +56,8 @@ fn worker(worker: &Worker, now: f64) -> Value {
         "state": worker.state(),
         "uptime": rounded(now - worker.master.spawned_at),
         "requests": worker.counts.as_ref().map(Counts::requests),
-        "busy_seconds": worker.counts.as_ref().map(|counts| all_durations(counts).sum as f64 / 1000.0),
+        "busy_seconds": worker.counts.as_ref().map(|counts| busy_millis(counts, worker.in_progress) as f64 / 1000.0),
+        "in_app": worker.counts.as_ref().map(|counts| counts.connections.in_app),
         "request": request.as_ref().map(|(text, _)| text),
         "request_seconds": request.as_ref().map(|(_, seconds)| rounded(*seconds)),
     });
@@ -62,6 +65,11 @@ fn worker(worker: &Worker, now: f64) -> Value {
         value.extend(more);
     }
     value
+}
+
+/// What requests have taken, those in progress included: who looks twice learns how busy the worker was in between.
+fn busy_millis(counts: &Counts, in_progress: u64) -> u64 {
+    all_durations(counts).sum + in_progress
 }
 
 /// Of all statuses together.

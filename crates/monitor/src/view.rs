@@ -29,6 +29,8 @@ pub struct Worker {
     pub entry: Option<Entry>,
     /// Those of its slot, former workers' included.
     pub counts: Option<Counts>,
+    /// Milliseconds that the requests which it answers have lasted by now.
+    pub in_progress: u64,
     /// None if its process has ended.
     pub usage: Option<Usage>,
 }
@@ -123,13 +125,20 @@ impl Viewer {
         let counts = |worker: &WorkerState| self.scoreboard.counts(worker.slot?);
         let workers = master.workers.iter().zip(usages).map(|(worker, usage)| {
             let (entry, counts) = (entry(worker), counts(worker));
-            Worker { master: worker.clone(), entry, counts, usage }
+            let in_progress = worker.slot.map_or(0, |slot| self.scoreboard.in_progress(slot, now / 1000));
+            Worker { master: worker.clone(), entry, counts, in_progress, usage }
+        });
+        let mut workers: Vec<_> = workers.collect();
+        // The older one of two that have a number while one replaces the other comes first.
+        workers.sort_by(|one, other| {
+            let (one, other) = (&one.master, &other.master);
+            one.nr.cmp(&other.nr).then(one.spawned_at.total_cmp(&other.spawned_at))
         });
         let queue = |info: &ListenerInfo| listen_queue(info.address, info.inode);
         View {
             now: now as f64 / 1e6,
             settings: Arc::clone(&self.settings),
-            workers: workers.collect(),
+            workers,
             usage,
             listeners: master.listeners.iter().map(|info| (info.clone(), queue(info))).collect(),
             overflows: listen_overflows(),

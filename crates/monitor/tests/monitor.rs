@@ -26,6 +26,8 @@ fn start_beside(path: &Path, scoreboard: &Scoreboard, replaces: bool) -> Monitor
         listen: None,
         token: None,
         version: "1.2.3".into(),
+        ruby: "ruby 3.4.1".into(),
+        host: "web-1".into(),
         threads: 1,
         started_at: 0.0,
         patient: replaces,

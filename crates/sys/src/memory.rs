@@ -38,7 +38,7 @@ fn grow(buffer: &mut Vec<u8>, more: usize) -> io::Result<()> {
     Ok(buffer.try_reserve(more)?)
 }
 
-/// Whether this process may have so many bytes more, from the system or of what is free of the heap.
+/// Whether this process may allocate `bytes` more, from the system or from what is free in its heap.
 fn is_available(bytes: usize) -> bool {
     can_map(bytes) || free_heap() >= bytes
 }

@@ -68,7 +68,7 @@ mod turns {
         // SAFETY: it consists of numbers, for which 0 is a value.
         let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
         let size = size_of::<libc::sched_attr>() as u32;
-        // SAFETY: the kernel writes so many bytes at most, and there is room for them.
+        // SAFETY: the kernel writes at most as many bytes as it is told, and there is room for them.
         let result = unsafe { libc::syscall(libc::SYS_sched_getattr, thread, &raw mut attributes, size, 0) };
         (result == 0 && attributes.sched_policy == libc::SCHED_OTHER as u32).then_some(attributes)
     }

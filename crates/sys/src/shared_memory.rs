@@ -50,7 +50,7 @@ impl<T: number::Number> SharedNumbers<T> {
         Ok(SharedNumbers { memory: memory.cast(), count: count.get() })
     }
 
-    /// So many of the numbers, from this one on; None if there are not so many.
+    /// `N` of the numbers, from this one on; None if there are fewer.
     #[inline]
     pub fn chunk<const N: usize>(&self, start: usize) -> Option<&[T; N]> {
         self.get(start..)?.first_chunk()

@@ -38,7 +38,7 @@ fn replace_file(ruby: &Ruby, fd: c_int, with: c_int) -> Result<(), Error> {
     replaced.map_err(|error| system_error(ruby, "a log file", &error))
 }
 
-/// `make_objects(count, slot_size)`: makes so many objects of slots of so many bytes each, and drops them. Half of what it takes
+/// `make_objects(count, slot_size)`: makes `count` objects in slots of `slot_size` bytes, and drops them. Half of what it takes
 /// in Ruby: no method call and no reference.
 fn make_objects(ruby: &Ruby, count: usize, slot_size: usize) -> Result<(), Error> {
     // What a string takes of its slot besides its bytes: flags, class, length, and the NUL at the end.

@@ -17,7 +17,7 @@ module Fastrack
     # Seconds between two looks.
     PAUSE = 0.1
 
-    # So many looks in a row without a new master, or so many workers that have gone, are no accident.
+    # After this number of looks without a new master, or of workers that have gone, it is no accident.
     TIMES = 3
 
     # Seconds in which a master that is not stuck in a hook has begun.

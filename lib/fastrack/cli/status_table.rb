@@ -1,11 +1,15 @@
 # frozen_string_literal: true
 
+require "io/console"
+
 module Fastrack
-  # The status of a server for a terminal, in 80 columns.
+  # The status of a server as text. A terminal gets lines that fit, a file or pipe whole ones.
   class StatusTable
+    # Of a terminal that does not know.
     COLUMNS = 80
 
-    HEAD = " nr     pid gen state     cpu   req/s  requests  memory      up  request"
+    # In 80 columns a request has no room beside that: it is in a line of its own.
+    HEAD = " nr     pid state     cpu   req/s  requests  memory      up"
 
     COLOURS = { "busy" => 33, "idle" => 32, "serving" => 32, "stopping" => 35, "booting" => 36, "draining" => 35, "dead" => 31 }.freeze
 
@@ -16,6 +20,7 @@ module Fastrack
 
     # @param output [IO] which decides on colours
     def initialize(output = $stdout)
+      @output = output
       @colours = output.tty? && ENV["NO_COLOR"].to_s.empty?
     end
 
@@ -25,8 +30,9 @@ module Fastrack
     # @return [String]
     def text(before, now, clear: false)
       @seconds = [now["now"] - before["now"], 0.001].max
+      @columns = columns
       old = before["workers"].to_h { |worker| [worker["pid"], worker] }
-      rows = now["workers"].map { |worker| row(worker, old[worker["pid"]] || {}) }
+      rows = now["workers"].flat_map { |worker| [row(worker, old[worker["pid"]] || {}), *request(worker)] }
       lines = [title(now), summary(before, now), "", HEAD, *rows, *exits(now)]
       "#{CLEAR if clear && @colours}#{lines.join("\n")}\n"
     end
@@ -59,12 +65,14 @@ module Fastrack
     def row(worker, old)
       busy = old["cpu_seconds"] && worker["cpu_seconds"] && ((worker["cpu_seconds"] - old["cpu_seconds"]) / @seconds * 100).round
       state = worker["state"].to_s
-      request = worker["request"] && "#{time(worker["request_seconds"])} #{worker["request"]}"
-      fixed = [worker["nr"].to_s.rjust(3), worker["pid"].to_s.rjust(7), worker["generation"].to_s.rjust(3), state.ljust(8),
+      fixed = [worker["nr"].to_s.rjust(3), worker["pid"].to_s.rjust(7), state.ljust(8),
                (busy ? "#{busy.clamp(0, 999)}%" : "").rjust(4), rate(old["requests"], worker["requests"]).rjust(7),
                worker["requests"].to_s.rjust(9), bytes(worker["pss"] || worker["rss"]).rjust(7), time(worker["uptime"]).rjust(7)]
-      line = fit("#{fixed.join(" ")}  #{request}".rstrip)
-      line.sub(/(?<= )#{Regexp.escape(state)}(?= |\z)/) { colour(state, state) }
+      fit(fixed.join(" ").rstrip).sub(/(?<= )#{Regexp.escape(state)}(?= |\z)/) { colour(state, state) }
+    end
+
+    def request(worker)
+      fit("#{" " * 12}#{time(worker["request_seconds"])} #{worker["request"]}") if worker["request"]
     end
 
     def exits(now)
@@ -97,8 +105,20 @@ module Fastrack
 
     # @param coloured [String] what in it takes no columns for its colour
     def fit(line, coloured = "")
-      room = COLUMNS + (coloured.include?("\e") ? 9 : 0)
+      return line unless @columns
+
+      room = @columns + (coloured.include?("\e") ? 9 : 0)
       line.length > room ? "#{line[0, room - 3]}..." : line
+    end
+
+    # @return [Integer, nil] nil: there is no terminal whose width counts
+    def columns
+      return unless @output.tty?
+
+      wide = @output.winsize.last
+      wide.positive? ? wide : COLUMNS
+    rescue SystemCallError
+      COLUMNS
     end
 
     def colour(name, text)

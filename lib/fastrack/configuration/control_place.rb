@@ -23,7 +23,7 @@ module Fastrack
       end
       return unless @address && !@token
 
-      raise ConfigurationError, "#{configuration.source(:ControlListen)} needs ControlToken: every user of this machine can connect to a port"
+      raise ConfigurationError, "#{configuration.source(:ControlListen)} needs ControlToken: #{readers} could read what the server does"
     end
 
     # @return [Array] as Monitor.start takes it
@@ -32,6 +32,10 @@ module Fastrack
     end
 
     private
+
+    def readers
+      @address.match?(/\A(?:127\.|\[::1\])/) ? "every user of this machine" : "whoever reaches #{@address}"
+    end
 
     def path_of(configuration)
       return if configuration.control_path == false

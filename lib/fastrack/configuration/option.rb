@@ -101,9 +101,6 @@ module Fastrack
       TRUE_WORDS = /\A(?:true|yes|1|on)\z/i.freeze
       FALSE_WORDS = /\A(?:false|no|0|off|)\z/i.freeze
 
-      # 127.0.0.0/8 and ::1.
-      LOOPBACK = /\A(?:127(?:\.(?:\d|[1-9]\d|1\d\d|2[0-4]\d|25[0-5])){3}|\[::1\])\z/.freeze
-
       # What no other limit is set for, also in bytes. Sums of them still fit into 64 bits.
       MOST = 1_000_000_000_000_000
 
@@ -217,13 +214,21 @@ module Fastrack
         /\A(?:none|no|false|off)\z/i.match?(value.to_s) ? false : path(value)
       end
 
-      # @return [String] an address and a port that no other machine can reach
-      def loopback(value)
+      # @return [String] an IP address and a port; a port alone is one that no other machine can reach
+      def ip_port(value)
         host, port = value.to_s.delete_prefix("tcp://").match(/\A(?:(.+):)?(\d{1,5})\z/)&.captures
-        address = { nil => "127.0.0.1", "localhost" => "127.0.0.1", "::1" => "[::1]" }.fetch(host, host)
-        return "#{address}:#{port}" if port.to_i.between?(1, 65_535) && LOOPBACK.match?(address)
+        ip = ip_address({ nil => "127.0.0.1", "localhost" => "127.0.0.1" }.fetch(host, host))
+        return "#{ip.ipv6? ? "[#{ip}]" : ip}:#{port}" if ip && port.to_i.between?(1, 65_535)
 
-        raise ArgumentError, "must be a loopback address and port, such as 127.0.0.1:9394: other machines are to use a proxy or ssh"
+        raise ArgumentError, "must be an IP address and port, such as 127.0.0.1:9394 or 0.0.0.0:9394, or a port alone"
+      end
+
+      # @return [IPAddr, nil] nil: it is none, or a whole network
+      def ip_address(text)
+        require "ipaddr"
+        IPAddr.new(text.to_s.delete_prefix("[").delete_suffix("]")) unless text.to_s.match?(%r{[/%]})
+      rescue IPAddr::Error
+        nil
       end
 
       # @return [String] frozen

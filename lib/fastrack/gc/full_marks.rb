@@ -79,7 +79,7 @@ module Fastrack
     end
   end
 
-  # Ruby marks and sweeps in steps, one for so many objects that are made. Making some between two requests has it go on there.
+  # Ruby marks and sweeps in steps, one for each batch of objects that are made. Making some between two requests has it go on there.
   module Steps
     # Objects that are made for one step of marking (gc/default/default.c). Ruby takes as large ones as it needs to be ready before
     # the free slots are used up that it has kept for them.
@@ -88,7 +88,7 @@ module Fastrack
     # Seconds of steps, after which to see whether somebody waits.
     TIME = 0.001
 
-    # At most so many after a response.
+    # The most steps after a response.
     MOST = 100
 
     module_function

@@ -5,8 +5,8 @@ require_relative "figures"
 module Fastrack
   # Out-of-band garbage collection: runs after a response has left, rather than during the next request.
   #
-  # Before Ruby 3.4 it is a full collection every so many requests, as in Rhebok. Since Ruby 3.4 Ruby can be told to leave
-  # full marks to us. Then there is a minor collection every so many requests, and a full one only when Ruby says that it
+  # Before Ruby 3.4 it is a full collection every OobGCInterval requests, as in Rhebok. Since Ruby 3.4 Ruby can be told to leave
+  # full marks to us. Then there is a minor collection every OobGCInterval requests, and a full one only when Ruby says that it
   # is due and no client waits. A worker that always has clients must not grow without bound: a due full mark is put off
   # for as many requests as lie between two collections at most.
   #

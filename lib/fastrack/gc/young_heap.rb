@@ -275,7 +275,7 @@ module Fastrack
       @marked = GC.count
     end
 
-    # Pages that any pool may get are left to the others, but for so many slots.
+    # Of pages that any pool may get, this number of slots is taken; the rest is left to the other pools.
     def grow(size, unused, slots)
       @added += slots * size
       @lacking_free.delete(size)

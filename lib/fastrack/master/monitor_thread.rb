@@ -1,7 +1,9 @@
 # frozen_string_literal: true
 
+require "etc"
 require_relative "../error"
 require_relative "../log"
+require_relative "../process/start_lines"
 require_relative "../version"
 require_relative "shutdown"
 
@@ -17,12 +19,16 @@ module Fastrack
       configuration = launcher.configuration
       # A supervisor starts the new server beside the old one.
       takes_over = replaces || launcher.supervised?
-      monitor = Monitor.start(workers.scoreboard, configuration.control.to_a, VERSION, configuration.max_threads, takes_over)
+      monitor = Monitor.start(workers.scoreboard, configuration.control.to_a, names, configuration.max_threads, takes_over)
       new(launcher, workers, monitor).tap { |thread| thread.listen unless replaces }
     rescue StandardError => e
       Log.line("no monitor here: #{e.message}") if configuration.control_path || configuration.control_listen
       nil
     end
+
+    # @return [Array<String>] what its page says that it is the page of
+    def self.names = [VERSION, StartLines.ruby, Etc.uname[:nodename]].map { |name| name.dup.force_encoding(Encoding::UTF_8).scrub }
+    private_class_method :names
 
     # @param monitor [Monitor]
     def initialize(launcher, workers, monitor)

@@ -9,7 +9,7 @@ module Fastrack
     # What JSON does not allow in a string (RFC 8259 §7), and what some readers take for the end of a line.
     SPECIAL = /["\\\u0000-\u001f\u2028\u2029]/.freeze
 
-    # @param format [String] see options.rb
+    # @param format [String, nil] see options.rb; nil: lines on stderr have a time unless whoever gets them adds it
     # @param logger [Logger, nil]
     def initialize(format, logger)
       @format = format
@@ -20,12 +20,13 @@ module Fastrack
     def line(text, level)
       return if log(text, level)
 
-      Log::STDERR.puts(@format == "plain" ? "fastrack: #{text}" : formatted("fastrack: #{text}", text, level))
+      Log::STDERR.puts(formatted("fastrack: #{text}", text, level, @format || (timed_by_reader? ? "plain" : "timestamp")))
     end
 
     # Writes a line to stdout.
     def say(text)
-      Log::STDOUT.puts(@format == "plain" ? text : formatted(text, text, :info))
+      # Rhebok's users look for these lines as they are.
+      Log::STDOUT.puts(formatted(text, text, :info, @format || "plain"))
     end
 
     # What takes lines by `puts`, as a Log::Output does.
@@ -55,9 +56,23 @@ module Fastrack
 
     private
 
-    def formatted(line, message, level)
+    # Whether stderr is a terminal, where somebody looks, or the journal: JOURNAL_STREAM names its device and inode (systemd.exec(5)).
+    # Asked each time, as StderrPath, the app or a daemon's start may have replaced it.
+    def timed_by_reader?
+      return false unless $stderr.is_a?(IO)
+      return true if $stderr.tty?
+
+      journal = ENV["JOURNAL_STREAM"]
+      !journal.nil? && $stderr.stat.then { |found| journal == "#{found.dev}:#{found.ino}" }
+    rescue IOError, SystemCallError
+      false
+    end
+
+    def formatted(line, message, level, format)
+      return line if format == "plain"
+
       time = Time.now.utc.strftime("%FT%T.%LZ")
-      return "#{time} #{Process.pid} #{level.to_s.upcase} #{line}" if @format == "timestamp"
+      return "#{time} #{Process.pid} #{level.to_s.upcase} #{line}" if format == "timestamp"
 
       %({"time":"#{time}","level":"#{level}","pid":#{Process.pid},"message":#{LogFormat.quote(message)}})
     end

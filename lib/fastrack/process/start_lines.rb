@@ -32,6 +32,6 @@ module Fastrack
     def monitor(place)
       [place&.path, place&.address].compact.then { |places| places.empty? ? "none" : places.join(", ") }
     end
-    private_class_method :ruby, :environment, :workers, :monitor
+    private_class_method :environment, :workers, :monitor
   end
 end

@@ -36,7 +36,7 @@ module Fastrack
       drain_on_shutdown: [[true], "TERM always serves the clients in the backlog; QUIT leaves them"],
       restart_command: [[], "USR2 runs the command that started the server"],
       debug: [[false], "there is no debug log; PWR logs the workers' backtraces"],
-      log_formatter: [[], "the server's lines are short and without time: journald or the platform adds that"],
+      log_formatter: [[], "LogFormat says what the server's lines look like"],
       max_io_threads: [[0, "0"], "requests that wait take a worker or a thread each; raise workers"],
       max_fast_inline: [[], "waiting clients are served in their order; max_keep_alive limits requests per connection"],
       raise_exception_on_sigterm: [[false], "after TERM the exit status is 0"],

@@ -12,46 +12,77 @@ module Fastrack
       # Seconds that a response may take.
       PATIENCE = 60
 
-      # @return [Integer] requests with an answer
-      attr_reader :requests
-      # @return [Integer] requests without an answer, or with a status of 500 or more
-      attr_reader :failures
+      # Statuses from this one on are failures, and so is no answer at all.
+      FAILURE = 400
+
+      # The share of a path's requests that may fail before it is no measure.
+      FAILING = 0.05
+
+      # @return [Hash{String => Hash{Integer, nil => Integer}}] by path: how often it was answered with which status; nil: not at all
+      attr_reader :answers
 
       # Loads until the time is over.
       def initialize(port, paths, clients:, seconds:)
         @port = port
         @paths = paths
         @deadline = now + seconds
-        found = Array.new(clients) { |number| Thread.new { client(number) } }.map(&:value)
-        @requests, @failures, @time = found.transpose.map(&:sum)
+        @answers = {}
+        @time = 0.0
+        @lock = Mutex.new
+        Array.new(clients) { |number| Thread.new { client(number) } }.each(&:join)
       end
 
-      # @return [Float] seconds that a request has taken
-      def mean = @time / @requests
+      # @return [Boolean]
+      def self.failure?(status) = status.nil? || status >= FAILURE
+
+      # @param statuses [Hash] as in #answers
+      # @return [String] "GET /x: 404 (12 times)", with what has failed
+      def self.describe(path, statuses)
+        failed = statuses.select { |status, _| failure?(status) }
+        "GET #{path}: #{failed.map { |status, count| "#{status || "no answer"} (#{count} time#{"s" unless count == 1})" }.join(", ")}"
+      end
+
+      # @return [Integer] requests with an answer that is no failure
+      def requests = total - failures
+
+      # @return [Integer] all others
+      def failures = @answers.values.sum { |statuses| failed(statuses) }
+
+      # @return [Float] seconds that one of the requests has taken
+      def mean = @time / requests
+
+      # @return [Array<String>] paths of which too many requests have failed
+      def failing
+        @answers.select { |_, statuses| failed(statuses) > statuses.values.sum * FAILING }.keys
+      end
 
       private
 
-      # @return [Array(Integer, Integer, Float)] requests, failures, and the seconds of the former together
+      def total = @answers.values.sum { |statuses| statuses.values.sum }
+
+      def failed(statuses) = statuses.sum { |status, count| Load.failure?(status) ? count : 0 }
+
       def client(number)
-        requests = failures = 0
-        time = 0.0
         http = connection
         (number..).each do |index|
           break if (started = now) >= @deadline
 
-          status = get(http, @paths[index % @paths.size])
-          if status && status < 500
-            requests += 1
-            time += now - started
-          else
-            failures += 1
-          end
+          path = @paths[index % @paths.size]
+          status = get(http, path)
+          note(path, status, now - started)
           # An app that is not there would be asked as fast as this can.
           sleep(0.01) unless status
         end
-        [requests, failures, time]
       ensure
         http&.finish if http&.started?
+      end
+
+      def note(path, status, seconds)
+        @lock.synchronize do
+          statuses = @answers[path] ||= Hash.new(0)
+          statuses[status] += 1
+          @time += seconds unless Load.failure?(status)
+        end
       end
 
       def connection

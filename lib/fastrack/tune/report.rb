@@ -2,24 +2,29 @@
 
 require "json"
 require_relative "../memory/limit"
+require_relative "load"
+require_relative "other_load"
 
 module Fastrack
   module Tune
     # A forecast as text, and as JSON.
     class Report
+      # Rows on either side of the recommended one.
+      AROUND = 2
+
       def initialize(forecast)
         @forecast = forecast
       end
 
       def text
-        [measurements, "", table, "", recommendation, "", paste].flatten.join("\n")
+        [measurements, *doubts, "", table, "", recommendation, "", paste].flatten.join("\n")
       end
 
       def json
         chosen = @forecast.recommendation
         JSON.pretty_generate(
           memory_limit: @forecast.memory.bytes, cpus: @forecast.cpus,
-          measured: @forecast.measured.map { |threads, result| { threads: threads, **result.to_h } },
+          measured: @forecast.measured.map { |threads, result| { threads: threads, **result.to_h, answers: counted(result) } },
           by_memory: @forecast.by_memory, by_cpus: @forecast.by_cpus, rows: @forecast.rows.map(&:to_h),
           recommendation: { max_workers: chosen.workers, max_threads: chosen.threads }
         )
@@ -46,9 +51,31 @@ module Fastrack
         end
       end
 
+      # What is to be known before the rest is believed.
+      def doubts
+        results = @forecast.measured.values
+        others = results.map(&:others).max
+        [*results.flat_map { |result| failures(result) }.uniq, *(busy(others) if others >= OtherLoad.machine * OtherLoad::SHARE)]
+      end
+
+      def failures(result)
+        failed = result.answers.select { |_, statuses| statuses.keys.any? { |status| Load.failure?(status) } }
+        failed.map { |path, statuses| "FAILED: #{Load.describe(path, statuses)}#{": left out" if result.left_out.include?(path)}" }
+      end
+
+      def busy(others)
+        "BUSY: other processes took #{format("%.1f", others)} of #{OtherLoad.machine} CPUs meanwhile. Measure again when they do not: waiting may be shorter."
+      end
+
+      # @return [Hash{String => Hash}] with keys that JSON has
+      def counted(result)
+        result.answers.transform_values { |statuses| statuses.transform_keys { |status| status || "none" } }
+      end
+
       def table
-        ["on #{format("%.4g", @forecast.cpus)} CPUs and #{@forecast.memory}:", " workers  threads      memory   requests/s",
-         *@forecast.rows.map { |row| line(row) }]
+        workers = @forecast.recommendation.workers
+        rows = @forecast.rows.select { |row| (row.workers - workers).abs <= AROUND }
+        ["on #{format("%.4g", @forecast.cpus)} CPUs and #{@forecast.memory}:", " workers  threads      memory   requests/s", *rows.map { |row| line(row) }]
       end
 
       def line(row)

@@ -5,6 +5,7 @@ require "tmpdir"
 require_relative "../error"
 require_relative "../memory/limit"
 require_relative "load"
+require_relative "other_load"
 
 module Fastrack
   module Tune
@@ -22,14 +23,19 @@ module Fastrack
       # The part of the time that passes before it counts, and the least seconds of it.
       WARM_UP = 0.3
 
+      # Of the server's log, where all requests fail: they fail for the same reason.
+      LOG_LINES = 30
+
       TICKS = Etc.sysconf(Etc::SC_CLK_TCK).to_f
 
       # What the environment must not bring in.
       CLEAN = %w[WEB_CONCURRENCY RAILS_MAX_THREADS PORT SERVER_STARTER_PORT LISTEN_FDS LISTEN_PID NOTIFY_SOCKET].to_h { |name| [name, nil] }.freeze
 
       # Bytes: `shared` is the master's, with what workers share; a worker's own at `start`, when `warm`, and `loaded`. Seconds
-      # of one request: `cpu`, `waiting`. `growth`: bytes of a worker per 1000 requests.
-      Result = Struct.new(:shared, :start, :warm, :loaded, :growth, :requests, :failures, :cpu, :waiting, keyword_init: true)
+      # of one request: `cpu`, `waiting`. `growth`: bytes of a worker per 1000 requests. `answers`: see Load, also of the paths in
+      # `left_out`, which have failed. `others`: CPUs that other processes have taken meanwhile.
+      Result = Struct.new(:shared, :start, :warm, :loaded, :growth, :requests, :failures, :cpu, :waiting, :answers, :left_out, :others,
+                          keyword_init: true)
 
       def initialize(app_file:, config:, environment:, paths:, seconds:, threads:)
         @app_file = app_file
@@ -38,6 +44,7 @@ module Fastrack
         @paths = paths
         @seconds = seconds
         @threads = threads
+        @answers = {}
       end
 
       # @return [Result]
@@ -93,25 +100,43 @@ module Fastrack
       def measure
         start = own
         load([@seconds * WARM_UP, 1].max)
-        warm = own
-        before = clocks
-        load = load(@seconds)
-        result(load, start, warm, clocks.zip(before).map { |after, first| after - first })
-      end
-
-      def load(seconds)
-        Load.new(@port, @paths, clients: WORKERS * @threads, seconds: seconds).tap do |load|
-          raise Error, "the app answers no request:\n#{log}" if load.requests.zero?
+        loop do
+          paths = @paths
+          warm = own
+          others = OtherLoad.new
+          before = clocks
+          load = load(@seconds)
+          after = clocks
+          # What has failed has its share in all of these figures: they are taken again without it.
+          return result(load, start, warm, after.zip(before).map { |now, then_| now - then_ }, others) if @paths == paths
         end
       end
 
-      def result(load, start, warm, (cpu, queued))
+      # Leaves paths out that have failed.
+      #
+      # @raise [Error] when none is left
+      def load(seconds)
+        Load.new(@port, @paths, clients: WORKERS * @threads, seconds: seconds).tap do |load|
+          load.answers.each { |path, statuses| (@answers[path] ||= {}).merge!(statuses) { |_, one, other| one + other } }
+          @paths -= load.failing
+          raise Error, nothing_left if @paths.empty? || load.requests.zero?
+        end
+      end
+
+      def nothing_left
+        lines = @answers.map { |path, statuses| "  #{Load.describe(path, statuses)}" }
+        # What was not found, or was not allowed, the log does not know.
+        explains = @answers.values.flat_map(&:keys).any? { |status| status.nil? || status >= 500 }
+        ["the app answers no request with a status below #{Load::FAILURE}:", *lines, *(log.lines.first(LOG_LINES).join if explains)].join("\n")
+      end
+
+      def result(load, start, warm, (cpu, queued), others)
         requests = load.requests
         loaded = own
         waiting = load.mean - ((cpu + queued) / requests) - Load::OWN_TIME
         Result.new(shared: total - loaded.sum, start: start.max, warm: warm.max, loaded: loaded.max,
                    growth: (loaded.sum - warm.sum) * 1000 / requests, requests: requests, failures: load.failures,
-                   cpu: cpu / requests, waiting: [waiting, 0].max)
+                   cpu: cpu / requests, waiting: [waiting, 0].max, answers: @answers, left_out: @answers.keys - @paths, others: others.cpus)
       end
 
       def own

@@ -4,6 +4,7 @@ require "tmpdir"
 require_relative "../log"
 require_relative "../rack/env_template"
 require_relative "../rack/error_page"
+require_relative "../rack/exception_report"
 require_relative "../gc/oob_gc"
 require_relative "memory_check"
 

@@ -5,7 +5,13 @@ module Fastrack
   # signal handler.
   module ThreadDump
     # Frames of the server itself.
-    OWN = ["#{__dir__}.rb:", "#{__dir__}/thread_dump.rb:", "#{__dir__}/engine_settings.rb:"].freeze
+    OWN = ["#{__dir__}.rb:", *%w[thread_dump engine_settings threads].map { |file| "#{__dir__}/#{file}.rb:" }].freeze
+
+    # Where the worker was forked.
+    MASTER = "#{File.expand_path("../master", __dir__)}/"
+
+    # Frames in which a thread answers requests, or waits for one.
+    ENGINE = /in [`'](?:Fastrack::Engine#)?(?:run|serve)'\z/.freeze
 
     module_function
 
@@ -19,10 +25,12 @@ module Fastrack
     # Without the server's frames below the app, and those of this signal handler above.
     def describe(thread)
       # A thread that has just ended has none.
-      frames = thread.backtrace || []
-      frames = frames.drop_while { |frame| own?(frame) || frame.include?("backtrace'") }.take_while { |frame| !own?(frame) }
+      all = thread.backtrace || []
+      frames = all.drop_while { |frame| (own?(frame) && !frame.match?(ENGINE)) || frame.include?("backtrace'") }
+      frames = frames.take_while { |frame| !own?(frame) && !frame.start_with?(MASTER) }
       name = thread == Thread.main ? "the main thread" : "a thread#{" (#{thread.name})" if thread.name}"
-      ["  #{name}:\n", *frames.map { |frame| "    #{frame}\n" }].map(&:b).join
+      idle = " idle, it waits for a request" if frames.empty? && all.any? { |frame| own?(frame) && frame.match?(ENGINE) }
+      ["  #{name}:#{idle}\n", *frames.map { |frame| "    #{frame}\n" }].map(&:b).join
     end
 
     def own?(frame)

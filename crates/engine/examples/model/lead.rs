@@ -71,7 +71,7 @@ impl Worker {
     }
 }
 
-/// So many threads answer so many requests, while the helper wakes others twice, whenever that is. Where requests have the
+/// `threads` threads answer `requests` requests, while the helper wakes others twice, at any moment. Where requests have the
 /// application's lock all the time, or wait for it, they give way to each other.
 pub fn each_request_is_answered_and_all_threads_return(threads: usize, requests: usize, compute: bool) {
     request_state::set_taken(compute);

@@ -116,7 +116,7 @@ impl AccessLog {
         counters.add(Count::LogLinesDropped, failed);
     }
 
-    /// Writes all that there is, as far as that takes no longer than so many milliseconds. The rest is lost: the process
+    /// Writes all lines that wait, for `millis` milliseconds at most. The rest is lost: the process
     /// ends.
     pub fn flush_within(&mut self, millis: u64, counters: &Counters) {
         let end = fastrack_sys::monotonic_millis() + millis;

@@ -90,7 +90,7 @@ impl Writer {
         !desk.is_writing && desk.lines.is_empty()
     }
 
-    /// Waits up to so many milliseconds, or until something has been written.
+    /// Waits for `millis` milliseconds, or until something has been written.
     pub fn wait(&self, millis: u64) {
         let time = std::time::Duration::from_millis(millis);
         drop(self.shared.changed.wait_timeout(self.shared.desk(), time));

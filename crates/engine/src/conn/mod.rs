@@ -73,7 +73,7 @@ enum State {
     Sending {
         keep_alive: bool,
     },
-    /// Refused; so many bytes may still come. Closing now could lose the response (RFC 9112 §9.6).
+    /// Refused; this number of bytes may still come. Closing now could lose the response (RFC 9112 §9.6).
     Draining(usize),
 }
 

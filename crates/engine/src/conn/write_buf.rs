@@ -77,7 +77,7 @@ impl WriteBuf {
         Ok(())
     }
 
-    /// Adds the slices, which have so many bytes in `total`, and fails as [`push`](Self::push).
+    /// Adds the slices, which have `total` bytes, and fails as [`push`](Self::push).
     #[inline]
     fn push_all(&mut self, slices: &[IoSlice<'_>], total: usize) -> io::Result<()> {
         fastrack_sys::reserve(&mut self.bytes, total)?;
@@ -143,7 +143,7 @@ impl WriteBuf {
         self.file = file.map(Box::new);
     }
 
-    /// Whether slices, and what the buffer holds, are short enough to be sent as one, and no more than so many bytes.
+    /// Whether slices, and what the buffer holds, are short enough to be sent as one, and no more than `most` bytes.
     pub fn has_room_for(&self, slices: &[IoSlice<'_>], most: usize) -> bool {
         self.len() + total(slices) <= most.min(JOINED)
     }

@@ -305,7 +305,7 @@ impl Ending {
         Some(claim)
     }
 
-    /// Ends the process if it has done the same thing between two requests for so many milliseconds: another thread keeps the
+    /// Ends the process if it has done the same thing between two requests for `millis` milliseconds, which is too long: another thread keeps the
     /// application's lock, for example, or a signal handler never returns.
     pub(super) fn end_stuck(&self, millis: u64) {
         if self.stuck != 0 && millis >= self.stuck {

@@ -92,8 +92,8 @@ impl Shared {
         self.driving.try_lock().ok()
     }
 
-    /// Keeps the helper from the connections, from when it has let go of them. None if it has not within so many
-    /// milliseconds.
+    /// Keeps the helper from the connections, from when it has let go of them. None if it has not within
+    /// `millis` milliseconds.
     pub fn keep_from_driving(&self, millis: u64) -> Option<MutexGuard<'_, ()>> {
         within(millis, || self.driving.try_lock().ok())
     }
@@ -140,7 +140,7 @@ impl Shared {
         self.closing.load(Ordering::SeqCst)
     }
 
-    /// Hands off all connections. False if the reactor cannot be locked within so many milliseconds.
+    /// Hands off all connections. False if the reactor cannot be locked within `millis` milliseconds.
     pub fn hand_off_all(&self, millis: u64) -> bool {
         let reactor = self.reactor_within(millis);
         reactor.map(|mut reactor| reactor.hand_off_all()).is_some()
@@ -159,7 +159,7 @@ impl Shared {
         }
     }
 
-    /// Locks the reactor within so many milliseconds, or not.
+    /// Locks the reactor, or gives up after `millis` milliseconds.
     pub fn reactor_within(&self, millis: u64) -> Option<MutexGuard<'_, Reactor>> {
         within(millis, || self.try_reactor())
     }

@@ -220,7 +220,7 @@ fn next_look(reactor: &Reactor, deadline: u64) -> u64 {
     }
 }
 
-/// When to try again, in milliseconds, where no other request may begin; one may in so many microseconds.
+/// When to try again, in milliseconds, where no other request may begin. One may after `until_admission`, in microseconds.
 fn next_try(until_admission: Option<u64>) -> u64 {
     until_admission.map_or(LATER_TRY, |micros| micros.div_ceil(1_000).clamp(NEXT_TRY, LATEST_TRY))
 }

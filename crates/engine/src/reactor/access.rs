@@ -83,7 +83,7 @@ impl Reactor {
         }
     }
 
-    /// Writes all lines, as far as that takes no longer than so many milliseconds.
+    /// Writes all lines that wait, for `millis` milliseconds at most.
     pub fn flush_log(&mut self, millis: u64) {
         if let Some(log) = &mut self.access_log {
             log.flush_within(millis, self.control.counters());

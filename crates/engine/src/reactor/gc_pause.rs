@@ -52,7 +52,7 @@ impl Reactor {
         self.queue_handle.as_ref().is_none_or(QueueHandle::claim_collection)
     }
 
-    /// Puts the requests that have come on so many connections into the shared queue. If there are others by then, the pause is over.
+    /// Puts the requests that have come on `here` connections into the shared queue. If there are others by then, the pause is over.
     fn hand_over(&mut self, here: usize) -> bool {
         if here > 0 {
             self.drive(&|| false, &|_| false);

@@ -196,7 +196,7 @@ impl Reactor {
         lacks_memory
     }
 
-    /// A request or response of so many bytes, if they are many, has come to its end.
+    /// A request or response has ended; `bytes` is its length if it was a large one.
     pub fn note_large(&mut self, bytes: usize) {
         self.freed = self.freed.saturating_add(bytes);
     }

@@ -431,7 +431,7 @@ mod tests {
         active.begin(7, &head, bytes);
     }
 
-    /// What a deadline may be that was set by now, and not `before`, for so many milliseconds from then on.
+    /// The deadlines that are possible if one was set between `before` and now, for `millis` milliseconds.
     fn limits(millis: u64, before: u64) -> std::ops::RangeInclusive<u64> {
         before + millis..=monotonic_millis() + millis
     }

@@ -96,7 +96,7 @@ impl AppLock {
         }
     }
 
-    /// At this time, in microseconds, so many more requests are in progress, and so many more threads have the lock, or want it.
+    /// At this time, in microseconds, the number of requests in progress changes, and that of threads which have or want the lock.
     pub(super) fn change(&self, now: u64, requests: i8, users: i8) {
         let mut before = self.used.load(Ordering::SeqCst);
         let used = loop {

@@ -232,6 +232,16 @@ impl Slot {
         (state(0) != State::Free as u64).then(serving)
     }
 
+    /// From the first thread's: for how long the application has been answering the requests that it is at, all together, in
+    /// milliseconds. Without their callbacks, whose time is not counted as a request's either.
+    pub(super) fn in_progress(&self, now: u64) -> u64 {
+        let others = self.words()[OTHERS].load(Ordering::SeqCst) as usize;
+        let threads = (0..=others.min(MAX_THREADS - 1)).map(|thread| self.of_thread(thread));
+        let is_serving = |slot: &Slot| slot.words()[STATE].load(Ordering::Acquire) == State::Serving as u64;
+        let serving = threads.filter(|slot| is_serving(slot) && !slot.is_in_callbacks());
+        serving.map(|slot| now.saturating_sub(slot.started())).sum()
+    }
+
     /// Those of its worker.
     pub(crate) fn counters(&self) -> Counters {
         Counters::new(Arc::clone(&self.page), COUNTERS + self.base / SLOT * counters::WORDS)
@@ -242,7 +252,7 @@ impl Slot {
         Slot { page: Arc::clone(&self.page), base: self.base + thread * PART }
     }
 
-    /// From the first thread's: one for each of so many threads, at most [`MAX_THREADS`].
+    /// One for each of `threads` threads, from the first thread's on; at most [`MAX_THREADS`].
     pub(super) fn for_threads(&self, threads: usize) -> Vec<Slot> {
         let threads = threads.clamp(1, MAX_THREADS);
         let slots: Vec<Slot> = (0..threads).map(|thread| self.of_thread(thread)).collect();

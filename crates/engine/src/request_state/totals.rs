@@ -14,6 +14,11 @@ impl Scoreboard {
         Some(self.counters(index).read(slot.serving()))
     }
 
+    /// For how long the requests that the worker of a slot is answering have lasted by now, all together, in milliseconds.
+    pub fn in_progress(&self, index: usize, now: u64) -> u64 {
+        self.slot(index).map_or(0, |slot| slot.in_progress(now))
+    }
+
     /// What all workers have done since the scoreboard was made, and their connections. Those in the shared queue wait, too,
     /// though no worker has them.
     pub fn totals(&self) -> Counts {

@@ -50,7 +50,7 @@ impl GcPausePriority {
         }
     }
 
-    /// From so many microseconds that a pause has waited for a processor.
+    /// A pause has waited for a processor for `lost` microseconds.
     fn learn(&mut self, lost: u64) {
         if lost > MOST_LOST {
             self.usual = (self.usual * 2).clamp(USUAL, MOST_USUAL);

@@ -9,7 +9,7 @@ use fastrack_http::{chunk_size_line, Coding, Length, LAST_CHUNK};
 use crate::response::sender::{limit, send_buffered, Batch, Encoding, Sender};
 use crate::ruby::{all_strings, bytes, interned, is_array, raise, total_length, NIL};
 
-/// A body of at most so many bytes is copied behind its head: one plain write(2) is cheapest.
+/// In bytes. A body that is no longer is copied behind its head: one plain write(2) is cheapest.
 const SHORT: usize = 8 * 1024;
 
 impl Sender<'_, '_, '_> {

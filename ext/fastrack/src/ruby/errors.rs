@@ -9,7 +9,6 @@ use magnus::rb_sys::AsRawValue;
 use magnus::{Error, Ruby};
 use rb_sys::*;
 
-use crate::ruby::interned::interned;
 use crate::ruby::protect::{protect, Raised};
 use crate::ruby::value::{call, NIL};
 
@@ -60,7 +59,7 @@ pub(crate) fn is_app_error(error: &Error) -> bool {
         }
 }
 
-/// Writes an exception with its backtrace to rack.errors (Rack SPEC, "The Error Stream"); to stderr if `env` is nil or
+/// Writes an exception with its backtrace to rack.errors (Rack SPEC, "The Error Stream"); to the log if `env` is nil or
 /// has none.
 pub(crate) fn report(error: &Error, env: VALUE) {
     let exception = exception(error);
@@ -70,15 +69,8 @@ pub(crate) fn report(error: &Error, env: VALUE) {
     let reported = protect(|| {
         // SAFETY: under protect, and owning nothing.
         unsafe {
-            let interned = interned();
-            let stream = if env == NIL { NIL } else { rb_hash_lookup(env, interned.rack_errors) };
-            let stream = if stream == NIL { rb_stderr } else { stream };
-            let options = rb_hash_new();
-            rb_hash_aset(options, RB_ID2SYM(rb_intern(c"highlight".as_ptr())), Qfalse as VALUE);
-            let text =
-                rb_funcallv_kw(exception, interned.id.full_message, 1, &options, RB_PASS_KEYWORDS as _);
-            // Not by `puts` itself: nobody may be reading.
-            call(rb_path2class(c"Fastrack::Log".as_ptr()), rb_intern(c"report".as_ptr()), &[stream, text]);
+            let report = rb_path2class(c"Fastrack::ExceptionReport".as_ptr());
+            call(report, rb_intern(c"write".as_ptr()), &[exception, env]);
         }
     });
     if reported.is_err() {

@@ -61,7 +61,6 @@ interned! {
         remote_addr = "REMOTE_ADDR",
         remote_port = "REMOTE_PORT",
         rack_input = "rack.input",
-        rack_errors = "rack.errors",
         rack_protocol = "rack.protocol",
         after_reply = "rack.after_reply",
         response_finished = "rack.response_finished",
@@ -81,7 +80,7 @@ interned! {
         client_gone_call = c"Fastrack::OwnCall::ClientGone",
         timeout_call = c"Fastrack::OwnCall::Timeout",
     }
-    ids { call, close, each, to_ary, to_path, to_i, for_fd, full_message, }
+    ids { call, close, each, to_ary, to_path, to_i, for_fd, }
 }
 
 static INTERNED: OnceLock<Box<Interned>> = OnceLock::new();

@@ -41,13 +41,13 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
 }
 
 impl RubyMonitor {
-    /// `Monitor.start(scoreboard, [path, "host:port", token], version, threads, replaces)`: starts the thread, which listens
+    /// `Monitor.start(scoreboard, [path, "host:port", token], [version, ruby, host], threads, replaces)`: starts the thread, which listens
     /// nowhere yet. `replaces` says that an old master may still be at that port.
     fn start(
         ruby: &Ruby,
         scoreboard: &RubyScoreboard,
         (path, listen, token): (Option<PathBuf>, Option<String>, Option<String>),
-        version: String,
+        (version, ruby_version, host): (String, String, String),
         threads: usize,
         patient: bool,
     ) -> Result<Self, Error> {
@@ -55,7 +55,8 @@ impl RubyMonitor {
         let listen = listen.map_err(|_| Error::new(ruby.exception_arg_error(), "not an address and port"))?;
         let started_at = fastrack_sys::monotonic_micros() as f64 / 1e6;
         let scoreboard = &scoreboard.0;
-        let settings = Settings { path, listen, token, version, threads, started_at, patient };
+        let settings =
+            Settings { path, listen, token, version, ruby: ruby_version, host, threads, started_at, patient };
         let monitor = waiting(ruby, || Some(Monitor::start(settings.clone(), scoreboard.clone())))?;
         let monitor = monitor.map_err(|error| system_error(ruby, "the monitor", &error))?;
         Ok(RubyMonitor(RefCell::new(monitor)))

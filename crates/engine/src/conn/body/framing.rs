@@ -17,7 +17,7 @@ pub(super) const BEYOND: usize = 3;
 /// Where a body ends.
 #[derive(Debug)]
 pub(in crate::conn) enum Frame {
-    /// After so many bytes more.
+    /// After this number of further bytes.
     Length(u64),
     /// Where the chunks say; its length so far.
     Chunked(Box<ChunkedDecoder>, u64),
@@ -47,7 +47,7 @@ impl Frame {
         }
     }
 
-    /// Another process has taken so many bytes of the body's data.
+    /// Another process has taken this number of bytes of the body's data.
     pub(super) fn resume(&mut self, taken: u64, replay: &[u8]) -> Result<(), Error> {
         match self {
             Frame::Length(left) => *left = left.checked_sub(taken).ok_or(Error::Framing)?,
