@@ -76,7 +76,7 @@ fn run(shared: &Shared, control: &Control, ending: &Ending) {
     let mut events = Events::default();
     // It computes for microseconds, and a client may wait for them: not for a request that has the processor.
     fastrack_sys::take_short_turns();
-    let drive = Drive { shared, control, ending, step: Cell::default(), has_others: Cell::default() };
+    let drive = Drive { shared, control, ending, step: Cell::default() };
     let mut tick = Tick::new(shared.timer(), shared.epoch(), drive);
     loop {
         let Some(wake) = shared.timer().wait(&mut events, tick.next_look()) else {
@@ -120,8 +120,6 @@ struct Drive<'a> {
     control: &'a Control,
     ending: &'a Ending,
     step: Cell<Step>,
-    /// There were other workers when it last drove with one thread.
-    has_others: Cell<bool>,
 }
 
 impl Work for Drive<'_> {
@@ -153,10 +151,6 @@ impl Work for Drive<'_> {
         Some(next)
     }
 
-    fn may_give(&self) -> bool {
-        self.has_others.get()
-    }
-
     fn watch(&self) {
         if self.shared.app_threads().is_alone() {
             return;
@@ -180,7 +174,6 @@ impl Drive<'_> {
     /// With one thread of the application.
     fn drive_for_thread(&self, since: u64, reactor: &mut Reactor) -> u64 {
         reactor.drive(&|| self.shared.epoch().read() != since, &|_| false);
-        self.has_others.set(reactor.has_others());
         self.shared.timer().want_listeners(reactor.may_accept_for_others());
         LONGEST_WAIT
     }

@@ -28,26 +28,13 @@ pub(super) trait Work {
 
     /// The application's thread has made progress: there is nothing to look at until something lasts again.
     fn rest(&self) {}
-
-    /// Whether another worker might serve who comes while something lasts, as was seen when it last drove.
-    fn may_give(&self) -> bool {
-        false
-    }
 }
-
-/// The least time in which the helper sees whether what it found sooner lasts for [`SOON`], in milliseconds.
-const CONFIRM: u64 = 1;
-
-/// What is over by then did not last for [`SOON`]; what is over later, because the helper had to wait for a processor, may have.
-const SURELY_SHORT: Duration = Duration::from_micros(1_500);
 
 /// What the application's thread has been busy with since this epoch.
 struct Lasting {
     since: u64,
     /// When the connections need another look, in milliseconds from the last one.
     next_look: u64,
-    /// It has lasted for [`SOON`].
-    is_long: bool,
 }
 
 pub(super) struct Tick<'a, W, A = Timer> {
@@ -67,13 +54,7 @@ impl<'a, W: Work, A: Alarm> Tick<'a, W, A> {
 
     /// How long to wait for an event, in milliseconds; None to wait for the timer alone.
     pub fn next_look(&self) -> Option<u64> {
-        self.lasting.as_ref().map(|lasting| {
-            if lasting.is_long {
-                lasting.next_look
-            } else {
-                lasting.next_look.min(CONFIRM)
-            }
-        })
+        self.lasting.as_ref().map(|lasting| lasting.next_look)
     }
 
     /// The helper was woken.
@@ -82,19 +63,15 @@ impl<'a, W: Work, A: Alarm> Tick<'a, W, A> {
         let epoch = self.epoch.read();
         if let Some(lasting) = self.lasting.take() {
             if lasting.since == epoch && wake != Wake::Timer {
-                self.lasting =
-                    self.drive(epoch, lasting.is_long || wake == Wake::Timeout || timer.lasts() >= SOON);
+                self.lasting = self.drive(epoch);
                 if self.lasting.is_some() {
                     return;
                 }
             }
-            if !lasting.is_long && timer.lasts() < SURELY_SHORT {
-                timer.expect_long(false);
-            }
             timer.stop_watching();
             self.work.rest();
             if timer.take_if_missing(epoch) {
-                (self.before, self.interval) = (epoch, timer.soon());
+                (self.before, self.interval) = (epoch, SOON);
                 return timer.fire_in(self.interval);
             }
         }
@@ -112,7 +89,7 @@ impl<'a, W: Work, A: Alarm> Tick<'a, W, A> {
         self.before = epoch;
         self.work.watch();
         if is_busy(epoch) && steps == 0 {
-            let lasting = self.drive(epoch, timer.lasts() >= SOON);
+            let lasting = self.drive(epoch);
             self.lasting = lasting.filter(|_| timer.watch_connections(self.epoch, epoch));
             if self.lasting.is_none() {
                 self.work.rest();
@@ -120,23 +97,16 @@ impl<'a, W: Work, A: Alarm> Tick<'a, W, A> {
         }
         let few = !is_busy(epoch) && steps < FEW_STEPS;
         if self.lasting.is_some() || few && timer.leave(self.epoch) {
-            self.interval = timer.soon();
+            self.interval = SOON;
             return;
         }
         self.interval = (self.interval * 2).min(if steps < MANY_STEPS { LONG } else { LONGEST });
-        if self.interval >= SOON {
-            timer.expect_long(false);
-        }
         timer.fire_in(self.interval);
     }
 
-    /// With something that lasts; for [`SOON`] if it `is_long`, which is what is expected of others then.
-    fn drive(&self, since: u64, is_long: bool) -> Option<Lasting> {
+    fn drive(&self, since: u64) -> Option<Lasting> {
         let next_look = self.work.drive(since)?;
-        if is_long {
-            self.timer.expect_long(self.work.may_give());
-        }
-        Some(Lasting { since, next_look, is_long })
+        Some(Lasting { since, next_look })
     }
 }
 
@@ -152,7 +122,6 @@ mod tests {
         epoch: Option<&'a Epoch>,
         drives: Cell<u32>,
         rests: Cell<u32>,
-        is_alone: bool,
     }
 
     impl Work for &Calls<'_> {
@@ -163,10 +132,6 @@ mod tests {
 
         fn rest(&self) {
             self.rests.set(self.rests.get() + 1);
-        }
-
-        fn may_give(&self) -> bool {
-            !self.is_alone
         }
     }
 
@@ -193,105 +158,19 @@ mod tests {
         assert_eq!((calls.drives.get(), calls.rests.get()), (1, 1));
     }
 
-    /// Whether the next request is expected to be long after these. The helper looks at each of them once, when the timer fires;
-    /// and again where something wakes it before the request is over.
-    fn expects_long(is_alone: bool, requests: &[Option<Wake>]) -> bool {
-        let (timer, epoch) = (new_timer(), Epoch::default());
-        let calls = Calls { epoch: Some(&epoch), is_alone, ..Calls::default() };
-        let mut tick = Tick::new(&timer, &epoch, &calls);
-        epoch.set_busy();
-        for wake in requests {
-            timer.fire_in(timer.soon());
-            let since = epoch.advance();
-            timer.pass(timer.soon());
-            tick.look(since, since);
-            if let Some(wake) = wake {
-                tick.woken(*wake);
-            }
-            epoch.advance();
-            tick.woken(Wake::Timeout);
-        }
-        timer.soon() < SOON
-    }
-
     #[test]
-    fn requests_are_expected_to_be_long_after_one_that_was_until_one_is_not() {
-        assert!(!expects_long(false, &[]));
-        assert!(expects_long(false, &[None]) && !expects_long(true, &[None]));
-        // Over by the next look.
-        assert!(!expects_long(false, &[None, None]));
-        // A connection wakes the helper at any time.
-        assert!(!expects_long(false, &[None, Some(Wake::Event)]));
-        assert!(expects_long(false, &[None, Some(Wake::Timeout)]));
-        assert!(expects_long(false, &[None, Some(Wake::Timeout), Some(Wake::Timeout)]));
-        assert!(!expects_long(false, &[None, Some(Wake::Timeout), None]));
-    }
-
-    /// Whether the next request is expected to be long after one that a connection interrupts when it has lasted for so long, and that is
-    /// over when the helper looks again.
-    fn expects_long_after(time: Duration, is_over: bool) -> bool {
-        let (timer, epoch) = (new_timer(), Epoch::default());
-        let calls = Calls { epoch: Some(&epoch), ..Calls::default() };
-        let mut tick = Tick::new(&timer, &epoch, &calls);
-        epoch.set_busy();
-        timer.expect_long(true);
-        timer.fire_in(timer.soon());
-        let since = epoch.advance();
-        tick.look(since, since);
-        timer.pass(time);
-        if is_over {
-            epoch.advance();
-        }
-        tick.woken(Wake::Event);
-        epoch.advance();
-        timer.fire_in(timer.soon());
-        tick.woken(Wake::Timeout);
-        timer.soon() < SOON
-    }
-
-    #[test]
-    fn a_request_is_known_to_be_long_by_the_clock_where_connections_wake_the_helper_again_and_again() {
-        let just_short = Duration::from_micros(1);
-        assert!(expects_long_after(SOON, false) && !expects_long_after(SOON - just_short, false));
-        // It may have been long: the helper had to wait for a processor.
-        assert!(
-            expects_long_after(SURELY_SHORT, true) && !expects_long_after(SURELY_SHORT - just_short, true)
-        );
-    }
-
-    #[test]
-    fn what_is_not_known_to_be_long_is_looked_at_again_in_a_millisecond() {
-        let (timer, epoch) = (new_timer(), Epoch::default());
-        let calls = Calls { epoch: Some(&epoch), ..Calls::default() };
-        let mut tick = Tick::new(&timer, &epoch, &calls);
-        let looks = [(); 2].map(|()| {
-            timer.fire_in(timer.soon());
-            epoch.set_idle();
-            let since = epoch.set_busy().expect("it was idle");
-            timer.pass(timer.soon());
-            tick.look(since, since);
-            let first = tick.next_look();
-            tick.woken(Wake::Timeout);
-            (first, tick.next_look())
-        });
-        assert_eq!(looks, [(Some(100), Some(100)), (Some(CONFIRM), Some(100))]);
-    }
-
-    #[test]
-    fn where_nothing_lasts_looks_are_ever_rarer_and_nothing_is_expected_any_more() {
+    fn where_nothing_lasts_looks_are_ever_rarer() {
         let (timer, epoch, calls) = (new_timer(), Epoch::default(), Calls::default());
         let mut tick = Tick::new(&timer, &epoch, &calls);
-        timer.expect_long(true);
         let mut since = epoch.set_busy().expect("it was idle");
-        tick.interval = timer.soon();
+        tick.interval = SOON / 4;
         let mut look = |steps| {
             let now = (0..steps).map(|_| epoch.advance()).last().expect("some");
             tick.look(now, since);
             since = now;
             timer.fires().expect("it is set").as_micros()
         };
-        assert_eq!([(); 6].map(|()| look(1)), [400, 800, 1_600, 2_000, 2_000, 2_000]);
-        assert_eq!(timer.soon(), SOON);
+        assert_eq!([(); 6].map(|()| look(1)), [500, 1_000, 2_000, 2_000, 2_000, 2_000]);
         // Where many steps are made, hardly anything lasts.
         assert_eq!([MANY_STEPS - 1, MANY_STEPS, MANY_STEPS].map(look), [2_000, 4_000, 4_000]);
     }

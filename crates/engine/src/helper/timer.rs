@@ -15,18 +15,10 @@ use fastrack_sys::{Events, Poller, Timer, Waker};
 
 use super::epoch::{is_busy, Epoch};
 use super::listening::{Listening, Source};
-use crate::clock::Clock;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
 /// What takes longer than this wakes the helper.
 pub(super) const SOON: Duration = Duration::from_millis(1);
-
-/// The same where requests of late have lasted for [`SOON`], which would wake it anyhow: the sooner it watches the connections, the
-/// sooner an idle worker gets the requests that come on them.
-const SOONER: Duration = Duration::from_micros(200);
-
-/// After so many requests in a row the thread has too much to do for others to be idle, and looking sooner only takes time.
-const MANY_IN_A_ROW: u32 = 8;
 
 /// The timer is stopped so often in a row, then it may fire, so that the helper sees whether it had better keep the
 /// timer: setting and stopping it for each request costs more than a look now and then.
@@ -37,14 +29,12 @@ const TIMER: u64 = 1;
 const WAKER: u64 = 2;
 const BESIDE: u64 = 3;
 
-/// The helper's timer, with the clock that goes with it. Tests have one that they let fire by hand.
-pub(crate) trait Alarm: Clock {
+/// The helper's timer. Tests have one that they let fire by hand.
+pub(crate) trait Alarm {
     /// Has it fire once, `time` from now.
     fn set(&self, time: Duration);
     fn stop(&self);
 }
-
-impl Clock for Timer {}
 
 // They cannot fail for the times used here. At worst, the helper is woken for nothing.
 impl Alarm for Timer {
@@ -80,12 +70,6 @@ pub(crate) struct HelperTimer<A = Timer> {
     watches_connections: AtomicBool,
     /// How often the timer was stopped since it last fired.
     stops: AtomicU32,
-    /// Requests are expected to last for [`SOON`].
-    expects_long: AtomicBool,
-    /// When the timer was last set, in microseconds.
-    set_at: AtomicU64,
-    /// Requests that the timer was set for since the application's thread was last woken.
-    in_a_row: AtomicU32,
 }
 
 /// What has woken the helper.
@@ -130,9 +114,6 @@ impl<A: Alarm> HelperTimer<A> {
             since: AtomicU64::new(0),
             watches_connections: AtomicBool::new(false),
             stops: AtomicU32::new(0),
-            expects_long: AtomicBool::new(false),
-            set_at: AtomicU64::new(0),
-            in_a_row: AtomicU32::new(0),
         })
     }
 
@@ -152,7 +133,6 @@ impl<A: Alarm> HelperTimer<A> {
     /// helper sees that, or this sees that the helper has gone to sleep.
     pub(super) fn woken(&self, epoch: u64) {
         if self.state.load(Ordering::SeqCst) == OFF {
-            self.in_a_row.store(0, Ordering::Relaxed);
             self.set(WOKEN, epoch);
         }
     }
@@ -162,7 +142,6 @@ impl<A: Alarm> HelperTimer<A> {
         self.stop_watching();
         match self.state.load(Ordering::Relaxed) {
             OFF => {
-                self.in_a_row.fetch_add(1, Ordering::Relaxed);
                 self.set(if is_request { SET } else { WOKEN }, epoch);
             }
             WOKEN if is_request => {
@@ -185,7 +164,7 @@ impl<A: Alarm> HelperTimer<A> {
             self.timer.stop();
             // The helper may have taken the timer in between: it would wait for one that nobody sets.
             if self.state.load(Ordering::SeqCst) == KEPT {
-                self.fire_in(self.soon());
+                self.fire_in(SOON);
             }
         }
     }
@@ -193,7 +172,7 @@ impl<A: Alarm> HelperTimer<A> {
     fn set(&self, state: u8, epoch: u64) {
         self.since.store(epoch, Ordering::Relaxed);
         self.state.store(state, Ordering::Release);
-        self.fire_in(self.soon());
+        self.fire_in(SOON);
     }
 
     // --- the helper
@@ -230,18 +209,7 @@ impl<A: Alarm> HelperTimer<A> {
     }
 
     pub(super) fn fire_in(&self, time: Duration) {
-        self.set_at.store(self.timer.micros(), Ordering::Relaxed);
         self.timer.set(time);
-    }
-
-    /// How long ago the timer was set.
-    pub(super) fn lasts(&self) -> Duration {
-        Duration::from_micros(self.timer.micros().saturating_sub(self.set_at.load(Ordering::Relaxed)))
-    }
-
-    /// Whether requests are expected to last for [`SOON`].
-    pub(super) fn expect_long(&self, long: bool) {
-        self.expects_long.store(long, Ordering::Relaxed);
     }
 
     /// Leaves the timer to the application's thread; false if that has become busy meanwhile.
@@ -291,16 +259,6 @@ impl<A: Alarm> HelperTimer<A> {
     }
 
     // --- both
-
-    /// How long something lasts until the helper is woken.
-    pub(super) fn soon(&self) -> Duration {
-        let is_expected = self.expects_long.load(Ordering::Relaxed);
-        if is_expected && self.in_a_row.load(Ordering::Relaxed) < MANY_IN_A_ROW {
-            SOONER
-        } else {
-            SOON
-        }
-    }
 
     fn update_listening(&self) {
         if let Some(listening) = &self.listening {

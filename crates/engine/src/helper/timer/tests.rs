@@ -5,10 +5,9 @@ use std::cell::Cell;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 
-/// Shows what it was set to, and goes by a clock that a test sets on.
+/// Shows what it was set to.
 #[derive(Default)]
 pub(in crate::helper) struct HandTimer {
-    now: Cell<Duration>,
     due: Cell<Option<Duration>>,
 }
 
@@ -22,21 +21,10 @@ impl Alarm for HandTimer {
     }
 }
 
-impl Clock for HandTimer {
-    fn micros(&self) -> u64 {
-        self.now.get().as_micros() as u64
-    }
-}
-
 impl HelperTimer<HandTimer> {
     pub(in crate::helper) fn by_hand(connections: OwnedFd) -> Self {
         let poller = Poller::new().expect("a poller");
         HelperTimer::of(HandTimer::default(), poller, connections, None).expect("a timer")
-    }
-
-    /// So much time goes by.
-    pub(in crate::helper) fn pass(&self, time: Duration) {
-        self.timer.now.set(self.timer.now.get() + time);
     }
 
     /// The time that the timer is set to, if it is. Then it fires.
@@ -75,7 +63,7 @@ fn the_helper_is_woken_by_the_timer_by_a_waker_and_when_the_time_to_wait_is_over
     let start = monotonic_micros();
     timer.fire_in(SOON);
     assert_eq!(timer.wait(&mut events, Some(most)), Some(Wake::Timer));
-    assert!(monotonic_micros() - start >= SOON.as_micros() as u64 && timer.lasts() >= SOON);
+    assert!(monotonic_micros() - start >= SOON.as_micros() as u64);
     assert_eq!(timer.wait(&mut events, Some(0)), Some(Wake::Timeout));
     timer.wake_helper();
     assert_eq!(timer.wait(&mut events, Some(most)), Some(Wake::Event));
@@ -185,42 +173,4 @@ fn a_request_that_ends_at_that_moment_is_not_watched_and_the_next_is_not_missed(
     let last = epoch.advance();
     assert!(timer.take_if_missing(last) && timer.take(last) == Some(last));
     assert!(!timer.take_if_missing(last));
-}
-
-#[test]
-fn a_worker_that_is_idle_now_and_then_has_requests_that_are_expected_to_be_long_wake_the_helper_sooner() {
-    let (timer, epoch, _near) = new();
-    let set = |rests: bool| {
-        timer.state.store(OFF, Ordering::Relaxed);
-        if rests {
-            epoch.set_idle();
-            timer.woken(epoch.set_busy().expect("it was idle"));
-        }
-        timer.begin(epoch.advance(), true);
-        timer.fires().expect("it is set")
-    };
-    assert_eq!(set(true), SOON);
-    timer.expect_long(true);
-    // The first one's timer was set when the thread woke up.
-    assert_eq!(set(true), SOONER);
-    let in_a_row: Vec<_> = (0..MANY_IN_A_ROW + 2).map(|_| set(false)).collect();
-    let (sooner, soon) = in_a_row.split_at(MANY_IN_A_ROW as usize - 1);
-    assert_eq!((sooner, soon), (&[SOONER; MANY_IN_A_ROW as usize - 1][..], &[SOON; 3][..]));
-    assert_eq!([set(true), set(false)], [SOONER; 2]);
-    timer.expect_long(false);
-    assert_eq!(set(true), SOON);
-}
-
-#[test]
-fn something_lasts_since_the_timer_was_set_for_it() {
-    let (timer, epoch, _near) = new();
-    timer.pass(Duration::from_secs(5));
-    begin(&timer, &epoch);
-    for millis in 0..3 {
-        assert_eq!(timer.lasts(), Duration::from_millis(millis));
-        timer.pass(Duration::from_millis(1));
-    }
-    rest(&timer, &epoch);
-    begin(&timer, &epoch);
-    assert_eq!(timer.lasts(), Duration::ZERO);
 }
