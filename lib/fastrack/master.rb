@@ -62,7 +62,7 @@ module Fastrack
       @signals.ends = method(:ends?)
       ForkGuard.install(@signals.method(:reset)) { descriptors }
       yield
-      keepers.start(configuration) if configuration.auto_workers?
+      memory_supervisor.start(configuration) if configuration.auto_workers?
       start_monitor
       supervise
       @launcher.stopped(again: @again)
@@ -158,7 +158,7 @@ module Fastrack
     # @return [Float, nil] nil when nothing is due
     def seconds_until_due
       spawn_at = @workers.not_before if !shutting_down? && @workers.next_slot(@generation)
-      due = [@upgrade, @worker_timeout, @shutdown, *@chores, (@keepers unless shutting_down?)].filter_map { |one| one&.due_at }
+      due = [@upgrade, @worker_timeout, @shutdown, *@chores, (@memory_supervisor unless shutting_down?)].filter_map { |one| one&.due_at }
       due = [*due, spawn_at].compact.min
       due && [due - now, 0].max
     end
@@ -294,9 +294,9 @@ module Fastrack
     end
 
     # Loaded when all serve: nobody waits for it then.
-    def keepers
-      require_relative "memory/keepers"
-      @keepers ||= Keepers.new(@workers)
+    def memory_supervisor
+      require_relative "memory/supervisor"
+      @memory_supervisor ||= MemorySupervisor.new(@workers)
     end
 
     # Spawns one worker at most, so that a signal need not wait for all of them.
@@ -305,7 +305,7 @@ module Fastrack
       @workers.surplus.each(&:stop)
       @workers.recycle(@generation)
       announce_ready
-      @keepers.step(now, configuration) if @keepers&.due_at&.<=(now)
+      @memory_supervisor.step(now, configuration) if @memory_supervisor&.due_at&.<=(now)
       @workers.fill_slot(@generation)
     end
 
@@ -319,7 +319,7 @@ module Fastrack
       @launcher.ready
       @monitor&.listen
       @upgrade&.ready(quit: configuration.auto_quit)
-      keepers.begin(configuration)
+      memory_supervisor.begin(configuration)
     end
 
     def notify_ready

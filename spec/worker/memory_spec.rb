@@ -2,7 +2,7 @@
 
 require_relative "../../lib/fastrack/configuration"
 require_relative "../../lib/fastrack/memory/limit"
-require_relative "../../lib/fastrack/memory/keepers"
+require_relative "../../lib/fastrack/memory/supervisor"
 require "time"
 
 RSpec.describe "The memory of workers", exec: "figures of memory", once: "cgroups and proc(5) tell the figures, not Ruby" do

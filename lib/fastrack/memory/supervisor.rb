@@ -6,14 +6,14 @@ require_relative "limit"
 
 module Fastrack
   # What the master does for workers that fit into the memory and use the CPUs: see MemoryGuard and AutoWorkers.
-  class Keepers
+  class MemorySupervisor
     # @return [Float, nil] monotonic seconds when #step has something to do
     attr_reader :due_at
 
     # @param workers [Workers]
     def initialize(workers)
       @workers = workers
-      @keepers = []
+      @supervised = []
     end
 
     # Before the first worker of MaxWorkers=auto is spawned.
@@ -32,15 +32,15 @@ module Fastrack
       return if configuration.equal?(@configuration)
 
       @configuration = configuration
-      @keepers = guarded { create(configuration) } || []
-      @due_at = (0.0 if @keepers.any?)
+      @supervised = guarded { create(configuration) } || []
+      @due_at = (0.0 if @supervised.any?)
     end
 
     # @param configuration [Configuration] that a HUP may have changed
     def step(now, configuration)
       self.begin(configuration)
-      @keepers.each { |keeper| guarded { keeper.step(now) } if now >= keeper.due_at }
-      @due_at = @keepers.map(&:due_at).min
+      @supervised.each { |one| guarded { one.step(now) } if now >= one.due_at }
+      @due_at = @supervised.map(&:due_at).min
     end
 
     private
@@ -84,7 +84,7 @@ module Fastrack
     MOMENT = 10
 
     # Seconds until the first look whether all workers will fit.
-    FORESIGHT = 5
+    FIRST_LOOK = 5
 
     # What a worker has to have grown by, as a share of the limit, to be replaced.
     GAIN = 0.02
@@ -133,10 +133,10 @@ module Fastrack
       note_fresh
       @due_at = now + pause(used)
       @told = false if used < @limit.bytes * (1 - GAIN)
-      mourn if @limit.kills > @kills
+      note_kernel_kills if @limit.kills > @kills
       await_end(now)
-      if used > @limit.bytes then relieve(used, now)
-      elsif !@auto then foresee(used, now)
+      if used > @limit.bytes then replace_largest(used, now)
+      elsif !@auto then warn_unless_all_fit(used, now)
       end
     end
 
@@ -179,7 +179,7 @@ module Fastrack
       @leaving = nil if @workers.each.none? { |handle| handle.pid == @leaving.pid }
     end
 
-    def relieve(used, now)
+    def replace_largest(used, now)
       return if now < @settled_at
 
       sizes = serving.to_h { |handle| [handle, ProcessMemory.resident(handle.pid).last] }
@@ -219,20 +219,20 @@ module Fastrack
     end
 
     # Looks less and less often whether the workers will fit once all have grown as the largest has.
-    def foresee(used, now)
-      @foresee_at ||= now + FORESIGHT
-      return if now < @foresee_at || @foreseen
+    def warn_unless_all_fit(used, now)
+      @warn_at ||= now + FIRST_LOOK
+      return if now < @warn_at || @warned
 
-      @foresee_at = now + (@foresee_after = (@foresee_after || FORESIGHT) * 2)
+      @warn_at = now + (@warn_after = (@warn_after || FIRST_LOOK) * 2)
       fit, figures = self.fit(used)
       return if fit.nil? || fit >= @workers.size
 
-      @foreseen = true
+      @warned = true
       Log.line("memory: #{@workers.size} workers will not fit, #{fit} would (#{figures})")
     end
 
     # The kernel was faster.
-    def mourn
+    def note_kernel_kills
       count = @limit.kills - @kills
       @kills = @limit.kills
       text = "memory: the kernel has killed #{count} process#{"es" unless count == 1} because of the limit (#{@limit})"
