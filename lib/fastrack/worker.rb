@@ -275,6 +275,9 @@ module Fastrack
     # Whether the master wants it to be the mold now that it has served.
     def promoted?(channel)
       !@lost && (@promoted || channel.read.to_a.include?(ControlChannel::PROMOTE))
+    rescue IOError
+      # The app has closed the channel.
+      false
     end
 
     # Until it is to end.

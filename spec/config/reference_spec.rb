@@ -34,7 +34,7 @@ RSpec.describe "The manual page, the shell completions and the types", once: "te
       expect(status).to be_success, output
       output.split
     end
-    expect(complete.call("re")).to eq(%w[reload restart])
+    expect(complete.call("re")).to eq(%w[reload restart refork])
     expect(complete.call("--daem")).to eq(%w[--daemonize])
     expect(complete.call("status", "--")).to match_array(flags(["status"]).grep(/\A--/))
     expect(complete.call("-c", "conf")).to eq([])
