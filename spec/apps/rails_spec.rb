@@ -57,11 +57,9 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
   # Rails gives connections back, and does what else is to be done after a request, when close is called on the body; if it
   # is not, only when the worker's next request begins.
   describe "the end of a request (A15)" do
-    {
-      "a page" => %w[GET /notes], "a page without its body" => %w[HEAD /notes], "JSON" => %w[GET /notes.json],
+    { "a page" => %w[GET /notes], "a page without its body" => %w[HEAD /notes], "JSON" => %w[GET /notes.json],
       "a file" => %w[GET /source], "a redirection" => %w[GET /old], "a page that is not there" => %w[GET /nowhere],
-      "a form that is refused" => %w[POST /notes]
-    }.each do |what, (verb, path)|
+      "a form that is refused" => %w[POST /notes] }.each do |what, (verb, path)|
       it "comes right after the response, for #{what}" do
         before = completed
         @server.request(verb, path, { "Content-Length" => 0 })
@@ -165,8 +163,7 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
       server = @app.rails_server(%w[-p 0], env: { "WEB_CONCURRENCY" => "1" })
       pid_file = @app.path("tmp/pids/server.pid")
 
-      expect(File.read(pid_file).to_i).to eq(server.master)
-      expect(server.get("/notes").status).to eq(200)
+      expect([File.read(pid_file).to_i, server.get("/notes").status]).to eq([server.master, 200])
       expect(server.stop(:INT)).to be_success
       expect(File).not_to exist(pid_file)
     end

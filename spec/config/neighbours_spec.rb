@@ -12,13 +12,11 @@ RSpec.describe "Words of Puma's in a config/fastrack.rb" do
     Dir.chdir(@dir) { Fastrack::Configuration.new(given, environment: environment, output: StringIO.new, warnings: @said = StringIO.new) }
   end
 
-  {
-    "workers 3" => { max_workers: 3 }, "workers 2\nmax_workers 4" => { max_workers: 4 }, "max_workers 4\nworkers 2" => { max_workers: 2 },
+  { "workers 3" => { max_workers: 3 }, "workers 2\nmax_workers 4" => { max_workers: 4 }, "max_workers 4\nworkers 2" => { max_workers: 2 },
     "threads 2, 7" => { max_threads: 7 }, "preload_app! false" => { preload_app: false },
     "bind 'tcp://127.0.0.1:1'\nlisten '/run/a.sock'" => { addresses: ["127.0.0.1:1", "/run/a.sock"] },
     "pidfile 'a.pid'\nworker_shutdown_timeout 7" => { pid: "a.pid", graceful_timeout: 7 },
-    "persistent_timeout 20\nstdout_redirect 'out', nil, true" => { keep_alive_timeout: 20, stdout_path: "out" }
-  }.each do |text, values|
+    "persistent_timeout 20\nstdout_redirect 'out', nil, true" => { keep_alive_timeout: 20, stdout_path: "out" } }.each do |text, values|
     it "#{text.inspect} sets what it says" do
       found = configure(text)
       expect(values.to_h { |word, _| [word, word == :addresses ? found.addresses.map(&:to_s) : found.public_send(word)] }).to eq(values)

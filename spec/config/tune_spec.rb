@@ -80,12 +80,10 @@ RSpec.describe "fastrack tune", once: "processes and figures" do
     end
   end
 
-  {
-    "an app that does not boot" => ["raise 'no database'", [], /the app does not boot:\n.*no database/m],
+  { "an app that does not boot" => ["raise 'no database'", [], /the app does not boot:\n.*no database/m],
     "an app that answers nothing but errors" => ["run ->(_env) { [500, {}, []] }", [], /the app answers no request/],
     "a memory that is no size" => ["run ->(_env) {}", %w[--memory much], /--memory must be a size in bytes, or such as 300M or 1G; got "much"/],
-    "an unknown option" => ["run ->(_env) {}", %w[--mem0ry 1G], /invalid option: --mem0ry/]
-  }.each do |what, (app, arguments, message)|
+    "an unknown option" => ["run ->(_env) {}", %w[--mem0ry 1G], /invalid option: --mem0ry/] }.each do |what, (app, arguments, message)|
     it "says in one message what is wrong with #{what}" do
       tune(app, *arguments) do |_, errors, status|
         expect([status.exitstatus, errors]).to match([1, message])

@@ -73,8 +73,7 @@ RSpec.describe "C4 When a worker is exchanged" do
     server.signal(:TERM)
     # It goes on to read, little by little.
     11.times { |turn| one.read_until_size((turn + 1) * 1_000) && sleep(0.5) }
-    expect(one.answer.body.bytesize).to eq(8_000_000)
-    expect(server.wait.exitstatus).to eq(0)
+    expect([one.answer.body.bytesize, server.wait.exitstatus]).to eq([8_000_000, 0])
   end
 
   it "a request that follows a response which is still being sent is answered" do

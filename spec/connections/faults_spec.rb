@@ -13,13 +13,11 @@ RSpec.describe "C4 Connections, when something goes wrong" do
 
     body = "b" * 2_000_000
     stages = {
-      "before the head" => [""],
-      "in the head" => ["GET /pid HTTP/1.1\r\nHo"],
+      "before the head" => [""], "in the head" => ["GET /pid HTTP/1.1\r\nHo"],
       "in a body that is in memory" => [KeptPeer.request("/body", verb: "POST", body: body[0, 9000])[0, 4000]],
       "in a body that is in a file" => [KeptPeer.request("/body", verb: "POST", body: body)[0, 1_500_000]],
       "in a body in chunks" => [KeptPeer.chunked("/body", *Array.new(40, body[0, 50_000]))[0, 1_500_000]],
-      "after their request" => [KeptPeer.request("/pid")],
-      "after many requests" => [KeptPeer.request("/pid") * 100],
+      "after their request" => [KeptPeer.request("/pid")], "after many requests" => [KeptPeer.request("/pid") * 100],
       "in a response" => [KeptPeer.request("/array/20000000")],
       "in a response of unknown length" => [KeptPeer.request("/each/200/100000")],
       "in the answer to a bad request" => ["GARBAGE\r\n\r\n"]

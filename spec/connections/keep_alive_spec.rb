@@ -14,8 +14,7 @@ RSpec.describe "C4 Keep-alive", once: "bytes and timers of the engine" do
           expect(one.get("/pid", *lines, version: version).headers["Connection"]).to eq(connection)
           next expect(one).to(be_closed_without_a_word) if connection == "close"
 
-          expect(one.anything_within?(0.05)).to be(false)
-          expect(one.get("/pid").status).to eq(200)
+          expect([one.anything_within?(0.05), one.get("/pid").status]).to eq([false, 200])
         end
       end
 
@@ -28,16 +27,14 @@ RSpec.describe "C4 Keep-alive", once: "bytes and timers of the engine" do
       one = peer
       [204, 304, 404, 500].each { |code| expect(one.get("/status/#{code}").status).to eq(code) }
       expect(one.get("/length/1000/1000", verb: "HEAD").headers["Content-Length"]).to eq("1000")
-      expect(one.get("/each/3/5", verb: "HEAD").status).to eq(200)
-      expect(one.get("/pid").body).to eq(@worker.to_s)
+      expect([one.get("/each/3/5", verb: "HEAD").status, one.get("/pid").body]).to eq([200, @worker.to_s])
     end
 
     it "a body of unknown length is sent in chunks on HTTP/1.1, and the connection kept" do
       one = peer
       response = one.get("/each/3/5")
       expect([response.headers["Transfer-Encoding"], response.headers["Content-Length"], response.body]).to eq(["chunked", nil, "x" * 15])
-      expect(one.get("/each/0/0").body).to eq("")
-      expect(one.get("/pid").body).to eq(@worker.to_s)
+      expect([one.get("/each/0/0").body, one.get("/pid").body]).to eq(["", @worker.to_s])
     end
   end
 

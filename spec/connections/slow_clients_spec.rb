@@ -87,8 +87,7 @@ RSpec.describe "C4 Slow clients", once: "sockets and timers of the engine" do
         serve_kept
         one = peer(slow: true).ask("/array/#{size}")
         eventually { calls_of("/array/#{size}") == 1 }
-        expect(server.get("/pid").status).to eq(200)
-        expect(one.answer.body.bytesize).to eq(size)
+        expect([server.get("/pid").status, one.answer.body.bytesize]).to eq([200, size])
         expect(one.get("/pid").status).to eq(200)
       end
     end
@@ -101,10 +100,8 @@ RSpec.describe "C4 Slow clients", once: "sockets and timers of the engine" do
       beyond = peer(slow: true).ask("/each/300/100000")
       eventually { calls_of("/each/300/100000") == 1 }
       waiting = peer.ask("/pid")
-      expect(waiting.anything_within?(0.5)).to be(false)
-      expect(beyond.answer.body.bytesize).to eq(30_000_000)
-      expect(waiting.answer.status).to eq(200)
-      expect(within.answer.body.bytesize).to eq(3_000_000)
+      expect([waiting.anything_within?(0.5), beyond.answer.body.bytesize]).to eq([false, 30_000_000])
+      expect([waiting.answer.status, within.answer.body.bytesize]).to eq([200, 3_000_000])
     end
 
     it "hold up the worker with an each-body for WriteTimeout and no longer when they take nothing, without MaxResponseSpool" do

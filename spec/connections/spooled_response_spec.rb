@@ -49,9 +49,7 @@ RSpec.describe "C4 Responses that are longer than what slow readers take", once:
   RUBY
 
   # @param options [Hash] of a server with one worker, unless they say otherwise
-  define_method(:serve_long) do |options: {}, **keywords|
-    serve(app, options: options, **keywords)
-  end
+  define_method(:serve_long) { |options: {}, **keywords| serve(app, options: options, **keywords) }
 
   # Clients that read nothing before the spec has them read.
   def slow_readers(count, path) = Array.new(count) { peer(slow: true).ask(path) }
@@ -122,8 +120,7 @@ RSpec.describe "C4 Responses that are longer than what slow readers take", once:
     expect_whole(taken)
     left.abort
     eventually { spools(@worker).zero? }
-    expect(small.answer.body.bytesize).to eq(14 * 65_536)
-    expect(server.get("/files").body).to eq("0")
+    expect([small.answer.body.bytesize, server.get("/files").body]).to eq([14 * 65_536, "0"])
   end
 
   { "0" => "without a spool", "1M" => "with a full one" }.each do |most, which|

@@ -41,8 +41,7 @@ RSpec.describe "A FIFO", once: "files of the master" do
     server = start(ru: Rackups::PID, options: { Pid: path })
     File.unlink(path)
     File.mkfifo(path)
-    expect(server.stop.exitstatus).to eq(0)
-    expect(File.pipe?(path)).to be(true)
+    expect([server.stop.exitstatus, File.pipe?(path)]).to eq([0, true])
   end
 
   it "B-faults as the state file of a puma.rb holds up nothing" do

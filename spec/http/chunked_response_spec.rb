@@ -12,8 +12,7 @@ RSpec.describe "A16 the option ChunkedTransfer", once: "bytes on the wire" do
       response = kept("/body/#{name}")
       expect(framing(response)).to eq([%w[Transfer-Encoding chunked]])
       expect(plain.headers).not_to be_key("Transfer-Encoding")
-      expect(response.body).to eq(plain.body)
-      expect(response.raw.scan("\r\n0\r\n").size).to eq(1)
+      expect([response.body, response.raw.scan("\r\n0\r\n").size]).to eq([plain.body, 1])
     end
   end
 

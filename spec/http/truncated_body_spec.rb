@@ -3,15 +3,13 @@
 RSpec.describe "B-truncated-body", once: "bytes on the wire" do
   before(:context) { serve(HttpApps.ru(:echo)) }
 
-  {
-    "of a Content-Length" => ["Content-Length: 100", "x" * 50],
+  { "of a Content-Length" => ["Content-Length: 100", "x" * 50],
     "of a Content-Length, with nothing sent" => ["Content-Length: 100", ""],
     "of a large Content-Length" => ["Content-Length: 5000000", "x" * 2_000_000],
     "in the middle of a chunk" => ["Transfer-Encoding: chunked", "a\r\nabc"],
     "between two chunks" => ["Transfer-Encoding: chunked", "3\r\nabc\r\n"],
     "in a chunk's size" => ["Transfer-Encoding: chunked", "3\r\nabc\r\n1"],
-    "in the last chunk" => ["Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\n"]
-  }.each do |what, (framing, body)|
+    "in the last chunk" => ["Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\n"] }.each do |what, (framing, body)|
     bytes = "POST /truncated HTTP/1.1\r\nHost: a\r\n#{framing}\r\n\r\n#{body}"
 
     it "B-truncated-body #{what}: the connection is closed, the app is not called" do

@@ -47,8 +47,7 @@ RSpec.describe "a client for whom a worker was woken that is stopping", once: "s
     expect(client.wait_readable(0.1)).to be_nil
     Process.kill(:TERM, stopping)
     release.write("x")
-    expect(client.wait_readable(20)).to eq(client)
-    expect(HttpResponse.parse(client.read).body).to eq(stopping.to_s)
+    expect([client.wait_readable(20), HttpResponse.parse(client.read).body]).to eq([client, stopping.to_s])
     expect(Process.wait(stopping)).to eq(stopping)
     stopping = nil
   ensure

@@ -30,8 +30,7 @@ RSpec.describe "The access log's bytes of the server's own error pages", once: "
   it "are those of the page for an app that has raised, and none on HEAD" do
     start
     lines, sizes = logged(exchange("GET /raise"), exchange("HEAD /raise"))
-    expect(lines).to eq([[500, sizes[0]], [500, 0]])
-    expect(sizes).to match([be_positive, 0])
+    expect([lines, sizes]).to match([[[500, sizes[0]], [500, 0]], [be_positive, 0]])
   end
 
   it "are those of the page for a body that the app reads and that breaks a rule" do

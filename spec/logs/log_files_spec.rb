@@ -88,8 +88,7 @@ RSpec.describe "Log files", once: "descriptors and signals, which are the same i
     server.signal(:USR1)
     rotate(server, %w[app.log])
     eventually { all_changed?(server, "app.log") }
-    expect(File.exist?(server.file("data"))).to be(false)
-    expect(inodes.call.size).to eq(before.size)
+    expect([File.exist?(server.file("data")), inodes.call.size]).to eq([false, before.size])
   end
 
   it "C1 USR1 to a worker has that one change over alone" do

@@ -28,8 +28,7 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
         monitor.await { |status| status["pid"] != old && status["phase"] == "serving" }
         Eventually.eventually { server.ended? }
       end
-      expect(pids.uniq).to eq([old, server.master])
-      expect(File.read(@pid_file).to_i).to eq(server.master)
+      expect([pids.uniq, File.read(@pid_file).to_i]).to eq([[old, server.master], server.master])
     end
 
     it "answers on where a new master fails, and again where one fails later" do
@@ -113,8 +112,7 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
       held.shift.close if held.size > 200
       expect(server.get.status).to eq(200) if (number % 100).zero?
     end
-    expect(ready["workers_ready"]).to eq(2)
-    expect(server.get.status).to eq(200)
+    expect([ready["workers_ready"], server.get.status]).to eq([2, 200])
     expect(rss.call - before).to be < 32 * 1024 * 1024
   ensure
     held&.each(&:close)

@@ -8,9 +8,7 @@ require "support/app_chromium"
 RSpec.describe "The monitor's", linux: "a thread with descriptors of its own", once: "a thread without Ruby" do
   include MonitorHelpers
 
-  def titled(server)
-    Eventually.eventually { server.workers.all? { |pid| ProcessTable.title(pid).start_with?("fastrack worker[") } }
-  end
+  def titled(server) = Eventually.eventually { server.workers.all? { |pid| ProcessTable.title(pid).start_with?("fastrack worker[") } }
 
   # How wide the text of a terminal is.
   def width(text) = text.gsub(/\e\[[\d;]*[A-Za-z]/, "").split(/\r?\n/).map(&:length).max

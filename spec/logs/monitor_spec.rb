@@ -204,8 +204,7 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
     expect(monitor.get("/readyz")).to have_attributes(status: 200, body: "serving, 2 of 2 workers ready\n")
     server.signal(:TERM)
     monitor.await { |status| status["phase"] == "draining" }
-    expect(monitor.get("/readyz").status).to eq(503)
-    expect(monitor.get("/healthz").status).to eq(200)
+    expect([monitor.get("/readyz").status, monitor.get("/healthz").status]).to eq([503, 200])
     server.stop(:QUIT)
   end
 
@@ -218,8 +217,7 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
     monitor.await { |status| status["workers_ready"] == 3 }
     monitor.post("/workers/-1")
     monitor.await { |status| status["workers"].size == 2 }
-    expect(monitor.post("/stop").status).to eq(202)
-    expect(server.wait.exitstatus).to eq(0)
+    expect([monitor.post("/stop").status, server.wait.exitstatus]).to eq([202, 0])
   end
 
   describe "on a port (ControlListen)" do

@@ -59,8 +59,7 @@ RSpec.describe Fastrack::Address, once: "texts and sockets" do
       opened("127.0.0.1:0", settings) do |socket|
         # struct tcp_info (linux/tcp.h): the backlog is in tcpi_sacked.
         expect(socket.getsockopt(:TCP, :INFO).data.unpack("x8 L6").last).to eq(7)
-        expect(socket.getsockopt(:SOCKET, :REUSEPORT).bool).to be(true)
-        expect(socket.getsockopt(:TCP, :NODELAY).bool).to be(false)
+        expect([socket.getsockopt(:SOCKET, :REUSEPORT).bool, socket.getsockopt(:TCP, :NODELAY).bool]).to eq([true, false])
         expect(socket.getsockopt(:TCP, :DEFER_ACCEPT).int).to be >= 9
         # Linux doubles them (socket(7)).
         expect(%i[RCVBUF SNDBUF].map { |name| socket.getsockopt(:SOCKET, name).int }).to eq([140_000, 160_000])

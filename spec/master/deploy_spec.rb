@@ -78,8 +78,7 @@ RSpec.describe "Deploys", once: "commands, signals and sockets" do
       loop.await_answers
     end
     fresh = File.read("#{@dir}/tmp/unicorn.pid").to_i
-    expect(clients.failures).to eq([])
-    expect(clients.bodies.uniq).to eq([old.to_s, fresh.to_s])
+    expect([clients.failures, clients.bodies.uniq]).to eq([[], [old.to_s, fresh.to_s]])
   ensure
     end_master(fresh || old.to_i)
   end

@@ -24,8 +24,7 @@ RSpec.describe "Draining", once: "signals and sockets" do
     await_draining(server)
     answers = [server.connect { |socket| ask_on(socket) }, ask_on(kept)]
     expect(answers).to all(match(/\AHTTP\/1\.1 200 .*^connection: close/im))
-    expect(kept.read).to eq("")
-    expect(server.wait.exitstatus).to eq(0)
+    expect([kept.read, server.wait.exitstatus]).to eq(["", 0])
     expect(now - before).to be >= delay
   end
 

@@ -21,8 +21,7 @@ RSpec.describe "D10 The master", once: "what the master does with what a hook ra
     expect(server.processes.size).to eq(count + 1)
     server.signal(:HUP)
     server.await_others(before)
-    expect(server.stop.exitstatus).to eq(0)
-    expect(server.processes).to eq([])
+    expect([server.stop.exitstatus, server.processes]).to eq([0, []])
   end
 
   # What is no StandardError, and what the log says of it.
@@ -59,16 +58,14 @@ RSpec.describe "D10 The master", once: "what the master does with what a hook ra
   end
 
   # What such a wrapper does with a pid, 0 in the child, and what the log says of it.
-  {
-    "keeps a worker where a wrapper of Process._fork raises when it is there" =>
+  { "keeps a worker where a wrapper of Process._fork raises when it is there" =>
       ["pid == 0 ? pid : raise(LoadError, 'no such agent')", /process \d+ was forked all the same: .*no such agent \(LoadError\)/],
     "ends a worker where a wrapper of Process._fork raises in that, and tries again" =>
       ["pid == 0 ? raise(LoadError, 'no such agent') : pid", /worker \d \(pid \d+\) exited with status 1$/],
     "takes what a wrapper of Process._fork returns for what it is" =>
       ["pid == 0 ? pid : nil", /process \d+ was forked all the same: .*\(TypeError\)/],
     "goes on where a wrapper of Process._fork hangs, and keeps the worker" =>
-      ["pid == 0 ? pid : sleep", /process \d+ was forked all the same: .*it is not done within 1 s/]
-  }.each do |what, (code, line)|
+      ["pid == 0 ? pid : sleep", /process \d+ was forked all the same: .*it is not done within 1 s/] }.each do |what, (code, line)|
     it what do
       server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1, WorkerBootTimeout: 1 }, config: <<~RUBY)
         Process.singleton_class.prepend(Module.new do
@@ -150,8 +147,7 @@ RSpec.describe "D10 The master", once: "what the master does with what a hook ra
 
     it "where after_booted hangs" do
       server = hung(serve("after_booted { |*| #{hang} }", options: { WorkerBootTimeout: 0 }))
-      expect(server.stop.exitstatus).to eq(0)
-      expect(server.processes).to eq([])
+      expect([server.stop.exitstatus, server.processes]).to eq([0, []])
       expect(server.log).to match(/^fastrack: after_booted failed: .*TERM has come meanwhile/)
     end
 

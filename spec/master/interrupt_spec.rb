@@ -11,8 +11,7 @@ RSpec.describe "C1 INT" do
     request = SlowRequest.new(server)
     interrupt_all(server)
     eventually { server.workers == [request.pid] }
-    expect(request.finish.body.to_i).to eq(request.pid)
-    expect(server.wait.exitstatus).to eq(0)
+    expect([request.finish.body.to_i, server.wait.exitstatus]).to eq([request.pid, 0])
     expect(server.processes).to be_empty
     expect(server.log).not_to match(/killed|exited/)
   end
@@ -37,8 +36,7 @@ RSpec.describe "C1 INT" do
     # It has been handled when what comes later has been.
     server.signal(:HUP)
     server.await_log("HUP is ignored: the server is stopping")
-    expect(request.finish.status).to eq(200)
-    expect(server.wait.exitstatus).to eq(0)
+    expect([request.finish.status, server.wait.exitstatus]).to eq([200, 0])
   end
 
   # A plugin that does what Solid Queue's does when its process has ended.
@@ -63,7 +61,6 @@ RSpec.describe "C1 INT" do
     eventually { server.file?("told") && server.workers == [request.pid] }
     server.signal(:HUP)
     server.await_log("HUP is ignored: the server is stopping")
-    expect(request.finish.status).to eq(200)
-    expect(server.wait.exitstatus).to eq(0)
+    expect([request.finish.status, server.wait.exitstatus]).to eq([200, 0])
   end
 end

@@ -56,8 +56,7 @@ RSpec.describe "The server's process", once: "settings of processes" do
       server.await_workers(1)
       server.reload("working_directory '/'\nstderr_path 'no/such/two.log'")
       eventually { server.lines_of("one.log").any? { |line| line.include?("cannot write to /no/such/two.log") } }
-      expect(File.readlink("/proc/#{server.master}/cwd")).to eq(File.realpath(server.dir))
-      expect(server.get.status).to eq(200)
+      expect([File.readlink("/proc/#{server.master}/cwd"), server.get.status]).to eq([File.realpath(server.dir), 200])
     end
   end
 
@@ -89,8 +88,7 @@ RSpec.describe "The server's process", once: "settings of processes" do
         after_fork { File.write("hook", Process.euid.to_s) }
       RUBY
       expect(server.get.body).to end_with("#{nobody.uid}, #{nobody.gid}, [#{nobody.gid}]]")
-      expect(File.read("#{server.dir}/hook")).to eq("0")
-      expect(File.stat("/proc/#{server.master}").uid).to eq(0)
+      expect([File.read("#{server.dir}/hook"), File.stat("/proc/#{server.master}").uid]).to eq(["0", 0])
       expect(File.stat("#{server.dir}/err.log").uid).to eq(nobody.uid)
     end
 

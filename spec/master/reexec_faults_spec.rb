@@ -125,8 +125,7 @@ RSpec.describe "A new master (USR2) that meets with trouble", once: "processes, 
     eventually { refused_usr2?(server) }
     server.signal(:TERM)
     eventually { !ProcessTable.alive?(pid) }
-    expect(request.finish.status).to eq(200)
-    expect(server.wait.exitstatus).to eq(0)
+    expect([request.finish.status, server.wait.exitstatus]).to eq([200, 0])
     expect(server.processes).to eq([])
   end
 
@@ -141,9 +140,7 @@ RSpec.describe "A new master (USR2) that meets with trouble", once: "processes, 
     booting(server)
     server.signal(:QUIT)
     expect(server.wait.exitstatus).to eq(0)
-    clients = Array.new(3) do
-      TCPSocket.new("127.0.0.1", server.port).tap { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") }
-    end
+    clients = Array.new(3) { TCPSocket.new("127.0.0.1", server.port).tap { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") } }
     server.write("go", "")
     expect(clients.map { |client| HttpResponse.parse(client.read).body }).to all(start_with("v2 "))
     await_processes(server, 3)
@@ -190,8 +187,7 @@ RSpec.describe "A new master (USR2) that meets with trouble", once: "processes, 
     server.signal(:KILL, to: server.master)
     server.await_log("was killed by SIGKILL; this one carries on")
     await_processes(server, 3)
-    expect(pid_in(server)).to eq(server.pid)
-    expect(server.get.body).to eq("v1 #{server.pid}")
+    expect([pid_in(server), server.get.body]).to eq([server.pid, "v1 #{server.pid}"])
   end
 
   it "B-faults a pid file that cannot be renamed keeps the old one" do
@@ -201,8 +197,7 @@ RSpec.describe "A new master (USR2) that meets with trouble", once: "processes, 
       FileUtils.mkdir("#{path}.oldbin")
       usr2(server)
       server.await_log(/^fastrack: cannot start a new master, this one carries on: Is a directory/)
-      expect(File.read(path).to_i).to eq(server.pid)
-      expect(server.get.status).to eq(200)
+      expect([File.read(path).to_i, server.get.status]).to eq([server.pid, 200])
       FileUtils.rmdir("#{path}.oldbin")
       replace_master(server)
       expect(File.read(path).to_i).to eq(server.master)

@@ -56,8 +56,7 @@ RSpec.describe "A new master (USR2)", exec: "its start command", once: "processe
     request = SlowRequest.new(server)
     usr2(server)
     server.await_ready(2)
-    expect(server.ended?).to be(false)
-    expect(request.finish.body.to_i).to eq(request.pid)
+    expect([server.ended?, request.finish.body.to_i]).to eq([false, request.pid])
     taken_over(server)
   end
 
@@ -112,8 +111,7 @@ RSpec.describe "A new master (USR2)", exec: "its start command", once: "processe
       expect(pid_in(server, "app.pid.oldbin")).to eq(server.pid)
       server.write("go", "")
       taken_over(server)
-      expect(pid_in(server)).to eq(server.master)
-      expect(server.lines_of("app.pid.oldbin")).to eq([])
+      expect([pid_in(server), server.lines_of("app.pid.oldbin")]).to eq([server.master, []])
       server.signal(:TERM, to: server.master)
       await_processes(server, 0)
       expect(server.lines_of("app.pid")).to eq([])
@@ -166,8 +164,7 @@ RSpec.describe "A new master (USR2)", exec: "its start command", once: "processe
         go_back(server)
         await_processes(server, 3)
       end
-      expect(pid_in(server)).to eq(server.pid)
-      expect(ProcessTable.children(server.pid).size).to eq(2)
+      expect([pid_in(server), ProcessTable.children(server.pid).size]).to eq([server.pid, 2])
     end
 
     # The kernel closes its channel a moment before, and nothing else may ever happen that would have the old one look again.

@@ -16,8 +16,7 @@ RSpec.describe "Stopping", once: "processes and signals" do
         # The one that is not at a request goes at once.
         eventually { server.workers == [request.pid] }
       end
-      expect(request.finish.body.to_i).to eq(request.pid)
-      expect(server.wait.exitstatus).to eq(0)
+      expect([request.finish.body.to_i, server.wait.exitstatus]).to eq([request.pid, 0])
       expect(server.processes).to be_empty
     end
   end
@@ -54,8 +53,7 @@ RSpec.describe "Stopping", once: "processes and signals" do
     server.signal(:TERM)
     # It has let go of its listener.
     eventually { sockets.call < before }
-    expect(HttpResponse.parse(peer.read_to_end).body.bytesize).to eq(16_000_000)
-    expect(request.finish.status).to eq(200)
+    expect([HttpResponse.parse(peer.read_to_end).body.bytesize, request.finish.status]).to eq([16_000_000, 200])
     expect(server.wait.exitstatus).to eq(0)
   end
 
@@ -64,8 +62,7 @@ RSpec.describe "Stopping", once: "processes and signals" do
     it "C1 a worker that does not end within GracefulTimeout after #{what} is named in the log and killed, and the server ends" do
       server, request = busy(GracefulTimeout: 1)
       eventually { server.ended? || !server.signal(name) } if name == :QUIT
-      expect(server.stop(name).exitstatus).to eq(0)
-      expect(server.processes).to be_empty
+      expect([server.stop(name).exitstatus, server.processes]).to eq([0, []])
       expect(server.log.scan(/^fastrack: worker \d \(pid (\d+)\) has not finished within 1 s: killing it; it is serving GET \/slow for \d+\.\d s$/)).to eq([[request.pid.to_s]])
       # Who sees SIGKILL there looks for a lack of memory.
       expect(server.log).to match(%r{^fastrack: worker \d \(pid #{request.pid}\) was killed by the master \(GracefulTimeout\) while serving GET /slow})
@@ -164,8 +161,7 @@ RSpec.describe "Stopping", once: "processes and signals" do
     it "A10 does not cut them off, nor change the status" do
       server = Server.start(ru: app, options: { MaxWorkers: 1 }, fastrack: true)
       status = stopped(server) { %i[INT TERM QUIT HUP].each { |name| server.signal(name) } }
-      expect(status.exitstatus).to eq(0)
-      expect(server.lines_of("exits")).to eq(%w[begun finished])
+      expect([status.exitstatus, server.lines_of("exits")]).to eq([0, %w[begun finished]])
     end
 
     it "A10 is given to the program's own handler, where it has one" do
@@ -182,8 +178,7 @@ RSpec.describe "Stopping", once: "processes and signals" do
       after_fork { File.write("stuck", ".", mode: "a"); sleep }
     RUBY
     eventually { server.lines_of("stuck") == [".."] }
-    expect(server.stop.exitstatus).to eq(0)
-    expect(server.processes).to be_empty
+    expect([server.stop.exitstatus, server.processes]).to eq([0, []])
   end
 
   it "A10 what workers have written to stdout is not lost, though they are killed, nor written twice" do
@@ -221,8 +216,7 @@ RSpec.describe "Stopping", once: "processes and signals" do
       server.await_workers(2) if index.even?
       clients = Array.new(4) { Thread.new { ask_until_refused(server) } }
       eventually { clients.sum { |client| client[:answered].to_i }.positive? }
-      expect(server.stop.exitstatus).to eq(0)
-      expect(server.processes).to be_empty
+      expect([server.stop.exitstatus, server.processes]).to eq([0, []])
       bodies = clients.flat_map(&:value)
       expect(bodies.size).to eq(server.lines_of("begun").first.size)
       expect(bodies).to all(match(/\A\d+\z/))

@@ -47,10 +47,8 @@ RSpec.describe "behind nginx", once: "what nginx sees" do
       end
 
       it "nginx: every kind of response comes through" do
-        expect(through("GET", "/").body).to eq("hello")
-        expect(through("GET", "/body/array").body).to eq("onetwothree")
-        expect(through("GET", "/body/each").body).to eq("onetwothree")
-        expect(through("GET", "/body/empty").body).to eq("")
+        expect([through("GET", "/").body, through("GET", "/body/array").body]).to eq(["hello", "onetwothree"])
+        expect([through("GET", "/body/each").body, through("GET", "/body/empty").body]).to eq(["onetwothree", ""])
         expect(through("GET", "/body/each-large").body).to eq("z" * 5_000_000)
         expect(through("GET", "/large").body.bytesize).to eq(HttpApps::Pacing::LARGE)
         expect(through("HEAD", "/body/array").headers["Content-Length"]).to eq("11").or be_nil

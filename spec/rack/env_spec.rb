@@ -98,9 +98,7 @@ RSpec.describe "B-path-decoded: the option PathInfo" do
   end
 
   it "B-path-decoded refuses a broken triplet with 400, and the app is not called" do
-    %w[/broken% /broken%2 /broken%zz].each do |target|
-      expect(talk("GET #{target} HTTP/1.1", "Host: a").status).to eq(400)
-    end
+    %w[/broken% /broken%2 /broken%zz].each { |target| expect(talk("GET #{target} HTTP/1.1", "Host: a").status).to eq(400) }
     expect(journal.lines.grep(/broken/)).to be_empty
   end
 end

@@ -22,8 +22,7 @@ RSpec.describe "an app that starts processes" do
       end
 
       it "B-fork runs commands as in any Ruby program" do
-        expect(ended_response("/system").body).to eq("true")
-        expect(ended_response("/backtick").body).to eq("from a command\n")
+        expect([ended_response("/system").body, ended_response("/backtick").body]).to eq(["true", "from a command\n"])
       end
 
       %w[/spawn /fork].each do |path|
@@ -119,8 +118,7 @@ RSpec.describe "an app that starts processes" do
           }
         RUBY
         status, open = server.get.body.split.map(&:to_i)
-        expect(status).to eq(0)
-        expect(server.lines_of("children").size).to eq(1)
+        expect([status, server.lines_of("children").size]).to eq([0, 1])
         expect(server.lines_of("children").first.to_i).to be < open
       end
 
@@ -128,8 +126,7 @@ RSpec.describe "an app that starts processes" do
         HttpPeer.open(server) do |parked|
           parked.write("GET / HTTP/1.1\r\nHost: a\r\n")
           server.get("/")
-          expect(ended_response("/fork-exit").body).to eq("0")
-          expect(ended_response("/fork-raise").body).to eq("1")
+          expect([ended_response("/fork-exit").body, ended_response("/fork-raise").body]).to eq(["0", "1"])
           parked.write("Connection: close\r\n\r\n")
           expect(HttpResponse.parse(parked.read_to_end).body).to eq(@worker.to_s)
         end

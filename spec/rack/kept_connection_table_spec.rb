@@ -91,13 +91,11 @@ RSpec.describe "C4 a kept connection, by the tables of the documentation" do
       reset = unix ? :closed : :reset
       # What comes between two requests of a pipeline: its statuses, and how the connection ends if it does. What follows is not heard
       # then, and answered else.
-      {
-        "an exception" => ["/raise", [200, 500], :closed], "a header that cannot be sent" => ["/header", [200, 500], :closed],
+      { "an exception" => ["/raise", [200, 500], :closed], "a header that cannot be sent" => ["/header", [200, 500], :closed],
         "a status that is none" => ["/status", [200, 500], :closed], "a body that is too short" => ["/short", [200], reset],
         "an exception after the first part" => ["/half", [200], reset], "an exception from close" => ["/close", [200, 200, 200], nil],
         "the app's own 404" => ["/missing", [200, 404, 200], nil], "the app's own 500" => ["/error", [200, 500, 200], nil],
-        "a response without a body" => ["/none", [200, 204, 200], nil]
-      }.each do |what, (path, statuses, ending)|
+        "a response without a body" => ["/none", [200, 204, 200], nil] }.each do |what, (path, statuses, ending)|
         it "pipelined requests with #{what} in the middle get #{statuses.join(", ")}, and #{ending ? "the end" : "the rest"}" do
           last = "/after#{path}"
           client do |peer|

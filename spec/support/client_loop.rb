@@ -55,9 +55,7 @@ class ClientLoop
   end
 
   # The bodies of the answers that have come since the last call.
-  def news
-    @lock.synchronize { @bodies.drop(@told ||= 0).tap { |found| @told += found.size } }
-  end
+  def news = @lock.synchronize { @bodies.drop(@told ||= 0).tap { |found| @told += found.size } }
 
   private
 

@@ -32,8 +32,7 @@ class HttpResponse
     socket.close
   end
 
-  # Takes one response from the front of some bytes that end where the
-  # connection did, and gives it with the bytes that follow it.
+  # Takes one response from the front of some bytes that end where the connection did, and gives it with the bytes that follow it.
   def self.take(bytes, head_only: false)
     head, rest = bytes.split("\r\n\r\n", 2)
     raise Malformed, "no end of head in #{bytes.inspect[0, 500]}" unless rest

@@ -33,9 +33,7 @@ module ReexecHelpers
   def usr2(server, to: server.pid) = server.signal(:USR2, to: to)
 
   # The pid of the new master that is being started.
-  def new_master(server)
-    eventually(20, -> { server.log }) { server.log[/^fastrack: starting a new master \(pid (\d+)\)$/, 1] }.to_i
-  end
+  def new_master(server) = eventually(20, -> { server.log }) { server.log[/^fastrack: starting a new master \(pid (\d+)\)$/, 1] }.to_i
 
   # Has a new master take over, and gives its pid.
   def replace_master(server)

@@ -278,9 +278,7 @@ class Server
     given
   end
 
-  def rackup_command(name, environment, arguments)
-    words([*RACKUP, "-s", name], environment, arguments)
-  end
+  def rackup_command(name, environment, arguments) = words([*RACKUP, "-s", name], environment, arguments)
 
   def words(program, environment, arguments)
     flags = @options.flat_map do |key, value|

@@ -110,8 +110,7 @@ RSpec.describe "A request that ends its worker" do
   ["/fork", "/fork-segv"].each do |path|
     it "is no request whose child ends so: #{path}" do
       pid = worker
-      expect(@server.get(path).body.to_i).to eq(pid)
-      expect(worker).to eq(pid)
+      expect([@server.get(path).body.to_i, worker]).to eq([pid, pid])
     end
   end
 
@@ -171,8 +170,7 @@ RSpec.describe "A request that ends its worker" do
     server.get("/")
     server.signal(:ABRT, to: pid)
     eventually { File.exist?(File.join(server.dir, "trapped")) }
-    expect(server.get("/").body.to_i).to eq(pid)
-    expect(server.get("/hang").status).to eq(504)
+    expect([server.get("/").body.to_i, server.get("/hang").status]).to eq([pid, 504])
   end
 
   it "leaves a handler alone that a library has set before, which may live by such faults" do

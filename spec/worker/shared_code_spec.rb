@@ -65,13 +65,9 @@ RSpec.describe "The code that workers share with the master", exec: "what is loa
     RUBY
   end
 
-  {
-    "by default" => "",
-    "with threads" => "max_threads 3",
-    "with OobGC=auto" => "oobgc 'auto'",
-    "with scheduled collections" => "oobgc true\nmax_gc_per_request 1",
-    "with MaxMemoryPerChild" => "max_memory_per_child '1G'"
-  }.each do |how, words|
+  { "by default" => "", "with threads" => "max_threads 3",
+    "with OobGC=auto" => "oobgc 'auto'", "with scheduled collections" => "oobgc true\nmax_gc_per_request 1",
+    "with MaxMemoryPerChild" => "max_memory_per_child '1G'" }.each do |how, words|
     it "is as the master left it when a worker is ready, and after its first requests, #{how}" do
       server = Server.ready(ru: app, config: config(words), files: { "probe.rb" => probe })
       expect(server.lines_of("changes")).to eq([])

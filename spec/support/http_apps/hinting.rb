@@ -42,9 +42,7 @@ module HttpApps
     def leave_block(hint, value)
       headers = Object.new
       fiber = nil
-      headers.define_singleton_method(:each) do |&block|
-        (fiber = Fiber.new { block.call(["link", value]) }).resume
-      end
+      headers.define_singleton_method(:each) { |&block| (fiber = Fiber.new { block.call(["link", value]) }).resume }
       hint.call(headers)
       @left = Fiber.new { outcome { fiber.resume(true) } }
       "left"
