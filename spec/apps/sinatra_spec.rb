@@ -28,18 +28,15 @@ RSpec.describe "A Sinatra app", skip: SINATRA_MISSING do
       # It is replaced, so that the next visit gets to another.
       page.body[/worker (\d+)/, 1].to_i.tap { |pid| retire(pid) }
     end
-
     expect(pids.uniq.size).to eq(4)
   end
 
   it "takes a form and redirects (303) to the page that shows it" do
     token = @visitor.visit("/").token
     text = "Käse & <b>50 %</b> + 1=2;\r\nnext line"
-
     answer = @visitor.submit("/notes", authenticity_token: token, text: text)
     expect([answer.status, answer.headers["Location"]]).to eq([303, @server.url("/")])
     expect(answer.body).to be_empty
-
     page = @visitor.submit("/notes", { authenticity_token: token, text: "second" }, "--location")
     expect(page.status).to eq(200)
     expect(page.body.force_encoding("UTF-8")).to include(

@@ -21,9 +21,7 @@ RSpec.describe "ConfigFile", once: "a file of words" do
   end
 
   { 'max_workers ENV["NOT_THERE"] || "3"' => 3, "max_workers nil" => 5, "workers = [1, 2].sum\nmax_workers workers" => 3 }.each do |text, count|
-    it "A4 #{text.inspect} is #{count} workers" do
-      expect(configure(text).max_workers).to eq(count)
-    end
+    it("A4 #{text.inspect} is #{count} workers") { expect(configure(text).max_workers).to eq(count) }
   end
 
   it "A2 goes before the command line, which goes before the environment" do

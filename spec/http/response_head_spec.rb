@@ -27,9 +27,7 @@ RSpec.describe "A14 the head of a response" do
     expect(response.headers.names.drop(2)).to eq(%w[Content-Length Connection])
   end
 
-  it "A14 decides on Connection itself" do
-    expect(head("connection").headers.all("connection")).to eq(["close"])
-  end
+  it("A14 decides on Connection itself") { expect(head("connection").headers.all("connection")).to eq(["close"]) }
 
   { 'a line of each part of "Foo\nBar", and none of an empty part' =>
       ["lines", { "X-Foo" => %w[Foo Bar], "X-Bar" => %w[Foo Bar], "X-Baz" => %w[Baz], "X-Fuga" => %w[Fuga], "X-None" => [] }],

@@ -62,8 +62,7 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
 
     it "does nothing that a browser's page or a GET asks for" do
       answers = [monitor.post("/stop", "Origin" => "http://localhost:9394"), monitor.get("/stop"), monitor.ask("DELETE", "/stop"), monitor.post("/")]
-      expect(answers.map(&:status)).to eq([403, 404, 405, 404])
-      expect(monitor.status).to include("phase" => "serving")
+      expect([answers.map(&:status), monitor.status]).to match([[403, 404, 405, 404], include("phase" => "serving")])
     end
 
     it "has a page in one file without anything from elsewhere, with the numbers as they come" do

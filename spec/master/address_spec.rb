@@ -20,9 +20,7 @@ RSpec.describe Fastrack::Address, once: "texts and sockets" do
   end
 
   ["", "app", "host:http", "::1", "::1:80", "[::1]", "1.2.3.4:65536", "ftp://x:1", "unix:", "unix://", "unix://@app", "unix:@app", "a b", -1, nil, 1.5, "/a\0b"].each do |text|
-    it "C2 does not understand #{text.inspect}" do
-      expect { described_class.parse(text) }.to raise_error(ArgumentError)
-    end
+    it("C2 does not understand #{text.inspect}") { expect { described_class.parse(text) }.to raise_error(ArgumentError) }
   end
 
   { ["unix:///a?umsk=7"] => "has no setting umsk; did you mean umask?", ["tcp://:80?backlog=many"] => /\Abacklog must be a whole number/,

@@ -49,7 +49,6 @@ RSpec.describe "Deploys", once: "commands, signals and sockets" do
     expect(system(Server::CLEAN_ENVIRONMENT, "sh", "-c", here(section[/`(cd [^`]+ -e production)`/m, 1].tr("\n", " ")))).to be(true)
     version, master = ask
     expect(version).to eq("one")
-
     release("two", config)
     # The log is stdout, too.
     log = "#{@dir}/shared/log/app.log"
@@ -116,7 +115,6 @@ RSpec.describe "Deploys", once: "commands, signals and sockets" do
     log = "#{@dir}/log"
     pid = spawn(Server::CLEAN_ENVIRONMENT, "exec #{command(section, "start_server --path")}", chdir: @dir, out: log, err: log)
     eventually(20, -> { File.read(log) }) { File.read(log).include?("Fastrack is ready Workers:2") }
-
     clients = KeptLoop.run(behind("#{@dir}/app.sock"), clients: 8, path: "/", pause: 1.5) do |loop|
       File.write("#{@dir}/config.ru", "run ->(_env) { [200, {}, ['two']] }")
       expect(system(Server::CLEAN_ENVIRONMENT, command(section, "start_server --restart"), chdir: @dir)).to be(true)

@@ -103,8 +103,7 @@ RSpec.describe "A new master (USR2) that meets with trouble", once: "processes, 
     server.await_ready(3)
     server.signal(:QUIT, to: second)
     await_processes(server, 3)
-    expect(server.processes).to include(server.master)
-    expect(server.get.status).to eq(200)
+    expect([server.processes, server.get.status]).to match([include(server.master), 200])
   end
 
   %i[TERM INT].each do |name|
@@ -125,8 +124,7 @@ RSpec.describe "A new master (USR2) that meets with trouble", once: "processes, 
     eventually { refused_usr2?(server) }
     server.signal(:TERM)
     eventually { !ProcessTable.alive?(pid) }
-    expect([request.finish.status, server.wait.exitstatus]).to eq([200, 0])
-    expect(server.processes).to eq([])
+    expect([request.finish.status, server.wait.exitstatus, server.processes]).to eq([200, 0, []])
   end
 
   # Whether the old master has begun to stop.
@@ -177,8 +175,7 @@ RSpec.describe "A new master (USR2) that meets with trouble", once: "processes, 
     server.write("go", "")
     server.await_ready(2)
     await_processes(server, 3)
-    expect(server.get.body).to start_with("v2 ")
-    expect(pid_in(server)).to eq(server.master)
+    expect([server.get.body, pid_in(server)]).to match([start_with("v2 "), server.master])
     eventually { server.lines_of("app.pid.oldbin").empty? }
   end
 

@@ -16,8 +16,7 @@ RSpec.describe "Stopping", once: "processes and signals" do
         # The one that is not at a request goes at once.
         eventually { server.workers == [request.pid] }
       end
-      expect([request.finish.body.to_i, server.wait.exitstatus]).to eq([request.pid, 0])
-      expect(server.processes).to be_empty
+      expect([request.finish.body.to_i, server.wait.exitstatus, server.processes]).to eq([request.pid, 0, []])
     end
   end
 
@@ -127,8 +126,7 @@ RSpec.describe "Stopping", once: "processes and signals" do
     eventually { server.get && server.lines_of("exits").size >= 2 }
     server.stop
     pids = server.lines_of("exits")
-    expect(pids.uniq).to eq(pids)
-    expect([pids.size, pids.last]).to match([be >= 4, server.pid.to_s])
+    expect([pids.uniq, pids.size, pids.last]).to match([pids, be >= 4, server.pid.to_s])
   end
 
   describe "a TERM while at_exit hooks run" do
@@ -218,8 +216,7 @@ RSpec.describe "Stopping", once: "processes and signals" do
       eventually { clients.sum { |client| client[:answered].to_i }.positive? }
       expect([server.stop.exitstatus, server.processes]).to eq([0, []])
       bodies = clients.flat_map(&:value)
-      expect(bodies.size).to eq(server.lines_of("begun").first.size)
-      expect(bodies).to all(match(/\A\d+\z/))
+      expect([bodies.size, bodies]).to match([server.lines_of("begun").first.size, all(match(/\A\d+\z/))])
     end
   end
 

@@ -193,7 +193,6 @@ RSpec.describe "Under systemd", once: "sockets and processes" do
                      chdir: File.realpath(service["WorkingDirectory"].first), 3 => socket, %i[out err] => "#{@dir}/log")
         eventually(20, -> { File.read("#{@dir}/log") }) { File.read("#{@dir}/log").include?("is ready Workers:4") }
         expect(asked).to eq("one")
-
         File.unlink("#{@dir}/current")
         File.symlink("two", "#{@dir}/current")
         expect(system({ "MAINPID" => main.to_s }, service["ExecReload"].first)).to be(true)

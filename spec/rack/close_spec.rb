@@ -47,8 +47,7 @@ RSpec.describe "A15 close" do
 
   it "A15 close is called once on HEAD, whose body is not asked for parts" do
     bytes, = request("headless", verb: "HEAD")
-    expect(bytes).to end_with("\r\n\r\n")
-    expect(finally_done_to("headless")).to eq(%w[close])
+    expect([bytes, finally_done_to("headless")]).to match([end_with("\r\n\r\n"), %w[close]])
   end
 
   it "A15 close is called once when the client goes away mid-body, soon after it went" do

@@ -45,13 +45,9 @@ RSpec.describe "C5 a file that is not what is to be sent", once: "files, whateve
         expect(kept("/part")).to eq(["by each", "some text"])
       end
 
-      it "C5 is sent where a 206 has all of it" do
-        expect(kept("/all")).to eq(["some text", "some text"])
-      end
+      it("C5 is sent where a 206 has all of it") { expect(kept("/all")).to eq(["some text", "some text"]) }
 
-      it "C5 may be empty" do
-        expect(kept("/empty")).to eq(["", "some text"])
-      end
+      it("C5 may be empty") { expect(kept("/empty")).to eq(["", "some text"]) }
 
       it "C5 is asked for its parts where its size is not what it holds", linux: "sysfs and proc" do
         %w[/sys/devices/system/cpu/online /proc/version].each do |path|

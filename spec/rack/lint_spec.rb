@@ -76,9 +76,7 @@ RSpec.describe "C5 an app inside Rack::Lint" do
         eventually { server.log.include?("finished") }
       end
 
-      it "C5 has had nothing to complain about" do
-        expect(server.log).not_to match(/Lint/)
-      end
+      it("C5 has had nothing to complain about") { expect(server.log).not_to match(/Lint/) }
     end
   end
 end

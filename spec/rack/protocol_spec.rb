@@ -45,9 +45,7 @@ RSpec.describe "C5 rack.protocol" do
       expect_worker_alive_at("/offered")
     end
   else
-    it "C5 is not there before Rack 3.1" do
-      expect(offered("Connection: Upgrade", "Upgrade: websocket")).to eq("nil")
-    end
+    it("C5 is not there before Rack 3.1") { expect(offered("Connection: Upgrade", "Upgrade: websocket")).to eq("nil") }
   end
 
   def expect_worker_alive_at(path)

@@ -24,7 +24,6 @@ RSpec.describe "A18 Rhebok's spec_06: curl, to the option ChunkedTransfer" do
     expect([told.scan(%r{^< HTTP/1\.1 (\d+)}).flatten, told]).to match([%w[100 200], /^< Transfer-Encoding: chunked\s*$/])
     expect(told).not_to match(/^< Connection:/)
     expect_seen(body)
-
     body, _, told = curl("/remove_length", *type, "--http1.0", "--data-binary", "@#{__FILE__}")
     expect([told.scan(%r{^< HTTP/1\.1 (\d+)}).flatten, told]).to match([%w[200], /^< Connection: close\s*$/])
     expect(told).not_to match(/^< Transfer-Encoding:/)

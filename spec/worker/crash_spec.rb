@@ -94,8 +94,7 @@ RSpec.describe "A request that ends its worker" do
   { "/exit" => "exited with status 5", "/abort" => "exited with status 1" }.each do |path, manner|
     it "by an exception is answered with 500: #{path}" do
       pid = worker
-      expect(@server.get(path).status).to eq(500)
-      expect(ending(@server, pid)).to start_with(manner)
+      expect([@server.get(path).status, ending(@server, pid)]).to match([500, start_with(manner)])
     end
   end
 
@@ -155,9 +154,7 @@ RSpec.describe "A request that ends its worker" do
       end
     end
 
-    it "passes it on to another worker" do
-      expect(upload(serve) { |peer| peer.write("defghij") }).to eq(200)
-    end
+    it("passes it on to another worker") { expect(upload(serve) { |peer| peer.write("defghij") }).to eq(200) }
 
     it "answers it with 502 if nobody else can take the rest" do
       expect(upload(serve(HandOver: false)) { |_peer| nil }).to eq(502)

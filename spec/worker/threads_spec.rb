@@ -10,8 +10,7 @@ RSpec.describe "MaxThreads" do
     ones = waiting(5)
     others = Array.new(5) { request("/wait?go") }
     go
-    expect(statuses(ones + others)).to all(eq(200))
-    expect(server.get("/peak?wait").body).to eq("5")
+    expect([statuses(ones + others), server.get("/peak?wait").body]).to match([all(eq(200)), "5"])
   end
 
   it "begins no request beside one that computes", if: RUBY_VERSION >= "3.2" do

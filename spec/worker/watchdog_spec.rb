@@ -45,10 +45,8 @@ RSpec.describe "the watchdog", once: "the helper and the master watch, neither o
       after = server.await_workers(2) { |found| found != before }
       over = true
 
-      expect([response.status, response.headers["connection"]]).to eq([504, "close"])
-      expect(time).to be >= 0.95
-      expect(others.value).to all(eq(200))
-      expect((before & after).size).to eq(1)
+      expect([response.status, response.headers["connection"], time]).to match([504, "close", be >= 0.95])
+      expect([others.value, (before & after).size]).to match([all(eq(200)), 1])
       expect_log(server, /^fastrack: GET #{path} has taken \d+\.\d s, request id id-7: this worker ends \(worker #{(before - after).first}\)$/)
       expect_log(server, %r{^    #{server.dir}/config.ru:#{line}:})
       expect_log(server, /^fastrack: worker \d \(pid #{(before - after).first}\) exited with status 124 \(request timeout\) while serving GET #{path} for \d+\.\d s, request id id-7$/)
@@ -71,8 +69,7 @@ RSpec.describe "the watchdog", once: "the helper and the master watch, neither o
 
   it "cuts a response that has begun by a reset, so that nobody takes it for whole" do
     received, ending = HttpPeer.exchange(serve, "GET /half HTTP/1.0\r\n\r\n")
-    expect(received).to end_with("\r\n\r\nhalf")
-    expect(ending).to eq(:reset)
+    expect([received, ending]).to match([end_with("\r\n\r\nhalf"), :reset])
   end
 
   it "leaves a response alone that the client has whole, though the body's close hangs" do
@@ -144,9 +141,7 @@ RSpec.describe "the watchdog", once: "the helper and the master watch, neither o
     before = server.workers
     response, time = seconds { HttpPeer.exchange(server, "GET /stop HTTP/1.0\r\n\r\n").first }
     pid = Eventually.eventually { (before - server.workers).first }
-
-    expect(response).to eq("")
-    expect(time).to be >= 2.9
+    expect([response, time]).to match(["", be >= 2.9])
     expect_log(server, /^fastrack: worker \d \(pid #{pid}\) does not exit: killing it; it is serving GET \/stop for \d+\.\d s$/)
     expect_log(server, /^fastrack: worker \d \(pid #{pid}\) was killed by the master \(RequestTimeout\) while serving GET \/stop for \d+\.\d s$/)
     expect(server.await_workers(2)).not_to include(pid)

@@ -121,8 +121,7 @@ RSpec.describe "The end of a worker" do
       pid = server.get("/fork").body.to_i
       server.signal(:HUP)
       eventually { ended?(pid) }
-      expect(notes_of(server, pid)).to include("loaded")
-      expect(server.lines_of("app.pid")).to eq([server.master.to_s])
+      expect([notes_of(server, pid), server.lines_of("app.pid")]).to match([include("loaded"), [server.master.to_s]])
       server.stop
       expect(File).not_to exist(File.join(server.dir, "app.pid"))
     end
