@@ -34,7 +34,7 @@ RSpec.describe "C4 The helper thread, which looks after connections while Ruby i
     worker = -> { running_time(File.read("/proc/#{@worker}/task/#{@worker}/schedstat")) }
     helper = -> { running_time(of_helper("schedstat")) }
     spent = []
-    KeptLoop.run(server, pause: 0) do |running|
+    ClientLoop.kept(server, pause: 0) do |running|
       before = [worker.call, helper.call]
       goal = running.bodies.size + 3000
       eventually(20) { running.bodies.size > goal }

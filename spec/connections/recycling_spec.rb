@@ -37,7 +37,7 @@ RSpec.describe "C4 Kept connections", once: "the engine hands connections over" 
         serve_kept(workers: count)
         before = server.workers
         loop = nil
-        around_idle_peers { loop = KeptLoop.run(server) { act.call(server, before) } }
+        around_idle_peers { loop = ClientLoop.kept(server) { act.call(server, before) } }
         expect_no_failure(loop)
       end
     end
@@ -46,7 +46,7 @@ RSpec.describe "C4 Kept connections", once: "the engine hands connections over" 
   [1, 2].each do |workers|
     it "lose no request when #{workers} worker(s) reach their limit again and again" do
       serve_kept(workers: workers, options: { "MinRequestPerChild" => 10, "MaxRequestPerChild" => 20 })
-      expect_no_failure(KeptLoop.run(server) { |running| eventually(30) { running.bodies.uniq.size > 12 } })
+      expect_no_failure(ClientLoop.kept(server) { |running| eventually(30) { running.bodies.uniq.size > 12 } })
     end
   end
 

@@ -71,7 +71,7 @@ RSpec.describe "Deploys", once: "commands, signals and sockets" do
     File.write("#{@dir}/config.ru", "run ->(_env) { [200, {}, [Process.ppid.to_s]] }")
     expect(system(Server::CLEAN_ENVIRONMENT, command(section, "bundle exec fastrack"), chdir: @dir)).to be(true)
     old = File.read("#{@dir}/tmp/unicorn.pid").to_i
-    clients = KeptLoop.run(behind("#{@dir}/tmp/unicorn.sock"), path: "/") do |loop|
+    clients = ClientLoop.kept(behind("#{@dir}/tmp/unicorn.sock"), path: "/") do |loop|
       expect(system(command(section, "kill -USR2"))).to be(true)
       eventually(20) { ProcessTable.entry(old).nil? }
       loop.await_answers
@@ -115,7 +115,7 @@ RSpec.describe "Deploys", once: "commands, signals and sockets" do
     log = "#{@dir}/log"
     pid = spawn(Server::CLEAN_ENVIRONMENT, "exec #{command(section, "start_server --path")}", chdir: @dir, out: log, err: log)
     eventually(20, -> { File.read(log) }) { File.read(log).include?("Fastrack is ready Workers:2") }
-    clients = KeptLoop.run(behind("#{@dir}/app.sock"), clients: 8, path: "/", pause: 1.5) do |loop|
+    clients = ClientLoop.kept(behind("#{@dir}/app.sock"), clients: 8, path: "/", pause: 1.5) do |loop|
       File.write("#{@dir}/config.ru", "run ->(_env) { [200, {}, ['two']] }")
       expect(system(Server::CLEAN_ENVIRONMENT, command(section, "start_server --restart"), chdir: @dir)).to be(true)
       eventually(20) { loop.bodies.last == "two" }

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../support/wrk"
-
 # Deploys add up over months: what each leaves behind counts.
 RSpec.describe "Many deploys", once: "processes and descriptors" do
   include ReexecHelpers
@@ -36,14 +34,12 @@ RSpec.describe "Many deploys", once: "processes and descriptors" do
     eventually { server.workers.size == 2 && pid_in(server) == server.master }
   end
 
-  # Under the load of wrk, and watched by clients that look at what they get.
+  # Under the load of clients that make no pause, beside those that do.
   #
-  # @return [Array<String>] what those got
+  # @return [Array<String>] what the latter got
   def under_load(server, kept:, &block)
-    return unnoticed(server, kept: kept, &block) unless Wrk.installed?
-
     bodies = nil
-    load = Wrk.run(server, kept: kept) { bodies = unnoticed(server, kept: kept, &block) }
+    load = ClientLoop.run(server, paths: ["/"] * 8, kept: kept, pause: 0) { bodies = unnoticed(server, kept: kept, &block) }
     expect(load.failures).to eq([])
     bodies
   end

@@ -11,9 +11,7 @@ class AppNewRails
   CODE = 'require "rails"; require "sqlite3"; require "bundler"; require "capybara"; exit Rails.gem_version >= Gem::Version.new("7.2")'
   OPTIONS = %w[--minimal --skip-asset-pipeline --skip-git --skip-bundle --skip-rubocop --skip-brakeman --skip-dev-gems --quiet].freeze
 
-  def self.missing
-    AppRequirements.missing("Rails 7.2 with sqlite3 and Capybara", CODE)
-  end
+  def self.missing = AppRequirements.missing("Rails 7.2 with sqlite3 and Capybara", CODE)
 
   # @param options [Array<String>] further ones of `rails new`
   def initialize(*options)
@@ -32,13 +30,7 @@ class AppNewRails
   end
 
   def path(name) = File.join(@dir, "shop", name)
-
-  def read(name) = File.read(path(name))
-
-  def write(name, text)
-    FileUtils.mkdir_p(File.dirname(path(name)))
-    File.write(path(name), text)
-  end
+  def write(name, text) = Folder.write(path("."), name, text)
 
   def environment
     Server::CLEAN_ENVIRONMENT.merge("BUNDLE_GEMFILE" => path("Gemfile"), "BUNDLE_SILENCE_ROOT_WARNING" => "1", "SECRET_KEY_BASE" => "0123456789abcdef" * 4)

@@ -13,17 +13,21 @@ class ClientLoop
 
   # Returns what the clients got while the block ran; each has asked before it begins and after it ends.
   #
-  # @param server [Server]
+  # @param server [Server, #connect]
   # @param paths [Array<String>] what each of the clients asks for
   # @param kept [Boolean] whether they use a connection again until they are told that it is closed
-  def self.run(server, paths: ["/"] * 3, kept: false, &block) = new(server, paths, kept).tap { |loop| loop.run(&block) }
+  # @param pause [Numeric] see PAUSE
+  def self.run(server, paths: ["/"] * 3, kept: false, pause: PAUSE, &block) = new(server, paths, kept, pause).tap { |loop| loop.run(&block) }
+
+  # The same of clients that keep their connections, and ask all for one path.
+  def self.kept(server, clients: 6, path: "/pid", **keywords, &block) = run(server, paths: [path] * clients, kept: true, **keywords, &block)
 
   # @return [Integer] connections that were made
   attr_reader :connections
   # @return [Integer] kept connections that were closed after a response that said so
   attr_reader :renewals
 
-  def initialize(server, paths, kept, pause = PAUSE)
+  def initialize(server, paths, kept, pause)
     @server = server
     @paths = paths
     @kept = kept
@@ -60,10 +64,7 @@ class ClientLoop
   private
 
   # That of before: a server that is on its way out must not be asked where its successor is.
-  def remember_place
-    @port = @server.port
-    @path = @server.path
-  end
+  def remember_place = @server.is_a?(Server) && (@port, @path = @server.port, @server.path)
 
   def ask(index)
     socket = Thread.current[:connection] ||= connect
@@ -81,6 +82,8 @@ class ClientLoop
 
   def connect
     @lock.synchronize { @connections += 1 }
+    return @server.connect unless @port || @path
+
     @path ? UNIXSocket.new(@path) : TCPSocket.new("127.0.0.1", @port)
   end
 

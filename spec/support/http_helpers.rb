@@ -35,8 +35,3 @@ module HttpHelpers
     expect(to.get("/").status).to be_between(200, 499)
   end
 end
-
-RSpec.configure do |config|
-  # Names as short as these are not for everybody's specs.
-  config.include HttpHelpers, file_path: %r{/spec/(connections|http|proxy|rack|rhebok)/}
-end

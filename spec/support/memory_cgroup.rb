@@ -42,9 +42,7 @@ class MemoryCgroup
   def wrapper = ["sh", "-c", "echo $$ >#{@path}/cgroup.procs && exec \"$@\"", "sh"]
 
   # @return [Integer, nil] the most that was in use at a time, in bytes; caches of files count
-  def peak
-    File.read(@peak).to_i if File.exist?(@peak)
-  end
+  def peak = (File.read(@peak).to_i if File.exist?(@peak))
 
   # @return [Integer] bytes that are in use; caches of files count
   def used = File.read(@used).to_i
