@@ -107,17 +107,12 @@ RSpec.describe "Options", once: "texts and numbers" do
   end
 
   describe "from the command line" do
-    it "A2 -O Key=Value and bare -O Key reach the server" do
-      server = Server.start(ru: Rackups::ENV_LINES, options: { MaxWorkers: 2, PathInfo: "decoded", ChunkedTransfer: true })
-      server.await_workers(2)
-      expect(server.get("/a%20b").body).to include('PATH_INFO="/a b"')
-      expect(server.get.headers["Transfer-Encoding"]).to eq("chunked")
-    end
-
-    it "A6 WEB_CONCURRENCY and PORT are heard by a server started through rackup" do
-      server = Server.start(ru: Rackups::PID, options: { Port: nil }, env: { "WEB_CONCURRENCY" => "2", "PORT" => "0" })
+    it "A2 A6 -O Key=Value, bare -O Key, WEB_CONCURRENCY and PORT reach a server that rackup starts" do
+      server = Server.start(ru: Rackups::ENV_LINES, options: { Port: nil, PathInfo: "decoded", ChunkedTransfer: true },
+                            env: { "WEB_CONCURRENCY" => "2", "PORT" => "0" })
       expect(server.port).not_to eq(9292)
       expect(server.await_workers(2).size).to eq(2)
+      expect([server.get("/a%20b").body, server.get.headers["Transfer-Encoding"]]).to match([include('PATH_INFO="/a b"'), "chunked"])
     end
   end
 end

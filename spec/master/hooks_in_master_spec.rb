@@ -145,10 +145,13 @@ RSpec.describe "D10 The master", once: "what the master does with what a hook ra
 
     hang = "(File.write('hung', '') && sleep)"
 
-    it "where after_booted hangs" do
-      server = hung(serve("after_booted { |*| #{hang} }", options: { WorkerBootTimeout: 0 }))
-      expect([server.stop.exitstatus, server.processes]).to eq([0, []])
-      expect(server.log).to match(/^fastrack: after_booted failed: .*TERM has come meanwhile/)
+    { "after_booted" => ["after_booted { |*| #{hang} }", nil, "after_booted failed"],
+      "a plugin's start" => ["", "def start(_) = #{hang}", "plugin :example does not start"] }.each do |what, (config, plugin, line)|
+      it "where #{what} hangs" do
+        server = hung(serve(config, plugin: plugin, options: { WorkerBootTimeout: 0 }, by: plugin ? :launch : :start))
+        expect([server.stop.exitstatus, server.processes]).to eq([0, []])
+        expect(server.log).to match(/^fastrack: #{line}: .*TERM has come meanwhile/)
+      end
     end
 
     it "where after_stopped hangs, sooner by another TERM" do
@@ -165,12 +168,6 @@ RSpec.describe "D10 The master", once: "what the master does with what a hook ra
       server.await_ready
       expect(server.stop.exitstatus).to eq(0)
       expect(server.log).to match(/^fastrack: after_stopped failed: .*it is not done within 5 s/)
-    end
-
-    it "where a plugin's start hangs" do
-      server = serve("", plugin: "def start(_) = #{hang}", options: { WorkerBootTimeout: 0 }, by: :launch)
-      expect(hung(server).stop.exitstatus).to eq(0)
-      expect(server.log).to match(/^fastrack: plugin :example does not start: .*TERM has come meanwhile/)
     end
 
     it "where a hook rescues all that is raised, though not in good order" do

@@ -4,17 +4,9 @@ require "io/console"
 require "pty"
 
 RSpec.describe "Signals", once: "processes and signals" do
-  # Each example does something to a server that clients ask all the time; none of them may notice.
-  def unnoticed(server, &block)
-    loop = ClientLoop.run(server, &block)
-    expect(loop.failures).to eq([])
-    expect(loop.bodies).not_to be_empty
-  end
+  include ReexecHelpers
 
-  def start(**options)
-    options = { MaxWorkers: 2, MaxRequestPerChild: 0 }.merge(options)
-    Server.start(ru: Rackups::PID, options: options).tap { |server| server.await_workers(options[:MaxWorkers]) }
-  end
+  def start(**options) = super(ru: Rackups::PID, options: options)
 
   it "C1 says that it is ready when after_fork has run in all workers, and not before" do
     server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2 }, config: <<~RUBY)
