@@ -91,8 +91,7 @@ RSpec.describe "The fastrack command", once: "options and their defaults are the
         before = server.await_workers(1)
         first = server.get.body
         version.call("new")
-        server.signal(:HUP)
-        server.await_others(before)
+        server.renew(before)
         expect([first, server.get.body]).to eq(bodies)
       end
     end

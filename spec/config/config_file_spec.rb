@@ -125,9 +125,7 @@ RSpec.describe "ConfigFile", once: "a file of words" do
       expect(server.get.status).to eq(200)
       server.await_log(/^fastrack: HUP changes nothing: ConfigFile #{server.dir}\/fastrack.rb:3: it is not done within [\d.]+ s \(.*\)$/)
       server.remove("wait")
-      old = server.await_workers(1)
-      server.signal(:HUP)
-      server.await_others(old)
+      server.renew(server.await_workers(1))
     end
 
     %w[TERM QUIT INT].each do |name|

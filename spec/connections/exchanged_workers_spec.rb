@@ -2,11 +2,7 @@
 
 RSpec.describe "C4 When a worker is exchanged" do
   # All workers are new after the block, and no old one is left.
-  def exchange
-    before = server.workers
-    server.signal(:HUP)
-    server.await_workers(before.size) { |found| (found & before).empty? }
-  end
+  def exchange = server.renew
 
   # Again and again, but not for ever.
   def exchange_until_answered(peers)

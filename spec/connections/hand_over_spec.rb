@@ -19,9 +19,8 @@ RSpec.describe "C4 Hand-over", once: "sockets of the engine" do
     expect([pid.to_i, size.to_i, digest]).to eq([worker, body.bytesize, Digest::MD5.hexdigest(body)])
   end
 
-  # Asks for something that takes until the gate is opened.
-  #
-  # @return [Integer] the worker that is busy with it: that of this connection, unless it was kept from its work just then
+  # Asks for something that takes until the gate is opened, and gives the worker that is busy with it: that of this connection, unless it
+  # was kept from its work just then.
   def ask_for_long(one, kind, gate)
     one.ask("/#{kind}/#{gate}")
     eventually(20) { worker_of("/#{kind}/#{gate}") }

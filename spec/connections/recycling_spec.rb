@@ -15,10 +15,7 @@ RSpec.describe "C4 Kept connections", once: "the engine hands connections over" 
 
   # What happens to so many workers while clients ask.
   {
-    "are exchanged by HUP" => [[1, 2], lambda { |server, before|
-      server.signal(:HUP)
-      server.await_others(before)
-    }],
+    "are exchanged by HUP" => [[1, 2], ->(server, before) { server.renew(before) }],
     "are followed by those of a new master (USR2)" => [[1, 2], lambda { |server, before|
       old = [server.master, *before]
       server.signal(:USR2)
@@ -52,11 +49,7 @@ RSpec.describe "C4 Kept connections", once: "the engine hands connections over" 
 
   it "keep their place when there are more of them than the queue holds", :quiet, alone: "others must make room within a tenth of a second" do
     serve_kept(workers: 2)
-    before = server.workers
-    around_idle_peers(600) do
-      server.signal(:HUP)
-      server.await_workers(2) { |found| (found & before).empty? }
-    end
+    around_idle_peers(600) { server.renew }
   end
 
   it "are told so by the answer that the app is at when the worker is told to end, and closed after it" do

@@ -5,10 +5,8 @@ RSpec.describe "D13 Connections, when the whole system lacks something", linux: 
   before { @folder = Dir.mktmpdir("fastrack-faults") }
   after { FileUtils.remove_entry(@folder) }
 
-  # Has calls of a process fail while the block runs.
-  #
-  # @param fault [String] `accept4:error=ENFILE`
-  # @yieldparam failed [#call] seconds of the clock at which calls have failed so far, by their thread
+  # Has calls of a process fail while the block runs, such as `accept4:error=ENFILE`. The block gets what gives the seconds of the clock at
+  # which calls have failed so far, by their thread.
   def failing(pid, fault)
     calls = fault[/\A[\w,]+/]
     tracer = spawn("strace", "-f", "-ff", "-ttt", "-qq", "-e", "signal=none", "-e", "trace=#{calls}", "-e", "inject=#{fault}",

@@ -14,9 +14,7 @@ RSpec.describe "A FIFO", once: "files of the master" do
     fifo("err.log")
     server.signal(:USR1)
     eventually { File.read("#{@dir}/err.log.1").include?("cannot reopen #{@dir}/err.log: it is a FIFO that nobody reads, or a socket") }
-    before = server.await_workers(2)
-    server.signal(:HUP)
-    server.await_workers(2) { |found| (found & before).empty? }
+    server.renew(server.await_workers(2))
     expect(server.get.status).to eq(200)
   end
 

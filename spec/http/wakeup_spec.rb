@@ -11,10 +11,7 @@ RSpec.describe "a client for whom a worker was woken that is stopping", once: "s
   standstill = Fiddle::Function.new(Fiddle.dlopen(nil)["read"], [Fiddle::TYPE_INT, Fiddle::TYPE_VOIDP, Fiddle::TYPE_SIZE_T],
                                     Fiddle::TYPE_SSIZE_T, need_gvl: true)
 
-  # A process that serves with an engine of its own, and says so once it waits for clients.
-  #
-  # @yield in a thread of that process, before that
-  # @return [Integer] its pid
+  # The pid of a process that serves with an engine of its own, has run the block in a thread, and waits for clients.
   def work(listener)
     ready, say = IO.pipe
     pid = fork do

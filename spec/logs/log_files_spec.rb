@@ -186,8 +186,7 @@ RSpec.describe "Log files", once: "descriptors and signals, which are the same i
     RUBY
     expect(server.get("/raise").status).to eq(500)
     worker = server.get.body.to_i
-    server.signal(:HUP)
-    server.await_others([worker])
+    server.renew([worker])
     expect(server.stop.exitstatus).to eq(0)
     expect(server.lines_of("err").join("\n")).to match(/config\.ru:\d+:in .*no luck \(RuntimeError\)/)
   end

@@ -89,9 +89,7 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
     Eventually.eventually { sockets.call(server.master).size == sockets.call(alone.master).size + 1 }
     streams = Array.new(3) { monitor.connect.tap { |socket| socket.write("GET /events HTTP/1.1\r\nHost: h\r\n\r\n") } }
     streams.each { |socket| expect(socket.readpartial(12)).to eq("HTTP/1.1 200") }
-    before = server.workers
-    server.signal(:HUP)
-    server.await_others(before)
+    server.renew
     inodes = File.readlines("/proc/net/unix").select { |line| line.end_with?("#{monitor.path}\n") || line.include?(".control.") }.map { |line| line.split[6] }
     expect(inodes.size).to be >= 4
     open = [server.master, *server.workers].flat_map { |pid| ProcessTable.descriptors(pid).values }

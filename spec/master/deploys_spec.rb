@@ -34,9 +34,7 @@ RSpec.describe "Many deploys", once: "processes and descriptors" do
     eventually { server.workers.size == 2 && pid_in(server) == server.master }
   end
 
-  # Under the load of clients that make no pause, beside those that do.
-  #
-  # @return [Array<String>] what the latter got
+  # Under the load of clients that make no pause, beside those that do; gives what the latter got.
   def under_load(server, kept:, &block)
     bodies = nil
     load = ClientLoop.run(server, paths: ["/"] * 8, kept: kept, pause: 0) { bodies = unnoticed(server, kept: kept, &block) }

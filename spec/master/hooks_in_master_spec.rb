@@ -19,8 +19,7 @@ RSpec.describe "D10 The master", once: "what the master does with what a hook ra
     expect(server.get("/").status).to eq(200)
     before = server.await_workers(count)
     expect(server.processes.size).to eq(count + 1)
-    server.signal(:HUP)
-    server.await_others(before)
+    server.renew(before)
     expect([server.stop.exitstatus, server.processes]).to eq([0, []])
   end
 

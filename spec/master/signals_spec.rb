@@ -98,12 +98,7 @@ RSpec.describe "Signals", once: "processes and signals" do
 
   # What a terminal's end does to a server in it, seen from outside: its log is a file, as it outlives the terminal.
   describe "HUP, WINCH and the terminal" do
-    # Starts the command in a terminal of its own.
-    #
-    # @yieldparam close [Proc] closes the terminal
-    # @yieldparam pid [Integer] the terminal's first process
-    # @yieldparam log [Proc] gives the server's log
-    # @yieldparam screen [IO]
+    # Starts the command in a terminal of its own. The block gets what closes that, its first process, what gives the log, and its screen.
     def in_terminal(command, directory = Dir.mktmpdir)
       File.write(File.join(directory, "config.ru"), Rackups::PID)
       log = -> { File.file?("#{directory}/log") ? File.read("#{directory}/log") : "" }

@@ -69,10 +69,7 @@ RSpec.describe "Stopping", once: "processes and signals" do
     end
   end
 
-  # A client of the only worker that has sent no more than this, and that the worker has accepted.
-  #
-  # @yieldparam client [UNIXSocket]
-  # @yieldparam worker [Integer] its pid
+  # A client of the only worker that has sent no more than this, and that the worker has accepted; and the worker's pid.
   def with_slow_client(server, part)
     worker = server.await_workers(1).first
     sockets = -> { ProcessTable.descriptors(worker).values.compact.grep(/\Asocket:/).size }

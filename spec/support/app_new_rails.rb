@@ -19,10 +19,7 @@ class AppNewRails
     run("rails", "new", "shop", *OPTIONS, *options, chdir: @dir, env: { "BUNDLE_GEMFILE" => nil })
   end
 
-  # Writes the Gemfile anew with those of its gems that are here, and has Bundler find them.
-  #
-  # @yieldparam lines [Array<String>]
-  # @yieldreturn the lines that it is to have
+  # Writes the Gemfile anew with those of its gems that are here, of the lines that the block makes of its own, and has Bundler find them.
   def bundle
     lines = yield(File.readlines(path("Gemfile"))).grep(/\A\s*(?:source|group|end|gem "(?:rails|sqlite3|puma|capybara|rhebok-rs)")/)
     File.write(path("Gemfile"), lines.grep_v(/rhebok-rs/).join + lines.grep(/rhebok-rs/).map { |line| "#{line.chomp}, path: #{Server::ROOT.inspect}\n" }.join)
@@ -36,8 +33,7 @@ class AppNewRails
     Server::CLEAN_ENVIRONMENT.merge("BUNDLE_GEMFILE" => path("Gemfile"), "BUNDLE_SILENCE_ROOT_WARNING" => "1", "SECRET_KEY_BASE" => "0123456789abcdef" * 4)
   end
 
-  # @return [String] what it writes
-  # @raise [RuntimeError] when it fails
+  # Gives what a command writes, and raises when it fails.
   def run(*words, chdir: path("."), env: {})
     output, status = Open3.capture2e(environment.merge(env), *words, chdir: chdir)
     raise "#{words.join(" ")}:\n#{output}" unless status.success?

@@ -6,10 +6,9 @@ class ClientLoop
   # Seconds between two requests of a client, at most. Without a pause they would leave others no processor.
   PAUSE = 0.01
 
-  # @return [Array<String>] the bodies of all answers, oldest first for each client
-  attr_reader :bodies
-  # @return [Array<String>] requests that got no answer, or not one with status 200
-  attr_reader :failures
+  # The bodies of all answers, oldest first for each client; what is said of requests that got no answer, or not one with status 200; how
+  # many connections were made, and how many kept ones were closed after a response that said so.
+  attr_reader :bodies, :failures, :connections, :renewals
 
   # Returns what the clients got while the block ran; each has asked before it begins and after it ends.
   #
@@ -21,11 +20,6 @@ class ClientLoop
 
   # The same of clients that keep their connections, and ask all for one path.
   def self.kept(server, clients: 6, path: "/pid", **keywords, &block) = run(server, paths: [path] * clients, kept: true, **keywords, &block)
-
-  # @return [Integer] connections that were made
-  attr_reader :connections
-  # @return [Integer] kept connections that were closed after a response that said so
-  attr_reader :renewals
 
   def initialize(server, paths, kept, pause)
     @server = server

@@ -18,8 +18,7 @@ module HttpHelpers
   def server = @server
   def journal = HttpJournal.new(@server.dir)
 
-  # Sends a head, given without line ends, and a body; the response. It is the last on its connection, which the head need
-  # not say.
+  # Sends a head, given without line ends, and a body; the response, which is the last on its connection.
   def talk(*lines, body: "", to: @server)
     lines += ["Connection: close"] unless lines.any? { |line| line.match?(/\Aconnection:/i) }
     HttpResponse.parse(to.raw(message(*lines, body: body)), head_only: lines.first.start_with?("HEAD "))

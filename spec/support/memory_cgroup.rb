@@ -8,9 +8,7 @@ class MemoryCgroup
     "/sys/fs/cgroup" => %w[memory.max memory.peak memory.current memory.events]
   }.freeze
 
-  # @param bytes [Integer]
-  # @param name [String] no two have the same
-  # @return [MemoryCgroup, nil] nil if there is no way to
+  # @return [MemoryCgroup, nil] nil if there is no way to make one
   def self.make(bytes, name = "fastrack-spec-#{Process.pid}")
     PLACES.each do |place, files|
       path = File.join(place, name)

@@ -21,9 +21,7 @@ module ReexecHelpers
     end
   end
 
-  # While clients ask, old and new ones, slow and fast.
-  #
-  # @return [Array<String>] what they got
+  # While clients ask, old and new ones, slow and fast; gives what they got.
   def unnoticed(server, kept: false, &block)
     loop = ClientLoop.run(server, paths: %w[/ /slow / /slow], kept: kept, &block)
     expect(loop.failures).to eq([])

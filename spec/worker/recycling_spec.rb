@@ -39,9 +39,7 @@ RSpec.describe "Recycling" do
 
   let(:app) { "run ->(_env) { sleep 0.005; [200, {}, []] }" }
 
-  # Has more clients than there are workers ask as often as they can while the block runs.
-  #
-  # @return [Array<Integer>] the statuses that they got
+  # Has more clients than there are workers ask as often as they can while the block runs, and gives the statuses that they got.
   def under_load(server, clients: 6)
     over = false
     threads = Array.new(clients) { Thread.new { [].tap { |found| found << server.get.status until over } } }
