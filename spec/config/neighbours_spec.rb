@@ -39,33 +39,28 @@ RSpec.describe "Words of Puma's in a config/fastrack.rb" do
     end
   end
 
-  describe "at work" do
-    before do
-      write("tmp/.keep", "")
-      write("lib/puma/plugin/solid_queue.rb", <<~'RUBY')
-        require "puma/plugin"
-        Puma::Plugin.create { def start(launcher) = launcher.log_writer.log("queue runs: #{launcher.options[:solid_queue_mode]}") }
-      RUBY
-      write("config/fastrack.rb", <<~RUBY)
-        listen "127.0.0.1:0"
-        workers 2
-        plugin :tmp_restart
-        plugin :solid_queue
-        solid_queue_mode :fork
-        on_worker_boot { |nr| File.write("booted", "\#{nr}\\n", mode: "a") }
-        on_booted { puts "all are there" }
-      RUBY
-    end
-
-    it "run plugins and hooks, and tmp/restart.txt starts a new master" do
-      server = ready("-e", "production", env: { "SOLID_QUEUE_IN_PUMA" => "1", "RUBYLIB" => path("lib") })
-      expect(server.log).to match(/^queue runs: fork$/)
-      server.await_log("all are there")
-      expect([lines("booted").sort, server.log.include?("SOLID_QUEUE_IN_PUMA")]).to eq([%w[0 1], false])
-      FileUtils.touch(path("tmp/restart.txt"))
-      server.wait
-      expect([server.get.status, server.log]).to match([200, /tmp\/restart\.txt was touched: restarting \(USR2\)/])
-    end
+  it "run plugins and hooks, and tmp/restart.txt starts a new master" do
+    write("tmp/.keep", "")
+    write("lib/puma/plugin/solid_queue.rb", <<~'RUBY')
+      require "puma/plugin"
+      Puma::Plugin.create { def start(launcher) = launcher.log_writer.log("queue runs: #{launcher.options[:solid_queue_mode]}") }
+    RUBY
+    write("config/fastrack.rb", <<~RUBY)
+      listen "127.0.0.1:0"
+      workers 2
+      plugin :tmp_restart
+      plugin :solid_queue
+      solid_queue_mode :fork
+      on_worker_boot { |nr| File.write("booted", "\#{nr}\\n", mode: "a") }
+      on_booted { puts "all are there" }
+    RUBY
+    server = ready("-e", "production", env: { "SOLID_QUEUE_IN_PUMA" => "1", "RUBYLIB" => path("lib") })
+    expect(server.log).to match(/^queue runs: fork$/)
+    server.await_log("all are there")
+    expect([lines("booted").sort, server.log.include?("SOLID_QUEUE_IN_PUMA")]).to eq([%w[0 1], false])
+    FileUtils.touch(path("tmp/restart.txt"))
+    server.wait
+    expect([server.get.status, server.log]).to match([200, /tmp\/restart\.txt was touched: restarting \(USR2\)/])
   end
 
   # What is said once, at the start, and by `fastrack check`.

@@ -106,13 +106,11 @@ RSpec.describe "Options", once: "texts and numbers" do
     end
   end
 
-  describe "from the command line" do
-    it "A2 A6 -O Key=Value, bare -O Key, WEB_CONCURRENCY and PORT reach a server that rackup starts" do
-      server = Server.start(ru: Rackups::ENV_LINES, options: { Port: nil, PathInfo: "decoded", ChunkedTransfer: true },
-                            env: { "WEB_CONCURRENCY" => "2", "PORT" => "0" })
-      expect(server.port).not_to eq(9292)
-      expect(server.await_workers(2).size).to eq(2)
-      expect([server.get("/a%20b").body, server.get.headers["Transfer-Encoding"]]).to match([include('PATH_INFO="/a b"'), "chunked"])
-    end
+  it "A2 A6 -O Key=Value, bare -O Key, WEB_CONCURRENCY and PORT reach a server that rackup starts" do
+    server = Server.start(ru: Rackups::ENV_LINES, options: { Port: nil, PathInfo: "decoded", ChunkedTransfer: true },
+                          env: { "WEB_CONCURRENCY" => "2", "PORT" => "0" })
+    expect(server.port).not_to eq(9292)
+    expect(server.await_workers(2).size).to eq(2)
+    expect([server.get("/a%20b").body, server.get.headers["Transfer-Encoding"]]).to match([include('PATH_INFO="/a b"'), "chunked"])
   end
 end

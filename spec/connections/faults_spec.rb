@@ -160,6 +160,8 @@ RSpec.describe "C4 Connections, when something goes wrong" do
   end
 
   describe "without room for a body", once: "limits of the kernel" do
+    include Folder
+
     let(:upload) { KeptPeer.request("/body", verb: "POST", body: "x" * 3_000_000) }
 
     def expect_clear_answer(one, upload)
@@ -178,22 +180,18 @@ RSpec.describe "C4 Connections, when something goes wrong" do
     end
 
     it "where no file can be made, the client gets 503, and the log a line" do
-      Dir.mktmpdir do |dir|
-        place = File.join(dir, "gone").tap { |path| Dir.mkdir(path) }
-        serve_kept(env: { "TMPDIR" => place })
-        Dir.rmdir(place)
-        expect_clear_answers
-      end
+      place = File.join(@dir, "gone").tap { |path| Dir.mkdir(path) }
+      serve_kept(env: { "TMPDIR" => place })
+      Dir.rmdir(place)
+      expect_clear_answers
     end
 
     it "where the disk is full, the client gets 503, and the log a line, and there is room again afterwards" do
       skip "a disk of its own takes root's rights" unless system("unshare", "-m", "true", err: File::NULL)
-      Dir.mktmpdir do |dir|
-        on_small_disk = 'mount -t tmpfs -o size=1536k tmpfs "$0" && exec "$@"'
-        serve_kept(wrapper: ["unshare", "-m", "sh", "-c", on_small_disk, dir], env: { "TMPDIR" => dir })
-        expect_clear_answers
-        expect(peer.ask("/body", verb: "POST", body: "x" * 1_200_000).answer.body).to include(" 1200000 ")
-      end
+      on_small_disk = 'mount -t tmpfs -o size=1536k tmpfs "$0" && exec "$@"'
+      serve_kept(wrapper: ["unshare", "-m", "sh", "-c", on_small_disk, @dir], env: { "TMPDIR" => @dir })
+      expect_clear_answers
+      expect(peer.ask("/body", verb: "POST", body: "x" * 1_200_000).answer.body).to include(" 1200000 ")
     end
 
     it "where the file cannot grow, the client gets 503, and the log a line, whether the worker is idle or busy" do

@@ -2,6 +2,7 @@
 
 # A line for each request, written by the server itself.
 RSpec.describe "the access log", once: "written without Ruby" do
+  include Folder
   include ReexecHelpers
 
   let(:ru) { <<~'RUBY' }
@@ -122,14 +123,12 @@ RSpec.describe "the access log", once: "written without Ruby" do
   end
 
   it "does not wait for the reader of a FIFO, which finds the lines when it comes" do
-    Dir.mktmpdir do |dir|
-      File.mkfifo(path = File.join(dir, "fifo"))
-      server = serve(AccessLog: path)
-      server.get("/early")
-      File.open(path) { |reader| expect(reader.gets).to include("GET /early HTTP/1.1") }
-      server.get("/late")
-      File.open(path) { |reader| expect(reader.gets).to include("GET /late HTTP/1.1") }
-    end
+    File.mkfifo(path = File.join(@dir, "fifo"))
+    server = serve(AccessLog: path)
+    server.get("/early")
+    File.open(path) { |reader| expect(reader.gets).to include("GET /early HTTP/1.1") }
+    server.get("/late")
+    File.open(path) { |reader| expect(reader.gets).to include("GET /late HTTP/1.1") }
   end
 
   it "loses its lines where there is no room, and says how many, and each counts once", linux: "/dev/full" do
@@ -145,17 +144,15 @@ RSpec.describe "the access log", once: "written without Ruby" do
   end
 
   it "drops lines rather than wait for a reader that hangs, counts them, and says so" do
-    Dir.mktmpdir do |dir|
-      File.mkfifo(path = File.join(dir, "fifo"))
-      reader = File.open(path, "r+")
-      server = serve(AccessLog: path, MaxRequestPerChild: 0)
-      request = "GET /#{"a" * 1_700} HTTP/1.1\r\nHost: h\r\n\r\n"
-      # Beyond the pipe's 64 KiB and what the worker keeps.
-      text, = HttpPeer.exchange(server, "#{request * 999}#{request.sub("\r\n\r\n", "\r\nConnection: close\r\n\r\n")}")
-      expect(text.scan("hello").size).to eq(1000)
-      # It says so now and then, when it has something to do.
-      Eventually.eventually { server.get && server.log[/^fastrack: the access log has not taken \d+ lines, which are dropped: it is stuck \(worker \d+\)$/] }
-      reader.close
-    end
+    File.mkfifo(path = File.join(@dir, "fifo"))
+    reader = File.open(path, "r+")
+    server = serve(AccessLog: path, MaxRequestPerChild: 0)
+    request = "GET /#{"a" * 1_700} HTTP/1.1\r\nHost: h\r\n\r\n"
+    # Beyond the pipe's 64 KiB and what the worker keeps.
+    text, = HttpPeer.exchange(server, "#{request * 999}#{request.sub("\r\n\r\n", "\r\nConnection: close\r\n\r\n")}")
+    expect(text.scan("hello").size).to eq(1000)
+    # It says so now and then, when it has something to do.
+    Eventually.eventually { server.get && server.log[/^fastrack: the access log has not taken \d+ lines, which are dropped: it is stuck \(worker \d+\)$/] }
+    reader.close
   end
 end

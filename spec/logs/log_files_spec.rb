@@ -3,6 +3,7 @@
 require_relative "../../lib/fastrack/log"
 
 RSpec.describe "Log files", once: "descriptors and signals, which are the same in every Ruby" do
+  include Folder
   include ReexecHelpers
 
   # Logs to a file as Ruby's Logger does, to one that is no log, and to stdout.
@@ -40,14 +41,12 @@ RSpec.describe "Log files", once: "descriptors and signals, which are the same i
   end
 
   it "C1 a log keeps its encodings" do
-    Dir.mktmpdir do |dir|
-      log = File.open(File.join(dir, "log"), "a:UTF-16LE:UTF-8").tap { |file| file.sync = true }
-      File.rename(log.path, "#{log.path}.1")
-      Fastrack::LogFiles.reopen
-      log.write("a")
-      expect(File.binread(log.path)).to eq("a\0")
-      log.close
-    end
+    log = File.open(File.join(@dir, "log"), "a:UTF-16LE:UTF-8").tap { |file| file.sync = true }
+    File.rename(log.path, "#{log.path}.1")
+    Fastrack::LogFiles.reopen
+    log.write("a")
+    expect(File.binread(log.path)).to eq("a\0")
+    log.close
   end
 
   it "C1 USR1 opens logs anew in master and workers, stdout and stderr too, and no client notices" do
@@ -150,21 +149,19 @@ RSpec.describe "Log files", once: "descriptors and signals, which are the same i
   end
 
   it "D7 stdout_path and stderr_path at a FIFO wait for no reader, and whoever comes finds the lines" do
-    Dir.mktmpdir do |dir|
-      out, err = %w[out err].map { |name| File.join(dir, name).tap { |path| File.mkfifo(path) } }
-      # The port is told by a file.
-      server = Server.launch(ru: <<~'RUBY', options: { MaxWorkers: 1, StdoutPath: out, StderrPath: err })
-        run ->(env) { env["PATH_INFO"] == "/raise" ? raise("no luck") : [200, {}, [Process.ppid.to_s]] }
-      RUBY
-      port = eventually { listening_port(server) }
-      ask = ->(path) { HttpResponse.ask(TCPSocket.new("127.0.0.1", port), path) }
-      expect([ask.call("/").status, ask.call("/raise").status]).to eq([200, 500])
-      expect(File.open(out, &:gets)).to match(/\AFastrack starts Listening/)
-      # Before it, there may be what is said of this machine's limits.
-      line = File.open(err) { |file| file.gets.then { |first| first.include?("open files are allowed") ? file.gets : first } }
-      expect([line, ask.call("/").status]).to match([include("no luck (RuntimeError)"), 200])
-      server.stop
-    end
+    out, err = %w[out err].map { |name| File.join(@dir, name).tap { |path| File.mkfifo(path) } }
+    # The port is told by a file.
+    server = Server.launch(ru: <<~'RUBY', options: { MaxWorkers: 1, StdoutPath: out, StderrPath: err })
+      run ->(env) { env["PATH_INFO"] == "/raise" ? raise("no luck") : [200, {}, [Process.ppid.to_s]] }
+    RUBY
+    port = eventually { listening_port(server) }
+    ask = ->(path) { HttpResponse.ask(TCPSocket.new("127.0.0.1", port), path) }
+    expect([ask.call("/").status, ask.call("/raise").status]).to eq([200, 500])
+    expect(File.open(out, &:gets)).to match(/\AFastrack starts Listening/)
+    # Before it, there may be what is said of this machine's limits.
+    line = File.open(err) { |file| file.gets.then { |first| first.include?("open files are allowed") ? file.gets : first } }
+    expect([line, ask.call("/").status]).to match([include("no luck (RuntimeError)"), 200])
+    server.stop
   end
 
   # The port that the server's master listens on, as the kernel tells.

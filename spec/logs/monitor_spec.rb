@@ -2,6 +2,7 @@
 
 # What the monitor tells, to whom, and what it does when it is told to.
 RSpec.describe "The monitor", linux: "a thread with descriptors of its own", once: "a thread without Ruby" do
+  include Folder
   include MonitorHelpers
 
   describe "beside a server that serves" do
@@ -122,16 +123,14 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
     end
 
     it "starts without one where its path is too long, with one line, and `fastrack status` finds it all the same" do
-      Dir.mktmpdir("fastrack-long") do |dir|
-        Dir.mkdir(long = File.join(dir, "x" * 100))
-        server = serve(options: { Pid: pid_file = File.join(long, "app.pid") })
-        server.await_log(/bytes too long for a socket$/).await_ready
-        server.signal(:HUP)
-        server.await_ready(2)
-        expect([server.log.scan("no monitor at").size, server.get.status]).to eq([1, 200])
-        expect(fastrack("status", "-P", pid_file)).to match([/^Fastrack   pid #{server.master}  running  up /, 0])
-        server.stop
-      end
+      Dir.mkdir(long = File.join(@dir, "x" * 100))
+      server = serve(options: { Pid: pid_file = File.join(long, "app.pid") })
+      server.await_log(/bytes too long for a socket$/).await_ready
+      server.signal(:HUP)
+      server.await_ready(2)
+      expect([server.log.scan("no monitor at").size, server.get.status]).to eq([1, 200])
+      expect(fastrack("status", "-P", pid_file)).to match([/^Fastrack   pid #{server.master}  running  up /, 0])
+      server.stop
     end
   end
 

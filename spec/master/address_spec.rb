@@ -3,6 +3,8 @@
 require_relative "../../lib/fastrack/listener/address"
 
 RSpec.describe Fastrack::Address, once: "texts and sockets" do
+  include Folder
+
   { 8080 => ["0.0.0.0", 8080, nil], "8080" => ["0.0.0.0", 8080, nil], "*:8080" => ["0.0.0.0", 8080, nil],
     ":8080" => ["0.0.0.0", 8080, nil], "10.0.0.5:8080" => ["10.0.0.5", 8080, nil], "localhost:0" => ["localhost", 0, nil],
     "[::1]:8080" => ["[::1]", 8080, nil], "[fe80::1%lo]:1" => ["[fe80::1%lo]", 1, nil],
@@ -69,11 +71,9 @@ RSpec.describe Fastrack::Address, once: "texts and sockets" do
         expect(socket.getsockopt(:TCP, :INFO).data.unpack("x8 L6").last).to eq(7)
         expect(%i[TCP SOCKET].zip(%i[NODELAY REUSEPORT]).map { |names| socket.getsockopt(*names).bool }).to eq([false, true])
       end
-      Dir.mktmpdir do |dir|
-        opened("unix://#{dir}/app.sock?umask=0111&backlog=7") do
-          expect(Dir.children(dir)).to eq(["app.sock"])
-          expect(format("%o", File.stat("#{dir}/app.sock").mode & 0o777)).to eq("666")
-        end
+      opened("unix://#{@dir}/app.sock?umask=0111&backlog=7") do
+        expect(Dir.children(@dir)).to eq(["app.sock"])
+        expect(format("%o", File.stat("#{@dir}/app.sock").mode & 0o777)).to eq("666")
       end
     end
 
@@ -85,9 +85,7 @@ RSpec.describe Fastrack::Address, once: "texts and sockets" do
 
     { { mode: 0o600 } => "600", { mode: "0660" } => "660", { umask: 0o007 } => "770", {} => "777" }.each do |settings, mode|
       it "C2 a path has mode #{mode} with #{settings}" do
-        Dir.mktmpdir do |dir|
-          opened("#{dir}/app.sock", settings) { expect(format("%o", File.stat("#{dir}/app.sock").mode & 0o777)).to eq(mode) }
-        end
+        opened("#{@dir}/app.sock", settings) { expect(format("%o", File.stat("#{@dir}/app.sock").mode & 0o777)).to eq(mode) }
       end
     end
   end

@@ -96,9 +96,7 @@ RSpec.describe "Faults", once: "processes, signals and files" do
   it "B-faults no process to be had for a worker is logged, spaced, and tried again" do
     server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0.1 }, config: <<~RUBY)
       Process.singleton_class.prepend(Module.new do
-        def _fork
-          File.exist?("no_fork") ? raise(Errno::EAGAIN, "fork(2)") : super
-        end
+        def _fork = File.exist?("no_fork") ? raise(Errno::EAGAIN, "fork(2)") : super
       end)
     RUBY
     before = server.await_workers(1)

@@ -4,6 +4,8 @@ require_relative "../../lib/fastrack/configuration"
 require_relative "../../lib/fastrack/process/settings"
 
 RSpec.describe "The server's process", once: "settings of processes" do
+  include Folder
+
   # Writes what a worker is into its response.
   let(:ru) { <<~RUBY }
     run lambda { |_env|
@@ -15,18 +17,16 @@ RSpec.describe "The server's process", once: "settings of processes" do
   RUBY
 
   it "C2 runs in working_directory, whose name it keeps though it is a link" do
-    Dir.mktmpdir do |dir|
-      Dir.mkdir("#{dir}/release")
-      File.symlink("release", "#{dir}/current")
-      server = Server.start(ru: ru, options: { MaxWorkers: 1 }, config: <<~RUBY)
-        working_directory "#{dir}/current"
-        stderr_path "err.log"
-        before_fork { $stderr.puts ENV["PWD"] }
-      RUBY
-      expect(server.get.body).to start_with("[\"#{File.realpath(dir)}/release\"")
-      expect(File.readlines("#{dir}/release/err.log", chomp: true)).to include("#{dir}/current")
-      server.stop
-    end
+    Dir.mkdir("#{@dir}/release")
+    File.symlink("release", "#{@dir}/current")
+    server = Server.start(ru: ru, options: { MaxWorkers: 1 }, config: <<~RUBY)
+      working_directory "#{@dir}/current"
+      stderr_path "err.log"
+      before_fork { $stderr.puts ENV["PWD"] }
+    RUBY
+    expect(server.get.body).to start_with("[\"#{File.realpath(@dir)}/release\"")
+    expect(File.readlines("#{@dir}/release/err.log", chomp: true)).to include("#{@dir}/current")
+    server.stop
   end
 
   it "C2 stdout_path and stderr_path get what master and workers write, and add to what is there" do
@@ -100,13 +100,11 @@ RSpec.describe "The server's process", once: "settings of processes" do
   end
 
   it "C2 a user that cannot be become is an error with its place" do
-    Dir.mktmpdir do |dir|
-      File.write("#{dir}/fastrack.rb", "user 'root'")
-      configuration = Fastrack::Configuration.new({ ConfigFile: "#{dir}/fastrack.rb" }, environment: {}, output: StringIO.new)
-      allow(Process).to receive(:euid).and_return(1000)
-      expect { Fastrack::ProcessSettings.new(configuration).apply }
-        .to raise_error(Fastrack::ConfigurationError, "ConfigFile #{dir}/fastrack.rb:1: user: only root may become root")
-    end
+    File.write("#{@dir}/fastrack.rb", "user 'root'")
+    configuration = Fastrack::Configuration.new({ ConfigFile: "#{@dir}/fastrack.rb" }, environment: {}, output: StringIO.new)
+    allow(Process).to receive(:euid).and_return(1000)
+    expect { Fastrack::ProcessSettings.new(configuration).apply }
+      .to raise_error(Fastrack::ConfigurationError, "ConfigFile #{@dir}/fastrack.rb:1: user: only root may become root")
   end
 
   { "working_directory '/no/such'" => "working_directory: cannot enter /no/such: no such file or directory",

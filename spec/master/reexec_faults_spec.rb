@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 RSpec.describe "A new master (USR2) that meets with trouble", once: "processes, signals and sockets" do
+  include Folder
   include ReexecHelpers
 
   # What stands in the variable before the new master reads it.
@@ -188,16 +189,14 @@ RSpec.describe "A new master (USR2) that meets with trouble", once: "processes, 
   end
 
   it "B-faults a pid file that cannot be renamed keeps the old one" do
-    Dir.mktmpdir do |dir|
-      path = File.join(dir, "app.pid")
-      server = start(options: { Pid: path })
-      FileUtils.mkdir("#{path}.oldbin")
-      usr2(server)
-      server.await_log(/^fastrack: cannot start a new master, this one carries on: Is a directory/)
-      expect([File.read(path).to_i, server.get.status]).to eq([server.pid, 200])
-      FileUtils.rmdir("#{path}.oldbin")
-      replace_master(server)
-      expect(File.read(path).to_i).to eq(server.master)
-    end
+    path = File.join(@dir, "app.pid")
+    server = start(options: { Pid: path })
+    FileUtils.mkdir("#{path}.oldbin")
+    usr2(server)
+    server.await_log(/^fastrack: cannot start a new master, this one carries on: Is a directory/)
+    expect([File.read(path).to_i, server.get.status]).to eq([server.pid, 200])
+    FileUtils.rmdir("#{path}.oldbin")
+    replace_master(server)
+    expect(File.read(path).to_i).to eq(server.master)
   end
 end

@@ -45,8 +45,7 @@ RSpec.describe "an app that starts processes" do
         listening = ended.listening
         ended.stop
         expect(ProcessTable.alive?(child)).to be(true)
-        expect { unix ? UNIXSocket.new(listening[:path]) : TCPSocket.new("127.0.0.1", listening[:port]) }
-          .to raise_error(SystemCallError)
+        expect { unix ? UNIXSocket.new(listening[:path]) : TCPSocket.new("127.0.0.1", listening[:port]) }.to raise_error(SystemCallError)
       ensure
         Process.kill(:KILL, child) if child
       end
@@ -100,17 +99,14 @@ RSpec.describe "an app that starts processes" do
       it "B-fork happens once when another wrapper of fork raises a ThreadError, and its child has none of the server's sockets" do
         server = Server.start(ru: <<~'RUBY', options: { MaxWorkers: 1 })
           Process.singleton_class.prepend(Module.new do
-            def _fork
-              super.tap { |pid| raise ThreadError, "can't alloc thread" if pid.zero? && $raise }
-            end
+            def _fork = super.tap { |pid| raise ThreadError, "can't alloc thread" if pid.zero? && $raise }
           end)
           run lambda { |_env|
             $raise = true
             begin
               child = fork { exit!(1) }
             rescue ThreadError
-              File.write("children", "#{Dir.children("/proc/self/fd").size}
-", mode: "a")
+              File.write("children", "#{Dir.children("/proc/self/fd").size}\n", mode: "a")
               exit!(0)
             end
             Process.wait(child)

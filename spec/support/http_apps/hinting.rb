@@ -20,15 +20,13 @@ module HttpApps
       hint.call(HINTS.fetch(path, HINTS["/lines"]))
       raise "after the hints" if path == "/raises"
 
-      twice(hint) if path == "/twice"
+      hint.call("link" => "</c>") if path == "/twice"
       return [200, {}, [Enumerator.new { |parts| parts << "one" }.next]] unless path == "/late"
 
       [200, {}, Enumerator.new { |parts| parts << "one" << late(hint) }]
     end
 
     private
-
-    def twice(hint) = hint.call("link" => "</c>")
 
     # A value, or headers, that leave the server in the middle of its work, until somebody comes back.
     def leave(hint, path)
