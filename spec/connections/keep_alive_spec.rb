@@ -39,12 +39,6 @@ RSpec.describe "C4 Keep-alive", once: "bytes and timers of the engine" do
   end
 
   describe "as the options say" do
-    it "KeepAlive=false closes each connection" do
-      serve_kept(options: { KeepAlive: false })
-      one = peer
-      expect([one.get("/pid").headers["Connection"], one.closed_without_a_word?]).to eq(["close", true])
-    end
-
     it "KeepAliveTimeout is how long a connection may be idle, whatever it was before" do
       timeout = GcMode.patient(0.5)
       serve_kept(options: { KeepAliveTimeout: timeout })
@@ -87,11 +81,15 @@ RSpec.describe "C4 Keep-alive", once: "bytes and timers of the engine" do
       expect(one.anything_within?(1.5)).to be(false)
     end
 
-    it "KeepAliveRequests is how many requests a connection may carry; the last response says so" do
-      serve_kept(options: { KeepAliveRequests: 3 })
-      one = peer
-      expect(Array.new(3) { one.get("/pid").headers["Connection"] }).to eq([nil, nil, "close"])
-      expect(one).to be_closed_without_a_word
+    { "KeepAlive=false closes each connection" => [{ KeepAlive: false }, ["close"]],
+      "KeepAliveRequests is how many requests a connection may carry; the last response says so" => [{ KeepAliveRequests: 3 }, [nil, nil, "close"]] }
+      .each do |what, (options, said)|
+      it what do
+        serve_kept(options: options)
+        one = peer
+        expect(said.map { one.get("/pid").headers["Connection"] }).to eq(said)
+        expect(one).to be_closed_without_a_word
+      end
     end
 
     it "KeepAliveRequests counts on when another worker goes on with the connection" do

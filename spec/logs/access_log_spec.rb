@@ -33,11 +33,9 @@ RSpec.describe "the access log", once: "written without Ruby" do
     server.get("/\"", { "User-Agent" => "\xE2\x80\xA8\x80\t\"".b })
     lines = await_lines(server, 3)
     time = %r{\[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d \+0000\]}
-    expect(lines).to match([
-      %r{\A127\.0\.0\.1 - - #{time} "GET /a\?b=c HTTP/1\.1" 200 5 "http://h/\\x22\\x5c" "spec"\z},
-      %r{\A127\.0\.0\.1 - - #{time} "GET /missing HTTP/1\.1" 404 9 "-" "-"\z},
-      %r{\A127\.0\.0\.1 - - #{time} "GET /\\x22 HTTP/1\.1" 200 5 "-" "\\xe2\\x80\\xa8\\x80\\x09\\x22"\z}
-    ])
+    expect(lines).to match([%r{\A127\.0\.0\.1 - - #{time} "GET /a\?b=c HTTP/1\.1" 200 5 "http://h/\\x22\\x5c" "spec"\z},
+                            %r{\A127\.0\.0\.1 - - #{time} "GET /missing HTTP/1\.1" 404 9 "-" "-"\z},
+                            %r{\A127\.0\.0\.1 - - #{time} "GET /\\x22 HTTP/1\.1" 200 5 "-" "\\xe2\\x80\\xa8\\x80\\x09\\x22"\z}])
   end
 
   it "says more in JSON: times, worker, request id" do
