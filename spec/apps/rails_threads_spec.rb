@@ -16,9 +16,7 @@ RSpec.describe "A Rails app with MaxThreads", skip: AppRails.missing do
     class NoteJob < ActiveJob::Base
       self.queue_adapter = :async
 
-      def perform(text)
-        Note.create!(text: "#{text} #{Current.visitor.inspect}")
-      end
+      def perform(text) = Note.create!(text: "#{text} #{Current.visitor.inspect}")
     end
 
     class TrialsController < ActionController::Base

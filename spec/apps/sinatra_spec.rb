@@ -39,9 +39,7 @@ RSpec.describe "A Sinatra app", skip: SINATRA_MISSING do
     expect(answer.body).to be_empty
     page = @visitor.submit("/notes", { authenticity_token: token, text: "second" }, "--location")
     expect(page.status).to eq(200)
-    expect(page.body.force_encoding("UTF-8")).to include(
-      "<li>Käse &amp; &lt;b&gt;50 %&lt;/b&gt; + 1=2;\r\nnext line</li><li>second</li>"
-    )
+    expect(page.body.force_encoding("UTF-8")).to include("<li>Käse &amp; &lt;b&gt;50 %&lt;/b&gt; + 1=2;\r\nnext line</li><li>second</li>")
   end
 
   # The limits of memory and temporary file (A12), and of what curl sends without asking first (A13).

@@ -11,12 +11,10 @@ RSpec.describe "Options", once: "texts and numbers" do
 
   it "A3 defaults" do
     found = Fastrack::Option::ALL.to_h { |option| [option.name, configure.public_send(option.word)] }
-    expect(found).to include(
-      ConfigFile: nil, Host: "0.0.0.0", Port: 9292, Path: nil, BackLog: Socket::SOMAXCONN, ReusePort: false,
-      MaxWorkers: 5, MaxRequestPerChild: 1000, MinRequestPerChild: nil, ClientTimeout: 300, OobGC: false,
-      MaxGCPerRequest: 5, MinGCPerRequest: nil, ChunkedTransfer: false, SpawnInterval: 0, ErrRespawnInterval: 1,
-      BeforeFork: nil, AfterFork: nil
-    )
+    expect(found).to include(ConfigFile: nil, Host: "0.0.0.0", Port: 9292, Path: nil, BackLog: Socket::SOMAXCONN, ReusePort: false,
+                             MaxWorkers: 5, MaxRequestPerChild: 1000, MinRequestPerChild: nil, ClientTimeout: 300, OobGC: false,
+                             MaxGCPerRequest: 5, MinGCPerRequest: nil, ChunkedTransfer: false, SpawnInterval: 0, ErrRespawnInterval: 1,
+                             BeforeFork: nil, AfterFork: nil)
   end
 
   { Port: ["8080", 8080], BackLog: ["64", 64], MaxWorkers: ["3", 3], MaxRequestPerChild: ["0", 0],

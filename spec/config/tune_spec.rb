@@ -92,18 +92,14 @@ RSpec.describe "fastrack tune", once: "processes and figures" do
     end
   end
 
-  describe "the forecast" do
-    def forecast(**figures)
-      given = { shared: 40 << 20, loaded: 60 << 20, cpu: 0.01, waiting: 0.0 }.merge(figures)
-      limit = Fastrack::MemoryLimit.new(512 << 20, "here")
-      Fastrack::Tune::Forecast.new({ 1 => Fastrack::Tune::Trial::Result.new(**given) }, memory: limit, cpus: 2.0)
+  it "forecasts a worker per CPU for an app that computes, and more by the share of waiting" do
+    forecast = lambda do |figures|
+      result = Fastrack::Tune::Trial::Result.new(shared: 40 << 20, loaded: 60 << 20, **figures)
+      Fastrack::Tune::Forecast.new({ 1 => result }, memory: Fastrack::MemoryLimit.new(512 << 20, "here"), cpus: 2.0)
     end
-
-    it "is a worker per CPU for an app that computes, and more by the share of waiting" do
-      expect(forecast.recommendation.workers).to eq(2)
-      waits = forecast(cpu: 0.005, waiting: 0.01)
-      expect([waits.by_cpus, waits.recommendation.workers]).to eq([6, 6])
-    end
+    expect(forecast.call({ cpu: 0.01, waiting: 0.0 }).recommendation.workers).to eq(2)
+    waits = forecast.call({ cpu: 0.005, waiting: 0.01 })
+    expect([waits.by_cpus, waits.recommendation.workers]).to eq([6, 6])
   end
 
   # What it says that its advice must not rest on.

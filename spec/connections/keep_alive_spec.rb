@@ -74,11 +74,9 @@ RSpec.describe "C4 Keep-alive", once: "bytes and timers of the engine" do
 
     it "PUMA_PERSISTENT_TIMEOUT is its default, and the option beats it" do
       serve_kept(env: { PUMA_PERSISTENT_TIMEOUT: "1" })
-      one = peer.tap { |kept| kept.get("/pid") }
-      expect(seconds { expect(one).to be_closed_without_a_word }).to be > 0.8
+      expect(seconds { expect(kept_peers(1).first).to be_closed_without_a_word }).to be > 0.8
       serve_kept(options: { KeepAliveTimeout: 60 }, env: { PUMA_PERSISTENT_TIMEOUT: "1" })
-      one = peer.tap { |kept| kept.get("/pid") }
-      expect(one.anything_within?(1.5)).to be(false)
+      expect(kept_peers(1).first.anything_within?(1.5)).to be(false)
     end
 
     { "KeepAlive=false closes each connection" => [{ KeepAlive: false }, ["close"]],

@@ -27,10 +27,7 @@ RSpec.describe "C4 Connections, under a limit of memory (RLIMIT_AS)", once: "mal
   end
 
   # The server's lines about memory; at least one, and one per second at most.
-  def lines
-    eventually { server.log.lines.grep(/\Afastrack: no memory for /).then { |found| found unless found.empty? } }
-  end
-
+  def lines = eventually { server.log.lines.grep(/\Afastrack: no memory for /).then { |found| found unless found.empty? } }
   def expect_others_served = expect(Array.new(5) { server.get("/pid").body.to_i }.uniq).to eq([@worker])
 
   # Each starts, all of them wait, each goes on.

@@ -23,9 +23,7 @@ RSpec.describe "D13 Connections, when the whole system lacks something", linux: 
   def traced?(pid) = Dir.glob("/proc/#{pid}/task/*/status").all? { |path| !File.read(path).match?(/^TracerPid:\s+0$/) }
 
   def failures
-    Dir.glob(File.join(@folder, "trace.*")).to_h do |path|
-      [path, File.foreach(path).grep(/\(INJECTED\)/).map { |line| line.to_f }]
-    end
+    Dir.glob(File.join(@folder, "trace.*")).to_h { |path| [path, File.foreach(path).grep(/\(INJECTED\)/).map(&:to_f)] }
   end
 
   # Seconds between one failed call and the next of a thread, of all threads.

@@ -140,18 +140,14 @@ RSpec.describe "C4 Responses that are longer than what slow readers take", once:
     expect_worker_alive
   end
 
-  it "end for the app when the client takes nothing for WriteTimeout" do
+  it "end for the app when the client takes nothing for WriteTimeout, and are reset where the app has passed them" do
     serve_long(options: { "WriteTimeout" => 1 })
     slow_readers(1, "/endless")
     eventually(20) { noted("/left") == 1 }
-    expect_worker_alive
-  end
-
-  it "are reset when the client takes nothing for WriteTimeout after the app has passed them" do
-    serve_long(options: { "WriteTimeout" => 1 })
     reader = served_readers(1, "/chunked").first
     eventually(20) { reader.cut_off? }
     eventually { spools(@worker).zero? }
+    expect_worker_alive
   end
 
   it "are no business of a child that the app forks" do
@@ -195,8 +191,7 @@ RSpec.describe "C4 Responses that are longer than what slow readers take", once:
     it "go on with its successor (HUP)" do
       serve_long
       readers = served_readers(3, "/chunked")
-      server.signal(:HUP)
-      successor = server.await_workers(1) { |found| !found.include?(@worker) }.first
+      successor = server.renew([@worker]).first
       eventually(20) { !ProcessTable.alive?(@worker) }
       expect(spools(successor)).to eq(3)
       readers.each { |reader| expect_whole(reader) }

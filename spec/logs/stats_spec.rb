@@ -23,10 +23,7 @@ RSpec.describe "Fastrack.stats" do
   RUBY
 
   def stats(server) = JSON.parse(server.get("/stats").body, symbolize_names: true)
-
-  def await_stats(server)
-    Eventually.eventually { stats(server).then { |found| found if yield found } }
-  end
+  def await_stats(server) = Eventually.eventually { stats(server).then { |found| found if yield found } }
 
   it "says what each worker is at, and what all have done" do
     server = Server.start(ru: ru, options: { MaxWorkers: 2 })

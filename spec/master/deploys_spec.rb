@@ -8,9 +8,7 @@ RSpec.describe "Many deploys", once: "processes and descriptors" do
   memory = { alone: "memory of processes that have come to rest" }
 
   # Kilobytes of memory that a process has written to (proc(5), smaps_rollup), once they have come to rest.
-  def memory(pid)
-    eventually(20, "no end of changes") { (before = kilobytes(pid)) && sleep(0.2) && kilobytes(pid) == before && before }
-  end
+  def memory(pid) = eventually(20, "no end of changes") { (before = kilobytes(pid)) && sleep(0.2) && kilobytes(pid) == before && before }
 
   def kilobytes(pid)
     File.read("/proc/#{pid}/smaps_rollup").scan(/^(Anonymous|Pss_Anon):\s+(\d+) kB/).to_h { |name, number| [name, number.to_i] }

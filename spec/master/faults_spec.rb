@@ -77,8 +77,7 @@ RSpec.describe "Faults", once: "processes, signals and files" do
       RUBY
       before = server.await_workers(2)
       server.write("full", "")
-      server.signal(:HUP)
-      fresh = server.await_others(before)
+      fresh = server.renew(before)
       server.signal(:KILL, to: fresh.first)
       server.await_workers(2) { |found| !found.include?(fresh.first) }
       3.times { expect(server.get("/raise").status).to eq(500) }

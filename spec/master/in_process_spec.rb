@@ -209,8 +209,7 @@ RSpec.describe "A server inside another process" do
     end
     worker = server.await_workers(1).first
     expect([figures.call(worker), server.get.body]).to eq(["figures of #{worker}", worker.to_s])
-    server.signal(:HUP)
-    successor = server.await_others([worker]).first
+    successor = server.renew([worker]).first
     expect([figures.call(successor), server.get.body]).to eq(["figures of #{successor}", successor.to_s])
     expect(server.stop.exitstatus).to eq(0)
   end

@@ -26,10 +26,8 @@ RSpec.describe "behind nginx", once: "what nginx sees" do
 
       it "nginx: a request comes through, with what nginx has to say about it" do
         env = HttpApps::Echo.read(through("GET", "/echo/a%20b?c=d", "Cookie: a=1", "X-Own: yes")).fetch("env")
-        expect(env).to include(
-          "PATH_INFO" => "/echo/a%20b", "QUERY_STRING" => "c=d", "HTTP_HOST" => "example.org", "HTTP_COOKIE" => "a=1",
-          "HTTP_X_OWN" => "yes", "HTTP_X_FORWARDED_FOR" => "10.1.2.3", "HTTP_X_FORWARDED_PROTO" => "https"
-        )
+        expect(env).to include("PATH_INFO" => "/echo/a%20b", "QUERY_STRING" => "c=d", "HTTP_HOST" => "example.org", "HTTP_COOKIE" => "a=1",
+                               "HTTP_X_OWN" => "yes", "HTTP_X_FORWARDED_FOR" => "10.1.2.3", "HTTP_X_FORWARDED_PROTO" => "https")
         expect(env["REMOTE_ADDR"]).to eq(setup[:unix] ? "" : "127.0.0.1")
       end
 

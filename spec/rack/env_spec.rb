@@ -91,9 +91,8 @@ RSpec.describe "B-path-decoded: the option PathInfo" do
 
   it "B-path-decoded gives Rhebok's PATH_INFO, and leaves query and REQUEST_URI alone" do
     env = env_of("GET /caf%C3%A9/a%2Fb%20c%3fd+e?f=%20 HTTP/1.1", "Host: a")
-    expect(env).to include(
-      "PATH_INFO" => "/caf\u00E9/a/b c?d+e".b, "QUERY_STRING" => "f=%20", "REQUEST_URI" => "/caf%C3%A9/a%2Fb%20c%3fd+e?f=%20"
-    )
+    expect(env).to include("PATH_INFO" => "/caf\u00E9/a/b c?d+e".b, "QUERY_STRING" => "f=%20",
+                           "REQUEST_URI" => "/caf%C3%A9/a%2Fb%20c%3fd+e?f=%20")
   end
 
   it "B-path-decoded refuses a broken triplet with 400, and the app is not called" do

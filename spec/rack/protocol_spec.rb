@@ -48,7 +48,5 @@ RSpec.describe "C5 rack.protocol" do
     it("C5 is not there before Rack 3.1") { expect(offered("Connection: Upgrade", "Upgrade: websocket")).to eq("nil") }
   end
 
-  def expect_worker_alive_at(path)
-    expect([server.workers, server.get(path).status]).to eq([[@worker], 200])
-  end
+  def expect_worker_alive_at(path) = expect([server.workers, server.get(path).status]).to eq([[@worker], 200])
 end

@@ -78,9 +78,7 @@ class AppPostgres
     end
   end
 
-  def account
-    @account ||= Etc.getpwnam(USER) if Process.uid.zero?
-  end
+  def account = (@account ||= Etc.getpwnam(USER) if Process.uid.zero?)
 
   def as_user(program, *arguments)
     fork do

@@ -35,7 +35,8 @@ class ClientLoop
   end
 
   def run
-    remember_place
+    # That of before: a server that is on its way out must not be asked where its successor is.
+    @port, @path = @server.port, @server.path if @server.is_a?(Server)
     threads = @paths.each_index.map { |index| Thread.new { ask(index) until @over } }
     await_answers
     result = yield self
@@ -56,9 +57,6 @@ class ClientLoop
   def news = @lock.synchronize { @bodies.drop(@told ||= 0).tap { |found| @told += found.size } }
 
   private
-
-  # That of before: a server that is on its way out must not be asked where its successor is.
-  def remember_place = @server.is_a?(Server) && (@port, @path = @server.port, @server.path)
 
   def ask(index)
     socket = Thread.current[:connection] ||= connect

@@ -29,16 +29,8 @@ RSpec.describe "The end of a worker" do
   end
 
   # What a process has noted, in order.
-  def notes_of(server, pid)
-    server.lines_of("notes").filter_map { |line| line.split.then { |what, by| what if by.to_i == pid } }
-  end
-
-  def ended?(pid)
-    Process.kill(0, pid)
-    false
-  rescue Errno::ESRCH
-    true
-  end
+  def notes_of(server, pid) = server.lines_of("notes").filter_map { |line| line.split.then { |what, by| what if by.to_i == pid } }
+  def ended?(pid) = ProcessTable.entry(pid).nil?
 
   { "TERM to the master" => ->(server, _) { server.stop }, "QUIT to the master" => ->(server, _) { server.stop(:QUIT) },
     "TERM" => ->(server, pid) { server.signal(:TERM, to: pid) },
