@@ -55,7 +55,8 @@ RSpec.describe "fastrack tune", once: "processes and figures" do
       File.write(File.join(dir, "config.ru"), 'run ->(env) { File.write("paths", "#{env["PATH_INFO"]}\n", mode: "a") && [200, {}, ["ok"]] }')
       PTY.open do |screen, terminal|
         output, input = IO.pipe
-        pid = spawn(Server::CLEAN_ENVIRONMENT, *command, *%w[--paths /,/posts --seconds 1 --memory 1G --cpus 1], chdir: dir, out: input, err: terminal)
+        pid = spawn(Server::CLEAN_ENVIRONMENT, *command, *%w[--paths /,/posts --seconds 1 --memory 1G --cpus 1],
+                    chdir: dir, out: input, err: terminal)
         [input, terminal].each(&:close)
         text = +""
         begin

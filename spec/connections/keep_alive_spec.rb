@@ -80,7 +80,7 @@ RSpec.describe "C4 Keep-alive", once: "bytes and timers of the engine" do
     end
 
     { "KeepAlive=false closes each connection" => [{ KeepAlive: false }, ["close"]],
-      "KeepAliveRequests is how many requests a connection may carry; the last response says so" => [{ KeepAliveRequests: 3 }, [nil, nil, "close"]] }
+      "KeepAliveRequests is how many requests a connection may carry; the last one says so" => [{ KeepAliveRequests: 3 }, [nil, nil, "close"]] }
       .each do |what, (options, said)|
       it what do
         serve_kept(options: options)

@@ -105,7 +105,7 @@ RSpec.describe "the access log", once: "written without Ruby" do
     server.reload(%(access_log "two.log"\n))
     # Which the worker writes whole when it ends.
     server.await_ready(2).get("/second")
-    old = server.workers
+    old = server.await_workers(1)
     server.reload("")
     # The old worker may still take a client when the new one is ready.
     server.await_others(old)

@@ -159,7 +159,7 @@ RSpec.describe "C4 a kept connection, by the tables of the documentation" do
       end
 
       { "" => ["/hijack", "Connection: Upgrade", "Upgrade: talk"], " after its head" => ["/partial"] }.each do |how, request|
-        it "one that is hijacked#{how} is read, written, flushed and closed by all of the SPEC's methods, and has what was sent with the request" do
+        it "one that is hijacked#{how} is read, written, flushed and closed by all of the SPEC's methods, and has what came with the request" do
           client do |peer|
             peer.get("/before")
             peer.write("#{KeptPeer.request(*request)}ping")

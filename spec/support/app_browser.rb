@@ -24,7 +24,7 @@ class AppBrowser
 
   def visit(path, *arguments)
     files = ["--cookie", file("jar"), "--cookie-jar", file("jar"), "--dump-header", file("head"), "--output", file("body")]
-    _, errors, status = Open3.capture3(*%W[curl --silent --show-error --noproxy * --max-time #{DEADLINE}], *files, *arguments, @server.url(path))
+    _, errors, status = Open3.capture3(*%W[curl -sS --noproxy * --max-time #{DEADLINE}], *files, *arguments, @server.url(path))
     raise Failed, "#{path}: #{errors}" unless status.success?
 
     page

@@ -16,7 +16,7 @@ class ClientLoop
   # @param paths [Array<String>] what each of the clients asks for
   # @param kept [Boolean] whether they use a connection again until they are told that it is closed
   # @param pause [Numeric] see PAUSE
-  def self.run(server, paths: ["/"] * 3, kept: false, pause: PAUSE, &block) = new(server, paths, kept, pause).tap { |loop| loop.run(&block) }
+  def self.run(server, paths: ["/"] * 3, kept: false, pause: PAUSE, &block) = new(server, paths, kept, pause).tap { |one| one.run(&block) }
 
   # The same of clients that keep their connections, and ask all for one path.
   def self.kept(server, clients: 6, path: "/pid", **keywords, &block) = run(server, paths: [path] * clients, kept: true, **keywords, &block)

@@ -24,7 +24,8 @@ RSpec.describe "Out-of-band GC", :quiet, exec: "what is in the heap decides" do
 
   it "A3 each worker draws its interval once, from MinGCPerRequest to MaxGCPerRequest" do
     limits = { MinGCPerRequest: 2, MaxGCPerRequest: 3, MinRequestPerChild: 12, MaxRequestPerChild: 12 }
-    server = Server.start(ru: 'run ->(_env) { [200, {}, ["#{Process.pid} #{GC.count}"]] }', config: disabled, options: { MaxWorkers: 1, OobGC: true, **limits })
+    server = Server.start(ru: 'run ->(_env) { [200, {}, ["#{Process.pid} #{GC.count}"]] }', config: disabled,
+                          options: { MaxWorkers: 1, OobGC: true, **limits })
     # The answers of a worker are 0 0 1 1 2 2 and so on, or 0 0 0 1 1 1; a full mark that is due may come before its turn. It may
     # answer more than 12 while its successor boots.
     workers = Array.new(240) { server.get.body.split }.group_by(&:first).values.select { |answers| answers.size >= 12 }
