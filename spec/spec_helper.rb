@@ -4,7 +4,7 @@
 
 # What needs no library and no app of its own; the rest is required where it is used.
 %w[
-  eventually process_table http_response server rackups portable client_loop kept_loop http_helpers kept_helpers reexec_helpers free_port
+  eventually process_table http_response server rackups portable client_loop http_helpers kept_helpers reexec_helpers free_port
   command_folder hanging_app hostile in_process monitor_helpers threads_app http_strace http_nginx memory_cgroup app_requirements
 ].each { |name| require_relative "support/#{name}" }
 
@@ -13,6 +13,9 @@ RSpec.configure do |config|
   config.warnings = true
   config.order = :defined
   config.include Eventually
+  # Names as short as these are not for everybody's specs.
+  { HttpHelpers => "connections|http|proxy|rack|rhebok", HttpGates => "connections", KeptHelpers => "connections", Hostile => "hostile" }
+    .each { |helpers, folders| config.include helpers, file_path: %r{/spec/(?:#{folders})/} }
 
   # What these tags keep from running everywhere and always has a reason.
   %i[once alone packaging].each do |tag|

@@ -43,7 +43,6 @@ RSpec.describe "A page of a Rails app that listens by ActionCable, in Chromium",
     chromium = AppChromium.new(@server.url("/page.html"))
     eventually(60, -> { "#{chromium.log}\n#{@server.log}" }) { shown == "Tea &amp; &lt;scones&gt;, déjà vu" }
     expect(@server.get("/notes").status).to eq(200)
-
     AppRails::Notes.new(@server).say("; more")
     eventually(20, -> { "#{shown.inspect}\n#{@server.log}" }) { shown == "Tea &amp; &lt;scones&gt;, déjà vu; more" }
   ensure

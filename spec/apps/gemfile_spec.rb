@@ -41,9 +41,7 @@ RSpec.describe "A new Rails app whose Gemfile has rhebok-rs in the place of Puma
 
   after(:context) { @app&.remove }
 
-  def up(server)
-    server.get("/up", { "X-Forwarded-Proto" => "https" }).status
-  end
+  def up(server) = server.get("/up", { "X-Forwarded-Proto" => "https" }).status
 
   it "is served by bin/rails server with the three threads of its config/puma.rb, and restarted by bin/rails restart" do
     server = @app.serve("bin/rails", "server", "-p", "0")

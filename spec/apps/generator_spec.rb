@@ -57,8 +57,7 @@ RSpec.describe "A new Rails app", skip: AppRequirements.missing("Rails 7.2 with 
 
   it "is served by bin/rails server, whose -p goes before the file's port, and restarted in its process by bin/rails restart" do
     server = serve("bin/rails", "server", "-u", "fastrack", "-p", "0", "-b", "127.0.0.1", env: { "PORT" => "1" })
-    expect(up(server)).to eq(200)
-    expect(server.log).to include("Fastrack is ready Workers:1")
+    expect([up(server), server.log]).to match([200, include("Fastrack is ready Workers:1")])
     run("bin/rails", "restart")
     eventually(120, -> { server.log }) { server.log.scan("Fastrack is ready").size == 2 }
     expect([server.master, up(server)]).to eq([server.pid, 200])

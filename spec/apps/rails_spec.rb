@@ -29,11 +29,9 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
   describe "connections to the database, with before_fork and after_fork in its ConfigFile" do
     it "has one for each worker, and none in the master" do
       seen = connections
-
       by_worker = seen.group_by { |one| one["worker"] }.transform_values { |ones| ones.map { |one| one["backend"] }.uniq }
       expect(by_worker.keys).to match_array(@server.workers)
-      expect(by_worker.values.map(&:size)).to all(eq(1))
-      expect(by_worker.values.flatten.uniq.size).to eq(3)
+      expect([by_worker.values.map(&:size), by_worker.values.flatten.uniq.size]).to match([all(eq(1)), 3])
       # The boot has made the table, so the master has had one.
       expect(@postgres.query("SELECT to_regclass('notes')")).to eq([["notes"]])
       # Those of another example's server may take a moment to go.
@@ -46,7 +44,6 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
       Process.kill(:TERM, before.first["worker"])
       eventually { !ProcessTable.alive?(before.first["worker"]) && @server.workers.size == 3 }
       after = connections
-
       expect(after.map { |one| one["worker"] }).not_to include(before.first["worker"])
       fresh = after.map { |one| one["backend"] }.uniq - before.map { |one| one["backend"] }
       expect(fresh.size).to eq(1)
@@ -57,15 +54,12 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
   # Rails gives connections back, and does what else is to be done after a request, when close is called on the body; if it
   # is not, only when the worker's next request begins.
   describe "the end of a request (A15)" do
-    {
-      "a page" => %w[GET /notes], "a page without its body" => %w[HEAD /notes], "JSON" => %w[GET /notes.json],
+    { "a page" => %w[GET /notes], "a page without its body" => %w[HEAD /notes], "JSON" => %w[GET /notes.json],
       "a file" => %w[GET /source], "a redirection" => %w[GET /old], "a page that is not there" => %w[GET /nowhere],
-      "a form that is refused" => %w[POST /notes]
-    }.each do |what, (verb, path)|
+      "a form that is refused" => %w[POST /notes] }.each do |what, (verb, path)|
       it "comes right after the response, for #{what}" do
         before = completed
         @server.request(verb, path, { "Content-Length" => 0 })
-
         eventually { completed == before + 1 }
       end
     end
@@ -75,7 +69,6 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
     it "takes a form, redirects (303), and shows the flash once" do
       token = @visitor.visit("/").token
       page = @visitor.submit("/notes", { authenticity_token: token, text: "Tea & <scones>" }, "--location")
-
       expect(page.status).to eq(200)
       expect(page.body).to include("<li>Tea &amp; &lt;scones&gt;</li>").and match(/Added by worker \d+/)
       expect(@visitor.visit("/").body).to include("<li>Tea &amp; &lt;scones&gt;</li>")
@@ -86,7 +79,6 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
       token = @visitor.visit("/").token
       # NUL cannot be in a text of PostgreSQL's.
       page = @visitor.visit("/notes", "--data", "authenticity_token=#{CGI.escape(token)}&text=%00")
-
       expect([page.status, page.body]).to eq([500, File.read(@app.path("public/500.html"))])
       expect(@server.log.lines.grep(/ArgumentError \(string contains null byte\)/).size).to eq(1)
       expect(@visitor.visit("/").status).to eq(200)
@@ -96,7 +88,6 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
       { "/notes.json" => %w[ETag If-None-Match], "/robots.txt" => %w[Last-Modified If-Modified-Since] }.each do |path, (tag, condition)|
         first = @server.get(path)
         second = @server.get(path, { condition => first.headers[tag] })
-
         expect([first.status, second.status, second.body]).to eq([200, 304, ""])
       end
     end
@@ -117,7 +108,6 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
         bytes << socket.readpartial(4096) until bytes.include?("waiting for go\n")
         File.write(@app.path("tmp/go"), "")
         bytes << socket.read
-
         expect(HttpResponse.parse(bytes).body).to match(/\Awaiting for go\n\d+ notes\n\z/)
       end
     end
@@ -154,9 +144,7 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
     it "serves in production, with its own host and port, and WEB_CONCURRENCY" do
       server = @app.rails_server(%w[-e production -b 127.0.0.1 -p 0], env: { "WEB_CONCURRENCY" => "2" })
       server.await_workers(2)
-
-      expect(server.log).to include("Booting Fastrack")
-      expect(server.get("/notes").status).to eq(200)
+      expect([server.log, server.get("/notes").status]).to match([include("Booting Fastrack"), 200])
       expect(server.stop(:TERM)).to be_success
       expect(server.log).to include("Exiting")
     end
@@ -164,9 +152,7 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
     it "serves in development, and has its pid file until the end" do
       server = @app.rails_server(%w[-p 0], env: { "WEB_CONCURRENCY" => "1" })
       pid_file = @app.path("tmp/pids/server.pid")
-
-      expect(File.read(pid_file).to_i).to eq(server.master)
-      expect(server.get("/notes").status).to eq(200)
+      expect([File.read(pid_file).to_i, server.get("/notes").status]).to eq([server.master, 200])
       expect(server.stop(:INT)).to be_success
       expect(File).not_to exist(pid_file)
     end

@@ -16,9 +16,7 @@ RSpec.describe "A Rails app with MaxThreads", skip: AppRails.missing do
     class NoteJob < ActiveJob::Base
       self.queue_adapter = :async
 
-      def perform(text)
-        Note.create!(text: "#{text} #{Current.visitor.inspect}")
-      end
+      def perform(text) = Note.create!(text: "#{text} #{Current.visitor.inspect}")
     end
 
     class TrialsController < ActionController::Base
@@ -148,8 +146,7 @@ RSpec.describe "A Rails app with MaxThreads", skip: AppRails.missing do
     end
     over = true
     answers = clients.flat_map(&:value)
-    expect(answers.map(&:status)).to all(eq(200))
-    expect(answers.map(&:body)).to all(match(/\Apage [0-3]\z/))
+    expect([answers.map(&:status), answers.map(&:body)]).to match([all(eq(200)), all(match(/\Apage [0-3]\z/))])
   ensure
     over = true
   end

@@ -28,24 +28,18 @@ RSpec.describe "A Sinatra app", skip: SINATRA_MISSING do
       # It is replaced, so that the next visit gets to another.
       page.body[/worker (\d+)/, 1].to_i.tap { |pid| retire(pid) }
     end
-
     expect(pids.uniq.size).to eq(4)
   end
 
   it "takes a form and redirects (303) to the page that shows it" do
     token = @visitor.visit("/").token
     text = "Käse & <b>50 %</b> + 1=2;\r\nnext line"
-
     answer = @visitor.submit("/notes", authenticity_token: token, text: text)
-    expect(answer.status).to eq(303)
-    expect(answer.headers["Location"]).to eq(@server.url("/"))
+    expect([answer.status, answer.headers["Location"]]).to eq([303, @server.url("/")])
     expect(answer.body).to be_empty
-
     page = @visitor.submit("/notes", { authenticity_token: token, text: "second" }, "--location")
     expect(page.status).to eq(200)
-    expect(page.body.force_encoding("UTF-8")).to include(
-      "<li>Käse &amp; &lt;b&gt;50 %&lt;/b&gt; + 1=2;\r\nnext line</li><li>second</li>"
-    )
+    expect(page.body.force_encoding("UTF-8")).to include("<li>Käse &amp; &lt;b&gt;50 %&lt;/b&gt; + 1=2;\r\nnext line</li><li>second</li>")
   end
 
   # The limits of memory and temporary file (A12), and of what curl sends without asking first (A13).

@@ -82,8 +82,7 @@ RSpec.describe "A system test of a Rails app", skip: AppRails.missing || AppChro
   it "passes with a headless Chromium, transactional fixtures included" do
     result = run_tests
     expect(result.output).to match(/^3 runs, \d+ assertions, 0 failures, 0 errors, 0 skips$/)
-    expect(result.status.exitstatus).to eq(0)
-    expect(@postgres.query("SELECT text FROM notes").flatten).to eq(["from a fixture"])
+    expect([result.status.exitstatus, @postgres.query("SELECT text FROM notes").flatten]).to eq([0, ["from a fixture"]])
   end
 
   it "passes in processes that Rails forks for parallel tests, each with a server of its own" do

@@ -27,7 +27,6 @@ RSpec.describe "What is typed to bin/rails server", skip: AppNewRails.missing do
   it "is not what the environment says, and Rails names no address but the server's" do
     @app.write("config/fastrack.rb", "listen '127.0.0.1:0'")
     server = @app.serve("bin/rails", "server", env: { "PORT" => "1", "HOST" => "localhost", "BINDING" => "127.0.0.1" })
-    expect(server.get("/up").status).to eq(200)
-    expect(server.log.scan(%r{http://\S+})).to eq(["http://127.0.0.1:#{server.port}"])
+    expect([server.get("/up").status, server.log.scan(%r{http://\S+})]).to eq([200, ["http://127.0.0.1:#{server.port}"]])
   end
 end

@@ -37,9 +37,7 @@ RSpec.describe "Numbers that are too large", once: "options" do
     limits = numeric.except(:Port, :BackLog, :MaxWorkers, :MaxHeaderFields, :SpawnInterval, :DrainDelay)
     server = start(ru: Rackups::PID, options: { **limits, OobGC: true })
     expect([server.get.status, server.post("/", "body").status]).to eq([200, 200])
-    before = server.await_workers(2)
-    server.signal(:HUP)
-    server.await_workers(2) { |found| (found & before).empty? }
+    server.renew(server.await_workers(2))
     expect(server.get.status).to eq(200)
   end
 end

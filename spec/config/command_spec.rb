@@ -91,8 +91,7 @@ RSpec.describe "The fastrack command", once: "options and their defaults are the
         before = server.await_workers(1)
         first = server.get.body
         version.call("new")
-        server.signal(:HUP)
-        server.await_others(before)
+        server.renew(before)
         expect([first, server.get.body]).to eq(bodies)
       end
     end
@@ -145,13 +144,11 @@ RSpec.describe "The fastrack command", once: "options and their defaults are the
     end
 
     it "ends with 0 once the server listens, which then belongs to no terminal" do
-      expect(background).to eq(["", 0])
-      expect(ask.status).to eq(200)
+      expect([background, ask.status]).to eq([["", 0], 200])
       fields = File.read("/proc/#{pid}/stat")[/\) (.*)/, 1].split
       # A session that is not ours, and whose leader is gone; no terminal (proc(5)).
       expect([pid, Process.getsid]).not_to include(Process.getsid(pid))
-      expect(fields[4]).to eq("0")
-      expect(Array.new(3) { |fd| File.readlink("/proc/#{pid}/fd/#{fd}") }).to eq(["/dev/null"] * 3)
+      expect([fields[4], Array.new(3) { |fd| File.readlink("/proc/#{pid}/fd/#{fd}") }]).to eq(["0", ["/dev/null"] * 3])
     end
 
     it "does not wait for processes that the app has forked off while it was loaded" do
@@ -160,8 +157,7 @@ RSpec.describe "The fastrack command", once: "options and their defaults are the
         File.write("forked", pid.to_s)
         run ->(_env) { [200, {}, []] }
       RUBY
-      expect(background).to eq(["", 0])
-      expect(ProcessTable.alive?(lines("forked").first.to_i)).to be(true)
+      expect([background, ProcessTable.alive?(lines("forked").first.to_i)]).to eq([["", 0], true])
     ensure
       Process.kill(:KILL, lines("forked").first.to_i) if lines("forked").any?
     end

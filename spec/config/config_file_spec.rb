@@ -21,9 +21,7 @@ RSpec.describe "ConfigFile", once: "a file of words" do
   end
 
   { 'max_workers ENV["NOT_THERE"] || "3"' => 3, "max_workers nil" => 5, "workers = [1, 2].sum\nmax_workers workers" => 3 }.each do |text, count|
-    it "A4 #{text.inspect} is #{count} workers" do
-      expect(configure(text).max_workers).to eq(count)
-    end
+    it("A4 #{text.inspect} is #{count} workers") { expect(configure(text).max_workers).to eq(count) }
   end
 
   it "A2 goes before the command line, which goes before the environment" do
@@ -66,10 +64,8 @@ RSpec.describe "ConfigFile", once: "a file of words" do
   describe "in a server" do
     it "A5 is announced first, and its address is the one that is listened on" do
       server = Server.start(ru: Rackups::PID, options: { Host: nil, Port: 1 }, config: "host '127.0.0.1'\nport 0\nmax_workers 1")
-      expect(server.log.lines.first(2).map(&:chomp)).to match([
-        "loading from config_file:#{server.dir}/fastrack.rb",
-        /\AFastrack starts Listening on 127\.0\.0\.1:\d+ Pid:\d+\z/
-      ])
+      listening = /\AFastrack starts Listening on 127\.0\.0\.1:\d+ Pid:\d+\n\z/
+      expect(server.log.lines.first(2)).to match(["loading from config_file:#{server.dir}/fastrack.rb\n", listening])
       expect(server.get.status).to eq(200)
     end
 
@@ -127,9 +123,7 @@ RSpec.describe "ConfigFile", once: "a file of words" do
       expect(server.get.status).to eq(200)
       server.await_log(/^fastrack: HUP changes nothing: ConfigFile #{server.dir}\/fastrack.rb:3: it is not done within [\d.]+ s \(.*\)$/)
       server.remove("wait")
-      old = server.await_workers(1)
-      server.signal(:HUP)
-      server.await_others(old)
+      server.renew(server.await_workers(1))
     end
 
     %w[TERM QUIT INT].each do |name|

@@ -21,9 +21,7 @@ RSpec.describe "The server that is taken where nobody names one" do
     Open3.capture2e(Server::CLEAN_ENVIRONMENT.merge("RACKUP_HANDLER" => nil).merge(env), RbConfig.ruby, "-W:no-deprecated", "-I", Server::LIB, "-e", script).first
   end
 
-  it "is Fastrack where only WEBrick is beside it" do
-    expect(default).to match(/\ARack(?:up)?::Handler::Fastrack\z/)
-  end
+  it("is Fastrack where only WEBrick is beside it") { expect(default).to match(/\ARack(?:up)?::Handler::Fastrack\z/) }
 
   it "is Puma where that can be loaded, and what RACK_HANDLER says" do
     expect([default(loadable: %w[puma]), default(env: { "RACK_HANDLER" => "webrick" }).lines.last]).to eq(%w[puma webrick])

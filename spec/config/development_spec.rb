@@ -43,8 +43,7 @@ RSpec.describe "In development", once: "options, the terminal and signals, which
       write("config/fastrack.rb", "#{text}\nafter_fork { |server, worker| puts \"limit \#{server.timeout} \#{server.config[:worker_boot_timeout]}\" }")
       ready("-p", "0").log[/^limit .*/]
     end
-    expect(configuration.call("")).to eq("limit 0.0 0.0")
-    expect(configuration.call("request_timeout 5")).to eq("limit 5.0 0.0")
+    expect([configuration.call(""), configuration.call("request_timeout 5")]).to eq(["limit 0.0 0.0", "limit 5.0 0.0"])
   end
 
   describe "at a terminal" do
@@ -110,8 +109,7 @@ RSpec.describe "In development", once: "options, the terminal and signals, which
         expect(input.echo?).to be(false)
         input.write("\C-c")
         ended
-        expect(@status.exitstatus).to eq(0)
-        expect(input.echo?).to be(true)
+        expect([@status.exitstatus, input.echo?]).to eq([0, true])
         socket.close
       end
     end

@@ -17,9 +17,7 @@ RSpec.describe "Commands for the server of the folder", linux: "it is found by /
   # A process that is no server and says that it is one.
   def impostor(user)
     script = "Process::Sys.setgid(#{user}); Process::Sys.setuid(#{user}); Process.setproctitle('fastrack master'); sleep"
-    spawn(RbConfig.ruby, "-e", script, chdir: @dir).tap do |pid|
-      eventually { ProcessTable.title(pid) == "fastrack master" }
-    end
+    spawn(RbConfig.ruby, "-e", script, chdir: @dir).tap { |pid| eventually { ProcessTable.title(pid) == "fastrack master" } }
   end
 
   it "find it without a pid file: status, workers +1, restart, stop" do
@@ -30,8 +28,7 @@ RSpec.describe "Commands for the server of the folder", linux: "it is found by /
     old = server.master
     fastrack("restart")
     eventually { server.master != old && !ProcessTable.alive?(old) }
-    expect(fastrack("status")).to match([/^Fastrack   pid #{server.master}  running/, 0])
-    expect(fastrack("stop").last).to eq(0)
+    expect([fastrack("status"), fastrack("stop").last]).to match([[/^Fastrack   pid #{server.master}  running/, 0], 0])
     eventually { server.processes.empty? }
   end
 
@@ -59,8 +56,7 @@ RSpec.describe "Commands for the server of the folder", linux: "it is found by /
 
     File.chmod(0o755, @dir)
     pid = impostor(65_534)
-    expect(fastrack("stop")).to match([/\Afastrack: no server found: /, 1])
-    expect(Process.wait(pid, Process::WNOHANG)).to be_nil
+    expect([fastrack("stop"), Process.wait(pid, Process::WNOHANG)]).to match([[/\Afastrack: no server found: /, 1], nil])
   ensure
     pid && Process.kill(:KILL, pid) && Process.wait(pid)
   end

@@ -5,9 +5,7 @@ RSpec.describe "Loading", exec: "what is loaded" do
   def ruby(script) = Open3.capture2e(Server::CLEAN_ENVIRONMENT, RbConfig.ruby, "-w", "-I", Server::LIB, "-e", script)
 
   # The module that holds the handlers of the Rack in use.
-  let(:registry) do
-    ruby("begin; require 'rackup/handler'; print 'Rackup::Handler'; rescue LoadError; print 'Rack::Handler'; end").first
-  end
+  let(:registry) { ruby("begin; require 'rackup/handler'; print 'Rackup::Handler'; rescue LoadError; print 'Rack::Handler'; end").first }
 
   %w[Fastrack fastrack].each do |name|
     it "A1 rackup -s #{name} serves" do

@@ -12,13 +12,11 @@ RSpec.describe "Words of Puma's in a config/fastrack.rb" do
     Dir.chdir(@dir) { Fastrack::Configuration.new(given, environment: environment, output: StringIO.new, warnings: @said = StringIO.new) }
   end
 
-  {
-    "workers 3" => { max_workers: 3 }, "workers 2\nmax_workers 4" => { max_workers: 4 }, "max_workers 4\nworkers 2" => { max_workers: 2 },
+  { "workers 3" => { max_workers: 3 }, "workers 2\nmax_workers 4" => { max_workers: 4 }, "max_workers 4\nworkers 2" => { max_workers: 2 },
     "threads 2, 7" => { max_threads: 7 }, "preload_app! false" => { preload_app: false },
     "bind 'tcp://127.0.0.1:1'\nlisten '/run/a.sock'" => { addresses: ["127.0.0.1:1", "/run/a.sock"] },
     "pidfile 'a.pid'\nworker_shutdown_timeout 7" => { pid: "a.pid", graceful_timeout: 7 },
-    "persistent_timeout 20\nstdout_redirect 'out', nil, true" => { keep_alive_timeout: 20, stdout_path: "out" }
-  }.each do |text, values|
+    "persistent_timeout 20\nstdout_redirect 'out', nil, true" => { keep_alive_timeout: 20, stdout_path: "out" } }.each do |text, values|
     it "#{text.inspect} sets what it says" do
       found = configure(text)
       expect(values.to_h { |word, _| [word, word == :addresses ? found.addresses.map(&:to_s) : found.public_send(word)] }).to eq(values)
@@ -41,33 +39,28 @@ RSpec.describe "Words of Puma's in a config/fastrack.rb" do
     end
   end
 
-  describe "at work" do
-    before do
-      write("tmp/.keep", "")
-      write("lib/puma/plugin/solid_queue.rb", <<~'RUBY')
-        require "puma/plugin"
-        Puma::Plugin.create { def start(launcher) = launcher.log_writer.log("queue runs: #{launcher.options[:solid_queue_mode]}") }
-      RUBY
-      write("config/fastrack.rb", <<~RUBY)
-        listen "127.0.0.1:0"
-        workers 2
-        plugin :tmp_restart
-        plugin :solid_queue
-        solid_queue_mode :fork
-        on_worker_boot { |nr| File.write("booted", "\#{nr}\\n", mode: "a") }
-        on_booted { puts "all are there" }
-      RUBY
-    end
-
-    it "run plugins and hooks, and tmp/restart.txt starts a new master" do
-      server = ready("-e", "production", env: { "SOLID_QUEUE_IN_PUMA" => "1", "RUBYLIB" => path("lib") })
-      expect(server.log).to match(/^queue runs: fork$/)
-      server.await_log("all are there")
-      expect([lines("booted").sort, server.log.include?("SOLID_QUEUE_IN_PUMA")]).to eq([%w[0 1], false])
-      FileUtils.touch(path("tmp/restart.txt"))
-      server.wait
-      expect([server.get.status, server.log]).to match([200, /tmp\/restart\.txt was touched: restarting \(USR2\)/])
-    end
+  it "run plugins and hooks, and tmp/restart.txt starts a new master" do
+    write("tmp/.keep", "")
+    write("lib/puma/plugin/solid_queue.rb", <<~'RUBY')
+      require "puma/plugin"
+      Puma::Plugin.create { def start(launcher) = launcher.log_writer.log("queue runs: #{launcher.options[:solid_queue_mode]}") }
+    RUBY
+    write("config/fastrack.rb", <<~RUBY)
+      listen "127.0.0.1:0"
+      workers 2
+      plugin :tmp_restart
+      plugin :solid_queue
+      solid_queue_mode :fork
+      on_worker_boot { |nr| File.write("booted", "\#{nr}\\n", mode: "a") }
+      on_booted { puts "all are there" }
+    RUBY
+    server = ready("-e", "production", env: { "SOLID_QUEUE_IN_PUMA" => "1", "RUBYLIB" => path("lib") })
+    expect(server.log).to match(/^queue runs: fork$/)
+    server.await_log("all are there")
+    expect([lines("booted").sort, server.log.include?("SOLID_QUEUE_IN_PUMA")]).to eq([%w[0 1], false])
+    FileUtils.touch(path("tmp/restart.txt"))
+    server.wait
+    expect([server.get.status, server.log]).to match([200, /tmp\/restart\.txt was touched: restarting \(USR2\)/])
   end
 
   # What is said once, at the start, and by `fastrack check`.

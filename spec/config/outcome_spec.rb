@@ -7,9 +7,7 @@ RSpec.describe "What comes of a restart", linux: "it is seen in /proc", once: "p
   include CommandFolder
 
   # Answers with a version.
-  def version(text)
-    write("config.ru", "run ->(_env) { [200, {}, ['#{text}']] }")
-  end
+  def version(text) = write("config.ru", "run ->(_env) { [200, {}, ['#{text}']] }")
 
   def running(*arguments)
     version("old")
@@ -31,9 +29,7 @@ RSpec.describe "What comes of a restart", linux: "it is seen in /proc", once: "p
     eventually { ProcessTable.group(pid).empty? || !Process.wait(pid, Process::WNOHANG).nil? }
   end
 
-  def ask
-    HttpResponse.ask(UNIXSocket.new(path("app.sock"))).body
-  end
+  def ask = HttpResponse.ask(UNIXSocket.new(path("app.sock"))).body
 
   it "is told by `fastrack restart` once the new code serves, and how long that took" do
     server = running

@@ -49,8 +49,7 @@ RSpec.describe "A puma.rb", once: "the words are the same in every Ruby" do
       "on_worker_shutdown 0 0 worker" => 1, "on_worker_shutdown 1 1 worker" => 1, "after_worker_shutdown 0 0 master" => 1,
       "after_worker_shutdown 1 0 master" => 1, "on_stopped master" => 1
     )
-    expect(notes.first(2)).to eq(["before_fork master", "on_worker_fork 0 master"])
-    expect(notes.last).to eq("on_stopped master")
+    expect([notes.first(2), notes.last]).to eq([["before_fork master", "on_worker_fork 0 master"], "on_stopped master"])
     expect(server.log).to match(/^fastrack: before_worker_boot failed: .*not the end/)
   end
 
@@ -72,8 +71,7 @@ RSpec.describe "A puma.rb", once: "the words are the same in every Ruby" do
     RUBY
     server = serve
     expect(server.get("/", { "X-Real-IP" => "192.0.2.9, 10.0.0.1" }).body).to eq("https 192.0.2.9 nil")
-    expect(server.get("/again").body).to eq("https 127.0.0.1 nil")
-    expect(server.request("PROPFIND", "/").status).to eq(200)
+    expect([server.get("/again").body, server.request("PROPFIND", "/").status]).to eq(["https 127.0.0.1 nil", 200])
     expect(server.request("MKCALENDAR", "/").status).to eq(501)
     eventually { server.log.include?('"GET /again HTTP/1.1" 200') }
     expect(server.log).to match(%r{^192\.0\.2\.9 .*"GET / HTTP/1\.1" 200})
@@ -175,8 +173,7 @@ RSpec.describe "A puma.rb", once: "the words are the same in every Ruby" do
     it "runs it beside the workers, with the app, until the server stops" do
       server = serve_with_queue
       expect([server.get.status, server.log]).to match([200, /^mode :fork true$/])
-      expect(ProcessTable.alive?(lines("queue").first.to_i)).to be(true)
-      expect(server.stop.exitstatus).to eq(0)
+      expect([ProcessTable.alive?(lines("queue").first.to_i), server.stop.exitstatus]).to eq([true, 0])
       expect(lines("stopped")).to eq(["jobs of the app true"])
     end
 

@@ -20,9 +20,7 @@ RSpec.describe "The words of a puma.rb", once: "a file of words" do
     worker_check_interval worker_culling_strategy worker_shutdown_timeout worker_timeout workers
   ]
 
-  around do |example|
-    Dir.mktmpdir("fastrack-puma") { |dir| Dir.chdir(@dir = File.realpath(dir)) { example.run } }
-  end
+  around { |example| Dir.mktmpdir("fastrack-puma") { |dir| Dir.chdir(@dir = File.realpath(dir)) { example.run } } }
 
   let(:warnings) { StringIO.new }
 
@@ -36,35 +34,28 @@ RSpec.describe "The words of a puma.rb", once: "a file of words" do
   def said = warnings.string.lines.map { |line| line[/puma\.rb(?::\d+)?: (.*)/, 1] }
 
   # A word that sets options says nothing.
-  {
-    'port "3000"' => { addresses: ["0.0.0.0:3000"] },
-    'port 3000, "127.0.0.1"' => { addresses: ["127.0.0.1:3000"] },
+  { 'port "3000"' => { addresses: ["0.0.0.0:3000"] }, 'port 3000, "127.0.0.1"' => { addresses: ["127.0.0.1:3000"] },
     "port 3000, '::1'" => { addresses: ["[::1]:3000"] },
     "bind 'tcp://127.0.0.1:1?low_latency=false&backlog=9'\nbind 'unix:///run/a.sock?umask=0111'" => { addresses: ["127.0.0.1:1", "/run/a.sock"] },
     "bind 'unix://puma'" => { addresses: ["puma"] },
     "port 1\nbind 'unix://tmp/sockets/puma.sock'" => { addresses: ["0.0.0.0:1", "tmp/sockets/puma.sock"] },
     "port 1\nclear_binds!\nport 2" => { addresses: ["0.0.0.0:2"] },
     "set_default_host '10.0.0.5'\nport 1\nbind \"tcp://\#{default_host}:2\"" => { addresses: ["10.0.0.5:1", "10.0.0.5:2"] },
-    "workers ENV.fetch('NO_SUCH_VARIABLE') { '3' }" => { max_workers: 3 },
-    "workers nil" => { max_workers: 1 },
+    "workers ENV.fetch('NO_SUCH_VARIABLE') { '3' }" => { max_workers: 3 }, "workers nil" => { max_workers: 1 },
     "workers 2.0" => { max_workers: 2 }, "workers 1.5" => { max_workers: 1 }, "threads 1.5, 4.5" => { max_threads: 4 },
     "" => { max_workers: 1, default_middleware: false, preload_app: true, request_timeout: 60.0 },
     "pidfile 'tmp/pids/server.pid'\ndirectory '/'" => { pid: "tmp/pids/server.pid", working_directory: "/" },
     "first_data_timeout 40\nworker_timeout 3600\nworker_boot_timeout '90'" => { header_timeout: 40, worker_timeout: 3600, worker_boot_timeout: 90 },
     "persistent_timeout 20\nmax_keep_alive 100" => { keep_alive: true, keep_alive_timeout: 20, keep_alive_requests: 100 },
     "persistent_timeout 0\nmax_keep_alive Float::INFINITY" => { keep_alive: false, keep_alive_requests: 0 },
-    "enable_keep_alives false" => { keep_alive: false },
-    "worker_shutdown_timeout 90" => { graceful_timeout: 90 },
+    "enable_keep_alives false" => { keep_alive: false }, "worker_shutdown_timeout 90" => { graceful_timeout: 90 },
     "force_shutdown_after 5\nworker_shutdown_timeout 90" => { graceful_timeout: 5 },
     "force_shutdown_after :immediately" => { graceful_timeout: 0 },
     "worker_shutdown_timeout 9\nforce_shutdown_after :forever" => { graceful_timeout: 9 },
-    "http_content_length_limit 2_000_000" => { max_body_size: 2_000_000 },
-    "early_hints" => { early_hints: true },
-    "preload_app! false" => { preload_app: false },
-    "preload_app!" => { preload_app: true },
+    "http_content_length_limit 2_000_000" => { max_body_size: 2_000_000 }, "early_hints" => { early_hints: true },
+    "preload_app! false" => { preload_app: false }, "preload_app!" => { preload_app: true },
     "stdout_redirect 'out.log', 'err.log', true" => { stdout_path: "out.log", stderr_path: "err.log" },
-    "threads 3" => { max_threads: 3 },
-    "threads 1, 1" => { max_workers: 1, max_threads: 1 },
+    "threads 3" => { max_threads: 3 }, "threads 1, 1" => { max_workers: 1, max_threads: 1 },
     "threads 2, '5'" => { max_threads: 5 },
     "activate_control_app 'unix:///run/a.sock', { no_token: true }" => { control_path: "/run/a.sock", control_listen: nil },
     "activate_control_app 'tcp://127.0.0.1:9293', { auth_token: '0123456789abcdef' }" => { control_listen: "127.0.0.1:9293", control_path: nil },
@@ -75,8 +66,7 @@ RSpec.describe "The words of a puma.rb", once: "a file of words" do
     "single { early_hints }\ncluster { raise }" => { early_hints: true },
     "raise_exception_on_sigterm false\ndrain_on_shutdown\nqueue_requests\nshutdown_debug on_force: true" => {},
     "set_remote_address :socket\nio_selector_backend :auto\nwait_for_less_busy_worker" => {},
-    "supported_http_methods :any\nallow_underscore_headers\nworker_culling_strategy :youngest" => {}
-  }.each do |text, values|
+    "supported_http_methods :any\nallow_underscore_headers\nworker_culling_strategy :youngest" => {} }.each do |text, values|
     it "#{text.inspect} sets what it says, and nothing is to be said of it" do
       found = configure(text)
       values.each do |word, value|
@@ -89,8 +79,7 @@ RSpec.describe "The words of a puma.rb", once: "a file of words" do
 
   # One line each, of what does not apply here.
   {
-    "threads 5, 100" => /\Athreads 100: 64 is the most here/,
-    "workers 0" => /\Aworkers 0: a master and one worker/,
+    "threads 5, 100" => /\Athreads 100: 64 is the most here/, "workers 0" => /\Aworkers 0: a master and one worker/,
     "fork_worker" => /\Afork_worker has no effect: it is not needed/,
     "before_refork { }" => /never from a worker/, "on_refork { }" => /never from a worker/, "after_refork { }" => /never from a worker/,
     "activate_control_app" => /the socket is beside the pid file/,
@@ -98,13 +87,11 @@ RSpec.describe "The words of a puma.rb", once: "a file of words" do
     "activate_control_app 'tcp://127.0.0.1:9293', { auth_token: 'short' }" => /no effect: .* must be 16 or more/,
     "activate_control_app 'tcp://example.com:9293', { auth_token: '0123456789abcdef' }" => /no effect: .* must be an IP address/,
     "bind_to_activated_sockets" => /systemd's sockets are always used/,
-    "idle_timeout 60" => /the server does not stop by itself/,
-    "drain_on_shutdown false" => /TERM always serves/,
+    "idle_timeout 60" => /the server does not stop by itself/, "drain_on_shutdown false" => /TERM always serves/,
     "restart_command 'bin/x'" => /USR2 runs the command/,
     "debug" => /no debug log/, "log_formatter { |line| line }" => /LogFormat says/,
     "max_io_threads 5" => /raise workers/, "max_fast_inline 5" => /in their order/,
-    "raise_exception_on_sigterm" => /exit status is 0/,
-    "extra_runtime_dependencies ['a']" => /with its Gemfile/,
+    "raise_exception_on_sigterm" => /exit status is 0/, "extra_runtime_dependencies ['a']" => /with its Gemfile/,
     "prune_bundler" => /\Aprune_bundler: each worker loads the app/,
     "worker_check_interval 10" => /does not poll/, "worker_culling_strategy :oldest" => /highest number/,
     "queue_requests false" => /enable_keep_alives false/, "shutdown_debug" => /logs its backtraces in any case/,

@@ -16,8 +16,7 @@ RSpec.describe "The manual page, the shell completions and the types", once: "te
     plain = page.gsub("\\-", "-").gsub(/\\f./, "")
     Fastrack::Help::WORDS.each { |word| expect(plain).to match(/^    #{word} |^\.SH FASTRACK #{word.upcase}$/) }
     named = ["", *Fastrack::Help::COMMANDS.keys, "tune"].flat_map { |command| flags([command].reject(&:empty?)) }.uniq
-    expect(named.size).to be > 30
-    expect(named.reject { |flag| plain.match?(/(?<![\w-])#{flag}(?![\w-])/) }).to eq([])
+    expect([named.size, named.reject { |flag| plain.match?(/(?<![\w-])#{flag}(?![\w-])/) }]).to match([be > 30, []])
     expect(Fastrack::Option::ALL.reject { |option| plain.include?("#{option.word}, #{option.name}\n") }).to eq([])
     next unless system("man", "--version", %i[out err] => File::NULL)
 
@@ -34,11 +33,9 @@ RSpec.describe "The manual page, the shell completions and the types", once: "te
       expect(status).to be_success, output
       output.split
     end
-    expect(complete.call("re")).to eq(%w[reload restart refork])
-    expect(complete.call("--daem")).to eq(%w[--daemonize])
+    expect([complete.call("re"), complete.call("--daem")]).to eq([%w[reload restart refork], %w[--daemonize]])
     expect(complete.call("status", "--")).to match_array(flags(["status"]).grep(/\A--/))
-    expect(complete.call("-c", "conf")).to eq([])
-    expect(complete.call("completion", "")).to eq(%w[bash fish zsh])
+    expect([complete.call("-c", "conf"), complete.call("completion", "")]).to eq([[], %w[bash fish zsh]])
     expect(fastrack("completion", "csh")).to eq(["fastrack: completion needs one of bash, fish, zsh\n", 1])
   end
 

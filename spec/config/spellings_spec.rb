@@ -55,13 +55,11 @@ RSpec.describe "A setting", once: "options and flags" do
     expect(@said.string).to eq("")
   end
 
-  describe "of memory" do
-    it "has a unit, unless it is many bytes" do
-      expect(configure({ MaxMemoryPerChild: "300M", MaxMemory: 2_000_000_000 })).to have_attributes(max_memory_per_child: 300 << 20, max_memory: 2_000_000_000)
-      ["300", 300].each do |given|
-        expect { configure({ max_memory_per_child: given }) }
-          .to raise_error(Fastrack::ConfigurationError, /option max_memory_per_child must have a unit, such as 300M; got/)
-      end
+  it "of memory has a unit, unless it is many bytes" do
+    expect(configure({ MaxMemoryPerChild: "300M", MaxMemory: 2_000_000_000 })).to have_attributes(max_memory_per_child: 300 << 20, max_memory: 2_000_000_000)
+    ["300", 300].each do |given|
+      expect { configure({ max_memory_per_child: given }) }
+        .to raise_error(Fastrack::ConfigurationError, /option max_memory_per_child must have a unit, such as 300M; got/)
     end
   end
 
@@ -71,13 +69,11 @@ RSpec.describe "A setting", once: "options and flags" do
     expect { configure({ MaxHeaderSize: "2M" }) }.to raise_error(Fastrack::ConfigurationError, /MaxHeaderSize must be a whole number from 1 to/)
   end
 
-  describe "of threads" do
-    it "is Puma's variable, or Rails'" do
-      variables = { "PUMA_MAX_THREADS" => "2", "MAX_THREADS" => "3", "RAILS_MAX_THREADS" => "4" }
-      found = Array.new(4) { |left_out| configure({ user_supplied_options: [] }, environment: variables.drop(left_out).to_h) }
-      expect(found.map(&:max_threads)).to eq([2, 3, 4, 1])
-      expect(found.map(&:threads_line)).to eq([*variables.map { |name, count| "workers answer up to #{count} requests at once (#{name})" }, nil])
-    end
+  it "of threads is Puma's variable, or Rails'" do
+    variables = { "PUMA_MAX_THREADS" => "2", "MAX_THREADS" => "3", "RAILS_MAX_THREADS" => "4" }
+    found = Array.new(4) { |left_out| configure({ user_supplied_options: [] }, environment: variables.drop(left_out).to_h) }
+    expect(found.map(&:max_threads)).to eq([2, 3, 4, 1])
+    expect(found.map(&:threads_line)).to eq([*variables.map { |name, count| "workers answer up to #{count} requests at once (#{name})" }, nil])
   end
 
   describe "as a flag of Puma's" do

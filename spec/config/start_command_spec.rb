@@ -56,13 +56,8 @@ RSpec.describe "A new master's start", exec: "proc(5) of a new process" do
       eventually { pid&.then { |number| number if ProcessTable.title(number) == "fastrack master" } }
     end
 
-    def pid
-      Integer(File.read("#{@dir}/app.pid"), exception: false) if File.exist?("#{@dir}/app.pid")
-    end
-
-    def await_fresh
-      @fresh = eventually { pid&.then { |number| number unless number == @old } }
-    end
+    def pid = (Integer(File.read("#{@dir}/app.pid"), exception: false) if File.exist?("#{@dir}/app.pid"))
+    def await_fresh = @fresh = eventually { pid&.then { |number| number unless number == @old } }
 
     # A daemon, and a new master of it whose worker is stuck.
     def with_stuck_master(*options, ru: "")

@@ -3,16 +3,18 @@
 require_relative "../../lib/fastrack/memory/limit"
 require_relative "../../lib/fastrack/tune/forecast"
 require_relative "../../lib/fastrack/tune/trial"
+require_relative "../../lib/fastrack/tune/other_load"
 require "pty"
 
 RSpec.describe "fastrack tune", once: "processes and figures" do
+  command = [RbConfig.ruby, "-w", Server::COMMAND, "tune", "--seconds", "2"]
+
   # Runs it in a directory of its own.
-  def tune(app, *arguments, files: {})
+  define_method(:tune) do |app, *arguments, files: {}, &block|
     Dir.mktmpdir("fastrack-tune-spec") do |dir|
       files.merge("config.ru" => app).each { |name, text| File.write(File.join(dir, name), text) }
-      command = [RbConfig.ruby, "-w", Server::COMMAND, "tune", "--seconds", "2", *arguments]
-      output, errors, status = Open3.capture3(Server::CLEAN_ENVIRONMENT, *command, chdir: dir)
-      yield output, errors, status, dir
+      output, errors, status = Open3.capture3(Server::CLEAN_ENVIRONMENT, *command, *arguments, chdir: dir)
+      block.call(output, errors, status.exitstatus, dir)
     end
   end
 
@@ -21,7 +23,7 @@ RSpec.describe "fastrack tune", once: "processes and figures" do
 
   it "recommends three workers for an app whose workers take 150 MB on a dyno of 512 MB" do
     tune(dyno, "--memory", "512M") do |output, errors, status|
-      expect([status.exitstatus, errors]).to eq([0, ""])
+      expect([status, errors]).to eq([0, ""])
       expect(output).to match(/a worker's own memory +\d+(\.\d+)? MB at the start, 1[45]\d MB warm, 1[45]\d MB at the end/)
       expect(output).to match(/^ +3 +1 +4\d\d MB +\d+ .*<-$/)
       expect(output).to match(/^ +4 +1 +[56]\d\d MB +\d+ .*does not fit$/)
@@ -39,7 +41,7 @@ RSpec.describe "fastrack tune", once: "processes and figures" do
       }
     RUBY
     tune(app, "--json", "--paths", "list", "--cpus", "1", "--memory", "1G", files: { "list" => "/a\n\n/b?c\n" }) do |output, errors, status, dir|
-      expect([status.exitstatus, errors]).to eq([0, ""])
+      expect([status, errors]).to eq([0, ""])
       found = JSON.parse(output)
       expect(found.fetch("recommendation").keys).to eq(%w[max_workers max_threads])
       expect(found.fetch("rows").first.keys).to include("workers", "threads", "memory", "fits", "rate")
@@ -51,10 +53,10 @@ RSpec.describe "fastrack tune", once: "processes and figures" do
   it "gets the paths of a list, and tells a terminal how long it takes" do
     Dir.mktmpdir("fastrack-tune-spec") do |dir|
       File.write(File.join(dir, "config.ru"), 'run ->(env) { File.write("paths", "#{env["PATH_INFO"]}\n", mode: "a") && [200, {}, ["ok"]] }')
-      command = [RbConfig.ruby, "-w", Server::COMMAND, "tune", "--paths", "/,/posts", "--seconds", "1", "--memory", "1G", "--cpus", "1"]
       PTY.open do |screen, terminal|
         output, input = IO.pipe
-        pid = spawn(Server::CLEAN_ENVIRONMENT, *command, chdir: dir, out: input, err: terminal)
+        pid = spawn(Server::CLEAN_ENVIRONMENT, *command, *%w[--paths /,/posts --seconds 1 --memory 1G --cpus 1],
+                    chdir: dir, out: input, err: terminal)
         [input, terminal].each(&:close)
         text = +""
         begin
@@ -74,36 +76,110 @@ RSpec.describe "fastrack tune", once: "processes and figures" do
     app = 'run ->(_env) { File.write("seen", "") if File.exist?("app.control"); [200, {}, ["ok"]] }'
     config = %(log_format "json"\naccess_log "access.log"\ncontrol_path "app.control"\npid "app.pid"\n)
     tune(app, "-c", "app.rb", files: { "app.rb" => config }) do |output, errors, status, dir|
-      expect([status.exitstatus, errors]).to eq([0, ""])
+      expect([status, errors]).to eq([0, ""])
       expect(output).to include("  max_workers ")
       expect(Dir.children(dir)).to contain_exactly("config.ru", "app.rb")
     end
   end
 
-  {
-    "an app that does not boot" => ["raise 'no database'", [], /the app does not boot:\n.*no database/m],
+  { "an app that does not boot" => ["raise 'no database'", [], /the app does not boot:\n.*no database/m],
     "an app that answers nothing but errors" => ["run ->(_env) { [500, {}, []] }", [], /the app answers no request/],
     "a memory that is no size" => ["run ->(_env) {}", %w[--memory much], /--memory must be a size in bytes, or such as 300M or 1G; got "much"/],
-    "an unknown option" => ["run ->(_env) {}", %w[--mem0ry 1G], /invalid option: --mem0ry/]
-  }.each do |what, (app, arguments, message)|
+    "an unknown option" => ["run ->(_env) {}", %w[--mem0ry 1G], /invalid option: --mem0ry/] }.each do |what, (app, arguments, message)|
     it "says in one message what is wrong with #{what}" do
       tune(app, *arguments) do |_, errors, status|
-        expect([status.exitstatus, errors]).to match([1, message])
+        expect([status, errors]).to match([1, message])
       end
     end
   end
 
-  describe "the forecast" do
-    def forecast(**figures)
-      given = { shared: 40 << 20, loaded: 60 << 20, cpu: 0.01, waiting: 0.0 }.merge(figures)
-      limit = Fastrack::MemoryLimit.new(512 << 20, "here")
-      Fastrack::Tune::Forecast.new({ 1 => Fastrack::Tune::Trial::Result.new(**given) }, memory: limit, cpus: 2.0)
+  it "forecasts a worker per CPU for an app that computes, and more by the share of waiting" do
+    forecast = lambda do |figures|
+      result = Fastrack::Tune::Trial::Result.new(shared: 40 << 20, loaded: 60 << 20, **figures)
+      Fastrack::Tune::Forecast.new({ 1 => result }, memory: Fastrack::MemoryLimit.new(512 << 20, "here"), cpus: 2.0)
+    end
+    expect(forecast.call({ cpu: 0.01, waiting: 0.0 }).recommendation.workers).to eq(2)
+    waits = forecast.call({ cpu: 0.005, waiting: 0.01 })
+    expect([waits.by_cpus, waits.recommendation.workers]).to eq([6, 6])
+  end
+
+  # What it says that its advice must not rest on.
+  describe "in doubt" do
+    app = <<~'RUBY'
+      run(lambda do |env|
+        case env["PATH_INFO"]
+        when "/missing" then [404, {}, []]
+        when "/broken" then raise "trouble"
+        when "/gone" then env["rack.hijack"].call.close && [200, {}, []]
+        else [200, {}, ["ok"]]
+        end
+      end)
+    RUBY
+
+    def quick(app, *arguments) = tune(app, "--seconds", "0.5", "--memory", "4G", *arguments) { |*all| all }
+
+    it "names each path that fails, with its status, and measures the others alone" do
+      output, errors, status = quick(app, "--paths", "/,/missing,/broken,/gone")
+      expect([status, errors]).to eq([0, ""])
+      expect(output.scan(/^FAILED: GET (\S+): (.*) \(\d+ times?\): left out$/)).to contain_exactly(%w[/missing 404], %w[/broken 500], ["/gone", "no answer"])
+      expect(output).to match(/^measured with 2 workers: \d+ requests$/).and include("  max_workers ")
     end
 
-    it "is a worker per CPU for an app that computes, and more by the share of waiting" do
-      expect(forecast.recommendation.workers).to eq(2)
-      waits = forecast(cpu: 0.005, waiting: 0.01)
-      expect([waits.by_cpus, waits.recommendation.workers]).to eq([6, 6])
+    it "gives no advice where no path is left, and status 1" do
+      { "/missing" => /GET \/missing: 404 \(\d+ times\)\n\z/, "/missing,/gone" => /GET \/missing: 404 .*\n  GET \/gone: no answer /,
+        "/broken" => /GET \/broken: 500 .*\n.*fastrack: GET \/broken failed: .*trouble/m }.each do |paths, message|
+        output, errors, status = quick(app, "--paths", paths)
+        expect([status, output]).to eq([1, ""])
+        expect(errors).to match(/\Afastrack: the app answers no request with a status below 400:\n/).and match(message)
+        expect(errors.lines.size).to be < 50
+      end
+    end
+
+    it "has the statuses in JSON, too" do
+      output, errors, status = quick(app, "--json", "--paths", "/,/missing,/gone")
+      expect([status, errors]).to eq([0, ""])
+      measured = JSON.parse(output)["measured"].first
+      expect(measured["left_out"]).to contain_exactly("/missing", "/gone")
+      expect(measured["answers"].transform_values(&:keys)).to eq("/" => ["200"], "/missing" => ["404"], "/gone" => ["none"])
+    end
+
+    it "prints the recommended row and two on either side" do
+      output, = quick("run ->(_env) { sleep 0.05; [200, {}, []] }", "--cpus", "8")
+      rows = output.lines.grep(/^ +\d+ +1 +\d+ MB/)
+      expect([rows.size, rows.count { |row| row.include?("<-") }]).to match([3..5, 1])
+    end
+
+    describe "on a machine that is busy with something else" do
+      it "says so" do
+        others = Array.new(Etc.nprocessors) { spawn(RbConfig.ruby, "-e", "loop {}") }
+        output, = quick(app, "--seconds", "2")
+        expect(output).to match(/^BUSY: other processes took \d+\.\d of #{Etc.nprocessors} CPUs meanwhile\. /)
+      ensure
+        others.each { |pid| Process.kill(:KILL, pid) && Process.wait(pid) }
+      end
+
+      # As proc(5) has it: ticks of the machine; and by pid, parent, user and system ticks, and those of children that have ended.
+      def write(dir, taken, processes)
+        File.write(File.join(dir, "stat"), "cpu  #{taken} 0 0 900 0 55 66 0\ncpu0 1\ncpu1 1\n")
+        processes.each do |pid, (parent, *ticks)|
+          FileUtils.mkdir_p(File.join(dir, pid.to_s))
+          File.write(File.join(dir, pid.to_s, "stat"), "#{pid} (a) b) S #{parent} #{Array.new(9, 0).join(" ")} #{ticks.join(" ")} 0\n")
+        end
+      end
+
+      it "counts what is not its own, nor its children's, nor those of interrupts" do
+        Dir.mktmpdir do |dir|
+          clock = 0.0
+          load = Class.new(Fastrack::Tune::OtherLoad) { define_method(:now) { clock } }
+          ticks = Fastrack::Tune::OtherLoad::TICKS.to_i
+          write(dir, 0, { 1 => [0, 0, 0, 0, 0], 7 => [1, 0, 0, 0, 0], 8 => [7, 0, 0, 0, 0], 9 => [8, 0, 0, 0, 0] })
+          found = load.new(7, proc: dir)
+          write(dir, 4 * ticks, { 1 => [0, ticks, 0, 0, 0], 7 => [1, ticks, 0, 0, 0], 8 => [7, 0, ticks / 2, 0, 0], 9 => [8, 0, 0, ticks / 4, ticks / 4] })
+          clock = 2.0
+          # Of 4 s in 2 s of 2 CPUs, 2 s are its own.
+          expect(found.cpus).to be_within(0.01).of(1.0)
+        end
+      end
     end
   end
 end

@@ -35,8 +35,7 @@ RSpec.describe "The words of a unicorn.rb", once: "a file of words" do
       listen 8080, tries: 2
       listen nil
     RUBY
-    expect(found.addresses.map(&:to_s)).to eq(["/run/app.sock", "0.0.0.0:8080"])
-    expect(found.addresses.map(&:tries)).to eq([5, 2])
+    expect([found.addresses.map(&:to_s), found.addresses.map(&:tries)]).to eq([["/run/app.sock", "0.0.0.0:8080"], [5, 2]])
   end
 
   it "C2 listen goes before Host, Port and Path of the command line, and PORT; a Listen of the command line goes after the file's addresses, unless it overrides them" do

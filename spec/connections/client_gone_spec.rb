@@ -33,7 +33,6 @@ RSpec.describe "C4 A client that has left", once: "sockets of the engine" do
     one = peer.ask("/gone/enough")
     eventually { calls_of("/gone/enough") == 1 }
     open_gate("enough")
-    expect(one.answer.status).to eq(200)
-    expect(gone_lines).to eq(["gone=false"])
+    expect([one.answer.status, gone_lines]).to eq([200, ["gone=false"]])
   end
 end

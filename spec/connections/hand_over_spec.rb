@@ -19,9 +19,8 @@ RSpec.describe "C4 Hand-over", once: "sockets of the engine" do
     expect([pid.to_i, size.to_i, digest]).to eq([worker, body.bytesize, Digest::MD5.hexdigest(body)])
   end
 
-  # Asks for something that takes until the gate is opened.
-  #
-  # @return [Integer] the worker that is busy with it: that of this connection, unless it was kept from its work just then
+  # Asks for something that takes until the gate is opened, and gives the worker that is busy with it: that of this connection, unless it
+  # was kept from its work just then.
   def ask_for_long(one, kind, gate)
     one.ask("/#{kind}/#{gate}")
     eventually(20) { worker_of("/#{kind}/#{gate}") }
@@ -60,8 +59,7 @@ RSpec.describe "C4 Hand-over", once: "sockets of the engine" do
           open_gate("a")
           expect(occupier.answer.body.to_i).to eq(busy)
           # The connections go on where they are.
-          expect(ones.map { |one| one.get("/pid").status }).to eq([200] * 3)
-          expect(calls_of("/body")).to eq(3)
+          expect([ones.map { |one| one.get("/pid").status }, calls_of("/body")]).to eq([[200] * 3, 3])
         end
       end
 
@@ -149,8 +147,7 @@ RSpec.describe "C4 Hand-over", once: "sockets of the engine" do
     eventually { sockets(worker) == before - 3 }
     server.signal(:TERM)
     open_gate("a")
-    expect(ones.map { |one| one.answer.status }).to eq([201] * 3)
-    expect(server.wait.exitstatus).to eq(0)
+    expect([ones.map { |one| one.answer.status }, server.wait.exitstatus]).to eq([[201] * 3, 0])
   end
 
   it "does not happen with HandOver=false" do
@@ -192,8 +189,7 @@ RSpec.describe "C4 Hand-over", once: "sockets of the engine" do
       open_gate("a")
       open_gate("b")
       expect(ones.map { |one| one.answer.status }).to eq((201..210).to_a)
-      expect(ones.map(&:closed_without_a_word?).uniq).to eq([true])
-      expect(server.wait.exitstatus).to eq(0)
+      expect([ones.map(&:closed_without_a_word?).uniq, server.wait.exitstatus]).to eq([[true], 0])
     end
 
     it "more requests than the queue holds are all answered, and each run once" do
@@ -202,8 +198,7 @@ RSpec.describe "C4 Hand-over", once: "sockets of the engine" do
       ones.each { |one| one.ask("/array/10") }
       open_gate("a")
       open_gate("b")
-      expect(ones.map { |one| one.answer.status }.uniq).to eq([200])
-      expect(calls_of("/array/10")).to eq(700)
+      expect([ones.map { |one| one.answer.status }.uniq, calls_of("/array/10")]).to eq([[200], 700])
       expect(ones.map { |one| one.get("/pid").status }.uniq).to eq([200])
     end
   end

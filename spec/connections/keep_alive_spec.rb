@@ -14,8 +14,7 @@ RSpec.describe "C4 Keep-alive", once: "bytes and timers of the engine" do
           expect(one.get("/pid", *lines, version: version).headers["Connection"]).to eq(connection)
           next expect(one).to(be_closed_without_a_word) if connection == "close"
 
-          expect(one.anything_within?(0.05)).to be(false)
-          expect(one.get("/pid").status).to eq(200)
+          expect([one.anything_within?(0.05), one.get("/pid").status]).to eq([false, 200])
         end
       end
 
@@ -28,26 +27,18 @@ RSpec.describe "C4 Keep-alive", once: "bytes and timers of the engine" do
       one = peer
       [204, 304, 404, 500].each { |code| expect(one.get("/status/#{code}").status).to eq(code) }
       expect(one.get("/length/1000/1000", verb: "HEAD").headers["Content-Length"]).to eq("1000")
-      expect(one.get("/each/3/5", verb: "HEAD").status).to eq(200)
-      expect(one.get("/pid").body).to eq(@worker.to_s)
+      expect([one.get("/each/3/5", verb: "HEAD").status, one.get("/pid").body]).to eq([200, @worker.to_s])
     end
 
     it "a body of unknown length is sent in chunks on HTTP/1.1, and the connection kept" do
       one = peer
       response = one.get("/each/3/5")
       expect([response.headers["Transfer-Encoding"], response.headers["Content-Length"], response.body]).to eq(["chunked", nil, "x" * 15])
-      expect(one.get("/each/0/0").body).to eq("")
-      expect(one.get("/pid").body).to eq(@worker.to_s)
+      expect([one.get("/each/0/0").body, one.get("/pid").body]).to eq(["", @worker.to_s])
     end
   end
 
   describe "as the options say" do
-    it "KeepAlive=false closes each connection" do
-      serve_kept(options: { KeepAlive: false })
-      one = peer
-      expect([one.get("/pid").headers["Connection"], one.closed_without_a_word?]).to eq(["close", true])
-    end
-
     it "KeepAliveTimeout is how long a connection may be idle, whatever it was before" do
       timeout = GcMode.patient(0.5)
       serve_kept(options: { KeepAliveTimeout: timeout })
@@ -83,18 +74,20 @@ RSpec.describe "C4 Keep-alive", once: "bytes and timers of the engine" do
 
     it "PUMA_PERSISTENT_TIMEOUT is its default, and the option beats it" do
       serve_kept(env: { PUMA_PERSISTENT_TIMEOUT: "1" })
-      one = peer.tap { |kept| kept.get("/pid") }
-      expect(seconds { expect(one).to be_closed_without_a_word }).to be > 0.8
+      expect(seconds { expect(kept_peers(1).first).to be_closed_without_a_word }).to be > 0.8
       serve_kept(options: { KeepAliveTimeout: 60 }, env: { PUMA_PERSISTENT_TIMEOUT: "1" })
-      one = peer.tap { |kept| kept.get("/pid") }
-      expect(one.anything_within?(1.5)).to be(false)
+      expect(kept_peers(1).first.anything_within?(1.5)).to be(false)
     end
 
-    it "KeepAliveRequests is how many requests a connection may carry; the last response says so" do
-      serve_kept(options: { KeepAliveRequests: 3 })
-      one = peer
-      expect(Array.new(3) { one.get("/pid").headers["Connection"] }).to eq([nil, nil, "close"])
-      expect(one).to be_closed_without_a_word
+    { "KeepAlive=false closes each connection" => [{ KeepAlive: false }, ["close"]],
+      "KeepAliveRequests is how many requests a connection may carry; the last one says so" => [{ KeepAliveRequests: 3 }, [nil, nil, "close"]] }
+      .each do |what, (options, said)|
+      it what do
+        serve_kept(options: options)
+        one = peer
+        expect(said.map { one.get("/pid").headers["Connection"] }).to eq(said)
+        expect(one).to be_closed_without_a_word
+      end
     end
 
     it "KeepAliveRequests counts on when another worker goes on with the connection" do

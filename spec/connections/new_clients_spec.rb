@@ -4,10 +4,7 @@ RSpec.describe "C4 New clients", once: "the order of sockets" do
   # Clients that ask one request after the other on connections that they keep, for as long as the block runs.
   def under_load(count, path)
     over = false
-    threads = Array.new(count) do
-      one = peer
-      Thread.new { one.get(path) until over }
-    end
+    threads = Array.new(count) { peer.then { |one| Thread.new { one.get(path) until over } } }
     eventually { calls.size > 3 * count }
     yield
   ensure

@@ -27,13 +27,8 @@ RSpec.describe "C4 Connections, under a limit of memory (RLIMIT_AS)", once: "mal
   end
 
   # The server's lines about memory; at least one, and one per second at most.
-  def lines
-    eventually { server.log.lines.grep(/\Afastrack: no memory for /).then { |found| found unless found.empty? } }
-  end
-
-  def expect_others_served
-    expect(Array.new(5) { server.get("/pid").body.to_i }.uniq).to eq([@worker])
-  end
+  def lines = eventually { server.log.lines.grep(/\Afastrack: no memory for /).then { |found| found unless found.empty? } }
+  def expect_others_served = expect(Array.new(5) { server.get("/pid").body.to_i }.uniq).to eq([@worker])
 
   # Each starts, all of them wait, each goes on.
   def upload(parts)
@@ -47,10 +42,8 @@ RSpec.describe "C4 Connections, under a limit of memory (RLIMIT_AS)", once: "mal
     end
   end
 
-  {
-    "whose length is known" => ->(body) { KeptPeer.request("/upload", verb: "POST", body: body) },
-    "in chunks" => ->(body) { KeptPeer.chunked("/upload", *body.scan(/.{1,30000}/mn)) }
-  }.each do |what, request|
+  { "whose length is known" => ->(body) { KeptPeer.request("/upload", verb: "POST", body: body) },
+    "in chunks" => ->(body) { KeptPeer.chunked("/upload", *body.scan(/.{1,30000}/mn)) } }.each do |what, request|
     it "uploads #{what} for which there is none get 503, the others are taken whole, and the worker goes on" do
       answers = upload(->(body) { request.call(body).then { |bytes| [Digest::MD5.hexdigest(body), bytes[0...-9], bytes[-9..]] } })
       expect(answers.uniq).to contain_exactly([200, true], [503, "close"])

@@ -10,16 +10,12 @@ RSpec.describe "C4 Kept connections", once: "the engine hands connections over" 
   end
 
   def expect_no_failure(loop)
-    expect(loop.failures).to eq([])
-    expect(loop.bodies.size).to be > 20
+    expect([loop.failures, loop.bodies.size]).to match([[], be > 20])
   end
 
   # What happens to so many workers while clients ask.
   {
-    "are exchanged by HUP" => [[1, 2], lambda { |server, before|
-      server.signal(:HUP)
-      server.await_others(before)
-    }],
+    "are exchanged by HUP" => [[1, 2], ->(server, before) { server.renew(before) }],
     "are followed by those of a new master (USR2)" => [[1, 2], lambda { |server, before|
       old = [server.master, *before]
       server.signal(:USR2)
@@ -38,7 +34,7 @@ RSpec.describe "C4 Kept connections", once: "the engine hands connections over" 
         serve_kept(workers: count)
         before = server.workers
         loop = nil
-        around_idle_peers { loop = KeptLoop.run(server) { act.call(server, before) } }
+        around_idle_peers { loop = ClientLoop.kept(server) { act.call(server, before) } }
         expect_no_failure(loop)
       end
     end
@@ -47,17 +43,13 @@ RSpec.describe "C4 Kept connections", once: "the engine hands connections over" 
   [1, 2].each do |workers|
     it "lose no request when #{workers} worker(s) reach their limit again and again" do
       serve_kept(workers: workers, options: { "MinRequestPerChild" => 10, "MaxRequestPerChild" => 20 })
-      expect_no_failure(KeptLoop.run(server) { |running| eventually(30) { running.bodies.uniq.size > 12 } })
+      expect_no_failure(ClientLoop.kept(server) { |running| eventually(30) { running.bodies.uniq.size > 12 } })
     end
   end
 
   it "keep their place when there are more of them than the queue holds", :quiet, alone: "others must make room within a tenth of a second" do
     serve_kept(workers: 2)
-    before = server.workers
-    around_idle_peers(600) do
-      server.signal(:HUP)
-      server.await_workers(2) { |found| (found & before).empty? }
-    end
+    around_idle_peers(600) { server.renew }
   end
 
   it "are told so by the answer that the app is at when the worker is told to end, and closed after it" do

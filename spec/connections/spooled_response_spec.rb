@@ -49,9 +49,7 @@ RSpec.describe "C4 Responses that are longer than what slow readers take", once:
   RUBY
 
   # @param options [Hash] of a server with one worker, unless they say otherwise
-  define_method(:serve_long) do |options: {}, **keywords|
-    serve(app, options: options, **keywords)
-  end
+  define_method(:serve_long) { |options: {}, **keywords| serve(app, options: options, **keywords) }
 
   # Clients that read nothing before the spec has them read.
   def slow_readers(count, path) = Array.new(count) { peer(slow: true).ask(path) }
@@ -122,8 +120,7 @@ RSpec.describe "C4 Responses that are longer than what slow readers take", once:
     expect_whole(taken)
     left.abort
     eventually { spools(@worker).zero? }
-    expect(small.answer.body.bytesize).to eq(14 * 65_536)
-    expect(server.get("/files").body).to eq("0")
+    expect([small.answer.body.bytesize, server.get("/files").body]).to eq([14 * 65_536, "0"])
   end
 
   { "0" => "without a spool", "1M" => "with a full one" }.each do |most, which|
@@ -143,18 +140,14 @@ RSpec.describe "C4 Responses that are longer than what slow readers take", once:
     expect_worker_alive
   end
 
-  it "end for the app when the client takes nothing for WriteTimeout" do
+  it "end for the app when the client takes nothing for WriteTimeout, and are reset where the app has passed them" do
     serve_long(options: { "WriteTimeout" => 1 })
     slow_readers(1, "/endless")
     eventually(20) { noted("/left") == 1 }
-    expect_worker_alive
-  end
-
-  it "are reset when the client takes nothing for WriteTimeout after the app has passed them" do
-    serve_long(options: { "WriteTimeout" => 1 })
     reader = served_readers(1, "/chunked").first
     eventually(20) { reader.cut_off? }
     eventually { spools(@worker).zero? }
+    expect_worker_alive
   end
 
   it "are no business of a child that the app forks" do
@@ -198,8 +191,7 @@ RSpec.describe "C4 Responses that are longer than what slow readers take", once:
     it "go on with its successor (HUP)" do
       serve_long
       readers = served_readers(3, "/chunked")
-      server.signal(:HUP)
-      successor = server.await_workers(1) { |found| !found.include?(@worker) }.first
+      successor = server.renew([@worker]).first
       eventually(20) { !ProcessTable.alive?(@worker) }
       expect(spools(successor)).to eq(3)
       readers.each { |reader| expect_whole(reader) }

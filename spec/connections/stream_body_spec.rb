@@ -190,8 +190,7 @@ RSpec.describe "C4 StreamBody" do
     it "a body over MaxBodySize raises IOError, and is answered with 413; one that says so never reaches the app" do
       serve_streaming("MaxBodySize" => 1000)
       one = begun("/failing", "Transfer-Encoding: chunked", part: chunk("a" * 900))
-      expect(one.write(chunk("b" * 101)).answer.status).to eq(413)
-      expect(noted).to include("IOError body too large")
+      expect([one.write(chunk("b" * 101)).answer.status, noted]).to match([413, include("IOError body too large")])
       expect(peer.write("POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n").answer.status).to eq(413)
       expect(calls_of("/late")).to eq(0)
     end
@@ -212,8 +211,7 @@ RSpec.describe "C4 StreamBody" do
     it "the time that a client takes is not the app's" do
       serve_streaming("RequestTimeout" => 1)
       one = begun("/digest", "Content-Length: 3", part: "a")
-      expect(one.anything_within?(1.5)).to be(false)
-      expect(one.write("bc").answer.status).to eq(200)
+      expect([one.anything_within?(1.5), one.write("bc").answer.status]).to eq([false, 200])
       expect_worker_alive
     end
 
@@ -232,8 +230,7 @@ RSpec.describe "C4 StreamBody" do
     serve_streaming
     one = begun("/digest", "Content-Length: 3", part: "a")
     server.signal(:TERM)
-    expect(one.write("bc").answer.body).to eq("3 ASCII-8BIT #{md5("abc")}")
-    expect(server.wait.exitstatus).to eq(0)
+    expect([one.write("bc").answer.body, server.wait.exitstatus]).to eq(["3 ASCII-8BIT #{md5("abc")}", 0])
   end
 
   it "TERM waits no longer than some seconds for a client that sends nothing" do
@@ -252,8 +249,7 @@ RSpec.describe "C4 StreamBody" do
       expect(one.answer.status).to eq(500)
     else
       one.write(body[100..])
-      expect(one.answer.body).to eq("true true true #{md5(body)}")
-      expect(one.get("/pid").body).to eq(@worker.to_s)
+      expect([one.answer.body, one.get("/pid").body]).to eq(["true true true #{md5(body)}", @worker.to_s])
     end
   end
 
@@ -274,7 +270,6 @@ RSpec.describe "C4 StreamBody" do
     server.await_workers(2)
     busy = begun("/digest", "Content-Length: 3", part: "a")
     others = Array.new(4) { peer.get("/pid").body }
-    expect(others.uniq.size).to eq(1)
-    expect(busy.write("bc").answer.status).to eq(200)
+    expect([others.uniq.size, busy.write("bc").answer.status]).to eq([1, 200])
   end
 end

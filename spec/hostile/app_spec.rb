@@ -67,8 +67,7 @@ RSpec.describe "A hostile app" do
     RUBY
     "leaves no descriptor for what comes" => ["Process.setrlimit(:NOFILE, 3); LATER.call { Process.kill(:TERM, Process.pid) }", 200],
     "goes to a folder that is gone" => ["Dir.mkdir('gone'); Dir.chdir('gone'); Dir.rmdir('../gone')", 200],
-    "makes its files unreadable" => ["File.umask(0o777)", 200],
-    "empties ENV" => ["ENV.clear", 200],
+    "makes its files unreadable" => ["File.umask(0o777)", 200], "empties ENV" => ["ENV.clear", 200],
     "calls itself otherwise" => ["$0 = 'x' * 5000; Process.setproctitle('nginx: worker')", 200],
 
     # --- Ruby itself
@@ -89,8 +88,7 @@ RSpec.describe "A hostile app" do
     "asks for its own server" => ["require 'net/http'; Net::HTTP.get(URI(\"http://\#{env['SERVER_NAME']}:\#{env['SERVER_PORT']}/\"))", 200],
 
     # --- its env
-    "empties its env" => ["env.clear", 200],
-    "freezes its env" => ["env.each_value(&:freeze); env.freeze", 200],
+    "empties its env" => ["env.clear", 200], "freezes its env" => ["env.each_value(&:freeze); env.freeze", 200],
     "changes all strings of its env" => ["env.each_value { |value| value << 'x' if value.is_a?(String) && !value.frozen? }", 200],
     "forces other encodings on its env" => ["env.each_value { |value| value.force_encoding('UTF-16LE') if value.is_a?(String) && !value.frozen? }", 200],
     "makes its env another Hash" => ["env.compare_by_identity; env.default_proc = proc { raise }; #{answer("[200, {}, []]")}", 200],

@@ -25,19 +25,15 @@ RSpec.describe "A hostile operator", once: "signals and files are the master's, 
     "sends HUP to the master" => [master[:HUP], 200],
     "sends HUP many times" => [->(server) { 10.times { master[:HUP].call(server) && sleep(0.02) } }, 200],
     "reloads a broken ConfigFile" => [broken[:HUP, "HUP changes nothing"], 200],
-    "sends USR1 to the master" => [master[:USR1], 200],
-    "sends TTIN and TTOU" => [master[:TTIN, :TTOU], 200],
+    "sends USR1 to the master" => [master[:USR1], 200], "sends TTIN and TTOU" => [master[:TTIN, :TTOU], 200],
     "sends WINCH, and then HUP" => [->(server) { master[:WINCH].call(server) && Eventually.eventually { server.workers.size == 1 } && master[:HUP].call(server) }, 200],
     # Not TTIN and TTOU: what is pending at once comes in any order, and HUP between them would leave another number of workers.
     "sends all at once" => [master[:HUP, :USR1, :CHLD, :HUP, :URG], 200],
     "stops the master for a moment" => [->(server) { master[:STOP].call(server) && sleep(0.3) && master[:CONT].call(server) }, 200],
-    "sends TERM to the workers" => [all[:TERM], 200],
-    "sends QUIT to the workers" => [all[:QUIT], 200],
+    "sends TERM to the workers" => [all[:TERM], 200], "sends QUIT to the workers" => [all[:QUIT], 200],
     "sends workers what is the master's" => [->(server) { %i[INT HUP USR2 TTIN TTOU WINCH CHLD].each { |name| all[name].call(server) } }, 200],
-    "sends USR1 to the workers" => [all[:USR1], 200],
-    "kills the workers" => [all[:KILL], :nothing],
-    "sends ABRT to the workers" => [all[:ABRT], 502],
-    "sends SEGV to the workers" => [all[:SEGV], 502],
+    "sends USR1 to the workers" => [all[:USR1], 200], "kills the workers" => [all[:KILL], :nothing],
+    "sends ABRT to the workers" => [all[:ABRT], 502], "sends SEGV to the workers" => [all[:SEGV], 502],
     "stops the workers" => [->(server) { server.workers.tap { |pids| all[:STOP].call(server) && Eventually.eventually { (server.workers & pids).empty? } } }, :nothing],
     "stops the workers for a moment" => [->(server) { all[:STOP].call(server) && sleep(0.2) && all[:CONT].call(server) }, 200],
     "removes the pid file" => [->(server) { File.unlink(File.join(server.dir, "app.pid")) }, 200],
@@ -60,14 +56,12 @@ RSpec.describe "A hostile operator", once: "signals and files are the master's, 
   shell = ->(line) { ["sh", "-c", line, "sh"] }
 
   # How it is started. The app and the server log what they have to.
-  {
-    "a log that has no room" => { wrapper: shell['exec "$@" 2>/dev/full'] },
+  { "a log that has no room" => { wrapper: shell['exec "$@" 2>/dev/full'] },
     "no stdin and no stderr" => { wrapper: shell['exec "$@" <&- 2>&-'] },
     "64 descriptors" => { wrapper: shell['ulimit -n 64; exec "$@"'] },
     "files of no more than 4 MB" => { wrapper: shell['ulimit -f 8000; exec "$@"'] },
     "no core files, and a low priority" => { wrapper: shell['ulimit -c 0; exec nice -n 5 "$@"'] },
-    "an environment with nothing in it" => { wrapper: ["env", "-i", "PATH=#{ENV.fetch("PATH")}"] }
-  }.each do |what, how|
+    "an environment with nothing in it" => { wrapper: ["env", "-i", "PATH=#{ENV.fetch("PATH")}"] } }.each do |what, how|
     it "gives it #{what}: clients see 200 and 500 as ever, also when workers die and reload" do
       serve_hostile(["raise 'no' * 1000", "warn('w' * 1000)", "exit!"], **how)
       expect(%w[/0 /1 /2].map { |path| view(path) }).to eq([500, 200, 502])

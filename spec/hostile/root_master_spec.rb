@@ -43,9 +43,7 @@ RSpec.describe "A master of root's", if: Process.uid.zero? && RUBY_PLATFORM.incl
     RUBY
   end
 
-  def fail_to_start(options)
-    Server.fail_to_start(ru: Rackups::PID, options: { User: "nobody" }.merge(options)).log.chomp
-  end
+  def fail_to_start(options) = Server.fail_to_start(ru: Rackups::PID, options: { User: "nobody" }.merge(options)).log.chomp
 
   describe "at USR1" do
     %w[err.log production.log].each do |name|
@@ -121,8 +119,7 @@ RSpec.describe "A master of root's", if: Process.uid.zero? && RUBY_PLATFORM.incl
       # The shell's pid becomes the server's.
       server = start(options: { Pid: "#{log}/app.pid" }, wrapper: ["sh", "-c", %(ln -s #{secret} #{log}/app.pid.$$; exec "$@"), "sh"])
       expect([File.lstat("#{log}/app.pid").file?, File.read("#{log}/app.pid")]).to eq([true, "#{server.pid}\n"])
-      expect(server.stop.exitstatus).to eq(0)
-      expect(Dir.children(log)).to eq([])
+      expect([server.stop.exitstatus, Dir.children(log)]).to eq([0, []])
       expect_untouched
     end
 

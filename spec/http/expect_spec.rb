@@ -7,40 +7,18 @@ RSpec.describe "A13 Expect", once: "bytes on the wire" do
 
   def head(*fields, protocol: "HTTP/1.1") = message("POST / #{protocol}", "Host: a", "Connection: close", *fields)
 
-  # A client that sends its body only once it has been told to.
-  def patient(*fields, body:)
-    HttpPeer.open(server) do |peer|
-      peer.write(head(*fields))
-      peer.read_until(/\r\n\r\n/)
-      peer.write(body)
-      yield peer.read_to_end
-    end
-  end
-
-  it "A13 sends 100 Continue before the body is read" do
-    patient("Expect: 100-continue", "Content-Length: 3", body: "abc") do |bytes|
-      interim, final = HttpResponse.all(bytes)
-      expect(interim.raw).to eq(go_on)
-      expect(HttpApps::Echo.read(final)).to include("body" => "abc", "env" => a_hash_including("HTTP_EXPECT" => "100-continue"))
-    end
-  end
-
-  it "A13 does so for a chunked body, and for one that goes to a file" do
-    patient("Expect: 100-continue", "Transfer-Encoding: chunked", body: "3\r\nabc\r\n0\r\n\r\n") do |bytes|
-      expect(bytes).to start_with(go_on)
-      expect(HttpApps::Echo.read(HttpResponse.parse(bytes))["body"]).to eq("abc")
-    end
-    large = "x" * 2_000_000
-    patient("Expect: 100-continue", "Content-Length: #{large.bytesize}", body: large) do |bytes|
-      expect(bytes).to start_with(go_on)
-      expect(HttpApps::Echo.read(HttpResponse.parse(bytes))["body"]).to eq(large)
-    end
-  end
-
-  it "B-expect-case matches the name and the value without case" do
-    patient("EXPECT: 100-Continue", "Content-Length: 1", body: "x") do |bytes|
-      expect(bytes).to start_with(go_on)
-      expect(HttpResponse.parse(bytes).status).to eq(200)
+  # What a client sends that sends its body only once it has been told to, and what the app reads.
+  { "A13 before a body" => [["Expect: 100-continue", "Content-Length: 3"], "abc", "abc"],
+    "A13 before chunks" => [["Expect: 100-continue", "Transfer-Encoding: chunked"], "3\r\nabc\r\n0\r\n\r\n", "abc"],
+    "A13 before a body that goes to a file" => [["Expect: 100-continue", "Content-Length: 2000000"], *["x" * 2_000_000] * 2],
+    "B-expect-case whatever the case" => [["EXPECT: 100-Continue", "Content-Length: 1"], "x", "x"] }.each do |what, (fields, sent, read)|
+    it what.sub(" ", " sends 100 Continue ") do
+      HttpPeer.open(server) do |peer|
+        peer.write(head(*fields)).read_until(/\r\n\r\n/)
+        interim, final = HttpResponse.all(peer.write(sent).read_to_end)
+        expect(interim.raw).to eq(go_on)
+        expect(HttpApps::Echo.read(final)).to include("body" => read, "env" => include("HTTP_EXPECT" => fields.first.split.last))
+      end
     end
   end
 

@@ -23,8 +23,7 @@ RSpec.describe "B-framing a request whose end is in doubt", once: "bytes on the 
     it "#{what}: 400, and nothing of it reaches the app" do
       before = journal.lines.size
       wire, ending = HttpPeer.exchange(server, bytes)
-      expect(HttpResponse.all(wire).map(&:status)).to eq([400])
-      expect(ending).to eq(:closed)
+      expect([HttpResponse.all(wire).map(&:status), ending]).to eq([[400], :closed])
       server.get("/after")
       expect(journal.lines[before..]).to eq(["GET /after"])
     end
@@ -40,8 +39,7 @@ RSpec.describe "B-framing a request whose end is in doubt", once: "bytes on the 
             peer.write("#{post}Content-Length: #{length}\r\n\r\nab")
             server.get("/between")
             peer.write("#{"x" * (length - 2)}#{ending}")
-            expect(HttpResponse.parse(peer.read_to_end).status).to eq(status)
-            expect(peer.ending).to eq(:closed)
+            expect([HttpResponse.parse(peer.read_to_end).status, peer.ending]).to eq([status, :closed])
           end
           expect(journal.lines.grep(/smuggled/)).to be_empty
           expect_worker_alive

@@ -2,19 +2,14 @@
 
 RSpec.describe "B-half-response half a response never passes for a whole one" do
   # What the client sees of a response whose body fails after ten bytes.
-  def half(name, protocol: "HTTP/1.1")
-    HttpPeer.exchange(server, message("GET /#{name} #{protocol}", "Host: a", "Connection: close"))
-  end
+  def half(name, protocol: "HTTP/1.1") = HttpPeer.exchange(server, message("GET /#{name} #{protocol}", "Host: a", "Connection: close"))
 
   # Each of them fails with a StandardError, and with an exception that is none.
   names = %w[half half-grave]
 
   # A unix socket knows no reset: there only the framing can tell.
-  {
-    "over TCP" => [{}, false, :reset],
-    "over TCP, in chunks" => [{ "ChunkedTransfer" => true }, false, :reset],
-    "over a unix socket, in chunks" => [{ "ChunkedTransfer" => true }, true, :closed]
-  }.each do |where, (options, unix, how)|
+  { "over TCP" => [{}, false, :reset], "over TCP, in chunks" => [{ "ChunkedTransfer" => true }, false, :reset],
+    "over a unix socket, in chunks" => [{ "ChunkedTransfer" => true }, true, :closed] }.each do |where, (options, unix, how)|
     context where do
       before(:context) { serve(HttpApps.ru(:pacing), options: options, unix: unix) }
 

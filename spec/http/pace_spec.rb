@@ -9,9 +9,7 @@ RSpec.describe "B-pace clients that are slow, or gone", once: "timers and bytes 
   request = "GET /dribble HTTP/1.1\r\nHost: a\r\nUser-Agent: one that is in no hurry\r\nConnection: close\r\n\r\n"
 
   # What the app has noted about the body of that name.
-  def ticks_during(name)
-    eventually { journal.lines.reverse.find { |line| line.start_with?("#{name} ticks") } }.split.last.to_i
-  end
+  def ticks_during(name) = eventually { journal.lines.reverse.find { |line| line.start_with?("#{name} ticks") } }.split.last.to_i
 
   it "B-slow-head serves others while many heads come in byte by byte, and each of those in the end" do
     peers = Array.new(50) { HttpPeer.new(server) }
@@ -70,8 +68,7 @@ RSpec.describe "B-pace the option Timeout", once: "timers of the engine" do
       expect(server.get("/other").status).to eq(200)
       eventually { peer.cut_off? }
       peer.read_to_end
-      expect(peer.received.bytesize).to be < HttpApps::Pacing::LARGE
-      expect(peer.ending).to eq(:reset)
+      expect([peer.received.bytesize, peer.ending]).to match([be < HttpApps::Pacing::LARGE, :reset])
     end
   end
 

@@ -8,24 +8,20 @@ RSpec.describe "B-status a refused request", once: "bytes on the wire" do
     before = journal.lines.size
     wire, ending = HttpPeer.exchange(server, bytes)
     response = HttpResponse.all(wire).last
-    expect(ending).to eq(:closed)
-    expect(response.headers["Connection"]).to eq("close")
-    expect(journal.lines.size).to eq(before)
+    expect([ending, response.headers["Connection"], journal.lines.size]).to eq([:closed, "close", before])
     response
   end
 
   it "B-status-400 says in a line what was wrong" do
     response = refused("nonsense\r\n\r\n")
     expect(response.headers["Content-Type"]).to start_with("text/plain")
-    expect(response.body).to match(/\A400 Bad Request: .+\n\z/)
-    expect(response.headers["Date"]).to match(/GMT/)
+    expect([response.body, response.headers["Date"]]).to match([/\A400 Bad Request: .+\n\z/, /GMT/])
   end
 
   it "B-status lets a client that sends on and on read its refusal" do
     HttpPeer.open(server) do |peer|
       peer.write("POST /flood HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n#{"f" * 300_000}")
-      expect(HttpResponse.parse(peer.read_to_end).status).to eq(400)
-      expect(peer.ending).to eq(:closed)
+      expect([HttpResponse.parse(peer.read_to_end).status, peer.ending]).to eq([400, :closed])
     end
   end
 

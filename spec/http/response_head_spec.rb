@@ -27,18 +27,14 @@ RSpec.describe "A14 the head of a response" do
     expect(response.headers.names.drop(2)).to eq(%w[Content-Length Connection])
   end
 
-  it "A14 decides on Connection itself" do
-    expect(head("connection").headers.all("connection")).to eq(["close"])
-  end
+  it("A14 decides on Connection itself") { expect(head("connection").headers.all("connection")).to eq(["close"]) }
 
-  {
-    'a line of each part of "Foo\nBar", and none of an empty part' =>
+  { 'a line of each part of "Foo\nBar", and none of an empty part' =>
       ["lines", { "X-Foo" => %w[Foo Bar], "X-Bar" => %w[Foo Bar], "X-Baz" => %w[Baz], "X-Fuga" => %w[Fuga], "X-None" => [] }],
     "a line of each member of an Array" => ["arrays", { "x-list" => %w[a b], "x-one" => %w[c], "set-cookie" => %w[d=1 e=2], "x-none" => [] }],
     "a line of what is no String, by its to_s, as Rhebok does" => ["types", { "X-Symbol" => %w[sym], "X-Integer" => %w[12] }],
     "bytes as they are" => ["binary", { "X-Latin" => ["caf\xE9".b], "X-Utf" => ["caf\u00E9".b], "X-Tab" => ["a\tb"] }],
-    "a head of any length" => ["many", (1..200).to_h { |index| ["X-#{index}", ["v" * 100]] }]
-  }.each do |what, (name, lines)|
+    "a head of any length" => ["many", (1..200).to_h { |index| ["X-#{index}", ["v" * 100]] }] }.each do |what, (name, lines)|
     it "A14 sends #{what}" do
       headers = head(name).headers
       expect(lines.to_h { |field, _| [field, headers.all(field)] }).to eq(lines)
@@ -54,10 +50,8 @@ RSpec.describe "A14 the head of a response" do
   end
 
   it "A14 has the reason of each status, and none where there is none" do
-    {
-      200 => "OK", 201 => "Created", 302 => "Found", 404 => "Not Found", 418 => nil, 422 => /\AUnprocessable/,
-      451 => "Unavailable For Legal Reasons", 500 => "Internal Server Error", 503 => "Service Unavailable"
-    }.each do |code, reason|
+    { 200 => "OK", 201 => "Created", 302 => "Found", 404 => "Not Found", 418 => nil, 422 => /\AUnprocessable/,
+      451 => "Unavailable For Legal Reasons", 500 => "Internal Server Error", 503 => "Service Unavailable" }.each do |code, reason|
       response = server.get("/status/#{code}")
       expect(response.status).to eq(code)
       expect(response.reason).to match(reason) if reason

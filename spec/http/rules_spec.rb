@@ -47,7 +47,6 @@ RSpec.describe "B-framing the rules of the parser", once: "bytes on the wire" do
         before = journal.lines.grep_v(/between/).size
         answers = [exchange(example.bytes), *places.call(example.bytes).map { |cut| exchange(example.bytes, cut) }]
         responses = answers.map { |wire| HttpResponse.parse(wire) }
-
         expect(responses.map(&:status)).to all(eq(example.status)), example.bytes[0, 200].inspect
         if example.status == 200
           expect(responses.map(&seen_by_app)).to all(include(example.seen)), example.bytes[0, 200].inspect

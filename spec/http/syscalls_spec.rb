@@ -89,7 +89,6 @@ RSpec.describe "the system calls of a hello request", :quiet, once: "what the en
     expect(counts["sendto"]).to eq(requests)
     # The helper may read what comes when a traced request has taken long.
     theirs = others.flat_map(&:calls).map(&:name).tally
-    expect(others.size).to be >= 1
-    expect(theirs.keys & %w[accept4 writev sendto]).to eq([])
+    expect([others.size, theirs.keys & %w[accept4 writev sendto]]).to match([be >= 1, []])
   end
 end

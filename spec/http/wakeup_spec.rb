@@ -11,10 +11,7 @@ RSpec.describe "a client for whom a worker was woken that is stopping", once: "s
   standstill = Fiddle::Function.new(Fiddle.dlopen(nil)["read"], [Fiddle::TYPE_INT, Fiddle::TYPE_VOIDP, Fiddle::TYPE_SIZE_T],
                                     Fiddle::TYPE_SSIZE_T, need_gvl: true)
 
-  # A process that serves with an engine of its own, and says so once it waits for clients.
-  #
-  # @yield in a thread of that process, before that
-  # @return [Integer] its pid
+  # The pid of a process that serves with an engine of its own, has run the block in a thread, and waits for clients.
   def work(listener)
     ready, say = IO.pipe
     pid = fork do
@@ -47,8 +44,7 @@ RSpec.describe "a client for whom a worker was woken that is stopping", once: "s
     expect(client.wait_readable(0.1)).to be_nil
     Process.kill(:TERM, stopping)
     release.write("x")
-    expect(client.wait_readable(20)).to eq(client)
-    expect(HttpResponse.parse(client.read).body).to eq(stopping.to_s)
+    expect([client.wait_readable(20), HttpResponse.parse(client.read).body]).to eq([client, stopping.to_s])
     expect(Process.wait(stopping)).to eq(stopping)
     stopping = nil
   ensure

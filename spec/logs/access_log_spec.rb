@@ -2,6 +2,7 @@
 
 # A line for each request, written by the server itself.
 RSpec.describe "the access log", once: "written without Ruby" do
+  include Folder
   include ReexecHelpers
 
   let(:ru) { <<~'RUBY' }
@@ -32,11 +33,9 @@ RSpec.describe "the access log", once: "written without Ruby" do
     server.get("/\"", { "User-Agent" => "\xE2\x80\xA8\x80\t\"".b })
     lines = await_lines(server, 3)
     time = %r{\[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d \+0000\]}
-    expect(lines).to match([
-      %r{\A127\.0\.0\.1 - - #{time} "GET /a\?b=c HTTP/1\.1" 200 5 "http://h/\\x22\\x5c" "spec"\z},
-      %r{\A127\.0\.0\.1 - - #{time} "GET /missing HTTP/1\.1" 404 9 "-" "-"\z},
-      %r{\A127\.0\.0\.1 - - #{time} "GET /\\x22 HTTP/1\.1" 200 5 "-" "\\xe2\\x80\\xa8\\x80\\x09\\x22"\z}
-    ])
+    expect(lines).to match([%r{\A127\.0\.0\.1 - - #{time} "GET /a\?b=c HTTP/1\.1" 200 5 "http://h/\\x22\\x5c" "spec"\z},
+                            %r{\A127\.0\.0\.1 - - #{time} "GET /missing HTTP/1\.1" 404 9 "-" "-"\z},
+                            %r{\A127\.0\.0\.1 - - #{time} "GET /\\x22 HTTP/1\.1" 200 5 "-" "\\xe2\\x80\\xa8\\x80\\x09\\x22"\z}])
   end
 
   it "says more in JSON: times, worker, request id" do
@@ -46,8 +45,7 @@ RSpec.describe "the access log", once: "written without Ruby" do
     one, two = await_lines(server, 2)
     expect(one).to include("status" => 200, "bytes" => 5, "worker" => 0, "pid" => server.workers.first, "remote_addr" => "127.0.0.1",
                            "method" => "GET", "target" => "/a", "request_id" => "r\"1", "user_agent" => nil, "referer" => nil)
-    expect(one["time"]).to match(/\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\z/)
-    expect(one["queue_time"]).to be >= 2
+    expect([one["time"], one["queue_time"]]).to match([/\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\z/, be >= 2])
     expect(one["duration"]).to be > 0
     expect(two).to include("status" => 500, "target" => "/raise", "request_id" => nil)
   end
@@ -107,7 +105,7 @@ RSpec.describe "the access log", once: "written without Ruby" do
     server.reload(%(access_log "two.log"\n))
     # Which the worker writes whole when it ends.
     server.await_ready(2).get("/second")
-    old = server.workers
+    old = server.await_workers(1)
     server.reload("")
     # The old worker may still take a client when the new one is ready.
     server.await_others(old)
@@ -123,14 +121,12 @@ RSpec.describe "the access log", once: "written without Ruby" do
   end
 
   it "does not wait for the reader of a FIFO, which finds the lines when it comes" do
-    Dir.mktmpdir do |dir|
-      File.mkfifo(path = File.join(dir, "fifo"))
-      server = serve(AccessLog: path)
-      server.get("/early")
-      File.open(path) { |reader| expect(reader.gets).to include("GET /early HTTP/1.1") }
-      server.get("/late")
-      File.open(path) { |reader| expect(reader.gets).to include("GET /late HTTP/1.1") }
-    end
+    File.mkfifo(path = File.join(@dir, "fifo"))
+    server = serve(AccessLog: path)
+    server.get("/early")
+    File.open(path) { |reader| expect(reader.gets).to include("GET /early HTTP/1.1") }
+    server.get("/late")
+    File.open(path) { |reader| expect(reader.gets).to include("GET /late HTTP/1.1") }
   end
 
   it "loses its lines where there is no room, and says how many, and each counts once", linux: "/dev/full" do
@@ -146,17 +142,15 @@ RSpec.describe "the access log", once: "written without Ruby" do
   end
 
   it "drops lines rather than wait for a reader that hangs, counts them, and says so" do
-    Dir.mktmpdir do |dir|
-      File.mkfifo(path = File.join(dir, "fifo"))
-      reader = File.open(path, "r+")
-      server = serve(AccessLog: path, MaxRequestPerChild: 0)
-      request = "GET /#{"a" * 1_700} HTTP/1.1\r\nHost: h\r\n\r\n"
-      # Beyond the pipe's 64 KiB and what the worker keeps.
-      text, = HttpPeer.exchange(server, "#{request * 999}#{request.sub("\r\n\r\n", "\r\nConnection: close\r\n\r\n")}")
-      expect(text.scan("hello").size).to eq(1000)
-      # It says so now and then, when it has something to do.
-      Eventually.eventually { server.get && server.log[/^fastrack: the access log has not taken \d+ lines, which are dropped: it is stuck \(worker \d+\)$/] }
-      reader.close
-    end
+    File.mkfifo(path = File.join(@dir, "fifo"))
+    reader = File.open(path, "r+")
+    server = serve(AccessLog: path, MaxRequestPerChild: 0)
+    request = "GET /#{"a" * 1_700} HTTP/1.1\r\nHost: h\r\n\r\n"
+    # Beyond the pipe's 64 KiB and what the worker keeps.
+    text, = HttpPeer.exchange(server, "#{request * 999}#{request.sub("\r\n\r\n", "\r\nConnection: close\r\n\r\n")}")
+    expect(text.scan("hello").size).to eq(1000)
+    # It says so now and then, when it has something to do.
+    Eventually.eventually { server.get && server.log[/^fastrack: the access log has not taken \d+ lines, which are dropped: it is stuck \(worker \d+\)$/] }
+    reader.close
   end
 end

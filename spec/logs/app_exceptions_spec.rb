@@ -43,16 +43,14 @@ RSpec.describe "what the log has of an exception in the app, and of an idle work
   it "has the app's frames, and how many others there are" do
     server = Server.start(ru: ru, options: { MaxWorkers: 1 })
     frames = logged(server, "/").lines.drop(1)
-    expect(frames.size).to eq(2)
-    expect(frames.first).to match(/\A\tfrom .*config\.ru:\d+:in .*call'$/)
+    expect([frames.size, frames.first]).to match([2, /\A\tfrom .*config\.ru:\d+:in .*call'$/])
     expect(frames.last).to match(/\A\t\.\.\. [1-9]\d* more of gems, Ruby and Fastrack \(BACKTRACE=1 shows them\)$/)
   end
 
   it "says where a gem has raised, too" do
     server = Server.start(ru: ru, options: { MaxWorkers: 1 })
     first, *frames = logged(server, "/gem").lines
-    expect(first).to match(%r{failed: .*/lib/rack/.*\.rb:\d+:in})
-    expect(frames.grep(/config\.ru/).size).to eq(2)
+    expect([first, frames.grep(/config\.ru/).size]).to match([%r{failed: .*/lib/rack/.*\.rb:\d+:in}, 2])
     expect(frames.grep(%r{/lib/rack/})).to eq([])
   end
 

@@ -30,8 +30,7 @@ RSpec.describe "The access log's bytes of the server's own error pages", once: "
   it "are those of the page for an app that has raised, and none on HEAD" do
     start
     lines, sizes = logged(exchange("GET /raise"), exchange("HEAD /raise"))
-    expect(lines).to eq([[500, sizes[0]], [500, 0]])
-    expect(sizes).to match([be_positive, 0])
+    expect([lines, sizes]).to match([[[500, sizes[0]], [500, 0]], [be_positive, 0]])
   end
 
   it "are those of the page for a body that the app reads and that breaks a rule" do
@@ -42,14 +41,12 @@ RSpec.describe "The access log's bytes of the server's own error pages", once: "
       peer.write("x\r\n").read_to_end
     end
     lines, sizes = logged(bytes)
-    expect(lines).to eq([[400, sizes[0]]])
-    expect(sizes).to all(be_positive)
+    expect([lines, sizes]).to match([[[400, sizes[0]]], all(be_positive)])
   end
 
   it "are those of the page for a request that takes too long" do
     start(RequestTimeout: 0.2)
     lines, sizes = logged(exchange("GET /hang"))
-    expect(lines).to eq([[504, sizes[0]]])
-    expect(sizes).to all(be_positive)
+    expect([lines, sizes]).to match([[[504, sizes[0]]], all(be_positive)])
   end
 end

@@ -30,12 +30,11 @@ Fastrack #{Fastrack::VERSION}, #{ruby}(?: with YJIT)?, production: 2 workers of 
       .to match(/^Fastrack .*: 1 worker of 1 thread\n\* ConfigFile: none\n\* Monitor: none$/)
   end
 
-  { TERM: "stopping, requests have up to 7 s (GracefulTimeout)", QUIT: "stopping, requests have up to 7 s (GracefulTimeout)",
-    INT: "stopping, requests have up to 7 s (GracefulTimeout)" }.each do |signal, text|
+  %i[TERM QUIT INT].each do |signal|
     it "has a line when #{signal} comes, and one when the server has stopped, with seconds" do
       server = ready(GracefulTimeout: 7)
       server.stop(signal)
-      expect(own_lines(server)).to eq(["#{signal}: #{text}", "stopped, N s after #{signal}"])
+      expect(own_lines(server)).to eq(["#{signal}: stopping, requests have up to 7 s (GracefulTimeout)", "stopped, N s after #{signal}"])
     end
   end
 

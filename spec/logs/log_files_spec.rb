@@ -3,6 +3,7 @@
 require_relative "../../lib/fastrack/log"
 
 RSpec.describe "Log files", once: "descriptors and signals, which are the same in every Ruby" do
+  include Folder
   include ReexecHelpers
 
   # Logs to a file as Ruby's Logger does, to one that is no log, and to stdout.
@@ -40,14 +41,12 @@ RSpec.describe "Log files", once: "descriptors and signals, which are the same i
   end
 
   it "C1 a log keeps its encodings" do
-    Dir.mktmpdir do |dir|
-      log = File.open(File.join(dir, "log"), "a:UTF-16LE:UTF-8").tap { |file| file.sync = true }
-      File.rename(log.path, "#{log.path}.1")
-      Fastrack::LogFiles.reopen
-      log.write("a")
-      expect(File.binread(log.path)).to eq("a\0")
-      log.close
-    end
+    log = File.open(File.join(@dir, "log"), "a:UTF-16LE:UTF-8").tap { |file| file.sync = true }
+    File.rename(log.path, "#{log.path}.1")
+    Fastrack::LogFiles.reopen
+    log.write("a")
+    expect(File.binread(log.path)).to eq("a\0")
+    log.close
   end
 
   it "C1 USR1 opens logs anew in master and workers, stdout and stderr too, and no client notices" do
@@ -88,8 +87,7 @@ RSpec.describe "Log files", once: "descriptors and signals, which are the same i
     server.signal(:USR1)
     rotate(server, %w[app.log])
     eventually { all_changed?(server, "app.log") }
-    expect(File.exist?(server.file("data"))).to be(false)
-    expect(inodes.call.size).to eq(before.size)
+    expect([File.exist?(server.file("data")), inodes.call.size]).to eq([false, before.size])
   end
 
   it "C1 USR1 to a worker has that one change over alone" do
@@ -151,22 +149,19 @@ RSpec.describe "Log files", once: "descriptors and signals, which are the same i
   end
 
   it "D7 stdout_path and stderr_path at a FIFO wait for no reader, and whoever comes finds the lines" do
-    Dir.mktmpdir do |dir|
-      out, err = %w[out err].map { |name| File.join(dir, name).tap { |path| File.mkfifo(path) } }
-      # The port is told by a file.
-      server = Server.launch(ru: <<~'RUBY', options: { MaxWorkers: 1, StdoutPath: out, StderrPath: err })
-        run ->(env) { env["PATH_INFO"] == "/raise" ? raise("no luck") : [200, {}, [Process.ppid.to_s]] }
-      RUBY
-      port = eventually { listening_port(server) }
-      ask = ->(path) { HttpResponse.ask(TCPSocket.new("127.0.0.1", port), path) }
-      expect([ask.call("/").status, ask.call("/raise").status]).to eq([200, 500])
-      expect(File.open(out, &:gets)).to match(/\AFastrack starts Listening/)
-      # Before it, there may be what is said of this machine's limits.
-      line = File.open(err) { |file| file.gets.then { |first| first.include?("open files are allowed") ? file.gets : first } }
-      expect(line).to include("no luck (RuntimeError)")
-      expect(ask.call("/").status).to eq(200)
-      server.stop
-    end
+    out, err = %w[out err].map { |name| File.join(@dir, name).tap { |path| File.mkfifo(path) } }
+    # The port is told by a file.
+    server = Server.launch(ru: <<~'RUBY', options: { MaxWorkers: 1, StdoutPath: out, StderrPath: err })
+      run ->(env) { env["PATH_INFO"] == "/raise" ? raise("no luck") : [200, {}, [Process.ppid.to_s]] }
+    RUBY
+    port = eventually { listening_port(server) }
+    ask = ->(path) { HttpResponse.ask(TCPSocket.new("127.0.0.1", port), path) }
+    expect([ask.call("/").status, ask.call("/raise").status]).to eq([200, 500])
+    expect(File.open(out, &:gets)).to match(/\AFastrack starts Listening/)
+    # Before it, there may be what is said of this machine's limits.
+    line = File.open(err) { |file| file.gets.then { |first| first.include?("open files are allowed") ? file.gets : first } }
+    expect([line, ask.call("/").status]).to match([include("no luck (RuntimeError)"), 200])
+    server.stop
   end
 
   # The port that the server's master listens on, as the kernel tells.
@@ -188,8 +183,7 @@ RSpec.describe "Log files", once: "descriptors and signals, which are the same i
     RUBY
     expect(server.get("/raise").status).to eq(500)
     worker = server.get.body.to_i
-    server.signal(:HUP)
-    server.await_others([worker])
+    server.renew([worker])
     expect(server.stop.exitstatus).to eq(0)
     expect(server.lines_of("err").join("\n")).to match(/config\.ru:\d+:in .*no luck \(RuntimeError\)/)
   end

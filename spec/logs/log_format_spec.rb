@@ -19,7 +19,6 @@ RSpec.describe "LogFormat", once: "text and files" do
     line = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z #{server.pid} ERROR fastrack: #{message}$/
     Eventually.eventually(Server::DEADLINE, -> { server.whole_log }) { server.whole_log.match?(line) }
     expect(server.log).to match(/^\S+Z #{server.pid} INFO Fastrack starts Listening on /)
-
     server = Server.start(ru: ru, options: { MaxWorkers: 1, LogFormat: "json" })
     end_a_worker(server)
     line = Eventually.eventually { server.log[/^.*exited with status 3.*$/] }
@@ -41,7 +40,6 @@ RSpec.describe "LogFormat", once: "text and files" do
     server.await_workers(1)
     line = Eventually.eventually { server.get && server.log[/^.*access log has not taken.*$/] }
     expect(JSON.parse(line)).to match("time" => /\A\d{4}-.*Z\z/, "level" => "warn", "pid" => server.workers.first, "message" => /\A#{lost}\z/)
-
     server = Server.start(ru: ru, options: { MaxWorkers: 1, AccessLog: "/dev/full" }, config: %(require "logger"\nlogger Logger.new("server.txt")\n))
     server.await_workers(1)
     Eventually.eventually { server.get && server.lines_of("server.txt").grep(/WARN -- : #{lost}$/).any? }

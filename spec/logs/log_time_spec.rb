@@ -31,10 +31,8 @@ RSpec.describe "The time of a log line", once: "text, files and terminals" do
   end
 
   # The journal is what it says in JOURNAL_STREAM: a pipe here.
-  {
-    "stderr is the journal" => ["", /\Afastrack: /],
-    "the journal is something else than stderr" => ["1", /\A#{time} \d+ INFO fastrack: /]
-  }.each do |where, (digit, expected)|
+  { "stderr is the journal" => ["", /\Afastrack: /],
+    "the journal is something else than stderr" => ["1", /\A#{time} \d+ INFO fastrack: /] }.each do |where, (digit, expected)|
     it "is #{digit.empty? ? "not " : ""}there where #{where}", linux: "pipes with inodes" do
       reader, writer = IO.pipe
       stat = writer.stat

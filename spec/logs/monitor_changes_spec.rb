@@ -28,8 +28,7 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
         monitor.await { |status| status["pid"] != old && status["phase"] == "serving" }
         Eventually.eventually { server.ended? }
       end
-      expect(pids.uniq).to eq([old, server.master])
-      expect(File.read(@pid_file).to_i).to eq(server.master)
+      expect([pids.uniq, File.read(@pid_file).to_i]).to eq([[old, server.master], server.master])
     end
 
     it "answers on where a new master fails, and again where one fails later" do
@@ -90,9 +89,7 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
     Eventually.eventually { sockets.call(server.master).size == sockets.call(alone.master).size + 1 }
     streams = Array.new(3) { monitor.connect.tap { |socket| socket.write("GET /events HTTP/1.1\r\nHost: h\r\n\r\n") } }
     streams.each { |socket| expect(socket.readpartial(12)).to eq("HTTP/1.1 200") }
-    before = server.workers
-    server.signal(:HUP)
-    server.await_others(before)
+    server.renew
     inodes = File.readlines("/proc/net/unix").select { |line| line.end_with?("#{monitor.path}\n") || line.include?(".control.") }.map { |line| line.split[6] }
     expect(inodes.size).to be >= 4
     open = [server.master, *server.workers].flat_map { |pid| ProcessTable.descriptors(pid).values }
@@ -113,8 +110,7 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
       held.shift.close if held.size > 200
       expect(server.get.status).to eq(200) if (number % 100).zero?
     end
-    expect(ready["workers_ready"]).to eq(2)
-    expect(server.get.status).to eq(200)
+    expect([ready["workers_ready"], server.get.status]).to eq([2, 200])
     expect(rss.call - before).to be < 32 * 1024 * 1024
   ensure
     held&.each(&:close)

@@ -8,9 +8,7 @@ require "support/app_chromium"
 RSpec.describe "The monitor's", linux: "a thread with descriptors of its own", once: "a thread without Ruby" do
   include MonitorHelpers
 
-  def titled(server)
-    Eventually.eventually { server.workers.all? { |pid| ProcessTable.title(pid).start_with?("fastrack worker[") } }
-  end
+  def titled(server) = Eventually.eventually { server.workers.all? { |pid| ProcessTable.title(pid).start_with?("fastrack worker[") } }
 
   # How wide the text of a terminal is.
   def width(text) = text.gsub(/\e\[[\d;]*[A-Za-z]/, "").split(/\r?\n/).map(&:length).max
@@ -68,8 +66,7 @@ RSpec.describe "The monitor's", linux: "a thread with descriptors of its own", o
         output, status = fastrack("status", "-P", @pid_file)
         expect([status, output]).to match([0, /^Fastrack \S+  pid #{@server.master}  serving  generation 1  up /])
         @server.workers.each { |pid| expect(output).to match(/^ +\d +#{pid} (?:busy|idle) /) }
-        expect(output).to match(/GET \/wait$/)
-        expect(width(output)).to be <= 80
+        expect([output, width(output)]).to match([/GET \/wait$/, be <= 80])
         expect(output).not_to include("\e")
       end
 

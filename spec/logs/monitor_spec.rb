@@ -2,6 +2,7 @@
 
 # What the monitor tells, to whom, and what it does when it is told to.
 RSpec.describe "The monitor", linux: "a thread with descriptors of its own", once: "a thread without Ruby" do
+  include Folder
   include MonitorHelpers
 
   describe "beside a server that serves" do
@@ -62,8 +63,7 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
 
     it "does nothing that a browser's page or a GET asks for" do
       answers = [monitor.post("/stop", "Origin" => "http://localhost:9394"), monitor.get("/stop"), monitor.ask("DELETE", "/stop"), monitor.post("/")]
-      expect(answers.map(&:status)).to eq([403, 404, 405, 404])
-      expect(monitor.status).to include("phase" => "serving")
+      expect([answers.map(&:status), monitor.status]).to match([[403, 404, 405, 404], include("phase" => "serving")])
     end
 
     it "has a page in one file without anything from elsewhere, with the numbers as they come" do
@@ -123,16 +123,14 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
     end
 
     it "starts without one where its path is too long, with one line, and `fastrack status` finds it all the same" do
-      Dir.mktmpdir("fastrack-long") do |dir|
-        Dir.mkdir(long = File.join(dir, "x" * 100))
-        server = serve(options: { Pid: pid_file = File.join(long, "app.pid") })
-        server.await_log(/bytes too long for a socket$/).await_ready
-        server.signal(:HUP)
-        server.await_ready(2)
-        expect([server.log.scan("no monitor at").size, server.get.status]).to eq([1, 200])
-        expect(fastrack("status", "-P", pid_file)).to match([/^Fastrack   pid #{server.master}  running  up /, 0])
-        server.stop
-      end
+      Dir.mkdir(long = File.join(@dir, "x" * 100))
+      server = serve(options: { Pid: pid_file = File.join(long, "app.pid") })
+      server.await_log(/bytes too long for a socket$/).await_ready
+      server.signal(:HUP)
+      server.await_ready(2)
+      expect([server.log.scan("no monitor at").size, server.get.status]).to eq([1, 200])
+      expect(fastrack("status", "-P", pid_file)).to match([/^Fastrack   pid #{server.master}  running  up /, 0])
+      server.stop
     end
   end
 
@@ -204,8 +202,7 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
     expect(monitor.get("/readyz")).to have_attributes(status: 200, body: "serving, 2 of 2 workers ready\n")
     server.signal(:TERM)
     monitor.await { |status| status["phase"] == "draining" }
-    expect(monitor.get("/readyz").status).to eq(503)
-    expect(monitor.get("/healthz").status).to eq(200)
+    expect([monitor.get("/readyz").status, monitor.get("/healthz").status]).to eq([503, 200])
     server.stop(:QUIT)
   end
 
@@ -218,8 +215,7 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
     monitor.await { |status| status["workers_ready"] == 3 }
     monitor.post("/workers/-1")
     monitor.await { |status| status["workers"].size == 2 }
-    expect(monitor.post("/stop").status).to eq(202)
-    expect(server.wait.exitstatus).to eq(0)
+    expect([monitor.post("/stop").status, server.wait.exitstatus]).to eq([202, 0])
   end
 
   describe "on a port (ControlListen)" do

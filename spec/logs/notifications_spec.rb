@@ -57,8 +57,7 @@ RSpec.describe "Fastrack::Notifications" do
   it "does so when the response has left: no client waits for a subscriber" do
     slow = with_times.sub("WRITE", "sleep 0.01 until File.exist?(\"\#{FILE}.go\")\n  WRITE")
     server = Server.start(ru: app(slow), options: { MaxWorkers: 1 })
-    expect(server.get("/a").body).to eq("hello")
-    expect(server.lines_of("events")).to eq([])
+    expect([server.get("/a").body, server.lines_of("events")]).to eq(["hello", []])
     server.write("events.go", "")
     events(server, 1)
   end

@@ -49,9 +49,7 @@ RSpec.describe "`fastrack status` of a worker whose request has a long path", li
     expect(lines.join).not_to include(" gen ")
   end
 
-  it "has all of it in a terminal that is wide enough" do
-    expect(on_terminal(200).grep(/ GET #{long}\z/).size).to eq(1)
-  end
+  it("has all of it in a terminal that is wide enough") { expect(on_terminal(200).grep(/ GET #{long}\z/).size).to eq(1) }
 
   it "has all of it in a pipe, whatever COLUMNS says" do
     output, status = Open3.capture2e(Server::CLEAN_ENVIRONMENT.merge("COLUMNS" => "40"), RbConfig.ruby, Server::COMMAND, "status", "-P", @pid_file)

@@ -3,6 +3,8 @@
 require_relative "../../lib/fastrack/listener/address"
 
 RSpec.describe Fastrack::Address, once: "texts and sockets" do
+  include Folder
+
   { 8080 => ["0.0.0.0", 8080, nil], "8080" => ["0.0.0.0", 8080, nil], "*:8080" => ["0.0.0.0", 8080, nil],
     ":8080" => ["0.0.0.0", 8080, nil], "10.0.0.5:8080" => ["10.0.0.5", 8080, nil], "localhost:0" => ["localhost", 0, nil],
     "[::1]:8080" => ["[::1]", 8080, nil], "[fe80::1%lo]:1" => ["[fe80::1%lo]", 1, nil],
@@ -20,9 +22,7 @@ RSpec.describe Fastrack::Address, once: "texts and sockets" do
   end
 
   ["", "app", "host:http", "::1", "::1:80", "[::1]", "1.2.3.4:65536", "ftp://x:1", "unix:", "unix://", "unix://@app", "unix:@app", "a b", -1, nil, 1.5, "/a\0b"].each do |text|
-    it "C2 does not understand #{text.inspect}" do
-      expect { described_class.parse(text) }.to raise_error(ArgumentError)
-    end
+    it("C2 does not understand #{text.inspect}") { expect { described_class.parse(text) }.to raise_error(ArgumentError) }
   end
 
   { ["unix:///a?umsk=7"] => "has no setting umsk; did you mean umask?", ["tcp://:80?backlog=many"] => /\Abacklog must be a whole number/,
@@ -59,8 +59,7 @@ RSpec.describe Fastrack::Address, once: "texts and sockets" do
       opened("127.0.0.1:0", settings) do |socket|
         # struct tcp_info (linux/tcp.h): the backlog is in tcpi_sacked.
         expect(socket.getsockopt(:TCP, :INFO).data.unpack("x8 L6").last).to eq(7)
-        expect(socket.getsockopt(:SOCKET, :REUSEPORT).bool).to be(true)
-        expect(socket.getsockopt(:TCP, :NODELAY).bool).to be(false)
+        expect([socket.getsockopt(:SOCKET, :REUSEPORT).bool, socket.getsockopt(:TCP, :NODELAY).bool]).to eq([true, false])
         expect(socket.getsockopt(:TCP, :DEFER_ACCEPT).int).to be >= 9
         # Linux doubles them (socket(7)).
         expect(%i[RCVBUF SNDBUF].map { |name| socket.getsockopt(:SOCKET, name).int }).to eq([140_000, 160_000])
@@ -72,11 +71,9 @@ RSpec.describe Fastrack::Address, once: "texts and sockets" do
         expect(socket.getsockopt(:TCP, :INFO).data.unpack("x8 L6").last).to eq(7)
         expect(%i[TCP SOCKET].zip(%i[NODELAY REUSEPORT]).map { |names| socket.getsockopt(*names).bool }).to eq([false, true])
       end
-      Dir.mktmpdir do |dir|
-        opened("unix://#{dir}/app.sock?umask=0111&backlog=7") do
-          expect(Dir.children(dir)).to eq(["app.sock"])
-          expect(format("%o", File.stat("#{dir}/app.sock").mode & 0o777)).to eq("666")
-        end
+      opened("unix://#{@dir}/app.sock?umask=0111&backlog=7") do
+        expect(Dir.children(@dir)).to eq(["app.sock"])
+        expect(format("%o", File.stat("#{@dir}/app.sock").mode & 0o777)).to eq("666")
       end
     end
 
@@ -88,9 +85,7 @@ RSpec.describe Fastrack::Address, once: "texts and sockets" do
 
     { { mode: 0o600 } => "600", { mode: "0660" } => "660", { umask: 0o007 } => "770", {} => "777" }.each do |settings, mode|
       it "C2 a path has mode #{mode} with #{settings}" do
-        Dir.mktmpdir do |dir|
-          opened("#{dir}/app.sock", settings) { expect(format("%o", File.stat("#{dir}/app.sock").mode & 0o777)).to eq(mode) }
-        end
+        opened("#{@dir}/app.sock", settings) { expect(format("%o", File.stat("#{@dir}/app.sock").mode & 0o777)).to eq(mode) }
       end
     end
   end

@@ -62,9 +62,7 @@ RSpec.describe "MaxWorkers=auto", once: "processes and figures of the kernel" do
     server = Server.start(ru: Rackups::PID, options: { MaxWorkers: "auto" }, wrapper: one_cpu)
     server.await_workers(1)
     server.signal(:TTIN)
-    old = server.await_workers(2)
-    server.signal(:HUP)
-    server.await_workers(2) { |found| (found & old).empty? }
+    server.renew(server.await_workers(2))
   end
 
   it "begins with what the CPUs allow where a HUP brings it in place of a number", if: one_cpu.last != "" do

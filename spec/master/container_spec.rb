@@ -54,16 +54,14 @@ RSpec.describe "A master that adopts processes", once: "processes" do
     Process.kill(:TERM, master)
     # Its other worker has gone.
     eventually { ProcessTable.children(master).size == 1 }
-    expect(slow.finish.status).to eq(200)
-    expect(server.wait.exitstatus).to eq(0)
+    expect([slow.finish.status, server.wait.exitstatus]).to eq([200, 0])
   end
 
   it "D6 refuses USR2 as process 1, because its end would be that of the container, and serves on" do
     server, master, workers = start(PROCESS_1)
     Process.kill(:USR2, master)
     eventually { server.log.include?("fastrack: USR2 is ignored: this is process 1, whose end is that of its container; replace the container") }
-    expect(server.get.status).to eq(200)
-    expect(ProcessTable.children(master)).to eq(workers)
+    expect([server.get.status, ProcessTable.children(master)]).to eq([200, workers])
     Process.kill(:TERM, master)
     expect(server.wait.exitstatus).to eq(0)
   end

@@ -26,9 +26,7 @@ RSpec.describe "The number of workers", once: "files of the kernel" do
     "a container's quota where its path is the host's" => [2, [8, v1, { "cpu/cpu.cfs_quota_us" => "200000", "cpu/cpu.cfs_period_us" => "100000" }]],
     "the affinity where version 1 has no quota" => [8, [8, v1, { "cpu/cpu.cfs_quota_us" => "-1", "cpu/cpu.cfs_period_us" => "100000" }]]
   }.each do |name, (count, arguments)|
-    it "auto is #{name}" do
-      expect(cpus(*arguments)).to eq(count)
-    end
+    it("auto is #{name}") { expect(cpus(*arguments)).to eq(count) }
   end
 
   # What this machine allows, asked without the code in question.

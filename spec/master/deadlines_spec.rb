@@ -239,8 +239,7 @@ RSpec.describe "The time that a worker may take" do
       server = start(ru: Rackups::GATE, options: { MaxWorkers: 1, GracefulTimeout: 0.1, RequestTimeout: 0 })
       before = server.await_workers(1)
       SlowRequest.new(server)
-      server.signal(:HUP)
-      server.await_others(before)
+      server.renew(before)
       server.await_log(%r{^fastrack: worker 0 \(pid #{before.first}\) has not finished within 0.1 s: killing it; it is serving GET /slow for \d+\.\d s$})
     end
 

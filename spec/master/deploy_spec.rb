@@ -49,7 +49,6 @@ RSpec.describe "Deploys", once: "commands, signals and sockets" do
     expect(system(Server::CLEAN_ENVIRONMENT, "sh", "-c", here(section[/`(cd [^`]+ -e production)`/m, 1].tr("\n", " ")))).to be(true)
     version, master = ask
     expect(version).to eq("one")
-
     release("two", config)
     # The log is stdout, too.
     log = "#{@dir}/shared/log/app.log"
@@ -72,14 +71,13 @@ RSpec.describe "Deploys", once: "commands, signals and sockets" do
     File.write("#{@dir}/config.ru", "run ->(_env) { [200, {}, [Process.ppid.to_s]] }")
     expect(system(Server::CLEAN_ENVIRONMENT, command(section, "bundle exec fastrack"), chdir: @dir)).to be(true)
     old = File.read("#{@dir}/tmp/unicorn.pid").to_i
-    clients = KeptLoop.run(behind("#{@dir}/tmp/unicorn.sock"), path: "/") do |loop|
+    clients = ClientLoop.kept(behind("#{@dir}/tmp/unicorn.sock"), path: "/") do |loop|
       expect(system(command(section, "kill -USR2"))).to be(true)
       eventually(20) { ProcessTable.entry(old).nil? }
       loop.await_answers
     end
     fresh = File.read("#{@dir}/tmp/unicorn.pid").to_i
-    expect(clients.failures).to eq([])
-    expect(clients.bodies.uniq).to eq([old.to_s, fresh.to_s])
+    expect([clients.failures, clients.bodies.uniq]).to eq([[], [old.to_s, fresh.to_s]])
   ensure
     end_master(fresh || old.to_i)
   end
@@ -117,8 +115,7 @@ RSpec.describe "Deploys", once: "commands, signals and sockets" do
     log = "#{@dir}/log"
     pid = spawn(Server::CLEAN_ENVIRONMENT, "exec #{command(section, "start_server --path")}", chdir: @dir, out: log, err: log)
     eventually(20, -> { File.read(log) }) { File.read(log).include?("Fastrack is ready Workers:2") }
-
-    clients = KeptLoop.run(behind("#{@dir}/app.sock"), clients: 8, path: "/", pause: 1.5) do |loop|
+    clients = ClientLoop.kept(behind("#{@dir}/app.sock"), clients: 8, path: "/", pause: 1.5) do |loop|
       File.write("#{@dir}/config.ru", "run ->(_env) { [200, {}, ['two']] }")
       expect(system(Server::CLEAN_ENVIRONMENT, command(section, "start_server --restart"), chdir: @dir)).to be(true)
       eventually(20) { loop.bodies.last == "two" }

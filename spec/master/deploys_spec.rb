@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../support/wrk"
-
 # Deploys add up over months: what each leaves behind counts.
 RSpec.describe "Many deploys", once: "processes and descriptors" do
   include ReexecHelpers
@@ -10,9 +8,7 @@ RSpec.describe "Many deploys", once: "processes and descriptors" do
   memory = { alone: "memory of processes that have come to rest" }
 
   # Kilobytes of memory that a process has written to (proc(5), smaps_rollup), once they have come to rest.
-  def memory(pid)
-    eventually(20, "no end of changes") { (before = kilobytes(pid)) && sleep(0.2) && kilobytes(pid) == before && before }
-  end
+  def memory(pid) = eventually(20, "no end of changes") { (before = kilobytes(pid)) && sleep(0.2) && kilobytes(pid) == before && before }
 
   def kilobytes(pid)
     File.read("/proc/#{pid}/smaps_rollup").scan(/^(Anonymous|Pss_Anon):\s+(\d+) kB/).to_h { |name, number| [name, number.to_i] }
@@ -36,14 +32,10 @@ RSpec.describe "Many deploys", once: "processes and descriptors" do
     eventually { server.workers.size == 2 && pid_in(server) == server.master }
   end
 
-  # Under the load of wrk, and watched by clients that look at what they get.
-  #
-  # @return [Array<String>] what those got
+  # Under the load of clients that make no pause, beside those that do; gives what the latter got.
   def under_load(server, kept:, &block)
-    return unnoticed(server, kept: kept, &block) unless Wrk.installed?
-
     bodies = nil
-    load = Wrk.run(server, kept: kept) { bodies = unnoticed(server, kept: kept, &block) }
+    load = ClientLoop.run(server, paths: ["/"] * 8, kept: kept, pause: 0) { bodies = unnoticed(server, kept: kept, &block) }
     expect(load.failures).to eq([])
     bodies
   end

@@ -15,16 +15,14 @@ RSpec.describe "Faults", once: "processes, signals and files" do
     it "B-faults TERM while #{command} loads the app ends the process at once" do
       server = Server.launch(ru: "File.write('loading', Process.pid.to_s)\nsleep", fastrack: fastrack, options: { Path: "app.sock" })
       eventually { server.lines_of("loading").any? }
-      expect(server.stop.termsig).to eq(Signal.list.fetch("TERM"))
-      expect(server.processes).to be_empty
+      expect([server.stop.termsig, server.processes]).to eq([Signal.list.fetch("TERM"), []])
       expect(server.log).not_to match(/[Ee]rror|\.rb:\d/)
     end
   end
 
   it "B-faults something that is no app is one line and status 1" do
     server = Server.fail_to_start(ru: "run(:nothing)", rackup: false)
-    expect(server.log).to eq("fastrack: the app does not respond to call: :nothing\n")
-    expect(server.status.exitstatus).to eq(1)
+    expect([server.log, server.status.exitstatus]).to eq(["fastrack: the app does not respond to call: :nothing\n", 1])
   end
 
   # Where nobody may make files, root included.
@@ -54,8 +52,7 @@ RSpec.describe "Faults", once: "processes, signals and files" do
         # The first two are forked before either can have died; then at most two for each interval.
         eventually { server.lines_of("forks").join.size >= 9 }
         expect(now - began).to be >= 3 * 0.3
-        expect(server.log).to match(line)
-        expect(server.stop.exitstatus).to eq(0)
+        expect([server.log, server.stop.exitstatus]).to match([line, 0])
       end
     end
   end
@@ -80,8 +77,7 @@ RSpec.describe "Faults", once: "processes, signals and files" do
       RUBY
       before = server.await_workers(2)
       server.write("full", "")
-      server.signal(:HUP)
-      fresh = server.await_others(before)
+      fresh = server.renew(before)
       server.signal(:KILL, to: fresh.first)
       server.await_workers(2) { |found| !found.include?(fresh.first) }
       3.times { expect(server.get("/raise").status).to eq(500) }
@@ -99,9 +95,7 @@ RSpec.describe "Faults", once: "processes, signals and files" do
   it "B-faults no process to be had for a worker is logged, spaced, and tried again" do
     server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0.1 }, config: <<~RUBY)
       Process.singleton_class.prepend(Module.new do
-        def _fork
-          File.exist?("no_fork") ? raise(Errno::EAGAIN, "fork(2)") : super
-        end
+        def _fork = File.exist?("no_fork") ? raise(Errno::EAGAIN, "fork(2)") : super
       end)
     RUBY
     before = server.await_workers(1)
@@ -135,8 +129,7 @@ RSpec.describe "Faults", once: "processes, signals and files" do
       server.await_workers(2) { |found| found != before }
       unknown.call.positive?
     end
-    expect(server.get.status).to eq(200)
-    expect(server.stop.exitstatus).to eq(0)
+    expect([server.get.status, server.stop.exitstatus]).to eq([200, 0])
   end
 
   it "B-faults a log that nobody reads any more stops nothing, and an app that fails gets its 500 all the same" do
@@ -148,7 +141,6 @@ RSpec.describe "Faults", once: "processes, signals and files" do
     [reader, writer].each(&:close)
     server.signal(:KILL, to: before.first)
     after = server.await_others(before)
-    expect(Array.new(3) { server.get("/raise").status }).to eq([500] * 3)
-    expect(server.get.body.to_i).to eq(after.first)
+    expect([Array.new(3) { server.get("/raise").status }, server.get.body.to_i]).to eq([[500] * 3, after.first])
   end
 end

@@ -19,10 +19,8 @@ RSpec.describe "D10 The master", once: "what the master does with what a hook ra
     expect(server.get("/").status).to eq(200)
     before = server.await_workers(count)
     expect(server.processes.size).to eq(count + 1)
-    server.signal(:HUP)
-    server.await_others(before)
-    expect(server.stop.exitstatus).to eq(0)
-    expect(server.processes).to eq([])
+    server.renew(before)
+    expect([server.stop.exitstatus, server.processes]).to eq([0, []])
   end
 
   # What is no StandardError, and what the log says of it.
@@ -59,16 +57,14 @@ RSpec.describe "D10 The master", once: "what the master does with what a hook ra
   end
 
   # What such a wrapper does with a pid, 0 in the child, and what the log says of it.
-  {
-    "keeps a worker where a wrapper of Process._fork raises when it is there" =>
+  { "keeps a worker where a wrapper of Process._fork raises when it is there" =>
       ["pid == 0 ? pid : raise(LoadError, 'no such agent')", /process \d+ was forked all the same: .*no such agent \(LoadError\)/],
     "ends a worker where a wrapper of Process._fork raises in that, and tries again" =>
       ["pid == 0 ? raise(LoadError, 'no such agent') : pid", /worker \d \(pid \d+\) exited with status 1$/],
     "takes what a wrapper of Process._fork returns for what it is" =>
       ["pid == 0 ? pid : nil", /process \d+ was forked all the same: .*\(TypeError\)/],
     "goes on where a wrapper of Process._fork hangs, and keeps the worker" =>
-      ["pid == 0 ? pid : sleep", /process \d+ was forked all the same: .*it is not done within 1 s/]
-  }.each do |what, (code, line)|
+      ["pid == 0 ? pid : sleep", /process \d+ was forked all the same: .*it is not done within 1 s/] }.each do |what, (code, line)|
     it what do
       server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1, WorkerBootTimeout: 1 }, config: <<~RUBY)
         Process.singleton_class.prepend(Module.new do
@@ -148,11 +144,13 @@ RSpec.describe "D10 The master", once: "what the master does with what a hook ra
 
     hang = "(File.write('hung', '') && sleep)"
 
-    it "where after_booted hangs" do
-      server = hung(serve("after_booted { |*| #{hang} }", options: { WorkerBootTimeout: 0 }))
-      expect(server.stop.exitstatus).to eq(0)
-      expect(server.processes).to eq([])
-      expect(server.log).to match(/^fastrack: after_booted failed: .*TERM has come meanwhile/)
+    { "after_booted" => ["after_booted { |*| #{hang} }", nil, "after_booted failed"],
+      "a plugin's start" => ["", "def start(_) = #{hang}", "plugin :example does not start"] }.each do |what, (config, plugin, line)|
+      it "where #{what} hangs" do
+        server = hung(serve(config, plugin: plugin, options: { WorkerBootTimeout: 0 }, by: plugin ? :launch : :start))
+        expect([server.stop.exitstatus, server.processes]).to eq([0, []])
+        expect(server.log).to match(/^fastrack: #{line}: .*TERM has come meanwhile/)
+      end
     end
 
     it "where after_stopped hangs, sooner by another TERM" do
@@ -169,12 +167,6 @@ RSpec.describe "D10 The master", once: "what the master does with what a hook ra
       server.await_ready
       expect(server.stop.exitstatus).to eq(0)
       expect(server.log).to match(/^fastrack: after_stopped failed: .*it is not done within 5 s/)
-    end
-
-    it "where a plugin's start hangs" do
-      server = serve("", plugin: "def start(_) = #{hang}", options: { WorkerBootTimeout: 0 }, by: :launch)
-      expect(hung(server).stop.exitstatus).to eq(0)
-      expect(server.log).to match(/^fastrack: plugin :example does not start: .*TERM has come meanwhile/)
     end
 
     it "where a hook rescues all that is raised, though not in good order" do

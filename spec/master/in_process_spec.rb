@@ -30,9 +30,7 @@ RSpec.describe "A server inside another process" do
   it "serves an app that calls itself, on connections that are kept alive, too" do
     answers = InProcess.json(<<~'RUBY')
       inner = nil
-      app = lambda do |env|
-        env["PATH_INFO"] == "/outer" ? [200, {}, [inner.get("/inner").body]] : [200, {}, ["inner"]]
-      end
+      app = ->(env) { env["PATH_INFO"] == "/outer" ? [200, {}, [inner.get("/inner").body]] : [200, {}, ["inner"]] }
       server = Fastrack::Server.new(app).start
       # More connections than threads: some belong to the engine that is busy with the outer request.
       inners = Array.new(9) { Net::HTTP.start("127.0.0.1", server.port).tap { |http| http.read_timeout = 60; http.get("/") } }
@@ -211,8 +209,7 @@ RSpec.describe "A server inside another process" do
     end
     worker = server.await_workers(1).first
     expect([figures.call(worker), server.get.body]).to eq(["figures of #{worker}", worker.to_s])
-    server.signal(:HUP)
-    successor = server.await_others([worker]).first
+    successor = server.renew([worker]).first
     expect([figures.call(successor), server.get.body]).to eq(["figures of #{successor}", successor.to_s])
     expect(server.stop.exitstatus).to eq(0)
   end

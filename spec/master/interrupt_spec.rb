@@ -1,27 +1,26 @@
 # frozen_string_literal: true
 
 RSpec.describe "C1 INT" do
-  def start(**keywords) = Server.ready(ru: Rackups::GATE, options: { MaxWorkers: 2, MaxRequestPerChild: 0 }, **keywords)
+  # A server with a request in its app, and whose other worker has gone after that.
+  def busy_after
+    server = Server.ready(ru: Rackups::GATE, options: { MaxWorkers: 2, MaxRequestPerChild: 0 })
+    request = SlowRequest.new(server)
+    yield server
+    eventually { server.workers == [request.pid] }
+    [server, request]
+  end
 
   # As a terminal sends it, to all processes of the job.
   def interrupt_all(server) = Process.kill(:INT, -server.pid)
 
   it "is graceful in production, also where all processes get it: requests finish, and the status is 0" do
-    server = start
-    request = SlowRequest.new(server)
-    interrupt_all(server)
-    eventually { server.workers == [request.pid] }
-    expect(request.finish.body.to_i).to eq(request.pid)
-    expect(server.wait.exitstatus).to eq(0)
-    expect(server.processes).to be_empty
+    server, request = busy_after { |started| interrupt_all(started) }
+    expect([request.finish.body.to_i, server.wait.exitstatus, server.processes]).to eq([request.pid, 0, []])
     expect(server.log).not_to match(/killed|exited/)
   end
 
   it "is quick the second time, and the log says that it was the master that has killed a worker, and why" do
-    server = start
-    request = SlowRequest.new(server)
-    interrupt_all(server)
-    eventually { server.workers == [request.pid] }
+    server, request = busy_after { |started| interrupt_all(started) }
     server.signal(:INT)
     expect(server.wait.exitstatus).to eq(0)
     expect(server.log).to match(%r{^fastrack: worker \d \(pid #{request.pid}\) was killed by the master \(quick shutdown\) while serving GET /slow for \d+\.\d s$})
@@ -29,16 +28,12 @@ RSpec.describe "C1 INT" do
   end
 
   it "is the first one after TERM, too, as plugins send it when their processes have ended by that TERM" do
-    server = start
-    request = SlowRequest.new(server)
-    server.signal(:TERM)
-    eventually { server.workers == [request.pid] }
+    server, request = busy_after { |started| started.signal(:TERM) }
     server.signal(:INT)
     # It has been handled when what comes later has been.
     server.signal(:HUP)
     server.await_log("HUP is ignored: the server is stopping")
-    expect(request.finish.status).to eq(200)
-    expect(server.wait.exitstatus).to eq(0)
+    expect([request.finish.status, server.wait.exitstatus]).to eq([200, 0])
   end
 
   # A plugin that does what Solid Queue's does when its process has ended.
@@ -63,7 +58,6 @@ RSpec.describe "C1 INT" do
     eventually { server.file?("told") && server.workers == [request.pid] }
     server.signal(:HUP)
     server.await_log("HUP is ignored: the server is stopping")
-    expect(request.finish.status).to eq(200)
-    expect(server.wait.exitstatus).to eq(0)
+    expect([request.finish.status, server.wait.exitstatus]).to eq([200, 0])
   end
 end

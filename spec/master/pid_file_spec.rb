@@ -86,8 +86,7 @@ RSpec.describe "The pid file", once: "files and processes" do
       servers = Array.new(4) { Server.launch(ru: Rackups::PID, options: { Pid: path, MaxWorkers: 1 }) }
       running, refused = eventually { servers.partition { |one| !one.ended? }.then { |two| two if two.last.size >= 3 } }
       running.first.await_ready
-      expect(running.map(&:pid)).to eq([File.read(path).to_i])
-      expect(refused.map { |one| one.status.exitstatus }).to eq([1, 1, 1])
+      expect([running.map(&:pid), refused.map { |one| one.status.exitstatus }]).to eq([[File.read(path).to_i], [1, 1, 1]])
       expect(Dir.children(File.dirname(path)) - ["app.control"]).to eq(["app.pid"])
     end
   end

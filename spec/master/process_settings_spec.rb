@@ -4,6 +4,8 @@ require_relative "../../lib/fastrack/configuration"
 require_relative "../../lib/fastrack/process/settings"
 
 RSpec.describe "The server's process", once: "settings of processes" do
+  include Folder
+
   # Writes what a worker is into its response.
   let(:ru) { <<~RUBY }
     run lambda { |_env|
@@ -15,18 +17,16 @@ RSpec.describe "The server's process", once: "settings of processes" do
   RUBY
 
   it "C2 runs in working_directory, whose name it keeps though it is a link" do
-    Dir.mktmpdir do |dir|
-      Dir.mkdir("#{dir}/release")
-      File.symlink("release", "#{dir}/current")
-      server = Server.start(ru: ru, options: { MaxWorkers: 1 }, config: <<~RUBY)
-        working_directory "#{dir}/current"
-        stderr_path "err.log"
-        before_fork { $stderr.puts ENV["PWD"] }
-      RUBY
-      expect(server.get.body).to start_with("[\"#{File.realpath(dir)}/release\"")
-      expect(File.readlines("#{dir}/release/err.log", chomp: true)).to include("#{dir}/current")
-      server.stop
-    end
+    Dir.mkdir("#{@dir}/release")
+    File.symlink("release", "#{@dir}/current")
+    server = Server.start(ru: ru, options: { MaxWorkers: 1 }, config: <<~RUBY)
+      working_directory "#{@dir}/current"
+      stderr_path "err.log"
+      before_fork { $stderr.puts ENV["PWD"] }
+    RUBY
+    expect(server.get.body).to start_with("[\"#{File.realpath(@dir)}/release\"")
+    expect(File.readlines("#{@dir}/release/err.log", chomp: true)).to include("#{@dir}/current")
+    server.stop
   end
 
   it "C2 stdout_path and stderr_path get what master and workers write, and add to what is there" do
@@ -56,8 +56,7 @@ RSpec.describe "The server's process", once: "settings of processes" do
       server.await_workers(1)
       server.reload("working_directory '/'\nstderr_path 'no/such/two.log'")
       eventually { server.lines_of("one.log").any? { |line| line.include?("cannot write to /no/such/two.log") } }
-      expect(File.readlink("/proc/#{server.master}/cwd")).to eq(File.realpath(server.dir))
-      expect(server.get.status).to eq(200)
+      expect([File.readlink("/proc/#{server.master}/cwd"), server.get.status]).to eq([File.realpath(server.dir), 200])
     end
   end
 
@@ -89,8 +88,7 @@ RSpec.describe "The server's process", once: "settings of processes" do
         after_fork { File.write("hook", Process.euid.to_s) }
       RUBY
       expect(server.get.body).to end_with("#{nobody.uid}, #{nobody.gid}, [#{nobody.gid}]]")
-      expect(File.read("#{server.dir}/hook")).to eq("0")
-      expect(File.stat("/proc/#{server.master}").uid).to eq(0)
+      expect([File.read("#{server.dir}/hook"), File.stat("/proc/#{server.master}").uid]).to eq(["0", 0])
       expect(File.stat("#{server.dir}/err.log").uid).to eq(nobody.uid)
     end
 
@@ -102,13 +100,11 @@ RSpec.describe "The server's process", once: "settings of processes" do
   end
 
   it "C2 a user that cannot be become is an error with its place" do
-    Dir.mktmpdir do |dir|
-      File.write("#{dir}/fastrack.rb", "user 'root'")
-      configuration = Fastrack::Configuration.new({ ConfigFile: "#{dir}/fastrack.rb" }, environment: {}, output: StringIO.new)
-      allow(Process).to receive(:euid).and_return(1000)
-      expect { Fastrack::ProcessSettings.new(configuration).apply }
-        .to raise_error(Fastrack::ConfigurationError, "ConfigFile #{dir}/fastrack.rb:1: user: only root may become root")
-    end
+    File.write("#{@dir}/fastrack.rb", "user 'root'")
+    configuration = Fastrack::Configuration.new({ ConfigFile: "#{@dir}/fastrack.rb" }, environment: {}, output: StringIO.new)
+    allow(Process).to receive(:euid).and_return(1000)
+    expect { Fastrack::ProcessSettings.new(configuration).apply }
+      .to raise_error(Fastrack::ConfigurationError, "ConfigFile #{@dir}/fastrack.rb:1: user: only root may become root")
   end
 
   { "working_directory '/no/such'" => "working_directory: cannot enter /no/such: no such file or directory",

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 RSpec.describe "A new master (USR2) that meets with trouble", once: "processes, signals and sockets" do
+  include Folder
   include ReexecHelpers
 
   # What stands in the variable before the new master reads it.
@@ -103,8 +104,7 @@ RSpec.describe "A new master (USR2) that meets with trouble", once: "processes, 
     server.await_ready(3)
     server.signal(:QUIT, to: second)
     await_processes(server, 3)
-    expect(server.processes).to include(server.master)
-    expect(server.get.status).to eq(200)
+    expect([server.processes, server.get.status]).to match([include(server.master), 200])
   end
 
   %i[TERM INT].each do |name|
@@ -125,9 +125,7 @@ RSpec.describe "A new master (USR2) that meets with trouble", once: "processes, 
     eventually { refused_usr2?(server) }
     server.signal(:TERM)
     eventually { !ProcessTable.alive?(pid) }
-    expect(request.finish.status).to eq(200)
-    expect(server.wait.exitstatus).to eq(0)
-    expect(server.processes).to eq([])
+    expect([request.finish.status, server.wait.exitstatus, server.processes]).to eq([200, 0, []])
   end
 
   # Whether the old master has begun to stop.
@@ -141,9 +139,7 @@ RSpec.describe "A new master (USR2) that meets with trouble", once: "processes, 
     booting(server)
     server.signal(:QUIT)
     expect(server.wait.exitstatus).to eq(0)
-    clients = Array.new(3) do
-      TCPSocket.new("127.0.0.1", server.port).tap { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") }
-    end
+    clients = Array.new(3) { TCPSocket.new("127.0.0.1", server.port).tap { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") } }
     server.write("go", "")
     expect(clients.map { |client| HttpResponse.parse(client.read).body }).to all(start_with("v2 "))
     await_processes(server, 3)
@@ -180,8 +176,7 @@ RSpec.describe "A new master (USR2) that meets with trouble", once: "processes, 
     server.write("go", "")
     server.await_ready(2)
     await_processes(server, 3)
-    expect(server.get.body).to start_with("v2 ")
-    expect(pid_in(server)).to eq(server.master)
+    expect([server.get.body, pid_in(server)]).to match([start_with("v2 "), server.master])
     eventually { server.lines_of("app.pid.oldbin").empty? }
   end
 
@@ -190,22 +185,18 @@ RSpec.describe "A new master (USR2) that meets with trouble", once: "processes, 
     server.signal(:KILL, to: server.master)
     server.await_log("was killed by SIGKILL; this one carries on")
     await_processes(server, 3)
-    expect(pid_in(server)).to eq(server.pid)
-    expect(server.get.body).to eq("v1 #{server.pid}")
+    expect([pid_in(server), server.get.body]).to eq([server.pid, "v1 #{server.pid}"])
   end
 
   it "B-faults a pid file that cannot be renamed keeps the old one" do
-    Dir.mktmpdir do |dir|
-      path = File.join(dir, "app.pid")
-      server = start(options: { Pid: path })
-      FileUtils.mkdir("#{path}.oldbin")
-      usr2(server)
-      server.await_log(/^fastrack: cannot start a new master, this one carries on: Is a directory/)
-      expect(File.read(path).to_i).to eq(server.pid)
-      expect(server.get.status).to eq(200)
-      FileUtils.rmdir("#{path}.oldbin")
-      replace_master(server)
-      expect(File.read(path).to_i).to eq(server.master)
-    end
+    path = File.join(@dir, "app.pid")
+    server = start(options: { Pid: path })
+    FileUtils.mkdir("#{path}.oldbin")
+    usr2(server)
+    server.await_log(/^fastrack: cannot start a new master, this one carries on: Is a directory/)
+    expect([File.read(path).to_i, server.get.status]).to eq([server.pid, 200])
+    FileUtils.rmdir("#{path}.oldbin")
+    replace_master(server)
+    expect(File.read(path).to_i).to eq(server.master)
   end
 end

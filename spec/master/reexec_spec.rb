@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 RSpec.describe "A new master (USR2)", exec: "its start command", once: "processes, signals and sockets" do
+  include Folder
   include ReexecHelpers
 
   { "a port" => false, "a path" => true }.each do |what, unix|
@@ -19,26 +20,24 @@ RSpec.describe "A new master (USR2)", exec: "its start command", once: "processe
   end
 
   it "C1 reads the ConfigFile anew: addresses that stay are taken over, new ones opened, the others let go of" do
-    Dir.mktmpdir do |dir|
-      paths = %w[a b c].map { |name| File.join(dir, name) }
-      config = ->(*listens) { listens.map { |path| "listen #{path.inspect}\n" }.join }
-      server = Server.launch(ru: app("v1"), options: { MaxWorkers: 1, Host: nil, Port: nil }, config: config.call(*paths.first(2)))
-      server.await_ready
-      inode = File.stat(paths[0]).ino
-      server.write("fastrack.rb", config.call(paths[0], paths[2]))
-      replace_master(server)
-      expect(File.stat(paths[0]).ino).to eq(inode)
-      expect(server.log).to include("fastrack: no longer listening on :unix:#{paths[1]}\n")
-      served = paths.map do |path|
-        UNIXSocket.open(path) do |socket|
-          socket.write("GET / HTTP/1.0\r\n\r\n")
-          socket.wait_readable(GcMode.patient(20)) ? HttpResponse.parse(socket.read).status : :silent
-        end
-      rescue Errno::ENOENT
-        :removed
+    paths = %w[a b c].map { |name| File.join(@dir, name) }
+    config = ->(*listens) { listens.map { |path| "listen #{path.inspect}\n" }.join }
+    server = Server.launch(ru: app("v1"), options: { MaxWorkers: 1, Host: nil, Port: nil }, config: config.call(*paths.first(2)))
+    server.await_ready
+    inode = File.stat(paths[0]).ino
+    server.write("fastrack.rb", config.call(paths[0], paths[2]))
+    replace_master(server)
+    expect(File.stat(paths[0]).ino).to eq(inode)
+    expect(server.log).to include("fastrack: no longer listening on :unix:#{paths[1]}\n")
+    served = paths.map do |path|
+      UNIXSocket.open(path) do |socket|
+        socket.write("GET / HTTP/1.0\r\n\r\n")
+        socket.wait_readable(GcMode.patient(20)) ? HttpResponse.parse(socket.read).status : :silent
       end
-      expect(served).to eq([200, :removed, 200])
+    rescue Errno::ENOENT
+      :removed
     end
+    expect(served).to eq([200, :removed, 200])
   end
 
   it "C1 is refused under start_server, which would take it for a crash" do
@@ -56,8 +55,7 @@ RSpec.describe "A new master (USR2)", exec: "its start command", once: "processe
     request = SlowRequest.new(server)
     usr2(server)
     server.await_ready(2)
-    expect(server.ended?).to be(false)
-    expect(request.finish.body.to_i).to eq(request.pid)
+    expect([server.ended?, request.finish.body.to_i]).to eq([false, request.pid])
     taken_over(server)
   end
 
@@ -91,9 +89,7 @@ RSpec.describe "A new master (USR2)", exec: "its start command", once: "processe
 
     it "C1 by before_exec, whose environment it gets" do
       server = start(config: <<~'RUBY')
-        before_exec do |server|
-          ENV["FROM_HOOK"] = "#{server.worker_processes} #{Process.ppid}"
-        end
+        before_exec { |server| ENV["FROM_HOOK"] = "#{server.worker_processes} #{Process.ppid}" }
       RUBY
       server.write("config.ru", 'run ->(_env) { [200, {}, [ENV["FROM_HOOK"]]] }')
       replace_master(server)
@@ -112,8 +108,7 @@ RSpec.describe "A new master (USR2)", exec: "its start command", once: "processe
       expect(pid_in(server, "app.pid.oldbin")).to eq(server.pid)
       server.write("go", "")
       taken_over(server)
-      expect(pid_in(server)).to eq(server.master)
-      expect(server.lines_of("app.pid.oldbin")).to eq([])
+      expect([pid_in(server), server.lines_of("app.pid.oldbin")]).to eq([server.master, []])
       server.signal(:TERM, to: server.master)
       await_processes(server, 0)
       expect(server.lines_of("app.pid")).to eq([])
@@ -166,8 +161,7 @@ RSpec.describe "A new master (USR2)", exec: "its start command", once: "processe
         go_back(server)
         await_processes(server, 3)
       end
-      expect(pid_in(server)).to eq(server.pid)
-      expect(ProcessTable.children(server.pid).size).to eq(2)
+      expect([pid_in(server), ProcessTable.children(server.pid).size]).to eq([server.pid, 2])
     end
 
     # The kernel closes its channel a moment before, and nothing else may ever happen that would have the old one look again.

@@ -31,8 +31,7 @@ RSpec.describe "Listeners on HUP", once: "sockets and signals" do
         server.await_ready(2)
         clients.await_answers
       end
-      expect(loop.failures).to eq([])
-      expect(server.workers).to include(get(port), get(port + 2))
+      expect([loop.failures, server.workers]).to match([[], include(get(port), get(port + 2))])
       expect(refused?(port + 1)).to be(true)
       expect(server.log).to include("fastrack: no longer listening on 127.0.0.1:#{port + 1}\n")
       expect(server.log.scan(/^Fastrack starts Listening on 127.0.0.1:#{port + 2} Pid:#{server.pid}$/).size).to eq(1)
@@ -66,8 +65,7 @@ RSpec.describe "Listeners on HUP", once: "sockets and signals" do
         change(server, "127.0.0.1:#{port + 1}", place)
         server.await_log("fastrack: HUP changes nothing: cannot listen on #{place}: the port is in use\n")
       end
-      expect(before).to include(get(port))
-      expect([server.workers, refused?(port + 1)]).to eq([before, true])
+      expect([before, server.workers, refused?(port + 1)]).to match([include(get(port)), before, true])
       # Another HUP sees the difference all the same.
       change(server, "127.0.0.1:#{port}", "127.0.0.1:#{port + 1}")
       server.await_ready(2)

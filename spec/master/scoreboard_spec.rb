@@ -18,7 +18,6 @@ RSpec.describe "the scoreboard", once: "shared memory" do
       # What the request has taken is what the line is to tell.
       sleep 0.2
       server.signal(signal, to: pid.to_i)
-
       expect(line_of(server, pid)).to match(/#{manner} while serving GET \/wait for (?:0\.[2-9]|[1-9]\d*\.\d) s, request id r-1$/)
       client.value
     end

@@ -18,8 +18,7 @@ RSpec.describe Fastrack::SdNotify, once: "a socket" do
   it "C6 reaches a socket with an abstract name" do
     name = "fastrack-spec-#{Process.pid}"
     abstract = Socket.new(:UNIX, :DGRAM).tap { |socket| socket.bind(Addrinfo.unix("\0#{name}")) }
-    expect(described_class.new("NOTIFY_SOCKET" => "@#{name}").ready).to be(true)
-    expect(abstract.recv(100)).to eq("READY=1")
+    expect([described_class.new("NOTIFY_SOCKET" => "@#{name}").ready, abstract.recv(100)]).to eq([true, "READY=1"])
     abstract.close
   end
 
@@ -38,10 +37,8 @@ RSpec.describe Fastrack::SdNotify, once: "a socket" do
 
   it "C6 the watchdog is fed twice in the time that systemd waits, by the process that it waits for" do
     mine = { "WATCHDOG_USEC" => "3000000", "WATCHDOG_PID" => Process.pid.to_s }
-    expect(notifier(mine).watchdog_interval).to eq(1.5)
-    expect(notifier(mine.except("WATCHDOG_PID")).watchdog_interval).to eq(1.5)
-    expect(notifier(mine.merge("WATCHDOG_PID" => "1")).watchdog_interval).to be_nil
-    expect(notifier.watchdog_interval).to be_nil
+    expect([notifier(mine).watchdog_interval, notifier(mine.except("WATCHDOG_PID")).watchdog_interval]).to eq([1.5, 1.5])
+    expect([notifier(mine.merge("WATCHDOG_PID" => "1")).watchdog_interval, notifier.watchdog_interval]).to eq([nil, nil])
     expect(described_class.new(mine).watchdog_interval).to be_nil
   end
 end

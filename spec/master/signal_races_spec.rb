@@ -77,8 +77,7 @@ RSpec.describe "Signals at a bad moment", once: "processes and signals" do
     eventually { !ProcessTable.alive?(first) }
     client.ask("/")
     server.write("go", "")
-    expect(client.answer.headers["Connection"]).to eq("close")
-    expect(server.wait.exitstatus).to eq(0)
+    expect([client.answer.headers["Connection"], server.wait.exitstatus]).to eq(["close", 0])
     expect(server.lines_of("ended")).to contain_exactly("0", "1")
   end
 

@@ -4,17 +4,9 @@ require "io/console"
 require "pty"
 
 RSpec.describe "Signals", once: "processes and signals" do
-  # Each example does something to a server that clients ask all the time; none of them may notice.
-  def unnoticed(server, &block)
-    loop = ClientLoop.run(server, &block)
-    expect(loop.failures).to eq([])
-    expect(loop.bodies).not_to be_empty
-  end
+  include ReexecHelpers
 
-  def start(**options)
-    options = { MaxWorkers: 2, MaxRequestPerChild: 0 }.merge(options)
-    Server.start(ru: Rackups::PID, options: options).tap { |server| server.await_workers(options[:MaxWorkers]) }
-  end
+  def start(**options) = super(ru: Rackups::PID, options: options)
 
   it "C1 says that it is ready when after_fork has run in all workers, and not before" do
     server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2 }, config: <<~RUBY)
@@ -106,12 +98,7 @@ RSpec.describe "Signals", once: "processes and signals" do
 
   # What a terminal's end does to a server in it, seen from outside: its log is a file, as it outlives the terminal.
   describe "HUP, WINCH and the terminal" do
-    # Starts the command in a terminal of its own.
-    #
-    # @yieldparam close [Proc] closes the terminal
-    # @yieldparam pid [Integer] the terminal's first process
-    # @yieldparam log [Proc] gives the server's log
-    # @yieldparam screen [IO]
+    # Starts the command in a terminal of its own. The block gets what closes that, its first process, what gives the log, and its screen.
     def in_terminal(command, directory = Dir.mktmpdir)
       File.write(File.join(directory, "config.ru"), Rackups::PID)
       log = -> { File.file?("#{directory}/log") ? File.read("#{directory}/log") : "" }

@@ -16,9 +16,7 @@ RSpec.describe "Stopping", once: "processes and signals" do
         # The one that is not at a request goes at once.
         eventually { server.workers == [request.pid] }
       end
-      expect(request.finish.body.to_i).to eq(request.pid)
-      expect(server.wait.exitstatus).to eq(0)
-      expect(server.processes).to be_empty
+      expect([request.finish.body.to_i, server.wait.exitstatus, server.processes]).to eq([request.pid, 0, []])
     end
   end
 
@@ -54,8 +52,7 @@ RSpec.describe "Stopping", once: "processes and signals" do
     server.signal(:TERM)
     # It has let go of its listener.
     eventually { sockets.call < before }
-    expect(HttpResponse.parse(peer.read_to_end).body.bytesize).to eq(16_000_000)
-    expect(request.finish.status).to eq(200)
+    expect([HttpResponse.parse(peer.read_to_end).body.bytesize, request.finish.status]).to eq([16_000_000, 200])
     expect(server.wait.exitstatus).to eq(0)
   end
 
@@ -64,8 +61,7 @@ RSpec.describe "Stopping", once: "processes and signals" do
     it "C1 a worker that does not end within GracefulTimeout after #{what} is named in the log and killed, and the server ends" do
       server, request = busy(GracefulTimeout: 1)
       eventually { server.ended? || !server.signal(name) } if name == :QUIT
-      expect(server.stop(name).exitstatus).to eq(0)
-      expect(server.processes).to be_empty
+      expect([server.stop(name).exitstatus, server.processes]).to eq([0, []])
       expect(server.log.scan(/^fastrack: worker \d \(pid (\d+)\) has not finished within 1 s: killing it; it is serving GET \/slow for \d+\.\d s$/)).to eq([[request.pid.to_s]])
       # Who sees SIGKILL there looks for a lack of memory.
       expect(server.log).to match(%r{^fastrack: worker \d \(pid #{request.pid}\) was killed by the master \(GracefulTimeout\) while serving GET /slow})
@@ -73,10 +69,7 @@ RSpec.describe "Stopping", once: "processes and signals" do
     end
   end
 
-  # A client of the only worker that has sent no more than this, and that the worker has accepted.
-  #
-  # @yieldparam client [UNIXSocket]
-  # @yieldparam worker [Integer] its pid
+  # A client of the only worker that has sent no more than this, and that the worker has accepted; and the worker's pid.
   def with_slow_client(server, part)
     worker = server.await_workers(1).first
     sockets = -> { ProcessTable.descriptors(worker).values.compact.grep(/\Asocket:/).size }
@@ -130,8 +123,7 @@ RSpec.describe "Stopping", once: "processes and signals" do
     eventually { server.get && server.lines_of("exits").size >= 2 }
     server.stop
     pids = server.lines_of("exits")
-    expect(pids.uniq).to eq(pids)
-    expect([pids.size, pids.last]).to match([be >= 4, server.pid.to_s])
+    expect([pids.uniq, pids.size, pids.last]).to match([pids, be >= 4, server.pid.to_s])
   end
 
   describe "a TERM while at_exit hooks run" do
@@ -164,8 +156,7 @@ RSpec.describe "Stopping", once: "processes and signals" do
     it "A10 does not cut them off, nor change the status" do
       server = Server.start(ru: app, options: { MaxWorkers: 1 }, fastrack: true)
       status = stopped(server) { %i[INT TERM QUIT HUP].each { |name| server.signal(name) } }
-      expect(status.exitstatus).to eq(0)
-      expect(server.lines_of("exits")).to eq(%w[begun finished])
+      expect([status.exitstatus, server.lines_of("exits")]).to eq([0, %w[begun finished]])
     end
 
     it "A10 is given to the program's own handler, where it has one" do
@@ -182,8 +173,7 @@ RSpec.describe "Stopping", once: "processes and signals" do
       after_fork { File.write("stuck", ".", mode: "a"); sleep }
     RUBY
     eventually { server.lines_of("stuck") == [".."] }
-    expect(server.stop.exitstatus).to eq(0)
-    expect(server.processes).to be_empty
+    expect([server.stop.exitstatus, server.processes]).to eq([0, []])
   end
 
   it "A10 what workers have written to stdout is not lost, though they are killed, nor written twice" do
@@ -221,11 +211,9 @@ RSpec.describe "Stopping", once: "processes and signals" do
       server.await_workers(2) if index.even?
       clients = Array.new(4) { Thread.new { ask_until_refused(server) } }
       eventually { clients.sum { |client| client[:answered].to_i }.positive? }
-      expect(server.stop.exitstatus).to eq(0)
-      expect(server.processes).to be_empty
+      expect([server.stop.exitstatus, server.processes]).to eq([0, []])
       bodies = clients.flat_map(&:value)
-      expect(bodies.size).to eq(server.lines_of("begun").first.size)
-      expect(bodies).to all(match(/\A\d+\z/))
+      expect([bodies.size, bodies]).to match([server.lines_of("begun").first.size, all(match(/\A\d+\z/))])
     end
   end
 

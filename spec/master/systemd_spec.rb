@@ -130,8 +130,7 @@ RSpec.describe "Under systemd", once: "sockets and processes" do
         expect(said.grep(/STOPPING/)).to eq([])
         expect(names(TCPSocket.new("127.0.0.1", socket.addr[1]))).to eq(["127.0.0.1", socket.addr[1].to_s])
         # What systemd had told the old one is nothing for the new one's app.
-        expect(server.lines_of("seen").grep(/LISTEN_/)).to eq([])
-        expect(server.lines_of("seen").size).to eq(2)
+        expect([server.lines_of("seen").grep(/LISTEN_/), server.lines_of("seen").size]).to eq([[], 2])
         Process.kill(:TERM, fresh)
         expect(heard("STOPPING")).not_to be_nil
         eventually { ProcessTable.entry(fresh).nil? }
@@ -194,12 +193,10 @@ RSpec.describe "Under systemd", once: "sockets and processes" do
                      chdir: File.realpath(service["WorkingDirectory"].first), 3 => socket, %i[out err] => "#{@dir}/log")
         eventually(20, -> { File.read("#{@dir}/log") }) { File.read("#{@dir}/log").include?("is ready Workers:4") }
         expect(asked).to eq("one")
-
         File.unlink("#{@dir}/current")
         File.symlink("two", "#{@dir}/current")
         expect(system({ "MAINPID" => main.to_s }, service["ExecReload"].first)).to be(true)
-        expect(Process.wait2(main).last.exitstatus).to eq(0)
-        expect(asked).to eq("two")
+        expect([Process.wait2(main).last.exitstatus, asked]).to eq([0, "two"])
       ensure
         last = File.read("#{@dir}/log")[/.*is ready Workers:4 Pid:(\d+)/m, 1].to_i
         Process.kill(:TERM, last) if last.positive?

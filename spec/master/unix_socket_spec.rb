@@ -8,8 +8,7 @@ RSpec.describe "A unix socket", once: "files" do
     it "D2 is removed at the server's end by #{signal}, wherever the server is by then" do
       server = start(unix: true, options: { Path: "server.sock" }, config: "after_worker_ready { Dir.chdir('/') }\nbefore_fork { Dir.chdir('/') }")
       expect(File).to be_socket(server.file("server.sock"))
-      expect(server.stop(signal).exitstatus).to eq(0)
-      expect(server.file?("server.sock")).to be(false)
+      expect([server.stop(signal).exitstatus, server.file?("server.sock")]).to eq([0, false])
     end
   end
 
@@ -46,8 +45,7 @@ RSpec.describe "A unix socket", once: "files" do
         taken = TCPServer.new("127.0.0.1", 0)
         server = Server.fail_to_start(ru: ru, fastrack: true, options: { Host: nil, Port: nil },
                                       config: "listen './one.sock'\n#{line.sub("PORT", taken.addr[1].to_s)}")
-        expect(server.status.exitstatus).to eq(1)
-        expect(Dir.children(server.dir).grep(/sock/)).to be_empty
+        expect([server.status.exitstatus, Dir.children(server.dir).grep(/sock/)]).to eq([1, []])
         taken.close
       end
     end

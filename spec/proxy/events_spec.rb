@@ -26,9 +26,7 @@ RSpec.describe "server-sent events", once: "what nginx sees" do
     end
   end
 
-  it "C5 arrive one by one without a proxy" do
-    expect_events(server)
-  end
+  it("C5 arrive one by one without a proxy") { expect_events(server) }
 
   { "by HTTP/1.0" => "", "by HTTP/1.1" => "proxy_http_version 1.1; proxy_set_header Connection \"\";" }.each do |how, settings|
     it "C5 arrive one by one through nginx, which is told not to buffer them, #{how}" do

@@ -41,11 +41,9 @@ RSpec.describe "B-app-error an app that fails" do
     end
   end
 
-  {
-    "/recursion" => "a stack that is too deep", "/throw" => "a throw that nobody catches", "/frozen" => "a FrozenError",
+  { "/recursion" => "a stack that is too deep", "/throw" => "a throw that nobody catches", "/frozen" => "a FrozenError",
     "/mute" => "an exception whose message fails", "/binary" => "a message that is no text",
-    **HttpApps::Raising::BAD_RESPONSES.transform_values { |response| "the response #{response.inspect}" }
-  }.each do |path, what|
+    **HttpApps::Raising::BAD_RESPONSES.transform_values { |response| "the response #{response.inspect}" } }.each do |path, what|
     it "B-app-error gives 500 for #{what}, and the worker lives", quiet: path == "/recursion" do
       expect_500(path)
       expect_worker_alive

@@ -7,10 +7,8 @@ RSpec.describe "A15 the body of a response" do
   {
     "an Array, whose length is told" => ["array", "onetwothree", "11"],
     "an Array of any number of parts" => ["many", (0...5000).map { |index| "#{index}," }.join],
-    "a frozen one" => ["frozen", "ab"],
-    "anything with each" => ["each", "onetwothree"],
-    "an Enumerator" => ["enumerator", "enum"],
-    "one buffer for all its parts" => ["one-buffer", "firstsecondthird"],
+    "a frozen one" => ["frozen", "ab"], "anything with each" => ["each", "onetwothree"],
+    "an Enumerator" => ["enumerator", "enum"], "one buffer for all its parts" => ["one-buffer", "firstsecondthird"],
     "an empty Array" => ["empty", "", "0"], "an Array of empty parts" => ["blank", "", "0"],
     "an each without parts" => ["each-empty", ""], "an each with empty ones" => ["each-blank", ""],
     "parts in an Array that are nil or Integers, by their to_s" => ["mixed-array", "ContentAgain0", "13"],

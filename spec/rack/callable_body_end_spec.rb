@@ -14,9 +14,7 @@ RSpec.describe "D11 the end of a callable body", if: HttpApps.rack3? do
     }
   RUBY
 
-  def answered(path, version)
-    HttpPeer.exchange(server, message("GET #{path} HTTP/#{version}", "Host: a", "Connection: keep-alive")).first
-  end
+  def answered(path, version) = HttpPeer.exchange(server, message("GET #{path} HTTP/#{version}", "Host: a", "Connection: keep-alive")).first
 
   it "D11 is the app's last chunk for HTTP/1.1; chunks that nobody can decode are a 500 for HTTP/1.0" do
     expect(HttpResponse.parse(answered("/chunks", "1.1")).body).to eq("hi")

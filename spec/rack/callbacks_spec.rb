@@ -3,9 +3,7 @@
 RSpec.describe "C5 what an app leaves to be called after its response" do
   before(:context) { serve(HttpApps.ru(:calling_back)) }
 
-  def noted(path)
-    journal.lines.select { |line| line.start_with?("#{path} ") }.map { |line| line.delete_prefix("#{path} ") }
-  end
+  def noted(path) = journal.lines.select { |line| line.start_with?("#{path} ") }.map { |line| line.delete_prefix("#{path} ") }
 
   # What was called for a request, once that is all of it.
   def called_for(path)
@@ -46,8 +44,7 @@ RSpec.describe "C5 what an app leaves to be called after its response" do
     server.get("/freezes")
     expect(server.get("/sees").body).to eq(HttpApps.rack3? ? "[] []" : "[] nothing")
     expect(journal.lines).not_to include("too late")
-    expect(journal.count("/late reply")).to eq(3)
-    expect(called_for("/fine").grep(/reply/).last(2)).to eq(["reply 1", "reply 2"])
+    expect([journal.count("/late reply"), called_for("/fine").grep(/reply/).last(2)]).to eq([3, ["reply 1", "reply 2"]])
   end
 
   it "C5 rack.response_finished: one that the app has put there itself is called on Rack 3, and is nothing to us on Rack 2" do

@@ -14,15 +14,12 @@ RSpec.describe "A15 close" do
   end
 
   # Requests something under that name, so that its lines are its own.
-  def request(name, verb: "GET")
-    HttpPeer.exchange(server, message("#{verb} /#{name} HTTP/1.1", "Host: a", "Connection: close"))
-  end
+  def request(name, verb: "GET") = HttpPeer.exchange(server, message("#{verb} /#{name} HTTP/1.1", "Host: a", "Connection: close"))
 
   # What the app answers with; what the client sees of it, a body, a status or how the connection ends; and what is done to the body.
   {
     "after a whole response" => ["normal", "onetwo", %w[each close]],
-    "after a body without parts" => ["nothing", "", %w[each close]],
-    "on 204" => ["status-204", 204, %w[close]],
+    "after a body without parts" => ["nothing", "", %w[each close]], "on 204" => ["status-204", 204, %w[close]],
     "on 304" => ["status-304", 304, %w[close]],
     "when each raises before the first part, and the answer is 500" => ["fails-at-once", 500, %w[each close]],
     "when each raises after a part" => ["fails-later", :reset, %w[each close]],
@@ -50,8 +47,7 @@ RSpec.describe "A15 close" do
 
   it "A15 close is called once on HEAD, whose body is not asked for parts" do
     bytes, = request("headless", verb: "HEAD")
-    expect(bytes).to end_with("\r\n\r\n")
-    expect(finally_done_to("headless")).to eq(%w[close])
+    expect([bytes, finally_done_to("headless")]).to match([end_with("\r\n\r\n"), %w[close]])
   end
 
   it "A15 close is called once when the client goes away mid-body, soon after it went" do

@@ -31,13 +31,11 @@ RSpec.describe "an app that closes what is not its own" do
   end
 
   # What it closes, and the log's line about it.
-  {
-    "/sockets" => /^fastrack: worker \d \(pid PID\) has no connection to the master any more: has the app closed all sockets\? Replacing it$/,
+  { "/sockets" => /^fastrack: worker \d \(pid PID\) has no connection to the master any more: has the app closed all sockets\? Replacing it$/,
     "/objects" => /^fastrack: worker \d \(pid PID\) has no connection to the master any more/,
     "/descriptors" => /^fastrack: the app has closed sockets or other descriptors of the server: this worker ends and is replaced \(worker PID\)$/,
     "/listeners" => /^fastrack: the app has closed sockets or other descriptors of the server: .* \(worker PID\)$/,
-    "/pollers" => /^fastrack: the app has closed sockets or other descriptors of the server: .* \(worker PID\)$/
-  }.each do |path, line|
+    "/pollers" => /^fastrack: the app has closed sockets or other descriptors of the server: .* \(worker PID\)$/ }.each do |path, line|
     it "B-closed has its worker replaced, with a line in the log, while the others go on (#{path})" do
       serve(app, options: { "MaxWorkers" => 2, "ErrRespawnInterval" => 0.1 })
       before = server.await_workers(2)
@@ -48,8 +46,7 @@ RSpec.describe "an app that closes what is not its own" do
         answers.concat(Array.new(4) { Thread.new { server.get("/") } }.map(&:value))
         server.workers.then { |found| found if found.size == 2 && found != before }
       end
-      expect((before & after).size).to eq(1)
-      expect(answers.map(&:status).uniq).to eq([200])
+      expect([(before & after).size, answers.map(&:status).uniq]).to eq([1, [200]])
       expect(answers.map { |one| one.body.to_i } - before - after).to eq([])
       expect(server.log).to match(Regexp.new(line.source.sub("PID", (before - after).first.to_s)))
       expect(server.log).not_to match(/RuntimeError|SIG|\.rb:\d/)

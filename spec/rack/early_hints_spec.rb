@@ -25,8 +25,7 @@ RSpec.describe "C5 rack.early_hints" do
       "none that would frame a body" => ["/framing", [["link: </a>"]]] }.each do |what, (path, expected)|
       it "C5 sends #{what}" do
         hints, response = hinted(path)
-        expect(hints).to eq(expected)
-        expect([response.status, response.body]).to eq([200, "one"])
+        expect([hints, response.status, response.body]).to eq([expected, 200, "one"])
       end
     end
 
@@ -59,9 +58,7 @@ RSpec.describe "C5 rack.early_hints" do
       expect_worker_alive
     end
 
-    it "C5 raises an IOError when the response has begun" do
-      expect(hinted("/late").last.body).to eq("oneIOError")
-    end
+    it("C5 raises an IOError when the response has begun") { expect(hinted("/late").last.body).to eq("oneIOError") }
   end
 
   it "C5 is not there without the option: a proxy that knows no 103 would take it for the response" do

@@ -3,19 +3,9 @@
 RSpec.describe "C5 a file that is not what is to be sent", once: "files, whatever Rack says" do
   app = <<~'RUBY'
     # Only its parts are right where it is a part of a file, or one whose size is not what it holds.
-    Body = Struct.new(:to_path) do
-      def each
-        yield "by each"
-      end
-    end
-
+    Body = Struct.new(:to_path) { def each = yield("by each") }
     # As an app reads it.
-    Whole = Class.new(Body) do
-      def each
-        yield File.read(to_path)
-      end
-    end
-
+    Whole = Class.new(Body) { def each = yield(File.read(to_path)) }
     run lambda { |env|
       case env["PATH_INFO"]
       when "/part" then [206, { "content-range" => "bytes 0-6/9" }, Body.new(File.join(Dir.pwd, "small"))]
@@ -41,16 +31,9 @@ RSpec.describe "C5 a file that is not what is to be sent", once: "files, whateve
         HttpResponse.all(HttpPeer.exchange(server, request).first).map(&:body)
       end
 
-      it "C5 is asked for its parts where it is a 206 that does not say its length" do
-        expect(kept("/part")).to eq(["by each", "some text"])
-      end
-
-      it "C5 is sent where a 206 has all of it" do
-        expect(kept("/all")).to eq(["some text", "some text"])
-      end
-
-      it "C5 may be empty" do
-        expect(kept("/empty")).to eq(["", "some text"])
+      { "is asked for its parts where it is a 206 that does not say its length" => ["/part", "by each"],
+        "is sent where a 206 has all of it" => ["/all", "some text"], "may be empty" => ["/empty", ""] }.each do |what, (path, body)|
+        it("C5 #{what}") { expect(kept(path)).to eq([body, "some text"]) }
       end
 
       it "C5 is asked for its parts where its size is not what it holds", linux: "sysfs and proc" do

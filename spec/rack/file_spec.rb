@@ -86,8 +86,7 @@ RSpec.describe "C5 a body with to_path" do
 
       it "C5 is sent as long as it was when the response began, if it grows meanwhile" do
         during(content) { |path| File.write(path, "more", mode: "a") }
-        expect(@ending).to eq(:closed)
-        expect(HttpResponse.parse(@bytes).body == content).to be(true)
+        expect([@ending, HttpResponse.parse(@bytes).body == content]).to eq([:closed, true])
       end
 
       it "C5 is closed once, and leaves no file open" do
@@ -117,8 +116,7 @@ RSpec.describe "C5 the system calls for a body with to_path", linux: "sendfile(2
     # What Ruby itself reads and writes before is none of ours. On a busy machine the helper may have received the request.
     calls = HttpStrace.new(folder, @worker).calls.drop_while { |call| !call.arguments.include?("HTTP/1.1 200 OK") }
     sent = calls.select { |call| %w[sendto sendfile write writev].include?(call.name) && !call.arguments.start_with?("2,") }
-    expect(sent.map(&:name).first(2)).to eq(%w[sendto sendfile])
-    expect(sent[0].arguments).to include("MSG_MORE")
+    expect([sent.map(&:name).first(2), sent[0].arguments]).to match([%w[sendto sendfile], include("MSG_MORE")])
     expect(sent[1].result).to eq("9")
   ensure
     FileUtils.remove_entry(folder)

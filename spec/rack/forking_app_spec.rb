@@ -22,8 +22,7 @@ RSpec.describe "an app that starts processes" do
       end
 
       it "B-fork runs commands as in any Ruby program" do
-        expect(ended_response("/system").body).to eq("true")
-        expect(ended_response("/backtick").body).to eq("from a command\n")
+        expect([ended_response("/system").body, ended_response("/backtick").body]).to eq(["true", "from a command\n"])
       end
 
       %w[/spawn /fork].each do |path|
@@ -46,8 +45,7 @@ RSpec.describe "an app that starts processes" do
         listening = ended.listening
         ended.stop
         expect(ProcessTable.alive?(child)).to be(true)
-        expect { unix ? UNIXSocket.new(listening[:path]) : TCPSocket.new("127.0.0.1", listening[:port]) }
-          .to raise_error(SystemCallError)
+        expect { unix ? UNIXSocket.new(listening[:path]) : TCPSocket.new("127.0.0.1", listening[:port]) }.to raise_error(SystemCallError)
       ensure
         Process.kill(:KILL, child) if child
       end
@@ -101,17 +99,14 @@ RSpec.describe "an app that starts processes" do
       it "B-fork happens once when another wrapper of fork raises a ThreadError, and its child has none of the server's sockets" do
         server = Server.start(ru: <<~'RUBY', options: { MaxWorkers: 1 })
           Process.singleton_class.prepend(Module.new do
-            def _fork
-              super.tap { |pid| raise ThreadError, "can't alloc thread" if pid.zero? && $raise }
-            end
+            def _fork = super.tap { |pid| raise ThreadError, "can't alloc thread" if pid.zero? && $raise }
           end)
           run lambda { |_env|
             $raise = true
             begin
               child = fork { exit!(1) }
             rescue ThreadError
-              File.write("children", "#{Dir.children("/proc/self/fd").size}
-", mode: "a")
+              File.write("children", "#{Dir.children("/proc/self/fd").size}\n", mode: "a")
               exit!(0)
             end
             Process.wait(child)
@@ -119,8 +114,7 @@ RSpec.describe "an app that starts processes" do
           }
         RUBY
         status, open = server.get.body.split.map(&:to_i)
-        expect(status).to eq(0)
-        expect(server.lines_of("children").size).to eq(1)
+        expect([status, server.lines_of("children").size]).to eq([0, 1])
         expect(server.lines_of("children").first.to_i).to be < open
       end
 
@@ -128,8 +122,7 @@ RSpec.describe "an app that starts processes" do
         HttpPeer.open(server) do |parked|
           parked.write("GET / HTTP/1.1\r\nHost: a\r\n")
           server.get("/")
-          expect(ended_response("/fork-exit").body).to eq("0")
-          expect(ended_response("/fork-raise").body).to eq("1")
+          expect([ended_response("/fork-exit").body, ended_response("/fork-raise").body]).to eq(["0", "1"])
           parked.write("Connection: close\r\n\r\n")
           expect(HttpResponse.parse(parked.read_to_end).body).to eq(@worker.to_s)
         end

@@ -68,15 +68,12 @@ RSpec.describe "A12 rack.input" do
 
   it "A12 reads as the Rack SPEC says: read(length, buffer), gets, each, nil and empty at the end" do
     expect(ask("/pieces", "0123456789")).to eq(["012", "", "34", "34", "56789"])
-    expect(ask("/lines", "one\ntwo\nthree")).to eq(["one\n", %W[two\n three]])
-    expect(ask("/end", "x")).to eq(["", nil, nil])
-    expect(ask("/end", "")).to eq(["", nil, nil])
-    expect(ask("/end", bytes(mebibyte + 1))).to eq(["", nil, nil])
+    expect([ask("/lines", "one\ntwo\nthree"), ask("/end", "x")]).to eq([["one\n", %W[two\n three]], ["", nil, nil]])
+    expect([ask("/end", ""), ask("/end", bytes(mebibyte + 1))]).to eq([["", nil, nil], ["", nil, nil]])
   end
 
   it "A12 keeps a large body in a file that has no name any more" do
-    expect(ask("/file", bytes(2 * mebibyte))).to eq(["Tempfile", nil, 0, 2 * mebibyte])
-    expect(Dir.children(@tmpdir)).to be_empty
+    expect([ask("/file", bytes(2 * mebibyte)), Dir.children(@tmpdir)]).to eq([["Tempfile", nil, 0, 2 * mebibyte], []])
   end
 
   it "A12 leaves nothing in the tmpdir while a large body comes in, nor when it is cut off" do
@@ -98,10 +95,8 @@ RSpec.describe "A12 rack.input" do
 
   it "A12 gives an input of its own to each request: one that is closed or used up harms no other" do
     3.times { expect(ask("/spoil", "")).to eq("closed") }
-    expect(ask("/end", "")).to eq(["", nil, nil])
-    expect(ask("/spoil", "abc")).to eq("closed")
-    expect(ask("/spoil", bytes(2 * mebibyte))).to eq("closed")
-    expect(ask("/twice", "abc")).to eq([3, true])
+    expect([ask("/end", ""), ask("/spoil", "abc")]).to eq([["", nil, nil], "closed"])
+    expect([ask("/spoil", bytes(2 * mebibyte)), ask("/twice", "abc")]).to eq(["closed", [3, true]])
   end
 end
 
@@ -119,7 +114,6 @@ RSpec.describe "B-status the option MaxBodySize" do
     fits = "1f4\r\n#{"x" * 500}\r\n" * 2
     chunked = ["POST /c HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"]
     expect(talk(*chunked, body: "#{fits}0\r\n\r\n").status).to eq(200)
-    expect(talk(*chunked, body: "#{fits}1\r\nx\r\n0\r\n\r\n").status).to eq(413)
-    expect(journal.count("POST /c")).to eq(1)
+    expect([talk(*chunked, body: "#{fits}1\r\nx\r\n0\r\n\r\n").status, journal.count("POST /c")]).to eq([413, 1])
   end
 end

@@ -63,7 +63,6 @@ RSpec.describe "A15 the block that the server gives to each of the body, called 
     rescue Errno::ECONNRESET
       # The body was cut off.
     end
-    expect(server.get("/back").body).to eq("ThreadError")
-    expect(server.workers).to eq([worker])
+    expect([server.get("/back").body, server.workers]).to eq(["ThreadError", [worker]])
   end
 end

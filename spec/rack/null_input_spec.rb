@@ -22,16 +22,14 @@ RSpec.describe "rack.input without a body" do
   end
 
   # What apps and middleware do to an input, rightly or not.
-  {
-    "close" => :close.to_proc, "close_read" => :close_read.to_proc,
+  { "close" => :close.to_proc, "close_read" => :close_read.to_proc,
     "ungetc" => ->(io) { io.ungetc("x") }, "ungetbyte" => ->(io) { io.ungetbyte(120) },
     "pos=" => ->(io) { io.pos = 7 }, "seek" => ->(io) { io.seek(7) }, "lineno=" => ->(io) { io.lineno = 7 },
     "string=" => ->(io) { io.string = "x" }, "reopen" => ->(io) { io.reopen(+"x") },
     "set_encoding" => ->(io) { io.set_encoding(Encoding::UTF_8) }, "set_encoding_by_bom" => :set_encoding_by_bom.to_proc,
     "binmode" => :binmode.to_proc, "write" => ->(io) { io.write("x") }, "<<" => ->(io) { io << "x" },
     "truncate" => ->(io) { io.truncate(7) }, "string <<" => ->(io) { io.string << "x" }, "dup, then close" => ->(io) { io.dup.close },
-    "freeze" => :freeze.to_proc, "clone, then read" => ->(io) { io.clone.read }
-  }.each do |what, deed|
+    "freeze" => :freeze.to_proc, "clone, then read" => ->(io) { io.clone.read } }.each do |what, deed|
     it "A11 is none the worse for #{what}" do
       before = state
       begin

@@ -103,8 +103,7 @@ RSpec.describe "D12 what env offers" do
       end
 
       it "gone: is false in the callbacks of its request, which is not over yet" do
-        expect(server.get("/after").status).to eq(200)
-        expect(said("after")).to eq("false")
+        expect([server.get("/after").status, said("after")]).to eq([200, "false"])
       end
 
       it "hints: can be passed as a block" do
@@ -162,8 +161,7 @@ RSpec.describe "D12 a continuation that an earlier request has left" do
       server.await_workers(1) { |found| found != [@worker] }
       # The client that has its response gets no other one, and others are served on.
       expect(peer.anything_within?(0.2) ? peer.read_to_end : "").to eq("")
-      expect(other.get("/").body.to_i).to eq(server.workers.first)
-      expect(server.get("/").status).to eq(200)
+      expect([other.get("/").body.to_i, server.get("/").status]).to eq([server.workers.first, 200])
     end
   end
 

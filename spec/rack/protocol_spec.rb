@@ -27,8 +27,7 @@ RSpec.describe "C5 rack.protocol" do
     end
 
     it "C5 is not there where Connection does not name Upgrade, nor for HTTP/1.0" do
-      expect(offered("Upgrade: websocket")).to eq("nil")
-      expect(offered("Connection: Upgrade")).to eq("nil")
+      expect([offered("Upgrade: websocket"), offered("Connection: Upgrade")]).to eq(["nil", "nil"])
       expect(offered("Connection: Upgrade", "Upgrade: websocket", version: "1.0")).to eq("nil")
     end
 
@@ -46,13 +45,8 @@ RSpec.describe "C5 rack.protocol" do
       expect_worker_alive_at("/offered")
     end
   else
-    it "C5 is not there before Rack 3.1" do
-      expect(offered("Connection: Upgrade", "Upgrade: websocket")).to eq("nil")
-    end
+    it("C5 is not there before Rack 3.1") { expect(offered("Connection: Upgrade", "Upgrade: websocket")).to eq("nil") }
   end
 
-  def expect_worker_alive_at(path)
-    expect(server.workers).to eq([@worker])
-    expect(server.get(path).status).to eq(200)
-  end
+  def expect_worker_alive_at(path) = expect([server.workers, server.get(path).status]).to eq([[@worker], 200])
 end

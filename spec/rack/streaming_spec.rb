@@ -9,8 +9,7 @@ if HttpApps.rack3?
         def body(path) = server.get(path).body
 
         it "A15 a callable body writes to the stream, and ends by closing it" do
-          expect(body("/parts")).to eq("part 0,part 1,part 2,")
-          expect(body("/append")).to eq("ab")
+          expect([body("/parts"), body("/append")]).to eq(["part 0,part 1,part 2,", "ab"])
           expect_worker_alive
         end
 
@@ -62,8 +61,7 @@ if HttpApps.rack3?
         it "A15 a body is asked for each before call, and for to_ary, whose length is told, before each" do
           expect(body("/both")).to eq("by each")
           response = server.get("/to-ary")
-          expect(response.body).to eq("by to_ary")
-          expect(response.headers["Content-Length"]).to eq("9")
+          expect([response.body, response.headers["Content-Length"]]).to eq(["by to_ary", "9"])
         end
       end
     end
@@ -78,8 +76,7 @@ else
     end
 
     it "A15 a body with each is asked for each" do
-      expect(server.get("/both").body).to eq("by each")
-      expect(server.get("/to-ary").body).to eq("by each")
+      expect([server.get("/both").body, server.get("/to-ary").body]).to eq(["by each", "by each"])
     end
   end
 end

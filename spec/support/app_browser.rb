@@ -23,11 +23,8 @@ class AppBrowser
   end
 
   def visit(path, *arguments)
-    _, errors, status = Open3.capture3(
-      "curl", "--silent", "--show-error", "--noproxy", "*", "--max-time", DEADLINE.to_s,
-      "--cookie", file("jar"), "--cookie-jar", file("jar"), "--dump-header", file("head"), "--output", file("body"),
-      *arguments, @server.url(path)
-    )
+    files = ["--cookie", file("jar"), "--cookie-jar", file("jar"), "--dump-header", file("head"), "--output", file("body")]
+    _, errors, status = Open3.capture3(*%W[curl -sS --noproxy * --max-time #{DEADLINE}], *files, *arguments, @server.url(path))
     raise Failed, "#{path}: #{errors}" unless status.success?
 
     page

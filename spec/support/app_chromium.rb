@@ -19,13 +19,8 @@ class AppChromium
 
   def self.driver = program("chromedriver")
 
-  def self.missing
-    "no chromium here; bin/lib/chromium.sh brings one" unless program
-  end
-
-  def self.driver_missing
-    "no chromedriver here; bin/lib/chromium.sh brings one" unless driver
-  end
+  def self.missing = ("no chromium here; bin/lib/chromium.sh brings one" unless program)
+  def self.driver_missing = ("no chromedriver here; bin/lib/chromium.sh brings one" unless driver)
 
   # A page that is driven by Chromium's own driver (WebDriver).
   class Driven

@@ -11,9 +11,7 @@ class AppNewRails
   CODE = 'require "rails"; require "sqlite3"; require "bundler"; require "capybara"; exit Rails.gem_version >= Gem::Version.new("7.2")'
   OPTIONS = %w[--minimal --skip-asset-pipeline --skip-git --skip-bundle --skip-rubocop --skip-brakeman --skip-dev-gems --quiet].freeze
 
-  def self.missing
-    AppRequirements.missing("Rails 7.2 with sqlite3 and Capybara", CODE)
-  end
+  def self.missing = AppRequirements.missing("Rails 7.2 with sqlite3 and Capybara", CODE)
 
   # @param options [Array<String>] further ones of `rails new`
   def initialize(*options)
@@ -21,10 +19,7 @@ class AppNewRails
     run("rails", "new", "shop", *OPTIONS, *options, chdir: @dir, env: { "BUNDLE_GEMFILE" => nil })
   end
 
-  # Writes the Gemfile anew with those of its gems that are here, and has Bundler find them.
-  #
-  # @yieldparam lines [Array<String>]
-  # @yieldreturn the lines that it is to have
+  # Writes the Gemfile anew with those of its gems that are here, of the lines that the block makes of its own, and has Bundler find them.
   def bundle
     lines = yield(File.readlines(path("Gemfile"))).grep(/\A\s*(?:source|group|end|gem "(?:rails|sqlite3|puma|capybara|rhebok-rs)")/)
     File.write(path("Gemfile"), lines.grep_v(/rhebok-rs/).join + lines.grep(/rhebok-rs/).map { |line| "#{line.chomp}, path: #{Server::ROOT.inspect}\n" }.join)
@@ -32,20 +27,13 @@ class AppNewRails
   end
 
   def path(name) = File.join(@dir, "shop", name)
-
-  def read(name) = File.read(path(name))
-
-  def write(name, text)
-    FileUtils.mkdir_p(File.dirname(path(name)))
-    File.write(path(name), text)
-  end
+  def write(name, text) = Folder.write(path("."), name, text)
 
   def environment
     Server::CLEAN_ENVIRONMENT.merge("BUNDLE_GEMFILE" => path("Gemfile"), "BUNDLE_SILENCE_ROOT_WARNING" => "1", "SECRET_KEY_BASE" => "0123456789abcdef" * 4)
   end
 
-  # @return [String] what it writes
-  # @raise [RuntimeError] when it fails
+  # Gives what a command writes, and raises when it fails.
   def run(*words, chdir: path("."), env: {})
     output, status = Open3.capture2e(environment.merge(env), *words, chdir: chdir)
     raise "#{words.join(" ")}:\n#{output}" unless status.success?

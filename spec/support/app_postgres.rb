@@ -30,9 +30,7 @@ class AppPostgres
   end
 
   # What a client, ours or the app, has to have in its environment (libpq's variables).
-  def environment
-    { "PGHOST" => @dir, "PGUSER" => "fastrack", "PGDATABASE" => "postgres", "PGPASSWORD" => nil, "PGPORT" => "5432" }
-  end
+  def environment = { "PGHOST" => @dir, "PGUSER" => "fastrack", "PGDATABASE" => "postgres", "PGPASSWORD" => nil, "PGPORT" => "5432" }
 
   def query(sql)
     connection = PG.connect(host: @dir, user: "fastrack", dbname: "postgres")
@@ -80,9 +78,7 @@ class AppPostgres
     end
   end
 
-  def account
-    @account ||= Etc.getpwnam(USER) if Process.uid.zero?
-  end
+  def account = (@account ||= Etc.getpwnam(USER) if Process.uid.zero?)
 
   def as_user(program, *arguments)
     fork do

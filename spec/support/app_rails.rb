@@ -37,9 +37,7 @@ class AppRails
       raise Failed, types.inspect unless types == %w[welcome confirm_subscription]
     end
 
-    def say(text)
-      send_text(JSON.generate(command: "message", identifier: IDENTIFIER, data: JSON.generate(action: "say", text: text)))
-    end
+    def say(text) = send_text(JSON.generate(command: "message", identifier: IDENTIFIER, data: JSON.generate(action: "say", text: text)))
 
     def heard = next_message.fetch("message")
 

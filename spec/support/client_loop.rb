@@ -6,24 +6,22 @@ class ClientLoop
   # Seconds between two requests of a client, at most. Without a pause they would leave others no processor.
   PAUSE = 0.01
 
-  # @return [Array<String>] the bodies of all answers, oldest first for each client
-  attr_reader :bodies
-  # @return [Array<String>] requests that got no answer, or not one with status 200
-  attr_reader :failures
+  # The bodies of all answers, oldest first for each client; what is said of requests that got no answer, or not one with status 200; how
+  # many connections were made, and how many kept ones were closed after a response that said so.
+  attr_reader :bodies, :failures, :connections, :renewals
 
   # Returns what the clients got while the block ran; each has asked before it begins and after it ends.
   #
-  # @param server [Server]
+  # @param server [Server, #connect]
   # @param paths [Array<String>] what each of the clients asks for
   # @param kept [Boolean] whether they use a connection again until they are told that it is closed
-  def self.run(server, paths: ["/"] * 3, kept: false, &block) = new(server, paths, kept).tap { |loop| loop.run(&block) }
+  # @param pause [Numeric] see PAUSE
+  def self.run(server, paths: ["/"] * 3, kept: false, pause: PAUSE, &block) = new(server, paths, kept, pause).tap { |one| one.run(&block) }
 
-  # @return [Integer] connections that were made
-  attr_reader :connections
-  # @return [Integer] kept connections that were closed after a response that said so
-  attr_reader :renewals
+  # The same of clients that keep their connections, and ask all for one path.
+  def self.kept(server, clients: 6, path: "/pid", **keywords, &block) = run(server, paths: [path] * clients, kept: true, **keywords, &block)
 
-  def initialize(server, paths, kept, pause = PAUSE)
+  def initialize(server, paths, kept, pause)
     @server = server
     @paths = paths
     @kept = kept
@@ -37,7 +35,8 @@ class ClientLoop
   end
 
   def run
-    remember_place
+    # That of before: a server that is on its way out must not be asked where its successor is.
+    @port, @path = @server.port, @server.path if @server.is_a?(Server)
     threads = @paths.each_index.map { |index| Thread.new { ask(index) until @over } }
     await_answers
     result = yield self
@@ -55,17 +54,9 @@ class ClientLoop
   end
 
   # The bodies of the answers that have come since the last call.
-  def news
-    @lock.synchronize { @bodies.drop(@told ||= 0).tap { |found| @told += found.size } }
-  end
+  def news = @lock.synchronize { @bodies.drop(@told ||= 0).tap { |found| @told += found.size } }
 
   private
-
-  # That of before: a server that is on its way out must not be asked where its successor is.
-  def remember_place
-    @port = @server.port
-    @path = @server.path
-  end
 
   def ask(index)
     socket = Thread.current[:connection] ||= connect
@@ -83,6 +74,8 @@ class ClientLoop
 
   def connect
     @lock.synchronize { @connections += 1 }
+    return @server.connect unless @port || @path
+
     @path ? UNIXSocket.new(@path) : TCPSocket.new("127.0.0.1", @port)
   end
 

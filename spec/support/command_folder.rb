@@ -20,15 +20,11 @@ module CommandFolder
     ["sh", "-c", 'cd "$0" && exec "$@"', @dir, RbConfig.ruby, "-w", "-I", Server::LIB, *program, *arguments]
   end
 
-  # @return [Server] one that listens
+  # One that listens, and one whose workers serve.
   def serve(*arguments, env: {}, **keywords) = Server.start(ru: "", command: in_folder(*arguments, **keywords), env: env)
-
-  # @return [Server] one whose workers serve
   def ready(*arguments, **keywords) = serve(*arguments, **keywords).await_ready
 
-  # Runs the command to its end.
-  #
-  # @return [Array(String, Integer)] what it has written, without the folder's path, and its exit status
+  # Runs the command to its end, and gives what it has written, without the folder's path, and its exit status.
   def fastrack(*arguments, env: {})
     output, status = Open3.capture2e(Server::CLEAN_ENVIRONMENT.merge(env), RbConfig.ruby, "-w", Server::COMMAND, *arguments,
                                      chdir: @dir, stdin_data: "")

@@ -2,10 +2,9 @@
 
 require "socket"
 
-# Ports that are free, and stay so until they are wanted: between "this one is free" and a server's bind(2) anybody could
-# get it, the specs of another lane among them. A socket that is bound and does not listen keeps a port from whoever asks
-# for any (port 0), and from nobody who asks for that one with SO_REUSEADDR, as servers do (socket(7)). To clients it is a
-# port where nobody listens.
+# Ports that are free, and stay so until they are wanted: between "this one is free" and a server's bind(2) anybody could get it.
+# A socket that is bound and does not listen keeps a port from whoever asks for any (port 0), and from nobody who asks for that one with
+# SO_REUSEADDR, as servers do (socket(7)). To clients it is a port where nobody listens.
 module FreePort
   # @param count [Integer] ports in a row
   # @yieldparam port [Integer] the first; they are kept until the block ends
@@ -16,7 +15,6 @@ module FreePort
     holders&.each(&:close)
   end
 
-  # @return [Array<Socket>]
   def self.hold(count)
     holders = [bound(0)]
     holders << bound(holders.last.local_address.ip_port + 1) while holders.size < count

@@ -151,7 +151,3 @@ module Hostile
     values.last
   end
 end
-
-RSpec.configure do |config|
-  config.include Hostile, file_path: %r{/spec/hostile/}
-end

@@ -7,11 +7,8 @@ module HttpApps
   # The text of a config.ru that serves an app of that folder.
   def self.ru(name, middleware: [])
     constant = name.to_s.split("_").map(&:capitalize).join
-    [
-      "require #{File.join(FOLDER, name.to_s).inspect}",
-      *middleware.map { |one| "use #{one}" },
-      "run HttpApps::#{constant}.new"
-    ].join("\n") << "\n"
+    uses = middleware.map { |one| "use #{one}\n" }.join
+    "require #{File.join(FOLDER, name.to_s).inspect}\n#{uses}run HttpApps::#{constant}.new\n"
   end
 
   # Whether the Rack here is one whose SPEC has callable bodies, arrays of header values and to_ary.

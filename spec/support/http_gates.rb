@@ -10,9 +10,7 @@ module HttpGates
   ROW = 40
 
   # Where a listener is, when a server has more than one.
-  Place = Struct.new(:port) do
-    def connect = TCPSocket.new("127.0.0.1", port)
-  end
+  Place = Struct.new(:port) { def connect = TCPSocket.new("127.0.0.1", port) }
 
   def ask(*paths, place: server)
     paths.map { |path| HttpPeer.new(place).write("GET #{path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") }

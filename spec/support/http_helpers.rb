@@ -18,8 +18,7 @@ module HttpHelpers
   def server = @server
   def journal = HttpJournal.new(@server.dir)
 
-  # Sends a head, given without line ends, and a body; the response. It is the last on its connection, which the head need
-  # not say.
+  # Sends a head, given without line ends, and a body; the response, which is the last on its connection.
   def talk(*lines, body: "", to: @server)
     lines += ["Connection: close"] unless lines.any? { |line| line.match?(/\Aconnection:/i) }
     HttpResponse.parse(to.raw(message(*lines, body: body)), head_only: lines.first.start_with?("HEAD "))
@@ -34,9 +33,4 @@ module HttpHelpers
     expect(to.workers).to eq([@worker])
     expect(to.get("/").status).to be_between(200, 499)
   end
-end
-
-RSpec.configure do |config|
-  # Names as short as these are not for everybody's specs.
-  config.include HttpHelpers, file_path: %r{/spec/(connections|http|proxy|rack|rhebok)/}
 end

@@ -5,9 +5,7 @@
 class HttpJournal
   FILE = "journal"
 
-  def initialize(folder = Dir.pwd)
-    @path = File.join(folder, FILE)
-  end
+  def initialize(folder = Dir.pwd) = @path = File.join(folder, FILE)
 
   # Appends a line at once (O_APPEND: lines of several workers do not mix).
   def write(line) = File.write(@path, "#{line}\n", mode: "a")

@@ -6,8 +6,7 @@ require "tmpdir"
 require_relative "clients"
 require_relative "eventually"
 
-# nginx as a reverse proxy in front of a server, listening on a unix socket in a folder of its own, so that no port has
-# to be found for it.
+# nginx as a reverse proxy in front of a server, listening on a unix socket in a folder of its own: it needs no port.
 class HttpNginx
   DEADLINE = 10
 

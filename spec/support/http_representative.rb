@@ -3,8 +3,7 @@
 require "support/http_apps"
 require "support/http_apps/pacing"
 
-# One request of each kind that takes a way of its own through the server, to be run again under special conditions.
-# The app is HttpApps::Proxied.
+# One request to HttpApps::Proxied of each kind that takes a way of its own through the server, to be run under special conditions.
 module HttpRepresentative
   FIELDS = ["User-Agent: Mozilla/5.0 (X11; Linux x86_64)", "Accept: text/html,*/*;q=0.8", "Cookie: a=1", "Cookie: b=2", "X-Twice: 1", "X-Twice: 2", "X-Real: yes",
             "X_Real: no", "X-Never-Heard-Of: #{"v" * 300}", "DNT: 1"].freeze

@@ -1,21 +1,15 @@
 # frozen_string_literal: true
 
-# A response as it came over the wire, taken apart without the help of any
-# HTTP library, so that a spec sees exactly what the server sent.
+# A response as it came over the wire, taken apart without the help of any HTTP library: a spec sees exactly what the server sent.
+HttpResponse = Struct.new(:version, :status, :reason, :headers, :body, :raw)
+
 class HttpResponse
   # Header lines in their order; a name may occur more than once.
   class Headers
     include Enumerable
 
-    def initialize(pairs)
-      @pairs = pairs
-    end
-
-    def [](name)
-      values = all(name)
-      values.empty? ? nil : values.join(", ")
-    end
-
+    def initialize(pairs) = @pairs = pairs
+    def [](name) = key?(name) ? all(name).join(", ") : nil
     def all(name) = @pairs.select { |key, _| key.casecmp?(name) }.map(&:last)
     def key?(name) = !all(name).empty?
     def names = @pairs.map(&:first)
@@ -32,8 +26,7 @@ class HttpResponse
     socket.close
   end
 
-  # Takes one response from the front of some bytes that end where the
-  # connection did, and gives it with the bytes that follow it.
+  # Takes one response from the front of some bytes that end where the connection did, and gives it with the bytes that follow it.
   def self.take(bytes, head_only: false)
     head, rest = bytes.split("\r\n\r\n", 2)
     raise Malformed, "no end of head in #{bytes.inspect[0, 500]}" unless rest
@@ -96,15 +89,4 @@ class HttpResponse
     [body, rest.byteslice(2..)]
   end
   private_class_method :take_body, :take_chunks
-
-  attr_reader :version, :status, :reason, :headers, :body, :raw
-
-  def initialize(version, status, reason, headers, body, raw)
-    @version = version
-    @status = status
-    @reason = reason
-    @headers = headers
-    @body = body
-    @raw = raw
-  end
 end

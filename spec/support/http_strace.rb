@@ -2,18 +2,11 @@
 
 # The system calls of a server's workers, as strace(1) tells them: one file for each thread. Times are in seconds.
 class HttpStrace
-  Call = Struct.new(:time, :name, :arguments, :result) do
-    def to_s = "#{name}(#{arguments}) = #{result}"
-  end
+  Call = Struct.new(:time, :name, :arguments, :result) { def to_s = "#{name}(#{arguments}) = #{result}" }
 
   # The tracer is a grandchild of the server's parent (-D), so that signals go to the server and not to strace.
-  def self.wrapper(folder)
-    ["strace", "-D", "-ff", "-q", "-q", "-ttt", "-s", "64", "-e", "signal=none", "-o", File.join(folder, "trace")]
-  end
-
-  def initialize(folder, thread)
-    @path = File.join(folder, "trace.#{thread}")
-  end
+  def self.wrapper(folder) = %w[strace -D -ff -q -q -ttt -s 64 -e signal=none -o] + [File.join(folder, "trace")]
+  def initialize(folder, thread) = @path = File.join(folder, "trace.#{thread}")
 
   def calls
     return [] unless File.exist?(@path)

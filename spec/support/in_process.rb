@@ -46,14 +46,9 @@ class InProcess
 
   Result = Struct.new(:status, :output)
 
-  # @return [Integer]
   attr_reader :pid
 
-  # Runs a program to its end.
-  #
-  # @param script [String] Ruby, after the PRELUDE
-  # @param patience [Numeric] seconds that it may take
-  # @return [Result]
+  # Runs a program, after the PRELUDE, to its end, for which it has so many seconds, and gives the Result.
   def self.run(script, patience: 120, **keywords)
     program = new(script, **keywords)
     Result.new(program.wait(patience), program.output)
@@ -61,9 +56,7 @@ class InProcess
     program&.end_now
   end
 
-  # Runs one whose last line of output is JSON.
-  #
-  # @return what that line says
+  # Runs one whose last line of output is JSON, and gives what that says.
   def self.json(script, **keywords)
     result = run(script, **keywords)
     raise "#{result.status.inspect}\n#{result.output}" unless result.status.success?
@@ -82,7 +75,6 @@ class InProcess
 
   def output = File.read(File.join(@dir, "log")).scrub
 
-  # @return [Process::Status]
   def wait(patience = 120)
     Eventually.eventually(patience, -> { "the program's end:\n#{output}" }) do
       _, @status = Process.wait2(@pid, Process::WNOHANG)

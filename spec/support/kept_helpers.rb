@@ -14,7 +14,8 @@ module KeptHelpers
     server
   end
 
-  def peer(slow: false) = slow ? KeptPeer.open_slow(server) : KeptPeer.new(server)
+  # What a slow one does not read stays with the server, but for a few KB.
+  def peer(slow: false) = KeptPeer.new(server, **(slow ? { receive_buffer: 4096 } : {}))
 
   # Peers that have been served once each, and so are kept now.
   def kept_peers(count) = Array.new(count) { peer.tap { |one| one.get("/pid") } }
@@ -50,9 +51,4 @@ module KeptHelpers
     yield
     now - start
   end
-end
-
-RSpec.configure do |config|
-  config.include HttpGates, file_path: %r{/spec/connections/}
-  config.include KeptHelpers, file_path: %r{/spec/connections/}
 end

@@ -32,9 +32,6 @@ class KeptPeer < HttpPeer
   # Whether the server has ended the connection in an orderly way, with nothing more to say.
   def closed_without_a_word? = read_to_end.empty? && ending == :closed
 
-  # Sends no more than a few KB ahead: what this client does not read stays with the server.
-  def self.open_slow(server) = new(server, receive_buffer: 4096)
-
   def self.request(path, *lines, verb: "GET", version: "1.1", body: nil)
     lines.push("Content-Length: #{body.bytesize}") if body
     "#{["#{verb} #{path} HTTP/#{version}", "Host: a", *lines].join("\r\n")}\r\n\r\n".b << body.to_s.b

@@ -8,9 +8,7 @@ class MemoryCgroup
     "/sys/fs/cgroup" => %w[memory.max memory.peak memory.current memory.events]
   }.freeze
 
-  # @param bytes [Integer]
-  # @param name [String] no two have the same
-  # @return [MemoryCgroup, nil] nil if there is no way to
+  # @return [MemoryCgroup, nil] nil if there is no way to make one
   def self.make(bytes, name = "fastrack-spec-#{Process.pid}")
     PLACES.each do |place, files|
       path = File.join(place, name)
@@ -42,9 +40,7 @@ class MemoryCgroup
   def wrapper = ["sh", "-c", "echo $$ >#{@path}/cgroup.procs && exec \"$@\"", "sh"]
 
   # @return [Integer, nil] the most that was in use at a time, in bytes; caches of files count
-  def peak
-    File.read(@peak).to_i if File.exist?(@peak)
-  end
+  def peak = (File.read(@peak).to_i if File.exist?(@peak))
 
   # @return [Integer] bytes that are in use; caches of files count
   def used = File.read(@used).to_i

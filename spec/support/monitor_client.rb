@@ -11,10 +11,7 @@ class MonitorClient
   attr_reader :path
 
   # @param place [String, Integer] the socket's path, or a port
-  def initialize(place)
-    @path = place
-  end
-
+  def initialize(place) = @path = place
   def connect = Clients.keep(@path.is_a?(Integer) ? TCPSocket.new("127.0.0.1", @path) : UNIXSocket.new(@path))
   def ask(verb, target, headers = {})
     socket = connect

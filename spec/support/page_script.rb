@@ -26,9 +26,7 @@ module PageScript
 
   module_function
 
-  def missing
-    "no node here" unless ENV.fetch("PATH", "").split(":").any? { |dir| File.executable?(File.join(dir, "node")) }
-  end
+  def missing = ("no node here" unless ENV.fetch("PATH", "").split(":").any? { |dir| File.executable?(File.join(dir, "node")) })
 
   # @param page [String] the page's HTML
   # @param statuses [Array<Hash>] what /events sends, one after the other

@@ -3,9 +3,7 @@
 # Texts of config.ru that more than one spec file serves.
 module Rackups
   # Answers with the worker's pid.
-  PID = <<~RUBY
-    run ->(env) { [200, { "content-type" => "text/plain" }, [Process.pid.to_s]] }
-  RUBY
+  PID = "run ->(env) { [200, { 'content-type' => 'text/plain' }, [Process.pid.to_s]] }\n"
 
   # Answers with the env, one "key=value" a line.
   ENV_LINES = <<~'RUBY'

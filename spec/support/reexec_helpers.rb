@@ -21,9 +21,7 @@ module ReexecHelpers
     end
   end
 
-  # While clients ask, old and new ones, slow and fast.
-  #
-  # @return [Array<String>] what they got
+  # While clients ask, old and new ones, slow and fast; gives what they got.
   def unnoticed(server, kept: false, &block)
     loop = ClientLoop.run(server, paths: %w[/ /slow / /slow], kept: kept, &block)
     expect(loop.failures).to eq([])
@@ -33,9 +31,7 @@ module ReexecHelpers
   def usr2(server, to: server.pid) = server.signal(:USR2, to: to)
 
   # The pid of the new master that is being started.
-  def new_master(server)
-    eventually(20, -> { server.log }) { server.log[/^fastrack: starting a new master \(pid (\d+)\)$/, 1] }.to_i
-  end
+  def new_master(server) = eventually(20, -> { server.log }) { server.log[/^fastrack: starting a new master \(pid (\d+)\)$/, 1] }.to_i
 
   # Has a new master take over, and gives its pid.
   def replace_master(server)

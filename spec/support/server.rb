@@ -11,8 +11,7 @@ require_relative "folder"
 require_relative "gc_mode"
 require_relative "preload"
 
-# A server under test, started as a user would start it and seen only from
-# outside: through its port or socket, its signals, its log and /proc.
+# A server under test, started as a user would start it and seen only from outside: by its port or socket, signals, log and /proc.
 class Server
   ROOT = File.expand_path("../..", __dir__)
   LIB = File.join(ROOT, "lib")
@@ -61,9 +60,7 @@ class Server
       new(**keywords).tap { |server| @started << [scope, server] }
     end
 
-    # Starts a server that is expected to give up.
-    #
-    # @return [Server] ended; see #status and #log
+    # Starts a server that is expected to give up, and returns when it has ended; see #status and #log.
     def fail_to_start(**keywords) = launch(**keywords).tap(&:wait)
 
     def show_logs
@@ -170,10 +167,8 @@ class Server
   # Pids of the live workers.
   def workers = ProcessTable.children(master)
 
-  # Waits until that many workers run and gives their pids.
-  #
-  # @yieldparam found [Array<Integer>] those of one moment: two looks at #workers may see a worker come in between
-  # @yieldreturn [Boolean] whether they are the right ones
+  # Waits until that many workers run, and are the right ones to the block, and gives their pids. The block gets those of one moment: two
+  # looks at #workers may see a worker come in between.
   def await_workers(count)
     Eventually.eventually(DEADLINE, -> { "#{workers.size} workers instead of #{count}, or not the right ones: #{workers}\n#{log}" }) do
       found = workers
@@ -181,8 +176,9 @@ class Server
     end
   end
 
-  # Waits until others have taken these workers' places, and gives them.
+  # Waits until others have taken these workers' places, which HUP has all do, and gives them.
   def await_others(before) = await_workers(before.size) { |found| (found & before).empty? }
+  def renew(before = workers) = signal(:HUP) && await_others(before)
 
   # Whether nobody listens any more where the server did.
   def refused?
@@ -194,9 +190,7 @@ class Server
   # A new connection to the server; closed after the block, when one is given, else after the example.
   def connect(&block) = Clients.connected(path ? UNIXSocket.new(path) : TCPSocket.new(host, port), &block)
 
-  # Sends bytes and gives everything that comes back until the server closes.
-  #
-  # @param half_close [Boolean] shut the sending side down after the bytes
+  # Sends bytes, and ends the sending side if that is wanted; gives everything that comes back until the server closes.
   def raw(bytes, half_close: false, timeout: DEADLINE)
     connect do |socket|
       begin
@@ -214,9 +208,7 @@ class Server
     request("POST", path, { "Content-Length" => body.bytesize }.merge(headers), body, **keywords)
   end
 
-  # One request on a connection of its own.
-  #
-  # @return [HttpResponse]
+  # One request on a connection of its own, and its HttpResponse.
   def request(verb, path, headers = {}, body = "", timeout: DEADLINE)
     lines = { "Host" => "localhost", "Connection" => "close" }.merge(headers)
     head = lines.flat_map { |name, value| Array(value).map { |one| "#{name}: #{one}\r\n" } }.join
@@ -232,18 +224,13 @@ class Server
     signal(:HUP)
   end
 
-  # Sends a signal and waits for the end.
-  #
-  # @return [Process::Status]
-  # @raise [Eventually::TimedOut] when it does not end in time
+  # Sends a signal, waits for the end, and gives the Process::Status; Eventually::TimedOut when it does not end in time.
   def stop(name = :TERM, timeout: DEADLINE)
     signal(name) unless ended?
     wait(timeout)
   end
 
-  # Waits for the end of the server without asking for it.
-  #
-  # @return [Process::Status]
+  # Waits for the end of the server without asking for it, and gives the Process::Status.
   def wait(timeout = DEADLINE)
     Eventually.eventually(timeout, -> { "the server did not end; its processes: #{processes}" }) { ended? }
     status
@@ -259,9 +246,7 @@ class Server
   # Pids of everything that was started by this server and still runs.
   def processes = ProcessTable.group(pid)
 
-  # Ends the server for good and removes its directory.
-  #
-  # @return [Array<String>] what was wrong; empty when all is well
+  # Ends the server for good, removes its directory, and gives an Array of what was wrong.
   def finish
     problems = [end_politely, end_leftovers, own_warnings].compact
     FileUtils.remove_entry(@dir)
@@ -278,9 +263,7 @@ class Server
     given
   end
 
-  def rackup_command(name, environment, arguments)
-    words([*RACKUP, "-s", name], environment, arguments)
-  end
+  def rackup_command(name, environment, arguments) = words([*RACKUP, "-s", name], environment, arguments)
 
   def words(program, environment, arguments)
     flags = @options.flat_map do |key, value|

@@ -82,9 +82,7 @@ RSpec.describe "the documentation", once: "pages against the code" do
     names = listed.map { |cells| cells[1].delete("`").to_sym }
     table = names.zip(listed).to_h
 
-    it "have every option once, and no other" do
-      expect(names).to match_array(Fastrack::Option::ALL.map(&:name))
-    end
+    it("have every option once, and no other") { expect(names).to match_array(Fastrack::Option::ALL.map(&:name)) }
 
     it "have its word, type and default" do
       differing = Fastrack::Option::ALL.reject do |option|

@@ -73,8 +73,7 @@ RSpec.describe "The examples", once: "files to be copied, and the apps that need
     bodies = Array.new(5) do
       nginx.connect { |socket| socket.write("GET / HTTP/1.1\r\nHost: app.example\r\nConnection: close\r\n\r\n") && HttpResponse.parse(socket.read).body }
     end
-    expect(bodies.uniq).to eq(['["app.example", "http", nil]'])
-    expect(nginx.log).to eq("")
+    expect([bodies.uniq, nginx.log]).to eq([['["app.example", "http", nil]'], ""])
   ensure
     nginx&.stop
   end

@@ -86,7 +86,6 @@ RSpec.describe "packaging" do
     env = { "GEM_HOME" => File.join(@dir, "home") }
     build
     gem_command("install", "--local", "--no-document", package, env: env, chdir: @dir)
-
     expect(loaded_by_server(env: env)).to contain_exactly(
       start_with("#{@dir}/home/").and(end_with("/lib/fastrack/version.rb")), start_with("#{@dir}/home/").and(end_with("/fastrack/#{name}"))
     )
@@ -99,7 +98,6 @@ RSpec.describe "packaging" do
     File.write(gemfile, %(gem "rhebok-rs", path: "#{Server::ROOT}"\n#{%(gem "rackup"\n) if Gem.find_files("rackup.rb").any?}))
     env = { "BUNDLE_GEMFILE" => gemfile, "HOME" => @dir }
     run(RbConfig.ruby, "-S", "bundle", "install", "--local", env: env, chdir: @dir)
-
     expect(loaded_by_server(env: env, wrapper: [RbConfig.ruby, "-S", "bundle", "exec"])).to all(start_with(Server::LIB))
   end
 
@@ -143,7 +141,6 @@ RSpec.describe "packaging" do
       expect(spec.files).to include("lib/fastrack/#{api}/#{name}", "ext/fastrack/extconf.rb", "Cargo.lock")
       expect(spec.required_ruby_version).to be_satisfied_by(Gem::Version.new(RUBY_VERSION))
       expect(spec.required_ruby_version).not_to be_satisfied_by(Gem::Version.new("#{api}.0").bump)
-
       env = { "GEM_HOME" => File.join(@dir, "home") }
       gem_command("install", "--local", "--no-document", gem, env: env.merge("PATH" => bare_path), chdir: @dir)
       expect(loaded_by_server(env: env)).to include(end_with("/lib/fastrack/#{api}/#{name}"))
@@ -222,7 +219,6 @@ RSpec.describe "packaging" do
       gems = Dir.glob("*.gem", base: @dir)
       expect(gems).to include("rhebok-rs-#{Gem::Specification.load("rhebok-rs.gemspec").version}.gem").and satisfy { |all| !all.include?("rhebok-rs-0.0.1.gem") }
       expect(run("sha256sum", "--check", "SHA256SUMS", chdir: @dir).lines(chomp: true)).to match_array(gems.map { |gem| "#{gem}: OK" })
-
       # Not all Rubies have a file in these gems, and not all platforms have one of the gems.
       expect { release.publish }.to raise_error(/\Anothing is published: .*-#{platform.name}\.gem has no lib\/fastrack.*there is no /)
       File.write(File.join(@dir, gems.first), "damaged", mode: "a")

@@ -94,8 +94,7 @@ RSpec.describe "A request that ends its worker" do
   { "/exit" => "exited with status 5", "/abort" => "exited with status 1" }.each do |path, manner|
     it "by an exception is answered with 500: #{path}" do
       pid = worker
-      expect(@server.get(path).status).to eq(500)
-      expect(ending(@server, pid)).to start_with(manner)
+      expect([@server.get(path).status, ending(@server, pid)]).to match([500, start_with(manner)])
     end
   end
 
@@ -110,8 +109,7 @@ RSpec.describe "A request that ends its worker" do
   ["/fork", "/fork-segv"].each do |path|
     it "is no request whose child ends so: #{path}" do
       pid = worker
-      expect(@server.get(path).body.to_i).to eq(pid)
-      expect(worker).to eq(pid)
+      expect([@server.get(path).body.to_i, worker]).to eq([pid, pid])
     end
   end
 
@@ -156,9 +154,7 @@ RSpec.describe "A request that ends its worker" do
       end
     end
 
-    it "passes it on to another worker" do
-      expect(upload(serve) { |peer| peer.write("defghij") }).to eq(200)
-    end
+    it("passes it on to another worker") { expect(upload(serve) { |peer| peer.write("defghij") }).to eq(200) }
 
     it "answers it with 502 if nobody else can take the rest" do
       expect(upload(serve(HandOver: false)) { |_peer| nil }).to eq(502)
@@ -171,8 +167,7 @@ RSpec.describe "A request that ends its worker" do
     server.get("/")
     server.signal(:ABRT, to: pid)
     eventually { File.exist?(File.join(server.dir, "trapped")) }
-    expect(server.get("/").body.to_i).to eq(pid)
-    expect(server.get("/hang").status).to eq(504)
+    expect([server.get("/").body.to_i, server.get("/hang").status]).to eq([pid, 504])
   end
 
   it "leaves a handler alone that a library has set before, which may live by such faults" do

@@ -31,9 +31,8 @@ RSpec.describe "The memory of workers", exec: "figures of memory", once: "cgroup
         expect(response.status).to eq(200)
         response.body.to_i != first
       end
-      expect(lines(server, /memory/)).to match([
-        /\Afastrack: worker 0 \(pid #{first}\) takes \d+ MB of memory after \d+ requests; MaxMemoryPerChild is 120 MB: recycling it\z/
-      ])
+      line = /\Afastrack: worker 0 \(pid #{first}\) takes \d+ MB of memory after \d+ requests; MaxMemoryPerChild is 120 MB: recycling it\z/
+      expect(lines(server, /memory/)).to match([line])
       eventually { server.get("/restarts").body.match?(/\A0 [1-9]\z/) }
     end
 
@@ -42,8 +41,7 @@ RSpec.describe "The memory of workers", exec: "figures of memory", once: "cgroup
       pids = server.await_workers(2)
       eventually { Array.new(4) { Thread.new { server.get("/slow").body.to_i } }.map(&:value).uniq.size == 2 }
       eventually { lines(server, /recycling would gain nothing/).any? }
-      expect(server.workers).to eq(pids)
-      expect(lines(server, /memory/).size).to eq(1)
+      expect([server.workers, lines(server, /memory/).size]).to eq([pids, 1])
     end
   end
 
@@ -147,8 +145,7 @@ RSpec.describe "The memory of workers", exec: "figures of memory", once: "cgroup
       find = ->(given) { Fastrack::MemoryLimit.find(Fastrack::Configuration.new({ user_supplied_options: [], **given }, environment: { "RACK_ENV" => "development" })) }
       allow(Fastrack::MemoryLimit::CgroupLimit).to receive(:find).and_return(:cgroup)
       expect([{}, { MaxMemory: "0" }].map(&find)).to eq([nil, nil])
-      expect(find.call({ MaxWorkers: "auto" })).to eq(:cgroup)
-      expect(find.call({ MaxMemory: "1G" }).bytes).to eq(1 << 30)
+      expect([find.call({ MaxWorkers: "auto" }), find.call({ MaxMemory: "1G" }).bytes]).to eq([:cgroup, 1 << 30])
     end
   end
 
@@ -213,14 +210,12 @@ RSpec.describe "The memory of workers", exec: "figures of memory", once: "cgroup
     v2 = { "app/memory.max" => "2000\n", "app/memory.current" => "900\n", "app/memory.stat" => "anon 5\ninactive_file 100\nactive_file 50\n" }
 
     top = { "memory.max" => "1000", "memory.current" => "950", "memory.stat" => "" }
-    {
-      "95 % of the cgroup's, version 1, and caches of files are not in use" => ["4:memory:/app\n", v1, [950, 750]],
+    { "95 % of the cgroup's, version 1, and caches of files are not in use" => ["4:memory:/app\n", v1, [950, 750]],
       "95 % of the cgroup's, version 2" => ["0::/app\n", v2, [1900, 750]],
       "the smallest on the way up" => ["0::/app\n", v2.merge(top), [950, 950]],
       "that from which on the kernel slows down" => ["0::/app\n", v2.merge("app/memory.high" => "1000"), [950, 750]],
       "none without one" => ["0::/app\n", { "app/memory.max" => "max\n" }, nil],
-      "none with more than the machine has" => ["0::/app\n", v2, nil, 1500]
-    }.each do |what, (membership, files, found, total)|
+      "none with more than the machine has" => ["0::/app\n", v2, nil, 1500] }.each do |what, (membership, files, found, total)|
       it("is #{what}") { expect(limit(membership, files, total || (1 << 40))).to eq(found) }
     end
   end

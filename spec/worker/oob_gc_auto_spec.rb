@@ -48,12 +48,10 @@ RSpec.describe "OobGC=auto", :quiet, exec: "what is in the heap decides" do
     ask(path).tap { |*, pid| eventually { File.read("/proc/#{pid}/stat")[/\) (\w)/, 1] == "S" } }
   end
 
-  # @return [Array<Integer>] pids of the workers that have begun to collect
+  # Pids of the workers that have begun to collect.
   def collecting = server.lines_of("collecting").map(&:to_i)
 
-  # Asks until a worker collects.
-  #
-  # @return [Integer] its pid
+  # Asks until a worker collects, and gives its pid.
   def await_collection = eventually { ask && collecting.first }
 
   # When the heap has its size, and then a full mark becomes due: collections during requests, full marks during requests, and
@@ -87,8 +85,7 @@ RSpec.describe "OobGC=auto", :quiet, exec: "what is in the heap decides" do
     answers = Array.new(120) { ask("/more") }
     expect(answers.map(&:last)).not_to include(first)
     # By themselves the others have collected.
-    expect(answers.sum { |answer| answer[2] - answer[0] }).to be > 0
-    expect(collecting).to eq([first])
+    expect([answers.sum { |answer| answer[2] - answer[0] }, collecting]).to match([be > 0, [first]])
     server.write("go", "")
     eventually { ask("/more") && collecting.size > 1 }
   end
@@ -179,9 +176,7 @@ RSpec.describe "OobGC=auto", :quiet, exec: "what is in the heap decides" do
       eventually { priorities(wrapper: %w[nice -n 5]) == [19, 5] }
     end
 
-    it "stays as it is where no other worker serves" do
-      expect(priorities(workers: 1)).to eq([0, 0])
-    end
+    it("stays as it is where no other worker serves") { expect(priorities(workers: 1)).to eq([0, 0]) }
 
     it "stays as it is where the worker could not return to its own" do
       expect(priorities(wrapper: %w[setpriv --bounding-set=-sys_nice])).to eq([0, 0])
@@ -191,35 +186,31 @@ RSpec.describe "OobGC=auto", :quiet, exec: "what is in the heap decides" do
   describe "since Ruby 3.4", skip: ("not before" if RUBY_VERSION < "3.4") do
     # Answers with what the collector was at before the request and is after it. /full begins a full mark as Ruby does: in steps.
     # What /kept makes grows old before it is dropped, so that full marks become due.
-    let(:told) do
-      <<~'RUBY'
-        live = Array.new(200_000) { |n| [n.to_s, [n]] }
-        recent = Array.new(400)
-        requests = 0
-        run lambda { |env|
-          before = GC.latest_gc_info(:state)
-          made = Array.new(5_000) { |n| "object #{n}" } unless env["PATH_INFO"] == "/none"
-          recent[(requests += 1) % recent.size] = Array.new(600) { |n| made[n] } if env["PATH_INFO"] == "/kept"
-          GC.start(immediate_mark: false, immediate_sweep: false) if env["PATH_INFO"] == "/full"
-          after = GC.latest_gc_info(:state)
-          [200, { "content-type" => "text/plain" }, ["#{before} #{after} #{Process.pid}"]]
-        }
-      RUBY
-    end
+    let(:told) { <<~'RUBY' }
+      live = Array.new(200_000) { |n| [n.to_s, [n]] }
+      recent = Array.new(400)
+      requests = 0
+      run lambda { |env|
+        before = GC.latest_gc_info(:state)
+        made = Array.new(5_000) { |n| "object #{n}" } unless env["PATH_INFO"] == "/none"
+        recent[(requests += 1) % recent.size] = Array.new(600) { |n| made[n] } if env["PATH_INFO"] == "/kept"
+        GC.start(immediate_mark: false, immediate_sweep: false) if env["PATH_INFO"] == "/full"
+        after = GC.latest_gc_info(:state)
+        [200, { "content-type" => "text/plain" }, ["#{before} #{after} #{Process.pid}"]]
+      }
+    RUBY
 
     # What the collector is at after each full mark that the server begins.
-    let(:noting) do
-      <<~'RUBY'
-        after_fork do
-          GC.singleton_class.prepend(Module.new do
-            def start(full_mark: true, **how)
-              super
-              File.write("begun", "#{latest_gc_info(:state)}\n", mode: "a") if full_mark
-            end
-          end)
-        end
-      RUBY
-    end
+    let(:noting) { <<~'RUBY' }
+      after_fork do
+        GC.singleton_class.prepend(Module.new do
+          def start(full_mark: true, **how)
+            super
+            File.write("begun", "#{latest_gc_info(:state)}\n", mode: "a") if full_mark
+          end
+        end)
+      end
+    RUBY
 
     def start(choice, config: nil)
       @server = Server.start(ru: told, config: config, options: { OobGC: choice, MaxWorkers: 1, MaxRequestPerChild: 0 })
@@ -288,28 +279,26 @@ RSpec.describe "OobGC=auto", :quiet, exec: "what is in the heap decides" do
 
   # A pool of which hardly more than a fifth is free after a full mark, from /fill on. Each request uses up a fiftieth of it, and has a
   # thousandth of it grow old.
-  let(:hardly_free) do
-    <<~'RUBY'
-      live = Array.new(200_000) { Object.new }
-      old = Array.new(100)
-      count = 0
-      pool = -> { GC.stat_heap(0).then { |stat| [stat[:heap_eden_slots], stat[:total_allocated_objects] - stat[:total_freed_objects]] } }
-      # Until no pool may grow any more.
-      1_000_000.times { Object.new }
-      slots = pool.call.first
-      run lambda { |env|
-        if env["PATH_INFO"] == "/fill"
-          GC.start
-          slots, used = pool.call
-          live.concat(Array.new([(slots * 0.74).to_i - used, 0].max) { Object.new })
-          3.times { GC.start }
-        end
-        made = Array.new(slots / 50) { Object.new }
-        old[(count += 1) % old.size] = Array.new(slots / 1_000) { |index| made[index] }
-        [200, { "content-type" => "text/plain" }, ["#{GC.stat(:major_gc_count)} #{Process.pid}"]]
-      }
-    RUBY
-  end
+  let(:hardly_free) { <<~'RUBY' }
+    live = Array.new(200_000) { Object.new }
+    old = Array.new(100)
+    count = 0
+    pool = -> { GC.stat_heap(0).then { |stat| [stat[:heap_eden_slots], stat[:total_allocated_objects] - stat[:total_freed_objects]] } }
+    # Until no pool may grow any more.
+    1_000_000.times { Object.new }
+    slots = pool.call.first
+    run lambda { |env|
+      if env["PATH_INFO"] == "/fill"
+        GC.start
+        slots, used = pool.call
+        live.concat(Array.new([(slots * 0.74).to_i - used, 0].max) { Object.new })
+        3.times { GC.start }
+      end
+      made = Array.new(slots / 50) { Object.new }
+      old[(count += 1) % old.size] = Array.new(slots / 1_000) { |index| made[index] }
+      [200, { "content-type" => "text/plain" }, ["#{GC.stat(:major_gc_count)} #{Process.pid}"]]
+    }
+  RUBY
 
   it "leaves few full marks where a pool is hardly freer after them", skip: ("not before Ruby 3.4" if RUBY_VERSION < "3.4") do
     # Room for requests is not the matter here.
@@ -356,8 +345,7 @@ RSpec.describe "OobGC=auto", :quiet, exec: "what is in the heap decides" do
 
     it "is made where it lasts for less than seventy requests on Ruby 3.4, for less than fifty before, and only then" do
       maker = Fastrack::HeapRoom.new(heap)
-      expect(made(maker, 25)).to eq([[100 + (requests * 96) - 2_500, 160]])
-      expect(made(maker, requests - 2)).to eq([])
+      expect([made(maker, 25), made(maker, requests - 2)]).to eq([[[100 + (requests * 96) - 2_500, 160]], []])
       expect(made(maker, 25, room: requests * 88)).to eq([])
     end
 
@@ -367,8 +355,7 @@ RSpec.describe "OobGC=auto", :quiet, exec: "what is in the heap decides" do
       allow(Fastrack).to receive(:make_objects).and_raise(NoMemoryError)
       maker.note(1)
       expect { maker.make }.not_to raise_error
-      expect(GC.enable).to be(false)
-      expect(made(maker, 1)).to eq([])
+      expect([GC.enable, made(maker, 1)]).to eq([false, []])
     end
   end
 

@@ -2,9 +2,7 @@
 
 RSpec.describe "Recycling" do
   # Pids of the workers that answered so many requests, one after the other, none while two before it are still at their end.
-  def unhurried_answers(server, count)
-    Array.new(count) { server.get.body.to_i.tap { eventually { server.workers.size <= 2 } } }
-  end
+  def unhurried_answers(server, count) = Array.new(count) { server.get.body.to_i.tap { eventually { server.workers.size <= 2 } } }
 
   it "A9 a worker ends after exactly as many requests as it may, and no request fails for it" do
     server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, MinRequestPerChild: 5, MaxRequestPerChild: 5 })
@@ -41,14 +39,10 @@ RSpec.describe "Recycling" do
 
   let(:app) { "run ->(_env) { sleep 0.005; [200, {}, []] }" }
 
-  # Has more clients than there are workers ask as often as they can while the block runs.
-  #
-  # @return [Array<Integer>] the statuses that they got
+  # Has more clients than there are workers ask as often as they can while the block runs, and gives the statuses that they got.
   def under_load(server, clients: 6)
     over = false
-    threads = Array.new(clients) do
-      Thread.new { [].tap { |found| found << server.get.status until over } }
-    end
+    threads = Array.new(clients) { Thread.new { [].tap { |found| found << server.get.status until over } } }
     yield
     over = true
     threads.flat_map(&:value)

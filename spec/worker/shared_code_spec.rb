@@ -6,50 +6,44 @@ require "open3"
 # What is defined after the fork clears caches that a worker shares with the master until then.
 RSpec.describe "The code that workers share with the master", exec: "what is loaded" do
   # Notes what is defined, and how often Ruby has cleared caches: Probe.note; Probe.changes since then.
-  let(:probe) do
-    <<~'RUBY'
-      module Probe
-        COUNTS = %i[class_serial global_constant_state constant_cache_invalidations global_cvar_state].freeze
+  let(:probe) { <<~'RUBY' }
+    module Probe
+      COUNTS = %i[class_serial global_constant_state constant_cache_invalidations global_cvar_state].freeze
 
-        class << self
-          def note
-            @noted = look
-          end
+      class << self
+        def note = @noted = look
 
-          def changes
-            now = look
-            modules = now.delete(:modules).reject { |one, parts| @noted[:modules][one] == parts }
-            names = modules.keys.map { |one| Module.instance_method(:inspect).bind_call(one) }
-            changed = now.reject { |what, value| @noted[what] == value }
-            changed.map { |what, value| "#{what}: #{value.is_a?(Array) ? value - @noted[what] : value - @noted[what].to_i}" } + names
-          end
+        def changes
+          now = look
+          modules = now.delete(:modules).reject { |one, parts| @noted[:modules][one] == parts }
+          names = modules.keys.map { |one| Module.instance_method(:inspect).bind_call(one) }
+          changed = now.reject { |what, value| @noted[what] == value }
+          changed.map { |what, value| "#{what}: #{value.is_a?(Array) ? value - @noted[what] : value - @noted[what].to_i}" } + names
+        end
 
-          private
+        private
 
-          def look
-            modules = {}.compare_by_identity
-            ObjectSpace.each_object(Module) { |one| modules[one] = parts(one) }
-            { features: $LOADED_FEATURES.dup, modules: modules, **RubyVM.stat.slice(*COUNTS) }
-          end
+        def look
+          modules = {}.compare_by_identity
+          ObjectSpace.each_object(Module) { |one| modules[one] = parts(one) }
+          { features: $LOADED_FEATURES.dup, modules: modules, **RubyVM.stat.slice(*COUNTS) }
+        end
 
-          def parts(one)
-            [one.ancestors.size, one.constants(false).sort, one.instance_methods(false).sort, one.private_instance_methods(false).sort]
-          end
+        def parts(one)
+          [one.ancestors.size, one.constants(false).sort, one.instance_methods(false).sort, one.private_instance_methods(false).sort]
         end
       end
-    RUBY
-  end
+    end
+  RUBY
 
   # GET / answers with what the request, and all that came before it since the worker was ready, has changed.
-  let(:app) do
-    <<~RUBY
-      run lambda { |env|
-        env["rack.input"].read
-        Fastrack.stats
-        [200, {}, [Probe.changes.join("\\n")]]
-      }
-    RUBY
-  end
+  let(:app) { <<~RUBY }
+    run lambda { |env|
+      env["rack.input"].read
+      Fastrack.stats
+      [200, {}, [Probe.changes.join("\\n")]]
+    }
+  RUBY
 
   def config(words = "")
     <<~RUBY
@@ -65,13 +59,9 @@ RSpec.describe "The code that workers share with the master", exec: "what is loa
     RUBY
   end
 
-  {
-    "by default" => "",
-    "with threads" => "max_threads 3",
-    "with OobGC=auto" => "oobgc 'auto'",
-    "with scheduled collections" => "oobgc true\nmax_gc_per_request 1",
-    "with MaxMemoryPerChild" => "max_memory_per_child '1G'"
-  }.each do |how, words|
+  { "by default" => "", "with threads" => "max_threads 3",
+    "with OobGC=auto" => "oobgc 'auto'", "with scheduled collections" => "oobgc true\nmax_gc_per_request 1",
+    "with MaxMemoryPerChild" => "max_memory_per_child '1G'" }.each do |how, words|
     it "is as the master left it when a worker is ready, and after its first requests, #{how}" do
       server = Server.ready(ru: app, config: config(words), files: { "probe.rb" => probe })
       expect(server.lines_of("changes")).to eq([])

@@ -10,8 +10,7 @@ RSpec.describe "MaxThreads" do
     ones = waiting(5)
     others = Array.new(5) { request("/wait?go") }
     go
-    expect(statuses(ones + others)).to all(eq(200))
-    expect(server.get("/peak?wait").body).to eq("5")
+    expect([statuses(ones + others), server.get("/peak?wait").body]).to match([all(eq(200)), "5"])
   end
 
   it "begins no request beside one that computes", if: RUBY_VERSION >= "3.2" do
@@ -40,9 +39,7 @@ RSpec.describe "MaxThreads" do
 
   it "begins a request beside others that wait again and again, and never for long" do
     serve
-    ones = (1..5).map do |count|
-      request("/poll?go").tap { eventually(10) { server.lines_of("waiting").size == count } }
-    end
+    ones = (1..5).map { |count| request("/poll?go").tap { eventually(10) { server.lines_of("waiting").size == count } } }
     go
     expect(statuses(ones)).to all(eq(200))
   end
@@ -64,8 +61,7 @@ RSpec.describe "MaxThreads" do
   end
 
   variable = { env: { RAILS_MAX_THREADS: "2" } }
-  {
-    "RAILS_MAX_THREADS, if nothing else says it" => [2, { fastrack: true, **variable }],
+  { "RAILS_MAX_THREADS, if nothing else says it" => [2, { fastrack: true, **variable }],
     "-t with two numbers" => [2, { fastrack: true, arguments: ["-t", "1:2"] }],
     "-t with one, whatever RAILS_MAX_THREADS is" => [3, { fastrack: true, arguments: ["-t", "3"], **variable }],
     "max_threads in a ConfigFile" => [3, { config: %(max_threads ENV.fetch("RAILS_MAX_THREADS", 3)\n) }],
@@ -73,8 +69,7 @@ RSpec.describe "MaxThreads" do
     "no RAILS_MAX_THREADS for rackup without a puma.rb: such an app need not be thread-safe" => [1, variable],
     "RAILS_MAX_THREADS for rackup with a puma.rb" =>
       [2, { options: { ConfigFile: "puma.rb" }, files: { "puma.rb" => "workers 1\n" }, **variable }],
-    "none with a ConfigFile of Unicorn's either" => [1, { config: "worker_processes 1\n", **variable }]
-  }.each do |what, (count, keywords)|
+    "none with a ConfigFile of Unicorn's either" => [1, { config: "worker_processes 1\n", **variable }] }.each do |what, (count, keywords)|
     it "is set by #{what}" do
       @server = Server.ready(ru: ThreadsApp::RU, options: { MaxWorkers: 1 }, **keywords)
       expect(statuses(Array.new(count) { request("/meet?#{count}") })).to all(eq(200))
@@ -106,8 +101,7 @@ RSpec.describe "MaxThreads" do
     left.close
     expect(eventually { server.lines_of("gone").first }).to eq("true")
     go("there")
-    expect(kept.answer.status).to eq(200)
-    expect(server.lines_of("gone")).to eq(%w[true false])
+    expect([kept.answer.status, server.lines_of("gone")]).to eq([200, %w[true false]])
     expect(server.get("/beside").body).to eq("false")
     go
     expect(statuses(ones)).to eq([200])
@@ -120,10 +114,8 @@ RSpec.describe "MaxThreads" do
       [request("/hijack?#{index}"), request("/stream?#{index}"), Thread.new { server.post("/read", "body#{index}") }, request("/after?#{index}")]
     end
     all.each_with_index do |(hijacked, streamed, read, after), index|
-      expect(hijacked.value.body).to eq(index.to_s)
-      expect(streamed.value.body).to eq(Array.new(index) { |i| "#{i}," }.join)
-      expect(read.value.body).to eq("body#{index}")
-      expect(after.value.status).to eq(200)
+      expect([hijacked.value.body, streamed.value.body]).to eq([index.to_s, Array.new(index) { |i| "#{i}," }.join])
+      expect([read.value.body, after.value.status]).to eq(["body#{index}", 200])
     end
     eventually { server.lines_of("after").sort == %w[0 1 2 3 4 5] }
     go
@@ -187,8 +179,7 @@ RSpec.describe "MaxThreads" do
     server.signal(:TERM)
     expect(idle).to be_closed_without_a_word
     go
-    expect(statuses(ones)).to eq([200, 200, 200])
-    expect(server.wait.exitstatus).to eq(0)
+    expect([statuses(ones), server.wait.exitstatus]).to eq([[200, 200, 200], 0])
   end
 
   it "replaces a thread that the app ends, and answers its client" do
@@ -196,8 +187,7 @@ RSpec.describe "MaxThreads" do
     ones = waiting(1)
     expect(statuses(Array.new(4) { request("/kill") })).to eq([500] * 4)
     expect(statuses(Array.new(2) { request("/raise") })).to eq([500] * 2)
-    expect(statuses(Array.new(2) { request("/meet?2") })).to eq([200, 200])
-    expect(server.await_workers(1).size).to eq(1)
+    expect([statuses(Array.new(2) { request("/meet?2") }), server.await_workers(1).size]).to eq([[200, 200], 1])
     go
     expect(statuses(ones)).to eq([200])
   end

@@ -15,11 +15,6 @@ RSpec.describe "the watchdog", once: "the helper and the master watch, neither o
     [result, Process.clock_gettime(Process::CLOCK_MONOTONIC) - start]
   end
 
-  # Clients have their answer before the log has its lines.
-  def expect_log(server, pattern)
-    Eventually.eventually(20, -> { "no #{pattern.inspect} in:\n#{server.log}" }) { server.log.match?(pattern) }
-  end
-
   # Has the request in the app go on after more than those seconds. That nothing is done about it, only time can show.
   def outlast(timeout, server)
     sleep timeout + 0.5
@@ -45,42 +40,38 @@ RSpec.describe "the watchdog", once: "the helper and the master watch, neither o
       after = server.await_workers(2) { |found| found != before }
       over = true
 
-      expect(response.status).to eq(504)
-      expect(response.headers["connection"]).to eq("close")
-      expect(time).to be >= 0.95
-      expect(others.value).to all(eq(200))
-      expect((before & after).size).to eq(1)
-      expect_log(server, /^fastrack: GET #{path} has taken \d+\.\d s, request id id-7: this worker ends \(worker #{(before - after).first}\)$/)
-      expect_log(server, %r{^    #{server.dir}/config.ru:#{line}:})
-      expect_log(server, /^fastrack: worker \d \(pid #{(before - after).first}\) exited with status 124 \(request timeout\) while serving GET #{path} for \d+\.\d s, request id id-7$/)
+      expect([response.status, response.headers["connection"], time]).to match([504, "close", be >= 0.95])
+      expect([others.value, (before & after).size]).to match([all(eq(200)), 1])
+      server.await_log(/^fastrack: GET #{path} has taken \d+\.\d s, request id id-7: this worker ends \(worker #{(before - after).first}\)$/)
+      server.await_log(%r{^    #{server.dir}/config.ru:#{line}:})
+      server.await_log(/^fastrack: worker \d \(pid #{(before - after).first}\) exited with status 124 \(request timeout\) while serving GET #{path} for \d+\.\d s, request id id-7$/)
     end
   end
 
   it "shows where native code is that keeps Ruby's lock", alone: "stacks of all threads within a second" do
     server = serve
     server.get("/native")
-    expect_log(server, /^  in native code:\n(.*\n)*?.*\bsigwait\b/)
+    server.await_log(/^  in native code:\n(.*\n)*?.*\bsigwait\b/)
   end
 
   it "names all of Ruby's threads" do
     ru = 'run ->(_) { Thread.new { sleep }.name = "beside"; sleep }'
     server = Server.start(ru: ru, options: { MaxWorkers: 1, RequestTimeout: 0.5 })
     server.get("/")
-    expect_log(server, %r{^  the main thread:\n    #{server.dir}/config.ru:1:in .*sleep'\n    #{server.dir}/config.ru:1:in .*\n(    .*\n)*  a thread \(beside\):\n    #{server.dir}/config.ru:1:in .*sleep'$})
+    server.await_log(%r{^  the main thread:\n    #{server.dir}/config.ru:1:in .*sleep'\n    #{server.dir}/config.ru:1:in .*\n(    .*\n)*  a thread \(beside\):\n    #{server.dir}/config.ru:1:in .*sleep'$})
     expect(server.log).not_to include("lib/fastrack/worker.rb")
   end
 
   it "cuts a response that has begun by a reset, so that nobody takes it for whole" do
     received, ending = HttpPeer.exchange(serve, "GET /half HTTP/1.0\r\n\r\n")
-    expect(received).to end_with("\r\n\r\nhalf")
-    expect(ending).to eq(:reset)
+    expect([received, ending]).to match([end_with("\r\n\r\nhalf"), :reset])
   end
 
   it "leaves a response alone that the client has whole, though the body's close hangs" do
     server = serve
     received, ending = HttpPeer.exchange(server, "GET /whole HTTP/1.0\r\n\r\n")
     expect([received[-5..], ending]).to eq(["whole", :closed])
-    expect_log(server, %r{GET /whole has taken \d+\.\d s})
+    server.await_log(%r{GET /whole has taken \d+\.\d s})
   end
 
   it "leaves clients alone that send or read slowly: their time is not the app's" do
@@ -120,8 +111,7 @@ RSpec.describe "the watchdog", once: "the helper and the master watch, neither o
       server = serve(timeout: short)
       response = waiting_request(server, "/wait?30")
       outlast(short, server)
-      expect(response.value.status).to eq(200)
-      expect(server.get("/sleep").status).to eq(504)
+      expect([response.value.status, server.get("/sleep").status]).to eq([200, 504])
     end
 
     it "gives it less, and any" do
@@ -146,11 +136,9 @@ RSpec.describe "the watchdog", once: "the helper and the master watch, neither o
     before = server.workers
     response, time = seconds { HttpPeer.exchange(server, "GET /stop HTTP/1.0\r\n\r\n").first }
     pid = Eventually.eventually { (before - server.workers).first }
-
-    expect(response).to eq("")
-    expect(time).to be >= 2.9
-    expect_log(server, /^fastrack: worker \d \(pid #{pid}\) does not exit: killing it; it is serving GET \/stop for \d+\.\d s$/)
-    expect_log(server, /^fastrack: worker \d \(pid #{pid}\) was killed by the master \(RequestTimeout\) while serving GET \/stop for \d+\.\d s$/)
+    expect([response, time]).to match(["", be >= 2.9])
+    server.await_log(/^fastrack: worker \d \(pid #{pid}\) does not exit: killing it; it is serving GET \/stop for \d+\.\d s$/)
+    server.await_log(/^fastrack: worker \d \(pid #{pid}\) was killed by the master \(RequestTimeout\) while serving GET \/stop for \d+\.\d s$/)
     expect(server.await_workers(2)).not_to include(pid)
   end
 end

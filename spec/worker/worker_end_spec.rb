@@ -29,28 +29,15 @@ RSpec.describe "The end of a worker" do
   end
 
   # What a process has noted, in order.
-  def notes_of(server, pid)
-    server.lines_of("notes").filter_map { |line| line.split.then { |what, by| what if by.to_i == pid } }
-  end
+  def notes_of(server, pid) = server.lines_of("notes").filter_map { |line| line.split.then { |what, by| what if by.to_i == pid } }
+  def ended?(pid) = ProcessTable.entry(pid).nil?
 
-  def ended?(pid)
-    Process.kill(0, pid)
-    false
-  rescue Errno::ESRCH
-    true
-  end
-
-  {
-    "TERM to the master" => ->(server, _) { server.stop },
-    "QUIT to the master" => ->(server, _) { server.stop(:QUIT) },
+  { "TERM to the master" => ->(server, _) { server.stop }, "QUIT to the master" => ->(server, _) { server.stop(:QUIT) },
     "TERM" => ->(server, pid) { server.signal(:TERM, to: pid) },
-    "QUIT" => ->(server, pid) { server.signal(:QUIT, to: pid) },
-    "HUP" => ->(server, _) { server.signal(:HUP) },
-    "TTOU" => ->(server, _) { server.signal(:TTOU) },
-    "USR2" => ->(server, _) { server.signal(:USR2) },
+    "QUIT" => ->(server, pid) { server.signal(:QUIT, to: pid) }, "HUP" => ->(server, _) { server.signal(:HUP) },
+    "TTOU" => ->(server, _) { server.signal(:TTOU) }, "USR2" => ->(server, _) { server.signal(:USR2) },
     "the death of the master" => ->(server, _) { server.signal(:KILL) },
-    "its request limit" => ->(server, _) { server.get }
-  }.each do |what, act|
+    "its request limit" => ->(server, _) { server.get } }.each do |what, act|
     it "D1 by #{what} runs before_worker_shutdown, then every at_exit hook, once each and last first" do
       server = serve(options: { MaxRequestPerChild: 2 })
       pid = server.get.body.to_i
@@ -87,8 +74,7 @@ RSpec.describe "The end of a worker" do
   it "D1 runs at_exit hooks though before_worker_shutdown raises, which is logged" do
     server = Server.start(ru: app, options: { MaxWorkers: 1 }, config: "before_worker_shutdown { raise 'no queue' }")
     pid = server.get.body.to_i
-    expect(server.stop.exitstatus).to eq(0)
-    expect(notes_of(server, pid)).to eq(%w[served loaded])
+    expect([server.stop.exitstatus, notes_of(server, pid)]).to eq([0, %w[served loaded]])
     expect(server.log).to include("before_worker_shutdown failed: ").and include("no queue (RuntimeError)")
   end
 
@@ -107,8 +93,7 @@ RSpec.describe "The end of a worker" do
     server = Server.start(ru: "MASTER = Process.pid\nat_exit { sleep unless Process.pid == MASTER }\n#{app}",
                           options: { MaxWorkers: 2, GracefulTimeout: 1 })
     server.get
-    expect(server.stop(timeout: 5).exitstatus).to eq(0)
-    expect(server.processes).to be_empty
+    expect([server.stop(timeout: 5).exitstatus, server.processes]).to eq([0, []])
   end
 
   it "D1 runs nothing of that where a worker has not booted" do
@@ -128,8 +113,7 @@ RSpec.describe "The end of a worker" do
       pid = server.get("/fork").body.to_i
       server.signal(:HUP)
       eventually { ended?(pid) }
-      expect(notes_of(server, pid)).to include("loaded")
-      expect(server.lines_of("app.pid")).to eq([server.master.to_s])
+      expect([notes_of(server, pid), server.lines_of("app.pid")]).to match([include("loaded"), [server.master.to_s]])
       server.stop
       expect(File).not_to exist(File.join(server.dir, "app.pid"))
     end
@@ -171,8 +155,7 @@ RSpec.describe "The end of a worker" do
       server.get("/bad")
       server.signal(:HUP)
       eventually { ended?(pid) }
-      expect(server.get.status).to eq(200)
-      expect(server.stop.exitstatus).to eq(0)
+      expect([server.get.status, server.stop.exitstatus]).to eq([200, 0])
       expect(server.lines_of("ensured")).to eq([server.pid.to_s])
     end
   end

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
-# Required by servers that are to be tested with the garbage collector in a mode (see GcMode): by RUBYOPT, so before
-# anything of Fastrack's.
+# Required by servers that are to be tested with the collector in a mode (see GcMode): by RUBYOPT, so before anything of Fastrack's.
 module GcMode
   # Changes Fastrack::Worker as soon as it is defined.
   #

@@ -74,9 +74,7 @@ module HttpApps
     end
 
     # The size of a first part, once the file NAME is there.
-    def answer_first(input, _, name)
-      input.readpartial(30).bytesize.tap { sleep 0.005 until File.exist?(name) }
-    end
+    def answer_first(input, _, name) = input.readpartial(30).bytesize.tap { sleep 0.005 until File.exist?(name) }
 
     # Another thread writes the file `ticked` while this one waits for the client.
     def answer_background(input, _)

@@ -20,15 +20,13 @@ module HttpApps
       hint.call(HINTS.fetch(path, HINTS["/lines"]))
       raise "after the hints" if path == "/raises"
 
-      twice(hint) if path == "/twice"
+      hint.call("link" => "</c>") if path == "/twice"
       return [200, {}, [Enumerator.new { |parts| parts << "one" }.next]] unless path == "/late"
 
       [200, {}, Enumerator.new { |parts| parts << "one" << late(hint) }]
     end
 
     private
-
-    def twice(hint) = hint.call("link" => "</c>")
 
     # A value, or headers, that leave the server in the middle of its work, until somebody comes back.
     def leave(hint, path)
@@ -42,9 +40,7 @@ module HttpApps
     def leave_block(hint, value)
       headers = Object.new
       fiber = nil
-      headers.define_singleton_method(:each) do |&block|
-        (fiber = Fiber.new { block.call(["link", value]) }).resume
-      end
+      headers.define_singleton_method(:each) { |&block| (fiber = Fiber.new { block.call(["link", value]) }).resume }
       hint.call(headers)
       @left = Fiber.new { outcome { fiber.resume(true) } }
       "left"

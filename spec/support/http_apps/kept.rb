@@ -8,9 +8,7 @@ module HttpApps
   # /gate/NAME and /burn/NAME have the worker busy, asleep or counting, until the spec has written the file NAME.
   class Kept
     # An each without a length.
-    Parts = Struct.new(:parts, :size) do
-      def each = parts.times { yield "x" * size }
-    end
+    Parts = Struct.new(:parts, :size) { def each = parts.times { yield "x" * size } }
 
     def initialize = @journal = HttpJournal.new
 

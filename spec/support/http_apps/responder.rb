@@ -6,9 +6,7 @@ module HttpApps
   # Answers with the response that the path names.
   class Responder
     # No more than each.
-    Parts = Struct.new(:parts) do
-      def each(&block) = parts.each(&block)
-    end
+    Parts = Struct.new(:parts) { def each(&block) = parts.each(&block) }
 
     # Yields one String object again and again, with other contents.
     class OneBuffer
