@@ -171,6 +171,8 @@ RSpec.describe "C4 Responses that are longer than what slow readers take", once:
 
     it "have the worker wait for the client, arrive whole, and leave a line in the log: no such folder" do
       serve_long(env: { "TMPDIR" => folder })
+      # The worker has looked for it by then.
+      server.await_ready
       FileUtils.rm_rf(folder)
       expect_waiting_and_whole
       expect_a_line("No such file or directory")
