@@ -85,7 +85,7 @@ RSpec.describe "A hostile app" do
     "compacts the heap" => ["GC.compact if GC.respond_to?(:compact)", 200],
     "keeps its env in a thread" => ["LATER.call { env.each_value(&:to_s); env['rack.input'].read; env.clear }", 200],
     "calls the server from a thread when the request is over" => ["later = env['fastrack.client_gone']; LATER.call { later.call }", 200],
-    "asks for its own server" => ["require 'net/http'; Net::HTTP.get(URI(\"http://\#{env['SERVER_NAME']}:\#{env['SERVER_PORT']}/\"))", 200],
+    "asks for its own server" => ["Net::HTTP.get(URI(\"http://\#{env['SERVER_NAME']}:\#{env['SERVER_PORT']}/\"))", 200],
 
     # --- its env
     "empties its env" => ["env.clear", 200], "freezes its env" => ["env.each_value(&:freeze); env.freeze", 200],

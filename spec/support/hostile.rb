@@ -22,6 +22,7 @@ module Hostile
     <<~RUBY
       require "digest"
       require "fiddle"
+      require "net/http"
       require "stringio"
       DEEP = ->(depth) { [depth].each { |one| DEEP.call(one + 1) } }
       ABORT = Fiddle::Function.new(Fiddle.dlopen(nil)["abort"], [], Fiddle::TYPE_VOID)
