@@ -76,9 +76,7 @@ module Fastrack
 
     # @param name [Symbol] of an option
     # @return [String] where its value was written, for messages: "ConfigFile /srv/app.rb:3: user"
-    def source(name)
-      @places.fetch(name) { "option #{name}" }
-    end
+    def source(name) = @places.fetch(name) { "option #{name}" }
 
     # Calls a hook with as many arguments as it takes: Rhebok's hooks take none, Unicorn's |server, worker|.
     #
@@ -92,9 +90,7 @@ module Fastrack
     end
 
     # @return [Boolean] whether this is a developer's server
-    def development?
-      @development
-    end
+    def development? = @development
 
     # @return [Boolean] whether this is started as Rhebok was: by rackup, without another server's file
     def rhebok? = @rhebok
@@ -104,25 +100,17 @@ module Fastrack
 
     # @param app [#call, AppFile]
     # @return [#call] loaded
-    def load_app(app)
-      app.load(default_middleware: default_middleware, path: puma&.rackup)
-    end
+    def load_app(app) = app.load(default_middleware: default_middleware, path: puma&.rackup)
 
     # @param app [#call]
     # @return [#call] with what a puma.rb puts around it
-    def wrap(app)
-      puma ? puma.wrap(app) : app
-    end
+    def wrap(app) = puma ? puma.wrap(app) : app
 
     # @return [Array<String>] for the log: what the user may have expected of this start, and what does not come
-    def oversights
-      [usual_workers, unread_files, idle_queue].compact
-    end
+    def oversights = [usual_workers, unread_files, idle_queue].compact
 
     # @return [Array<String>] absolute paths: the server's, and the one that rackup writes
-    def pid_files
-      [pid, @given[:pid]].compact.map { |path| File.expand_path(path) }.uniq
-    end
+    def pid_files = [pid, @given[:pid]].compact.map { |path| File.expand_path(path) }.uniq
 
     # @return [Array<Address>] where to listen
     def addresses
@@ -138,9 +126,7 @@ module Fastrack
     end
 
     # @return [Array] equal for configurations with equal addresses
-    def place
-      @values.values_at(*PLACE, :Listen)
-    end
+    def place = @values.values_at(*PLACE, :Listen)
 
     # Unless a minimum is set, up to a fifth less than the most: workers that were started together are not replaced together.
     #
@@ -152,9 +138,7 @@ module Fastrack
     end
 
     # @return [Integer] requests between two out-of-band collections; drawn at random for each worker
-    def draw_gc_interval
-      draw(min_gc_per_request, max_gc_per_request)
-    end
+    def draw_gc_interval = draw(min_gc_per_request, max_gc_per_request)
 
     # @return [ControlPlace, nil] where the monitor is; nil: there is none. Relative paths are those of the directory at the first call:
     #   `working_directory` has been entered by then, and may have been removed later.
@@ -351,8 +335,6 @@ module Fastrack
       end
     end
 
-    def draw(min, max)
-      min && min < max ? rand(min..max) : max
-    end
+    def draw(min, max) = min && min < max ? rand(min..max) : max
   end
 end

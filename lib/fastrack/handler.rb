@@ -26,9 +26,7 @@ module Fastrack
       end
 
       # Stops the server of this process. rackup calls it on INT.
-      def shutdown
-        Handler.launcher ? Handler.launcher.stop : exit
-      end
+      def shutdown = Handler.launcher ? Handler.launcher.stop : exit
 
       # @return [Hash{String => String}] for `rackup -s Fastrack --help`
       def valid_options

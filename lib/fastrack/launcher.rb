@@ -69,9 +69,7 @@ module Fastrack
     end
 
     # Makes #run return once all current requests are finished. Safe in a signal handler, on any thread, and before #run.
-    def stop
-      @master.stop
-    end
+    def stop = @master.stop
     alias shutdown stop
 
     # @return [Array<Listener>]
@@ -163,9 +161,7 @@ module Fastrack
     end
 
     # @return [Integer] how many there should be now, as Unicorn's hooks ask
-    def worker_processes
-      @master.worker_processes
-    end
+    def worker_processes = @master.worker_processes
 
     private
 
@@ -222,9 +218,7 @@ module Fastrack
       app
     end
 
-    def no_effect(option, reason)
-      Log.line("#{@configuration.source(option)} has no effect: #{reason}")
-    end
+    def no_effect(option, reason) = Log.line("#{@configuration.source(option)} has no effect: #{reason}")
 
     # Unbuffered: logs are read while they are written, and must not be lost with a killed worker.
     def redirect_output(background)

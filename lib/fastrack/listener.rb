@@ -36,33 +36,21 @@ module Fastrack
     end
 
     # A host as URLs and SERVER_NAME have it: an IPv6 address in brackets (RFC 3875, 4.1.14; RFC 3986, 3.2.2).
-    def self.authority(host)
-      host.include?(":") && !host.start_with?("[") ? "[#{host}]" : host.dup
-    end
+    def self.authority(host) = host.include?(":") && !host.start_with?("[") ? "[#{host}]" : host.dup
 
-    def tcp?
-      !@address.unix?
-    end
+    def tcp? = !@address.unix?
 
     # @return [Integer] the file descriptor
-    def fileno
-      @socket.fileno
-    end
+    def fileno = @socket.fileno
 
     # @return [String, nil] the absolute path of a unix socket that has one
-    def unix_path
-      @path
-    end
+    def unix_path = @path
 
     # @return [String] the address in the listening line
-    def to_s
-      tcp? ? "#{server_name}:#{server_port}" : ":unix:#{@address.unix_path}"
-    end
+    def to_s = tcp? ? "#{server_name}:#{server_port}" : ":unix:#{@address.unix_path}"
 
     # @return [String] what a developer opens
-    def url
-      tcp? ? "http://#{self}" : "unix://#{@path || @address.unix_path}"
-    end
+    def url = tcp? ? "http://#{self}" : "unix://#{@path || @address.unix_path}"
 
     # Gives it another descriptor of its socket, where it was closed.
     #
@@ -77,9 +65,7 @@ module Fastrack
       self
     end
 
-    def close
-      @socket.close
-    end
+    def close = @socket.close
 
     # Removes a unix socket's file if nobody listens there any more: after USR2 the new master does, and another server may
     # have made a socket of its own there. To be called when it is closed.

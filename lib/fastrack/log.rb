@@ -42,9 +42,7 @@ module Fastrack
 
       private
 
-      def may_block?(stream)
-        stream.is_a?(IO) && !stream.stat.file?
-      end
+      def may_block?(stream) = stream.is_a?(IO) && !stream.stat.file?
 
       # Other processes write here, too, and some of them count on blocking: the descriptor stays as it is.
       def offer(stream, text)
@@ -75,9 +73,7 @@ module Fastrack
         end
       end
 
-      def now
-        Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      end
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
       # Drops what Ruby has buffered and cannot write: fork(2) flushes first, and would fail.
       def discard
@@ -129,9 +125,7 @@ module Fastrack
     end
 
     # Flushes stdout and stderr, the app's output included.
-    def flush
-      [STDOUT, STDERR].each(&:flush)
-    end
+    def flush = [STDOUT, STDERR].each(&:flush)
 
     # Ruby's fork flushes $stdout and $stderr, and fails if the app has replaced them by objects without that method.
     #
@@ -156,9 +150,7 @@ module Fastrack
     end
 
     # Writes a line to an object of which Ruby asks no more than `write`.
-    def put(stream, text)
-      stream.respond_to?(:puts) ? stream.puts(text) : stream.write("#{text.chomp}\n")
-    end
+    def put(stream, text) = stream.respond_to?(:puts) ? stream.puts(text) : stream.write("#{text.chomp}\n")
 
     # Logs an exception with its backtrace and causes.
     def exception(text, error)

@@ -77,27 +77,19 @@ module Fastrack
     attr_reader :hooks
 
     # Makes #run return, like TERM. Safe in a signal handler, on any thread, and before #run.
-    def stop
-      @signals.push(STOP)
-    end
+    def stop = @signals.push(STOP)
 
     # Makes #run return true, like #stop, unless the server is told to stop meanwhile.
-    def restart
-      @signals.push(RESTART)
-    end
+    def restart = @signals.push(RESTART)
 
     # @return [Integer] how many workers there should be
-    def worker_processes
-      @workers.size
-    end
+    def worker_processes = @workers.size
 
     private
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-    def configuration
-      @launcher.configuration
-    end
+    def configuration = @launcher.configuration
 
     # What a forked process must not keep.
     def descriptors
@@ -163,14 +155,10 @@ module Fastrack
       due && [due - now, 0].max
     end
 
-    def draining?
-      @shutdown.is_a?(Shutdown::Drain)
-    end
+    def draining? = @shutdown.is_a?(Shutdown::Drain)
 
     # Not while draining: workers are still replaced then.
-    def shutting_down?
-      !@shutdown.nil? && !draining?
-    end
+    def shutting_down? = !@shutdown.nil? && !draining?
 
     def handle_signals
       @signals.clear_wakeups
@@ -322,9 +310,7 @@ module Fastrack
       memory_supervisor.begin(configuration)
     end
 
-    def notify_ready
-      @sd_notify&.ready(Log.count(@workers.size, "worker"))
-    end
+    def notify_ready = @sd_notify&.ready(Log.count(@workers.size, "worker"))
 
     def read_messages(ready)
       @workers.read(ready, drain: draining?, may_exit: shutting_down?)

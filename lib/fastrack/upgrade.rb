@@ -25,14 +25,10 @@ module Fastrack
     end
 
     # @return [Array<ControlChannel>]
-    def channels
-      [@old, @new].compact.map(&:channel).reject(&:closed?)
-    end
+    def channels = [@old, @new].compact.map(&:channel).reject(&:closed?)
 
     # @return [Float, nil] monotonic seconds when #step has something to do
-    def due_at
-      @new&.due_at
-    end
+    def due_at = @new&.due_at
 
     # Starts a new master, unless an upgrade is in progress.
     #
@@ -64,9 +60,7 @@ module Fastrack
     end
 
     # Whether a new master serves on when this one stops.
-    def replaced?
-      !@new.nil? && !@new.timed_out? && !@cancelled
-    end
+    def replaced? = !@new.nil? && !@new.timed_out? && !@cancelled
 
     # Does what is due.
     def step(now)
@@ -84,9 +78,7 @@ module Fastrack
     #
     # @param ready [Array<ControlChannel>] those that are readable
     # @return [Array<Symbol>] :quit or :stop for this master, :alone when the new one is gone
-    def read(ready)
-      [read_new(ready), read_old(ready)].compact
-    end
+    def read(ready) = [read_new(ready), read_old(ready)].compact
 
     # At the end of this master. The channels stay open as long as the process, at_exit hooks included: for the other
     # master their end is the end of this one.

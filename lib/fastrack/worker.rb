@@ -57,9 +57,7 @@ module Fastrack
     # developer's terminal QUIT is Ctrl-\, which all processes get.
     #
     # @return [String] what the master stops it with
-    def stop_signal
-      @launcher.interactive? ? "TERM" : "QUIT"
-    end
+    def stop_signal = @launcher.interactive? ? "TERM" : "QUIT"
 
     # The life of the process, from the fork on. Returns when it has served and at_exit hooks are to run; ends the process
     # if it fails.
@@ -88,9 +86,7 @@ module Fastrack
     private
 
     # For the log.
-    def name
-      "worker #{@nr} (pid #{Process.pid})"
-    end
+    def name = "worker #{@nr} (pid #{Process.pid})"
 
     def take_signals(signals, pending)
       @pid = Process.pid

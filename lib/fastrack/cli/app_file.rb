@@ -42,8 +42,6 @@ module Fastrack
     private
 
     # For a command that was meant.
-    def suggestion
-      @path.to_s.match?(/\A[\w-]+\z/) ? Error.suggestion(@path, Help::WORDS) : ""
-    end
+    def suggestion = @path.to_s.match?(/\A[\w-]+\z/) ? Error.suggestion(@path, Help::WORDS) : ""
   end
 end

@@ -26,9 +26,7 @@ module Fastrack
     SERVING = %i[places settings finding puma_flags].freeze
 
     # @return [Hash{String => OptionParser}] by command, "" for none: the manual page and the completions are made of them
-    def self.parsers
-      ["", *Help::COMMANDS.keys].to_h { |command| [command, new([]).parser_of(command)] }
-    end
+    def self.parsers = ["", *Help::COMMANDS.keys].to_h { |command| [command, new([]).parser_of(command)] }
 
     # @return [Symbol] :serve, :check, :help, :version or one of CONTROL
     attr_reader :action
@@ -60,39 +58,23 @@ module Fastrack
     end
 
     # Whether it is a command for a running server.
-    def control?
-      CONTROL.value?(@action)
-    end
+    def control? = CONTROL.value?(@action)
 
-    def watch?
-      @watch || false
-    end
+    def watch? = @watch || false
 
-    def no_wait?
-      @no_wait || false
-    end
+    def no_wait? = @no_wait || false
 
-    def json?
-      @json || false
-    end
+    def json? = @json || false
 
     # Whether the configuration file is Puma's, whatever its name is.
-    def puma?
-      @puma || false
-    end
+    def puma? = @puma || false
 
-    def daemonize?
-      @daemonize
-    end
+    def daemonize? = @daemonize
 
     # @return [String] of the command that was named, or of all
-    def help
-      parser_of(@command).help
-    end
+    def help = parser_of(@command).help
 
-    def parser_of(command)
-      parser(Help::COMMANDS.fetch(command, Help::ALL), SHOWN.fetch(command, SERVING))
-    end
+    def parser_of(command) = parser(Help::COMMANDS.fetch(command, Help::ALL), SHOWN.fetch(command, SERVING))
 
     # What overrides a ConfigFile.
     #

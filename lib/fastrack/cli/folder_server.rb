@@ -27,9 +27,7 @@ module Fastrack
       found.first&.pid
     end
 
-    def masters
-      Dir.glob("/proc/[0-9]*").filter_map { |dir| master(dir) }
-    end
+    def masters = Dir.glob("/proc/[0-9]*").filter_map { |dir| master(dir) }
 
     # Another user's process may call itself what it likes: this user's orders are not for it.
     #
@@ -47,9 +45,7 @@ module Fastrack
     end
 
     # @param link [String] to a process's directory
-    def here?(link)
-      File.identical?(link, ".") || File.readlink(link) == "#{Dir.pwd}#{REMOVED}"
-    end
+    def here?(link) = File.identical?(link, ".") || File.readlink(link) == "#{Dir.pwd}#{REMOVED}"
     private_class_method :masters, :master, :here?
   end
 end

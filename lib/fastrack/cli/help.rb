@@ -118,9 +118,7 @@ module Fastrack
 
       private
 
-      def wrapped(text)
-        text.scan(/\S.{0,#{WIDTH - 1}}(?=\s|\z)|\S+/)
-      end
+      def wrapped(text) = text.scan(/\S.{0,#{WIDTH - 1}}(?=\s|\z)|\S+/)
     end
   end
 end

@@ -50,8 +50,6 @@ module Fastrack
     end
 
     # The fields after the name, which is in parentheses.
-    def stat(pid)
-      File.read("/proc/#{pid}/stat").rpartition(")").last.split
-    end
+    def stat(pid) = File.read("/proc/#{pid}/stat").rpartition(")").last.split
   end
 end

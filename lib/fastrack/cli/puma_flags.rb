@@ -29,9 +29,7 @@ module Fastrack
     def libraries = @libraries ||= []
 
     # Whether no configuration file is to be read.
-    def no_config?
-      @no_config || false
-    end
+    def no_config? = @no_config || false
 
     private
 

@@ -82,9 +82,7 @@ module Fastrack
       ["", "last exits", *last.map { |one| fit(" #{Time.at(one["at"]).strftime("%H:%M:%S")} worker #{one["worker"]} #{one["text"]}") }]
     end
 
-    def rate(before, now)
-      before && now && now >= before ? format("%.1f", (now - before) / @seconds) : ""
-    end
+    def rate(before, now) = before && now && now >= before ? format("%.1f", (now - before) / @seconds) : ""
 
     def bytes(count)
       return "" unless count

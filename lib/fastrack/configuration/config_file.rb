@@ -65,9 +65,7 @@ module Fastrack
 
       # @return [Hash{Symbol => Object}] values by option name, of the options' types
       # @raise [ConfigurationError]
-      def load(path)
-        evaluate(path).__settings__
-      end
+      def load(path) = evaluate(path).__settings__
 
       private
 
@@ -113,33 +111,23 @@ module Fastrack
 
     # @!visibility private
     # @return [Hash{Symbol => Object}] values by option name
-    def __settings__
-      @__words__.to_h { |word, given| [__name__(word), given.value] }
-    end
+    def __settings__ = @__words__.to_h { |word, given| [__name__(word), given.value] }
 
     # @!visibility private
     # @return [Hash{Symbol => String}] where they were written, by option name
-    def __places__
-      @__words__.to_h { |word, given| [__name__(word), "ConfigFile #{given.place}: #{word}"] }
-    end
+    def __places__ = @__words__.to_h { |word, given| [__name__(word), "ConfigFile #{given.place}: #{word}"] }
 
     # @!visibility private
     # @return [PumaSettings, nil] what a puma.rb sets besides
-    def __puma__
-      @__neighbour__&.__puma__
-    end
+    def __puma__ = @__neighbour__&.__puma__
 
     # @!visibility private
     # @return [Boolean] whether it is a unicorn.rb
-    def __unicorn__?
-      !__used__(UNICORN_MARKS).nil?
-    end
+    def __unicorn__? = !__used__(UNICORN_MARKS).nil?
 
     # @!visibility private
     # @return [Hash{Symbol => Object}] what counts unless it is set anywhere
-    def __defaults__
-      {}
-    end
+    def __defaults__ = {}
 
     # @!visibility private
     # Checks what depends on all words.
@@ -186,15 +174,11 @@ module Fastrack
     #
     # @param min [Integer, String, nil]
     # @param max [Integer, String, nil]
-    def threads(min = true, max = min)
-      __set__(Option::BY_NAME[:MaxThreads], max, :max_threads)
-    end
+    def threads(min = true, max = min) = __set__(Option::BY_NAME[:MaxThreads], max, :max_threads)
 
     # @param name [String, nil]
     # @param group [String, nil]
-    def user(name = true, group = nil)
-      __set__(Option::BY_NAME[:User], group ? [name, group] : name, :user)
-    end
+    def user(name = true, group = nil) = __set__(Option::BY_NAME[:User], group ? [name, group] : name, :user)
 
     WITHOUT_EFFECT.each do |word, (as_is, reason)|
       define_method(word) do |value = true|
@@ -226,9 +210,7 @@ module Fastrack
       :RequestTimeout
     end
 
-    def __used__(words)
-      words.find { |word| @__words__.key?(word) }
-    end
+    def __used__(words) = words.find { |word| @__words__.key?(word) }
 
     def __refuse__(word, message)
       raise ConfigurationError, "ConfigFile #{@__words__.fetch(word).place}: #{message}"
@@ -245,8 +227,6 @@ module Fastrack
       @__neighbour__.public_send(word, *arguments, **keywords, &block)
     end
 
-    def respond_to_missing?(*)
-      false
-    end
+    def respond_to_missing?(*) = false
   end
 end

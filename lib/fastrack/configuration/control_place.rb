@@ -27,9 +27,7 @@ module Fastrack
     end
 
     # @return [Array] as Monitor.start takes it
-    def to_a
-      [@path, @address, @token]
-    end
+    def to_a = [@path, @address, @token]
 
     private
 

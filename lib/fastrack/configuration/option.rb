@@ -32,9 +32,7 @@ module Fastrack
     end
 
     # Whether this process may switch to the user. Only root may, unless it is that user already.
-    def permitted?
-      Process.euid.zero? || current?
-    end
+    def permitted? = Process.euid.zero? || current?
 
     # Switches this process to the user for good. Groups come first, while it still has the right to.
     #
@@ -49,9 +47,7 @@ module Fastrack
 
     private
 
-    def current?
-      Process.euid == @uid && Process.egid == @gid
-    end
+    def current? = Process.euid == @uid && Process.egid == @gid
   end
 
   # A setting: an option (`-O MaxWorkers=3`) and a word in a ConfigFile (`max_workers 3`). They are listed in options.rb.
@@ -91,9 +87,7 @@ module Fastrack
       raise ConfigurationError, "#{source} #{e.message}#{"; #{given}" unless @name == :ControlToken}"
     end
 
-    def hook?
-      HOOKS.include?(word)
-    end
+    def hook? = HOOKS.include?(word)
 
     # Option types. Each method turns a value as users write it (a command line gives Strings, a bare `-O Key` gives true)
     # into the type, or raises ArgumentError ("must be ...").
@@ -140,9 +134,7 @@ module Fastrack
       end
 
       # @return [Integer, Symbol] :auto
-      def workers(value)
-        value.to_s == "auto" ? :auto : integer(value, 1.., MOST_WORKERS)
-      end
+      def workers(value) = value.to_s == "auto" ? :auto : integer(value, 1.., MOST_WORKERS)
 
       # @param value [Integer, String] bytes, or 300M, 1G
       # @return [Integer, nil] bytes; nil for 0, unless that means something
@@ -155,9 +147,7 @@ module Fastrack
       end
 
       # @return [Integer] bytes
-      def bytes(value, range)
-        integer(size(value, 0), range)
-      end
+      def bytes(value, range) = integer(size(value, 0), range)
 
       # Of a process. A small number without a unit was meant as megabytes.
       #
@@ -171,9 +161,7 @@ module Fastrack
 
       # @param value [Numeric, String] seconds, or 200ms, 30s, 5m, 1h
       # @return [Float] seconds, more than 0
-      def seconds(value)
-        to_seconds(value, "seconds, more than 0", &:positive?)
-      end
+      def seconds(value) = to_seconds(value, "seconds, more than 0", &:positive?)
 
       # @return [Float] seconds; often 0 means no limit
       def seconds_or_zero(value)
@@ -189,9 +177,7 @@ module Fastrack
         raise ArgumentError, "must be #{expected}"
       end
 
-      def at_most(number, most)
-        number > most ? raise(ArgumentError, "must be at most #{most}") : number
-      end
+      def at_most(number, most) = number > most ? raise(ArgumentError, "must be at most #{most}") : number
 
       # @return [String] frozen
       def text(value)
@@ -210,9 +196,7 @@ module Fastrack
       end
 
       # @return [String, false] frozen; false for none
-      def path_or_none(value)
-        /\A(?:none|no|false|off)\z/i.match?(value.to_s) ? false : path(value)
-      end
+      def path_or_none(value) = /\A(?:none|no|false|off)\z/i.match?(value.to_s) ? false : path(value)
 
       # @return [String] an IP address and a port; a port alone is one that no other machine can reach
       def ip_port(value)

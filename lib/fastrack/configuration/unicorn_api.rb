@@ -21,29 +21,19 @@ module Fastrack
     end
 
     # @return [Settings]
-    def config
-      Settings.new(configuration)
-    end
+    def config = Settings.new(configuration)
 
     # @return [Logger] the configured one, or one that writes to stderr
-    def logger
-      configuration.logger || (@logger ||= new_logger)
-    end
+    def logger = configuration.logger || (@logger ||= new_logger)
 
     # @return [String, nil] the pid file's absolute path
-    def pid
-      pid_file&.path
-    end
+    def pid = pid_file&.path
 
     # @return [Float] seconds that the app may take for a request
-    def timeout
-      configuration.request_timeout
-    end
+    def timeout = configuration.request_timeout
 
     # @return [Boolean]
-    def preload_app
-      configuration.preload_app
-    end
+    def preload_app = configuration.preload_app
 
     # Listens on another address; called in after_fork, only in that worker.
     #
@@ -70,15 +60,11 @@ module Fastrack
     end
 
     # Short: it appears in the NoMethodError of a hook.
-    def inspect
-      "#<#{self.class} #{listeners.map(&:to_s).join(" ")}>"
-    end
+    def inspect = "#<#{self.class} #{listeners.map(&:to_s).join(" ")}>"
 
     private
 
-    def in_master?
-      Process.pid == @master_pid
-    end
+    def in_master? = Process.pid == @master_pid
 
     def retry_in_background(address)
       left = address.tries.negative? ? Float::INFINITY : address.tries - 1
@@ -115,9 +101,7 @@ module Fastrack
     # Unicorn's heartbeat file, which hooks chown to another user. There is none here.
     NO_FILE = Object.new.tap { |file| def file.chown(_uid, _gid) = 0 }
 
-    def tmp
-      NO_FILE
-    end
+    def tmp = NO_FILE
 
     # Switches this worker to another user for good.
     #
@@ -125,8 +109,6 @@ module Fastrack
     # @param group [String, nil]
     # @raise [ArgumentError] when there is no such user or group
     # @raise [SystemCallError] when this process is not allowed to
-    def user(name, group = nil)
-      UserGroup.find(name, group).switch
-    end
+    def user(name, group = nil) = UserGroup.find(name, group).switch
   end
 end

@@ -47,9 +47,7 @@ module Fastrack
       end
 
       # @return [Array<#close>] what a forked child has to let go of
-      def descriptors
-        [@engine, @waker]
-      end
+      def descriptors = [@engine, @waker]
 
       # Has the thread end when the requests that have begun are answered.
       def stop
@@ -60,9 +58,7 @@ module Fastrack
       end
 
       # Ends the thread in the middle of a request.
-      def kill
-        @thread.kill
-      end
+      def kill = @thread.kill
 
       # @return [Boolean] whether everything is closed: not while the thread runs
       def release

@@ -20,9 +20,7 @@ module Fastrack
       end
 
       # @yield to daemon(3), which goes on in a child
-      def daemonize(&fork)
-        from_engines(&fork).tap { let_go }
-      end
+      def daemonize(&fork) = from_engines(&fork).tap { let_go }
 
       def uninstall
         super
@@ -38,9 +36,7 @@ module Fastrack
 
     # Process.daemon does not fork by Process._fork.
     module Daemon
-      def daemon(*how)
-        ForkGuard.daemonize { super(*how) }
-      end
+      def daemon(*how) = ForkGuard.daemonize { super(*how) }
     end
 
     singleton_class.prepend(Servers)

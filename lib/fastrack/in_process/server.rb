@@ -91,19 +91,13 @@ module Fastrack
     end
 
     # @return [Boolean] false in a forked child, too
-    def running?
-      @engines.any? && @pid == Process.pid
-    end
+    def running? = @engines.any? && @pid == Process.pid
 
     # @return [Integer, nil] nil if it listens on unix sockets only
-    def port
-      @listeners.find(&:tcp?)&.server_port&.to_i
-    end
+    def port = @listeners.find(&:tcp?)&.server_port&.to_i
 
     # @return [Array<String>] "127.0.0.1:34567", or the paths of unix sockets
-    def addresses
-      @listeners.map { |listener| listener.unix_path || listener.to_s }.uniq
-    end
+    def addresses = @listeners.map { |listener| listener.unix_path || listener.to_s }.uniq
 
     # @return [String, nil] "http://127.0.0.1:34567"
     def url
@@ -114,24 +108,18 @@ module Fastrack
 
     # @!visibility private
     # @return [Array<#close>] what a forked child has to let go of
-    def descriptors
-      [*@engines.flat_map(&:descriptors), *@listeners, *@queue]
-    end
+    def descriptors = [*@engines.flat_map(&:descriptors), *@listeners, *@queue]
 
     # @!visibility private
     # What EngineSettings asks a Launcher.
-    def former_listeners
-      []
-    end
+    def former_listeners = []
 
     # @!visibility private
     # @return [nil] it prints nothing
     def access_log; end
 
     # @!visibility private
-    def supervised?
-      false
-    end
+    def supervised? = false
 
     private
 
@@ -186,12 +174,8 @@ module Fastrack
       @engines.all? { |engine| engine.thread.join([deadline - now, 0].max) }
     end
 
-    def now
-      Process.clock_gettime(Process::CLOCK_MONOTONIC)
-    end
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-    def own_thread?
-      @engines.any? { |engine| engine.thread == Thread.current }
-    end
+    def own_thread? = @engines.any? { |engine| engine.thread == Thread.current }
   end
 end

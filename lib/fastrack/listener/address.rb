@@ -105,14 +105,10 @@ module Fastrack
     end
 
     # How often to try while the address is in use, at least once; -1: without end.
-    def tries
-      @settings.fetch(:tries, 1).then { |tries| tries.zero? ? 1 : tries }
-    end
+    def tries = @settings.fetch(:tries, 1).then { |tries| tries.zero? ? 1 : tries }
 
     # Seconds between two tries.
-    def delay
-      @settings.fetch(:delay, 0.5)
-    end
+    def delay = @settings.fetch(:delay, 0.5)
 
     # A copy with defaults for the settings that it lacks.
     def with_defaults(**settings)
@@ -146,23 +142,17 @@ module Fastrack
       end
     end
 
-    def to_s
-      @path || "#{Listener.authority(@host)}:#{@port}"
-    end
+    def to_s = @path || "#{Listener.authority(@host)}:#{@port}"
 
     def ==(other)
       other.is_a?(Address) && to_s == other.to_s
     end
     alias eql? ==
 
-    def hash
-      to_s.hash
-    end
+    def hash = to_s.hash
 
     private
 
-    def mode
-      @settings[:mode] || (UNIXListener::MODE & ~@settings.fetch(:umask, 0))
-    end
+    def mode = @settings[:mode] || (UNIXListener::MODE & ~@settings.fetch(:umask, 0))
   end
 end

@@ -74,9 +74,7 @@ module Fastrack
     end
 
     # Whether they are used whatever is configured.
-    def supervised?
-      @supervised
-    end
+    def supervised? = @supervised
 
     # @param address [Address] port 0 stands for any port
     # @return [Array<Listener>] those that listen there, which are then taken
@@ -86,9 +84,7 @@ module Fastrack
     end
 
     # @return [Array<Listener>]
-    def take_all
-      @listeners.tap { @listeners = [] }
-    end
+    def take_all = @listeners.tap { @listeners = [] }
 
     # Closes those that were not taken: they are no longer configured.
     #
@@ -110,9 +106,7 @@ module Fastrack
     end
 
     # No client can reach a socket whose file was removed.
-    def at_path?(listener, path)
-      listener.unix_path == path && File.socket?(path)
-    end
+    def at_path?(listener, path) = listener.unix_path == path && File.socket?(path)
   end
 
   # start_server (Perl's Server::Starter) keeps listeners open between deploys, and passes their descriptors in
@@ -127,9 +121,7 @@ module Fastrack
     # @param environment [Hash, ENV]
     # @return [Array<Listener>] empty without start_server
     # @raise [ListenError] when a descriptor is not a listening socket
-    def listeners(environment = ENV)
-      parse(environment.fetch(VARIABLE, ""), VARIABLE)
-    end
+    def listeners(environment = ENV) = parse(environment.fetch(VARIABLE, ""), VARIABLE)
 
     # @param text [String] in that form
     # @param variable [String] its name, for the message

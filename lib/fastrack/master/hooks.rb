@@ -23,9 +23,7 @@ module Fastrack
     end
 
     # @return [#call] the same, for a fork: what wraps Process._fork may wait for ever, too
-    def fork_limit
-      ->(&fork) { bounded(grace: TimeLimit::MOMENT, &fork) }
-    end
+    def fork_limit = ->(&fork) { bounded(grace: TimeLimit::MOMENT, &fork) }
 
     # As #bounded, and logs what the block raises. After an order to end the server it gets a moment: it may have something to clean up.
     #

@@ -38,9 +38,7 @@ module Fastrack
     end
 
     # Has it answer from now on; again when a new master has failed, or the socket's file is gone.
-    def listen
-      guarded { @monitor.listen }
-    end
+    def listen = guarded { @monitor.listen }
 
     # @param generation [Integer]
     # @param booted [Boolean] whether all workers have been ready
@@ -63,9 +61,7 @@ module Fastrack
     end
 
     # Ends it. In a process that was forked, this only closes what that has inherited.
-    def close
-      guarded { @monitor.close }
-    end
+    def close = guarded { @monitor.close }
 
     private
 

@@ -23,9 +23,7 @@ module Fastrack
 
     private
 
-    def configuration
-      @launcher.configuration
-    end
+    def configuration = @launcher.configuration
 
     # New clients are refused rather than kept waiting. The workers have their own copies of the listeners.
     def refuse_clients
@@ -65,9 +63,7 @@ module Fastrack
         @due_at = @workers.staying.empty? ? nil : now + @interval
       end
 
-      def text
-        "stopping one worker every #{format("%g", @interval)} s (SpawnInterval)"
-      end
+      def text = "stopping one worker every #{format("%g", @interval)} s (SpawnInterval)"
     end
 
     # Workers finish their requests. Those that still run after GracefulTimeout are killed.
@@ -95,9 +91,7 @@ module Fastrack
         @due_at = nil
       end
 
-      def text
-        "stopping, requests have up to #{format("%g", @timeout)} s (GracefulTimeout)"
-      end
+      def text = "stopping, requests have up to #{format("%g", @timeout)} s (GracefulTimeout)"
     end
 
     # Workers are killed at once.
@@ -111,9 +105,7 @@ module Fastrack
 
       def step(_now); end
 
-      def text
-        "stopping at once, the workers are killed"
-      end
+      def text = "stopping at once, the workers are killed"
     end
   end
 end

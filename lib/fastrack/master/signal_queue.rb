@@ -32,9 +32,7 @@ module Fastrack
     end
 
     # @return [Boolean] whether the server was started with the signal ignored, as nohup(1) does it
-    def ignored_before?(name)
-      @previous[name] == "IGNORE"
-    end
+    def ignored_before?(name) = @previous[name] == "IGNORE"
 
     # Restores the previous handlers.
     #
@@ -52,9 +50,7 @@ module Fastrack
     # Resets all signals to their default, in a process that is neither master nor worker.
     #
     # @param action [String] see Signal.trap
-    def reset(action = "DEFAULT")
-      @names.each { |name| trap(name, action) }
-    end
+    def reset(action = "DEFAULT") = @names.each { |name| trap(name, action) }
 
     # In a process in which another program is about to replace Ruby and its handlers. Signals that have come since the fork
     # are not lost: the server may be told to stop right after USR2.
@@ -81,20 +77,14 @@ module Fastrack
     end
 
     # @return [String, nil] the next signal
-    def shift
-      @signals.shift
-    end
+    def shift = @signals.shift
 
     # In a forked process, once its own handlers are set: its signals since the fork.
     #
     # @param pending [Integer] size of the queue before the fork; those signals are the master's
-    def arrived_since_fork(pending)
-      @signals.drop(pending)
-    end
+    def arrived_since_fork(pending) = @signals.drop(pending)
 
-    def size
-      @signals.size
-    end
+    def size = @signals.size
 
     # Empties the pipe. Call it before #shift.
     def clear_wakeups
@@ -112,9 +102,7 @@ module Fastrack
     private
 
     # trap returns nil for a handler that was not set by Ruby. The system's default is closest to it.
-    def default?(handler)
-      [nil, "DEFAULT", "SYSTEM_DEFAULT"].include?(handler)
-    end
+    def default?(handler) = [nil, "DEFAULT", "SYSTEM_DEFAULT"].include?(handler)
 
     def wake
       @writer.write_nonblock(".")

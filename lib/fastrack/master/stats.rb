@@ -37,8 +37,6 @@ module Fastrack
       }
     end
 
-    def since(time)
-      [Process.clock_gettime(Process::CLOCK_MONOTONIC) - time, 0.0].max
-    end
+    def since(time) = [Process.clock_gettime(Process::CLOCK_MONOTONIC) - time, 0.0].max
   end
 end

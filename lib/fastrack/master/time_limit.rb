@@ -87,9 +87,7 @@ module Fastrack
     end
 
     # @return [Float] the least of them; 0 and nil are no limits
-    def least(*limits)
-      limits.compact.select(&:positive?).min || 0
-    end
+    def least(*limits) = limits.compact.select(&:positive?).min || 0
 
     # The thread that ends one block.
     class Watch

@@ -20,9 +20,7 @@ module Fastrack
     end
 
     # Whether a signal or a request timeout ended it, so that a replacement will probably not fail.
-    def sudden?
-      killed? || @timed_out
-    end
+    def sudden? = killed? || @timed_out
 
     # @return [Symbol] why a worker that nobody has told to stop is replaced: see Scoreboard#count_restart
     def cause
@@ -34,9 +32,7 @@ module Fastrack
     end
 
     # Whether to log it.
-    def notable?
-      failed? || !@request.nil?
-    end
+    def notable? = failed? || !@request.nil?
 
     # Whether a replacement may fail in the same way. An exit before READY is a failure even with status 0: a hook calls
     # exit.
@@ -53,9 +49,7 @@ module Fastrack
 
     private
 
-    def killed?
-      !@status.nil? && @status.signaled?
-    end
+    def killed? = !@status.nil? && @status.signaled?
 
     def manner
       # Who reads SIGKILL looks for what the kernel has killed for want of memory.

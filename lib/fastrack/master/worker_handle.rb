@@ -61,36 +61,24 @@ module Fastrack
       @channel.write(ControlChannel::KNOWN)
     end
 
-    def booting?
-      @state == :booting
-    end
+    def booting? = @state == :booting
 
-    def serving?
-      @state == :serving
-    end
+    def serving? = @state == :serving
 
-    def stopping?
-      @state == :stopping
-    end
+    def stopping? = @state == :stopping
 
     # Whether workers are forked from it: see Refork.
-    def mold?
-      @state == :mold
-    end
+    def mold? = @state == :mold
 
     # @return [String] for the log
-    def name
-      "#{@molded ? "the mold" : "worker #{@nr}"} (pid #{@pid})"
-    end
+    def name = "#{@molded ? "the mold" : "worker #{@nr}"} (pid #{@pid})"
 
     # It is to become the mold when its successor serves.
     def retire
       @retiring = true
     end
 
-    def retiring?
-      @retiring && serving?
-    end
+    def retiring? = @retiring && serving?
 
     # Has it become the mold when it has served.
     def promote
@@ -107,18 +95,12 @@ module Fastrack
     end
 
     # Whether connections of its are the app's (Rack's hijack).
-    def hijacked?
-      hijacked != @hijacked
-    end
+    def hijacked? = hijacked != @hijacked
 
-    def draining?
-      @draining
-    end
+    def draining? = @draining
 
     # Whether it has ever served.
-    def ready?
-      @ready
-    end
+    def ready? = @ready
 
     # @return [Symbol, nil] why it is to be stopped when it can be spared: it serves beyond its request limit, or takes too much
     #   memory
@@ -130,9 +112,7 @@ module Fastrack
     end
 
     # @return [Integer] how many it has answered
-    def requests
-      read_entry&.fetch(:requests) || 0
-    end
+    def requests = read_entry&.fetch(:requests) || 0
 
     def busy?
       entry = read_entry
@@ -153,9 +133,7 @@ module Fastrack
     # @return [Float, nil] monotonic seconds when one whose channel is closed must have been reaped if it has exited
     attr_reader :reconsidered_at
 
-    def killed?
-      !@killed.nil?
-    end
+    def killed? = !@killed.nil?
 
     # Its READY has arrived.
     #
@@ -182,9 +160,7 @@ module Fastrack
     end
 
     # False once it has exited, or is about to.
-    def connected?
-      !@channel.closed?
-    end
+    def connected? = !@channel.closed?
 
     # Answers LIMIT_REACHED.
     def answer(may_exit)
@@ -229,14 +205,10 @@ module Fastrack
     end
 
     # Has it log where its threads are, for a developer.
-    def log_backtraces
-      signal(Worker::BACKTRACE_SIGNAL)
-    end
+    def log_backtraces = signal(Worker::BACKTRACE_SIGNAL)
 
     # Has it log where its threads are, because it is late.
-    def dump_threads
-      signal(Engine::THREAD_DUMP_SIGNAL)
-    end
+    def dump_threads = signal(Engine::THREAD_DUMP_SIGNAL)
 
     # From now on it closes connections after each response. Before it stops it serves all that have arrived.
     def drain
@@ -252,9 +224,7 @@ module Fastrack
       signal(:KILL)
     end
 
-    def reopen_logs
-      signal(Worker::LOG_SIGNAL)
-    end
+    def reopen_logs = signal(Worker::LOG_SIGNAL)
 
     # @param now [Float] monotonic seconds
     # @return [String, nil] the request that it is serving, or was serving when it died, for the log
@@ -297,9 +267,7 @@ module Fastrack
     end
 
     # @return [Integer, nil] its place in the scoreboard
-    def slot
-      @entry&.last
-    end
+    def slot = @entry&.last
 
     # Lets Ruby reap it, because the master no longer will.
     def detach

@@ -110,8 +110,6 @@ module Fastrack
       Limit.new(since + time, "WorkerTimeout", text, 0)
     end
 
-    def activity(handle, now)
-      "it is serving #{handle.request(now) || "no request"}"
-    end
+    def activity(handle, now) = "it is serving #{handle.request(now) || "no request"}"
   end
 end

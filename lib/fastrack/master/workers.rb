@@ -69,9 +69,7 @@ module Fastrack
     # @param generation [Integer]
     # @return [Integer, nil] the slot of the worker that is to be spawned next: one whose worker is missing, else one with an old
     #   worker, which serves until its successor does
-    def next_slot(generation)
-      free_slot || outdated_slot(generation)
-    end
+    def next_slot(generation) = free_slot || outdated_slot(generation)
 
     # @return [Integer, nil] the first slot whose worker is missing
     def free_slot
@@ -81,9 +79,7 @@ module Fastrack
 
     # Whether a worker can be spared. Only one at a time can: then all slots are not served until its replacement is ready.
     # And only so many may take long to stop.
-    def spare?
-      @handles.count(&:serving?) >= @size && room?
-    end
+    def spare? = @handles.count(&:serving?) >= @size && room?
 
     # @param generation [Integer]
     # @return [Boolean] whether that generation serves all slots
@@ -92,9 +88,7 @@ module Fastrack
     end
 
     # @return [Array<WorkerHandle>] those without a slot
-    def surplus
-      staying.select { |handle| handle.nr >= @size }
-    end
+    def surplus = staying.select { |handle| handle.nr >= @size }
 
     # Stops workers of an old generation whose successors serve, and one beyond its request limit, or that has lost its channel, if one
     # can be spared. One that is booting can, since what makes it hang may be gone; unless clients wait for it at an address that is gone.
@@ -116,17 +110,11 @@ module Fastrack
     end
 
     # @return [Array<WorkerHandle>] those that are not stopping, and serve or will
-    def staying
-      @handles.reject { |handle| handle.stopping? || handle.mold? }
-    end
+    def staying = @handles.reject { |handle| handle.stopping? || handle.mold? }
 
-    def empty?
-      @handles.empty?
-    end
+    def empty? = @handles.empty?
 
-    def each(&block)
-      @handles.each(&block)
-    end
+    def each(&block) = @handles.each(&block)
 
     # Those of the master, and those of the workers.
     def reopen_logs
@@ -173,14 +161,10 @@ module Fastrack
     end
 
     # @return [Array<ControlChannel>] the open ones
-    def channels
-      @handles.select(&:connected?).map(&:channel)
-    end
+    def channels = @handles.select(&:connected?).map(&:channel)
 
     # @return [Array<ControlChannel>] those that a forked process may have inherited
-    def descriptors
-      channels | @spawning
-    end
+    def descriptors = channels | @spawning
 
     # Leaves all workers to themselves, when the master fails.
     def detach
@@ -190,13 +174,9 @@ module Fastrack
 
     private
 
-    def configuration
-      @launcher.configuration
-    end
+    def configuration = @launcher.configuration
 
-    def now
-      Process.clock_gettime(Process::CLOCK_MONOTONIC)
-    end
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
     # @return [Integer, nil] of a worker that is to get a successor. One at a time: it may fail to boot
     def outdated_slot(generation)
@@ -206,14 +186,10 @@ module Fastrack
     end
 
     # Whether there may be one more process.
-    def room?
-      @handles.count { |handle| !handle.mold? } < @size + STOPPING
-    end
+    def room? = @handles.count { |handle| !handle.mold? } < @size + STOPPING
 
     # Whether it is to get a successor that serves before it stops.
-    def outdated?(handle, generation)
-      handle.retiring? || handle.generation < generation
-    end
+    def outdated?(handle, generation) = handle.retiring? || handle.generation < generation
 
     # Whether a younger worker serves in the same slot.
     def succeeded?(handle)
@@ -221,9 +197,7 @@ module Fastrack
     end
 
     # @return [WorkerHandle, nil] what workers are forked from instead of this process
-    def mold
-      @handles.reverse.find { |handle| handle.mold? && handle.connected? }
-    end
+    def mold = @handles.reverse.find { |handle| handle.mold? && handle.connected? }
 
     def replace(handle)
       Log.line("worker #{handle.nr} (pid #{handle.pid}) has no connection to the master any more: has the app closed all " \

@@ -56,19 +56,13 @@ module Fastrack
     end
 
     # @return [Integer] at least 1; a part of a CPU is no CPU
-    def count
-      [@affinity, quota&.floor].compact.min.clamp(1..)
-    end
+    def count = [@affinity, quota&.floor].compact.min.clamp(1..)
 
     # @return [Float, nil] the smallest on the way up; nil without
-    def quota
-      @cgroup.directories.filter_map { |directory| unified(directory) || separate(directory) }.min
-    end
+    def quota = @cgroup.directories.filter_map { |directory| unified(directory) || separate(directory) }.min
 
     # @return [Float] with parts of CPUs
-    def capacity
-      [@affinity, quota].compact.min.to_f
-    end
+    def capacity = [@affinity, quota].compact.min.to_f
 
     # The figures behind #count.
     def to_s

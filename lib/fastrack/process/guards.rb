@@ -46,14 +46,10 @@ module Fastrack
       end
 
       # @param keep [Array<#close>]
-      def close_descriptors(keep: [])
-        (descriptors - keep).each(&:close)
-      end
+      def close_descriptors(keep: []) = (descriptors - keep).each(&:close)
 
       # Process.daemon, which does not fork by Process._fork: like a child that the app has forked.
-      def let_go
-        in_child(false)
-      end
+      def let_go = in_child(false)
 
       # @yield to fork(2)
       # @return [Integer] as fork(2)
@@ -115,9 +111,7 @@ module Fastrack
     end
 
     # @return [Integer] as fork(2)
-    def _fork
-      ForkGuard.guard { super }
-    end
+    def _fork = ForkGuard.guard { super }
   end
 
   # Keeps the children of a process from removing its pid files. Their at_exit hooks include those that it had before the
@@ -196,9 +190,7 @@ module Fastrack
       private
 
       # Kept by its caller: the garbage collector must not do it earlier.
-      def finalized(&work)
-        Object.new.tap { |object| ObjectSpace.define_finalizer(object, work) }
-      end
+      def finalized(&work) = Object.new.tap { |object| ObjectSpace.define_finalizer(object, work) }
     end
   end
 
@@ -211,14 +203,10 @@ module Fastrack
     # Process.exit! and Kernel.exit!, and exec likewise
     module Public
       # @param status see Process.exit!
-      def exit!(*status)
-        ExitGuard.guard(status) { super }
-      end
+      def exit!(*status) = ExitGuard.guard(status) { super }
 
       # @param command see Process.exec
-      def exec(*command)
-        ExitGuard.around_exec(command) { super }
-      end
+      def exec(*command) = ExitGuard.around_exec(command) { super }
     end
 
     # Process.daemon: this process ends, and its child is none of the master's. It must not go on with the connections.
@@ -257,9 +245,7 @@ module Fastrack
       end
 
       # Whether the work is this process's.
-      def own_process?
-        @pid == Process.pid
-      end
+      def own_process? = @pid == Process.pid
 
       # Once the work has begun, clients count on the end: what is raised by another thread or a trap comes too late.
       #

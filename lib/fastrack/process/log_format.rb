@@ -38,14 +38,10 @@ module Fastrack
     private_constant :Lines
 
     # @return [#puts, #flush] for stdout
-    def output
-      Lines.new(method(:say))
-    end
+    def output = Lines.new(method(:say))
 
     # @return [#puts, #flush] for stderr
-    def warnings
-      Lines.new(->(text) { line(text.delete_prefix("fastrack: "), :warn) })
-    end
+    def warnings = Lines.new(->(text) { line(text.delete_prefix("fastrack: "), :warn) })
 
     # @param text [String]
     # @return [String] as a string in JSON

@@ -10,9 +10,7 @@ module Fastrack
 
     # Notes the pids of what this process starts. Ruby's other ways to do so (`system`, backticks) wait for it at once.
     module Spawn
-      def spawn(...)
-        Orphans.own(super)
-      end
+      def spawn(...) = Orphans.own(super)
 
       def popen(...)
         super.tap { |io| Orphans.own(io.pid) if io.instance_of?(IO) && !io.closed? }

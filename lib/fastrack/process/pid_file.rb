@@ -15,9 +15,7 @@ module Fastrack
     LONGEST = 64
 
     # @return [Integer, nil] the pid in a file
-    def self.read(path)
-      look(path) { |file| number(file) }
-    end
+    def self.read(path) = look(path) { |file| number(file) }
 
     # @yieldparam file [File]
     # @return what the block returns; nil without a file
@@ -44,9 +42,7 @@ module Fastrack
     end
 
     # @return [Integer, nil]
-    def self.number(file)
-      Integer(file.read(LONGEST), 10, exception: false)
-    end
+    def self.number(file) = Integer(file.read(LONGEST), 10, exception: false)
 
     # @return [Boolean]
     def self.running?(pid)
@@ -97,9 +93,7 @@ module Fastrack
     end
 
     # For children: only the master keeps it locked.
-    def close
-      @lock&.close
-    end
+    def close = @lock&.close
 
     # Writes it again if it is gone or empty.
     def restore_missing
@@ -140,9 +134,7 @@ module Fastrack
 
     private
 
-    def aside
-      @path + SUFFIX
-    end
+    def aside = @path + SUFFIX
 
     def own?(place)
       file = self.class.open(place)

@@ -117,9 +117,7 @@ module Fastrack
 
       private
 
-      def bound?(stat)
-        stat.socket? && stat.owned? && stat.nlink == 1 && (stat.mode & 0o7777).zero?
-      end
+      def bound?(stat) = stat.socket? && stat.owned? && stat.nlink == 1 && (stat.mode & 0o7777).zero?
 
       def find(path, last, user)
         require_relative "../native"

@@ -19,9 +19,7 @@ module Fastrack
     # All workers serve; also the end of a reload.
     #
     # @param status [String, nil] one line for `systemctl status`
-    def ready(status = nil)
-      notify("READY=1", status && "STATUS=#{status}")
-    end
+    def ready(status = nil) = notify("READY=1", status && "STATUS=#{status}")
 
     # A reload or an upgrade begins; #ready ends it. By the time systemd recognises a #ready that was sent before.
     def reloading
@@ -29,14 +27,10 @@ module Fastrack
     end
 
     # The server begins to stop.
-    def stopping
-      notify("STOPPING=1")
-    end
+    def stopping = notify("STOPPING=1")
 
     # The server is alive; due every #watchdog_interval seconds.
-    def watchdog
-      notify("WATCHDOG=1")
-    end
+    def watchdog = notify("WATCHDOG=1")
 
     # Another process is the master from now on. The new master sends this itself, and then pings the watchdog.
     #

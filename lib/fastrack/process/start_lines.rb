@@ -21,9 +21,7 @@ module Fastrack
     end
 
     # What rackup, Rails and the command have set.
-    def environment
-      ENV["RACK_ENV"] || ENV["RAILS_ENV"] || "no environment"
-    end
+    def environment = ENV["RACK_ENV"] || ENV["RAILS_ENV"] || "no environment"
 
     def workers(configuration)
       "#{Log.count(configuration.max_workers, "worker")}#{" (auto)" if configuration.auto_workers?} of #{Log.count(configuration.max_threads, "thread")}"

@@ -41,9 +41,7 @@ module Fastrack
     attr_reader :__puma__
 
     # @!visibility private
-    def __defaults__
-      DEFAULTS
-    end
+    def __defaults__ = DEFAULTS
 
     # @!visibility private
     # As in Puma, files that this one loads come later, and so do the blocks of `single` and `cluster`.
@@ -59,9 +57,7 @@ module Fastrack
     end
 
     # @param path [String] another file, from the working directory
-    def load(path)
-      @__loads__ << path
-    end
+    def load(path) = @__loads__ << path
 
     # As in Puma, the command line has the last word, and the app reads RACK_ENV. `environment ENV["RACK_ENV"]` may be nil.
     def environment(name)
@@ -89,21 +85,13 @@ module Fastrack
       raise ConfigurationError, "state_permission #{e.message}; got #{mode.inspect}"
     end
 
-    def single(&block)
-      @__modes__ << [:single, block]
-    end
+    def single(&block) = @__modes__ << [:single, block]
 
-    def cluster(&block)
-      @__modes__ << [:cluster, block]
-    end
+    def cluster(&block) = @__modes__ << [:cluster, block]
 
-    def inject(&block)
-      instance_eval(&block)
-    end
+    def inject(&block) = instance_eval(&block)
 
-    def get(key, default = nil)
-      @__puma__.options.fetch(key.to_sym, default)
-    end
+    def get(key, default = nil) = @__puma__.options.fetch(key.to_sym, default)
 
     def plugin(name)
       case name.to_s
@@ -176,9 +164,7 @@ module Fastrack
       value.nil? ? @__words__.delete(option.word) : __store__(option.word, option.coerce(value, word.to_s))
     end
 
-    def __say__(text, place = __place__)
-      @__useless__ << "ConfigFile #{place}: #{text}"
-    end
+    def __say__(text, place = __place__) = @__useless__ << "ConfigFile #{place}: #{text}"
 
     def __place__
       location = caller_locations.find { |one| @__files__.include?(one.path) }

@@ -16,9 +16,7 @@ module Fastrack
     end
 
     # Thread and fiber locals of the app's end with its request.
-    def fiber(app, _which)
-      ->(env) { Fiber.new { app.call(env) }.resume }
-    end
+    def fiber(app, _which) = ->(env) { Fiber.new { app.call(env) }.resume }
 
     def methods(app, allowed)
       lambda do |env|

@@ -68,9 +68,7 @@ module Fastrack
 
     # Process.kill
     module Interrupt
-      def kill(signal, *pids)
-        PumaPlugins.interrupt?(signal, pids) ? PumaPlugins.interrupt : super
-      end
+      def kill(signal, *pids) = PumaPlugins.interrupt?(signal, pids) ? PumaPlugins.interrupt : super
     end
 
     # Threads that a plugin wants to have while the server runs. It may ask for them at its start or later, as in an event.

@@ -38,9 +38,7 @@ module Fastrack
     end
 
     # @return [Boolean] whether there is a hook for any of these
-    def hooks?(*events)
-      events.any? { |event| @hooks.key?(event) }
-    end
+    def hooks?(*events) = events.any? { |event| @hooks.key?(event) }
 
     # Calls the hooks. As in Puma, one that raises is logged and does not stop the others.
     def run(event, *arguments)
@@ -54,9 +52,7 @@ module Fastrack
     # Calls them in the master, which none of them ends, or keeps waiting.
     #
     # @param hooks [MasterHooks]
-    def fire(event, hooks, *arguments)
-      each_call(event, arguments) { |call| hooks.call(event, &call) }
-    end
+    def fire(event, hooks, *arguments) = each_call(event, arguments) { |call| hooks.call(event, &call) }
 
     # The hooks as options of Fastrack.
     #

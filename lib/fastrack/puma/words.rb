@@ -87,13 +87,9 @@ module Fastrack
       raise ConfigurationError, "bind #{e.message}; got #{place.inspect[0, 200]}"
     end
 
-    def port(port, host = nil)
-      bind("tcp://#{Listener.authority(host || default_host)}:#{port}")
-    end
+    def port(port, host = nil) = bind("tcp://#{Listener.authority(host || default_host)}:#{port}")
 
-    def clear_binds!
-      @__words__.delete(:listen)
-    end
+    def clear_binds! = @__words__.delete(:listen)
 
     attr_reader :default_host
 

@@ -59,9 +59,7 @@ module Fastrack
       [*kept, "\t... #{frames.size - kept.size} more of gems, Ruby and Fastrack (BACKTRACE=1 shows them)\n"]
     end
 
-    def foreign?(frame)
-      frame.start_with?(*foreign)
-    end
+    def foreign?(frame) = frame.start_with?(*foreign)
 
     # Where the code of Fastrack, of gems and of Ruby is, and the commands that start it. Not looked up before an app may have set up
     # Bundler, which changes Gem.path.
@@ -74,13 +72,9 @@ module Fastrack
       end
     end
 
-    def printable(text)
-      text.to_s.b[0, LONGEST].gsub(/[^\x20-\x7e]/n) { |byte| format("\\x%02x", byte.ord) }
-    end
+    def printable(text) = text.to_s.b[0, LONGEST].gsub(/[^\x20-\x7e]/n) { |byte| format("\\x%02x", byte.ord) }
 
-    def utf8(text)
-      text.b.force_encoding(Encoding::UTF_8).scrub
-    end
+    def utf8(text) = text.b.force_encoding(Encoding::UTF_8).scrub
 
     private_class_method :request, :message, :shortened, :own, :foreign?, :foreign, :printable, :utf8
   end

@@ -24,9 +24,7 @@ module Fastrack
       define_method(name) { |*| nil }
     end
 
-    def seek(*)
-      0
-    end
+    def seek(*) = 0
 
     # Setters.
     %i[pos= lineno= string=].each do |name|
@@ -34,13 +32,9 @@ module Fastrack
     end
 
     # A copy would be just as empty.
-    def dup
-      self
-    end
+    def dup = self
 
-    def clone(**)
-      self
-    end
+    def clone(**) = self
 
     SHARED = new
     private_class_method :new
@@ -77,9 +71,7 @@ module Fastrack
 
     # @param source [BodySource] its read(most) returns what has arrived, or nil at the end
     # @param rack3 [Boolean] Rack 2 wants a rewindable input
-    def self.call(source, rack3)
-      rack3 ? new(source) : RewindableStreamedBody.new(source)
-    end
+    def self.call(source, rack3) = rack3 ? new(source) : RewindableStreamedBody.new(source)
 
     def initialize(source)
       @source = source
@@ -144,14 +136,10 @@ module Fastrack
       nil
     end
 
-    def closed?
-      @closed
-    end
+    def closed? = @closed
 
     # It always is.
-    def binmode
-      self
-    end
+    def binmode = self
 
     private
 
@@ -165,13 +153,9 @@ module Fastrack
     end
 
     # The next bytes, of which #gets may have read some already.
-    def take(most)
-      @line.empty? ? more(most) : @line.slice!(0, most)
-    end
+    def take(most) = @line.empty? ? more(most) : @line.slice!(0, most)
 
-    def more(most)
-      @source.read(most)
-    end
+    def more(most) = @source.read(most)
   end
 
   # With a copy in a temporary file, to be read again.

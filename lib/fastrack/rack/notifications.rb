@@ -44,9 +44,7 @@ module Fastrack
 
     private
 
-    def now
-      Process.clock_gettime(Process::CLOCK_MONOTONIC)
-    end
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
     def publish(payload, duration)
       finished = Time.now

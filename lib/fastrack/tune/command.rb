@@ -25,9 +25,7 @@ module Fastrack
       # @param arguments [Array<String>]
       # @return [Integer] the exit status
       # @raise [Error]
-      def self.run(arguments, output: $stdout, progress: $stderr)
-        new(arguments).run(output, progress)
-      end
+      def self.run(arguments, output: $stdout, progress: $stderr) = new(arguments).run(output, progress)
 
       def initialize(arguments)
         @options = { paths: ["/"], seconds: 10.0, threads: 1 }
@@ -81,9 +79,7 @@ module Fastrack
         options.on("-e", "-E", "--environment NAME", "environment (default: RACK_ENV, RAILS_ENV or production)") { |name| @options[:environment] = name }
       end
 
-      def positive(number, name)
-        number.positive? ? number : raise(Error, "#{name} must be more than 0")
-      end
+      def positive(number, name) = number.positive? ? number : raise(Error, "#{name} must be more than 0")
 
       def counts = [1, @options[:threads]].uniq
 

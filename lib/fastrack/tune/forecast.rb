@@ -33,9 +33,7 @@ module Fastrack
       end
 
       # How many the CPUs can keep busy: more, the more they wait.
-      def by_cpus
-        (@cpus / computing).round.clamp(1..)
-      end
+      def by_cpus = (@cpus / computing).round.clamp(1..)
 
       # @return [Float] the share of a request's time in which it computes
       def computing
@@ -51,9 +49,7 @@ module Fastrack
       private
 
       # @return [Row]
-      def plain
-        @rows.fetch([by_memory, by_cpus].min.clamp(1, most) - 1)
-      end
+      def plain = @rows.fetch([by_memory, by_cpus].min.clamp(1, most) - 1)
 
       # Where too few workers fit to keep the CPUs busy.
       def threaded

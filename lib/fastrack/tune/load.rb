@@ -52,9 +52,7 @@ module Fastrack
       def mean = @time / requests
 
       # @return [Array<String>] paths of which too many requests have failed
-      def failing
-        @answers.select { |_, statuses| failed(statuses) > statuses.values.sum * FAILING }.keys
-      end
+      def failing = @answers.select { |_, statuses| failed(statuses) > statuses.values.sum * FAILING }.keys
 
       private
 
@@ -102,9 +100,7 @@ module Fastrack
         nil
       end
 
-      def now
-        Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      end
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
   end
 end

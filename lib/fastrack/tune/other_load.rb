@@ -16,9 +16,7 @@ module Fastrack
       SHARE = 0.1
 
       # @return [Integer] the machine's CPUs
-      def self.machine(proc: "/proc")
-        [File.readlines("#{proc}/stat").grep(/\Acpu\d/).size, 1].max
-      end
+      def self.machine(proc: "/proc") = [File.readlines("#{proc}/stat").grep(/\Acpu\d/).size, 1].max
 
       # It begins.
       #
@@ -38,9 +36,7 @@ module Fastrack
 
       private
 
-      def now
-        Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      end
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
       # Ticks of all that is not this process's family.
       def foreign

@@ -16,9 +16,7 @@ module Fastrack
         @forecast = forecast
       end
 
-      def text
-        [measurements, *doubts, "", table, "", recommendation, "", paste].flatten.join("\n")
-      end
+      def text = [measurements, *doubts, "", table, "", recommendation, "", paste].flatten.join("\n")
 
       def json
         chosen = @forecast.recommendation
@@ -32,9 +30,7 @@ module Fastrack
 
       private
 
-      def bytes(number)
-        ProcessMemory.format(number)
-      end
+      def bytes(number) = ProcessMemory.format(number)
 
       def time(seconds)
         seconds < 1 ? "#{(seconds * 1000).round(seconds < 0.01 ? 1 : 0)} ms" : "#{seconds.round(1)} s"

@@ -84,9 +84,7 @@ module Fastrack
         Integer(log[/^Fastrack starts Listening on 127\.0\.0\.1:(\d+)/, 1])
       end
 
-      def log
-        File.read(@log)
-      end
+      def log = File.read(@log)
 
       def children
         Dir.glob("/proc/[0-9]*/stat").filter_map do |file|
@@ -139,13 +137,9 @@ module Fastrack
                    cpu: cpu / requests, waiting: [waiting, 0].max, answers: @answers, left_out: @answers.keys - @paths, others: others.cpus)
       end
 
-      def own
-        @workers.map { |pid| ProcessMemory.of(pid).private }
-      end
+      def own = @workers.map { |pid| ProcessMemory.of(pid).private }
 
-      def total
-        [@pid, *@workers].sum { |pid| ProcessMemory.of(pid).pss }
-      end
+      def total = [@pid, *@workers].sum { |pid| ProcessMemory.of(pid).pss }
 
       # Seconds in which the workers have computed, and in which they could have.
       def clocks
@@ -168,9 +162,7 @@ module Fastrack
         Process.wait(@pid)
       end
 
-      def now
-        Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      end
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
   end
 end

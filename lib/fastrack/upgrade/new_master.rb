@@ -102,14 +102,10 @@ module Fastrack
       @status = nil
     end
 
-    def booting?
-      @state == :booting
-    end
+    def booting? = @state == :booting
 
     # Whether it was told to stop because it took too long to boot.
-    def timed_out?
-      @state == :timed_out
-    end
+    def timed_out? = @state == :timed_out
 
     # All of its workers serve.
     def ready

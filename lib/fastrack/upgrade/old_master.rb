@@ -64,8 +64,6 @@ module Fastrack
     # All workers serve.
     #
     # @param quit [Boolean] whether the old master is to quit now
-    def ready(quit:)
-      @channel.write(quit ? ControlChannel::READY_AND_QUIT : ControlChannel::READY)
-    end
+    def ready(quit:) = @channel.write(quit ? ControlChannel::READY_AND_QUIT : ControlChannel::READY)
   end
 end

@@ -86,9 +86,7 @@ module Fastrack
     end
 
     # rackup's default is not passed on as what the user has said.
-    def current_environment
-      ENV.to_h.reject { |name, value| name == "RACK_ENV" && value == "development" }
-    end
+    def current_environment = ENV.to_h.reject { |name, value| name == "RACK_ENV" && value == "development" }
 
     # Whether `bundle exec` started this process for the directory that it is in. Then it is started so again, and finds
     # the Gemfile of the new release.

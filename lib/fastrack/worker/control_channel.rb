@@ -45,9 +45,7 @@ module Fastrack
     end
 
     # @return [Array(ControlChannel, ControlChannel)]
-    def self.pair
-      UNIXSocket.pair(:STREAM).map { |socket| new(socket) }
-    end
+    def self.pair = UNIXSocket.pair(:STREAM).map { |socket| new(socket) }
 
     # Forks a child that has the second channel of a pair; this process keeps the first. The child begins when KNOWN comes there, and
     # ends when that channel ends before: it is never on its own.
@@ -104,9 +102,7 @@ module Fastrack
     end
 
     # @return [IO] for IO.select
-    def to_io
-      @socket
-    end
+    def to_io = @socket
 
     # Errors are ignored: if the other side is gone, its death is noticed in other ways.
     def write(message)
@@ -156,9 +152,7 @@ module Fastrack
     end
 
     # @param pid [Integer] 0: there is none
-    def answer(pid)
-      write("#{pid}\n")
-    end
+    def answer(pid) = write("#{pid}\n")
 
     # @param seconds [Numeric]
     # @return [Integer] see #answer
@@ -169,12 +163,8 @@ module Fastrack
       @socket.readpartial(64).to_i
     end
 
-    def closed?
-      @socket.closed?
-    end
+    def closed? = @socket.closed?
 
-    def close
-      @socket.close
-    end
+    def close = @socket.close
   end
 end

@@ -108,9 +108,7 @@ module Fastrack
     end
 
     # @return [#call] whether other threads have requests, which a collection would hold up
-    def others
-      @configuration.max_threads == 1 ? -> { false } : -> { !@engine.alone? }
-    end
+    def others = @configuration.max_threads == 1 ? -> { false } : -> { !@engine.alone? }
 
     # Seconds to wait for a last request on kept-alive connections before they are closed: a close that crosses a request
     # loses it. With a supervisor's listeners another server may take over, to which connections cannot be handed.
@@ -130,8 +128,6 @@ module Fastrack
     end
 
     # Closed ones count, too: connections from them may still be kept alive.
-    def known_listeners
-      @launcher.listeners + @launcher.former_listeners
-    end
+    def known_listeners = @launcher.listeners + @launcher.former_listeners
   end
 end

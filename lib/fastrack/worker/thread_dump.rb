@@ -33,9 +33,7 @@ module Fastrack
       ["  #{name}:#{idle}\n", *frames.map { |frame| "    #{frame}\n" }].map(&:b).join
     end
 
-    def own?(frame)
-      frame.start_with?(*OWN)
-    end
+    def own?(frame) = frame.start_with?(*OWN)
     private_class_method :describe, :own?
   end
 end

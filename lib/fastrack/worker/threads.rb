@@ -19,9 +19,7 @@ module Fastrack
     end
 
     # @param count [Integer] the main thread included
-    def start(count)
-      (2..count).each { |number| start_one(number) }
-    end
+    def start(count) = (2..count).each { |number| start_one(number) }
 
     # Raises in the main thread what ends this process, and was raised in another one.
     def check
@@ -44,9 +42,7 @@ module Fastrack
 
     private
 
-    def now
-      Process.clock_gettime(Process::CLOCK_MONOTONIC)
-    end
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
     # A thread that the app ends is replaced. Not in a process that the app forks, nor when this one ends.
     def start_one(number)

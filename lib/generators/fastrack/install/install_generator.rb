@@ -74,9 +74,7 @@ module Fastrack
         line.end_with?('"') && line.include?('", "') ? "#{line}, \"-u\", \"fastrack\"" : "#{line} -u fastrack"
       end
 
-      def in_app(name)
-        File.expand_path(name, destination_root)
-      end
+      def in_app(name) = File.expand_path(name, destination_root)
 
       # Where Puma's file has no number of workers, it means one.
       def head
@@ -105,9 +103,7 @@ module Fastrack
         say_status :error, "#{e.message}: mend this before the start", :red
       end
 
-      def database?
-        defined?(::ActiveRecord::Base)
-      end
+      def database? = defined?(::ActiveRecord::Base)
 
       def database_hook
         argument = ::Rails.gem_version >= Gem::Version.new("7.1") ? "(:all)" : ""
