@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
-require "etc"
 require_relative "../error"
+require_relative "../memory/limit"
+require_relative "../process/proc_stat"
 
 module Fastrack
   # What proc(5) says of a server of which only the pid is known, in the shape of the monitor's status. What it does not say is
@@ -15,26 +16,22 @@ module Fastrack
     # @return [Hash]
     # @raise [Error]
     def of(pid)
-      workers = Dir.glob("/proc/[0-9]*").filter_map { |dir| worker(File.basename(dir).to_i, pid) }.sort_by { |one| one["nr"] }
-      { "pid" => pid, "phase" => "running", "now" => Process.clock_gettime(Process::CLOCK_MONOTONIC), "master" => usage(pid),
-        "uptime" => uptime(pid), "workers_wanted" => nil, "workers" => workers, "listeners" => [] }
+      workers = ProcStat.children(pid).keys.filter_map { |child| worker(child) }.sort_by { |one| one["nr"] }
+      { "pid" => pid, "phase" => "running", "now" => Process.clock_gettime(Process::CLOCK_MONOTONIC), "workers_wanted" => nil,
+        "workers" => workers, "listeners" => [], "master" => usage(pid), "uptime" => ProcStat.age(pid) }
     rescue SystemCallError
       raise Error, "process #{pid} cannot be looked at: this takes Linux, or the monitor"
     end
 
-    def worker(pid, master)
-      return unless stat(pid)[1].to_i == master
-
+    def worker(pid)
       number = File.read("/proc/#{pid}/cmdline")[TITLE, 1]
-      number && { "nr" => number.to_i, "pid" => pid, "state" => "?", "uptime" => uptime(pid) }.merge(usage(pid))
+      number && { "nr" => number.to_i, "pid" => pid, "state" => "?", "uptime" => ProcStat.age(pid) }.merge(usage(pid))
     rescue SystemCallError
       nil
     end
 
     def usage(pid)
-      fields = stat(pid)
-      cpu = (fields[11].to_i + fields[12].to_i).fdiv(Etc.sysconf(Etc::SC_CLK_TCK))
-      { "cpu_seconds" => cpu, "rss" => fields[21].to_i * Etc.sysconf(Etc::SC_PAGESIZE), "pss" => proportional(pid) }
+      { "cpu_seconds" => ProcStat.cpu_seconds(pid), "rss" => ProcessMemory.resident(pid).first, "pss" => proportional(pid) }
     end
 
     def proportional(pid)
@@ -43,13 +40,5 @@ module Fastrack
     rescue SystemCallError
       nil
     end
-
-    def uptime(pid)
-      started = stat(pid)[19].to_i.fdiv(Etc.sysconf(Etc::SC_CLK_TCK))
-      Process.clock_gettime(Process::CLOCK_BOOTTIME) - started
-    end
-
-    # The fields after the name, which is in parentheses.
-    def stat(pid) = File.read("/proc/#{pid}/stat").rpartition(")").last.split
   end
 end

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "proc_stat"
+
 module Fastrack
   # Reaps the processes that this one has adopted. As process 1 of a container, or as a subreaper (prctl(2)), it becomes the
   # parent of what workers and the app's commands leave behind. What the app has started in this process is the app's to
@@ -72,13 +74,6 @@ module Fastrack
     private
 
     # @return [Hash{Integer => String}] this process's children, and their states in proc(5)
-    def states
-      Dir.children("/proc").grep(/\A\d+\z/).filter_map do |pid|
-        state, parent = File.read("/proc/#{pid}/stat").rpartition(")").last.split
-        [pid.to_i, state] if parent.to_i == Process.pid
-      rescue SystemCallError
-        nil
-      end.to_h
-    end
+    def states = ProcStat.children(Process.pid).transform_values(&:first)
   end
 end

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-require "etc"
 require_relative "../error"
 require_relative "../log"
+require_relative "proc_stat"
 require_relative "safe_file"
 
 module Fastrack
@@ -65,9 +65,7 @@ module Fastrack
 
     # Whether the process is younger than the file, so that the pid in it was another's.
     def self.reused?(pid, written)
-      ticks = File.read("/proc/#{pid}/stat").rpartition(")").last.split[19].to_i
-      age = Process.clock_gettime(Process::CLOCK_BOOTTIME) - ticks.fdiv(Etc.sysconf(Etc::SC_CLK_TCK))
-      Time.now - age > written + 2
+      Time.now - ProcStat.age(pid) > written + 2
     rescue SystemCallError, NameError
       # Not Linux.
       false

@@ -4,6 +4,7 @@ require "rbconfig"
 require "tmpdir"
 require_relative "../error"
 require_relative "../memory/limit"
+require_relative "../process/proc_stat"
 require_relative "load"
 require_relative "other_load"
 
@@ -25,8 +26,6 @@ module Fastrack
 
       # Of the server's log, where all requests fail: they fail for the same reason.
       LOG_LINES = 30
-
-      TICKS = Etc.sysconf(Etc::SC_CLK_TCK).to_f
 
       # What the environment must not bring in.
       CLEAN = %w[WEB_CONCURRENCY RAILS_MAX_THREADS PORT SERVER_STARTER_PORT LISTEN_FDS LISTEN_PID NOTIFY_SOCKET].to_h { |name| [name, nil] }.freeze
@@ -70,7 +69,7 @@ module Fastrack
         @pid = Process.spawn(CLEAN, RbConfig.ruby, COMMAND, "-e", @environment, "-b", "127.0.0.1:0", "-w", WORKERS.to_s, "-P", "#{dir}/pid",
                              *options, *@app_file, in: File::NULL, %i[out err] => @log, pgroup: true)
         @port = await_port
-        @workers = children
+        @workers = ProcStat.children(@pid).keys
       end
 
       # @return [Integer]
@@ -85,15 +84,6 @@ module Fastrack
       end
 
       def log = File.read(@log)
-
-      def children
-        Dir.glob("/proc/[0-9]*/stat").filter_map do |file|
-          pid, parent = File.read(file).then { |text| [text.to_i, text[(text.rindex(")") + 4)..].to_i] }
-          pid if parent == @pid
-        rescue SystemCallError
-          nil
-        end
-      end
 
       def measure
         start = own
@@ -143,7 +133,7 @@ module Fastrack
 
       # Seconds in which the workers have computed, and in which they could have.
       def clocks
-        cpu = @workers.sum { |pid| File.read("/proc/#{pid}/stat").split(") ").last.split.values_at(11, 12).sum(&:to_i) / TICKS }
+        cpu = @workers.sum { |pid| ProcStat.cpu_seconds(pid) }
         queued = @workers.sum { |pid| Dir.glob("/proc/#{pid}/task/*/schedstat").sum { |file| File.read(file).split[1].to_i / 1e9 } }
         [cpu, queued]
       rescue SystemCallError

@@ -1,0 +1,37 @@
+# frozen_string_literal: true
+
+require "etc"
+
+module Fastrack
+  # What /proc/PID/stat says of processes: see proc(5). Only Linux has it.
+  module ProcStat
+    module_function
+
+    # @param pid [Integer]
+    # @return [Array<String>] its fields after the name, which is in parentheses: state, parent and so on
+    # @raise [SystemCallError] when there is no such process
+    def of(pid) = File.read("/proc/#{pid}/stat").rpartition(")").last.split
+
+    # @return [Hash{Integer => Array<String>}] the fields of all children of a process, by pid
+    def children(parent)
+      pids = Dir.children("/proc").grep(/\A\d+\z/).map(&:to_i)
+      pids.to_h { |pid| [pid, of_living(pid)] }.select { |_, fields| fields && fields[1].to_i == parent }
+    end
+
+    # @return [Float] seconds that a process has computed
+    def cpu_seconds(pid) = of(pid).values_at(11, 12).sum(&:to_i).fdiv(Etc.sysconf(Etc::SC_CLK_TCK))
+
+    # @return [Float] seconds since a process was started
+    # @raise [SystemCallError, NameError] where there is no such process, or no such clock
+    def age(pid)
+      Process.clock_gettime(Process::CLOCK_BOOTTIME) - of(pid)[19].to_i.fdiv(Etc.sysconf(Etc::SC_CLK_TCK))
+    end
+
+    def of_living(pid)
+      of(pid)
+    rescue SystemCallError
+      nil
+    end
+    private_class_method :of_living
+  end
+end
