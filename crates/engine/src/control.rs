@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use fastrack_sys::{borrow_fd, Waker};
@@ -10,38 +10,43 @@ use fastrack_sys::{borrow_fd, Waker};
 use crate::fork::InheritedFds;
 use crate::request_state::{ActiveRequest, Count, Counters, RequestSettings};
 
+/// What an engine is told, and has been told until it is taken back: one bit of [`Control::told`] each.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+enum Told {
+    /// Finish what has begun, and accept nothing more.
+    Stop = 1,
+    /// The whole server is about to stop.
+    Drain = 1 << 1,
+    /// Return between two requests.
+    Pause = 1 << 2,
+    /// There is something of these for whichever thread runs the engine.
+    Notice = 1 << 3,
+    /// Nobody is to lead any more, or for now.
+    LeadOver = 1 << 4,
+    /// The process ends as soon as the requests in progress have: no thread takes another one.
+    End = 1 << 5,
+    /// This is a forked child, or the engine is about to be dropped: use no descriptor.
+    Close = 1 << 6,
+    /// The helper's thread is to return: the engine is being dropped.
+    EndHelper = 1 << 7,
+}
+
 /// The side of an engine that needs no exclusive access to it.
 #[derive(Debug)]
 pub struct Control {
-    flags: Flags,
+    told: AtomicU32,
     poller: RawFd,
     /// One for each thread of the application.
     requests: Box<[Arc<ActiveRequest>]>,
     counters: Counters,
-    /// Requests that this slot's former workers have answered.
-    before: u64,
+    /// Requests that this slot's former workers have answered, and dropped.
+    before: [u64; 2],
     /// Wakes the thread that waits for clients. None where there is one thread only: a signal wakes that.
     waker: Option<Waker>,
     inherited: InheritedFds,
     /// Of connections: those whose clients have not taken the whole response.
     sending: InheritedFds,
-}
-
-#[derive(Debug, Default)]
-struct Flags {
-    stopping: AtomicBool,
-    pausing: AtomicBool,
-    draining: AtomicBool,
-    closed: AtomicBool,
-    /// Something is to be noticed by whichever thread runs the engine.
-    noticed: AtomicBool,
-    /// The process ends as soon as the requests in progress have: no thread takes another one.
-    ending: AtomicBool,
-    /// Nobody is to lead any more, or for now.
-    lead_over: AtomicBool,
-    /// Whether requests have been read that nobody answers yet.
-    pending: AtomicBool,
-    dropped: AtomicU64,
 }
 
 impl Control {
@@ -54,104 +59,126 @@ impl Control {
         let [inherited, sending] = [(); 2].map(|()| InheritedFds::new(fastrack_sys::max_fd_limit()));
         let requests = ActiveRequest::for_threads(watch, watch.threads)?;
         let counters = requests[0].counters().clone();
-        let before = counters.requests();
+        let before = [counters.requests(), counters.get(Count::Dropped)];
         let waker = (requests.len() > 1).then(Waker::new).transpose()?;
         let own = waker.iter().flat_map(Waker::raw_fds);
         fds.into_iter().chain(own).for_each(|fd| inherited.insert(fd));
-        Ok(Control { flags: Flags::default(), poller, requests, counters, before, waker, inherited, sending })
+        Ok(Control { told: AtomicU32::new(0), poller, requests, counters, before, waker, inherited, sending })
     }
 
     pub(crate) fn waker(&self) -> Option<&Waker> {
         self.waker.as_ref()
     }
 
-    /// Has a thread look at what was stored before.
+    fn is_told(&self, what: Told) -> bool {
+        self.told.load(Ordering::SeqCst) & what as u32 != 0
+    }
+
+    /// Async-signal-safe.
+    fn tell(&self, what: Told) {
+        self.told.fetch_or(what as u32, Ordering::SeqCst);
+    }
+
+    /// Whether it was told until now.
+    fn take_back(&self, what: Told) -> bool {
+        self.is_told(what) && self.told.fetch_and(!(what as u32), Ordering::SeqCst) & what as u32 != 0
+    }
+
+    /// Has a thread look at what it was told before.
     pub(crate) fn notify(&self) {
         if let Some(waker) = self.waker.as_ref().filter(|_| !self.is_closed()) {
-            self.flags.noticed.store(true, Ordering::SeqCst);
+            self.tell(Told::Notice);
             waker.call();
         }
     }
 
     pub(crate) fn is_noticed(&self) -> bool {
-        self.flags.noticed.load(Ordering::SeqCst)
+        self.is_told(Told::Notice)
     }
 
     /// The thread that runs the engine looks.
     pub(crate) fn clear_notice(&self) {
-        self.flags.noticed.store(false, Ordering::SeqCst);
+        self.take_back(Told::Notice);
     }
 
+    /// Async-signal-safe.
     pub(crate) fn set_ending(&self) {
-        self.flags.ending.store(true, Ordering::SeqCst);
-        self.flags.lead_over.store(true, Ordering::SeqCst);
-    }
-
-    /// Whether the thread that leads is to stop that. Another one may have decided so.
-    pub(crate) fn set_lead_over(&self, over: bool) {
-        self.flags.lead_over.store(over || self.is_ending(), Ordering::SeqCst);
-    }
-
-    pub(crate) fn is_lead_over(&self) -> bool {
-        self.flags.lead_over.load(Ordering::Relaxed)
+        self.tell(Told::End);
     }
 
     /// Whether the process ends as soon as the requests in progress have.
     pub(crate) fn is_ending(&self) -> bool {
-        self.flags.ending.load(Ordering::Relaxed)
+        self.is_told(Told::End)
+    }
+
+    /// Whether the thread that leads is to stop that. Another one may have decided so.
+    pub(crate) fn set_lead_over(&self, over: bool) {
+        if over {
+            self.tell(Told::LeadOver);
+        } else {
+            self.take_back(Told::LeadOver);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_lead_over(&self) -> bool {
+        self.told.load(Ordering::Relaxed) & (Told::LeadOver as u32 | Told::End as u32) != 0
+    }
+
+    pub(crate) fn end_helper(&self) {
+        self.tell(Told::EndHelper);
+    }
+
+    pub(crate) fn is_helper_over(&self) -> bool {
+        self.is_told(Told::EndHelper)
     }
 
     /// Graceful stop: finish what has begun and accept nothing more.
     pub fn stop(&self) {
-        self.flags.stopping.store(true, Ordering::Relaxed);
+        self.tell(Told::Stop);
         self.notify();
+    }
+
+    /// Whether [`stop`](Self::stop) was called.
+    pub fn is_stopping(&self) -> bool {
+        self.is_told(Told::Stop)
     }
 
     /// The whole server is about to stop, so no other worker will take connections over. The engine goes on
     /// accepting but keeps no connection; when it is told to [stop](Self::stop) it empties the backlog first.
     pub fn drain(&self) {
-        self.flags.draining.store(true, Ordering::Relaxed);
+        self.tell(Told::Drain);
         self.notify();
     }
 
     /// Whether [`drain`](Self::drain) was called.
     pub fn is_draining(&self) -> bool {
-        self.flags.draining.load(Ordering::Relaxed)
+        self.is_told(Told::Drain)
     }
 
     /// Has [`Engine::run`](crate::Engine::run) return between two requests.
     pub fn pause(&self) {
-        self.flags.pausing.store(true, Ordering::Relaxed);
+        self.tell(Told::Pause);
         self.notify();
     }
 
     pub(crate) fn take_pause(&self) -> bool {
-        self.flags.pausing.load(Ordering::Relaxed) && self.flags.pausing.swap(false, Ordering::Relaxed)
-    }
-
-    /// Whether [`stop`](Self::stop) was called.
-    pub fn is_stopping(&self) -> bool {
-        self.flags.stopping.load(Ordering::Relaxed)
+        self.take_back(Told::Pause)
     }
 
     /// Requests that the application has answered.
     pub fn requests(&self) -> u64 {
-        self.counters.requests().saturating_sub(self.before)
+        self.counters.requests().saturating_sub(self.before[0])
     }
 
     /// Requests dropped because their client had disconnected before the application was free.
     pub fn dropped(&self) -> u64 {
-        self.flags.dropped.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn count_dropped(&self) {
-        self.counters.add(Count::Dropped, 1);
-        self.flags.dropped.fetch_add(1, Ordering::Relaxed);
+        self.counters.get(Count::Dropped).saturating_sub(self.before[1])
     }
 
     /// Whether a client is waiting: to be accepted, to be read, or for a response.
     pub fn is_anybody_waiting(&self) -> bool {
-        !self.is_closed() && (self.flags.pending.load(Ordering::Relaxed) || self.is_poller_readable())
+        !self.is_closed() && (self.counters.get(Count::Waiting) > 0 || self.is_poller_readable())
     }
 
     /// Whether anything has happened that wakes an idle worker.
@@ -159,10 +186,6 @@ impl Control {
         // An epoll descriptor is readable when one of its members is ready (epoll(7)).
         // SAFETY: the engine closes its poller when it is dropped, and nobody asks after that.
         unsafe { borrow_fd(self.poller) }.is_ok_and(fastrack_sys::is_readable)
-    }
-
-    pub(crate) fn set_pending(&self, pending: bool) {
-        self.flags.pending.store(pending, Ordering::Relaxed);
     }
 
     /// The first thread's, which is the only one unless there are more.
@@ -201,7 +224,7 @@ impl Control {
     /// In a forked child: lets go of all connections and listeners without a byte or a FIN. The parent goes on with
     /// them.
     pub fn close(&self) {
-        if self.flags.closed.swap(true, Ordering::Relaxed) {
+        if self.told.fetch_or(Told::Close as u32, Ordering::SeqCst) & Told::Close as u32 != 0 {
             return;
         }
         let clients = self.requests.iter().map(|request| request.fd()).filter(|fd| *fd >= 0);
@@ -228,12 +251,12 @@ impl Control {
     /// The engine is about to be dropped, in the process that made it: from now on nothing here uses its descriptors, whose
     /// numbers will be others'.
     pub fn retire(&self) {
-        self.flags.closed.store(true, Ordering::Relaxed);
+        self.tell(Told::Close);
     }
 
     /// Whether [`close`](Self::close) or [`retire`](Self::retire) was called.
     pub fn is_closed(&self) -> bool {
-        self.flags.closed.load(Ordering::Relaxed)
+        self.is_told(Told::Close)
     }
 
     /// Has [`close`](Self::close) let go of this descriptor, too.

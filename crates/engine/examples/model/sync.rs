@@ -50,8 +50,6 @@ macro_rules! atomic {
     };
 }
 
-atomic!(AtomicBool, bool);
-atomic!(AtomicU8, u8);
 atomic!(AtomicU32, u32);
 atomic!(AtomicU64, u64);
 

@@ -12,7 +12,7 @@
 //! application's threads may hang or have crashed, so the helper does all that a signal handler may not do. Nobody learns of SIGKILL.
 
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
 
 use fastrack_http::Error;
@@ -51,13 +51,36 @@ const FRAMES_TIME: u64 = 300;
 /// How long to wait for a stderr that takes nothing, in milliseconds.
 const LOG_TIME: u64 = 200;
 
-/// The process goes on.
-const GOES_ON: u8 = 0;
-/// The helper is to hand off the connections.
-const ASKED: u8 = 1;
-const HANDED_OFF: u8 = 2;
-/// It could not: another thread has the reactor and keeps it, or the helper's descriptors are closed.
-const LEFT: u8 = 3;
+/// How far the end of the process is. Each thread changes it by compare-and-swap only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Stage {
+    /// The process goes on.
+    GoesOn,
+    /// It goes on, and the helper has ended: its descriptors are closed.
+    WithoutHelper,
+    /// A thread ends it, and answers the requests in progress.
+    Begun,
+    /// The helper is to hand off the connections.
+    Asked,
+    HandedOff,
+    /// The helper could not: another thread has the reactor and keeps it, or the helper has ended.
+    Left,
+    /// The thread that ends it has done all it can.
+    Over,
+}
+
+impl Stage {
+    const ALL: [Stage; 7] = [
+        Stage::GoesOn,
+        Stage::WithoutHelper,
+        Stage::Begun,
+        Stage::Asked,
+        Stage::HandedOff,
+        Stage::Left,
+        Stage::Over,
+    ];
+}
 
 /// Ends a process in the middle of requests. Belongs to the process that made it.
 #[derive(Debug)]
@@ -71,10 +94,8 @@ pub struct Ending {
     /// How long the other requests of a process get that ends, in milliseconds.
     patience: u64,
     dumper: Option<Arc<dyn ThreadDumper>>,
+    /// A [`Stage`].
     stage: AtomicU8,
-    begun: AtomicBool,
-    /// The first call has done all it can.
-    over: AtomicBool,
     pid: u32,
 }
 
@@ -94,9 +115,7 @@ impl Ending {
             stuck: settings.stuck,
             patience: if settings.timeout == 0 { PATIENCE } else { settings.timeout },
             dumper: settings.dumper.clone(),
-            stage: AtomicU8::new(GOES_ON),
-            begun: AtomicBool::new(false),
-            over: AtomicBool::new(false),
+            stage: AtomicU8::new(Stage::GoesOn as u8),
             pid: std::process::id(),
         }
     }
@@ -150,9 +169,10 @@ impl Ending {
         if self.pid != std::process::id() {
             return;
         }
-        if self.begun.swap(true, Ordering::SeqCst) {
+        let begins = self.go_on(Stage::GoesOn, Stage::Begun) || self.go_on(Stage::WithoutHelper, Stage::Left);
+        if !begins {
             // What this thread does next ends the process: another one that has crashed is not done yet.
-            return wait_for_helper(|| self.over.load(Ordering::SeqCst));
+            return wait_for_helper(|| self.stage() == Stage::Over);
         }
         let has_others = self.control.threads() > 1;
         if has_others {
@@ -160,19 +180,19 @@ impl Ending {
             self.control.set_ending();
         }
         self.answer_requests(take);
-        if self.stage.compare_exchange(GOES_ON, ASKED, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+        if self.go_on(Stage::Begun, Stage::Asked) {
             self.shared.timer().wake_helper();
-            wait_for_helper(|| self.stage() != ASKED);
+            wait_for_helper(|| self.stage() != Stage::Asked);
         }
         if has_others {
             // They began at that moment.
             self.answer_requests(ActiveRequest::take);
         }
-        // ASKED: the helper is stuck, or is the thread that has crashed.
-        if self.stage() != HANDED_OFF {
+        // Still asked, the helper is stuck, or is the thread that has crashed.
+        if self.stage() != Stage::HandedOff {
             self.answer_unseen();
         }
-        self.over.store(true, Ordering::SeqCst);
+        self.stage.store(Stage::Over as u8, Ordering::SeqCst);
     }
 
     /// Async-signal-safe.
@@ -193,8 +213,17 @@ impl Ending {
         self.control.with_connections(|client, is_unsent| self.ended.send_unseen(client, is_unsent));
     }
 
-    fn stage(&self) -> u8 {
-        self.stage.load(Ordering::SeqCst)
+    fn stage(&self) -> Stage {
+        Stage::ALL[usize::from(self.stage.load(Ordering::SeqCst))]
+    }
+
+    fn go_on(&self, from: Stage, to: Stage) -> bool {
+        self.stage.compare_exchange(from as u8, to as u8, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// Whether a thread that ends the process has asked the helper.
+    fn is_asked(&self) -> bool {
+        !matches!(self.stage(), Stage::GoesOn | Stage::Begun)
     }
 }
 
@@ -218,7 +247,7 @@ fn wait_for_helper(is_done: impl Fn() -> bool) {
 impl Ending {
     /// Does what another thread waits for that is about to end the process. False if there is none.
     pub(super) fn carry_out(&self) -> bool {
-        if self.stage() == ASKED {
+        if self.stage() == Stage::Asked {
             let is_done = self.shared.hand_off_all(REACTOR_TIME);
             self.await_responses();
             if self.control.threads() > 1 {
@@ -228,14 +257,17 @@ impl Ending {
             if is_done {
                 self.shared.log_ended(&self.control, REACTOR_TIME);
             }
-            self.stage.store(if is_done { HANDED_OFF } else { LEFT }, Ordering::SeqCst);
+            self.go_on(Stage::Asked, if is_done { Stage::HandedOff } else { Stage::Left });
         }
-        self.stage() != GOES_ON
+        self.is_asked()
     }
 
     /// The helper ends: its descriptors are closed.
     pub(super) fn leave(&self) {
-        self.stage.store(LEFT, Ordering::SeqCst);
+        let left = self.go_on(Stage::GoesOn, Stage::WithoutHelper) || self.go_on(Stage::Begun, Stage::Left);
+        if !left {
+            self.go_on(Stage::Asked, Stage::Left);
+        }
     }
 
     /// A response may have left whose thread is still on its way back with the connection, which goes on elsewhere then. Threads
@@ -256,7 +288,7 @@ impl Ending {
     /// of a signal.
     pub(super) fn await_end(&self, events: &mut Events) {
         let latest = monotonic_millis() + ENDING_TIME;
-        while !self.shared.is_closing() {
+        while !self.control.is_helper_over() {
             match latest.saturating_sub(monotonic_millis()) {
                 0 => end_overdue_process(),
                 left if self.shared.timer().wait(events, Some(left)).is_none() => fastrack_sys::sleep(left),
@@ -278,8 +310,7 @@ impl Ending {
         while is_any_left() || self.is_anybody_serving() {
             fastrack_sys::sleep(LAST_LOOK);
             // Another thread has crashed meanwhile, or calls exit!: the process ends by that, with its own report and status.
-            let ends_otherwise = self.stage() != GOES_ON;
-            if let Some(driving) = ends_otherwise.then(|| self.shared.drive()).flatten() {
+            if let Some(driving) = self.is_asked().then(|| self.shared.drive()).flatten() {
                 return driving;
             }
             let is_over = monotonic_millis() >= latest;

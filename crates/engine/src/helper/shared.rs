@@ -1,6 +1,6 @@
 //! What the two threads of a worker share.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fastrack_http::Error;
@@ -28,10 +28,6 @@ pub(crate) struct Shared {
     app_threads: AppThreads,
     /// Threads without the lead that want the reactor.
     returning: AtomicU32,
-    /// A request has lasted so long that the helper took over.
-    long_request: AtomicBool,
-    /// The engine is being dropped.
-    closing: AtomicBool,
 }
 
 impl Shared {
@@ -43,8 +39,6 @@ impl Shared {
             timer,
             app_threads,
             returning: AtomicU32::new(0),
-            long_request: AtomicBool::new(false),
-            closing: AtomicBool::new(false),
         }
     }
 
@@ -122,24 +116,6 @@ impl Shared {
         self.timer.close_listeners();
     }
 
-    pub(super) fn note_long_request(&self) {
-        self.long_request.store(true, Ordering::Relaxed);
-    }
-
-    pub fn take_long_request(&self) -> bool {
-        self.long_request.load(Ordering::Relaxed) && self.long_request.swap(false, Ordering::Relaxed)
-    }
-
-    /// Ends the helper's thread.
-    pub(super) fn close(&self) {
-        self.closing.store(true, Ordering::SeqCst);
-        self.timer.wake_helper();
-    }
-
-    pub(super) fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::SeqCst)
-    }
-
     /// Hands off all connections. False if the reactor cannot be locked within `millis` milliseconds.
     pub fn hand_off_all(&self, millis: u64) -> bool {
         let reactor = self.reactor_within(millis);
@@ -202,7 +178,7 @@ pub(crate) mod tests {
     #[test]
     fn who_locks_the_reactor_of_a_waiting_thread_sees_that_it_waits() {
         let shared = shared();
-        let (done, seen) = (AtomicBool::new(false), std::sync::atomic::AtomicU32::new(0));
+        let (done, seen) = (std::sync::atomic::AtomicBool::new(false), AtomicU32::new(0));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !done.load(Ordering::SeqCst) {

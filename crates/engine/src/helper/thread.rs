@@ -38,6 +38,7 @@ const STACK: usize = 128 * 1024;
 #[derive(Debug)]
 pub(crate) struct Helper {
     shared: Arc<Shared>,
+    control: Arc<Control>,
     thread: Option<JoinHandle<()>>,
     pid: u32,
 }
@@ -45,16 +46,16 @@ pub(crate) struct Helper {
 impl Helper {
     /// Starts the thread, with all signals blocked in it. To be called after the last fork of this process's own.
     pub fn start(shared: Arc<Shared>, control: Arc<Control>, ending: Arc<Ending>) -> io::Result<Self> {
-        let its = Arc::clone(&shared);
+        let its = (Arc::clone(&shared), Arc::clone(&control));
         let work = move || {
-            if catch_unwind(AssertUnwindSafe(|| run(&its, &control, &ending))).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| run(&its.0, &its.1, &ending))).is_err() {
                 // The message is out. Connections may be in any state: the master starts another worker.
                 std::process::abort();
             }
         };
         let builder = Builder::new().name("fastrack helper".into()).stack_size(STACK);
         let thread = with_signals_blocked(|| builder.spawn(work))?;
-        Ok(Helper { shared, thread: Some(thread), pid: std::process::id() })
+        Ok(Helper { shared, control, thread: Some(thread), pid: std::process::id() })
     }
 }
 
@@ -66,7 +67,8 @@ impl Drop for Helper {
             std::mem::forget(thread);
             return;
         }
-        self.shared.close();
+        self.control.end_helper();
+        self.shared.timer().wake_helper();
         // It cannot have panicked: that ends the process.
         let _ = thread.join();
     }
@@ -84,7 +86,7 @@ fn run(shared: &Shared, control: &Control, ending: &Ending) {
             // The other thread ends this process when it is back.
             return shared.reactor().set_lost_descriptors();
         };
-        if shared.is_closing() {
+        if control.is_helper_over() {
             return;
         }
         if ending.carry_out() {
@@ -130,7 +132,7 @@ impl Work for Drive<'_> {
         if shared.epoch().read() != since {
             return None;
         }
-        shared.note_long_request();
+        reactor.note_long_request();
         let longest = if self.send_responses() { UNSENT_WAIT } else { LONGEST_WAIT };
         let longest = match shared.app_threads().is_alone() {
             true => self.drive_for_thread(since, &mut reactor),

@@ -15,14 +15,14 @@ use fastrack_sys::{Events, Poller, Timer, Waker};
 
 use super::epoch::{is_busy, Epoch};
 use super::listening::{Listening, Source};
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
 /// What takes longer than this wakes the helper.
 pub(super) const SOON: Duration = Duration::from_millis(1);
 
 /// The timer is stopped so often in a row, then it may fire, so that the helper sees whether it had better keep the
 /// timer: setting and stopping it for each request costs more than a look now and then.
-const STOPS: u32 = 8;
+const STOPS: u8 = 8;
 
 const CONNECTIONS: u64 = 0;
 const TIMER: u64 = 1;
@@ -47,14 +47,48 @@ impl Alarm for Timer {
     }
 }
 
-/// The timer is not set: the application's thread sets it when it gets something to do.
-const OFF: u8 = 0;
-/// Set when the application's thread woke up, or for what it does between two requests.
-const WOKEN: u8 = 1;
-/// Set for what that thread does, which began soon after it woke up.
-const SET: u8 = 2;
-/// The helper keeps it.
-const KEPT: u8 = 3;
+/// Who has set the timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Who {
+    /// Nobody: the application's thread sets it when it gets something to do.
+    Nobody,
+    /// Nobody, and the helper watches the connections until that thread makes progress.
+    Watching,
+    /// The application's thread when it woke up, or for what it does between two requests.
+    Woken,
+    /// The application's thread, for what it does, which began soon after it woke up.
+    Set,
+    /// The helper keeps it.
+    Kept,
+}
+
+/// The timer's state. Both threads change it, so it is kept in 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    who: Who,
+    /// How often the timer was stopped since it last fired.
+    stops: u8,
+    /// The epoch for which the application's thread has set it.
+    since: u64,
+}
+
+impl State {
+    fn of(number: u64) -> Self {
+        let who = match number & 0xf {
+            0 => Who::Nobody,
+            1 => Who::Watching,
+            2 => Who::Woken,
+            3 => Who::Set,
+            _ => Who::Kept,
+        };
+        State { who, stops: (number >> 4) as u8 & 0xf, since: number >> 8 }
+    }
+
+    fn number(self) -> u64 {
+        self.since << 8 | u64::from(self.stops) << 4 | self.who as u64
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct HelperTimer<A = Timer> {
@@ -65,11 +99,8 @@ pub(crate) struct HelperTimer<A = Timer> {
     connections: OwnedFd,
     /// None where the connections' poller has the listeners.
     listening: Option<Listening>,
-    state: AtomicU8,
-    since: AtomicU64,
-    watches_connections: AtomicBool,
-    /// How often the timer was stopped since it last fired.
-    stops: AtomicU32,
+    /// A [`State`].
+    state: AtomicU64,
 }
 
 /// What has woken the helper.
@@ -104,17 +135,7 @@ impl<A: Alarm> HelperTimer<A> {
         poller.watch(&waker, WAKER)?;
         poller.add(&connections, CONNECTIONS)?;
         poller.set_wanted(&connections, CONNECTIONS, false)?;
-        Ok(HelperTimer {
-            timer,
-            waker,
-            poller,
-            connections,
-            listening,
-            state: AtomicU8::new(OFF),
-            since: AtomicU64::new(0),
-            watches_connections: AtomicBool::new(false),
-            stops: AtomicU32::new(0),
-        })
+        Ok(HelperTimer { timer, waker, poller, connections, listening, state: AtomicU64::new(0) })
     }
 
     /// Another timer is to wake the helper, as connections do: while something lasts.
@@ -132,21 +153,25 @@ impl<A: Alarm> HelperTimer<A> {
     /// The thread has woken up and is busy from this epoch on, which must have been stored before: either the
     /// helper sees that, or this sees that the helper has gone to sleep.
     pub(super) fn woken(&self, epoch: u64) {
-        if self.state.load(Ordering::SeqCst) == OFF {
-            self.set(WOKEN, epoch);
+        let state = self.state(Ordering::SeqCst);
+        if state.who == Who::Nobody {
+            self.set(State { who: Who::Woken, since: epoch, ..state });
         }
     }
 
     /// Something that may last begins in this epoch. For a request, a timer set when the thread woke up will do.
+    #[inline]
     pub(super) fn begin(&self, epoch: u64, is_request: bool) {
-        self.stop_watching();
-        match self.state.load(Ordering::Relaxed) {
-            OFF => {
-                self.set(if is_request { SET } else { WOKEN }, epoch);
+        let state = self.state(Ordering::Relaxed);
+        let next = State { who: if is_request { Who::Set } else { Who::Woken }, since: epoch, ..state };
+        match state.who {
+            Who::Nobody => self.set(next),
+            Who::Watching => {
+                self.set(next);
+                self.ignore_connections();
             }
-            WOKEN if is_request => {
-                self.since.store(epoch, Ordering::Relaxed);
-                self.change(WOKEN, SET);
+            Who::Woken if is_request => {
+                self.change(state, next);
             }
             _ => {}
         }
@@ -154,24 +179,19 @@ impl<A: Alarm> HelperTimer<A> {
 
     pub(super) fn idle(&self) {
         self.stop_watching();
-        let state = self.state.load(Ordering::Relaxed);
-        if !matches!(state, WOKEN | SET) {
-            return;
-        }
-        let stops = self.stops.load(Ordering::Relaxed);
-        if stops < STOPS && self.change(state, OFF) {
-            self.stops.store(stops + 1, Ordering::Relaxed);
+        let state = self.state(Ordering::Relaxed);
+        let is_own = matches!(state.who, Who::Woken | Who::Set) && state.stops < STOPS;
+        if is_own && self.change(state, State { who: Who::Nobody, stops: state.stops + 1, ..state }) {
             self.timer.stop();
             // The helper may have taken the timer in between: it would wait for one that nobody sets.
-            if self.state.load(Ordering::SeqCst) == KEPT {
+            if self.state(Ordering::SeqCst).who == Who::Kept {
                 self.fire_in(SOON);
             }
         }
     }
 
-    fn set(&self, state: u8, epoch: u64) {
-        self.since.store(epoch, Ordering::Relaxed);
-        self.state.store(state, Ordering::Release);
+    fn set(&self, state: State) {
+        self.state.store(state.number(), Ordering::Release);
         self.fire_in(SOON);
     }
 
@@ -195,15 +215,17 @@ impl<A: Alarm> HelperTimer<A> {
     /// The timer has fired: from now on the helper keeps it. Returns the epoch from which to count: `before` if the
     /// helper kept it already, None if it was stopped at the last moment.
     pub(super) fn take(&self, before: u64) -> Option<u64> {
-        let state = self.state.load(Ordering::Acquire);
-        self.stops.store(0, Ordering::Relaxed);
-        match state {
-            OFF => None,
-            KEPT => Some(before),
-            _ => {
-                let since = self.since.load(Ordering::Relaxed);
-                // The first may fail because the thread changes WOKEN to SET at this moment.
-                (self.change(state, KEPT) || self.change(SET, KEPT)).then_some(since)
+        loop {
+            let state = self.state(Ordering::Acquire);
+            let since = match state.who {
+                Who::Nobody | Who::Watching => None,
+                Who::Kept => Some(before),
+                Who::Woken | Who::Set => Some(state.since),
+            };
+            let who = if since.is_some() { Who::Kept } else { state.who };
+            // It fails where the application's thread changes the state at this moment.
+            if self.change(state, State { who, stops: 0, ..state }) {
+                return since;
             }
         }
     }
@@ -214,38 +236,37 @@ impl<A: Alarm> HelperTimer<A> {
 
     /// Leaves the timer to the application's thread; false if that has become busy meanwhile.
     pub(super) fn leave(&self, epoch: &Epoch) -> bool {
-        self.state.store(OFF, Ordering::SeqCst);
-        !(is_busy(epoch.read()) && self.change(OFF, KEPT))
+        self.give(Who::Nobody);
+        !(is_busy(epoch.read()) && self.pass(Who::Nobody, Who::Kept))
     }
 
     /// The application's thread has been busy with one thing since the epoch `since`: watches the connections, and
     /// leaves the timer to that thread for when it makes progress. False if it has done so by now.
     pub(super) fn watch_connections(&self, epoch: &Epoch, since: u64) -> bool {
-        self.state.store(OFF, Ordering::SeqCst);
-        if !self.watches_connections.swap(true, Ordering::SeqCst) {
-            // It cannot fail; and if it did there would be the next look.
-            let _ = self.poller.set_wanted(&self.connections, CONNECTIONS, true);
-            self.update_listening();
-        }
+        self.give(Who::Watching);
+        // It cannot fail; and if it did there would be the next look.
+        let _ = self.poller.set_wanted(&self.connections, CONNECTIONS, true);
+        self.update_listening();
         if epoch.read() == since {
             return true;
         }
+        // Unless that thread has set the timer by now.
+        self.pass(Who::Watching, Who::Kept);
         self.ignore_connections();
-        // Unless that thread has set it by now.
-        self.change(OFF, KEPT);
         false
     }
 
     /// Takes the timer if the application's thread is busy without one: it did not know yet that it was left the
     /// timer, or has not begun anything since. Otherwise what it does next could last without the helper noticing.
     pub(super) fn take_if_missing(&self, epoch: u64) -> bool {
-        is_busy(epoch) && self.change(OFF, KEPT)
+        is_busy(epoch) && self.pass(Who::Nobody, Who::Kept)
     }
 
     /// Watches the connections again, or not, while the same thing lasts: after [`watch_connections`](Self::watch_connections).
     /// Ignored, they have something that nobody can take now.
     pub(super) fn watch_on(&self, wanted: bool) {
-        if self.watches_connections.swap(wanted, Ordering::SeqCst) != wanted {
+        let (from, to) = if wanted { (Who::Nobody, Who::Watching) } else { (Who::Watching, Who::Nobody) };
+        if self.pass(from, to) {
             // As in `watch_connections`.
             let _ = self.poller.set_wanted(&self.connections, CONNECTIONS, wanted);
         }
@@ -254,7 +275,7 @@ impl<A: Alarm> HelperTimer<A> {
     /// Watches the listeners together with the connections from now on, or no more.
     pub(super) fn want_listeners(&self, wanted: bool) {
         if let Some(listening) = &self.listening {
-            listening.set_wanted(wanted, &self.poller, &|| self.watches_connections.load(Ordering::SeqCst));
+            listening.set_wanted(wanted, &self.poller, &|| self.is_watching());
         }
     }
 
@@ -262,7 +283,7 @@ impl<A: Alarm> HelperTimer<A> {
 
     fn update_listening(&self) {
         if let Some(listening) = &self.listening {
-            listening.update(&self.poller, &|| self.watches_connections.load(Ordering::SeqCst));
+            listening.update(&self.poller, &|| self.is_watching());
         }
     }
 
@@ -274,19 +295,41 @@ impl<A: Alarm> HelperTimer<A> {
     }
 
     pub(super) fn stop_watching(&self) {
-        if self.watches_connections.load(Ordering::Relaxed) {
+        if self.state(Ordering::Relaxed).who == Who::Watching && self.pass(Who::Watching, Who::Nobody) {
             self.ignore_connections();
         }
     }
 
+    /// To be called once the state says so: the last of both threads here knows how it ends.
     fn ignore_connections(&self) {
-        self.watches_connections.store(false, Ordering::SeqCst);
         // As in `watch_connections`.
         let _ = self.poller.set_wanted(&self.connections, CONNECTIONS, false);
         self.update_listening();
     }
 
-    fn change(&self, from: u8, to: u8) -> bool {
+    fn is_watching(&self) -> bool {
+        self.state(Ordering::SeqCst).who == Who::Watching
+    }
+
+    fn state(&self, order: Ordering) -> State {
+        State::of(self.state.load(order))
+    }
+
+    /// The helper has the timer, and gives it away.
+    fn give(&self, who: Who) {
+        self.state.store(State { who, stops: 0, since: 0 }.number(), Ordering::SeqCst);
+    }
+
+    fn pass(&self, from: Who, to: Who) -> bool {
+        let pass = |number| {
+            let state = State::of(number);
+            (state.who == from).then_some(State { who: to, ..state }.number())
+        };
+        self.state.fetch_update(Ordering::SeqCst, Ordering::Relaxed, pass).is_ok()
+    }
+
+    fn change(&self, from: State, to: State) -> bool {
+        let (from, to) = (from.number(), to.number());
         self.state.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 }

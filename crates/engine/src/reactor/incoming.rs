@@ -39,7 +39,7 @@ impl Reactor {
         {
             return Next::Ready(connection);
         }
-        self.control.count_dropped();
+        self.control.counters().add(Count::Dropped, 1);
         self.close(connection);
         Next::Kept
     }

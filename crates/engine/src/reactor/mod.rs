@@ -107,6 +107,8 @@ pub(crate) struct Reactor {
     processors: Option<Processors>,
     /// The helper drives, so the application may fork meanwhile.
     app_is_running: bool,
+    /// A request has lasted so long that the helper took over.
+    long_request: bool,
 }
 
 impl Reactor {
@@ -146,6 +148,7 @@ impl Reactor {
             left_in_a_row: 0,
             processors: None,
             app_is_running: false,
+            long_request: false,
         }
     }
 
@@ -213,6 +216,14 @@ impl Reactor {
         self.read_bufs.release();
     }
 
+    pub fn note_long_request(&mut self) {
+        self.long_request = true;
+    }
+
+    pub fn take_long_request(&mut self) -> bool {
+        std::mem::take(&mut self.long_request)
+    }
+
     pub fn has_connections(&self) -> bool {
         self.table.len() > 0
     }
@@ -259,7 +270,6 @@ impl Reactor {
         let waiting = self.table.events() + self.ready.len();
         if waiting != self.published {
             self.published = waiting;
-            self.control.set_pending(waiting > 0);
             self.control.counters().set(Count::Waiting, waiting as u64);
         }
     }

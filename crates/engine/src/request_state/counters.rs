@@ -96,6 +96,10 @@ impl Counters {
         add(&self.words()[count as usize], more);
     }
 
+    pub fn get(&self, count: Count) -> u64 {
+        self.words()[count as usize].load(Ordering::Relaxed)
+    }
+
     #[inline]
     pub fn set(&self, count: Count, number: u64) {
         self.words()[count as usize].store(number, Ordering::Relaxed);

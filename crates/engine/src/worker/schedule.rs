@@ -52,7 +52,7 @@ impl Driver {
             return Action::Serve(connection);
         }
         let lines_up = self.schedule.is_look_due() && self.schedule.is_line_up_due() && reactor.may_line_up();
-        if self.schedule.kept >= KEPT_BEFORE_LOOK || self.shared.take_long_request() || lines_up {
+        if self.schedule.kept >= KEPT_BEFORE_LOOK || reactor.take_long_request() || lines_up {
             return self.poll(reactor, true);
         }
         let most = match (reactor.has_connections(), reactor.events()) {

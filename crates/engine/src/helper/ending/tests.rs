@@ -2,7 +2,6 @@ use std::io::{ErrorKind, Read, Write};
 use std::ops::Deref;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use crate::request_state::RequestSettings;
 use crate::settings::Settings;
 use crate::worker::Engine;
 
-use super::{on_fatal_signal, Ending, ASKED};
+use super::{on_fatal_signal, Ending, Stage};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -75,7 +74,8 @@ fn fatal_signals_leave_an_engine_alone_that_has_ended() {
     assert_eq!(counts(), before);
     next.handle_fatal_signals(anchor as *const ());
     on_fatal_signal();
-    assert!(next.begun.load(Ordering::SeqCst) && !ended.begun.load(Ordering::SeqCst));
+    assert_ne!(next.stage(), Stage::GoesOn);
+    assert_eq!(ended.stage(), Stage::GoesOn);
     next.leave_fatal_signals();
 }
 
@@ -89,7 +89,7 @@ fn connections_go_on_elsewhere_though_a_thread_that_has_them_waits_for_a_process
         let reactor = engine.shared.reactor();
         scope.spawn(|| engine.crash());
         // The helper waits for it from then on, for a second at most.
-        until(|| engine.stage() == ASKED);
+        until(|| engine.stage() == Stage::Asked);
         drop(reactor);
     });
     assert_eq!(other.queued(), 1);

@@ -58,10 +58,10 @@ fn a_long_request_is_noticed_however_many_short_ones_came_before() {
             while Instant::now() < until {}
             shared.set_waiting(shared.reactor());
         }
-        shared.take_long_request();
+        shared.reactor().take_long_request();
         shared.set_busy();
         shared.begin(true);
-        until(|| shared.take_long_request());
+        until(|| shared.reactor().take_long_request());
         shared.set_waiting(shared.reactor());
     }
     drop(helper);

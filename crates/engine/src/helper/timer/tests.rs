@@ -171,6 +171,7 @@ fn a_request_that_ends_at_that_moment_is_not_watched_and_the_next_is_not_missed(
     // As if that thread had gone on without seeing that it has to set the timer.
     assert!(timer.watch_connections(&epoch, next));
     let last = epoch.advance();
+    timer.stop_watching();
     assert!(timer.take_if_missing(last) && timer.take(last) == Some(last));
     assert!(!timer.take_if_missing(last));
 }
