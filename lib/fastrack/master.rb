@@ -158,7 +158,7 @@ module Fastrack
     # @return [Float, nil] nil when nothing is due
     def seconds_until_due
       spawn_at = @workers.not_before if !shutting_down? && @workers.next_slot(@generation)
-      due = [@upgrade, @worker_timeout, @shutdown, *@chores, (@memory_supervisor unless shutting_down?)].filter_map { |one| one&.due_at }
+      due = [@upgrade, @worker_timeout, @shutdown, *@chores, *([@memory_supervisor, @refork] unless shutting_down?)].filter_map { |one| one&.due_at }
       due = [*due, spawn_at].compact.min
       due && [due - now, 0].max
     end
@@ -257,7 +257,8 @@ module Fastrack
       @workers.each(&:drain) if removed.any?
       resize_as_configured(learned: auto && configuration.auto_workers?)
       @refork.drop
-      @generation += 1
+      # That of a mold's first worker is ahead.
+      @generation = [@generation, *@workers.each.map(&:generation)].max + 1
       Log.line("HUP: replacing #{Log.count(@workers.size, "worker")} (generation #{@generation})")
     rescue Exception => e # rubocop:disable Lint/RescueException -- no ConfigFile ends the server
       Log.line("HUP changes nothing: #{e.is_a?(SystemExit) ? "the ConfigFile calls exit" : Error.reason(e)}", :error)
@@ -301,9 +302,9 @@ module Fastrack
 
     # Spawns one worker at most, so that a signal need not wait for all of them.
     def maintain(now)
-      @generation += 1 if @refork.step(@generation)
+      @generation += 1 if @refork.step(@generation, now)
       @workers.surplus.each(&:stop)
-      @workers.recycle(@generation)
+      @workers.recycle(@generation, @refork.begun? ? :refork : :reload)
       announce_ready
       @memory_supervisor.step(now, configuration) if @memory_supervisor&.due_at&.<=(now)
       @workers.fill_slot(@generation)

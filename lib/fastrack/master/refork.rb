@@ -2,14 +2,15 @@
 
 require_relative "../log"
 require_relative "../memory/limit"
+require_relative "refork_trial"
 
 module Fastrack
   # `fastrack refork`: the worker that has served most becomes the mold, from which all workers are forked anew, one by one. So they share
   # what it has loaded and cached since it was forked.
   #
-  #     retiring --its successor serves--> mold --all workers are its--> done
+  #     retiring --its successor serves--> mold --its first worker has served a while--> replacing --all workers are its--> done
   #
-  # Whatever goes wrong, workers are forked from the master, as if there were no mold.
+  # Whatever goes wrong, workers are forked from the master, or from the mold of before.
   class Refork
     # @param launcher [Launcher]
     # @param workers [Workers]
@@ -30,44 +31,86 @@ module Fastrack
       @candidate = candidate
       @requests = @candidate.requests
       @before = memory
-      @candidate.retire
+      @candidate.retire(:mold)
       true
     end
 
+    # @return [Boolean] whether it has begun, and is not done
+    def begun?
+      !(@candidate || @trial || @generation).nil?
+    end
+
+    # @return [Float, nil] monotonic seconds when #step has something to do
+    def due_at
+      @trial&.due_at
+    end
+
     # @param generation [Integer] the workers'
-    # @return [Boolean, nil] whether it is time for a new generation
-    def step(generation)
+    # @param now [Float] monotonic seconds
+    # @return [Boolean] whether it is time for a new generation
+    def step(generation, now)
       # One that was promoted for nothing, or before.
-      @workers.each { |handle| handle.stop if handle.mold? && ![@mold, @candidate].include?(handle) }
-      if @candidate&.mold?
-        @mold, @candidate = @candidate, nil
-        @generation = generation + 1
-        true
-      elsif @generation && replaced?
-        report
-        @generation = nil
-      end
+      @workers.each { |handle| handle.stop if handle.mold? && ![@workers.mold, @candidate, @trial&.mold].include?(handle) }
+      @trial, @candidate = ReforkTrial.new(@workers, @candidate), nil if @candidate&.mold?
+      report if @generation && replaced?
+      objection = @trial&.step(now)
+      objection.nil? ? false : judge(objection, generation)
     end
 
     # @param handle [WorkerHandle]
     # @param exited [WorkerExit]
     def exited(handle, exited)
-      return unless [@candidate, @mold].include?(handle)
-
-      # A candidate that has ended in order has said why.
-      Log.line("refork: given up: #{handle.name} #{exited}; workers are forked from the master", :error) if @mold || exited.failed?
-      drop
+      if @trial && handle.equal?(@workers.trial) then trial_exited(handle, exited)
+      elsif [@candidate, @trial&.mold].include?(handle)
+        # A candidate that has ended in order has said why.
+        @trial || exited.failed? ? give_up("#{handle.name} #{exited}; workers are forked as before") : give_up
+      elsif handle.equal?(@mold)
+        Log.line("refork: given up: #{handle.name} #{exited}; workers are forked from the master", :error)
+        drop
+      end
     end
 
     # From now on workers are forked from the master.
     def drop
-      @candidate = @mold = @generation = nil
+      @workers.end_trial
+      @workers.mold = @candidate = @trial = @mold = @generation = nil
     end
 
     private
 
+    def judge(objection, generation)
+      return give_up("#{objection}; workers are forked as before") unless objection.empty?
+
+      @workers.mold = @mold = @trial.mold
+      @workers.end_trial
+      @trial = nil
+      @generation = generation + 1
+      true
+    end
+
+    # The mold that was there before stays, and so do its workers.
+    #
+    # @param reason [String, nil] for the log
+    # @return [false]
+    def give_up(reason = nil)
+      Log.line("refork: given up: #{reason}", :error) if reason
+      @workers.trial&.recycle(:refork)
+      @workers.end_trial
+      @candidate = @trial = nil
+      false
+    end
+
+    def trial_exited(handle, exited)
+      if exited.failed? then give_up("#{handle.name}, the mold's first, #{exited}; workers are forked as before")
+      elsif handle.cause == :request_limit then @trial.pass
+      else
+        # It was told to stop: another one is to try.
+        @workers.end_trial
+      end
+    end
+
     def obstacle
-      return "there is one in progress" if @candidate || @generation
+      return "there is one in progress" if begun?
       return "each worker loads the app (PreloadApp)" unless @launcher.preloaded?
       return "it takes two workers at least" if @workers.size < 2
       return "no worker has served a request yet" unless @workers.each.any? { |handle| handle.serving? && handle.requests.positive? }
@@ -93,6 +136,7 @@ module Fastrack
     def report
       Log.line("refork: generation #{@generation} from worker #{@mold.nr} (pid #{@mold.pid}, #{Log.count(@requests, "request")}): " \
                "#{Log.count(@workers.size, "worker")} #{@before} -> #{memory}")
+      @generation = nil
     end
   end
 end
