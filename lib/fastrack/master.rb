@@ -277,11 +277,13 @@ module Fastrack
     end
 
     # As #upgrade does, but the code stays.
-    def refork
+    #
+    # @param auto [Boolean] whether nobody has asked for it
+    def refork(auto: false)
       obstacle = if @upgrade&.replaced? then "a new master is there, or starts"
                  elsif @workers.staying.any? { |handle| handle.generation < @generation } then "the workers are being replaced"
                  end
-      @chores << Orphans.start if @refork.begin(obstacle) && @chores.grep(Orphans).none?
+      @chores << Orphans.start if @refork.begin(obstacle, auto: auto) && @chores.grep(Orphans).none?
     end
 
     def resize(workers, name)
@@ -302,6 +304,7 @@ module Fastrack
 
     # Spawns one worker at most, so that a signal need not wait for all of them.
     def maintain(now)
+      refork(auto: true) if @refork.due?(now, configuration)
       @generation += 1 if @refork.step(@generation, now)
       @workers.surplus.each(&:stop)
       @workers.recycle(@generation, @refork.begun? ? :refork : :reload)

@@ -22,12 +22,15 @@ module Fastrack
     # Begins, unless something forbids it, which it logs.
     #
     # @param obstacle [String, nil] what the master knows of that does
+    # @param auto [Boolean] whether nobody has asked for it: then the line comes once
     # @return [Boolean] whether it has begun
-    def begin(obstacle)
+    def begin(obstacle, auto: false)
       obstacle ||= self.obstacle
-      Log.line("refork: nothing happens: #{obstacle}") if obstacle
+      Log.line("refork: nothing happens: #{obstacle}") unless obstacle.nil? || (auto && obstacle == @told)
+      @told = obstacle
       return false if obstacle
 
+      @auto&.begun
       @candidate = candidate
       @requests = @candidate.requests
       @before = memory
@@ -40,15 +43,25 @@ module Fastrack
       !(@candidate || @trial || @generation).nil?
     end
 
-    # @return [Float, nil] monotonic seconds when #step has something to do
+    # Whether it is to begin by itself. A mold that has failed would fail again: not before a HUP.
+    #
+    # @param now [Float] monotonic seconds
+    # @param configuration [Configuration] that a HUP may have changed
+    def due?(now, configuration)
+      watch(configuration) unless configuration.equal?(@configuration)
+      !@auto.nil? && !begun? && @auto.due?(now)
+    end
+
+    # @return [Float, nil] monotonic seconds when #step or #due? has something to do
     def due_at
-      @trial&.due_at
+      begun? ? @trial&.due_at : @auto&.due_at
     end
 
     # @param generation [Integer] the workers'
     # @param now [Float] monotonic seconds
     # @return [Boolean] whether it is time for a new generation
     def step(generation, now)
+      obey(forbidden) if forbidden && (begun? || @mold)
       # One that was promoted for nothing, or before.
       @workers.each { |handle| handle.stop if handle.mold? && ![@workers.mold, @candidate, @trial&.mold].include?(handle) }
       @trial, @candidate = ReforkTrial.new(@workers, @candidate), nil if @candidate&.mold?
@@ -96,8 +109,24 @@ module Fastrack
       Log.line("refork: given up: #{reason}", :error) if reason
       @workers.trial&.recycle(:refork)
       @workers.end_trial
-      @candidate = @trial = nil
+      @candidate = @trial = @auto = nil
       false
+    end
+
+    def watch(configuration)
+      @configuration = configuration
+      @auto = nil
+      return unless configuration.refork
+      return Log.line("#{configuration.source(:Refork)} has no effect: this system has no /proc") unless ProcessMemory.known?
+
+      require_relative "auto_refork"
+      @auto = AutoRefork.new(@workers)
+    end
+
+    def obey(reason)
+      @workers.trial&.recycle(:refork)
+      Log.line("refork: given up: #{reason}; workers are forked from the master")
+      drop
     end
 
     def trial_exited(handle, exited)
@@ -109,7 +138,14 @@ module Fastrack
       end
     end
 
+    # @return [String, nil]
+    def forbidden
+      place = Fastrack.refork_forbidden || @workers.forbidden_by
+      "the app forbids it (#{place})" if place
+    end
+
     def obstacle
+      return forbidden if forbidden
       return "there is one in progress" if begun?
       return "each worker loads the app (PreloadApp)" unless @launcher.preloaded?
       return "it takes two workers at least" if @workers.size < 2

@@ -95,6 +95,9 @@ module Fastrack
       @mold if @mold&.mold? && @mold.connected?
     end
 
+    # @return [String, nil] the first worker whose app has forbidden to fork from workers
+    attr_reader :forbidden_by
+
     # @return [WorkerHandle, nil] the first worker of a mold that is on trial
     attr_reader :trial
 
@@ -200,6 +203,7 @@ module Fastrack
           when ControlChannel::READY then ready(handle, drain)
           when ControlChannel::ENDING then handle.ending
           when ControlChannel::MOLD then handle.molded.then { handle.stop if may_exit }
+          when ControlChannel::FORBID then @forbidden_by ||= handle.name
           when ControlChannel::OUTGROWN, ControlChannel::TOO_LARGE then outgrown(handle, message)
           when ControlChannel::LIMIT_REACHED then handle.answer(may_exit || handle.stopping? || (spare? && handle.retiring != :mold))
           end
