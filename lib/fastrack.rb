@@ -17,6 +17,23 @@ module Fastrack
       Stats.new(*scoreboard).to_h if scoreboard
     end
 
+    # The app, or a library that it loads, does not bear that workers are forked from one that has served: see docs/memory.md. In the
+    # master, or in any worker.
+    def forbid_refork!
+      return if @refork_forbidden
+
+      @refork_forbidden = caller(1, 1).first[/\A.*?:\d+/]
+      @refork_forbids&.call
+    end
+
+    # @!visibility private
+    # @return [String, nil] where it was forbidden in this process, or in the master before the fork
+    attr_reader :refork_forbidden
+
+    # @!visibility private
+    # @return [#call] tells the master
+    attr_writer :refork_forbids
+
     # @!visibility private
     # @return [Array(Scoreboard, Integer), nil] the server's, and the pid of its master
     attr_accessor :scoreboard

@@ -150,7 +150,7 @@ module Fastrack
     # @return [Float, nil] nil when nothing is due
     def seconds_until_due
       spawn_at = @workers.not_before if !shutting_down? && @workers.next_slot(@generation)
-      due = [@upgrade, @worker_timeout, @shutdown, *@chores, (@memory_supervisor unless shutting_down?)].filter_map { |one| one&.due_at }
+      due = [@upgrade, @worker_timeout, @shutdown, *@chores, *([@memory_supervisor, @refork] unless shutting_down?)].filter_map { |one| one&.due_at }
       due = [*due, spawn_at].compact.min
       due && [due - now, 0].max
     end
@@ -245,7 +245,8 @@ module Fastrack
       @workers.each(&:drain) if removed.any?
       resize_as_configured(learned: auto && configuration.auto_workers?)
       @refork.drop
-      @generation += 1
+      # That of a mold's first worker is ahead.
+      @generation = [@generation, *@workers.each.map(&:generation)].max + 1
       Log.line("HUP: replacing #{Log.count(@workers.size, "worker")} (generation #{@generation})")
     rescue Exception => e # rubocop:disable Lint/RescueException -- no ConfigFile ends the server
       Log.line("HUP changes nothing: #{e.is_a?(SystemExit) ? "the ConfigFile calls exit" : Error.reason(e)}", :error)
@@ -264,11 +265,13 @@ module Fastrack
     end
 
     # As #upgrade does, but the code stays.
-    def refork
+    #
+    # @param auto [Boolean] whether nobody has asked for it
+    def refork(auto: false)
       obstacle = if @upgrade&.replaced? then "a new master is there, or starts"
                  elsif @workers.staying.any? { |handle| handle.generation < @generation } then "the workers are being replaced"
                  end
-      @chores << Orphans.start if @refork.begin(obstacle) && @chores.grep(Orphans).none?
+      @chores << Orphans.start if @refork.begin(obstacle, auto: auto) && @chores.grep(Orphans).none?
     end
 
     def resize(workers, name)
@@ -289,9 +292,10 @@ module Fastrack
 
     # Spawns one worker at most, so that a signal need not wait for all of them.
     def maintain(now)
-      @generation += 1 if @refork.step(@generation)
+      refork(auto: true) if @refork.due?(now, configuration)
+      @generation += 1 if @refork.step(@generation, now)
       @workers.surplus.each(&:stop)
-      @workers.recycle(@generation)
+      @workers.recycle(@generation, @refork.begun? ? :refork : :reload)
       announce_ready
       @memory_supervisor.step(now, configuration) if @memory_supervisor&.due_at&.<=(now)
       @workers.fill_slot(@generation)

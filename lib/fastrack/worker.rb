@@ -70,6 +70,7 @@ module Fastrack
     def live(channel, signals, pending, death_pipe)
       take_signals(signals, pending)
       ForkGuard.install { [@engine, death_pipe, channel, *@launcher.listeners, @launcher.queue].compact }
+      Fastrack.refork_forbids = -> { channel.write(ControlChannel::FORBID) }
       status = status_of do
         prepare(channel, death_pipe)
         serve(channel)

@@ -30,8 +30,8 @@ RSpec.describe "Words of Puma's in a config/fastrack.rb" do
   end
 
   it "say what is not here, and are refused with their line, as in a puma.rb" do
-    configure("workers 2\nfork_worker")
-    expect(@said.string).to match(%r{\Afastrack: ConfigFile \S+/config/fastrack\.rb:2: fork_worker has no effect})
+    configure("workers 2\ndebug")
+    expect(@said.string).to match(%r{\Afastrack: ConfigFile \S+/config/fastrack\.rb:2: debug has no effect})
     { "\nssl_bind 'a'" => /fastrack\.rb:2: ssl_bind is not for this server/, "workers 'x'" => /fastrack\.rb:1: workers must be a whole number/,
       "after_fork { }\non_worker_boot { }" => /fastrack\.rb:1: after_fork and Puma's word for that hook cannot both be there/,
       "worker 3" => /unknown word worker\b/ }.each do |text, message|

@@ -55,7 +55,7 @@ RSpec.describe "The words of a puma.rb", once: "a file of words" do
     "http_content_length_limit 2_000_000" => { max_body_size: 2_000_000 }, "early_hints" => { early_hints: true },
     "preload_app! false" => { preload_app: false }, "preload_app!" => { preload_app: true },
     "stdout_redirect 'out.log', 'err.log', true" => { stdout_path: "out.log", stderr_path: "err.log" },
-    "threads 3" => { max_threads: 3 }, "threads 1, 1" => { max_workers: 1, max_threads: 1 },
+    "threads 3" => { max_threads: 3 }, "fork_worker" => { refork: true }, "fork_worker 500" => { refork: true }, "threads 1, 1" => { max_workers: 1, max_threads: 1 },
     "threads 2, '5'" => { max_threads: 5 },
     "activate_control_app 'unix:///run/a.sock', { no_token: true }" => { control_path: "/run/a.sock", control_listen: nil },
     "activate_control_app 'tcp://127.0.0.1:9293', { auth_token: '0123456789abcdef' }" => { control_listen: "127.0.0.1:9293", control_path: nil },
@@ -80,8 +80,7 @@ RSpec.describe "The words of a puma.rb", once: "a file of words" do
   # One line each, of what does not apply here.
   {
     "threads 5, 100" => /\Athreads 100: 64 is the most here/, "workers 0" => /\Aworkers 0: a master and one worker/,
-    "fork_worker" => /\Afork_worker has no effect: it is not needed/,
-    "before_refork { }" => /never from a worker/, "on_refork { }" => /never from a worker/, "after_refork { }" => /never from a worker/,
+    "after_refork { }" => /serves no more/,
     "activate_control_app" => /the socket is beside the pid file/,
     "activate_control_app 'tcp://127.0.0.1:9293'" => /no effect without auth_token/,
     "activate_control_app 'tcp://127.0.0.1:9293', { auth_token: 'short' }" => /no effect: .* must be 16 or more/,
@@ -141,9 +140,9 @@ RSpec.describe "The words of a puma.rb", once: "a file of words" do
   end
 
   it "load reads other files after this one" do
-    write("more/base.rb", "workers 4\nfork_worker")
+    write("more/base.rb", "workers 4\ndebug")
     found = configure("load 'more/base.rb'\nworkers 2")
-    expect([found.max_workers, warnings.string]).to match([4, %r{more/base\.rb:2: fork_worker}])
+    expect([found.max_workers, warnings.string]).to match([4, %r{more/base\.rb:2: debug}])
     write("more/base.rb", "wrong 1")
     expect { configure("load 'more/base.rb'") }.to raise_error(Fastrack::ConfigurationError, %r{\AConfigFile .*/more/base\.rb:1: unknown word wrong})
   end

@@ -65,6 +65,17 @@ pub struct WorkerState {
     pub slot: Option<usize>,
 }
 
+/// The process that workers are forked from instead of the master.
+#[derive(Clone, Copy, Debug)]
+pub struct MoldState {
+    /// The process.
+    pub pid: u32,
+    /// That of the worker that it was.
+    pub generation: u64,
+    /// How many requests that had answered.
+    pub requests: u64,
+}
+
 /// Where the server listens.
 #[derive(Clone, Debug)]
 pub struct ListenerInfo {
@@ -102,6 +113,8 @@ pub struct MasterState {
     pub wanted: usize,
     /// Those there are.
     pub workers: Arc<[WorkerState]>,
+    /// What they are forked from; None: this process.
+    pub mold: Option<MoldState>,
     /// Where it listens.
     pub listeners: Arc<[ListenerInfo]>,
 }

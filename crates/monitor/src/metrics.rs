@@ -148,7 +148,11 @@ fn server(writer: &mut Writer, view: &View) -> Result<(), Error> {
         (vec![("phase", phase.name().to_owned())], is)
     });
     writer.gauges("phase", "1 for what the server is at", phases)?;
-    writer.gauges("generation", "1, and the rolling restarts (HUP)", alone(view.master.generation as f64))?;
+    writer.gauges(
+        "generation",
+        "1, and the rolling restarts (HUP, reforks)",
+        alone(view.master.generation as f64),
+    )?;
     let uptime = view.now - view.settings.started_at;
     writer.gauges("uptime_seconds", "Since the start of this master", alone(uptime))
 }
@@ -234,7 +238,16 @@ fn workers(writer: &mut Writer, view: &View) -> Result<(), Error> {
     )?;
     let restarts =
         view.restarts.iter().map(|(cause, count)| (vec![("cause", cause.name().to_owned())], *count as f64));
-    writer.counters("worker_restarts", "Workers that were replaced, by cause", restarts)
+    writer.counters("worker_restarts", "Workers that were replaced, by cause", restarts)?;
+    let mold = view.master.mold;
+    let generation = mold.map_or(0, |mold| mold.generation);
+    writer.gauges(
+        "mold_generation",
+        "That of the worker that workers are forked from; 0: none",
+        alone(generation as f64),
+    )?;
+    let requests = mold.map_or(0, |mold| mold.requests);
+    writer.gauges("mold_requests", "How many requests it had answered", alone(requests as f64))
 }
 
 fn listeners(writer: &mut Writer, view: &View) -> Result<(), Error> {
@@ -257,13 +270,14 @@ fn listeners(writer: &mut Writer, view: &View) -> Result<(), Error> {
 
 fn processes(writer: &mut Writer, view: &View) -> Result<(), Error> {
     let master = view.usage.map(|usage| ("master".to_owned(), usage));
+    let mold = view.mold.map(|usage| ("mold".to_owned(), usage));
     let workers = view
         .workers
         .iter()
         .filter_map(|worker| Some((format!("worker[{}]", worker.master.nr), worker.usage?)));
     // Two processes have one number while one replaces the other. The series are the newer one's.
     let mut all: Vec<(String, Usage)> = Vec::new();
-    for (name, usage) in master.into_iter().chain(workers) {
+    for (name, usage) in master.into_iter().chain(mold).chain(workers) {
         all.retain(|(other, _)| *other != name);
         all.push((name, usage));
     }

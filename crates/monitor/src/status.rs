@@ -39,6 +39,10 @@ pub fn json(view: &View) -> Value {
         "listeners": listeners.collect::<Vec<_>>(),
         "listen_overflows": view.overflows,
         "master": usage(view.usage),
+        "mold": view.master.mold.map(|mold| with(
+            usage(view.mold),
+            json!({ "pid": mold.pid, "generation": mold.generation, "requests": mold.requests }),
+        )),
         "workers": view.workers.iter().map(|one| worker(one, view.now)).collect::<Vec<_>>(),
         "restarts": view.restarts.iter().map(|(cause, count)| (cause.name(), *count)).collect::<BTreeMap<_, _>>(),
         "last_exits": exits.collect::<Vec<_>>(),
@@ -48,7 +52,6 @@ pub fn json(view: &View) -> Value {
 
 fn worker(worker: &Worker, now: f64) -> Value {
     let request = worker.request(now);
-    let mut value = usage(worker.usage);
     let more = json!({
         "nr": worker.master.nr,
         "pid": worker.master.pid,
@@ -61,6 +64,11 @@ fn worker(worker: &Worker, now: f64) -> Value {
         "request": request.as_ref().map(|(text, _)| text),
         "request_seconds": request.as_ref().map(|(_, seconds)| rounded(*seconds)),
     });
+    with(usage(worker.usage), more)
+}
+
+/// One object of two.
+fn with(mut value: Value, more: Value) -> Value {
     if let (Value::Object(value), Value::Object(more)) = (&mut value, more) {
         value.extend(more);
     }

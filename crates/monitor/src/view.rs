@@ -71,6 +71,8 @@ pub struct View {
     pub workers: Vec<Worker>,
     /// The master's process: the monitor is part of it.
     pub usage: Option<Usage>,
+    /// The mold's process; None if there is none.
+    pub mold: Option<Usage>,
     pub listeners: Vec<(ListenerInfo, Option<ListenQueue>)>,
     pub overflows: Option<u64>,
     pub own_cpu_seconds: Option<f64>,
@@ -116,11 +118,15 @@ impl Viewer {
     fn look(&self, now: u64, book: &mut MemoryBook) -> View {
         let (master, exits) = self.notes.read();
         let own = std::process::id();
-        let pids: Vec<u32> =
-            std::iter::once(own).chain(master.workers.iter().map(|worker| worker.pid)).collect();
+        let pids: Vec<u32> = [own]
+            .into_iter()
+            .chain(master.mold.map(|mold| mold.pid))
+            .chain(master.workers.iter().map(|worker| worker.pid))
+            .collect();
         let memory = book.of(&pids);
         let mut usages = pids.iter().zip(memory).map(|(pid, memory)| Some(Usage { memory, ..usage(*pid)? }));
         let usage = usages.next().flatten();
+        let mold = master.mold.and_then(|_| usages.next().flatten());
         let entry = |worker: &WorkerState| self.scoreboard.read(worker.slot?);
         let counts = |worker: &WorkerState| self.scoreboard.counts(worker.slot?);
         let workers = master.workers.iter().zip(usages).map(|(worker, usage)| {
@@ -140,6 +146,7 @@ impl Viewer {
             settings: Arc::clone(&self.settings),
             workers,
             usage,
+            mold,
             listeners: master.listeners.iter().map(|info| (info.clone(), queue(info))).collect(),
             overflows: listen_overflows(),
             counts: self.scoreboard.totals(),

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use fastrack_engine::Scoreboard;
-use fastrack_monitor::{MasterState, Monitor, Phase, Settings, WorkerPhase, WorkerState};
+use fastrack_monitor::{MasterState, MoldState, Monitor, Phase, Settings, WorkerPhase, WorkerState};
 use patience::{eventually, patience};
 
 #[path = "../../sys/tests/patience/mod.rs"]
@@ -70,6 +70,7 @@ fn it_tells_what_the_master_and_the_scoreboard_say() {
         generation: 3,
         wanted: 1,
         workers: [worker].into(),
+        mold: Some(MoldState { pid: std::process::id(), generation: 2, requests: 312 }),
         listeners: [].into(),
     });
     let page = eventually(|| ask(&path, "GET /metrics").ok());
@@ -79,6 +80,8 @@ fn it_tells_what_the_master_and_the_scoreboard_say() {
         "fastrack_phase{phase=\"serving\"} 1.0",
         "fastrack_workers{state=\"idle\"} 1.0",
         "fastrack_requests_total{status=\"2xx\"} 0.0",
+        "fastrack_mold_generation 2.0",
+        "fastrack_mold_requests 312.0",
         "fastrack_queue_seconds_bucket{le=\"+Inf\"} 0",
     ] {
         assert!(page.lines().any(|found| found == line), "{line} is not in {page}");

@@ -54,8 +54,8 @@ module Fastrack
   class Option
     # Words whose value is a block in a ConfigFile.
     HOOKS = %i[
-      before_fork after_fork before_exec after_worker_ready before_worker_shutdown after_worker_exit lowlevel_error_handler
-      on_thread_start on_thread_exit
+      before_fork after_fork before_refork before_exec after_worker_ready before_worker_shutdown after_worker_exit
+      lowlevel_error_handler on_thread_start on_thread_exit
     ].freeze
 
     # @return [Symbol] :MaxWorkers

@@ -25,6 +25,8 @@ module Fastrack
       new(:SpawnInterval, :spawn_interval, 0.0, "seconds between two worker spawns", :seconds_or_zero),
       new(:ErrRespawnInterval, :err_respawn_interval, 1.0, "seconds to wait before a failed worker is replaced", :seconds_or_zero),
       new(:BeforeFork, :before_fork, nil, "called in the master before each fork", :callable),
+      new(:Refork, :refork, false, "fork the workers anew from one that has served, when that saves memory", :boolean),
+      new(:BeforeRefork, :before_refork, nil, "called in the worker from which workers are to be forked", :callable),
       new(:AfterFork, :after_fork, nil, "called in each worker after the fork", :callable),
       new(:PathInfo, :path_info, "encoded", "PATH_INFO as it was sent (encoded), or decoded as in Rhebok", :choice, "encoded", "decoded"),
       new(:MaxBodySize, :max_body_size, nil, "largest request body, in bytes (10M)", :bytes, 0..),

@@ -46,7 +46,8 @@ module Fastrack
     def publish(generation, booted, shutdown)
       guarded do
         rows = @workers.each.reject(&:mold?).map { |one| [one.nr, one.pid, one.generation, one.state.to_s, one.spawned_at, one.slot] }
-        @monitor.publish(phase(booted, shutdown), generation, @workers.size, rows, listeners)
+        mold = @workers.each.select(&:mold?).map { |one| [one.pid, one.generation, one.served] }.last
+        @monitor.publish(phase(booted, shutdown), generation, @workers.size, rows, mold, listeners)
         while (line = @monitor.complaint)
           Log.line(line)
         end

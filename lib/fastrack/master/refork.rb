@@ -2,14 +2,15 @@
 
 require_relative "../log"
 require_relative "../memory/limit"
+require_relative "refork_trial"
 
 module Fastrack
   # `fastrack refork`: the worker that has served most becomes the mold, from which all workers are forked anew, one by one. So they share
   # what it has loaded and cached since it was forked.
   #
-  #     retiring --its successor serves--> mold --all workers are its--> done
+  #     retiring --its successor serves--> mold --its first worker has served a while--> replacing --all workers are its--> done
   #
-  # Whatever goes wrong, workers are forked from the master, as if there were no mold.
+  # Whatever goes wrong, workers are forked from the master, or from the mold of before.
   class Refork
     # @param launcher [Launcher]
     # @param workers [Workers]
@@ -21,53 +22,131 @@ module Fastrack
     # Begins, unless something forbids it, which it logs.
     #
     # @param obstacle [String, nil] what the master knows of that does
+    # @param auto [Boolean] whether nobody has asked for it: then the line comes once
     # @return [Boolean] whether it has begun
-    def begin(obstacle)
+    def begin(obstacle, auto: false)
       obstacle ||= self.obstacle
-      Log.line("refork: nothing happens: #{obstacle}") if obstacle
+      Log.line("refork: nothing happens: #{obstacle}") unless obstacle.nil? || (auto && obstacle == @told)
+      @told = obstacle
       return false if obstacle
 
+      @auto&.begun
       @candidate = candidate
       @requests = @candidate.requests
       @before = memory
-      @candidate.retire
+      @candidate.retire(:mold)
       true
     end
 
+    # @return [Boolean] whether it has begun, and is not done
+    def begun?
+      !(@candidate || @trial || @generation).nil?
+    end
+
+    # Whether it is to begin by itself. A mold that has failed would fail again: not before a HUP.
+    #
+    # @param now [Float] monotonic seconds
+    # @param configuration [Configuration] that a HUP may have changed
+    def due?(now, configuration)
+      watch(configuration) unless configuration.equal?(@configuration)
+      !@auto.nil? && !begun? && @auto.due?(now)
+    end
+
+    # @return [Float, nil] monotonic seconds when #step or #due? has something to do
+    def due_at
+      begun? ? @trial&.due_at : @auto&.due_at
+    end
+
     # @param generation [Integer] the workers'
-    # @return [Boolean, nil] whether it is time for a new generation
-    def step(generation)
+    # @param now [Float] monotonic seconds
+    # @return [Boolean] whether it is time for a new generation
+    def step(generation, now)
+      obey(forbidden) if forbidden && (begun? || @mold)
       # One that was promoted for nothing, or before.
-      @workers.each { |handle| handle.stop if handle.mold? && ![@mold, @candidate].include?(handle) }
-      if @candidate&.mold?
-        @mold, @candidate = @candidate, nil
-        @generation = generation + 1
-        true
-      elsif @generation && replaced?
-        report
-        @generation = nil
-      end
+      @workers.each { |handle| handle.stop if handle.mold? && ![@workers.mold, @candidate, @trial&.mold].include?(handle) }
+      @trial, @candidate = ReforkTrial.new(@workers, @candidate), nil if @candidate&.mold?
+      report if @generation && replaced?
+      objection = @trial&.step(now)
+      objection.nil? ? false : judge(objection, generation)
     end
 
     # @param handle [WorkerHandle]
     # @param exited [WorkerExit]
     def exited(handle, exited)
-      return unless [@candidate, @mold].include?(handle)
-
-      # A candidate that has ended in order has said why.
-      Log.line("refork: given up: #{handle.name} #{exited}; workers are forked from the master", :error) if @mold || exited.failed?
-      drop
+      if @trial && handle.equal?(@workers.trial) then trial_exited(handle, exited)
+      elsif [@candidate, @trial&.mold].include?(handle)
+        # A candidate that has ended in order has said why.
+        @trial || exited.failed? ? give_up("#{handle.name} #{exited}; workers are forked as before") : give_up
+      elsif handle.equal?(@mold)
+        Log.line("refork: given up: #{handle.name} #{exited}; workers are forked from the master", :error)
+        drop
+      end
     end
 
     # From now on workers are forked from the master.
     def drop
-      @candidate = @mold = @generation = nil
+      @workers.end_trial
+      @workers.mold = @candidate = @trial = @mold = @generation = nil
     end
 
     private
 
+    def judge(objection, generation)
+      return give_up("#{objection}; workers are forked as before") unless objection.empty?
+
+      @workers.mold = @mold = @trial.mold
+      @workers.end_trial
+      @trial = nil
+      @generation = generation + 1
+      true
+    end
+
+    # The mold that was there before stays, and so do its workers.
+    #
+    # @param reason [String, nil] for the log
+    # @return [false]
+    def give_up(reason = nil)
+      Log.line("refork: given up: #{reason}", :error) if reason
+      @workers.trial&.recycle(:refork)
+      @workers.end_trial
+      @candidate = @trial = @auto = nil
+      false
+    end
+
+    def watch(configuration)
+      @configuration = configuration
+      @auto = nil
+      return unless configuration.refork
+      return Log.line("#{configuration.source(:Refork)} has no effect: this system has no /proc") unless ProcessMemory.known?
+
+      require_relative "auto_refork"
+      @auto = AutoRefork.new(@workers)
+    end
+
+    def obey(reason)
+      @workers.trial&.recycle(:refork)
+      Log.line("refork: given up: #{reason}; workers are forked from the master")
+      drop
+    end
+
+    def trial_exited(handle, exited)
+      if exited.failed? then give_up("#{handle.name}, the mold's first, #{exited}; workers are forked as before")
+      elsif handle.cause == :request_limit then @trial.pass
+      else
+        # It was told to stop: another one is to try.
+        @workers.end_trial
+      end
+    end
+
+    # @return [String, nil]
+    def forbidden
+      place = Fastrack.refork_forbidden || @workers.forbidden_by
+      "the app forbids it (#{place})" if place
+    end
+
     def obstacle
-      return "there is one in progress" if @candidate || @generation
+      return forbidden if forbidden
+      return "there is one in progress" if begun?
       return "each worker loads the app (PreloadApp)" unless @launcher.preloaded?
       return "it takes two workers at least" if @workers.size < 2
       return "no worker has served a request yet" unless @workers.each.any? { |handle| handle.serving? && handle.requests.positive? }
@@ -93,6 +172,7 @@ module Fastrack
     def report
       Log.line("refork: generation #{@generation} from worker #{@mold.nr} (pid #{@mold.pid}, #{Log.count(@requests, "request")}): " \
                "#{Log.count(@workers.size, "worker")} #{@before} -> #{memory}")
+      @generation = nil
     end
   end
 end

@@ -73,23 +73,32 @@ module Fastrack
     # @return [String] for the log
     def name = "#{@molded ? "the mold" : "worker #{@nr}"} (pid #{@pid})"
 
-    # It is to become the mold when its successor serves.
-    def retire
-      @retiring = true
+    # It is to make room for a successor when that serves.
+    #
+    # @param purpose [Symbol, nil] :mold if it becomes the mold then, :trial if the successor is the mold's first worker; nil: it stays
+    def retire(purpose)
+      @retiring = purpose
     end
 
-    def retiring? = @retiring && serving?
+    # @return [Symbol, nil] see #retire
+    def retiring
+      @retiring if serving?
+    end
 
     # Has it become the mold when it has served.
     def promote
       @channel.write(ControlChannel::PROMOTE)
-      stop(:reload)
+      stop(:refork)
     end
+
+    # @return [Integer, nil] how many requests the mold had answered
+    attr_reader :served
 
     # It waits for orders. Its worker has ended.
     def molded
       @molded = true
       @state = :mold
+      @served = requests
       @stopping_since = @told_at = nil
       release_entry
     end

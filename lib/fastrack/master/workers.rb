@@ -81,6 +81,40 @@ module Fastrack
     # And only so many may take long to stop.
     def spare? = @handles.count(&:serving?) >= @size && room?
 
+    # What workers are forked from instead of this process: nil, or it has been tried (see ReforkTrial).
+    #
+    # @param handle [WorkerHandle, nil]
+    attr_writer :mold
+
+    # @return [WorkerHandle, nil] nil also if it is gone
+    def mold
+      @mold if @mold&.mold? && @mold.connected?
+    end
+
+    # @return [String, nil] the first worker whose app has forbidden to fork from workers
+    attr_reader :forbidden_by
+
+    # @return [WorkerHandle, nil] the first worker of a mold that is on trial
+    attr_reader :trial
+
+    # Has the first worker of a mold take the place of one that comes from elsewhere. It is of the next generation, so that it stays if
+    # that comes to be.
+    #
+    # @param mold [WorkerHandle]
+    def try(mold)
+      return if @handles.any? { |handle| handle.retiring == :trial }
+
+      @untried = mold
+      serving = @handles.select(&:serving?)
+      (serving.find { |handle| handle.nr != mold.nr } || serving.first)&.retire(:trial)
+    end
+
+    # The trial is over.
+    def end_trial
+      @untried = @trial = nil
+      @handles.each { |handle| handle.retire(nil) }
+    end
+
     # @param generation [Integer]
     # @return [Boolean] whether that generation serves all slots
     def complete?(generation)
@@ -92,12 +126,14 @@ module Fastrack
 
     # Stops workers of an old generation whose successors serve, and one beyond its request limit, or that has lost its channel, if one
     # can be spared. One that is booting can, since what makes it hang may be gone; unless clients wait for it at an address that is gone.
-    def recycle(generation)
+    #
+    # @param cause [Symbol] why there is a new generation: see Scoreboard#count_restart
+    def recycle(generation, cause)
       @handles.each do |handle|
         next unless outdated?(handle, generation)
         next unless handle.booting? ? !handle.draining? : succeeded?(handle)
 
-        handle.retiring? ? handle.promote : handle.stop(:reload)
+        handle.retiring == :mold ? handle.promote : handle.stop(cause)
       end
       return unless spare?
 
@@ -105,7 +141,7 @@ module Fastrack
       lost = serving.find { |handle| handle.disconnected?(now) }
       return replace(lost) if lost
 
-      past_limit = serving.find { |handle| handle.past_limit && !handle.retiring? }
+      past_limit = serving.find { |handle| handle.past_limit && handle.retiring != :mold }
       past_limit&.stop(past_limit.past_limit)
     end
 
@@ -130,11 +166,13 @@ module Fastrack
     def reap
       @handles.reject! do |handle|
         exited = handle.reap(now) or next
+        # Nobody forks one like it again.
+        tried = handle.equal?(@trial)
         yield handle, exited
         @hooks.call_hook(:after_worker_exit, handle, exited.status)
         @launcher.queue&.worker_exited(handle.pid)
         Log.line("#{handle.name} #{exited}", exited.failed? ? :error : :info) if exited.notable?
-        failed(handle, exited) if exited.failed?
+        failed(handle, exited) if exited.failed? && !tried
         true
       end
     end
@@ -153,8 +191,9 @@ module Fastrack
           when ControlChannel::READY then ready(handle, drain)
           when ControlChannel::ENDING then handle.ending
           when ControlChannel::MOLD then handle.molded.then { handle.stop if may_exit }
+          when ControlChannel::FORBID then @forbidden_by ||= handle.name
           when ControlChannel::OUTGROWN, ControlChannel::TOO_LARGE then outgrown(handle, message)
-          when ControlChannel::LIMIT_REACHED then handle.answer(may_exit || handle.stopping? || (spare? && !handle.retiring?))
+          when ControlChannel::LIMIT_REACHED then handle.answer(may_exit || handle.stopping? || (spare? && handle.retiring != :mold))
           end
         end
       end
@@ -189,15 +228,12 @@ module Fastrack
     def room? = @handles.count { |handle| !handle.mold? } < @size + STOPPING
 
     # Whether it is to get a successor that serves before it stops.
-    def outdated?(handle, generation) = handle.retiring? || handle.generation < generation
+    def outdated?(handle, generation) = !handle.retiring.nil? || handle.generation < generation
 
     # Whether a younger worker serves in the same slot.
     def succeeded?(handle)
       handle.serving? && @handles.any? { |other| other.serving? && other.nr == handle.nr && other.spawned_at > handle.spawned_at }
     end
-
-    # @return [WorkerHandle, nil] what workers are forked from instead of this process
-    def mold = @handles.reverse.find { |handle| handle.mold? && handle.connected? }
 
     def replace(handle)
       Log.line("worker #{handle.nr} (pid #{handle.pid}) has no connection to the master any more: has the app closed all " \
@@ -263,7 +299,9 @@ module Fastrack
     def spawn(nr, generation)
       slot = @scoreboard.reserve
       worker = Worker.new(nr, @launcher, @app, slot && [@scoreboard, slot])
-      handle = (mold && from_mold(worker, generation)) || from_here(worker, generation)
+      untried = @untried if @handles.any? { |one| one.nr == nr && one.retiring == :trial }
+      @trial = handle = from_mold(untried, worker, generation + 1) if untried
+      handle ||= (mold && from_mold(mold, worker, generation)) || from_here(worker, generation)
       configuration.puma&.fire(:after_worker_fork, @hooks, nr)
       handle
     rescue Exception => e # rubocop:disable Lint/RescueException -- no hook ends the server, not by `exit` either
@@ -280,8 +318,7 @@ module Fastrack
     end
 
     # @return [WorkerHandle, nil] nil when the mold fails, which is the end of it
-    def from_mold(worker, generation)
-      mold = self.mold
+    def from_mold(mold, worker, generation)
       @spawning = ControlChannel.pair
       register(worker, generation, *@signals.bounded(MoldFork::TIME + 1, grace: TimeLimit::MOMENT) { @mold_fork.call(mold, worker, @spawning) })
     rescue StandardError, TimeLimit::Unfinished => e

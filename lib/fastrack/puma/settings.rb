@@ -61,6 +61,7 @@ module Fastrack
       {
         BeforeFork: [%i[before_fork before_worker_fork], ->(server, worker) { before_fork(server.hooks, worker.nr) }],
         AfterFork: [%i[before_worker_boot], ->(_server, worker) { run(:before_worker_boot, worker.nr) }],
+        BeforeRefork: [%i[before_refork], ->(_server, worker) { run(:before_refork, worker.nr) }],
         OnThreadStart: [%i[before_thread_start], -> { run(:before_thread_start) }],
         OnThreadExit: [%i[before_thread_exit], -> { run(:before_thread_exit) }],
         BeforeWorkerShutdown: [%i[before_worker_shutdown], ->(_server, worker) { run(:before_worker_shutdown, worker.nr) }],

@@ -22,15 +22,14 @@ module Fastrack
       after_worker_shutdown: :after_worker_shutdown, after_booted: :after_booted, on_booted: :after_booted,
       after_stopped: :after_stopped, on_stopped: :after_stopped, before_restart: :before_restart, on_restart: :before_restart,
       before_thread_start: :before_thread_start, on_thread_start: :before_thread_start,
-      before_thread_exit: :before_thread_exit, on_thread_exit: :before_thread_exit, out_of_band: :out_of_band
+      before_thread_exit: :before_thread_exit, on_thread_exit: :before_thread_exit, out_of_band: :out_of_band,
+      before_refork: :before_refork, on_refork: :before_refork
     }.freeze
-
-    REFORK = "workers are forked from the master, never from a worker; preload_app! shares memory"
 
     # Words without effect: the values that describe what happens anyway, and what to say of others; nil: nothing.
     WITHOUT_EFFECT = {
       silence_single_worker_warning: [[], nil], silence_fork_callback_warning: [[], nil], nakayoshi_fork: [[], nil],
-      fork_worker: [[], "it is not needed: #{REFORK}"], before_refork: [[], REFORK], on_refork: [[], REFORK], after_refork: [[], REFORK],
+      after_refork: [[], "the worker that others are forked from serves no more; after_fork hooks run in them"],
       bind_to_activated_sockets: [["only", false], "systemd's sockets are always used, and then no other address is"],
       idle_timeout: [[], "the server does not stop by itself; let its supervisor stop it"],
       drain_on_shutdown: [[true], "TERM always serves the clients in the backlog; QUIT leaves them"],
@@ -89,7 +88,14 @@ module Fastrack
 
     def port(port, host = nil) = bind("tcp://#{Listener.authority(host || default_host)}:#{port}")
 
-    def clear_binds! = @__words__.delete(:listen)
+    # After how many requests is not for the file to say.
+    def fork_worker(_requests = nil)
+      __option__(:Refork, true, :fork_worker)
+    end
+
+    def clear_binds!
+      @__words__.delete(:listen)
+    end
 
     attr_reader :default_host
 

@@ -20,6 +20,8 @@ module Fastrack
     OUTGROWN = "m"
     # Worker: it does so since its first request, and will not say so again.
     TOO_LARGE = "f"
+    # Worker: the app forbids to fork from workers.
+    FORBID = "n"
     # The answers to LIMIT_REACHED: exit, a replacement takes over; or keep serving until a signal comes.
     GO = "g"
     STAY = "s"

@@ -34,6 +34,7 @@ module Fastrack
     #
     # @param worker [Worker] what this process was
     def run(worker)
+      @launcher.configuration.call_hook(:before_refork, @launcher, worker)
       threads = foreign_threads
       return refuse(worker, threads) if threads.any?
 
@@ -42,6 +43,7 @@ module Fastrack
       @signals.install
       ForkGuard.install { [@signals, @death_pipe, @channel] }
       Process.setproctitle(@launcher.title("mold"))
+      note_threads
       @launcher.configuration.call_hook(:before_fork, @launcher, worker)
       shrink
       @channel.write(ControlChannel::MOLD)
@@ -73,6 +75,17 @@ module Fastrack
     def refuse(worker, threads)
       Log.line("refork: nothing happens: worker #{worker.nr} (pid #{Process.pid}) has native threads that a fork would leave out " \
                "(#{threads.tally.map { |name, count| "#{count} #{name}" }.join(", ")})")
+    end
+
+    # Ruby's own and Active Record's begin anew in a forked process, and so do those that say so, as for Puma. Others the app has to begin.
+    def note_threads
+      lost = Thread.list.reject do |thread|
+        thread == Thread.current || thread.thread_variable_get(:fork_safe) || thread.thread_variable_get(:"\0__detached_thread__")
+      end
+      return if lost.empty?
+
+      names = lost.map { |thread| thread.name || thread.inspect[/\S+:\d+(?= )/] }
+      Log.line("refork: workers will be without #{Log.count(lost.size, "thread")} of the app's, unless after_fork begins them: #{names.join(", ")}")
     end
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)

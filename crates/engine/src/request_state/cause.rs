@@ -8,6 +8,8 @@ pub enum Cause {
     RequestLimit,
     /// HUP.
     Reload,
+    /// Its successor shares the memory of one that has served.
+    Refork,
     /// Its memory.
     Memory,
     /// A request exceeded its time limit.
@@ -26,9 +28,10 @@ pub enum Cause {
 
 impl Cause {
     /// All of them, in their order.
-    pub const ALL: [Cause; 9] = [
+    pub const ALL: [Cause; 10] = [
         Cause::RequestLimit,
         Cause::Reload,
+        Cause::Refork,
         Cause::Memory,
         Cause::RequestTimeout,
         Cause::WorkerTimeout,
@@ -43,6 +46,7 @@ impl Cause {
         match self {
             Cause::RequestLimit => "request_limit",
             Cause::Reload => "reload",
+            Cause::Refork => "refork",
             Cause::Memory => "memory",
             Cause::RequestTimeout => "request_timeout",
             Cause::WorkerTimeout => "worker_timeout",

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use magnus::{function, method, prelude::*, Error, RModule, Ruby};
 
 use fastrack_monitor::{
-    Exit, ListenerInfo, MasterState, Monitor, Phase, Settings, WorkerPhase, WorkerState, PATIENCE,
+    Exit, ListenerInfo, MasterState, MoldState, Monitor, Phase, Settings, WorkerPhase, WorkerState, PATIENCE,
 };
 use fastrack_sys::{epoch_seconds, ListenAddress};
 use rb_sys::rb_thread_check_ints;
@@ -25,6 +25,9 @@ struct RubyMonitor(RefCell<Monitor>);
 /// Number, pid, generation, state, time of the fork, slot.
 type Worker = (usize, u32, u64, String, f64, Option<usize>);
 
+/// Pid, generation, requests.
+type Mold = (u32, u64, u64);
+
 /// Name, inode, port; nil is for a unix socket.
 type Listener = (String, u64, Option<u16>);
 
@@ -33,7 +36,7 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.undef_default_alloc_func();
     class.define_singleton_method("start", function!(RubyMonitor::start, 5))?;
     class.define_method("listen", method!(RubyMonitor::listen, 0))?;
-    class.define_method("publish", method!(RubyMonitor::publish, 5))?;
+    class.define_method("publish", method!(RubyMonitor::publish, 6))?;
     class.define_method("exited", method!(RubyMonitor::exited, 4))?;
     class.define_method("complaint", method!(RubyMonitor::complaint, 0))?;
     class.define_method("close", method!(RubyMonitor::close, 0))?;
@@ -73,19 +76,21 @@ impl RubyMonitor {
         waiting(ruby, move || (monitor.await_listening(SLICE) || Instant::now() > end).then_some(()))
     }
 
-    /// `publish(phase, generation, wanted, workers, listeners)`: how things are now.
+    /// `publish(phase, generation, wanted, workers, mold, listeners)`: how things are now.
     fn publish(
         &self,
         phase: String,
         generation: u64,
         wanted: usize,
         workers: Vec<Worker>,
+        mold: Option<Mold>,
         listeners: Vec<Listener>,
     ) {
         let phase = Phase::ALL.into_iter().find(|one| one.name() == phase).unwrap_or_default();
         let workers = workers.into_iter().map(worker).collect();
         let listeners = listeners.into_iter().map(listener).collect();
-        self.0.borrow().publish(MasterState { phase, generation, wanted, workers, listeners });
+        let mold = mold.map(|(pid, generation, requests)| MoldState { pid, generation, requests });
+        self.0.borrow().publish(MasterState { phase, generation, wanted, workers, mold, listeners });
     }
 
     /// `exited(nr, pid, cause, text)`: a worker has ended.
