@@ -29,7 +29,7 @@ RSpec.describe "Commands for the server of the folder", linux: "it is found by /
     fastrack("restart")
     eventually { server.master != old && !ProcessTable.alive?(old) }
     expect([fastrack("status"), fastrack("stop").last]).to match([[/^Fastrack   pid #{server.master}  running/, 0], 0])
-    eventually { server.processes.empty? }
+    expect(server.processes).to be_empty
   end
 
   it "find the one whose title has a tag, in working_directory" do

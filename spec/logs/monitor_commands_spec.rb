@@ -162,8 +162,7 @@ RSpec.describe "The monitor's", linux: "a thread with descriptors of its own", o
     monitor.await { |status| status["generation"] == 2 && status["workers_ready"] == 2 }
     expect(fastrack("restart", *place)).to match([/\AUSR2 sent/, 0])
     monitor.await { |status| status["pid"] != server.pid && status["phase"] == "serving" }
-    expect(fastrack("stop", *place)).to match([/\ATERM sent/, 0])
-    Eventually.eventually { server.processes.empty? }
+    expect([fastrack("stop", *place), server.processes]).to match([[/\ATERM sent\nstopped in/, 0], []])
     expect(fastrack("workers", "much")).to match([/\Afastrack: workers needs a number to add or remove/, 1])
   end
 end

@@ -21,7 +21,7 @@ module Fastrack
     # The options that a command's help shows; those of serving, where it is not here. All are allowed, so that a start's may be kept.
     SHOWN = {
       "status" => %i[finding looking], "phased-restart" => %i[finding waiting], "reload" => %i[finding waiting],
-      "restart" => %i[finding waiting], "refork" => %i[finding waiting], "stop" => %i[finding], "workers" => %i[finding]
+      "restart" => %i[finding waiting], "refork" => %i[finding waiting], "stop" => %i[finding waiting], "workers" => %i[finding]
     }.freeze
     SERVING = %i[places settings finding puma_flags].freeze
 

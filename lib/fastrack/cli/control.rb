@@ -10,6 +10,7 @@ require_relative "folder_server"
 require_relative "outcome"
 require_relative "proc_status"
 require_relative "status_table"
+require_relative "stop_outcome"
 
 module Fastrack
   # The commands for a running server. They ask its monitor, by the unix socket; where there is none, the pid file and /proc
@@ -61,6 +62,7 @@ module Fastrack
       when :status then status
       when :workers then change_workers(@arguments.change)
       when *STARTS then start(@arguments.action)
+      when :stop then stop
       else puts order(@arguments.action)
       end
       @arguments.action == :status && !@serves ? 1 : 0
@@ -124,7 +126,7 @@ module Fastrack
       # Once: a server that stops cannot be found again.
       master = pid unless ask("POST", path)
       Process.kill(signal, master) if master
-      "#{signal} sent#{" to #{master}" if master}#{"; see the server's log for the result" unless STARTS.include?(name) && !@arguments.no_wait?}"
+      "#{signal} sent#{" to #{master}" if master}#{"; see the server's log for the result" unless [*STARTS, :stop].include?(name) && !@arguments.no_wait?}"
     rescue Errno::EPERM
       raise Error, "process #{master} belongs to another user"
     rescue Errno::ESRCH
@@ -146,8 +148,30 @@ module Fastrack
       puts format("ready in %.1f s", outcome.await) if outcome&.visible?
     end
 
+    # Has the server end.
+    #
+    # @raise [Error] when it does not
+    def stop
+      answers = told
+      master = answers&.fetch("pid") || pid
+      outcome = StopOutcome.new(master, limit("TERM"), answers: !answers.nil?) { answers ? answering? : PidFile.running?(master) }
+      puts order(:stop)
+      return if @arguments.no_wait?
+
+      $stdout.flush
+      puts format("stopped in %.1f s", outcome.await)
+    end
+
+    # Whether there is still a monitor. One that is about to end may cut a connection.
+    def answering?
+      !told.nil?
+    rescue Error
+      true
+    end
+
     # Seconds after which the server, too, has given up; 0: never.
     def limit(signal)
+      return @configuration.drain_delay + @configuration.graceful_timeout if signal == "TERM"
       return @configuration.boot_timeout + @configuration.graceful_timeout if signal == "USR2"
 
       @configuration.worker_boot_timeout * [@configuration.max_workers, 1].max

@@ -85,7 +85,9 @@ module Fastrack
       "stop" => <<~TEXT,
         Usage: fastrack stop [options]
 
-        Tells a running server to finish all requests and exit (TERM). Does not wait.
+        Tells a running server to finish all requests and exit (TERM). Waits until it
+        is gone. If it still runs 5 s after DrainDelay and GracefulTimeout, prints the
+        log and exits with 1.
 
         #{FOUND}
       TEXT

@@ -4,7 +4,7 @@ require_relative "../error"
 require_relative "log_tail"
 
 module Fastrack
-  # What comes of a HUP or a USR2: whether the new workers, or the new master, serve. It looks at the processes (proc(5)) and at what the
+  # What comes of a HUP, a USR2 or a URG: whether the new workers, or the new master, serve. It looks at the processes (proc(5)) and at what the
   # server logs meanwhile, where that goes to a file.
   class Outcome
     WORKER = /\Afastrack worker\[/.freeze
@@ -23,7 +23,8 @@ module Fastrack
     # Seconds in which a master that is not stuck in a hook has begun.
     PATIENCE = 15
 
-    Row = Struct.new(:pid, :parent, :command)
+    # `started` is the process's, in ticks after the machine's: with the pid it names one process for ever.
+    Row = Struct.new(:pid, :parent, :command, :started)
 
     # Made before the signal is sent.
     #
@@ -55,12 +56,12 @@ module Fastrack
     def await
       loop do
         sleep(PAUSE)
-        case @log.lines.grep(FAILED).any? ? :failed : verdict
+        case verdict
         when :ready then return now - @started
         when :failed then raise Error, complaint("the old code serves on")
         when :gone then raise Error, complaint("the server is gone")
         end
-        raise Error, complaint("it is not ready after #{@limit.round} s") if @limit.positive? && now - @started > @limit
+        raise Error, complaint("it #{late} after #{@limit.round} s") if @limit.positive? && now - @started > @limit
       end
     end
 
@@ -69,10 +70,13 @@ module Fastrack
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
     def verdict
+      return :failed if @log.lines.grep(FAILED).any?
       return :ready if @log.lines.grep(READY).any?
 
       @signal == "USR2" ? restarted(list) : reloaded(list)
     end
+
+    def late = "is not ready"
 
     # A worker goes when its successor is ready.
     def reloaded(rows)
@@ -115,9 +119,9 @@ module Fastrack
 
     def list
       Dir.glob("/proc/[0-9]*").filter_map do |dir|
-        state, parent = File.read("#{dir}/stat").rpartition(")").last.split
+        state, parent, *rest = File.read("#{dir}/stat").rpartition(")").last.split
         # A zombie has ended.
-        Row.new(File.basename(dir).to_i, parent.to_i, File.binread("#{dir}/cmdline")) unless state == "Z"
+        Row.new(File.basename(dir).to_i, parent.to_i, File.binread("#{dir}/cmdline"), rest[17]) unless state == "Z"
       rescue SystemCallError
         nil
       end
