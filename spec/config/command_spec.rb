@@ -35,11 +35,6 @@ RSpec.describe "The fastrack command", once: "options and their defaults are the
     expect(server.log.scan(/Listening on (\S+)/).flatten).to match([/\A127\.0\.0\.1:\d+\z/, ":unix:app.sock", /\A0\.0\.0\.0:\d+\z/])
   end
 
-  it "listens for this machine alone in development" do
-    expect(serve(*%w[-p 0 -w 1]).log).to match(/Listening on localhost:\d+ Pid/)
-    expect(serve(*%w[-p 0 -w 1], env: { "RACK_ENV" => "production" }).log).to match(/Listening on 0\.0\.0\.0:\d+ Pid/)
-  end
-
   it "has what was typed go before the file" do
     write("other.rb", "listen '/no/such/app.sock'\nmax_workers 3")
     server = serve(*%w[-c other.rb -o 127.0.0.1 -p 0 -w 1])
@@ -160,11 +155,6 @@ RSpec.describe "The fastrack command", once: "options and their defaults are the
       expect([background, ProcessTable.alive?(lines("forked").first.to_i)]).to eq([["", 0], true])
     ensure
       Process.kill(:KILL, lines("forked").first.to_i) if lines("forked").any?
-    end
-
-    it "writes to stdout_path and stderr_path from then on" do
-      expect(background("-O", "StdoutPath=out.log", "-O", "StderrPath=err.log")).to eq(["", 0])
-      eventually { lines("out.log").join.include?("Listening on :unix:app.sock") }
     end
   end
 

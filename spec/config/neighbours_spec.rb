@@ -39,8 +39,7 @@ RSpec.describe "Words of Puma's in a config/fastrack.rb" do
     end
   end
 
-  it "run plugins and hooks, and tmp/restart.txt starts a new master" do
-    write("tmp/.keep", "")
+  it "run plugins and hooks" do
     write("lib/puma/plugin/solid_queue.rb", <<~'RUBY')
       require "puma/plugin"
       Puma::Plugin.create { def start(launcher) = launcher.log_writer.log("queue runs: #{launcher.options[:solid_queue_mode]}") }
@@ -48,7 +47,6 @@ RSpec.describe "Words of Puma's in a config/fastrack.rb" do
     write("config/fastrack.rb", <<~RUBY)
       listen "127.0.0.1:0"
       workers 2
-      plugin :tmp_restart
       plugin :solid_queue
       solid_queue_mode :fork
       on_worker_boot { |nr| File.write("booted", "\#{nr}\\n", mode: "a") }
@@ -58,9 +56,6 @@ RSpec.describe "Words of Puma's in a config/fastrack.rb" do
     expect(server.log).to match(/^queue runs: fork$/)
     server.await_log("all are there")
     expect([lines("booted").sort, server.log.include?("SOLID_QUEUE_IN_PUMA")]).to eq([%w[0 1], false])
-    FileUtils.touch(path("tmp/restart.txt"))
-    server.wait
-    expect([server.get.status, server.log]).to match([200, /tmp\/restart\.txt was touched: restarting \(USR2\)/])
   end
 
   # What is said once, at the start, and by `fastrack check`.

@@ -3,7 +3,7 @@
 require_relative "../spec_helper"
 require_relative "../support/command_folder"
 
-RSpec.describe "What comes of a restart", linux: "it is seen in /proc", once: "processes and a log" do
+RSpec.describe "What comes of a restart, a reload or a stop", linux: "it is seen in /proc", once: "processes and a log" do
   include CommandFolder
 
   # Answers with a version.
@@ -90,6 +90,44 @@ RSpec.describe "What comes of a restart", linux: "it is seen in /proc", once: "p
     server = running
     write("config.ru", "raise 'no luck'")
     expect(fastrack("restart", "--no-wait")).to eq(["USR2 sent to #{server.pid}; see the server's log for the result\n", 0])
-    server.await_log("this one carries on")
+    server.await_log("this one carries on").signal(:STOP)
+    expect(fastrack("stop", "--no-wait")).to eq(["TERM sent to #{server.pid}; see the server's log for the result\n", 0])
+  ensure
+    server.signal(:CONT)
+  end
+
+  # How the command has ended, and how many processes of the server were left then.
+  def stopped(server, *arguments) = [*fastrack("stop", *arguments), server.processes.size]
+
+  it "is told by `fastrack stop` when the last request has ended and all processes are gone" do
+    write("config.ru", Rackups::GATE)
+    server = ready("-b", "127.0.0.1:0", "-w", "2")
+    slow = Thread.new { server.get("/slow") }
+    eventually { lines("started").any? }
+    result = Thread.new { stopped(server) }
+    server.await_log("TERM: stopping")
+    expect(result).to be_alive
+    write("go", "")
+    expect(result.value).to match([/\ATERM sent to #{server.master}\nstopped in \d+\.\d s\n\z/, 0, 0])
+    expect(slow.value.status).to eq(200)
+  end
+
+  it "is told by `fastrack stop` of a server that its pid file or its socket names, from another container, too" do
+    expect(stopped(running("-P", "app.pid"), "-P", "app.pid")).to match([/^stopped in /, 0, 0])
+    server = running("--control", "app.socket")
+    sidecar = %w[unshare --pid --fork --mount-proc]
+    skip "a container takes root's rights" unless system(*sidecar, "true", err: File::NULL)
+
+    eventually { File.socket?(path("app.socket")) }
+    expect([IO.popen([*sidecar, RbConfig.ruby, Server::COMMAND, "stop", "--control", path("app.socket")], &:read), server.workers])
+      .to match([/^stopped in /, []])
+  end
+
+  it "is told by `fastrack stop` with status 1 and what still runs, when that outlasts the server's own limits" do
+    write("config.ru", "at_exit { sleep if $PROGRAM_NAME.end_with?('fastrack') }\n#{Rackups::PID}")
+    server = ready("-b", "127.0.0.1:0", "-w", "1", "-O", "GracefulTimeout=0")
+    expect(stopped(server, "-O", "GracefulTimeout=0"))
+      .to match([/^fastrack: TERM has failed: it still runs \(.*, pid #{server.pid}\) after 5 s .*From its log:$.*TERM/m, 1, 1])
+    server.signal(:KILL)
   end
 end

@@ -13,13 +13,6 @@ RSpec.describe "A puma.rb", once: "the words are the same in every Ruby" do
     expect(titles).to contain_exactly("fastrack master [shop]", "fastrack worker[0] [shop]", "fastrack worker[1] [shop]")
   end
 
-  it "is config/puma.rb if nothing is named, and the command line goes before it" do
-    write("config/puma.rb", "bind 'unix:///no/such/puma.sock'\nworkers 3\npersistent_timeout 20")
-    server = serve("-b", "127.0.0.1:0", "-w", "1", "config.ru")
-    expect(server.log.lines.first).to eq("loading from config_file:config/puma.rb\n")
-    expect(server.await_workers(1)).to eq([server.get.body.to_i])
-  end
-
   it "has its hooks called in the process and in the order that Puma has" do
     write("config/puma.rb", <<~RUBY)
       port 0, "127.0.0.1"
@@ -187,13 +180,6 @@ RSpec.describe "A puma.rb", once: "the words are the same in every Ruby" do
 
   # What `rails new` writes, by version: the same calls, without the comments.
   rails = {
-    "5.0 to 5.2" => <<~RUBY,
-      count = ENV.fetch("RAILS_MAX_THREADS") { 5 }.to_i
-      threads count, count
-      port ENV.fetch("PORT") { 3000 }
-      environment ENV.fetch("RAILS_ENV") { "development" }
-      plugin :tmp_restart
-    RUBY
     "6.0 to 7.1" => <<~RUBY,
       most = ENV.fetch("RAILS_MAX_THREADS") { 5 }
       threads ENV.fetch("RAILS_MIN_THREADS") { most }, most

@@ -39,27 +39,6 @@ RSpec.describe "A unicorn.rb", once: "words, sockets and processes" do
       expect(File.stat("/proc/#{server.master}").uid).to eq(0)
     end
 
-    it "C1 USR2 works with its recipe: the first new worker ends the old master, the ports move, and no request is lost" do
-      server = serve(config, env: environment)
-      old = server.await_workers(2)
-      expect(old).to include(server.get.body.to_i)
-      clients = ClientLoop.run(server) do
-        server.signal(:USR2)
-        expect(server.wait.exitstatus).to eq(0)
-      end
-      expect(clients.failures).to eq([])
-      expect(clients.bodies.map(&:to_i).uniq - old).not_to be_empty
-      fresh = File.read("#{@root}/unicorn.pid").to_i
-      expect(fresh).not_to eq(server.pid)
-      server.await_ready(2)
-      workers = eventually { ProcessTable.children(fresh).then { |found| found if found.size == 2 } }
-      expect(Array.new(2) { |nr| ask(TCPSocket.new("127.0.0.1", first + nr)) }).to match_array(workers)
-      expect(File.exist?("#{@root}/unicorn.pid.oldbin")).to be(false)
-    ensure
-      Process.kill(:TERM, fresh) if fresh
-      eventually { ProcessTable.entry(fresh).nil? } if fresh
-    end
-
     it "C2 a worker's port that is taken keeps nobody waiting, and is listened on once it is free" do
       taken = TCPServer.new("127.0.0.1", first)
       server = serve(config, env: environment)

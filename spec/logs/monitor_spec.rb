@@ -206,18 +206,6 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
     server.stop(:QUIT)
   end
 
-  it "restarts, resizes and stops the server when it is told to, by its signals" do
-    server = serving
-    before = server.workers
-    expect(monitor.post("/phased-restart")).to have_attributes(status: 202, body: %({"sent":"HUP"}\n))
-    monitor.await { |status| status["generation"] == 2 && (status["workers"].map { |one| one["pid"] } & before).empty? }
-    monitor.post("/workers/+1")
-    monitor.await { |status| status["workers_ready"] == 3 }
-    monitor.post("/workers/-1")
-    monitor.await { |status| status["workers"].size == 2 }
-    expect([monitor.post("/stop").status, server.wait.exitstatus]).to eq([202, 0])
-  end
-
   describe "on a port (ControlListen)" do
     token = MonitorHelpers::TOKEN
 

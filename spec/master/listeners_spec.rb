@@ -86,11 +86,6 @@ RSpec.describe "Listeners", once: "sockets" do
     rescue Errno::EAGAIN
       :full
     end
-
-    it "A7 a path goes before a port" do
-      server = Server.start(ru: Rackups::PID, unix: true, options: { Port: 1 })
-      expect(server.get.status).to eq(200)
-    end
   end
 
   describe "in this process" do
@@ -124,12 +119,6 @@ RSpec.describe "Listeners", once: "sockets" do
   end
 
   describe "on a port" do
-    it "A5 the listening line has host, port and the master's pid" do
-      server = Server.start(ru: Rackups::ENV_LINES)
-      expect(server.log).to match(/^Fastrack starts Listening on 127\.0\.0\.1:[1-9]\d* Pid:#{server.pid}$/)
-      expect(value(server.get, "SERVER_PORT")).to eq(server.port.to_s.inspect)
-    end
-
     it "B-ipv6 listens on ::1, and REMOTE_ADDR is the client's" do
       server = Server.start(ru: Rackups::ENV_LINES, options: { Host: "::1" })
       expect(server.log).to match(/ on \[::1\]:\d+ Pid/)
@@ -142,15 +131,6 @@ RSpec.describe "Listeners", once: "sockets" do
       second = Server.start(ru: Rackups::PID, options: { ReusePort: "yes", Port: first.port, MaxWorkers: 1 })
       expect(second.port).to eq(first.port)
       expect_refusal("127.0.0.1:#{first.port}: the port is in use", Port: first.port)
-    end
-
-    it "A7 a server can be started again at once where connections of the last one are in TIME_WAIT" do
-      FreePort.keep do |port|
-        first = Server.start(ru: Rackups::PID, options: { Port: port })
-        10.times { first.get }
-        first.stop
-        expect(Server.start(ru: Rackups::PID, options: { Port: port }).get.status).to eq(200)
-      end
     end
 
     { "an address of another machine" => ["192.0.2.1", 0, "no such address on this machine"],

@@ -1,13 +1,6 @@
 # frozen_string_literal: true
 
 RSpec.describe "Master" do
-  it "C6 master and workers have titles" do
-    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2 })
-    titles = -> { server.await_workers(2).map { |pid| ProcessTable.title(pid) }.sort }
-    eventually(20, titles) { titles.call == ["fastrack worker[0]", "fastrack worker[1]"] }
-    expect(ProcessTable.title(server.master)).to eq("fastrack master")
-  end
-
   describe "workers", once: "processes and signals" do
     it "A9 SpawnInterval spaces spawns, those at boot and those of successors" do
       began = now

@@ -55,16 +55,6 @@ RSpec.describe "Signals", once: "processes and signals" do
       expect(server.get.body).to eq("last")
     end
 
-    it "C1 goes by the ConfigFile's intervals from then on" do
-      server = Server.ready(ru: Rackups::PID, config: "max_workers 1\nerr_respawn_interval 600")
-      server.reload("max_workers 1\nerr_respawn_interval 0.05")
-      server.await_ready(2)
-      fresh = server.await_workers(1)
-      # So soon after its spawn, it is replaced after that interval.
-      server.signal(:KILL, to: fresh.first)
-      server.await_workers(1) { |found| found != fresh }
-    end
-
     describe "with a ConfigFile" do
       before(:context) { @server = Server.ready(ru: Rackups::PID, config: "max_workers 2\nmax_request_per_child 0") }
 
