@@ -1,89 +1,9 @@
 # frozen_string_literal: true
 
-require "open3"
+require "support/refork_helpers"
 
 RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
-  # /keep has the worker remember something; others answer with the worker's pid, its parent's, and what it remembers.
-  let(:app) { <<~'RUBY' }
-    $kept = []
-    run lambda { |env|
-      case env["PATH_INFO"]
-      when "/keep" then $kept << Process.pid
-      when "/hijack" then env["rack.hijack"].call.tap { |socket| socket.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") }.close
-      when "/abort" then Process.kill(:ABRT, Process.pid) && sleep
-      when "/thread"
-        require "fiddle"
-        # A thread of which Ruby knows nothing: it sleeps.
-        pthread = Fiddle::Handle::DEFAULT
-        create = Fiddle::Function.new(pthread["pthread_create"], [Fiddle::TYPE_VOIDP] * 4, Fiddle::TYPE_INT)
-        create.call(Fiddle::Pointer.malloc(16, Fiddle::RUBY_FREE), nil, pthread["sleep"], 1_000)
-      end
-      [200, {}, ["#{Process.pid} #{Process.ppid} #{$kept.first}"]]
-    }
-  RUBY
-
-  # Notes which process runs which hook for which worker.
-  let(:config) { <<~'RUBY' }
-    $note = ->(what) { File.write("notes", "#{what}\n", mode: "a") }
-    before_fork { |_, worker| $note.call("before #{Process.pid} #{worker.nr}") }
-    after_fork { |_, worker| $note.call("after #{Process.pid} #{worker.nr}") }
-    before_worker_shutdown { $note.call("shutdown #{Process.pid}") }
-  RUBY
-
-  def serving(fastrack: false, **options)
-    Server.ready(ru: app, config: config, fastrack: fastrack, options: { MaxWorkers: 3, MaxRequestPerChild: 0, ControlPath: "control", **options })
-  end
-
-  # Asks until one worker has served more than any other.
-  #
-  # @return [Integer] its pid
-  def warmed(server)
-    pids = server.connect do |connection|
-      Array.new(20) do
-        connection.write("GET /keep HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        connection.readpartial(4096)[/^(\d+) /, 1].to_i
-      end
-    end
-    expect(pids.uniq.size).to eq(1)
-    pids.first
-  end
-
-  def refork(server, *more)
-    output, status = Open3.capture2e(Server::CLEAN_ENVIRONMENT, RbConfig.ruby, "-w", Server::COMMAND, "refork", "--control", "control", *more,
-                                     chdir: server.dir, stdin_data: "")
-    [output, status.exitstatus]
-  end
-
-  # @return [Hash{String => Array<Integer>}] pids of the server's children, by what they are
-  def roles(server)
-    server.workers.group_by { |pid| ProcessTable.title(pid)[/\Afastrack (\w+)/, 1] }
-  rescue Errno::ENOENT, Errno::ESRCH
-    # It has just ended.
-    {}
-  end
-
-  # Waits until all workers are others than these, beside so many molds.
-  def settled(server, before, molds: 1)
-    eventually(40) do
-      found = roles(server)
-      found.keys.compact.size == found.size && found.fetch("mold", []).size == molds && found.fetch("worker", []).size == 3 &&
-        (found["worker"] & before).empty? && found
-    end
-  end
-
-  # @return [Array<String>] what so many answers say that a worker remembers
-  def remembered(server) = Array.new(30) { server.get.body.split }.to_h { |pid, _, kept| [pid, kept] }.values
-
-  def reforked(**options)
-    server = serving(**options)
-    mold = warmed(server)
-    before = server.workers
-    output, status = refork(server)
-    expect([output.lines.first, status]).to eq(["URG sent\n", 0]), output
-    server.await_log("refork: generation 2 ")
-    settled(server, before)
-    [server, mold]
-  end
+  include ReforkHelpers
 
   it "has all workers know what one has learned, and no request is lost for it" do
     # Workers are recycled meanwhile.
@@ -113,7 +33,7 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     server, mold = reforked
     workers = roles(server)["worker"]
     notes = server.lines_of("notes")
-    expect(notes.grep(/\Abefore #{mold} /).size).to eq(4)
+    expect(notes.grep(/ #{mold} /).map { |line| line[/\w+/] }.join(" ")).to eq("after refork#{" before" * 4}")
     expect(notes.grep(/\Aafter/).map { |line| line.split[1].to_i }.last(3)).to match_array(workers)
     expect(notes.grep(/shutdown #{mold}/)).to eq([])
     server.stop
@@ -187,14 +107,6 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     expect(remembered(server).uniq).to eq([mold.to_s])
   end
 
-  it "leaves no process behind when the server stops meanwhile" do
-    server = serving
-    warmed(server)
-    server.signal(:URG)
-    expect(server.stop.exitstatus).to eq(0)
-    expect(server.processes).to eq([])
-  end
-
   it "stops the mold with the server" do
     server, = reforked
     expect(server.stop.exitstatus).to eq(0)
@@ -243,6 +155,11 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
 
     it "says that nobody has served yet" do
       expect(refused(/no worker has served a request yet/).size).to eq(3)
+    end
+
+    it "says that the app forbids it, in the master or a worker" do
+      expect(refused(/the app forbids it \(worker \d \(pid \d+\)\)/) { |server| server.get("/forbid") }.size).to eq(3)
+      expect(refused(/the app forbids it \(.*fastrack\.rb:1\)/, config: "Fastrack.forbid_refork!").size).to eq(3)
     end
 
     it "says that connections are hijacked" do
