@@ -2,7 +2,7 @@
 
 require "open3"
 
-# What the specs about reforking share.
+# What the specs about `fastrack refork` share.
 module ReforkHelpers
   # /keep has the worker remember something; others answer with the worker's pid, its parent's, and what it remembers.
   APP = <<~'RUBY'
