@@ -292,7 +292,7 @@ module Fastrack
 
     # Spawns one worker at most, so that a signal need not wait for all of them.
     def maintain(now)
-      refork(auto: true) if @refork.due?(now, configuration)
+      refork(auto: true) if @shutdown.nil? && @refork.due?(now, configuration)
       @generation += 1 if @refork.step(@generation, now)
       @workers.surplus.each(&:stop)
       @workers.recycle(@generation, @refork.begun? ? :refork : :reload)

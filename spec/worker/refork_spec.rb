@@ -1,119 +1,30 @@
 # frozen_string_literal: true
 
-require "open3"
+require "support/refork_helpers"
 
 RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
-  # /keep has the worker remember something; others answer with the worker's pid, its parent's, and what it remembers.
-  let(:app) { <<~'RUBY' }
-    $kept = []
-    run lambda { |env|
-      case env["PATH_INFO"]
-      when "/keep" then $kept << Process.pid
-      when "/hijack" then env["rack.hijack"].call.tap { |socket| socket.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") }.close
-      when "/abort" then Process.kill(:ABRT, Process.pid) && sleep
-      when "/thread"
-        require "fiddle"
-        # A thread of which Ruby knows nothing: it sleeps.
-        pthread = Fiddle::Handle::DEFAULT
-        create = Fiddle::Function.new(pthread["pthread_create"], [Fiddle::TYPE_VOIDP] * 4, Fiddle::TYPE_INT)
-        create.call(Fiddle::Pointer.malloc(16, Fiddle::RUBY_FREE), nil, pthread["sleep"], 1_000)
+  include ReforkHelpers
+
+  [1, 3].each do |threads|
+    it "has all workers know what one has learned, and no request is lost for it, with MaxThreads #{threads}" do
+      # Workers are recycled meanwhile.
+      server = serving(MaxRequestPerChild: 1000, MaxThreads: threads)
+      before = server.workers
+      loop = ClientLoop.run(server, paths: ["/keep"] * 3, kept: true) do
+        refork(server).then { |output, status| expect(status).to eq(0), output }
+        settled(server, before)
       end
-      [200, {}, ["#{Process.pid} #{Process.ppid} #{$kept.first}"]]
-    }
-  RUBY
-
-  # Notes which process runs which hook for which worker.
-  let(:config) { <<~'RUBY' }
-    $note = ->(what) { File.write("notes", "#{what}\n", mode: "a") }
-    before_fork { |_, worker| $note.call("before #{Process.pid} #{worker.nr}") }
-    after_fork { |_, worker| $note.call("after #{Process.pid} #{worker.nr}") }
-    before_worker_shutdown { $note.call("shutdown #{Process.pid}") }
-  RUBY
-
-  def serving(fastrack: false, **options)
-    Server.ready(ru: app, config: config, fastrack: fastrack, options: { MaxWorkers: 3, MaxRequestPerChild: 0, ControlPath: "control", **options })
-  end
-
-  # Asks until one worker has served more than any other.
-  #
-  # @return [Integer] its pid
-  def warmed(server)
-    pids = server.connect do |connection|
-      Array.new(20) do
-        connection.write("GET /keep HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        connection.readpartial(4096)[/^(\d+) /, 1].to_i
-      end
+      mold, = roles(server)["mold"]
+      expect([loop.failures, remembered(server).uniq, server.get.body.split[1].to_i]).to eq([[], [mold.to_s], server.master])
+      server.await_log(/^fastrack: refork: generation 2 from worker \d \(pid #{mold}, \d+ requests\): 3 workers \d+ MB -> \d+ MB$/)
     end
-    expect(pids.uniq.size).to eq(1)
-    pids.first
-  end
-
-  def refork(server, *more)
-    output, status = Open3.capture2e(Server::CLEAN_ENVIRONMENT, RbConfig.ruby, "-w", Server::COMMAND, "refork", "--control", "control", *more,
-                                     chdir: server.dir, stdin_data: "")
-    [output, status.exitstatus]
-  end
-
-  # @return [Hash{String => Array<Integer>}] pids of the server's children, by what they are
-  def roles(server)
-    server.workers.group_by { |pid| ProcessTable.title(pid)[/\Afastrack (\w+)/, 1] }
-  rescue Errno::ENOENT, Errno::ESRCH
-    # It has just ended.
-    {}
-  end
-
-  # Waits until all workers are others than these, beside so many molds.
-  def settled(server, before, molds: 1)
-    eventually(40) do
-      found = roles(server)
-      found.keys.compact.size == found.size && found.fetch("mold", []).size == molds && found.fetch("worker", []).size == 3 &&
-        (found["worker"] & before).empty? && found
-    end
-  end
-
-  # @return [Array<String>] what so many answers say that a worker remembers
-  def remembered(server) = Array.new(30) { server.get.body.split }.to_h { |pid, _, kept| [pid, kept] }.values
-
-  def reforked(**options)
-    server = serving(**options)
-    mold = warmed(server)
-    before = server.workers
-    output, status = refork(server)
-    expect([output.lines.first, status]).to eq(["URG sent\n", 0]), output
-    server.await_log("refork: generation 2 ")
-    settled(server, before)
-    [server, mold]
-  end
-
-  it "has all workers know what one has learned, and no request is lost for it" do
-    # Workers are recycled meanwhile.
-    server = serving(MaxRequestPerChild: 1000)
-    before = server.workers
-    loop = ClientLoop.run(server, paths: ["/keep"] * 3, kept: true) do
-      output, status = refork(server)
-      expect(status).to eq(0), output
-      server.await_log("refork: generation 2 ")
-      settled(server, before)
-    end
-    mold, = roles(server)["mold"]
-    expect(loop.failures).to eq([])
-    expect(remembered(server).uniq).to eq([mold.to_s])
-    expect(server.get.body.split[1].to_i).to eq(server.master)
-    server.await_log(/^fastrack: refork: generation 2 from worker \d \(pid #{mold}, \d+ requests\): 3 workers \d+ MB -> \d+ MB$/)
-  end
-
-  it "has workers of several threads do so, too" do
-    server, mold = reforked(MaxThreads: 3)
-    loop = ClientLoop.run(server, paths: ["/"] * 6, &:await_answers)
-    expect(loop.failures).to eq([])
-    expect(loop.bodies.map { |body| body.split.last }.uniq).to eq([mold.to_s])
   end
 
   it "runs the hooks of the mold's workers as those of the master's" do
     server, mold = reforked
     workers = roles(server)["worker"]
     notes = server.lines_of("notes")
-    expect(notes.grep(/\Abefore #{mold} /).size).to eq(4)
+    expect(notes.grep(/ #{mold} /).map { |line| line[/\w+/] }.join(" ")).to eq("after refork#{" before" * 4}")
     expect(notes.grep(/\Aafter/).map { |line| line.split[1].to_i }.last(3)).to match_array(workers)
     expect(notes.grep(/shutdown #{mold}/)).to eq([])
     server.stop
@@ -127,8 +38,7 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     server.get
     before = server.workers
     usual = kinds.call(before.find { |pid| pid != mold })
-    expect(refork(server).last).to eq(0)
-    server.await_log("refork: generation 2 ")
+    refork(server)
     worker = settled(server, before)["worker"].last
     eventually { kinds.call(worker) == usual }
     listening = ProcessTable.descriptors(server.master).values.grep(/socket/)
@@ -148,16 +58,6 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     expect(remembered(server).uniq).to eq([mold.to_s])
   end
 
-  it "has workers come from the master again when the mold is killed" do
-    server, mold = reforked
-    server.signal(:KILL, to: mold)
-    server.await_log(/^fastrack: refork: given up: the mold \(pid #{mold}\) was killed by SIGKILL/)
-    before = roles(server)["worker"]
-    before.each { |pid| server.signal(:KILL, to: pid) }
-    settled(server, before, molds: 0)
-    expect(remembered(server).uniq).to eq([nil])
-  end
-
   it "has workers come from the master again when the mold does not answer" do
     server, mold = reforked
     server.signal(:STOP, to: mold)
@@ -167,92 +67,58 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     eventually { roles(server)["worker"]&.size == 3 && !server.workers.intersect?([mold, before.first]) }
   end
 
-  it "begins with the master's memory again on HUP" do
-    server, mold = reforked
-    before = roles(server)["worker"]
-    server.reload
-    settled(server, before, molds: 0)
-    expect(remembered(server).uniq).to eq([nil])
-    expect(ProcessTable.alive?(mold)).to be(false)
-  end
-
   it "may be done again, from a worker of the mold's" do
     server, mold = reforked
     before = roles(server)["worker"]
     warmed(server)
-    expect(refork(server).last).to eq(0)
+    refork(server)
     server.await_log("refork: generation 3 ")
     settled(server, before)
     expect(ProcessTable.alive?(mold)).to be(false)
     expect(remembered(server).uniq).to eq([mold.to_s])
   end
 
-  it "leaves no process behind when the server stops meanwhile" do
-    server = serving
-    warmed(server)
-    server.signal(:URG)
-    expect(server.stop.exitstatus).to eq(0)
-    expect(server.processes).to eq([])
+  { KILL: "when the mold is killed", HUP: "on HUP", USR2: "with a new master" }.each do |signal, what|
+    it "has workers come from the master again #{what}" do
+      server, mold = reforked
+      before = roles(server)["worker"]
+      server.signal(signal, to: signal == :KILL ? mold : server.master)
+      eventually(40) { !ProcessTable.alive?(mold) }
+      if signal == :KILL
+        server.await_log(/^fastrack: refork: given up: the mold \(pid #{mold}\) was killed by SIGKILL; workers are forked from the master$/)
+        before.each { |pid| server.signal(:KILL, to: pid) }
+      end
+      settled(server, before, molds: 0)
+      expect(remembered(server).uniq).to eq([nil])
+    end
   end
 
-  it "stops the mold with the server" do
-    server, = reforked
-    expect(server.stop.exitstatus).to eq(0)
-    expect(server.processes).to eq([])
-    expect(server.log).not_to match(/error|failed|killing/i)
+  { TERM: {}, USR1: { SpawnInterval: 0.1 }, KILL: {} }.each do |signal, options|
+    it "leaves no mold behind when the server gets #{signal}" do
+      server, = reforked(**options)
+      server.stop(signal)
+      eventually { server.processes.empty? }
+      expect([signal == :KILL || server.status.exitstatus, server.log]).to match([signal == :KILL || 0, /\A(?!.*(?:error|failed|killing))/im])
+    end
   end
 
-  it "stops the mold when workers stop one by one" do
-    server, = reforked(SpawnInterval: 0.1)
-    expect(server.stop(:USR1).exitstatus).to eq(0)
-    expect(server.processes).to eq([])
-  end
-
-  it "begins with a new master's memory on USR2" do
-    server, mold = reforked
-    server.signal(:USR2)
-    eventually(40) { server.ended? && server.listening[:pid].to_i != server.pid && !ProcessTable.alive?(mold) }
-    settled(server, [], molds: 0)
-    expect(remembered(server).uniq).to eq([nil])
-  end
-
-  it "has the mold end with a master that is killed" do
-    server, mold = reforked
-    server.signal(:KILL)
-    eventually { !ProcessTable.alive?(mold) }
-  end
-
-  describe "where it cannot be done" do
-    def refused(reason, **options)
-      server = serving(**options)
-      yield server if block_given?
+  hijacked = "all workers that have served have hijacked connections"
+  { "each worker loads the app (PreloadApp)" => { fastrack: true, PreloadApp: false }, "it takes two workers at least" => { MaxWorkers: 1 },
+    "no worker has served a request yet" => {}, "the app forbids it (worker" => "/forbid", hijacked => "/hijack",
+    "the app forbids it (/" => { config: "Fastrack.forbid_refork!" } }.each do |reason, given|
+    it "says why nothing happens: #{reason}" do
+      server = serving(**(given.is_a?(Hash) ? given : {}))
+      server.get(given) if given.is_a?(String)
       before = server.workers
-      output, status = refork(server)
-      expect(output).to match(/refork: nothing happens: #{reason}/)
-      expect(status).to eq(1)
-      before & server.workers
+      expect(refork(server)).to match([/refork: nothing happens: #{Regexp.escape(reason)}/, 1])
+      expect(server.workers).to eq(before)
     end
+  end
 
-    it "says that each worker loads the app" do
-      expect(refused(/each worker loads the app \(PreloadApp\)/, fastrack: true, PreloadApp: false).size).to eq(3)
-    end
-
-    it "says that there is one worker" do
-      expect(refused(/it takes two workers at least/, MaxWorkers: 1).size).to eq(1)
-    end
-
-    it "says that nobody has served yet" do
-      expect(refused(/no worker has served a request yet/).size).to eq(3)
-    end
-
-    it "says that connections are hijacked" do
-      expect(refused(/all workers that have served have hijacked connections/) { |server| server.get("/hijack") }.size).to eq(3)
-    end
-
-    it "says which native threads there are" do
-      # The worker has ended then, as when it is recycled.
-      reason = /worker \d \(pid \d+\) has native threads that a fork would leave out \(\d+ \S+/
-      expect(refused(reason) { |server| server.get("/thread") }.size).to be >= 2
-    end
+  it "says which native threads there are" do
+    server = serving
+    server.get("/thread")
+    # The worker has ended then, as when it is recycled.
+    expect(refork(server)).to match([/refork: nothing happens: worker \d \(pid \d+\) has native threads that a fork would leave out \(\d+ \S+/, 1])
   end
 end

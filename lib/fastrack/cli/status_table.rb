@@ -9,12 +9,12 @@ module Fastrack
     COLUMNS = 80
 
     # In 80 columns a request has no room beside that: it is in a line of its own.
-    HEAD = " nr     pid state     cpu   req/s  requests  memory      up"
+    HEAD = " nr     pid state     cpu   req/s  requests  memory     own      up"
 
     COLOURS = { "busy" => 33, "idle" => 32, "serving" => 32, "stopping" => 35, "booting" => 36, "draining" => 35, "dead" => 31 }.freeze
 
     # Causes that need no attention.
-    ORDERLY = %w[request_limit reload none].freeze
+    ORDERLY = %w[request_limit reload refork none].freeze
 
     CLEAR = "\e[H\e[J"
 
@@ -33,7 +33,7 @@ module Fastrack
       @columns = columns
       old = before["workers"].to_h { |worker| [worker["pid"], worker] }
       rows = now["workers"].flat_map { |worker| [row(worker, old[worker["pid"]] || {}), *request(worker)] }
-      lines = [title(now), summary(before, now), "", HEAD, *rows, *exits(now)]
+      lines = [title(now), summary(before, now), "", HEAD, *rows, *mold(now["mold"]), *exits(now)]
       "#{CLEAR if clear && @colours}#{lines.join("\n")}\n"
     end
 
@@ -53,7 +53,7 @@ module Fastrack
 
     def summary(before, now)
       workers = now["workers"]
-      memory = [now["master"], *workers].sum { |one| one["pss"] || one["rss"] || 0 }
+      memory = [now["master"], now["mold"], *workers].compact.sum { |one| one["pss"] || one["rss"] || 0 }
       states = workers.map { |worker| worker["state"] }.tally.map { |state, count| "#{count} #{state}" }.join(", ")
       queues = now["listeners"].map { |one| "#{one["backlog"] || "?"}/#{one["limit"] || "?"}" }.join(" ")
       parts = ["workers #{workers.size}#{" of #{now["workers_wanted"]}" if now["workers_wanted"]}: #{states}",
@@ -67,8 +67,16 @@ module Fastrack
       state = worker["state"].to_s
       fixed = [worker["nr"].to_s.rjust(3), worker["pid"].to_s.rjust(7), state.ljust(8),
                (busy ? "#{busy.clamp(0, 999)}%" : "").rjust(4), rate(old["requests"], worker["requests"]).rjust(7),
-               worker["requests"].to_s.rjust(9), bytes(worker["pss"] || worker["rss"]).rjust(7), time(worker["uptime"]).rjust(7)]
+               worker["requests"].to_s.rjust(9), bytes(worker["pss"] || worker["rss"]).rjust(7), bytes(worker["private"]).rjust(7), time(worker["uptime"]).rjust(7)]
       fit(fixed.join(" ").rstrip).sub(/(?<= )#{Regexp.escape(state)}(?= |\z)/) { colour(state, state) }
+    end
+
+    # What workers are forked from instead of the master.
+    def mold(mold)
+      return if mold.nil?
+
+      fit("mold #{mold["pid"].to_s.rjust(6)} generation #{mold["generation"]} after #{mold["requests"]} requests".ljust(46) +
+          [mold["pss"], mold["private"]].map { |size| bytes(size).rjust(8) }.join)
     end
 
     def request(worker)

@@ -85,7 +85,7 @@ module Fastrack
 
     # From now on workers are forked from the master.
     def drop
-      @workers.end_trial
+      @workers.end_trial(false)
       @workers.mold = @candidate = @trial = @mold = @generation = nil
     end
 
@@ -95,7 +95,7 @@ module Fastrack
       return give_up("#{objection}; workers are forked as before") unless objection.empty?
 
       @workers.mold = @mold = @trial.mold
-      @workers.end_trial
+      @workers.end_trial(true)
       @trial = nil
       @generation = generation + 1
       true
@@ -107,8 +107,7 @@ module Fastrack
     # @return [false]
     def give_up(reason = nil)
       Log.line("refork: given up: #{reason}", :error) if reason
-      @workers.trial&.recycle(:refork)
-      @workers.end_trial
+      @workers.end_trial(false)
       @candidate = @trial = @auto = nil
       false
     end
@@ -124,7 +123,6 @@ module Fastrack
     end
 
     def obey(reason)
-      @workers.trial&.recycle(:refork)
       Log.line("refork: given up: #{reason}; workers are forked from the master")
       drop
     end
@@ -134,7 +132,7 @@ module Fastrack
       elsif handle.cause == :request_limit then @trial.pass
       else
         # It was told to stop: another one is to try.
-        @workers.end_trial
+        @workers.end_trial(false)
       end
     end
 

@@ -5,8 +5,7 @@ require_relative "../memory/limit"
 
 module Fastrack
   # The first worker of a mold, before any others are forked from it: whether its hooks end, whether it serves, and whether it has less
-  # memory of its own than a worker from where workers come from so far. That is the one which has taken the mold's place: it is about
-  # as old.
+  # memory of its own than the others, which come from where workers came from so far.
   class ReforkTrial
     # It has served for long enough when it has answered so many requests; or, while it has none, when the others have answered so many, or
     # nobody any for so many seconds.
@@ -41,7 +40,7 @@ module Fastrack
       return unless trial.serving?
 
       note_requests(now)
-      objection(trial, usual) if over?(trial, usual, now)
+      objection(trial) if over?(trial, now)
     end
 
     # The worker has answered all that it was to.
@@ -51,10 +50,6 @@ module Fastrack
 
     private
 
-    def usual
-      @workers.each.find { |handle| handle.serving? && handle.nr == @mold.nr && !handle.equal?(@workers.trial) }
-    end
-
     def note_requests(now)
       answered = @workers.scoreboard.totals[:requests]
       @before ||= answered
@@ -62,22 +57,22 @@ module Fastrack
       @answered = answered
     end
 
-    def over?(trial, usual, now)
-      return true if trial.requests >= REQUESTS && (usual.nil? || usual.requests >= trial.requests)
+    def over?(trial, now)
+      return true if trial.requests >= REQUESTS
 
       # It may be stuck in one.
       !trial.busy? && (@answered - @before - trial.requests >= OTHERS || now - @quiet_since >= QUIET)
     end
 
-    # With fewer requests than the other one it would have less in any case.
-    def objection(trial, usual)
-      return "" if usual.nil? || trial.requests < REQUESTS || usual.requests < trial.requests
+    # One that has served less would have less in any case. As a rule the one that has served least is that in the mold's place.
+    def objection(trial)
+      others = @workers.each.select { |handle| handle.serving? && handle != trial && handle.requests >= [trial.requests, REQUESTS].max }
+      usual = others.min_by(&:requests) or return ""
+      own, its = [trial, usual].map { |handle| ProcessMemory.of(handle.pid).private }
+      return "" if own < its
 
-      own, others = [trial, usual].map { |handle| ProcessMemory.of(handle.pid).private }
-      return "" if own < others
-
-      "#{trial.name}, the mold's first, has #{ProcessMemory.format(own)} of its own after #{trial.requests} requests, as much as " \
-        "#{usual.name} (#{ProcessMemory.format(others)})"
+      "#{trial.name}, the mold's first, has #{ProcessMemory.format(own)} of its own after #{Log.count(trial.requests, "request")}; " \
+        "#{usual.name} has #{ProcessMemory.format(its)} after #{usual.requests}"
     end
   end
 end

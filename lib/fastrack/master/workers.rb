@@ -110,7 +110,10 @@ module Fastrack
     end
 
     # The trial is over.
-    def end_trial
+    #
+    # @param passed [Boolean] whether its worker may stay
+    def end_trial(passed)
+      dismiss(@trial) unless passed
       @untried = @trial = nil
       @handles.each { |handle| handle.retire(nil) }
     end
@@ -124,14 +127,13 @@ module Fastrack
     # @return [Array<WorkerHandle>] those without a slot
     def surplus = staying.select { |handle| handle.nr >= @size }
 
-    # Stops workers of an old generation whose successors serve, and one beyond its request limit, or that has lost its channel, if one
-    # can be spared. One that is booting can, since what makes it hang may be gone; unless clients wait for it at an address that is gone.
+    # Stops workers whose successors serve, and one beyond its request limit, or that has lost its channel, if one can be spared. An old
+    # one that is booting can, since what makes it hang may be gone; unless clients wait for it at an address that is gone.
     #
     # @param cause [Symbol] why there is a new generation: see Scoreboard#count_restart
     def recycle(generation, cause)
       @handles.each do |handle|
-        next unless outdated?(handle, generation)
-        next unless handle.booting? ? !handle.draining? : succeeded?(handle)
+        next unless handle.booting? ? outdated?(handle, generation) && !handle.draining? : succeeded?(handle)
 
         handle.retiring == :mold ? handle.promote : handle.stop(cause)
       end
@@ -216,6 +218,13 @@ module Fastrack
     def configuration = @launcher.configuration
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+    # As long as the worker whose place it was to take is there, it can go at once.
+    def dismiss(trial)
+      return unless trial&.connected?
+
+      @handles.any? { |handle| handle.retiring == :trial } ? trial.stop(:refork) : trial.recycle(:refork)
+    end
 
     # @return [Integer, nil] of a worker that is to get a successor. One at a time: it may fail to boot
     def outdated_slot(generation)

@@ -1,0 +1,96 @@
+# frozen_string_literal: true
+
+require "open3"
+
+# What the specs about `fastrack refork` share.
+module ReforkHelpers
+  # /keep has the worker remember something; others answer with the worker's pid, its parent's, and what it remembers.
+  APP = <<~'RUBY'
+    $kept = []
+    run lambda { |env|
+      case env["PATH_INFO"]
+      when "/keep" then $kept << Process.pid
+      when "/hijack" then env["rack.hijack"].call.tap { |socket| socket.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") }.close
+      when "/abort" then Process.kill(:ABRT, Process.pid) && sleep
+      when "/forbid" then Fastrack.forbid_refork!
+      when "/threads"
+        Thread.new { sleep }.name = "beat"
+        Thread.new { sleep }.tap { |thread| thread.name = "reaper" }.thread_variable_set(:fork_safe, true)
+      when "/thread"
+        require "fiddle"
+        # A thread of which Ruby knows nothing: it sleeps.
+        pthread = Fiddle::Handle::DEFAULT
+        create = Fiddle::Function.new(pthread["pthread_create"], [Fiddle::TYPE_VOIDP] * 4, Fiddle::TYPE_INT)
+        create.call(Fiddle::Pointer.malloc(16, Fiddle::RUBY_FREE), nil, pthread["sleep"], 1_000)
+      end
+      [200, {}, ["#{Process.pid} #{Process.ppid} #{$kept.first}"]]
+    }
+  RUBY
+
+  # Notes which process runs which hook for which worker.
+  CONFIG = <<~'RUBY'
+    $note = ->(what) { File.write("notes", "#{what}\n", mode: "a") }
+    before_refork { |_, worker| $note.call("refork #{Process.pid} #{worker.nr}") }
+    before_fork { |_, worker| $note.call("before #{Process.pid} #{worker.nr}") }
+    after_fork { |_, worker| $note.call("after #{Process.pid} #{worker.nr} #{Fastrack.stats[:totals][:requests]}") }
+    before_worker_shutdown { $note.call("shutdown #{Process.pid}") }
+  RUBY
+
+  def serving(fastrack: false, config: CONFIG, **options)
+    Server.ready(ru: APP, config: config, fastrack: fastrack, options: { MaxWorkers: 3, MaxRequestPerChild: 0, ControlPath: "control", **options })
+  end
+
+  # Asks until one worker has served more than any other.
+  #
+  # @return [Integer] its pid
+  def warmed(server)
+    pids = server.connect do |connection|
+      Array.new(20) do
+        connection.write("GET /keep HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        connection.readpartial(4096)[/^(\d+) /, 1].to_i
+      end
+    end
+    expect(pids.uniq.size).to eq(1)
+    pids.first
+  end
+
+  # The command, and requests for the mold's first worker to prove itself by.
+  #
+  # @return [Array(String, Integer)] what it says, and its status
+  def refork(server)
+    command = [Server::CLEAN_ENVIRONMENT, RbConfig.ruby, "-w", Server::COMMAND, "refork", "--control", "control"]
+    asked = Thread.new { Open3.capture2e(*command, chdir: server.dir, stdin_data: "") }
+    eventually(60) { !asked.alive? || (roles(server).key?("mold") && Array.new(5) { server.get } && nil) }
+    output, status = asked.value
+    [output, status.exitstatus]
+  end
+
+  # @return [Hash{String => Array<Integer>}] pids of the server's children, by what they are
+  def roles(server, master = server.master)
+    ProcessTable.children(master).group_by { |pid| ProcessTable.title(pid)[/\Afastrack (\w+)/, 1] }
+  rescue Errno::ENOENT, Errno::ESRCH
+    # It has just ended.
+    {}
+  end
+
+  # Waits until all workers are others than these, beside so many molds.
+  def settled(server, before, molds: 1, workers: 3)
+    eventually(40) do
+      found = roles(server)
+      found.keys.compact.size == found.size && found.fetch("mold", []).size == molds && found.fetch("worker", []).size == workers &&
+        (found["worker"] & before).empty? && found
+    end
+  end
+
+  # @return [Array<String>] what so many answers say that a worker remembers
+  def remembered(server) = Array.new(30) { server.get.body.split }.to_h { |pid, _, kept| [pid, kept] }.values
+
+  def reforked(**options)
+    server = serving(**options)
+    mold = warmed(server)
+    before = server.workers
+    expect(refork(server)).to match([/\AURG sent$/, 0])
+    settled(server, before)
+    [server, mold]
+  end
+end

@@ -1,0 +1,55 @@
+# frozen_string_literal: true
+
+require "support/refork_helpers"
+
+RSpec.describe "`refork true`", linux: "a subreaper (prctl(2))" do
+  include ReforkHelpers
+
+  # Each worker comes to have 20 MB, with its first request.
+  app = 'run ->(_env) { $kept ||= "x" * (20 << 20); [200, {}, [$kept.bytesize.to_s]] }'
+
+  def serve(app, **options) = Server.ready(ru: app, fastrack: true, options: { MaxWorkers: 3, MaxRequestPerChild: 0, Refork: true, **options })
+
+  it "reforks when workers have taken their memory, and until that saves next to nothing more" do
+    server = serve(app)
+    loop = ClientLoop.run(server, kept: true, pause: 0) { server.await_log("refork: that was the last one: it has saved ") }
+    expect(loop.failures).to eq([])
+    lines = server.log.lines(chomp: true).grep(/refork/)
+    expect(lines.first).to match(/generation 2 from worker \d \(pid \d+, \d+ requests\): 3 workers \d+ MB -> \d+ MB\z/)
+    expect(lines.first[/, (\d+) requests/, 1].to_i).to be >= 50
+    before, after = lines.first.scan(/(\d+) MB/).flatten.map(&:to_i)
+    expect(before - after).to be >= 30
+  end
+
+  it "says once what forbids it" do
+    server = serve("Fastrack.forbid_refork!\n#{app}")
+    ClientLoop.run(server, kept: true, pause: 0) do |loop|
+      server.await_log(/refork: nothing happens: the app forbids it \(.*config\.ru:1\)$/)
+      served = loop.bodies.size
+      eventually { loop.bodies.size > served * 4 }
+    end
+    expect(server.log.scan("refork: ").size).to eq(1)
+  end
+
+  it "waits until the workers' memory grows no more and is a tenth of the whole, and ends with six generations" do
+    require_relative "../../lib/fastrack/master/auto_refork"
+    requests = own = whole = now = 0
+    handle = Struct.new(:pid) { def serving? = true }.new(0)
+    workers = double(size: 2, each: [handle], scoreboard: double)
+    allow(workers.scoreboard).to receive(:totals) { { requests: requests } }
+    allow(Fastrack::ProcessMemory).to receive(:of) { |pid| pid.zero? ? double(pss: 0, private: own) : double(pss: whole, private: 0) }
+    auto = Fastrack::AutoRefork.new(workers)
+    look = lambda { |*figures|
+      requests, own, whole = figures
+      auto.due?(now += 2)
+    }
+    expect([[99, 20, 100], [100, 20, 100], [120, 20, 100], [125, 22, 100], [160, 9, 100], [200, 9, 100], [250, 11, 100], [320, 11, 100]].map { |one| look[*one] })
+      .to eq([*[false] * 7, true])
+    (1..6).each do |generation|
+      auto.begun
+      at = requests + (2 * 50 * (4**generation))
+      expect([at - 1, at, 2 * at].map { |count| look[count, 40, 100 * (0.9**generation)] }).to eq([false, false, generation < 6])
+    end
+    expect(auto.due_at).to be_nil
+  end
+end
