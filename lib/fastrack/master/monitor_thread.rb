@@ -48,7 +48,9 @@ module Fastrack
     def publish(generation, booted, shutdown)
       guarded do
         rows = @workers.each.reject(&:mold?).map { |one| [one.nr, one.pid, one.generation, one.state.to_s, one.spawned_at, one.slot] }
-        @monitor.publish(phase(booted, shutdown), generation, @workers.size, rows, listeners)
+        configuration = @launcher.configuration
+        seconds = configuration.drain_delay + configuration.graceful_timeout
+        @monitor.publish(phase(booted, shutdown), generation, @workers.size, seconds, rows, listeners)
         while (line = @monitor.complaint)
           Log.line(line)
         end

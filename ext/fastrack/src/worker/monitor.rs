@@ -33,7 +33,7 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.undef_default_alloc_func();
     class.define_singleton_method("start", function!(RubyMonitor::start, 5))?;
     class.define_method("listen", method!(RubyMonitor::listen, 0))?;
-    class.define_method("publish", method!(RubyMonitor::publish, 5))?;
+    class.define_method("publish", method!(RubyMonitor::publish, 6))?;
     class.define_method("exited", method!(RubyMonitor::exited, 4))?;
     class.define_method("complaint", method!(RubyMonitor::complaint, 0))?;
     class.define_method("close", method!(RubyMonitor::close, 0))?;
@@ -73,19 +73,20 @@ impl RubyMonitor {
         waiting(ruby, move || (monitor.await_listening(SLICE) || Instant::now() > end).then_some(()))
     }
 
-    /// `publish(phase, generation, wanted, workers, listeners)`: how things are now.
+    /// `publish(phase, generation, wanted, stop_seconds, workers, listeners)`: how things are now.
     fn publish(
         &self,
         phase: String,
         generation: u64,
         wanted: usize,
+        stop_seconds: f64,
         workers: Vec<Worker>,
         listeners: Vec<Listener>,
     ) {
         let phase = Phase::ALL.into_iter().find(|one| one.name() == phase).unwrap_or_default();
         let workers = workers.into_iter().map(worker).collect();
         let listeners = listeners.into_iter().map(listener).collect();
-        self.0.borrow().publish(MasterState { phase, generation, wanted, workers, listeners });
+        self.0.borrow().publish(MasterState { phase, generation, wanted, stop_seconds, workers, listeners });
     }
 
     /// `exited(nr, pid, cause, text)`: a worker has ended.
