@@ -125,8 +125,9 @@ RSpec.describe "What comes of a restart, a reload or a stop", linux: "it is seen
 
   it "is told by `fastrack stop` with status 1 and what still runs, when that outlasts the server's own limits" do
     write("config.ru", "at_exit { sleep if $PROGRAM_NAME.end_with?('fastrack') }\n#{Rackups::PID}")
-    server = ready("-b", "127.0.0.1:0", "-w", "1", "-O", "GracefulTimeout=0")
-    expect(stopped(server, "-O", "GracefulTimeout=0"))
+    server = ready(*%w[-b 127.0.0.1:0 -w 1 -P app.pid -O GracefulTimeout=0])
+    eventually { File.socket?(path("app.control")) }
+    expect(stopped(server, "-P", "app.pid"))
       .to match([/^fastrack: TERM has failed: it still runs \(.*, pid #{server.pid}\) after 5 s .*From its log:$.*TERM/m, 1, 1])
     server.signal(:KILL)
   end

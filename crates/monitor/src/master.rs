@@ -111,6 +111,8 @@ pub struct MasterState {
     pub generation: u64,
     /// How many workers there should be.
     pub wanted: usize,
+    /// Seconds that the server allows itself to stop: DrainDelay and GracefulTimeout.
+    pub stop_seconds: f64,
     /// Those there are.
     pub workers: Arc<[WorkerState]>,
     /// What they are forked from; None: this process.

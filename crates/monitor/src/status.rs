@@ -36,6 +36,7 @@ pub fn json(view: &View) -> Value {
         "connections": connections(&view.counts.connections),
         "workers_wanted": view.master.wanted,
         "workers_ready": view.ready(),
+        "stop_seconds": view.master.stop_seconds,
         "listeners": listeners.collect::<Vec<_>>(),
         "listen_overflows": view.overflows,
         "master": usage(view.usage),

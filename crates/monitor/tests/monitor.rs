@@ -69,6 +69,7 @@ fn it_tells_what_the_master_and_the_scoreboard_say() {
         phase: Phase::Serving,
         generation: 3,
         wanted: 1,
+        stop_seconds: 30.0,
         workers: [worker].into(),
         mold: Some(MoldState { pid: std::process::id(), generation: 2, requests: 312 }),
         listeners: [].into(),

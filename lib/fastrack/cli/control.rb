@@ -154,7 +154,8 @@ module Fastrack
     def stop
       answers = told
       master = answers&.fetch("pid") || pid
-      outcome = StopOutcome.new(master, limit("TERM"), answers: !answers.nil?) { answers ? answering? : PidFile.running?(master) }
+      seconds = answers&.fetch("stop_seconds", nil) || limit("TERM")
+      outcome = StopOutcome.new(master, seconds, answers: !answers.nil?) { answers ? answering? : PidFile.running?(master) }
       puts order(:stop)
       return if @arguments.no_wait?
 

@@ -47,7 +47,9 @@ module Fastrack
       guarded do
         rows = @workers.each.reject(&:mold?).map { |one| [one.nr, one.pid, one.generation, one.state.to_s, one.spawned_at, one.slot] }
         mold = @workers.each.select(&:mold?).map { |one| [one.pid, one.generation, one.served] }.last
-        @monitor.publish(phase(booted, shutdown), generation, @workers.size, rows, mold, listeners)
+        configuration = @launcher.configuration
+        seconds = (configuration.drain_delay + configuration.graceful_timeout).to_f
+        @monitor.publish([phase(booted, shutdown), generation, @workers.size, seconds], rows, mold, listeners)
         while (line = @monitor.complaint)
           Log.line(line)
         end

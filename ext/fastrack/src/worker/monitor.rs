@@ -25,6 +25,8 @@ struct RubyMonitor(RefCell<Monitor>);
 /// Number, pid, generation, state, time of the fork, slot.
 type Worker = (usize, u32, u64, String, f64, Option<usize>);
 
+/// Phase, generation, workers wanted, seconds for a stop.
+type Server = (String, u64, usize, f64);
 /// Pid, generation, requests.
 type Mold = (u32, u64, u64);
 
@@ -36,7 +38,7 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.undef_default_alloc_func();
     class.define_singleton_method("start", function!(RubyMonitor::start, 5))?;
     class.define_method("listen", method!(RubyMonitor::listen, 0))?;
-    class.define_method("publish", method!(RubyMonitor::publish, 6))?;
+    class.define_method("publish", method!(RubyMonitor::publish, 4))?;
     class.define_method("exited", method!(RubyMonitor::exited, 4))?;
     class.define_method("complaint", method!(RubyMonitor::complaint, 0))?;
     class.define_method("close", method!(RubyMonitor::close, 0))?;
@@ -76,21 +78,15 @@ impl RubyMonitor {
         waiting(ruby, move || (monitor.await_listening(SLICE) || Instant::now() > end).then_some(()))
     }
 
-    /// `publish(phase, generation, wanted, workers, mold, listeners)`: how things are now.
-    fn publish(
-        &self,
-        phase: String,
-        generation: u64,
-        wanted: usize,
-        workers: Vec<Worker>,
-        mold: Option<Mold>,
-        listeners: Vec<Listener>,
-    ) {
+    /// `publish(server, workers, mold, listeners)`: how things are now.
+    fn publish(&self, server: Server, workers: Vec<Worker>, mold: Option<Mold>, listeners: Vec<Listener>) {
+        let (phase, generation, wanted, stop_seconds) = server;
         let phase = Phase::ALL.into_iter().find(|one| one.name() == phase).unwrap_or_default();
         let workers = workers.into_iter().map(worker).collect();
         let listeners = listeners.into_iter().map(listener).collect();
         let mold = mold.map(|(pid, generation, requests)| MoldState { pid, generation, requests });
-        self.0.borrow().publish(MasterState { phase, generation, wanted, workers, mold, listeners });
+        let state = MasterState { phase, generation, wanted, stop_seconds, workers, mold, listeners };
+        self.0.borrow().publish(state);
     }
 
     /// `exited(nr, pid, cause, text)`: a worker has ended.
