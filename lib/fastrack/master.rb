@@ -245,8 +245,7 @@ module Fastrack
       @workers.each(&:drain) if removed.any?
       resize_as_configured(learned: auto && configuration.auto_workers?)
       @refork.drop
-      # That of a mold's first worker is ahead.
-      @generation = [@generation, *@workers.each.map(&:generation)].max + 1
+      @generation += 1
       Log.line("HUP: replacing #{Log.count(@workers.size, "worker")} (generation #{@generation})")
     rescue Exception => e # rubocop:disable Lint/RescueException -- no ConfigFile ends the server
       Log.line("HUP changes nothing: #{e.is_a?(SystemExit) ? "the ConfigFile calls exit" : Error.reason(e)}", :error)

@@ -108,18 +108,4 @@ RSpec.describe "C4 When a worker is exchanged" do
     end
     expect([took, ones.map { |one| one.answer.status }, idle.closed_without_a_word?]).to match([be > 1.9, [408, 408], true])
   end
-
-  it "there are never more than two beyond MaxWorkers, however long the old ones take" do
-    serve_kept(workers: 3)
-    gates = occupy("a", "b", "c")
-    server.signal(:HUP)
-    server.await_workers(5)
-    counts = Array.new(50) { server.get("/pid") && server.workers.size }
-    gates.each_value do |name|
-      open_gate(name)
-      counts << server.workers.size
-    end
-    server.await_workers(3) { |found| (found & gates.keys).empty? }
-    expect(counts.max).to eq(5)
-  end
 end

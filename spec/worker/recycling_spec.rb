@@ -39,15 +39,6 @@ RSpec.describe "Recycling" do
 
   let(:app) { "run ->(_env) { sleep 0.005; [200, {}, []] }" }
 
-  # Has more clients than there are workers ask as often as they can while the block runs, and gives the statuses that they got.
-  def under_load(server, clients: 6)
-    over = false
-    threads = Array.new(clients) { Thread.new { [].tap { |found| found << server.get.status until over } } }
-    yield
-    over = true
-    threads.flat_map(&:value)
-  end
-
   # How many workers there were, at each change of it.
   def capacities(notes)
     changes = notes.map { |time, what| [time.to_f, what == "ready" ? 1 : -1] }
@@ -57,8 +48,8 @@ RSpec.describe "Recycling" do
   it "A9 capacity never falls below MaxWorkers - 1 by recycling under load, and no request fails" do
     server = Server.start(ru: app, options: { MaxWorkers: 3, MaxRequestPerChild: 20 }, config: config)
     eventually { server.lines_of("notes").size == 3 }
-    statuses = under_load(server) { eventually(30) { server.lines_of("notes").size > 60 } }
-    expect(statuses).to all(eq(200))
+    loop = ClientLoop.run(server, paths: ["/"] * 6, pause: 0) { eventually(30) { server.lines_of("notes").size > 60 } }
+    expect(loop.failures).to eq([])
     # The first three are the start. With four, a successor is there before the other has ended.
     expect(capacities(server.lines_of("notes").map(&:split)).drop(3).minmax).to match([2, be <= 4])
   end
