@@ -362,17 +362,6 @@ RSpec.describe "OobGC=auto", :quiet, exec: "what is in the heap decides" do
   describe "a full mark that is due" do
     before { require "fastrack/gc/auto_gc" }
 
-    it "is foreseen when most of the collections have gone by that the last one took, before Ruby 3.4" do
-      foresight = Fastrack::FullMarks::Foresight.new
-      start = GC.count
-      40.times { GC.start(full_mark: false) }
-      GC.start
-      now = GC.count
-      foresight.learn(now)
-      soon = [0.8, 0.9].map { |share| foresight.soon?(now + ((now - start) * share).round) }
-      expect(soon).to eq([false, RUBY_VERSION < "3.4"])
-    end
-
     # Full marks that are begun while one is always due, by calls after a response.
     def full_marks(calls, others:)
       engine = double(begin_full_mark: !others, end_full_mark: nil, begin_pause: true, end_pause: nil)

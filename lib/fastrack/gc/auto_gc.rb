@@ -77,7 +77,6 @@ module Fastrack
       @count = @rested = GC.count
       @marked = -REST
       @tries = @refused = 0
-      @foresight = FullMarks::Foresight.new
       @turn = FullMarkTurn.new(&engine)
       @sweep = Sweep.new
       @spare = SpareSlots.new
@@ -138,7 +137,6 @@ module Fastrack
       @count = count
       @tries = 0
       collected
-      @foresight.learn(count)
       @margin = [@margin + EARLIER, MARGINS.max].min
     end
 
@@ -163,8 +161,6 @@ module Fastrack
     end
 
     def collect_soon
-      return if @foresight.soon?(@count) && pause(false) { collect(true) }
-
       return if @fullness < near
 
       pause(1 - @fullness < URGENT * @growth) do
@@ -174,7 +170,7 @@ module Fastrack
     end
 
     def rests?
-      FullMarks::Foresight::SAID_LATE && due == :nofree && @count < @marked + REST
+      !IN_STEPS && due == :nofree && @count < @marked + REST
     end
 
     def leave_to_ruby
@@ -197,10 +193,7 @@ module Fastrack
       @margin = [@margin * LATER, MARGINS.min].max unless full_mark
       @count = GC.count
       @tries = 0
-      return unless full_mark
-
-      @marked = @count
-      @foresight.marked(@count)
+      @marked = @count if full_mark
     end
 
     def collected

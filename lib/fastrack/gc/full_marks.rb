@@ -1,55 +1,9 @@
 # frozen_string_literal: true
 
 require_relative "figures"
+require_relative "young_heap"
 
 module Fastrack
-  # What AutoGC knows of full marks: collections that look at all objects, and last for as long as many others.
-  module FullMarks
-    # When a full mark will be due. Before Ruby 3.4 Ruby says so a few requests before, which may be too late for a good moment. It
-    # takes about as many collections as the one before took.
-    class Foresight
-      # In Ruby 3.4 it is known when the heap is swept, which is done here in time.
-      SAID_LATE = RUBY_VERSION < "3.4"
-
-      # Of that number. Each full mark that is made early costs as much as others do.
-      SOON = 0.85
-      LATER = 1.05
-
-      # Collections from one to the next.
-      OFTEN = 20
-
-      def initialize
-        @marks = GCFigures.stat(:major_gc_count)
-        @last = GC.count
-        @interval = 0
-      end
-
-      # Ruby has collected.
-      #
-      # @param count [Integer] collections until now
-      def learn(count)
-        marks = GCFigures.stat(:major_gc_count)
-        return if marks == @marks
-
-        @interval = count - @last
-        @marks = marks
-        @last = count
-      end
-
-      # A full mark was made between requests.
-      def marked(count)
-        @interval *= LATER
-        @marks = GCFigures.stat(:major_gc_count)
-        @last = count
-      end
-
-      # Not while they come often: then Ruby is letting the heap grow.
-      def soon?(count)
-        SAID_LATE && @interval >= OFTEN && count - @last >= @interval * SOON
-      end
-    end
-  end
-
   # Has one worker at a time begin a full mark that is made in steps: until it is over, some twelve requests of that worker take twice as
   # long. If all workers were at one, clients would queue. And they would be: the heaps of workers of one master grow alike.
   class FullMarkTurn
