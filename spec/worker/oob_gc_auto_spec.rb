@@ -358,27 +358,4 @@ RSpec.describe "OobGC=auto", :quiet, exec: "what is in the heap decides" do
       expect([GC.enable, made(maker, 1)]).to eq([false, []])
     end
   end
-
-  describe "a full mark that is due" do
-    before { require "fastrack/gc/auto_gc" }
-
-    # Full marks that are begun while one is always due, by calls after a response.
-    def full_marks(calls, others:)
-      engine = double(begin_full_mark: !others, end_full_mark: nil, begin_pause: true, end_pause: nil)
-      allow(GC).to receive(:latest_gc_info) { |key| { state: :none, need_major_by: :oldgen }[key] }
-      begun = 0
-      allow(GC).to receive(:start) { |full_mark: true, **| begun += 1 if full_mark }
-      gc = Fastrack::AutoGC.new { engine }
-      calls.times { gc.call }
-      [begun, engine]
-    end
-
-    it "is begun while no other worker is at one, or after thirty more responses, since Ruby 3.4", skip: ("not before" if RUBY_VERSION < "3.4") do
-      expect([1, 30, 31].map { |calls| full_marks(calls, others: true).first }).to eq([0, 0, 1])
-      begun, engine = full_marks(1, others: false)
-      expect(begun).to eq(1)
-      # It was over at once.
-      expect(engine).to have_received(:end_full_mark)
-    end
-  end
 end

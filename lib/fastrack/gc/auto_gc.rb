@@ -17,8 +17,8 @@ module Fastrack
   #
   # Ruby 3.4 lets the heap have more free slots than earlier ones: it collects rarely, and each time there is much to mark and to
   # sweep. A full mark it makes in steps, and it sweeps bit by bit. So do collections between requests: a client that comes
-  # meanwhile waits for a step, or for some if another worker is to serve it soon. No two workers begin a full mark at a time. Here
-  # it sweeps for as long as there are spare slots for the objects that this takes. What is left then is swept by the requests,
+  # meanwhile waits for a step, or for some if another worker is to serve it soon. Here it
+  # sweeps for as long as there are spare slots for the objects that this takes. What is left then is swept by the requests,
   # which make objects anyhow; but the rest of it, of which Ruby makes one bit, is swept here.
   #
   # The fewer requests it waits for, the rarer are collections; the more, the surer is such a moment. So it learns: from
@@ -77,7 +77,6 @@ module Fastrack
       @count = @rested = GC.count
       @marked = -REST
       @tries = @refused = 0
-      @turn = FullMarkTurn.new(&engine)
       @sweep = Sweep.new
       @spare = SpareSlots.new
     end
@@ -146,18 +145,7 @@ module Fastrack
       note(@heap.fullness)
       return leave_to_ruby if rests?
 
-      if due
-        mark_all
-      else
-        collect_soon
-      end
-    end
-
-    # In steps while no other worker does; else it is over with the pause.
-    def mark_all
-      return pause(true) { collect(true) } unless IN_STEPS
-
-      @turn.take && (pause(true) { collect(true) } || @turn.over)
+      due ? pause(true) { collect(true) } : collect_soon
     end
 
     def collect_soon
@@ -212,9 +200,7 @@ module Fastrack
 
     # With a collection that has begun, here or in a request, until somebody waits.
     def go_on
-      @turn.take if Steps.left?(:marking)
       make_steps(:marking) { stand_still(true) { make_objects_for(:marking) } }
-      @turn.over unless Steps.left?(:marking)
       return unless Steps.left?(:sweeping)
 
       # The rest first: where it is little nothing is left to be done by steps.

@@ -3,7 +3,6 @@
 use std::sync::{MutexGuard, PoisonError};
 
 use super::{Engine, GcPausePriority, LockedReactor};
-use crate::handoff::QueueHandle;
 
 impl Engine {
     /// Whether the application may stand still now, for some milliseconds: no client waits here, no other thread has a
@@ -48,20 +47,6 @@ impl Engine {
         self.priority().end();
         if !self.control.is_closed() {
             self.shared.reactor().end_gc_pause();
-        }
-    }
-
-    /// Whether this worker may begin a full mark of its heap, of which there may be a part in each of its next requests: no other one is
-    /// at such. [`end_full_mark`](Self::end_full_mark) must follow when it is over.
-    pub fn begin_full_mark(&self) -> bool {
-        !self.control.is_closed()
-            && self.shared.reactor().queue_handle().is_none_or(QueueHandle::claim_full_mark)
-    }
-
-    /// Lets other workers begin one.
-    pub fn end_full_mark(&self) {
-        if !self.control.is_closed() {
-            self.shared.reactor().queue_handle().into_iter().for_each(QueueHandle::release_full_mark);
         }
     }
 
