@@ -44,7 +44,7 @@ module Fastrack
     # the last: Ruby lets the heap grow in its own collections, which makes full marks rare, and hardly in these.
     REST = 10
 
-    SAYS_DUE = GCFigures.latest?(:need_major_by)
+    SAYS_DUE = GCFigures.tells?(:need_major_by) { GC.latest_gc_info }
 
     # Whether there is so much to mark and to sweep that it is not done at once.
     IN_STEPS = RUBY_VERSION >= "3.4"

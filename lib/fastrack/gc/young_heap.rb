@@ -7,10 +7,10 @@ module Fastrack
   # sizes: the fullest counts.
   class YoungHeap
     # Ruby 3.3 and later say how many objects are in a pool.
-    POOLS = GCFigures.pools?(:slot_size, :heap_eden_slots, :total_allocated_objects, :total_freed_objects)
+    POOLS = GCFigures.tells?(:slot_size, :heap_eden_slots, :total_allocated_objects, :total_freed_objects) { GC.stat_heap(0) }
 
     # Whether Ruby tells enough.
-    KNOWN = POOLS || GCFigures.stats?(:total_allocated_objects, :heap_free_slots, :heap_available_slots)
+    KNOWN = POOLS || GCFigures.tells?(:total_allocated_objects, :heap_free_slots, :heap_available_slots) { GC.stat }
 
     # Of Ruby's pages.
     PAGE = 65_536
