@@ -40,10 +40,6 @@ module Fastrack
     GROWTH = 0.02
     DECAY = 0.9
 
-    # Collections for which Ruby is left alone when a full mark is due for want of free slots, and comes sooner than that after
-    # the last: Ruby lets the heap grow in its own collections, which makes full marks rare, and hardly in these.
-    REST = 10
-
     SAYS_DUE = GCFigures.tells?(:need_major_by) { GC.latest_gc_info }
 
     # Whether there is so much to mark and to sweep that it is not done at once.
@@ -79,8 +75,7 @@ module Fastrack
       @fullness = 0.0
       @growth = GROWTH
       @margin = MARGIN
-      @count = @rested = GC.count
-      @marked = -REST
+      @count = GC.count
       @tries = 0
       @sweep = Sweep.new
     end
@@ -92,27 +87,24 @@ module Fastrack
       @room.note(@looked_after)
       @unnoted += @looked_after
       learn
-      proceed if @count >= @rested
+      proceed
       @left = @looked_after = [[due ? try_again : responses, 1].max, LONGEST].min
     end
 
     private
 
     def proceed
-      if GCFigures.latest(:state, :none) == :none
-        look
-      elsif !IN_STEPS
-        finish
-      end
-      go_on if IN_STEPS
+      at_rest = GCFigures.latest(:state, :none) == :none
+      look if at_rest
+      return go_on if IN_STEPS
+
+      finish unless at_rest
     end
 
     # Ruby 3.1 does not say.
     #
-    # @return [Symbol, nil] why the next collection will be a full mark, unless Ruby is left alone with it
-    def due
-      SAYS_DUE && @count >= @rested ? GCFigures.latest(:need_major_by) : nil
-    end
+    # @return [Symbol, nil] why the next collection will be a full mark
+    def due = (GCFigures.latest(:need_major_by) if SAYS_DUE)
 
     # Half of the way to when it is time. None after a collection: it may have freed little, and have found that a full mark is
     # due.
@@ -146,8 +138,6 @@ module Fastrack
     def look
       @sweep.over
       note(@heap.fullness)
-      return leave_to_ruby if rests?
-
       due ? pause(true) { collect(true) } : collect_soon
     end
 
@@ -158,14 +148,6 @@ module Fastrack
         @room.make
         collect(false)
       end
-    end
-
-    def rests?
-      !IN_STEPS && due == :nofree && @count < @marked + REST
-    end
-
-    def leave_to_ruby
-      @rested = @count + REST
     end
 
     # What a request makes the heap fuller by.
@@ -184,9 +166,6 @@ module Fastrack
       @margin = [@margin * LATER, MARGINS.min].max unless full_mark
       @count = GC.count
       @tries = 0
-      return unless full_mark
-
-      @marked = @count
     end
 
     def collected
@@ -199,7 +178,7 @@ module Fastrack
     # its end a full mark may be due.
     def finish
       @fullness = near
-      pause(!due.nil?) { collect(true) if due && !rests? }
+      pause(!due.nil?) { collect(true) if due }
     end
 
     # With a collection that has begun, here or in a request.
