@@ -238,7 +238,6 @@ RSpec.describe "OobGC=auto", :quiet, exec: "what is in the heap decides" do
       expect(server.lines_of("begun").tally).to match("marking" => be > 1)
       expect(answers.flatten).not_to include(:marking)
     end
-
   end
 
   it "collects nothing after the app has called GC.disable" do
