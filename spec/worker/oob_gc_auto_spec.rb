@@ -238,16 +238,6 @@ RSpec.describe "OobGC=auto", :quiet, exec: "what is in the heap decides" do
       expect(server.lines_of("begun").tally).to match("marking" => be > 1)
       expect(answers.flatten).not_to include(:marking)
     end
-
-    # Each request uses up slots of 160 bytes, and leaves most of the smallest ones to spare.
-    it "sweeps between requests where there are slots to spare" do
-      allow(self).to receive(:told).and_return(told.sub('"object #{n}"', '"x" * 100'))
-      swept, left = ["auto", false].map do |choice|
-        start(choice)
-        Array.new(1_200) { ask }.drop(400).count { |states| states.first == :sweeping }
-      end
-      expect(swept).to be < left * 3 / 4
-    end
   end
 
   it "collects nothing after the app has called GC.disable" do
@@ -356,40 +346,6 @@ RSpec.describe "OobGC=auto", :quiet, exec: "what is in the heap decides" do
       maker.note(1)
       expect { maker.make }.not_to raise_error
       expect([GC.enable, made(maker, 1)]).to eq([false, []])
-    end
-  end
-
-  describe "a full mark that is due" do
-    before { require "fastrack/gc/auto_gc" }
-
-    it "is foreseen when most of the collections have gone by that the last one took, before Ruby 3.4" do
-      foresight = Fastrack::FullMarks::Foresight.new
-      start = GC.count
-      40.times { GC.start(full_mark: false) }
-      GC.start
-      now = GC.count
-      foresight.learn(now)
-      soon = [0.8, 0.9].map { |share| foresight.soon?(now + ((now - start) * share).round) }
-      expect(soon).to eq([false, RUBY_VERSION < "3.4"])
-    end
-
-    # Full marks that are begun while one is always due, by calls after a response.
-    def full_marks(calls, others:)
-      engine = double(begin_full_mark: !others, end_full_mark: nil, begin_pause: true, end_pause: nil)
-      allow(GC).to receive(:latest_gc_info) { |key| { state: :none, need_major_by: :oldgen }[key] }
-      begun = 0
-      allow(GC).to receive(:start) { |full_mark: true, **| begun += 1 if full_mark }
-      gc = Fastrack::AutoGC.new { engine }
-      calls.times { gc.call }
-      [begun, engine]
-    end
-
-    it "is begun while no other worker is at one, or after thirty more responses, since Ruby 3.4", skip: ("not before" if RUBY_VERSION < "3.4") do
-      expect([1, 30, 31].map { |calls| full_marks(calls, others: true).first }).to eq([0, 0, 1])
-      begun, engine = full_marks(1, others: false)
-      expect(begun).to eq(1)
-      # It was over at once.
-      expect(engine).to have_received(:end_full_mark)
     end
   end
 end

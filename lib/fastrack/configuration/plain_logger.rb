@@ -1,20 +1,48 @@
 # frozen_string_literal: true
 
-require_relative "../log"
-
 module Fastrack
-  # What hooks use of Ruby's Logger where that cannot be loaded: since Ruby 4.0 it is a gem, which a bundle may lack. All levels go to the
-  # server's log.
+  # What hooks use of Ruby's Logger where that cannot be loaded: since Ruby 4.0 it is a gem, which a bundle may lack.
   class PlainLogger
-    # They mean nothing here.
-    attr_accessor :level, :progname, :formatter
+    LEVELS = %i[debug info warn error fatal unknown].freeze
 
-    # The server's levels for those of a Logger.
-    LEVELS = { debug: :info, info: :info, warn: :warn, error: :error, fatal: :error, unknown: :error }.freeze
+    # @return [Integer] index into LEVELS
+    attr_reader :level
+    attr_accessor :progname
 
-    LEVELS.each do |name, level|
-      define_method(name) { |text = nil, &block| Log.line((block ? block.call : text).to_s, level) }
-      define_method(:"#{name}?") { true }
+    # @param stream [#write]
+    def initialize(stream)
+      @stream = stream
+      @level = 0
     end
+
+    # @param level [Integer, String, Symbol]
+    def level=(level)
+      @level = level.is_a?(Integer) ? level : LEVELS.index(level.to_s.downcase.to_sym) || 0
+    end
+
+    # @yieldreturn [Object] the message, if none is given
+    def add(severity, message = nil, progname = nil)
+      return true if severity < @level
+
+      message = block_given? ? yield : progname if message.nil?
+      text = message.is_a?(Exception) ? message.full_message(highlight: false) : message
+      name = LEVELS.fetch(severity, :unknown).to_s.upcase
+      self << format("%s, [%s #%d] %5s -- %s: %s\n", name[0], Time.now.strftime("%FT%T.%6N"), Process.pid, name, @progname, text)
+      true
+    end
+    alias log add
+
+    # @param text [String] written as it is
+    def <<(text)
+      @stream.write(text)
+      self
+    end
+
+    LEVELS.each_with_index do |name, severity|
+      define_method(name) { |progname = nil, &block| add(severity, nil, progname, &block) }
+      define_method(:"#{name}?") { @level <= severity }
+    end
+
+    def close; end
   end
 end

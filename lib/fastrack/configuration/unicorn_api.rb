@@ -92,7 +92,7 @@ module Fastrack
       Logger.new($stderr.respond_to?(:close) ? $stderr : STDERR)
     rescue LoadError
       require_relative "plain_logger"
-      PlainLogger.new
+      PlainLogger.new($stderr)
     end
   end
 

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "figures"
-require_relative "full_marks"
 require_relative "young_heap"
 
 module Fastrack
@@ -16,10 +15,9 @@ module Fastrack
   # under full load, Ruby collects as it would without this, and what it leaves unfinished is finished here.
   #
   # Ruby 3.4 lets the heap have more free slots than earlier ones: it collects rarely, and each time there is much to mark and to
-  # sweep. A full mark it makes in steps, and it sweeps bit by bit. So do collections between requests: a client that comes
-  # meanwhile waits for a step, or for some if another worker is to serve it soon. No two workers begin a full mark at a time. Here
-  # it sweeps for as long as there are spare slots for the objects that this takes. What is left then is swept by the requests,
-  # which make objects anyhow; but the rest of it, of which Ruby makes one bit, is swept here.
+  # sweep. A full mark it makes in steps, and it sweeps bit by bit, for the objects that requests make. So do collections between
+  # requests: in one go they would keep clients waiting for longer. Here it makes steps of a full mark until somebody waits. Then it
+  # is the requests that sweep, which make objects anyhow; but the rest, of which Ruby makes one bit, is swept here.
   #
   # The fewer requests it waits for, the rarer are collections; the more, the surer is such a moment. So it learns: from
   # each collection that Ruby makes in a request, to begin earlier, and from its own ones to begin later.
@@ -42,15 +40,21 @@ module Fastrack
     GROWTH = 0.02
     DECAY = 0.9
 
-    # Collections for which Ruby is left alone when a full mark is due for want of free slots, and comes sooner than that after
-    # the last: Ruby lets the heap grow in its own collections, which makes full marks rare, and hardly in these.
-    REST = 10
-
-    SAYS_DUE = GCFigures.latest?(:need_major_by)
+    SAYS_DUE = GCFigures.tells?(:need_major_by) { GC.latest_gc_info }
 
     # Whether there is so much to mark and to sweep that it is not done at once.
     IN_STEPS = RUBY_VERSION >= "3.4"
     HOW = (IN_STEPS ? { immediate_mark: false, immediate_sweep: false } : {}).freeze
+
+    # The most steps after a response.
+    MOST_STEPS = 100
+
+    # Seconds of a step, after which to see whether somebody waits.
+    STEP = 0.001
+
+    # Objects for which Ruby marks a bit (gc/default/default.c). It takes as large ones as it needs to be ready before the free slots
+    # are used up that it has kept for them.
+    OBJECTS = 500
 
     # Nanoseconds of sweeping that are left when it sweeps the rest.
     REST_OF_SWEEP = 12_000_000
@@ -60,9 +64,6 @@ module Fastrack
 
     # Responses after each of which a full mark that is due is tried.
     TRIES = 64
-
-    # Most responses from one try to sweep to the next: one more after each for which there was no time.
-    MOST_REFUSED = 8
 
     # @yieldreturn [Engine]
     def initialize(&engine)
@@ -74,13 +75,9 @@ module Fastrack
       @fullness = 0.0
       @growth = GROWTH
       @margin = MARGIN
-      @count = @rested = GC.count
-      @marked = -REST
-      @tries = @refused = 0
-      @foresight = FullMarks::Foresight.new
-      @turn = FullMarkTurn.new(&engine)
+      @count = GC.count
+      @tries = 0
       @sweep = Sweep.new
-      @spare = SpareSlots.new
     end
 
     # After a response.
@@ -90,27 +87,24 @@ module Fastrack
       @room.note(@looked_after)
       @unnoted += @looked_after
       learn
-      proceed if @count >= @rested
-      @left = @looked_after = [[due ? try_again : responses, @refused, 1].max, LONGEST].min
+      proceed
+      @left = @looked_after = [[due ? try_again : responses, 1].max, LONGEST].min
     end
 
     private
 
     def proceed
-      if GCFigures.latest(:state, :none) == :none
-        look
-      elsif !IN_STEPS
-        finish
-      end
-      go_on if IN_STEPS
+      at_rest = GCFigures.latest(:state, :none) == :none
+      look if at_rest
+      return go_on if IN_STEPS
+
+      finish unless at_rest
     end
 
     # Ruby 3.1 does not say.
     #
-    # @return [Symbol, nil] why the next collection will be a full mark, unless Ruby is left alone with it
-    def due
-      SAYS_DUE && @count >= @rested ? GCFigures.latest(:need_major_by) : nil
-    end
+    # @return [Symbol, nil] why the next collection will be a full mark
+    def due = (GCFigures.latest(:need_major_by) if SAYS_DUE)
 
     # Half of the way to when it is time. None after a collection: it may have freed little, and have found that a full mark is
     # due.
@@ -138,47 +132,22 @@ module Fastrack
       @count = count
       @tries = 0
       collected
-      @foresight.learn(count)
       @margin = [@margin + EARLIER, MARGINS.max].min
     end
 
     def look
-      @refused = 0
       @sweep.over
       note(@heap.fullness)
-      return leave_to_ruby if rests?
-
-      if due
-        mark_all
-      else
-        collect_soon
-      end
-    end
-
-    # In steps while no other worker does; else it is over with the pause.
-    def mark_all
-      return pause(true) { collect(true) } unless IN_STEPS
-
-      @turn.take && (pause(true) { collect(true) } || @turn.over)
+      due ? pause(true) { collect(true) } : collect_soon
     end
 
     def collect_soon
-      return if @foresight.soon?(@count) && pause(false) { collect(true) }
-
       return if @fullness < near
 
       pause(1 - @fullness < URGENT * @growth) do
         @room.make
         collect(false)
       end
-    end
-
-    def rests?
-      FullMarks::Foresight::SAID_LATE && due == :nofree && @count < @marked + REST
-    end
-
-    def leave_to_ruby
-      @rested = @count + REST
     end
 
     # What a request makes the heap fuller by.
@@ -197,14 +166,9 @@ module Fastrack
       @margin = [@margin * LATER, MARGINS.min].max unless full_mark
       @count = GC.count
       @tries = 0
-      return unless full_mark
-
-      @marked = @count
-      @foresight.marked(@count)
     end
 
     def collected
-      @spare.collected(@heap.unused)
       @heap.collected
       @room.collected
       @sweep.begun
@@ -214,38 +178,26 @@ module Fastrack
     # its end a full mark may be due.
     def finish
       @fullness = near
-      pause(!due.nil?) { collect(true) if due && !rests? }
+      pause(!due.nil?) { collect(true) if due }
     end
 
-    # With a collection that has begun, here or in a request, until somebody waits.
+    # With a collection that has begun, here or in a request.
     def go_on
-      @turn.take if Steps.left?(:marking)
-      make_steps(:marking) { stand_still(true) { make_objects_for(:marking) } }
-      @turn.over unless Steps.left?(:marking)
-      return unless Steps.left?(:sweeping)
-
-      # The rest first: where it is little nothing is left to be done by steps.
-      sweep_rest
-      make_steps(:sweeping) { sweep_a_bit } if @spare.left?
-      sweep_rest if Steps.left?(:sweeping)
+      MOST_STEPS.times { (at?(:marking) && stand_still(true) { mark_a_bit }) or break }
+      sweep_rest if at?(:sweeping)
     end
 
-    # @yieldreturn [Object, nil] nil after the last one
-    def make_steps(state)
-      Steps::MOST.times do
-        return unless Steps.left?(state)
+    def at?(state) = GCFigures.latest(:state) == state
 
-        @fullness = near
-        yield or return
-      end
+    # Ruby does so for each batch of objects that are made.
+    def mark_a_bit
+      @fullness = near
+      over = now + STEP
+      Fastrack.make_objects(OBJECTS, YoungHeap::SLOT) while at?(:marking) && now < over
+      true
     end
 
-    def sweep_a_bit
-      made = step { make_objects_for(:sweeping) }
-      @spare.take(made) if made
-    end
-
-    def make_objects_for(state) = Steps.make(state).tap { |made| @room.leave_out(made) }
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
     # Sweeps what is left, if that is little: its last pages are swept in one go, in whatever request is next. Then Ruby knows
     # whether a full mark is due, which it would begin there, too.
@@ -280,20 +232,6 @@ module Fastrack
         yield
       ensure
         engine.end_pause
-      end
-    end
-
-    # The same for a millisecond, in which others may give this worker requests.
-    def step
-      engine = @engine.call
-      may_begin = engine.begin_step
-      @refused = may_begin ? 0 : [@refused + 1, MOST_REFUSED].min
-      return unless may_begin
-
-      begin
-        yield
-      ensure
-        engine.end_step
       end
     end
   end

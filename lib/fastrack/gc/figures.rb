@@ -23,33 +23,11 @@ module Fastrack
       otherwise
     end
 
-    # @return [Boolean] whether GC.latest_gc_info has it
-    def latest?(key)
-      GC.latest_gc_info.key?(key)
-    rescue *UNKNOWN
-      false
-    end
-
-    # @param keys [Array<Symbol>] of GC.stat
-    # @return [Boolean]
-    def stats?(*keys)
-      (keys - GC.stat.keys).empty?
-    rescue *UNKNOWN
-      false
-    end
-
-    # @param keys [Array<Symbol>] of the pools of GC.stat_heap
-    # @return [Boolean]
-    def pools?(*keys)
-      (keys - GC.stat_heap(0).keys).empty?
-    rescue *UNKNOWN
-      false
-    end
-
-    # @param key [Symbol] of GC.config
-    # @return [Boolean]
-    def config?(key)
-      GC.config.key?(key)
+    # @param keys [Array<Symbol>]
+    # @yieldreturn [Hash] what a method of GC tells
+    # @return [Boolean] whether all of them are there
+    def tells?(*keys)
+      (keys - yield.keys).empty?
     rescue *UNKNOWN
       false
     end

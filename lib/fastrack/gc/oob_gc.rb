@@ -13,7 +13,7 @@ module Fastrack
   # GC.start also collects after the app has called GC.disable, which stays in force.
   class OobGC
     # Whether Ruby can leave full marks to us, and says when one is due.
-    DEFERRABLE = GCFigures.config?(:rgengc_allow_full_mark) && GCFigures.latest?(:need_major_by)
+    DEFERRABLE = GCFigures.tells?(:rgengc_allow_full_mark) { GC.config } && GCFigures.tells?(:need_major_by) { GC.latest_gc_info }
 
     # @param interval [Integer] requests between two collections
     # @param waiting [#call] whether a client waits

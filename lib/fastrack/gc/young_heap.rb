@@ -7,10 +7,10 @@ module Fastrack
   # sizes: the fullest counts.
   class YoungHeap
     # Ruby 3.3 and later say how many objects are in a pool.
-    POOLS = GCFigures.pools?(:slot_size, :heap_eden_slots, :total_allocated_objects, :total_freed_objects)
+    POOLS = GCFigures.tells?(:slot_size, :heap_eden_slots, :total_allocated_objects, :total_freed_objects) { GC.stat_heap(0) }
 
     # Whether Ruby tells enough.
-    KNOWN = POOLS || GCFigures.stats?(:total_allocated_objects, :heap_free_slots, :heap_available_slots)
+    KNOWN = POOLS || GCFigures.tells?(:total_allocated_objects, :heap_free_slots, :heap_available_slots) { GC.stat }
 
     # Of Ruby's pages.
     PAGE = 65_536
@@ -48,9 +48,6 @@ module Fastrack
 
     # @return [Hash{Integer => Integer}] full marks that were made for want of free slots, by the size of the pool's
     def forced = POOLS ? GC.stat_heap.to_h { |_, pool| [pool[:slot_size], pool[:force_major_gc_count].to_i] } : {}
-
-    # @return [Integer] of its smallest slots those in pages of their own that could still be used before a collection, at the last look
-    def unused = @pools.min_by(&:first).last.unused
 
     # @return [Integer] what all of its slots take
     def bytes = @pools.sum { |size, pool| size * pool.slots }
@@ -147,37 +144,6 @@ module Fastrack
     end
   end
 
-  # Slots that are left over when Ruby collects, because another pool is used up before theirs. Objects may be made there to have Ruby
-  # sweep: it does so when a pool needs a page, and then in all pools. More objects would have it collect sooner.
-  class SpareSlots
-    # Of those that were left over the last time. More of them take more time than they spare requests.
-    SHARE = 0.5
-
-    def initialize
-      @left = @made = 0
-    end
-
-    # There was a collection.
-    #
-    # @param unused [Integer] slots that were left over
-    def collected(unused)
-      @left = ((unused + @made) * SHARE).to_i
-      @made = 0
-    end
-
-    # Whether objects may be made before the next collection.
-    def left? = @left.positive?
-
-    # So many objects were made.
-    #
-    # @return [Boolean, nil] whether more may be; nil if not
-    def take(count)
-      @left -= count
-      @made += count
-      left? || nil
-    end
-  end
-
   # Gives the young heap room for more requests, so that collections are rare: one takes about as long as another, however many
   # requests lie between them.
   #
@@ -231,14 +197,9 @@ module Fastrack
       @responses += count
     end
 
-    # So many objects of the smallest slots were made between requests. Requests need no room for them.
-    def leave_out(count)
-      @left_out += count
-    end
-
     # There was a collection.
     def collected
-      @responses = @left_out = 0
+      @responses = 0
     end
 
     # Makes some of the room that is lacking, if any is. A collection must follow.
@@ -258,8 +219,7 @@ module Fastrack
       return (pool.slots * FREER).to_i if @lacking_free.include?(size)
       return 0 if @responses.zero?
 
-      made = pool.made - pool.begun - (size == YoungHeap::SLOT ? @left_out : 0)
-      wanted = REQUESTS * made / @responses
+      wanted = REQUESTS * (pool.made - pool.begun) / @responses
       pool.room < wanted * (1 - LACK) ? wanted - pool.room : 0
     end
 

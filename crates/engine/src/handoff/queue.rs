@@ -99,7 +99,7 @@ impl SharedQueue {
 
 #[cfg(test)]
 mod tests {
-    use super::super::shared_flags::{Claim, Set};
+    use super::super::shared_flags::Set;
     use super::*;
     use crate::request_state::Scoreboard;
 
@@ -182,31 +182,12 @@ mod tests {
         assert!(queue_handle.claim_collection() && !queue_handle.claim_collection());
         queue_handle.release_collection();
         let other = std::os::unix::process::parent_id();
-        assert!(flags.claim(Claim::Collection, other) && !queue_handle.claim_collection());
+        assert!(flags.claim_collection(other) && !queue_handle.claim_collection());
         // Only the holder's own release counts.
         queue_handle.release_collection();
         assert!(!queue_handle.claim_collection());
-        flags.release(Claim::Collection, other);
+        flags.release_collection(other);
         assert!(queue_handle.claim_collection());
-    }
-
-    #[test]
-    fn one_worker_at_a_time_is_at_a_full_mark_while_others_collect_garbage() {
-        let queue = SharedQueue::new().expect("a queue");
-        let (queue_handle, flags) = (queue.handle().expect("a member").expect("free"), &queue.flags);
-        let other = std::os::unix::process::parent_id();
-        assert!(
-            flags.claim(Claim::FullMark, other)
-                && !queue_handle.claim_full_mark()
-                && queue_handle.claim_collection()
-        );
-        queue_handle.release_full_mark();
-        assert!(!queue_handle.claim_full_mark());
-        flags.pid(7).store(other, Ordering::SeqCst);
-        queue.forget(other);
-        assert!(queue_handle.claim_full_mark() && !queue_handle.claim_full_mark());
-        queue_handle.release_full_mark();
-        assert!(queue_handle.claim_full_mark());
     }
 
     #[test]
@@ -214,13 +195,13 @@ mod tests {
         let queue = SharedQueue::new().expect("a queue");
         let (queue_handle, flags) = (queue.handle().expect("a member").expect("free"), &queue.flags);
         let mut child = std::process::Command::new("true").spawn().expect("a process");
-        assert!(flags.claim(Claim::Collection, child.id()));
+        assert!(flags.claim_collection(child.id()));
         // Its pid may be another process's by the time that anybody asks: the master says that it is dead.
         flags.pid(7).store(child.id(), Ordering::SeqCst);
         queue.forget(child.id());
         assert!(queue_handle.claim_collection());
         queue_handle.release_collection();
-        assert!(flags.claim(Claim::Collection, child.id()));
+        assert!(flags.claim_collection(child.id()));
         child.wait().expect("its end");
         assert!(queue_handle.claim_collection());
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::count::QueueCount;
 use super::message;
-use super::shared_flags::{Claim, Set, SharedFlags};
+use super::shared_flags::{Set, SharedFlags};
 use crate::conn::{Connection, Kind, ReadBufPool, Step};
 use crate::settings::Settings;
 
@@ -114,20 +114,11 @@ impl QueueHandle {
 
     /// Of all workers, only one collects garbage at a time.
     pub fn claim_collection(&self) -> bool {
-        self.flags.claim(Claim::Collection, std::process::id())
+        self.flags.claim_collection(std::process::id())
     }
 
     pub fn release_collection(&self) {
-        self.flags.release(Claim::Collection, std::process::id());
-    }
-
-    /// Of all workers, only one is at a full mark at a time.
-    pub fn claim_full_mark(&self) -> bool {
-        self.flags.claim(Claim::FullMark, std::process::id())
-    }
-
-    pub fn release_full_mark(&self) {
-        self.flags.release(Claim::FullMark, std::process::id());
+        self.flags.release_collection(std::process::id());
     }
 
     /// A worker that was killed, and that its master has not reaped yet, does not count: it would keep the last worker

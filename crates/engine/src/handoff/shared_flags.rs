@@ -21,9 +21,8 @@ const IDLE: usize = ENDING + MASTERS;
 const SERVING: usize = IDLE + WORDS;
 const PIDS: usize = SERVING + WORDS;
 const COLLECTOR: usize = PIDS + MEMBERS;
-const MARKER: usize = COLLECTOR + 1;
 const COUNT: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
-const _: () = assert!(MARKER < COUNT.get());
+const _: () = assert!(COLLECTOR < COUNT.get());
 
 const BYTES: u64 = (COUNT.get() * size_of::<u32>()) as u64;
 
@@ -34,15 +33,6 @@ pub(super) enum Set {
     Idle = IDLE as isize,
     /// They take connections from the queue.
     Serving = SERVING as isize,
-}
-
-/// What only one worker does at a time.
-#[derive(Clone, Copy)]
-pub(super) enum Claim {
-    /// It pauses to collect garbage.
-    Collection = COLLECTOR as isize,
-    /// It is at a full mark, of which there may be a part in each of its next requests.
-    FullMark = MARKER as isize,
 }
 
 #[derive(Debug)]
@@ -117,8 +107,7 @@ impl SharedFlags {
         if self.pid(place).compare_exchange(pid, by, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
             self.set(Set::Idle, place, false);
             self.set(Set::Serving, place, false);
-            self.release(Claim::Collection, pid);
-            self.release(Claim::FullMark, pid);
+            self.release_collection(pid);
             self.pid(place).store(0, Ordering::SeqCst);
         }
     }
@@ -134,17 +123,17 @@ impl SharedFlags {
         }
     }
 
-    /// Makes it a process's, unless it is that of another one, or its own already. One that was killed has none, even before it
-    /// is reaped.
-    pub fn claim(&self, claim: Claim, pid: u32) -> bool {
+    /// Has a process be the one that collects garbage, unless another one is, or it is already. One that was killed is not, even before
+    /// it is reaped.
+    pub fn claim_collection(&self, pid: u32) -> bool {
         let is_over = |holder: u32| holder == 0 || holder != pid && !fastrack_sys::is_alive(holder);
         let replace = |holder: u32| is_over(holder).then_some(pid);
-        self.0[claim as usize].fetch_update(Ordering::SeqCst, Ordering::SeqCst, replace).is_ok()
+        self.0[COLLECTOR].fetch_update(Ordering::SeqCst, Ordering::SeqCst, replace).is_ok()
     }
 
-    pub fn release(&self, claim: Claim, pid: u32) {
+    pub fn release_collection(&self, pid: u32) {
         // It fails for all other pids, which is right.
-        let _ = self.0[claim as usize].compare_exchange(pid, 0, Ordering::SeqCst, Ordering::SeqCst);
+        let _ = self.0[COLLECTOR].compare_exchange(pid, 0, Ordering::SeqCst, Ordering::SeqCst);
     }
 
     pub fn set(&self, set: Set, place: usize, on: bool) {

@@ -74,21 +74,6 @@ impl Reactor {
     pub fn end_gc_pause(&self) {
         self.queue_handle.iter().for_each(QueueHandle::release_collection);
     }
-
-    /// Whether this worker may stand still for a millisecond, in which it counts as idle, and is to be given what it can serve
-    /// then.
-    pub fn clear_for_step(&mut self, is_poller_readable: &dyn Fn() -> bool) -> bool {
-        let is_clear =
-            !self.is_stopping() && self.poll().is_ok() && !self.has_pending() && !is_poller_readable();
-        if is_clear {
-            self.queue_handle.iter().for_each(|queue_handle| queue_handle.set_idle(true));
-        }
-        is_clear
-    }
-
-    pub fn end_step(&self) {
-        self.queue_handle.iter().for_each(|queue_handle| queue_handle.set_idle(false));
-    }
 }
 
 #[cfg(test)]

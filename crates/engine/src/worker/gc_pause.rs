@@ -2,8 +2,7 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
-use super::{Engine, GcPausePriority, LockedReactor};
-use crate::handoff::QueueHandle;
+use super::{Engine, GcPausePriority};
 
 impl Engine {
     /// Whether the application may stand still now, for some milliseconds: no client waits here, no other thread has a
@@ -18,29 +17,13 @@ impl Engine {
         }
         let mut reactor = self.shared.reactor();
         let is_clear = reactor.clear_for_gc_pause(urgent, &|| control.is_poller_readable());
-        self.lower_priority(reactor, is_clear)
-    }
-
-    /// Whether the application may stand still now for a millisecond: no client waits here, and no other thread has a request. The
-    /// worker counts as idle meanwhile: others give it requests, which it sees before the next such step.
-    ///
-    /// If so, [`end_step`](Self::end_step) must follow.
-    pub fn begin_step(&self) -> bool {
-        let control = &self.control;
-        if control.is_closed() || control.is_stopping() || !self.is_alone() {
-            return false;
+        let has_others = reactor.has_others();
+        // Not while this thread has the lock.
+        drop(reactor);
+        if is_clear && has_others {
+            self.priority().begin();
         }
-        let mut reactor = self.shared.reactor();
-        let is_clear = reactor.clear_for_step(&|| control.is_poller_readable());
-        self.lower_priority(reactor, is_clear)
-    }
-
-    /// The step is over: the worker is busy again.
-    pub fn end_step(&self) {
-        self.priority().end();
-        if !self.control.is_closed() {
-            self.shared.reactor().end_step();
-        }
+        is_clear
     }
 
     /// Lets other workers pause.
@@ -49,30 +32,6 @@ impl Engine {
         if !self.control.is_closed() {
             self.shared.reactor().end_gc_pause();
         }
-    }
-
-    /// Whether this worker may begin a full mark of its heap, of which there may be a part in each of its next requests: no other one is
-    /// at such. [`end_full_mark`](Self::end_full_mark) must follow when it is over.
-    pub fn begin_full_mark(&self) -> bool {
-        !self.control.is_closed()
-            && self.shared.reactor().queue_handle().is_none_or(QueueHandle::claim_full_mark)
-    }
-
-    /// Lets other workers begin one.
-    pub fn end_full_mark(&self) {
-        if !self.control.is_closed() {
-            self.shared.reactor().queue_handle().into_iter().for_each(QueueHandle::release_full_mark);
-        }
-    }
-
-    /// Of a pause that begins, if it does: requests of other workers come first, where there are any. Not while this thread has the lock.
-    fn lower_priority(&self, reactor: LockedReactor<'_>, begins: bool) -> bool {
-        let comes_last = begins && reactor.has_others();
-        drop(reactor);
-        if comes_last {
-            self.priority().begin();
-        }
-        begins
     }
 
     fn priority(&self) -> MutexGuard<'_, GcPausePriority> {

@@ -6,9 +6,8 @@ use fastrack_sys::{monotonic_micros, thread_cpu_micros, LowPriority};
 /// would last for seventy times as long, and all that time this worker would serve nobody.
 const MOST_LOST: u64 = 50_000;
 
-/// Pauses with the usual priority after one that was kept waiting for longer: at first, and at most, when it happens again.
-const USUAL: u32 = 64;
-const MOST_USUAL: u32 = 4096;
+/// Pauses with the usual priority after one that was kept waiting for longer: so rarely may it happen.
+const USUAL: u32 = 1_000;
 
 /// Low where that is allowed and does no harm.
 #[derive(Debug, Default)]
@@ -17,8 +16,7 @@ pub(super) struct GcPausePriority {
     is_allowed: Option<bool>,
     /// While a pause lasts.
     low: Option<Low>,
-    /// Pauses to come that are to have the usual one, and how many after that.
-    left: u32,
+    /// Pauses to come that are to have the usual one.
     usual: u32,
 }
 
@@ -33,8 +31,8 @@ struct Low {
 impl GcPausePriority {
     /// A pause of this thread begins.
     pub fn begin(&mut self) {
-        if self.left > 0 {
-            self.left -= 1;
+        if self.usual > 0 {
+            self.usual -= 1;
         } else if *self.is_allowed.get_or_insert_with(LowPriority::is_allowed) {
             let (began, computed) = (monotonic_micros(), thread_cpu_micros());
             self.low = LowPriority::take().map(|priority| Low { priority, began, computed });
@@ -53,10 +51,7 @@ impl GcPausePriority {
     /// A pause has waited for a processor for `lost` microseconds.
     fn learn(&mut self, lost: u64) {
         if lost > MOST_LOST {
-            self.usual = (self.usual * 2).clamp(USUAL, MOST_USUAL);
-            self.left = self.usual;
-        } else {
-            self.usual /= 2;
+            self.usual = USUAL;
         }
     }
 }
@@ -65,45 +60,26 @@ impl GcPausePriority {
 mod tests {
     use super::*;
 
-    /// Pauses until the next one with a low priority.
-    fn usual(priority: &mut GcPausePriority) -> u32 {
-        priority.is_allowed = Some(true);
-        let mut count = 0;
-        loop {
-            priority.begin();
-            if priority.low.take().is_some() {
-                return count;
-            }
-            count += 1;
-        }
+    fn is_low(priority: &mut GcPausePriority) -> bool {
+        priority.begin();
+        priority.low.take().is_some()
     }
 
     #[test]
     fn a_pause_that_waited_for_too_long_is_followed_by_some_with_the_usual_priority() {
+        let mut priority = GcPausePriority::default();
         if !LowPriority::is_allowed() {
             return;
         }
-        let mut priority = GcPausePriority::default();
-        assert_eq!(usual(&mut priority), 0);
         priority.learn(MOST_LOST);
-        assert_eq!(usual(&mut priority), 0);
-        let counts: Vec<_> = (0..8)
-            .map(|_| {
-                priority.learn(MOST_LOST + 1);
-                usual(&mut priority)
-            })
-            .collect();
-        assert_eq!(counts, [64, 128, 256, 512, 1024, 2048, 4096, 4096]);
-        (0..5).for_each(|_| priority.learn(0));
+        assert!(is_low(&mut priority) && is_low(&mut priority));
         priority.learn(MOST_LOST + 1);
-        assert_eq!(usual(&mut priority), 256);
+        assert!((0..USUAL).all(|_| !is_low(&mut priority)));
+        assert!(is_low(&mut priority));
     }
 
     #[test]
     fn none_is_low_where_the_thread_could_not_come_back() {
-        let mut priority = GcPausePriority { is_allowed: Some(false), ..GcPausePriority::default() };
-        priority.begin();
-        assert!(priority.low.is_none());
-        priority.end();
+        assert!(!is_low(&mut GcPausePriority { is_allowed: Some(false), ..GcPausePriority::default() }));
     }
 }

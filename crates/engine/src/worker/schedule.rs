@@ -321,24 +321,6 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_makes_a_step_between_requests_counts_as_idle_and_makes_none_while_a_client_waits() {
-        let queue = SharedQueue::new().expect("a queue");
-        let engine = Engine::new(Vec::new(), None, Settings::default(), Some(&queue)).expect("an engine");
-        let other = queue.handle().expect("a member").expect("free");
-        assert!(!other.is_another_idle() && engine.begin_step() && other.is_another_idle());
-        engine.end_step();
-        assert!(!other.is_another_idle());
-        let (mut client, server) = UnixStream::pair().expect("a pair");
-        server.set_nonblocking(true).expect("nonblocking");
-        client.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
-        let mut reactor = engine.shared.reactor();
-        let (connection, _) = reactor.greet(Client { fd: server.into(), peer: None, listener: 0 });
-        reactor.queue(connection);
-        drop(reactor);
-        assert!(!engine.begin_step() && !other.is_another_idle());
-    }
-
-    #[test]
     fn a_worker_gives_again_after_many_requests_or_some_time() {
         let mut schedule = Schedule::new();
         (schedule.last_given, schedule.last_began) = (1_000, 1_003);

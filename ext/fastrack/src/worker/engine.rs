@@ -49,10 +49,6 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.define_method("alone?", method!(RubyEngine::is_alone, 0))?;
     class.define_method("begin_pause", method!(RubyEngine::begin_pause, 1))?;
     class.define_method("end_pause", method!(RubyEngine::end_pause, 0))?;
-    class.define_method("begin_step", method!(RubyEngine::begin_step, 0))?;
-    class.define_method("end_step", method!(RubyEngine::end_step, 0))?;
-    class.define_method("begin_full_mark", method!(RubyEngine::begin_full_mark, 0))?;
-    class.define_method("end_full_mark", method!(RubyEngine::end_full_mark, 0))?;
     class.define_method("catch_fatal_signals", method!(RubyEngine::answer_crashes, 0))?;
     class.define_method("while_forking", method!(RubyEngine::while_forking, 0))?;
     class.define_method("release", method!(RubyEngine::release, 0))?;
@@ -166,25 +162,6 @@ impl RubyEngine {
 
     fn end_pause(&self) {
         self.engine.borrow().iter().for_each(Engine::end_gc_pause);
-    }
-
-    /// `begin_step`: whether this worker may stand still for a millisecond, in which it counts as idle. Then `end_step` must follow.
-    /// For the calls after a response.
-    fn begin_step(&self) -> bool {
-        self.engine.borrow().as_ref().is_some_and(Engine::begin_step)
-    }
-
-    fn end_step(&self) {
-        self.engine.borrow().iter().for_each(Engine::end_step);
-    }
-
-    /// `begin_full_mark`: whether no other worker is at a full mark that goes on in requests. Then `end_full_mark` must follow.
-    fn begin_full_mark(&self) -> bool {
-        self.engine.borrow().as_ref().is_some_and(Engine::begin_full_mark)
-    }
-
-    fn end_full_mark(&self) {
-        self.engine.borrow().iter().for_each(Engine::end_full_mark);
     }
 
     /// Borrows the engine, with the GVL. No exception unwinds over the borrow: `with_app` keeps it.
