@@ -139,5 +139,38 @@ RSpec.describe "fastrack tune", once: "processes and figures" do
       rows = output.lines.grep(/^ +\d+ +1 +\d+ MB/)
       expect([rows.size, rows.count { |row| row.include?("<-") }]).to match([3..5, 1])
     end
+
+    describe "on a machine that is busy with something else" do
+      it "says so" do
+        others = Array.new(Etc.nprocessors) { spawn(RbConfig.ruby, "-e", "loop {}") }
+        output, = quick(app, "--seconds", "2")
+        expect(output).to match(/^BUSY: other processes took \d+\.\d of #{Etc.nprocessors} CPUs meanwhile\. /)
+      ensure
+        others.each { |pid| Process.kill(:KILL, pid) && Process.wait(pid) }
+      end
+
+      # As proc(5) has it: ticks of the machine; and by pid, parent, user and system ticks, and those of children that have ended.
+      def write(dir, taken, processes)
+        File.write(File.join(dir, "stat"), "cpu  #{taken} 0 0 900 0 55 66 0\ncpu0 1\ncpu1 1\n")
+        processes.each do |pid, (parent, *ticks)|
+          FileUtils.mkdir_p(File.join(dir, pid.to_s))
+          File.write(File.join(dir, pid.to_s, "stat"), "#{pid} (a) b) S #{parent} #{Array.new(9, 0).join(" ")} #{ticks.join(" ")} 0\n")
+        end
+      end
+
+      it "counts what is not its own, nor its children's, nor those of interrupts" do
+        Dir.mktmpdir do |dir|
+          clock = 0.0
+          load = Class.new(Fastrack::Tune::OtherLoad) { define_method(:now) { clock } }
+          ticks = Fastrack::Tune::OtherLoad::TICKS.to_i
+          write(dir, 0, { 1 => [0, 0, 0, 0, 0], 7 => [1, 0, 0, 0, 0], 8 => [7, 0, 0, 0, 0], 9 => [8, 0, 0, 0, 0] })
+          found = load.new(7, proc: dir)
+          write(dir, 4 * ticks, { 1 => [0, ticks, 0, 0, 0], 7 => [1, ticks, 0, 0, 0], 8 => [7, 0, ticks / 2, 0, 0], 9 => [8, 0, 0, ticks / 4, ticks / 4] })
+          clock = 2.0
+          # Of 4 s in 2 s of 2 CPUs, 2 s are its own.
+          expect(found.cpus).to be_within(0.01).of(1.0)
+        end
+      end
+    end
   end
 end

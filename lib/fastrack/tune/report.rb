@@ -3,6 +3,7 @@
 require "json"
 require_relative "../memory/limit"
 require_relative "load"
+require_relative "other_load"
 
 module Fastrack
   module Tune
@@ -15,7 +16,7 @@ module Fastrack
         @forecast = forecast
       end
 
-      def text = [measurements, *failures, "", table, "", recommendation, "", paste].flatten.join("\n")
+      def text = [measurements, *doubts, "", table, "", recommendation, "", paste].flatten.join("\n")
 
       def json
         chosen = @forecast.recommendation
@@ -47,11 +48,19 @@ module Fastrack
       end
 
       # What is to be known before the rest is believed.
-      def failures
-        @forecast.measured.values.flat_map do |result|
-          failed = result.answers.select { |_, statuses| statuses.keys.any? { |status| Load.failure?(status) } }
-          failed.map { |path, statuses| "FAILED: #{Load.describe(path, statuses)}#{": left out" if result.left_out.include?(path)}" }
-        end.uniq
+      def doubts
+        results = @forecast.measured.values
+        others = results.map(&:others).max
+        [*results.flat_map { |result| failures(result) }.uniq, *(busy(others) if others >= OtherLoad.machine * OtherLoad::SHARE)]
+      end
+
+      def failures(result)
+        failed = result.answers.select { |_, statuses| statuses.keys.any? { |status| Load.failure?(status) } }
+        failed.map { |path, statuses| "FAILED: #{Load.describe(path, statuses)}#{": left out" if result.left_out.include?(path)}" }
+      end
+
+      def busy(others)
+        "BUSY: other processes took #{format("%.1f", others)} of #{OtherLoad.machine} CPUs meanwhile. Measure again when they do not: waiting may be shorter."
       end
 
       # @return [Hash{String => Hash}] with keys that JSON has

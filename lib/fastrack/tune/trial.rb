@@ -6,6 +6,7 @@ require_relative "../error"
 require_relative "../memory/limit"
 require_relative "../process/proc_stat"
 require_relative "load"
+require_relative "other_load"
 
 module Fastrack
   module Tune
@@ -31,8 +32,8 @@ module Fastrack
 
       # Bytes: `shared` is the master's, with what workers share; a worker's own at `start`, when `warm`, and `loaded`. Seconds
       # of one request: `cpu`, `waiting`. `growth`: bytes of a worker per 1000 requests. `answers`: see Load, also of the paths in
-      # `left_out`, which have failed.
-      Result = Struct.new(:shared, :start, :warm, :loaded, :growth, :requests, :failures, :cpu, :waiting, :answers, :left_out,
+      # `left_out`, which have failed. `others`: CPUs that other processes have taken meanwhile.
+      Result = Struct.new(:shared, :start, :warm, :loaded, :growth, :requests, :failures, :cpu, :waiting, :answers, :left_out, :others,
                           keyword_init: true)
 
       def initialize(app_file:, config:, environment:, paths:, seconds:, threads:)
@@ -90,11 +91,12 @@ module Fastrack
         loop do
           paths = @paths
           warm = own
+          others = OtherLoad.new
           before = clocks
           load = load(@seconds)
           after = clocks
           # What has failed has its share in all of these figures: they are taken again without it.
-          return result(load, start, warm, after.zip(before).map { |now, then_| now - then_ }) if @paths == paths
+          return result(load, start, warm, after.zip(before).map { |now, then_| now - then_ }, others) if @paths == paths
         end
       end
 
@@ -116,13 +118,13 @@ module Fastrack
         ["the app answers no request with a status below #{Load::FAILURE}:", *lines, *(log.lines.first(LOG_LINES).join if explains)].join("\n")
       end
 
-      def result(load, start, warm, (cpu, queued))
+      def result(load, start, warm, (cpu, queued), others)
         requests = load.requests
         loaded = own
         waiting = load.mean - ((cpu + queued) / requests) - Load::OWN_TIME
         Result.new(shared: total - loaded.sum, start: start.max, warm: warm.max, loaded: loaded.max,
                    growth: (loaded.sum - warm.sum) * 1000 / requests, requests: requests, failures: load.failures,
-                   cpu: cpu / requests, waiting: [waiting, 0].max, answers: @answers, left_out: @answers.keys - @paths)
+                   cpu: cpu / requests, waiting: [waiting, 0].max, answers: @answers, left_out: @answers.keys - @paths, others: others.cpus)
       end
 
       def own = @workers.map { |pid| ProcessMemory.of(pid).private }
