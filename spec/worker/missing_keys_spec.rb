@@ -66,7 +66,7 @@ RSpec.describe "A Ruby without" do
     end
     allow(GC).to receive(:stat_heap) { |_, pools| pools.replace(0 => pool) }
     heap = Fastrack::YoungHeap.new
-    expect([heap.unused, heap.pool(64).room, heap.fullness]).to eq([200, 200 + 1_000 + 2_048, 0.0])
+    expect([heap.pool(64).unused, heap.pool(64).room, heap.fullness]).to eq([200, 200 + 1_000 + 2_048, 0.0])
   end
 
   # Since Ruby 4.0 a bundle has it only if it says so.
