@@ -44,12 +44,7 @@ module ReforkHelpers
   #
   # @return [Integer] its pid
   def warmed(server)
-    pids = server.connect do |connection|
-      Array.new(20) do
-        connection.write("GET /keep HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        connection.readpartial(4096)[/^(\d+) /, 1].to_i
-      end
-    end
+    pids = KeptPeer.new(server).then { |peer| Array.new(20) { peer.get("/keep").body.to_i }.tap { peer.close } }
     expect(pids.uniq.size).to eq(1)
     pids.first
   end

@@ -39,10 +39,7 @@ RSpec.describe "`refork true`", linux: "a subreaper (prctl(2))" do
     allow(workers.scoreboard).to receive(:totals) { { requests: requests } }
     allow(Fastrack::ProcessMemory).to receive(:of) { |pid| pid.zero? ? double(pss: 0, private: own) : double(pss: whole, private: 0) }
     auto = Fastrack::AutoRefork.new(workers)
-    look = lambda { |*figures|
-      requests, own, whole = figures
-      auto.due?(now += 2)
-    }
+    look = ->(*figures) { (requests, own, whole = figures) && auto.due?(now += 2) }
     expect([[99, 20, 100], [100, 20, 100], [120, 20, 100], [125, 22, 100], [160, 9, 100], [200, 9, 100], [250, 11, 100], [320, 11, 100]].map { |one| look[*one] })
       .to eq([*[false] * 7, true])
     (1..6).each do |generation|

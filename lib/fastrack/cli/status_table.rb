@@ -67,7 +67,8 @@ module Fastrack
       state = worker["state"].to_s
       fixed = [worker["nr"].to_s.rjust(3), worker["pid"].to_s.rjust(7), state.ljust(8),
                (busy ? "#{busy.clamp(0, 999)}%" : "").rjust(4), rate(old["requests"], worker["requests"]).rjust(7),
-               worker["requests"].to_s.rjust(9), bytes(worker["pss"] || worker["rss"]).rjust(7), bytes(worker["private"]).rjust(7), time(worker["uptime"]).rjust(7)]
+               worker["requests"].to_s.rjust(9), bytes(worker["pss"] || worker["rss"]).rjust(7), bytes(worker["private"]).rjust(7),
+               time(worker["uptime"]).rjust(7)]
       fit(fixed.join(" ").rstrip).sub(/(?<= )#{Regexp.escape(state)}(?= |\z)/) { colour(state, state) }
     end
 
