@@ -195,17 +195,13 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     expect(server.processes).to eq([])
   end
 
-  it "stops the mold with the server" do
-    server, = reforked
-    expect(server.stop.exitstatus).to eq(0)
-    expect(server.processes).to eq([])
-    expect(server.log).not_to match(/error|failed|killing/i)
-  end
-
-  it "stops the mold when workers stop one by one" do
-    server, = reforked(SpawnInterval: 0.1)
-    expect(server.stop(:USR1).exitstatus).to eq(0)
-    expect(server.processes).to eq([])
+  { "with the server" => [{}, :TERM], "when workers stop one by one" => [{ SpawnInterval: 0.1 }, :USR1] }.each do |how, (options, signal)|
+    it "stops the mold #{how}" do
+      server, = reforked(**options)
+      expect(server.stop(signal).exitstatus).to eq(0)
+      expect(server.processes).to eq([])
+      expect(server.log).not_to match(/error|failed|killing/i)
+    end
   end
 
   it "begins with a new master's memory on USR2" do
@@ -233,26 +229,16 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
       before & server.workers
     end
 
-    it "says that each worker loads the app" do
-      expect(refused(/each worker loads the app \(PreloadApp\)/, fastrack: true, PreloadApp: false).size).to eq(3)
-    end
-
-    it "says that there is one worker" do
-      expect(refused(/it takes two workers at least/, MaxWorkers: 1).size).to eq(1)
-    end
-
-    it "says that nobody has served yet" do
-      expect(refused(/no worker has served a request yet/).size).to eq(3)
-    end
-
-    it "says that connections are hijacked" do
-      expect(refused(/all workers that have served have hijacked connections/) { |server| server.get("/hijack") }.size).to eq(3)
-    end
-
-    it "says which native threads there are" do
+    { "each worker loads the app" => ["each worker loads the app \\(PreloadApp\\)", nil, { fastrack: true, PreloadApp: false }],
+      "there is one worker" => ["it takes two workers at least", nil, { MaxWorkers: 1 }],
+      "nobody has served yet" => ["no worker has served a request yet"],
+      "connections are hijacked" => ["all workers that have served have hijacked connections", "/hijack"],
       # The worker has ended then, as when it is recycled.
-      reason = /worker \d \(pid \d+\) has native threads that a fork would leave out \(\d+ \S+/
-      expect(refused(reason) { |server| server.get("/thread") }.size).to be >= 2
+      "there are native threads" => ['worker \d \(pid \d+\) has native threads that a fork would leave out \(\d+ \S+', "/thread"] }.each do |what, (reason, path, options)|
+      it "says that #{what}" do
+        stay = refused(reason, **options.to_h) { |server| server.get(path) if path }
+        expect(stay.size).to be >= { "there is one worker" => 1, "there are native threads" => 2 }.fetch(what, 3)
+      end
     end
   end
 end
