@@ -24,7 +24,7 @@ class Layers
     ORDER
     "crates/sys" => [[], <<~ORDER],
       clock fatal_signals fd fd_limit listen_queue memory process processors priority shared_memory signals thread_id trusted_path
-      fd_passing own_descriptors socket
+      fd_passing heap_holes own_descriptors socket
       sendfile stderr wakeup
       poller
     ORDER

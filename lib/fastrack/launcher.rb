@@ -230,8 +230,13 @@ module Fastrack
     end
 
     # Compacts the heap and makes its objects old, so that workers share the master's memory instead of copying it at their
-    # first garbage collection.
+    # first garbage collection. Nor shall they copy a page for what is free in it between two blocks of malloc.
     def warm_up
+      prepare_objects
+      Fastrack.fill_heap_holes
+    end
+
+    def prepare_objects
       return make_old unless Process.respond_to?(:warmup)
 
       Process.warmup

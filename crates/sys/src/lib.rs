@@ -8,6 +8,7 @@ mod fatal_signals;
 mod fd;
 mod fd_limit;
 mod fd_passing;
+mod heap_holes;
 mod listen_queue;
 mod memory;
 mod own_descriptors;
@@ -40,6 +41,7 @@ pub use fd_limit::{
     fd_limit, file_size_limit, has_free_fds, is_out_of_fds, is_shortage, max_fd_limit, too_many_open_files,
 };
 pub use fd_passing::{message_queue, peek_message, receive_message, send_message, MAX_PASSED_FDS};
+pub use heap_holes::fill_heap_holes;
 pub use listen_queue::{listen_queue, ListenAddress, ListenQueue};
 pub use memory::{append, reserve};
 pub use own_descriptors::spawn_with_own_descriptors;

@@ -91,10 +91,12 @@ module Fastrack
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
     # Garbage would be swept in each child, in pages of its own. Young objects are enough: what the mold writes to it does not share with
-    # the master any more, and a full mark writes to the code of all methods (Ruby 3.3), compaction to nearly everything.
+    # the master any more, and a full mark writes to the code of all methods (Ruby 3.3), compaction to nearly everything. What is free
+    # between two blocks of malloc would cost each child a page, too.
     def shrink
       SURVIVALS.times { GC.start(full_mark: false) }
       Fastrack.trim_heap
+      Fastrack.fill_heap_holes
     end
 
     def obey
