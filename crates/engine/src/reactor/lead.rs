@@ -1,13 +1,14 @@
 //! What only the thread needs that leads: new clients, the shared queue, the master's end, and what ends the loop.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind, Read};
 use std::sync::Arc;
 
 use fastrack_sys::{Events, Poller};
 
 use super::schedule::Schedule;
 use crate::accept::Listeners;
+use crate::control::Control;
 
 /// How long the system gets to recover when it lacks something, in milliseconds.
 pub(crate) const EXHAUSTION_PAUSE: u64 = 20;
@@ -46,8 +47,8 @@ pub(crate) struct Lead {
     pub listeners: Listeners,
     /// Wakes an idle worker: listeners, the shared queue, its own connections, the master's end.
     pub(super) poller: Arc<Poller>,
-    /// Of the last wait.
-    pub events: Events,
+    /// Of the last look at that, without a wait.
+    pub(super) polled: Events,
     pub schedule: Schedule,
     /// Requests still to be served in this run.
     pub left: Option<u64>,
@@ -66,7 +67,7 @@ impl Lead {
         Lead {
             listeners,
             poller,
-            events: Events::default(),
+            polled: Events::default(),
             schedule: Schedule::new(),
             left: None,
             finish: None,
@@ -95,5 +96,45 @@ impl Lead {
 
     pub(super) fn pause_listeners(&mut self) {
         self.listeners.pause(&self.poller);
+    }
+    /// Takes note of events. Whether the master is gone.
+    pub(super) fn announce(&mut self, events: &Events, control: &Control) -> bool {
+        let Lead { listeners, schedule, master, .. } = self;
+        note_events(events, listeners, schedule, master.as_ref(), control)
+    }
+
+    /// The same of the last poll.
+    pub(super) fn announce_polled(&mut self, control: &Control) -> bool {
+        let Lead { polled, listeners, schedule, master, .. } = self;
+        note_events(polled, listeners, schedule, master.as_ref(), control)
+    }
+}
+
+fn note_events(
+    events: &Events,
+    listeners: &mut Listeners,
+    schedule: &mut Schedule,
+    master: Option<&File>,
+    control: &Control,
+) -> bool {
+    let mut is_orphaned = false;
+    for event in events.iter() {
+        match event.token {
+            // A byte has woken this thread; the end of file says that the master is gone.
+            MASTER => is_orphaned |= master.is_some_and(is_at_end),
+            QUEUE => schedule.queue_announced = true,
+            CONNECTIONS => {}
+            NOTICE => control.clear_notice(),
+            listener => listeners.announce(listener),
+        }
+    }
+    is_orphaned
+}
+
+/// Empties a pipe that is readable, and says whether its other end was closed.
+fn is_at_end(mut pipe: &File) -> bool {
+    match pipe.read(&mut [0; 16]) {
+        Ok(length) => length == 0,
+        Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
     }
 }

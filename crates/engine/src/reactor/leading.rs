@@ -1,9 +1,10 @@
 //! What the thread that leads does besides answering requests: it notes what has woken it, and sees when the loop is over.
 
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io;
 
-use super::lead::{Finish, Lead, CONNECTIONS, EXHAUSTION_PAUSE, MASTER, NOTICE, QUEUE};
+use fastrack_sys::Events;
+
+use super::lead::{Finish, EXHAUSTION_PAUSE};
 use super::Reactor;
 use crate::accept::Client;
 
@@ -98,32 +99,24 @@ impl Reactor {
 
     /// Polls the listeners and the queue, without waiting.
     pub(super) fn poll_listeners(&mut self) -> io::Result<()> {
-        let result = self.lead.poller.wait(&mut self.lead.events, Some(0));
-        self.announce();
+        let result = self.lead.poller.wait(&mut self.lead.polled, Some(0));
+        let is_orphaned = self.lead.announce_polled(&self.control);
+        self.note_orphaned(is_orphaned);
         result
     }
 
-    /// Takes note of the events of the last wait.
-    pub fn announce(&mut self) {
-        let Lead { events, listeners, schedule, master, .. } = &mut self.lead;
-        let mut is_orphaned = false;
-        for event in events.iter() {
-            match event.token {
-                // A byte has woken this thread; the end of file says that the master is gone.
-                MASTER => is_orphaned |= master.as_ref().is_some_and(is_at_end),
-                QUEUE => schedule.queue_announced = true,
-                CONNECTIONS => {}
-                NOTICE => self.control.clear_notice(),
-                listener => listeners.announce(listener),
-            }
-        }
-        if is_orphaned {
-            self.note_orphaned();
-        }
+    /// Takes note of what has ended a wait.
+    pub fn announce(&mut self, events: &Events) {
+        let is_orphaned = self.lead.announce(events, &self.control);
+        self.note_orphaned(is_orphaned);
     }
 
-    /// The master is gone, and its other workers go, too: from now on this is like the end of the whole server.
-    fn note_orphaned(&mut self) {
+    /// If the master is gone its other workers go, too: from now on this is like the end of the whole server.
+    #[inline]
+    fn note_orphaned(&mut self, is_orphaned: bool) {
+        if !is_orphaned {
+            return;
+        }
         self.lead.is_orphaned = true;
         self.control.drain();
         // It would be reported for ever.
@@ -131,13 +124,5 @@ impl Reactor {
             let _ = self.lead.poller.remove(&master);
         }
         self.lead.finish = self.lead.finish.or(Some(Finish::Orphaned));
-    }
-}
-
-/// Empties a pipe that is readable, and says whether its other end was closed.
-fn is_at_end(mut pipe: &File) -> bool {
-    match pipe.read(&mut [0; 16]) {
-        Ok(length) => length == 0,
-        Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
     }
 }

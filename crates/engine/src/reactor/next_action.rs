@@ -110,7 +110,7 @@ impl Reactor {
         // Waiting polls as well; but for new clients it is worth a look without unlocking everything.
         if result.is_ok() && (due || !busy && !self.has_connections()) {
             result = self.poll_listeners();
-            busy |= !self.lead.events.is_empty();
+            busy |= !self.lead.polled.is_empty();
         }
         if due && self.lead.schedule.lines_up && result.is_ok() && self.lead.finish.is_none() {
             let first = self.lead.schedule.first.take();

@@ -28,7 +28,7 @@ pub(super) struct AppThread<'e> {
     pub gives_way: bool,
     /// Why the first thread returns, if it says so itself.
     finish: Option<Finish>,
-    events: Events,
+    pub events: Events,
 }
 
 impl Engine {

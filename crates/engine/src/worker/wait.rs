@@ -40,12 +40,12 @@ impl<'e> AppThread<'e> {
             queue_handle.set_idle(!reactor.is_stopping());
         }
         reactor.publish();
-        let mut events = std::mem::take(&mut reactor.lead.events);
         shared.set_waiting(reactor);
         let mut result = Ok(());
+        let (poller, events) = (&self.engine.poller, &mut self.events);
         events.clear();
         let flow = app.block(&mut || {
-            result = self.engine.poller.wait(&mut events, timeout);
+            result = poller.wait(events, timeout);
             shared.set_busy();
         });
         self.note(flow);
@@ -54,8 +54,7 @@ impl<'e> AppThread<'e> {
         }
         shared.set_busy();
         let mut reactor = shared.reactor();
-        reactor.lead.has_rested = trims && timeout == Some(REST) && events.is_empty();
-        reactor.lead.events = events;
+        reactor.lead.has_rested = trims && timeout == Some(REST) && self.events.is_empty();
         reactor.set_idle(true);
         if let Some(queue_handle) = reactor.queue_handle() {
             queue_handle.set_idle(false);
@@ -63,7 +62,7 @@ impl<'e> AppThread<'e> {
         if let Err(error) = result {
             reactor.fail(&error);
         }
-        reactor.announce();
+        reactor.announce(&self.events);
         Some(reactor)
     }
 
