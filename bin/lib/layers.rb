@@ -30,6 +30,7 @@ class Layers
     ORDER
     "crates/engine" => [%w[fastrack_http fastrack_sys], <<~ORDER],
       clock fork request_state sync
+      baton
       access_log control
       accept
       settings

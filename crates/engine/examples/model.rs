@@ -21,13 +21,14 @@ use loom::thread;
 #[allow(dead_code)]
 #[path = "../src/helper/app_threads.rs"]
 mod app_threads;
+#[allow(dead_code)]
+#[path = "../src/baton.rs"]
+mod baton;
 #[path = "../src/clock.rs"]
 mod clock;
 #[allow(dead_code)]
 #[path = "../src/handoff/count.rs"]
 mod count;
-#[path = "../src/helper/epoch.rs"]
-mod epoch;
 #[path = "model/kernel.rs"]
 mod kernel;
 #[path = "model/lead.rs"]
@@ -43,8 +44,8 @@ mod tick;
 #[path = "../src/helper/timer.rs"]
 mod timer;
 
+use baton::Baton;
 use count::QueueCount;
-use epoch::Epoch;
 use tick::{Tick, Work};
 use timer::{HelperTimer, Wake};
 
@@ -52,8 +53,8 @@ pub use kernel::{is_lost_fd, monotonic_micros, sleep, Events, Poller, Timer, Wak
 
 /// The application's lock is free all the time, or in use.
 mod request_state {
+    use loom::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::Arc;
 
     use super::clock::Clock;
     use super::kernel::Timer;
@@ -76,6 +77,10 @@ mod request_state {
         pub fn begin_request(&self, _clock: &impl Clock) {}
 
         pub fn end_request(&self, _clock: &impl Clock) {}
+
+        pub fn is_in_request(&self) -> bool {
+            false
+        }
 
         pub fn is_runnable(&self) -> bool {
             false
@@ -111,36 +116,36 @@ mod request_state {
 // --- the helper and its timer
 
 struct Pair {
-    epoch: Epoch,
+    baton: Baton,
     timer: HelperTimer,
 }
 
 /// As in helper/shared.rs.
 impl Pair {
     fn set_busy(&self) {
-        if let Some(epoch) = self.epoch.set_busy() {
+        if let Some(epoch) = self.baton.set_busy() {
             self.timer.woken(epoch);
         }
     }
 
     fn begin(&self, is_request: bool) {
-        self.timer.begin(self.epoch.advance(), is_request);
+        self.timer.begin(self.baton.step(), is_request);
     }
 
     fn set_waiting(&self) {
-        self.epoch.set_idle();
+        self.baton.set_idle();
         self.timer.idle();
     }
 }
 
 struct Noticing<'a> {
-    epoch: &'a Epoch,
+    baton: &'a Baton,
     noticed: &'a Cell<Option<u64>>,
 }
 
 impl Work for Noticing<'_> {
     fn drive(&self, since: u64) -> Option<u64> {
-        if self.epoch.read() != since {
+        if self.baton.epoch() != since {
             return None;
         }
         self.noticed.set(Some(since));
@@ -163,7 +168,7 @@ fn turn<W: Work>(tick: &mut Tick<'_, W>, timer: &HelperTimer) -> bool {
 fn a_request_that_lasts_is_noticed(before: fn(&Pair), turns: usize) {
     let connections = File::open("/dev/null").expect("a file").into();
     let pair = Arc::new(Pair {
-        epoch: Epoch::default(),
+        baton: Baton::default(),
         timer: HelperTimer::new::<File>(connections, Vec::new()).expect("a timer"),
     });
     let app = thread::spawn({
@@ -174,12 +179,12 @@ fn a_request_that_lasts_is_noticed(before: fn(&Pair), turns: usize) {
         }
     });
     let noticed = Cell::new(None);
-    let mut tick = Tick::new(&pair.timer, &pair.epoch, Noticing { epoch: &pair.epoch, noticed: &noticed });
+    let mut tick = Tick::new(&pair.timer, &pair.baton, Noticing { baton: &pair.baton, noticed: &noticed });
     for _ in 0..turns {
         turn(&mut tick, &pair.timer);
     }
     app.join().expect("no panic");
-    let last = pair.epoch.read();
+    let last = pair.baton.epoch();
     while noticed.get() != Some(last) {
         assert!(turn(&mut tick, &pair.timer), "the helper sleeps, and nobody wakes it");
     }
@@ -231,6 +236,33 @@ fn nothing_is_queued_that_is_not_counted() {
     }
 }
 
+// --- who forks, and the helper
+
+/// Threads drive, or keep the helper from it, while the leader makes steps.
+fn one_drives_or_forks_at_a_time() {
+    let baton = Arc::new(Baton::default());
+    baton.set_busy();
+    let is_driven = Arc::new(Mutex::new(()));
+    let drive = |baton: &Baton, is_driven: &Mutex<()>| {
+        let driving = (0..2).find_map(|_| baton.drive());
+        let _held = driving.as_ref().map(|_| is_driven.try_lock().expect("nobody else drives"));
+    };
+    let other = thread::spawn({
+        let (baton, is_driven) = (Arc::clone(&baton), Arc::clone(&is_driven));
+        move || drive(&baton, &is_driven)
+    });
+    let leader = thread::spawn({
+        let baton = Arc::clone(&baton);
+        move || {
+            baton.step();
+            drop(baton.return_from_request());
+        }
+    });
+    drive(&baton, &is_driven);
+    [other, leader].into_iter().for_each(|thread| thread.join().expect("no panic"));
+    assert!(baton.drive().is_some() && baton.epoch() == 3 && !baton.is_anybody_returning());
+}
+
 /// How often a thread may be interrupted where it does not wait. Most errors of concurrency take one or two; what takes more is
 /// not looked for.
 const INTERRUPTIONS: usize = 3;
@@ -258,6 +290,7 @@ fn main() {
         lead::each_request_is_answered_and_all_threads_return(2, 2, true);
     });
     check("of three threads, too", || lead::each_request_is_answered_and_all_threads_return(3, 1, false));
+    check("the helper drives, or a thread forks", one_drives_or_forks_at_a_time);
     check("what is queued is counted", nothing_is_queued_that_is_not_counted);
     check("the first request is noticed", || a_request_that_lasts_is_noticed(Pair::set_busy, 2));
     check("a request after another one is noticed", || {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use fastrack_sys::{borrow_fd, Waker};
 
+use crate::baton::Baton;
 use crate::fork::InheritedFds;
 use crate::request_state::{ActiveRequest, Count, Counters, RequestSettings};
 
@@ -22,20 +23,19 @@ enum Told {
     Pause = 1 << 2,
     /// There is something of these for whichever thread runs the engine.
     Notice = 1 << 3,
-    /// Nobody is to lead any more, or for now.
-    LeadOver = 1 << 4,
     /// The process ends as soon as the requests in progress have: no thread takes another one.
-    End = 1 << 5,
+    End = 1 << 4,
     /// This is a forked child, or the engine is about to be dropped: use no descriptor.
-    Close = 1 << 6,
+    Close = 1 << 5,
     /// The helper's thread is to return: the engine is being dropped.
-    EndHelper = 1 << 7,
+    EndHelper = 1 << 6,
 }
 
 /// The side of an engine that needs no exclusive access to it.
 #[derive(Debug)]
 pub struct Control {
     told: AtomicU32,
+    baton: Arc<Baton>,
     poller: RawFd,
     /// One for each thread of the application.
     requests: Box<[Arc<ActiveRequest>]>,
@@ -63,7 +63,21 @@ impl Control {
         let waker = (requests.len() > 1).then(Waker::new).transpose()?;
         let own = waker.iter().flat_map(Waker::raw_fds);
         fds.into_iter().chain(own).for_each(|fd| inherited.insert(fd));
-        Ok(Control { told: AtomicU32::new(0), poller, requests, counters, before, waker, inherited, sending })
+        Ok(Control {
+            told: AtomicU32::new(0),
+            baton: Arc::default(),
+            poller,
+            requests,
+            counters,
+            before,
+            waker,
+            inherited,
+            sending,
+        })
+    }
+
+    pub(crate) fn baton(&self) -> &Arc<Baton> {
+        &self.baton
     }
 
     pub(crate) fn waker(&self) -> Option<&Waker> {
@@ -109,20 +123,6 @@ impl Control {
     /// Whether the process ends as soon as the requests in progress have.
     pub(crate) fn is_ending(&self) -> bool {
         self.is_told(Told::End)
-    }
-
-    /// Whether the thread that leads is to stop that. Another one may have decided so.
-    pub(crate) fn set_lead_over(&self, over: bool) {
-        if over {
-            self.tell(Told::LeadOver);
-        } else {
-            self.take_back(Told::LeadOver);
-        }
-    }
-
-    #[inline]
-    pub(crate) fn is_lead_over(&self) -> bool {
-        self.told.load(Ordering::Relaxed) & (Told::LeadOver as u32 | Told::End as u32) != 0
     }
 
     pub(crate) fn end_helper(&self) {

@@ -11,7 +11,7 @@
 //! 1. `sync`: atomics; `clock`: clocks; `watch`: the request in progress, its time limit, and the scoreboard
 //! 2. `access_log`: lines about requests, and the thread that writes them; `fork`: what a forked child must let go of
 //! 3. `settings`
-//! 4. `control`: what other threads and signal handlers may do with the engine
+//! 4. `baton`: which thread drives; `control`: what other threads and signal handlers may do with the engine
 //! 5. `accept`: listeners
 //! 6. `conn`: one connection, its requests, bodies and responses
 //! 7. `app`: the trait
@@ -23,6 +23,7 @@
 mod accept;
 mod access_log;
 mod app;
+mod baton;
 mod clock;
 mod conn;
 mod control;
@@ -47,9 +48,10 @@ pub use control::Control;
 pub use handoff::SharedQueue;
 pub use helper::{Ending, EXIT_STATUS};
 
+pub use reactor::Finish;
 pub use request_state::{
     Activity, Cause, Connections, Counts, Entry, GcTime, Histogram, QueueLength, RequestSettings, Scoreboard,
     Slot, State, ThreadDumper, WorkerId, BUCKETS, MAX_THREADS,
 };
 pub use settings::Settings;
-pub use worker::{Engine, Finish, Forking};
+pub use worker::{Engine, Forking};

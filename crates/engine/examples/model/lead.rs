@@ -1,13 +1,16 @@
 //! That of several threads one leads at a time, that each request is answered, and that nobody sleeps for ever.
 
-use loom::sync::{Arc, Mutex};
+use loom::sync::{Arc, Mutex, MutexGuard};
 use loom::thread;
 
-use crate::app_threads::{AppThreads, Turn, MAIN};
+use crate::app_threads::{AppThreads, Turn};
+use crate::baton::{Threads, MAIN};
 use crate::{request_state, Events};
 
 struct Worker {
     app_threads: AppThreads,
+    /// Under the reactor's lock.
+    threads: Mutex<Threads>,
     /// Requests that nobody has taken.
     left: Mutex<usize>,
     leader: Mutex<Option<usize>>,
@@ -27,13 +30,18 @@ impl Worker {
         found
     }
 
+    fn threads(&self) -> MutexGuard<'_, Threads> {
+        self.threads.lock().expect("no panic")
+    }
+
     /// As in worker/thread.rs.
     fn run(&self, number: usize) {
         loop {
-            match self.app_threads.next_turn(number) {
+            let turn = self.app_threads.next_turn(&mut self.threads(), number);
+            match turn {
                 Turn::Lead => self.lead(number),
                 Turn::Sleep => self.app_threads.sleep(number, &mut Events::default(), None),
-                Turn::Leave if number == MAIN => return self.app_threads.dismiss(),
+                Turn::Leave if number == MAIN => return self.app_threads.dismiss(&mut self.threads()),
                 Turn::Leave => return,
             }
         }
@@ -41,29 +49,32 @@ impl Worker {
 
     fn lead(&self, number: usize) {
         loop {
+            let mut threads = self.threads();
             self.set_leader(None, Some(number));
             let has_request = self.take_request();
-            let is_over = !has_request && self.app_threads.is_idle();
             self.set_leader(Some(number), None);
             if has_request {
-                self.app_threads.begin_request(number);
-                match self.app_threads.end_request(number) {
+                self.app_threads.begin_request(&mut threads, number);
+                drop(threads);
+                let mut threads = self.threads();
+                match self.app_threads.end_request(&mut threads, number) {
                     None => return,
                     Some(true) => {}
-                    Some(false) if self.rest(number) => return,
+                    Some(false) if self.rest(threads, number) => return,
                     Some(false) => {}
                 }
-            } else if is_over {
+            } else if threads.is_idle() {
                 // Here it would wait for clients. There are none: the worker stops.
-                return self.app_threads.close(true);
-            } else if self.rest(number) {
+                return self.app_threads.close(&mut threads, number);
+            } else if self.rest(threads, number) {
                 return;
             }
         }
     }
 
-    fn rest(&self, number: usize) -> bool {
-        let rests = self.app_threads.rest(number);
+    fn rest(&self, mut threads: MutexGuard<'_, Threads>, number: usize) -> bool {
+        let rests = self.app_threads.rest(&mut threads, number);
+        drop(threads);
         if rests {
             self.app_threads.sleep(number, &mut Events::default(), None);
         }
@@ -76,8 +87,14 @@ impl Worker {
 pub fn each_request_is_answered_and_all_threads_return(threads: usize, requests: usize, compute: bool) {
     request_state::set_taken(compute);
     let app_threads = AppThreads::new(threads).expect("threads");
-    app_threads.open();
-    let worker = Arc::new(Worker { app_threads, left: Mutex::new(requests), leader: Mutex::new(None) });
+    let mut state = Threads::new(Arc::default());
+    state.is_open = true;
+    let worker = Arc::new(Worker {
+        app_threads,
+        threads: Mutex::new(state),
+        left: Mutex::new(requests),
+        leader: Mutex::new(None),
+    });
     let others: Vec<_> = (0..threads)
         .map(|number| {
             let worker = Arc::clone(&worker);
@@ -85,8 +102,9 @@ pub fn each_request_is_answered_and_all_threads_return(threads: usize, requests:
         })
         .collect();
     for _ in 0..2 {
-        if worker.app_threads.admits_another() {
-            worker.app_threads.summon();
+        let mut threads = worker.threads();
+        if worker.app_threads.admits_another(&threads) {
+            worker.app_threads.summon(&mut threads);
         }
     }
     others.into_iter().for_each(|other| other.join().expect("no panic"));

@@ -1,6 +1,6 @@
 //! loom's atomics and locks. For it SeqCst is AcqRel; only its fences are sequentially consistent.
 
-pub(crate) use loom::sync::{Mutex, MutexGuard};
+pub(crate) use loom::sync::{Arc, Mutex, MutexGuard};
 pub(crate) use std::sync::atomic::Ordering;
 
 use loom::sync::atomic::fence;
@@ -28,6 +28,10 @@ macro_rules! atomic {
                 ordered(order, || self.0.swap(value, order))
             }
 
+            pub fn fetch_add(&self, value: $type, order: Ordering) -> $type {
+                ordered(order, || self.0.fetch_add(value, order))
+            }
+
             pub fn compare_exchange(
                 &self,
                 old: $type,
@@ -52,12 +56,6 @@ macro_rules! atomic {
 
 atomic!(AtomicU32, u32);
 atomic!(AtomicU64, u64);
-
-impl AtomicU32 {
-    pub fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
-        ordered(order, || self.0.fetch_add(value, order))
-    }
-}
 
 fn ordered<T>(order: Ordering, operation: impl FnOnce() -> T) -> T {
     let fenced = order == Ordering::SeqCst;

@@ -1,23 +1,17 @@
-//! The application's threads: one leads, which is to run the engine; the others answer requests, or sleep.
+//! The application's threads: when one is woken to lead, and whether another request may begin. Those that have nothing to do sleep.
 //!
-//! The leader answers the request that it finds itself, and gives up the lead for that time. Whoever is done first leads
-//! again. Meanwhile the helper looks after the connections, and wakes a thread that sleeps when there is something for it
-//! and all those that have requests wait.
-//!
-//! INVARIANT: while threads may lead and none does, some thread has a request, or has been summoned: it will lead.
+//! While requests are in progress the helper looks after the connections, and wakes a thread that sleeps when there is something for
+//! it and all those that have requests wait.
 
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::{Arc, PoisonError};
 
 use fastrack_sys::{Events, Poller, Timer, Waker};
 
+use crate::baton::{Threads, MAIN};
 use crate::clock::{Clock, SystemClock};
 use crate::request_state::{Activity, AppLock};
-use crate::sync::{Mutex, MutexGuard};
-
-/// The thread that decides when the engine stops: the one that runs it first.
-pub(crate) const MAIN: usize = 0;
+use crate::sync::Arc;
 
 /// Where the application tells nothing of its lock (Ruby 3.1), in microseconds: after so long a request begins beside others whose
 /// threads all sleep at that moment.
@@ -33,30 +27,10 @@ struct Place {
 
 #[derive(Debug)]
 pub(crate) struct AppThreads<C = SystemClock> {
-    /// Empty with one thread: that always leads.
+    /// Empty with one thread: that leads whenever it is here, and never sleeps.
     places: Box<[Place]>,
-    state: Mutex<State>,
     clock: C,
     app_lock: Arc<AppLock>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// Whether threads may take the lead.
-    open: bool,
-    /// Threads other than the main one return.
-    over: bool,
-    led: bool,
-    /// The threads that are running the engine.
-    entered: u64,
-    /// Those that have requests.
-    serving: u64,
-    /// The last to fall asleep is the first to be woken: its memory is in the caches.
-    sleepers: Vec<usize>,
-    /// The thread that was woken to lead, until it does.
-    summoned: Option<usize>,
-    /// When a request was last begun, in microseconds.
-    began: u64,
 }
 
 /// What a thread does next.
@@ -84,10 +58,10 @@ impl<C: Clock> AppThreads<C> {
             Ok(Place { waker, poller, activity })
         };
         let places = (0..if threads > 1 { threads } else { 0 }).map(place).collect::<io::Result<_>>()?;
-        Ok(AppThreads { places, state: Mutex::default(), clock, app_lock })
+        Ok(AppThreads { places, clock, app_lock })
     }
 
-    /// Whether there is one thread only. Then nothing else here is used.
+    /// Whether there is one thread only.
     pub fn is_alone(&self) -> bool {
         self.places.is_empty()
     }
@@ -107,154 +81,114 @@ impl<C: Clock> AppThreads<C> {
         &self.places[thread].activity
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    // --- the application's threads
+    // --- the application's threads, all of which have the reactor's lock
 
     /// A thread other than the main one begins to run the engine. None if there are enough.
-    pub fn enter(&self) -> Option<usize> {
-        let mut state = self.state();
-        let thread = (1..self.places.len()).find(|thread| state.entered & 1 << thread == 0)?;
-        state.entered |= 1 << thread;
-        Some(thread)
-    }
-
-    /// The main thread lets all threads lead.
-    pub fn open(&self) {
-        self.state().open = true;
+    pub fn enter(&self, threads: &mut Threads) -> Option<usize> {
+        threads.enter(self.places.len())
     }
 
     /// Nobody takes the lead any more, and the main thread goes on once no thread has a request.
-    ///
-    /// `leads` says that the caller does so; what belongs to the lead is back in its place.
-    pub fn close(&self, leads: bool) {
-        let mut state = self.state();
-        state.open = false;
-        state.led &= !leads;
-        self.places[MAIN].waker.call();
+    pub fn close(&self, threads: &mut Threads, thread: usize) {
+        threads.is_open = false;
+        threads.let_go(thread);
+        self.wake(MAIN);
     }
 
-    /// The leader stops leading, and comes back as one that sleeps. What belongs to the lead is back in its place.
-    pub fn give_up(&self) {
-        let mut state = self.state();
-        state.led = false;
-        self.tell_main(&state);
+    /// The leader stops leading, and comes back as one that sleeps.
+    pub fn give_up(&self, threads: &mut Threads, thread: usize) {
+        threads.let_go(thread);
+        self.tell_main(threads);
     }
 
     /// Wakes the main thread if it may go on.
-    fn tell_main(&self, state: &State) {
-        if state.is_quiet() {
-            self.places[MAIN].waker.call();
+    fn tell_main(&self, threads: &Threads) {
+        if threads.is_quiet() {
+            self.wake(MAIN);
         }
+    }
+
+    fn wake(&self, thread: usize) {
+        self.places.get(thread).into_iter().for_each(|place| place.waker.call());
     }
 
     /// From now on threads other than the main one return from the engine instead of sleeping.
-    pub fn dismiss(&self) {
-        let mut state = self.state();
-        state.over = true;
-        for thread in std::mem::take(&mut state.sleepers) {
-            self.places[thread].waker.call();
-        }
+    pub fn dismiss(&self, threads: &mut Threads) {
+        threads.is_over = true;
+        threads.take_sleepers().into_iter().for_each(|thread| self.wake(thread));
     }
 
     /// What a thread does that has just begun, or was woken.
-    pub fn next_turn(&self, thread: usize) -> Turn {
-        let mut state = self.state();
-        state.sleepers.retain(|sleeper| *sleeper != thread);
-        if state.summoned == Some(thread) {
-            state.summoned = None;
-        }
-        if if thread == MAIN { state.is_quiet() } else { state.over } {
+    pub fn next_turn(&self, threads: &mut Threads, thread: usize) -> Turn {
+        threads.wake_up(thread);
+        threads.arrive(thread);
+        if if thread == MAIN { threads.is_quiet() } else { threads.is_over } {
             return Turn::Leave;
         }
-        if state.lead() {
+        if threads.lead(thread) {
             return Turn::Lead;
         }
-        state.sleepers.push(thread);
+        threads.fall_asleep(thread);
         Turn::Sleep
     }
 
-    /// The leader has a request. What belongs to the lead is back in its place.
-    pub fn begin_request(&self, thread: usize) {
-        let mut state = self.state();
-        state.began = self.clock.micros();
+    /// The leader has a request.
+    pub fn begin_request(&self, threads: &mut Threads, thread: usize) {
+        threads.began = self.clock.micros();
         self.places[thread].activity.begin_request(&self.clock);
-        state.serving |= 1 << thread;
-        state.led = false;
+        threads.begin_request();
     }
 
     /// The thread has answered its request. Returns whether it leads from now on, and then whether it may begin another request.
     /// It may not while that would be in the way of the requests of others.
-    pub fn end_request(&self, thread: usize) -> Option<bool> {
+    pub fn end_request(&self, threads: &mut Threads, thread: usize) -> Option<bool> {
         self.places[thread].activity.end_request(&self.clock);
-        let mut state = self.state();
-        state.serving &= !(1 << thread);
-        if !state.lead() {
-            self.tell_main(&state);
+        threads.end_request();
+        if !threads.lead(thread) {
+            self.tell_main(threads);
             return None;
         }
         let is_in_the_way = match self.app_lock.is_told() {
-            _ if state.serving == 0 => false,
+            _ if threads.is_idle() => false,
             true => !self.app_lock.is_spare(self.clock.micros()),
-            false => self.is_any_runnable(&state),
+            false => self.is_any_runnable(),
         };
         Some(!is_in_the_way)
     }
 
-    fn is_any_runnable(&self, state: &State) -> bool {
-        let mut serving = (0..self.places.len()).filter(|thread| state.serving & 1 << thread != 0);
-        serving.any(|thread| self.activity(thread).is_runnable())
+    /// Whether a thread that has a request would compute if it had a processor.
+    fn is_any_runnable(&self) -> bool {
+        self.places.iter().any(|place| place.activity.is_in_request() && place.activity.is_runnable())
     }
 
-    /// Whether no other thread has a request: then the leader waits for clients itself.
-    pub fn is_idle(&self) -> bool {
-        self.state().serving == 0
-    }
-
-    /// There is nothing to do while others have requests: the leader goes to sleep. What belongs to the lead is back in
-    /// its place. False if the others are done by now.
-    pub fn rest(&self, thread: usize) -> bool {
-        let state = self.state();
-        if state.open && state.serving == 0 {
-            return false;
+    /// There is nothing to do while others have requests: the leader goes to sleep. False if the others are done by now.
+    pub fn rest(&self, threads: &mut Threads, thread: usize) -> bool {
+        let rests = !(threads.is_open && threads.is_idle());
+        if rests {
+            self.retire(threads, thread);
         }
-        self.lay_down(state, thread);
-        true
+        rests
     }
 
-    /// The process ends, and nobody is to lead: the leader goes to sleep instead. What belongs to the lead is in its place.
-    pub fn retire(&self, thread: usize) {
-        self.lay_down(self.state(), thread);
+    /// The leader goes to sleep.
+    pub fn retire(&self, threads: &mut Threads, thread: usize) {
+        threads.let_go(thread);
+        threads.fall_asleep(thread);
+        self.tell_main(threads);
     }
 
-    fn lay_down(&self, mut state: MutexGuard<'_, State>, thread: usize) {
-        state.led = false;
-        state.sleepers.push(thread);
-        self.tell_main(&state);
-    }
-
-    /// The thread returns from the engine, though there may be something to do. What belongs to the lead is back in its
-    /// place if it `leads`.
-    pub fn leave(&self, thread: usize, leads: bool) {
-        let mut state = self.state();
-        state.sleepers.retain(|sleeper| *sleeper != thread);
-        state.led &= !leads;
-        state.entered &= !(1 << thread);
-        let was_summoned = state.summoned == Some(thread);
-        if was_summoned {
-            state.summoned = None;
+    /// The thread returns from the engine, though there may be something to do.
+    pub fn leave(&self, threads: &mut Threads, thread: usize) {
+        if threads.leave(thread) {
+            self.summon_one(threads);
         }
-        if !state.led && (state.serving == 0 || was_summoned) {
-            self.summon_one(&mut state);
-        }
-        self.tell_main(&state);
+        self.tell_main(threads);
     }
 
-    /// Sleeps until it is woken, or a signal comes.
+    /// Sleeps until it is woken, or a signal comes. Without the lock.
     pub fn sleep(&self, thread: usize, events: &mut Events, millis: Option<u64>) {
-        if self.places[thread].poller.wait(events, millis).is_err() {
+        let slept = self.places.get(thread).is_some_and(|place| place.poller.wait(events, millis).is_ok());
+        if !slept {
             // This should not happen. If it does, do not spin.
             fastrack_sys::sleep(1);
         }
@@ -262,21 +196,15 @@ impl<C: Clock> AppThreads<C> {
 
     // --- the helper
 
-    /// How many threads have requests.
-    pub fn serving(&self) -> u32 {
-        self.state().serving.count_ones()
-    }
-
     /// Whether another thread may have a request. There is one that sleeps, and the request would not be in the way of those in
     /// progress.
-    pub fn admits_another(&self) -> bool {
-        let state = self.state();
-        let is_free = state.is_lead_free() && !state.sleepers.is_empty();
+    pub fn admits_another(&self, threads: &Threads) -> bool {
+        let is_free = threads.is_lead_free() && threads.is_anybody_asleep();
         is_free
             && match self.app_lock.is_told() {
-                _ if state.serving == 0 => true,
+                _ if threads.is_idle() => true,
                 true => self.app_lock.time_until_enough(self.clock.micros()) == Some(0),
-                false => self.clock.micros() >= state.began + UNTOLD && !self.is_any_runnable(&state),
+                false => self.clock.micros() >= threads.began + UNTOLD && !self.is_any_runnable(),
             }
     }
 
@@ -288,37 +216,14 @@ impl<C: Clock> AppThreads<C> {
     }
 
     /// Wakes a thread, which leads then, unless one does by now. Returns whether one will come.
-    pub fn summon(&self) -> bool {
-        let mut state = self.state();
-        !state.is_lead_free() || self.summon_one(&mut state)
+    pub fn summon(&self, threads: &mut Threads) -> bool {
+        !threads.is_lead_free() || self.summon_one(threads)
     }
 
-    fn summon_one(&self, state: &mut State) -> bool {
-        let sleeper = if state.open { state.sleepers.pop() } else { None };
-        if let Some(thread) = sleeper {
-            state.summoned = sleeper;
-            self.places[thread].waker.call();
-        }
-        sleeper.is_some()
-    }
-}
-
-impl State {
-    fn lead(&mut self) -> bool {
-        let leads = self.open && !self.led;
-        if leads {
-            self.led = true;
-        }
-        leads
-    }
-
-    /// Whether no thread may lead, and none is at anything.
-    fn is_quiet(&self) -> bool {
-        !self.open && !self.led && self.serving == 0
-    }
-
-    fn is_lead_free(&self) -> bool {
-        self.open && !self.led && self.summoned.is_none()
+    fn summon_one(&self, threads: &mut Threads) -> bool {
+        let summoned = threads.summon();
+        summoned.into_iter().for_each(|thread| self.wake(thread));
+        summoned.is_some()
     }
 }
 

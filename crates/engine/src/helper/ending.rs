@@ -13,12 +13,13 @@
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use fastrack_http::Error;
 use fastrack_sys::{exit_at_once, monotonic_millis, write_stderr_within, Events};
 
 use super::shared::Shared;
+use crate::baton::Driving;
 use crate::control::Control;
 use crate::request_state::{
     end_overdue_process, ActiveRequest, Claim, LastResponse, RequestSettings, ThreadDumper, ENDING_TIME,
@@ -281,7 +282,7 @@ impl Ending {
 
     fn is_anybody_serving(&self) -> bool {
         let taken = self.control.all_requests().iter().filter(|request| request.is_taken()).count();
-        self.shared.app_threads().serving() as usize > taken
+        self.shared.baton().serving() > taken
     }
 
     /// The process ends: from here on, touch nothing. Somebody may have kept it from ending, such as a handler that jumps out
@@ -299,7 +300,7 @@ impl Ending {
 
     /// If a request is overdue its client is answered at once, and no thread takes another one. The process ends when the
     /// other requests are done, or overdue as well. Until then these may fork, for which they need `driving`.
-    pub(super) fn end_overdue<'a>(&'a self, driving: MutexGuard<'a, ()>) -> MutexGuard<'a, ()> {
+    pub(super) fn end_overdue<'a>(&'a self, driving: Driving<'a>) -> Driving<'a> {
         if !self.answer_overdue(false) {
             return driving;
         }
@@ -310,11 +311,11 @@ impl Ending {
         while is_any_left() || self.is_anybody_serving() {
             fastrack_sys::sleep(LAST_LOOK);
             // Another thread has crashed meanwhile, or calls exit!: the process ends by that, with its own report and status.
-            if let Some(driving) = self.is_asked().then(|| self.shared.drive()).flatten() {
+            if let Some(driving) = self.is_asked().then(|| self.shared.baton().drive()).flatten() {
                 return driving;
             }
             let is_over = monotonic_millis() >= latest;
-            let driving = self.shared.drive();
+            let driving = self.shared.baton().drive();
             if driving.is_none() && !is_over {
                 continue;
             }

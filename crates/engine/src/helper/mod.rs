@@ -6,7 +6,6 @@
 
 mod app_threads;
 mod ending;
-mod epoch;
 mod listening;
 mod shared;
 mod thread;
@@ -16,7 +15,7 @@ mod timer;
 #[cfg(test)]
 pub(crate) use shared::tests;
 
-pub(crate) use app_threads::{AppThreads, Turn, MAIN};
+pub(crate) use app_threads::{AppThreads, Turn};
 pub use ending::{Ending, EXIT_STATUS};
 pub(crate) use shared::Shared;
 pub(crate) use thread::Helper;

@@ -1,14 +1,13 @@
-//! What the two threads of a worker share.
+//! What the threads of a worker share.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fastrack_http::Error;
 use fastrack_sys::monotonic_millis;
 
 use super::app_threads::AppThreads;
-use super::epoch::Epoch;
 use super::timer::HelperTimer;
+use crate::baton::{Baton, Driving};
 use crate::control::Control;
 use crate::reactor::Reactor;
 
@@ -18,36 +17,24 @@ const LOG_TIME: u64 = 50;
 #[derive(Debug)]
 pub(crate) struct Shared {
     reactor: Mutex<Reactor>,
-    /// Held by the helper while it drives the connections, and by a thread of the application's that forks.
-    ///
-    /// INVARIANT: the thread that runs the engine never takes it. It would wait with the application's lock (Ruby's GVL),
-    /// which the fork may need.
-    driving: Mutex<()>,
-    epoch: Epoch,
+    /// INVARIANT: the thread that runs the engine never waits for the helper, nor for a thread that forks, which have the right to
+    /// [drive](Baton::drive). It would wait with the application's lock (Ruby's GVL), which the fork may need.
+    baton: Arc<Baton>,
     timer: HelperTimer,
     app_threads: AppThreads,
-    /// Threads without the lead that want the reactor.
-    returning: AtomicU32,
 }
 
 impl Shared {
-    pub fn new(reactor: Reactor, timer: HelperTimer, app_threads: AppThreads) -> Self {
-        Shared {
-            reactor: Mutex::new(reactor),
-            driving: Mutex::new(()),
-            epoch: Epoch::default(),
-            timer,
-            app_threads,
-            returning: AtomicU32::new(0),
-        }
+    pub fn new(reactor: Reactor, baton: Arc<Baton>, timer: HelperTimer, app_threads: AppThreads) -> Self {
+        Shared { reactor: Mutex::new(reactor), baton, timer, app_threads }
     }
 
     pub fn app_threads(&self) -> &AppThreads {
         &self.app_threads
     }
 
-    pub fn epoch(&self) -> &Epoch {
-        &self.epoch
+    pub fn baton(&self) -> &Baton {
+        &self.baton
     }
 
     pub(super) fn timer(&self) -> &HelperTimer {
@@ -64,15 +51,8 @@ impl Shared {
     /// Locks the reactor, for a thread that has answered a request and does not lead.
     #[inline(never)]
     pub fn reactor_at_once(&self) -> MutexGuard<'_, Reactor> {
-        self.returning.fetch_add(1, Ordering::SeqCst);
-        let reactor = self.reactor();
-        self.returning.fetch_sub(1, Ordering::SeqCst);
-        reactor
-    }
-
-    /// Whether such a thread waits.
-    pub(super) fn is_anybody_returning(&self) -> bool {
-        self.returning.load(Ordering::Relaxed) > 0
+        let _returning = self.baton.return_from_request();
+        self.reactor()
     }
 
     /// Locks the reactor if it is free. None, too, if the application's thread panicked with it: it may be
@@ -81,34 +61,29 @@ impl Shared {
         self.reactor.try_lock().ok()
     }
 
-    /// For the helper: None while the application forks.
-    pub(super) fn drive(&self) -> Option<MutexGuard<'_, ()>> {
-        self.driving.try_lock().ok()
-    }
-
     /// Keeps the helper from the connections, from when it has let go of them. None if it has not within
     /// `millis` milliseconds.
-    pub fn keep_from_driving(&self, millis: u64) -> Option<MutexGuard<'_, ()>> {
-        within(millis, || self.driving.try_lock().ok())
+    pub fn keep_from_driving(&self, millis: u64) -> Option<Driving<'_>> {
+        within(millis, || self.baton.drive())
     }
 
     /// The application's thread is about to wait, and unlocks the reactor. It is idle before that: if the helper
     /// locked the reactor in between, nobody would handle the events that it polled until another client came.
     pub fn set_waiting(&self, reactor: MutexGuard<'_, Reactor>) {
-        self.epoch.set_idle();
+        self.baton.set_idle();
         drop(reactor);
         self.timer.idle();
     }
 
     pub fn set_busy(&self) {
-        if let Some(epoch) = self.epoch.set_busy() {
+        if let Some(epoch) = self.baton.set_busy() {
             self.timer.woken(epoch);
         }
     }
 
     /// The application's thread begins something that may last: a request, or something else.
     pub fn begin(&self, is_request: bool) {
-        self.timer.begin(self.epoch.advance(), is_request);
+        self.timer.begin(self.baton.step(), is_request);
     }
 
     /// The listeners are about to be closed.
@@ -156,34 +131,39 @@ fn within<T>(millis: u64, attempt: impl Fn() -> Option<T>) -> Option<T> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::accept::Listeners;
+    use crate::baton::is_busy;
     use crate::control::Control;
-    use crate::helper::epoch::is_busy;
     use crate::patience::patience;
-    use crate::reactor::Table;
+    use crate::reactor::{Lead, Table};
     use crate::request_state::RequestSettings;
     use crate::settings::Settings;
+    use fastrack_sys::Poller;
     use std::os::fd::AsFd;
     use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
-    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     pub fn shared() -> Shared {
         let table = Table::new().expect("a poller");
         let set = table.poller().as_fd().try_clone_to_owned().expect("a copy");
-        let control = Control::new(-1, [], &RequestSettings::default()).expect("a control");
+        let control = Arc::new(Control::new(-1, [], &RequestSettings::default()).expect("a control"));
+        let lead = Lead::new(Listeners::new(Vec::new()), Arc::new(Poller::new().expect("a poller")), None);
+        let baton = Arc::clone(control.baton());
+        let reactor = Reactor::new(Settings::default(), control, table, None, lead);
         let timer = HelperTimer::new::<std::os::fd::OwnedFd>(set, Vec::new()).expect("a timer");
         let app_threads = AppThreads::new(1).expect("threads");
-        Shared::new(Reactor::new(Settings::default(), Arc::new(control), table, None), timer, app_threads)
+        Shared::new(reactor, baton, timer, app_threads)
     }
 
     #[test]
     fn who_locks_the_reactor_of_a_waiting_thread_sees_that_it_waits() {
         let shared = shared();
-        let (done, seen) = (std::sync::atomic::AtomicBool::new(false), AtomicU32::new(0));
+        let (done, seen) = (AtomicBool::new(false), AtomicU32::new(0));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !done.load(Ordering::SeqCst) {
                     let Some(_reactor) = shared.try_reactor() else { continue };
-                    assert!(!is_busy(shared.epoch.read()));
+                    assert!(!is_busy(shared.baton.epoch()));
                     seen.fetch_add(1, Ordering::SeqCst);
                 }
             });

@@ -79,7 +79,7 @@ fn run(shared: &Shared, control: &Control, ending: &Ending) {
     // It computes for microseconds, and a client may wait for them: not for a request that has the processor.
     fastrack_sys::take_short_turns();
     let drive = Drive { shared, control, ending, step: Cell::default() };
-    let mut tick = Tick::new(shared.timer(), shared.epoch(), drive);
+    let mut tick = Tick::new(shared.timer(), shared.baton(), drive);
     loop {
         let Some(wake) = shared.timer().wait(&mut events, tick.next_look()) else {
             ending.leave();
@@ -127,9 +127,9 @@ struct Drive<'a> {
 impl Work for Drive<'_> {
     fn drive(&self, since: u64) -> Option<u64> {
         let Drive { shared, control, .. } = self;
-        let driving = shared.drive()?;
+        let driving = shared.baton().drive()?;
         let mut reactor = shared.try_reactor()?;
-        if shared.epoch().read() != since {
+        if shared.baton().epoch() != since {
             return None;
         }
         reactor.note_long_request();
@@ -145,7 +145,7 @@ impl Work for Drive<'_> {
         let _driving = self.ending.end_overdue(driving);
         let mut step = Step::default();
         // A request has limits of its own. What comes after it begins at 0.
-        if shared.app_threads().serving() == 0 && control.request().is_none() {
+        if shared.baton().serving() == 0 && control.request().is_none() {
             step = self.step.get();
             self.ending.end_stuck(step.see(since, monotonic_millis()));
         }
@@ -158,7 +158,7 @@ impl Work for Drive<'_> {
             return;
         }
         // Not while the application forks.
-        if let Some(driving) = self.shared.drive() {
+        if let Some(driving) = self.shared.baton().drive() {
             if let Some(_reactor) = self.shared.try_reactor() {
                 self.send_responses();
             }
@@ -175,7 +175,7 @@ impl Work for Drive<'_> {
 impl Drive<'_> {
     /// With one thread of the application.
     fn drive_for_thread(&self, since: u64, reactor: &mut Reactor) -> u64 {
-        reactor.drive(&|| self.shared.epoch().read() != since, &|_| false);
+        reactor.drive(&|| self.shared.baton().epoch() != since, &|_| false);
         self.shared.timer().want_listeners(reactor.may_accept_for_others());
         LONGEST_WAIT
     }
@@ -184,16 +184,16 @@ impl Drive<'_> {
     fn drive_for_threads(&self, since: u64, reactor: &mut Reactor) -> u64 {
         let Drive { shared, control, .. } = self;
         let app_threads = shared.app_threads();
-        let admits_another = app_threads.admits_another();
+        let admits_another = app_threads.admits_another(&reactor.threads);
         let is_first_choice = |reactor: &Reactor| {
             admits_another && !reactor.queue_handle().is_some_and(QueueHandle::is_another_idle)
         };
-        let is_back = || shared.epoch().read() != since || shared.is_anybody_returning();
+        let is_back = || shared.baton().epoch() != since || shared.baton().is_anybody_returning();
         reactor.drive(&is_back, &is_first_choice);
         // What the thread that leads would see: clients, the shared queue.
         let is_anybody_there = reactor.has_ready() || control.is_noticed() || control.is_anybody_waiting();
         if is_anybody_there && (control.is_noticed() || is_first_choice(reactor)) {
-            app_threads.summon();
+            app_threads.summon(&mut reactor.threads);
         }
         shared.timer().watch_on(!is_anybody_there);
         if !is_anybody_there || admits_another {

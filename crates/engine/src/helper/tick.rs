@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use fastrack_sys::Timer;
 
-use super::epoch::{is_busy, Epoch};
 use super::timer::{Alarm, HelperTimer, Wake, SOON};
+use crate::baton::{is_busy, Baton};
 
 /// The longest time until the next look, where few requests last that long, and where hardly any does.
 const LONG: Duration = Duration::from_millis(2);
@@ -39,7 +39,7 @@ struct Lasting {
 
 pub(super) struct Tick<'a, W, A = Timer> {
     timer: &'a HelperTimer<A>,
-    epoch: &'a Epoch,
+    baton: &'a Baton,
     work: W,
     /// The epoch at the last look, and the time until the next one.
     before: u64,
@@ -48,8 +48,8 @@ pub(super) struct Tick<'a, W, A = Timer> {
 }
 
 impl<'a, W: Work, A: Alarm> Tick<'a, W, A> {
-    pub fn new(timer: &'a HelperTimer<A>, epoch: &'a Epoch, work: W) -> Self {
-        Tick { timer, epoch, work, before: 0, interval: SOON, lasting: None }
+    pub fn new(timer: &'a HelperTimer<A>, baton: &'a Baton, work: W) -> Self {
+        Tick { timer, baton, work, before: 0, interval: SOON, lasting: None }
     }
 
     /// How long to wait for an event, in milliseconds; None to wait for the timer alone.
@@ -60,7 +60,7 @@ impl<'a, W: Work, A: Alarm> Tick<'a, W, A> {
     /// The helper was woken.
     pub fn woken(&mut self, wake: Wake) {
         let timer = self.timer;
-        let epoch = self.epoch.read();
+        let epoch = self.baton.epoch();
         if let Some(lasting) = self.lasting.take() {
             if lasting.since == epoch && wake != Wake::Timer {
                 self.lasting = self.drive(epoch);
@@ -90,13 +90,13 @@ impl<'a, W: Work, A: Alarm> Tick<'a, W, A> {
         self.work.watch();
         if is_busy(epoch) && steps == 0 {
             let lasting = self.drive(epoch);
-            self.lasting = lasting.filter(|_| timer.watch_connections(self.epoch, epoch));
+            self.lasting = lasting.filter(|_| timer.watch_connections(self.baton, epoch));
             if self.lasting.is_none() {
                 self.work.rest();
             }
         }
         let few = !is_busy(epoch) && steps < FEW_STEPS;
-        if self.lasting.is_some() || few && timer.leave(self.epoch) {
+        if self.lasting.is_some() || few && timer.leave(self.baton) {
             self.interval = SOON;
             return;
         }
@@ -119,7 +119,7 @@ mod tests {
     /// How often it was told to drive and to rest. It has driven unless there was progress.
     #[derive(Default)]
     struct Calls<'a> {
-        epoch: Option<&'a Epoch>,
+        baton: Option<&'a Baton>,
         drives: Cell<u32>,
         rests: Cell<u32>,
     }
@@ -127,7 +127,7 @@ mod tests {
     impl Work for &Calls<'_> {
         fn drive(&self, since: u64) -> Option<u64> {
             self.drives.set(self.drives.get() + 1);
-            self.epoch.is_some_and(|epoch| epoch.read() == since).then_some(100)
+            self.baton.is_some_and(|baton| baton.epoch() == since).then_some(100)
         }
 
         fn rest(&self) {
@@ -141,31 +141,31 @@ mod tests {
 
     #[test]
     fn the_work_is_told_when_what_lasted_is_over_and_not_before() {
-        let (timer, epoch) = (new_timer(), Epoch::default());
-        let calls = Calls { epoch: Some(&epoch), ..Calls::default() };
-        let mut tick = Tick::new(&timer, &epoch, &calls);
-        let since = epoch.set_busy().expect("it was idle");
+        let (timer, baton) = (new_timer(), Baton::default());
+        let calls = Calls { baton: Some(&baton), ..Calls::default() };
+        let mut tick = Tick::new(&timer, &baton, &calls);
+        let since = baton.set_busy().expect("it was idle");
         tick.look(since, since);
         tick.woken(Wake::Event);
         assert_eq!((calls.drives.get(), calls.rests.get()), (2, 0));
-        epoch.advance();
+        baton.step();
         tick.woken(Wake::Event);
         assert_eq!((calls.drives.get(), calls.rests.get()), (2, 1));
         // What was about to last is over at once.
-        let since = epoch.read();
+        let since = baton.epoch();
         let calls = Calls::default();
-        Tick::new(&timer, &epoch, &calls).look(since, since);
+        Tick::new(&timer, &baton, &calls).look(since, since);
         assert_eq!((calls.drives.get(), calls.rests.get()), (1, 1));
     }
 
     #[test]
     fn where_nothing_lasts_looks_are_ever_rarer() {
-        let (timer, epoch, calls) = (new_timer(), Epoch::default(), Calls::default());
-        let mut tick = Tick::new(&timer, &epoch, &calls);
-        let mut since = epoch.set_busy().expect("it was idle");
+        let (timer, baton, calls) = (new_timer(), Baton::default(), Calls::default());
+        let mut tick = Tick::new(&timer, &baton, &calls);
+        let mut since = baton.set_busy().expect("it was idle");
         tick.interval = SOON / 4;
         let mut look = |steps| {
-            let now = (0..steps).map(|_| epoch.advance()).last().expect("some");
+            let now = (0..steps).map(|_| baton.step()).last().expect("some");
             tick.look(now, since);
             since = now;
             timer.fires().expect("it is set").as_micros()
@@ -178,16 +178,16 @@ mod tests {
     #[test]
     fn the_helper_keeps_the_timer_while_requests_come_one_after_the_other_and_leaves_it_to_an_idle_thread() {
         for (steps, keeps) in [(FEW_STEPS - 1, None), (FEW_STEPS, Some(SOON * 2))] {
-            let (timer, epoch, calls) = (new_timer(), Epoch::default(), Calls::default());
-            let mut tick = Tick::new(&timer, &epoch, &calls);
-            let since = epoch.set_busy().expect("it was idle");
+            let (timer, baton, calls) = (new_timer(), Baton::default(), Calls::default());
+            let mut tick = Tick::new(&timer, &baton, &calls);
+            let since = baton.set_busy().expect("it was idle");
             timer.woken(since);
             for _ in 1..steps {
-                epoch.advance();
+                baton.step();
             }
-            epoch.set_idle();
-            epoch.set_busy();
-            epoch.set_idle();
+            baton.set_idle();
+            baton.set_busy();
+            baton.set_idle();
             assert_eq!(timer.fires(), Some(SOON));
             tick.woken(Wake::Timer);
             assert_eq!(timer.fires(), keeps, "{steps}");

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use fastrack_sys::{Events, Poller, Timer, Waker};
 
-use super::epoch::{is_busy, Epoch};
 use super::listening::{Listening, Source};
+use crate::baton::{is_busy, Baton};
 use crate::sync::{AtomicU64, Ordering};
 
 /// What takes longer than this wakes the helper.
@@ -235,19 +235,19 @@ impl<A: Alarm> HelperTimer<A> {
     }
 
     /// Leaves the timer to the application's thread; false if that has become busy meanwhile.
-    pub(super) fn leave(&self, epoch: &Epoch) -> bool {
+    pub(super) fn leave(&self, baton: &Baton) -> bool {
         self.give(Who::Nobody);
-        !(is_busy(epoch.read()) && self.pass(Who::Nobody, Who::Kept))
+        !(is_busy(baton.epoch()) && self.pass(Who::Nobody, Who::Kept))
     }
 
     /// The application's thread has been busy with one thing since the epoch `since`: watches the connections, and
     /// leaves the timer to that thread for when it makes progress. False if it has done so by now.
-    pub(super) fn watch_connections(&self, epoch: &Epoch, since: u64) -> bool {
+    pub(super) fn watch_connections(&self, baton: &Baton, since: u64) -> bool {
         self.give(Who::Watching);
         // It cannot fail; and if it did there would be the next look.
         let _ = self.poller.set_wanted(&self.connections, CONNECTIONS, true);
         self.update_listening();
-        if epoch.read() == since {
+        if baton.epoch() == since {
             return true;
         }
         // Unless that thread has set the timer by now.

@@ -9,7 +9,12 @@ mod finish;
 mod gc_pause;
 mod give;
 mod incoming;
+mod lead;
+mod leading;
+mod next_action;
 mod queue_limit;
+mod request_length;
+mod schedule;
 mod shortage;
 mod stop;
 mod table;
@@ -28,12 +33,16 @@ use fastrack_sys::Processors;
 
 use crate::accept::Backlog;
 use crate::access_log::AccessLog;
+use crate::baton::Threads;
 use crate::conn::{Connection, ReadBufPool};
 use crate::control::Control;
 use crate::handoff::QueueHandle;
 use crate::request_state::Count;
 use crate::settings::{own_descriptors, Settings};
 
+pub use lead::Finish;
+pub(crate) use lead::{Lead, CONNECTIONS, EXHAUSTION_PAUSE, MASTER, NOTICE, QUEUE};
+pub(crate) use next_action::Action;
 pub(crate) use table::Table;
 
 /// The heap is trimmed when the worker is idle and so much has been freed, in bytes: it takes milliseconds.
@@ -59,6 +68,9 @@ struct BacklogTime {
 
 #[derive(Debug)]
 pub(crate) struct Reactor {
+    /// Who leads. Whoever drives has the reactor's lock.
+    pub threads: Threads,
+    pub lead: Lead,
     settings: Settings,
     control: Arc<Control>,
     table: Table,
@@ -117,8 +129,11 @@ impl Reactor {
         control: Arc<Control>,
         table: Table,
         queue_handle: Option<QueueHandle>,
+        lead: Lead,
     ) -> Self {
         Reactor {
+            threads: Threads::new(Arc::clone(control.baton())),
+            lead,
             settings,
             control,
             table,

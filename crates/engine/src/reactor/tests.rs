@@ -13,7 +13,9 @@ use crate::request_state::RequestSettings;
 pub(super) fn reactor() -> Reactor {
     let control = Control::new(-1, [], &RequestSettings::default()).expect("a control");
     let table = Table::new().expect("a poller");
-    Reactor::new(Settings::default(), Arc::new(control), table, None)
+    let poller = Arc::new(fastrack_sys::Poller::new().expect("a poller"));
+    let lead = Lead::new(crate::accept::Listeners::new(Vec::new()), poller, None);
+    Reactor::new(Settings::default(), Arc::new(control), table, None, lead)
 }
 
 fn pair() -> (UnixStream, Box<Connection>) {

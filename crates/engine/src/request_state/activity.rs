@@ -73,6 +73,10 @@ impl Activity {
         self.change(OUTSIDE, clock);
     }
 
+    pub(crate) fn is_in_request(&self) -> bool {
+        self.doing.load(Ordering::Relaxed) != OUTSIDE
+    }
+
     /// Whether the thread would compute now if it had a processor, or does so. False where the system does not tell.
     pub(crate) fn is_runnable(&self) -> bool {
         ThreadId::of_number(self.thread.load(Ordering::Acquire)).is_some_and(ThreadId::is_runnable)

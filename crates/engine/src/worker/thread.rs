@@ -1,28 +1,22 @@
 //! One thread of the application while it runs the engine: leads, answers requests, sleeps.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use fastrack_sys::Events;
 
-use super::run::EXHAUSTION_PAUSE;
-use super::schedule::Action;
-use super::{Driver, Engine, Finish, LockedReactor};
+use super::{Engine, LockedReactor};
 use crate::app::{App, Flow};
+use crate::baton::MAIN;
 use crate::conn::InFlight;
-use crate::helper::{AppThreads, Shared, Turn, MAIN};
+use crate::helper::{AppThreads, Shared, Turn};
+use crate::reactor::{Action, Finish, Reactor, EXHAUSTION_PAUSE};
 
 /// How long a thread whose request another one has taken waits at a time for the end of the process, in milliseconds.
 const END_LOOK: u64 = 1_000;
 
 /// How long the access log's last lines are waited for, in milliseconds.
 const LOG_TIME: u64 = 1_000;
-
-/// What a thread has that leads.
-pub(super) struct Lead<'e> {
-    pub driver: Box<Driver>,
-    pub reactor: LockedReactor<'e>,
-}
 
 pub(super) struct AppThread<'e> {
     pub engine: &'e Engine,
@@ -34,7 +28,7 @@ pub(super) struct AppThread<'e> {
     pub gives_way: bool,
     /// Why the first thread returns, if it says so itself.
     finish: Option<Finish>,
-    events: Events,
+    pub events: Events,
 }
 
 impl Engine {
@@ -45,16 +39,13 @@ impl Engine {
             return Finish::Closed;
         }
         fastrack_sys::note_application_thread();
-        if let Some(driver) = self.driver().as_mut() {
-            driver.left = limit;
-            driver.finish = None;
-            driver.recalled = false;
-        }
+        let mut reactor = self.shared.reactor();
+        reactor.lead.begin_run(limit);
+        reactor.threads.is_open = true;
+        drop(reactor);
         self.shared.set_busy();
         let app_threads = self.shared.app_threads();
         if !app_threads.is_alone() {
-            self.control.set_lead_over(false);
-            app_threads.open();
             app_threads.activity(MAIN).begin();
             app.begin(MAIN, app_threads.activity(MAIN));
         }
@@ -82,7 +73,8 @@ impl Engine {
             return Finish::Closed;
         }
         let app_threads = self.shared.app_threads();
-        let Some(number) = app_threads.enter() else { return Finish::Dismissed };
+        let number = app_threads.enter(&mut self.shared.reactor().threads);
+        let Some(number) = number else { return Finish::Dismissed };
         let activity = Arc::clone(app_threads.activity(number));
         activity.begin();
         app.begin(number, &activity);
@@ -95,23 +87,14 @@ impl Engine {
 
     /// Whether no thread but perhaps the current one has a request.
     pub fn is_alone(&self) -> bool {
-        self.shared.app_threads().is_alone() || self.shared.app_threads().serving() < 2
+        self.shared.baton().serving() < 2
     }
 
     /// Has all threads return that [serve](Self::serve): they have no requests.
     pub fn dismiss_threads(&self) {
         if !self.control.is_closed() && !self.shared.app_threads().is_alone() {
-            self.shared.app_threads().dismiss();
+            self.shared.app_threads().dismiss(&mut self.shared.reactor().threads);
         }
-    }
-
-    /// Puts what belongs to the lead back in its place.
-    pub(super) fn put_back(&self, driver: Box<Driver>) {
-        *self.driver() = Some(driver);
-    }
-
-    fn driver(&self) -> std::sync::MutexGuard<'_, Option<Box<Driver>>> {
-        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -139,25 +122,14 @@ impl<'e> AppThread<'e> {
 
     fn run(&mut self, app: &mut impl App) -> Finish {
         loop {
-            let lead = match self.wait_for_lead(app) {
-                Ok(lead) => lead,
+            let reactor = match self.wait_for_lead(app) {
+                Ok(reactor) => reactor,
                 Err(finish) => return finish,
             };
-            if let Some(finish) = self.lead(lead, app) {
+            if let Some(finish) = self.lead(reactor, app) {
                 return finish;
             }
         }
-    }
-
-    /// Takes what belongs to the lead. None in a forked child.
-    pub fn take_lead(&self) -> Option<Lead<'e>> {
-        let reactor = self.lock()?;
-        let driver = self.engine.driver().take()?;
-        Some(Lead { driver, reactor })
-    }
-
-    pub fn put_back(&self, driver: Box<Driver>) {
-        self.engine.put_back(driver);
     }
 
     /// Locks the reactor. None in a forked child, where a thread that was not copied may have it locked.
@@ -179,35 +151,49 @@ impl<'e> AppThread<'e> {
         Some(shared.reactor())
     }
 
+    /// Calls the application with the reactor unlocked. None in a forked child.
+    pub fn unlocked(
+        &mut self,
+        reactor: LockedReactor<'e>,
+        call: impl FnOnce() -> Flow,
+    ) -> Option<LockedReactor<'e>> {
+        drop(reactor);
+        let flow = call();
+        self.note(flow);
+        self.lock()
+    }
+
+    pub fn note(&mut self, flow: Flow) {
+        self.recalled |= flow == Flow::Break;
+    }
+
     /// Sleeps until this thread is to lead, or to return.
-    fn wait_for_lead(&mut self, app: &mut impl App) -> Result<Lead<'e>, Finish> {
-        let (app_threads, control) = (self.app_threads(), &self.engine.control);
+    fn wait_for_lead(&mut self, app: &mut impl App) -> Result<LockedReactor<'e>, Finish> {
+        let app_threads = self.app_threads();
         // The lead may have been over before it could.
         self.gives_way = false;
         loop {
-            if control.is_closed() {
-                return Err(Finish::Closed);
-            }
-            if app_threads.is_alone() {
-                return self.take_lead().ok_or(Finish::Closed);
-            }
+            let mut reactor = self.lock().ok_or(Finish::Closed)?;
             if std::mem::take(&mut self.recalled) {
                 if self.number != MAIN {
-                    app_threads.leave(self.number, false);
+                    app_threads.leave(&mut reactor.threads, self.number);
                     return Err(Finish::Broken);
                 }
                 // Once: the application goes on to want it back.
                 if self.finish.is_none() {
-                    self.close(false);
+                    self.close(&mut reactor);
                 }
             }
-            match app_threads.next_turn(self.number) {
-                Turn::Lead if control.is_ending() => app_threads.retire(self.number),
-                Turn::Lead => return self.take_lead().ok_or(Finish::Closed),
-                Turn::Leave if self.number == MAIN => return Err(self.finish()),
+            match app_threads.next_turn(&mut reactor.threads, self.number) {
+                Turn::Lead if self.engine.control.is_ending() => {
+                    app_threads.retire(&mut reactor.threads, self.number);
+                }
+                Turn::Lead => return Ok(reactor),
+                Turn::Leave if self.number == MAIN => return Err(self.finish(&reactor)),
                 Turn::Leave => return Err(Finish::Dismissed),
                 Turn::Sleep => {}
             }
+            drop(reactor);
             self.sleep(app, None);
         }
     }
@@ -215,7 +201,7 @@ impl<'e> AppThread<'e> {
     fn sleep(&mut self, app: &mut impl App, millis: Option<u64>) {
         let (app_threads, number, events) = (self.engine.shared.app_threads(), self.number, &mut self.events);
         let flow = app.block(&mut || app_threads.sleep(number, events, millis));
-        self.recalled |= flow == Flow::Break;
+        self.note(flow);
     }
 
     /// Another thread has taken this one's request, because the process ends.
@@ -227,138 +213,94 @@ impl<'e> AppThread<'e> {
 
     /// Does one thing after the other. What ends that is marked as cold: the compiler would take the loop for a short one, and
     /// inline little. Returns when this thread leads no more; if that is for good, with the reason.
-    fn lead(&mut self, lead: Lead<'e>, app: &mut impl App) -> Option<Finish> {
+    fn lead(&mut self, mut reactor: LockedReactor<'e>, app: &mut impl App) -> Option<Finish> {
         let shared = self.shared();
-        let Lead { mut driver, mut reactor } = lead;
         loop {
-            if driver.recalled | self.engine.control.is_lead_over() {
-                return self.stop_leading(driver, reactor);
+            if self.recalled | !reactor.threads.is_open | self.engine.control.is_ending() {
+                return self.stop_leading(reactor);
             }
-            let action = match driver.finished(&mut reactor) {
-                Some(finish) => return self.finish_leading(driver, reactor, finish),
+            if reactor.is_stop_due() {
+                shared.watch_no_listeners();
+                reactor.end_accepting();
+            }
+            let action = match reactor.finished() {
+                Some(finish) => return self.finish_leading(reactor, finish),
                 None if self.gives_way => {
-                    let lead = self.give_way(driver, reactor, app)?;
-                    (driver, reactor) = (lead.driver, lead.reactor);
+                    reactor = self.give_way(reactor, app)?;
                     continue;
                 }
-                None => driver.next_action(&mut reactor),
+                None => reactor.next_action(),
             };
             if let Action::Wait = action {
-                shared.epoch().advance();
+                shared.baton().step();
             } else {
                 shared.begin(matches!(action, Action::Serve(_)));
             }
             // These return None in a forked child, where a thread that was not copied may have the reactor locked.
             let after = match action {
                 Action::Serve(connection) => {
-                    let lead = self.serve(Lead { driver, reactor }, connection, app)?;
-                    (driver, reactor) = (lead.driver, lead.reactor);
+                    reactor = self.serve(reactor, connection, app)?;
                     continue;
                 }
-                Action::AwaitRequest(connection) => driver.await_request(shared, reactor, connection, app),
-                Action::Continue => driver.unlocked(shared, reactor, || app.check()),
+                Action::AwaitRequest(connection) => self.await_request(reactor, connection, app),
+                Action::Continue => self.unlocked(reactor, || app.check()),
                 Action::Log(lines) => {
                     let lacks_memory = reactor.take_memory_shortage();
-                    driver.unlocked(shared, reactor, || log(app, &lines, lacks_memory))
+                    self.unlocked(reactor, || log(app, &lines, lacks_memory))
                 }
                 Action::Pause => {
                     let mut pause = || fastrack_sys::sleep(EXHAUSTION_PAUSE);
-                    driver.unlocked(shared, reactor, || app.block(&mut pause))
+                    self.unlocked(reactor, || app.block(&mut pause))
                 }
-                Action::Wait if self.may_wait() => driver.wait(shared, reactor, app),
-                Action::Wait => match self.rest(driver, reactor, app) {
-                    Some(lead) => {
-                        (driver, reactor) = (lead.driver, lead.reactor);
-                        continue;
-                    }
-                    None => return None,
-                },
+                Action::Wait if reactor.threads.is_idle() => self.wait(reactor, app),
+                Action::Wait => {
+                    reactor = self.rest(reactor, app)?;
+                    continue;
+                }
             };
-            match after {
-                Some(after) => reactor = after,
-                None => return self.leave_closed(driver),
-            }
+            let Some(after) = after else { return Some(Finish::Closed) };
+            reactor = after;
         }
-    }
-
-    /// This is a forked child.
-    #[cold]
-    fn leave_closed(&self, driver: Box<Driver>) -> Option<Finish> {
-        self.put_back(driver);
-        Some(Finish::Closed)
-    }
-
-    fn may_wait(&self) -> bool {
-        self.app_threads().is_alone() || self.app_threads().is_idle()
     }
 
     /// The helper looks after the connections, and wakes a thread once the next request is in nobody's way.
     #[cold]
-    fn give_way(
-        &mut self,
-        mut driver: Box<Driver>,
-        mut reactor: LockedReactor<'e>,
-        app: &mut impl App,
-    ) -> Option<Lead<'e>> {
+    fn give_way(&mut self, mut reactor: LockedReactor<'e>, app: &mut impl App) -> Option<LockedReactor<'e>> {
         self.gives_way = false;
-        driver.put_off(&mut reactor);
-        self.rest(driver, reactor, app)
+        reactor.put_off();
+        self.rest(reactor, app)
     }
 
     /// There is nothing to do while other threads have requests. Leads on if they have not any more.
     #[cold]
-    fn rest(
-        &mut self,
-        driver: Box<Driver>,
-        reactor: LockedReactor<'e>,
-        app: &mut impl App,
-    ) -> Option<Lead<'e>> {
+    fn rest(&mut self, mut reactor: LockedReactor<'e>, app: &mut impl App) -> Option<LockedReactor<'e>> {
         // From now on the helper looks after the connections.
         self.shared().begin(false);
-        drop(reactor);
-        self.put_back(driver);
-        if !self.app_threads().rest(self.number) {
-            return self.take_lead();
+        if !self.app_threads().rest(&mut reactor.threads, self.number) {
+            return Some(reactor);
         }
+        drop(reactor);
         self.sleep(app, None);
         None
     }
 
-    /// There is a reason for which all threads stop. With several of them the first one returns with it.
+    /// There is a reason for which all threads stop. The first one returns with it.
     #[cold]
-    fn finish_leading(
-        &mut self,
-        mut driver: Box<Driver>,
-        reactor: LockedReactor<'e>,
-        finish: Finish,
-    ) -> Option<Finish> {
-        drop(reactor);
-        let app_threads = self.app_threads();
-        if !app_threads.is_alone() {
-            driver.finish = Some(finish);
-        }
-        self.put_back(driver);
-        if app_threads.is_alone() {
-            return Some(finish);
-        }
-        self.engine.control.set_lead_over(true);
-        app_threads.close(true);
+    fn finish_leading(&mut self, mut reactor: LockedReactor<'e>, finish: Finish) -> Option<Finish> {
+        reactor.lead.finish = Some(finish);
+        self.app_threads().close(&mut reactor.threads, self.number);
         None
     }
 
     /// This thread is to return, or the lead is over.
     #[cold]
-    fn stop_leading(&mut self, mut driver: Box<Driver>, mut reactor: LockedReactor<'e>) -> Option<Finish> {
-        self.recalled |= std::mem::take(&mut driver.recalled);
-        driver.put_off(&mut reactor);
-        drop(reactor);
-        self.put_back(driver);
+    fn stop_leading(&mut self, mut reactor: LockedReactor<'e>) -> Option<Finish> {
+        reactor.put_off();
         match (self.number, self.recalled) {
-            (MAIN, true) if self.app_threads().is_alone() => return Some(Finish::Broken),
-            (_, false) => self.app_threads().give_up(),
-            (MAIN, true) => self.close(true),
+            (_, false) => self.app_threads().give_up(&mut reactor.threads, self.number),
+            (MAIN, true) => self.close(&mut reactor),
             (number, true) => {
-                self.app_threads().leave(number, true);
+                self.app_threads().leave(&mut reactor.threads, number);
                 return Some(Finish::Broken);
             }
         }
@@ -366,18 +308,16 @@ impl<'e> AppThread<'e> {
     }
 
     /// The first thread is to return: no thread takes another request, and it waits for those in progress.
-    fn close(&mut self, leads: bool) {
+    fn close(&mut self, reactor: &mut LockedReactor<'e>) {
         self.recalled = false;
         self.finish = Some(Finish::Broken);
-        self.engine.control.set_lead_over(true);
-        self.app_threads().close(leads);
+        self.app_threads().close(&mut reactor.threads, self.number);
         self.engine.control.notify();
     }
 
     /// Why the first thread returns.
-    fn finish(&mut self) -> Finish {
-        let drivers = || self.engine.driver().as_ref().and_then(|driver| driver.finish);
-        self.finish.take().or_else(drivers).unwrap_or(Finish::Broken)
+    fn finish(&mut self, reactor: &Reactor) -> Finish {
+        self.finish.take().or(reactor.lead.finish).unwrap_or(Finish::Broken)
     }
 }
 

@@ -4,11 +4,65 @@ use super::*;
 use crate::clock::tests::HandClock;
 use crate::patience::{patience, until};
 use crate::request_state::ENOUGH;
+use std::cell::RefCell;
+use std::ops::Deref;
+
+/// Threads, with what the reactor knows of them.
+struct Worker(AppThreads<HandClock>, RefCell<Threads>);
+
+impl Deref for Worker {
+    type Target = AppThreads<HandClock>;
+
+    fn deref(&self) -> &AppThreads<HandClock> {
+        &self.0
+    }
+}
+
+impl Worker {
+    fn enter(&self) -> Option<usize> {
+        self.0.enter(&mut self.1.borrow_mut())
+    }
+
+    fn next_turn(&self, thread: usize) -> Turn {
+        self.0.next_turn(&mut self.1.borrow_mut(), thread)
+    }
+
+    fn begin_request(&self, thread: usize) {
+        self.0.begin_request(&mut self.1.borrow_mut(), thread);
+    }
+
+    fn end_request(&self, thread: usize) -> Option<bool> {
+        self.0.end_request(&mut self.1.borrow_mut(), thread)
+    }
+
+    fn admits_another(&self) -> bool {
+        self.0.admits_another(&self.1.borrow())
+    }
+
+    fn summon(&self) -> bool {
+        self.0.summon(&mut self.1.borrow_mut())
+    }
+
+    fn rest(&self, thread: usize) -> bool {
+        self.0.rest(&mut self.1.borrow_mut(), thread)
+    }
+
+    fn leave(&self, thread: usize) {
+        self.0.leave(&mut self.1.borrow_mut(), thread);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.1.borrow().is_idle()
+    }
+}
 
 /// Its clock stands still.
-fn app_threads(threads: usize) -> AppThreads<HandClock> {
-    let app_threads = AppThreads::with(threads, HandClock::new()).expect("threads");
-    app_threads.open();
+fn app_threads(threads: usize) -> Worker {
+    let baton = Arc::default();
+    let mut state = Threads::new(baton);
+    state.is_open = true;
+    let app_threads =
+        Worker(AppThreads::with(threads, HandClock::new()).expect("threads"), RefCell::new(state));
     for thread in 1..threads {
         assert_eq!(app_threads.enter(), Some(thread));
     }
@@ -16,7 +70,7 @@ fn app_threads(threads: usize) -> AppThreads<HandClock> {
 }
 
 /// One of its two threads has a request, and the other one sleeps.
-fn one_with_a_request() -> AppThreads<HandClock> {
+fn one_with_a_request() -> Worker {
     let app_threads = app_threads(2);
     assert_eq!((app_threads.next_turn(0), app_threads.next_turn(1)), (Turn::Lead, Turn::Sleep));
     app_threads.begin_request(0);
@@ -24,7 +78,7 @@ fn one_with_a_request() -> AppThreads<HandClock> {
 }
 
 /// Its two threads have requests, and nobody leads.
-fn two_with_requests() -> AppThreads<HandClock> {
+fn two_with_requests() -> Worker {
     let app_threads = one_with_a_request();
     assert!(app_threads.summon());
     assert_eq!(app_threads.next_turn(1), Turn::Lead);
@@ -32,7 +86,7 @@ fn two_with_requests() -> AppThreads<HandClock> {
     app_threads
 }
 
-impl AppThreads<HandClock> {
+impl Worker {
     /// From now on the thread waits for something else than the lock, or not, as it says.
     fn says(&self, thread: usize, waits: bool) {
         self.activity(thread).set_waiting_by(&self.clock, waits);
@@ -49,7 +103,7 @@ impl AppThreads<HandClock> {
     }
 }
 
-fn is_woken(app_threads: &AppThreads<HandClock>, thread: usize) -> bool {
+fn is_woken(app_threads: &Worker, thread: usize) -> bool {
     let mut events = Events::default();
     app_threads.sleep(thread, &mut events, Some(0));
     !events.is_empty()
@@ -185,9 +239,9 @@ fn where_the_application_tells_nothing_a_further_request_begins_after_a_time_bes
     let (tell, told) = std::sync::mpsc::channel();
     let (end, ended) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
-        let (end, app_threads) = (end, &app_threads);
+        let activity = app_threads.activity(0);
         scope.spawn(move || {
-            app_threads.activity(0).begin();
+            activity.begin();
             tell.send(()).expect("tell");
             while ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {}
         });
@@ -216,13 +270,13 @@ fn a_thread_that_ends_passes_on_what_it_was_woken_for() {
     assert_eq!([0, 1, 2].map(|thread| app_threads.next_turn(thread)), [Turn::Lead, Turn::Sleep, Turn::Sleep]);
     app_threads.begin_request(0);
     assert!(app_threads.summon());
-    app_threads.leave(2, false);
+    app_threads.leave(2);
     assert!(is_woken(&app_threads, 1));
     assert_eq!(app_threads.enter(), Some(2));
     assert_eq!(app_threads.next_turn(1), Turn::Lead);
     assert_eq!(app_threads.end_request(0), None);
     assert_eq!(app_threads.next_turn(0), Turn::Sleep);
-    app_threads.leave(1, true);
+    app_threads.leave(1);
     assert!(is_woken(&app_threads, 0));
     assert_eq!(app_threads.next_turn(0), Turn::Lead);
 }
@@ -232,13 +286,13 @@ fn the_main_thread_goes_on_when_the_last_request_is_answered_and_the_others_when
     let app_threads = app_threads(2);
     assert_eq!((app_threads.next_turn(1), app_threads.next_turn(0)), (Turn::Lead, Turn::Sleep));
     app_threads.begin_request(1);
-    app_threads.close(false);
+    app_threads.close(&mut app_threads.1.borrow_mut(), 0);
     assert!(is_woken(&app_threads, 0));
     assert_eq!(app_threads.next_turn(0), Turn::Sleep);
     assert_eq!(app_threads.end_request(1), None);
     assert!(is_woken(&app_threads, 0));
     assert_eq!((app_threads.next_turn(0), app_threads.next_turn(1)), (Turn::Leave, Turn::Sleep));
-    app_threads.dismiss();
+    app_threads.dismiss(&mut app_threads.1.borrow_mut());
     assert!(is_woken(&app_threads, 1));
     assert_eq!(app_threads.next_turn(1), Turn::Leave);
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::accept::Client;
+use crate::baton::MAIN;
 use crate::handoff::SharedQueue;
-use crate::helper::{Turn, MAIN};
+use crate::helper::Turn;
 use crate::patience::{patience, until};
 use crate::request_state::RequestSettings;
 use crate::settings::Settings;
@@ -120,13 +121,14 @@ fn a_client_that_has_its_response_keeps_its_connection_when_another_thread_crash
     let (mut client, server) = pair();
     client.write_all(REQUEST).expect("write");
     let (app_threads, request) = (engine.shared.app_threads(), &engine.control.all_requests()[MAIN]);
-    app_threads.open();
-    assert_eq!(app_threads.next_turn(MAIN), Turn::Lead);
+    let mut reactor = engine.shared.reactor();
+    reactor.threads.is_open = true;
+    assert_eq!(app_threads.next_turn(&mut reactor.threads, MAIN), Turn::Lead);
     let fd = server.as_raw_fd();
-    let (connection, _) =
-        engine.shared.reactor().greet(Client { fd: server.into(), peer: None, listener: 0 });
+    let (connection, _) = reactor.greet(Client { fd: server.into(), peer: None, listener: 0 });
     request.begin(fd, connection.head().expect("a head").0, REQUEST);
-    app_threads.begin_request(MAIN);
+    app_threads.begin_request(&mut reactor.threads, MAIN);
+    drop(reactor);
     // All of it has left, which the thread has not said yet.
     assert!(request.claim_response());
     std::thread::scope(|scope| {
@@ -139,8 +141,10 @@ fn a_client_that_has_its_response_keeps_its_connection_when_another_thread_crash
         assert!(request.try_end());
         // Long enough to show it if nobody waited.
         std::thread::sleep(Duration::from_millis(30));
-        engine.shared.reactor().queue(connection);
-        app_threads.end_request(MAIN);
+        let mut reactor = engine.shared.reactor();
+        reactor.queue(connection);
+        app_threads.end_request(&mut reactor.threads, MAIN);
+        drop(reactor);
         assert_eq!(crashed.join().expect("no panic"), 2);
     });
     client.set_nonblocking(true).expect("nonblocking");
