@@ -1,7 +1,7 @@
 //! The holes of glibc's heap: what is free between blocks that are in use.
 //!
 //! A process that is forked allocates in them first. Each page that it writes to for that is its own from then on, with all that the page
-//! holds besides. Of a Rails app with four workers that was 13 % of the memory on Ruby 3.4, and 3 % on Ruby 3.3.
+//! holds besides: of a Rails page with four workers, forked anew from a warm one, 10 to 13 MB of 160 on Ruby 3.3.
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod glibc {

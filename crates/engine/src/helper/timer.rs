@@ -334,7 +334,7 @@ impl<A: Alarm> HelperTimer<A> {
     }
 }
 
-// Said because the model has this file, too.
+// The model compiles this file by its path, where the tests would be looked for in another folder.
 #[cfg(test)]
 #[path = "timer/tests.rs"]
 pub(super) mod tests;
