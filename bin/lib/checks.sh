@@ -82,7 +82,7 @@ all_checks() {
   portable_checks
   target_checks
   check cargo fmt --manifest-path crates/http/fuzz/Cargo.toml --check
-  # Models take 15 s of one processor, and fuzzing takes one for as long.
+  # Models take 70 s of one processor, and fuzzing takes the other for a while.
   local models
   models=$(mktemp)
   timeout 600 cargo run --locked -p fastrack-engine --example model >"$models" 2>&1 &

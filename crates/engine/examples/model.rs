@@ -267,7 +267,7 @@ fn one_drives_or_forks_at_a_time() {
 /// not looked for.
 const INTERRUPTIONS: usize = 3;
 
-/// Runs a model through all orders of its threads' steps with a few interruptions, however long that takes: about 15 s of CPU
+/// Runs a model through all orders of its threads' steps with a few interruptions, however long that takes: about 70 s of CPU
 /// time for all models.
 fn check(what: &str, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();

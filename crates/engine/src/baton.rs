@@ -83,9 +83,9 @@ impl Baton {
         byte(self.0.load(Ordering::Relaxed), RETURNING) > 0
     }
 
-    /// The thread that leads.
+    /// The thread that leads: known for sure only with the lock, which orders its changes.
     pub fn leader(&self) -> Option<usize> {
-        byte(self.0.load(Ordering::SeqCst), LEADER).checked_sub(1)
+        byte(self.0.load(Ordering::Relaxed), LEADER).checked_sub(1)
     }
 
     fn add(&self, more: u64, field: u32, order: Ordering) -> u64 {
@@ -94,8 +94,8 @@ impl Baton {
     }
 
     fn change(&self, change: impl Fn(u64) -> u64) {
-        // It always succeeds.
-        let _ = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |number| Some(change(number)));
+        // It always succeeds. Nothing else goes by these fields without the lock, but for how far they are.
+        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |number| Some(change(number)));
     }
 }
 
