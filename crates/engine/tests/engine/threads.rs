@@ -296,10 +296,9 @@ fn a_forked_child_lets_go_of_the_engines_descriptors_and_of_no_others() {
     }
 }
 
-/// Has its threads return when it is `over`. After the connections were `handed_off` they do not sleep, but look again and again,
-/// which it counts.
+/// Has its threads return when it is `over`. Once the process `ends` they do not fall asleep, but look again and again, which it counts.
 struct Ending<'a> {
-    handed_off: &'a AtomicBool,
+    ends: &'a AtomicBool,
     looks: &'a AtomicUsize,
     over: &'a AtomicBool,
 }
@@ -312,7 +311,7 @@ impl App for Ending<'_> {
     }
 
     fn block(&mut self, wait: &mut (dyn FnMut() + Send)) -> Flow {
-        if self.handed_off.load(Ordering::SeqCst) {
+        if self.ends.load(Ordering::SeqCst) {
             self.looks.fetch_add(1, Ordering::SeqCst);
             std::thread::sleep(Duration::from_millis(1));
         } else {
@@ -334,8 +333,8 @@ impl App for Ending<'_> {
 fn no_thread_takes_a_client_any_more_when_the_process_ends() {
     let (engine, socket) = engine(2);
     let address = socket.local_addr().expect("an address");
-    let (handed_off, looks, over) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicBool::new(false));
-    let app = || Ending { handed_off: &handed_off, looks: &looks, over: &over };
+    let (ends, looks, over) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicBool::new(false));
+    let app = || Ending { ends: &ends, looks: &looks, over: &over };
     std::thread::scope(|scope| {
         scope.spawn(|| engine.serve(&mut app()));
         scope.spawn(|| engine.run(&mut app(), None));
@@ -346,8 +345,8 @@ fn no_thread_takes_a_client_any_more_when_the_process_ends() {
         };
         assert!(ask().read(&mut [0; 64]).is_ok_and(|got| got > 0));
         await_requests(&engine, 1);
+        ends.store(true, Ordering::SeqCst);
         engine.ending().run();
-        handed_off.store(true, Ordering::SeqCst);
         let mut late = ask();
         // As often as it takes for each of them to have seen the client.
         let before = looks.load(Ordering::SeqCst);
