@@ -116,4 +116,12 @@ RSpec.describe "B-status the option MaxBodySize" do
     expect(talk(*chunked, body: "#{fits}0\r\n\r\n").status).to eq(200)
     expect([talk(*chunked, body: "#{fits}1\r\nx\r\n0\r\n\r\n").status, journal.count("POST /c")]).to eq([413, 1])
   end
+
+  it "leaves no file open when another thread of the app's raises while it is made" do
+    require "fastrack/rack/input"
+    allow(Tempfile).to receive(:new).and_return(made = Tempfile.new)
+    allow(made).to receive(:binmode).and_raise("late")
+    expect { Fastrack::SpooledBody.call(IO.sysopen(File::NULL, File::RDWR)) }.to raise_error("late")
+    expect(made).to be_closed
+  end
 end

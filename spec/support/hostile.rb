@@ -109,7 +109,7 @@ module Hostile
     expect(Array.new(6) { look }).to all(eq(@seen))
     # An act may have taken what this one needs, and give it back only now.
     eventually(20, "an upload") { server.request("POST", "/upload", { "Content-Length" => 1_500_000 }, "u" * 1_500_000).body == "1500000" }
-    eventually(20, -> { "open before: #{@open}, now: #{open_files}" }) { open_files.all? { |kind, count| count <= @open[kind] } }
+    eventually(20, -> { "open before: #{@open}, now: #{open_files}: #{server.workers.map { |pid| ProcessTable.descriptors(pid) }}" }) { open_files.all? { |kind, count| count <= @open[kind] } }
     # What an act does later may come only now.
     await_all
   end

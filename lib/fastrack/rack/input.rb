@@ -52,10 +52,11 @@ module Fastrack
       tempfile = Tempfile.new("fastrack", binmode: true)
       tempfile.unlink
       tempfile.reopen(file)
-      tempfile.binmode
-      tempfile
+      whole = tempfile.tap(&:binmode)
     ensure
       file&.close
+      # Another thread of the app's may have raised in this one.
+      tempfile&.close unless whole
     end
   end
 
