@@ -2,7 +2,7 @@
 
 require "support/refork_helpers"
 
-RSpec.describe "`refork true`", linux: "a subreaper (prctl(2))" do
+RSpec.describe "`refork true`", linux: "a subreaper (prctl(2))", once: "the master counts requests and memory" do
   include ReforkHelpers
 
   # Each worker comes to have 20 MB, with its first request.

@@ -2,7 +2,7 @@
 
 require "support/refork_helpers"
 
-RSpec.describe "The first worker of a mold", linux: "a subreaper (prctl(2))" do
+RSpec.describe "The first worker of a mold", linux: "a subreaper (prctl(2))", once: "the master judges it; forking itself is in refork_spec" do
   include ReforkHelpers
 
   # A server with that configuration, in which a refork fails and nobody notices.
