@@ -34,7 +34,8 @@ module Bench
       ],
       "overload" => [
         ["answered_in_time", "requests answered in time, to the capacity", 0.95, true],
-        ["p99_kept", "p99 from a second after the overload, to that before", 1.25, false]
+        ["p99_kept", "p99 from a second after the overload, to that before", 1.25, false],
+        ["refusal_p99_ms", "ms that a refusal takes, p99", 5.0, false]
       ],
       "idle" => [
         ["still_open", "idle connections", 10_000, true],

@@ -15,7 +15,9 @@ module Bench
       TIMES = 2
       # Clients of the loads before and after, who seldom wait for each other.
       FEW = { connections: 4, pause_ms: 100.0 }.freeze
-      private_constant :PATIENCE, :PAUSE, :TIMES, :FEW
+      # Requests that have waited for longer than any server allows, when they come.
+      REFUSALS = 500
+      private_constant :PATIENCE, :PAUSE, :TIMES, :FEW, :REFUSALS
 
       def kind = "overload"
 
@@ -23,7 +25,8 @@ module Bench
       # @return [Hash{String => Numeric}] `capacity`, requests per second of clients that wait as long as it takes; `offered`, those
       #   that came in a second of the overload; `answered_in_time`, as a share of the capacity; `refused`, with another
       #   status than 200, and `left`, whose clients had no answer in time, both per second; `p99_before_ms` and `p99_after_ms` of a
-      #   small load before, and from a second after the overload, and `p99_kept`, the one over the other; errors
+      #   small load before, and from a second after the overload, and `p99_kept`, the one over the other; `refusal_p99_ms`, what a
+      #   refusal takes, nil if there are none; errors
       def run(bed)
         before = few(bed)
         saturated = bed.closed_loop(pause_ms: nil, new_clients: bed.concurrency).for_seconds(bed.seconds)
@@ -32,7 +35,7 @@ module Bench
         sleep 1
         after = few(bed)
         errors = [before, saturated, after].sum { |load| load[:errors].values.sum } + flood[:errors].values_at(:connect, :read).sum
-        { "capacity" => capacity.round(1), **self.class.answered(flood, capacity), **p99(before, after), "errors" => errors }
+        { "capacity" => capacity.round(1), **self.class.answered(flood, capacity), **p99(before, after), **refusals(bed.endpoint), "errors" => errors }
       end
 
       # @param load [Hash] what ClosedLoop gave for the overload
@@ -53,6 +56,19 @@ module Bench
       def flood(bed, capacity)
         clients = bed.scaled((TIMES * capacity * ((PAUSE / 1e3) + PATIENCE)).round)
         bed.closed_loop(connections: clients, new_clients: clients, pause_ms: PAUSE, patience: PATIENCE).for_seconds(bed.seconds * 2)
+      end
+
+      # By the header of routers, on one connection after the other.
+      def refusals(endpoint)
+        old = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-Request-Start: t=#{Time.now.to_i - 60}\r\n\r\n"
+        times = Array.new(REFUSALS) do
+          begun = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+          answer = endpoint.connect.then { |socket| socket.write(old) && socket.read.tap { socket.close } }
+          return {} unless answer.start_with?("HTTP/1.1 503")
+
+          (Process.clock_gettime(Process::CLOCK_MONOTONIC) - begun) * 1e3
+        end
+        { "refusal_p99_ms" => Statistics.percentile(times.sort, 99).round(2) }
       end
 
       def rate(requests, load) = requests / (load[:duration_us] / 1e6)

@@ -43,7 +43,8 @@ module Bench
       ].freeze
       OVERLOAD = [
         ["capacity, requests/s", "capacity", 0], ["offered", "offered", 0], ["answered in time, to capacity", "answered_in_time", 2],
-        ["refused/s", "refused", 0], ["left/s", "left", 0], ["p99 ms before", "p99_before_ms", 1], ["a second after", "p99_after_ms", 1]
+        ["refused/s", "refused", 0], ["left/s", "left", 0], ["p99 ms before", "p99_before_ms", 1], ["a second after", "p99_after_ms", 1],
+        ["p99 ms of a refusal", "refusal_p99_ms", 2]
       ].freeze
       IDLE = [
         ["connections held", "held", 0], ["still open", "still_open", 0], ["bytes each", "bytes_each", 0],
