@@ -126,7 +126,7 @@ module Fastrack
       loop do
         handle_signals
         handle_upgrade(@upgrade&.reap)
-        @workers.reap { |handle, exited| [@monitor, @refork].each { |one| one&.exited(handle, exited) } }
+        @workers.reap { |handle, exited| [@monitor, (@refork unless shutting_down?)].each { |one| one&.exited(handle, exited) } }
         step(now)
         @monitor&.publish(@generation, @announced.positive?, @shutdown)
         break if shutting_down? && @workers.empty?
