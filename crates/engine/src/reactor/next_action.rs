@@ -118,15 +118,19 @@ impl Reactor {
             self.lead.schedule.first = self.line_up(first, is_client_likely);
         }
         self.lead.schedule.kept += u32::from(self.lead.schedule.first.is_some());
-        busy |= self.lead.schedule.queue_announced || self.lead.listeners.is_client_likely();
+        let is_request_likely = self.lead.schedule.first.is_some() || self.lead.listeners.is_client_likely();
+        busy |= self.lead.schedule.queue_announced || is_request_likely;
         busy |= self.lead.finish.is_some() || self.is_stopping() && self.is_done() && self.is_rest_done();
         if let Err(error) = result {
             self.fail(&error);
         } else if self.take_lost_descriptors() {
             self.stop_lost();
         }
-        // Log before waiting, which may take long.
-        if busy || self.has_warnings() {
+        if is_request_likely && self.lead.finish.is_none() && !self.has_warnings() {
+            // The application sees to its signals after this request.
+            self.next_action()
+        } else if busy || self.has_warnings() {
+            // Log before waiting, which may take long.
             Action::Continue
         } else {
             self.lead.schedule.length.wait();
