@@ -76,19 +76,23 @@ RSpec.describe "the system calls of a hello request", :quiet, once: "what the en
     serve(app, wrapper: HttpStrace.wrapper(@traces))
     KeptPeer.open(server) { |peer| requests.times { peer.get("/") } }
     worker, *others = Dir.children("/proc/#{@worker}/task").map(&:to_i).sort.map { |thread| HttpStrace.new(@traces, thread) }
-    # The helper may have read the first request. After one that took long the worker looks what else there is, in ways of its own.
+    # After a request that took long, as it may when it is traced, the helper may have read the next one, or closed.
     counts = eventually(20) do
-      served = worker.calls.drop_while { |call| call.name != "recvfrom" && !call.arguments.include?("HTTP/1.1 200") }
-      kept = served.first.to_s[/\((\d+)/, 1]
-      served = served.select { |call| call.arguments.match?(/\A#{kept}(,|\z)/) }
-      served.take_while { |call| call.name != "close" }.map(&:name).tally if served.any? { |call| call.name == "close" }
+      kept = worker.calls.find { |call| call.arguments.include?("HTTP/1.1 200") }&.arguments.to_s[/\A\d+/]
+      of_kept = ->(thread) { thread.calls.select { |call| call.arguments.match?(/\A#{kept}(,|\z)/) } }
+      served = of_kept.(worker).drop_while { |call| !%w[recvfrom sendto].include?(call.name) }
+      closes = [worker, *others].flat_map(&of_kept).select { |call| call.name == "close" }
+      next unless kept && closes.any? { |call| call.time > served.first.time }
+
+      found = served.take_while { |call| call.name != "close" }.map(&:name).tally
+      # Where the helper has closed, the worker's last call may not be written yet.
+      found if found["sendto"].to_i >= requests
     end
     # How long the client has been in the backlog, at its first request.
     expect(counts.delete("getsockopt").to_i).to be <= 1
     expect(counts.keys).to contain_exactly("recvfrom", "sendto")
     expect(counts["sendto"]).to eq(requests)
-    # The helper may read what comes when a traced request has taken long.
-    theirs = others.flat_map(&:calls).map(&:name).tally
-    expect([others.size, theirs.keys & %w[accept4 writev sendto]]).to match([be >= 1, []])
+    # The helper may accept and read when a traced request has taken long.
+    expect([others.size, others.flat_map(&:calls).map(&:name) & %w[writev sendto]]).to match([be >= 1, []])
   end
 end
