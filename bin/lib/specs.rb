@@ -9,7 +9,7 @@
 #
 # A warning of Ruby's about the project's own code is a failure, and so is a run of no example.
 #
-# TEST_PROCESSES is how many files run at a time (default: three times the processors, because examples wait more than
+# TEST_PROCESSES is how many files run at a time (default: four times the processors, because examples wait more than
 # they compute).
 
 require "English"
@@ -111,7 +111,7 @@ class SpecRun
     @tags = []
     @named = parser.parse(arguments)
     @tags += left_out if @named.empty?
-    @processes = Integer(ENV.fetch("TEST_PROCESSES", 3 * Etc.nprocessors))
+    @processes = Integer(ENV.fetch("TEST_PROCESSES", 4 * Etc.nprocessors))
     @durations = File.exist?(durations_file) ? JSON.parse(File.read(durations_file)) : {}
     @ended = []
   end
