@@ -12,7 +12,7 @@ RSpec.describe "`refork true`", linux: "a subreaper (prctl(2))", once: "the mast
 
   it "reforks when workers have taken their memory, and until that saves next to nothing more" do
     server = serve(app)
-    loop = ClientLoop.run(server, kept: true, pause: 0) { server.await_log("refork: that was the last one: it has saved ") }
+    loop = ClientLoop.run(server, kept: true) { server.await_log("refork: that was the last one: it has saved ") }
     expect(loop.failures).to eq([])
     lines = server.log.lines(chomp: true).grep(/refork/)
     expect(lines.first).to match(/generation 2 from worker \d \(pid \d+, \d+ requests\): 3 workers \d+ MB -> \d+ MB\z/)
@@ -23,7 +23,7 @@ RSpec.describe "`refork true`", linux: "a subreaper (prctl(2))", once: "the mast
 
   it "says once what forbids it" do
     server = serve("Fastrack.forbid_refork!\n#{app}")
-    ClientLoop.run(server, kept: true, pause: 0) do |loop|
+    ClientLoop.run(server, kept: true) do |loop|
       server.await_log(/refork: nothing happens: the app forbids it \(.*config\.ru:1\)$/)
       served = loop.bodies.size
       eventually { loop.bodies.size > served * 4 }
