@@ -21,6 +21,10 @@ module Fastrack
     # @return [Float] seconds that a process has computed
     def cpu_seconds(pid) = of(pid).values_at(11, 12).sum(&:to_i).fdiv(Etc.sysconf(Etc::SC_CLK_TCK))
 
+    # @return [Float] seconds that a process's threads have waited for a CPU; some kernels count none
+    # @raise [SystemCallError]
+    def queued_seconds(pid) = Dir.glob("/proc/#{pid}/task/*/schedstat").sum { |file| File.read(file).split[1].to_i / 1e9 }
+
     # @return [Float] seconds since a process was started
     # @raise [SystemCallError, NameError] where there is no such process, or no such clock
     def age(pid)

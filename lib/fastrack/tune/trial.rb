@@ -134,8 +134,7 @@ module Fastrack
       # Seconds in which the workers have computed, and in which they could have.
       def clocks
         cpu = @workers.sum { |pid| ProcStat.cpu_seconds(pid) }
-        queued = @workers.sum { |pid| Dir.glob("/proc/#{pid}/task/*/schedstat").sum { |file| File.read(file).split[1].to_i / 1e9 } }
-        [cpu, queued]
+        [cpu, @workers.sum { |pid| ProcStat.queued_seconds(pid) }]
       rescue SystemCallError
         raise Error, "a worker has ended under load:\n#{log}"
       end

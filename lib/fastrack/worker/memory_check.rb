@@ -6,44 +6,37 @@ require_relative "control_channel"
 module Fastrack
   # MaxMemoryPerChild: looks at this worker's memory after responses, and has the master replace it when it takes too much.
   class MemoryCheck
-    # Seconds between two looks; and between two dear ones, unless the memory grows.
-    INTERVAL = 1
-    DEAR_INTERVAL = 30
-
     # @param limit [Integer] bytes of PSS
     # @param channel [ControlChannel] to the master
-    # @param memory [#resident, #of] another one in tests
-    def initialize(limit, channel, memory = ProcessMemory)
+    def initialize(limit, channel)
       @limit = limit
       @channel = channel
-      @memory = memory
-      @due_at = @dear_at = 0
-      @bar = 0
+      @due_at = 0
       @first = true
     end
 
-    # After a response.
+    # After a response, at most once a second. A dear look takes milliseconds, the more, the larger the process is: of a hundred of them
+    # one may be for that.
     def call
-      now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      started = now
       # Another thread may find the worker too large meanwhile.
       due_at = @due_at
-      return if due_at.nil? || now < due_at
+      return if due_at.nil? || started < due_at
 
-      @due_at = now + INTERVAL
-      check(now)
+      @due_at = started + 1
+      # PSS is what is resident at most.
+      look(started) if ProcessMemory.resident("self").first > @limit
       @first = false
     end
 
     private
 
-    # PSS is what is resident at most.
-    def check(now)
-      resident, anonymous = @memory.resident("self")
-      return if resident <= @limit || (now < @dear_at && anonymous < @bar)
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-      pss = @memory.of("self").pss
-      @dear_at = now + DEAR_INTERVAL
-      @bar = anonymous + ((@limit - pss) / 2)
+    def look(started)
+      pss = ProcessMemory.of("self").pss
+      ended = now
+      @due_at = [started + 1, ended + ((ended - started) * 100)].max
       report if pss > @limit
     end
 
