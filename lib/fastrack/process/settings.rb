@@ -4,6 +4,7 @@ require_relative "../configuration/options"
 require_relative "../error"
 require_relative "../log"
 require_relative "../upgrade/start_command"
+require_relative "proc_stat"
 require_relative "safe_file"
 
 module Fastrack
@@ -52,13 +53,9 @@ module Fastrack
       end
 
       # Whether this process gets the terminal's signals: INT, and WINCH when the window changes its size.
-      #
-      # @param stat [String] see proc(5)
-      def foreground?(stat = "/proc/self/stat")
-        text = File.read(stat)
-        # State, ppid, group, session, tty, the tty's foreground group: they follow the name, which may contain spaces.
-        fields = text[(text.rindex(")") + 2)..].split
-        fields[2] == fields[5]
+      def foreground?
+        group, _, _, terminals_group = ProcStat.of("self").drop(2)
+        group == terminals_group
       rescue SystemCallError
         $stdin.tty?
       end
