@@ -11,14 +11,13 @@ module Fastrack
   # All settings, from wherever they come: defaults < environment < options < ConfigFile. There is a reader for each
   # option's word.
   class Configuration
+    include Option::Readers
+
     # Environment variables that platforms and Procfiles set. The first that is there counts.
     VARIABLES = {
       MaxWorkers: %w[WEB_CONCURRENCY], Port: %w[PORT], KeepAliveTimeout: %w[PUMA_PERSISTENT_TIMEOUT],
       MaxThreads: %w[PUMA_MAX_THREADS MAX_THREADS RAILS_MAX_THREADS]
     }.freeze
-
-    # The most that MaxThreads can be; RAILS_MAX_THREADS and a puma.rb may say more.
-    MOST_THREADS = 64
 
     # Keys that rackup, Rails and Sinatra pass to every handler and that mean nothing to this one.
     FOREIGN_KEYS = %i[
@@ -44,10 +43,6 @@ module Fastrack
 
     # Used if no ConfigFile is named: the first that is there. Rhebok's users have Puma's files lying about, and use rackup.
     CONFIG_FILES = %w[config/fastrack.rb config/puma/ENVIRONMENT.rb config/puma.rb].freeze
-
-    Option::ALL.each do |option|
-      define_method(option.word) { @values.fetch(option.name) }
-    end
 
     # @param given [Hash] the handler's options; keys are Symbols or Strings
     # @param overrides [Hash{Symbol => Object}] what overrides a ConfigFile, by option name, already of the options' types
@@ -111,12 +106,6 @@ module Fastrack
 
     # @return [Array<String>] absolute paths: the server's, and the one that rackup writes
     def pid_files = [pid, @given[:pid]].compact.map { |path| File.expand_path(path) }.uniq
-
-    # @return [Array<Address>] where to listen
-    def addresses
-      given = listen || [path ? Address.new(path: path) : Address.new(host: host, port: port)]
-      given.map { |address| address.with_defaults(backlog: backlog, reuseport: reuseport) }
-    end
 
     # @return [String, nil] for the log, if workers have several threads: RAILS_MAX_THREADS may have been meant for another
     #   server
@@ -185,9 +174,8 @@ module Fastrack
     end
 
     def defaults(config)
-      usual = Option::ALL.to_h { |option| [option.name, option.default] }
-      usual.merge!(UNLIKE_RHEBOK) if @given.key?(:user_supplied_options)
-      usual.merge(@development ? DEVELOPMENT : {}, config&.__defaults__.to_h)
+      usual = @given.key?(:user_supplied_options) ? UNLIKE_RHEBOK : {}
+      Option::DEFAULTS.merge(usual, @development ? DEVELOPMENT : {}, config&.__defaults__.to_h)
     end
 
     def count_workers(warnings)
@@ -258,7 +246,7 @@ module Fastrack
     # WEB_CONCURRENCY=0 is Puma's way to ask for a single process: here, one worker.
     def variable_value(name, variable, value)
       return 1 if name == :MaxWorkers && value == "0"
-      return MOST_THREADS if name == :MaxThreads && value.to_i > MOST_THREADS
+      return Option::MOST_THREADS if name == :MaxThreads && value.to_i > Option::MOST_THREADS
 
       Option::BY_NAME[name].coerce(value, variable)
     end
@@ -306,7 +294,7 @@ module Fastrack
 
       output.puts "loading from config_file:#{path}"
       output.flush
-      @file = File.expand_path(path, logical_directory)
+      @file = File.expand_path(path, StartCommand.logical_directory)
       config = evaluate(path, environment)
       config.__useless__.each { |line| warnings.puts "fastrack: #{line}" }
       @puma = config.__puma__
@@ -321,12 +309,6 @@ module Fastrack
       context = { environment: environment, fixed: !@given[:environment].nil?, **(host ? { host: host } : {}) }
       @puma_file = command&.fetch(:puma) || PUMA_FILE.match?(path)
       (@puma_file ? PumaFile : ConfigFile).evaluate(path, **context)
-    end
-
-    # The working directory with its symbolic links: they may lead elsewhere by the next reload.
-    def logical_directory
-      given = ENV["PWD"].to_s
-      given.start_with?("/") && File.identical?(given, ".") ? given : Dir.pwd
     end
 
     def warn_of_unknown(warnings)

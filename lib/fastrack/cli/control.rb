@@ -18,7 +18,7 @@ module Fastrack
   class Control
     # What the monitor is asked, and the signal that does the same.
     ORDERS = {
-      phased_restart: ["/phased-restart", "HUP"], restart: ["/restart", "USR2"], refork: ["/refork", "URG"], stop: ["/stop", "TERM"],
+      reload: ["/phased-restart", "HUP"], restart: ["/restart", "USR2"], refork: ["/refork", "URG"], stop: ["/stop", "TERM"],
       more: ["/workers/+1", "TTIN"], less: ["/workers/-1", "TTOU"]
     }.freeze
 
@@ -32,7 +32,7 @@ module Fastrack
     SAMPLE = 0.5
 
     # What starts processes, whose outcome is waited for.
-    STARTS = %i[phased_restart restart refork].freeze
+    STARTS = %i[reload restart refork].freeze
 
     # Where Rails has it.
     USUAL_PID = "tmp/pids/server.pid"

@@ -63,7 +63,10 @@ module Fastrack
     # @return [Symbol] the word in a ConfigFile, and Configuration's reader: :max_workers
     attr_reader :word
     attr_reader :default
-    # @return [String] one line for `rackup -s Fastrack --help`
+    # @return [String] one line for `rackup -s Fastrack --help`, with its default
+    def help_with_default = default.nil? ? help : "#{help} (default: #{default})"
+
+    # @return [String] the same without
     attr_reader :help
 
     # @param type [Symbol, #call] a method of Types, or what turns a value into one of the type as those do

@@ -2,7 +2,7 @@
 
 require "optparse"
 require_relative "../cli/help"
-require_relative "../configuration/option"
+require_relative "../configuration/options"
 require_relative "../error"
 require_relative "../memory/limit"
 require_relative "../process/cpus"
@@ -73,7 +73,7 @@ module Fastrack
         rescue SystemCallError => e
           raise Error, "--paths: #{e.message}"
         end
-        options.on("--threads NUMBER", Integer, "also try this number of threads per worker; the app must be thread-safe") { |number| @options[:threads] = number.clamp(1, 64) }
+        options.on("--threads NUMBER", Integer, "also try this number of threads per worker; the app must be thread-safe") { |number| @options[:threads] = number.clamp(1, Option::MOST_THREADS) }
         options.on("--seconds NUMBER", Float, "how long to measure (default: 10)") { |number| @options[:seconds] = positive(number, "--seconds") }
         options.on("-c", "--config FILE", "configuration file (default: config/fastrack.rb, if it exists)") { |file| @options[:config] = file }
         options.on("-e", "-E", "--environment NAME", "environment (default: RACK_ENV, RAILS_ENV or production)") { |name| @options[:environment] = name }
