@@ -59,21 +59,10 @@ module Fastrack
       rescue SystemCallError
         $stdin.tty?
       end
-    end
 
-    # The terminal in whose foreground the server was started, if any.
-    class Terminal
-      def initialize
-        @foreground = ProcessSettings.foreground?
-      end
-
-      # Whether it has been closed (or its connection lost). The kernel sends HUP then, and the process has no controlling
-      # terminal any more.
-      #
-      # @return [Boolean] false for a daemon, and for a background job
-      def closed?
-        return false unless @foreground
-
+      # Whether the terminal has been closed (or its connection lost) in whose foreground this process was started. The kernel sends HUP then,
+      # and the process has no controlling terminal any more.
+      def terminal_closed?
         File.open("/dev/tty", File::RDONLY | File::NOCTTY | File::NONBLOCK).close
         false
       rescue Errno::ENXIO, Errno::EIO
