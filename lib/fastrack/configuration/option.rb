@@ -5,8 +5,8 @@ require_relative "../error"
 require_relative "../log"
 
 module Fastrack
-  # The user and group that workers run as.
-  class UserGroup
+  # The user and group that workers run as: the user's name, and the numbers of both.
+  UserGroup = Struct.new(:name, :uid, :gid) do
     # @param user [String] a name
     # @param group [String, nil] a name; nil: the user's primary group
     # @raise [ArgumentError] with what was expected
@@ -14,21 +14,9 @@ module Fastrack
       missing = "user"
       entry = Etc.getpwnam(user)
       missing = "group"
-      new(user, entry.uid, group ? Etc.getgrnam(group).gid : entry.gid)
+      new(user.dup.freeze, entry.uid, group ? Etc.getgrnam(group).gid : entry.gid).freeze
     rescue ArgumentError
       raise ArgumentError, "must be an existing #{missing}"
-    end
-
-    # @return [String]
-    attr_reader :name
-    # @return [Integer]
-    attr_reader :uid, :gid
-
-    def initialize(name, uid, gid)
-      @name = name.dup.freeze
-      @uid = uid
-      @gid = gid
-      freeze
     end
 
     # Whether this process may switch to the user. Only root may, unless it is that user already.
@@ -40,14 +28,14 @@ module Fastrack
     def switch
       return if current?
 
-      Process.initgroups(@name, @gid)
-      Process::GID.change_privilege(@gid)
-      Process::UID.change_privilege(@uid)
+      Process.initgroups(name, gid)
+      Process::GID.change_privilege(gid)
+      Process::UID.change_privilege(uid)
     end
 
     private
 
-    def current? = Process.euid == @uid && Process.egid == @gid
+    def current? = Process.euid == uid && Process.egid == gid
   end
 
   # A setting: an option (`-O MaxWorkers=3`) and a word in a ConfigFile (`max_workers 3`). They are listed in options.rb.
