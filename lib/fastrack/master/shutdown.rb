@@ -25,6 +25,11 @@ module Fastrack
     # @return [String, nil] what happens now, for the log
     def text; end
 
+    # @param now [Float]
+    def step(now)
+      proceed(now) unless @due_at.nil? || now < @due_at
+    end
+
     private
 
     def configuration = @launcher.configuration
@@ -56,9 +61,7 @@ module Fastrack
         @due_at = now
       end
 
-      def step(now)
-        return if @due_at.nil? || now < @due_at
-
+      def proceed(now)
         @workers.staying.first&.stop
         @due_at = @workers.staying.empty? ? nil : now + @interval
       end
@@ -75,9 +78,7 @@ module Fastrack
         @workers.each(&:stop)
       end
 
-      def step(now)
-        return if @due_at.nil? || now < @due_at
-
+      def proceed(now)
         @workers.each do |handle|
           # Without a request, it waits for slow clients only.
           request = handle.request(now)
@@ -98,8 +99,6 @@ module Fastrack
         refuse_clients
         @workers.each { |handle| handle.kill("quick shutdown") }
       end
-
-      def step(_now); end
 
       def text = "stopping at once, the workers are killed"
     end
