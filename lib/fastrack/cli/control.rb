@@ -24,9 +24,6 @@ module Fastrack
 
     NO_NEW_CODE = "The app is preloaded: new workers get the code that the master has. `fastrack restart` loads new code."
 
-    # Seconds for an answer.
-    TIMEOUT = 5
-
     # Seconds between two looks with --watch, and between the two that a rate takes.
     PAUSE = 1
     SAMPLE = 0.5
@@ -194,11 +191,12 @@ module Fastrack
       raise Error, "the monitor at #{@path}: #{SystemCallError.new(nil, e.errno).message.downcase}"
     end
 
+    # The answer may take five seconds.
     def exchange(request)
       answer = +""
       UNIXSocket.open(@path) do |socket|
         socket.write(request)
-        deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + TIMEOUT
+        deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 5
         loop do
           # A master that is stopped (SIGSTOP) is connected to, and says nothing.
           left = deadline - Process.clock_gettime(Process::CLOCK_MONOTONIC)

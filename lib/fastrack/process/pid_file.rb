@@ -11,9 +11,6 @@ module Fastrack
   class PidFile
     SUFFIX = ".oldbin"
 
-    # Bytes that are read of one.
-    LONGEST = 64
-
     # @return [Integer, nil] the pid in a file
     def self.read(path) = look(path) { |file| number(file) }
 
@@ -41,8 +38,8 @@ module Fastrack
       raise SafeFile::Refused, "it is no regular file"
     end
 
-    # @return [Integer, nil]
-    def self.number(file) = Integer(file.read(LONGEST), 10, exception: false)
+    # @return [Integer, nil] nil if it is another file, of which there is no need to read more than a number takes
+    def self.number(file) = Integer(file.read(64), 10, exception: false)
 
     # @return [Boolean]
     def self.running?(pid)
