@@ -73,7 +73,7 @@ module Fastrack
     def enter(directory)
       Dir.chdir(directory) if directory
     rescue SystemCallError => e
-      raise Error, "cannot enter #{directory} (WorkingDirectory): #{SystemCallError.new(nil, e.errno).message.downcase}"
+      raise Error, "cannot enter #{directory} (WorkingDirectory): #{SafeFile.reason(e)}"
     end
 
     def status
@@ -188,7 +188,7 @@ module Fastrack
       # No socket can have a path that is so long (ArgumentError).
       nil
     rescue SystemCallError => e
-      raise Error, "the monitor at #{@path}: #{SystemCallError.new(nil, e.errno).message.downcase}"
+      raise Error, "the monitor at #{@path}: #{SafeFile.reason(e)}"
     end
 
     # The answer may take five seconds.

@@ -2,6 +2,7 @@
 
 require_relative "../error"
 require_relative "../listener/address"
+require_relative "../process/safe_file"
 require_relative "options"
 
 module Fastrack
@@ -72,7 +73,7 @@ module Fastrack
       def text_of(path, file)
         File.read(file, encoding: Encoding::UTF_8)
       rescue SystemCallError => e
-        raise ConfigurationError, "ConfigFile #{path}: #{SystemCallError.new(nil, e.errno).message.downcase}"
+        raise ConfigurationError, "ConfigFile #{path}: #{SafeFile.reason(e)}"
       end
 
       # The innermost line of the file in the backtrace. A SyntaxError has it in its message.

@@ -168,14 +168,16 @@ module Fastrack
         raise ArgumentError, "must be #{expected}"
       end
 
-      def at_most(number, most) = number > most ? raise(ArgumentError, "must be at most #{most}") : number
+      def at_most(number, most) = must(number, number <= most, "at most #{most}")
+
+      # @param fits [Boolean]
+      # @return the value
+      def must(value, fits, expected) = fits ? value : raise(ArgumentError, "must be #{expected}")
 
       # @return [String] frozen
       def text(value)
         string = value.respond_to?(:to_path) ? value.to_path : value
-        return string.dup.freeze if string.is_a?(String) && !string.empty? && !string.include?("\0")
-
-        raise ArgumentError, "must be some text"
+        must(string, string.is_a?(String) && !string.empty? && !string.include?("\0"), "some text").dup.freeze
       end
 
       # @return [String] frozen
@@ -208,50 +210,32 @@ module Fastrack
 
       # @return [String] frozen
       def token(value)
-        return value.dup.freeze if value.is_a?(String) && /\A[\w.~+-]{16,200}\z/.match?(value)
-
-        raise ArgumentError, "must be 16 or more letters, digits and . _ ~ + -"
+        must(value, value.is_a?(String) && /\A[\w.~+-]{16,200}\z/.match?(value), "16 or more letters, digits and . _ ~ + -").dup.freeze
       end
 
       # @return [String] one of `choices`
-      def choice(value, *choices)
-        return value.to_s if choices.include?(value.to_s)
-
-        raise ArgumentError, "must be #{choices.join(" or ")}"
-      end
+      def choice(value, *choices) = must(value.to_s, choices.include?(value.to_s), choices.join(" or "))
 
       # @return [#call]
-      def callable(value)
-        return value if value.respond_to?(:call)
-
-        raise ArgumentError, "must be a block or anything that can be called"
-      end
+      def callable(value) = must(value, value.respond_to?(:call), "a block or anything that can be called")
 
       # @param value [Integer, String] a String is octal, as for chmod(1) and umask(1)
       # @return [Integer] permission bits
       def mode(value)
         bits = value.is_a?(String) && /\A0?o?[0-7]{1,4}\z/.match?(value) ? value.oct : value
-        return bits if bits.is_a?(Integer) && bits.between?(0, 0o777)
-
-        raise ArgumentError, "must be a file mode, from 0000 to 0777"
+        must(bits, bits.is_a?(Integer) && bits.between?(0, 0o777), "a file mode, from 0000 to 0777")
       end
 
       # @param value [String, Array<String>] "user", "user:group" or ["user", "group"]
       # @return [UserGroup]
       def user_group(value)
         names = value.is_a?(String) ? value.split(":", 2) : value
-        return UserGroup.find(*names) if names.is_a?(Array) && names.size.between?(1, 2) && names.all?(String)
-
-        raise ArgumentError, "must be a user, or user:group"
+        UserGroup.find(*must(names, names.is_a?(Array) && names.size.between?(1, 2) && names.all?(String), "a user, or user:group"))
       end
 
       # @return [Logger] the value itself
-      def logger(value)
-        return value if %i[debug info warn error fatal].all? { |level| value.respond_to?(level) }
-
-        raise ArgumentError, "must be a Logger"
-      end
-      private_class_method :to_seconds, :at_most
+      def logger(value) = must(value, %i[debug info warn error fatal].all? { |level| value.respond_to?(level) }, "a Logger")
+      private_class_method :to_seconds, :at_most, :must
     end
   end
 end
