@@ -114,18 +114,10 @@ module Fastrack
     end
 
     # Removes the old master's, in case that was killed.
-    def remove_aside
-      SafeFile.at(aside) { |place| remove_file(place.name) }
-    rescue SystemCallError
-      nil
-    end
+    def remove_aside = quietly { SafeFile.at(aside) { |place| File.unlink(place.name) } }
 
     # Removes it, unless another process has taken it over.
-    def remove
-      SafeFile.at(@name) { |place| remove_file(place.name) if own?(place) }
-    rescue SystemCallError
-      nil
-    end
+    def remove = quietly { SafeFile.at(@name) { |place| File.unlink(place.name) if own?(place) } }
 
     private
 
@@ -186,7 +178,7 @@ module Fastrack
     def write(place, how = :rename)
       temporary = "#{place.name}.#{Process.pid}"
       # A killed process of that number may have left it.
-      remove_file(temporary)
+      quietly { File.unlink(temporary) }
       file = File.new(temporary, File::WRONLY | File::CREAT | File::EXCL | File::NOFOLLOW).tap { |new| lock(new) }
       file.write("#{Process.pid}\n")
       file.flush
@@ -197,7 +189,7 @@ module Fastrack
       file&.close
       raise
     ensure
-      remove_file(temporary)
+      quietly { File.unlink(temporary) }
     end
 
     def move(how, temporary, name)
@@ -207,10 +199,10 @@ module Fastrack
       File.rename(temporary, name)
     end
 
-    def remove_file(name)
-      File.unlink(name)
+    # It may be gone already, or not be this process's to remove.
+    def quietly
+      yield
     rescue SystemCallError
-      # It is already gone, or we may not remove it.
       nil
     end
   end
