@@ -79,7 +79,7 @@ module Fastrack
       addresses = [*@settings[:Listen], *@addresses]
       addresses << Address.new(path: @settings[:Path]) if @settings.key?(:Path)
       if @settings.key?(:Host) || @settings.key?(:Port)
-        addresses << Address.new(host: @settings.fetch(:Host, host), port: @settings.fetch(:Port, 9292))
+        addresses << Address.new(host: @settings.fetch(:Host, host), port: @settings.fetch(:Port, Option::DEFAULTS[:Port]))
       end
       rest = @settings.except(:Listen, :Host, :Port, :Path)
       addresses.empty? ? rest : rest.merge(Listen: addresses.freeze)

@@ -15,30 +15,30 @@ module Fastrack
       @first = true
     end
 
-    # After a response, at most once a second. A dear look takes milliseconds, the more, the larger the process is: of a hundred of them
-    # one may be for that.
+    # After a response, at most once a second.
     def call
-      started = now
+      now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       # Another thread may find the worker too large meanwhile.
       due_at = @due_at
-      return if due_at.nil? || started < due_at
+      return if due_at.nil? || now < due_at
 
-      @due_at = started + 1
+      @due_at = now + 1
       # PSS is what is resident at most.
-      look(started) if ProcessMemory.resident("self").first > @limit
+      look(now) if ProcessMemory.resident("self").first > @limit
       @first = false
     end
 
     private
 
-    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-
-    def look(started)
+    # That is dear, the more, the larger the process is: a hundredth of the time may be for it.
+    def look(now)
+      before = computed
       pss = ProcessMemory.of("self").pss
-      ended = now
-      @due_at = [started + 1, ended + ((ended - started) * 100)].max
+      @due_at = now + [1, (computed - before) * 100].max
       report if pss > @limit
     end
+
+    def computed = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
 
     # Whoever is over the limit when it has just begun would be so again and again.
     def report
