@@ -40,12 +40,6 @@ module Fastrack
 
   # A setting: an option (`-O MaxWorkers=3`) and a word in a ConfigFile (`max_workers 3`). They are listed in options.rb.
   class Option
-    # Words whose value is a block in a ConfigFile.
-    HOOKS = %i[
-      before_fork after_fork before_refork before_exec after_worker_ready before_worker_shutdown after_worker_exit
-      lowlevel_error_handler on_thread_start on_thread_exit
-    ].freeze
-
     # @return [Symbol] :MaxWorkers
     attr_reader :name
     # @return [Symbol] the word in a ConfigFile, and Configuration's reader: :max_workers
@@ -64,6 +58,7 @@ module Fastrack
       @word = word
       @default = default
       @help = help
+      @hook = type == :callable
       @type = type.respond_to?(:call) ? type : Types.method(type)
       @arguments = arguments
     end
@@ -78,7 +73,8 @@ module Fastrack
       raise ConfigurationError, "#{source} #{e.message}#{"; #{given}" unless @name == :ControlToken}"
     end
 
-    def hook? = HOOKS.include?(word)
+    # Whether its value is a block in a ConfigFile.
+    def hook? = @hook
 
     # Option types. Each method turns a value as users write it (a command line gives Strings, a bare `-O Key` gives true)
     # into the type, or raises ArgumentError ("must be ...").
