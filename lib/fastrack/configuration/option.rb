@@ -90,6 +90,8 @@ module Fastrack
 
       SECONDS = { nil => 1, "ms" => 0.001, "s" => 1, "m" => 60, "h" => 3600 }.freeze
 
+      BYTES = { "" => 1, "k" => 1 << 10, "m" => 1 << 20, "g" => 1 << 30 }.freeze
+
       MOST_WORKERS = 10_000
 
       module_function
@@ -115,9 +117,8 @@ module Fastrack
       # @return [Integer]
       def integer(value, range, most = MOST)
         number = value.is_a?(String) ? Integer(value, 10, exception: false) : value
-        return at_most(number, range.end || most) if number.is_a?(Integer) && range.cover?(number)
-
-        raise ArgumentError, "must be a whole number#{range.end ? " from #{range.begin} to #{range.end}" : ", #{range.begin} or more"}"
+        limits = range.end ? " from #{range.begin} to #{range.end}" : ", #{range.begin} or more"
+        at_most(must(number, number.is_a?(Integer) && range.cover?(number), "a whole number#{limits}"), range.end || most)
       end
 
       # @return [Integer, Symbol] :auto
@@ -129,7 +130,7 @@ module Fastrack
         number, unit = value.is_a?(String) ? value.match(/\A(\d+) ?([kmg]?)i?b?\z/i)&.captures : [value, ""]
         raise ArgumentError, "must be a size in bytes, or such as 300M or 1G" unless number.is_a?(String) || (number.is_a?(Integer) && !number.negative?)
 
-        bytes = number.to_i * (1024**"kmg".index(unit.downcase).then { |index| unit.empty? ? 0 : index + 1 })
+        bytes = number.to_i * BYTES.fetch(unit.downcase)
         bytes.zero? ? zero : at_most(bytes, MOST)
       end
 
@@ -159,9 +160,7 @@ module Fastrack
         number, unit = value.is_a?(String) ? value.match(/\A(.*?) ?(ms|[smh])?\z/m).captures : [value, nil]
         number = Float(number, exception: false) if number.is_a?(String)
         seconds = number.to_f * SECONDS.fetch(unit) if number.is_a?(Numeric) && number.real?
-        return at_most(seconds, MOST_SECONDS) if seconds&.finite? && yield(seconds)
-
-        raise ArgumentError, "must be #{expected}"
+        at_most(must(seconds, seconds&.finite? && yield(seconds), expected), MOST_SECONDS)
       end
 
       def at_most(number, most) = must(number, number <= most, "at most #{most}")
