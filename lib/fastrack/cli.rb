@@ -75,7 +75,7 @@ module Fastrack
 
     # Options and overrides, see Configuration. In development the default is to listen on localhost.
     def settings
-      host = environment == "development" ? "localhost" : Option::BY_NAME.fetch(:Host).default
+      host = environment == "development" ? "localhost" : Option::DEFAULTS[:Host]
       overrides = @arguments.overrides(host)
       given = { **overrides.slice(:ConfigFile), Host: host, command: { puma: @arguments.puma?, no_config: @arguments.no_config? }, user_supplied_options: [] }
       given[:environment] = @arguments.environment if @arguments.environment

@@ -11,14 +11,13 @@ module Fastrack
   # All settings, from wherever they come: defaults < environment < options < ConfigFile. There is a reader for each
   # option's word.
   class Configuration
+    include Option::Readers
+
     # Environment variables that platforms and Procfiles set. The first that is there counts.
     VARIABLES = {
       MaxWorkers: %w[WEB_CONCURRENCY], Port: %w[PORT], KeepAliveTimeout: %w[PUMA_PERSISTENT_TIMEOUT],
       MaxThreads: %w[PUMA_MAX_THREADS MAX_THREADS RAILS_MAX_THREADS]
     }.freeze
-
-    # The most that MaxThreads can be; RAILS_MAX_THREADS and a puma.rb may say more.
-    MOST_THREADS = 64
 
     # Keys that rackup, Rails and Sinatra pass to every handler and that mean nothing to this one.
     FOREIGN_KEYS = %i[
@@ -45,23 +44,21 @@ module Fastrack
     # Used if no ConfigFile is named: the first that is there. Rhebok's users have Puma's files lying about, and use rackup.
     CONFIG_FILES = %w[config/fastrack.rb config/puma/ENVIRONMENT.rb config/puma.rb].freeze
 
-    Option::ALL.each do |option|
-      define_method(option.word) { @values.fetch(option.name) }
-    end
-
     # @param given [Hash] the handler's options; keys are Symbols or Strings
     # @param overrides [Hash{Symbol => Object}] what overrides a ConfigFile, by option name, already of the options' types
     # @param environment [Hash, ENV]
-    # @param output [IO, Log::Output] where the loading of a ConfigFile is announced
-    # @param warnings [IO, Log::Output]
+    # @param output [#puts, nil] where the loading of a ConfigFile is announced; nil: stdout, as the log is to look
+    # @param warnings [#puts, nil] likewise; nil: the log
     # @raise [ConfigurationError]
-    def initialize(given = {}, overrides: {}, environment: ENV, output: Log::STDOUT, warnings: Log::STDERR)
+    def initialize(given = {}, overrides: {}, environment: ENV, output: nil, warnings: nil)
       @given = given.to_h { |key, value| [key.to_sym, value] }
       @overrides = overrides
-      warn_of_unknown(warnings)
+      @output = output
+      @warnings = warnings
+      warn_of_unknown
       # All options are checked, whatever the ConfigFile says.
       @assumed, @chosen = known.partition { |option, _, value| assumed?(option.name, value) }.map { |values| coerce(values) }
-      read(environment, output, warnings)
+      read(environment)
     end
 
     # Reads the same ConfigFile again, whatever the working directory is now.
@@ -69,9 +66,8 @@ module Fastrack
     # @return [Configuration]
     # @raise [ConfigurationError]
     def reload
-      output, warnings = Log.style ? [Log.style.output, Log.style.warnings] : [Log::STDOUT, Log::STDERR]
-      warn_of_unknown(warnings)
-      dup.tap { |copy| copy.read(ENV, output, warnings) }
+      warn_of_unknown
+      dup.tap { |copy| copy.read(ENV) }
     end
 
     # @param name [Symbol] of an option
@@ -112,12 +108,6 @@ module Fastrack
     # @return [Array<String>] absolute paths: the server's, and the one that rackup writes
     def pid_files = [pid, @given[:pid]].compact.map { |path| File.expand_path(path) }.uniq
 
-    # @return [Array<Address>] where to listen
-    def addresses
-      given = listen || [path ? Address.new(path: path) : Address.new(host: host, port: port)]
-      given.map { |address| address.with_defaults(backlog: backlog, reuseport: reuseport) }
-    end
-
     # @return [String, nil] for the log, if workers have several threads: RAILS_MAX_THREADS may have been meant for another
     #   server
     def threads_line
@@ -154,10 +144,10 @@ module Fastrack
 
     protected
 
-    def read(environment, output, warnings)
+    def read(environment)
       overrides = @file ? @overrides.except(:ConfigFile) : @overrides
       chosen = @chosen.merge(ConfigFile: config_path(environment))
-      config = read_file(chosen[:ConfigFile], environment, output, warnings)
+      config = read_file(chosen[:ConfigFile], environment)
       @written = config&.__settings__.to_h
       chosen = merge(chosen.compact, @written).merge(overrides)
       @development = development_in?(environment)
@@ -166,7 +156,7 @@ module Fastrack
       from_variables = @variables.to_h { |name, variable| [name, variable_value(name, variable, environment[variable])] }
       @values = defaults(config).merge(@assumed, from_variables, chosen)
       @auto_workers = @values[:MaxWorkers] == :auto
-      count_workers(warnings) if @auto_workers
+      count_workers if @auto_workers
       @values.freeze
       # For its errors. This may be a copy of another configuration, which knows its own.
       @control = nil
@@ -185,16 +175,15 @@ module Fastrack
     end
 
     def defaults(config)
-      usual = Option::ALL.to_h { |option| [option.name, option.default] }
-      usual.merge!(UNLIKE_RHEBOK) if @given.key?(:user_supplied_options)
-      usual.merge(@development ? DEVELOPMENT : {}, config&.__defaults__.to_h)
+      usual = @given.key?(:user_supplied_options) ? UNLIKE_RHEBOK : {}
+      Option::DEFAULTS.merge(usual, @development ? DEVELOPMENT : {}, config&.__defaults__.to_h)
     end
 
-    def count_workers(warnings)
+    def count_workers
       require_relative "process/cpus"
       cpus = CPUs.new
       @values[:MaxWorkers] = cpus.count
-      warnings.puts "fastrack: workers auto: #{cpus.count} (#{cpus})"
+      warn_of("workers auto: #{cpus.count} (#{cpus})")
     end
 
     def usual_workers
@@ -258,7 +247,7 @@ module Fastrack
     # WEB_CONCURRENCY=0 is Puma's way to ask for a single process: here, one worker.
     def variable_value(name, variable, value)
       return 1 if name == :MaxWorkers && value == "0"
-      return MOST_THREADS if name == :MaxThreads && value.to_i > MOST_THREADS
+      return Option::MOST_THREADS if name == :MaxThreads && value.to_i > Option::MOST_THREADS
 
       Option::BY_NAME[name].coerce(value, variable)
     end
@@ -300,15 +289,15 @@ module Fastrack
     end
 
     # @return [ConfigFile, nil]
-    def read_file(path, environment, output, warnings)
+    def read_file(path, environment)
       @places = {}
       return unless path
 
-      output.puts "loading from config_file:#{path}"
-      output.flush
-      @file = File.expand_path(path, logical_directory)
+      text = "loading from config_file:#{path}"
+      @output ? @output.puts(text) : Log.say(text)
+      @file = File.expand_path(path, StartCommand.logical_directory)
       config = evaluate(path, environment)
-      config.__useless__.each { |line| warnings.puts "fastrack: #{line}" }
+      config.__useless__.each { |line| warn_of(line) }
       @puma = config.__puma__
       @places = config.__places__.freeze
       config
@@ -323,17 +312,13 @@ module Fastrack
       (@puma_file ? PumaFile : ConfigFile).evaluate(path, **context)
     end
 
-    # The working directory with its symbolic links: they may lead elsewhere by the next reload.
-    def logical_directory
-      given = ENV["PWD"].to_s
-      given.start_with?("/") && File.identical?(given, ".") ? given : Dir.pwd
-    end
-
-    def warn_of_unknown(warnings)
+    def warn_of_unknown
       (@given.keys - Option::BY_NAME.keys - Option::BY_WORD.keys - FOREIGN_KEYS).each do |key|
-        warnings.puts "fastrack: unknown option #{key}#{Error.suggestion(key, Option::BY_NAME.keys)}"
+        warn_of("unknown option #{key}#{Error.suggestion(key, Option::BY_NAME.keys)}")
       end
     end
+
+    def warn_of(text) = @warnings ? @warnings.puts("fastrack: #{text}") : Log.line(text, :warn)
 
     def draw(min, max) = min && min < max ? rand(min..max) : max
   end

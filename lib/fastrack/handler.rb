@@ -30,10 +30,7 @@ module Fastrack
 
       # @return [Hash{String => String}] for `rackup -s Fastrack --help`
       def valid_options
-        Option::ALL.to_h do |option|
-          default = option.default.nil? ? "" : " (default: #{option.default})"
-          ["#{option.name}=#{option.word.to_s.upcase}", "#{option.help}#{default}"]
-        end
+        Option::ALL.to_h { |option| ["#{option.name}=#{option.word.to_s.upcase}", option.help_with_default] }
       end
 
       # @!visibility private

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "socket"
-require_relative "error"
+require_relative "log"
 require_relative "process/safe_file"
 
 module Fastrack
@@ -66,6 +66,12 @@ module Fastrack
     end
 
     def close = @socket.close
+
+    # It is no longer configured.
+    def give_up
+      Log.line("no longer listening on #{self}")
+      close
+    end
 
     # Removes a unix socket's file if nobody listens there any more: after USR2 the new master does, and another server may
     # have made a socket of its own there. To be called when it is closed.

@@ -58,7 +58,7 @@ module Fastrack
     # @return [Boolean] whether the server is to start again
     def run
       @signals.install
-      @terminal = ProcessSettings::Terminal.new unless @launcher.supervised? || @signals.ignored_before?("HUP")
+      @on_terminal = ProcessSettings.foreground? && !@launcher.supervised? && !@signals.ignored_before?("HUP")
       @signals.ends = method(:ends?)
       ForkGuard.install(@signals.method(:reset)) { descriptors }
       yield
@@ -169,7 +169,7 @@ module Fastrack
     end
 
     def handle_signal(name)
-      name = "TERM" if name == "HUP" && @terminal&.closed?
+      name = "TERM" if name == "HUP" && terminal_closed?
       case name
       when "TERM", STOP then finish(name)
       when "QUIT" then @launcher.interactive? ? @workers.each(&:log_backtraces) : shut_down(Shutdown::Graceful, name)
@@ -221,7 +221,7 @@ module Fastrack
     def shut_down(kind, told_by, cancel: nil, again: false)
       @again = again
       @upgrade&.cancel(cancel) if cancel
-      return if @shutdown && @shutdown.class::RANK >= kind::RANK
+      return unless @shutdown.nil? || @shutdown.slower_than?(kind)
 
       notify_stopping unless @shutdown
       @signals.limit.ending
@@ -254,8 +254,10 @@ module Fastrack
 
     # Whether nobody needs a new configuration, or a new worker, after that order. HUP may say that the terminal is gone.
     def ends?(name)
-      [STOP, RESTART, "TERM", "INT"].include?(name) || (name == "QUIT" && !@launcher.interactive?) || (name == "HUP" && @terminal&.closed?)
+      [STOP, RESTART, "TERM", "INT"].include?(name) || (name == "QUIT" && !@launcher.interactive?) || (name == "HUP" && terminal_closed?)
     end
+
+    def terminal_closed? = @on_terminal && ProcessSettings.terminal_closed?
 
     def upgrade
       pending = @signals.size

@@ -28,9 +28,6 @@ module Fastrack
     # Logs backtraces: SIGINFO where there is one (Ctrl-T), else what Puma takes on Linux.
     BACKTRACE_SIGNAL = Signal.list.key?("INFO") ? "INFO" : "PWR"
 
-    # Seconds to wait for the master's answer to LIMIT_REACHED. It is immediate, unless the master is stopped (SIGSTOP).
-    ANSWER_TIMEOUT = 1
-
     # Seconds for threads to wake up at its end, and for hooks if GracefulTimeout is less: that may be 0.
     LEAST_TIME = 1
 
@@ -128,7 +125,7 @@ module Fastrack
 
     # For the watchdog if it asks, else for the master, which is about to kill this worker.
     def dump_threads(text)
-      Log.line("worker #{@nr} (pid #{Process.pid}) takes too long:\n#{text.chomp}") unless @engine&.thread_dump(text)
+      Log.line("#{name} takes too long:\n#{text.chomp}") unless @engine&.thread_dump(text)
     end
 
     def prepare(channel, death_pipe)
@@ -223,11 +220,18 @@ module Fastrack
 
     # It is the master that would limit the time for this.
     def finish_without_master
-      seconds = [@configuration.graceful_timeout, LEAST_TIME].max
-      ChildProcess.end_within(seconds, Scoreboard::TIMEOUT_STATUS, <<~LINE)
-        fastrack: #{name} has not finished within #{format("%g", seconds)} s after the end of its master: ending it
-      LINE
+      limit_time { |time| "#{time} after the end of its master" }
       finish
+    end
+
+    # Ends this process when GracefulTimeout is over once more.
+    #
+    # @yieldparam time [String] "within 30 s"
+    # @yieldreturn [String] what has not finished, for the log
+    def limit_time
+      seconds = [@configuration.graceful_timeout, LEAST_TIME].max
+      text = yield "within #{format("%g", seconds)} s"
+      ChildProcess.end_within(seconds, Scoreboard::TIMEOUT_STATUS, "fastrack: #{name} has not finished #{text}: ending it\n")
     end
 
     # @yield what may call exit
@@ -243,10 +247,7 @@ module Fastrack
     # From here on it has no clients. A hook that hangs must not keep it for ever, even if the master is gone.
     def clean_up(channel)
       channel.write(ControlChannel::ENDING)
-      seconds = [@configuration.graceful_timeout, LEAST_TIME].max
-      ChildProcess.end_within(seconds, Scoreboard::TIMEOUT_STATUS, <<~LINE)
-        fastrack: #{name} has not finished before_worker_shutdown and at_exit hooks within #{format("%g", seconds)} s: ending it
-      LINE
+      limit_time { |time| "before_worker_shutdown and at_exit hooks #{time}" }
       # Without an engine it has not booted.
       return unless @engine
 
@@ -288,7 +289,8 @@ module Fastrack
     # @return [Boolean] false without an answer: the master sends a signal, too
     def may_exit?(channel)
       channel.write(ControlChannel::LIMIT_REACHED)
-      messages = channel.to_io.wait_readable(ANSWER_TIMEOUT) ? channel.read : []
+      # The answer is immediate, unless the master is stopped (SIGSTOP).
+      messages = channel.to_io.wait_readable(1) ? channel.read : []
       @promoted = messages&.include?(ControlChannel::PROMOTE)
       messages.nil? || messages.include?(ControlChannel::GO)
     rescue IOError

@@ -150,26 +150,22 @@ RSpec.describe "fastrack tune", once: "processes and figures" do
       end
 
       # As proc(5) has it: ticks of the machine; and by pid, parent, user and system ticks, and those of children that have ended.
-      def write(dir, taken, processes)
-        File.write(File.join(dir, "stat"), "cpu  #{taken} 0 0 900 0 55 66 0\ncpu0 1\ncpu1 1\n")
-        processes.each do |pid, (parent, *ticks)|
-          FileUtils.mkdir_p(File.join(dir, pid.to_s))
-          File.write(File.join(dir, pid.to_s, "stat"), "#{pid} (a) b) S #{parent} #{Array.new(9, 0).join(" ")} #{ticks.join(" ")} 0\n")
-        end
+      def tell(taken, processes)
+        allow(Fastrack::Tune::OtherLoad).to receive(:machine_stat).and_return(["cpu  #{taken} 0 0 900 0 55 66 0\n", "cpu0 1\n", "cpu1 1\n"])
+        allow(Dir).to receive(:children).with("/proc").and_return(processes.keys.map(&:to_s))
+        allow(File).to receive(:read) { |path| processes[path[/\d+/].to_i].then { |parent, *ticks| "7 (a) b) S #{[parent, *[0] * 9, *ticks, 0].join(" ")}\n" } }
       end
 
       it "counts what is not its own, nor its children's, nor those of interrupts" do
-        Dir.mktmpdir do |dir|
-          clock = 0.0
-          load = Class.new(Fastrack::Tune::OtherLoad) { define_method(:now) { clock } }
-          ticks = Fastrack::Tune::OtherLoad::TICKS.to_i
-          write(dir, 0, { 1 => [0, 0, 0, 0, 0], 7 => [1, 0, 0, 0, 0], 8 => [7, 0, 0, 0, 0], 9 => [8, 0, 0, 0, 0] })
-          found = load.new(7, proc: dir)
-          write(dir, 4 * ticks, { 1 => [0, ticks, 0, 0, 0], 7 => [1, ticks, 0, 0, 0], 8 => [7, 0, ticks / 2, 0, 0], 9 => [8, 0, 0, ticks / 4, ticks / 4] })
-          clock = 2.0
-          # Of 4 s in 2 s of 2 CPUs, 2 s are its own.
-          expect(found.cpus).to be_within(0.01).of(1.0)
-        end
+        clock = 0.0
+        load = Class.new(Fastrack::Tune::OtherLoad) { define_method(:now) { clock } }
+        ticks = Fastrack::ProcStat::TICKS.to_i
+        tell(0, { 1 => [0, 0, 0, 0, 0], 7 => [1, 0, 0, 0, 0], 8 => [7, 0, 0, 0, 0], 9 => [8, 0, 0, 0, 0] })
+        found = load.new(7)
+        tell(4 * ticks, { 1 => [0, ticks, 0, 0, 0], 7 => [1, ticks, 0, 0, 0], 8 => [7, 0, ticks / 2, 0, 0], 9 => [8, 0, 0, ticks / 4, ticks / 4] })
+        clock = 2.0
+        # Of 4 s in 2 s of 2 CPUs, 2 s are its own.
+        expect(found.cpus).to be_within(0.01).of(1.0)
       end
     end
   end

@@ -55,12 +55,10 @@ RSpec.describe "Out-of-band GC", :quiet, exec: "what is in the heap decides" do
     "after the interval all the same, where clients always wait" => [4, [true] * 8, [4, 8]] }.each do |what, (interval, waits, at)|
     it "A17 makes a full mark #{what}" do
       made = []
-      collector = Class.new do
-        define_method(:latest_gc_info) { |_| :oldgen }
-        define_method(:start) { |full_mark: true| made << full_mark }
-      end.new
+      allow(GC).to receive(:latest_gc_info).and_return(:oldgen)
+      allow(GC).to receive(:start) { |full_mark: true| made << full_mark }
       waiting = nil
-      gc = Fastrack::OobGC::Deferred.new(interval, -> { waiting }, collector)
+      gc = Fastrack::OobGC.new(interval, -> { waiting }, -> { false }, deferrable: true)
       found = waits.each.with_index(1).filter_map do |each, number|
         waiting = each
         gc.call

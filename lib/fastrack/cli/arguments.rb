@@ -12,14 +12,9 @@ module Fastrack
   class Arguments
     include PumaFlags
 
-    # Commands for a running server.
+    # Commands for a running server, and the options that their help shows; that of others shows those of serving. All are allowed, so that a
+    # start's may be kept.
     CONTROL = {
-      "status" => :status, "phased-restart" => :phased_restart, "reload" => :phased_restart, "restart" => :restart, "refork" => :refork,
-      "stop" => :stop, "workers" => :workers
-    }.freeze
-
-    # The options that a command's help shows; those of serving, where it is not here. All are allowed, so that a start's may be kept.
-    SHOWN = {
       "status" => %i[finding looking], "phased-restart" => %i[finding waiting], "reload" => %i[finding waiting],
       "restart" => %i[finding waiting], "refork" => %i[finding waiting], "stop" => %i[finding waiting], "workers" => %i[finding]
     }.freeze
@@ -28,7 +23,7 @@ module Fastrack
     # @return [Hash{String => OptionParser}] by command, "" for none: the manual page and the completions are made of them
     def self.parsers = ["", *Help::COMMANDS.keys].to_h { |command| [command, new([]).parser_of(command)] }
 
-    # @return [Symbol] :serve, :check, :help, :version or one of CONTROL
+    # @return [Symbol] :serve, :check, :help, :version or one of CONTROL, where phased-restart is :reload
     attr_reader :action
     # @return [Integer, nil] workers more, or less
     attr_reader :change
@@ -45,12 +40,12 @@ module Fastrack
       @action = :serve
       @settings = {}
       @addresses = []
-      rest = parser("", SERVING | SHOWN.values.flatten).parse(with_change(arguments))
+      rest = parser("", SERVING | CONTROL.values.flatten).parse(with_change(arguments))
       @command = rest.first if Help::COMMANDS.key?(rest.first)
       return if %i[help version].include?(@action)
 
       @action = :check if @command == "check" && rest.shift
-      @action = CONTROL.fetch(rest.shift) if CONTROL.key?(@command)
+      @action = rest.shift.sub("phased-restart", "reload").to_sym if CONTROL.key?(@command)
       @app_file = rest.shift unless control?
       raise Error, "only one app: #{rest.join(" ")} is not expected" unless rest.empty?
     rescue OptionParser::ParseError => e
@@ -58,7 +53,7 @@ module Fastrack
     end
 
     # Whether it is a command for a running server.
-    def control? = CONTROL.value?(@action)
+    def control? = CONTROL.key?(@action.to_s)
 
     def watch? = @watch || false
 
@@ -74,7 +69,7 @@ module Fastrack
     # @return [String] of the command that was named, or of all
     def help = parser_of(@command).help
 
-    def parser_of(command) = parser(Help::COMMANDS.fetch(command, Help::ALL), SHOWN.fetch(command, SERVING))
+    def parser_of(command) = parser(Help::COMMANDS.fetch(command, Help::ALL), CONTROL.fetch(command, SERVING))
 
     # What overrides a ConfigFile.
     #
@@ -84,7 +79,7 @@ module Fastrack
       addresses = [*@settings[:Listen], *@addresses]
       addresses << Address.new(path: @settings[:Path]) if @settings.key?(:Path)
       if @settings.key?(:Host) || @settings.key?(:Port)
-        addresses << Address.new(host: @settings.fetch(:Host, host), port: @settings.fetch(:Port, 9292))
+        addresses << Address.new(host: @settings.fetch(:Host, host), port: @settings.fetch(:Port, Option::DEFAULTS[:Port]))
       end
       rest = @settings.except(:Listen, :Host, :Port, :Path)
       addresses.empty? ? rest : rest.merge(Listen: addresses.freeze)

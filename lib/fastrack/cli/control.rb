@@ -18,21 +18,18 @@ module Fastrack
   class Control
     # What the monitor is asked, and the signal that does the same.
     ORDERS = {
-      phased_restart: ["/phased-restart", "HUP"], restart: ["/restart", "USR2"], refork: ["/refork", "URG"], stop: ["/stop", "TERM"],
+      reload: ["/phased-restart", "HUP"], restart: ["/restart", "USR2"], refork: ["/refork", "URG"], stop: ["/stop", "TERM"],
       more: ["/workers/+1", "TTIN"], less: ["/workers/-1", "TTOU"]
     }.freeze
 
     NO_NEW_CODE = "The app is preloaded: new workers get the code that the master has. `fastrack restart` loads new code."
-
-    # Seconds for an answer.
-    TIMEOUT = 5
 
     # Seconds between two looks with --watch, and between the two that a rate takes.
     PAUSE = 1
     SAMPLE = 0.5
 
     # What starts processes, whose outcome is waited for.
-    STARTS = %i[phased_restart restart refork].freeze
+    STARTS = %i[reload restart refork].freeze
 
     # Where Rails has it.
     USUAL_PID = "tmp/pids/server.pid"
@@ -76,7 +73,7 @@ module Fastrack
     def enter(directory)
       Dir.chdir(directory) if directory
     rescue SystemCallError => e
-      raise Error, "cannot enter #{directory} (WorkingDirectory): #{SystemCallError.new(nil, e.errno).message.downcase}"
+      raise Error, "cannot enter #{directory} (WorkingDirectory): #{SafeFile.reason(e)}"
     end
 
     def status
@@ -191,14 +188,15 @@ module Fastrack
       # No socket can have a path that is so long (ArgumentError).
       nil
     rescue SystemCallError => e
-      raise Error, "the monitor at #{@path}: #{SystemCallError.new(nil, e.errno).message.downcase}"
+      raise Error, "the monitor at #{@path}: #{SafeFile.reason(e)}"
     end
 
+    # The answer may take five seconds.
     def exchange(request)
       answer = +""
       UNIXSocket.open(@path) do |socket|
         socket.write(request)
-        deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + TIMEOUT
+        deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 5
         loop do
           # A master that is stopped (SIGSTOP) is connected to, and says nothing.
           left = deadline - Process.clock_gettime(Process::CLOCK_MONOTONIC)

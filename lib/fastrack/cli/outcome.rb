@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../error"
+require_relative "../process/proc_stat"
 require_relative "log_tail"
 
 module Fastrack
@@ -118,13 +119,15 @@ module Fastrack
     end
 
     def list
-      Dir.glob("/proc/[0-9]*").filter_map do |dir|
-        state, parent, *rest = File.read("#{dir}/stat").rpartition(")").last.split
+      ProcStat.all.filter_map do |pid, fields|
         # A zombie has ended.
-        Row.new(File.basename(dir).to_i, parent.to_i, File.binread("#{dir}/cmdline"), rest[17]) unless state == "Z"
+        Row.new(pid, fields[1].to_i, File.binread("/proc/#{pid}/cmdline"), fields[19]) unless fields.first == "Z"
       rescue SystemCallError
         nil
       end
+    rescue SystemCallError
+      # There is no /proc.
+      []
     end
   end
 end

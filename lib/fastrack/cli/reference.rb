@@ -54,9 +54,7 @@ module Fastrack
       end
 
       def words
-        Option::ALL.map do |option|
-          item([option.word, option.name].join(", "), "", [option.help, ("(default: #{option.default})" unless option.default.nil?)].compact.join(" "))
-        end
+        Option::ALL.map { |option| item("#{option.word}, #{option.name}", "", option.help_with_default) }
       end
 
       def section(title, text) = ".SH #{title}\n#{text}"

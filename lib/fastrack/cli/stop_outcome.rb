@@ -7,9 +7,6 @@ module Fastrack
   class StopOutcome < Outcome
     CHILD = /\Afastrack (?:worker|mold)/.freeze
 
-    # Seconds that killed workers, hooks and at_exit blocks may take when the server's own time is over.
-    LATE = 5
-
     # Made before the signal is sent.
     #
     # @param pid [Integer] the master's
@@ -17,7 +14,8 @@ module Fastrack
     # @param answers [Boolean] whether its monitor has told the pid, which may be one of another container's
     # @yieldreturn [Boolean] whether it still runs; asked where /proc does not show it
     def initialize(pid, limit, answers:, &running)
-      super(pid, "TERM", limit + LATE)
+      # Killed workers, hooks and at_exit blocks may take 5 s when the server's own time is over.
+      super(pid, "TERM", limit + 5)
       @running = running
       rows = list
       master = rows.find { |one| one.pid == pid }

@@ -2,6 +2,7 @@
 
 require_relative "../error"
 require_relative "../listener/address"
+require_relative "../process/safe_file"
 require_relative "options"
 
 module Fastrack
@@ -72,7 +73,7 @@ module Fastrack
       def text_of(path, file)
         File.read(file, encoding: Encoding::UTF_8)
       rescue SystemCallError => e
-        raise ConfigurationError, "ConfigFile #{path}: #{SystemCallError.new(nil, e.errno).message.downcase}"
+        raise ConfigurationError, "ConfigFile #{path}: #{SafeFile.reason(e)}"
       end
 
       # The innermost line of the file in the backtrace. A SyntaxError has it in its message.
@@ -100,6 +101,7 @@ module Fastrack
     # @param context see PumaFile
     def initialize(file, words: {}, useless: [], **context)
       @__file__ = file
+      @__files__ = [file]
       @__words__ = words
       @__useless__ = useless
       @__context__ = context
@@ -182,15 +184,18 @@ module Fastrack
 
     WITHOUT_EFFECT.each do |word, (as_is, reason)|
       define_method(word) do |value = true|
-        @__useless__ << "ConfigFile #{__place__}: #{word} has no effect: #{reason}" unless reason.nil? || as_is.include?(value)
+        __say__("#{word} has no effect: #{reason}") unless reason.nil? || as_is.include?(value)
       end
     end
 
     private
 
     # nil means that the word is not there: `max_workers ENV["WEB_CONCURRENCY"]`.
-    def __set__(option, value, word)
-      value.nil? ? @__words__.delete(word) : __store__(word, option.coerce(value, word.to_s))
+    #
+    # @param source [Symbol] what the user has written
+    # @param word [Symbol] under which it is kept
+    def __set__(option, value, source, word = source)
+      value.nil? ? @__words__.delete(word) : __store__(word, option.coerce(value, source.to_s))
     end
 
     # The last one wins, also between two words for the same option.
@@ -199,9 +204,11 @@ module Fastrack
       @__words__[word] = Given.new(value, __place__)
     end
 
+    def __say__(text) = @__useless__ << "ConfigFile #{__place__}: #{text}"
+
     def __place__
-      line = caller_locations.find { |location| location.path == @__file__ }&.lineno
-      line ? "#{@__file__}:#{line}" : @__file__
+      location = caller_locations.find { |one| @__files__.include?(one.path) }
+      location ? "#{location.path}:#{location.lineno}" : @__file__
     end
 
     def __name__(word)

@@ -3,36 +3,28 @@
 require_relative "../error"
 
 module Fastrack
-  # Where the monitor is to be found.
-  class ControlPlace
-    # @return [String, nil] of its unix socket, absolute: by default beside the pid file
-    attr_reader :path
-    # @return [String, nil] "127.0.0.1:9394"
-    attr_reader :address
-    # @return [String, nil]
-    attr_reader :token
-
+  # Where the monitor is to be found; Monitor.start takes it as an Array.
+  #
+  # @attr path [String, nil] of its unix socket, absolute: by default beside the pid file
+  # @attr address [String, nil] "127.0.0.1:9394"
+  # @attr token [String, nil]
+  ControlPlace = Struct.new(:path, :address, :token) do
     # @param configuration [Configuration]
     # @raise [ConfigurationError]
     def initialize(configuration)
-      @path = path_of(configuration)
-      @address = configuration.control_listen
-      @token = configuration.control_token
-      if @path && configuration.addresses.any? { |address| address.path && File.expand_path(address.path) == @path }
-        raise ConfigurationError, "#{configuration.source(:ControlPath)}: the server itself listens at #{@path}"
+      super(path_of(configuration), configuration.control_listen, configuration.control_token)
+      if path && configuration.addresses.any? { |address| address.path && File.expand_path(address.path) == path }
+        raise ConfigurationError, "#{configuration.source(:ControlPath)}: the server itself listens at #{path}"
       end
-      return unless @address && !@token
+      return unless address && !token
 
       raise ConfigurationError, "#{configuration.source(:ControlListen)} needs ControlToken: #{readers} could read what the server does"
     end
 
-    # @return [Array] as Monitor.start takes it
-    def to_a = [@path, @address, @token]
-
     private
 
     def readers
-      @address.match?(/\A(?:127\.|\[::1\])/) ? "every user of this machine" : "whoever reaches #{@address}"
+      address.match?(/\A(?:127\.|\[::1\])/) ? "every user of this machine" : "whoever reaches #{address}"
     end
 
     def path_of(configuration)

@@ -5,8 +5,8 @@ require_relative "../error"
 require_relative "../log"
 
 module Fastrack
-  # The user and group that workers run as.
-  class UserGroup
+  # The user and group that workers run as: the user's name, and the numbers of both.
+  UserGroup = Struct.new(:name, :uid, :gid) do
     # @param user [String] a name
     # @param group [String, nil] a name; nil: the user's primary group
     # @raise [ArgumentError] with what was expected
@@ -14,21 +14,9 @@ module Fastrack
       missing = "user"
       entry = Etc.getpwnam(user)
       missing = "group"
-      new(user, entry.uid, group ? Etc.getgrnam(group).gid : entry.gid)
+      new(user.dup.freeze, entry.uid, group ? Etc.getgrnam(group).gid : entry.gid).freeze
     rescue ArgumentError
       raise ArgumentError, "must be an existing #{missing}"
-    end
-
-    # @return [String]
-    attr_reader :name
-    # @return [Integer]
-    attr_reader :uid, :gid
-
-    def initialize(name, uid, gid)
-      @name = name.dup.freeze
-      @uid = uid
-      @gid = gid
-      freeze
     end
 
     # Whether this process may switch to the user. Only root may, unless it is that user already.
@@ -40,30 +28,27 @@ module Fastrack
     def switch
       return if current?
 
-      Process.initgroups(@name, @gid)
-      Process::GID.change_privilege(@gid)
-      Process::UID.change_privilege(@uid)
+      Process.initgroups(name, gid)
+      Process::GID.change_privilege(gid)
+      Process::UID.change_privilege(uid)
     end
 
     private
 
-    def current? = Process.euid == @uid && Process.egid == @gid
+    def current? = Process.euid == uid && Process.egid == gid
   end
 
   # A setting: an option (`-O MaxWorkers=3`) and a word in a ConfigFile (`max_workers 3`). They are listed in options.rb.
   class Option
-    # Words whose value is a block in a ConfigFile.
-    HOOKS = %i[
-      before_fork after_fork before_refork before_exec after_worker_ready before_worker_shutdown after_worker_exit
-      lowlevel_error_handler on_thread_start on_thread_exit
-    ].freeze
-
     # @return [Symbol] :MaxWorkers
     attr_reader :name
     # @return [Symbol] the word in a ConfigFile, and Configuration's reader: :max_workers
     attr_reader :word
     attr_reader :default
-    # @return [String] one line for `rackup -s Fastrack --help`
+    # @return [String] one line for `rackup -s Fastrack --help`, with its default
+    def help_with_default = default.nil? ? help : "#{help} (default: #{default})"
+
+    # @return [String] the same without
     attr_reader :help
 
     # @param type [Symbol, #call] a method of Types, or what turns a value into one of the type as those do
@@ -73,6 +58,7 @@ module Fastrack
       @word = word
       @default = default
       @help = help
+      @hook = type == :callable
       @type = type.respond_to?(:call) ? type : Types.method(type)
       @arguments = arguments
     end
@@ -87,7 +73,8 @@ module Fastrack
       raise ConfigurationError, "#{source} #{e.message}#{"; #{given}" unless @name == :ControlToken}"
     end
 
-    def hook? = HOOKS.include?(word)
+    # Whether its value is a block in a ConfigFile.
+    def hook? = @hook
 
     # Option types. Each method turns a value as users write it (a command line gives Strings, a bare `-O Key` gives true)
     # into the type, or raises ArgumentError ("must be ...").
@@ -102,6 +89,8 @@ module Fastrack
       MOST_SECONDS = 1_000_000_000
 
       SECONDS = { nil => 1, "ms" => 0.001, "s" => 1, "m" => 60, "h" => 3600 }.freeze
+
+      BYTES = { "" => 1, "k" => 1 << 10, "m" => 1 << 20, "g" => 1 << 30 }.freeze
 
       MOST_WORKERS = 10_000
 
@@ -128,9 +117,8 @@ module Fastrack
       # @return [Integer]
       def integer(value, range, most = MOST)
         number = value.is_a?(String) ? Integer(value, 10, exception: false) : value
-        return at_most(number, range.end || most) if number.is_a?(Integer) && range.cover?(number)
-
-        raise ArgumentError, "must be a whole number#{range.end ? " from #{range.begin} to #{range.end}" : ", #{range.begin} or more"}"
+        limits = range.end ? " from #{range.begin} to #{range.end}" : ", #{range.begin} or more"
+        at_most(must(number, number.is_a?(Integer) && range.cover?(number), "a whole number#{limits}"), range.end || most)
       end
 
       # @return [Integer, Symbol] :auto
@@ -142,7 +130,7 @@ module Fastrack
         number, unit = value.is_a?(String) ? value.match(/\A(\d+) ?([kmg]?)i?b?\z/i)&.captures : [value, ""]
         raise ArgumentError, "must be a size in bytes, or such as 300M or 1G" unless number.is_a?(String) || (number.is_a?(Integer) && !number.negative?)
 
-        bytes = number.to_i * (1024**"kmg".index(unit.downcase).then { |index| unit.empty? ? 0 : index + 1 })
+        bytes = number.to_i * BYTES.fetch(unit.downcase)
         bytes.zero? ? zero : at_most(bytes, MOST)
       end
 
@@ -172,19 +160,19 @@ module Fastrack
         number, unit = value.is_a?(String) ? value.match(/\A(.*?) ?(ms|[smh])?\z/m).captures : [value, nil]
         number = Float(number, exception: false) if number.is_a?(String)
         seconds = number.to_f * SECONDS.fetch(unit) if number.is_a?(Numeric) && number.real?
-        return at_most(seconds, MOST_SECONDS) if seconds&.finite? && yield(seconds)
-
-        raise ArgumentError, "must be #{expected}"
+        at_most(must(seconds, seconds&.finite? && yield(seconds), expected), MOST_SECONDS)
       end
 
-      def at_most(number, most) = number > most ? raise(ArgumentError, "must be at most #{most}") : number
+      def at_most(number, most) = must(number, number <= most, "at most #{most}")
+
+      # @param fits [Boolean]
+      # @return the value
+      def must(value, fits, expected) = fits ? value : raise(ArgumentError, "must be #{expected}")
 
       # @return [String] frozen
       def text(value)
         string = value.respond_to?(:to_path) ? value.to_path : value
-        return string.dup.freeze if string.is_a?(String) && !string.empty? && !string.include?("\0")
-
-        raise ArgumentError, "must be some text"
+        must(string, string.is_a?(String) && !string.empty? && !string.include?("\0"), "some text").dup.freeze
       end
 
       # @return [String] frozen
@@ -217,50 +205,32 @@ module Fastrack
 
       # @return [String] frozen
       def token(value)
-        return value.dup.freeze if value.is_a?(String) && /\A[\w.~+-]{16,200}\z/.match?(value)
-
-        raise ArgumentError, "must be 16 or more letters, digits and . _ ~ + -"
+        must(value, value.is_a?(String) && /\A[\w.~+-]{16,200}\z/.match?(value), "16 or more letters, digits and . _ ~ + -").dup.freeze
       end
 
       # @return [String] one of `choices`
-      def choice(value, *choices)
-        return value.to_s if choices.include?(value.to_s)
-
-        raise ArgumentError, "must be #{choices.join(" or ")}"
-      end
+      def choice(value, *choices) = must(value.to_s, choices.include?(value.to_s), choices.join(" or "))
 
       # @return [#call]
-      def callable(value)
-        return value if value.respond_to?(:call)
-
-        raise ArgumentError, "must be a block or anything that can be called"
-      end
+      def callable(value) = must(value, value.respond_to?(:call), "a block or anything that can be called")
 
       # @param value [Integer, String] a String is octal, as for chmod(1) and umask(1)
       # @return [Integer] permission bits
       def mode(value)
         bits = value.is_a?(String) && /\A0?o?[0-7]{1,4}\z/.match?(value) ? value.oct : value
-        return bits if bits.is_a?(Integer) && bits.between?(0, 0o777)
-
-        raise ArgumentError, "must be a file mode, from 0000 to 0777"
+        must(bits, bits.is_a?(Integer) && bits.between?(0, 0o777), "a file mode, from 0000 to 0777")
       end
 
       # @param value [String, Array<String>] "user", "user:group" or ["user", "group"]
       # @return [UserGroup]
       def user_group(value)
         names = value.is_a?(String) ? value.split(":", 2) : value
-        return UserGroup.find(*names) if names.is_a?(Array) && names.size.between?(1, 2) && names.all?(String)
-
-        raise ArgumentError, "must be a user, or user:group"
+        UserGroup.find(*must(names, names.is_a?(Array) && names.size.between?(1, 2) && names.all?(String), "a user, or user:group"))
       end
 
       # @return [Logger] the value itself
-      def logger(value)
-        return value if %i[debug info warn error fatal].all? { |level| value.respond_to?(level) }
-
-        raise ArgumentError, "must be a Logger"
-      end
-      private_class_method :to_seconds, :at_most
+      def logger(value) = must(value, %i[debug info warn error fatal].all? { |level| value.respond_to?(level) }, "a Logger")
+      private_class_method :to_seconds, :at_most, :must
     end
   end
 end

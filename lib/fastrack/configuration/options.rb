@@ -7,6 +7,9 @@ require_relative "option"
 module Fastrack
   # Every option, Rhebok's first.
   class Option
+    # RAILS_MAX_THREADS and a puma.rb may say more.
+    MOST_THREADS = 64
+
     ALL = [
       new(:ConfigFile, :config_file, nil, "configuration file, in Ruby", :path),
       new(:Host, :host, "0.0.0.0", "address to listen on", :text),
@@ -71,7 +74,7 @@ module Fastrack
       new(:BeforeWorkerShutdown, :before_worker_shutdown, nil, "called in each worker when it has served, before at_exit hooks", :callable),
       new(:AfterWorkerExit, :after_worker_exit, nil, "called in the master when a worker has exited", :callable),
       new(:EarlyHints, :early_hints, false, "let the app send 103 Early Hints", :boolean),
-      new(:MaxThreads, :max_threads, 1, "threads per worker that run requests", :integer, 1..64),
+      new(:MaxThreads, :max_threads, 1, "threads per worker that run requests", :integer, 1..MOST_THREADS),
       new(:OnThreadStart, :on_thread_start, nil, "called in each thread before its first request", :callable),
       new(:OnThreadExit, :on_thread_exit, nil, "called in each thread when it ends", :callable),
       new(:MaxMemoryPerChild, :max_memory_per_child, nil, "replace a worker that takes more memory (300M; 0: never)", :memory),
@@ -91,6 +94,19 @@ module Fastrack
 
     BY_WORD = ALL.to_h { |option| [option.word, option] }
                  .merge(OTHER_WORDS.transform_values { |name| BY_NAME.fetch(name) }).freeze
+
+    DEFAULTS = ALL.to_h { |option| [option.name, option.default] }.freeze
+
+    # Readers for the values in @values, which are by option name: one for each option's word.
+    module Readers
+      ALL.each { |option| define_method(option.word) { @values.fetch(option.name) } }
+
+      # @return [Array<Address>] where to listen
+      def addresses
+        given = listen || [path ? Address.new(path: path) : Address.new(host: host, port: port)]
+        given.map { |address| address.with_defaults(backlog: backlog, reuseport: reuseport) }
+      end
+    end
 
     # @param key [Symbol, String] either spelling: MaxWorkers or max_workers
     # @return [Option, nil]

@@ -24,20 +24,15 @@ module Fastrack
   #
   # It costs a method call per response, and now and then a look at the heap.
   class AutoGC
-    # For how many requests it waits for a good moment: first, at least, at most; and what each collection changes.
-    MARGIN = 3.0
+    # For how many requests it waits for a good moment: at least, which is before the very next one, so that then the others may be busy,
+    # and are left some clients; and at most. Each collection in a request makes it one more, each of its own takes its share off.
     MARGINS = (1.5..12.0).freeze
-    EARLIER = 1.0
     LATER = 0.95
 
     # It collects nothing in a heap that is less full: each collection then comes too often.
     FULL = 0.65
 
-    # From there on the others may be busy, and are left some clients.
-    URGENT = 1.5
-
-    # How much fuller a response's request makes the heap: at first, and by the next one that makes it less.
-    GROWTH = 0.02
+    # What is left of how much fuller a request makes the heap, when the next ones make it less so.
     DECAY = 0.9
 
     SAYS_DUE = GCFigures.tells?(:need_major_by) { GC.latest_gc_info }
@@ -73,8 +68,9 @@ module Fastrack
       @left = @looked_after = 1
       @unnoted = 0
       @fullness = 0.0
-      @growth = GROWTH
-      @margin = MARGIN
+      # Until the first requests have shown theirs.
+      @growth = 0.02
+      @margin = MARGINS.min
       @count = GC.count
       @tries = 0
       @sweep = Sweep.new
@@ -106,13 +102,9 @@ module Fastrack
     # @return [Symbol, nil] why the next collection will be a full mark
     def due = (GCFigures.latest(:need_major_by) if SAYS_DUE)
 
-    # Half of the way to when it is time. None after a collection: it may have freed little, and have found that a full mark is
-    # due.
-    def responses
-      return 0 if @fullness.zero?
-
-      ((@fullness < near ? near - @fullness : GROWTH) / 2 / @growth).floor
-    end
+    # Half of the way to when it is time, if that is not now. None after a collection: it may have freed little, and have found that a
+    # full mark is due.
+    def responses = @fullness.zero? ? 0 : ((near - @fullness) / 2 / @growth).floor
 
     def near
       [1 - (@margin * @growth), FULL].max
@@ -132,7 +124,7 @@ module Fastrack
       @count = count
       @tries = 0
       collected
-      @margin = [@margin + EARLIER, MARGINS.max].min
+      @margin = [@margin + 1, MARGINS.max].min
     end
 
     def look
@@ -144,7 +136,7 @@ module Fastrack
     def collect_soon
       return if @fullness < near
 
-      pause(1 - @fullness < URGENT * @growth) do
+      pause(1 - @fullness < MARGINS.min * @growth) do
         @room.make
         collect(false)
       end

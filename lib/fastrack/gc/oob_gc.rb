@@ -18,67 +18,42 @@ module Fastrack
     # @param interval [Integer] requests between two collections
     # @param waiting [#call] whether a client waits
     # @param others [#call] whether other threads have requests
-    # @return [#call] for after each response
-    def self.start(interval, waiting, others = -> { false })
-      return Scheduled.new(interval, others) unless DEFERRABLE
-
-      GC.config(rgengc_allow_full_mark: false)
-      Deferred.new(interval, waiting, GC, others)
+    # @return [OobGC] to be called after each response
+    def self.start(interval, waiting, others)
+      GC.config(rgengc_allow_full_mark: false) if DEFERRABLE
+      new(interval, waiting, others)
     end
 
-    # Full collections on schedule.
-    class Scheduled
-      def initialize(interval, others = -> { false })
-        @interval = interval
-        @others = others
-        @responses = 0
-      end
-
-      def call
-        @responses += 1
-        return if @responses < @interval || @others.call
-
-        @responses = 0
-        GC.start
-      end
+    def initialize(interval, waiting, others, deferrable: DEFERRABLE)
+      @interval = interval
+      @waiting = waiting
+      @others = others
+      @deferrable = deferrable
+      @responses = @put_off = 0
     end
 
-    # Full marks when due (Ruby >= 3.4).
-    class Deferred
-      # @param collector [#start, #latest_gc_info] another one in tests
-      def initialize(interval, waiting, collector = GC, others = -> { false })
-        @interval = interval
-        @others = others
-        @waiting = waiting
-        @collector = collector
-        @responses = 0
-        @put_off = 0
-      end
+    def call
+      @responses += 1
+      return collect if full_mark_due? && (@put_off >= @interval || !(@waiting.call || @others.call))
+      return if @responses < @interval || @others.call
+      return collect unless @deferrable
 
-      def call
-        @responses += 1
-        return collect_fully if full_mark_due? && (@put_off >= @interval || !(@waiting.call || @others.call))
-        return if @responses < @interval || @others.call
+      @responses = 0
+      GC.start(full_mark: false)
+    end
 
-        @responses = 0
-        @collector.start(full_mark: false)
-      end
+    private
 
-      private
+    def full_mark_due?
+      return false unless @deferrable && GCFigures.latest(:need_major_by)
 
-      def full_mark_due?
-        return false unless @collector.latest_gc_info(:need_major_by)
+      @put_off += 1
+      true
+    end
 
-        @put_off += 1
-        true
-      rescue *GCFigures::UNKNOWN
-        false
-      end
-
-      def collect_fully
-        @responses = @put_off = 0
-        @collector.start
-      end
+    def collect
+      @responses = @put_off = 0
+      GC.start
     end
   end
 end

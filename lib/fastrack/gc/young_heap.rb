@@ -156,8 +156,6 @@ module Fastrack
   # That is so since Ruby 3.3, which hardly ever makes a full mark for a pool, but for all together. Before, there is nothing to tell
   # how many objects are made in each pool.
   class HeapRoom
-    NEEDED = YoungHeap::POOLS
-
     # Requests for which there is to be room from one collection to the next. Ruby 3.4 leaves room for more than fifty by itself, in
     # most pools, and one of its collections takes longer.
     REQUESTS = RUBY_VERSION >= "3.4" ? 70 : 50
@@ -177,9 +175,6 @@ module Fastrack
     # Bytes that are added before one collection, and free slots that are used up before: some milliseconds each.
     STEP = 5_000_000
     FREE = 400_000
-
-    # Less than this share of a pool is not added.
-    LEAST = 0.02
 
     # @param heap [YoungHeap]
     def initialize(heap)
@@ -204,13 +199,13 @@ module Fastrack
 
     # Makes some of the room that is lacking, if any is. A collection must follow.
     def make
-      return unless NEEDED
+      return unless YoungHeap::POOLS
 
       look_for_full_marks
       size = @lacking_free.find { |one| @heap.pool(one).unused <= FREE } || @heap.fullest
       pool = @heap.pool(size)
       slots = [lacking(size, pool), STEP / size, ((@heap.bytes * SHARE) - @added).to_i / size].min
-      grow(size, pool.unused, slots) if slots >= pool.slots * LEAST && pool.unused <= FREE
+      grow(size, pool.unused, slots) if slots.positive? && pool.unused <= FREE
     end
 
     private

@@ -19,9 +19,6 @@ module Fastrack
     # Requests that are served at a time, unless told otherwise: an app may call itself, and a browser opens six connections.
     THREADS = 4
 
-    # Seconds that the threads of requests get to end when #stop has waited for long enough.
-    KILL_TIME = 2
-
     # @return [Settings]
     attr_reader :configuration
     # @return [Array<Listener>]
@@ -163,9 +160,10 @@ module Fastrack
       in_order
     end
 
+    # The threads get two seconds to end: only native code can keep them.
     def cut_off
       @engines.each(&:kill)
-      join(KILL_TIME)
+      join(2)
     end
 
     # @return [Boolean] whether all threads have ended

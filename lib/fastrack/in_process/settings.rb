@@ -18,19 +18,16 @@ module Fastrack
       # Only this machine's clients, and any free port. Nothing ends a worker here, because that would be this process.
       DEFAULTS = { Host: "127.0.0.1", Port: 0, RequestTimeout: 0.0, WorkerTimeout: 0.0 }.freeze
 
-      Option::ALL.each do |option|
-        define_method(option.word) { @values.fetch(option.name) }
-      end
+      include Option::Readers
 
       # @param given [Hash{Symbol => Object}]
       # @raise [ConfigurationError]
       def initialize(given)
-        defaults = Option::ALL.to_h { |option| [option.name, option.default] }
         chosen = given.reject { |_, value| value.nil? }.to_h do |key, value|
           option = find(key)
           [option.name, option.coerce(value, "option #{key}")]
         end
-        @values = defaults.merge(DEFAULTS, chosen).freeze
+        @values = Option::DEFAULTS.merge(DEFAULTS, chosen).freeze
       end
 
       # @return [nil] no puma.rb is read
@@ -39,25 +36,14 @@ module Fastrack
       # @return [false] this is not what Rhebok's users start
       def rhebok? = false
 
-      # @return [Array<Address>]
-      def addresses
-        given = listen || [path ? Address.new(path: path) : Address.new(host: host, port: port)]
-        given.map { |address| address.with_defaults(backlog: backlog, reuseport: reuseport) }
-      end
-
       private
 
       def find(key)
         option = Option.find(key)
-      OPTIONS.include?(option) ? option : raise(ConfigurationError, problem(key))
-      end
+        return option if OPTIONS.include?(option)
+        raise ConfigurationError, "option #{key} is for a server of its own, and has no effect inside another process" if option
 
-      def problem(key)
-        if Option.find(key)
-          return "option #{key} is for a server of its own, and has no effect inside another process"
-        end
-
-        "unknown option #{key}#{Error.suggestion(key, OPTIONS.flat_map { |option| [option.name, option.word] })}"
+        raise ConfigurationError, "unknown option #{key}#{Error.suggestion(key, OPTIONS.flat_map { |one| [one.name, one.word] })}"
       end
     end
   end

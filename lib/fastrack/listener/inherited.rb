@@ -90,10 +90,7 @@ module Fastrack
     #
     # @return [Array<Listener>]
     def close_rest
-      (take_all + @unused).each do |listener|
-        Log.line("no longer listening on #{listener}")
-        listener.close
-      end
+      (take_all + @unused).each(&:give_up)
     end
 
     private
@@ -153,7 +150,6 @@ module Fastrack
   # only, with names in LISTEN_FDNAMES (FileDescriptorName= in the socket unit).
   module SystemdSockets
     VARIABLES = %w[LISTEN_FDS LISTEN_PID LISTEN_FDNAMES].freeze
-    FIRST = 3
 
     module_function
 
@@ -165,7 +161,7 @@ module Fastrack
 
       count, _, names = VARIABLES.map { |name| environment.delete(name) }
       names = names.to_s.split(":")
-      Array.new(count.to_i) { |index| listener(FIRST + index, names[index]) }
+      Array.new(count.to_i) { |index| listener(3 + index, names[index]) }
     end
 
     def listener(number, name)

@@ -85,10 +85,7 @@ module Fastrack
     end
 
     def replace(removed, opened)
-      removed.each do |listener|
-        Log.line("no longer listening on #{listener}")
-        listener.close
-      end
+      removed.each(&:give_up)
       @all = @all - removed + opened
       @former += removed
     end

@@ -3,9 +3,13 @@
 require_relative "../log"
 
 module Fastrack
-  # The kinds of shutdown. The master creates one, and calls #step when it is due until no worker is left. A faster kind may
-  # replace a slower one, which has a lower RANK. Times are monotonic seconds.
+  # The kinds of shutdown, the slower ones first. The master creates one, and calls #step when it is due until no worker is left. A faster
+  # kind may replace a slower one. Times are monotonic seconds.
   class Shutdown
+    # @param kind [Class]
+    # @return [Boolean] whether that is faster than this
+    def slower_than?(kind) = KINDS.index(self.class) < KINDS.index(kind)
+
     # @return [Float, nil] when #step has to be called
     attr_reader :due_at
 
@@ -21,6 +25,11 @@ module Fastrack
     # @return [String, nil] what happens now, for the log
     def text; end
 
+    # @param now [Float]
+    def step(now)
+      proceed(now) unless @due_at.nil? || now < @due_at
+    end
+
     private
 
     def configuration = @launcher.configuration
@@ -33,8 +42,6 @@ module Fastrack
 
     # After TERM: for DrainDelay, workers serve on and close connections after each response. Then a Graceful one begins.
     class Drain < Shutdown
-      RANK = 0
-
       def start(now)
         @due_at = now + configuration.drain_delay
         @workers.each(&:drain)
@@ -47,8 +54,6 @@ module Fastrack
 
     # Workers stop one after the other, SpawnInterval apart, while another server takes over.
     class Phased < Shutdown
-      RANK = 1
-
       def start(now)
         @launcher.queue&.drain
         @workers.each { |handle| handle.stop if handle.mold? }
@@ -56,9 +61,7 @@ module Fastrack
         @due_at = now
       end
 
-      def step(now)
-        return if @due_at.nil? || now < @due_at
-
+      def proceed(now)
         @workers.staying.first&.stop
         @due_at = @workers.staying.empty? ? nil : now + @interval
       end
@@ -68,8 +71,6 @@ module Fastrack
 
     # Workers finish their requests. Those that still run after GracefulTimeout are killed.
     class Graceful < Shutdown
-      RANK = 2
-
       def start(now)
         refuse_clients
         @timeout = configuration.graceful_timeout
@@ -77,9 +78,7 @@ module Fastrack
         @workers.each(&:stop)
       end
 
-      def step(now)
-        return if @due_at.nil? || now < @due_at
-
+      def proceed(now)
         @workers.each do |handle|
           # Without a request, it waits for slow clients only.
           request = handle.request(now)
@@ -96,16 +95,15 @@ module Fastrack
 
     # Workers are killed at once.
     class Quick < Shutdown
-      RANK = 3
-
       def start(_now)
         refuse_clients
         @workers.each { |handle| handle.kill("quick shutdown") }
       end
 
-      def step(_now); end
-
       def text = "stopping at once, the workers are killed"
     end
+
+    KINDS = [Drain, Phased, Graceful, Quick].freeze
+    private_constant :KINDS
   end
 end

@@ -55,8 +55,7 @@ module Fastrack
 
     # The master has this handle: the worker may begin.
     def known
-      scoreboard, slot = @entry
-      scoreboard&.assign(slot, @nr, @pid, @generation)
+      scoreboard(:assign, @nr, @pid, @generation)
       @hijacked = hijacked
       @channel.write(ControlChannel::KNOWN)
     end
@@ -121,12 +120,9 @@ module Fastrack
     end
 
     # @return [Integer] how many it has answered
-    def requests = read_entry&.fetch(:requests) || 0
+    def requests = scoreboard(:read)&.fetch(:requests) || 0
 
-    def busy?
-      entry = read_entry
-      !entry.nil? && entry[:state] != :waiting
-    end
+    def busy? = !current.nil?
 
     # Whether it still runs a moment after its channel was closed: the app has closed all sockets. Where that request lasts on,
     # it may have become another program (exec), which gets the request's time.
@@ -135,8 +131,8 @@ module Fastrack
     def disconnected?(now)
       return false if @reconsidered_at.nil? || now < @reconsidered_at || stopping?
 
-      entry = read_entry
-      entry.nil? || entry[:state] == :waiting || entry[:started] > @reconsidered_at - TIME_TO_EXIT
+      entry = current
+      entry.nil? || entry[:started] > @reconsidered_at - TIME_TO_EXIT
     end
 
     # @return [Float, nil] monotonic seconds when one whose channel is closed must have been reaped if it has exited
@@ -207,8 +203,7 @@ module Fastrack
       at = @told_at + STOP_INTERVAL
       return at if now < at
 
-      entry = read_entry
-      signal(@stop_signal) if entry.nil? || entry[:state] == :waiting
+      signal(@stop_signal) unless busy?
       @told_at = now
       now + STOP_INTERVAL
     end
@@ -238,18 +233,13 @@ module Fastrack
     # @param now [Float] monotonic seconds
     # @return [String, nil] the request that it is serving, or was serving when it died, for the log
     def request(now)
-      entry = read_entry
-      return if entry.nil? || entry[:state] == :waiting
-
+      entry = current or return
       seconds = format("%.1f", [now - entry[:started], 0].max)
       "#{"callbacks of " if entry[:callbacks]}#{entry[:line] || "a request"} for #{seconds} s#{", request id #{entry[:id]}" if entry[:id]}"
     end
 
     # @return [Float, nil] monotonic seconds at which its request has to be done; nil if there is none, or no limit
-    def deadline
-      entry = read_entry
-      entry[:deadline] unless entry.nil? || entry[:state] == :waiting
-    end
+    def deadline = current&.fetch(:deadline)
 
     # @param now [Float] monotonic seconds
     # @return [Float, nil] since when, as far as calls of this tell, its process has been stopped (SIGSTOP, a debugger)
@@ -291,8 +281,8 @@ module Fastrack
       # Its last message may be unread.
       @state, @ready = :serving, true if booting? && connected? && messages.include?(ControlChannel::READY)
       @channel.close
-      timed_out = read_entry.then { |entry| !entry.nil? && entry[:state] == :ending }
-      WorkerExit.new(status, @state, timed_out: timed_out, request: request(now), killed_for: @killed).tap do |exit|
+      timed_out = scoreboard(:read)&.fetch(:state) == :ending
+      WorkerExit.new(status: status, state: @state, timed_out: timed_out, request: request(now), killed_for: @killed).tap do |exit|
         count_restart(exit)
         release_entry
       end
@@ -310,20 +300,20 @@ module Fastrack
       @channel.close
     end
 
-    def hijacked
-      scoreboard, slot = @entry
-      scoreboard&.counts(slot)&.fetch(:hijacked)
-    end
+    def hijacked = scoreboard(:counts)&.fetch(:hijacked)
 
-    def read_entry
-      scoreboard, slot = @entry
-      scoreboard&.read(slot)
-    end
+    # @return [Hash, nil] its entry while it has a request, or callbacks of one
+    def current = scoreboard(:read)&.then { |entry| entry unless entry[:state] == :waiting }
 
     def release_entry
-      scoreboard, slot = @entry
-      scoreboard&.release(slot)
+      scoreboard(:release)
       @entry = nil
+    end
+
+    # @return what a method of the scoreboard says of this worker's entry; nil without one
+    def scoreboard(name, *arguments)
+      board, slot = @entry
+      board&.public_send(name, slot, *arguments)
     end
 
     # The pid stays taken until the worker is reaped.

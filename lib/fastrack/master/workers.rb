@@ -261,7 +261,7 @@ module Fastrack
       limit = configuration.max_memory_per_child or return
       require_relative "../memory/limit"
       text = "worker #{handle.nr} (pid #{handle.pid}) takes #{ProcessMemory.format(ProcessMemory.of(handle.pid).pss)} of memory after " \
-             "#{handle.requests} request#{"s" unless handle.requests == 1}; MaxMemoryPerChild is #{ProcessMemory.format(limit)}: "
+             "#{Log.count(handle.requests, "request")}; MaxMemoryPerChild is #{ProcessMemory.format(limit)}: "
       if message == ControlChannel::OUTGROWN
         handle.recycle(:memory)
         Log.line("#{text}recycling it")

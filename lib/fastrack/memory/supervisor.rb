@@ -2,6 +2,7 @@
 
 require_relative "../error"
 require_relative "../log"
+require_relative "../process/proc_stat"
 require_relative "limit"
 
 module Fastrack
@@ -79,12 +80,8 @@ module Fastrack
     # Seconds between two looks at the memory, the fewer the nearer the limit is.
     LOOKS = (0.1..2.0).freeze
 
-    # Seconds from the end of one worker to the next that is replaced; twice as many each time if they live for less than a moment.
-    SPACING = (2..60).freeze
-    MOMENT = 10
-
-    # Seconds until the first look whether all workers will fit.
-    FIRST_LOOK = 5
+    # Seconds from the end of one worker to the next that is replaced.
+    SPACING = 2
 
     # What a worker has to have grown by, as a share of the limit, to be replaced.
     GAIN = 0.02
@@ -100,7 +97,6 @@ module Fastrack
       @limit = limit
       @auto = auto
       @due_at = @settled_at = 0.0
-      @spacing = SPACING.begin
       @kills = limit.kills
       # What each worker had for itself when it had served first, and the master when it was seen first, by pid.
       @fresh = {}
@@ -175,7 +171,7 @@ module Fastrack
     def await_end(now)
       return if @leaving.nil?
 
-      @settled_at = now + @spacing
+      @settled_at = now + SPACING
       @leaving = nil if @workers.each.none? { |handle| handle.pid == @leaving.pid }
     end
 
@@ -189,17 +185,15 @@ module Fastrack
     end
 
     def recycle(handle, used, size, fresh, now)
-      age = now - handle.spawned_at
       Log.line("memory: #{ProcessMemory.format(used)} in use, limit #{@limit}: recycling worker #{handle.nr} (pid #{handle.pid}), " \
-               "the largest: #{ProcessMemory.format(size)} after #{Log.count(handle.requests.to_i, "request")} in #{age.round} s; a fresh one has " \
+               "the largest: #{ProcessMemory.format(size)} after #{Log.count(handle.requests.to_i, "request")} in #{(now - handle.spawned_at).round} s; a fresh one has " \
                "#{ProcessMemory.format(fresh)}, the master #{master}")
       @leaving = handle
-      @spacing = age < MOMENT ? [@spacing * 2, SPACING.end].min : SPACING.begin
       handle.recycle(:memory)
     end
 
     def in_vain(used, sizes, now)
-      @settled_at = now + SPACING.begin
+      @settled_at = now + SPACING
       text = "memory: #{ProcessMemory.format(used)} in use, limit #{@limit}, with #{Log.count(sizes.size, "worker")} of " \
              "#{sizes.values.map { |size| ProcessMemory.format(size) }.join(", ")}, and the master's #{master}"
       return if shrink(text) || @told
@@ -218,12 +212,13 @@ module Fastrack
       true
     end
 
-    # Looks less and less often whether the workers will fit once all have grown as the largest has.
+    # Whether the workers will fit once all have grown as the largest has. That is dear: it looks after 5 s, when those of before a HUP are
+    # hardly there any more, and each time after twice as long.
     def warn_unless_all_fit(used, now)
-      @warn_at ||= now + FIRST_LOOK
-      return if now < @warn_at || @warned
+      @began ||= now
+      return if @warned || now < (@warn_at ||= now + 5)
 
-      @warn_at = now + (@warn_after = (@warn_after || FIRST_LOOK) * 2)
+      @warn_at = now + (now - @began)
       fit, figures = self.fit(used)
       return if fit.nil? || fit >= @workers.size
 
@@ -256,20 +251,9 @@ module Fastrack
   # MaxWorkers=auto: adds workers while all are busy, as long as CPUs and memory allow. How many a CPU takes is measured: a worker
   # that waits for a database for three quarters of its requests' time leaves room for three others.
   class AutoWorkers
-    # Seconds between two looks while there are requests, and while there are none.
+    # Seconds between two looks while there are requests, and how many there are until a decision: 5 s.
     SAMPLE = 0.25
-    REST = 5.0
-
-    # Looks until a decision: 5 s.
     SAMPLES = 20
-
-    # The share of looks that must have found all workers busy for one more to be of use.
-    DEMAND = 0.5
-
-    # What is counted as computing at least, so that there is an end for an app that only waits.
-    LEAST = 1 / 64.0
-
-    TICKS = Etc.sysconf(Etc::SC_CLK_TCK).to_f
 
     # How many to begin with: each may come to take as much as the master, which has loaded the app.
     #
@@ -299,12 +283,14 @@ module Fastrack
 
     # @param now [Float] monotonic seconds
     def step(now)
-      @due_at = now + REST
-      idle = idle?
-      @due_at = now + (idle ? REST : SAMPLE)
-      return restart if idle || !settled?
+      # As seldom as the guard, while there are no requests.
+      @due_at = now + MemoryGuard::LOOKS.end
+      return restart if idle?
 
-      begin_window(now) if @looks.zero?
+      @due_at = now + SAMPLE
+      return restart unless settled?
+
+      @since, @before = now, clocks if @looks.zero?
       look
       return if @looks < SAMPLES
 
@@ -316,11 +302,6 @@ module Fastrack
 
     def restart
       @looks = @busy = @all_busy = @waiting = 0
-    end
-
-    def begin_window(now)
-      @since = now
-      @before = clocks
     end
 
     # New workers are still growing, and old ones still at work.
@@ -347,26 +328,19 @@ module Fastrack
     # Seconds that each worker has computed, or waited for a CPU, which is a sign of too many.
     def clocks
       @workers.each.to_h do |handle|
-        [handle.pid, computing_time(handle.pid)]
+        [handle.pid, ProcStat.cpu_seconds(handle.pid) + ProcStat.queued_seconds(handle.pid)]
       rescue SystemCallError
         [handle.pid, 0]
       end
     end
 
-    # Some kernels count no waiting.
-    def computing_time(pid)
-      threads = Dir.glob("/proc/#{pid}/task/*/schedstat").map { |file| File.read(file).split.first(2).sum(&:to_i) }
-      return threads.sum / 1e9 if threads.any?(&:positive?)
-
-      File.read("/proc/#{pid}/stat").split(") ").last.split.values_at(11, 12).sum(&:to_i) / TICKS
-    end
-
     def decide(seconds)
-      return if @all_busy < SAMPLES * DEMAND
+      # One more is of use if all are busy half of the time.
+      return if @all_busy * 2 < SAMPLES
 
       busy = @busy * seconds / SAMPLES
-      computing = (clocks.sum { |pid, clock| [clock - @before.fetch(pid, clock), 0].max } / busy).clamp(LEAST, 1.0)
-      by_cpus = (@capacity / computing).round.clamp(1..)
+      computing = CPUs.share(clocks.sum { |pid, clock| [clock - @before.fetch(pid, clock), 0].max } / busy)
+      by_cpus = CPUs.workers(@capacity, computing)
       fit, by_memory = @guard.fit
       size = [@workers.size + step_size, by_cpus, *fit].min
       grow(size, "computing #{(computing * 100).round} % of their requests' time on #{format("%.4g", @capacity)} CPUs: " \

@@ -29,20 +29,6 @@ module Fastrack
       Log::STDOUT.puts(formatted(text, text, :info, @format || "plain"))
     end
 
-    # What takes lines by `puts`, as a Log::Output does.
-    Lines = Struct.new(:take) do
-      def puts(text) = take.call(text)
-
-      def flush; end
-    end
-    private_constant :Lines
-
-    # @return [#puts, #flush] for stdout
-    def output = Lines.new(method(:say))
-
-    # @return [#puts, #flush] for stderr
-    def warnings = Lines.new(->(text) { line(text.delete_prefix("fastrack: "), :warn) })
-
     # @param text [String]
     # @return [String] as a string in JSON
     def self.quote(text)

@@ -11,9 +11,6 @@ module Fastrack
   class PidFile
     SUFFIX = ".oldbin"
 
-    # Bytes that are read of one.
-    LONGEST = 64
-
     # @return [Integer, nil] the pid in a file
     def self.read(path) = look(path) { |file| number(file) }
 
@@ -41,8 +38,8 @@ module Fastrack
       raise SafeFile::Refused, "it is no regular file"
     end
 
-    # @return [Integer, nil]
-    def self.number(file) = Integer(file.read(LONGEST), 10, exception: false)
+    # @return [Integer, nil] nil if it is another file, of which there is no need to read more than a number takes
+    def self.number(file) = Integer(file.read(64), 10, exception: false)
 
     # @return [Boolean]
     def self.running?(pid)
@@ -117,18 +114,10 @@ module Fastrack
     end
 
     # Removes the old master's, in case that was killed.
-    def remove_aside
-      SafeFile.at(aside) { |place| remove_file(place.name) }
-    rescue SystemCallError
-      nil
-    end
+    def remove_aside = quietly { SafeFile.at(aside) { |place| File.unlink(place.name) } }
 
     # Removes it, unless another process has taken it over.
-    def remove
-      SafeFile.at(@name) { |place| remove_file(place.name) if own?(place) }
-    rescue SystemCallError
-      nil
-    end
+    def remove = quietly { SafeFile.at(@name) { |place| File.unlink(place.name) if own?(place) } }
 
     private
 
@@ -189,7 +178,7 @@ module Fastrack
     def write(place, how = :rename)
       temporary = "#{place.name}.#{Process.pid}"
       # A killed process of that number may have left it.
-      remove_file(temporary)
+      quietly { File.unlink(temporary) }
       file = File.new(temporary, File::WRONLY | File::CREAT | File::EXCL | File::NOFOLLOW).tap { |new| lock(new) }
       file.write("#{Process.pid}\n")
       file.flush
@@ -200,7 +189,7 @@ module Fastrack
       file&.close
       raise
     ensure
-      remove_file(temporary)
+      quietly { File.unlink(temporary) }
     end
 
     def move(how, temporary, name)
@@ -210,10 +199,10 @@ module Fastrack
       File.rename(temporary, name)
     end
 
-    def remove_file(name)
-      File.unlink(name)
+    # It may be gone already, or not be this process's to remove.
+    def quietly
+      yield
     rescue SystemCallError
-      # It is already gone, or we may not remove it.
       nil
     end
   end

@@ -5,6 +5,9 @@ require "etc"
 module Fastrack
   # What /proc/PID/stat says of processes: see proc(5). Only Linux has it.
   module ProcStat
+    # Of the clock in which it gives times, in a second.
+    TICKS = Etc.sysconf(Etc::SC_CLK_TCK).to_f
+
     module_function
 
     # @param pid [Integer]
@@ -12,20 +15,24 @@ module Fastrack
     # @raise [SystemCallError] when there is no such process
     def of(pid) = File.read("/proc/#{pid}/stat").rpartition(")").last.split
 
-    # @return [Hash{Integer => Array<String>}] the fields of all children of a process, by pid
-    def children(parent)
-      pids = Dir.children("/proc").grep(/\A\d+\z/).map(&:to_i)
-      pids.to_h { |pid| [pid, of_living(pid)] }.select { |_, fields| fields && fields[1].to_i == parent }
+    # @return [Hash{Integer => Array<String>}] the fields of all processes, by pid
+    def all
+      Dir.children("/proc").grep(/\A\d+\z/).to_h { |pid| [pid.to_i, of_living(pid)] }.compact
     end
 
+    # @return [Hash{Integer => Array<String>}] the fields of all children of a process, by pid
+    def children(parent) = all.select { |_, fields| fields[1].to_i == parent }
+
     # @return [Float] seconds that a process has computed
-    def cpu_seconds(pid) = of(pid).values_at(11, 12).sum(&:to_i).fdiv(Etc.sysconf(Etc::SC_CLK_TCK))
+    def cpu_seconds(pid) = of(pid).values_at(11, 12).sum(&:to_i) / TICKS
+
+    # @return [Float] seconds that a process's threads have waited for a CPU; some kernels count none
+    # @raise [SystemCallError]
+    def queued_seconds(pid) = Dir.glob("/proc/#{pid}/task/*/schedstat").sum { |file| File.read(file).split[1].to_i / 1e9 }
 
     # @return [Float] seconds since a process was started
     # @raise [SystemCallError, NameError] where there is no such process, or no such clock
-    def age(pid)
-      Process.clock_gettime(Process::CLOCK_BOOTTIME) - of(pid)[19].to_i.fdiv(Etc.sysconf(Etc::SC_CLK_TCK))
-    end
+    def age(pid) = Process.clock_gettime(Process::CLOCK_BOOTTIME) - (of(pid)[19].to_i / TICKS)
 
     def of_living(pid)
       of(pid)

@@ -4,6 +4,7 @@ require_relative "../configuration/options"
 require_relative "../error"
 require_relative "../log"
 require_relative "../upgrade/start_command"
+require_relative "proc_stat"
 require_relative "safe_file"
 
 module Fastrack
@@ -52,31 +53,16 @@ module Fastrack
       end
 
       # Whether this process gets the terminal's signals: INT, and WINCH when the window changes its size.
-      #
-      # @param stat [String] see proc(5)
-      def foreground?(stat = "/proc/self/stat")
-        text = File.read(stat)
-        # State, ppid, group, session, tty, the tty's foreground group: they follow the name, which may contain spaces.
-        fields = text[(text.rindex(")") + 2)..].split
-        fields[2] == fields[5]
+      def foreground?
+        group, _, _, terminals_group = ProcStat.of("self").drop(2)
+        group == terminals_group
       rescue SystemCallError
         $stdin.tty?
       end
-    end
 
-    # The terminal in whose foreground the server was started, if any.
-    class Terminal
-      def initialize
-        @foreground = ProcessSettings.foreground?
-      end
-
-      # Whether it has been closed (or its connection lost). The kernel sends HUP then, and the process has no controlling
-      # terminal any more.
-      #
-      # @return [Boolean] false for a daemon, and for a background job
-      def closed?
-        return false unless @foreground
-
+      # Whether the terminal has been closed (or its connection lost) in whose foreground this process was started. The kernel sends HUP then,
+      # and the process has no controlling terminal any more.
+      def terminal_closed?
         File.open("/dev/tty", File::RDONLY | File::NOCTTY | File::NONBLOCK).close
         false
       rescue Errno::ENXIO, Errno::EIO

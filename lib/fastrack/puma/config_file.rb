@@ -30,7 +30,6 @@ module Fastrack
       @__fixed__ = fixed
       @default_host = host
       @__puma__ = PumaSettings.new
-      @__files__ = [file]
       @__loads__ = []
       @__modes__ = []
       @__shutdown__ = {}
@@ -159,17 +158,7 @@ module Fastrack
 
     private
 
-    def __option__(name, value, word)
-      option = Option::BY_NAME.fetch(name)
-      value.nil? ? @__words__.delete(option.word) : __store__(option.word, option.coerce(value, word.to_s))
-    end
-
-    def __say__(text, place = __place__) = @__useless__ << "ConfigFile #{place}: #{text}"
-
-    def __place__
-      location = caller_locations.find { |one| @__files__.include?(one.path) }
-      location ? "#{location.path}:#{location.lineno}" : @__file__
-    end
+    def __option__(name, value, word) = Option::BY_NAME.fetch(name).then { |option| __set__(option, value, word, option.word) }
 
     def __control_port__(address, token)
       __option__(:ControlToken, token, :activate_control_app) if token

@@ -31,16 +31,10 @@ module Fastrack
     def address(app, source)
       lambda do |env|
         address = source.is_a?(Hash) ? env[source[:header]].to_s[/[^\s,]+/] : source
-        env["REMOTE_ADDR"] = address if address
-        app.call(env)
+        app.call(address ? env.update("REMOTE_ADDR" => address) : env)
       end
     end
 
-    def scheme(app, name)
-      lambda do |env|
-        env["rack.url_scheme"] = name
-        app.call(env)
-      end
-    end
+    def scheme(app, name) = ->(env) { app.call(env.update("rack.url_scheme" => name)) }
   end
 end

@@ -5,9 +5,6 @@ require_relative "../log"
 module Fastrack
   # Restarts the server when a file is touched (plugin :tmp_restart).
   class RestartFile
-    # Seconds between two looks.
-    INTERVAL = 1
-
     # @return [Float] monotonic seconds when #step looks again
     attr_reader :due_at
 
@@ -21,11 +18,13 @@ module Fastrack
       @due_at = 0.0
     end
 
+    # Looks once a second.
+    #
     # @param now [Float] monotonic seconds
     def step(now)
       return if now < @due_at
 
-      @due_at = now + INTERVAL
+      @due_at = now + 1
       found = mtime
       return if found.nil? || found == @seen
 

@@ -116,8 +116,8 @@ module Fastrack
       least, most = [min, max].map { |number| Option::Types.integer(number.is_a?(Float) ? number.to_i : number, 0..) }
       raise ArgumentError, "needs a maximum of 1 or more that is not below the minimum" if most < [least, 1].max
 
-      __say__("threads #{most}: #{Configuration::MOST_THREADS} is the most here") if most > Configuration::MOST_THREADS
-      __option__(:MaxThreads, most.clamp(..Configuration::MOST_THREADS), :threads)
+      __say__("threads #{most}: #{Option::MOST_THREADS} is the most here") if most > Option::MOST_THREADS
+      __option__(:MaxThreads, most.clamp(..Option::MOST_THREADS), :threads)
     rescue ArgumentError => e
       raise ConfigurationError, "threads #{e.message}; got #{[min, max].uniq.join(", ")}"
     end

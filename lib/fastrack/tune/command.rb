@@ -2,7 +2,7 @@
 
 require "optparse"
 require_relative "../cli/help"
-require_relative "../configuration/option"
+require_relative "../configuration/options"
 require_relative "../error"
 require_relative "../memory/limit"
 require_relative "../process/cpus"
@@ -29,7 +29,8 @@ module Fastrack
 
       def initialize(arguments)
         @options = { paths: ["/"], seconds: 10.0, threads: 1 }
-        rest = parser.parse(arguments)
+        # By the options' long names, what their blocks return.
+        rest = parser.parse(arguments, into: @options)
         @app_file = rest.shift
         raise Error, "only one app: #{rest.join(" ")} is not expected" unless rest.empty?
       rescue OptionParser::ParseError => e
@@ -50,8 +51,8 @@ module Fastrack
         @parser ||= Help::Options.new(USAGE) do |options|
           add_machine(options)
           add_load(options)
-          options.on("--json", "print JSON") { @options[:json] = true }
-          options.on("-h", "--help", "show this help") { @options[:help] = true }
+          options.on("--json", "print JSON")
+          options.on("-h", "--help", "show this help")
         end
       end
 
@@ -59,24 +60,24 @@ module Fastrack
 
       def add_machine(options)
         options.on("--memory SIZE", "available memory, such as 512M (default: the cgroup's limit, or the machine's memory)") do |text|
-          @options[:memory] = Option::Types.size(text) or raise Error, "--memory must be more than 0"
+          Option::Types.size(text) or raise Error, "--memory must be more than 0"
         rescue ArgumentError => e
           raise Error, "--memory #{e.message}; got #{text.inspect}"
         end
-        options.on("--cpus NUMBER", Float, "CPUs (default: those that this process may use)") { |number| @options[:cpus] = positive(number, "--cpus") }
+        options.on("--cpus NUMBER", Float, "CPUs (default: those that this process may use)") { |number| positive(number, "--cpus") }
       end
 
       def add_load(options)
         options.on("--paths LIST", "paths to request, separated by commas, or a file with one per line (default: /)") do |text|
           list = text.start_with?("/") && !File.file?(text) ? text.split(",") : File.readlines(text, chomp: true).grep(%r{\A/})
-          @options[:paths] = list.empty? ? raise(Error, "--paths: #{text} has no path in it") : list
+          list.empty? ? raise(Error, "--paths: #{text} has no path in it") : list
         rescue SystemCallError => e
           raise Error, "--paths: #{e.message}"
         end
-        options.on("--threads NUMBER", Integer, "also try this number of threads per worker; the app must be thread-safe") { |number| @options[:threads] = number.clamp(1, 64) }
-        options.on("--seconds NUMBER", Float, "how long to measure (default: 10)") { |number| @options[:seconds] = positive(number, "--seconds") }
-        options.on("-c", "--config FILE", "configuration file (default: config/fastrack.rb, if it exists)") { |file| @options[:config] = file }
-        options.on("-e", "-E", "--environment NAME", "environment (default: RACK_ENV, RAILS_ENV or production)") { |name| @options[:environment] = name }
+        options.on("--threads NUMBER", Integer, "also try this number of threads per worker; the app must be thread-safe") { |number| number.clamp(1, Option::MOST_THREADS) }
+        options.on("--seconds NUMBER", Float, "how long to measure (default: 10)") { |number| positive(number, "--seconds") }
+        options.on("-c", "--config FILE", "configuration file (default: config/fastrack.rb, if it exists)")
+        options.on("-e", "-E", "--environment NAME", "environment (default: RACK_ENV, RAILS_ENV or production)")
       end
 
       def positive(number, name) = number.positive? ? number : raise(Error, "#{name} must be more than 0")

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "../process/cpus"
+
 module Fastrack
   module Tune
     # What numbers of workers and threads would come to, from what was measured with two workers.
@@ -32,13 +34,13 @@ module Fastrack
         ((@memory.bytes - result.shared) / [result.loaded, 1].max).floor.clamp(0..)
       end
 
-      # How many the CPUs can keep busy: more, the more they wait.
-      def by_cpus = (@cpus / computing).round.clamp(1..)
+      # How many keep the CPUs busy.
+      def by_cpus = CPUs.workers(@cpus, computing)
 
       # @return [Float] the share of a request's time in which it computes
       def computing
         result = @measured.fetch(1)
-        (result.cpu / [result.cpu + result.waiting, 1e-9].max).clamp(1 / 64.0, 1.0)
+        CPUs.share(result.cpu / [result.cpu + result.waiting, 1e-9].max)
       end
 
       # @return [Row]

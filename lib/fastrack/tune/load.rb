@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "net/http"
+require_relative "../log"
 
 module Fastrack
   module Tune
@@ -39,7 +40,7 @@ module Fastrack
       # @return [String] "GET /x: 404 (12 times)", with what has failed
       def self.describe(path, statuses)
         failed = statuses.select { |status, _| failure?(status) }
-        "GET #{path}: #{failed.map { |status, count| "#{status || "no answer"} (#{count} time#{"s" unless count == 1})" }.join(", ")}"
+        "GET #{path}: #{failed.map { |status, count| "#{status || "no answer"} (#{Log.count(count, "time")})" }.join(", ")}"
       end
 
       # @return [Integer] requests with an answer that is no failure

@@ -9,9 +9,6 @@ module Fastrack
   module Tune
     # A forecast as text, and as JSON.
     class Report
-      # Rows on either side of the recommended one.
-      AROUND = 2
-
       def initialize(forecast)
         @forecast = forecast
       end
@@ -68,9 +65,10 @@ module Fastrack
         result.answers.transform_values { |statuses| statuses.transform_keys { |status| status || "none" } }
       end
 
+      # The recommended row, and two on either side.
       def table
         workers = @forecast.recommendation.workers
-        rows = @forecast.rows.select { |row| (row.workers - workers).abs <= AROUND }
+        rows = @forecast.rows.select { |row| (row.workers - workers).abs <= 2 }
         ["on #{format("%.4g", @forecast.cpus)} CPUs and #{@forecast.memory}:", " workers  threads      memory   requests/s", *rows.map { |row| line(row) }]
       end
 
@@ -81,7 +79,7 @@ module Fastrack
 
       def recommendation
         chosen = @forecast.recommendation
-        ["#{chosen.workers} worker#{"s" unless chosen.workers == 1}#{" of #{chosen.threads} threads" if chosen.threads > 1}: the memory allows #{@forecast.by_memory}, " \
+        ["#{Log.count(chosen.workers, "worker")}#{" of #{chosen.threads} threads" if chosen.threads > 1}: the memory allows #{@forecast.by_memory}, " \
          "the CPUs #{@forecast.by_cpus} (requests compute #{(@forecast.computing * 100).round} % of their time)",
          *("not even one worker fits into #{@forecast.memory}" unless chosen.fits)]
       end

@@ -17,15 +17,8 @@ module Fastrack
       # Workers that are measured: what two share shows only beside each other.
       WORKERS = 2
 
-      # Seconds that the app may take to boot, and to end.
-      BOOT = 120
-      STOP = 10
-
       # The part of the time that passes before it counts, and the least seconds of it.
       WARM_UP = 0.3
-
-      # Of the server's log, where all requests fail: they fail for the same reason.
-      LOG_LINES = 30
 
       # What the environment must not bring in.
       CLEAN = %w[WEB_CONCURRENCY RAILS_MAX_THREADS PORT SERVER_STARTER_PORT LISTEN_FDS LISTEN_PID NOTIFY_SOCKET].to_h { |name| [name, nil] }.freeze
@@ -72,9 +65,11 @@ module Fastrack
         @workers = ProcStat.children(@pid).keys
       end
 
+      # The app may take two minutes to boot.
+      #
       # @return [Integer]
       def await_port
-        deadline = now + BOOT
+        deadline = now + 120
         until log.include?("Fastrack is ready")
           raise Error, "the app does not boot:\n#{log}" if Process.wait(@pid, Process::WNOHANG)&.then { @pid = nil } || !@pid || now > deadline
 
@@ -113,9 +108,9 @@ module Fastrack
 
       def nothing_left
         lines = @answers.map { |path, statuses| "  #{Load.describe(path, statuses)}" }
-        # What was not found, or was not allowed, the log does not know.
+        # What was not found, or was not allowed, the log does not know. It begins with a reason, which is that of all requests.
         explains = @answers.values.flat_map(&:keys).any? { |status| status.nil? || status >= 500 }
-        ["the app answers no request with a status below #{Load::FAILURE}:", *lines, *(log.lines.first(LOG_LINES).join if explains)].join("\n")
+        ["the app answers no request with a status below #{Load::FAILURE}:", *lines, *(log.lines.first(30).join if explains)].join("\n")
       end
 
       def result(load, start, warm, (cpu, queued), others)
@@ -134,17 +129,17 @@ module Fastrack
       # Seconds in which the workers have computed, and in which they could have.
       def clocks
         cpu = @workers.sum { |pid| ProcStat.cpu_seconds(pid) }
-        queued = @workers.sum { |pid| Dir.glob("/proc/#{pid}/task/*/schedstat").sum { |file| File.read(file).split[1].to_i / 1e9 } }
-        [cpu, queued]
+        [cpu, @workers.sum { |pid| ProcStat.queued_seconds(pid) }]
       rescue SystemCallError
         raise Error, "a worker has ended under load:\n#{log}"
       end
 
+      # It may take ten seconds to end.
       def stop
         return unless @pid
 
         Process.kill(:TERM, @pid)
-        deadline = now + STOP
+        deadline = now + 10
         sleep(0.05) until (ended = Process.wait(@pid, Process::WNOHANG)) || now > deadline
         return if ended
 

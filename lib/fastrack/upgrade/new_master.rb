@@ -17,9 +17,6 @@ module Fastrack
     # Exit status when the program could not be run, as in a shell.
     NOT_FOUND = 127
 
-    # Seconds beyond BootTimeout, at which the old master ends the new one.
-    GRACE = 1
-
     # Variables with this process's descriptors or pid.
     STALE_VARIABLES = [
       InheritedListeners::VARIABLE, OldMaster::VARIABLE, OldMaster::QUEUE_VARIABLE, *SystemdSockets::VARIABLES
@@ -66,9 +63,10 @@ module Fastrack
         Process.exec([program, program], *arguments, descriptors(launcher, channel))
       end
 
-      # Where the old master is gone by then, nobody else ends a hook that hangs, and the port is taken for ever.
+      # Where the old master is gone by BootTimeout, nobody else ends a hook that hangs, and the port is taken for ever. A second later, as
+      # the old one is to do it.
       def limit_hook(seconds)
-        ChildProcess.end_within(seconds + GRACE, NOT_FOUND, <<~LINE)
+        ChildProcess.end_within(seconds + 1, NOT_FOUND, <<~LINE)
           fastrack: before_exec has not finished within BootTimeout (pid #{Process.pid}): ending it
         LINE
       end

@@ -25,6 +25,12 @@ module Fastrack
         @current ||= new
       end
       alias current capture
+
+      # @return [String] the shell's name for the working directory, if it is right: its symbolic links may lead elsewhere later
+      def logical_directory(environment = ENV)
+        given = environment["PWD"].to_s
+        given.start_with?("/") && File.identical?(given, ".") ? given : Dir.pwd
+      end
     end
 
     # @param proc_dir [String] see proc(5); other systems than Linux have no such directory
@@ -33,7 +39,7 @@ module Fastrack
       words = list("cmdline")
       @intact = running?(words)
       environment = intact? ? initial_environment : current_environment
-      @directory = logical_directory(environment).freeze
+      @directory = self.class.logical_directory(environment).freeze
       words = rebuilt(words.first) unless intact?
       bundled = bundled?(environment)
       @environment = (bundled ? without_bundler(environment) : environment).freeze
@@ -102,12 +108,6 @@ module Fastrack
     def without_bundler(environment)
       saved, rest = environment.partition { |name, _| name.start_with?(SAVED) }.map(&:to_h)
       rest.merge(saved.transform_keys { |name| name.delete_prefix(SAVED) }).reject { |_, value| value == SAVED_NIL }
-    end
-
-    # The shell's name for the working directory, if it is right.
-    def logical_directory(environment)
-      given = environment["PWD"].to_s
-      given.start_with?("/") && File.identical?(given, ".") ? given : Dir.pwd
     end
 
     # The process title that `bundle exec` sets has all arguments, also those that were removed from ARGV.

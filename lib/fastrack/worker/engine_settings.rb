@@ -13,12 +13,10 @@ module Fastrack
   class EngineSettings
     # Readers of Configuration that the engine takes as they are, by its own names.
     AS_CONFIGURED = {
-      timeout: :client_timeout, header_timeout: :header_timeout, body_timeout: :body_timeout, write_timeout: :write_timeout,
-      request_timeout: :request_timeout, worker_timeout: :worker_timeout, max_queue_time: :max_queue_time,
-      keep_alive: :keep_alive, keep_alive_timeout: :keep_alive_timeout, keep_alive_requests: :keep_alive_requests, response_buffer: :response_buffer,
-      max_response_spool: :max_response_spool, chunked: :chunked_transfer,
-      max_body: :max_body_size, max_target: :max_request_target, max_head: :max_header_size,
-      max_fields: :max_header_fields, stream_body: :stream_body
+      timeout: :client_timeout, chunked: :chunked_transfer, max_body: :max_body_size, max_target: :max_request_target,
+      max_head: :max_header_size, max_fields: :max_header_fields,
+      **%i[header_timeout body_timeout write_timeout request_timeout worker_timeout max_queue_time keep_alive keep_alive_timeout
+           keep_alive_requests response_buffer max_response_spool stream_body].to_h { |word| [word, word] }
     }.freeze
 
     # Loads what only some configurations need. The master does so before it forks.
