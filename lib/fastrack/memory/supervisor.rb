@@ -80,8 +80,9 @@ module Fastrack
     # Seconds between two looks at the memory, the fewer the nearer the limit is.
     LOOKS = (0.1..2.0).freeze
 
-    # Seconds from the end of one worker to the next that is replaced.
-    SPACING = 2
+    # Seconds from the end of one worker to the next that is replaced; twice as many each time if they live for less than 10 s, as where
+    # the limit is too low for them.
+    SPACING = (2..60).freeze
 
     # What a worker has to have grown by, as a share of the limit, to be replaced.
     GAIN = 0.02
@@ -97,6 +98,7 @@ module Fastrack
       @limit = limit
       @auto = auto
       @due_at = @settled_at = 0.0
+      @spacing = SPACING.begin
       @kills = limit.kills
       # What each worker had for itself when it had served first, and the master when it was seen first, by pid.
       @fresh = {}
@@ -171,7 +173,7 @@ module Fastrack
     def await_end(now)
       return if @leaving.nil?
 
-      @settled_at = now + SPACING
+      @settled_at = now + @spacing
       @leaving = nil if @workers.each.none? { |handle| handle.pid == @leaving.pid }
     end
 
@@ -185,15 +187,17 @@ module Fastrack
     end
 
     def recycle(handle, used, size, fresh, now)
+      age = now - handle.spawned_at
       Log.line("memory: #{ProcessMemory.format(used)} in use, limit #{@limit}: recycling worker #{handle.nr} (pid #{handle.pid}), " \
-               "the largest: #{ProcessMemory.format(size)} after #{Log.count(handle.requests.to_i, "request")} in #{(now - handle.spawned_at).round} s; a fresh one has " \
+               "the largest: #{ProcessMemory.format(size)} after #{Log.count(handle.requests.to_i, "request")} in #{age.round} s; a fresh one has " \
                "#{ProcessMemory.format(fresh)}, the master #{master}")
       @leaving = handle
+      @spacing = age < 10 ? [@spacing * 2, SPACING.end].min : SPACING.begin
       handle.recycle(:memory)
     end
 
     def in_vain(used, sizes, now)
-      @settled_at = now + SPACING
+      @settled_at = now + SPACING.begin
       text = "memory: #{ProcessMemory.format(used)} in use, limit #{@limit}, with #{Log.count(sizes.size, "worker")} of " \
              "#{sizes.values.map { |size| ProcessMemory.format(size) }.join(", ")}, and the master's #{master}"
       return if shrink(text) || @told
