@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use fastrack_sys::{borrow_fd, message_queue, Shared};
 
-use super::message;
+use super::header;
 use super::queue_handle::QueueHandle;
 use super::shared_flags::SharedFlags;
 use crate::request_state::QueueLength;
@@ -23,7 +23,7 @@ pub struct SharedQueue {
 
 impl SharedQueue {
     /// What two masters must have in common to share a queue.
-    pub const LAYOUT: &'static str = message::LAYOUT;
+    pub const LAYOUT: &'static str = header::LAYOUT;
 
     /// A queue for workers forked later.
     pub fn new() -> io::Result<Self> {

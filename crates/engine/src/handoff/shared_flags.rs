@@ -11,7 +11,7 @@ use fastrack_sys::{is_alive, is_running, memory_file, Shareable, Shared};
 pub(super) const MEMBERS: usize = 512;
 
 /// What the page holds; zeroes are one that nobody uses. Masters of different builds may share it: see
-/// [`LAYOUT`](super::message::LAYOUT).
+/// [`LAYOUT`](super::header::LAYOUT).
 #[repr(C, align(4096))]
 pub(super) struct SharedFlags {
     pub queued: QueueCount,
