@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::ops::Range;
 
-use fastrack_http::{DateCache, Head, KnownName, DATE_LEN};
+use fastrack_http::{Date, DateCache, Head, KnownName};
 
 use super::escape::{json, quoted};
 
@@ -124,7 +124,7 @@ impl Texts {
     fn set_second(&mut self, second: u64) {
         self.second = second;
         // Sun, 22 Nov 2026 13:47:17 GMT
-        let date: &[u8; DATE_LEN] = self.date.at(second);
+        let date: &Date = self.date.at(second);
         let (day, month, year, time) = (&date[5..7], &date[8..11], &date[12..16], &date[17..25]);
         const MONTHS: &[u8] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
         let number = MONTHS.chunks(3).position(|name| name == month).unwrap_or(0) + 1;
