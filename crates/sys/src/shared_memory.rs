@@ -20,7 +20,7 @@ use nix::sys::mman::{mmap, mmap_anonymous, munmap, MapFlags, ProtFlags};
 pub unsafe trait Shareable: Sync {}
 
 /// A value that several processes read and write (mmap(2), MAP_SHARED), or a part of one.
-pub struct Shared<T> {
+pub struct SharedMemory<T> {
     // INVARIANT: is in the mapping.
     value: NonNull<T>,
     mapping: Arc<Mapping>,
@@ -37,13 +37,13 @@ unsafe impl Send for Mapping {}
 // SAFETY: it gives no access to the memory.
 unsafe impl Sync for Mapping {}
 // SAFETY: it is a shared reference, which other threads may have as well if T is Sync.
-unsafe impl<T: Sync> Send for Shared<T> {}
+unsafe impl<T: Sync> Send for SharedMemory<T> {}
 // SAFETY: as above.
-unsafe impl<T: Sync> Sync for Shared<T> {}
+unsafe impl<T: Sync> Sync for SharedMemory<T> {}
 
 const READ_WRITE: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
 
-impl<T: Shareable> Shared<T> {
+impl<T: Shareable> SharedMemory<T> {
     const SIZE: NonZeroUsize = NonZeroUsize::new(size_of::<T>()).expect("it has no size");
 
     /// Maps the beginning of a file, such as a [`memory_file`]. Fails with InvalidInput if the file is too short.
@@ -67,18 +67,18 @@ impl<T: Shareable> Shared<T> {
     fn at(memory: NonNull<c_void>) -> Self {
         // The least page that there is.
         const { assert!(align_of::<T>() <= 4096, "a mapping is aligned to a page") };
-        Shared { value: memory.cast(), mapping: Arc::new(Mapping { memory, length: Self::SIZE }) }
+        SharedMemory { value: memory.cast(), mapping: Arc::new(Mapping { memory, length: Self::SIZE }) }
     }
 }
 
-impl<T> Shared<T> {
+impl<T> SharedMemory<T> {
     /// A part of it, such as a field. The memory stays mapped as long as any part is there.
-    pub fn part<U>(&self, part: impl FnOnce(&T) -> &U) -> Shared<U> {
-        Shared { value: NonNull::from(part(self)), mapping: Arc::clone(&self.mapping) }
+    pub fn part<U>(&self, part: impl FnOnce(&T) -> &U) -> SharedMemory<U> {
+        SharedMemory { value: NonNull::from(part(self)), mapping: Arc::clone(&self.mapping) }
     }
 }
 
-impl<T> Deref for Shared<T> {
+impl<T> Deref for SharedMemory<T> {
     type Target = T;
 
     #[inline]
@@ -89,15 +89,15 @@ impl<T> Deref for Shared<T> {
     }
 }
 
-impl<T> Clone for Shared<T> {
+impl<T> Clone for SharedMemory<T> {
     fn clone(&self) -> Self {
         self.part(|whole| whole)
     }
 }
 
-impl<T> fmt::Debug for Shared<T> {
+impl<T> fmt::Debug for SharedMemory<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Shared").field(&self.value).finish()
+        formatter.debug_tuple("SharedMemory").field(&self.value).finish()
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
     fn two_mappings_of_a_file_are_the_same_numbers() {
         let file = memory_file(4096).expect("a file");
         // SAFETY: nobody truncates the file, and only these two mappings access it.
-        let map = || unsafe { Shared::<Numbers>::of_file(&file) }.expect("a mapping");
+        let map = || unsafe { SharedMemory::<Numbers>::of_file(&file) }.expect("a mapping");
         let one = map();
         let last = map().part(|numbers| &numbers.0[1023]);
         one.0[1023].fetch_or(5, Ordering::SeqCst);
@@ -156,7 +156,7 @@ mod tests {
     fn a_file_that_is_too_short_is_refused() {
         let file = memory_file(4095).expect("a file");
         // SAFETY: as above.
-        let error = unsafe { Shared::<Numbers>::of_file(&file) }.expect_err("too short");
+        let error = unsafe { SharedMemory::<Numbers>::of_file(&file) }.expect_err("too short");
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use fastrack_sys::{borrow_fd, message_queue, Shared};
+use fastrack_sys::{borrow_fd, message_queue, SharedMemory};
 
 use super::header;
 use super::queue_handle::QueueHandle;
@@ -17,7 +17,7 @@ pub struct SharedQueue {
     sender: OwnedFd,
     receiver: OwnedFd,
     file: File,
-    flags: Shared<SharedFlags>,
+    flags: SharedMemory<SharedFlags>,
     master: u32,
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use fastrack_sys::{is_alive, is_sibling, Shared};
+use fastrack_sys::{is_alive, is_sibling, SharedMemory};
 
 use super::message;
 use super::shared_flags::SharedFlags;
@@ -14,7 +14,7 @@ use crate::settings::Settings;
 pub(crate) struct QueueHandle {
     sender: OwnedFd,
     receiver: OwnedFd,
-    pub(super) flags: Shared<SharedFlags>,
+    pub(super) flags: SharedMemory<SharedFlags>,
     place: usize,
     master: u32,
 }
@@ -23,7 +23,7 @@ impl QueueHandle {
     pub(super) fn new(
         sender: OwnedFd,
         receiver: OwnedFd,
-        flags: Shared<SharedFlags>,
+        flags: SharedMemory<SharedFlags>,
         place: usize,
         master: u32,
     ) -> Self {

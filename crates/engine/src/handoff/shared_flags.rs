@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::count::QueueCount;
-use fastrack_sys::{is_alive, is_running, memory_file, Shareable, Shared};
+use fastrack_sys::{is_alive, is_running, memory_file, Shareable, SharedMemory};
 
 /// Most workers that share a queue.
 pub(super) const MEMBERS: usize = 512;
@@ -35,9 +35,9 @@ impl SharedFlags {
         memory_file(size_of::<Self>() as u64)
     }
 
-    pub fn map(file: &File) -> io::Result<Shared<Self>> {
+    pub fn map(file: &File) -> io::Result<SharedMemory<Self>> {
         // SAFETY: the file is one that `create` has made: nobody truncates it, and all map it by this code.
-        unsafe { Shared::of_file(file) }
+        unsafe { SharedMemory::of_file(file) }
     }
 
     pub fn is_ending(&self, master: u32) -> bool {

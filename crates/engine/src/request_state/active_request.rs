@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fastrack_http::Head;
-use fastrack_sys::{borrow_fd, exit_at_once, monotonic_millis, write_stderr_within, Shared};
+use fastrack_sys::{borrow_fd, exit_at_once, monotonic_millis, write_stderr_within, SharedMemory};
 
 use super::board::{State, ThreadSlot, NEVER};
 use super::counters::Counters;
@@ -84,7 +84,7 @@ pub(crate) struct ActiveRequest {
     fd: AtomicI32,
     /// That of the thread's responses.
     unsent: Mutex<Option<Arc<dyn SendUnsent>>>,
-    slot: Shared<ThreadSlot>,
+    slot: SharedMemory<ThreadSlot>,
     counters: Counters,
     timeout: u64,
     claim: AtomicU64,

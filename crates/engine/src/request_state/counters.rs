@@ -7,7 +7,7 @@
 //!
 //! A worker goes on counting where the last one in its slot has ended, so that no total ever goes back.
 
-use fastrack_sys::Shared;
+use fastrack_sys::SharedMemory;
 
 use super::counts::{Connections, Count, Counts, Histogram, BUCKETS, CLASSES};
 use super::word::Word;
@@ -76,10 +76,10 @@ impl Row {
 
 /// The counters of one worker, from its side.
 #[derive(Clone, Debug)]
-pub(crate) struct Counters(Shared<CounterWords>);
+pub(crate) struct Counters(SharedMemory<CounterWords>);
 
 impl Counters {
-    pub(super) fn new(words: Shared<CounterWords>) -> Self {
+    pub(super) fn new(words: SharedMemory<CounterWords>) -> Self {
         Counters(words)
     }
 

@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use fastrack_sys::Shared;
+use fastrack_sys::SharedMemory;
 
 use super::board::{Board, State, ThreadSlot, WorkerWords, NEVER};
 use super::slot::Slot;
@@ -43,10 +43,10 @@ pub struct WorkerId {
 
 /// How many connections are in the workers' shared queue: a number in memory that they share.
 #[derive(Clone, Debug)]
-pub struct QueueLength(Shared<AtomicU32>);
+pub struct QueueLength(SharedMemory<AtomicU32>);
 
 impl QueueLength {
-    pub(crate) fn new(number: Shared<AtomicU32>) -> Self {
+    pub(crate) fn new(number: SharedMemory<AtomicU32>) -> Self {
         QueueLength(number)
     }
 }
@@ -54,14 +54,14 @@ impl QueueLength {
 /// All slots, from the master's side.
 #[derive(Clone, Debug)]
 pub struct Scoreboard {
-    pub(super) board: Shared<Board>,
+    pub(super) board: SharedMemory<Board>,
     queue: Option<QueueLength>,
 }
 
 impl Scoreboard {
     /// Slots in memory that the workers forked later share.
     pub fn new() -> io::Result<Self> {
-        Ok(Scoreboard { board: Shared::for_children()?, queue: None })
+        Ok(Scoreboard { board: SharedMemory::for_children()?, queue: None })
     }
 
     /// Counts the connections in the workers' shared queue, too.

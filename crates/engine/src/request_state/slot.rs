@@ -3,17 +3,17 @@
 use std::ops::Range;
 
 use fastrack_http::{Head, KnownName};
-use fastrack_sys::Shared;
+use fastrack_sys::SharedMemory;
 
 use super::board::{State, ThreadSlot, WorkerSlot, MAX_THREADS};
 use super::counters::Counters;
 
 /// A worker's slot on the master's scoreboard.
 #[derive(Clone, Debug)]
-pub struct Slot(Shared<WorkerSlot>);
+pub struct Slot(SharedMemory<WorkerSlot>);
 
 impl Slot {
-    pub(super) fn new(slot: Shared<WorkerSlot>) -> Self {
+    pub(super) fn new(slot: SharedMemory<WorkerSlot>) -> Self {
         Slot(slot)
     }
 
@@ -23,7 +23,7 @@ impl Slot {
     }
 
     /// One for each of `threads` threads, from the first thread's on; at most [`MAX_THREADS`].
-    pub(super) fn for_threads(&self, threads: usize) -> Vec<Shared<ThreadSlot>> {
+    pub(super) fn for_threads(&self, threads: usize) -> Vec<SharedMemory<ThreadSlot>> {
         let threads = threads.clamp(1, MAX_THREADS);
         // The first one's has been in use since the slot was reserved.
         self.0.threads[1..threads].iter().for_each(ThreadSlot::begin);
