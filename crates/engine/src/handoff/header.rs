@@ -113,3 +113,16 @@ fn peer_of([there, low, high, address @ ..]: &[u8; 19]) -> Option<SocketAddr> {
     let address = Ipv6Addr::from(*address).to_canonical();
     (*there == 1).then(|| SocketAddr::new(address, u16::from_le_bytes([*low, *high])))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_flag_has_its_bit() {
+        let flags = Flags::of(0b10_0110);
+        assert!(!flags.has_file && flags.ends_chunk && flags.is_aside);
+        assert!(!flags.ended && !flags.answer_after_shutdown && flags.is_spool);
+        assert_eq!([0b10_0110, 0b01_1001, 0].map(|byte| Flags::of(byte).byte()), [0b10_0110, 0b01_1001, 0]);
+    }
+}

@@ -162,3 +162,22 @@ impl MemberSet {
         1 << (member % Self::BITS)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::header::LAYOUT;
+    use super::SharedFlags;
+    use std::mem::offset_of;
+
+    #[test]
+    fn another_layout_has_another_name() {
+        let queued = offset_of!(SharedFlags, queued);
+        let sets = [offset_of!(SharedFlags, idle), offset_of!(SharedFlags, serving)];
+        let pids = [
+            offset_of!(SharedFlags, ending),
+            offset_of!(SharedFlags, pids),
+            offset_of!(SharedFlags, collector),
+        ];
+        assert_eq!((LAYOUT, queued, sets, pids), ("fastrak5", 0, [64, 128], [4, 192, 2240]));
+    }
+}
