@@ -193,7 +193,7 @@ fn a_request_that_lasts_is_noticed(before: fn(&Pair), turns: usize) {
 // --- the queue's count
 
 struct Queue {
-    count: sync::AtomicU32,
+    count: QueueCount,
     /// How many messages are in the socket.
     length: Mutex<u32>,
 }
@@ -201,18 +201,18 @@ struct Queue {
 impl Queue {
     fn send(&self) {
         *self.length.lock().expect("no panic") += 1;
-        QueueCount(&self.count).sent();
+        self.count.sent();
     }
 
     fn receive(&self) {
-        QueueCount(&self.count).will_receive();
+        self.count.will_receive();
         let mut length = self.length.lock().expect("no panic");
         *length = length.saturating_sub(1);
     }
 }
 
 fn nothing_is_queued_that_is_not_counted() {
-    let queue = Arc::new(Queue { count: sync::AtomicU32::new(0), length: Mutex::new(0) });
+    let queue = Arc::new(Queue { count: QueueCount::default(), length: Mutex::new(0) });
     let spawn = |work: fn(&Queue)| {
         let queue = Arc::clone(&queue);
         thread::spawn(move || work(&queue))
@@ -229,9 +229,8 @@ fn nothing_is_queued_that_is_not_counted() {
     ];
     queue.receive();
     others.into_iter().for_each(|other| other.join().expect("no panic"));
-    let count = || QueueCount(&queue.count).get();
-    assert!(count() >= *queue.length.lock().expect("no panic"), "a connection is passed over");
-    while count() > 0 {
+    assert!(queue.count.get() >= *queue.length.lock().expect("no panic"), "a connection is passed over");
+    while queue.count.get() > 0 {
         queue.receive();
     }
 }

@@ -14,16 +14,37 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 /// The thread that decides when the engine stops: the one that runs it first.
 pub(crate) const MAIN: usize = 0;
 
+/// Some bits of the baton.
+struct Field {
+    shift: u32,
+    bits: u32,
+}
+
 /// The thread that leads, plus 1; 0 for none.
-const LEADER: u32 = 0;
+const LEADER: Field = Field { shift: 0, bits: 8 };
 /// How many threads have requests. With one thread, which leads on, none is counted.
-const SERVING: u32 = 8;
+const SERVING: Field = Field { shift: 8, bits: 8 };
 /// How many threads that do not lead have answered a request, and want the reactor.
-const RETURNING: u32 = 16;
-/// Whether the helper drives, or a thread that forks keeps it from that.
-const HELPER: u32 = 24;
-/// The rest is the epoch: it grows with each step of the leader, and is odd while that is busy and even while it waits for clients.
-const EPOCH: u32 = 25;
+const RETURNING: Field = Field { shift: 16, bits: 8 };
+/// 1 while the helper drives, or a thread that forks keeps it from that.
+const HELPER: Field = Field { shift: 24, bits: 1 };
+/// It grows with each step of the leader, and is odd while that is busy and even while it waits for clients.
+const EPOCH: Field = Field { shift: 25, bits: 39 };
+
+impl Field {
+    const fn of(&self, baton: u64) -> u64 {
+        baton << (u64::BITS - self.shift - self.bits) >> (u64::BITS - self.bits)
+    }
+
+    /// The baton where the field has this number, and all others have 0.
+    const fn with(&self, number: u64) -> u64 {
+        number << self.shift
+    }
+
+    const fn cleared(&self, baton: u64) -> u64 {
+        baton - self.with(self.of(baton))
+    }
+}
 
 /// The baton, as others than the leader see it: the helper sees by the epoch, without a clock, whether the leader makes progress. If
 /// it reads the same odd number twice, that has been in one call of the application, or something else outside the engine, all the
@@ -36,19 +57,19 @@ impl Baton {
 
     /// It is busy from now on. Returns the epoch, unless it was busy before.
     pub fn set_busy(&self) -> Option<u64> {
-        (!is_busy(self.epoch())).then(|| self.add(1, EPOCH, Ordering::SeqCst) >> EPOCH)
+        (!is_busy(self.epoch())).then(|| EPOCH.of(self.add(EPOCH.with(1), Ordering::SeqCst)))
     }
 
     /// The busy thread makes a step.
     #[inline]
     pub fn step(&self) -> u64 {
-        self.add(2, EPOCH, Ordering::Release) >> EPOCH
+        EPOCH.of(self.add(EPOCH.with(2), Ordering::Release))
     }
 
     /// It is about to wait.
     pub fn set_idle(&self) {
         if is_busy(self.epoch()) {
-            self.add(1, EPOCH, Ordering::Release);
+            self.add(EPOCH.with(1), Ordering::Release);
         }
     }
 
@@ -56,7 +77,7 @@ impl Baton {
 
     /// The thread wants the reactor, until this is dropped.
     pub fn return_from_request(&self) -> Returning<'_> {
-        self.add(1, RETURNING, Ordering::SeqCst);
+        self.add(RETURNING.with(1), Ordering::SeqCst);
         Returning(self)
     }
 
@@ -64,32 +85,31 @@ impl Baton {
 
     /// Lets the helper drive, or keeps it from that, until this is dropped. None while the other one of both is so.
     pub fn drive(&self) -> Option<Driving<'_>> {
-        let drive = |number| (byte(number, HELPER) & 1 == 0).then_some(number | 1 << HELPER);
+        let drive = |number| (HELPER.of(number) == 0).then_some(number + HELPER.with(1));
         self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, drive).is_ok().then(|| Driving(self))
     }
 
     // --- any thread
 
     pub fn epoch(&self) -> u64 {
-        self.0.load(Ordering::SeqCst) >> EPOCH
+        EPOCH.of(self.0.load(Ordering::SeqCst))
     }
 
     /// How many threads have requests.
     pub fn serving(&self) -> usize {
-        byte(self.0.load(Ordering::SeqCst), SERVING)
+        SERVING.of(self.0.load(Ordering::SeqCst)) as usize
     }
 
     pub fn is_anybody_returning(&self) -> bool {
-        byte(self.0.load(Ordering::Relaxed), RETURNING) > 0
+        RETURNING.of(self.0.load(Ordering::Relaxed)) > 0
     }
 
     /// The thread that leads: known for sure only with the lock, which orders its changes.
     pub fn leader(&self) -> Option<usize> {
-        byte(self.0.load(Ordering::Relaxed), LEADER).checked_sub(1)
+        (LEADER.of(self.0.load(Ordering::Relaxed)) as usize).checked_sub(1)
     }
 
-    fn add(&self, more: u64, field: u32, order: Ordering) -> u64 {
-        let more = more << field;
+    fn add(&self, more: u64, order: Ordering) -> u64 {
         self.0.fetch_add(more, order).wrapping_add(more)
     }
 
@@ -97,10 +117,6 @@ impl Baton {
         // It always succeeds. Nothing else goes by these fields without the lock, but for how far they are.
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |number| Some(change(number)));
     }
-}
-
-fn byte(number: u64, field: u32) -> usize {
-    (number >> field & 0xff) as usize
 }
 
 pub(crate) fn is_busy(epoch: u64) -> bool {
@@ -112,7 +128,7 @@ pub(crate) struct Returning<'a>(&'a Baton);
 
 impl Drop for Returning<'_> {
     fn drop(&mut self) {
-        self.0.change(|number| number - (1 << RETURNING));
+        self.0.change(|number| number - RETURNING.with(1));
     }
 }
 
@@ -122,7 +138,7 @@ pub(crate) struct Driving<'a>(&'a Baton);
 
 impl Drop for Driving<'_> {
     fn drop(&mut self) {
-        self.0.change(|number| number & !(1 << HELPER));
+        self.0.change(|number| HELPER.cleared(number));
     }
 }
 
@@ -177,7 +193,7 @@ impl Threads {
     pub fn lead(&mut self, thread: usize) -> bool {
         let leads = self.is_open && self.baton.leader().is_none();
         if leads {
-            self.baton.change(|number| number | (thread as u64 + 1) << LEADER);
+            self.baton.change(|number| number + LEADER.with(thread as u64 + 1));
         }
         leads
     }
@@ -185,18 +201,18 @@ impl Threads {
     /// The thread leads no more, if it did.
     pub fn let_go(&mut self, thread: usize) {
         if self.baton.leader() == Some(thread) {
-            self.baton.change(|number| number & !(0xff << LEADER));
+            self.baton.change(|number| LEADER.cleared(number));
         }
     }
 
     /// The leader has a request.
     pub fn begin_request(&mut self) {
-        self.baton.change(|number| (number & !(0xff << LEADER)) + (1 << SERVING));
+        self.baton.change(|number| LEADER.cleared(number) + SERVING.with(1));
     }
 
     /// A thread has answered its request.
     pub fn end_request(&mut self) {
-        self.baton.change(|number| number - (1 << SERVING));
+        self.baton.change(|number| number - SERVING.with(1));
     }
 
     pub fn fall_asleep(&mut self, thread: usize) {

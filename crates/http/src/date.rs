@@ -3,19 +3,19 @@
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The length of an IMF-fixdate, in bytes.
-pub const DATE_LEN: usize = 29;
+/// An IMF-fixdate, such as `Sun, 06 Nov 1994 08:49:37 GMT`.
+pub type Date = [u8; 29];
 
 /// Caches the date of the last requested second.
 #[derive(Debug)]
 pub struct DateCache {
     second: u64,
-    text: [u8; DATE_LEN],
+    text: Date,
 }
 
 impl Default for DateCache {
     fn default() -> Self {
-        let mut cache = DateCache { second: 0, text: [0; DATE_LEN] };
+        let mut cache = DateCache { second: 0, text: [0; size_of::<Date>()] };
         cache.format(0);
         cache
     }
@@ -23,7 +23,7 @@ impl Default for DateCache {
 
 impl DateCache {
     /// The IMF-fixdate of a second since 1970.
-    pub fn at(&mut self, second: u64) -> &[u8; DATE_LEN] {
+    pub fn at(&mut self, second: u64) -> &Date {
         if second != self.second {
             self.format(second);
         }

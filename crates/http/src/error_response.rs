@@ -1,6 +1,6 @@
 //! The response to a rejected request.
 
-use crate::date::DATE_LEN;
+use crate::date::Date;
 use crate::error::Error;
 use crate::reason::reason;
 use crate::response::{Persistence, ResponseHead};
@@ -9,7 +9,7 @@ use crate::response::{Persistence, ResponseHead};
 const RETRY_AFTER: &[u8] = b"1";
 
 /// Appends a complete response for `error` to `out`.
-pub fn error_response(error: Error, date: &[u8; DATE_LEN], with_body: bool, out: &mut Vec<u8>) {
+pub fn error_response(error: Error, date: &Date, with_body: bool, out: &mut Vec<u8>) {
     let body = error_body(error);
     let mut head = ResponseHead::default();
     head.start(error.status());

@@ -34,7 +34,7 @@ pub mod rules {}
 pub use app_chunks::AppChunks;
 pub use chunk_encoder::{chunk_size_line, CHUNK_END, LAST_CHUNK};
 pub use chunked::ChunkedDecoder;
-pub use date::{DateCache, DATE_LEN};
+pub use date::{Date, DateCache};
 pub use error::{Error, FieldError};
 pub use error_response::{error_body, error_response};
 pub use field_name::{env_key, KnownName, MAX_NAME};

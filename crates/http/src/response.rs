@@ -4,7 +4,7 @@ use memchr::{memchr2, memchr3};
 
 use crate::bytes::is_token;
 use crate::connection_options::ConnectionOptions;
-use crate::date::DATE_LEN;
+use crate::date::Date;
 use crate::error::FieldError;
 use crate::field_lines::{write_line, FieldLines};
 use crate::framing::content_length;
@@ -227,7 +227,7 @@ impl ResponseHead {
     }
 
     /// Appends the head to `out`, with `date` unless the application set one.
-    pub fn write(&self, date: &[u8; DATE_LEN], persistence: Persistence, out: &mut Vec<u8>) {
+    pub fn write(&self, date: &Date, persistence: Persistence, out: &mut Vec<u8>) {
         self.write_status(out);
         if self.date.is_empty() {
             out.extend_from_slice(b"\r\nDate: ");

@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use fastrack_http::{Coding, Head, Length, Limits, Persistence, ResponseHead, DATE_LEN};
+use fastrack_http::{Coding, Date, Head, Length, Limits, Persistence, ResponseHead};
 
 mod answer;
 
@@ -150,7 +150,7 @@ proptest! {
     }
 }
 
-const DATE: &[u8; DATE_LEN] = b"Sun, 06 Nov 1994 08:49:37 GMT";
+const DATE: &Date = b"Sun, 06 Nov 1994 08:49:37 GMT";
 
 /// Names and values: some special, some invalid, most of them repeated.
 fn some_fields() -> impl Strategy<Value = Vec<(String, String)>> {

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout, Instant};
 use crate::answer::{Answers, Door};
 
 /// Most connections at one time. One more, and the oldest that is no page's stream is closed.
-const MOST: usize = 64;
+pub const MOST_CLIENTS: usize = 64;
 
 /// For a request and its response.
 const TIME: Duration = Duration::from_secs(10);
@@ -51,7 +51,7 @@ impl Clients {
     /// Serves one more. Returns when the next may be accepted.
     pub async fn add(&mut self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, door: Door) {
         self.present.retain(|client| !client.task.is_finished());
-        if self.present.len() >= MOST {
+        if self.present.len() >= MOST_CLIENTS {
             let oldest = self.present.iter().position(|client| !client.streaming.load(Ordering::SeqCst));
             self.present.remove(oldest.unwrap_or(0)).task.abort();
         }

@@ -22,7 +22,7 @@ use tokio::net::{self, TcpListener, UnixListener};
 use tokio::time::{sleep, timeout, Sleep};
 
 use crate::answer::{Answers, Door};
-use crate::clients::Clients;
+use crate::clients::{Clients, MOST_CLIENTS};
 use crate::master::{Exit, MasterState, Notes};
 use crate::place::{listen, Place};
 use crate::settings::Settings;
@@ -43,8 +43,7 @@ const RETRIES: u32 = 60;
 /// How long to let be what cannot accept.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Most connections that are still accepted at the end, and how long their answers may take.
-const LAST_CLIENTS: usize = 64;
+/// How long the answers to those who have connected by the end may take.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
 /// Most complaints that wait for the master.
@@ -312,7 +311,7 @@ impl Doors {
     async fn drain(mut self, clients: &mut Clients) {
         // For the runtime to look who is there.
         sleep(Duration::from_millis(1)).await;
-        for _ in 0..LAST_CLIENTS {
+        for _ in 0..MOST_CLIENTS {
             match poll_fn(|context| Poll::Ready(self.poll_clients(context))).await {
                 Poll::Ready(Event::Unix(stream)) => clients.add(stream, Door::Unix).await,
                 Poll::Ready(Event::Tcp(stream, door)) => clients.add(stream, door).await,

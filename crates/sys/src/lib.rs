@@ -53,7 +53,7 @@ pub use process::{
 };
 pub use processors::Processors;
 pub use sendfile::{open_regular, send_file};
-pub use shared_memory::{memory_file, SharedNumbers};
+pub use shared_memory::{memory_file, Shareable, SharedMemory};
 pub use signals::{
     handle_signal, note_application_thread, other_threads, signal_number, signal_self, signal_thread,
     spare_signal, with_signals_blocked,

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::ops::Range;
 
-use fastrack_http::{DateCache, Head, KnownName, DATE_LEN};
+use fastrack_http::{Date, DateCache, Head, KnownName};
 
 use super::escape::{json, quoted};
 
@@ -18,17 +18,28 @@ pub enum Format {
     Json,
 }
 
-// The most that texts of clients take of a line, in bytes.
-const TARGET: usize = 1_800;
-const REFERER: usize = 900;
-const AGENT: usize = 600;
-const ID: usize = 200;
-const METHOD: usize = 40;
-const OTHERS: usize = 500;
+/// No line is longer, in bytes: a pipe takes as much as a whole, without mixing it with other processes' (PIPE_BUF, pipe(7)).
+pub(super) const LONGEST: usize = 4096;
 
-/// No line is longer, in bytes. That is what a pipe takes as a whole (PIPE_BUF, pipe(7)).
-pub(super) const LONGEST: usize = TARGET + REFERER + AGENT + ID + METHOD + OTHERS;
-const _: () = assert!(LONGEST <= 4096);
+/// How a line is divided.
+struct Parts {
+    method: usize,
+    target: usize,
+    referer: usize,
+    user_agent: usize,
+    request_id: usize,
+    /// All that is no client's: numbers, times and names.
+    rest: usize,
+}
+
+/// The most that each part takes, in bytes.
+const MOST: Parts =
+    Parts { method: 40, target: 1_800, referer: 900, user_agent: 600, request_id: 200, rest: 500 };
+
+const _: () = {
+    let Parts { method, target, referer, user_agent, request_id, rest } = MOST;
+    assert!(method + target + referer + user_agent + request_id + rest <= LONGEST);
+};
 
 /// What a line says of a request and its response.
 #[derive(Debug)]
@@ -124,7 +135,7 @@ impl Texts {
     fn set_second(&mut self, second: u64) {
         self.second = second;
         // Sun, 22 Nov 2026 13:47:17 GMT
-        let date: &[u8; DATE_LEN] = self.date.at(second);
+        let date: &Date = self.date.at(second);
         let (day, month, year, time) = (&date[5..7], &date[8..11], &date[12..16], &date[17..25]);
         const MONTHS: &[u8] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
         let number = MONTHS.chunks(3).position(|name| name == month).unwrap_or(0) + 1;
@@ -137,12 +148,12 @@ impl Texts {
         out.extend_from_slice(b" - - [");
         out.extend_from_slice(&self.combined);
         out.extend_from_slice(b"] \"");
-        quoted(request_line(line), TARGET + METHOD, out);
+        quoted(request_line(line), MOST.method + MOST.target, out);
         out.extend_from_slice(b"\" ");
         number(line.status.into(), out);
         out.push(b' ');
         number(line.length, out);
-        for (name, most) in [(KnownName::Referer, REFERER), (KnownName::UserAgent, AGENT)] {
+        for (name, most) in [(KnownName::Referer, MOST.referer), (KnownName::UserAgent, MOST.user_agent)] {
             out.extend_from_slice(b" \"");
             match field(line, name) {
                 Some(value) => quoted(value, most, out),
@@ -169,12 +180,15 @@ impl Texts {
         match line.head.method.of_buffer(line.bytes) {
             // Most are, and need no look at each byte.
             b"GET" => out.extend_from_slice(b"GET"),
-            method => json(method, METHOD, out),
+            method => json(method, MOST.method, out),
         }
         out.extend_from_slice(b"\",\"target\":\"");
-        json(line.head.target.of_buffer(line.bytes), TARGET, out);
-        let fields =
-            [(KnownName::XRequestId, ID), (KnownName::UserAgent, AGENT), (KnownName::Referer, REFERER)];
+        json(line.head.target.of_buffer(line.bytes), MOST.target, out);
+        let fields = [
+            (KnownName::XRequestId, MOST.request_id),
+            (KnownName::UserAgent, MOST.user_agent),
+            (KnownName::Referer, MOST.referer),
+        ];
         if !fields.iter().any(|(name, _)| line.head.has(*name)) {
             return out.extend_from_slice(b"\",\"request_id\":null,\"user_agent\":null,\"referer\":null}\n");
         }

@@ -5,11 +5,9 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
+use super::line::LONGEST;
 use crate::request_state::{Count, Counters};
 use fastrack_sys::{borrow_fd, is_regular, with_signals_blocked, write_once};
-
-/// What several processes may write to a pipe without mixing it, in bytes (PIPE_BUF, pipe(7)).
-const AT_ONCE: usize = 4096;
 
 /// In bytes.
 const STACK: usize = 64 * 1024;
@@ -181,7 +179,7 @@ fn write(lines: &[u8], fd: RawFd, is_torn: &mut bool) -> Option<(u64, io::ErrorK
 
 /// As many lines from the beginning as a pipe takes as a whole. No line is longer.
 fn whole_lines(lines: &[u8]) -> usize {
-    let most = lines.len().min(AT_ONCE);
+    let most = lines.len().min(LONGEST);
     lines[..most].iter().rposition(|byte| *byte == b'\n').map_or(most, |at| at + 1)
 }
 

@@ -7,9 +7,16 @@
 
 use crate::sync::{AtomicU32, Ordering};
 
-pub(super) struct QueueCount<'a>(pub &'a AtomicU32);
+#[derive(Default)]
+#[repr(transparent)]
+pub(super) struct QueueCount(AtomicU32);
 
-impl QueueCount<'_> {
+impl QueueCount {
+    /// For those who only look.
+    pub fn number(&self) -> &AtomicU32 {
+        &self.0
+    }
+
     pub fn get(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }

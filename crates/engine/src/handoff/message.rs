@@ -1,39 +1,17 @@
-//! A handoff message: one connection with what has been read of it.
+//! A handoff message: one connection with what has been read of it. A [`Header`], and the bytes.
 
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fastrack_http::Error;
 use fastrack_sys::{memory_file, peek_message, receive_message, send_message};
 
+use super::header::{Flags, Header, HEADER, MAGIC};
 use crate::accept::Client;
 use crate::conn::{Connection, Kind, Loaded, ReadBufPool, Step, Transfer};
 use crate::settings::Settings;
-
-/// The version of the layout of messages and of the flags. A new master with another one makes a queue of its own, and a
-/// message with another one is refused. Count it up with each change of either.
-pub(super) const LAYOUT: &str = "fastrak5";
-
-/// The first bytes of a message.
-const MAGIC: &[u8] = LAYOUT.as_bytes();
-
-const HEADER: usize = 88;
-
-/// There is a file: see [`Transfer::file`].
-const FILE: u8 = 1;
-/// See [`Transfer::ends_chunk`].
-const ENDS_CHUNK: u8 = 2;
-/// The bytes are in a file beside the message.
-const ASIDE: u8 = 4;
-/// The client has shut down its sending side.
-const ENDED: u8 = 8;
-/// See [`Connection::answer_after_shutdown`].
-const PIPELINED: u8 = 16;
-/// See [`Transfer::is_spool`].
-const SPOOL: u8 = 32;
 
 /// How many bytes of a connection go into the message itself. More of them go into a file beside it.
 const INLINE: usize = 16 * 1024;
@@ -51,16 +29,14 @@ pub(super) fn send(queue: BorrowedFd<'_>, connection: &Connection, settings: &Se
     let length = lengths.iter().sum();
     let aside = if length > INLINE { Some(memory_file_of(&transfer.parts)?.0) } else { None };
     let header = Header {
-        flags: [
-            (transfer.file.is_some(), FILE),
-            (transfer.ends_chunk, ENDS_CHUNK),
-            (aside.is_some(), ASIDE),
-            (connection.ended, ENDED),
-            (connection.answer_after_shutdown, PIPELINED),
-            (transfer.is_spool, SPOOL),
-        ]
-        .into_iter()
-        .fold(0, |flags, (set, flag)| if set { flags | flag } else { flags }),
+        flags: Flags {
+            has_file: transfer.file.is_some(),
+            ends_chunk: transfer.ends_chunk,
+            is_aside: aside.is_some(),
+            ended: connection.ended,
+            answer_after_shutdown: connection.answer_after_shutdown,
+            is_spool: transfer.is_spool,
+        },
         kind: transfer.kind as u8,
         peer: connection.peer,
         listener: settings.listeners.get(connection.listener).copied().unwrap_or_default(),
@@ -107,13 +83,14 @@ pub(super) fn receive(
     connection.served = header.served;
     connection.deadline = header.deadline;
     connection.arrived = header.arrived;
-    connection.ended = header.flags & ENDED != 0;
-    connection.answer_after_shutdown = header.flags & PIPELINED != 0;
+    let flags = header.flags;
+    connection.ended = flags.ended;
+    connection.answer_after_shutdown = flags.answer_after_shutdown;
     if kind == Kind::Request && header.lengths == [0; 3] {
         return Ok((connection, Step::Wait));
     }
     let mut inline = &message[HEADER..length];
-    let mut aside = if header.flags & ASIDE != 0 { Some(rewound(fds.next())?) } else { None };
+    let mut aside = if flags.is_aside { Some(rewound(fds.next())?) } else { None };
     let source: &mut dyn Read = match &mut aside {
         Some(file) => file,
         None => &mut inline,
@@ -133,10 +110,10 @@ pub(super) fn receive(
             }
         }
     }
-    let file = if header.flags & FILE != 0 { Some(rewound(fds.next())?) } else { None };
+    let file = if flags.has_file { Some(rewound(fds.next())?) } else { None };
     let [offset, length] = header.file;
-    let [ends_chunk, is_spool] = [ENDS_CHUNK, SPOOL].map(|flag| header.flags & flag != 0);
-    let loaded = Loaded { kind, file, offset, length, ends_chunk, is_spool };
+    let loaded =
+        Loaded { kind, file, offset, length, ends_chunk: flags.ends_chunk, is_spool: flags.is_spool };
     let step = connection.load(buf, loaded, settings, pool);
     Ok((connection, step))
 }
@@ -161,77 +138,6 @@ fn rewound(fd: Option<OwnedFd>) -> io::Result<File> {
     Ok(file)
 }
 
-/// The fixed part of a message.
-struct Header {
-    flags: u8,
-    /// A [`Kind`].
-    kind: u8,
-    peer: Option<SocketAddr>,
-    /// The listener's id in the settings.
-    listener: u64,
-    /// How many bytes there are of each part.
-    lengths: [usize; 3],
-    served: u32,
-    /// The clock is the same for all processes.
-    deadline: u64,
-    arrived: u64,
-    /// The offset and the length in the file.
-    file: [u64; 2],
-}
-
-impl Header {
-    fn write(&self, message: &mut Vec<u8>) {
-        message.extend_from_slice(MAGIC);
-        message.extend_from_slice(&[self.flags, self.kind]);
-        put_peer(message, self.peer);
-        for number in self.lengths {
-            message.extend_from_slice(&u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
-        }
-        message.extend_from_slice(&self.served.to_le_bytes());
-        for number in [self.listener, self.deadline, self.arrived, self.file[0], self.file[1]] {
-            message.extend_from_slice(&number.to_le_bytes());
-        }
-        debug_assert!(message.len() <= HEADER);
-        message.resize(HEADER, 0);
-    }
-
-    /// None if the message has another layout.
-    fn read(message: &[u8]) -> Option<Self> {
-        let (header, _) = message.split_at_checked(HEADER)?;
-        let rest = header.strip_prefix(MAGIC)?;
-        let ([flags, kind], rest) = rest.split_first_chunk()?;
-        let (peer, mut rest) = rest.split_first_chunk::<19>()?;
-        let mut number = || {
-            let (bytes, after) = rest.split_first_chunk()?;
-            rest = after;
-            Some(u32::from_le_bytes(*bytes))
-        };
-        let lengths = [number()? as usize, number()? as usize, number()? as usize];
-        let served = number()?;
-        let mut long = || Some(u64::from(number()?) | u64::from(number()?) << 32);
-        let (listener, deadline, arrived, file) = (long()?, long()?, long()?, [long()?, long()?]);
-        let (flags, kind, peer) = (*flags, *kind, peer_of(peer));
-        Some(Header { flags, kind, peer, listener, lengths, served, deadline, arrived, file })
-    }
-}
-
-/// 1, the port, and the address as IPv6; zeros if there is none.
-fn put_peer(message: &mut Vec<u8>, peer: Option<SocketAddr>) {
-    let address = match peer.map(|peer| peer.ip()) {
-        None => Ipv6Addr::UNSPECIFIED,
-        Some(IpAddr::V4(address)) => address.to_ipv6_mapped(),
-        Some(IpAddr::V6(address)) => address,
-    };
-    message.push(u8::from(peer.is_some()));
-    message.extend_from_slice(&peer.map_or(0, |peer| peer.port()).to_le_bytes());
-    message.extend_from_slice(&address.octets());
-}
-
-fn peer_of([there, low, high, address @ ..]: &[u8; 19]) -> Option<SocketAddr> {
-    let address = Ipv6Addr::from(*address).to_canonical();
-    (*there == 1).then(|| SocketAddr::new(address, u16::from_le_bytes([*low, *high])))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,6 +146,7 @@ mod tests {
     use crate::request_state::RequestSettings;
     use fastrack_sys::message_queue;
     use std::io::IoSlice;
+    use std::net::SocketAddr;
     use std::os::unix::net::UnixStream;
     use std::sync::Arc;
 

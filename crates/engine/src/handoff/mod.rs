@@ -4,6 +4,7 @@
 //! The queue is a socket: what is in it when a worker dies stays there for the next one.
 
 mod count;
+mod header;
 mod message;
 mod queue;
 mod queue_handle;

@@ -3,13 +3,12 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::Ordering;
 
-use fastrack_sys::{borrow_fd, message_queue};
+use fastrack_sys::{borrow_fd, message_queue, SharedMemory};
 
-use super::message;
+use super::header;
 use super::queue_handle::QueueHandle;
-use super::shared_flags::{SharedFlags, MEMBERS};
+use super::shared_flags::SharedFlags;
 use crate::request_state::QueueLength;
 
 /// The workers' shared queue and flags. The master makes it and its workers inherit it.
@@ -18,13 +17,13 @@ pub struct SharedQueue {
     sender: OwnedFd,
     receiver: OwnedFd,
     file: File,
-    flags: SharedFlags,
+    flags: SharedMemory<SharedFlags>,
     master: u32,
 }
 
 impl SharedQueue {
     /// What two masters must have in common to share a queue.
-    pub const LAYOUT: &'static str = message::LAYOUT;
+    pub const LAYOUT: &'static str = header::LAYOUT;
 
     /// A queue for workers forked later.
     pub fn new() -> io::Result<Self> {
@@ -72,8 +71,8 @@ impl SharedQueue {
     }
 
     /// How many connections are in it, for a scoreboard.
-    pub fn length(&self) -> io::Result<QueueLength> {
-        Ok(SharedFlags::map(&self.file)?.into_queue_length())
+    pub fn length(&self) -> QueueLength {
+        QueueLength::new(self.flags.part(|flags| flags.queued.number()))
     }
 
     /// This master's workers are about to end. Only another master's can take their connections over.
@@ -83,23 +82,20 @@ impl SharedQueue {
 
     /// Removes a worker that is dead.
     pub fn forget(&self, pid: u32) {
-        let places = (0..MEMBERS).filter(|place| self.flags.pid(*place).load(Ordering::SeqCst) == pid);
-        places.for_each(|place| self.flags.vacate(place, pid, self.master));
+        let places = self.flags.pids.iter().enumerate().filter(|(_, place)| place.get() == pid);
+        places.for_each(|(member, _)| self.flags.vacate(member, pid, self.master));
     }
 
     pub(crate) fn handle(&self) -> io::Result<Option<QueueHandle>> {
-        let flags = SharedFlags::map(&self.file)?;
-        let sender = self.sender.try_clone()?;
-        let receiver = self.receiver.try_clone()?;
-        Ok(flags
-            .join(std::process::id())
-            .map(|place| QueueHandle::new(sender, receiver, flags, place, self.master)))
+        let (sender, receiver) = (self.sender.try_clone()?, self.receiver.try_clone()?);
+        let place = self.flags.join(std::process::id());
+        Ok(place.map(|place| QueueHandle::new(sender, receiver, self.flags.clone(), place, self.master)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::shared_flags::Set;
+    use super::super::shared_flags::MEMBERS;
     use super::*;
     use crate::request_state::Scoreboard;
 
@@ -113,9 +109,9 @@ mod tests {
         one.set_idle(true);
         one.set_serving(true);
         assert!(!one.is_another_idle() && two.is_another_idle() && two.is_another_serving());
-        one.count().sent();
+        one.flags.queued.sent();
         assert!(two.is_anything_queued());
-        assert!(two.count().will_receive() && !two.count().will_receive());
+        assert!(two.flags.queued.will_receive() && !two.flags.queued.will_receive());
         assert!(!one.is_anything_queued());
         // Both are this process's; the flags of a dead one no longer count.
         queue.forget(std::process::id());
@@ -138,13 +134,13 @@ mod tests {
     #[test]
     fn what_is_in_the_queue_waits_though_no_worker_has_it() {
         let queue = SharedQueue::new().expect("a queue");
-        let board = Scoreboard::new().expect("memory").with_queue(queue.length().expect("memory"));
+        let board = Scoreboard::new().expect("memory").with_queue(queue.length());
         let queue_handle = queue.handle().expect("a member").expect("free");
-        queue_handle.count().sent();
-        queue_handle.count().sent();
+        queue_handle.flags.queued.sent();
+        queue_handle.flags.queued.sent();
         assert_eq!(board.totals().connections.waiting, 2);
         drop(queue);
-        assert!(queue_handle.count().will_receive());
+        assert!(queue_handle.flags.queued.will_receive());
         assert_eq!(board.totals().connections.waiting, 1);
     }
 
@@ -154,9 +150,9 @@ mod tests {
         let one = queue.handle().expect("a member").expect("free");
         let mut child = std::process::Command::new("true").spawn().expect("a process");
         child.wait().expect("its end");
-        queue.flags.pid(7).store(child.id(), Ordering::SeqCst);
-        queue.flags.set(Set::Idle, 7, true);
-        queue.flags.set(Set::Serving, 7, true);
+        queue.flags.pids[7].set(child.id());
+        queue.flags.idle.set(7, true);
+        queue.flags.serving.set(7, true);
         // It does not serve: the last worker asks whether the process is alive.
         assert!(one.is_another_idle() && !one.is_another_serving());
         let _other = queue.handle().expect("a member").expect("free");
@@ -167,12 +163,12 @@ mod tests {
     fn a_place_is_vacated_for_the_process_that_has_it_only() {
         let queue = SharedQueue::new().expect("a queue");
         let flags = &queue.flags;
-        flags.pid(3).store(7, Ordering::SeqCst);
-        flags.set(Set::Serving, 3, true);
+        flags.pids[3].set(7);
+        flags.serving.set(3, true);
         flags.vacate(3, 8, queue.master);
-        assert_eq!((flags.pid(3).load(Ordering::SeqCst), flags.others(Set::Serving, 0).next()), (7, Some(3)));
+        assert_eq!((flags.pids[3].get(), flags.serving.others(0).next()), (7, Some(3)));
         flags.vacate(3, 7, queue.master);
-        assert_eq!((flags.pid(3).load(Ordering::SeqCst), flags.others(Set::Serving, 0).next()), (0, None));
+        assert_eq!((flags.pids[3].get(), flags.serving.others(0).next()), (0, None));
     }
 
     #[test]
@@ -197,7 +193,7 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().expect("a process");
         assert!(flags.claim_collection(child.id()));
         // Its pid may be another process's by the time that anybody asks: the master says that it is dead.
-        flags.pid(7).store(child.id(), Ordering::SeqCst);
+        flags.pids[7].set(child.id());
         queue.forget(child.id());
         assert!(queue_handle.claim_collection());
         queue_handle.release_collection();
@@ -232,8 +228,8 @@ mod tests {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .expect("a process");
-        queue.flags.pid(7).store(child.id(), Ordering::SeqCst);
-        queue.flags.set(Set::Serving, 7, true);
+        queue.flags.pids[7].set(child.id());
+        queue.flags.serving.set(7, true);
         assert!(one.is_another_serving());
         child.kill().expect("kill");
         let mut output = child.stdout.take().expect("a pipe");
@@ -249,10 +245,10 @@ mod tests {
         let queue = SharedQueue::new().expect("a queue");
         let one = queue.handle().expect("a member").expect("free");
         let flags = &queue.flags;
-        flags.set(Set::Serving, 7, true);
-        flags.pid(7).store(std::process::id(), Ordering::SeqCst);
+        flags.serving.set(7, true);
+        flags.pids[7].set(std::process::id());
         assert!(one.is_another_serving() && !one.is_stranger_serving());
-        flags.pid(7).store(std::os::unix::process::parent_id(), Ordering::SeqCst);
+        flags.pids[7].set(std::os::unix::process::parent_id());
         assert!(one.is_stranger_serving());
     }
 

@@ -2,11 +2,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::atomic::Ordering;
 
-use super::count::QueueCount;
+use fastrack_sys::{is_alive, is_sibling, SharedMemory};
+
 use super::message;
-use super::shared_flags::{Set, SharedFlags};
+use super::shared_flags::SharedFlags;
 use crate::conn::{Connection, Kind, ReadBufPool, Step};
 use crate::settings::Settings;
 
@@ -14,7 +14,7 @@ use crate::settings::Settings;
 pub(crate) struct QueueHandle {
     sender: OwnedFd,
     receiver: OwnedFd,
-    flags: SharedFlags,
+    pub(super) flags: SharedMemory<SharedFlags>,
     place: usize,
     master: u32,
 }
@@ -23,7 +23,7 @@ impl QueueHandle {
     pub(super) fn new(
         sender: OwnedFd,
         receiver: OwnedFd,
-        flags: SharedFlags,
+        flags: SharedMemory<SharedFlags>,
         place: usize,
         master: u32,
     ) -> Self {
@@ -41,7 +41,7 @@ impl QueueHandle {
     /// Sends a connection, which stays the sender's as well: to be released when this succeeds.
     pub fn send(&self, connection: &Connection, settings: &Settings) -> io::Result<()> {
         message::send(self.sender.as_fd(), connection, settings)?;
-        self.count().sent();
+        self.flags.queued.sent();
         Ok(())
     }
 
@@ -56,12 +56,12 @@ impl QueueHandle {
         settings: &Settings,
         pool: &mut ReadBufPool,
     ) -> io::Result<Option<(Box<Connection>, Step)>> {
-        let was_counted = self.count().will_receive();
+        let was_counted = self.flags.queued.will_receive();
         match message::receive(self.receiver.as_fd(), settings, pool) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => {
                 if was_counted {
-                    self.count().not_received();
+                    self.flags.queued.not_received();
                 }
                 Err(error)
             }
@@ -70,7 +70,7 @@ impl QueueHandle {
     }
 
     pub fn queued(&self) -> u32 {
-        self.count().get()
+        self.flags.queued.get()
     }
 
     pub fn is_anything_queued(&self) -> bool {
@@ -82,34 +82,30 @@ impl QueueHandle {
         self.is_anything_queued() && message::next_kind(self.receiver.as_fd()).is_some_and(Kind::needs_client)
     }
 
-    pub(super) fn count(&self) -> QueueCount<'_> {
-        QueueCount(self.flags.queued())
-    }
-
     pub fn set_idle(&self, idle: bool) {
-        self.flags.set(Set::Idle, self.place, idle);
+        self.flags.idle.set(self.place, idle);
     }
 
     pub fn set_serving(&self, serving: bool) {
-        self.flags.set(Set::Serving, self.place, serving);
+        self.flags.serving.set(self.place, serving);
     }
 
     pub fn is_another_idle(&self) -> bool {
-        self.flags.has_other(Set::Idle, self.place)
+        self.flags.idle.has_other(self.place)
     }
 
     pub fn idle_others(&self) -> usize {
-        self.flags.others(Set::Idle, self.place).count()
+        self.flags.idle.others(self.place).count()
     }
 
     /// How many other workers there are, dead or alive.
     pub fn serving_others(&self) -> usize {
-        self.flags.others(Set::Serving, self.place).count()
+        self.flags.serving.others(self.place).count()
     }
 
     /// Whether there is any other worker, dead or alive.
     pub fn has_others(&self) -> bool {
-        self.flags.has_other(Set::Serving, self.place)
+        self.flags.serving.has_other(self.place)
     }
 
     /// Of all workers, only one collects garbage at a time.
@@ -124,16 +120,14 @@ impl QueueHandle {
     /// A worker that was killed, and that its master has not reaped yet, does not count: it would keep the last worker
     /// from draining the queue. One that is killed after the last worker has looked takes what is queued with it.
     pub fn is_another_serving(&self) -> bool {
-        let is_alive = |place| fastrack_sys::is_alive(self.flags.pid(place).load(Ordering::SeqCst));
-        self.flags.others(Set::Serving, self.place).any(is_alive)
+        self.flags.serving.others(self.place).any(|place| is_alive(self.flags.pids[place].get()))
     }
 
     /// Whether a worker of another master is serving: where the whole server stops, the others of this one stop, too, and
     /// may be busy until then.
     pub fn is_stranger_serving(&self) -> bool {
-        let is_stranger = |pid| fastrack_sys::is_alive(pid) && !fastrack_sys::is_sibling(pid);
-        let pid = |place| self.flags.pid(place).load(Ordering::SeqCst);
-        self.flags.others(Set::Serving, self.place).map(pid).any(is_stranger)
+        let mut pids = self.flags.serving.others(self.place).map(|place| self.flags.pids[place].get());
+        pids.any(|pid| is_alive(pid) && !is_sibling(pid))
     }
 
     /// The master is gone without having said that its workers are about to end.

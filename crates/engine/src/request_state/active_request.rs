@@ -11,10 +11,12 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fastrack_http::Head;
-use fastrack_sys::{borrow_fd, exit_at_once, monotonic_millis, write_stderr_within};
+use fastrack_sys::{borrow_fd, exit_at_once, monotonic_millis, write_stderr_within, SharedMemory};
 
-use super::counters::{Count, Counters};
-use super::scoreboard::{Scoreboard, Slot, NEVER};
+use super::board::{State, ThreadSlot, NEVER};
+use super::counters::Counters;
+use super::counts::Count;
+use super::scoreboard::Scoreboard;
 use super::settings::RequestSettings;
 use super::unsent::SendUnsent;
 
@@ -82,7 +84,7 @@ pub(crate) struct ActiveRequest {
     fd: AtomicI32,
     /// That of the thread's responses.
     unsent: Mutex<Option<Arc<dyn SendUnsent>>>,
-    slot: Slot,
+    slot: SharedMemory<ThreadSlot>,
     counters: Counters,
     timeout: u64,
     claim: AtomicU64,
@@ -104,10 +106,11 @@ impl ActiveRequest {
             Some(slot) => slot.clone(),
             None => Scoreboard::new()?.slot(0).ok_or(io::ErrorKind::NotFound)?,
         };
+        let counters = slot.counters();
         let new = |slot| ActiveRequest {
             fd: AtomicI32::new(NO_FD),
             unsent: Mutex::default(),
-            counters: Slot::counters(&slot),
+            counters: counters.clone(),
             slot,
             timeout: settings.timeout,
             claim: AtomicU64::new(0),
@@ -125,7 +128,7 @@ impl ActiveRequest {
         self.fd.store(fd, Ordering::Relaxed);
         let now = monotonic_millis();
         let deadline = if self.timeout == 0 { NEVER } else { now + self.timeout };
-        let number = self.slot.begin(head, bytes, now, deadline);
+        let number = self.slot.begin_request(head, bytes, now, deadline);
         self.claim.store(Claim::Open.with_number_of(number << BITS), Ordering::Release);
         now
     }
@@ -144,7 +147,7 @@ impl ActiveRequest {
     /// is [ended](end_overdue_process) if that takes too long.
     pub fn end(&self) {
         self.end_claim();
-        self.slot.end();
+        self.slot.end_request();
         self.forget_client();
     }
 
@@ -153,7 +156,7 @@ impl ActiveRequest {
     pub fn try_end(&self) -> bool {
         let ended = self.change(Claim::None);
         if ended {
-            self.slot.end();
+            self.slot.end_request();
             self.forget_client();
         }
         ended
@@ -163,7 +166,7 @@ impl ActiveRequest {
     pub fn try_end_callbacks(&self) -> bool {
         let ended = self.change(Claim::None);
         if ended {
-            self.slot.rest();
+            self.slot.state.set(State::Waiting);
         }
         ended
     }
@@ -192,7 +195,7 @@ impl ActiveRequest {
     /// As [`end`](Self::end): if another thread has taken it this never returns.
     pub fn end_callbacks(&self) {
         self.end_claim();
-        self.slot.rest();
+        self.slot.state.set(State::Waiting);
     }
 
     /// A forked child returns from the application: the scoreboard shows its parent.
@@ -209,15 +212,15 @@ impl ActiveRequest {
 
     /// Runs `wait`, which waits for the client: that does not count towards the application's time limit.
     pub fn while_stopped<T>(&self, wait: impl FnOnce() -> T) -> T {
-        let deadline = self.slot.deadline();
+        let deadline = self.slot.deadline.get();
         let left = if deadline == NEVER { NEVER } else { deadline.saturating_sub(monotonic_millis()) };
         self.left.store(left, Ordering::SeqCst);
-        self.slot.set_deadline(NEVER);
+        self.slot.deadline.set(NEVER);
         let result = wait();
         // Another thread may set a limit at this moment: either that changes `left`, or it sees that the limit runs.
         loop {
             let left = self.left.load(Ordering::SeqCst);
-            self.slot.set_deadline(monotonic_millis().saturating_add(left));
+            self.slot.deadline.set(monotonic_millis().saturating_add(left));
             if self.left.compare_exchange(left, RUNNING, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
                 return result;
             }
@@ -239,7 +242,7 @@ impl ActiveRequest {
         let millis = if millis == 0 { NEVER } else { millis };
         let change = |left| (left != RUNNING).then_some(millis);
         if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change).is_err() {
-            self.slot.set_deadline(monotonic_millis().saturating_add(millis));
+            self.slot.deadline.set(monotonic_millis().saturating_add(millis));
         }
     }
 
@@ -276,7 +279,7 @@ impl ActiveRequest {
     /// The request's deadline; `u64::MAX` if there is none.
     pub fn deadline(&self) -> u64 {
         if self.claim().is_takeable() {
-            self.slot.deadline()
+            self.slot.deadline.get()
         } else {
             NEVER
         }
@@ -285,22 +288,18 @@ impl ActiveRequest {
     /// Takes the request if its deadline has passed. Returns how far the response was.
     pub fn take_overdue(&self, now: u64) -> Option<Claim> {
         let number = self.claim.load(Ordering::Acquire);
-        if !Claim::of(number).is_takeable() || self.slot.deadline() > now {
+        if !Claim::of(number).is_takeable() || self.slot.deadline.get() > now {
             return None;
         }
         let claim = self.try_take(number).ok()?;
         self.counters.add(Count::TimedOut, 1);
-        self.slot.set_ending();
+        self.slot.state.set(State::Ending);
         Some(claim)
     }
 
     /// Of a taken request: whether the process ends now, or other requests have time to finish.
     pub fn set_ending(&self, ends: bool) {
-        if ends {
-            self.slot.set_ending();
-        } else {
-            self.slot.rest();
-        }
+        self.slot.state.set(if ends { State::Ending } else { State::Waiting });
     }
 
     pub fn is_taken(&self) -> bool {
@@ -317,7 +316,7 @@ impl ActiveRequest {
         self.claim.compare_exchange(number, taken, Ordering::AcqRel, Ordering::Acquire)?;
         let complete = claim == Claim::Begun && self.complete.load(Ordering::Acquire) == number;
         if !self.slot.is_in_callbacks() {
-            let millis = monotonic_millis().saturating_sub(self.slot.started());
+            let millis = monotonic_millis().saturating_sub(self.slot.started.get());
             self.counters.count_lost(claim == Claim::Open, millis);
         }
         Ok(if complete { Claim::Complete } else { claim })
@@ -326,7 +325,7 @@ impl ActiveRequest {
     /// Describes the request, or its callbacks, for the log: method and target, time taken, request id.
     pub fn describe(&self, now: u64) -> String {
         let (line, id) = self.slot.texts();
-        let seconds = now.saturating_sub(self.slot.started()) as f64 / 1000.0;
+        let seconds = now.saturating_sub(self.slot.started.get()) as f64 / 1000.0;
         let id = if id.is_empty() { String::new() } else { format!(", request id {}", id.escape_ascii()) };
         let (prefix, has) = if self.slot.is_in_callbacks() { ("callbacks of ", "have") } else { ("", "has") };
         format!("{prefix}{} {has} taken {seconds:.1} s{id}", line.escape_ascii())
@@ -334,7 +333,7 @@ impl ActiveRequest {
 
     /// When it began, in milliseconds of the monotonic clock.
     pub fn started(&self) -> u64 {
-        self.slot.started()
+        self.slot.started.get()
     }
 
     /// Whether it was answered, and its callbacks are running.

@@ -8,15 +8,20 @@ use fastrack_sys::ThreadId;
 use super::app_lock::AppLock;
 use crate::clock::{Clock, SystemClock};
 
-/// Of [`Activity::doing`].
-const OUTSIDE: u8 = 0;
-const USES_LOCK: u8 = 1;
-const WAITS: u8 = 2;
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Doing {
+    /// It has no request.
+    Nothing = 0,
+    UsesLock = 1,
+    Waits = 2,
+}
 
 /// Only its own thread changes it.
 #[derive(Debug, Default)]
 pub struct Activity {
-    /// What the thread does in its request.
+    /// A [`Doing`].
     doing: AtomicU8,
     /// As a number; 0 for none.
     thread: AtomicU64,
@@ -37,17 +42,26 @@ impl Activity {
 
     pub(crate) fn set_waiting_by(&self, clock: &impl Clock, waits: bool) {
         self.lock.tell();
-        if self.doing.load(Ordering::Relaxed) != OUTSIDE {
-            self.change(if waits { WAITS } else { USES_LOCK }, clock);
+        if self.is_in_request() {
+            self.change(if waits { Doing::Waits } else { Doing::UsesLock }, clock);
         }
     }
 
-    fn change(&self, doing: u8, clock: &impl Clock) {
-        let before = self.doing.load(Ordering::Relaxed);
-        self.doing.store(doing, Ordering::Relaxed);
+    fn doing(&self) -> Doing {
+        match self.doing.load(Ordering::Relaxed) {
+            0 => Doing::Nothing,
+            1 => Doing::UsesLock,
+            _ => Doing::Waits,
+        }
+    }
+
+    fn change(&self, doing: Doing, clock: &impl Clock) {
+        let before = self.doing();
+        self.doing.store(doing as u8, Ordering::Relaxed);
         if before != doing {
-            let more = |is: fn(u8) -> bool| i8::from(is(doing)) - i8::from(is(before));
-            let (requests, users) = (more(|doing| doing != OUTSIDE), more(|doing| doing == USES_LOCK));
+            let more = |is: fn(Doing) -> bool| i8::from(is(doing)) - i8::from(is(before));
+            let requests = more(|doing| doing != Doing::Nothing);
+            let users = more(|doing| doing == Doing::UsesLock);
             self.lock.change(clock.micros(), requests, users);
         }
     }
@@ -65,16 +79,16 @@ impl Activity {
 
     /// The thread begins a request. It has the lock.
     pub(crate) fn begin_request(&self, clock: &impl Clock) {
-        self.change(USES_LOCK, clock);
+        self.change(Doing::UsesLock, clock);
     }
 
     /// The thread has answered it.
     pub(crate) fn end_request(&self, clock: &impl Clock) {
-        self.change(OUTSIDE, clock);
+        self.change(Doing::Nothing, clock);
     }
 
     pub(crate) fn is_in_request(&self) -> bool {
-        self.doing.load(Ordering::Relaxed) != OUTSIDE
+        self.doing() != Doing::Nothing
     }
 
     /// Whether the thread would compute now if it had a processor, or does so. False where the system does not tell.

@@ -7,126 +7,46 @@
 //!
 //! A worker goes on counting where the last one in its slot has ended, so that no total ever goes back.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
+use fastrack_sys::SharedMemory;
 
-use fastrack_sys::SharedNumbers;
+use super::counts::{Connections, Count, Counts, Histogram, BUCKETS, CLASSES};
+use super::word::Word;
 
-use super::counts::{Connections, Counts, Histogram, ALL, BUCKETS, CLASSES, SINGLES};
-
-// A row: the buckets of a histogram, and the sum.
-const ROW: usize = 16;
-const SUM: usize = ALL;
-const _: () = assert!(SUM < ROW);
-
-/// Requests that the server has answered with 502 or 504 because their worker ends.
-const LOST: usize = CLASSES;
-const QUEUE: usize = LOST + 1;
-const SINGLE: usize = (QUEUE + 1) * ROW;
-
-/// So many numbers each worker has.
-pub(super) const WORDS: usize = 160;
-
-/// A single number.
-#[derive(Clone, Copy, Debug)]
-#[repr(usize)]
-pub(crate) enum Count {
-    BytesIn = SINGLE,
-    BytesOut,
-    Accepted,
-    HandedOver,
-    TakenOver,
-    /// The helper's.
-    TimedOut,
-    Refused,
-    Overloaded,
-    Dropped,
-    Aborted,
-    Hijacked,
-    GcInRequests,
-    GcOutside,
-    LogLines,
-    LogLinesDropped,
-    // From here on these go up and down.
-    Idle,
-    Reading,
-    Writing,
-    Waiting,
-    End,
+/// The numbers of one worker.
+#[repr(C)]
+pub(super) struct CounterWords {
+    /// Of requests, by the first digit of the status; the first place is of requests without one.
+    durations: [Row; CLASSES],
+    /// Requests that the server has answered with 502 or 504 because their worker ends.
+    lost: Row,
+    queue_times: Row,
+    /// By their [`Count`], whose last one is Waiting.
+    singles: [Word; Count::Waiting as usize + 1],
 }
 
-const GAUGES: usize = Count::Idle as usize;
-const _: () = assert!(Count::End as usize <= WORDS && Count::End as usize - SINGLE == SINGLES);
-
-/// The counters of one worker.
-#[derive(Clone, Debug)]
-pub(crate) struct Counters {
-    page: Arc<SharedNumbers<AtomicU64>>,
-    base: usize,
+/// A [`Histogram`].
+#[repr(C)]
+struct Row {
+    buckets: [Word; BUCKETS.len() + 1],
+    sum: Word,
 }
 
-impl Counters {
-    pub(super) fn new(page: Arc<SharedNumbers<AtomicU64>>, base: usize) -> Self {
-        Counters { page, base }
-    }
-
-    #[inline]
-    fn words(&self) -> &[AtomicU64; WORDS] {
-        // There are that many: the scoreboard sees to it.
-        self.page.chunk(self.base).unwrap_or(&NOWHERE)
-    }
-
-    /// A request is over: the first digit of its status or 0, how long the application took in
-    /// milliseconds, how long the request had waited before in microseconds, and the bytes of its response.
-    #[inline]
-    pub fn count_request(&self, class: usize, millis: u64, queued: u64, bytes: u64) {
-        let words = self.words();
-        count_time(words, class.min(CLASSES - 1), millis);
-        count_time(words, QUEUE, if queued == 0 { 0 } else { queued / 1000 });
-        add(&words[Count::BytesOut as usize], bytes);
-    }
-
-    /// The application has not answered the request, and will not.
-    pub fn count_lost(&self, is_answered: bool, millis: u64) {
-        count_time(self.words(), if is_answered { LOST } else { 0 }, millis);
-    }
-
-    #[inline]
-    pub fn add(&self, count: Count, more: u64) {
-        add(&self.words()[count as usize], more);
-    }
-
-    pub fn get(&self, count: Count) -> u64 {
-        self.words()[count as usize].load(Ordering::Relaxed)
-    }
-
-    #[inline]
-    pub fn set(&self, count: Count, number: u64) {
-        self.words()[count as usize].store(number, Ordering::Relaxed);
-    }
-
-    /// How many requests there were.
-    pub fn requests(&self) -> u64 {
-        let words = self.words();
-        let row = |row: usize| read_row(&words[row * ROW..][..ROW]).count();
-        (0..=LOST).map(row).sum()
-    }
-
+impl CounterWords {
     /// The slot has a new worker, which has no connections.
-    pub(super) fn begin(&self) {
-        self.words()[GAUGES..].iter().for_each(|number| number.store(0, Ordering::Relaxed));
+    pub fn begin(&self) {
+        self.singles[Count::Idle as usize..].iter().for_each(|number| number.set(0));
     }
 
     /// `in_app` is how many requests the application is answering; None for a slot without a worker, which has no
     /// connections.
-    pub(super) fn read(&self, in_app: Option<u64>) -> Counts {
-        let words = self.words();
-        let row = |row: usize| read_row(&words[row * ROW..][..ROW]);
-        let mut counts =
-            Counts { durations: std::array::from_fn(row), queue_times: row(QUEUE), ..Counts::default() };
-        counts.durations[5].add(&row(LOST));
-        let singles = counts.singles().into_iter().zip(&words[SINGLE..]);
-        singles.for_each(|(number, word)| *number = word.load(Ordering::Relaxed));
+    pub fn read(&self, in_app: Option<u64>) -> Counts {
+        let mut counts = Counts {
+            durations: self.durations.each_ref().map(Row::read),
+            queue_times: self.queue_times.read(),
+            ..Counts::default()
+        };
+        counts.durations[5].add(&self.lost.read());
+        counts.singles().for_each(|(count, number)| *number = self.singles[count as usize].get());
         match in_app {
             Some(in_app) => counts.connections.in_app = in_app,
             None => counts.connections = Connections::default(),
@@ -135,30 +55,67 @@ impl Counters {
     }
 }
 
-fn read_row(row: &[AtomicU64]) -> Histogram {
-    let number = |at: usize| row[at].load(Ordering::Relaxed);
-    Histogram { buckets: std::array::from_fn(number), sum: number(SUM) }
+impl Row {
+    #[inline]
+    fn count(&self, millis: u64) {
+        let bucket = if millis == 0 { 0 } else { self.bucket(millis) };
+        self.buckets[bucket].add(1);
+    }
+
+    /// The bucket of a time, which it adds to the sum. The coarse clock shows 0 for most requests.
+    #[cold]
+    fn bucket(&self, millis: u64) -> usize {
+        self.sum.add(millis);
+        BUCKETS.iter().position(|bound| millis <= *bound).unwrap_or(BUCKETS.len())
+    }
+
+    fn read(&self) -> Histogram {
+        Histogram { buckets: self.buckets.each_ref().map(Word::get), sum: self.sum.get() }
+    }
 }
 
-static NOWHERE: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
+/// The counters of one worker, from its side.
+#[derive(Clone, Debug)]
+pub(crate) struct Counters(SharedMemory<CounterWords>);
 
-#[inline]
-fn count_time(words: &[AtomicU64; WORDS], row: usize, millis: u64) {
-    let row = &words[row * ROW..][..ROW];
-    let bucket = if millis == 0 { 0 } else { bucket(row, millis) };
-    add(&row[bucket], 1);
-}
+impl Counters {
+    pub(super) fn new(words: SharedMemory<CounterWords>) -> Self {
+        Counters(words)
+    }
 
-/// The bucket of a time, which it adds to the sum. The coarse clock shows 0 for most requests.
-#[cold]
-fn bucket(row: &[AtomicU64], millis: u64) -> usize {
-    add(&row[SUM], millis);
-    BUCKETS.iter().position(|bound| millis <= *bound).unwrap_or(BUCKETS.len())
-}
+    /// A request is over: the first digit of its status or 0, how long the application took in
+    /// milliseconds, how long the request had waited before in microseconds, and the bytes of its response.
+    #[inline]
+    pub fn count_request(&self, class: usize, millis: u64, queued: u64, bytes: u64) {
+        self.0.durations[class.min(CLASSES - 1)].count(millis);
+        self.0.queue_times.count(if queued == 0 { 0 } else { queued / 1000 });
+        self.add(Count::BytesOut, bytes);
+    }
 
-#[inline]
-fn add(number: &AtomicU64, more: u64) {
-    number.store(number.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+    /// The application has not answered the request, and will not.
+    pub fn count_lost(&self, is_answered: bool, millis: u64) {
+        let row = if is_answered { &self.0.lost } else { &self.0.durations[0] };
+        row.count(millis);
+    }
+
+    #[inline]
+    pub fn add(&self, count: Count, more: u64) {
+        self.0.singles[count as usize].add(more);
+    }
+
+    pub fn get(&self, count: Count) -> u64 {
+        self.0.singles[count as usize].get()
+    }
+
+    #[inline]
+    pub fn set(&self, count: Count, number: u64) {
+        self.0.singles[count as usize].set(number);
+    }
+
+    /// How many requests there were.
+    pub fn requests(&self) -> u64 {
+        self.0.durations.iter().chain([&self.0.lost]).map(|row| row.read().count()).sum()
+    }
 }
 
 #[cfg(test)]

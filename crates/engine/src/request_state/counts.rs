@@ -3,19 +3,14 @@
 /// Upper bounds of the buckets of a [`Histogram`], in milliseconds. One more bucket has the rest.
 pub const BUCKETS: [u64; 13] = [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000];
 
-pub(super) const ALL: usize = BUCKETS.len() + 1;
-
 /// Responses by the first digit of the status; the first place is of requests without one.
 pub(super) const CLASSES: usize = 6;
-
-/// How many numbers there are besides histograms.
-pub(super) const SINGLES: usize = 19;
 
 /// How requests are distributed over the [`BUCKETS`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     /// How many there are in each bucket, not counting those of the buckets before it.
-    pub buckets: [u64; ALL],
+    pub buckets: [u64; BUCKETS.len() + 1],
     /// Of all together, in milliseconds.
     pub sum: u64,
 }
@@ -107,36 +102,64 @@ impl Counts {
     pub fn add(&mut self, other: &Counts) {
         self.durations.iter_mut().zip(&other.durations).for_each(|(one, other)| one.add(other));
         self.queue_times.add(&other.queue_times);
-        let theirs = other.clone().singles().map(|number| *number);
-        self.singles().into_iter().zip(theirs).for_each(|(number, more)| *number += more);
+        let mut other = other.clone();
+        self.singles().zip(other.singles()).for_each(|((_, number), (_, more))| *number += *more);
         self.connections.in_app += other.connections.in_app;
     }
 
-    /// In the order in which a worker keeps them.
-    pub(super) fn singles(&mut self) -> [&mut u64; SINGLES] {
+    /// The numbers that a worker keeps by a [`Count`].
+    pub(super) fn singles(&mut self) -> impl Iterator<Item = (Count, &mut u64)> {
         let Connections { idle, reading, writing, waiting, .. } = &mut self.connections;
         [
-            &mut self.bytes_in,
-            &mut self.bytes_out,
-            &mut self.accepted,
-            &mut self.handed_over,
-            &mut self.taken_over,
-            &mut self.timed_out,
-            &mut self.refused,
-            &mut self.overloaded,
-            &mut self.dropped,
-            &mut self.aborted,
-            &mut self.hijacked,
-            &mut self.gc_in_requests,
-            &mut self.gc_outside,
-            &mut self.log_lines,
-            &mut self.log_lines_dropped,
-            idle,
-            reading,
-            writing,
-            waiting,
+            (Count::BytesIn, &mut self.bytes_in),
+            (Count::BytesOut, &mut self.bytes_out),
+            (Count::Accepted, &mut self.accepted),
+            (Count::HandedOver, &mut self.handed_over),
+            (Count::TakenOver, &mut self.taken_over),
+            (Count::TimedOut, &mut self.timed_out),
+            (Count::Refused, &mut self.refused),
+            (Count::Overloaded, &mut self.overloaded),
+            (Count::Dropped, &mut self.dropped),
+            (Count::Aborted, &mut self.aborted),
+            (Count::Hijacked, &mut self.hijacked),
+            (Count::GcInRequests, &mut self.gc_in_requests),
+            (Count::GcOutside, &mut self.gc_outside),
+            (Count::LogLines, &mut self.log_lines),
+            (Count::LogLinesDropped, &mut self.log_lines_dropped),
+            (Count::Idle, idle),
+            (Count::Reading, reading),
+            (Count::Writing, writing),
+            (Count::Waiting, waiting),
         ]
+        .into_iter()
     }
+}
+
+/// A number that a worker counts.
+#[derive(Clone, Copy, Debug)]
+#[repr(usize)]
+pub(crate) enum Count {
+    BytesIn,
+    BytesOut,
+    Accepted,
+    HandedOver,
+    TakenOver,
+    /// The helper's.
+    TimedOut,
+    Refused,
+    Overloaded,
+    Dropped,
+    Aborted,
+    Hijacked,
+    GcInRequests,
+    GcOutside,
+    LogLines,
+    LogLinesDropped,
+    // From here on these go up and down.
+    Idle,
+    Reading,
+    Writing,
+    Waiting,
 }
 
 /// How long the garbage collector has run, in nanoseconds.
@@ -146,4 +169,16 @@ pub struct GcTime {
     pub in_requests: u64,
     /// While there was none.
     pub outside: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_count_is_of_one_number() {
+        let mut counts = Counts::default();
+        let places: Vec<_> = counts.singles().map(|(count, _)| count as usize).collect();
+        assert_eq!(places, (0..=Count::Waiting as usize).collect::<Vec<_>>());
+    }
 }

@@ -2,15 +2,17 @@
 
 use std::os::fd::BorrowedFd;
 
-use fastrack_http::{error_response, DateCache, Error, DATE_LEN};
+use fastrack_http::{error_response, Date, DateCache, Error};
 use fastrack_sys::{
     discard_input, epoch_seconds, is_readable, is_writable, reset_on_close, send, shutdown_write,
 };
 
 use super::active_request::{ActiveRequest, Claim};
 
+/// The most that is read of what a client has sent, in bytes: it may go on sending.
 const DRAINED: usize = 64 * 1024;
 
+/// No prepared response is longer, in bytes: it is dated in a copy on the stack.
 const LONGEST: usize = 512;
 
 /// An error response that a signal handler can send: it is prepared in advance.
@@ -90,10 +92,10 @@ fn drain(client: BorrowedFd<'_>) {
 
 fn set_date(response: &mut [u8]) {
     const FIELD: &[u8] = b"\r\nDate: ";
-    let place = response.windows(FIELD.len()).position(|window| window == FIELD);
-    let place = place.map_or(0..0, |at| at + FIELD.len()..at + FIELD.len() + DATE_LEN);
-    if let Some(old) = response.get_mut(place).filter(|old| old.len() == DATE_LEN) {
-        old.copy_from_slice(DateCache::default().at(epoch_seconds()));
+    let Some(at) = response.windows(FIELD.len()).position(|window| window == FIELD) else { return };
+    let old: Option<&mut Date> = response[at + FIELD.len()..].first_chunk_mut();
+    if let Some(old) = old {
+        *old = *DateCache::default().at(epoch_seconds());
     }
 }
 

@@ -3,24 +3,30 @@
 mod active_request;
 mod activity;
 mod app_lock;
+mod board;
 mod cause;
 mod counters;
 mod counts;
 mod last_response;
 mod scoreboard;
 mod settings;
+mod slot;
 mod totals;
 mod unsent;
+mod word;
 
 pub(crate) use active_request::{end_overdue_process, ActiveRequest, Claim, ENDING_TIME};
 pub use activity::Activity;
 pub(crate) use app_lock::AppLock;
 #[cfg(test)]
 pub(crate) use app_lock::ENOUGH;
+pub use board::{State, MAX_THREADS};
 pub use cause::Cause;
-pub(crate) use counters::{Count, Counters};
+pub(crate) use counters::Counters;
+pub(crate) use counts::Count;
 pub use counts::{Connections, Counts, GcTime, Histogram, BUCKETS};
 pub(crate) use last_response::LastResponse;
-pub use scoreboard::{Entry, QueueLength, Scoreboard, Slot, State, WorkerId, MAX_THREADS};
+pub use scoreboard::{Entry, QueueLength, Scoreboard, WorkerId};
 pub use settings::{RequestSettings, ThreadDumper};
+pub use slot::Slot;
 pub(crate) use unsent::SendUnsent;

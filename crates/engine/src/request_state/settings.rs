@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use super::scoreboard::Slot;
+use super::slot::Slot;
 
 /// Dumps the application's threads when a request has exceeded its limit. Called from the helper thread.
 pub trait ThreadDumper: Send + Sync + Debug {

@@ -1,7 +1,5 @@
 //! What all workers have done, from the master's side.
 
-use std::sync::atomic::Ordering;
-
 use super::cause::Cause;
 use super::counts::Counts;
 use super::scoreboard::Scoreboard;
@@ -10,13 +8,13 @@ impl Scoreboard {
     /// What the workers of a slot have done, one after the other, and the connections of the present one. None if there is
     /// no such slot.
     pub fn counts(&self, index: usize) -> Option<Counts> {
-        let slot = self.slot(index)?;
-        Some(self.counters(index).read(slot.serving()))
+        let slot = self.board.slots.get(index)?;
+        Some(slot.counters.read(slot.serving()))
     }
 
     /// For how long the requests that the worker of a slot is answering have lasted by now, all together, in milliseconds.
     pub fn in_progress(&self, index: usize, now: u64) -> u64 {
-        self.slot(index).map_or(0, |slot| slot.in_progress(now))
+        self.board.slots.get(index).map_or(0, |slot| slot.in_progress(now))
     }
 
     /// What all workers have done since the scoreboard was made, and their connections. Those in the shared queue wait, too,
@@ -30,11 +28,11 @@ impl Scoreboard {
 
     /// A worker was replaced. For the master only.
     pub fn count_restart(&self, cause: Cause) {
-        self.restart_counts()[cause as usize].fetch_add(1, Ordering::Relaxed);
+        self.board.restarts[cause as usize].add(1);
     }
 
     /// How many workers were replaced, by the cause.
     pub fn restarts(&self) -> [(Cause, u64); Cause::ALL.len()] {
-        Cause::ALL.map(|cause| (cause, self.restart_counts()[cause as usize].load(Ordering::Relaxed)))
+        Cause::ALL.map(|cause| (cause, self.board.restarts[cause as usize].get()))
     }
 }

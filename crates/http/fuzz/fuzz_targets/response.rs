@@ -3,10 +3,10 @@
 
 #![no_main]
 
-use fastrack_http::{FieldError, Persistence, ResponseHead, DATE_LEN};
+use fastrack_http::{Date, FieldError, Persistence, ResponseHead};
 use libfuzzer_sys::fuzz_target;
 
-const DATE: &[u8; DATE_LEN] = b"Sun, 06 Nov 1994 08:49:37 GMT";
+const DATE: &Date = b"Sun, 06 Nov 1994 08:49:37 GMT";
 
 /// The head of a response with these fields, and the result for each field.
 fn encode(

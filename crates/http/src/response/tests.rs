@@ -1,6 +1,6 @@
 use super::*;
 
-const DATE: &[u8; DATE_LEN] = b"Sun, 06 Nov 1994 08:49:37 GMT";
+const DATE: &Date = b"Sun, 06 Nov 1994 08:49:37 GMT";
 
 fn started(code: u16) -> ResponseHead {
     let mut head = ResponseHead::default();

@@ -31,10 +31,9 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
 impl RubyScoreboard {
     /// `Scoreboard.new(queue)`: in memory shared with the workers that will be forked. The queue is theirs, or nil.
     fn new(ruby: &Ruby, queue: Option<Obj<RubySharedQueue>>) -> Result<Self, Error> {
-        let failed = |error| system_error(ruby, "the scoreboard", &error);
-        let board = Scoreboard::new().map_err(failed)?;
+        let board = Scoreboard::new().map_err(|error| system_error(ruby, "the scoreboard", &error))?;
         let Some(queue) = queue else { return Ok(RubyScoreboard(board)) };
-        let length = queue.borrow(ruby)?.length().map_err(failed)?;
+        let length = queue.borrow(ruby)?.length();
         Ok(RubyScoreboard(board.with_queue(length)))
     }
 
