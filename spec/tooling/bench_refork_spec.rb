@@ -11,7 +11,6 @@ RSpec.describe "The benchmark's refork", once: "the benchmark's programs", linux
     server, = Bench::Servers.named(%w[fastrack], [])
     figures = Bench::Trial.new(server, workload, options, Bench::Lane.new("system"), 0).run
     expect(figures.values_at("pss_mb_idle", "pss_mb_before", "pss_mb_reforked", "pss_mb_after")).to all(be > 1)
-    ratios = %w[first mean p99].product(%w[mold master]).map { |pair| pair.join("_from_") }
-    expect([figures.values_at("p99_kept", "rps_kept", *ratios).all?(&:positive?), figures["errors"], figures["peak_workers"]]).to match([true, 0, be >= 0])
+    expect([figures.count { |name, value| name.match?(/_from_|_kept/) && value.positive? }, *figures.values_at("errors", "peak_workers")]).to match([8, 0, be >= 0])
   end
 end
