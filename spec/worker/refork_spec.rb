@@ -31,7 +31,6 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     expect(server.lines_of("notes").grep(/shutdown/).map { |line| line.split.last.to_i }).to include(mold, *workers)
   end
 
-  # Of two kinds: Ruby says how many it has done.
   { "/keep" => 0, "/mark" => 1 }.each do |path, marks|
     it "has #{%w[no one][marks]} full mark done by the mold when the worker had #{%w[none some][marks]}" do
       note = %q({ File.write("marks", "#{GC.stat(:major_gc_count)}\n", mode: "a") })
@@ -39,8 +38,7 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
       warmed(server, path)
       refork(server)
       server.await_log("refork: generation 2 ")
-      mold, *workers = server.lines_of("marks").last(4).map(&:to_i)
-      expect(workers.map { |count| count - mold }).to eq([marks] * 3)
+      expect(server.lines_of("marks").last(4).map(&:to_i).then { |mold, *workers| workers.map { |count| count - mold } }).to eq([marks] * 3)
     end
   end
 
@@ -57,15 +55,6 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     expect(remembered(server).uniq).to eq([mold.to_s])
   end
 
-  it "has workers come from the master again when the mold does not answer" do
-    server, mold = reforked
-    server.signal(:STOP, to: mold)
-    before = roles(server)["worker"]
-    server.signal(:KILL, to: before.first)
-    server.await_log(/^fastrack: refork: the mold \(pid #{mold}\) forks no worker: it has not answered within 5 s$/)
-    eventually { roles(server)["worker"]&.size == 3 && !server.workers.intersect?([mold, before.first]) }
-  end
-
   it "may be done again, from a worker of the mold's, and leaves each process the descriptors that it needs" do
     server = serving(MaxThreads: 3)
     kinds = ->(pid) { ProcessTable.descriptors(pid).values.compact.map { |name| name[/\A[^\d\[]+/] }.tally }
@@ -76,24 +65,23 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
       before = server.workers
       refork(server)
       server.await_log("refork: generation #{generation} ")
-      worker = settled(server, before)["worker"].last
-      eventually { kinds.call(worker) == @usual }
+      settled(server, before)["worker"].last.then { |worker| eventually { kinds.call(worker) == @usual } }
       mold
     end
     listening = ProcessTable.descriptors(server.master).values.grep(/socket/)
     expect([ProcessTable.descriptors(second).values & listening, ProcessTable.alive?(first), remembered(server).uniq]).to eq([[], false, [first.to_s]])
   end
 
-  { KILL: "when the mold is killed", HUP: "on HUP", USR2: "with a new master" }.each do |signal, what|
+  said = { KILL: /given up: the mold \(pid \d+\) was killed by SIGKILL; workers are forked from the master$/,
+           STOP: /the mold \(pid \d+\) forks no worker: it has not answered within 5 s$/ }
+  { KILL: "when the mold is killed", STOP: "when the mold does not answer", HUP: "on HUP", USR2: "with a new master" }.each do |signal, what|
     it "has workers come from the master again #{what}" do
       server, mold = reforked
       before = roles(server)["worker"]
-      server.signal(signal, to: signal == :KILL ? mold : server.master)
+      server.signal(signal, to: said.key?(signal) ? mold : server.master)
+      before.each { |pid| server.signal(:KILL, to: pid) } if said.key?(signal)
       eventually(40) { !ProcessTable.alive?(mold) }
-      if signal == :KILL
-        server.await_log(/^fastrack: refork: given up: the mold \(pid #{mold}\) was killed by SIGKILL; workers are forked from the master$/)
-        before.each { |pid| server.signal(:KILL, to: pid) }
-      end
+      server.await_log(said.fetch(signal, ""))
       settled(server, before, molds: 0)
       expect(remembered(server).uniq).to eq([nil])
     end
