@@ -318,7 +318,7 @@ module Soak
         @site.flag(name) do
           @server.signal(:USR2)
           pause(0.5)
-          @server.await("the old master does not carry on") { @server.master == before && (Processes.now.children(before) - @server.workers).empty? }
+          @server.await("the old master does not carry on") { @server.master == before && (Processes.now.children(before) - @server.workers - @server.molds).empty? }
         end
       end
     end
