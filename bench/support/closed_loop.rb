@@ -61,10 +61,11 @@ module Bench
     end
 
     # @param requests [Integer] how many to make
+    # @param trace [String, nil] as for #for_seconds
     # @return [Hash] as #for_seconds
     # @raise [RuntimeError] when the program fails
-    def for_requests(requests)
-      run("seconds" => LONGEST, "requests" => requests, **@pauses)
+    def for_requests(requests, trace: nil)
+      run("seconds" => LONGEST, "requests" => requests, "trace" => trace, **@pauses)
     end
 
     # @param trace [String] what #for_seconds has written

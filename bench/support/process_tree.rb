@@ -25,6 +25,13 @@ module Bench
       nil
     end
 
+    # @return [Integer] bytes that are this process's alone; 0 when there is no such process
+    def self.own_bytes(pid)
+      File.read("/proc/#{pid}/smaps_rollup").scan(/^Private_\w+:\s+(\d+) kB/).flatten.sum(&:to_i) * 1024
+    rescue Errno::ENOENT, Errno::ESRCH
+      0
+    end
+
     # @param roots [Array<Integer>] pids
     def initialize(roots)
       @roots = roots
@@ -38,6 +45,15 @@ module Bench
       end
       found = @roots.select { |pid| stat(pid) }
       found.each { |pid| found.concat(children.fetch(pid, [])) }
+    end
+
+    # @return [Array<Integer>] pids of those whose title, or command line, begins so
+    def titled(start)
+      pids.select do |pid|
+        File.read("/proc/#{pid}/cmdline").start_with?(start)
+      rescue Errno::ENOENT, Errno::ESRCH
+        false
+      end
     end
 
     # Nanoseconds of CPU, user and system, that these processes have used since they began: threads

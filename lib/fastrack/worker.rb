@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "configuration/unicorn_api"
+require_relative "gc/figures"
 require_relative "log"
 require_relative "process/guards"
 require_relative "worker/control_channel"
@@ -132,6 +133,7 @@ module Fastrack
       Process.setproctitle(@launcher.title("worker[#{@nr}]"))
       # Until then all workers have the same random numbers. Limits are drawn before a hook can seed all workers alike.
       srand
+      @full_marks = full_marks
       @orphan_guard = OrphanGuard.start(death_pipe, channel, name)
       @request_limit = @configuration.draw_request_limit
       settings = EngineSettings.new(@launcher, channel, gc_interval: @configuration.draw_gc_interval)
@@ -283,8 +285,10 @@ module Fastrack
       end_threads
       # Its helper thread ends, and its descriptors are closed.
       @engine.release
-      Mold.new(@launcher, @loaded, channel, death_pipe).run(self)
+      Mold.new(@launcher, @loaded, channel, death_pipe).run(self, marked: full_marks != @full_marks)
     end
+
+    def full_marks = GCFigures.stat(:major_gc_count)
 
     # @return [Boolean] false without an answer: the master sends a signal, too
     def may_exit?(channel)

@@ -16,11 +16,16 @@ RSpec.describe "MaxWorkers=auto", once: "processes and figures of the kernel" do
 
   def lines(server) = server.log.lines(chomp: true).grep(/workers auto: changing|memory: .* changing/)
 
-  it "adds workers while the app waits and all are busy", alone: "clients that keep all workers busy", if: one_cpu.last != "" do
-    server = Server.start(ru: "run ->(_env) { sleep 0.02; [200, {}, []] }", options: { MaxWorkers: "auto" }, wrapper: one_cpu)
-    server.await_workers(1)
-    under_load(server, 6) { eventually(60) { server.workers.size >= 3 } }
+  it "adds workers while the app waits and all are busy, and counts once what they share with a mold", alone: "clients that keep all workers busy", if: one_cpu.last != "" do
+    app = '$shared = "x" * (100 << 20); run ->(_env) { $kept ||= "x" * (50 << 20); sleep 0.05; [200, {}, []] }'
+    server = Server.start(ru: app, options: { MaxWorkers: "auto", MaxRequestPerChild: 0, MaxMemory: "512M" }, wrapper: one_cpu)
+    under_load(server, 6) do
+      eventually(60) { server.workers.size >= 2 } && server.signal(:URG)
+      # The mold is the sixth.
+      server.await_log("refork: generation 2 ") && eventually(90) { server.workers.size >= 6 }
+    end
     expect(lines(server).first).to match(/\Afastrack: workers auto: changing from 1 to 2 \(all busy in \d+ of 20 looks; computing \d+ % of their requests' time on 1 CPUs: \d+; limit .*\)\z/)
+    expect([lines(server).last, server.log]).to match([/ each worker \d\.\d MB: \d+\)\z/, /\A(?!.*(?:SIGKILL|recycling))/m])
   end
 
   it "adds a quarter at a time, from eight on, while that many clients wait", alone: "clients that keep all workers busy", if: one_cpu.last != "" do

@@ -11,6 +11,7 @@ module ReforkHelpers
       case env["PATH_INFO"]
       when "/keep" then $kept << Process.pid
       when "/hijack" then env["rack.hijack"].call.tap { |socket| socket.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") }.close
+      when "/mark" then GC.start
       when "/abort" then Process.kill(:ABRT, Process.pid) && sleep
       when "/forbid" then Fastrack.forbid_refork!
       when "/threads"
@@ -43,8 +44,8 @@ module ReforkHelpers
   # Asks until one worker has served more than any other.
   #
   # @return [Integer] its pid
-  def warmed(server)
-    pids = KeptPeer.new(server).then { |peer| Array.new(20) { peer.get("/keep").body.to_i }.tap { peer.close } }
+  def warmed(server, path = "/keep")
+    pids = KeptPeer.new(server).then { |peer| Array.new(20) { peer.get(path).body.to_i }.tap { peer.close } }
     expect(pids.uniq.size).to eq(1)
     pids.first
   end

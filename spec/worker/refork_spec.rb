@@ -31,18 +31,15 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     expect(server.lines_of("notes").grep(/shutdown/).map { |line| line.split.last.to_i }).to include(mold, *workers)
   end
 
-  it "leaves workers the descriptors that they have anyway, and the mold none of the server's" do
-    server = serving
-    kinds = ->(pid) { ProcessTable.descriptors(pid).values.compact.map { |name| name[/\A[^\d\[]+/] }.tally }
-    mold = warmed(server)
-    server.get
-    before = server.workers
-    usual = kinds.call(before.find { |pid| pid != mold })
-    refork(server)
-    worker = settled(server, before)["worker"].last
-    eventually { kinds.call(worker) == usual }
-    listening = ProcessTable.descriptors(server.master).values.grep(/socket/)
-    expect(ProcessTable.descriptors(mold).values & listening).to eq([])
+  { "/keep" => 0, "/mark" => 1 }.each do |path, marks|
+    it "has #{%w[no one][marks]} full mark done by the mold when the worker had #{%w[none some][marks]}" do
+      note = %q({ File.write("marks", "#{GC.stat(:major_gc_count)}\n", mode: "a") })
+      server = serving(config: "before_refork #{note}\nafter_worker_ready #{note}")
+      warmed(server, path)
+      refork(server)
+      server.await_log("refork: generation 2 ")
+      expect(server.lines_of("marks").last(4).map(&:to_i).then { |mold, *workers| workers.map { |count| count - mold } }).to eq([marks] * 3)
+    end
   end
 
   it "has a worker's successor come from the mold" do
@@ -58,36 +55,33 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     expect(remembered(server).uniq).to eq([mold.to_s])
   end
 
-  it "has workers come from the master again when the mold does not answer" do
-    server, mold = reforked
-    server.signal(:STOP, to: mold)
-    before = roles(server)["worker"]
-    server.signal(:KILL, to: before.first)
-    server.await_log(/^fastrack: refork: the mold \(pid #{mold}\) forks no worker: it has not answered within 5 s$/)
-    eventually { roles(server)["worker"]&.size == 3 && !server.workers.intersect?([mold, before.first]) }
+  it "may be done again, from a worker of the mold's, and leaves each process the descriptors that it needs" do
+    server = serving(MaxThreads: 3)
+    kinds = ->(pid) { ProcessTable.descriptors(pid).values.compact.map { |name| name[/\A[^\d\[]+/] }.tally }
+    first, second = [2, 3].map do |generation|
+      mold = warmed(server)
+      server.get
+      @usual ||= kinds.call(server.workers.find { |pid| pid != mold })
+      before = server.workers
+      refork(server)
+      server.await_log("refork: generation #{generation} ")
+      settled(server, before)["worker"].last.then { |worker| eventually { kinds.call(worker) == @usual } }
+      mold
+    end
+    listening = ProcessTable.descriptors(server.master).values.grep(/socket/)
+    expect([ProcessTable.descriptors(second).values & listening, ProcessTable.alive?(first), remembered(server).uniq]).to eq([[], false, [first.to_s]])
   end
 
-  it "may be done again, from a worker of the mold's" do
-    server, mold = reforked
-    before = roles(server)["worker"]
-    warmed(server)
-    refork(server)
-    server.await_log("refork: generation 3 ")
-    settled(server, before)
-    expect(ProcessTable.alive?(mold)).to be(false)
-    expect(remembered(server).uniq).to eq([mold.to_s])
-  end
-
-  { KILL: "when the mold is killed", HUP: "on HUP", USR2: "with a new master" }.each do |signal, what|
+  said = { KILL: /given up: the mold \(pid \d+\) was killed by SIGKILL; workers are forked from the master$/,
+           STOP: /the mold \(pid \d+\) forks no worker: it has not answered within 5 s$/ }
+  { KILL: "when the mold is killed", STOP: "when the mold does not answer", HUP: "on HUP", USR2: "with a new master" }.each do |signal, what|
     it "has workers come from the master again #{what}" do
       server, mold = reforked
       before = roles(server)["worker"]
-      server.signal(signal, to: signal == :KILL ? mold : server.master)
+      server.signal(signal, to: said.key?(signal) ? mold : server.master)
+      before.each { |pid| server.signal(:KILL, to: pid) } if said.key?(signal)
       eventually(40) { !ProcessTable.alive?(mold) }
-      if signal == :KILL
-        server.await_log(/^fastrack: refork: given up: the mold \(pid #{mold}\) was killed by SIGKILL; workers are forked from the master$/)
-        before.each { |pid| server.signal(:KILL, to: pid) }
-      end
+      server.await_log(said.fetch(signal, ""))
       settled(server, before, molds: 0)
       expect(remembered(server).uniq).to eq([nil])
     end

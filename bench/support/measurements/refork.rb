@@ -1,16 +1,20 @@
 # frozen_string_literal: true
 
+require_relative "peak"
 require_relative "served"
+require_relative "successor"
 
 module Bench
   module Measurements
-    # PSS of all of a server's processes: idle, after some requests, after `fastrack refork`, and after as many requests more. Other
+    # A server before `fastrack refork` and after it: PSS of all of its processes, latencies, and what a worker's successor takes. Other
     # servers have no such command.
     class Refork
       # Seconds in which all workers must be forked anew, and between two looks.
       PATIENCE = 60
       STEP = 0.05
-      private_constant :PATIENCE, :STEP
+      # Seconds of a load, as a multiple of the usual ones.
+      STRETCH = 2
+      private_constant :PATIENCE, :STEP, :STRETCH
 
       def kind = "refork"
 
@@ -21,40 +25,50 @@ module Bench
 
       # @param bed [TestBed]
       # @return [Hash{String => Numeric}] `pss_mb_idle`, `pss_mb_before`, `pss_mb_reforked` (nil for other servers) and `pss_mb_after` in MB
-      #   (10^6 bytes), errors, and what Served says
+      #   (10^6 bytes); `peak_workers`, see Peak; p99 and requests per second of a load before and of the one just after, and the latter's over
+      #   the former's (`p99_kept`, `rps_kept`); see Successor; errors, and what Served says
       def run(bed)
         idle = memory(bed)
-        loads = [load(bed)]
+        loads = [bed.clients.for_requests(bed.scaled(@requests))]
         before = memory(bed)
-        reforked = memory(bed) if refork(bed)
-        loads << load(bed)
-        { "pss_mb_idle" => idle, "pss_mb_before" => before, "pss_mb_reforked" => reforked, "pss_mb_after" => memory(bed),
-          "errors" => loads.sum { |load| load[:errors].values.sum }, **Served.of(*loads) }
+        loads << timed(bed)
+        peak = Peak.of(bed) { refork(bed) } if (reforks = bed.tree.titled("fastrack master").any?)
+        reforked = memory(bed) if reforks
+        loads << timed(bed)
+        rest = bed.scaled(@requests) - loads.last[:requests]
+        loads << bed.clients.for_requests(rest) if rest.positive?
+        { "pss_mb_idle" => idle, "pss_mb_before" => before, "pss_mb_reforked" => reforked, "pss_mb_after" => memory(bed), "peak_workers" => peak,
+          **kept(*loads[1, 2]), "errors" => loads.sum { |load| load[:errors].values.sum }, **Served.of(*loads), **(reforks ? Successor.new(bed).figures : {}) }
       end
 
       private
 
-      def load(bed) = bed.clients.for_requests(bed.scaled(@requests))
+      def timed(bed) = bed.clients.for_seconds(bed.seconds * STRETCH)
 
       def memory(bed) = (bed.tree.pss_bytes / 1e6).round(3)
 
-      # @return [Boolean] whether there was one
+      def kept(before, after)
+        rates = [before, after].map { |load| load[:in_time] / (load[:duration_us] / 1e6) }
+        tails = [before, after].map { |load| load[:p99_us] / 1e3 }
+        { "p99_before_ms" => tails.first, "p99_after_ms" => tails.last, "p99_kept" => ratio(*tails), "rps_before" => rates.first.round(1), "rps_kept" => ratio(*rates) }
+      end
+
+      def ratio(before, after) = before.positive? ? after.fdiv(before).round(3) : nil
+
       def refork(bed)
-        master = titled(bed, "master").first or return false
-        before = titled(bed, "worker")
-        Process.kill(:URG, master)
+        before = bed.tree.titled("fastrack worker")
+        Process.kill(:URG, bed.tree.titled("fastrack master").first)
         deadline = now + PATIENCE
         until reforked?(bed, before)
           raise "not all workers were forked anew within #{PATIENCE} s" if now > deadline
 
           sleep STEP
         end
-        true
       end
 
       def reforked?(bed, before)
-        workers = titled(bed, "worker")
-        titled(bed, "mold").size == 1 && workers.size == before.size && (workers & before).empty? && settled?(bed)
+        workers = bed.tree.titled("fastrack worker")
+        bed.tree.titled("fastrack mold").size == 1 && workers.size == before.size && (workers & before).empty? && settled?(bed)
       end
 
       # Whether what was replaced has ended: the first successor is the master's, all others the mold's.
@@ -65,15 +79,6 @@ module Bench
         @found = found
         @found_at = now
         false
-      end
-
-      # @return [Array<Integer>] pids of Fastrack's processes of that kind
-      def titled(bed, kind)
-        bed.tree.pids.select do |pid|
-          File.read("/proc/#{pid}/cmdline").start_with?("fastrack #{kind}")
-        rescue Errno::ENOENT, Errno::ESRCH
-          false
-        end
       end
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)

@@ -1,16 +1,19 @@
 # frozen_string_literal: true
 
 require_relative "connection"
+require_relative "reforks"
 
 module Soak
   # What is done to a server, one after the other at random. Each act says which failures of clients come of it; all others are
   # the server's fault. A hanging request, a crash and the like are done by clients, who know what they must get.
   class Acts
+    include Reforks
+
     # How often each comes, in proportion.
     QUIET = {
       hup: 4, hup_twice: 1, broken_config: 1, fewer_and_more: 2, reopen_logs: 2, ttin_ttou: 2, winch: 1, term_worker: 2, quit_worker: 1,
       abort_worker: 2, kill_worker: 3, kill_all_workers: 1, stop_worker_briefly: 2, stop_worker: 2, hanging_boot: 2, failing_boot: 2,
-      hanging_end: 2, hanging_exit: 1, full_disk: 2, stuck_log: 2, crowd: 2, signals: 2
+      hanging_end: 2, hanging_exit: 1, full_disk: 2, stuck_log: 2, crowd: 2, signals: 2, **Reforks::WEIGHTS
     }.freeze
 
     # Those after which there is another master, on seeds that let it be.
@@ -315,7 +318,7 @@ module Soak
         @site.flag(name) do
           @server.signal(:USR2)
           pause(0.5)
-          @server.await("the old master does not carry on") { @server.master == before && (Processes.now.children(before) - @server.workers).empty? }
+          @server.await("the old master does not carry on") { @server.master == before && (Processes.now.children(before) - @server.workers - @server.molds).empty? }
         end
       end
     end

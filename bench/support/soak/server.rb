@@ -44,10 +44,10 @@ module Soak
     # Pids of the workers, and of nothing else that the master has forked.
     #
     # @return [Array<Integer>]
-    def workers
-      pid = master
-      pid ? Processes.now.children(pid).select { |child| Processes.title(child).start_with?("fastrack worker") } : []
-    end
+    def workers = titled("fastrack worker")
+
+    # @return [Array<Integer>] pids of those that workers are forked from, instead of the master; one, or none, as a rule
+    def molds = titled("fastrack mold")
 
     def signal(name, to: master)
       Process.kill(name, to) if to
@@ -76,11 +76,11 @@ module Soak
       ask == 200
     end
 
-    # What descends from this process and is neither the master nor one of its workers.
+    # What descends from this process and is neither the master nor one of its workers, nor the mold.
     #
     # @return [Array<Integer>]
     def strays
-      Processes.now.descendants(Process.pid) - [master, *workers]
+      Processes.now.descendants(Process.pid) - [master, *workers, *molds.first(1)]
     end
 
     # @param name [Symbol] a signal after which the server must end, with everything that it has started
@@ -136,6 +136,11 @@ module Soak
     end
 
     private
+
+    def titled(start)
+      pid = master
+      pid ? Processes.now.children(pid).select { |child| Processes.title(child).start_with?(start) } : []
+    end
 
     def describe(pids)
       pids.map { |pid| "#{pid} #{Processes.title(pid)[0, 100].inspect}" }

@@ -64,7 +64,7 @@ module Soak
 
     def facts
       "#{@workers} workers, #{"#{@threads} threads each, " if @threads > 1}recycled after #{@recycled.zero? ? "no number of" : @recycled} requests, log in a #{@log_file ? "file" : "pipe"}, " \
-        "#{"no " unless @new_masters}new masters, a disk that can be #{@mounted ? "full" : "gone"}"
+        "#{"no " unless @new_masters}new masters, #{"reforks by itself, " if @refork}a disk that can be #{@mounted ? "full" : "gone"}"
     end
 
     def path(name) = File.join(@dir, name)
@@ -100,6 +100,7 @@ module Soak
         err_respawn_interval 0.2
         max_request_per_child #{@recycled}
         #{%(min_request_per_child #{@recycled / 2}) if @recycled.positive?}
+        refork #{@refork}
         after_fork { SoakApp.hook("after_fork") }
         before_worker_shutdown { SoakApp.hook("before_worker_shutdown") }
         #{more}
@@ -144,6 +145,7 @@ module Soak
       @recycled = [0, 40, 400].sample(random: @random)
       @new_masters = @seed.even?
       @log_file = @random.rand < 0.3
+      @refork = @random.rand < 0.3
     end
 
     def mount(folder, size) = system("mount", "-t", "tmpfs", "-o", "size=#{size}", "tmpfs", folder)

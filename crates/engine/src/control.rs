@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use fastrack_sys::{borrow_fd, Waker};
 
@@ -42,8 +42,9 @@ pub struct Control {
     counters: Counters,
     /// Requests that this slot's former workers have answered, and dropped.
     before: [u64; 2],
-    /// Wakes the thread that waits for clients. None where there is one thread only: a signal wakes that.
-    waker: Option<Waker>,
+    /// Wakes the thread that waits for clients. The engine has it, and closes it: this may be there for longer. None where there is
+    /// one thread only: a signal wakes that.
+    waker: Weak<Waker>,
     inherited: InheritedFds,
     /// Of connections: those whose clients have not taken the whole response.
     sending: InheritedFds,
@@ -60,9 +61,7 @@ impl Control {
         let requests = ActiveRequest::for_threads(watch, watch.threads)?;
         let counters = requests[0].counters().clone();
         let before = [counters.requests(), counters.get(Count::Dropped)];
-        let waker = (requests.len() > 1).then(Waker::new).transpose()?;
-        let own = waker.iter().flat_map(Waker::raw_fds);
-        fds.into_iter().chain(own).for_each(|fd| inherited.insert(fd));
+        fds.into_iter().for_each(|fd| inherited.insert(fd));
         Ok(Control {
             told: AtomicU32::new(0),
             baton: Arc::default(),
@@ -70,7 +69,7 @@ impl Control {
             requests,
             counters,
             before,
-            waker,
+            waker: Weak::new(),
             inherited,
             sending,
         })
@@ -80,8 +79,10 @@ impl Control {
         &self.baton
     }
 
-    pub(crate) fn waker(&self) -> Option<&Waker> {
-        self.waker.as_ref()
+    /// Several threads may wait.
+    pub(crate) fn wake_by(&mut self, waker: &Arc<Waker>) {
+        waker.raw_fds().for_each(|fd| self.inherited.insert(fd));
+        self.waker = Arc::downgrade(waker);
     }
 
     fn is_told(&self, what: Told) -> bool {
@@ -100,7 +101,7 @@ impl Control {
 
     /// Has a thread look at what it was told before.
     pub(crate) fn notify(&self) {
-        if let Some(waker) = self.waker.as_ref().filter(|_| !self.is_closed()) {
+        if let Some(waker) = self.waker.upgrade().filter(|_| !self.is_closed()) {
             self.tell(Told::Notice);
             waker.call();
         }

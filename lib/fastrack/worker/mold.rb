@@ -33,7 +33,8 @@ module Fastrack
     # Returns when the mold is to end. Nothing of the server's runs beside it any more: no engine, no threads.
     #
     # @param worker [Worker] what this process was
-    def run(worker)
+    # @param marked [Boolean] whether it has had a full mark since its fork
+    def run(worker, marked:)
       @launcher.configuration.call_hook(:before_refork, @launcher, worker)
       threads = foreign_threads
       return refuse(worker, threads) if threads.any?
@@ -45,7 +46,7 @@ module Fastrack
       Process.setproctitle(@launcher.title("mold"))
       note_threads
       @launcher.configuration.call_hook(:before_fork, @launcher, worker)
-      shrink
+      shrink(marked)
       @channel.write(ControlChannel::MOLD)
       obey
     end
@@ -91,10 +92,12 @@ module Fastrack
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
     # Garbage would be swept in each child, in pages of its own. Young objects are enough: what the mold writes to it does not share with
-    # the master any more, and a full mark writes to the code of all methods (Ruby 3.3), compaction to nearly everything. What is free
-    # between two blocks of malloc would cost each child a page, too.
-    def shrink
+    # the master any more, and a full mark writes to the code of all methods (Ruby 3.3), compaction to nearly everything. But where the
+    # worker had a full mark it has the code for itself already, and its children would have one soon, each for itself: another one
+    # here costs nothing, and gives their heaps room. What is free between two blocks of malloc would cost each child a page, too.
+    def shrink(marked)
       SURVIVALS.times { GC.start(full_mark: false) }
+      GC.start if marked
       Fastrack.trim_heap
       Fastrack.fill_heap_holes
     end

@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use fastrack_sys::{Poller, Timer};
+use fastrack_sys::{Poller, Timer, Waker};
 
 use crate::accept::{Backlog, Listener, Listeners};
 use crate::conn::Spooling;
@@ -38,6 +38,8 @@ pub struct Engine {
     spooling: Spooling,
     /// As [`Lead`] has it: for the thread that waits.
     poller: Arc<Poller>,
+    /// Who has the control may be there for longer than the engine.
+    _waker: Option<Arc<Waker>>,
     /// For the thread that pauses.
     priority: Mutex<GcPausePriority>,
 }
@@ -89,10 +91,13 @@ impl Engine {
         let fds = listeners.raw_fds().chain(queue_handle.iter().flat_map(QueueHandle::raw_fds));
         let fds = fds.chain(timer.inherited_fds()).chain(watched_fd).chain(app_threads.inherited_fds());
         let fds = fds.chain(poller.inherited_fds()).chain(table.poller().inherited_fds());
-        let control = Arc::new(Control::new(poller.raw_fd(), fds, watch)?);
-        if let Some(waker) = control.waker() {
-            poller.watch(waker, NOTICE)?;
+        let mut control = Control::new(poller.raw_fd(), fds, watch)?;
+        let waker = (!app_threads.is_alone()).then(Waker::new).transpose()?.map(Arc::new);
+        if let Some(waker) = &waker {
+            poller.watch(&**waker, NOTICE)?;
+            control.wake_by(waker);
         }
+        let control = Arc::new(control);
         let watch = settings.requests.clone();
         let spooling = Spooling::new(&settings);
         let backlog = Backlog::new(listeners.shared());
@@ -109,6 +114,7 @@ impl Engine {
             ending,
             spooling,
             poller,
+            _waker: waker,
             priority: Mutex::default(),
         })
     }
