@@ -71,10 +71,11 @@ module Fastrack
     end
 
     # @param pids [Array<Integer>] the master's and the workers'
-    # @return [Integer] bytes; as long as that is within the limit, it may be less
-    def used(pids)
-      most = pids.sum { |pid| ProcessMemory.resident(pid).first }
-      most > @bytes ? pids.sum { |pid| ProcessMemory.of(pid).pss } : most
+    # @param exact [Boolean] else it may be less, as long as what is returned is within the limit: PSS is dear to ask for
+    # @return [Integer] bytes
+    def used(pids, exact: false)
+      most = pids.sum { |pid| ProcessMemory.resident(pid).first } unless exact
+      most && most <= @bytes ? most : pids.sum { |pid| ProcessMemory.of(pid).pss }
     end
 
     # How many processes the kernel has killed for it so far.
@@ -105,7 +106,7 @@ module Fastrack
         @prefix = prefix
       end
 
-      def used(_pids)
+      def used(_pids, **)
         cache = Cgroup.read(@stat).to_s.scan(/^#{@prefix}(?:active_file|inactive_file|slab_reclaimable) (\d+)$/).flatten.sum(&:to_i)
         [Cgroup.read(@usage).to_i - cache, 0].max
       end
@@ -123,7 +124,7 @@ module Fastrack
         super((total * SHARE).to_i, "#{(SHARE * 100).round} % of the machine's #{ProcessMemory.format(total)}")
       end
 
-      def used(_pids)
+      def used(_pids, **)
         read("MemTotal") - read("MemAvailable")
       end
 

@@ -106,20 +106,20 @@ module Fastrack
     end
 
     # @return [Integer] bytes
-    def used
-      @limit.used([Process.pid, *@workers.each.map(&:pid)])
+    def used(**how)
+      @limit.used([Process.pid, *@workers.each.map(&:pid)], **how)
     end
 
     # How many workers fit, as measured in those that have served: (limit - what is not the workers' own) / what the largest has for itself.
     #
     # @return [Array(Integer, String), nil] workers, and the figures; nil before a worker has served
-    def fit(used = self.used)
+    def fit
       handles = serving
       # One that has just died has none.
       own = handles.map { |handle| ProcessMemory.of(handle.pid).private }.select(&:positive?)
       return if own.empty? || handles.sum(&:requests).zero?
 
-      rest = [used - own.sum, 0].max
+      rest = [used(exact: true) - own.sum, 0].max
       [((@limit.bytes - rest) / own.max).clamp(0..),
        "limit #{@limit}, master and shared #{ProcessMemory.format(rest)}, each worker #{ProcessMemory.format(own.max)}"]
     end
@@ -134,7 +134,7 @@ module Fastrack
       note_kernel_kills if @limit.kills > @kills
       await_end(now)
       if used > @limit.bytes then replace_largest(used, now)
-      elsif !@auto then warn_unless_all_fit(used, now)
+      elsif !@auto then warn_unless_all_fit(now)
       end
     end
 
@@ -218,12 +218,12 @@ module Fastrack
 
     # Whether the workers will fit once all have grown as the largest has. That is dear: it looks after 5 s, when those of before a HUP are
     # hardly there any more, and each time after twice as long.
-    def warn_unless_all_fit(used, now)
+    def warn_unless_all_fit(now)
       @began ||= now
       return if @warned || now < (@warn_at ||= now + 5)
 
       @warn_at = now + (now - @began)
-      fit, figures = self.fit(used)
+      fit, figures = self.fit
       return if fit.nil? || fit >= @workers.size
 
       @warned = true
