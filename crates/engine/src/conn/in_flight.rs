@@ -61,9 +61,7 @@ impl Sent {
 }
 
 impl InFlight {
-    pub fn new(active: Arc<ActiveRequest>, spooling: Spooling) -> Self {
-        let unsent = Arc::new(Unsent::default());
-        active.share_unsent(Arc::clone(&unsent) as _);
+    pub fn new(active: Arc<ActiveRequest>, unsent: Arc<Unsent>, spooling: Spooling) -> Self {
         InFlight {
             active,
             write_buf: WriteBuf::default(),

@@ -8,7 +8,7 @@
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use fastrack_http::Head;
 use fastrack_sys::{borrow_fd, exit_at_once, monotonic_millis, write_stderr_within};
@@ -81,7 +81,7 @@ impl Claim {
 pub(crate) struct ActiveRequest {
     fd: AtomicI32,
     /// That of the thread's responses.
-    unsent: Mutex<Option<Arc<dyn SendUnsent>>>,
+    unsent: OnceLock<Arc<dyn SendUnsent>>,
     slot: Slot,
     counters: Counters,
     timeout: u64,
@@ -106,7 +106,7 @@ impl ActiveRequest {
         };
         let new = |slot| ActiveRequest {
             fd: AtomicI32::new(NO_FD),
-            unsent: Mutex::default(),
+            unsent: OnceLock::new(),
             counters: Slot::counters(&slot),
             slot,
             timeout: settings.timeout,
@@ -224,9 +224,10 @@ impl ActiveRequest {
         }
     }
 
-    /// The helper sends this as well.
+    /// From now on the helper sends this as well.
     pub fn share_unsent(&self, unsent: Arc<dyn SendUnsent>) {
-        *self.unsent.lock().unwrap_or_else(PoisonError::into_inner) = Some(unsent);
+        // It is set once.
+        let _ = self.unsent.set(unsent);
     }
 
     // --- any thread of the application
@@ -253,9 +254,8 @@ impl ActiveRequest {
     /// Sends what the client has not taken of the response. To be called while its connection cannot be closed. Whether there
     /// was anything.
     pub fn send_unsent(&self) -> bool {
-        let unsent = self.unsent.lock().unwrap_or_else(PoisonError::into_inner);
         let mut was_any = false;
-        if let Some(unsent) = &*unsent {
+        if let Some(unsent) = self.unsent.get() {
             self.with_client(|client| was_any = unsent.send_unsent(client));
         }
         was_any
@@ -263,8 +263,8 @@ impl ActiveRequest {
 
     /// The same before the connection is reset, once. Async-signal-safe.
     pub fn send_last(&self) {
-        if let Ok(unsent) = self.unsent.try_lock() {
-            unsent.iter().for_each(|unsent| self.with_client(|client| unsent.send_last(client)));
+        if let Some(unsent) = self.unsent.get() {
+            self.with_client(|client| unsent.send_last(client));
         }
     }
 

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use fastrack_sys::{Poller, Timer};
 
 use crate::accept::{Backlog, Listener, Listeners};
-use crate::conn::Spooling;
+use crate::conn::{Spooling, Unsent};
 use crate::control::Control;
 use crate::handoff::{QueueHandle, SharedQueue};
 use crate::helper::{AppThreads, Ending, Helper, HelperTimer, Shared};
@@ -36,6 +36,8 @@ pub struct Engine {
     control: Arc<Control>,
     ending: Arc<Ending>,
     spooling: Spooling,
+    /// One for each thread of the application.
+    unsent: Box<[Arc<Unsent>]>,
     /// As [`Lead`] has it: for the thread that waits.
     poller: Arc<Poller>,
     /// For the thread that pauses.
@@ -95,6 +97,7 @@ impl Engine {
         }
         let watch = settings.requests.clone();
         let spooling = Spooling::new(&settings);
+        let unsent = control.all_requests().iter().map(|requests| Unsent::of(requests)).collect();
         let backlog = Backlog::new(listeners.shared());
         let lead = Lead::new(listeners, Arc::clone(&poller), master);
         let mut reactor = Reactor::new(settings, Arc::clone(&control), table, queue_handle, lead);
@@ -108,6 +111,7 @@ impl Engine {
             control,
             ending,
             spooling,
+            unsent,
             poller,
             priority: Mutex::default(),
         })

@@ -101,10 +101,11 @@ impl Engine {
 impl<'e> AppThread<'e> {
     fn new(engine: &'e Engine, number: usize) -> Self {
         let request = Arc::clone(&engine.control.all_requests()[number]);
+        let unsent = Arc::clone(&engine.unsent[number]);
         AppThread {
             engine,
             number,
-            in_flight: InFlight::new(request, engine.spooling.clone()),
+            in_flight: InFlight::new(request, unsent, engine.spooling.clone()),
             recalled: false,
             gives_way: false,
             finish: None,
