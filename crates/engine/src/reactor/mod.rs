@@ -115,6 +115,8 @@ pub(crate) struct Reactor {
     lacks_memory: bool,
     /// Pauses of the application, in a row, each of which has left clients to others.
     left_in_a_row: u32,
+    /// Pauses to come that are to have the usual priority.
+    usual_pauses: u32,
     /// Counted before the first pause.
     processors: Option<Processors>,
     /// The helper drives, so the application may fork meanwhile.
@@ -161,6 +163,7 @@ impl Reactor {
             last_refusal: 0,
             lacks_memory: false,
             left_in_a_row: 0,
+            usual_pauses: 0,
             processors: None,
             app_is_running: false,
             long_request: false,

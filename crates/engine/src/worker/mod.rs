@@ -2,7 +2,6 @@
 
 mod forking;
 mod gc_pause;
-mod gc_pause_priority;
 mod serve;
 mod thread;
 mod wait;
@@ -10,7 +9,7 @@ mod wait;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard, OnceLock};
 
 use fastrack_sys::{Poller, Timer};
 
@@ -22,9 +21,9 @@ use crate::helper::{AppThreads, Ending, Helper, HelperTimer, Shared};
 use crate::reactor::{Lead, Reactor, Table, CONNECTIONS, MASTER, NOTICE, QUEUE};
 use crate::request_state::MAX_THREADS;
 use crate::settings::Settings;
-use gc_pause_priority::GcPausePriority;
 
 pub use forking::Forking;
+pub use gc_pause::GcPause;
 
 /// One worker's listeners and connections. Several threads of the application may run it: of those that have no request,
 /// one leads.
@@ -40,8 +39,8 @@ pub struct Engine {
     unsent: Box<[Arc<Unsent>]>,
     /// As [`Lead`] has it: for the thread that waits.
     poller: Arc<Poller>,
-    /// For the thread that pauses.
-    priority: Mutex<GcPausePriority>,
+    /// Not known before the first pause.
+    low_priority_is_allowed: OnceLock<bool>,
 }
 
 /// The reactor, locked by the application's thread.
@@ -113,7 +112,7 @@ impl Engine {
             spooling,
             unsent,
             poller,
-            priority: Mutex::default(),
+            low_priority_is_allowed: OnceLock::new(),
         })
     }
 
