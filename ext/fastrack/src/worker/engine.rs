@@ -188,7 +188,7 @@ impl RubyEngine {
         app: Value,
         run: impl FnOnce(&mut RackApp) -> Finish,
     ) -> (Finish, Option<Error>) {
-        let thread = self.threads.enter(ruby, Arc::clone(&self.control));
+        let thread = self.threads.enter(ruby, &self.control);
         let mut app = RackApp::new(app.as_raw(), self.app_settings, thread);
         let finish = run(&mut app);
         self.threads.leave(thread);
