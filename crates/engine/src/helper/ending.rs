@@ -200,7 +200,7 @@ impl Ending {
     fn answer_requests(&self, take: fn(&ActiveRequest) -> Option<Claim>) {
         for request in self.control.all_requests() {
             if let Some(claim) = take(request) {
-                request.note_ended(claim);
+                request.note_ended();
                 self.ended.send(request, claim);
                 if claim == Claim::Open {
                     LastResponse::drain(request);

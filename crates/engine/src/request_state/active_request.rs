@@ -1,9 +1,9 @@
 //! The request that a thread of the application is answering, as other threads and signal handlers see it.
 //!
 //! Whether the application or the helper answers the client is decided by one compare-and-swap on `claim`. The
-//! application's thread makes it before the first byte of a response and at the request's end; the helper, to
-//! [`Claim::Taken`], when the time limit is over. The claim contains the request's number, so the helper cannot
-//! take a later request than the one whose deadline it has read.
+//! application's thread makes it before the first byte of a response, after the last one, and at the request's end; the
+//! helper, which [takes](TAKEN) the request, when the time limit is over. The claim contains the request's number, so the
+//! helper cannot take a later request than the one whose deadline it has read.
 
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -48,32 +48,43 @@ pub(crate) enum Claim {
     Open = 1,
     /// The application's thread has begun to send.
     Begun = 2,
-    /// Another thread ends the request, and then the process.
-    Taken = 3,
-    /// All of it has been sent. Only ever returned, never stored.
-    Complete,
+    /// It has sent all of it.
+    Complete = 3,
 }
 
-const BITS: u32 = 2;
+/// The bits of [`ActiveRequest::claim`] that are a [`Claim`]. Those above [`UNLOGGED`] are the request's number.
+const CLAIM: u64 = 3;
+
+/// Another thread ends the request, and then the process: nobody changes how far the response is any more.
+const TAKEN: u64 = 1 << 2;
+
+/// The request was taken by the [end of the process](ActiveRequest::note_ended), and has no line in the access log yet.
+const UNLOGGED: u64 = 1 << 3;
 
 impl Claim {
     fn of(number: u64) -> Self {
-        match number & ((1 << BITS) - 1) {
+        match number & CLAIM {
             0 => Claim::None,
             1 => Claim::Open,
             2 => Claim::Begun,
-            _ => Claim::Taken,
+            _ => Claim::Complete,
         }
+    }
+
+    /// That of a request which begins.
+    fn of_new(self, request: u64) -> u64 {
+        request * (UNLOGGED << 1) | self as u64
     }
 
     /// `number` with its claim replaced by this one.
     fn with_number_of(self, number: u64) -> u64 {
-        number >> BITS << BITS | self as u64
+        number & !CLAIM | self as u64
     }
+}
 
-    fn is_takeable(self) -> bool {
-        !matches!(self, Claim::None | Claim::Taken)
-    }
+/// Whether there is a request, and nobody has taken it.
+fn is_takeable(number: u64) -> bool {
+    Claim::of(number) != Claim::None && number & TAKEN == 0
 }
 
 /// One request in progress.
@@ -85,11 +96,8 @@ pub(crate) struct ActiveRequest {
     slot: Slot,
     counters: Counters,
     timeout: u64,
+    /// A [`Claim`], whether it was [`TAKEN`] and is [`UNLOGGED`], and the request's number.
     claim: AtomicU64,
-    /// The claim of the last request whose response was sent whole.
-    complete: AtomicU64,
-    /// How far the response was when the end of the process [took](Self::note_ended) the request; a [`Claim`].
-    ended_at: AtomicU64,
     /// What is left of the time limit while it is [stopped](Self::while_stopped), in milliseconds.
     left: AtomicU64,
 }
@@ -111,8 +119,6 @@ impl ActiveRequest {
             slot,
             timeout: settings.timeout,
             claim: AtomicU64::new(0),
-            complete: AtomicU64::new(0),
-            ended_at: AtomicU64::new(Claim::None as u64),
             left: AtomicU64::new(RUNNING),
         };
         Ok(slot.for_threads(threads).into_iter().map(new).map(Arc::new).collect())
@@ -126,7 +132,7 @@ impl ActiveRequest {
         let now = monotonic_millis();
         let deadline = if self.timeout == 0 { NEVER } else { now + self.timeout };
         let number = self.slot.begin(head, bytes, now, deadline);
-        self.claim.store(Claim::Open.with_number_of(number << BITS), Ordering::Release);
+        self.claim.store(Claim::Open.of_new(number), Ordering::Release);
         now
     }
 
@@ -135,9 +141,10 @@ impl ActiveRequest {
         self.change(Claim::Begun)
     }
 
-    /// The response has been sent whole, whatever the application does from here on.
+    /// The response has been sent whole, whatever the application does from here on. After [`claim_response`](Self::claim_response).
     pub fn set_complete(&self) {
-        self.complete.store(self.claim.load(Ordering::Relaxed), Ordering::Release);
+        // Another thread that has taken the request by now goes on as with one whose response has begun.
+        self.change(Claim::Complete);
     }
 
     /// The application is done. If another thread has taken the request this never returns: the process is ending, or
@@ -184,9 +191,8 @@ impl ActiveRequest {
     pub fn begin_callbacks(&self) {
         let now = monotonic_millis();
         let deadline = if self.timeout == 0 { NEVER } else { now + self.timeout };
-        let claim = Claim::Begun.with_number_of(self.slot.begin_callbacks(now, deadline) << BITS);
-        self.complete.store(claim, Ordering::Relaxed);
-        self.claim.store(claim, Ordering::Release);
+        let number = self.slot.begin_callbacks(now, deadline);
+        self.claim.store(Claim::Complete.of_new(number), Ordering::Release);
     }
 
     /// As [`end`](Self::end): if another thread has taken it this never returns.
@@ -203,7 +209,7 @@ impl ActiveRequest {
     fn change(&self, claim: Claim) -> bool {
         let number = self.claim.load(Ordering::Relaxed);
         let next = claim.with_number_of(number);
-        Claim::of(number) != Claim::Taken
+        number & TAKEN == 0
             && self.claim.compare_exchange(number, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
@@ -234,7 +240,7 @@ impl ActiveRequest {
 
     /// Sets the request's time limit, in milliseconds from now; 0 is none. Does nothing between requests.
     pub fn allow(&self, millis: u64) {
-        if !self.claim().is_takeable() {
+        if !self.is_takeable() {
             return;
         }
         let millis = if millis == 0 { NEVER } else { millis };
@@ -270,12 +276,12 @@ impl ActiveRequest {
 
     /// Whether there is no request, and no callbacks of one.
     pub fn is_none(&self) -> bool {
-        self.claim() == Claim::None
+        Claim::of(self.claim.load(Ordering::Acquire)) == Claim::None
     }
 
     /// The request's deadline; `u64::MAX` if there is none.
     pub fn deadline(&self) -> u64 {
-        if self.claim().is_takeable() {
+        if self.is_takeable() {
             self.slot.deadline()
         } else {
             NEVER
@@ -285,7 +291,7 @@ impl ActiveRequest {
     /// Takes the request if its deadline has passed. Returns how far the response was.
     pub fn take_overdue(&self, now: u64) -> Option<Claim> {
         let number = self.claim.load(Ordering::Acquire);
-        if !Claim::of(number).is_takeable() || self.slot.deadline() > now {
+        if !is_takeable(number) || self.slot.deadline() > now {
             return None;
         }
         let claim = self.try_take(number).ok()?;
@@ -304,23 +310,22 @@ impl ActiveRequest {
     }
 
     pub fn is_taken(&self) -> bool {
-        self.claim() == Claim::Taken
+        self.claim.load(Ordering::Acquire) & TAKEN != 0
     }
 
     /// Whether it is in progress, and nobody has taken it.
     pub fn is_takeable(&self) -> bool {
-        self.claim().is_takeable()
+        is_takeable(self.claim.load(Ordering::Acquire))
     }
 
     fn try_take(&self, number: u64) -> Result<Claim, u64> {
-        let (claim, taken) = (Claim::of(number), Claim::Taken.with_number_of(number));
-        self.claim.compare_exchange(number, taken, Ordering::AcqRel, Ordering::Acquire)?;
-        let complete = claim == Claim::Begun && self.complete.load(Ordering::Acquire) == number;
+        self.claim.compare_exchange(number, number | TAKEN, Ordering::AcqRel, Ordering::Acquire)?;
+        let claim = Claim::of(number);
         if !self.slot.is_in_callbacks() {
             let millis = monotonic_millis().saturating_sub(self.slot.started());
             self.counters.count_lost(claim == Claim::Open, millis);
         }
-        Ok(if complete { Claim::Complete } else { claim })
+        Ok(claim)
     }
 
     /// Describes the request, or its callbacks, for the log: method and target, time taken, request id.
@@ -354,7 +359,7 @@ impl ActiveRequest {
     /// Takes the request, if there is one that nobody has taken. Returns how far the response was.
     pub fn take(&self) -> Option<Claim> {
         let mut number = self.claim.load(Ordering::Acquire);
-        while Claim::of(number).is_takeable() {
+        while is_takeable(number) {
             match self.try_take(number) {
                 Ok(claim) => return Some(claim),
                 Err(other) => number = other,
@@ -366,26 +371,22 @@ impl ActiveRequest {
     /// Takes the request if nothing of a response has been sent.
     pub fn take_open(&self) -> Option<Claim> {
         let number = self.claim.load(Ordering::Acquire);
-        if Claim::of(number) == Claim::Open {
+        if is_takeable(number) && Claim::of(number) == Claim::Open {
             // If it fails the response has begun.
             return self.try_take(number).ok();
         }
         None
     }
 
-    /// The end of the process has taken it, when the response was that far: [`take_ended`](Self::take_ended) tells.
-    pub fn note_ended(&self, claim: Claim) {
-        self.ended_at.store(claim as u64, Ordering::Release);
+    /// The end of the process has taken it: [`take_ended`](Self::take_ended) tells.
+    pub fn note_ended(&self) {
+        self.claim.fetch_or(UNLOGGED, Ordering::AcqRel);
     }
 
     /// Whether the end of the process took the request, and how far the response was. Once.
     pub fn take_ended(&self) -> Option<Claim> {
-        match self.ended_at.swap(Claim::None as u64, Ordering::AcqRel) {
-            0 => None,
-            1 => Some(Claim::Open),
-            2 => Some(Claim::Begun),
-            _ => Some(Claim::Complete),
-        }
+        let number = self.claim.fetch_and(!UNLOGGED, Ordering::AcqRel);
+        (number & UNLOGGED != 0).then(|| Claim::of(number))
     }
 
     /// Whether the method is HEAD, whose responses have no body.
@@ -404,10 +405,6 @@ impl ActiveRequest {
         // the caller prevents.
         let client = unsafe { borrow_fd(self.fd()) };
         client.into_iter().for_each(work);
-    }
-
-    fn claim(&self) -> Claim {
-        Claim::of(self.claim.load(Ordering::Acquire))
     }
 }
 
@@ -460,7 +457,7 @@ mod tests {
         begin(&active);
         assert_eq!(active.take_ended(), None);
         assert_eq!(
-            (active.take().inspect(|claim| active.note_ended(*claim)), active.take()),
+            (active.take().inspect(|_| active.note_ended()), active.take()),
             (Some(Claim::Open), None)
         );
         assert_eq!((active.take_ended(), active.take_ended()), (Some(Claim::Open), None));
@@ -488,6 +485,10 @@ mod tests {
         assert!(active.claim_response());
         let part = active.claim.load(Ordering::SeqCst);
         assert_eq!(active.take_overdue(NEVER - 1), Some(Claim::Begun));
+        // Too late.
+        active.set_complete();
+        active.note_ended();
+        assert_eq!((active.take_ended(), active.is_taken()), (Some(Claim::Begun), true));
         active.claim.store(part, Ordering::SeqCst);
         active.set_complete();
         assert_eq!(active.take_overdue(NEVER - 1), Some(Claim::Complete));
