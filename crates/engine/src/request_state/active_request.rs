@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use fastrack_http::Head;
-use fastrack_sys::{borrow_fd, exit_at_once, monotonic_millis, write_stderr_within};
+use fastrack_sys::{borrow_fd, exit_at_once, monotonic_millis, write_stderr_all};
 
 use super::counters::{Count, Counters};
 use super::scoreboard::{Scoreboard, Slot, NEVER};
@@ -24,14 +24,11 @@ const NO_FD: RawFd = -1;
 /// takes seconds.
 pub(crate) const ENDING_TIME: u64 = 15_000;
 
-/// How long to wait for a log that takes nothing, in milliseconds.
-const LOG_TIME: u64 = 200;
-
 /// Ends a process that was about to end by other means and has not, so that the master replaces it: nobody watches its
 /// requests any more.
 pub(crate) fn end_overdue_process() -> ! {
     let line = format!("fastrack: worker {} was about to end and has not: it is ended\n", std::process::id());
-    write_stderr_within(line.as_bytes(), LOG_TIME);
+    write_stderr_all(line.as_bytes());
     exit_at_once(OVERDUE_STATUS);
 }
 
