@@ -9,10 +9,8 @@ use std::sync::{Arc, PoisonError};
 
 use fastrack_sys::Poller;
 
+use super::timer::Watched;
 use crate::sync::{Mutex, MutexGuard};
-
-/// The poller's token of the first one.
-const FIRST: u64 = 3;
 
 pub(crate) trait Source: AsFd + Debug + Send + Sync {}
 impl<T: AsFd + Debug + Send + Sync> Source for T {}
@@ -69,7 +67,7 @@ impl State {
         if std::mem::replace(&mut self.watched, watched) == watched {
             return;
         }
-        for (source, token) in self.sources.iter().zip(FIRST..) {
+        for (source, token) in self.sources.iter().zip(Watched::Listener as u64..) {
             // They cannot fail; and if they did, clients would wait in the backlog.
             let _ = match watched {
                 true => poller.add(source.as_fd(), token),

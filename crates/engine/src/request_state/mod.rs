@@ -20,7 +20,7 @@ pub(crate) use app_lock::ENOUGH;
 pub use cause::Cause;
 pub(crate) use counters::{Count, Counters};
 pub use counts::{Connections, Counts, GcTime, Histogram, BUCKETS};
-pub(crate) use last_response::LastResponse;
+pub(crate) use last_response::{drain, LastResponse};
 pub use scoreboard::{Entry, QueueLength, Scoreboard, Slot, State, WorkerId, MAX_THREADS};
 pub use settings::{RequestSettings, ThreadDumper};
 pub(crate) use unsent::SendUnsent;

@@ -13,12 +13,12 @@ use std::sync::{Arc, MutexGuard, OnceLock};
 
 use fastrack_sys::{Poller, Timer};
 
-use crate::accept::{Backlog, Listener, Listeners};
+use crate::accept::{Backlog, Listener, Listeners, Token};
 use crate::conn::{Spooling, Unsent};
 use crate::control::Control;
 use crate::handoff::{QueueHandle, SharedQueue};
 use crate::helper::{AppThreads, Ending, Helper, HelperTimer, Shared};
-use crate::reactor::{Lead, Reactor, Table, CONNECTIONS, MASTER, NOTICE, QUEUE};
+use crate::reactor::{Lead, Reactor, Table};
 use crate::request_state::MAX_THREADS;
 use crate::settings::Settings;
 
@@ -63,13 +63,13 @@ impl Engine {
         listeners.register(&poller)?;
         let master = master.map(|fd| fd.try_clone_to_owned()).transpose()?.map(File::from);
         if let Some(master) = &master {
-            poller.add(master, MASTER)?;
+            poller.add(master, Token::Master.number())?;
         }
         let table = Table::new()?;
-        poller.add(table.poller(), CONNECTIONS)?;
+        poller.add(table.poller(), Token::Connections.number())?;
         let queue_handle = queue.map(SharedQueue::handle).transpose()?.flatten();
         if let Some(queue_handle) = &queue_handle {
-            poller.add_shared(queue_handle.receiver(), QUEUE)?;
+            poller.add_shared(queue_handle.receiver(), Token::Queue.number())?;
             // The master may stop another worker as soon as this one says that it is ready.
             queue_handle.set_serving(true);
         }
@@ -92,7 +92,7 @@ impl Engine {
         let fds = fds.chain(poller.inherited_fds()).chain(table.poller().inherited_fds());
         let control = Arc::new(Control::new(poller.raw_fd(), fds, watch)?);
         if let Some(waker) = control.waker() {
-            poller.watch(waker, NOTICE)?;
+            poller.watch(waker, Token::Notice.number())?;
         }
         let watch = settings.requests.clone();
         let spooling = Spooling::new(&settings);
