@@ -125,7 +125,7 @@ impl HelperTimer {
     pub fn new<S: Source + 'static>(connections: OwnedFd, listeners: Vec<Arc<S>>) -> io::Result<Self> {
         let (timer, poller) = (Timer::new()?, Poller::new()?);
         poller.watch_timer(&timer, Watched::Timer as u64)?;
-        let listening = (!listeners.is_empty()).then(|| Listening::new(listeners));
+        let listening = (!listeners.is_empty()).then(|| Listening::new(listeners, Watched::Listener as u64));
         Self::of(timer, poller, connections, listening)
     }
 

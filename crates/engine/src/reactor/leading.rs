@@ -5,9 +5,9 @@ use std::io;
 use fastrack_sys::Events;
 
 use super::lead::Finish;
-use super::shortage::SHORTAGE_PAUSE;
 use super::Reactor;
 use crate::accept::Client;
+use crate::settings::SHORTAGE_PAUSE;
 
 const LOST: &str =
     "the app has closed sockets or other descriptors of the server: this worker ends and is replaced";

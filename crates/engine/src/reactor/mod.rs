@@ -44,7 +44,6 @@ pub(crate) use access::LOG_TIME;
 pub use lead::Finish;
 pub(crate) use lead::Lead;
 pub(crate) use next_action::Action;
-pub(crate) use shortage::SHORTAGE_PAUSE;
 pub(crate) use table::Table;
 
 /// The heap is trimmed when the worker is idle and so much has been freed, in bytes: it takes milliseconds.

@@ -6,14 +6,11 @@ use fastrack_sys::{epoch_seconds, monotonic_millis};
 
 use super::Reactor;
 use crate::conn::{Connection, Phase, Step};
+use crate::settings::SHORTAGE_PAUSE;
 
 /// How long nobody is accepted when the whole system lacks something (ENFILE, ENOMEM, ENOBUFS), in milliseconds: as long as
 /// in nginx. A connection that is closed would make no room, because other processes take that.
 const SYSTEM_PAUSE: u64 = 500;
-
-/// How long this process waits, in milliseconds, when it has no free descriptor and no connection that could make room, and
-/// until it tries again what has failed for lack of something.
-pub(crate) const SHORTAGE_PAUSE: u64 = 20;
 
 /// Connections in these phases can be closed: no request has begun.
 const UNUSED: &[Phase] = &[Phase::Idle, Phase::Fresh];

@@ -4,7 +4,7 @@ use std::io;
 
 use fastrack_sys::monotonic_millis;
 
-use super::shortage::SHORTAGE_PAUSE;
+use crate::settings::SHORTAGE_PAUSE;
 
 #[derive(Debug, Default)]
 pub(super) struct Unwatched {

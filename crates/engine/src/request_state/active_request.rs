@@ -49,7 +49,7 @@ pub(crate) enum Claim {
     Complete = 3,
 }
 
-/// The bits of [`ActiveRequest::claim`] that are a [`Claim`]. Those above [`UNLOGGED`] are the request's number.
+/// The bits of [`ActiveRequest::claim`] that are a [`Claim`].
 const CLAIM: u64 = 3;
 
 /// Another thread ends the request, and then the process: nobody changes how far the response is any more.
@@ -57,6 +57,9 @@ const TAKEN: u64 = 1 << 2;
 
 /// The request was taken by the [end of the process](ActiveRequest::note_ended), and has no line in the access log yet.
 const UNLOGGED: u64 = 1 << 3;
+
+/// Where the request's number begins.
+const NUMBER: u32 = 4;
 
 impl Claim {
     fn of(number: u64) -> Self {
@@ -70,7 +73,7 @@ impl Claim {
 
     /// That of a request which begins.
     fn of_new(self, request: u64) -> u64 {
-        request * (UNLOGGED << 1) | self as u64
+        request << NUMBER | self as u64
     }
 
     /// `number` with its claim replaced by this one.

@@ -51,8 +51,9 @@ impl Use {
 
     fn number(self) -> u64 {
         let ([low, high], [a, b, c, d]) = (self.spare.to_le_bytes(), self.at.to_le_bytes());
-        let flags = u64::from(self.is_told) * TOLD | u64::from(self.is_awaited) * AWAITED;
-        u64::from_le_bytes([self.requests, self.users, low, high, a, b, c, d]) | flags
+        let told = if self.is_told { TOLD } else { 0 };
+        let awaited = if self.is_awaited { AWAITED } else { 0 };
+        u64::from_le_bytes([self.requests, self.users, low, high, a, b, c, d]) | told | awaited
     }
 
     /// For how long it has been so, in microseconds.

@@ -10,7 +10,8 @@ use crate::app::{App, Flow};
 use crate::baton::MAIN;
 use crate::conn::InFlight;
 use crate::helper::{AppThreads, Shared, Turn};
-use crate::reactor::{Action, Finish, Reactor, SHORTAGE_PAUSE};
+use crate::reactor::{Action, Finish, Reactor};
+use crate::settings::SHORTAGE_PAUSE;
 
 /// How long a thread whose request another one has taken waits at a time for the end of the process, in milliseconds.
 const END_LOOK: u64 = 1_000;
