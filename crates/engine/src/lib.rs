@@ -54,4 +54,4 @@ pub use request_state::{
     Slot, State, ThreadDumper, WorkerId, BUCKETS, MAX_THREADS,
 };
 pub use settings::Settings;
-pub use worker::{Engine, Forking};
+pub use worker::{Engine, Forking, GcPause};

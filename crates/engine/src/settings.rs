@@ -13,6 +13,10 @@ pub(crate) const STOP_TIME: u64 = 5_000;
 /// How long an idle client gets then by default, in milliseconds.
 pub(crate) const STOP_TIME_IDLE: u64 = 250;
 
+/// How long this process waits, in milliseconds, when it has no free descriptor and no connection that could make room, and
+/// until it tries again what has failed for lack of something.
+pub(crate) const SHORTAGE_PAUSE: u64 = 20;
+
 /// Descriptors left to the application for its files and sockets.
 const RESERVED_DESCRIPTORS: usize = 64;
 

@@ -63,7 +63,7 @@ pub use socket::{
     is_peer_gone, is_readable, is_writable, millis_since_data, recv, reset_now, reset_on_close, send,
     send_more, shutdown_both, shutdown_write, sleep, wait_readable, wait_writable, writev,
 };
-pub use stderr::{load_backtrace, write_backtrace, write_stderr, write_stderr_within};
+pub use stderr::{load_backtrace, write_backtrace, write_stderr, write_stderr_all};
 pub use thread_id::ThreadId;
 pub use trusted_path::{find_place, Place};
 pub use wakeup::{Timer, Waker};

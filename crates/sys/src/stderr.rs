@@ -11,12 +11,15 @@ pub fn write_stderr(bytes: &[u8]) -> io::Result<usize> {
     Ok(rustix::io::write(stderr(), bytes)?)
 }
 
-/// Writes all of `text` to stderr. Gives up if the reader is gone, or accepts nothing for `millis` milliseconds.
-pub fn write_stderr_within(text: &[u8], millis: u64) {
+/// How long the reader of a full pipe gets to make room, in milliseconds.
+const PATIENCE: u64 = 200;
+
+/// Writes all of `text` to stderr. Gives up if the reader is gone, or accepts nothing for 200 milliseconds.
+pub fn write_stderr_all(text: &[u8]) {
     // A writable pipe accepts this many bytes without blocking (PIPE_BUF, pipe(7)).
     const AT_ONCE: usize = 4096;
     for piece in text.chunks(AT_ONCE) {
-        if !wait_writable(stderr(), millis).unwrap_or(false) || write_stderr(piece).is_err() {
+        if !wait_writable(stderr(), PATIENCE).unwrap_or(false) || write_stderr(piece).is_err() {
             return;
         }
     }

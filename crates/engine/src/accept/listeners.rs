@@ -9,6 +9,7 @@ use fastrack_sys::Poller;
 
 use super::hint::AcceptHint;
 use super::listener::Listener;
+use super::token::Token;
 use crate::control::Control;
 
 /// Clients that [`accept_backlog`](Listeners::accept_backlog) takes from one listener: Linux's default backlog.
@@ -39,10 +40,9 @@ impl Listeners {
     }
 
     pub fn register(&self, poller: &Poller) -> io::Result<()> {
-        self.list
-            .iter()
-            .enumerate()
-            .try_for_each(|(index, (listener, _))| poller.add_shared(listener.as_fd(), token(index)))
+        self.list.iter().enumerate().try_for_each(|(index, (listener, _))| {
+            poller.add_shared(listener.as_fd(), Token::Listener(index).number())
+        })
     }
 
     /// Nobody can be accepted for a while: the poller would report the clients all the time.
@@ -86,8 +86,9 @@ impl Listeners {
         }
     }
 
-    pub fn announce(&mut self, token: u64) {
-        if let Some((_, hint)) = self.list.get_mut(index(token)) {
+    /// The poller has reported a client of the listener with this index.
+    pub fn announce(&mut self, index: usize) {
+        if let Some((_, hint)) = self.list.get_mut(index) {
             hint.announce();
         }
     }
@@ -149,16 +150,6 @@ impl Listeners {
     }
 }
 
-/// A listener's token: counted down from the top, clear of the others.
-fn token(index: usize) -> u64 {
-    u64::MAX - 1 - index as u64
-}
-
-/// The index of the listener with this token; out of range for any other token.
-fn index(token: u64) -> usize {
-    usize::try_from((u64::MAX - 1).wrapping_sub(token)).unwrap_or(usize::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,8 +172,8 @@ mod tests {
             .into();
         let mut order = Vec::new();
         for _ in 0..4 {
-            listeners.announce(token(0));
-            listeners.announce(token(1));
+            listeners.announce(0);
+            listeners.announce(1);
             order.extend(listeners.accept().expect("accept").map(|client| client.listener));
         }
         assert_eq!(order, [0, 1, 0, 0]);
@@ -201,17 +192,5 @@ mod tests {
         let order: Vec<usize> = listeners.accept_backlog().iter().map(|client| client.listener).collect();
         assert_eq!(order, [0, 0, 1]);
         assert!(listeners.accept_backlog().is_empty());
-    }
-
-    #[test]
-    fn other_tokens_are_not_taken_for_listeners() {
-        let mut listeners = Listeners::new(vec![listening().1]);
-        for other in [u64::MAX, 0, 12345] {
-            listeners.announce(other);
-        }
-        listeners.announce(token(1));
-        assert!(!listeners.is_client_announced());
-        listeners.announce(token(0));
-        assert!(listeners.is_client_announced());
     }
 }

@@ -5,15 +5,13 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use super::queue_time::queue_time;
+use super::read_buf::KEPT;
 use super::request::Request;
 use super::spool::Spooling;
 use super::unsent::Unsent;
 use super::write_buf::WriteBuf;
 use crate::control::Control;
 use crate::request_state::ActiveRequest;
-
-/// Capacity that the write buffer may keep between requests, in bytes.
-const KEPT: usize = 256 * 1024;
 
 /// What belongs to one request in progress. The thread that serves it owns this, and uses it again for its next
 /// request. Other threads and signal handlers see the part in [`ActiveRequest`].
@@ -61,9 +59,7 @@ impl Sent {
 }
 
 impl InFlight {
-    pub fn new(active: Arc<ActiveRequest>, spooling: Spooling) -> Self {
-        let unsent = Arc::new(Unsent::default());
-        active.share_unsent(Arc::clone(&unsent) as _);
+    pub fn new(active: Arc<ActiveRequest>, unsent: Arc<Unsent>, spooling: Spooling) -> Self {
         InFlight {
             active,
             write_buf: WriteBuf::default(),

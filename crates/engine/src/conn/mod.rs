@@ -43,6 +43,7 @@ pub(crate) use response_writer::Stage;
 pub use response_writer::{Progress, ResponseWriter};
 pub(crate) use spool::Spooling;
 pub(crate) use transfer::{Kind, Loaded, Transfer};
+pub(crate) use unsent::Unsent;
 pub(crate) use write_buf::WriteBuf;
 
 /// How much a refused client may still send, in bytes: enough for what was under way.

@@ -8,8 +8,8 @@ use fastrack_http::Head;
 /// What one receive asks for: nearly always more than a whole request.
 pub(super) const READ_SIZE: usize = 16 * 1024;
 
-/// Capacity that a pooled buffer may keep: enough for a form or a small upload.
-const KEPT: usize = 256 * 1024;
+/// Capacity that a buffer may keep between requests, in bytes: enough for a form, a page or a small upload.
+pub(super) const KEPT: usize = 256 * 1024;
 
 const POOLED: usize = 16;
 

@@ -7,14 +7,14 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::write_buf::WriteBuf;
-use crate::request_state::SendUnsent;
+use crate::request_state::{ActiveRequest, SendUnsent};
 
 /// Where a thread of the application leaves its write buffer while it has nothing to send.
 #[derive(Debug, Default)]
-pub(super) struct Unsent {
+pub(crate) struct Unsent {
     lent: Mutex<Lent>,
     /// The helper has looked at this request.
     is_seen: AtomicBool,
@@ -29,6 +29,13 @@ struct Lent {
 }
 
 impl Unsent {
+    /// That of the thread which answers these requests.
+    pub fn of(requests: &ActiveRequest) -> Arc<Self> {
+        let unsent = Arc::<Self>::default();
+        requests.share_unsent(Arc::clone(&unsent) as _);
+        unsent
+    }
+
     /// A request begins.
     pub fn begin(&self) {
         self.is_seen.store(false, Ordering::Relaxed);
@@ -39,12 +46,12 @@ impl Unsent {
         self.is_seen.load(Ordering::Relaxed)
     }
 
-    pub fn lend(&self, write_buf: WriteBuf) {
+    pub(super) fn lend(&self, write_buf: WriteBuf) {
         *self.lent() = Lent { write_buf, ..Lent::default() };
     }
 
     /// The buffer, and how much the socket has taken of it.
-    pub fn take_back(&self) -> (WriteBuf, io::Result<usize>) {
+    pub(super) fn take_back(&self) -> (WriteBuf, io::Result<usize>) {
         let Lent { write_buf, taken, failure } = std::mem::take(&mut *self.lent());
         (write_buf, failure.map_or(Ok(taken), Err))
     }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use fastrack_http::Error;
-use fastrack_sys::{exit_at_once, monotonic_millis, write_stderr_within, Events};
+use fastrack_sys::{exit_at_once, monotonic_millis, write_stderr_all, Events};
 
 use super::shared::Shared;
 use crate::baton::Driving;
@@ -48,9 +48,6 @@ const PATIENCE: u64 = 60_000;
 /// Time for the application's own thread dump, and for the stack frames of threads in native code, in milliseconds.
 const DUMP_TIME: u64 = 600;
 const FRAMES_TIME: u64 = 300;
-
-/// How long to wait for a stderr that takes nothing, in milliseconds.
-const LOG_TIME: u64 = 200;
 
 /// How far the end of the process is. Each thread changes it by compare-and-swap only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,7 +197,7 @@ impl Ending {
     fn answer_requests(&self, take: fn(&ActiveRequest) -> Option<Claim>) {
         for request in self.control.all_requests() {
             if let Some(claim) = take(request) {
-                request.note_ended(claim);
+                request.note_ended();
                 self.ended.send(request, claim);
                 if claim == Claim::Open {
                     LastResponse::drain(request);
@@ -383,11 +380,11 @@ impl Ending {
 
     fn report(&self, what: &str) {
         let line = format!("fastrack: {what}: this worker ends (worker {})\n", std::process::id());
-        let Some(dumper) = &self.dumper else { return write_stderr_within(line.as_bytes(), LOG_TIME) };
+        let Some(dumper) = &self.dumper else { return write_stderr_all(line.as_bytes()) };
         let dump = dumper.dump(DUMP_TIME);
         let threads =
             dump.as_deref().unwrap_or("Ruby does not get to tell what its threads are at; where they are:\n");
-        write_stderr_within(format!("{line}{threads}").as_bytes(), LOG_TIME);
+        write_stderr_all(format!("{line}{threads}").as_bytes());
         if dump.is_none() {
             dumper.dump_frames(FRAMES_TIME);
         }

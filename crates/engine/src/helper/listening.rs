@@ -11,9 +11,6 @@ use fastrack_sys::Poller;
 
 use crate::sync::{Mutex, MutexGuard};
 
-/// The poller's token of the first one.
-const FIRST: u64 = 3;
-
 pub(crate) trait Source: AsFd + Debug + Send + Sync {}
 impl<T: AsFd + Debug + Send + Sync> Source for T {}
 
@@ -23,15 +20,18 @@ pub(super) struct Listening(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     sources: Vec<Arc<dyn Source>>,
+    /// The poller's token of the first one.
+    first: u64,
     /// The helper would accept clients.
     wanted: bool,
     watched: bool,
 }
 
 impl Listening {
-    pub fn new<S: Source + 'static>(sources: Vec<Arc<S>>) -> Self {
+    /// In the poller they have this token and those after it.
+    pub fn new<S: Source + 'static>(sources: Vec<Arc<S>>, first: u64) -> Self {
         let sources = sources.into_iter().map(|source| -> Arc<dyn Source> { source }).collect();
-        Listening(Mutex::new(State { sources, ..State::default() }))
+        Listening(Mutex::new(State { sources, first, ..State::default() }))
     }
 
     pub fn set_wanted(&self, wanted: bool, poller: &Poller, is_watching: &dyn Fn() -> bool) {
@@ -69,7 +69,7 @@ impl State {
         if std::mem::replace(&mut self.watched, watched) == watched {
             return;
         }
-        for (source, token) in self.sources.iter().zip(FIRST..) {
+        for (source, token) in self.sources.iter().zip(self.first..) {
             // They cannot fail; and if they did, clients would wait in the backlog.
             let _ = match watched {
                 true => poller.add(source.as_fd(), token),

@@ -9,10 +9,7 @@ use super::app_threads::AppThreads;
 use super::timer::HelperTimer;
 use crate::baton::{Baton, Driving};
 use crate::control::Control;
-use crate::reactor::Reactor;
-
-/// How long the access log's lines about requests that the process ends in are waited for, in milliseconds.
-const LOG_TIME: u64 = 50;
+use crate::reactor::{Reactor, LOG_TIME};
 
 #[derive(Debug)]
 pub(crate) struct Shared {

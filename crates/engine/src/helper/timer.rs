@@ -24,10 +24,17 @@ pub(super) const SOON: Duration = Duration::from_millis(1);
 /// timer: setting and stopping it for each request costs more than a look now and then.
 const STOPS: u8 = 8;
 
-const CONNECTIONS: u64 = 0;
-const TIMER: u64 = 1;
-const WAKER: u64 = 2;
-const BESIDE: u64 = 3;
+/// What the helper's poller watches: each has its number as its token.
+#[repr(u64)]
+pub(super) enum Watched {
+    Connections,
+    Timer,
+    Waker,
+    /// Another [timer](HelperTimer::watch_beside).
+    Beside,
+    /// The first listener; the others follow.
+    Listener,
+}
 
 /// The helper's timer. Tests have one that they let fire by hand.
 pub(crate) trait Alarm {
@@ -117,8 +124,8 @@ impl HelperTimer {
     /// [wanted](Self::want_listeners).
     pub fn new<S: Source + 'static>(connections: OwnedFd, listeners: Vec<Arc<S>>) -> io::Result<Self> {
         let (timer, poller) = (Timer::new()?, Poller::new()?);
-        poller.watch_timer(&timer, TIMER)?;
-        let listening = (!listeners.is_empty()).then(|| Listening::new(listeners));
+        poller.watch_timer(&timer, Watched::Timer as u64)?;
+        let listening = (!listeners.is_empty()).then(|| Listening::new(listeners, Watched::Listener as u64));
         Self::of(timer, poller, connections, listening)
     }
 
@@ -132,15 +139,15 @@ impl<A: Alarm> HelperTimer<A> {
     /// `poller` watches the timer.
     fn of(timer: A, poller: Poller, connections: OwnedFd, listening: Option<Listening>) -> io::Result<Self> {
         let waker = Waker::new()?;
-        poller.watch(&waker, WAKER)?;
-        poller.add(&connections, CONNECTIONS)?;
-        poller.set_wanted(&connections, CONNECTIONS, false)?;
+        poller.watch(&waker, Watched::Waker as u64)?;
+        poller.add(&connections, Watched::Connections as u64)?;
+        poller.set_wanted(&connections, Watched::Connections as u64, false)?;
         Ok(HelperTimer { timer, waker, poller, connections, listening, state: AtomicU64::new(0) })
     }
 
     /// Another timer is to wake the helper, as connections do: while something lasts.
     pub fn watch_beside(&self, timer: &Timer) -> io::Result<()> {
-        self.poller.watch_timer(timer, BESIDE)
+        self.poller.watch_timer(timer, Watched::Beside as u64)
     }
 
     /// Wakes the helper, now or when it waits next. One system call; async-signal-safe.
@@ -201,7 +208,7 @@ impl<A: Alarm> HelperTimer<A> {
     /// are over. None if the application has closed the poller.
     pub(super) fn wait(&self, events: &mut Events, millis: Option<u64>) -> Option<Wake> {
         match self.poller.wait(events, millis) {
-            Ok(()) if events.iter().any(|event| event.token == TIMER) => Some(Wake::Timer),
+            Ok(()) if events.iter().any(|event| event.token == Watched::Timer as u64) => Some(Wake::Timer),
             Ok(()) => Some(if events.is_empty() { Wake::Timeout } else { Wake::Event }),
             Err(error) if fastrack_sys::is_lost_fd(&error) => None,
             Err(_) => {
@@ -245,7 +252,7 @@ impl<A: Alarm> HelperTimer<A> {
     pub(super) fn watch_connections(&self, baton: &Baton, since: u64) -> bool {
         self.give(Who::Watching);
         // It cannot fail; and if it did there would be the next look.
-        let _ = self.poller.set_wanted(&self.connections, CONNECTIONS, true);
+        let _ = self.poller.set_wanted(&self.connections, Watched::Connections as u64, true);
         self.update_listening();
         if baton.epoch() == since {
             return true;
@@ -268,7 +275,7 @@ impl<A: Alarm> HelperTimer<A> {
         let (from, to) = if wanted { (Who::Nobody, Who::Watching) } else { (Who::Watching, Who::Nobody) };
         if self.pass(from, to) {
             // As in `watch_connections`.
-            let _ = self.poller.set_wanted(&self.connections, CONNECTIONS, wanted);
+            let _ = self.poller.set_wanted(&self.connections, Watched::Connections as u64, wanted);
         }
     }
 
@@ -303,7 +310,7 @@ impl<A: Alarm> HelperTimer<A> {
     /// To be called once the state says so: the last of both threads here knows how it ends.
     fn ignore_connections(&self) {
         // As in `watch_connections`.
-        let _ = self.poller.set_wanted(&self.connections, CONNECTIONS, false);
+        let _ = self.poller.set_wanted(&self.connections, Watched::Connections as u64, false);
         self.update_listening();
     }
 

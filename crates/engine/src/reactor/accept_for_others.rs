@@ -1,11 +1,9 @@
 //! New clients while all workers are busy: they wait in the shared queue with the requests of those that are kept.
 
+use super::next_action::PER_LOOK;
 use super::{Next, Reactor};
 use crate::accept::Backlog;
 use crate::handoff::QueueHandle;
-
-/// Clients accepted by one look, before the connections get another one.
-const MOST: u32 = 64;
 
 impl Reactor {
     pub fn set_backlog(&mut self, backlog: Backlog) {
@@ -18,7 +16,7 @@ impl Reactor {
     pub(super) fn accept_for_others(&mut self, is_back: &dyn Fn() -> bool) {
         self.backlog_failed = false;
         self.accepts_clients();
-        for _ in 0..MOST {
+        for _ in 0..PER_LOOK {
             if is_back() || !self.may_accept_more() {
                 return;
             }

@@ -10,6 +10,9 @@ use crate::access_log::{AccessLog, Line};
 use crate::conn::{Connection, Sent};
 use crate::request_state::{ActiveRequest, Claim};
 
+/// How long the last lines are waited for when the process ends in a request, in milliseconds.
+pub(crate) const LOG_TIME: u64 = 50;
+
 impl Reactor {
     /// Starts the log's thread.
     pub fn start_log(&mut self) -> io::Result<()> {

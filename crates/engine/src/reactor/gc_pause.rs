@@ -11,6 +11,13 @@ const LEFT_TO_EACH: usize = 2;
 /// Urgent pauses in a row for which clients may be left to others. Those may be busy for long.
 const LEFT_IN_A_ROW: u32 = 8;
 
+/// Microseconds that a pause with a low priority may wait for a processor. In the worst case, where other programs keep all
+/// processors busy, it would last for seventy times as long as it computes, and all that time this worker would serve nobody.
+const MOST_WAITED: u64 = 50_000;
+
+/// Pauses with the usual priority after one that has waited for longer: so rarely may it happen.
+const USUAL: u32 = 1_000;
+
 impl Reactor {
     /// Whether this worker may stand still for a while: no client waits for it. One whose connection is here need not wait if
     /// another worker is idle, and gets the connection now.
@@ -69,6 +76,24 @@ impl Reactor {
         let Some(queue_handle) = &self.queue_handle else { return false };
         let waiting = here + usize::from(elsewhere).max(queue_handle.queued() as usize);
         self.left_in_a_row < LEFT_IN_A_ROW && waiting <= queue_handle.serving_others() * LEFT_TO_EACH
+    }
+
+    /// Whether the pause that begins may have a low priority: other workers serve meanwhile, and none has waited for long for a
+    /// processor of late.
+    pub fn may_lower_gc_pause(&mut self) -> bool {
+        if !self.has_others() {
+            return false;
+        }
+        let is_usual = self.usual_pauses > 0;
+        self.usual_pauses = self.usual_pauses.saturating_sub(1);
+        !is_usual
+    }
+
+    /// A pause with a low priority has waited for a processor for so many microseconds.
+    pub fn note_wait_in_gc_pause(&mut self, waited: u64) {
+        if waited > MOST_WAITED {
+            self.usual_pauses = USUAL;
+        }
     }
 
     pub fn end_gc_pause(&self) {
@@ -192,5 +217,18 @@ mod tests {
         // While another worker pauses, too.
         assert!(other.claim_collection());
         assert_eq!((pauses(true, 1), pauses(true, 100)), (0, LEFT_IN_A_ROW));
+    }
+
+    #[test]
+    fn a_pause_that_waited_for_too_long_is_followed_by_some_with_the_usual_priority() {
+        let (mut reactor, other) = workers();
+        other.set_serving(true);
+        reactor.note_wait_in_gc_pause(MOST_WAITED);
+        assert!(reactor.may_lower_gc_pause() && reactor.may_lower_gc_pause());
+        reactor.note_wait_in_gc_pause(MOST_WAITED + 1);
+        assert!((0..USUAL).all(|_| !reactor.may_lower_gc_pause()));
+        assert!(reactor.may_lower_gc_pause());
+        other.set_serving(false);
+        assert!(!reactor.may_lower_gc_pause(), "no other worker serves meanwhile");
     }
 }

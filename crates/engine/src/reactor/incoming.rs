@@ -5,13 +5,11 @@ use std::os::fd::AsFd;
 
 use fastrack_sys::monotonic_millis;
 
+use super::table::EVENTS_PER_TURN;
 use super::{Next, Reactor};
 use crate::accept::Client;
 use crate::conn::{Connection, Phase, Step};
 use crate::request_state::Count;
-
-/// Connections read without a request becoming ready, before others get a turn: each may bring a megabyte.
-const READS_PER_TURN: usize = 16;
 
 impl Reactor {
     pub fn poll(&mut self) -> io::Result<()> {
@@ -46,7 +44,7 @@ impl Reactor {
 
     /// Handles events until a request is ready, but not too many: others want a turn.
     pub fn handle_events(&mut self) -> Option<Box<Connection>> {
-        (0..self.table.events().min(READS_PER_TURN)).find_map(|_| match self.handle_event() {
+        (0..self.table.events().min(EVENTS_PER_TURN)).find_map(|_| match self.handle_event() {
             Next::Ready(connection) => Some(connection),
             Next::Kept => None,
         })

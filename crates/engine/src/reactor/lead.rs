@@ -7,17 +7,8 @@ use std::sync::Arc;
 use fastrack_sys::{Events, Poller};
 
 use super::schedule::Schedule;
-use crate::accept::Listeners;
+use crate::accept::{Listeners, Token};
 use crate::control::Control;
-
-/// How long the system gets to recover when it lacks something, in milliseconds.
-pub(crate) const EXHAUSTION_PAUSE: u64 = 20;
-
-/// Tokens of what wakes an idle worker. Those of the listeners come below the master's.
-pub(crate) const MASTER: u64 = u64::MAX;
-pub(crate) const QUEUE: u64 = 0;
-pub(crate) const CONNECTIONS: u64 = 1;
-pub(crate) const NOTICE: u64 = 2;
 
 /// Why [`Engine::run`](crate::Engine::run) returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,13 +110,13 @@ fn note_events(
 ) -> bool {
     let mut is_orphaned = false;
     for event in events.iter() {
-        match event.token {
+        match Token::of(event.token) {
             // A byte has woken this thread; the end of file says that the master is gone.
-            MASTER => is_orphaned |= master.is_some_and(is_at_end),
-            QUEUE => schedule.queue_announced = true,
-            CONNECTIONS => {}
-            NOTICE => control.clear_notice(),
-            listener => listeners.announce(listener),
+            Token::Master => is_orphaned |= master.is_some_and(is_at_end),
+            Token::Queue => schedule.queue_announced = true,
+            Token::Connections => {}
+            Token::Notice => control.clear_notice(),
+            Token::Listener(index) => listeners.announce(index),
         }
     }
     is_orphaned

@@ -4,9 +4,10 @@ use std::io;
 
 use fastrack_sys::Events;
 
-use super::lead::{Finish, EXHAUSTION_PAUSE};
+use super::lead::Finish;
 use super::Reactor;
 use crate::accept::Client;
+use crate::settings::SHORTAGE_PAUSE;
 
 const LOST: &str =
     "the app has closed sockets or other descriptors of the server: this worker ends and is replaced";
@@ -76,7 +77,7 @@ impl Reactor {
         } else if fastrack_sys::is_shortage(error) {
             // There will be memory again, and the connections are here.
             self.warn_of_shortage("wait", error);
-            fastrack_sys::sleep(EXHAUSTION_PAUSE);
+            fastrack_sys::sleep(SHORTAGE_PAUSE);
         } else {
             self.warn(format!("cannot wait: {error}"));
             self.lead.finish = Some(Finish::Broken);

@@ -40,8 +40,9 @@ use crate::handoff::QueueHandle;
 use crate::request_state::Count;
 use crate::settings::{own_descriptors, Settings};
 
+pub(crate) use access::LOG_TIME;
 pub use lead::Finish;
-pub(crate) use lead::{Lead, CONNECTIONS, EXHAUSTION_PAUSE, MASTER, NOTICE, QUEUE};
+pub(crate) use lead::Lead;
 pub(crate) use next_action::Action;
 pub(crate) use table::Table;
 
@@ -115,6 +116,8 @@ pub(crate) struct Reactor {
     lacks_memory: bool,
     /// Pauses of the application, in a row, each of which has left clients to others.
     left_in_a_row: u32,
+    /// Pauses to come that are to have the usual priority.
+    usual_pauses: u32,
     /// Counted before the first pause.
     processors: Option<Processors>,
     /// The helper drives, so the application may fork meanwhile.
@@ -161,6 +164,7 @@ impl Reactor {
             last_refusal: 0,
             lacks_memory: false,
             left_in_a_row: 0,
+            usual_pauses: 0,
             processors: None,
             app_is_running: false,
             long_request: false,

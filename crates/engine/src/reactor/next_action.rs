@@ -8,11 +8,9 @@ use crate::handoff::QueueHandle;
 const NEW_BEFORE_CONNECTIONS: u32 = 16;
 const NEW_BEFORE_POLL: u32 = 128;
 
-/// New clients accepted by one look while kept-alive ones have events: as many as of those are served in between.
-const NEW_PER_LOOK: u32 = KEPT_BEFORE_LOOK;
-
-/// Requests of kept-alive connections served before the listeners are polled again.
-const KEPT_BEFORE_LOOK: u32 = 64;
+/// New clients accepted by one look while kept-alive ones have events, and requests of those served before the listeners are
+/// polled again: as many of each.
+pub(super) const PER_LOOK: u32 = 64;
 
 /// What to do next.
 pub(crate) enum Action {
@@ -37,13 +35,13 @@ impl Reactor {
         }
         let lines_up =
             self.lead.schedule.is_look_due() && self.lead.schedule.is_line_up_due() && self.may_line_up();
-        if self.lead.schedule.kept >= KEPT_BEFORE_LOOK || self.take_long_request() || lines_up {
+        if self.lead.schedule.kept >= PER_LOOK || self.take_long_request() || lines_up {
             return self.poll_all(true);
         }
         let most = match (self.has_connections(), self.events()) {
             (false, _) => NEW_BEFORE_POLL,
             (true, 0) => NEW_BEFORE_CONNECTIONS,
-            (true, _) => NEW_PER_LOOK,
+            (true, _) => PER_LOOK,
         };
         if self.lead.schedule.accepted < most && self.lead.listeners.is_client_likely() {
             self.lead.schedule.accepted += 1;
@@ -75,7 +73,7 @@ impl Reactor {
 
     /// Polls the kept-alive connections and, where that is due, the listeners and the queue.
     ///
-    /// INVARIANT: `kept` is reset only where the listeners are polled. Otherwise fewer than [`KEPT_BEFORE_LOOK`]
+    /// INVARIANT: `kept` is reset only where the listeners are polled. Otherwise fewer than [`PER_LOOK`]
     /// busy clients would keep new ones in the backlog for as long as they go on.
     fn poll_all(&mut self, due: bool) -> Action {
         self.lead.schedule.accepted = 0;

@@ -6,13 +6,11 @@ use fastrack_sys::{epoch_seconds, monotonic_millis};
 
 use super::Reactor;
 use crate::conn::{Connection, Phase, Step};
+use crate::settings::SHORTAGE_PAUSE;
 
 /// How long nobody is accepted when the whole system lacks something (ENFILE, ENOMEM, ENOBUFS), in milliseconds: as long as
 /// in nginx. A connection that is closed would make no room, because other processes take that.
 const SYSTEM_PAUSE: u64 = 500;
-
-/// The same when this process has no free descriptor, and no connection that could make room.
-const OWN_PAUSE: u64 = 20;
 
 /// Connections in these phases can be closed: no request has begun.
 const UNUSED: &[Phase] = &[Phase::Idle, Phase::Fresh];
@@ -34,7 +32,7 @@ impl Reactor {
         self.warn_of_shortage("accept", error);
         let is_own = fastrack_sys::is_out_of_fds(error);
         if !(is_own && self.make_room()) {
-            self.pause_accepting(if is_own { OWN_PAUSE } else { SYSTEM_PAUSE });
+            self.pause_accepting(if is_own { SHORTAGE_PAUSE } else { SYSTEM_PAUSE });
         }
     }
 
@@ -69,7 +67,7 @@ impl Reactor {
             && !self.table.has_any_in(UNUSED)
             && !self.table.has_any_in(UNFINISHED)
         {
-            self.pause_accepting(OWN_PAUSE);
+            self.pause_accepting(SHORTAGE_PAUSE);
         }
         self.accept_pause == 0
     }

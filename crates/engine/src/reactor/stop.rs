@@ -1,14 +1,16 @@
 //! Stopping: a graceful stop, and handing everything off when the process is about to end.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 
 use fastrack_http::{error_response, Error};
 use fastrack_sys::{epoch_seconds, monotonic_millis};
 
+use super::access::LOG_TIME;
 use super::Reactor;
 use crate::accept::Backlog;
 use crate::conn::{Connection, Phase, Step};
 use crate::handoff::QueueHandle;
+use crate::request_state::drain;
 use crate::settings::{STOP_TIME, STOP_TIME_IDLE};
 
 /// How long clients get here whose request is on its way, in milliseconds: those that were accepted and have sent nothing
@@ -16,12 +18,6 @@ use crate::settings::{STOP_TIME, STOP_TIME_IDLE};
 const STOP_TIME_HEAD: u64 = 1_000;
 
 const ROOM_TIME: u64 = 100;
-
-/// How long the access log's last lines are waited for when the process ends in a request, in milliseconds.
-const LOG_TIME: u64 = 50;
-
-/// Bytes of an upload that are read and discarded before it is closed.
-const DISCARDED: usize = 64 * 1024;
 
 /// How often to look whether a successor is there for a response, in milliseconds.
 const SUCCESSOR_LOOK: u64 = 100;
@@ -207,18 +203,7 @@ impl Reactor {
         // As in `refuse`, but there is no time to wait for the client.
         let _ = fastrack_sys::send(connection.as_fd(), &response);
         let _ = fastrack_sys::shutdown_write(connection.as_fd());
-        discard_received(connection.as_fd());
+        drain(connection.as_fd());
         self.release(connection);
-    }
-}
-
-/// Reads and discards what has arrived, up to some amount.
-fn discard_received(fd: BorrowedFd<'_>) {
-    let mut left = DISCARDED;
-    while let Some(got) = fastrack_sys::discard_input(fd).ok().filter(|got| *got > 0) {
-        left = left.saturating_sub(got);
-        if left == 0 {
-            break;
-        }
     }
 }

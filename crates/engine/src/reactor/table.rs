@@ -16,8 +16,9 @@ use crate::conn::{Connection, Phase};
 use crate::control::Control;
 use crate::request_state::{Count, Counters};
 
-/// Events handled before the poller is asked for newer ones.
-const EVENTS_PER_POLL: u32 = 16;
+/// Events handled without a request becoming ready, before others get a turn, and before the poller is asked for newer ones:
+/// each may bring a megabyte.
+pub(super) const EVENTS_PER_TURN: usize = 16;
 
 #[derive(Debug, Default)]
 struct Place {
@@ -55,7 +56,7 @@ pub(crate) struct Table {
     polled_at: u64,
     /// Keys of the connections that have events, and how many were handled since the last poll.
     events: VecDeque<usize>,
-    handled: u32,
+    handled: usize,
     /// That of all incomplete bodies that are parked.
     memory: usize,
     /// How many connections are parked in each phase.
@@ -97,7 +98,7 @@ impl Table {
 
     /// Polls without waiting, unless enough events are queued.
     pub(super) fn poll(&mut self) -> io::Result<()> {
-        if !self.events.is_empty() && self.handled < EVENTS_PER_POLL {
+        if !self.events.is_empty() && self.handled < EVENTS_PER_TURN {
             return Ok(());
         }
         self.handled = 0;

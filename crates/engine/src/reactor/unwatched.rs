@@ -4,8 +4,7 @@ use std::io;
 
 use fastrack_sys::monotonic_millis;
 
-/// How long until it is asked again, in milliseconds.
-const NEXT_TRY: u64 = 20;
+use crate::settings::SHORTAGE_PAUSE;
 
 #[derive(Debug, Default)]
 pub(super) struct Unwatched {
@@ -25,7 +24,7 @@ impl Unwatched {
     /// Another try has failed.
     pub fn add_again(&mut self, key: usize) {
         self.keys.push(key);
-        self.next_try = monotonic_millis() + NEXT_TRY;
+        self.next_try = monotonic_millis() + SHORTAGE_PAUSE;
     }
 
     /// The keys of those for which to ask again now. They are forgotten here.

@@ -1,17 +1,17 @@
 //! The request that a thread of the application is answering, as other threads and signal handlers see it.
 //!
 //! Whether the application or the helper answers the client is decided by one compare-and-swap on `claim`. The
-//! application's thread makes it before the first byte of a response and at the request's end; the helper, to
-//! [`Claim::Taken`], when the time limit is over. The claim contains the request's number, so the helper cannot
-//! take a later request than the one whose deadline it has read.
+//! application's thread makes it before the first byte of a response, after the last one, and at the request's end; the
+//! helper, which [takes](TAKEN) the request, when the time limit is over. The claim contains the request's number, so the
+//! helper cannot take a later request than the one whose deadline it has read.
 
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use fastrack_http::Head;
-use fastrack_sys::{borrow_fd, exit_at_once, monotonic_millis, write_stderr_within, SharedMemory};
+use fastrack_sys::{borrow_fd, exit_at_once, monotonic_millis, write_stderr_all, SharedMemory};
 
 use super::board::{State, ThreadSlot, NEVER};
 use super::counters::Counters;
@@ -26,14 +26,11 @@ const NO_FD: RawFd = -1;
 /// takes seconds.
 pub(crate) const ENDING_TIME: u64 = 15_000;
 
-/// How long to wait for a log that takes nothing, in milliseconds.
-const LOG_TIME: u64 = 200;
-
 /// Ends a process that was about to end by other means and has not, so that the master replaces it: nobody watches its
 /// requests any more.
 pub(crate) fn end_overdue_process() -> ! {
     let line = format!("fastrack: worker {} was about to end and has not: it is ended\n", std::process::id());
-    write_stderr_within(line.as_bytes(), LOG_TIME);
+    write_stderr_all(line.as_bytes());
     exit_at_once(OVERDUE_STATUS);
 }
 
@@ -50,32 +47,46 @@ pub(crate) enum Claim {
     Open = 1,
     /// The application's thread has begun to send.
     Begun = 2,
-    /// Another thread ends the request, and then the process.
-    Taken = 3,
-    /// All of it has been sent. Only ever returned, never stored.
-    Complete,
+    /// It has sent all of it.
+    Complete = 3,
 }
 
-const BITS: u32 = 2;
+/// The bits of [`ActiveRequest::claim`] that are a [`Claim`].
+const CLAIM: u64 = 3;
+
+/// Another thread ends the request, and then the process: nobody changes how far the response is any more.
+const TAKEN: u64 = 1 << 2;
+
+/// The request was taken by the [end of the process](ActiveRequest::note_ended), and has no line in the access log yet.
+const UNLOGGED: u64 = 1 << 3;
+
+/// Where the request's number begins.
+const NUMBER: u32 = 4;
 
 impl Claim {
     fn of(number: u64) -> Self {
-        match number & ((1 << BITS) - 1) {
+        match number & CLAIM {
             0 => Claim::None,
             1 => Claim::Open,
             2 => Claim::Begun,
-            _ => Claim::Taken,
+            _ => Claim::Complete,
         }
+    }
+
+    /// That of a request which begins.
+    fn of_new(self, request: u64) -> u64 {
+        request << NUMBER | self as u64
     }
 
     /// `number` with its claim replaced by this one.
     fn with_number_of(self, number: u64) -> u64 {
-        number >> BITS << BITS | self as u64
+        number & !CLAIM | self as u64
     }
+}
 
-    fn is_takeable(self) -> bool {
-        !matches!(self, Claim::None | Claim::Taken)
-    }
+/// Whether there is a request, and nobody has taken it.
+fn is_takeable(number: u64) -> bool {
+    Claim::of(number) != Claim::None && number & TAKEN == 0
 }
 
 /// One request in progress.
@@ -83,15 +94,12 @@ impl Claim {
 pub(crate) struct ActiveRequest {
     fd: AtomicI32,
     /// That of the thread's responses.
-    unsent: Mutex<Option<Arc<dyn SendUnsent>>>,
+    unsent: OnceLock<Arc<dyn SendUnsent>>,
     slot: SharedMemory<ThreadSlot>,
     counters: Counters,
     timeout: u64,
+    /// A [`Claim`], whether it was [`TAKEN`] and is [`UNLOGGED`], and the request's number.
     claim: AtomicU64,
-    /// The claim of the last request whose response was sent whole.
-    complete: AtomicU64,
-    /// How far the response was when the end of the process [took](Self::note_ended) the request; a [`Claim`].
-    ended_at: AtomicU64,
     /// What is left of the time limit while it is [stopped](Self::while_stopped), in milliseconds.
     left: AtomicU64,
 }
@@ -109,13 +117,11 @@ impl ActiveRequest {
         let counters = slot.counters();
         let new = |slot| ActiveRequest {
             fd: AtomicI32::new(NO_FD),
-            unsent: Mutex::default(),
+            unsent: OnceLock::new(),
             counters: counters.clone(),
             slot,
             timeout: settings.timeout,
             claim: AtomicU64::new(0),
-            complete: AtomicU64::new(0),
-            ended_at: AtomicU64::new(Claim::None as u64),
             left: AtomicU64::new(RUNNING),
         };
         Ok(slot.for_threads(threads).into_iter().map(new).map(Arc::new).collect())
@@ -129,7 +135,7 @@ impl ActiveRequest {
         let now = monotonic_millis();
         let deadline = if self.timeout == 0 { NEVER } else { now + self.timeout };
         let number = self.slot.begin_request(head, bytes, now, deadline);
-        self.claim.store(Claim::Open.with_number_of(number << BITS), Ordering::Release);
+        self.claim.store(Claim::Open.of_new(number), Ordering::Release);
         now
     }
 
@@ -138,9 +144,10 @@ impl ActiveRequest {
         self.change(Claim::Begun)
     }
 
-    /// The response has been sent whole, whatever the application does from here on.
+    /// The response has been sent whole, whatever the application does from here on. After [`claim_response`](Self::claim_response).
     pub fn set_complete(&self) {
-        self.complete.store(self.claim.load(Ordering::Relaxed), Ordering::Release);
+        // Another thread that has taken the request by now goes on as with one whose response has begun.
+        self.change(Claim::Complete);
     }
 
     /// The application is done. If another thread has taken the request this never returns: the process is ending, or
@@ -187,9 +194,8 @@ impl ActiveRequest {
     pub fn begin_callbacks(&self) {
         let now = monotonic_millis();
         let deadline = if self.timeout == 0 { NEVER } else { now + self.timeout };
-        let claim = Claim::Begun.with_number_of(self.slot.begin_callbacks(now, deadline) << BITS);
-        self.complete.store(claim, Ordering::Relaxed);
-        self.claim.store(claim, Ordering::Release);
+        let number = self.slot.begin_callbacks(now, deadline);
+        self.claim.store(Claim::Complete.of_new(number), Ordering::Release);
     }
 
     /// As [`end`](Self::end): if another thread has taken it this never returns.
@@ -206,7 +212,7 @@ impl ActiveRequest {
     fn change(&self, claim: Claim) -> bool {
         let number = self.claim.load(Ordering::Relaxed);
         let next = claim.with_number_of(number);
-        Claim::of(number) != Claim::Taken
+        number & TAKEN == 0
             && self.claim.compare_exchange(number, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
@@ -227,16 +233,17 @@ impl ActiveRequest {
         }
     }
 
-    /// The helper sends this as well.
+    /// From now on the helper sends this as well.
     pub fn share_unsent(&self, unsent: Arc<dyn SendUnsent>) {
-        *self.unsent.lock().unwrap_or_else(PoisonError::into_inner) = Some(unsent);
+        // It is set once.
+        let _ = self.unsent.set(unsent);
     }
 
     // --- any thread of the application
 
     /// Sets the request's time limit, in milliseconds from now; 0 is none. Does nothing between requests.
     pub fn allow(&self, millis: u64) {
-        if !self.claim().is_takeable() {
+        if !self.is_takeable() {
             return;
         }
         let millis = if millis == 0 { NEVER } else { millis };
@@ -256,9 +263,8 @@ impl ActiveRequest {
     /// Sends what the client has not taken of the response. To be called while its connection cannot be closed. Whether there
     /// was anything.
     pub fn send_unsent(&self) -> bool {
-        let unsent = self.unsent.lock().unwrap_or_else(PoisonError::into_inner);
         let mut was_any = false;
-        if let Some(unsent) = &*unsent {
+        if let Some(unsent) = self.unsent.get() {
             self.with_client(|client| was_any = unsent.send_unsent(client));
         }
         was_any
@@ -266,19 +272,19 @@ impl ActiveRequest {
 
     /// The same before the connection is reset, once. Async-signal-safe.
     pub fn send_last(&self) {
-        if let Ok(unsent) = self.unsent.try_lock() {
-            unsent.iter().for_each(|unsent| self.with_client(|client| unsent.send_last(client)));
+        if let Some(unsent) = self.unsent.get() {
+            self.with_client(|client| unsent.send_last(client));
         }
     }
 
     /// Whether there is no request, and no callbacks of one.
     pub fn is_none(&self) -> bool {
-        self.claim() == Claim::None
+        Claim::of(self.claim.load(Ordering::Acquire)) == Claim::None
     }
 
     /// The request's deadline; `u64::MAX` if there is none.
     pub fn deadline(&self) -> u64 {
-        if self.claim().is_takeable() {
+        if self.is_takeable() {
             self.slot.deadline.get()
         } else {
             NEVER
@@ -288,7 +294,7 @@ impl ActiveRequest {
     /// Takes the request if its deadline has passed. Returns how far the response was.
     pub fn take_overdue(&self, now: u64) -> Option<Claim> {
         let number = self.claim.load(Ordering::Acquire);
-        if !Claim::of(number).is_takeable() || self.slot.deadline.get() > now {
+        if !is_takeable(number) || self.slot.deadline.get() > now {
             return None;
         }
         let claim = self.try_take(number).ok()?;
@@ -303,23 +309,22 @@ impl ActiveRequest {
     }
 
     pub fn is_taken(&self) -> bool {
-        self.claim() == Claim::Taken
+        self.claim.load(Ordering::Acquire) & TAKEN != 0
     }
 
     /// Whether it is in progress, and nobody has taken it.
     pub fn is_takeable(&self) -> bool {
-        self.claim().is_takeable()
+        is_takeable(self.claim.load(Ordering::Acquire))
     }
 
     fn try_take(&self, number: u64) -> Result<Claim, u64> {
-        let (claim, taken) = (Claim::of(number), Claim::Taken.with_number_of(number));
-        self.claim.compare_exchange(number, taken, Ordering::AcqRel, Ordering::Acquire)?;
-        let complete = claim == Claim::Begun && self.complete.load(Ordering::Acquire) == number;
+        self.claim.compare_exchange(number, number | TAKEN, Ordering::AcqRel, Ordering::Acquire)?;
+        let claim = Claim::of(number);
         if !self.slot.is_in_callbacks() {
             let millis = monotonic_millis().saturating_sub(self.slot.started.get());
             self.counters.count_lost(claim == Claim::Open, millis);
         }
-        Ok(if complete { Claim::Complete } else { claim })
+        Ok(claim)
     }
 
     /// Describes the request, or its callbacks, for the log: method and target, time taken, request id.
@@ -353,7 +358,7 @@ impl ActiveRequest {
     /// Takes the request, if there is one that nobody has taken. Returns how far the response was.
     pub fn take(&self) -> Option<Claim> {
         let mut number = self.claim.load(Ordering::Acquire);
-        while Claim::of(number).is_takeable() {
+        while is_takeable(number) {
             match self.try_take(number) {
                 Ok(claim) => return Some(claim),
                 Err(other) => number = other,
@@ -365,26 +370,22 @@ impl ActiveRequest {
     /// Takes the request if nothing of a response has been sent.
     pub fn take_open(&self) -> Option<Claim> {
         let number = self.claim.load(Ordering::Acquire);
-        if Claim::of(number) == Claim::Open {
+        if is_takeable(number) && Claim::of(number) == Claim::Open {
             // If it fails the response has begun.
             return self.try_take(number).ok();
         }
         None
     }
 
-    /// The end of the process has taken it, when the response was that far: [`take_ended`](Self::take_ended) tells.
-    pub fn note_ended(&self, claim: Claim) {
-        self.ended_at.store(claim as u64, Ordering::Release);
+    /// The end of the process has taken it: [`take_ended`](Self::take_ended) tells.
+    pub fn note_ended(&self) {
+        self.claim.fetch_or(UNLOGGED, Ordering::AcqRel);
     }
 
     /// Whether the end of the process took the request, and how far the response was. Once.
     pub fn take_ended(&self) -> Option<Claim> {
-        match self.ended_at.swap(Claim::None as u64, Ordering::AcqRel) {
-            0 => None,
-            1 => Some(Claim::Open),
-            2 => Some(Claim::Begun),
-            _ => Some(Claim::Complete),
-        }
+        let number = self.claim.fetch_and(!UNLOGGED, Ordering::AcqRel);
+        (number & UNLOGGED != 0).then(|| Claim::of(number))
     }
 
     /// Whether the method is HEAD, whose responses have no body.
@@ -403,10 +404,6 @@ impl ActiveRequest {
         // the caller prevents.
         let client = unsafe { borrow_fd(self.fd()) };
         client.into_iter().for_each(work);
-    }
-
-    fn claim(&self) -> Claim {
-        Claim::of(self.claim.load(Ordering::Acquire))
     }
 }
 
@@ -459,7 +456,7 @@ mod tests {
         begin(&active);
         assert_eq!(active.take_ended(), None);
         assert_eq!(
-            (active.take().inspect(|claim| active.note_ended(*claim)), active.take()),
+            (active.take().inspect(|_| active.note_ended()), active.take()),
             (Some(Claim::Open), None)
         );
         assert_eq!((active.take_ended(), active.take_ended()), (Some(Claim::Open), None));
@@ -487,6 +484,10 @@ mod tests {
         assert!(active.claim_response());
         let part = active.claim.load(Ordering::SeqCst);
         assert_eq!(active.take_overdue(NEVER - 1), Some(Claim::Begun));
+        // Too late.
+        active.set_complete();
+        active.note_ended();
+        assert_eq!((active.take_ended(), active.is_taken()), (Some(Claim::Begun), true));
         active.claim.store(part, Ordering::SeqCst);
         active.set_complete();
         assert_eq!(active.take_overdue(NEVER - 1), Some(Claim::Complete));

@@ -1,7 +1,7 @@
 //! When a worker begins another request beside those in progress: by how long the application's lock (Ruby's GVL) is free, as the
 //! threads tell that have requests.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -13,9 +13,13 @@ pub(crate) const ENOUGH: u64 = 30_000;
 const MOST: u64 = 60_000;
 
 /// How the requests in progress use the lock, as of one moment. It is kept in 64 bits, so that all threads see the same.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Use {
-    /// Requests in progress, and those among them that have the lock, or want it.
+    /// The application has told something: with Ruby 3.1 it never does.
+    is_told: bool,
+    /// The helper waits for the moment in which the lock has been free for long enough.
+    is_awaited: bool,
+    /// Requests in progress, and those among them that have the lock, or want it: as many as there are threads, fewer than 128.
     requests: u8,
     users: u8,
     /// For how much longer requests waited while the lock was free than half of the time that it was in use, in microseconds: between 0
@@ -25,18 +29,31 @@ struct Use {
     at: u32,
 }
 
+/// The bits of [`Use::is_told`] and [`Use::is_awaited`]: the highest of the two counts.
+const TOLD: u64 = 1 << 7;
+const AWAITED: u64 = 1 << 15;
+
 /// A time that is earlier by less than this, in microseconds, was read by another thread before.
 const DISORDER: u32 = 1_000_000;
 
 impl Use {
     fn of(number: u64) -> Self {
-        let [requests, users, low, high, time @ ..] = number.to_le_bytes();
-        Use { requests, users, spare: u16::from_le_bytes([low, high]), at: u32::from_le_bytes(time) }
+        let [requests, users, low, high, time @ ..] = (number & !(TOLD | AWAITED)).to_le_bytes();
+        Use {
+            is_told: number & TOLD != 0,
+            is_awaited: number & AWAITED != 0,
+            requests,
+            users,
+            spare: u16::from_le_bytes([low, high]),
+            at: u32::from_le_bytes(time),
+        }
     }
 
     fn number(self) -> u64 {
         let ([low, high], [a, b, c, d]) = (self.spare.to_le_bytes(), self.at.to_le_bytes());
-        u64::from_le_bytes([self.requests, self.users, low, high, a, b, c, d])
+        let told = if self.is_told { TOLD } else { 0 };
+        let awaited = if self.is_awaited { AWAITED } else { 0 };
+        u64::from_le_bytes([self.requests, self.users, low, high, a, b, c, d]) | told | awaited
     }
 
     /// For how long it has been so, in microseconds.
@@ -79,11 +96,8 @@ impl Use {
 pub(crate) struct AppLock {
     /// A [`Use`].
     used: AtomicU64,
-    /// The application has told something: with Ruby 3.1 it never does.
-    is_told: AtomicBool,
-    /// Wakes the helper at `due`, in microseconds, when the lock may have been free for long enough, while it is `awaited`.
+    /// Wakes the helper at `due`, in microseconds, when the lock may have been free for long enough, while that is awaited.
     timer: OnceLock<Timer>,
-    is_awaited: AtomicBool,
     due: AtomicU64,
 }
 
@@ -91,8 +105,8 @@ impl AppLock {
     // --- threads that have requests
 
     pub(super) fn tell(&self) {
-        if !self.is_told.load(Ordering::Relaxed) {
-            self.is_told.store(true, Ordering::Relaxed);
+        if !self.is_told() {
+            self.used.fetch_or(TOLD, Ordering::Relaxed);
         }
     }
 
@@ -106,7 +120,7 @@ impl AppLock {
                 Err(other) => before = other,
             }
         };
-        if used.users == 0 && used.requests > 0 && self.is_awaited.load(Ordering::SeqCst) {
+        if used.users == 0 && used.requests > 0 && used.is_awaited {
             self.wake_helper_in(now, used.missing(now));
         }
     }
@@ -126,18 +140,18 @@ impl AppLock {
 
     /// Whether the application tells how its threads use the lock.
     pub fn is_told(&self) -> bool {
-        self.is_told.load(Ordering::Relaxed)
+        self.used(Ordering::Relaxed).is_told
     }
 
     /// Whether no request uses the lock, and they have waited for long enough: a thread that has answered one may begin another.
     pub fn is_spare(&self, now: u64) -> bool {
-        let used = Use::of(self.used.load(Ordering::SeqCst));
+        let used = self.used(Ordering::SeqCst);
         used.users == 0 && u64::from(used.at(now).spare) >= ENOUGH
     }
 
     /// In how many microseconds one more request may be in progress: 0 if one may now; None while the lock is in use.
     pub fn time_until_enough(&self, now: u64) -> Option<u64> {
-        let used = Use::of(self.used.load(Ordering::SeqCst));
+        let used = self.used(Ordering::SeqCst);
         (used.users == 0).then(|| used.missing(now))
     }
 
@@ -153,13 +167,20 @@ impl AppLock {
 
     /// The helper wants to be told when the lock, in use now, has been free for long enough, or not any more. Whether it will be.
     pub fn set_awaited(&self, is_awaited: bool) -> bool {
-        self.is_awaited.store(is_awaited, Ordering::SeqCst);
-        self.is_told() && self.timer.get().is_some()
+        let before = match is_awaited {
+            true => self.used.fetch_or(AWAITED, Ordering::SeqCst),
+            false => self.used.fetch_and(!AWAITED, Ordering::SeqCst),
+        };
+        Use::of(before).is_told && self.timer.get().is_some()
+    }
+
+    fn used(&self, order: Ordering) -> Use {
+        Use::of(self.used.load(order))
     }
 
     #[cfg(test)]
     pub fn is_awaited(&self) -> bool {
-        self.is_awaited.load(Ordering::Relaxed)
+        self.used(Ordering::Relaxed).is_awaited
     }
 }
 
@@ -167,12 +188,13 @@ impl AppLock {
 mod tests {
     use super::*;
     use crate::patience::patience;
+    use crate::request_state::MAX_THREADS;
     use fastrack_sys::{Events, Poller};
 
     /// How much longer requests waited than they used the lock after these times, in microseconds, in which there are so many requests, and
     /// so many of them use it.
     fn spare_after(times: &[(u8, u8, u64)]) -> u64 {
-        let mut used = Use { requests: 0, users: 0, spare: 0, at: 7_000 };
+        let mut used = Use { at: 7_000, ..Use::default() };
         let mut now = 7_000;
         for (requests, users, micros) in times {
             now += micros;
@@ -207,13 +229,20 @@ mod tests {
     #[test]
     fn all_of_it_is_kept_in_one_number() {
         for used in [
-            Use { requests: 1, users: 0, spare: 0, at: 0 },
-            Use { requests: 64, users: 63, spare: MOST as u16, at: u32::MAX },
+            Use { requests: 1, is_awaited: true, ..Use::default() },
+            Use {
+                is_told: true,
+                is_awaited: false,
+                requests: MAX_THREADS as u8,
+                users: 63,
+                spare: MOST as u16,
+                at: u32::MAX,
+            },
         ] {
             assert_eq!(Use::of(used.number()), used);
         }
         // The clock goes on beyond 32 bits, and may be read before another thread's.
-        let used = Use { requests: 1, users: 0, spare: 100, at: u32::MAX };
+        let used = Use { requests: 1, spare: 100, at: u32::MAX, ..Use::default() };
         assert_eq!(used.at((1 << 32) + 100), Use { spare: 201, at: 100, ..used });
         assert_eq!(used.at((1 << 32) - 2).spare, 100);
     }
@@ -241,10 +270,9 @@ mod tests {
     /// When a lock that is awaited, or not, has set its timer to wake the helper, after a request has waited from these times on.
     fn set_at(is_awaited: bool, times: &[u64]) -> Vec<u64> {
         let lock = AppLock::default();
-        lock.set_awaited(is_awaited);
         let set = |now: &u64| {
-            lock.used
-                .store(Use { requests: 1, users: 1, spare: 0, at: *now as u32 }.number(), Ordering::SeqCst);
+            let used = Use { is_awaited, requests: 1, users: 1, at: *now as u32, ..Use::default() };
+            lock.used.store(used.number(), Ordering::SeqCst);
             lock.change(*now, 0, -1);
             lock.due.load(Ordering::Relaxed)
         };

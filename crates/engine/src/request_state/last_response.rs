@@ -65,7 +65,7 @@ impl LastResponse {
         }
     }
 
-    /// Reads what is there: a close with unread data could lose the response. Async-signal-safe.
+    /// [Drains](drain) the client of a taken request.
     pub fn drain(request: &ActiveRequest) {
         request.with_client(drain);
     }
@@ -80,7 +80,8 @@ fn send_dated(client: BorrowedFd<'_>, prepared: &[u8]) {
     let _ = send(client, bytes);
 }
 
-fn drain(client: BorrowedFd<'_>) {
+/// Reads what is there: a close with unread data could lose the response. Async-signal-safe.
+pub(crate) fn drain(client: BorrowedFd<'_>) {
     let mut left = DRAINED;
     while left > 0 {
         match discard_input(client) {

@@ -25,7 +25,7 @@ pub use cause::Cause;
 pub(crate) use counters::Counters;
 pub(crate) use counts::Count;
 pub use counts::{Connections, Counts, GcTime, Histogram, BUCKETS};
-pub(crate) use last_response::LastResponse;
+pub(crate) use last_response::{drain, LastResponse};
 pub use scoreboard::{Entry, QueueLength, Scoreboard, WorkerId};
 pub use settings::{RequestSettings, ThreadDumper};
 pub use slot::Slot;

@@ -2,7 +2,6 @@
 
 mod forking;
 mod gc_pause;
-mod gc_pause_priority;
 mod serve;
 mod thread;
 mod wait;
@@ -10,21 +9,21 @@ mod wait;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard, OnceLock};
 
 use fastrack_sys::{Poller, Timer, Waker};
 
-use crate::accept::{Backlog, Listener, Listeners};
-use crate::conn::Spooling;
+use crate::accept::{Backlog, Listener, Listeners, Token};
+use crate::conn::{Spooling, Unsent};
 use crate::control::Control;
 use crate::handoff::{QueueHandle, SharedQueue};
 use crate::helper::{AppThreads, Ending, Helper, HelperTimer, Shared};
-use crate::reactor::{Lead, Reactor, Table, CONNECTIONS, MASTER, NOTICE, QUEUE};
+use crate::reactor::{Lead, Reactor, Table};
 use crate::request_state::MAX_THREADS;
 use crate::settings::Settings;
-use gc_pause_priority::GcPausePriority;
 
 pub use forking::Forking;
+pub use gc_pause::GcPause;
 
 /// One worker's listeners and connections. Several threads of the application may run it: of those that have no request,
 /// one leads.
@@ -36,12 +35,14 @@ pub struct Engine {
     control: Arc<Control>,
     ending: Arc<Ending>,
     spooling: Spooling,
+    /// One for each thread of the application.
+    unsent: Box<[Arc<Unsent>]>,
     /// As [`Lead`] has it: for the thread that waits.
     poller: Arc<Poller>,
     /// Who has the control may be there for longer than the engine.
     _waker: Option<Arc<Waker>>,
-    /// For the thread that pauses.
-    priority: Mutex<GcPausePriority>,
+    /// Not known before the first pause.
+    low_priority_is_allowed: OnceLock<bool>,
 }
 
 /// The reactor, locked by the application's thread.
@@ -64,13 +65,13 @@ impl Engine {
         listeners.register(&poller)?;
         let master = master.map(|fd| fd.try_clone_to_owned()).transpose()?.map(File::from);
         if let Some(master) = &master {
-            poller.add(master, MASTER)?;
+            poller.add(master, Token::Master.number())?;
         }
         let table = Table::new()?;
-        poller.add(table.poller(), CONNECTIONS)?;
+        poller.add(table.poller(), Token::Connections.number())?;
         let queue_handle = queue.map(SharedQueue::handle).transpose()?.flatten();
         if let Some(queue_handle) = &queue_handle {
-            poller.add_shared(queue_handle.receiver(), QUEUE)?;
+            poller.add_shared(queue_handle.receiver(), Token::Queue.number())?;
             // The master may stop another worker as soon as this one says that it is ready.
             queue_handle.set_serving(true);
         }
@@ -94,12 +95,13 @@ impl Engine {
         let mut control = Control::new(poller.raw_fd(), fds, watch)?;
         let waker = (!app_threads.is_alone()).then(Waker::new).transpose()?.map(Arc::new);
         if let Some(waker) = &waker {
-            poller.watch(&**waker, NOTICE)?;
+            poller.watch(&**waker, Token::Notice.number())?;
             control.wake_by(waker);
         }
         let control = Arc::new(control);
         let watch = settings.requests.clone();
         let spooling = Spooling::new(&settings);
+        let unsent = control.all_requests().iter().map(|requests| Unsent::of(requests)).collect();
         let backlog = Backlog::new(listeners.shared());
         let lead = Lead::new(listeners, Arc::clone(&poller), master);
         let mut reactor = Reactor::new(settings, Arc::clone(&control), table, queue_handle, lead);
@@ -113,9 +115,10 @@ impl Engine {
             control,
             ending,
             spooling,
+            unsent,
             poller,
             _waker: waker,
-            priority: Mutex::default(),
+            low_priority_is_allowed: OnceLock::new(),
         })
     }
 

@@ -10,7 +10,8 @@ use crate::app::{App, Flow};
 use crate::baton::MAIN;
 use crate::conn::InFlight;
 use crate::helper::{AppThreads, Shared, Turn};
-use crate::reactor::{Action, Finish, Reactor, EXHAUSTION_PAUSE};
+use crate::reactor::{Action, Finish, Reactor};
+use crate::settings::SHORTAGE_PAUSE;
 
 /// How long a thread whose request another one has taken waits at a time for the end of the process, in milliseconds.
 const END_LOOK: u64 = 1_000;
@@ -101,10 +102,11 @@ impl Engine {
 impl<'e> AppThread<'e> {
     fn new(engine: &'e Engine, number: usize) -> Self {
         let request = Arc::clone(&engine.control.all_requests()[number]);
+        let unsent = Arc::clone(&engine.unsent[number]);
         AppThread {
             engine,
             number,
-            in_flight: InFlight::new(request, engine.spooling.clone()),
+            in_flight: InFlight::new(request, unsent, engine.spooling.clone()),
             recalled: false,
             gives_way: false,
             finish: None,
@@ -249,7 +251,7 @@ impl<'e> AppThread<'e> {
                     self.unlocked(reactor, || log(app, &lines, lacks_memory))
                 }
                 Action::Pause => {
-                    let mut pause = || fastrack_sys::sleep(EXHAUSTION_PAUSE);
+                    let mut pause = || fastrack_sys::sleep(SHORTAGE_PAUSE);
                     self.unlocked(reactor, || app.block(&mut pause))
                 }
                 Action::Wait if reactor.threads.is_idle() => self.wait(reactor, app),

@@ -180,9 +180,8 @@ fn to_mio(token: u64) -> Token {
     Token(token as usize)
 }
 
-/// Tokens are small, or near the end of the numbers.
 fn from_mio(token: Token) -> u64 {
-    token.0 as isize as i64 as u64
+    token.0 as u64
 }
 
 /// Nothing panics with one of the locks.

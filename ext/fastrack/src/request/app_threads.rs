@@ -20,25 +20,23 @@ static ALL: AppThreads = AppThreads(Mutex::new(Vec::new()));
 
 impl AppThreads {
     /// An entry for the current thread, until it [leaves](Self::leave).
-    pub fn enter(&self, ruby: &Ruby, control: Arc<Control>) -> &'static AppThread {
+    pub fn enter(&self, ruby: &Ruby, control: &Arc<Control>) -> &'static AppThread {
         let current = current_thread(ruby);
         let mut threads = self.lock();
         let is_free = |entry: &&&AppThread| [0, current].contains(&entry.thread.load(Ordering::Relaxed));
         let free = threads.iter().find(is_free).copied();
         let entry = free.unwrap_or_else(|| {
-            let entry: &AppThread = Box::leak(Box::default());
+            let entry: &AppThread = Box::leak(Box::new(AppThread::new(control)));
             threads.push(entry);
             ALL.lock().push(entry);
             entry
         });
         entry.thread.store(current, Ordering::Relaxed);
-        entry.set_control(Some(control));
         entry
     }
 
     pub fn leave(&self, entry: &AppThread) {
         entry.thread.store(0, Ordering::Relaxed);
-        entry.set_control(None);
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<&'static AppThread>> {

@@ -1,7 +1,7 @@
 //! One request in progress, and the Ruby thread that answers it.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Weak};
 
 use rb_sys::*;
 
@@ -136,14 +136,19 @@ pub(crate) struct AppThread {
     generation: AtomicU64,
     /// The number of its request, until the callbacks of that are over, too; else 0.
     request: AtomicUsize,
-    /// Its engine's, while it runs that.
-    control: Mutex<Option<Arc<Control>>>,
+    /// Its engine's.
+    control: Weak<Control>,
 }
 
 /// The number of the last request of this process.
 static REQUESTS: AtomicUsize = AtomicUsize::new(0);
 
 impl AppThread {
+    /// One that runs this engine's app, and no other's.
+    pub(super) fn new(control: &Arc<Control>) -> Self {
+        AppThread { control: Arc::downgrade(control), ..AppThread::default() }
+    }
+
     /// A request begins. Returns its number.
     pub fn begin_request(&self) -> usize {
         let number = REQUESTS.load(Ordering::Relaxed) + 1;
@@ -169,22 +174,14 @@ impl AppThread {
         }
     }
 
-    pub fn set_control(&self, control: Option<Arc<Control>>) {
-        *self.control.lock().unwrap_or_else(PoisonError::into_inner) = control;
-    }
-
-    fn with_control<T>(&self, work: impl FnOnce(&Control) -> T) -> Option<T> {
-        self.control.lock().unwrap_or_else(PoisonError::into_inner).as_deref().map(work)
-    }
-
     /// Whether the client whose request this thread has has left.
     pub fn is_client_gone(&self) -> bool {
-        self.with_control(|control| control.is_client_gone(self.number())).unwrap_or(true)
+        self.control.upgrade().is_none_or(|control| control.is_client_gone(self.number()))
     }
 
     /// Sets the time limit of the request that this thread has, in milliseconds from now; 0 is none.
     pub fn allow(&self, millis: u64) {
-        self.with_control(|control| control.allow(self.number(), millis));
+        self.control.upgrade().into_iter().for_each(|control| control.allow(self.number(), millis));
     }
 
     pub fn number(&self) -> usize {

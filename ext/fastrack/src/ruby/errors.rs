@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::io;
 
-use fastrack_sys::write_stderr_within;
+use fastrack_sys::write_stderr_all;
 use magnus::error::ErrorType;
 use magnus::rb_sys::AsRawValue;
 use magnus::{Error, Ruby};
@@ -11,9 +11,6 @@ use rb_sys::*;
 
 use crate::ruby::protect::{protect, Raised};
 use crate::ruby::value::{call, NIL};
-
-/// How long the reader of a full log pipe gets to make room.
-const LOG_MILLIS: u64 = 100;
 
 /// Raises an exception with a fixed message.
 pub(crate) unsafe fn raise(class: VALUE, message: &CStr) -> ! {
@@ -94,5 +91,5 @@ pub(crate) fn log_line(line: &str) -> Result<(), Raised> {
 
 /// Writes a line to stderr, where Ruby is not to be asked. A log that cannot be written to is no reason to fail.
 pub(crate) fn warn(line: &str) {
-    write_stderr_within(format!("fastrack: {line} (worker {})\n", std::process::id()).as_bytes(), LOG_MILLIS);
+    write_stderr_all(format!("fastrack: {line} (worker {})\n", std::process::id()).as_bytes());
 }

@@ -18,9 +18,6 @@ const FAILURE: c_int = 1;
 /// The stack of the thread that waits for the end, in bytes.
 const STACK: usize = 64 * 1024;
 
-/// How long the log may take to accept a line, in milliseconds.
-const LOG_TIME: u64 = 100;
-
 pub(super) fn init(module: RModule) -> Result<(), Error> {
     let module = module.define_module("ChildProcess")?;
     module.define_module_function("run", function!(run, 0))?;
@@ -66,7 +63,7 @@ fn end_within(seconds: f64, status: c_int, line: String) {
         if NEWEST.load(Ordering::Relaxed) != own {
             return;
         }
-        sys::write_stderr_within(line.as_bytes(), LOG_TIME);
+        sys::write_stderr_all(line.as_bytes());
         sys::exit_at_once(status)
     };
     let builder = Builder::new().name("fastrack end".into()).stack_size(STACK);

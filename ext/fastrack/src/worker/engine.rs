@@ -10,7 +10,7 @@ use magnus::{
     TypedData, Value,
 };
 
-use fastrack_engine::{Control, Ending, Engine, Finish, Forking};
+use fastrack_engine::{Control, Ending, Engine, Finish, Forking, GcPause};
 use fastrack_sys::borrow_fd;
 
 use crate::app::{AppSettings, RackApp};
@@ -28,6 +28,8 @@ struct RubyEngine {
     engine: RefCell<Option<Engine>>,
     /// Whether the first thread is in `run`.
     running: Cell<bool>,
+    /// Between `begin_pause` and `end_pause`.
+    pause: Cell<Option<GcPause>>,
     control: Arc<Control>,
     dumper: Arc<RubyThreads>,
     /// These would keep descriptors open; None once the engine was released.
@@ -102,6 +104,7 @@ impl RubyEngine {
             forking: RefCell::new(Some(Arc::new(engine.forking()))),
             engine: RefCell::new(Some(engine)),
             running: Cell::new(false),
+            pause: Cell::new(None),
             threads: AppThreads::default(),
             app_settings,
             pid: std::process::id(),
@@ -157,11 +160,18 @@ impl RubyEngine {
     /// `begin_pause(urgent)`: whether this worker may collect garbage now, without keeping a client waiting; if it is `urgent`, some that
     /// others will serve. Then `end_pause` must follow. For the calls after a response.
     fn begin_pause(&self, urgent: bool) -> bool {
-        self.engine.borrow().as_ref().is_some_and(|engine| engine.begin_gc_pause(urgent))
+        let pause = self.engine.borrow().as_ref().and_then(|engine| engine.begin_gc_pause(urgent));
+        let begins = pause.is_some();
+        if begins {
+            self.pause.set(pause);
+        }
+        begins
     }
 
     fn end_pause(&self) {
-        self.engine.borrow().iter().for_each(Engine::end_gc_pause);
+        if let (Some(engine), Some(pause)) = (&*self.engine.borrow(), self.pause.take()) {
+            engine.end_gc_pause(pause);
+        }
     }
 
     /// Borrows the engine, with the GVL. No exception unwinds over the borrow: `with_app` keeps it.
@@ -178,7 +188,7 @@ impl RubyEngine {
         app: Value,
         run: impl FnOnce(&mut RackApp) -> Finish,
     ) -> (Finish, Option<Error>) {
-        let thread = self.threads.enter(ruby, Arc::clone(&self.control));
+        let thread = self.threads.enter(ruby, &self.control);
         let mut app = RackApp::new(app.as_raw(), self.app_settings, thread);
         let finish = run(&mut app);
         self.threads.leave(thread);

@@ -6,7 +6,7 @@
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rb_sys::*;
@@ -36,36 +36,51 @@ pub(super) fn thread_dump_signal() -> i32 {
 /// Gets dumps from Ruby.
 #[derive(Debug, Default)]
 pub(super) struct RubyThreads {
-    dump: Mutex<Option<String>>,
+    dump: Mutex<Dump>,
     answered: Condvar,
-    is_asked: AtomicBool,
+}
+
+/// What the watchdog has asked Ruby for.
+#[derive(Debug, Default)]
+enum Dump {
+    #[default]
+    Nothing,
+    /// It waits for that, or has given up.
+    Asked,
+    Answered(String),
 }
 
 impl RubyThreads {
     /// Ruby's answer, from its trap. False if the watchdog has not asked.
     pub fn answer(&self, dump: String) -> bool {
-        if !self.is_asked.load(Ordering::SeqCst) {
+        let mut asked = self.lock();
+        if matches!(*asked, Dump::Nothing) {
             return false;
         }
-        *self.dump.lock().unwrap_or_else(PoisonError::into_inner) = Some(dump);
+        *asked = Dump::Answered(dump);
         self.answered.notify_all();
         true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Dump> {
+        self.dump.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ThreadDumper for RubyThreads {
     fn dump(&self, millis: u64) -> Option<String> {
-        let mut dump = self.dump.lock().unwrap_or_else(PoisonError::into_inner);
-        // An answer that came too late the last time.
-        *dump = None;
-        self.is_asked.store(true, Ordering::SeqCst);
+        let mut dump = self.lock();
+        *dump = Dump::Asked;
         sys::signal_self(thread_dump_signal());
         let timeout = Duration::from_millis(millis);
-        let waited = self.answered.wait_timeout_while(dump, timeout, |dump| dump.is_none());
-        let answer = waited.unwrap_or_else(PoisonError::into_inner).0.take();
-        // With several threads the process may go on, and the master may ask. A late answer would be taken for its.
-        self.is_asked.store(answer.is_none(), Ordering::SeqCst);
-        answer
+        let waited = self.answered.wait_timeout_while(dump, timeout, |dump| matches!(dump, Dump::Asked));
+        let mut dump = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let Dump::Answered(text) = std::mem::take(&mut *dump) else {
+            // With several threads the process may go on, and the master may ask. A late answer would be taken for its.
+            *dump = Dump::Asked;
+            return None;
+        };
+        Some(text)
     }
 
     fn dump_frames(&self, millis: u64) {

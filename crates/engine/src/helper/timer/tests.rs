@@ -143,7 +143,7 @@ fn connections_wake_the_helper_while_a_request_lasts() {
     let mut is_woken = || {
         let wake = timer.wait(&mut events, Some(0));
         assert_eq!(wake, Some(if events.is_empty() { Wake::Timeout } else { Wake::Event }));
-        events.iter().any(|event| event.token == CONNECTIONS)
+        events.iter().any(|event| event.token == Watched::Connections as u64)
     };
     assert!(!is_woken());
     for _ in 0..2 {
