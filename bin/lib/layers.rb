@@ -23,9 +23,9 @@ class Layers
       error_response
     ORDER
     "crates/sys" => [[], <<~ORDER],
-      clock fatal_signals fd fd_limit listen_queue memory process processors priority shared_memory signals thread_id trusted_path
-      fd_passing heap_holes own_descriptors socket
-      sendfile stderr wakeup
+      clock fatal_signals fd fd_limit listen_queue memory process processors shared_memory signals thread_id trusted_path
+      fd_passing heap_holes socket thread
+      own_descriptors priority sendfile stderr wakeup
       poller
     ORDER
     "crates/engine" => [%w[fastrack_http fastrack_sys], <<~ORDER],

@@ -1,4 +1,4 @@
-//! Chooses the back end: Linux's own calls, or what other Unixes have, too.
+//! Chooses the back end: Linux's own calls, or what other Unixes also have.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -10,7 +10,7 @@ Capybara.register_server :fastrack do |app, port, host, **options|
   threads = options.delete(:Threads)
   options = { threads: Integer(threads.to_s.split(":").last), **options } if threads
   silent = [options.delete(:Silent), options.delete(:silent)].any?
-  # What the app raises is raised in the test, too.
+  # What the app raises is also raised in the test.
   quiet = silent ? { errors: StringIO.new } : { log: $stdout }
   Fastrack::Server.new(app, host: host, port: port, **quiet, **options).run
 end

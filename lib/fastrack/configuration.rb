@@ -211,7 +211,7 @@ module Fastrack
     end
 
     def known
-      # :pid is rackup's --pid. rackup writes that file, too, but only we keep it right across USR2.
+      # :pid is rackup's --pid. rackup also writes that file, but only we keep it right across USR2.
       { Pid: @given[:pid] }.merge(@given.except(:pid)).filter_map do |key, value|
         option = Option.find(key)
         # rackup's default for WEBrick is AccessLog: [].
@@ -283,7 +283,7 @@ module Fastrack
       weaker.merge(stronger)
     end
 
-    # Rails counts PORT, HOST and BINDING, too, as what its user has supplied.
+    # Rails also counts PORT, HOST and BINDING as what its user has supplied.
     def typed?(name)
       TYPED.key?(name) && StartCommand.current.command.any? { |word| TYPED[name].match?(word) }
     end

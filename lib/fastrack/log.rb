@@ -44,7 +44,7 @@ module Fastrack
 
       def may_block?(stream) = stream.is_a?(IO) && !stream.stat.file?
 
-      # Other processes write here, too, and some of them count on blocking: the descriptor stays as it is.
+      # Other processes also write here, and some of them count on blocking: the descriptor stays as it is.
       def offer(stream, text)
         if stream.stat.socket?
           socket = Socket.for_fd(stream.fileno).tap { |one| one.autoclose = false }

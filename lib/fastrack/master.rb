@@ -181,7 +181,7 @@ module Fastrack
       end
     end
 
-    # A new master that is still booting gets TERM, too: the signal is for the whole server.
+    # A new master that is still booting also gets TERM: the signal is for the whole server.
     def finish(name)
       shut_down(@shutdown.is_a?(Shutdown::Phased) ? Shutdown::Graceful : Shutdown::Drain, name, cancel: "TERM")
     end
@@ -216,7 +216,7 @@ module Fastrack
     # Changes to a faster shutdown, never to a slower one.
     #
     # @param told_by [String] for the log
-    # @param cancel [String, nil] a signal for the whole server: a new master that is still booting gets it, too
+    # @param cancel [String, nil] a signal for the whole server: a new master that is still booting also gets it
     # @param again [Boolean] whether the server is to start again; what tells it to stop has the last word
     def shut_down(kind, told_by, cancel: nil, again: false)
       @again = again

@@ -290,7 +290,7 @@ module Fastrack
 
     def full_marks = GCFigures.stat(:major_gc_count)
 
-    # @return [Boolean] false without an answer: the master sends a signal, too
+    # @return [Boolean] false without an answer: the master also sends a signal
     def may_exit?(channel)
       channel.write(ControlChannel::LIMIT_REACHED)
       # The answer is immediate, unless the master is stopped (SIGSTOP).
@@ -298,7 +298,7 @@ module Fastrack
       @promoted = messages&.include?(ControlChannel::PROMOTE)
       messages.nil? || messages.include?(ControlChannel::GO)
     rescue IOError
-      # The app has closed the channel: the master, too, has noticed.
+      # The app has closed the channel: the master has also noticed.
       true
     end
   end

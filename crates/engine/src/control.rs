@@ -260,7 +260,7 @@ impl Control {
         self.is_told(Told::Close)
     }
 
-    /// Has [`close`](Self::close) let go of this descriptor, too.
+    /// Has [`close`](Self::close) also let go of this descriptor.
     pub(crate) fn track_fd(&self, fd: RawFd) {
         self.inherited.insert(fd);
     }

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fastrack_engine::Scoreboard;
@@ -27,9 +27,6 @@ use crate::master::{Exit, MasterState, Notes};
 use crate::place::{listen, Place};
 use crate::settings::Settings;
 use crate::view::Viewer;
-
-/// In bytes.
-const STACK: usize = 256 * 1024;
 
 /// How long the master waits for the thread to begin, to listen, and to end.
 pub const PATIENCE: Duration = Duration::from_secs(2);
@@ -87,8 +84,7 @@ impl Monitor {
             begun(Err(end.clone()));
             let _ = complain.try_send(format!("the monitor has ended: {end}"));
         };
-        let builder = Builder::new().name("fastrack monitor".into()).stack_size(STACK);
-        let thread = spawn_with_own_descriptors(builder, theirs.into(), work)?;
+        let thread = spawn_with_own_descriptors("fastrack monitor", theirs.into(), work)?;
         if let Ok(Err(text)) = begin.recv_timeout(PATIENCE) {
             return Err(io::Error::other(text));
         }

@@ -21,6 +21,7 @@ mod shared_memory;
 mod signals;
 mod socket;
 mod stderr;
+mod thread;
 mod thread_id;
 mod trusted_path;
 mod wakeup;
@@ -56,7 +57,7 @@ pub use sendfile::{open_regular, send_file};
 pub use shared_memory::{memory_file, Shareable, SharedMemory};
 pub use signals::{
     handle_signal, note_application_thread, other_threads, signal_number, signal_self, signal_thread,
-    spare_signal, with_signals_blocked,
+    spare_signal,
 };
 pub use socket::{
     accept, bind_private, discard_input, has_peer_closed, is_clients_error, is_connection, is_listened_at,
@@ -64,6 +65,7 @@ pub use socket::{
     send_more, shutdown_both, shutdown_write, sleep, wait_readable, wait_writable, writev,
 };
 pub use stderr::{load_backtrace, write_backtrace, write_stderr, write_stderr_all};
+pub use thread::spawn_thread;
 pub use thread_id::ThreadId;
 pub use trusted_path::{find_place, Place};
 pub use wakeup::{Timer, Waker};

@@ -3,9 +3,9 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::mpsc::sync_channel;
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 
-use crate::signals::with_signals_blocked;
+use crate::thread::spawn_thread;
 
 /// Starts a thread that has its own table of file descriptors (CLONE_FILES, clone(2)), in which only `kept` is open, and
 /// `/dev/null` as stdin, stdout and stderr. What it opens, no other thread's fork passes on; and what the other threads
@@ -14,9 +14,9 @@ use crate::signals::with_signals_blocked;
 /// `work` gets an error where the system has no such thing, or forbids it; the table is the common one then.
 ///
 /// `work` brings no descriptor with it, and gives none to other threads: the same number is another file there. Wakers that
-/// write to a descriptor count, too. Rust cannot check that; whoever gets it wrong mixes up files.
+/// write to a descriptor also count. Rust cannot check that; whoever gets it wrong mixes up files.
 pub fn spawn_with_own_descriptors(
-    builder: Builder,
+    name: &str,
     kept: OwnedFd,
     work: impl FnOnce(io::Result<OwnedFd>) + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
@@ -27,9 +27,9 @@ pub fn spawn_with_own_descriptors(
         let _ = tell.send(separated.is_ok());
         work(separated.map(|()| kept));
     };
-    let thread = with_signals_blocked(|| builder.spawn(work))?;
+    let thread = spawn_thread(name, work)?;
     if told.recv() == Ok(true) {
-        // SAFETY: it was `kept`'s in this table, too, and nothing owns it here since the thread has a table of its own.
+        // SAFETY: it was `kept`'s also in this table, and nothing owns it here since the thread has a table of its own.
         drop(unsafe { OwnedFd::from_raw_fd(number) });
     }
     Ok(thread)
@@ -102,7 +102,7 @@ mod tests {
         let (mut ours, theirs) = UnixStream::pair().expect("a pair");
         let (mut other, copy) = UnixStream::pair().expect("a pair");
         let number = copy.as_raw_fd();
-        let thread = spawn_with_own_descriptors(Builder::new(), theirs.into(), move |kept| {
+        let thread = spawn_with_own_descriptors("test", theirs.into(), move |kept| {
             let kept = kept.expect("a table of its own");
             let open = |number: i32| std::fs::read_link(format!("/proc/thread-self/fd/{number}"));
             assert!(open(number).is_err(), "the other pair is closed here");
@@ -125,7 +125,7 @@ mod tests {
     fn what_the_thread_keeps_is_closed_when_it_ends_for_nobody_else_has_it() {
         let (mut ours, theirs) = UnixStream::pair().expect("a pair");
         ours.set_read_timeout(Some(crate::patience::patience())).expect("a timeout");
-        let thread = spawn_with_own_descriptors(Builder::new(), theirs.into(), drop).expect("a thread");
+        let thread = spawn_with_own_descriptors("test", theirs.into(), drop).expect("a thread");
         assert_eq!(ours.read(&mut [0; 4]).expect("the end"), 0);
         thread.join().expect("the thread");
     }

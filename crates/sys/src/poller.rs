@@ -82,7 +82,7 @@ impl Poller {
         self.0.watch_output(fd.as_fd(), token, wanted)
     }
 
-    /// Adds a descriptor that other processes wait for, too. Where the kernel can, it wakes one or a few of them instead
+    /// Adds a descriptor that other processes also wait for. Where the kernel can, it wakes one or a few of them instead
     /// of all (EPOLLEXCLUSIVE).
     pub fn add_shared(&self, fd: impl AsFd, token: u64) -> io::Result<()> {
         self.0.add_shared(fd.as_fd(), token)

@@ -19,8 +19,7 @@ impl LowPriority {
     /// (getrlimit(2)). Tried in a thread that ends then.
     pub fn is_allowed() -> bool {
         let comes_back = || LowPriority::take().is_some_and(|low| low.restore().is_some());
-        crate::with_signals_blocked(|| std::thread::Builder::new().spawn(comes_back))
-            .is_ok_and(|trial| trial.join().unwrap_or(false))
+        crate::spawn_thread("fastrack trial", comes_back).is_ok_and(|trial| trial.join().unwrap_or(false))
     }
 
     /// Only where that [is allowed](Self::is_allowed). None if the thread has it anyhow, or the system does not tell.
@@ -77,7 +76,7 @@ mod turns {
         attributes(thread).map(|its| its.sched_runtime).filter(|nanos| *nanos > 0).map(Duration::from_nanos)
     }
 
-    /// Whether a filter decides about system calls; by this file, because asking the kernel is one, too (PR_GET_SECCOMP(2const)).
+    /// Whether a filter decides about system calls; by this file, because asking the kernel is also one (PR_GET_SECCOMP(2const)).
     pub fn may_be_killed() -> bool {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
         !status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "0"))

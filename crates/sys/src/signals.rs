@@ -17,7 +17,7 @@ use portable as backend;
 
 /// Runs `work` with all signals blocked in this thread. Threads that it starts inherit the mask: the application's signal
 /// handlers run in the application's thread.
-pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
     // Neither call fails with valid arguments (pthread_sigmask(3)).
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK);
     let result = work();

@@ -55,7 +55,7 @@ impl Place {
 ///
 /// # Arguments
 /// * `path`: absolute.
-/// * `last`: whether the last name is followed, too, if it is a link.
+/// * `last`: whether the last name is also followed if it is a link.
 /// * `user`: whom the file will belong to, other than root. A link of anybody's may lead to what is his.
 #[cfg(target_os = "linux")]
 pub fn find_place(path: &Path, last: bool, user: Option<u32>) -> io::Result<Place> {

@@ -7,7 +7,7 @@ require "tmpdir"
 
 module Fastrack
   # Compiles the extension where none of the files in a platform's gem fits the Ruby in use: a Ruby that is newer than the
-  # gem, or a system that RubyGems took for another. Such a gem has the sources, too, but no step that compiles them when it
+  # gem, or a system that RubyGems took for another. Such a gem also has the sources, but no step that compiles them when it
   # is installed.
   class Fallback
     ROOT = File.expand_path("../../..", __dir__)

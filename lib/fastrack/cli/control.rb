@@ -167,7 +167,7 @@ module Fastrack
       true
     end
 
-    # Seconds after which the server, too, has given up; 0: never.
+    # Seconds after which the server has also given up; 0: never.
     def limit(signal)
       return @configuration.drain_delay + @configuration.graceful_timeout if signal == "TERM"
       return @configuration.boot_timeout + @configuration.graceful_timeout if signal == "USR2"

@@ -85,7 +85,7 @@ module Fastrack
 
       present = workers(rows)
       @seen |= present - @old
-      # The first worker that a refork begins with is replaced in the end, too.
+      # The first worker that a refork begins with is also replaced in the end.
       return if @signal == "URG" && @log.any?
       return :ready if (@old & present).empty? && @seen.any?
 
@@ -96,7 +96,7 @@ module Fastrack
     def restarted(rows)
       fresh = rows.reject { |one| @known.include?(one.pid) || one.command.empty? || one.command.match?(WORKER) }
       @commands |= fresh.select { |one| one.parent == @pid }.map(&:command)
-      # A master's title is another command. Those of other servers may be new, too.
+      # A master's title is another command. Those of other servers may also be new.
       @family |= fresh.select { |one| [@pid, *@family].include?(one.parent) || @commands.include?(one.command) }.map(&:pid)
       new = fresh.select { |one| @family.include?(one.pid) }
       return new.any? { |one| one.command.match?(MASTER) } ? :ready : :gone unless rows.any? { |one| one.pid == @pid }

@@ -58,7 +58,7 @@ module Fastrack
         config.instance_eval(text_of(path, file), file)
       rescue SystemExit, SignalException
         raise
-      rescue Exception => e # rubocop:disable Lint/RescueException -- endless recursion and SecurityError, too
+      rescue Exception => e # rubocop:disable Lint/RescueException -- also endless recursion and SecurityError
         raise if e.is_a?(ConfigurationError) && e.message.start_with?("ConfigFile ")
 
         raise ConfigurationError, "ConfigFile #{place(e, file)}: #{summary(e, file)}"

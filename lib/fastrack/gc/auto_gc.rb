@@ -10,7 +10,7 @@ module Fastrack
   # Ruby collects when the room for young objects is used up, or so much was allocated by malloc. When only a few more requests
   # fit in, this waits for a moment in which nobody waits, no other worker collects, and another one is idle: who comes
   # meanwhile is served there. Before the last of those requests the others may be busy, and are left a client or two each, who would
-  # wait for the collection here, too. A full mark that Ruby says is due, and would make at its next collection, is made as soon as
+  # also wait for the collection here. A full mark that Ruby says is due, and would make at its next collection, is made as soon as
   # that holds: it takes far longer than other collections, and in a request somebody surely waits. Where there is no such moment,
   # under full load, Ruby collects as it would without this, and what it leaves unfinished is finished here.
   #
@@ -192,7 +192,7 @@ module Fastrack
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
     # Sweeps what is left, if that is little: its last pages are swept in one go, in whatever request is next. Then Ruby knows
-    # whether a full mark is due, which it would begin there, too.
+    # whether a full mark is due, which it would also begin there.
     def sweep_rest
       @fullness = near
       left = @sweep.left

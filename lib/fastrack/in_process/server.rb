@@ -87,7 +87,7 @@ module Fastrack
       in_order
     end
 
-    # @return [Boolean] false in a forked child, too
+    # @return [Boolean] false also in a forked child
     def running? = @engines.any? && @pid == Process.pid
 
     # @return [Integer, nil] nil if it listens on unix sockets only

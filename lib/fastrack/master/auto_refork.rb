@@ -6,8 +6,8 @@ require_relative "../memory/limit"
 module Fastrack
   # When to refork by itself (`refork true`): once workers have run what the app's code mostly runs, and have taken the memory for it.
   class AutoRefork
-    # So many requests for each worker come before the first refork, and so many times as many before each next one: less and less code
-    # runs for the first time. A worker may end between, as at MaxRequestPerChild: its successor is of the mold, too.
+    # Requests for each worker before the first refork, and the factor from one refork to the next: less and less code
+    # runs for the first time. A worker may end between, as at MaxRequestPerChild: its successor is also of the mold.
     FIRST = 50
     FACTOR = 4
 

@@ -22,7 +22,7 @@ module Fastrack
       @signals.bounded(@launcher.configuration.worker_boot_timeout, grace: grace, &block)
     end
 
-    # @return [#call] the same, for a fork: what wraps Process._fork may wait for ever, too
+    # @return [#call] the same, for a fork: what wraps Process._fork may also wait for ever
     def fork_limit = ->(&fork) { bounded(grace: TimeLimit::MOMENT, &fork) }
 
     # As #bounded, and logs what the block raises. After an order to end the server it gets a moment: it may have something to clean up.

@@ -7,8 +7,8 @@ module Fastrack
   # The first worker of a mold, before any others are forked from it: whether its hooks end, whether it serves, and whether it has less
   # memory of its own than the others, which come from where workers came from so far.
   class ReforkTrial
-    # It has served for long enough when it has answered so many requests; or, while it has none, when the others have answered so many, or
-    # nobody any for so many seconds.
+    # It has served for long enough when it has answered REQUESTS; or, while it has none, when the others have answered OTHERS, or
+    # nobody any for QUIET seconds.
     REQUESTS = 10
     OTHERS = 50
     QUIET = 5

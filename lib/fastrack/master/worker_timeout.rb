@@ -39,7 +39,7 @@ module Fastrack
       if states == @states
         return if @due_at.nil? || now < @due_at
 
-        # If this process comes late the machine may have stood still: then the workers, too, get to run only now.
+        # If this process comes late the machine may have stood still: then the workers also get to run only now.
         @not_before = now + GRACE if now > @due_at + INTERVAL
       end
       @states = states

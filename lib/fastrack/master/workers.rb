@@ -16,7 +16,7 @@ module Fastrack
     # How often all slots fail to boot, one time after the other, until a server that has never served gives up.
     ATTEMPTS = 10
 
-    # Workers that are being replaced and have not exited: so many processes there may be beyond #size, besides the master.
+    # Workers that are being replaced and have not exited: there may be this many processes beyond #size, besides the master.
     STOPPING = 2
 
     # @return [Integer] slots. Workers in slots beyond are #surplus
@@ -78,7 +78,7 @@ module Fastrack
     end
 
     # Whether a worker can be spared. Only one at a time can: then all slots are not served until its replacement is ready.
-    # And only so many may take long to stop.
+    # And only this many may take long to stop.
     def spare? = @handles.count(&:serving?) >= @size && room?
 
     # What workers are forked from instead of this process: nil, or it has been tried (see ReforkTrial).
@@ -182,7 +182,7 @@ module Fastrack
     # Reads the workers' messages.
     #
     # @param ready [Array<ControlChannel>] those that are readable
-    # @param drain [Boolean] whether new workers have to drain, too
+    # @param drain [Boolean] whether new workers also have to drain
     # @param may_exit [Boolean] whether workers may exit at their request limit without a replacement
     def read(ready, drain:, may_exit:)
       @handles.each do |handle|

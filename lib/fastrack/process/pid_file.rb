@@ -165,7 +165,7 @@ module Fastrack
       raise Error, "pid file #{@path} belongs to #{owner ? "process #{owner}" : "a server"}, which is running"
     end
 
-    # @return [Boolean] false if another server has locked it; true where the file system has no locks, too
+    # @return [Boolean] false if another server has locked it; true also where the file system has no locks
     def lock(file)
       file.flock(File::LOCK_EX | File::LOCK_NB) != false
     rescue SystemCallError

@@ -138,7 +138,7 @@ module Fastrack
       end
 
       def open_log(place, fifo, create = 0)
-        # For reading, too, it waits for no reader, who may come and go.
+        # Also for reading it waits for no reader, who may come and go.
         access = fifo && File.pipe?(place.name) ? File::RDWR | File::APPEND : APPEND
         file = File.new(place.name, access | create | File::NONBLOCK | place.nofollow)
         file.fcntl(Fcntl::F_SETFL, file.fcntl(Fcntl::F_GETFL) & ~File::NONBLOCK)

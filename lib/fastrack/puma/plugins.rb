@@ -102,7 +102,7 @@ module Fastrack
         plugin.fastrack_start_background
       rescue TimeLimit::Interrupted => e
         Log.exception("plugin #{name.inspect} does not start", e)
-      rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` and what is not implemented, too
+      rescue Exception => e # rubocop:disable Lint/RescueException -- also `exit` and what is not implemented
         raise ConfigurationError, "plugin #{name.inspect} does not start, without Puma's server: #{Error.reason(e)}"
       end
     end

@@ -103,7 +103,7 @@ module Fastrack
       @default_host = host
     end
 
-    # Puma, too, rounds down: `Concurrent.available_processor_count` is 1.5 where a cgroup gives that much.
+    # Puma also rounds down: `Concurrent.available_processor_count` is 1.5 where a cgroup gives that much.
     def workers(count)
       count = count.to_i if count.is_a?(Float)
       given = count.nil? || count.to_s == "0" ? 1 : count

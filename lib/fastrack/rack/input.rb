@@ -81,7 +81,7 @@ module Fastrack
     end
 
     # @param length [Integer, nil] bytes to wait for; nil: all
-    # @param buffer [String, nil] receives the bytes, too
+    # @param buffer [String, nil] also receives the bytes
     # @return [String, nil] nil at the end, if length is more than 0
     def read(length = nil, buffer = nil)
       raise ArgumentError, "negative length #{length} given" if length&.negative?
@@ -98,7 +98,7 @@ module Fastrack
     # Waits for at least one byte.
     #
     # @param most [Integer] bytes to return at most
-    # @raise [EOFError] at the end, too
+    # @raise [EOFError] also at the end
     def readpartial(most, buffer = nil)
       raise ArgumentError, "negative length #{most} given" if most.negative?
 

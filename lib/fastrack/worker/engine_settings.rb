@@ -125,7 +125,7 @@ module Fastrack
       { multithread: @configuration.max_threads > 1, rhebok: @configuration.rhebok?, early_hints: @configuration.early_hints }
     end
 
-    # Closed ones count, too: connections from them may still be kept alive.
+    # Closed ones also count: connections from them may still be kept alive.
     def known_listeners = @launcher.listeners + @launcher.former_listeners
   end
 end

@@ -72,7 +72,7 @@ impl Listeners {
         self.list.iter().for_each(|(listener, _)| drop(poller.remove(listener.as_fd())));
     }
 
-    /// The listeners, for the helper. They are open until it lets go of them, too.
+    /// The listeners, for the helper. They are open until it also lets go of them.
     pub fn shared(&self) -> Vec<Arc<Listener>> {
         self.list.iter().map(|(listener, _)| Arc::clone(listener)).collect()
     }

@@ -3,14 +3,11 @@
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 
 use super::line::LONGEST;
 use crate::request_state::{Count, Counters};
-use fastrack_sys::{borrow_fd, is_regular, with_signals_blocked, write_once};
-
-/// In bytes.
-const STACK: usize = 64 * 1024;
+use fastrack_sys::{borrow_fd, is_regular, spawn_thread, write_once};
 
 #[derive(Debug, Default)]
 struct Desk {
@@ -59,8 +56,7 @@ impl Writer {
     pub fn start(fd: RawFd, counters: Counters) -> io::Result<Self> {
         let shared = Arc::<Shared>::default();
         let its = Arc::clone(&shared);
-        let builder = Builder::new().name("fastrack log".into()).stack_size(STACK);
-        let thread = with_signals_blocked(|| builder.spawn(move || run(&its, fd, &counters)))?;
+        let thread = spawn_thread("fastrack log", move || run(&its, fd, &counters))?;
         Ok(Writer { shared, _thread: thread, pid: std::process::id() })
     }
 

@@ -48,7 +48,7 @@ impl ReadBufPool {
         for buffer in [bytes, decoded, rest, path] {
             buffer.clear();
             if buffer.capacity() > KEPT {
-                // Not shrunk: that may need memory, too.
+                // Not shrunk: that may also need memory.
                 *buffer = Vec::new();
             }
         }

@@ -45,7 +45,7 @@ impl Spooling {
     }
 }
 
-/// A forked child lets go of this descriptor, too, until this is dropped. To be dropped before the descriptor is closed.
+/// A forked child also lets go of this descriptor until this is dropped. To be dropped before the descriptor is closed.
 #[derive(Debug)]
 pub(crate) struct Tracked {
     fd: RawFd,

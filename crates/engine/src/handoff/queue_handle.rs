@@ -123,7 +123,7 @@ impl QueueHandle {
         self.flags.serving.others(self.place).any(|place| is_alive(self.flags.pids[place].get()))
     }
 
-    /// Whether a worker of another master is serving: where the whole server stops, the others of this one stop, too, and
+    /// Whether a worker of another master is serving: where the whole server stops, the others of this one also stop, and
     /// may be busy until then.
     pub fn is_stranger_serving(&self) -> bool {
         let mut pids = self.flags.serving.others(self.place).map(|place| self.flags.pids[place].get());

@@ -249,7 +249,7 @@ impl Ending {
             let is_done = self.shared.hand_off_all(REACTOR_TIME);
             self.await_responses();
             if self.control.threads() > 1 {
-                // They get their lines in the access log, too.
+                // They also get their lines in the access log.
                 self.answer_requests(ActiveRequest::take);
             }
             if is_done {

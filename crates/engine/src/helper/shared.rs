@@ -52,7 +52,7 @@ impl Shared {
         self.reactor()
     }
 
-    /// Locks the reactor if it is free. None, too, if the application's thread panicked with it: it may be
+    /// Locks the reactor if it is free. None also if the application's thread panicked with it: it may be
     /// inconsistent.
     pub(crate) fn try_reactor(&self) -> Option<MutexGuard<'_, Reactor>> {
         self.reactor.try_lock().ok()

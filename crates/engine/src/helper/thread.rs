@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::io;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 
-use fastrack_sys::{monotonic_millis, with_signals_blocked, Events};
+use fastrack_sys::{monotonic_millis, spawn_thread, Events};
 
 use super::ending::Ending;
 use super::shared::Shared;
@@ -32,9 +32,6 @@ const LATEST_TRY: u64 = 10;
 /// longer, unless it takes more than 10 MB in a second.
 const UNSENT_WAIT: u64 = 20;
 
-/// In bytes.
-const STACK: usize = 128 * 1024;
-
 #[derive(Debug)]
 pub(crate) struct Helper {
     shared: Arc<Shared>,
@@ -53,8 +50,7 @@ impl Helper {
                 std::process::abort();
             }
         };
-        let builder = Builder::new().name("fastrack helper".into()).stack_size(STACK);
-        let thread = with_signals_blocked(|| builder.spawn(work))?;
+        let thread = spawn_thread("fastrack helper", work)?;
         Ok(Helper { shared, control, thread: Some(thread), pid: std::process::id() })
     }
 }

@@ -20,7 +20,7 @@ use crate::sync::{AtomicU64, Ordering};
 /// What takes longer than this wakes the helper.
 pub(super) const SOON: Duration = Duration::from_millis(1);
 
-/// The timer is stopped so often in a row, then it may fire, so that the helper sees whether it had better keep the
+/// The timer is stopped this often in a row, then it may fire, so that the helper sees whether it had better keep the
 /// timer: setting and stopping it for each request costs more than a look now and then.
 const STOPS: u8 = 8;
 
@@ -204,7 +204,7 @@ impl<A: Alarm> HelperTimer<A> {
 
     // --- the helper
 
-    /// Waits until the helper is woken, the timer fires, a watched connection has an event, or so many milliseconds
+    /// Waits until the helper is woken, the timer fires, a watched connection has an event, or this many milliseconds
     /// are over. None if the application has closed the poller.
     pub(super) fn wait(&self, events: &mut Events, millis: Option<u64>) -> Option<Wake> {
         match self.poller.wait(events, millis) {

@@ -22,7 +22,7 @@ impl Reactor {
     /// Whether this worker may stand still for a while: no client waits for it. One whose connection is here need not wait if
     /// another worker is idle, and gets the connection now.
     ///
-    /// Where there are more workers than processors, one of those must be free, too.
+    /// Where there are more workers than processors, one of those must also be free.
     ///
     /// If it is `urgent`, what is not done now is done in a request soon, which takes longer by that. Then others may be busy, and
     /// are left a client or two each: these are served sooner there than here.
@@ -214,7 +214,7 @@ mod tests {
         // Meanwhile nobody waited.
         assert_eq!((pauses(false, 1), pauses(true, 100)), (1, LEFT_IN_A_ROW));
         assert_eq!(pauses(true, LEFT_IN_A_ROW - 1), LEFT_IN_A_ROW - 1);
-        // While another worker pauses, too.
+        // While another worker also pauses.
         assert!(other.claim_collection());
         assert_eq!((pauses(true, 1), pauses(true, 100)), (0, LEFT_IN_A_ROW));
     }

@@ -112,7 +112,7 @@ impl Reactor {
         self.note_orphaned(is_orphaned);
     }
 
-    /// If the master is gone its other workers go, too: from now on this is like the end of the whole server.
+    /// If the master is gone its other workers also end: from now on this is like the end of the whole server.
     #[inline]
     fn note_orphaned(&mut self, is_orphaned: bool) {
         if !is_orphaned {

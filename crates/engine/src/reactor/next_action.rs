@@ -4,12 +4,11 @@ use super::{Next, Reactor};
 use crate::conn::{Connection, Step};
 use crate::handoff::QueueHandle;
 
-/// How many new clients are served in a row before the connections are polled, or everything else.
+/// How many new clients are served in a row before the connections are polled.
 const NEW_BEFORE_CONNECTIONS: u32 = 16;
-const NEW_BEFORE_POLL: u32 = 128;
 
-/// New clients accepted by one look while kept-alive ones have events, and requests of those served before the listeners are
-/// polled again: as many of each.
+/// New clients served in a row where no connection waits for an event, or where some have events; and requests of kept-alive
+/// connections served before the listeners are polled again: as many of each.
 pub(super) const PER_LOOK: u32 = 64;
 
 /// What to do next.
@@ -39,9 +38,8 @@ impl Reactor {
             return self.poll_all(true);
         }
         let most = match (self.has_connections(), self.events()) {
-            (false, _) => NEW_BEFORE_POLL,
             (true, 0) => NEW_BEFORE_CONNECTIONS,
-            (true, _) => PER_LOOK,
+            _ => PER_LOOK,
         };
         if self.lead.schedule.accepted < most && self.lead.listeners.is_client_likely() {
             self.lead.schedule.accepted += 1;
@@ -208,7 +206,7 @@ mod tests {
     use crate::settings::Settings;
     use crate::worker::Engine;
 
-    /// What a worker does that has three clients with requests, after so many in one tick of the clock, so many milliseconds after
+    /// What a worker does that has three clients with requests, after `requests` in one tick of the clock and `millis` milliseconds after
     /// clients have lined up, and how many of the clients are in the shared queue then.
     fn after(requests: u32, millis: u64) -> (bool, u32) {
         let queue = SharedQueue::new().expect("a queue");

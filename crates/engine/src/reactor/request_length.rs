@@ -24,7 +24,7 @@ pub(super) struct RequestLength {
 }
 
 impl RequestLength {
-    /// A tick of the clock takes so many milliseconds.
+    /// What a tick of the clock takes, in milliseconds.
     pub fn new(tick: u32) -> Self {
         RequestLength { tick, began: 0, count: 0, last: 0, has_waited: false, is_partial: false }
     }
@@ -75,7 +75,7 @@ mod tests {
     }
     use Length::{Long, Medium, Short, Unknown};
 
-    /// What is known after so many requests in each of some ticks of 4 ms. After a tick of a negative number the worker waits.
+    /// What is known after these numbers of requests, one for each tick of 4 ms. After a tick of a negative number the worker waits.
     fn after(ticks: &[i32]) -> Length {
         let mut length = RequestLength::new(4);
         for (number, count) in ticks.iter().enumerate() {

@@ -7,7 +7,7 @@ use crate::conn::Connection;
 /// the 64 above first, which costs them next to nothing; long ones can afford 0.2 microseconds each time.
 pub(super) const LOOK_INTERVAL: u64 = 1;
 
-/// Where requests are of medium length, those that have come are put into the shared queue so often, in milliseconds. Each time
+/// Where requests are of medium length, those that have come are put into the shared queue at this interval, in milliseconds. Each time
 /// takes as long as a few of them.
 pub(super) const LINE_UP_INTERVAL: u64 = 32;
 

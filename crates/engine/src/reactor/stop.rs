@@ -25,7 +25,7 @@ const SUCCESSOR_LOOK: u64 = 100;
 impl Reactor {
     pub fn begin_stop(&mut self) {
         let now = monotonic_millis();
-        // A client that begins a request at the last moment gets the time for it, too.
+        // Also a client that begins a request at the last moment gets the time for it.
         self.stop_deadline = Some(now + self.idle_stop_time() + STOP_TIME);
         self.head_deadline = now + STOP_TIME_HEAD;
         self.set_backlog(Backlog::default());
@@ -72,7 +72,7 @@ impl Reactor {
     /// Hands a connection off to another worker. Returns it if there is none, or no room in the queue.
     ///
     /// A response does not wait in the queue, neither for a successor that is not there yet, nor behind requests, nor for a
-    /// worker that is about to stop, too.
+    /// worker that is also about to stop.
     fn hand_off(&mut self, connection: Box<Connection>) -> Result<(), Box<Connection>> {
         let is_taken = match connection.phase() {
             Phase::Sending => self.is_response_taken(),
@@ -176,7 +176,7 @@ impl Reactor {
         self.follow(&|| false);
         self.handed_off = true;
         self.queue_handle.iter().for_each(|queue_handle| queue_handle.set_serving(false));
-        // Responses first: busy workers, too, go on with what is at the head of the queue and needs no application.
+        // Responses first: busy workers also go on with what is at the head of the queue and needs no application.
         let parked = self.table.keys().into_iter().filter_map(|key| self.table.take(key));
         let (first, last): (Vec<_>, Vec<_>) =
             parked.map(|(connection, _)| connection).partition(|one| one.phase() == Phase::Sending);

@@ -353,7 +353,7 @@ impl ActiveRequest {
         [&line[..], b" HTTP/1.1\r\nHost: -\r\n", &id, b"\r\n"].concat()
     }
 
-    // --- signal handlers, too
+    // --- also for signal handlers
 
     /// Takes the request, if there is one that nobody has taken. Returns how far the response was.
     pub fn take(&self) -> Option<Claim> {

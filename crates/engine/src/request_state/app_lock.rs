@@ -191,8 +191,8 @@ mod tests {
     use crate::request_state::MAX_THREADS;
     use fastrack_sys::{Events, Poller};
 
-    /// How much longer requests waited than they used the lock after these times, in microseconds, in which there are so many requests, and
-    /// so many of them use it.
+    /// How much longer requests waited than they used the lock after these times, in microseconds, with these numbers of requests, and
+    /// of requests that use it.
     fn spare_after(times: &[(u8, u8, u64)]) -> u64 {
         let mut used = Use { at: 7_000, ..Use::default() };
         let mut now = 7_000;

@@ -64,7 +64,7 @@ impl Scoreboard {
         Ok(Scoreboard { board: SharedMemory::for_children()?, queue: None })
     }
 
-    /// Counts the connections in the workers' shared queue, too.
+    /// Counts also the connections in the workers' shared queue.
     pub fn with_queue(self, queue: QueueLength) -> Self {
         Scoreboard { queue: Some(queue), ..self }
     }

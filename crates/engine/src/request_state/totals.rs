@@ -17,7 +17,7 @@ impl Scoreboard {
         self.board.slots.get(index).map_or(0, |slot| slot.in_progress(now))
     }
 
-    /// What all workers have done since the scoreboard was made, and their connections. Those in the shared queue wait, too,
+    /// What all workers have done since the scoreboard was made, and their connections. Those in the shared queue also wait,
     /// though no worker has them.
     pub fn totals(&self) -> Counts {
         let mut totals = Counts::default();

@@ -27,7 +27,7 @@ impl Forking {
     }
 
     /// Runs `fork` while the helper changes nothing: it may have taken a connection off the list of what a child
-    /// [lets go of](Control::close), and not have closed it yet. The connections' files are on that list, too.
+    /// [lets go of](Control::close), and not have closed it yet. The connections' files are also on that list.
     ///
     /// The reactor is not locked during the fork: that may run code of the application's, which may give the GVL to the
     /// thread that runs the engine.

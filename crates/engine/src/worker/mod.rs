@@ -78,7 +78,7 @@ impl Engine {
         let set = table.poller().as_fd().try_clone_to_owned()?;
         let watch = &settings.requests;
         let app_threads = AppThreads::new(watch.threads.min(MAX_THREADS))?;
-        // With several threads the helper looks after new clients, too.
+        // With several threads the helper also looks after new clients.
         let watched = if app_threads.is_alone() { set } else { poller.as_fd().try_clone_to_owned()? };
         let watched_fd = Some(watched.as_raw_fd()).filter(|_| Poller::IS_INHERITED);
         // There it sees new clients already.

@@ -54,7 +54,7 @@ impl<'e> AppThread<'e> {
         }
         let mut reactor = self.lock_after_request(leads)?;
         if leads {
-            // What is called after the response may take long, too. The next request begins by the same timer.
+            // What is called after the response may also take long. The next request begins by the same timer.
             shared.begin(false);
         }
         // The body on a hijacked connection is the application's.

@@ -1,4 +1,4 @@
-//! macOS has no SOCK_SEQPACKET for unix sockets, but its datagrams are reliable and ordered, too.
+//! macOS has no SOCK_SEQPACKET for unix sockets, but its datagrams are also reliable and ordered.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -134,7 +134,7 @@ pub(crate) struct AppThread {
     pub(super) in_flight: AtomicPtr<InFlight<'static, 'static>>,
     /// Grows when a request or an iteration begins or ends.
     generation: AtomicU64,
-    /// The number of its request, until the callbacks of that are over, too; else 0.
+    /// The number of its request, until its callbacks are also over; else 0.
     request: AtomicUsize,
     /// Its engine's.
     control: Weak<Control>,

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{sleep, Builder};
+use std::thread::sleep;
 use std::time::Duration;
 
 use magnus::{function, prelude::*, Error, RModule, Ruby, Value};
@@ -14,9 +14,6 @@ use crate::ruby::warn;
 
 /// The exit status of a process that has failed.
 const FAILURE: c_int = 1;
-
-/// The stack of the thread that waits for the end, in bytes.
-const STACK: usize = 64 * 1024;
 
 pub(super) fn init(module: RModule) -> Result<(), Error> {
     let module = module.define_module("ChildProcess")?;
@@ -66,7 +63,6 @@ fn end_within(seconds: f64, status: c_int, line: String) {
         sys::write_stderr_all(line.as_bytes());
         sys::exit_at_once(status)
     };
-    let builder = Builder::new().name("fastrack end".into()).stack_size(STACK);
     // Without the thread, only the master limits its time.
-    let _ = sys::with_signals_blocked(|| builder.spawn(wait).map(drop));
+    let _ = sys::spawn_thread("fastrack end", wait);
 }

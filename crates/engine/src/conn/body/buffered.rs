@@ -75,7 +75,7 @@ impl BufferedBody {
         }
         buf.decoded = Vec::new();
         let mut head = Vec::new();
-        // Shrinking may need memory, too. Without any, it stays.
+        // Shrinking may also need memory. Without any, it stays.
         if head.try_reserve_exact(buf.bytes.len()).is_ok() {
             head.extend_from_slice(&buf.bytes);
             buf.bytes = head;

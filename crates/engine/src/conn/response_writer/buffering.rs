@@ -71,7 +71,7 @@ impl ResponseWriter<'_> {
         self.may_spool && !self.control.is_closed() && self.in_flight.spool(self.control)
     }
 
-    /// The application has passed all of the response. If it has a spool, the rest goes there, too: it takes no memory while
+    /// The application has passed all of the response. If it has a spool, the rest also goes there: it takes no memory while
     /// the client takes its time.
     pub(super) fn spool_end(&mut self) {
         if self.in_flight.write_buf().has_spool() && !self.is_broken() && self.spool() {
