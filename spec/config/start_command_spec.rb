@@ -56,7 +56,12 @@ RSpec.describe "A new master's start", exec: "proc(5) of a new process" do
       eventually { pid&.then { |number| number if ProcessTable.title(number) == "fastrack master" } }
     end
 
-    def pid = (Integer(File.read("#{@dir}/app.pid"), exception: false) if File.exist?("#{@dir}/app.pid"))
+    def pid
+      Integer(File.read("#{@dir}/app.pid"), exception: false)
+    rescue Errno::ENOENT
+      # A new master is about to write it.
+    end
+
     def await_fresh = @fresh = eventually { pid&.then { |number| number unless number == @old } }
 
     # A daemon, and a new master of it whose worker is stuck.
