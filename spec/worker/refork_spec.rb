@@ -31,15 +31,17 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     expect(server.lines_of("notes").grep(/shutdown/).map { |line| line.split.last.to_i }).to include(mold, *workers)
   end
 
-  { "/keep" => 0, "/mark" => 1 }.each do |path, marks|
-    it "has #{%w[no one][marks]} full mark done by the mold when the worker had #{%w[none some][marks]}" do
-      note = %q({ File.write("marks", "#{GC.stat(:major_gc_count)}\n", mode: "a") })
+  # Of itself a Ruby may have some as well: 3.4 has one.
+  it "has one full mark more done by the mold when the worker had some" do
+    note = %q({ File.write("marks", "#{GC.stat(:major_gc_count)}\n", mode: "a") })
+    none, some = %w[/keep /mark].map do |path|
       server = serving(config: "before_refork #{note}\nafter_worker_ready #{note}")
       warmed(server, path)
       refork(server)
       server.await_log("refork: generation 2 ")
-      expect(server.lines_of("marks").last(4).map(&:to_i).then { |mold, *workers| workers.map { |count| count - mold } }).to eq([marks] * 3)
+      server.lines_of("marks").last(4).map(&:to_i).then { |mold, *workers| workers.map { |count| count - mold } }
     end
+    expect(some).to eq(none.map { |count| count + 1 })
   end
 
   it "has a worker's successor come from the mold" do
