@@ -212,7 +212,8 @@ class SpecRun
   def report
     examples, failures, pending = @ended.map(&:counts).transpose.map(&:sum)
     failed = @ended.reject(&:passed?)
-    puts "", "failed:", *failed.map { |file| "  #{file.path}" } unless failed.empty?
+    # Once more, for who reads the end only.
+    puts "", "failed:", *failed.map { |file| "#{file.path}\n#{file.failures.lines.first(80).join}" } unless failed.empty?
     puts "no example was run" if examples.to_i.zero?
     puts "", "#{examples} examples, #{failures} failures, #{pending} pending"
     failed.empty? && examples.to_i.positive?

@@ -35,6 +35,13 @@ module ReforkHelpers
     before_fork { |_, worker| $note.call("before #{Process.pid} #{worker.nr}") }
     after_fork { |_, worker| $note.call("after #{Process.pid} #{worker.nr} #{Fastrack.stats[:totals][:requests]}") }
     before_worker_shutdown { $note.call("shutdown #{Process.pid}") }
+    # A mold that is killed before the master forks the next worker, and after it has looked for processes that have ended.
+    after_worker_exit do
+      next unless File.exist?("kill")
+
+      mold = File.read("kill").to_i.tap { |pid| Process.kill(:KILL, pid) && File.delete("kill") }
+      sleep 0.01 until File.read("/proc/#{mold}/stat").include?(") Z ")
+    end
   RUBY
 
   def serving(fastrack: false, config: CONFIG, **options)

@@ -74,13 +74,14 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     expect([ProcessTable.descriptors(second).values & listening, ProcessTable.alive?(first), remembered(server).uniq]).to eq([[], false, [first.to_s]])
   end
 
-  said = { KILL: /given up: the mold \(pid \d+\) was killed by SIGKILL; workers are forked from the master$/,
+  killed = /given up: the mold \(pid \d+\) was killed by SIGKILL; workers are forked from the master$/
+  said = { KILL: killed, EXIT: killed,
            STOP: /the mold \(pid \d+\) forks no worker: it has not answered within 5 s$/ }
-  { KILL: "when the mold is killed", STOP: "when the mold does not answer", HUP: "on HUP", USR2: "with a new master" }.each do |signal, what|
+  { KILL: "when the mold is killed", EXIT: "when the mold has just been killed", STOP: "when the mold does not answer", HUP: "on HUP", USR2: "with a new master" }.each do |signal, what|
     it "has workers come from the master again #{what}" do
-      server, mold = reforked
+      server, mold = reforked(ErrRespawnInterval: 0.1)
       before = roles(server)["worker"]
-      server.signal(signal, to: said.key?(signal) ? mold : server.master)
+      signal == :EXIT ? File.write("#{server.dir}/kill", mold) : server.signal(signal, to: said.key?(signal) ? mold : server.master)
       before.each { |pid| server.signal(:KILL, to: pid) } if said.key?(signal)
       eventually(40) { !ProcessTable.alive?(mold) }
       server.await_log(said.fetch(signal, ""))

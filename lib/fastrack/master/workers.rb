@@ -332,7 +332,8 @@ module Fastrack
       register(worker, generation, *@signals.bounded(MoldFork::TIME + 1, grace: TimeLimit::MOMENT) { @mold_fork.call(mold, worker, @spawning) })
     rescue StandardError, TimeLimit::Unfinished => e
       Log.line("refork: #{mold.name} forks no worker: #{Error.reason(e)}", :error)
-      mold.kill("it has forked no worker")
+      # At the end of the channel it ends, or has been killed: then its status says by what.
+      e.is_a?(EOFError) || e.is_a?(SystemCallError) ? mold.stop : mold.kill("it has forked no worker")
       nil
     end
 
