@@ -1,60 +1,10 @@
 #!/bin/bash
-# The checks that need no server: checks.sh [--all]. Formatting, lints, unit tests and imports of the Rust code, syntax of
-# Ruby and shell files, spelling. With --all also the back end of macOS, other targets, models and a little fuzzing.
+# The checks that compile nothing: format, imports of the Rust code, syntax of Ruby and shell files, spelling.
 # Run by bin/test. All of them run, even after one has failed; the exit status says whether any did.
 set -uo pipefail
 
 # shellcheck source-path=SCRIPTDIR
-. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-
-failed=()
-
-check() {
-  printf '\n== %s\n' "$*"
-  "$@" || failed+=("$*")
-}
-
-rust_checks() {
-  check cargo fmt --manifest-path "$1" --all --check
-  clippy --manifest-path "$1" --workspace --all-targets
-  check cargo test --manifest-path "$1" --workspace --locked
-}
-
-# Debian 12 has none for the Rust that bin/setup installs there. A machine that tests for others must not go without.
-clippy() {
-  if [ -n "${CI:-}" ] || cargo clippy --version >/dev/null 2>&1; then
-    check cargo clippy "$@" --locked -- -D warnings
-  else
-    printf '\n== skipped: no clippy for %s\n' "$*"
-  fi
-}
-
-# The back end of macOS, as far as Linux can run it: through the same crate.
-portable_checks() {
-  local crates=(-p fastrack-sys -p fastrack-engine -p fastrack-monitor --features portable)
-  clippy "${crates[@]}" --all-targets
-  check cargo test "${crates[@]}" --locked
-}
-
-# The crates without Ruby compile for these, too. Their standard libraries come from rustup.
-targets=(aarch64-apple-darwin x86_64-apple-darwin x86_64-unknown-linux-musl aarch64-unknown-linux-musl)
-
-# By one run of cargo, which has work for all processors then.
-target_checks() {
-  local target found=()
-  for target in "${targets[@]}"; do
-    if has_target "$target"; then
-      found+=(--target "$target")
-    else
-      printf '\n== skipped: target %s, which rustup does not have here\n' "$target"
-    fi
-  done
-  [ ${#found[@]} = 0 ] || clippy "${found[@]}" -p fastrack-http -p fastrack-sys -p fastrack-engine -p fastrack-monitor
-}
-
-has_target() {
-  [ -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ] || { have rustup && rustup --quiet target add "$1" >&2; }
-}
+. "$repo/bin/lib/check.sh"
 
 # shellcheck disable=SC2046
 shell_lint() { shellcheck -x $(shell_files); }
@@ -73,43 +23,13 @@ shell_syntax() {
   return $status
 }
 
-cd "$repo" || exit 1
-ruby_facts
-export RUBY=$ruby_program
-have cargo || PATH=$(dirname "$cargo"):$PATH
-
-all_checks() {
-  portable_checks
-  target_checks
-  check cargo fmt --manifest-path crates/http/fuzz/Cargo.toml --check
-  # Models take 70 s of one processor, and fuzzing takes the other for a while.
-  local models
-  models=$(mktemp)
-  timeout 600 cargo run --locked -p fastrack-engine --example model >"$models" 2>&1 &
-  check bash bin/lib/fuzz.sh 4
-  check models $! "$models"
-}
-
-models() {
-  local status=0
-  wait "$1" || status=$?
-  cat "$2"
-  rm "$2"
-  return $status
-}
-
-rust_checks Cargo.toml
-[ ! -e bench/Cargo.toml ] || rust_checks bench/Cargo.toml
-[ "${1:-}" != --all ] || all_checks
+for manifest in Cargo.toml bench/Cargo.toml crates/http/fuzz/Cargo.toml; do
+  [ ! -e $manifest ] || check cargo fmt --manifest-path $manifest --all --check
+done
 check "$ruby" bin/lib/layers.rb
 check "$ruby" bin/lib/structure.rb
 check ruby_syntax
 check shell_syntax
 ! have shellcheck || check shell_lint
 check "$ruby" -w bin/lib/spelling.rb
-
-if [ ${#failed[@]} -gt 0 ]; then
-  printf '\nfailed:\n'
-  printf '  %s\n' "${failed[@]}"
-  exit 1
-fi
+all_passed

@@ -122,8 +122,13 @@ class SpecRun
     SpecFile.load_helper
     return run_only if @only
 
-    phase(paths, @tags + ["~alone"], @processes)
-    phase(paths.select { |path| tagged?(path, "alone") }, @tags + ["alone"], 1)
+    File.open("tmp/test/alone.lock", "a") do |lock|
+      lock.flock(File::LOCK_SH)
+      phase(paths, @tags + ["~alone"], @processes)
+      # What bin/test runs beside this has to end first.
+      lock.flock(File::LOCK_EX)
+      phase(paths.select { |path| tagged?(path, "alone") }, @tags + ["alone"], 1)
+    end
     save_durations
     report
   end

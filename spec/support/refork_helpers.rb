@@ -37,10 +37,8 @@ module ReforkHelpers
     before_worker_shutdown { $note.call("shutdown #{Process.pid}") }
     # A mold that is killed before the master forks the next worker, and after it has looked for processes that have ended.
     after_worker_exit do
-      next unless File.exist?("kill")
-
-      mold = File.read("kill").to_i.tap { |pid| Process.kill(:KILL, pid) && File.delete("kill") }
-      sleep 0.01 until File.read("/proc/#{mold}/stat").include?(") Z ")
+      mold = File.read("kill").to_i.tap { |pid| Process.kill(:KILL, pid) && File.delete("kill") } if File.exist?("kill")
+      sleep 0.01 until mold.nil? || File.read("/proc/#{mold}/stat").include?(") Z ")
     end
   RUBY
 

@@ -75,4 +75,15 @@ RSpec.describe "The benchmark", once: "the benchmark's programs" do
     expect(Bench::Measurements::Load.result(50_000_000, load)).to include("cpu_us" => 25.0, "rps" => 250.0, "p99_ms" => 3.25, "errors" => 3)
     expect(Bench::Measurements::Load.least_share([30, 50, 20])).to eq(0.2)
   end
+
+  # The workload refork itself takes Rails and PostgreSQL.
+  it "tells memory and latencies before and after a refork, and what a successor takes", linux: "a subreaper (prctl(2))" do
+    workload = Bench::Workload.new("refork", title: "", app: "hello.ru", front: :tcp, servers: %w[fastrack],
+                                             measurement: Bench::Measurements::Refork.new(4_500), settings: { workers: 2 })
+    options = Bench::Options.new(%w[--quick])
+    server, = Bench::Servers.named(%w[fastrack], [])
+    figures = Bench::Trial.new(server, workload, options, Bench::Lane.new("system"), 0).run
+    expect(figures.values_at("pss_mb_idle", "pss_mb_before", "pss_mb_reforked", "pss_mb_after")).to all(be > 1)
+    expect([figures.count { |name, value| name.match?(/_from_|_kept/) && value.positive? }, *figures.values_at("errors", "peak_workers")]).to match([8, 0, be >= 0])
+  end
 end

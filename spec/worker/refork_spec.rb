@@ -75,8 +75,7 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
   end
 
   killed = /given up: the mold \(pid \d+\) was killed by SIGKILL; workers are forked from the master$/
-  said = { KILL: killed, EXIT: killed,
-           STOP: /the mold \(pid \d+\) forks no worker: it has not answered within 5 s$/ }
+  said = { KILL: killed, EXIT: killed, STOP: /the mold \(pid \d+\) forks no worker: it has not answered within 5 s$/ }
   { KILL: "when the mold is killed", EXIT: "when the mold has just been killed", STOP: "when the mold does not answer", HUP: "on HUP", USR2: "with a new master" }.each do |signal, what|
     it "has workers come from the master again #{what}" do
       server, mold = reforked(ErrRespawnInterval: 0.1)
