@@ -6,15 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Most descriptors tracked: Linux's default limit per process (fs.nr_open). The set takes 128 KiB for them.
 const MOST: usize = 1 << 20;
 
-const BITS: usize = u64::BITS as usize;
-
 /// A bitmap without a lock: a forked child would wait for ever for one held by a thread that it has no copy of.
 #[derive(Debug)]
 pub(crate) struct InheritedFds(Box<[AtomicU64]>);
 
 impl InheritedFds {
     pub fn new(limit: usize) -> Self {
-        InheritedFds((0..limit.min(MOST).div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect())
+        InheritedFds((0..limit.min(MOST).div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
     }
 
     pub fn insert(&self, fd: RawFd) {
@@ -43,12 +41,12 @@ impl InheritedFds {
 
     fn find(&self, fd: RawFd) -> Option<(&AtomicU64, u64)> {
         let fd = usize::try_from(fd).ok()?;
-        Some((self.0.get(fd / BITS)?, 1 << (fd % BITS)))
+        Some((self.0.get(fd / 64)?, 1 << (fd % 64)))
     }
 }
 
 fn in_word(index: usize, word: u64) -> impl Iterator<Item = RawFd> {
-    (0..BITS).filter(move |bit| word & (1 << bit) != 0).map(move |bit| (index * BITS + bit) as RawFd)
+    (0..64).filter(move |bit| word & (1 << bit) != 0).map(move |bit| (index * 64 + bit) as RawFd)
 }
 
 #[cfg(test)]

@@ -46,12 +46,12 @@ pub use app::{App, Flow};
 pub use conn::{BodyError, BodyRead, BodyStream, Content, Progress, ReadAhead, Request, ResponseWriter};
 pub use control::Control;
 pub use handoff::SharedQueue;
-pub use helper::{Ending, EXIT_STATUS};
+pub use helper::Ending;
 
 pub use reactor::Finish;
 pub use request_state::{
-    Activity, Cause, Connections, Counts, Entry, GcTime, Histogram, QueueLength, RequestSettings, Scoreboard,
-    Slot, State, ThreadDumper, WorkerId, BUCKETS, MAX_THREADS,
+    Activity, Cause, Connections, Counts, Entry, ExitStatus, GcTime, Histogram, QueueLength, RequestSettings,
+    Scoreboard, Slot, State, ThreadDumper, WorkerId, BUCKETS, MAX_THREADS,
 };
 pub use settings::Settings;
 pub use worker::{Engine, Forking, GcPause};

@@ -47,7 +47,7 @@ const LAST_ANSWERS: Duration = Duration::from_millis(500);
 const COMPLAINTS: usize = 16;
 
 /// The order to listen.
-const LISTEN: u8 = b'l';
+const LISTEN: [u8; 1] = *b"l";
 
 /// The master's side. Nothing here waits for the thread, but for its begin and its end, and for it to listen.
 #[derive(Debug)]
@@ -109,7 +109,7 @@ impl Monitor {
     /// The same in two steps, for who has something else to do meanwhile. False if the thread is gone, which it has said.
     pub fn order_to_listen(&mut self) -> bool {
         let _ = self.done.try_recv();
-        self.orders.as_ref().is_some_and(|mut orders| orders.write(&[LISTEN]).is_ok())
+        self.orders.as_ref().is_some_and(|mut orders| orders.write(&LISTEN).is_ok())
     }
 
     /// Waits until it has done so, or the time is over. Whether there is nothing more to wait for.
@@ -291,7 +291,7 @@ impl Doors {
         let mut space = [0; 1];
         let mut order = ReadBuf::new(&mut space);
         if let Poll::Ready(read) = Pin::new(&mut self.orders).poll_read(context, &mut order) {
-            return Poll::Ready(if read.is_ok() && order.filled() == [LISTEN] {
+            return Poll::Ready(if read.is_ok() && order.filled() == LISTEN {
                 Event::Listen
             } else {
                 Event::End

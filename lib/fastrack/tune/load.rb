@@ -13,9 +13,6 @@ module Fastrack
       # Seconds that a response may take.
       PATIENCE = 60
 
-      # Statuses from this one on are failures, and so is no answer at all.
-      FAILURE = 400
-
       # The share of a path's requests that may fail before it is no measure.
       FAILING = 0.05
 
@@ -33,8 +30,8 @@ module Fastrack
         Array.new(clients) { |number| Thread.new { client(number) } }.each(&:join)
       end
 
-      # @return [Boolean]
-      def self.failure?(status) = status.nil? || status >= FAILURE
+      # @return [Boolean] also where there is no answer at all
+      def self.failure?(status) = status.nil? || status >= 400
 
       # @param statuses [Hash] as in #answers
       # @return [String] "GET /x: 404 (12 times)", with what has failed

@@ -110,7 +110,7 @@ module Fastrack
         lines = @answers.map { |path, statuses| "  #{Load.describe(path, statuses)}" }
         # What was not found, or was not allowed, the log does not know. It begins with a reason, which is that of all requests.
         explains = @answers.values.flat_map(&:keys).any? { |status| status.nil? || status >= 500 }
-        ["the app answers no request with a status below #{Load::FAILURE}:", *lines, *(log.lines.first(30).join if explains)].join("\n")
+        ["the app answers no request with a status below 400:", *lines, *(log.lines.first(30).join if explains)].join("\n")
       end
 
       def result(load, start, warm, (cpu, queued), others)

@@ -7,14 +7,12 @@
 use fastrack_http::{Head, KnownName};
 use fastrack_sys::epoch_micros;
 
-const MICROS: f64 = 1_000_000.0;
-
 /// What routers send is later than this, in seconds since 1970: the year 2000. Numbers above a thousand times as much are
 /// milliseconds, and so on.
 const EARLIEST: f64 = 946_684_800.0;
 
 /// More than this is no queue but a wrong clock, in microseconds: an hour.
-const LONGEST: f64 = 3_600.0 * MICROS;
+const LONGEST: f64 = 3_600e6;
 
 /// How long the request has waited, in microseconds. `arrived` is when it was there to be read, or 0 where that is not
 /// known; it and `now` are in milliseconds of the monotonic clock.
@@ -49,7 +47,7 @@ fn micros(value: &[u8]) -> Option<f64> {
         return None;
     }
     let number: f64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
-    let units = [(EARLIEST, MICROS), (EARLIEST * 1e3, 1e3), (EARLIEST * 1e6, 1.0), (EARLIEST * 1e9, 1e-3)];
+    let units = [(EARLIEST, 1e6), (EARLIEST * 1e3, 1e3), (EARLIEST * 1e6, 1.0), (EARLIEST * 1e9, 1e-3)];
     units.into_iter().rev().find(|(least, _)| number >= *least).map(|(_, unit)| number * unit)
 }
 

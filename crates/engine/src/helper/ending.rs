@@ -22,11 +22,9 @@ use super::shared::Shared;
 use crate::baton::Driving;
 use crate::control::Control;
 use crate::request_state::{
-    end_overdue_process, ActiveRequest, Claim, LastResponse, RequestSettings, ThreadDumper, ENDING_TIME,
+    end_overdue_process, ActiveRequest, Claim, ExitStatus, LastResponse, RequestSettings, ThreadDumper,
+    ENDING_TIME,
 };
-
-/// Exit status of a worker whose request exceeded its time limit: that of timeout(1).
-pub const EXIT_STATUS: i32 = 124;
 
 /// How long a thread that has crashed, or calls exit!, waits for the helper, in milliseconds: longer than that waits for the
 /// reactor. If the heap is corrupt it may never finish.
@@ -325,7 +323,7 @@ impl Ending {
         self.hand_off();
         let taken = self.control.all_requests().iter().filter(|request| request.is_taken());
         taken.for_each(|request| request.set_ending(true));
-        exit_at_once(EXIT_STATUS)
+        exit_at_once(ExitStatus::RequestTimeout as i32)
     }
 
     /// Answers the requests that are overdue, or all. Whether there were any.
@@ -367,7 +365,7 @@ impl Ending {
         if self.stuck != 0 && millis >= self.stuck {
             self.hand_off();
             self.report(&format!("stuck between two requests for {:.1} s", millis as f64 / 1000.0));
-            exit_at_once(EXIT_STATUS);
+            exit_at_once(ExitStatus::RequestTimeout as i32);
         }
     }
 

@@ -16,7 +16,7 @@ mod timer;
 pub(crate) use shared::tests;
 
 pub(crate) use app_threads::{AppThreads, Turn};
-pub use ending::{Ending, EXIT_STATUS};
+pub use ending::Ending;
 pub(crate) use shared::Shared;
 pub(crate) use thread::Helper;
 pub(crate) use timer::HelperTimer;

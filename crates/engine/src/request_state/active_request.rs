@@ -31,11 +31,17 @@ pub(crate) const ENDING_TIME: u64 = 15_000;
 pub(crate) fn end_overdue_process() -> ! {
     let line = format!("fastrack: worker {} was about to end and has not: it is ended\n", std::process::id());
     write_stderr_all(line.as_bytes());
-    exit_at_once(OVERDUE_STATUS);
+    exit_at_once(ExitStatus::Overdue as i32);
 }
 
-/// As after abort(3), in a shell.
-const OVERDUE_STATUS: i32 = 134;
+/// Those of a worker that is ended in the middle.
+#[repr(i32)]
+pub enum ExitStatus {
+    /// A request exceeded its time limit: that of timeout(1).
+    RequestTimeout = 124,
+    /// It was about to end, and has not: that of abort(3), in a shell.
+    Overdue = 134,
+}
 
 /// How far the response to a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,6 +15,7 @@ mod totals;
 mod unsent;
 mod word;
 
+pub use active_request::ExitStatus;
 pub(crate) use active_request::{end_overdue_process, ActiveRequest, Claim, ENDING_TIME};
 pub use activity::Activity;
 pub(crate) use app_lock::AppLock;

@@ -8,10 +8,10 @@ use crate::helper::Shared;
 use crate::reactor::Reactor;
 
 /// How long to wait for the helper, in milliseconds: it may be ending the process.
-const HELPER_TIME: u64 = 1_000;
+const FORK_HELPER_TIME: u64 = 1_000;
 
 /// How long to wait for the reactor when the helper has let go of it, in milliseconds: nobody else waits with it.
-const REACTOR_TIME: u64 = 10;
+const FORK_REACTOR_TIME: u64 = 10;
 
 /// Lets the application fork. Belongs to the process that made it.
 #[derive(Debug)]
@@ -35,8 +35,8 @@ impl Forking {
         if self.control.is_closed() {
             return fork();
         }
-        let _not_driving = self.shared.keep_from_driving(HELPER_TIME);
-        let reactor = self.shared.reactor_within(REACTOR_TIME);
+        let _not_driving = self.shared.keep_from_driving(FORK_HELPER_TIME);
+        let reactor = self.shared.reactor_within(FORK_REACTOR_TIME);
         let files: Vec<RawFd> = reactor.iter().flat_map(|reactor| Reactor::files(reactor)).collect();
         drop(reactor);
         files.iter().for_each(|fd| self.control.track_fd(*fd));

@@ -8,8 +8,12 @@ use rb_sys::*;
 use crate::ruby::errors::raise;
 use crate::ruby::value::NIL;
 
-const POINTER: isize = 0;
-const THREAD: isize = 1;
+/// What is where in the Array.
+#[repr(isize)]
+enum Slot {
+    Pointer,
+    Thread,
+}
 
 /// A hidden Array, or nil. Lives on the stack, where the GC sees it.
 #[derive(Clone, Copy)]
@@ -36,7 +40,7 @@ impl ScopedRef {
     /// is.
     pub unsafe fn begin<T>(self, value: &mut T) -> VALUE {
         // SAFETY: the Array is alive and has this slot. An address of user space fits into a Fixnum.
-        unsafe { RARRAY_ASET(self.0, POINTER, LONG2FIX((&raw mut *value) as _)) };
+        unsafe { RARRAY_ASET(self.0, Slot::Pointer as _, LONG2FIX((&raw mut *value) as _)) };
         self.0
     }
 
@@ -44,7 +48,7 @@ impl ScopedRef {
     pub fn end(&mut self) {
         if self.0 != NIL {
             // SAFETY: the Array is alive, not frozen and has this slot.
-            unsafe { RARRAY_ASET(self.0, POINTER, NIL) };
+            unsafe { RARRAY_ASET(self.0, Slot::Pointer as _, NIL) };
             self.0 = NIL;
         }
     }
@@ -58,14 +62,14 @@ impl ScopedRef {
     pub unsafe fn with<T>(data: VALUE, work: impl FnOnce(&mut T)) {
         // SAFETY: as this function's. The slot is nil while the value is in use, so that no inner call gets it.
         unsafe {
-            let pointer = RARRAY_AREF(data, POINTER);
-            if !FIXNUM_P(pointer) || RARRAY_AREF(data, THREAD) != rb_thread_current() {
+            let pointer = RARRAY_AREF(data, Slot::Pointer as _);
+            if !FIXNUM_P(pointer) || RARRAY_AREF(data, Slot::Thread as _) != rb_thread_current() {
                 raise(rb_eThreadError, c"the server's block was called outside its iteration");
             }
-            RARRAY_ASET(data, POINTER, NIL);
+            RARRAY_ASET(data, Slot::Pointer as _, NIL);
             work(&mut *(FIX2LONG(pointer) as *mut T));
             // Other threads may have run, but only this one ends the scope.
-            RARRAY_ASET(data, POINTER, pointer);
+            RARRAY_ASET(data, Slot::Pointer as _, pointer);
         }
     }
 }

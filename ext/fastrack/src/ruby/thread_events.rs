@@ -7,10 +7,16 @@ use std::sync::Once;
 
 use fastrack_engine::Activity;
 
-// RUBY_INTERNAL_THREAD_EVENT_*: the thread wants the lock, has it, has given it up. Ruby 3.1 has no such header.
-const READY: u32 = 1 << 1;
-const RESUMED: u32 = 1 << 2;
-const SUSPENDED: u32 = 1 << 3;
+/// RUBY_INTERNAL_THREAD_EVENT_*. Ruby 3.1 has no such header.
+#[repr(u32)]
+enum Event {
+    /// The thread wants the lock.
+    Ready = 1 << 1,
+    /// It has it.
+    Resumed = 1 << 2,
+    /// It has given it up.
+    Suspended = 1 << 3,
+}
 
 type OnEvent = unsafe extern "C" fn(u32, *const c_void, *mut c_void);
 
@@ -29,11 +35,12 @@ thread_local! {
 pub(crate) unsafe fn report_activity(activity: *const Activity) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
+        let events = Event::Ready as u32 | Event::Resumed as u32 | Event::Suspended as u32;
         if let Some(address) = fastrack_sys::exported(c"rb_internal_thread_add_event_hook") {
             // SAFETY: the function has this type in each Ruby that exports it; the callback takes any event.
             unsafe {
                 let add_hook = std::mem::transmute::<*mut c_void, AddHook>(address.as_ptr());
-                add_hook(on_event, READY | RESUMED | SUSPENDED, null_mut());
+                add_hook(on_event, events, null_mut());
             }
         }
     });
@@ -50,6 +57,6 @@ unsafe extern "C" fn on_event(event: u32, _: *const c_void, _: *mut c_void) {
     let activity = ACTIVITY.try_with(Cell::get).unwrap_or(null());
     // SAFETY: report_activity's caller keeps it alive while it is set.
     if let Some(activity) = unsafe { activity.as_ref() } {
-        activity.set_waiting(event == SUSPENDED);
+        activity.set_waiting(event == Event::Suspended as u32);
     }
 }

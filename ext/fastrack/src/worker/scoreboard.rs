@@ -2,7 +2,7 @@
 
 use magnus::{function, method, prelude::*, typed_data::Obj, Error, RHash, RModule, Ruby};
 
-use fastrack_engine::{Cause, Counts, Entry, Histogram, Scoreboard, State, WorkerId, BUCKETS, EXIT_STATUS};
+use fastrack_engine::{Cause, Counts, Entry, ExitStatus, Histogram, Scoreboard, State, WorkerId, BUCKETS};
 
 use crate::ruby::system_error;
 use crate::worker::shared_queue::RubySharedQueue;
@@ -14,7 +14,7 @@ pub(super) struct RubyScoreboard(pub Scoreboard);
 pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let class = module.define_class("Scoreboard", ruby.class_object())?;
     class.undef_default_alloc_func();
-    class.const_set("TIMEOUT_STATUS", EXIT_STATUS)?;
+    class.const_set("TIMEOUT_STATUS", ExitStatus::RequestTimeout as i32)?;
     class.define_singleton_method("new", function!(RubyScoreboard::new, 1))?;
     class.define_method("reserve", method!(RubyScoreboard::reserve, 0))?;
     class.define_method("assign", method!(RubyScoreboard::assign, 4))?;
