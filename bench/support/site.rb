@@ -29,11 +29,11 @@ module Bench
 
     # @param words [Array<String>] a server of a Rack app, and its arguments
     # @return [Array<String>] the same in the lane, with what the app has to have in its environment. YJIT is on where Ruby has it,
-    #   as in most deployments of such apps
+    #   as in most deployments of such apps, unless RUBY_YJIT_ENABLE says otherwise
     def command(words)
       return lane.command(words) unless workload.app.framework?
 
-      more = { "RAILS_ENV" => "production", "APP_ENV" => "production", "RUBY_YJIT_ENABLE" => "1", "BENCH_DIR" => dir, **@database&.environment.to_h }
+      more = { "RAILS_ENV" => "production", "APP_ENV" => "production", "RUBY_YJIT_ENABLE" => ENV.fetch("RUBY_YJIT_ENABLE", "1"), "BENCH_DIR" => dir, **@database&.environment.to_h }
       # Nothing of this process's environment comes into a lane's root.
       lane.command(["env", *more.map { |name, value| "#{name}=#{value}" }, *words])
     end

@@ -177,9 +177,12 @@ module Bench
                  servers: %w[fastrack fastrack-threads puma-threads], settings: { workers: 4 })
     ].freeze
 
-    # Memory, when all workers are forked from one that has served.
-    REFORK = [page("refork", "Rails page of 50 posts from PostgreSQL, and the workers forked anew from one of them", "/",
-                   measurement: Measurements::Refork.new(4_500), servers: %w[fastrack unicorn])].freeze
+    # Memory, when all workers are forked from one that has served: for how long before, and by which servers.
+    REFORK = { "refork" => [4_500, %w[fastrack unicorn]], "refork-long" => [50_000, %w[fastrack unicorn]],
+               "refork-threads" => [4_500, %w[fastrack-threads puma-threads unicorn]] }.map do |name, (requests, servers)|
+      page(name, "Rails page of 50 posts from PostgreSQL, and the workers forked anew from one of them", "/",
+           measurement: Measurements::Refork.new(requests), servers: servers)
+    end.freeze
 
     # Names that stand for several workloads.
     GROUPS = {
