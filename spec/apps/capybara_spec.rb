@@ -1,22 +1,7 @@
 # frozen_string_literal: true
 
 RSpec.describe "Capybara's server", skip: AppRequirements.missing("Capybara", 'require "capybara"') do
-  # A driver that needs a server, as those of browsers do.
-  driver = <<~'RUBY'
-    require "fastrack/capybara"
-
-    class HTTPDriver < Capybara::Driver::Base
-      attr_reader :html
-
-      def needs_server? = true
-      def reset! = nil
-
-      def visit(url)
-        @html = Net::HTTP.get(URI(url))
-      end
-    end
-    Capybara.register_driver(:http) { HTTPDriver.new }
-  RUBY
+  driver = "require 'fastrack/capybara'\n#{AppRequirements::HTTP_DRIVER}"
 
   it "is Fastrack in the process of the tests, with nothing on its outputs if it is silent" do
     result = InProcess.run(driver + <<~'RUBY')

@@ -5,24 +5,11 @@ require_relative "../support/app_new_rails"
 
 # The way in that docs/migrate.md promises: one line of the Gemfile, and no other file.
 RSpec.describe "A new Rails app whose Gemfile has rhebok-rs in the place of Puma", skip: AppNewRails.missing do
-  # A driver that needs a server, as those of browsers do: Debian's Selenium is older than what Rails' own calls.
-  system_test = <<~'RUBY'
+  system_test = <<~RUBY
     require "test_helper"
     require "net/http"
 
-    class HTTPDriver < Capybara::Driver::Base
-      attr_reader :html
-
-      def needs_server? = true
-      def reset! = nil
-
-      def visit(url)
-        response = Net::HTTP.get_response(URI(url))
-        @html = "#{response.body}\nserved by #{response["server"]}, #{response.code}"
-      end
-    end
-    Capybara.register_driver(:http) { HTTPDriver.new }
-
+    #{AppRequirements::HTTP_DRIVER}
     class UpTest < ActionDispatch::SystemTestCase
       driven_by :http
 

@@ -64,11 +64,7 @@ RSpec.describe "C5 what an app leaves to be called after its response" do
     end
 
     it "C5 rack.response_finished: gets an exception when the client has left before the end (Rack 3)" do
-      HttpPeer.open(server) do |peer|
-        peer.write(message("GET /endless HTTP/1.1", "Host: a"))
-        peer.read_until(/eeee/)
-        peer.abort
-      end
+      abandon("/endless", /eeee/)
       eventually { noted("/endless").last == "finished 1: /endless 200 [] IOError the response was not sent whole" }
     end
   end

@@ -51,11 +51,7 @@ RSpec.describe "A15 close" do
   end
 
   it "A15 close is called once when the client goes away mid-body, soon after it went" do
-    HttpPeer.open(server) do |peer|
-      peer.write(message("GET /endless HTTP/1.1", "Host: a"))
-      peer.read_until(/eeee/)
-      peer.abort
-    end
+    abandon("/endless", /eeee/)
     expect(finally_done_to("endless")).to eq(%w[each close])
     expect_worker_alive
   end

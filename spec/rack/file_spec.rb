@@ -91,11 +91,7 @@ RSpec.describe "C5 a body with to_path" do
 
       it "C5 is closed once, and leaves no file open" do
         before = journal.count("closed")
-        HttpPeer.open(server) do |peer|
-          peer.write(message("GET /large HTTP/1.1", "Host: a"))
-          peer.read_until_size(10)
-          peer.abort
-        end
+        abandon("/large", /HTTP/)
         server.get("/small")
         talk("HEAD /small HTTP/1.1", "Host: a")
         eventually { journal.count("closed") == before + 3 }

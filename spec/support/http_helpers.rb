@@ -24,6 +24,15 @@ module HttpHelpers
     HttpResponse.parse(to.raw(message(*lines, body: body)), head_only: lines.first.start_with?("HEAD "))
   end
 
+  # Leaves when that much of the response has come.
+  def abandon(path, part)
+    HttpPeer.open(server) do |peer|
+      peer.write(message("GET #{path} HTTP/1.1", "Host: a"))
+      peer.read_until(part)
+      peer.abort
+    end
+  end
+
   def message(*lines, body: "") = "#{lines.join("\r\n")}\r\n\r\n".b << body.b
   def echoed(*lines, body: "", to: @server) = HttpApps::Echo.read(talk(*lines, body: body, to: to))
   def env_of(*lines, body: "", to: @server) = echoed(*lines, body: body, to: to).fetch("env")

@@ -308,6 +308,19 @@ RSpec.describe "OobGC=auto", :quiet, exec: "what is in the heap decides" do
     expect(few).to be <= many / 2
   end
 
+  it "knows how many objects Ruby makes before it collects", skip: ("of each pool since Ruby 3.2" if RUBY_VERSION >= "3.2") do
+    script = <<~'RUBY'
+      keep, count = [], GC.count
+      # Until the heap is to grow by pages.
+      keep << Object.new while GC.count == count
+      GC.start
+      room, count = Fastrack::YoungHeap.new.pool(40).room, GC.count
+      print (1..).find { Object.new && GC.count > count }.fdiv(room)
+    RUBY
+    output, = Open3.capture2(RbConfig.ruby, "-I", "lib", "-r", "fastrack/gc/young_heap", "-e", script, chdir: Server::ROOT)
+    expect(Float(output)).to be_between(0.9, 1.1)
+  end
+
   describe "room in the heap", skip: ("none before Ruby 3.3" if RUBY_VERSION < "3.3") do
     before do
       require "fastrack/native"

@@ -12,8 +12,8 @@ module Fastrack
     # Whether Ruby tells enough.
     KNOWN = POOLS || GCFigures.tells?(:total_allocated_objects, :heap_free_slots, :heap_available_slots) { GC.stat }
 
-    # Of Ruby's pages.
-    PAGE = 65_536
+    # Bytes of a page of Ruby's: 16,384 with Ruby 3.1.
+    PAGE = GC.const_defined?(:INTERNAL_CONSTANTS) ? GC::INTERNAL_CONSTANTS.fetch(:HEAP_PAGE_SIZE, 65_536) : 65_536
     SLOT = 40
 
     # A pool with less than this share free after a collection is Ruby's to let grow.
