@@ -4,7 +4,7 @@
 set -uo pipefail
 
 # shellcheck source-path=SCRIPTDIR
-. "$repo/bin/lib/check.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/check.sh"
 
 # shellcheck disable=SC2046
 shell_lint() { shellcheck -x $(shell_files); }

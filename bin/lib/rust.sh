@@ -4,7 +4,7 @@
 set -uo pipefail
 
 # shellcheck source-path=SCRIPTDIR
-. "$repo/bin/lib/check.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/check.sh"
 
 rust_checks() {
   clippy --manifest-path "$1" --workspace --all-targets

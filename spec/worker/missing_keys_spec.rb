@@ -60,7 +60,7 @@ RSpec.describe "A Ruby without" do
   it "slots that may be allocated, but with bytes, knows how much room there is" do
     require "fastrack/gc/auto_gc"
     pool = { slot_size: 64, heap_eden_slots: 9_000, total_allocated_objects: 50_000, total_freed_objects: 41_200 }
-    stub_const("Fastrack::YoungHeap::POOLS", true)
+    { POOLS: true, PAGE: 65_536 }.each { |name, value| stub_const("Fastrack::YoungHeap::#{name}", value) }
     allow(GC).to receive(:stat) do |name|
       { heap_allocatable_bytes: 64_000, heap_empty_pages: 2, major_gc_count: 1 }.fetch(name) { raise ArgumentError, "unknown key: #{name}" }
     end
