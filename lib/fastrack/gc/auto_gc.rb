@@ -16,8 +16,8 @@ module Fastrack
   #
   # Ruby 3.4 lets the heap have more free slots than earlier ones: it collects rarely, and each time there is much to mark and to
   # sweep. A full mark it makes in steps, and it sweeps bit by bit, for the objects that requests make. So do collections between
-  # requests: in one go they would keep clients waiting for longer. Here it makes steps of a full mark until somebody waits. Then it
-  # is the requests that sweep, which make objects anyhow; but the rest, of which Ruby makes one bit, is swept here.
+  # requests: in one go they would keep clients waiting for longer. Here it makes steps, by objects, until somebody waits, or there is
+  # no more room for such objects. Then it is the requests that sweep; but the rest, of which Ruby makes one bit, is swept here.
   #
   # The fewer requests it waits for, the rarer are collections; the more, the surer is such a moment. So it learns: from
   # each collection that Ruby makes in a request, to begin earlier, and from its own ones to begin later.
@@ -47,7 +47,7 @@ module Fastrack
     # Seconds of a step, after which to see whether somebody waits.
     STEP = 0.001
 
-    # Objects for which Ruby marks a bit (gc/default/default.c). It takes as large ones as it needs to be ready before the free slots
+    # Objects for which Ruby marks or sweeps a bit (gc/default/default.c). It takes as large ones as it needs to be ready before the free slots
     # are used up that it has kept for them.
     OBJECTS = 500
 
@@ -72,7 +72,7 @@ module Fastrack
       @growth = 0.02
       @margin = MARGINS.min
       @count = GC.count
-      @tries = 0
+      @tries = @spare = 0
       @sweep = Sweep.new
     end
 
@@ -161,6 +161,8 @@ module Fastrack
     end
 
     def collected
+      # More objects than that would have Ruby collect sooner.
+      @spare = @heap.spare / 2
       @heap.collected
       @room.collected
       @sweep.begun
@@ -175,18 +177,25 @@ module Fastrack
 
     # With a collection that has begun, here or in a request.
     def go_on
-      MOST_STEPS.times { (at?(:marking) && stand_still(true) { mark_a_bit }) or break }
+      MOST_STEPS.times { (at?(:marking) && stand_still(true) { step(:marking) }) or break }
+      MOST_STEPS.times { (at?(:sweeping) && @spare.positive? && stand_still(false) { @spare -= step(:sweeping) }) or break }
       sweep_rest if at?(:sweeping)
     end
 
     def at?(state) = GCFigures.latest(:state) == state
 
-    # Ruby does so for each batch of objects that are made.
-    def mark_a_bit
+    # Ruby goes on for each batch of objects that are made.
+    #
+    # @return [Integer] how many were
+    def step(state)
       @fullness = near
       over = now + STEP
-      Fastrack.make_objects(OBJECTS, YoungHeap::SLOT) while at?(:marking) && now < over
-      true
+      made = 0
+      while at?(state) && now < over
+        Fastrack.make_objects(OBJECTS, YoungHeap::SLOT)
+        made += OBJECTS
+      end
+      made
     end
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)

@@ -49,6 +49,9 @@ module Fastrack
     # @return [Hash{Integer => Integer}] full marks that were made for want of free slots, by the size of the pool's
     def forced = POOLS ? GC.stat_heap.to_h { |_, pool| [pool[:slot_size], pool[:force_major_gc_count].to_i] } : {}
 
+    # @return [Integer] of its smallest slots those that could have been used before a collection, at the last look
+    def spare = @pools.min_by(&:first).last.unused
+
     # @return [Integer] what all of its slots take
     def bytes = @pools.sum { |size, pool| size * pool.slots }
 
