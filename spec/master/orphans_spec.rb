@@ -66,7 +66,7 @@ RSpec.describe "Orphans", once: "processes and signals" do
       server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1 }, config: <<~CONFIG)
         after_fork { File.exist?("hang") && File.write("hangs", "") && sleep }
       CONFIG
-      server.await_workers(1)
+      server.await_ready
       server.write("hang", "")
       server.signal(:TTIN)
       server.await_file("hangs")
