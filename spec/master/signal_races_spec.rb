@@ -68,10 +68,10 @@ RSpec.describe "Signals at a bad moment", once: "processes and signals" do
     RUBY
     server = start(options: { MaxWorkers: 1 }, config: created)
     client = KeptPeer.new(server).tap { |peer| peer.get("/") }
+    first = server.workers.first
     server.write("hold", "")
     server.signal(:TTIN)
     eventually { server.lines_of("held").first }
-    first = server.workers.min
     server.signal(:QUIT)
     # It has handed its client over, and gone.
     eventually { !ProcessTable.alive?(first) }
