@@ -27,7 +27,7 @@ pub struct SharedMemory<T> {
 }
 
 struct Mapping {
-    // INVARIANT: so many bytes are mapped there, which only drop unmaps.
+    // INVARIANT: this number of bytes is mapped there, and only drop unmaps them.
     memory: NonNull<c_void>,
     length: NonZeroUsize,
 }

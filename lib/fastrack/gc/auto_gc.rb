@@ -4,40 +4,41 @@ require_relative "figures"
 require_relative "young_heap"
 
 module Fastrack
-  # OobGC=auto: collects garbage between two requests, shortly before Ruby would in one of the next, and only while that keeps
-  # no client waiting.
+  # OobGC=auto: collects garbage between two requests, shortly before Ruby would collect in a request, and only while no client
+  # has to wait for it.
   #
-  # Ruby collects when the room for young objects is used up, or so much was allocated by malloc. When only a few more requests
-  # fit in, this waits for a moment in which nobody waits, no other worker collects, and another one is idle: who comes
-  # meanwhile is served there. Before the last of those requests the others may be busy, and are left a client or two each, who would
-  # also wait for the collection here. A full mark that Ruby says is due, and would make at its next collection, is made as soon as
-  # that holds: it takes far longer than other collections, and in a request somebody surely waits. Where there is no such moment,
-  # under full load, Ruby collects as it would without this, and what it leaves unfinished is finished here.
+  # Ruby collects when the room for young objects is used up, or when malloc has reached its limit. When the room is enough for a
+  # few more requests only, the worker looks for a moment in which nobody waits, no other worker collects, and another worker is
+  # idle to serve the clients that come meanwhile. Before the last of those requests the other workers may be busy; a client or two
+  # is left to each of them. A full mark takes far longer than other collections: when Ruby says that its next collection is a full
+  # mark, it is made at the first such moment. Under full load there is no such moment. Then Ruby collects in a request, as it would
+  # without this, and the worker finishes between requests what Ruby leaves unfinished.
   #
-  # Ruby 3.4 lets the heap have more free slots than earlier ones: it collects rarely, and each time there is much to mark and to
-  # sweep. A full mark it makes in steps, and it sweeps bit by bit, for the objects that requests make. So do collections between
-  # requests: in one go they would keep clients waiting for longer. Here it makes steps, by objects, until somebody waits, or there is
-  # no more room for such objects. Then it is the requests that sweep; but the rest, of which Ruby makes one bit, is swept here.
+  # Ruby 3.4 leaves more slots of the heap free than earlier versions. It collects rarely, and each time there is much to mark and to
+  # sweep. It makes a full mark in steps and sweeps in steps, one for every few hundred objects that are made. The worker makes such
+  # objects between requests, until a client waits or the objects would use up the room. The next requests then sweep; their
+  # last step takes long, so the worker makes that one between requests.
   #
-  # The fewer requests it waits for, the rarer are collections; the more, the surer is such a moment. So it learns: from
-  # each collection that Ruby makes in a request, to begin earlier, and from its own ones to begin later.
+  # The margin is the number of requests before the end of the room at which the worker begins to look. A small one makes
+  # collections rare; a large one makes a good moment likely. It grows with each collection that Ruby makes in a request, and
+  # shrinks with each that the worker makes.
   #
-  # It costs a method call per response, and now and then a look at the heap.
+  # The price is a method call for each response, and a look at the heap for some of them.
   class AutoGC
-    # For how many requests it waits for a good moment: at least, which is before the very next one, so that then the others may be busy,
-    # and are left some clients; and at most. Each collection in a request makes it one more, each of its own takes its share off.
+    # The least and the largest margin, in requests. At the least one the other workers may be busy. A collection in a request adds 1;
+    # one of the worker's own multiplies it by LATER.
     MARGINS = (1.5..12.0).freeze
     LATER = 0.95
 
-    # It collects nothing in a heap that is less full: each collection then comes too often.
+    # It does not collect in a heap that is less full than this share: collections would come too often.
     FULL = 0.65
 
-    # What is left of how much fuller a request makes the heap, when the next ones make it less so.
+    # By which the growth per request falls at each look, as long as requests make the heap fuller by less than that.
     DECAY = 0.9
 
     SAYS_DUE = GCFigures.tells?(:need_major_by) { GC.latest_gc_info }
 
-    # Whether there is so much to mark and to sweep that it is not done at once.
+    # Whether marking and sweeping take so long that the worker does them in steps.
     IN_STEPS = RUBY_VERSION >= "3.4"
     HOW = (IN_STEPS ? { immediate_mark: false, immediate_sweep: false } : {}).freeze
 
@@ -47,8 +48,8 @@ module Fastrack
     # Seconds of a step, after which to see whether somebody waits.
     STEP = 0.001
 
-    # Objects for which Ruby marks or sweeps a bit (gc/default/default.c). It takes as large ones as it needs to be ready before the free slots
-    # are used up that it has kept for them.
+    # Objects for which Ruby makes one step of marking or sweeping (gc/default/default.c). It makes its steps as large as needed to
+    # be ready before the free slots are used up.
     OBJECTS = 500
 
     # Nanoseconds of sweeping that are left when it sweeps the rest.
@@ -102,16 +103,16 @@ module Fastrack
     # @return [Symbol, nil] why the next collection will be a full mark
     def due = (GCFigures.latest(:need_major_by) if SAYS_DUE)
 
-    # Half of the way to when it is time, if that is not now. None after a collection: it may have freed little, and have found that a
-    # full mark is due.
+    # Responses until the next look: half of those until it is time to collect. The next one after a collection, which may have
+    # freed little, and found that a full mark is due.
     def responses = @fullness.zero? ? 0 : ((near - @fullness) / 2 / @growth).floor
 
     def near
       [1 - (@margin * @growth), FULL].max
     end
 
-    # After the next response, while that may help: there is no good moment where clients always wait, and no collection where
-    # the app has disabled them.
+    # After the next response, TRIES times. Then less often: where clients always wait there is no good moment, and where the app
+    # has disabled the collector there is no collection.
     def try_again
       (@tries += 1) > TRIES ? LONGEST : 1
     end
@@ -161,15 +162,15 @@ module Fastrack
     end
 
     def collected
-      # More objects than that would have Ruby collect sooner.
+      # Objects that the steps of sweeping may use up: with more, Ruby would collect sooner.
       @spare = @heap.spare / 2
       @heap.collected
       @room.collected
       @sweep.begun
     end
 
-    # Ruby has begun a collection in a request, and goes on with it in the next ones: how full the heap is will show then. At
-    # its end a full mark may be due.
+    # Ruby has begun a collection in a request, and goes on with it in the next ones. The heap counts as full until it is over.
+    # At its end a full mark may be due.
     def finish
       @fullness = near
       pause(!due.nil?) { collect(true) if due }
@@ -200,8 +201,8 @@ module Fastrack
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-    # Sweeps what is left, if that is little: its last pages are swept in one go, in whatever request is next. Then Ruby knows
-    # whether a full mark is due, which it would also begin there.
+    # Sweeps what is left, if that takes less than REST_OF_SWEEP: Ruby would sweep the last pages in one go, in the next request.
+    # After them Ruby knows whether a full mark is due, and would begin that in the same request.
     def sweep_rest
       @fullness = near
       left = @sweep.left

@@ -3,8 +3,8 @@
 require_relative "figures"
 
 module Fastrack
-  # How full the heap is that Ruby collects when it is used up. Since Ruby 3.2 it has several pools, for objects of different
-  # sizes: the fullest counts.
+  # How much of the room for new objects is used up: when all of it is, Ruby collects. Since Ruby 3.2 the heap has several pools, for
+  # objects of different sizes. The fullest pool counts.
   class YoungHeap
     # Ruby 3.3 and later say how many objects are in a pool.
     POOLS = GCFigures.tells?(:slot_size, :heap_eden_slots, :total_allocated_objects, :total_freed_objects) { GC.stat_heap(0) }
@@ -16,7 +16,7 @@ module Fastrack
     PAGE = GC.const_defined?(:INTERNAL_CONSTANTS) ? GC::INTERNAL_CONSTANTS.fetch(:HEAP_PAGE_SIZE, 65_536) : 65_536
     SLOT = 40
 
-    # A pool with less than this share free after a collection is Ruby's to let grow.
+    # Ruby lets a pool grow by itself that has less than this share of its slots free after a collection.
     LEAST_FREE = 0.05
 
     def initialize
@@ -25,15 +25,15 @@ module Fastrack
       collected
     end
 
-    # From the last collection on. Not while Ruby is still sweeping: garbage counts as used until then.
+    # Since the last collection. It means nothing while Ruby is still sweeping: garbage counts as used until then.
     #
-    # @return [Float]
+    # @return [Float] 0.0 to 1.0, at which Ruby collects
     def fullness
       note_pools
       [malloc, *@pools.each_value.map(&:fullness)].max
     end
 
-    # There was a collection.
+    # To be called after each collection.
     def collected
       @pools = @pools.clear
       note_pools
@@ -49,10 +49,10 @@ module Fastrack
     # @return [Hash{Integer => Integer}] full marks that were made for want of free slots, by the size of the pool's
     def forced = POOLS ? GC.stat_heap.to_h { |_, pool| [pool[:slot_size], pool[:force_major_gc_count].to_i] } : {}
 
-    # @return [Integer] of its smallest slots those that could have been used before a collection, at the last look
+    # @return [Integer] how many of the smallest slots were free at the last look
     def spare = @pools.min_by(&:first).last.unused
 
-    # @return [Integer] what all of its slots take
+    # @return [Integer] bytes of all slots
     def bytes = @pools.sum { |size, pool| size * pool.slots }
 
     private
@@ -114,7 +114,8 @@ module Fastrack
     end
   end
 
-  # How far Ruby is with sweeping, which it does bit by bit. It takes about as long as after the last collection of the same kind.
+  # How much of the sweeping is left, which Ruby does in steps: after one full mark, or one minor collection, it takes about as long
+  # as after the last of the same kind.
   class Sweep
     def initialize
       # By whether it was a full mark.
@@ -147,35 +148,34 @@ module Fastrack
     end
   end
 
-  # Gives the young heap room for more requests, so that collections are rare: one takes about as long as another, however many
-  # requests lie between them.
+  # Gives the heap room for more requests, so that collections are rare: each takes about as long, however many requests lie between
+  # two of them.
   #
-  # Ruby collects as soon as one of the heap's pools is used up, and lets a pool grow by what lives in it, not by what requests
-  # make and drop: one of few objects that live and many that do not may have room for ten requests, beside others that have it
-  # for hundreds. And it makes a full mark when a fifth of a pool is free or less after a collection: a pool that is hardly freer
-  # after a full mark is so again after a few collections, because some objects grow old and die, and does not grow. Objects that
-  # are made and dropped at once leave their slots to the pool for good.
+  # Ruby collects as soon as one of the heap's pools is used up. It lets a pool grow by the objects that live in it, not by those that
+  # requests make and drop. So a pool with few living objects may have room for ten requests, when the other pools have room for
+  # hundreds. Ruby also makes a full mark when a fifth of a pool or less is free after a collection. A pool that has hardly more free
+  # slots after a full mark needs the next one after a few collections, and does not grow. To give a pool room, the worker makes
+  # objects in it and drops them: their slots stay in the pool.
   #
-  # That is so since Ruby 3.3, which hardly ever makes a full mark for a pool, but for all together. Before, there is nothing to tell
-  # how many objects are made in each pool.
+  # Ruby tells since 3.3 how many objects are made in each pool. Before, this does nothing.
   class HeapRoom
-    # Requests for which there is to be room from one collection to the next. Ruby 3.4 leaves room for more than fifty by itself, in
-    # most pools, and one of its collections takes longer.
+    # Requests that there is to be room for between two collections. Ruby 3.4 by itself leaves room for more than fifty in most pools,
+    # and a collection takes longer there.
     REQUESTS = RUBY_VERSION >= "3.4" ? 70 : 50
 
-    # Of REQUESTS: room for a few more is not worth it.
+    # A share of REQUESTS: when less than this is lacking, nothing is added.
     LACK = 0.1
 
-    # Collections from one full mark to the next, of those that are made for want of free slots.
+    # Collections that there are to be between two full marks for want of free slots.
     APART = 30
 
-    # What is added when there were fewer, as a share of the pool.
+    # Slots that are added when there were fewer, as a share of the pool.
     FREER = 0.05
 
-    # At most so much is added in all, as a share of the heap's size.
+    # The most that is added in all, as a share of the heap's size.
     SHARE = 0.25
 
-    # Bytes that are added before one collection, and free slots that are used up before: some milliseconds each.
+    # The most bytes that are added at a time, and the most free slots that may have to be used up first: some milliseconds each.
     STEP = 5_000_000
     FREE = 400_000
 
@@ -200,7 +200,7 @@ module Fastrack
       @responses = 0
     end
 
-    # Makes some of the room that is lacking, if any is. A collection must follow.
+    # Makes some of the room that is lacking. A collection must follow.
     def make
       return unless YoungHeap::POOLS
 
@@ -233,7 +233,7 @@ module Fastrack
       @marked = GC.count
     end
 
-    # Of pages that any pool may get, this number of slots is taken; the rest is left to the other pools.
+    # Takes this number of slots in pages that any pool may get.
     def grow(size, unused, slots)
       @added += slots * size
       @lacking_free.delete(size)

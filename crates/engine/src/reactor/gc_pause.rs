@@ -15,7 +15,7 @@ const LEFT_IN_A_ROW: u32 = 8;
 /// processors busy, it would last for seventy times as long as it computes, and all that time this worker would serve nobody.
 const MOST_WAITED: u64 = 50_000;
 
-/// Pauses with the usual priority after one that has waited for longer: so rarely may it happen.
+/// Pauses with the usual priority after one that has waited for longer than [`MOST_WAITED`].
 const USUAL: u32 = 1_000;
 
 impl Reactor {
@@ -24,8 +24,8 @@ impl Reactor {
     ///
     /// Where there are more workers than processors, one of those must also be free.
     ///
-    /// If it is `urgent`, what is not done now is done in a request soon, which takes longer by that. Then others may be busy, and
-    /// are left a client or two each: these are served sooner there than here.
+    /// If it is `urgent`, the application will otherwise collect in one of the next requests, whose client waits for all of it. So the
+    /// other workers may be busy: each is left up to `LEFT_TO_EACH` of the clients here, and serves them sooner than this worker could.
     ///
     /// Clients in the backlog and the shared queue are not counted by anybody, so that there may be more than idle
     /// workers.
@@ -78,8 +78,8 @@ impl Reactor {
         self.left_in_a_row < LEFT_IN_A_ROW && waiting <= queue_handle.serving_others() * LEFT_TO_EACH
     }
 
-    /// Whether the pause that begins may have a low priority: other workers serve meanwhile, and none has waited for long for a
-    /// processor of late.
+    /// Whether the pause that begins may have a low priority: other workers serve meanwhile, and none of the last `USUAL` pauses
+    /// has waited longer than `MOST_WAITED` for a processor.
     pub fn may_lower_gc_pause(&mut self) -> bool {
         if !self.has_others() {
             return false;
@@ -89,7 +89,7 @@ impl Reactor {
         !is_usual
     }
 
-    /// A pause with a low priority has waited for a processor for so many microseconds.
+    /// A pause with a low priority has `waited` for a processor, in microseconds.
     pub fn note_wait_in_gc_pause(&mut self, waited: u64) {
         if waited > MOST_WAITED {
             self.usual_pauses = USUAL;

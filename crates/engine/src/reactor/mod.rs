@@ -46,7 +46,7 @@ pub(crate) use lead::Lead;
 pub(crate) use next_action::Action;
 pub(crate) use table::Table;
 
-/// The heap is trimmed when the worker is idle and so much has been freed, in bytes: it takes milliseconds.
+/// Bytes that must have been freed before an idle worker trims the heap: it takes milliseconds.
 const TRIM: usize = 16 * 1024 * 1024;
 
 /// What to do with a connection next.
@@ -223,7 +223,7 @@ impl Reactor {
         self.freed = self.freed.saturating_add(bytes);
     }
 
-    /// Whether so much has been freed that the heap is to be trimmed. The C library would keep it: once it has freed a
+    /// Whether enough has been freed to trim the heap. The C library would keep it: once it has freed a
     /// large buffer, it takes others of that size from the heap.
     pub fn has_heap_to_trim(&self) -> bool {
         self.freed >= TRIM

@@ -141,7 +141,7 @@ impl Sequence {
     }
 }
 
-/// A text of a client's, truncated to so many words.
+/// A text that a client sent, truncated to a number of words.
 #[repr(C)]
 pub(super) struct Text<const WORDS: usize> {
     /// In bytes.
