@@ -31,7 +31,7 @@ RSpec.describe "The fastrack command", once: "options and their defaults are the
   end
 
   it "listens where -b says, as often as it is there, and -p" do
-    server = serve(*%w[-b tcp://127.0.0.1:0 -l unix://app.sock -p 0 -w 1 -e production])
+    server = ready(*%w[-b tcp://127.0.0.1:0 -l unix://app.sock -p 0 -w 1 -e production])
     expect(server.log.scan(/Listening on (\S+)/).flatten).to match([/\A127\.0\.0\.1:\d+\z/, ":unix:app.sock", /\A0\.0\.0\.0:\d+\z/])
   end
 

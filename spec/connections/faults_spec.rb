@@ -181,7 +181,7 @@ RSpec.describe "C4 Connections, when something goes wrong" do
 
     it "where no file can be made, the client gets 503, and the log a line" do
       place = File.join(@dir, "gone").tap { |path| Dir.mkdir(path) }
-      serve_kept(env: { "TMPDIR" => place })
+      serve_kept(env: { "TMPDIR" => place }).await_ready
       Dir.rmdir(place)
       expect_clear_answers
     end
