@@ -14,11 +14,8 @@ RSpec.describe "`refork true`", linux: "a subreaper (prctl(2))", once: "the mast
     server = serve(app)
     loop = ClientLoop.run(server, kept: true) { server.await_log(/refork: (?:that was the last one: it has saved |given up: .* the mold's first, has )/) }
     expect(loop.failures).to eq([])
-    lines = server.log.lines(chomp: true).grep(/refork/)
-    expect(lines.first).to match(/generation 2 from worker \d \(pid \d+, \d+ requests\): 3 workers \d+ MB -> \d+ MB\z/)
-    expect(lines.first[/, (\d+) requests/, 1].to_i).to be >= 50
-    before, after = lines.first.scan(/(\d+) MB/).flatten.map(&:to_i)
-    expect(before - after).to be >= 30
+    figures = server.log[/refork: .*/].match(/generation 2 from worker \d \(pid \d+, (\d+) requests\): 3 workers (\d+) MB -> (\d+) MB\z/).captures.map(&:to_i)
+    expect([figures[0], figures[1] - figures[2]]).to match([be >= 50, be >= 30])
   end
 
   it "says once what forbids it" do
@@ -47,6 +44,9 @@ RSpec.describe "`refork true`", linux: "a subreaper (prctl(2))", once: "the mast
       at = requests + (2 * 50 * (4**generation))
       expect([at - 1, at, 2 * at].map { |count| look[count, 40, 100 * (0.9**generation)] }).to eq([false, false, generation < 6])
     end
-    expect(auto.due_at).to be_nil
+    expect([auto.due_at, whole = 100]).to eq([nil, 100])
+    (auto = Fastrack::AutoRefork.new(workers)).begun
+    expect(Fastrack::Log).to receive(:line).with(/that was the last one: it has saved 4 % /)
+    expect([400, 40_000].map { |count| look[requests + count, 40, 96] } + [auto.due_at]).to eq([false, false, nil])
   end
 end
