@@ -59,8 +59,8 @@ module Bench
       PAGE = [*LOAD, ["p99 to p50", "p99_to_p50", 2], ["PSS MB idle", "pss_mb_idle", 1], ["after load", "pss_mb_loaded", 1]].freeze
       MEMORY_THREADS = [["PSS MB after 1", "pss_mb_after_1", 1], ["after 20,000 requests", "pss_mb_after_20000", 1]].freeze
       REFORK = [
-        ["PSS MB idle", "pss_mb_idle", 1], ["after 4,500 requests", "pss_mb_before", 1], ["after refork", "pss_mb_reforked", 1],
-        ["after 4,500 more", "pss_mb_after", 1], ["most more meanwhile, in workers", "peak_workers", 2],
+        ["PSS MB idle", "pss_mb_idle", 1], ["after requests", "pss_mb_before", 1], ["after refork", "pss_mb_reforked", 1],
+        ["after as many more", "pss_mb_after", 1], ["most more meanwhile, in workers", "peak_workers", 2],
         ["p99 ms before", "p99_before_ms", 2], ["after to before", "p99_kept", 2], ["requests/s after to before", "rps_kept", 2],
         *%w[mold master].flat_map do |from|
           [["first request of the #{from}'s, to steady", "first_from_#{from}", 2], ["mean of 100", "mean_from_#{from}", 2], ["p99", "p99_from_#{from}", 2]]
