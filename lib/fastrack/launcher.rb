@@ -230,10 +230,12 @@ module Fastrack
     end
 
     # Compacts the heap and makes its objects old, so that workers share the master's memory instead of copying it at their
-    # first garbage collection. Nor shall they copy a page for what is free in it between two blocks of malloc.
+    # first garbage collection. Nor shall they copy a page for what is free in it between two blocks of malloc, or have what the boot
+    # has left on the stack.
     def warm_up
       prepare_objects
       Fastrack.fill_heap_holes
+      Fastrack.release_stack
     end
 
     def prepare_objects

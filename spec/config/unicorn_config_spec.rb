@@ -4,9 +4,7 @@
 RSpec.describe "A unicorn.rb", once: "words, sockets and processes" do
   fixtures = File.expand_path("../fixtures", __dir__)
 
-  def serve(config, **keywords)
-    Server.start(ru: Rackups::PID, config: config, fastrack: true, options: { Host: nil, Port: nil }, **keywords)
-  end
+  def serve(config, **more) = Server.start(ru: Rackups::PID, config: config, fastrack: true, options: { Host: nil, Port: nil }, **more)
 
   def ask(socket) = HttpResponse.ask(socket).body.to_i
 

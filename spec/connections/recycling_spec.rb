@@ -9,9 +9,7 @@ RSpec.describe "C4 Kept connections", once: "the engine hands connections over" 
     expect(ones.map { |one| one.get("/pid").status }.uniq).to eq([200])
   end
 
-  def expect_no_failure(loop)
-    expect([loop.failures, loop.bodies.size]).to match([[], be > 20])
-  end
+  def expect_no_failure(loop) = expect([loop.failures, loop.bodies.size]).to(match([[], be > 20]))
 
   # What happens to so many workers while clients ask.
   {

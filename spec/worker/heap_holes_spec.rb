@@ -1,20 +1,27 @@
 # frozen_string_literal: true
 
-# What is free between two blocks of malloc lies in pages that workers share.
+# What is free between two blocks of malloc lies in pages that workers share; of the stack they have no unused ones.
 RSpec.describe "Holes in the heap", linux: "smaps (proc(5))" do
   # Drops each fourth of 60 MB of strings. Then /fill makes 10 MB, and answers with how many MB of pages became this process's own for it.
   let(:app) { <<~'RUBY' }
     make = ->(count) { Array.new(count) { "x" * 1_000 } }
     holes = -> { $kept ||= make.(60_000).each_with_index.reject { |_, nr| nr % 4 == 0 }.map(&:first).tap { GC.start } }
     own = -> { File.read("/proc/self/smaps_rollup")[/^Private_Dirty:\s+(\d+)/, 1].to_i / 1024 }
-    holes.call if ENV["HOLES"]
+    deep = ->(levels) { [levels].each { |left| deep.(left - 1) if left > 0 } }
+    stack = -> { File.read("/proc/self/smaps")[/\[stack\].*?^Rss: +(\d+)/m, 1].to_i }
+    $left = (ENV["HOLES"] ? holes.call : deep.(3_000)).then { stack.call }
     run lambda { |env|
+      next [200, {}, ["#{$left} #{stack.call}"]] if env["PATH_INFO"] == "/stack"
       holes.call if env["PATH_INFO"] == "/holes"
       before = own.call
       $made = make.(10_000) if env["PATH_INFO"] == "/fill"
       [200, {}, ["#{own.call - before}"]]
     }
   RUBY
+
+  it "and what the boot has left on the stack are not the workers'" do
+    expect(Server.ready(ru: app, options: { MaxWorkers: 1 }).get("/stack").body).to match(/\A\d{4,} \d{1,3}\z/)
+  end
 
   { "master" => { HOLES: "yes" }, "mold" => {} }.each do |which, env|
     it "of the #{which} are not written to by its workers" do

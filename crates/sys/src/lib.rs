@@ -20,6 +20,7 @@ mod sendfile;
 mod shared_memory;
 mod signals;
 mod socket;
+mod stack;
 mod stderr;
 mod thread;
 mod thread_id;
@@ -64,6 +65,7 @@ pub use socket::{
     is_peer_gone, is_readable, is_writable, millis_since_data, recv, reset_now, reset_on_close, send,
     send_more, shutdown_both, shutdown_write, sleep, wait_readable, wait_writable, writev,
 };
+pub use stack::release_stack;
 pub use stderr::{load_backtrace, write_backtrace, write_stderr, write_stderr_all};
 pub use thread::spawn_thread;
 pub use thread_id::ThreadId;

@@ -22,6 +22,7 @@ pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     module.define_singleton_method("adopt_orphans", function!(fastrack_sys::adopt_orphans, 0))?;
     module.define_singleton_method("trim_heap", function!(fastrack_sys::trim_heap, 0))?;
     module.define_singleton_method("fill_heap_holes", function!(fastrack_sys::fill_heap_holes, 0))?;
+    module.define_singleton_method("release_stack", function!(fastrack_sys::release_stack, 0))?;
     module.define_singleton_method("share_malloc_arena", function!(fastrack_sys::share_malloc_arena, 0))?;
     module.define_singleton_method("replace_file", function!(replace_file, 2))?;
     module.define_singleton_method("make_objects", function!(make_objects, 2))?;

@@ -100,6 +100,7 @@ module Fastrack
       GC.start if marked
       Fastrack.trim_heap
       Fastrack.fill_heap_holes
+      Fastrack.release_stack
     end
 
     def obey

@@ -9,9 +9,7 @@ module HttpApps
     PLAIN = [String, Integer, true, false, nil, Array].freeze
 
     # What a response of this app says.
-    def self.read(response)
-      Marshal.load(response.body) # rubocop:disable Security/MarshalLoad -- written by the app below
-    end
+    def self.read(response) = Marshal.load(response.body) # rubocop:disable Security/MarshalLoad -- written by the app below
 
     def initialize = @journal = HttpJournal.new
 
