@@ -91,11 +91,24 @@ module Fastrack
     private
 
     def proceed
-      at_rest = GCFigures.latest(:state, :none) == :none
-      look if at_rest
-      return go_on if IN_STEPS
+      rested = at_rest?
+      look if rested
+      if IN_STEPS
+        go_on
+        look_again unless rested
+      else
+        finish unless rested
+      end
+    end
 
-      finish unless at_rest
+    def at_rest? = GCFigures.latest(:state, :none) == :none
+
+    # The collection that has ended by these steps may have found that a full mark is due, which the next request would make.
+    def look_again
+      return unless at_rest? && due
+
+      look
+      go_on
     end
 
     # Ruby 3.1 does not say.
