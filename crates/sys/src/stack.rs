@@ -4,7 +4,7 @@
 /// Without effect on another thread, and where /proc does not tell the stack's place.
 ///
 /// A boot that has gone deep leaves megabytes there. So does Ruby itself, where its compiler has been told to touch each page of a
-/// stack that it sets aside (`-fstack-clash-protection`, as by Debian 13 and Ubuntu): 8 MB, all that `ulimit -s` allows.
+/// stack that it sets aside (`-fstack-clash-protection`, as by Debian 13): 8 MB, all that `ulimit -s` allows.
 pub fn release_stack() {
     #[cfg(not(portable))]
     linux::release();
@@ -37,6 +37,7 @@ mod linux {
 
     /// The part of the stack that is unused where `here` is in the innermost frame; None if that is on another one.
     fn below(stack: &Range<usize>, here: usize) -> Option<Range<usize>> {
+        // Whole pages, which have 64 KiB at most.
         let end = here.checked_sub(MARGIN)? & !0xffff;
         (stack.contains(&here) && stack.start < end).then_some(stack.start..end)
     }

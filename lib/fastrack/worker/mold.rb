@@ -100,7 +100,6 @@ module Fastrack
       GC.start if marked
       Fastrack.trim_heap
       Fastrack.fill_heap_holes
-      Fastrack.release_stack
     end
 
     def obey
