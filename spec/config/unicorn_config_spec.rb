@@ -5,7 +5,6 @@ RSpec.describe "A unicorn.rb", once: "words, sockets and processes" do
   fixtures = File.expand_path("../fixtures", __dir__)
 
   def serve(config, **more) = Server.start(ru: Rackups::PID, config: config, fastrack: true, options: { Host: nil, Port: nil }, **more)
-
   def ask(socket) = HttpResponse.ask(socket).body.to_i
 
   describe "as a large site had it" do

@@ -14,7 +14,8 @@ RSpec.describe "A master of root's", if: Process.uid.zero? && RUBY_PLATFORM.incl
   # What the user wants.
   let(:secret) { File.join(vault, "secret").tap { |path| File.write(path, "root's", perm: 0o600) } }
 
-  after { FileUtils.remove_entry(top) }
+  # No server that still runs shall make files there.
+  after { |one| [(Server.show_logs if one.exception), Server.stop_all(:example), FileUtils.remove_entry(top)] }
 
   # One that the user owns.
   def folder(name) = File.join(top, name).tap { |path| Dir.mkdir(path) && File.chown(user.uid, user.gid, path) }
