@@ -23,7 +23,7 @@ class Layers
       error_response
     ORDER
     "crates/sys" => [[], <<~ORDER],
-      clock fatal_signals fd fd_limit listen_queue memory process processors shared_memory signals stack thread_id trusted_path
+      app_user clock fatal_signals fd fd_limit listen_queue memory process processors shared_memory signals stack thread_id
       fd_passing heap_holes socket thread
       own_descriptors priority sendfile stderr wakeup
       poller

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 use std::time::Duration;
 
+use fastrack_sys::effective_user;
 use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::header::{HeaderMap, HeaderValue, ACCEPT, AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode, Uri};
+use tokio::net::UnixStream;
 use tokio::time::{interval, Interval, MissedTickBehavior};
 
 use crate::master::Phase;
@@ -43,8 +45,10 @@ pub struct Answers {
 /// Where a request came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
-    /// The unix socket, which only its owner can open.
+    /// The unix socket, from root or from the user that the master runs as.
     Unix,
+    /// The unix socket, from another user: a master of root's may have it in a folder of its app's user.
+    OtherUser,
     /// TCP, from this machine, for whoever has the token: to look, not to touch.
     Local,
     /// TCP, from another machine: the same.
@@ -52,6 +56,16 @@ pub enum Door {
 }
 
 impl Door {
+    /// That of a client of the unix socket (unix(7), SO_PEERCRED).
+    pub fn of_user(client: &UnixStream) -> Self {
+        let own = client.peer_cred().is_ok_and(|peer| peer.uid() == 0 || peer.uid() == effective_user());
+        if own {
+            Door::Unix
+        } else {
+            Door::OtherUser
+        }
+    }
+
     /// That of a TCP client with this address.
     pub fn of(client: IpAddr) -> Self {
         if client.to_canonical().is_loopback() {
@@ -74,6 +88,9 @@ impl Answers {
         door: Door,
         streaming: &AtomicBool,
     ) -> Response<Content> {
+        if door == Door::OtherUser {
+            return text(StatusCode::FORBIDDEN, "ask as root or as the user that the master runs as\n");
+        }
         if door != Door::Unix && !knows_token(self.token.as_deref(), request.headers(), request.uri(), door) {
             let mut refusal = text(StatusCode::UNAUTHORIZED, UNKNOWN);
             // RFC 9110 section 15.5.2 demands it.

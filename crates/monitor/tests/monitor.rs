@@ -23,6 +23,7 @@ fn start(path: &Path, scoreboard: &Scoreboard) -> Monitor {
 fn start_beside(path: &Path, scoreboard: &Scoreboard, replaces: bool) -> Monitor {
     let settings = Settings {
         path: Some(path.to_owned()),
+        user: None,
         listen: None,
         token: None,
         version: "1.2.3".into(),

@@ -3,6 +3,7 @@
 //! All system calls that differ between Unixes are in this crate, and so is all `unsafe` code that does not call Ruby.
 //! Safe calls come from rustix and nix; libc is used for what neither has.
 
+mod app_user;
 mod clock;
 mod fatal_signals;
 mod fd;
@@ -24,13 +25,13 @@ mod stack;
 mod stderr;
 mod thread;
 mod thread_id;
-mod trusted_path;
 mod wakeup;
 
 #[cfg(test)]
 #[path = "../tests/patience/mod.rs"]
 mod patience;
 
+pub use app_user::{Access, AppUser};
 pub use clock::{
     epoch_micros, epoch_millis, epoch_seconds, monotonic_micros, monotonic_millis, thread_cpu_micros,
     tick_millis,
@@ -50,8 +51,8 @@ pub use own_descriptors::spawn_with_own_descriptors;
 pub use poller::{Event, Events, Poller};
 pub use priority::{take_short_turns, turn_of, LowPriority};
 pub use process::{
-    adopt_orphans, adopts_orphans, exit_at_once, exported, is_alive, is_running, is_sibling, page_size,
-    share_malloc_arena, trim_heap,
+    adopt_orphans, adopts_orphans, effective_user, exit_at_once, exported, is_alive, is_running, is_sibling,
+    page_size, share_malloc_arena, trim_heap,
 };
 pub use processors::Processors;
 pub use sendfile::{open_regular, send_file};
@@ -69,5 +70,4 @@ pub use stack::release_stack;
 pub use stderr::{load_backtrace, write_backtrace, write_stderr, write_stderr_all};
 pub use thread::spawn_thread;
 pub use thread_id::ThreadId;
-pub use trusted_path::{find_place, Place};
 pub use wakeup::{Timer, Waker};

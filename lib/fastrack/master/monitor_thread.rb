@@ -3,6 +3,7 @@
 require "etc"
 require_relative "../error"
 require_relative "../log"
+require_relative "../process/safe_file"
 require_relative "../process/start_lines"
 require_relative "../version"
 require_relative "shutdown"
@@ -19,7 +20,7 @@ module Fastrack
       configuration = launcher.configuration
       # A supervisor starts the new server beside the old one.
       takes_over = replaces || launcher.supervised?
-      monitor = Monitor.start(workers.scoreboard, configuration.control.to_a, names, configuration.max_threads, takes_over)
+      monitor = Monitor.start(workers.scoreboard, configuration.control.to_a, names, configuration.max_threads, takes_over, SafeFile.app_user)
       new(launcher, workers, monitor).tap { |thread| thread.listen unless replaces }
     rescue StandardError => e
       Log.line("no monitor here: #{e.message}") if configuration.control_path || configuration.control_listen

@@ -12,6 +12,7 @@ use fastrack_monitor::{
 use fastrack_sys::{epoch_seconds, ListenAddress};
 use rb_sys::rb_thread_check_ints;
 
+use super::app_user::RubyAppUser;
 use super::scoreboard::RubyScoreboard;
 use crate::ruby::{protect, system_error, without_gvl};
 
@@ -36,7 +37,7 @@ type Listener = (String, u64, Option<u16>);
 pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let class = module.define_class("Monitor", ruby.class_object())?;
     class.undef_default_alloc_func();
-    class.define_singleton_method("start", function!(RubyMonitor::start, 5))?;
+    class.define_singleton_method("start", function!(RubyMonitor::start, 6))?;
     class.define_method("listen", method!(RubyMonitor::listen, 0))?;
     class.define_method("publish", method!(RubyMonitor::publish, 4))?;
     class.define_method("exited", method!(RubyMonitor::exited, 4))?;
@@ -46,8 +47,8 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
 }
 
 impl RubyMonitor {
-    /// `Monitor.start(scoreboard, [path, "host:port", token], [version, ruby, host], threads, replaces)`: starts the thread, which listens
-    /// nowhere yet. `replaces` says that an old master may still be at that port.
+    /// `Monitor.start(scoreboard, [path, "host:port", token], [version, ruby, host], threads, replaces, user)`: starts the thread, which listens
+    /// nowhere yet. `replaces` says that an old master may still be at that port. `user` is an AppUser or nil.
     fn start(
         ruby: &Ruby,
         scoreboard: &RubyScoreboard,
@@ -55,13 +56,25 @@ impl RubyMonitor {
         (version, ruby_version, host): (String, String, String),
         threads: usize,
         patient: bool,
+        user: Option<&RubyAppUser>,
     ) -> Result<Self, Error> {
         let listen = listen.map(|address| address.parse()).transpose();
         let listen = listen.map_err(|_| Error::new(ruby.exception_arg_error(), "not an address and port"))?;
         let started_at = fastrack_sys::monotonic_micros() as f64 / 1e6;
         let scoreboard = &scoreboard.0;
-        let settings =
-            Settings { path, listen, token, version, ruby: ruby_version, host, threads, started_at, patient };
+        let user = user.map(|user| user.0.clone());
+        let settings = Settings {
+            path,
+            user,
+            listen,
+            token,
+            version,
+            ruby: ruby_version,
+            host,
+            threads,
+            started_at,
+            patient,
+        };
         let monitor = waiting(ruby, || Some(Monitor::start(settings.clone(), scoreboard.clone())))?;
         let monitor = monitor.map_err(|error| system_error(ruby, "the monitor", &error))?;
         Ok(RubyMonitor(RefCell::new(monitor)))
