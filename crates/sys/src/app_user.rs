@@ -5,27 +5,19 @@
 //! folders on the way are root's own and the user may write to none of them.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+mod access;
 #[cfg(target_os = "linux")]
 mod linux;
+
+pub use access::Access;
 
 /// The user that workers run as, with the ids that the kernel compares (credentials(7)).
 #[derive(Clone, Debug)]
 pub struct AppUser {
     #[cfg(target_os = "linux")]
     ids: linux::Ids,
-}
-
-/// As whom a process of root's acts on a file.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Access {
-    /// As root. This is the path without links; nobody but root can change where it leads.
-    Root(PathBuf),
-    /// As the user, who can change where the path leads.
-    User,
-    /// Root's link leads to a descriptor of this process, as /dev/stdout does. To open it anew by its path may be impossible (sockets).
-    OwnDescriptor(i32),
 }
 
 impl AppUser {

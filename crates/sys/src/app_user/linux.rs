@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{getegid, geteuid, getgroups, Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-use super::Access;
+use super::access::Access;
 
 /// Links that the kernel follows in one path (path_resolution(7)).
 const MAX_LINKS: u32 = 40;
