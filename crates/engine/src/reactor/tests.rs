@@ -18,7 +18,7 @@ pub(super) fn reactor() -> Reactor {
     Reactor::new(Settings::default(), Arc::new(control), table, None, lead)
 }
 
-fn pair() -> (UnixStream, Box<Connection>) {
+pub(super) fn pair() -> (UnixStream, Box<Connection>) {
     let (client, server) = UnixStream::pair().expect("a pair");
     server.set_nonblocking(true).expect("nonblocking");
     (client, connection(server.into()))
