@@ -8,7 +8,7 @@ use fastrack_http::{percent_decode, Error, Status};
 use super::body::BufferedBody;
 use super::read_buf::{ReadBuf, ReadBufPool};
 use super::write_buf::FilePart;
-use super::{Connection, State, Step, DRAINED};
+use super::{Connection, State, Step};
 use crate::settings::Settings;
 
 /// How far a connection is. The numbers are those in a handoff message.
@@ -52,7 +52,7 @@ pub(crate) struct Transfer<'a> {
     /// brings a decoder to where this one is, for a part of a body.
     pub parts: [Cow<'a, [u8]>; 3],
     /// What is in a file: the body, or a part of the rest of a response, after the bytes or [before](Self::is_spool) them.
-    /// Where it begins, and its length.
+    /// Where it begins, and its length. Without a file, `length` is until when input is [discarded](Connection::drain).
     pub file: Option<&'a File>,
     pub offset: u64,
     pub length: u64,
@@ -114,7 +114,9 @@ impl Connection {
                     },
                 }
             }
-            State::Draining(_) => Transfer::new(Kind::Draining, [&[]; 3]),
+            State::Draining { latest } => {
+                Transfer { length: *latest, ..Transfer::new(Kind::Draining, [&[]; 3]) }
+            }
             State::Stream(_) => return None,
         })
     }
@@ -158,7 +160,7 @@ impl Connection {
                 self.last_read_was_full = kind == Kind::LastResponse;
                 buf.decoded.clear();
             }
-            Kind::Draining => self.state = State::Draining(DRAINED),
+            Kind::Draining => self.state = State::Draining { latest: length },
         }
         if buf.bytes.is_empty() && buf.rest.is_empty() {
             pool.give_back(buf);

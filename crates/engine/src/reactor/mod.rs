@@ -11,6 +11,7 @@ mod give;
 mod incoming;
 mod lead;
 mod leading;
+mod linger;
 mod next_action;
 mod queue_limit;
 mod request_length;

@@ -17,6 +17,10 @@ use crate::settings::{STOP_TIME, STOP_TIME_IDLE};
 /// yet, and those that have sent a part of a head if another worker can take it.
 const STOP_TIME_HEAD: u64 = 1_000;
 
+/// How long clients get here that have their last response and still send, in milliseconds: what was under way arrives, and no stop
+/// waits for an upload that nobody reads.
+const STOP_TIME_LINGER: u64 = 2_000;
+
 const ROOM_TIME: u64 = 100;
 
 /// How often to look whether a successor is there for a response, in milliseconds.
@@ -54,7 +58,8 @@ impl Reactor {
         let now = monotonic_millis();
         let is_early = matches!(connection.phase(), Phase::Fresh | Phase::Head) && now < self.head_deadline;
         let given = if is_early { Err(connection) } else { self.hand_off(connection) };
-        let Err(connection) = given else { return };
+        let Err(mut connection) = given else { return };
+        connection.drain_no_later(now + STOP_TIME_LINGER);
         let has_successor = self.ask_member(QueueHandle::has_successor);
         let latest = match connection.phase() {
             Phase::Idle => return self.close_idle(connection),
@@ -63,7 +68,8 @@ impl Reactor {
             Phase::Head => (now + STOP_TIME).min(self.stop_deadline.unwrap_or_default()),
             Phase::Body => now + STOP_TIME,
             Phase::Sending if has_successor => now + SUCCESSOR_LOOK,
-            Phase::Sending | Phase::Draining => u64::MAX,
+            Phase::Sending => u64::MAX,
+            Phase::Draining => connection.drains_until().unwrap_or_default(),
         };
         let deadline = latest.min(connection.deadline);
         self.keep(connection, deadline);
