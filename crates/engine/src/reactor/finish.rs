@@ -92,9 +92,7 @@ impl Reactor {
         if !keep_alive {
             // A client that did not expect the close may have sent another request meanwhile. Closing with that
             // unread would reset the connection, and the client could lose the response (RFC 9112 §9.6).
-            let has_sent_more = self.settings.keep_alive
-                && connection.is_persistent()
-                && fastrack_sys::is_readable(connection.as_fd());
+            let has_sent_more = connection.is_persistent() && fastrack_sys::is_readable(connection.as_fd());
             if connection.last_read_was_full() || has_sent_more {
                 self.lingering_close(connection);
             } else {
