@@ -67,9 +67,11 @@ enum State {
     Unread,
     /// The application reads the body, or has read what it wanted of it.
     Stream(Box<Mutex<BodyReader>>),
-    /// The client has not taken the whole response yet. Then the connection is kept alive, or closed.
+    /// The client has not taken the whole response yet. Then the connection is kept alive, or closed. Until then, it may be that the
+    /// end of this process [resets](ResponseWriter::end_by_close) it.
     Sending {
         keep_alive: bool,
+        resets: bool,
     },
     /// The response has been sent, and what the client still sends is discarded. Closing now could lose the response
     /// (RFC 9112 §9.6).
@@ -243,16 +245,25 @@ impl Connection {
     /// Whether the whole response has been sent, and if so, whether the connection is kept alive.
     pub fn is_sent(&self) -> Option<bool> {
         match self.state {
-            State::Sending { keep_alive } if self.write_buf.is_empty() => Some(keep_alive),
+            State::Sending { keep_alive, .. } if self.write_buf.is_empty() => Some(keep_alive),
             _ => None,
         }
     }
 
-    /// Keeps the rest of the response to be sent when the client takes it.
-    pub fn send_later(&mut self, unsent: WriteBuf, keep_alive: bool) {
+    /// Keeps the rest of the response to be sent when the client takes it. If the end of this process `resets` the connection until
+    /// then, [`end_in_order`](Self::end_in_order) must follow.
+    pub fn send_later(&mut self, unsent: WriteBuf, keep_alive: bool, resets: bool) {
         self.discard_request();
         self.write_buf = unsent;
-        self.state = State::Sending { keep_alive };
+        self.state = State::Sending { keep_alive, resets };
+    }
+
+    /// The response has been sent: from now on nothing resets the connection.
+    pub fn end_in_order(&mut self) {
+        if matches!(self.state, State::Sending { resets: true, .. }) {
+            // It fails only if the client is gone.
+            let _ = fastrack_sys::no_reset_on_close(self.fd.as_fd());
+        }
     }
 
     pub fn phase(&self) -> Phase {

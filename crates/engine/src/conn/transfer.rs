@@ -99,7 +99,7 @@ impl Connection {
                 }
                 Transfer { file: file.as_ref(), length: *length, ..transfer }
             }
-            State::Sending { keep_alive } => {
+            State::Sending { keep_alive, .. } => {
                 let kind = if *keep_alive { Kind::Response } else { Kind::LastResponse };
                 let transfer = Transfer::new(kind, [received, self.write_buf.bytes(), rest]);
                 match self.write_buf.file() {
@@ -155,9 +155,11 @@ impl Connection {
                 let part =
                     |file| FilePart { _tracked: None, file, offset, left: length, ends_chunk, is_spool };
                 self.write_buf.load(&buf.decoded, file.map(part));
-                self.state = State::Sending { keep_alive: kind == Kind::Response };
+                // Nobody knows here whether the end of the process resets it: then its end in order undoes that.
+                let is_last = kind == Kind::LastResponse;
+                self.state = State::Sending { keep_alive: !is_last, resets: is_last };
                 // Nobody knows here whether the client is still sending: then the close has to linger.
-                self.last_read_was_full = kind == Kind::LastResponse;
+                self.last_read_was_full = is_last;
                 buf.decoded.clear();
             }
             Kind::Draining => self.state = State::Draining { latest: length },

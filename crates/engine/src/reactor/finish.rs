@@ -29,7 +29,8 @@ impl Reactor {
                 return self.response_sent(connection, keep_alive, now);
             }
             Stage::Finished => {
-                connection.send_later(in_flight.take_unsent(), keep_alive);
+                let resets = std::mem::take(&mut in_flight.resets);
+                connection.send_later(in_flight.take_unsent(), keep_alive, resets);
                 self.park_anew(connection);
             }
             Stage::Hijacked => self.close(connection),
@@ -121,6 +122,7 @@ impl Reactor {
         self.control.counters().add(Count::BytesOut, sent as u64);
         if let Some(keep_alive) = connection.is_sent() {
             self.control.set_sending(connection.raw_fd(), false);
+            connection.end_in_order();
             self.freed += connection.release_write_buf();
             // The client was slow: others come first.
             return self.response_sent(connection, keep_alive, monotonic_millis());
