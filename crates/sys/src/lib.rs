@@ -63,8 +63,9 @@ pub use signals::{
 };
 pub use socket::{
     accept, bind_private, discard_input, has_peer_closed, is_clients_error, is_connection, is_listened_at,
-    is_peer_gone, is_readable, is_writable, millis_since_data, recv, reset_now, reset_on_close, send,
-    send_more, shutdown_both, shutdown_write, sleep, wait_readable, wait_writable, writev,
+    is_peer_gone, is_readable, is_writable, millis_since_data, no_reset_on_close, recv, reset_now,
+    reset_on_close, send, send_more, shutdown_both, shutdown_write, sleep, wait_readable, wait_writable,
+    writev,
 };
 pub use stack::release_stack;
 pub use stderr::{load_backtrace, write_backtrace, write_stderr, write_stderr_all};
