@@ -116,7 +116,7 @@ module Fastrack
       @configuration = configuration
       @auto = nil
       return unless configuration.refork
-      return Log.line("#{configuration.source(:Refork)} has no effect: this system has no /proc") unless ProcessMemory.known?
+      return Log.line("#{configuration.source(:Refork)} has no effect: #{ProcessMemory::UNKNOWN}") unless ProcessMemory.known?
 
       require_relative "auto_refork"
       @auto = AutoRefork.new(@workers)
@@ -145,6 +145,7 @@ module Fastrack
     def obstacle
       return forbidden if forbidden
       return "there is one in progress" if begun?
+      return ProcessMemory::UNKNOWN unless ProcessMemory.known?
       return "each worker loads the app (PreloadApp)" unless @launcher.preloaded?
       return "it takes two workers at least" if @workers.size < 2
       return "no worker has served a request yet" unless @workers.each.any? { |handle| handle.serving? && handle.requests.positive? }
@@ -163,9 +164,7 @@ module Fastrack
     end
 
     # What all processes take.
-    def memory
-      ProcessMemory.format([Process.pid, *@workers.each.map(&:pid)].sum { |pid| ProcessMemory.of(pid).pss })
-    end
+    def memory = ProcessMemory.format(ProcessMemory.pss(@workers.each))
 
     def report
       Log.line("refork: generation #{@generation} from worker #{@mold.nr} (pid #{@mold.pid}, #{Log.count(@requests, "request")}): " \
