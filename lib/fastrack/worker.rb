@@ -150,7 +150,8 @@ module Fastrack
       # As soon as there is an engine other workers hand their connections over to it: this worker must serve them before it
       # ends.
       @creates_engine = true
-      @engine = settings.engine(slot: @scoreboard_entry, master_fd: death_pipe.fileno, nr: @nr)
+      @memory_note = MemoryNote.for(@scoreboard_entry)
+      @engine = settings.engine(slot: @scoreboard_entry, master_fd: death_pipe.fileno, nr: @nr, memory_note: @memory_note)
       @engine.stop if @must_stop
       @engine.catch_fatal_signals
       ExitGuard.install { @engine.prepare_exit }
@@ -177,6 +178,7 @@ module Fastrack
       start_threads
       @configuration.call_hook(:after_worker_ready, @launcher, self)
       @orphan_guard.kill.join
+      @memory_note&.write
       channel.write(ControlChannel::READY)
       return unless run(@request_limit) == :limit
 
@@ -285,7 +287,7 @@ module Fastrack
       end_threads
       # Its helper thread ends, and its descriptors are closed.
       @engine.release
-      Mold.new(@launcher, @loaded, channel, death_pipe).run(self, marked: full_marks != @full_marks)
+      Mold.new(@launcher, @loaded, channel, death_pipe).run(self, marked: full_marks != @full_marks) { @memory_note&.write }
     end
 
     def full_marks = GCFigures.stat(:major_gc_count)

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use fastrack_engine::Memory;
 use fastrack_sys::ListenAddress;
 
 /// Exits of workers that are remembered.
@@ -74,6 +75,8 @@ pub struct MoldState {
     pub generation: u64,
     /// How many requests that had answered.
     pub requests: u64,
+    /// What it takes, if it has said so.
+    pub memory: Option<Memory>,
 }
 
 /// Where the server listens.

@@ -126,11 +126,17 @@ impl Viewer {
         let memory = book.of(&pids);
         let mut usages = pids.iter().zip(memory).map(|(pid, memory)| Some(Usage { memory, ..usage(*pid)? }));
         let usage = usages.next().flatten();
-        let mold = master.mold.and_then(|_| usages.next().flatten());
+        let mold = master.mold.and_then(|mold| {
+            let usage = usages.next().flatten()?;
+            Some(Usage { memory: usage.memory.or(mold.memory), ..usage })
+        });
         let entry = |worker: &WorkerState| self.scoreboard.read(worker.slot?);
         let counts = |worker: &WorkerState| self.scoreboard.counts(worker.slot?);
         let workers = master.workers.iter().zip(usages).map(|(worker, usage)| {
             let (entry, counts) = (entry(worker), counts(worker));
+            // Of another user's process the kernel may not tell.
+            let said = entry.as_ref().and_then(|entry| entry.memory);
+            let usage = usage.map(|usage| Usage { memory: usage.memory.or(said), ..usage });
             let in_progress = worker.slot.map_or(0, |slot| self.scoreboard.in_progress(slot, now / 1000));
             Worker { master: worker.clone(), entry, counts, in_progress, usage }
         });

@@ -72,7 +72,7 @@ fn it_tells_what_the_master_and_the_scoreboard_say() {
         wanted: 1,
         stop_seconds: 30.0,
         workers: [worker].into(),
-        mold: Some(MoldState { pid: std::process::id(), generation: 2, requests: 312 }),
+        mold: Some(MoldState { pid: std::process::id(), generation: 2, requests: 312, memory: None }),
         listeners: [].into(),
     });
     let page = eventually(|| ask(&path, "GET /metrics").ok());

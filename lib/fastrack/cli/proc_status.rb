@@ -31,14 +31,8 @@ module Fastrack
     end
 
     def usage(pid)
-      { "cpu_seconds" => ProcStat.cpu_seconds(pid), "rss" => ProcessMemory.resident(pid).first, "pss" => proportional(pid) }
-    end
-
-    def proportional(pid)
-      kilobytes = File.read("/proc/#{pid}/smaps_rollup")[/^Pss:\s+(\d+) kB/, 1]
-      kilobytes && kilobytes.to_i * 1024
-    rescue SystemCallError
-      nil
+      memory = ProcessMemory.of(pid)
+      { "cpu_seconds" => ProcStat.cpu_seconds(pid), "rss" => ProcessMemory.resident(pid).first, "pss" => memory&.pss, "private" => memory&.private }
     end
   end
 end

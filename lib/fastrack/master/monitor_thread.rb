@@ -47,7 +47,7 @@ module Fastrack
     def publish(generation, booted, shutdown)
       guarded do
         rows = @workers.each.reject(&:mold?).map { |one| [one.nr, one.pid, one.generation, one.state.to_s, one.spawned_at, one.slot] }
-        mold = @workers.each.select(&:mold?).map { |one| [one.pid, one.generation, one.served] }.last
+        mold = @workers.each.select(&:mold?).map { |one| [one.pid, one.generation, one.served, one.noted_memory&.to_a] }.last
         configuration = @launcher.configuration
         seconds = (configuration.drain_delay + configuration.graceful_timeout).to_f
         @monitor.publish([phase(booted, shutdown), generation, @workers.size, seconds], rows, mold, listeners)

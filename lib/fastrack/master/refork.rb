@@ -10,8 +10,17 @@ module Fastrack
   #
   #     retiring --its successor serves--> mold --its first worker has served a while--> replacing --all workers are its--> done
   #
-  # Whatever goes wrong, workers are forked from the master, or from the mold of before.
+  # Whatever goes wrong, workers are forked from the master, or from the mold of before. So they are when they have come to share next to
+  # nothing with the mold any more, as after a collection that writes to all objects:
+  #
+  #     done --the mold has for itself what it had as a worker--> ending --all workers are the master's--> (none)
   class Refork
+    # Seconds from a refork to the first look at what the mold has for itself, and from one look to the next, twice as long each time.
+    LOOKS = (4..60).freeze
+
+    # What the mold has for itself, as a part of the whole, is worth a line from that on.
+    SHARE = 0.1
+
     # @param launcher [Launcher]
     # @param workers [Workers]
     def initialize(launcher, workers)
@@ -34,6 +43,7 @@ module Fastrack
       @candidate = candidate
       @requests = @candidate.requests
       @before = memory
+      @own = @candidate.memory&.private.to_i
       @candidate.retire(:mold)
       true
     end
@@ -54,7 +64,7 @@ module Fastrack
 
     # @return [Float, nil] monotonic seconds when #step or #due? has something to do
     def due_at
-      begun? ? @trial&.due_at : @auto&.due_at
+      begun? ? @trial&.due_at : [@auto&.due_at, (@look_at if @mold)].compact.min
     end
 
     # @param generation [Integer] the workers'
@@ -65,7 +75,9 @@ module Fastrack
       # One that was promoted for nothing, or before.
       @workers.each { |handle| handle.stop if handle.mold? && ![@workers.mold, @candidate, @trial&.mold].include?(handle) }
       @trial, @candidate = ReforkTrial.new(@workers, @candidate), nil if @candidate&.mold?
-      report if @generation && replaced?
+      report(now) if @generation && replaced?
+      return true if !begun? && @mold && lost?(now) && let_go(generation)
+
       objection = @trial&.step(now)
       objection.nil? ? false : judge(objection, generation)
     end
@@ -94,6 +106,8 @@ module Fastrack
     def judge(objection, generation)
       return give_up("#{objection}; workers are forked as before") unless objection.empty?
 
+      # A mold's worker has what that had as well.
+      @learned = @own + (@mold ? @learned : 0)
       @workers.mold = @mold = @trial.mold
       @workers.end_trial(true)
       @trial = nil
@@ -116,7 +130,7 @@ module Fastrack
       @configuration = configuration
       @auto = nil
       return unless configuration.refork
-      return Log.line("#{configuration.source(:Refork)} has no effect: this system has no /proc") unless ProcessMemory.known?
+      return Log.line("#{configuration.source(:Refork)} has no effect: #{ProcessMemory::UNKNOWN}") unless ProcessMemory.known?
 
       require_relative "auto_refork"
       @auto = AutoRefork.new(@workers)
@@ -145,6 +159,7 @@ module Fastrack
     def obstacle
       return forbidden if forbidden
       return "there is one in progress" if begun?
+      return ProcessMemory::UNKNOWN unless ProcessMemory.known?
       return "each worker loads the app (PreloadApp)" unless @launcher.preloaded?
       return "it takes two workers at least" if @workers.size < 2
       return "no worker has served a request yet" unless @workers.each.any? { |handle| handle.serving? && handle.requests.positive? }
@@ -163,14 +178,35 @@ module Fastrack
     end
 
     # What all processes take.
-    def memory
-      ProcessMemory.format([Process.pid, *@workers.each.map(&:pid)].sum { |pid| ProcessMemory.of(pid).pss })
+    def memory = ProcessMemory.format(ProcessMemory.pss(@workers.each))
+
+    def report(now)
+      from = @mold ? "worker #{@mold.nr} (pid #{@mold.pid}, #{Log.count(@requests, "request")})" : "the master"
+      Log.line("refork: generation #{@generation} from #{from}: #{Log.count(@workers.size, "worker")} #{@before} -> #{memory}")
+      @generation = nil
+      @pause = LOOKS.begin
+      @look_at = now + @pause
     end
 
-    def report
-      Log.line("refork: generation #{@generation} from worker #{@mold.nr} (pid #{@mold.pid}, #{Log.count(@requests, "request")}): " \
-               "#{Log.count(@workers.size, "worker")} #{@before} -> #{memory}")
-      @generation = nil
+    # What the mold has for itself is what it costs, and the rest of what it had of its own as a worker is what each of its workers saves.
+    def lost?(now)
+      return false if now < @look_at
+
+      @pause = [@pause * 2, LOOKS.end].min
+      @look_at = now + @pause
+      @cost = ProcessMemory.of(@mold.pid)&.private.to_i
+      @cost > (@learned - @cost) * @workers.size && @cost > ProcessMemory.pss(@workers.each) * SHARE
+    end
+
+    # @return [true]
+    def let_go(generation)
+      Log.line("refork: given up: #{@mold.name} has #{ProcessMemory.format(@cost)} for itself, and had #{ProcessMemory.format(@learned)} as a worker: " \
+               "its workers share next to nothing of that any more; workers are forked from the master", :error)
+      @before = memory
+      drop
+      @auto = nil
+      @generation = generation + 1
+      true
     end
   end
 end

@@ -260,7 +260,7 @@ module Fastrack
     def outgrown(handle, message)
       limit = configuration.max_memory_per_child or return
       require_relative "../memory/limit"
-      text = "worker #{handle.nr} (pid #{handle.pid}) takes #{ProcessMemory.format(ProcessMemory.of(handle.pid).pss)} of memory after " \
+      text = "worker #{handle.nr} (pid #{handle.pid}) takes #{ProcessMemory.format((handle.memory&.pss).to_i)} of memory after " \
              "#{Log.count(handle.requests, "request")}; MaxMemoryPerChild is #{ProcessMemory.format(limit)}: "
       if message == ControlChannel::OUTGROWN
         handle.recycle(:memory)

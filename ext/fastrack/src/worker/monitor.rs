@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use magnus::{function, method, prelude::*, Error, RModule, Ruby};
 
+use fastrack_engine::Memory;
 use fastrack_monitor::{
     Exit, ListenerInfo, MasterState, MoldState, Monitor, Phase, Settings, WorkerPhase, WorkerState, PATIENCE,
 };
@@ -28,8 +29,8 @@ type Worker = (usize, u32, u64, String, f64, Option<usize>);
 
 /// Phase, generation, workers wanted, seconds for a stop.
 type Server = (String, u64, usize, f64);
-/// Pid, generation, requests.
-type Mold = (u32, u64, u64);
+/// Pid, generation, requests, its memory in bytes (PSS, private).
+type Mold = (u32, u64, u64, Option<(u64, u64)>);
 
 /// Name, inode, port; nil is for a unix socket.
 type Listener = (String, u64, Option<u16>);
@@ -97,7 +98,10 @@ impl RubyMonitor {
         let phase = Phase::ALL.into_iter().find(|one| one.name() == phase).unwrap_or_default();
         let workers = workers.into_iter().map(worker).collect();
         let listeners = listeners.into_iter().map(listener).collect();
-        let mold = mold.map(|(pid, generation, requests)| MoldState { pid, generation, requests });
+        let mold = mold.map(|(pid, generation, requests, memory)| {
+            let memory = memory.map(|(proportional, private)| Memory { proportional, private });
+            MoldState { pid, generation, requests, memory }
+        });
         let state = MasterState { phase, generation, wanted, stop_seconds, workers, mold, listeners };
         self.0.borrow().publish(state);
     }
