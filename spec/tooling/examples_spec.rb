@@ -63,19 +63,45 @@ RSpec.describe "The examples", once: "files to be copied, and the apps that need
     expect(server.wait.exitstatus).to eq(0)
   end
 
-  it "have an nginx that serves over the socket, on connections that it keeps" do
-    skip "no nginx" unless ENV.fetch("PATH").split(":").any? { |dir| File.executable?(File.join(dir, "nginx")) }
-    ru = 'run ->(env) { [200, {}, [env.values_at("HTTP_HOST", "HTTP_X_FORWARDED_PROTO", "HTTP_CONNECTION").inspect]] }'
-    server = Server.start(ru: ru, unix: true, options: { MaxWorkers: 1 })
-    listen = File.join(@dir, "nginx.sock")
-    blocks = text.call("compose/nginx.conf").gsub("/run/app/app.sock", server.path).sub("listen 80 default_server;", "listen unix:#{listen};")
-    nginx = HttpNginx.new(nil, servers: blocks, path: listen)
-    bodies = Array.new(5) do
-      nginx.connect { |socket| socket.write("GET / HTTP/1.1\r\nHost: app.example\r\nConnection: close\r\n\r\n") && HttpResponse.parse(socket.read).body }
+  # nginx's configurations in examples/ and in the manual's pages, with this folder's sockets for theirs.
+  describe "of nginx" do
+    before { skip "no nginx" unless ENV.fetch("PATH").split(":").any? { |dir| File.executable?(File.join(dir, "nginx")) } }
+
+    pages = Dir.glob("docs/*.md", base: Server::ROOT).to_h { |page| [page, File.read(File.join(Server::ROOT, page), encoding: "UTF-8")] }
+    blocks = pages.flat_map { |page, content| content.scan(/^```nginx\n(.*?)^```$/m).flatten.map.with_index(1) { |block, number| ["#{page} (#{number})", block] } }
+    files = Dir.glob("**/*nginx*", base: examples).map { |file| ["examples/#{file}", text.call(file)] }
+
+    [*files, *blocks].each do |name, configuration|
+      describe "in #{name}" do
+        before do
+          names = %w[HTTP_HOST HTTP_X_FORWARDED_PROTO HTTP_X_FORWARDED_FOR HTTP_CONNECTION HTTP_X_REQUEST_START]
+          @app = Server.start(ru: "run ->(env) { [200, {}, [env.values_at(*#{names.inspect}).inspect]] }", unix: true, options: { MaxWorkers: 1 })
+          listen = File.join(@dir, "nginx.sock")
+          adapted = configuration.gsub("/run/app/app.sock", @app.path).sub(/listen 80\b/, "listen unix:#{listen}")
+          @nginx = HttpNginx.new(nil, servers: adapted, path: listen)
+        end
+
+        after { @nginx&.stop }
+
+        def answer(*lines) = @nginx.connect { |socket| socket.write(lines.map { |line| "#{line}\r\n" }.join, "\r\n") && HttpResponse.parse(socket.read) }
+
+        it "serves over the socket, and says for whom, by what and when the request came, whatever the client says" do
+          answers = Array.new(5) { answer("GET / HTTP/1.1", "Host: app.example:81", "X-Request-Start: t=1", "X-Forwarded-Proto: gopher", "Connection: close") }
+          now = Time.now.to_f
+          answers.each do |answer|
+            host, proto, from, connection, start = JSON.parse(answer.body.gsub("nil", "null"))
+            expect([host, proto, from, connection]).to eq(["app.example:81", "http", "unix:", ("close" unless configuration.include?("keepalive"))])
+            expect(Float(start[/\At=(\d+\.\d{3})\z/, 1])).to be_within(60).of(now)
+          end
+          expect(@nginx.log).to eq("")
+        end
+
+        it "serves a client without Host, as a health check by HTTP/1.0 is, by the target's name or any" do
+          hosts = ["GET / HTTP/1.0", "GET http://shop.example/ HTTP/1.0"].map { |line| answer(line) }
+          expect(hosts.map { |found| [found.status, found.body[/\A\["([^"]*)"/, 1]] }).to eq([[200, "localhost"], [200, "shop.example"]])
+        end
+      end
     end
-    expect([bodies.uniq, nginx.log]).to eq([['["app.example", "http", nil]'], ""])
-  ensure
-    nginx&.stop
   end
 
   it "are valid YAML and JSON" do
