@@ -264,8 +264,9 @@ mod tests {
         // The successor serves beside its predecessor for a while, in another slot.
         let successor = fork(0, 2);
         assert_eq!(board.requests_by_number(), [5, 5]);
-        [zero, one].map(|index| board.release(index));
-        board.release(zero);
+        for index in [zero, one, zero] {
+            board.release(index);
+        }
         // This one has the slot of another number's former worker.
         assert_eq!((fork(1, 0), board.read(zero).map(|entry| entry.requests)), (zero, Some(0)));
         assert_eq!(
