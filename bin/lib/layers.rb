@@ -23,7 +23,8 @@ class Layers
       error_response
     ORDER
     "crates/sys" => [[], <<~ORDER],
-      app_user clock fatal_signals fd fd_limit listen_queue memory process processors shared_memory signals stack thread_id
+      proc_stat
+      app_user clock fatal_signals fd fd_limit memory process processors shared_memory signals stack thread_id
       fd_passing heap_holes socket thread
       own_descriptors priority sendfile stderr wakeup
       poller
@@ -43,6 +44,7 @@ class Layers
     ORDER
     "crates/monitor" => [%w[fastrack_engine fastrack_sys], <<~ORDER],
       master process settings
+      backlog
       view
       metrics status
       answer

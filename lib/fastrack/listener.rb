@@ -46,6 +46,10 @@ module Fastrack
     # @return [String, nil] the absolute path of a unix socket that has one
     def unix_path = @path
 
+    # @return [Integer, nil] how many connections the kernel lets wait here; nil where it does not tell, as of unix sockets. For a
+    #   listening socket TCP_INFO has that in tcpi_sacked, at offset 28 (linux/tcp.h, `tcp_get_info`).
+    def backlog_limit = (@socket.getsockopt(:TCP, :INFO).data.unpack1("@28L") if tcp? && Socket.const_defined?(:TCP_INFO))
+
     # @return [String] the address in the listening line
     def to_s = tcp? ? "#{server_name}:#{server_port}" : ":unix:#{@address.unix_path}"
 

@@ -40,6 +40,35 @@ RSpec.describe "The monitor's", linux: "a thread with descriptors of its own", o
       end
     end
 
+    # The left edges of elements, in CSS pixels, and how often each is there.
+    def edges(browser, selector)
+      browser.run("return [...document.querySelectorAll('#{selector}')].map(one => Math.round(one.getBoundingClientRect().left))").tally
+    end
+
+    it "has its tiles and each worker's fields in columns on a telephone, with nothing beyond its edge" do
+      visited(ru: %q(run ->(_env) { sleep(0.01) until File.exist?("go"); [200, {}, []] })) do |server, browser|
+        hung(server, "/#{"long/" * 30}wait", 1)
+        browser.narrow(390)
+        Eventually.eventually { browser.run("return document.querySelectorAll('#workers tr').length") == 2 }
+        expect(browser.run("return [innerWidth, document.documentElement.scrollWidth]")).to eq([390, 390])
+        tiles, fields = edges(browser, ".facts div"), edges(browser, "#workers td:not(.request)")
+        expect([tiles.size, fields.size, tiles.values.min, fields.values.min]).to match([be_between(2, 4), 3, be >= 3, be >= 6])
+      ensure
+        server.write("go", "")
+      end
+    end
+
+    it "goes on with the new master after a restart" do
+      visited do |server, browser|
+        Eventually.eventually { browser.run("return document.title") == "Fastrack serving" }
+        old = server.master
+        server.signal(:USR2)
+        renewed = monitor.await { |status| status["pid"] != old && status["phase"] == "serving" }["pid"]
+        Eventually.eventually { browser.run("return document.getElementById('about').innerText").include?("pid #{renewed},") }
+        expect(browser.run("return document.getElementById('lost').hidden")).to be(true)
+      end
+    end
+
     it "shows each worker" do
       visited do |_, browser|
         Eventually.eventually { browser.run("return document.title") == "Fastrack serving" }

@@ -31,6 +31,39 @@ RSpec.describe "The monitor's page", linux: "a thread with descriptors of its ow
       expect(sum.call(done, "busy_seconds")).to be >= busy - 0.1
     end
 
+    it "how many requests are a worker's own, and how many its predecessors answered; so are Prometheus and the terminal" do
+      server = serve(options: { MaxWorkers: 1 })
+      5.times { server.get }
+      server.await_ready.reload
+      status = monitor.await { |now| now["generation"] == 2 && now["workers"].size == 1 && now["phase"] == "serving" }
+      expect(status["workers"]).to match([include("requests" => 0, "slot_requests" => 5)])
+      2.times { server.get }
+      status = monitor.await { |now| now["workers"].first["requests"] == 2 }
+      expect([status["requests"], status["workers"].first["slot_requests"]]).to eq([7, 7])
+      expect(monitor.metrics).to include('fastrack_worker_requests{process="worker[0]"}' => 2, 'fastrack_slot_requests_total{process="worker[0]"}' => 7)
+      expect(fastrack("status", "-P", @pid_file).first).to match(/ requests   in slot .*^  0 +\d+ idle .* 2 +7 +\d+ MB/m)
+    end
+
+    it "what has gone wrong: answers with 5xx, timeouts, refused and late requests, responses that were cut off" do
+      server = serve(ru: <<~RUBY, options: { MaxWorkers: 1, RequestTimeout: 1, ErrRespawnInterval: 0 })
+        run(lambda do |env|
+          case env["PATH_INFO"]
+          when "/raise" then raise "no"
+          when "/hang" then sleep
+          else [200, {}, Enumerator.new { |parts| (parts << "x" * 99_999) && raise("no") }]
+          end
+        end)
+      RUBY
+      ready(1)
+      3.times { server.get("/raise") }
+      expect { ask(server, "/cut").first.read }.to raise_error(Errno::ECONNRESET)
+      ask(server, "/hang").first.read
+      server.connect { |socket| socket.write("GET / HTTP/1.1\r\nHost: a b\r\n\r\n") && socket.read }
+      status = monitor.await { |now| now.values_at("timed_out", "refused", "aborted") == [1, 1, 1] }
+      expect([status.dig("responses", "5xx"), *status.values_at("overloaded", "dropped")]).to eq([4, 0, 0])
+      expect(fastrack("status", "-P", @pid_file).first).to match(/^errors in all: 5xx 4  timeouts 1  refused 1  aborted 1$/)
+    end
+
     it "host and Ruby" do
       serve
       expect(monitor.status).to include("host" => Socket.gethostname, "ruby" => /\A\w+ #{Regexp.escape(RUBY_VERSION)}/)
@@ -48,7 +81,7 @@ RSpec.describe "The monitor's page", linux: "a thread with descriptors of its ow
         { nr: nr, pid: 100 + nr, generation: 1, state: "busy", busy_seconds: seconds, cpu_seconds: seconds, requests: 0, request: "GET /slow", request_seconds: 1 }
       end
       { version: "1", pid: 1, phase: "serving", host: "web-1", ruby: "ruby 3.4.1", threads: 2, generation: 1, uptime: 9, now: now, requests: 0,
-        connections: { waiting: 0, in_app: 3 }, listeners: [], workers_ready: 2, workers_wanted: 2, master: {}, workers: workers,
+        connections: { waiting: 0, in_app: 3 }, responses: { "5xx" => 0 }, timed_out: 0, refused: 0, overloaded: 0, dropped: 0, aborted: 0, listeners: [], workers_ready: 2, workers_wanted: 2, master: {}, workers: workers,
         request_time: { buckets: buckets }, queue_time: { buckets: buckets }, restarts: {}, last_exits: [], **more }
     end
 
@@ -63,6 +96,54 @@ RSpec.describe "The monitor's page", linux: "a thread with descriptors of its ow
       found = PageScript.run(page, [status(0.0), status(2.0, busy: [1, 9])])
       expect(cells(found).map { |row| row["busy"] }).to eq(["25 %", "100 %"])
       expect(texts(found["facts"]).each_cons(2)).to include(["3 of 4", "requests in the app"])
+    end
+
+    # The tiles with a colour: [value, name, class].
+    def coloured(element)
+      element["children"].map { |tile| [*texts(tile).first(2), tile["children"].first["className"]] }.reject { |tile| tile.last.empty? }
+    end
+
+    it "in colour that all threads are busy and that clients wait, and nothing in colour where there is room" do
+      crowd = { connections: { waiting: 2, in_app: 4 }, listeners: [{ backlog: 7 }], workers_ready: 1 }
+      expect(coloured(PageScript.run(page, [status(0.0)])["facts"])).to eq([])
+      expect(coloured(PageScript.run(page, [status(0.0, **crowd)])["facts"]))
+        .to eq([["1 of 2", "workers ready", "bad"], ["4 of 4", "requests in the app", "busy"], ["9", "clients wait", "bad"], ["7", "of them in the backlog", "bad"]])
+    end
+
+    it "what goes wrong, of the last minute and in all" do
+      all = { responses: { "5xx" => 30 }, timed_out: 2, refused: 1 }
+      found = PageScript.run(page, [[0.0, 29], [35.0, 30], [61.0, 33], [91.0, 34]].map { |now, count| status(now, **all, responses: { "5xx" => count }) })
+      expect(found["errors"]["children"].map { |tile| texts(tile) })
+        .to eq([["4", "5xx", "34 in all"], ["0", "timeouts", "2 in all"], ["0", "refused", "1 in all"], ["0", "overloaded", "0 in all"],
+                ["0", "dropped", "0 in all"], ["0", "aborted", "0 in all"]])
+      expect(coloured(found["errors"])).to eq([["4", "5xx", "bad"]])
+      # Of another master these are other numbers.
+      expect(coloured(PageScript.run(page, [status(0.0), status(1.0, **all, pid: 2)])["errors"])).to eq([])
+    end
+
+    it "of each worker which requests are its own, and which those of its slot" do
+      found = PageScript.run(page, [status(0.0).tap { |one| one[:workers].first.merge!(requests: 3, slot_requests: 2171) }])
+      expect(cells(found).first).to include("requests" => 3, "in slot" => 2171)
+    end
+
+    it "the master that answers now: each look is a request of its own, also after one without an answer" do
+      found = PageScript.run(page, [status(9.0), nil, status(1.0, pid: 2, requests: 5)], search: "?token=abc")
+      expect([texts(found["about"]).first, found["asked"], found["lost"]["hidden"]]).to match([/, pid 2, /, ["status.json?token=abc"] * 4, true])
+      expect(PageScript.run(page, [status(9.0), nil])["lost"]["hidden"]).to be(false)
+    end
+
+    it "text in colours with a contrast of 4.5 or more, in light and in dark" do
+      light, dark = page.scan(/:root \{(.*?)\}/).map { |(colours)| colours.scan(/--(\w+): (#\h{3,6});/).to_h }
+      luminance = lambda do |colour|
+        parts = colour.delete("#").then { |digits| digits.size == 3 ? digits.gsub(/./, '\0\0') : digits }.scan(/../)
+        parts.map { |part| part.hex / 255.0 }.map { |part| part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055)**2.4 }.zip([0.2126, 0.7152, 0.0722]).sum { |one, weight| one * weight }
+      end
+      contrasts = [light, dark].map do |colours|
+        ground = luminance.call(colours.fetch("ground"))
+        colours.except("ground", "line").transform_values { |colour| [ground, luminance.call(colour)].minmax.then { |low, high| (high + 0.05) / (low + 0.05) } }
+      end
+      expect([contrasts.map(&:keys), contrasts.flat_map(&:values)]).to match([[%w[text dim busy idle bad blue]] * 2, all(be >= 4.5)])
+      expect(page[%r{<style>(.*)</style>}m, 1].scan(/(?<!-)\b(?:color|fill): ([^;}]+)/).flatten.uniq.grep_v(/\Avar\(--(?:text|dim|busy|idle|bad|blue)\) ?\z/)).to eq([])
     end
 
     it "0 %, and not less, where a request was counted twice for a moment" do
@@ -90,10 +171,15 @@ RSpec.describe "The monitor's page", linux: "a thread with descriptors of its ow
 
     it "a request and a reason on a telephone, too, in lines of their own" do
       narrow = page[/@media \(max-width: 45em\) \{.*?^\}/m]
-      expect(narrow).to include("td.request { flex-basis: 100%; max-width: none; white-space: normal;")
+      expect(narrow).to include("td.request { grid-column: 1 / -1; max-width: none; white-space: normal;")
       found = PageScript.run(page, [status(0.0, last_exits: [{ at: 1, worker: 0, pid: 5, cause: "signal", text: "was killed" }])])
       kinds = found.values_at("workers", "last").map { |body| body["children"].first["children"].last.values_at("className", "textContent") }
       expect(kinds).to eq([["text request", "1.0 s  GET /slow"], ["text request", "was killed"]])
+    end
+
+    it "when a worker has ended by date and time, as the log has them, wherever the browser is" do
+      found = PageScript.run(page, [status(0.0, last_exits: [{ at: 1_796_000_000, worker: 0, pid: 5, cause: "signal", text: "was killed" }])])
+      expect(texts(found["last"]).first).to eq("2026-11-30T00:53:20Z")
     end
   end
 end

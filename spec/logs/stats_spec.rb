@@ -55,7 +55,11 @@ RSpec.describe "Fastrack.stats" do
     expect(after.dig(:totals, :requests)).to be > before.dig(:totals, :requests)
     expect(after.dig(:totals, :responses, :"5xx")).to eq(1)
     server.signal(:HUP)
-    await_stats(server) { |one| one.dig(:restarts, :reload) == 1 && one[:workers].map { |worker| worker[:generation] } == [2] }
+    found = await_stats(server) { |one| one.dig(:restarts, :reload) == 1 && one[:workers].map { |worker| worker[:generation] } == [2] }
+    # Its own, and those of all that had its number. The one that ended the process had no answer.
+    worker = found[:workers].first
+    expect(worker[:slot_requests]).to eq(found.dig(:totals, :requests) - 1)
+    expect(worker[:slot_requests] - worker[:requests]).to be >= after.dig(:totals, :requests) - 1
   end
 
   it "is there in the master's hooks, too, and is nil without a server" do

@@ -2,6 +2,7 @@
 
 require "io/console"
 require "pty"
+require_relative "../../lib/fastrack/cli/status_table"
 
 RSpec.describe "`fastrack status` of a worker whose request has a long path", linux: "a thread with descriptors of its own", once: "a thread without Ruby" do
   include MonitorHelpers
@@ -54,5 +55,47 @@ RSpec.describe "`fastrack status` of a worker whose request has a long path", li
   it "has all of it in a pipe, whatever COLUMNS says" do
     output, status = Open3.capture2e(Server::CLEAN_ENVIRONMENT.merge("COLUMNS" => "40"), RbConfig.ruby, Server::COMMAND, "status", "-P", @pid_file)
     expect([output[/ GET (.*)$/, 1], status.exitstatus]).to eq([long, 0])
+  end
+end
+
+RSpec.describe Fastrack::StatusTable, once: "text" do
+  # A status of two workers, of which so many are busy.
+  def status(busy: 0, **more)
+    workers = Array.new(2) { |nr| { nr: nr, pid: 100 + nr, state: nr < busy ? "busy" : "idle", requests: 3, slot_requests: 2171, uptime: 3 } }
+    all = { version: "1", pid: 9, phase: "serving", uptime: 9, now: 5.0, requests: 90, threads: 1, workers_wanted: 2, workers: workers,
+            connections: { waiting: 0, in_app: busy }, listeners: [{ backlog: 0, limit: 9 }], responses: { "5xx": 0 }, timed_out: 0, refused: 0,
+            overloaded: 0, dropped: 0, aborted: 0, **more }
+    JSON.parse(JSON.generate(all))
+  end
+
+  def lines(before, now)
+    terminal = Class.new(StringIO) { def tty? = true }.new
+    terminal.define_singleton_method(:winsize) { [24, 120] }
+    described_class.new(terminal).text(before, now).lines(chomp: true)
+  end
+
+  it "has in colour that nobody has time, and that clients wait, and neither where there is room" do
+    crowd = { connections: { waiting: 4, in_app: 2 }, listeners: [{ backlog: 7, limit: 9 }, { backlog: 0 }] }
+    found = lines(status(busy: 2), status(busy: 2, **crowd))
+    expect(found.first(2)).to match([/  \e\[31m4 waiting\e\[0m\z/, /: \e\[33m2 busy\e\[0m  .*  \e\[31mbacklog 7\/9 0\e\[0m  memory/])
+    expect(lines(status(busy: 1), status(busy: 1))[1]).to match(/: 1 busy, 1 idle  [^\e]*\z/)
+  end
+
+  it "has errors in all and of this moment, the latter in colour, and no line where there are none" do
+    before = status(responses: { "5xx": 28 }, timed_out: 1)
+    expect(lines(before, status(responses: { "5xx": 30 }, timed_out: 1, aborted: 1))[2])
+      .to eq("errors in all: \e[31m5xx 30 (2 now)\e[0m  timeouts 1  \e[31maborted 1 (1 now)\e[0m")
+    # Of another master these are other numbers.
+    expect(lines(before, status(pid: 10, responses: { "5xx": 30 }))[2]).to eq("errors in all: 5xx 30")
+    expect(lines(status, status)[2]).to eq("")
+  end
+
+  it "has when a worker has ended by date and time, as the log has them, wherever it is asked" do
+    zone = ENV.fetch("TZ", nil)
+    ENV["TZ"] = "Asia/Tokyo"
+    now = status(last_exits: [{ at: 1_796_000_000, worker: 0, cause: "signal", text: "was killed" }])
+    expect(lines(status, now).last).to eq(" 2026-11-30T00:53:20Z worker 0 was killed")
+  ensure
+    ENV["TZ"] = zone
   end
 end

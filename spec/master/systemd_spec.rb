@@ -179,13 +179,14 @@ RSpec.describe "Under systemd", once: "sockets and processes" do
 
     # What systemd does with them, for an app in another folder than /srv/app.
     it "C6 start the server, and a reload brings the release that the link leads to by then" do
-      here = ->(words) { words.gsub("/srv/app", @dir) }
+      here = ->(words) { words.gsub("/srv/app", @dir).gsub(%r{/run/(?=app/)}, "#{@dir}/run/") }
       service = settings(units.first).transform_values { |values| values.map(&here) }
       %w[one two].each do |name|
         Dir.mkdir("#{@dir}/#{name}")
         File.write("#{@dir}/#{name}/config.ru", "run ->(_env) { [200, {}, ['#{name}']] }")
       end
       File.symlink("one", "#{@dir}/current")
+      service["RuntimeDirectory"].each { |name| FileUtils.mkdir_p("#{@dir}/run/#{name}") }
       command = service["ExecStart"].first.sub("/usr/bin/bundle exec fastrack", "#{RbConfig.ruby} -w #{Server::COMMAND}")
       environment = service["Environment"].to_h { |entry| entry.split("=", 2) }
       UNIXServer.open("#{@dir}/app.sock") do |socket|
@@ -197,6 +198,7 @@ RSpec.describe "Under systemd", once: "sockets and processes" do
         File.symlink("two", "#{@dir}/current")
         expect(system({ "MAINPID" => main.to_s }, service["ExecReload"].first)).to be(true)
         expect([Process.wait2(main).last.exitstatus, asked]).to eq([0, "two"])
+        expect(MonitorClient.new("#{@dir}/run/app/app.control").status).to include("phase" => "serving", "pid" => File.read("#{@dir}/run/app/app.pid").to_i)
       ensure
         last = File.read("#{@dir}/log")[/.*is ready Workers:4 Pid:(\d+)/m, 1].to_i
         Process.kill(:TERM, last) if last.positive?

@@ -32,6 +32,11 @@ class AppChromium
     def visit(url) = post("url", url: url)
     def run(script) = post("execute/sync", script: script, args: [])
 
+    # As on a telephone of this width, in CSS pixels: a window is never so narrow.
+    def narrow(width)
+      post("goog/cdp/execute", cmd: "Emulation.setDeviceMetricsOverride", params: { width: width, height: 844, deviceScaleFactor: 1, mobile: true })
+    end
+
     private
 
     def post(command, body)

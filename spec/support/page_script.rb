@@ -17,11 +17,17 @@ module PageScript
     const known = {}, make = (_, name) => new Element(name ?? _);
     globalThis.document = { getElementById: id => known[id] ??= new Element(id), createElement: make, createElementNS: make };
     globalThis.location = { search: process.argv[3] };
-    globalThis.EventSource = class { constructor(url) { globalThis.source = this; this.url = url; } };
-    const [script, ...statuses] = JSON.parse(require("fs").readFileSync(0, "utf8"));
+    const [script, ...statuses] = JSON.parse(require("fs").readFileSync(0, "utf8")), asked = [];
+    // When the last answer is shown, the page asks once more, which is the end.
+    globalThis.fetch = async url => {
+      asked.push(url);
+      if (!statuses.length) { console.log(JSON.stringify({ ...known, asked })); process.exit(); }
+      const status = statuses.shift();
+      if (!status) throw new Error("no connection");
+      return { ok: true, json: async () => status };
+    };
+    globalThis.setTimeout = next => setImmediate(next);
     require("vm").runInThisContext(script);
-    for (const status of statuses) globalThis.source.onmessage({ data: JSON.stringify(status) });
-    console.log(JSON.stringify(known));
   JS
 
   module_function
@@ -29,8 +35,8 @@ module PageScript
   def missing = ("no node here" unless ENV.fetch("PATH", "").split(":").any? { |dir| File.executable?(File.join(dir, "node")) })
 
   # @param page [String] the page's HTML
-  # @param statuses [Array<Hash>] what /events sends, one after the other
-  # @return [Hash{String => Hash}] elements by id, with name, children, attributes, textContent
+  # @param statuses [Array<Hash, nil>] the answers that it gets, one after the other; nil: there is none
+  # @return [Hash{String => Hash}] elements by id, with name, children, attributes, textContent; `asked` has the addresses
   def run(page, statuses, search: "")
     script = page[%r{<script>(.*)</script>}m, 1]
     output, status = Open3.capture2e("node", "-e", DOCUMENT, "x", "y", search, stdin_data: JSON.generate([script, *statuses]))

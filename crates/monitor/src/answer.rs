@@ -2,28 +2,18 @@
 
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::Arc;
-use std::task::{ready, Context, Poll};
-use std::time::Duration;
+use std::task::{Context, Poll};
 
 use fastrack_sys::effective_user;
 use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::header::{HeaderMap, HeaderValue, ACCEPT, AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use tokio::net::UnixStream;
-use tokio::time::{interval, Interval, MissedTickBehavior};
 
 use crate::master::Phase;
 use crate::metrics;
 use crate::status;
 use crate::view::Viewer;
-
-/// Most streams of events at one time.
-const STREAMS: usize = 16;
-
-/// How often a page gets news.
-const NEWS: Duration = Duration::from_secs(1);
 
 const UNKNOWN: &str =
     "the token is missing or wrong: Authorization: Bearer TOKEN; on the server's machine also ?token=TOKEN\n";
@@ -39,7 +29,6 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 pub struct Answers {
     viewer: Viewer,
     token: Option<String>,
-    streams: Arc<AtomicUsize>,
 }
 
 /// Where a request came in.
@@ -78,16 +67,10 @@ impl Door {
 
 impl Answers {
     pub fn new(viewer: Viewer, token: Option<String>) -> Self {
-        Answers { viewer, token, streams: Arc::default() }
+        Answers { viewer, token }
     }
 
-    /// `streaming` is set if the answer has no end.
-    pub fn answer(
-        self: &Arc<Self>,
-        request: &Request<Incoming>,
-        door: Door,
-        streaming: &AtomicBool,
-    ) -> Response<Content> {
+    pub fn answer(&self, request: &Request<Incoming>, door: Door) -> Response<Content> {
         if door == Door::OtherUser {
             return text(StatusCode::FORBIDDEN, "ask as root or as the user that the master runs as\n");
         }
@@ -102,20 +85,20 @@ impl Answers {
         }
         let path = request.uri().path();
         match *request.method() {
-            Method::GET | Method::HEAD => self.show(path, request.headers(), streaming),
+            Method::GET | Method::HEAD => self.show(path, request.headers()),
             Method::POST => self.act(path, request.headers(), door),
             _ => text(StatusCode::METHOD_NOT_ALLOWED, "GET, HEAD or POST\n"),
         }
     }
 
-    fn show(self: &Arc<Self>, path: &str, headers: &HeaderMap, streaming: &AtomicBool) -> Response<Content> {
+    fn show(&self, path: &str, headers: &HeaderMap) -> Response<Content> {
         match path {
             "/" => {
                 let mut page = content("text/html; charset=utf-8", PAGE);
                 page.headers_mut().insert("content-security-policy", HeaderValue::from_static(POLICY));
                 page
             }
-            "/status.json" => content("application/json", self.status() + "\n"),
+            "/status.json" => content("application/json", format!("{}\n", status::json(&self.viewer.view()))),
             "/metrics" => {
                 let page = metrics::page(self.viewer.view());
                 if wants_plain(headers) {
@@ -126,13 +109,8 @@ impl Answers {
             }
             "/healthz" => text(StatusCode::OK, "ok\n"),
             "/readyz" => self.readiness(),
-            "/events" => self.stream(streaming),
             _ => text(StatusCode::NOT_FOUND, "/ /status.json /metrics /healthz /readyz\n"),
         }
-    }
-
-    fn status(&self) -> String {
-        status::json(&self.viewer.view()).to_string()
     }
 
     fn readiness(&self) -> Response<Content> {
@@ -141,21 +119,6 @@ impl Answers {
         let leaving = matches!(phase, Phase::Draining | Phase::Stopping);
         let status = if leaving || ready == 0 { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
         text(status, format!("{}, {ready} of {} workers ready\n", phase.name(), view.master.wanted))
-    }
-
-    fn stream(self: &Arc<Self>, streaming: &AtomicBool) -> Response<Content> {
-        if self.streams.fetch_add(1, Ordering::SeqCst) >= STREAMS {
-            self.streams.fetch_sub(1, Ordering::SeqCst);
-            return text(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open\n");
-        }
-        streaming.store(true, Ordering::SeqCst);
-        let mut clock = interval(NEWS);
-        clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        response(
-            StatusCode::OK,
-            "text/event-stream",
-            Content::Events(Events { answers: Arc::clone(self), clock }),
-        )
     }
 
     /// By the signals that an operator would send: the master handles them when it gets to it.
@@ -174,7 +137,7 @@ impl Answers {
         response(
             StatusCode::ACCEPTED,
             "application/json",
-            Content::Whole(Some(format!("{{\"sent\":\"{name}\"}}\n").into())),
+            Content(Some(format!("{{\"sent\":\"{name}\"}}\n").into())),
         )
     }
 }
@@ -235,11 +198,11 @@ fn signal(path: &str) -> Option<(&'static str, i32)> {
 }
 
 fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Content> {
-    response(status, "text/plain; charset=utf-8", Content::Whole(Some(text.into())))
+    response(status, "text/plain; charset=utf-8", Content(Some(text.into())))
 }
 
 fn content(kind: &'static str, body: impl Into<Bytes>) -> Response<Content> {
-    response(StatusCode::OK, kind, Content::Whole(Some(body.into())))
+    response(StatusCode::OK, kind, Content(Some(body.into())))
 }
 
 fn response(status: StatusCode, kind: &'static str, content: Content) -> Response<Content> {
@@ -257,27 +220,9 @@ fn response(status: StatusCode, kind: &'static str, content: Content) -> Respons
     response
 }
 
-/// What is sent.
+/// What is sent, all at once.
 #[derive(Debug)]
-pub enum Content {
-    /// All at once.
-    Whole(Option<Bytes>),
-    /// Without end.
-    Events(Events),
-}
-
-/// The status each second (text/event-stream). A client that is slow to read gets fewer.
-#[derive(Debug)]
-pub struct Events {
-    answers: Arc<Answers>,
-    clock: Interval,
-}
-
-impl Drop for Events {
-    fn drop(&mut self) {
-        self.answers.streams.fetch_sub(1, Ordering::SeqCst);
-    }
-}
+pub struct Content(Option<Bytes>);
 
 impl Body for Content {
     type Data = Bytes;
@@ -285,29 +230,17 @@ impl Body for Content {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let bytes = match &mut *self {
-            Content::Whole(bytes) => bytes.take(),
-            Content::Events(events) => {
-                ready!(events.clock.poll_tick(context));
-                Some(format!("data: {}\n\n", events.answers.status()).into())
-            }
-        };
-        Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
+        Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Content::Whole(None))
+        self.0.is_none()
     }
 
     fn size_hint(&self) -> hyper::body::SizeHint {
-        match self {
-            Content::Whole(bytes) => {
-                hyper::body::SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64)
-            }
-            Content::Events(_) => hyper::body::SizeHint::default(),
-        }
+        hyper::body::SizeHint::with_exact(self.0.as_ref().map_or(0, Bytes::len) as u64)
     }
 }
 

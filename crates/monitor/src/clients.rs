@@ -1,6 +1,6 @@
 //! The monitor's clients, and what they may cost.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,14 +13,11 @@ use tokio::time::{sleep, timeout, Instant};
 
 use crate::answer::{Answers, Door};
 
-/// Most connections at one time. One more, and the oldest that is no page's stream is closed.
+/// Most connections at one time. One more, and the oldest is closed.
 pub const MOST_CLIENTS: usize = 64;
 
 /// For a request and its response.
 const TIME: Duration = Duration::from_secs(10);
-
-/// For a stream of events. The page comes again.
-const STREAM: Duration = Duration::from_secs(3600);
 
 /// In bytes: the largest request head.
 const HEAD: usize = 16 * 1024;
@@ -30,42 +27,36 @@ const HEAD: usize = 16 * 1024;
 const RUN: u32 = 32;
 const WINDOW: Duration = Duration::from_millis(50);
 
-struct Client {
-    task: JoinHandle<()>,
-    streaming: Arc<AtomicBool>,
-}
-
 /// All that are connected.
 pub struct Clients {
     answers: Arc<Answers>,
-    present: Vec<Client>,
+    present: VecDeque<JoinHandle<()>>,
     window: Instant,
     accepted: u32,
 }
 
 impl Clients {
     pub fn new(answers: Arc<Answers>) -> Self {
-        Clients { answers, present: Vec::new(), window: Instant::now(), accepted: 0 }
+        Clients { answers, present: VecDeque::new(), window: Instant::now(), accepted: 0 }
     }
 
     /// Serves one more. Returns when the next may be accepted.
     pub async fn add(&mut self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, door: Door) {
-        self.present.retain(|client| !client.task.is_finished());
+        self.present.retain(|client| !client.is_finished());
         if self.present.len() >= MOST_CLIENTS {
-            let oldest = self.present.iter().position(|client| !client.streaming.load(Ordering::SeqCst));
-            self.present.remove(oldest.unwrap_or(0)).task.abort();
+            if let Some(oldest) = self.present.pop_front() {
+                oldest.abort();
+            }
         }
-        let streaming = Arc::<AtomicBool>::default();
-        let task = tokio::spawn(serve(stream, Arc::clone(&self.answers), door, Arc::clone(&streaming)));
-        self.present.push(Client { task, streaming });
+        self.present.push_back(tokio::spawn(serve(stream, Arc::clone(&self.answers), door)));
         self.pace().await;
     }
 
-    /// Returns when all that are no streams have their answers.
+    /// Returns when all have their answers.
     pub async fn answered(&mut self) {
-        for client in self.present.drain(..).filter(|client| !client.streaming.load(Ordering::SeqCst)) {
+        for client in self.present.drain(..) {
             // It has ended, or was aborted.
-            let _ = client.task.await;
+            let _ = client.await;
         }
     }
 
@@ -81,21 +72,13 @@ impl Clients {
 }
 
 /// One connection has one request: so connections can be counted instead of requests.
-async fn serve(
-    stream: impl AsyncRead + AsyncWrite + Unpin,
-    answers: Arc<Answers>,
-    door: Door,
-    streaming: Arc<AtomicBool>,
-) {
+async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, answers: Arc<Answers>, door: Door) {
     let service = service_fn(|request| {
-        let response = answers.answer(&request, door, &streaming);
+        let response = answers.answer(&request, door);
         async move { Ok::<_, std::convert::Infallible>(response) }
     });
     let mut http = http1::Builder::new();
     http.keep_alive(false).max_buf_size(HEAD).header_read_timeout(None);
-    let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
     // Its errors are the client's.
-    if timeout(TIME, connection.as_mut()).await.is_err() && streaming.load(Ordering::SeqCst) {
-        let _ = timeout(STREAM, connection).await;
-    }
+    let _ = timeout(TIME, http.serve_connection(TokioIo::new(stream), service)).await;
 }

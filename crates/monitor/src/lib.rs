@@ -1,6 +1,6 @@
 //! The monitor: says what the server is doing, over HTTP, and asks no worker.
 //!
-//! It is one thread of the master, of native code, which reads the scoreboard, proc(5) and the kernel's socket tables. So
+//! It is one thread of the master, of native code, which reads the scoreboard and proc(5). So
 //! it answers while all workers hang, and the master in a hook. What only the master knows, that one leaves here
 //! ([`Monitor::publish`]).
 //!
@@ -11,7 +11,7 @@
 //!
 //! Bottom first:
 //!
-//! 1. `settings`; `master`: what the master says; `process`: what proc(5) says
+//! 1. `settings`; `master`: what the master says; `process`, `backlog`: what proc(5) says
 //! 2. `view`: all of it at one moment
 //! 3. `metrics`, `status`: a view as OpenMetrics and as JSON
 //! 4. `answer`: one request
@@ -20,6 +20,7 @@
 //! 7. `monitor`: the thread
 
 mod answer;
+mod backlog;
 mod clients;
 mod master;
 mod metrics;
@@ -29,6 +30,10 @@ mod process;
 mod settings;
 mod status;
 mod view;
+
+#[cfg(all(test, target_os = "linux", not(feature = "portable")))]
+#[path = "../../sys/tests/patience/mod.rs"]
+mod patience;
 
 pub use master::{Exit, ListenerInfo, MasterState, MoldState, Phase, WorkerPhase, WorkerState};
 pub use monitor::{Monitor, PATIENCE};

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fastrack_engine::Memory;
-use fastrack_sys::ListenAddress;
 
 /// Exits of workers that are remembered.
 const EXITS: usize = 20;
@@ -86,8 +85,10 @@ pub struct ListenerInfo {
     pub name: String,
     /// The socket's.
     pub inode: u64,
-    /// What the kernel is asked for.
-    pub address: ListenAddress,
+    /// Whether it is a TCP socket. The others are unix sockets.
+    pub is_tcp: bool,
+    /// Connections that may wait there, where the kernel tells.
+    pub limit: Option<u32>,
 }
 
 /// The end of a worker.

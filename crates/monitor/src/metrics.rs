@@ -10,9 +10,9 @@ use prometheus_client::encoding::{text, DescriptorEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use crate::master::Phase;
+use crate::master::{ListenerInfo, Phase};
 use crate::process::Usage;
-use crate::view::{states, View, CLASSES};
+use crate::view::{states, View, Worker, CLASSES};
 
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -239,6 +239,19 @@ fn workers(writer: &mut Writer, view: &View) -> Result<(), Error> {
     let restarts =
         view.restarts.iter().map(|(cause, count)| (vec![("cause", cause.name().to_owned())], *count as f64));
     writer.counters("worker_restarts", "Workers that were replaced, by cause", restarts)?;
+    let series = |value: fn(&Worker) -> Option<u64>| {
+        let found = named(view)
+            .filter_map(move |(name, worker)| Some((vec![("process", name)], value(worker)? as f64)));
+        found.collect::<Vec<_>>()
+    };
+    let own = series(|worker| Some(worker.entry.as_ref()?.requests));
+    writer.gauges("worker_requests", "Requests of this worker, which began at 0", own)?;
+    let all = series(|worker| worker.slot_requests);
+    writer.counters(
+        "slot_requests",
+        "Requests of this worker and of those that had its number before it",
+        all,
+    )?;
     let mold = view.master.mold;
     let generation = mold.map_or(0, |mold| mold.generation);
     writer.gauges(
@@ -250,16 +263,24 @@ fn workers(writer: &mut Writer, view: &View) -> Result<(), Error> {
     writer.gauges("mold_requests", "How many requests it had answered", alone(requests as f64))
 }
 
+/// The worker of each number. While one replaces another it is the newer one, which comes behind in the view.
+fn named(view: &View) -> impl Iterator<Item = (String, &Worker)> {
+    let newer = |nr, at: usize| view.workers[at + 1..].iter().any(|other| other.master.nr == nr);
+    let newest = view.workers.iter().enumerate().filter(move |(at, worker)| !newer(worker.master.nr, *at));
+    newest.map(|(_, worker)| (format!("worker[{}]", worker.master.nr), worker))
+}
+
 fn listeners(writer: &mut Writer, view: &View) -> Result<(), Error> {
-    let queues = view
-        .listeners
-        .iter()
-        .filter_map(|(info, queue)| Some((vec![("listener", escaped(&info.name))], (*queue)?)));
-    let queues: Vec<_> = queues.collect();
-    let lengths = queues.iter().map(|(labels, queue)| (labels.clone(), f64::from(queue.length)));
+    let series = |value: fn(&(ListenerInfo, Option<u32>)) -> Option<u32>| {
+        let found = view.listeners.iter().filter_map(move |listener| {
+            Some((vec![("listener", escaped(&listener.0.name))], f64::from(value(listener)?)))
+        });
+        found.collect::<Vec<_>>()
+    };
+    let lengths = series(|(_, backlog)| *backlog);
     writer.gauges("listen_backlog", "Connections that no worker has accepted yet", lengths)?;
-    let limits = queues.iter().map(|(labels, queue)| (labels.clone(), f64::from(queue.limit)));
-    writer.gauges("listen_backlog_limit", "How many the kernel lets wait", limits)?;
+    let limits = series(|(info, _)| info.limit);
+    writer.gauges("listen_backlog_limit", "How many the kernel lets wait at a TCP listener", limits)?;
     let overflows = view.overflows.map(|count| (Vec::new(), count as f64));
     writer.counters(
         "listen_overflows",
@@ -271,16 +292,8 @@ fn listeners(writer: &mut Writer, view: &View) -> Result<(), Error> {
 fn processes(writer: &mut Writer, view: &View) -> Result<(), Error> {
     let master = view.usage.map(|usage| ("master".to_owned(), usage));
     let mold = view.mold.map(|usage| ("mold".to_owned(), usage));
-    let workers = view
-        .workers
-        .iter()
-        .filter_map(|worker| Some((format!("worker[{}]", worker.master.nr), worker.usage?)));
-    // Two processes have one number while one replaces the other. The series are the newer one's.
-    let mut all: Vec<(String, Usage)> = Vec::new();
-    for (name, usage) in master.into_iter().chain(mold).chain(workers) {
-        all.retain(|(other, _)| *other != name);
-        all.push((name, usage));
-    }
+    let workers = named(view).filter_map(|(name, worker)| Some((name, worker.usage?)));
+    let all: Vec<(String, Usage)> = master.into_iter().chain(mold).chain(workers).collect();
     let series = |value: fn(&Usage) -> Option<f64>| {
         let found = all
             .iter()

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 
 use fastrack_engine::Memory;
-use fastrack_sys::{monotonic_micros, page_size};
+use fastrack_sys::{monotonic_micros, page_size, ProcStat};
 
 /// What a process uses, in bytes and seconds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,17 +18,11 @@ pub struct Usage {
 /// proc(5) gives CPU time in hundredths of a second on all that Linux runs on today (USER_HZ).
 const TICKS: f64 = 100.0;
 
-/// Of `/proc/PID/stat`; None if there is no such process, or it has ended and is not reaped.
+/// None if there is no such process, or it has ended and is not reaped.
 pub fn usage(pid: u32) -> Option<Usage> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // They follow the name, which is in parentheses and may contain some.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    if matches!(fields.first(), Some(&"Z" | &"X")) {
-        return None;
-    }
-    let cpu_seconds = (number(14)? + number(15)?) as f64 / TICKS;
-    Some(Usage { cpu_seconds, resident: number(24)? * page_size(), memory: None })
+    let stat = ProcStat::of_process(pid).filter(|stat| !stat.has_ended())?;
+    let cpu_seconds = (stat.number(14)? + stat.number(15)?) as f64 / TICKS;
+    Some(Usage { cpu_seconds, resident: stat.number(24)? * page_size(), memory: None })
 }
 
 fn memory(pid: u32) -> Option<Memory> {

@@ -10,9 +10,10 @@ use crate::view::{states, View, Worker, CLASSES};
 
 /// For `/status.json`, the page and `fastrack status`.
 pub fn json(view: &View) -> Value {
-    let listeners = view.listeners.iter().map(|(info, queue)| {
-        json!({ "address": info.name, "backlog": queue.map(|queue| queue.length), "limit": queue.map(|queue| queue.limit) })
-    });
+    let listeners = view
+        .listeners
+        .iter()
+        .map(|(info, backlog)| json!({ "address": info.name, "backlog": backlog, "limit": info.limit }));
     let exits = view.exits.iter().map(|exit| {
         json!({ "worker": exit.nr, "pid": exit.pid, "cause": exit.cause, "text": exit.text, "at": exit.at })
     });
@@ -32,6 +33,10 @@ pub fn json(view: &View) -> Value {
         "request_time": histogram(&all_durations(&view.counts)),
         "queue_time": histogram(&view.counts.queue_times),
         "timed_out": view.counts.timed_out,
+        "refused": view.counts.refused,
+        "overloaded": view.counts.overloaded,
+        "dropped": view.counts.dropped,
+        "aborted": view.counts.aborted,
         "handed_over": view.counts.handed_over,
         "connections": connections(&view.counts.connections),
         "workers_wanted": view.master.wanted,
@@ -59,7 +64,8 @@ fn worker(worker: &Worker, now: f64) -> Value {
         "generation": worker.master.generation,
         "state": worker.state(),
         "uptime": rounded(now - worker.master.spawned_at),
-        "requests": worker.counts.as_ref().map(Counts::requests),
+        "requests": worker.entry.as_ref().map(|entry| entry.requests),
+        "slot_requests": worker.slot_requests,
         "busy_seconds": worker.counts.as_ref().map(|counts| busy_millis(counts, worker.in_progress) as f64 / 1000.0),
         "in_app": worker.counts.as_ref().map(|counts| counts.connections.in_app),
         "request": request.as_ref().map(|(text, _)| text),

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fastrack_engine::{Cause, Connections, Counts, Entry, Scoreboard, State};
-use fastrack_sys::{listen_queue, monotonic_micros, ListenQueue};
+use fastrack_sys::monotonic_micros;
 
+use crate::backlog::backlogs;
 use crate::master::{Exit, ListenerInfo, MasterState, Notes, WorkerPhase, WorkerState};
 use crate::process::{listen_overflows, own_cpu_seconds, usage, MemoryBook, Usage};
 use crate::settings::Settings;
@@ -27,8 +28,10 @@ pub fn states(connections: &Connections) -> [(&'static str, u64); 5] {
 pub struct Worker {
     pub master: WorkerState,
     pub entry: Option<Entry>,
-    /// Those of its slot, former workers' included.
+    /// Those of its place in the scoreboard, former workers' included: differences count, sums are nobody's.
     pub counts: Option<Counts>,
+    /// Requests of all workers that have had its number.
+    pub slot_requests: Option<u64>,
     /// Milliseconds that the requests which it answers have lasted by now.
     pub in_progress: u64,
     /// None if its process has ended.
@@ -73,7 +76,8 @@ pub struct View {
     pub usage: Option<Usage>,
     /// The mold's process; None if there is none.
     pub mold: Option<Usage>,
-    pub listeners: Vec<(ListenerInfo, Option<ListenQueue>)>,
+    /// With the connections that wait there.
+    pub listeners: Vec<(ListenerInfo, Option<u32>)>,
     pub overflows: Option<u64>,
     pub own_cpu_seconds: Option<f64>,
 }
@@ -132,13 +136,15 @@ impl Viewer {
         });
         let entry = |worker: &WorkerState| self.scoreboard.read(worker.slot?);
         let counts = |worker: &WorkerState| self.scoreboard.counts(worker.slot?);
+        let by_number = self.scoreboard.requests_by_number();
         let workers = master.workers.iter().zip(usages).map(|(worker, usage)| {
             let (entry, counts) = (entry(worker), counts(worker));
             // Of another user's process the kernel may not tell.
             let said = entry.as_ref().and_then(|entry| entry.memory);
             let usage = usage.map(|usage| Usage { memory: usage.memory.or(said), ..usage });
+            let slot_requests = by_number.get(worker.nr).copied();
             let in_progress = worker.slot.map_or(0, |slot| self.scoreboard.in_progress(slot, now / 1000));
-            Worker { master: worker.clone(), entry, counts, in_progress, usage }
+            Worker { master: worker.clone(), entry, counts, slot_requests, in_progress, usage }
         });
         let mut workers: Vec<_> = workers.collect();
         // The older one of two that have a number while one replaces the other comes first.
@@ -146,14 +152,13 @@ impl Viewer {
             let (one, other) = (&one.master, &other.master);
             one.nr.cmp(&other.nr).then(one.spawned_at.total_cmp(&other.spawned_at))
         });
-        let queue = |info: &ListenerInfo| listen_queue(info.address, info.inode);
         View {
             now: now as f64 / 1e6,
             settings: Arc::clone(&self.settings),
             workers,
             usage,
             mold,
-            listeners: master.listeners.iter().map(|info| (info.clone(), queue(info))).collect(),
+            listeners: master.listeners.iter().cloned().zip(backlogs(&master.listeners)).collect(),
             overflows: listen_overflows(),
             counts: self.scoreboard.totals(),
             restarts: self.scoreboard.restarts().into(),

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use fastrack_engine::Scoreboard;
+use fastrack_engine::{Scoreboard, WorkerId};
 use fastrack_monitor::{MasterState, MoldState, Monitor, Phase, Settings, WorkerPhase, WorkerState};
 use patience::{eventually, patience};
 
@@ -57,6 +57,7 @@ fn it_tells_what_the_master_and_the_scoreboard_say() {
     let path = dir.path().join("control");
     let scoreboard = Scoreboard::new().expect("memory");
     let slot = scoreboard.reserve();
+    scoreboard.assign(slot.expect("a slot"), WorkerId { nr: 0, pid: std::process::id(), generation: 3 });
     let monitor = start(&path, &scoreboard);
     let worker = WorkerState {
         nr: 0,
@@ -82,6 +83,8 @@ fn it_tells_what_the_master_and_the_scoreboard_say() {
         "fastrack_phase{phase=\"serving\"} 1.0",
         "fastrack_workers{state=\"idle\"} 1.0",
         "fastrack_requests_total{status=\"2xx\"} 0.0",
+        "fastrack_worker_requests{process=\"worker[0]\"} 0.0",
+        "fastrack_slot_requests_total{process=\"worker[0]\"} 0.0",
         "fastrack_mold_generation 2.0",
         "fastrack_mold_requests 312.0",
         "fastrack_queue_seconds_bucket{le=\"+Inf\"} 0",
@@ -184,7 +187,8 @@ fn no_name_of_a_listener_breaks_the_metrics() {
     let listener = fastrack_monitor::ListenerInfo {
         name: "unix:a\"b\\c\nd".into(),
         inode: inode.parse().expect("a number"),
-        address: fastrack_sys::ListenAddress::Unix,
+        is_tcp: false,
+        limit: None,
     };
     monitor.publish(MasterState { listeners: [listener].into(), ..MasterState::default() });
     let page = eventually(|| ask(&path, "GET /metrics").ok());

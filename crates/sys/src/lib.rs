@@ -10,11 +10,11 @@ mod fd;
 mod fd_limit;
 mod fd_passing;
 mod heap_holes;
-mod listen_queue;
 mod memory;
 mod own_descriptors;
 mod poller;
 mod priority;
+mod proc_stat;
 mod process;
 mod processors;
 mod sendfile;
@@ -45,11 +45,11 @@ pub use fd_limit::{
 };
 pub use fd_passing::{message_queue, peek_message, receive_message, send_message, MAX_PASSED_FDS};
 pub use heap_holes::fill_heap_holes;
-pub use listen_queue::{listen_queue, ListenAddress, ListenQueue};
 pub use memory::{append, reserve};
 pub use own_descriptors::spawn_with_own_descriptors;
 pub use poller::{Event, Events, Poller};
 pub use priority::{take_short_turns, turn_of, LowPriority};
+pub use proc_stat::ProcStat;
 pub use process::{
     adopt_orphans, adopts_orphans, effective_user, exit_at_once, exported, is_alive, is_running, is_sibling,
     page_size, share_malloc_arena, trim_heap,

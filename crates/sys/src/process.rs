@@ -2,6 +2,8 @@
 
 use nix::libc;
 
+use crate::proc_stat::ProcStat;
+
 /// Ends this process at once, without destructors or exit handlers (_exit(2)).
 pub fn exit_at_once(status: i32) -> ! {
     // SAFETY: it takes any status, and does not return.
@@ -15,30 +17,13 @@ pub fn effective_user() -> u32 {
 
 /// Whether a process with this pid runs. One that has ended and was not reaped does not, where proc(5) tells.
 pub fn is_alive(pid: u32) -> bool {
-    is_running(pid) && !matches!(state_and_parent(pid), Some((b'Z' | b'X', _)))
+    is_running(pid) && !ProcStat::of_process(pid).is_some_and(|stat| stat.has_ended())
 }
 
 /// Whether both processes have one parent; false where that cannot be known.
 pub fn is_sibling(pid: u32) -> bool {
     let parent = std::os::unix::process::parent_id();
-    state_and_parent(pid).is_some_and(|(_, other)| other == parent)
-}
-
-/// From proc(5); None where there is no such file.
-#[cfg(not(portable))]
-fn state_and_parent(pid: u32) -> Option<(u8, u32)> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // They are the first fields after the name, which is in parentheses and may contain some.
-    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
-    let mut fields = stat.get(name_end + 2..)?.split(|byte| *byte == b' ');
-    let state = *fields.next()?.first()?;
-    let parent = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
-    Some((state, parent))
-}
-
-#[cfg(portable)]
-fn state_and_parent(_pid: u32) -> Option<(u8, u32)> {
-    None
+    ProcStat::of_process(pid).is_some_and(|stat| stat.number(4) == Some(parent.into()))
 }
 
 /// The address of a function or variable that this program or one of its libraries exports (dlsym(3)).

@@ -1,5 +1,7 @@
 //! Threads of this process, as the system knows them.
 
+use crate::proc_stat::ProcStat;
+
 /// A thread's id.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadId(u32);
@@ -25,8 +27,6 @@ impl ThreadId {
 
     /// Whether the thread would compute now if it had a processor, or does so (proc(5)).
     pub fn is_runnable(self) -> bool {
-        let stat = std::fs::read(format!("/proc/self/task/{}/stat", self.0)).unwrap_or_default();
-        let name_end = stat.iter().rposition(|byte| *byte == b')');
-        name_end.is_some_and(|at| stat.get(at + 2) == Some(&b'R'))
+        ProcStat::of_thread(self.0).is_some_and(|stat| stat.state() == Some('R'))
     }
 }

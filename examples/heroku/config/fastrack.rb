@@ -4,6 +4,9 @@
 
 max_workers ENV["WEB_CONCURRENCY"] || 2
 
+# With app.control beside it, the monitor: `heroku ps:exec`, then `fastrack status -P app.pid`.
+pid "app.pid"
+
 # The router answers H12 after 30 s and drops the request: end it before, with a backtrace in the log.
 request_timeout 25
 

@@ -9,9 +9,13 @@ module Fastrack
     COLUMNS = 80
 
     # In 80 columns a request has no room beside that: it is in a line of its own.
-    HEAD = " nr     pid state     cpu   req/s  requests  memory     own      up"
+    HEAD = " nr     pid state     cpu   req/s  requests   in slot  memory     own      up"
 
-    COLOURS = { "busy" => 33, "idle" => 32, "serving" => 32, "stopping" => 35, "booting" => 36, "draining" => 35, "dead" => 31 }.freeze
+    COLOURS = { "busy" => 33, "idle" => 32, "serving" => 32, "stopping" => 35, "booting" => 36, "draining" => 35, "dead" => 31, "bad" => 31 }.freeze
+
+    # Names of errors, and where the status counts them.
+    ERRORS = { "5xx" => %w[responses 5xx], "timeouts" => %w[timed_out], "refused" => %w[refused], "overloaded" => %w[overloaded],
+               "dropped" => %w[dropped], "aborted" => %w[aborted] }.freeze
 
     # Causes that need no attention.
     ORDERLY = %w[request_limit reload refork none].freeze
@@ -33,16 +37,16 @@ module Fastrack
       @columns = columns
       old = before["workers"].to_h { |worker| [worker["pid"], worker] }
       rows = now["workers"].flat_map { |worker| [row(worker, old[worker["pid"]] || {}), *request(worker)] }
-      lines = [title(now), summary(before, now), "", HEAD, *rows, *mold(now["mold"]), *exits(now)]
+      lines = [title(now), summary(before, now), *errors(before, now), "", HEAD, *rows, *mold(now["mold"]), *exits(now)]
       "#{CLEAR if clear && @colours}#{lines.join("\n")}\n"
     end
 
     private
 
     def title(now)
-      phase = colour(now["phase"], now["phase"])
-      fit("Fastrack #{now["version"]}  pid #{now["pid"]}  #{phase}  #{"generation #{now["generation"]}  " if now["generation"]}" \
-          "up #{time(now["uptime"])}#{waiting(now)}", phase)
+      phase = now["phase"]
+      line = "Fastrack #{now["version"]}  pid #{now["pid"]}  #{phase}  #{"generation #{now["generation"]}  " if now["generation"]}up #{time(now["uptime"])}"
+      painted("#{line}#{waiting(now)}", phase => phase, /\d+ waiting\z/ => "bad")
     end
 
     # Clients that a worker has, or all together, and nobody has time for.
@@ -51,16 +55,33 @@ module Fastrack
       count.positive? ? "  #{count} waiting" : ""
     end
 
+    # What has gone wrong, if anything has: in all, and since the last look.
+    def errors(before, now)
+      counts = ERRORS.filter_map do |name, place|
+        count = now.dig(*place).to_i
+        more = count - before.dig(*place).to_i
+        "#{name} #{count}#{" (#{more} now)" if more.positive? && before["pid"] == now["pid"]}" if count.positive?
+      end
+      [painted("errors in all: #{counts.join("  ")}", /\S+ \d+ \(\d+ now\)/ => "bad")] unless counts.empty?
+    end
+
     def summary(before, now)
       workers = now["workers"]
       processes = [now["master"], now["mold"], *workers].compact
       memory = bytes(processes.sum { |one| one["pss"].to_i })
       states = workers.map { |worker| worker["state"] }.tally.map { |state, count| "#{count} #{state}" }.join(", ")
-      queues = now["listeners"].map { |one| "#{one["backlog"] || "?"}/#{one["limit"] || "?"}" }.join(" ")
+      queues = now["listeners"].map { |one| [one["backlog"] || "?", one["limit"]].compact.join("/") }.join(" ")
       parts = ["workers #{workers.size}#{" of #{now["workers_wanted"]}" if now["workers_wanted"]}: #{states}",
                ("#{rate(before["requests"], now["requests"])} req/s" if now["requests"]),
                ("backlog #{queues}" unless queues.empty?), "memory #{"at least " if processes.any? { |one| unknown?(one) }}#{memory}"]
-      fit(parts.compact.join("  "))
+      waits = now["listeners"].any? { |one| one["backlog"].to_i.positive? }
+      painted(parts.compact.join("  "), (full?(now) ? /\d+ busy/ : nil) => "busy", (waits ? /backlog \S+(?: \S+)*/ : nil) => "bad")
+    end
+
+    # Whether nobody has time for one more request.
+    def full?(now)
+      room = now["threads"].to_i * now["workers"].size
+      room.positive? && now.dig("connections", "in_app").to_i >= room
     end
 
     def row(worker, old)
@@ -68,16 +89,16 @@ module Fastrack
       state = worker["state"].to_s
       fixed = [worker["nr"].to_s.rjust(3), worker["pid"].to_s.rjust(7), state.ljust(8),
                (busy ? "#{busy.clamp(0, 999)}%" : "").rjust(4), rate(old["requests"], worker["requests"]).rjust(7),
-               worker["requests"].to_s.rjust(9), memory(worker).rjust(7), bytes(worker["private"]).rjust(7),
-               time(worker["uptime"]).rjust(7)]
-      fit(fixed.join(" ").rstrip).sub(/(?<= )#{Regexp.escape(state)}(?= |\z)/) { colour(state, state) }
+               worker["requests"].to_s.rjust(9), worker["slot_requests"].to_s.rjust(9), memory(worker).rjust(7),
+               bytes(worker["private"]).rjust(7), time(worker["uptime"]).rjust(7)]
+      painted(fixed.join(" ").rstrip, /(?<= )#{Regexp.escape(state)}(?= |\z)/ => state)
     end
 
     # What workers are forked from instead of the master.
     def mold(mold)
       return if mold.nil?
 
-      fit("mold #{mold["pid"].to_s.rjust(6)} generation #{mold["generation"]} after #{mold["requests"]} requests".ljust(46) +
+      fit("mold #{mold["pid"].to_s.rjust(6)} generation #{mold["generation"]} after #{mold["requests"]} requests".ljust(56) +
           [memory(mold), bytes(mold["private"])].map { |size| size.rjust(8) }.join)
     end
 
@@ -89,7 +110,7 @@ module Fastrack
       last = Array(now["last_exits"]).reject { |one| ORDERLY.include?(one["cause"]) }.first(3)
       return [] if last.empty?
 
-      ["", "last exits", *last.map { |one| fit(" #{Time.at(one["at"]).strftime("%H:%M:%S")} worker #{one["worker"]} #{one["text"]}") }]
+      ["", "last exits", *last.map { |one| fit(" #{moment(one["at"])} worker #{one["worker"]} #{one["text"]}") }]
     end
 
     def rate(before, now) = before && now && now >= before ? format("%.1f", (now - before) / @seconds) : ""
@@ -116,12 +137,14 @@ module Fastrack
       minutes < 2880 ? "#{minutes / 60}h#{(minutes % 60).to_s.rjust(2, "0")}m" : "#{minutes / 1440}d"
     end
 
-    # @param coloured [String] what in it takes no columns for its colour
-    def fit(line, coloured = "")
-      return line unless @columns
+    # As the log has it.
+    def moment(seconds) = Time.at(seconds).utc.strftime("%Y-%m-%dT%H:%M:%SZ")
 
-      room = @columns + (coloured.include?("\e") ? 9 : 0)
-      line.length > room ? "#{line[0, room - 3]}..." : line
+    def fit(line) = @columns && line.length > @columns ? "#{line[0, @columns - 3]}..." : line
+
+    # @param colours [Hash{Regexp, String => String}] which parts of the line get which of the COLOURS; nil is no part
+    def painted(line, colours)
+      colours.reduce(fit(line)) { |text, (part, name)| part ? text.gsub(part) { |found| colour(name, found) } : text }
     end
 
     # @return [Integer, nil] nil: there is no terminal whose width counts

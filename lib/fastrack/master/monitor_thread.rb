@@ -89,7 +89,7 @@ module Fastrack
       return @rows if @listeners.equal?(@launcher.listeners)
 
       @listeners = @launcher.listeners
-      @rows = @listeners.map { |one| [one.to_s, one.identity, (Integer(one.server_port, 10) if one.tcp?)] }
+      @rows = @listeners.map { |one| [one.to_s, one.identity, one.tcp?, one.backlog_limit] }
     end
   end
 end

@@ -21,8 +21,10 @@ module Fastrack
     private
 
     def workers
-      found = Array.new(@scoreboard.used) { |slot| worker(slot) }
-      found.compact.sort_by { |worker| worker.values_at(:nr, :generation, :pid) }
+      found = Array.new(@scoreboard.used) { |slot| worker(slot) }.compact
+      by_number = @scoreboard.requests_by_number
+      found.each { |worker| worker[:slot_requests] = by_number.fetch(worker[:nr], worker[:requests]) }
+      found.sort_by { |worker| worker.values_at(:nr, :generation, :pid) }
     end
 
     # @return [Hash, nil] nil if the slot has no worker, or one that is just being forked

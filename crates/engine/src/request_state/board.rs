@@ -12,14 +12,21 @@ use super::word::Word;
 /// Most threads of a worker that answer requests: each has a part of its slot.
 pub const MAX_THREADS: usize = 64;
 
+/// Most workers at one time.
+pub(super) const SLOTS: usize = 1024;
+
 /// All of it.
 #[repr(C)]
 pub(super) struct Board {
-    pub slots: [WorkerSlot; 1024],
+    pub slots: [WorkerSlot; SLOTS],
     /// How many slots have ever been used: those from this one on have nothing to be read.
     pub used: Word,
     /// How many workers were replaced, by the cause.
     pub restarts: [Word; Cause::ALL.len()],
+    /// Requests of workers that have ended, by their number. The master writes it.
+    pub past_requests: [Word; SLOTS],
+    /// Changes while the requests of a worker go from its slot to `past_requests`.
+    pub releases: Sequence,
 }
 
 // SAFETY: it consists of Words, which are atomic.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use fastrack_sys::SharedMemory;
 
-use super::board::{Board, MemoryWords, State, ThreadSlot, WorkerWords, NEVER};
+use super::board::{Board, MemoryWords, State, ThreadSlot, WorkerWords, NEVER, SLOTS};
 use super::slot::Slot;
 
 /// A slot as the master reads it.
@@ -20,7 +20,7 @@ pub struct Entry {
     pub deadline: Option<u64>,
     /// Whether it is at the callbacks of the request.
     pub in_callbacks: bool,
-    /// Requests answered before this one.
+    /// Requests that this worker answered before this one.
     pub requests: u64,
     /// Method and target, truncated if long; empty if it changed while being read.
     pub line: Vec<u8>,
@@ -109,11 +109,37 @@ impl Scoreboard {
         }
     }
 
-    /// Frees the slot of a worker that is gone.
+    /// Frees the slot of a worker that is gone. Its requests remain in the total of its number.
     pub fn release(&self, index: usize) {
-        if let Some(slot) = self.board.slots.get(index) {
+        let (Some(slot), Some(entry)) = (self.board.slots.get(index), self.read(index)) else { return };
+        let number = entry.worker.map(|worker| worker.nr as usize);
+        self.board.releases.write(|| {
             slot.threads[0].state.set(State::Free);
+            if let Some(past) = number.and_then(|number| self.board.past_requests.get(number)) {
+                past.add(entry.requests);
+            }
+        });
+    }
+
+    /// Requests answered since the scoreboard was made, by the number of the worker: those of its predecessors and its own.
+    pub fn requests_by_number(&self) -> Vec<u64> {
+        let sums = || self.sums_by_number();
+        // The master may be stopped in the middle.
+        (0..100).find_map(|_| self.board.releases.read(sums)).unwrap_or_else(sums)
+    }
+
+    fn sums_by_number(&self) -> Vec<u64> {
+        let mut sums = Vec::new();
+        for entry in (0..self.used()).filter_map(|index| self.read(index)) {
+            let Some(number) = entry.worker.map(|worker| worker.nr as usize) else { continue };
+            for number in sums.len()..=number.min(SLOTS - 1) {
+                sums.push(self.board.past_requests[number].get());
+            }
+            if let Some(sum) = sums.get_mut(number) {
+                *sum += entry.requests;
+            }
         }
+        sums
     }
 
     /// What the worker of a slot is doing, or was doing when it died. Of several requests, the one that began first.
@@ -255,6 +281,32 @@ mod tests {
         slot.sequence.write(|| torn = board.read(index));
         let entry = torn.expect("an entry");
         assert_eq!((entry.state, entry.line.len(), entry.id.len()), (State::Serving, 0, 0));
+    }
+
+    #[test]
+    fn a_worker_begins_at_0_and_its_number_keeps_what_its_predecessors_answered() {
+        let board = Scoreboard::new().expect("memory");
+        let fork = |nr, requests| {
+            let index = board.reserve().expect("a slot");
+            board.assign(index, WorkerId { nr, pid: 7, generation: 1 });
+            (0..requests).for_each(|_| board.board.slots[index].threads[0].end_request());
+            index
+        };
+        let [zero, one] = [fork(0, 3), fork(1, 5)];
+        // The successor serves beside its predecessor for a while, in another slot.
+        let successor = fork(0, 2);
+        assert_eq!(board.requests_by_number(), [5, 5]);
+        for index in [zero, one, zero] {
+            board.release(index);
+        }
+        // This one has the slot of another number's former worker.
+        assert_eq!((fork(1, 0), board.read(zero).map(|entry| entry.requests)), (zero, Some(0)));
+        assert_eq!(
+            (board.requests_by_number(), board.read(successor).map(|entry| entry.requests)),
+            (vec![5, 5], Some(2))
+        );
+        fork(u64::MAX, 1);
+        assert_eq!(board.requests_by_number().len(), SLOTS);
     }
 
     #[test]

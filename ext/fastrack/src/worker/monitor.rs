@@ -10,7 +10,7 @@ use fastrack_engine::Memory;
 use fastrack_monitor::{
     Exit, ListenerInfo, MasterState, MoldState, Monitor, Phase, Settings, WorkerPhase, WorkerState, PATIENCE,
 };
-use fastrack_sys::{epoch_seconds, ListenAddress};
+use fastrack_sys::epoch_seconds;
 use rb_sys::rb_thread_check_ints;
 
 use super::app_user::RubyAppUser;
@@ -32,8 +32,8 @@ type Server = (String, u64, usize, f64);
 /// Pid, generation, requests, its memory in bytes (PSS, private).
 type Mold = (u32, u64, u64, Option<(u64, u64)>);
 
-/// Name, inode, port; nil is for a unix socket.
-type Listener = (String, u64, Option<u16>);
+/// Name, inode, whether it is TCP, limit of its backlog.
+type Listener = (String, u64, bool, Option<u32>);
 
 pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let class = module.define_class("Monitor", ruby.class_object())?;
@@ -149,6 +149,6 @@ fn worker((nr, pid, generation, state, spawned_at, slot): Worker) -> WorkerState
     WorkerState { nr, pid, generation, phase, spawned_at, slot }
 }
 
-fn listener((name, inode, port): Listener) -> ListenerInfo {
-    ListenerInfo { name, inode, address: port.map_or(ListenAddress::Unix, ListenAddress::Tcp) }
+fn listener((name, inode, is_tcp, limit): Listener) -> ListenerInfo {
+    ListenerInfo { name, inode, is_tcp, limit }
 }

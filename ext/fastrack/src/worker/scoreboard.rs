@@ -26,6 +26,10 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.define_method("read", method!(RubyScoreboard::read, 1))?;
     class.define_method("counts", method!(RubyScoreboard::counts, 1))?;
     class.define_method("totals", method!(RubyScoreboard::totals, 0))?;
+    class.define_method(
+        "requests_by_number",
+        method!(|this: &RubyScoreboard| this.0.requests_by_number(), 0),
+    )?;
     class.define_method("count_restart", method!(RubyScoreboard::count_restart, 1))?;
     class.define_method("restarts", method!(RubyScoreboard::restarts, 0))?;
     Ok(())
