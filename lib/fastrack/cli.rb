@@ -22,7 +22,8 @@ module Fastrack
 
       new(Arguments.new(arguments)).run
     rescue Error => e
-      warn "fastrack: #{e.message}"
+      # What users have typed may be in it, which a terminal would take for orders.
+      warn "fastrack: #{e.message.scrub("?").gsub(/[^[:print:]\n\t]/, "?")}"
       1
     end
 

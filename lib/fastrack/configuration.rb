@@ -138,6 +138,9 @@ module Fastrack
       @control ||= find_control
     end
 
+    # @return [Boolean] whether there is a monitor where no place is named: not for Rhebok's users
+    def usual_control? = control&.path.nil? && control_path != false && @given.key?(:user_supplied_options)
+
     # @return [PumaSettings, nil] what Puma's words set besides options
     attr_reader :puma
     # @return [String, nil] the ConfigFile that was read, absolute

@@ -30,6 +30,6 @@ mod settings;
 mod status;
 mod view;
 
-pub use master::{Exit, ListenerInfo, MasterState, MoldState, Phase, WorkerPhase, WorkerState};
+pub use master::{Exit, ListenerInfo, MasterState, MoldState, Order, Phase, WorkerPhase, WorkerState};
 pub use monitor::{Monitor, PATIENCE};
 pub use settings::Settings;
