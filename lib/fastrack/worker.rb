@@ -4,6 +4,7 @@ require_relative "configuration/unicorn_api"
 require_relative "gc/figures"
 require_relative "log"
 require_relative "process/guards"
+require_relative "process/last_words"
 require_relative "worker/control_channel"
 require_relative "worker/engine_settings"
 require_relative "worker/mold"
@@ -78,6 +79,7 @@ module Fastrack
       [status, status_of { clean_up(channel) }, @lost ? 1 : 0].max.tap { |worst| QuickExit.install(worst) }
     rescue Exception => e # rubocop:disable Lint/RescueException -- nothing above would show it
       Log.exception("worker #{@nr} failed", e)
+      LastWords.say(e)
       Log.flush
       exit!(1)
     end

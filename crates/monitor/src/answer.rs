@@ -8,9 +8,9 @@ use fastrack_sys::effective_user;
 use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::header::{HeaderMap, HeaderValue, ACCEPT, AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode, Uri};
+use serde_json::json;
 use tokio::net::UnixStream;
 
-use crate::master::Phase;
 use crate::metrics;
 use crate::status;
 use crate::view::Viewer;
@@ -115,13 +115,13 @@ impl Answers {
 
     fn readiness(&self) -> Response<Content> {
         let view = self.viewer.view();
-        let (phase, ready) = (view.master.phase, view.ready());
-        let leaving = matches!(phase, Phase::Draining | Phase::Stopping);
-        let status = if leaving || ready == 0 { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
-        text(status, format!("{}, {ready} of {} workers ready\n", phase.name(), view.master.wanted))
+        let status = if view.serves() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        let (phase, ready) = (view.phase().name(), view.ready());
+        text(status, format!("{phase}, {ready} of {} workers ready\n", view.master.wanted))
     }
 
-    /// By the signals that an operator would send: the master handles them when it gets to it.
+    /// By the signals that an operator would send: the master handles them when it gets to it. The answer says which master has got
+    /// the signal, and the number of the last order before it. So the client finds the order that follows in the status.
     fn act(&self, path: &str, headers: &HeaderMap, door: Door) -> Response<Content> {
         let Some((name, signal)) = signal(path) else {
             return text(
@@ -133,12 +133,10 @@ impl Answers {
         if door != Door::Unix || headers.contains_key(ORIGIN) {
             return text(StatusCode::FORBIDDEN, "this is for the unix socket, and not for browsers\n");
         }
+        let after = self.viewer.last_order();
         fastrack_sys::signal_self(signal);
-        response(
-            StatusCode::ACCEPTED,
-            "application/json",
-            Content(Some(format!("{{\"sent\":\"{name}\"}}\n").into())),
-        )
+        let sent = json!({ "sent": name, "pid": std::process::id(), "after": after });
+        response(StatusCode::ACCEPTED, "application/json", Content(Some(format!("{sent}\n").into())))
     }
 }
 

@@ -7,7 +7,7 @@ use fastrack_engine::{Cause, Connections, Counts, Entry, Scoreboard, State};
 use fastrack_sys::monotonic_micros;
 
 use crate::backlog::backlogs;
-use crate::master::{Exit, ListenerInfo, MasterState, Notes, WorkerPhase, WorkerState};
+use crate::master::{Exit, ListenerInfo, MasterState, Notes, Phase, WorkerPhase, WorkerState};
 use crate::process::{listen_overflows, own_cpu_seconds, usage, MemoryBook, Usage};
 use crate::settings::Settings;
 
@@ -83,6 +83,19 @@ pub struct View {
 }
 
 impl View {
+    /// What the server is at, as each answer says it.
+    pub fn phase(&self) -> Phase {
+        match self.master.phase {
+            Phase::Serving if self.ready() == 0 => Phase::Down,
+            phase => phase,
+        }
+    }
+
+    /// Whether clients are served, and are to come.
+    pub fn serves(&self) -> bool {
+        self.ready() > 0 && !matches!(self.master.phase, Phase::Draining | Phase::Stopping)
+    }
+
     /// Workers that serve, whether idle or busy.
     pub fn ready(&self) -> usize {
         self.workers.iter().filter(|worker| matches!(worker.state(), "idle" | "busy")).count()
@@ -101,6 +114,11 @@ pub struct Viewer {
 impl Viewer {
     pub fn new(settings: Arc<Settings>, notes: Arc<Notes>, scoreboard: Scoreboard) -> Self {
         Viewer { settings, notes, scoreboard, last: Mutex::default() }
+    }
+
+    /// The number of the last order that the master has told of; 0: it has had none.
+    pub fn last_order(&self) -> u64 {
+        self.notes.read().0.orders.last().map_or(0, |order| order.number)
     }
 
     /// The present, or what it was a moment ago.

@@ -23,9 +23,11 @@ module Fastrack
 
     # @param launcher [Launcher]
     # @param workers [Workers]
-    def initialize(launcher, workers)
+    # @param orders [Orders] gets what comes of URG
+    def initialize(launcher, workers, orders)
       @launcher = launcher
       @workers = workers
+      @orders = orders
     end
 
     # Begins, unless something forbids it, which it logs.
@@ -34,9 +36,11 @@ module Fastrack
     # @param auto [Boolean] whether nobody has asked for it: then the line comes once
     # @return [Boolean] whether it has begun
     def begin(obstacle, auto: false)
+      @orders.begin("URG") unless auto
       obstacle ||= self.obstacle
       Log.line("refork: nothing happens: #{obstacle}") unless obstacle.nil? || (auto && obstacle == @told)
       @told = obstacle
+      @orders.refused("URG", obstacle) if obstacle && !auto
       return false if obstacle
 
       @auto&.begun
@@ -91,12 +95,15 @@ module Fastrack
         @trial || exited.failed? ? give_up("#{handle.name} #{exited}; workers are forked as before") : give_up
       elsif handle.equal?(@mold)
         Log.line("refork: given up: #{handle.name} #{exited}; workers are forked from the master", :error)
-        drop
+        drop("#{handle.name} #{exited}")
       end
     end
 
     # From now on workers are forked from the master.
-    def drop
+    #
+    # @param reason [String]
+    def drop(reason = "the workers are being replaced")
+      @orders.failed("URG", reason)
       @workers.end_trial(false)
       @workers.mold = @candidate = @trial = @mold = @generation = nil
     end
@@ -121,6 +128,7 @@ module Fastrack
     # @return [false]
     def give_up(reason = nil)
       Log.line("refork: given up: #{reason}", :error) if reason
+      @orders.failed("URG", reason || "the worker that was to be the mold has ended")
       @workers.end_trial(false)
       @candidate = @trial = @auto = nil
       false
@@ -138,7 +146,7 @@ module Fastrack
 
     def obey(reason)
       Log.line("refork: given up: #{reason}; workers are forked from the master")
-      drop
+      drop(reason)
     end
 
     def trial_exited(handle, exited)
@@ -183,6 +191,7 @@ module Fastrack
     def report(now)
       from = @mold ? "worker #{@mold.nr} (pid #{@mold.pid}, #{Log.count(@requests, "request")})" : "the master"
       Log.line("refork: generation #{@generation} from #{from}: #{Log.count(@workers.size, "worker")} #{@before} -> #{memory}")
+      @orders.done("URG") if @mold
       @generation = nil
       @pause = LOOKS.begin
       @look_at = now + @pause

@@ -3,6 +3,7 @@
 require_relative "../error"
 require_relative "../log"
 require_relative "proc_stat"
+require_relative "master_title"
 require_relative "safe_file"
 
 module Fastrack
@@ -51,13 +52,35 @@ module Fastrack
       true
     end
 
-    # @return [Integer, nil] the process that the file is of; nil if that is gone, whatever process has its number by now
+    # @return [Integer, nil] the master that the file is of: a process that has it locked, or, where the file system has no locks, one
+    #   with a master's title that is older than the file, and belongs to the file's owner. A number alone names any process.
     def self.owner(path)
       look(path) do |file|
         pid = number(file)
-        pid if pid&.positive? && running?(pid) && (!reused?(pid, file.mtime) || !file.flock(File::LOCK_SH | File::LOCK_NB))
+        pid if pid&.positive? && running?(pid) && (locked_by?(pid, file) || titled?(pid, file))
       end
     end
+
+    # See proc(5). Devices are left out: some file systems show users another number.
+    def self.locked_by?(pid, file)
+      return false if file.flock(File::LOCK_SH | File::LOCK_NB)
+      # Other systems have no such file. Whoever has the lock has written the pid.
+      return true unless File.readable?("/proc/locks")
+
+      File.foreach("/proc/locks").any? do |line|
+        _, kind, _, _, holder, place = line.split
+        kind == "FLOCK" && holder.to_i == pid && place.to_s.split(":").last.to_i == file.stat.ino
+      end
+    rescue SystemCallError
+      false
+    end
+
+    def self.titled?(pid, file)
+      MasterTitle.of?(pid) && !reused?(pid, file.mtime) && File.stat("/proc/#{pid}").uid == file.stat.uid
+    rescue SystemCallError
+      false
+    end
+    private_class_method :locked_by?, :titled?
 
     # Whether the process is younger than the file, so that the pid in it was another's.
     def self.reused?(pid, written)

@@ -8,7 +8,8 @@ use magnus::{function, method, prelude::*, Error, RModule, Ruby};
 
 use fastrack_engine::Memory;
 use fastrack_monitor::{
-    Exit, ListenerInfo, MasterState, MoldState, Monitor, Phase, Settings, WorkerPhase, WorkerState, PATIENCE,
+    Exit, ListenerInfo, MasterState, MoldState, Monitor, Order, Phase, Settings, WorkerPhase, WorkerState,
+    PATIENCE,
 };
 use fastrack_sys::epoch_seconds;
 use rb_sys::rb_thread_check_ints;
@@ -27,8 +28,12 @@ struct RubyMonitor(RefCell<Monitor>);
 /// Number, pid, generation, state, time of the fork, slot.
 type Worker = (usize, u32, u64, String, f64, Option<usize>);
 
-/// Phase, generation, workers wanted, seconds for a stop.
-type Server = (String, u64, usize, f64);
+/// Phase, generation, workers wanted, seconds for a stop, the other master's pid.
+type Server = (String, u64, usize, f64, Option<u32>);
+
+/// Number, signal, state, reason, the new master's pid.
+type OrderRow = (u64, String, String, Option<String>, Option<u32>);
+
 /// Pid, generation, requests, its memory in bytes (PSS, private).
 type Mold = (u32, u64, u64, Option<(u64, u64)>);
 
@@ -40,7 +45,7 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.undef_default_alloc_func();
     class.define_singleton_method("start", function!(RubyMonitor::start, 6))?;
     class.define_method("listen", method!(RubyMonitor::listen, 0))?;
-    class.define_method("publish", method!(RubyMonitor::publish, 4))?;
+    class.define_method("publish", method!(RubyMonitor::publish, 5))?;
     class.define_method("exited", method!(RubyMonitor::exited, 4))?;
     class.define_method("complaint", method!(RubyMonitor::complaint, 0))?;
     class.define_method("close", method!(RubyMonitor::close, 0))?;
@@ -92,17 +97,35 @@ impl RubyMonitor {
         waiting(ruby, move || (monitor.await_listening(SLICE) || Instant::now() > end).then_some(()))
     }
 
-    /// `publish(server, workers, mold, listeners)`: how things are now.
-    fn publish(&self, server: Server, workers: Vec<Worker>, mold: Option<Mold>, listeners: Vec<Listener>) {
-        let (phase, generation, wanted, stop_seconds) = server;
+    /// `publish(server, workers, mold, listeners, orders)`: how things are now.
+    fn publish(
+        &self,
+        server: Server,
+        workers: Vec<Worker>,
+        mold: Option<Mold>,
+        listeners: Vec<Listener>,
+        orders: Vec<OrderRow>,
+    ) {
+        let (phase, generation, wanted, stop_seconds, other_master) = server;
         let phase = Phase::ALL.into_iter().find(|one| one.name() == phase).unwrap_or_default();
         let workers = workers.into_iter().map(worker).collect();
         let listeners = listeners.into_iter().map(listener).collect();
+        let orders = orders.into_iter().map(order).collect();
         let mold = mold.map(|(pid, generation, requests, memory)| {
             let memory = memory.map(|(proportional, private)| Memory { proportional, private });
             MoldState { pid, generation, requests, memory }
         });
-        let state = MasterState { phase, generation, wanted, stop_seconds, workers, mold, listeners };
+        let state = MasterState {
+            phase,
+            generation,
+            wanted,
+            stop_seconds,
+            other_master,
+            orders,
+            workers,
+            mold,
+            listeners,
+        };
         self.0.borrow().publish(state);
     }
 
@@ -147,6 +170,10 @@ fn worker((nr, pid, generation, state, spawned_at, slot): Worker) -> WorkerState
         _ => WorkerPhase::Stopping,
     };
     WorkerState { nr, pid, generation, phase, spawned_at, slot }
+}
+
+fn order((number, signal, state, reason, pid): OrderRow) -> Order {
+    Order { number, signal, state, reason, pid }
 }
 
 fn listener((name, inode, is_tcp, limit): Listener) -> ListenerInfo {
