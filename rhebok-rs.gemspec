@@ -28,7 +28,7 @@ Gem::Specification.new do |spec|
   # No git: a gem is also built from an unpacked archive, and a Gemfile's path: line may name one.
   spec.files = Dir.glob(
     %w[LICENSE README.md SECURITY.md CHANGELOG.md Cargo.toml Cargo.lock
-       crates/**/*.{rs,toml} crates/*/src/*.{md,html} ext/**/*.{rs,rb,toml} lib/**/*.rb exe/* sig/*.rbs man/*.1 docs/*.md
+       crates/**/*.{rs,toml} crates/*/src/*.{md,html} ext/**/*.{rs,rb,toml} lib/**/*.rb exe/* sig/*.rbs man/*.1 completions/* docs/*.md
        docs/benchmark/{,rails-page/}rack3.{svg,md} examples/**/*],
     base: __dir__
   ).grep_v(%r{/target/|/tmp/|/log/|\Acrates/[^/]+/(?:tests|examples|fuzz)/}).select { |file| File.file?(File.join(__dir__, file)) }.sort

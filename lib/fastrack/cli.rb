@@ -18,7 +18,6 @@ module Fastrack
     # @return [Integer] the exit status; an error is one line on stderr
     def self.run(arguments)
       return tune(arguments.drop(1)) if arguments.first == "tune"
-      return print_reference(*arguments) if %w[man completion].include?(arguments.first) && (arguments & %w[-h --help]).empty?
 
       new(Arguments.new(arguments)).run
     rescue Error => e
@@ -32,14 +31,6 @@ module Fastrack
       Tune::Command.run(arguments)
     end
     private_class_method :tune
-
-    # `fastrack man` and `fastrack completion SHELL`
-    def self.print_reference(command, shell = "", *)
-      require_relative "cli/reference"
-      puts Reference.text(command, shell)
-      0
-    end
-    private_class_method :print_reference
 
     # @param arguments [Arguments]
     def initialize(arguments)

@@ -42,16 +42,12 @@ module Fastrack
       LastWords.take_over
       StartCommand.current.daemonized if options[:daemonize]
       @configuration = Configuration.new(options, overrides: overrides)
-      @process_settings = ProcessSettings.new(@configuration)
-      @process_settings.apply
-      @process_settings.format_log
-      @access_log = @process_settings.access_log
+      apply_settings
       # Not when the gem is required: that must be possible where the extension is not built.
       require_relative "native"
       old_master = OldMaster.take_over
       @queue = OldMaster.take_over_queue(@configuration.hand_over)
       @listener_set = ListenerSet.new(@configuration)
-      @pid_file = @configuration.pid && PidFile.new(@configuration.pid)
       @interactive = @configuration.development? && !supervised? && ProcessSettings.foreground?
       app = loadable ? preload(app) : loaded(app)
       @loaded = app.respond_to?(:call)
@@ -183,6 +179,14 @@ module Fastrack
       @listener_set.close
       @queue&.close
       @pid_file&.remove
+    end
+
+    def apply_settings
+      @process_settings = ProcessSettings.new(@configuration)
+      @process_settings.apply
+      @process_settings.format_log
+      @access_log = @process_settings.access_log
+      @pid_file = @configuration.pid && PidFile.new(@configuration.pid)
     end
 
     # From here on signals are queued.

@@ -127,6 +127,18 @@ RSpec.describe "What comes of a restart, a reload or a stop", linux: "there is a
       .to match([/^stopped in /, []])
   end
 
+  it "is told by `fastrack status`, restart and stop of a server in a container whose socket is in a folder that both have" do
+    container = %w[unshare --pid --fork --kill-child --mount-proc]
+    skip "a container takes root's rights" unless system(*container, "true", err: File::NULL)
+
+    version("old")
+    server = serve("-b", "app.sock", "-w", "1", "--control", "app.socket", wrapper: container).await_ready
+    place = %w[--control app.socket]
+    expect(fastrack("status", *place)).to match([/  pid \d+  serving  /, 0])
+    expect([fastrack("reload", *place), fastrack("stop", *place)]).to match([[/^ready in/, 0], [/^stopped in/, 0]])
+    expect(ProcessTable.children(server.pid)).to be_empty
+  end
+
   it "is told by `fastrack stop` with status 1 and what still runs, when that outlasts the server's own limits" do
     write("config.ru", "at_exit { sleep if $PROGRAM_NAME.end_with?('fastrack') }\n#{Rackups::PID}")
     server = ready(*%w[-b 127.0.0.1:0 -w 1 -P app.pid -O GracefulTimeout=0])

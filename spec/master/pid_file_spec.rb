@@ -54,6 +54,29 @@ RSpec.describe "The pid file", once: "files and processes" do
     expect(Fastrack::PidFile.running?(4711)).to be(true)
   end
 
+  it "B-faults is of a process that has it locked, or, without locks, of one with a master's title that is older than the file" do
+    skip "it takes /proc" unless File.readable?("/proc/locks")
+
+    owner = -> { Fastrack::PidFile.owner(path) }
+    expect([start_with_it.pid, owner.call].uniq.size).to eq(1)
+    FileUtils.rm(path)
+    File.write(path, Process.pid.to_s)
+    locked = File.open(path).tap { |file| file.flock(File::LOCK_EX) }
+    expect(owner.call).to eq(Process.pid)
+    # Locked by another process than the one that it names.
+    File.write(path, Process.ppid.to_s)
+    expect(owner.call).to be_nil
+    locked.close
+    pid = spawn(RbConfig.ruby, "-e", "Process.setproctitle('fastrack master'); sleep")
+    eventually { ProcessTable.title(pid) == "fastrack master" }
+    File.write(path, pid.to_s)
+    expect(owner.call).to eq(pid)
+    File.utime(Time.now - 3600, Time.now - 3600, path)
+    expect(owner.call).to be_nil
+  ensure
+    pid && Process.kill(:KILL, pid) && Process.wait(pid)
+  end
+
   it "B-faults one of a process that runs ends the start with one line, and stays" do
     File.write(path, Process.pid.to_s)
     expect_refusal(" belongs to process #{Process.pid}, which is running")

@@ -21,7 +21,10 @@ module CommandFolder
   end
 
   # One that listens, and one whose workers serve.
-  def serve(*arguments, env: {}, **keywords) = Server.start(ru: "", command: in_folder(*arguments, **keywords), env: env)
+  def serve(*arguments, env: {}, wrapper: [], **keywords)
+    Server.start(ru: "", command: in_folder(*arguments, **keywords), env: env, wrapper: wrapper)
+  end
+
   def ready(*arguments, **keywords) = serve(*arguments, **keywords).await_ready
 
   # Runs the command to its end, and gives what it has written, without the folder's path, and its exit status.

@@ -20,7 +20,7 @@ module Fastrack
     }.freeze
     SERVING = %i[places settings finding puma_flags].freeze
 
-    # @return [Hash{String => OptionParser}] by command, "" for none: the manual page and the completions are made of them
+    # @return [Hash{String => OptionParser}] by command, "" for none: what the gem has of pages and completions is made of them
     def self.parsers = ["", *Help::COMMANDS.keys].to_h { |command| [command, new([]).parser_of(command)] }
 
     # @return [Symbol] :serve, :check, :help, :version or one of CONTROL, where phased-restart is :reload

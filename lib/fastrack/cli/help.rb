@@ -23,9 +23,6 @@ module Fastrack
           stop                      finish all requests and exit (TERM)
           workers +1, workers -1    add or remove a worker (TTIN, TTOU)
 
-          man                       print the manual page: fastrack man | man -l -
-          completion SHELL          print the completion for bash, fish or zsh
-
       fastrack COMMAND --help describes a command. The options:
 
     TEXT
@@ -102,7 +99,7 @@ module Fastrack
     }.freeze
 
     # Commands: an argument that is no file may be a misspelled one.
-    WORDS = [*COMMANDS.keys, "tune", "man", "completion"].freeze
+    WORDS = [*COMMANDS.keys, "tune"].freeze
 
     # @param arguments [Array<String>]
     # @return [Array<String>] those that are no text in the locale's encoding as bytes: they may be a path

@@ -3,6 +3,7 @@
 require "json"
 require "socket"
 require_relative "../error"
+require_relative "../process/proc_stat"
 require_relative "../process/safe_file"
 
 module Fastrack
@@ -45,7 +46,7 @@ module Fastrack
       found = parse(answer)
       check(found, STATUS)
       check_parts(found)
-      foreign! unless found["server"] == "fastrack" && [found["pid"], nil].include?(@peer)
+      foreign! unless found["server"] == "fastrack" && (@peer.nil? || [@peer, ProcStat.inner_pid(@peer)].include?(found["pid"]))
       found
     end
 
@@ -56,8 +57,8 @@ module Fastrack
     def order(target) = ask("POST", target)&.then { |answer| parse(answer).tap { |sent| check(sent, SENT) } }
 
     # @param found [Hash] its last status
-    # @return [Array<Integer>] its masters; none if they are another container's
-    def visible(found) = @peer ? found.values_at("pid", "other_master").compact : []
+    # @return [Array<Integer>] its masters, as this process sees them; none if they are another container's
+    def visible(found) = [@peer, *(found["other_master"] if @peer == found["pid"])].compact
 
     # @return [String] without what a terminal would take for orders
     def self.printable(text) = text.to_s.dup.force_encoding(Encoding::UTF_8).scrub("?").gsub(/[^[:print:]]/, "?")

@@ -67,7 +67,14 @@ module Fastrack
       heir_ready?(status)
     end
 
-    def look(pid) = @place.call(pid)&.status
+    # @return [Hash, nil]
+    def look(pid)
+      @place.call(pid)&.status
+    rescue Error => e
+      # One that is about to end may cut a connection.
+      @last = ": #{e.message}"
+      nil
+    end
 
     # @return [Hash, nil] the one that was sent: the first of its kind since then
     def order(status) = status["orders"].find { |one| one["number"] > @after && one["signal"] == @signal }

@@ -25,9 +25,8 @@ module Fastrack
       # @return [String] where its monitor is, if it is there; by the master's own view of files and pids, which may be a container's
       # @raise [SystemCallError] when there is no such process
       def of(pid)
-        status = File.read("/proc/#{pid}/status")
-        user = status[/^Uid:\s+\d+\s+(\d+)/, 1].to_i
-        name = in_folder(user, status[/^NSpid:.*?(\d+)$/, 1] || pid)
+        user = File.read("/proc/#{pid}/status")[/^Uid:\s+\d+\s+(\d+)/, 1].to_i
+        name = in_folder(user, ProcStat.inner_pid(pid) || pid)
         [name, "/proc/#{pid}/root#{name}"].find { |path| own?(File.dirname(path), user) && File.socket?(path) } || name
       end
 

@@ -37,6 +37,13 @@ module Fastrack
     # @return [String, nil] when a process was started, in ticks after the machine: with its pid that is one process for ever
     def start(pid) = of_living(pid)&.at(19)
 
+    # @return [Integer, nil] a process's pid in its own container
+    def inner_pid(pid)
+      File.read("/proc/#{pid}/status")[/^NSpid:.*?(\d+)$/, 1]&.to_i
+    rescue SystemCallError
+      nil
+    end
+
     # @return [Boolean] false also for one that has ended and is not reaped
     def running?(pid)
       Process.kill(0, pid)

@@ -1,24 +1,30 @@
 # frozen_string_literal: true
 
-require_relative "../tune/command"
-require_relative "../version"
-require_relative "arguments"
+require "fileutils"
+require_relative "../../../lib/fastrack/cli/arguments"
+require_relative "../../../lib/fastrack/tune/command"
+require_relative "../../../lib/fastrack/version"
 
 module Fastrack
-  # The manual page and the shell completions. Both are made of the option parsers behind `--help`, and so name what there is.
+  # The manual page and the shell completions, which are files of the gem. Both are made of the option parsers behind `--help`, and so name
+  # what there is.
   module Reference
-    # Commands that print them.
-    PRINTED = { "man" => [""], "completion" => %w[bash fish zsh] }.freeze
+    # Each file in the gem, and what makes its text.
+    FILES = {
+      "man/fastrack.1" => -> { ManPage.text }, "completions/fastrack.bash" => -> { Completion.bash },
+      "completions/fastrack.fish" => -> { Completion.fish }, "completions/fastrack.zsh" => -> { Completion.zsh }
+    }.freeze
 
     class << self
-      # @param arguments [Array<String>] a key of PRINTED, and its argument
-      # @return [String]
-      # @raise [Error] for a shell that is not known
-      def text(command, shell = "")
-        known = PRINTED.fetch(command)
-        raise Error, "#{command} needs one of #{known.join(", ")}" unless known.include?(shell)
-
-        command == "man" ? ManPage.text : Completion.public_send(shell)
+      # Makes them.
+      #
+      # @param folder [String]
+      def write(folder)
+        FILES.each do |name, text|
+          path = File.join(folder, name)
+          FileUtils.mkdir_p(File.dirname(path))
+          File.write(path, text.call)
+        end
       end
 
       # @return [Hash{String => OptionParser}] by command; "" for none
@@ -68,7 +74,7 @@ module Fastrack
     end
   end
 
-  # Scripts for `source <(fastrack completion bash)` and the like.
+  # Scripts that a shell sources.
   module Completion
     class << self
       def bash
@@ -79,7 +85,6 @@ module Fastrack
           #{commands.map { |command| "    #{command}) words='#{flags(command).join(" ")}' ;;\n" }.join}    *) words='#{[*commands, *flags("")].join(" ")}' ;;
             esac
             [[ $COMP_CWORD -gt 1 && $current != -* ]] && words=    # a file
-            [ "${COMP_WORDS[1]}" = completion ] && words='#{Reference::PRINTED["completion"].join(" ")}'
             COMPREPLY=($(compgen -W "$words" -- "$current"))
           }
           complete -o default -F _fastrack fastrack
@@ -100,9 +105,9 @@ module Fastrack
 
       private
 
-      def commands = [*Reference.parsers.keys, *Reference::PRINTED.keys].reject(&:empty?).uniq
+      def commands = Reference.parsers.keys.reject(&:empty?)
 
-      def flags(command) = Reference.parsers.key?(command) ? Reference.options(command).flat_map(&:first) : []
+      def flags(command) = Reference.options(command).flat_map(&:first)
     end
   end
 end
