@@ -51,7 +51,7 @@ pub use helper::Ending;
 pub use reactor::Finish;
 pub use request_state::{
     Activity, Cause, Connections, Counts, Entry, ExitStatus, GcTime, Histogram, QueueLength, RequestSettings,
-    Scoreboard, Slot, State, ThreadDumper, WorkerId, BUCKETS, MAX_THREADS,
+    Scoreboard, Slot, State, ThreadDumper, WorkerId, BUCKETS, MAX_THREADS, MAX_WORKERS,
 };
 pub use settings::Settings;
 pub use worker::{Engine, Forking, GcPause};

@@ -12,10 +12,16 @@ use super::word::Word;
 /// Most threads of a worker that answer requests: each has a part of its slot.
 pub const MAX_THREADS: usize = 64;
 
+/// Most workers of a server.
+pub const MAX_WORKERS: usize = 512;
+
+/// Most processes of workers at a time: each worker may have a successor that has begun before it has ended.
+pub(crate) const MAX_PROCESSES: usize = 2 * MAX_WORKERS;
+
 /// All of it.
 #[repr(C)]
 pub(super) struct Board {
-    pub slots: [WorkerSlot; 1024],
+    pub slots: [WorkerSlot; MAX_PROCESSES],
     /// How many slots have ever been used: those from this one on have nothing to be read.
     pub used: Word,
     /// How many workers were replaced, by the cause.

@@ -2,7 +2,9 @@
 
 use magnus::{function, method, prelude::*, typed_data::Obj, Error, RHash, RModule, Ruby};
 
-use fastrack_engine::{Cause, Counts, Entry, ExitStatus, Histogram, Scoreboard, State, WorkerId, BUCKETS};
+use fastrack_engine::{
+    Cause, Counts, Entry, ExitStatus, Histogram, Scoreboard, State, WorkerId, BUCKETS, MAX_WORKERS,
+};
 
 use crate::ruby::system_error;
 use crate::worker::shared_queue::RubySharedQueue;
@@ -15,6 +17,7 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let class = module.define_class("Scoreboard", ruby.class_object())?;
     class.undef_default_alloc_func();
     class.const_set("TIMEOUT_STATUS", ExitStatus::RequestTimeout as i32)?;
+    class.const_set("MAX_WORKERS", MAX_WORKERS)?;
     class.define_singleton_method("new", function!(RubyScoreboard::new, 1))?;
     class.define_method("reserve", method!(RubyScoreboard::reserve, 0))?;
     class.define_method("assign", method!(RubyScoreboard::assign, 4))?;
