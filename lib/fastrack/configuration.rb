@@ -186,8 +186,8 @@ module Fastrack
     def count_workers
       require_relative "process/cpus"
       cpus = CPUs.new
-      @values[:MaxWorkers] = cpus.count
-      warn_of("workers auto: #{cpus.count} (#{cpus})")
+      @values[:MaxWorkers] = [cpus.count, Option::Types::MOST_WORKERS].min
+      warn_of("workers auto: #{max_workers} (#{cpus})")
     end
 
     def usual_workers

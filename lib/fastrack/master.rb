@@ -295,6 +295,9 @@ module Fastrack
     end
 
     def resize(workers, name)
+      most = Option::Types::MOST_WORKERS
+      return Log.line("#{name}: there are #{most} workers, the most that MaxWorkers may be") if workers > most
+
       @workers.size = workers
       Log.line("#{name}: changing to #{Log.count(workers, "worker")}")
     end

@@ -34,4 +34,38 @@ RSpec.describe "A13 Expect", once: "bytes on the wire" do
       expect(statuses).to include(HttpResponse.all(bytes).map(&:status))
     end
   end
+
+  describe "A13 an app's own 100" do
+    # Answers with 100 what expects one, and /N always with that status.
+    app = <<~'RUBY'
+      closes = 0
+      body = ["no body"].tap { |one| one.define_singleton_method(:close) { closes += 1 } }
+      run lambda { |env|
+        status = env["PATH_INFO"][1..].to_i
+        next [status, { "content-type" => "text/plain" }, body] if status.positive?
+        next [100, { "content-type" => "text/plain" }, body] if env["HTTP_EXPECT"]
+        [200, { "content-type" => "text/plain" }, ["#{closes} #{env.key?("HTTP_EXPECT")} #{env["rack.input"].read}"]]
+      }
+    RUBY
+
+    { "in a streamed body, and that once" => [true, "HTTP/1.1", [100, 200]], "after the server's own" => [false, "HTTP/1.1", [100, 100, 200]],
+      "but not to HTTP/1.0" => [true, "HTTP/1.0", [200]] }.each do |what, (streams, protocol, statuses)|
+      it "A13 is sent, and the app is called again without HTTP_EXPECT, #{what}" do
+        serve(app, options: { "StreamBody" => streams })
+        HttpPeer.open(server) do |peer|
+          peer.write(head("Expect: 100-continue", "Content-Length: 3", protocol: protocol))
+          peer.read_until(/\r\n\r\n/) if protocol == "HTTP/1.1"
+          responses = HttpResponse.all(peer.write("abc").read_to_end)
+          expect([responses.map(&:status), responses.last.body]).to eq([statuses, "1 false abc"])
+        end
+      end
+    end
+
+    it "A13 is a 500 if the app has no other response, as is 102, 103 or any other that is not final" do
+      serve(app)
+      [100, 102, 103, 199].each { |status| expect(server.get("/#{status}").status).to eq(500), status.to_s }
+      server.await_log(/failed: .*is no final one \(RangeError\)/)
+      expect(server.get("/204").status).to eq(204)
+    end
+  end
 end

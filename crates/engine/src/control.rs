@@ -198,7 +198,7 @@ impl Control {
         &self.requests
     }
 
-    /// This worker's. With two exceptions they are changed only where the reactor is locked.
+    /// This worker's. With three exceptions they are changed only where the reactor is locked.
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
     }

@@ -8,11 +8,13 @@
 //!
 //! Bottom first. Each may import only from those above it in this list; `bin/test` checks that.
 //!
-//! 1. `sync`: atomics; `clock`: clocks; `watch`: the request in progress, its time limit, and the scoreboard
-//! 2. `access_log`: lines about requests, and the thread that writes them; `fork`: what a forked child must let go of
-//! 3. `settings`
-//! 4. `baton`: which thread drives; `control`: what other threads and signal handlers may do with the engine
-//! 5. `accept`: listeners
+//! 1. `sync`: atomics; `clock`: clocks; `fork`: what a forked child must let go of; `request_state`: the request in progress, its time
+//!    limit, and the scoreboard
+//! 2. `baton`: which thread drives
+//! 3. `access_log`: lines about requests, and the thread that writes them; `control`: what other threads and signal handlers may do with
+//!    the engine
+//! 4. `accept`: listeners
+//! 5. `settings`
 //! 6. `conn`: one connection, its requests, bodies and responses
 //! 7. `app`: the trait
 //! 8. `handoff`: the queue through which workers share connections
@@ -51,7 +53,7 @@ pub use helper::Ending;
 pub use reactor::Finish;
 pub use request_state::{
     Activity, Cause, Connections, Counts, Entry, ExitStatus, GcTime, Histogram, Memory, QueueLength,
-    RequestSettings, Scoreboard, Slot, State, ThreadDumper, WorkerId, BUCKETS, MAX_THREADS,
+    RequestSettings, Scoreboard, Slot, State, ThreadDumper, WorkerId, BUCKETS, MAX_THREADS, MAX_WORKERS,
 };
 pub use settings::Settings;
 pub use worker::{Engine, Forking, GcPause};

@@ -15,7 +15,7 @@ pub enum Framing {
 }
 
 /// What the client waits for before it sends the body (RFC 9110 §10.1.1).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Expectation {
     /// Nothing.
     #[default]
@@ -25,9 +25,13 @@ pub enum Expectation {
 }
 
 impl Expectation {
-    /// Parses an Expect field; None for an unknown expectation.
+    /// Parses an Expect field, a list; None if there is an unknown expectation in it. Empty members count for nothing
+    /// (RFC 9110 §5.6.1.2).
     pub(crate) fn parse(value: &[u8]) -> Option<Self> {
-        value.eq_ignore_ascii_case(b"100-continue").then_some(Expectation::Continue)
+        let members = value.split(|byte| *byte == b',').map(|member| member.trim_ascii());
+        members.filter(|member| !member.is_empty()).try_fold(Expectation::None, |_, member| {
+            member.eq_ignore_ascii_case(b"100-continue").then_some(Expectation::Continue)
+        })
     }
 }
 
@@ -70,6 +74,21 @@ pub(crate) fn transfer_encoding(value: &[u8]) -> Result<Framing, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_expectation_is_a_list_in_which_only_100_continue_counts() {
+        for nothing in [&b""[..], b",", b" ,\t, "] {
+            assert_eq!(Expectation::parse(nothing), Some(Expectation::None), "{nothing:?}");
+        }
+        for good in [&b"100-continue"[..], b"100-Continue,", b", 100-continue", b"100-continue ,100-CONTINUE"]
+        {
+            assert_eq!(Expectation::parse(good), Some(Expectation::Continue), "{good:?}");
+        }
+        for bad in [&b"x"[..], b"100-continue, x", b"x,100-continue", b"100-continue;a=b", b"100-continue=1"]
+        {
+            assert_eq!(Expectation::parse(bad), None, "{bad:?}");
+        }
+    }
 
     #[test]
     fn content_length_is_digits_only() {

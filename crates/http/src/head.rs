@@ -211,7 +211,8 @@ impl Head {
             KnownName::Connection => self.connection = self.connection.max(ConnectionOption::parse(value)),
             // In HTTP/1.0, Expect has no meaning (RFC 9110 §10.1.1).
             KnownName::Expect if self.version == Version::Http11 => {
-                self.expectation = Expectation::parse(value).ok_or(Error::Expectation)?
+                let expectation = Expectation::parse(value).ok_or(Error::Expectation)?;
+                self.expectation = self.expectation.max(expectation);
             }
             _ => {}
         }

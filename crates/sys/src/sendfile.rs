@@ -8,6 +8,9 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
+#[cfg(not(portable))]
+use crate::signals::without_sigpipe;
+
 /// How much is copied at once of a file that cannot be sent by sendfile(2). This is on the stack.
 const COPIED: usize = 16 * 1024;
 
@@ -27,7 +30,7 @@ pub fn open_regular(path: &Path) -> io::Result<Option<(File, u64)>> {
 /// Returns 0 at the end of the file. Fails with WouldBlock if the socket takes nothing now.
 pub fn send_file(socket: BorrowedFd<'_>, file: &File, offset: u64, most: usize) -> io::Result<usize> {
     #[cfg(not(portable))]
-    match rustix::fs::sendfile(socket, file, Some(&mut { offset }), most) {
+    match without_sigpipe(|| rustix::fs::sendfile(socket, file, Some(&mut { offset }), most)) {
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {}
         result => return Ok(result?),
     }
@@ -38,7 +41,7 @@ fn copy(socket: BorrowedFd<'_>, file: &File, offset: u64, most: usize) -> io::Re
     let mut buffer = [0; COPIED];
     match file.read_at(&mut buffer[..most.min(COPIED)], offset)? {
         0 => Ok(0),
-        got => Ok(rustix::io::write(socket, &buffer[..got])?),
+        got => crate::socket::send(socket, &buffer[..got]),
     }
 }
 
@@ -82,6 +85,38 @@ mod tests {
                 }
             };
             assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        }
+    }
+
+    /// In a process of its own: the signal ends it.
+    #[cfg(not(portable))]
+    #[test]
+    fn a_peer_that_is_gone_raises_no_signal() {
+        use nix::sys::signal::{signal, SigHandler, SigSet, Signal};
+        use nix::sys::wait::{waitpid, WaitStatus};
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(b"0123456789").expect("write");
+        let (near, far) = UnixStream::pair().expect("a pair");
+        drop(far);
+        // SAFETY: the child makes only system calls, until it ends.
+        match unsafe { nix::unistd::fork() }.expect("a child") {
+            nix::unistd::ForkResult::Child => {
+                // SAFETY: there is no handler that another one would replace.
+                let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
+                let slices = [std::io::IoSlice::new(b"a"), std::io::IoSlice::new(b"b")];
+                let is_gone = |result: io::Result<usize>| {
+                    result.is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+                };
+                let all = is_gone(send_file(near.as_fd(), &file, 0, 10))
+                    && is_gone(copy(near.as_fd(), &file, 0, 10))
+                    && is_gone(crate::socket::writev(near.as_fd(), &slices));
+                let is_open = SigSet::thread_get_mask().is_ok_and(|mask| !mask.contains(Signal::SIGPIPE));
+                // SAFETY: it ends this process, whatever its state.
+                unsafe { nix::libc::_exit(i32::from(!(all && is_open))) }
+            }
+            nix::unistd::ForkResult::Parent { child } => {
+                assert_eq!(waitpid(child, None), Ok(WaitStatus::Exited(child, 0)));
+            }
         }
     }
 

@@ -27,6 +27,24 @@ pub(crate) fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Runs a system call that cannot be told to raise no SIGPIPE (MSG_NOSIGNAL). An application may have set that signal to what ends the
+/// process. Async-signal-safe if `call` is.
+#[cfg(not(portable))]
+pub(crate) fn without_sigpipe<T>(
+    call: impl FnOnce() -> Result<T, rustix::io::Errno>,
+) -> Result<T, rustix::io::Errno> {
+    let pipe = SigSet::from(nix::sys::signal::Signal::SIGPIPE);
+    let before = pipe.thread_swap_mask(SigmaskHow::SIG_BLOCK);
+    let result = call();
+    let Ok(before) = before else { return result };
+    let is_pending = matches!(result, Err(rustix::io::Errno::PIPE));
+    if is_pending && !before.contains(nix::sys::signal::Signal::SIGPIPE) {
+        backend::discard_pending(&pipe);
+    }
+    let _ = before.thread_set_mask();
+    result
+}
+
 /// A signal that C libraries, debuggers and languages do not use; `which` is 0 or 1.
 pub fn spare_signal(which: i32) -> i32 {
     backend::spare_signal(which)

@@ -107,9 +107,9 @@ pub fn send_more(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     Ok(net::send(fd, bytes, backend::MORE)?)
 }
 
-/// Sends as much of the slices as the socket takes at once (writev(2)).
+/// Sends as much of the slices as the socket takes at once (sendmsg(2)). No SIGPIPE, which writev(2) would raise.
 pub fn writev(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-    Ok(rustix::io::writev(fd, slices)?)
+    Ok(net::sendmsg(fd, slices, &mut net::SendAncillaryBuffer::default(), backend::SEND)?)
 }
 
 /// How long ago the last data of a TCP client has come, in milliseconds; None where the system does not tell. It is as

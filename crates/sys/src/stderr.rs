@@ -6,8 +6,11 @@ use rustix::stdio::stderr;
 
 use crate::socket::wait_writable;
 
-/// Writes to stderr (write(2)). Async-signal-safe.
+/// Writes to stderr (write(2)), without SIGPIPE if nobody reads it. Async-signal-safe.
 pub fn write_stderr(bytes: &[u8]) -> io::Result<usize> {
+    #[cfg(not(portable))]
+    return Ok(crate::signals::without_sigpipe(|| rustix::io::write(stderr(), bytes))?);
+    #[cfg(portable)]
     Ok(rustix::io::write(stderr(), bytes)?)
 }
 

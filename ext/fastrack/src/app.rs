@@ -2,6 +2,7 @@
 
 mod early_hints;
 mod hijack;
+mod interim;
 mod rack_app;
 
 pub(crate) use early_hints::send_early_hints;

@@ -13,4 +13,4 @@ mod triple;
 pub(crate) use headers::take_headers;
 pub(crate) use sender::{BodyMode, Encoding, ResponseBuffers, Sender};
 pub(crate) use server_headers::switch_protocol;
-pub(crate) use triple::{take_triple, unsent_body};
+pub(crate) use triple::{take_triple, unsent_body, CONTINUE, NO_FINAL_STATUS};

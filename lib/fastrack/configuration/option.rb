@@ -92,7 +92,8 @@ module Fastrack
 
       BYTES = { "" => 1, "k" => 1 << 10, "m" => 1 << 20, "g" => 1 << 30 }.freeze
 
-      MOST_WORKERS = 10_000
+      # MAX_WORKERS of the engine: the scoreboard and the shared queue have a place for each, and for its successor.
+      MOST_WORKERS = 512
 
       module_function
 

@@ -23,7 +23,7 @@ module Fastrack
     STOPPING = 2
 
     # @return [Integer] slots. Workers in slots beyond are #surplus
-    attr_accessor :size
+    attr_reader :size
 
     # @return [Scoreboard]
     attr_reader :scoreboard
@@ -54,6 +54,11 @@ module Fastrack
       @proven = false
       @scoreboard = Scoreboard.new(launcher.queue)
       Fastrack.scoreboard = [@scoreboard, Process.pid]
+    end
+
+    # @param size [Integer] no more than MaxWorkers may be
+    def size=(size)
+      @size = [size, Option::Types::MOST_WORKERS].min
     end
 
     # Spawns a worker into the first free slot, if there is one and it is time.

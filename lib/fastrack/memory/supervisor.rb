@@ -347,7 +347,7 @@ module Fastrack
       computing = CPUs.share(clocks.sum { |pid, clock| [clock - @before.fetch(pid, clock), 0].max } / busy)
       by_cpus = CPUs.workers(@capacity, computing)
       fit, by_memory = @guard.fit
-      size = [@workers.size + step_size, by_cpus, *fit].min
+      size = [@workers.size + step_size, by_cpus, Option::Types::MOST_WORKERS, *fit].min
       grow(size, "computing #{(computing * 100).round} % of their requests' time on #{format("%.4g", @capacity)} CPUs: " \
                  "#{by_cpus}; #{by_memory}: #{fit}")
     end

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// The version of the layout of messages and of the flags. A new master with another one makes a queue of its own, and a
 /// message with another one is refused. Count it up with each change of either.
-pub(super) const LAYOUT: &str = "fastrak5";
+pub(super) const LAYOUT: &str = "fastrak6";
 
 /// The first bytes of a message.
 pub(super) const MAGIC: &[u8] = LAYOUT.as_bytes();

@@ -5,10 +5,11 @@ use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::count::QueueCount;
+use crate::request_state::MAX_PROCESSES;
 use fastrack_sys::{is_alive, is_running, memory_file, Shareable, SharedMemory};
 
 /// Most workers that share a queue.
-pub(super) const MEMBERS: usize = 512;
+pub(super) const MEMBERS: usize = MAX_PROCESSES;
 
 /// What the page holds; zeroes are one that nobody uses. Masters of different builds may share it: see
 /// [`LAYOUT`](super::header::LAYOUT).
@@ -178,6 +179,6 @@ mod tests {
             offset_of!(SharedFlags, pids),
             offset_of!(SharedFlags, collector),
         ];
-        assert_eq!((LAYOUT, queued, sets, pids), ("fastrak5", 0, [64, 128], [4, 192, 2240]));
+        assert_eq!((LAYOUT, queued, sets, pids), ("fastrak6", 0, [64, 192], [4, 320, 4416]));
     }
 }

@@ -26,11 +26,21 @@ pub(crate) enum Action {
 
 impl Reactor {
     pub fn next_action(&mut self) -> Action {
+        loop {
+            // Twice at most: a poll begins the counts anew by which the next one is due.
+            if let Some(action) = self.look_for_action() {
+                return action;
+            }
+        }
+    }
+
+    /// None if a poll has found what to look at.
+    fn look_for_action(&mut self) -> Option<Action> {
         if self.has_warnings() {
-            return Action::Log(self.take_warnings());
+            return Some(Action::Log(self.take_warnings()));
         }
         if let Some(connection) = self.lead.schedule.first.take() {
-            return Action::Serve(connection);
+            return Some(Action::Serve(connection));
         }
         let lines_up =
             self.lead.schedule.is_look_due() && self.lead.schedule.is_line_up_due() && self.may_line_up();
@@ -43,14 +53,14 @@ impl Reactor {
         };
         if self.lead.schedule.accepted < most && self.lead.listeners.is_client_likely() {
             self.lead.schedule.accepted += 1;
-            return self.accept();
+            return Some(self.accept());
         }
         if let Some(connection) = self.next_kept() {
             self.lead.schedule.kept += 1;
-            return Action::Serve(connection);
+            return Some(Action::Serve(connection));
         }
         if self.take_left_queued() {
-            return Action::Pause;
+            return Some(Action::Pause);
         }
         self.poll_all(false)
     }
@@ -69,11 +79,11 @@ impl Reactor {
         self.take_ready().or_else(|| self.handle_events())
     }
 
-    /// Polls the kept-alive connections and, where that is due, the listeners and the queue.
+    /// Polls the kept-alive connections and, where that is due, the listeners and the queue. None if a request is likely to be there.
     ///
     /// INVARIANT: `kept` is reset only where the listeners are polled. Otherwise fewer than [`PER_LOOK`]
     /// busy clients would keep new ones in the backlog for as long as they go on.
-    fn poll_all(&mut self, due: bool) -> Action {
+    fn poll_all(&mut self, due: bool) -> Option<Action> {
         self.lead.schedule.accepted = 0;
         // Clients that send without a pause do not keep new ones out either.
         let due = due || self.events() > 0 || self.lead.schedule.kept > 0 && self.lead.schedule.is_look_due();
@@ -124,13 +134,13 @@ impl Reactor {
         }
         if is_request_likely && self.lead.finish.is_none() && !self.has_warnings() {
             // The application sees to its signals after this request.
-            self.next_action()
+            None
         } else if busy || self.has_warnings() {
             // Log before waiting, which may take long.
-            Action::Continue
+            Some(Action::Continue)
         } else {
             self.lead.schedule.length.wait();
-            Action::Wait
+            Some(Action::Wait)
         }
     }
 
@@ -271,7 +281,8 @@ mod tests {
                 other.set_idle(true);
                 reactor.lead.schedule.last_began = GIVE_TIME;
                 (0..long_requests).for_each(|_| reactor.lead.count_request(1_000));
-                assert!(matches!(reactor.poll_all(true), Action::Serve(_)));
+                assert!(reactor.poll_all(true).is_none());
+                assert!(matches!(reactor.next_action(), Action::Serve(_)));
                 assert_eq!(reactor.lead.schedule.lines_up, long_requests > 0);
                 assert_eq!(other.queued(), 1);
             });

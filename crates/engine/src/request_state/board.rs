@@ -12,19 +12,22 @@ use super::word::Word;
 /// Most threads of a worker that answer requests: each has a part of its slot.
 pub const MAX_THREADS: usize = 64;
 
-/// Most workers at one time.
-pub(super) const SLOTS: usize = 1024;
+/// Most workers of a server.
+pub const MAX_WORKERS: usize = 512;
+
+/// Most processes of workers at a time: each worker may have a successor that has begun before it has ended.
+pub(crate) const MAX_PROCESSES: usize = 2 * MAX_WORKERS;
 
 /// All of it.
 #[repr(C)]
 pub(super) struct Board {
-    pub slots: [WorkerSlot; SLOTS],
+    pub slots: [WorkerSlot; MAX_PROCESSES],
     /// How many slots have ever been used: those from this one on have nothing to be read.
     pub used: Word,
     /// How many workers were replaced, by the cause.
     pub restarts: [Word; Cause::ALL.len()],
     /// Requests of workers that have ended, by their number. The master writes it.
-    pub past_requests: [Word; SLOTS],
+    pub past_requests: [Word; MAX_WORKERS],
     /// Changes while the requests of a worker go from its slot to `past_requests`.
     pub releases: Sequence,
 }

@@ -1,9 +1,9 @@
 //! What each worker has done, in memory shared with the master: counts that only grow, and how many connections it has.
 //!
-//! A worker writes its own counters, and with two exceptions only while it has the reactor locked. So there is one writer at
+//! A worker writes its own counters, and with three exceptions only while it has the reactor locked. So there is one writer at
 //! a time, which needs no more than plain loads and stores. The exceptions have numbers of their own: the time of the garbage
-//! collector, which the thread writes that has the application's lock, and requests that the application will not answer,
-//! which the helper counts, or a signal handler, when the process ends; of these, one may be lost then.
+//! collector, which the thread writes that has the application's lock; lines of the access log, which its thread writes; and requests
+//! that the application will not answer, which the helper counts, or a signal handler, when the process ends: of these, one may be lost.
 //!
 //! A worker goes on counting where the last one in its slot has ended, so that no total ever goes back.
 

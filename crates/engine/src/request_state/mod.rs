@@ -21,7 +21,8 @@ pub use activity::Activity;
 pub(crate) use app_lock::AppLock;
 #[cfg(test)]
 pub(crate) use app_lock::ENOUGH;
-pub use board::{State, MAX_THREADS};
+pub(crate) use board::MAX_PROCESSES;
+pub use board::{State, MAX_THREADS, MAX_WORKERS};
 pub use cause::Cause;
 pub(crate) use counters::Counters;
 pub(crate) use counts::Count;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use fastrack_sys::SharedMemory;
 
-use super::board::{Board, MemoryWords, State, ThreadSlot, WorkerWords, NEVER, SLOTS};
+use super::board::{Board, MemoryWords, State, ThreadSlot, WorkerWords, MAX_WORKERS, NEVER};
 use super::slot::Slot;
 
 /// A slot as the master reads it.
@@ -132,7 +132,7 @@ impl Scoreboard {
         let mut sums = Vec::new();
         for entry in (0..self.used()).filter_map(|index| self.read(index)) {
             let Some(number) = entry.worker.map(|worker| worker.nr as usize) else { continue };
-            for number in sums.len()..=number.min(SLOTS - 1) {
+            for number in sums.len()..=number.min(MAX_WORKERS - 1) {
                 sums.push(self.board.past_requests[number].get());
             }
             if let Some(sum) = sums.get_mut(number) {
@@ -306,7 +306,7 @@ mod tests {
             (vec![5, 5], Some(2))
         );
         fork(u64::MAX, 1);
-        assert_eq!(board.requests_by_number().len(), SLOTS);
+        assert_eq!(board.requests_by_number().len(), MAX_WORKERS);
     }
 
     #[test]

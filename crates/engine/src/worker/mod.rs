@@ -19,7 +19,7 @@ use crate::control::Control;
 use crate::handoff::{QueueHandle, SharedQueue};
 use crate::helper::{AppThreads, Ending, Helper, HelperTimer, Shared};
 use crate::reactor::{Lead, Reactor, Table};
-use crate::request_state::MAX_THREADS;
+use crate::request_state::{MAX_PROCESSES, MAX_THREADS};
 use crate::settings::Settings;
 
 pub use forking::Forking;
@@ -53,7 +53,7 @@ impl Engine {
     ///
     /// `master` is the read end of a pipe whose other end only the master holds: its end of file means that the
     /// master is gone. A byte in it wakes the engine, to see that it was told to stop or to pause. The worker shares
-    /// connections with the other members of the `queue`.
+    /// connections with the other members of the `queue`; if that has no place for it, a line in the log says so.
     pub fn new(
         listeners: Vec<Listener>,
         master: Option<BorrowedFd<'_>>,
@@ -106,6 +106,11 @@ impl Engine {
         let lead = Lead::new(listeners, Arc::clone(&poller), master);
         let mut reactor = Reactor::new(settings, Arc::clone(&control), table, queue_handle, lead);
         reactor.set_backlog(backlog);
+        if queue.is_some() && reactor.queue_handle().is_none() {
+            reactor.warn(format!(
+                "no connections are shared with other workers: {MAX_PROCESSES} processes do so already"
+            ));
+        }
         reactor.start_log()?;
         let shared = Arc::new(Shared::new(reactor, Arc::clone(control.baton()), timer, app_threads));
         let ending = Arc::new(Ending::new(Arc::clone(&shared), Arc::clone(&control), &watch));

@@ -1,6 +1,7 @@
 //! Real-time signals, and threads by their ids.
 
 use nix::libc;
+use nix::sys::signal::SigSet;
 
 pub fn spare_signal(which: i32) -> i32 {
     libc::SIGRTMIN() + 9 + which
@@ -16,6 +17,13 @@ pub fn other_threads() -> Vec<i32> {
     threads.retain(|thread| *thread != own);
     threads.sort_unstable();
     threads
+}
+
+/// Takes a signal of these that this thread blocks and has got. Does not wait for one.
+pub fn discard_pending(signals: &SigSet) {
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both point to values that outlive the call, and nobody wants to know more of the signal.
+    unsafe { libc::sigtimedwait(signals.as_ref(), std::ptr::null_mut(), &raw const now) };
 }
 
 /// tgkill(2).

@@ -8,13 +8,15 @@ use rb_sys::*;
 use fastrack_engine::{Activity, App, Content, Flow, Request, ResponseWriter};
 use fastrack_http::Version;
 
+use super::interim::go_on;
 use crate::env::{input, EnvBuilder, Offered};
 use crate::request::{AppThread, Callbacks, InFlight, Stage};
 use crate::response::{
     switch_protocol, take_headers, take_triple, unsent_body, BodyMode, Encoding, ResponseBuffers, Sender,
+    CONTINUE, NO_FINAL_STATUS,
 };
 use crate::ruby::{
-    call, call_if_defined, forget_activity, interned, is_app_error, log_line, protect, report,
+    call, call_if_defined, forget_activity, interned, is_app_error, log_line, protect, raise, report,
     report_activity, warn, without_gvl, GcClock, Raised, NIL,
 };
 
@@ -99,16 +101,13 @@ impl RackApp {
             }
             let env = self.env.build(in_flight.request, in_flight.number, input);
             in_flight.env = env;
-            // Until the end of the call only the app's methods use the request.
-            self.thread.begin_call(&raw mut *in_flight);
-            let result = call(self.app, interned().id.call, &[env]);
-            in_flight.check_own();
-            self.thread.end_call();
-            if in_flight.hijacked != NIL {
-                in_flight.body = unsent_body(result);
-                return;
+            let Some(mut code) = self.call_app(in_flight) else { return };
+            if code == CONTINUE {
+                go_on(in_flight);
+                let Some(next) = self.call_app(in_flight) else { return };
+                code = next;
             }
-            self.send_response(result, in_flight);
+            self.send_response(code, in_flight);
             in_flight.stage = Stage::Answered;
             // The same as close_all and collect_callbacks do, but without a protect for each step, which would cost as
             // much as the step.
@@ -122,11 +121,32 @@ impl RackApp {
         }
     }
 
-    unsafe fn send_response(&mut self, result: VALUE, in_flight: &mut InFlight<'_, '_>) {
+    /// Calls the app. Returns the status of its response; None if it has hijacked the connection.
+    unsafe fn call_app(&mut self, in_flight: &mut InFlight<'_, '_>) -> Option<u16> {
+        // SAFETY: as this function's.
+        unsafe {
+            let env = in_flight.env;
+            // Until the end of the call only the app's methods use the request.
+            self.thread.begin_call(&raw mut *in_flight);
+            let result = call(self.app, interned().id.call, &[env]);
+            in_flight.check_own();
+            self.thread.end_call();
+            if in_flight.hijacked != NIL {
+                in_flight.body = unsent_body(result);
+                return None;
+            }
+            Some(take_triple(result, in_flight))
+        }
+    }
+
+    unsafe fn send_response(&mut self, code: u16, in_flight: &mut InFlight<'_, '_>) {
         let head = &mut self.buffers.head;
         // SAFETY: as this function's.
         unsafe {
-            head.start(take_triple(result, in_flight));
+            if code == CONTINUE {
+                raise(rb_eRangeError, NO_FINAL_STATUS);
+            }
+            head.start(code);
             let server_headers = take_headers(in_flight.headers, head, &mut in_flight.block);
             in_flight.check_own();
             if server_headers.protocol != NIL {
@@ -154,7 +174,8 @@ impl RackApp {
             unsafe {
                 let result = call(page, interned().id.call, &[in_flight.error, env]);
                 in_flight.check_own();
-                self.send_response(result, in_flight);
+                let code = take_triple(result, in_flight);
+                self.send_response(code, in_flight);
             }
         });
         in_flight.check_own();

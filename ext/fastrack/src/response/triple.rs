@@ -1,9 +1,16 @@
 //! The app's result: status, headers, body (Rack SPEC, "The Response").
 
+use std::ffi::CStr;
+
 use rb_sys::*;
 
 use crate::request::InFlight;
 use crate::ruby::{call, interned, is_array, raise, NIL};
+
+/// The status with which an app has its client go on, and is called again.
+pub(crate) const CONTINUE: u16 = 100;
+
+pub(crate) const NO_FINAL_STATUS: &CStr = c"a status of 100, or of 102 to 199, is no final one";
 
 /// Takes the app's result apart, into `in_flight`; the status code. Raises TypeError or RangeError if it is no
 /// response.
@@ -40,7 +47,8 @@ unsafe fn code(status: VALUE) -> u16 {
     unsafe {
         let number = if FIXNUM_P(status) { status } else { call(status, interned().id.to_i, &[]) };
         match u16::try_from(NUM2LONG(number)) {
-            Ok(code @ 100..=999) => code,
+            Ok(code @ (CONTINUE | 101 | 200..=999)) => code,
+            Ok(100..=199) => raise(rb_eRangeError, NO_FINAL_STATUS),
             _ => raise(rb_eRangeError, c"a status must be an Integer from 100 to 999"),
         }
     }

@@ -3,7 +3,7 @@
 use magnus::{function, method, prelude::*, typed_data::Obj, Error, RHash, RModule, Ruby};
 
 use fastrack_engine::{
-    Cause, Counts, Entry, ExitStatus, Histogram, Memory, Scoreboard, State, WorkerId, BUCKETS,
+    Cause, Counts, Entry, ExitStatus, Histogram, Memory, Scoreboard, State, WorkerId, BUCKETS, MAX_WORKERS,
 };
 
 use crate::ruby::system_error;
@@ -17,6 +17,7 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let class = module.define_class("Scoreboard", ruby.class_object())?;
     class.undef_default_alloc_func();
     class.const_set("TIMEOUT_STATUS", ExitStatus::RequestTimeout as i32)?;
+    class.const_set("MAX_WORKERS", MAX_WORKERS)?;
     class.define_singleton_method("new", function!(RubyScoreboard::new, 1))?;
     class.define_method("reserve", method!(RubyScoreboard::reserve, 0))?;
     class.define_method("assign", method!(RubyScoreboard::assign, 4))?;

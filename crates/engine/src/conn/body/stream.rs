@@ -270,6 +270,11 @@ impl<'a> BodyStream<'a> {
         look(self.reader().rest());
     }
 
+    /// The client has got 100 Continue, from the application.
+    pub fn set_continued(&self) {
+        self.reader().awaits_continue = false;
+    }
+
     /// Blocks until the client has sent something, or a signal came. After the whole timeout the next read fails.
     pub fn wait(&self) {
         let mut guard = self.reader();
