@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::queue_time::queue_time;
 use super::read_buf::KEPT;
 use super::request::Request;
-use super::spool::Spooling;
+use super::spool::{Spooling, SHORT_REST};
 use super::unsent::Unsent;
 use super::write_buf::WriteBuf;
 use crate::control::Control;
@@ -23,6 +23,8 @@ pub(crate) struct InFlight {
     unsent: Arc<Unsent>,
     is_lent: bool,
     spooling: Spooling,
+    /// The spool of this response has room, as far as is known.
+    may_spool: bool,
     /// Why what the client has not taken could not be spooled.
     spool_failure: Option<io::Error>,
     /// There was no memory for what the client has not taken of the response.
@@ -65,6 +67,7 @@ impl InFlight {
             write_buf: WriteBuf::default(),
             unsent,
             is_lent: false,
+            may_spool: spooling.most > 0,
             spooling,
             spool_failure: None,
             out_of_memory: false,
@@ -156,15 +159,36 @@ impl InFlight {
     /// Moves what is buffered to the response's spool. False if that has no room, or cannot be written.
     pub fn spool(&mut self, control: &Arc<Control>) -> bool {
         let InFlight { write_buf, spooling, spool_failure, .. } = self;
-        // After a failure the disk is left alone for the rest of the response.
-        if spool_failure.is_some() || spooling.most == 0 {
+        if !self.may_spool {
             return false;
         }
         let spooled = write_buf.spool(spooling.most, || spooling.create(control));
-        spooled.unwrap_or_else(|error| {
+        // After a failure the disk is left alone for the rest of the response.
+        self.may_spool = spooled.unwrap_or_else(|error| {
             *spool_failure = Some(error);
             false
-        })
+        });
+        self.may_spool
+    }
+
+    /// The application has passed the whole response: whether what the client has not taken of it stays where it is. It does not if
+    /// it belongs into the spool, or if memory has no room for it.
+    pub fn keeps_rest(&mut self) -> bool {
+        let InFlight { write_buf, spooling, may_spool, .. } = self;
+        if write_buf.bytes().is_empty() {
+            write_buf.shrink(0);
+            return true;
+        }
+        if write_buf.has_spool() && *may_spool {
+            return false;
+        }
+        if write_buf.len() <= SHORT_REST || write_buf.has_file() {
+            return true;
+        }
+        let kept = spooling.keep(write_buf.capacity());
+        let has_room = kept.is_some();
+        kept.into_iter().for_each(|kept| write_buf.set_kept(kept));
+        has_room
     }
 
     /// What to log if the response could not be spooled.
@@ -198,5 +222,6 @@ impl InFlight {
     pub fn reset(&mut self) {
         self.write_buf.clear();
         self.write_buf.shrink(KEPT);
+        self.may_spool = self.spooling.most > 0;
     }
 }

@@ -11,12 +11,13 @@ use crate::settings::Settings;
 
 /// Reads from one connection before another gets a turn: a megabyte of a long body.
 // Fewer in tests, so that several turns fit into a socket's buffer.
-const READS_PER_TURN: usize = if cfg!(test) { 4 } else { 16 };
+pub(crate) const READS_PER_TURN: usize = if cfg!(test) { 4 } else { 16 };
 
 impl Connection {
-    /// Reads until the request is complete, or the kernel has no more of it, or the turn is over.
-    pub fn read(&mut self, settings: &Settings, pool: &mut ReadBufPool) -> Step {
-        for _ in 0..READS_PER_TURN {
+    /// Reads until the request is complete, or the kernel has no more of it, or a part of it is to be written to a file, or the turn of
+    /// so many `reads` is over.
+    pub fn read(&mut self, settings: &Settings, pool: &mut ReadBufPool, reads: usize) -> Step {
+        for _ in 0..reads {
             let most = self.next_read();
             let buf = self.read_buf.get_or_insert_with(|| pool.take());
             let got = match receive(self.fd.as_fd(), &mut buf.bytes, most) {
@@ -33,6 +34,8 @@ impl Connection {
             self.received += got as u64;
             self.last_read_was_full = got == most;
             match self.take_in(got, settings) {
+                // The rest is received once that is done.
+                Ok(Status::Partial) if self.has_write_due() => return Step::Wait,
                 // The kernel has no more, and there is no end of the stream to be read.
                 Ok(Status::Partial) if !self.last_read_was_full && !self.ended => return Step::Wait,
                 Ok(Status::Partial) => {}
@@ -128,7 +131,7 @@ mod tests {
             drop(client);
             connection.drain();
             connection.ended = true;
-            while connection.read(&settings, &mut pool) != Step::Close {
+            while connection.read(&settings, &mut pool, READS_PER_TURN) != Step::Close {
                 assert!(connection.needs_another_turn(), "the end after {reads} reads is missed");
             }
         }

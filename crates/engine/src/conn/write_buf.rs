@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 
-use super::spool::Tracked;
+use super::spool::{Kept, Tracked};
 
 /// What is sent of a file before other connections get a turn, in bytes.
 const FILE_SLICE: usize = 2 * 1024 * 1024;
@@ -36,6 +36,8 @@ pub(crate) struct WriteBuf {
     bytes: Vec<u8>,
     sent: usize,
     file: Option<Box<FilePart>>,
+    /// The room that the bytes have in memory, once nothing is added.
+    kept: Option<Kept>,
     /// The last flush stopped to let others have a turn, not because the socket was full.
     more: bool,
 }
@@ -62,6 +64,7 @@ impl WriteBuf {
         self.bytes.clear();
         self.sent = 0;
         self.file = None;
+        self.kept = None;
         self.more = false;
     }
 
@@ -126,6 +129,16 @@ impl WriteBuf {
     /// Whether a part of what was passed is in a file, and is sent before the bytes.
     pub fn has_spool(&self) -> bool {
         self.file.as_ref().is_some_and(|part| part.is_spool)
+    }
+
+    /// Whether a file of the application's follows the bytes.
+    pub fn has_file(&self) -> bool {
+        self.file.as_ref().is_some_and(|part| !part.is_spool)
+    }
+
+    /// Notes the room that the bytes have in memory.
+    pub fn set_kept(&mut self, kept: Kept) {
+        self.kept = Some(kept);
     }
 
     /// The bytes that are left, before the [file](Self::file), or after it if that is a spool.
