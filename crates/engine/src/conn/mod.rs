@@ -40,11 +40,10 @@ pub(crate) use disk::{Disk, Write};
 pub(crate) use in_flight::{InFlight, Sent};
 pub(crate) use queue_time::queue_time;
 pub(crate) use read_buf::{ReadBuf, ReadBufPool};
-pub(crate) use reading::READS_PER_TURN;
 pub use request::{Content, Request};
 pub(crate) use response_writer::Stage;
 pub use response_writer::{Progress, ResponseWriter};
-pub(crate) use spool::Spooling;
+pub(crate) use spool::{Kept, Spooling};
 pub(crate) use transfer::{Kind, Loaded, Transfer};
 pub(crate) use unsent::Unsent;
 pub(crate) use write_buf::WriteBuf;
@@ -76,6 +75,7 @@ enum State {
     /// The client has not taken the whole response yet. Then the connection is kept alive, or closed.
     Sending {
         keep_alive: bool,
+        _kept: Option<Kept>,
     },
     /// Refused; this number of bytes may still come. Closing now could lose the response (RFC 9112 §9.6).
     Draining(usize),
@@ -244,16 +244,16 @@ impl Connection {
     /// Whether the whole response has been sent, and if so, whether the connection is kept alive.
     pub fn is_sent(&self) -> Option<bool> {
         match self.state {
-            State::Sending { keep_alive } if self.write_buf.is_empty() => Some(keep_alive),
+            State::Sending { keep_alive, .. } if self.write_buf.is_empty() => Some(keep_alive),
             _ => None,
         }
     }
 
     /// Keeps the rest of the response to be sent when the client takes it.
-    pub fn send_later(&mut self, unsent: WriteBuf, keep_alive: bool) {
+    pub fn send_later(&mut self, (unsent, _kept): (WriteBuf, Option<Kept>), keep_alive: bool) {
         self.discard_request();
         self.write_buf = unsent;
-        self.state = State::Sending { keep_alive };
+        self.state = State::Sending { keep_alive, _kept };
     }
 
     pub fn phase(&self) -> Phase {

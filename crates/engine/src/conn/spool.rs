@@ -58,8 +58,7 @@ impl Spooling {
     fn new_file(&self) -> io::Result<File> {
         let mut made = tempfile::tempfile_in(&self.directory);
         let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-        if made.as_ref().is_err_and(is_gone)
-            && DirBuilder::new().mode(0o700).recursive(true).create(&self.directory).is_ok()
+        if made.as_ref().is_err_and(is_gone) && DirBuilder::new().mode(0o700).create(&self.directory).is_ok()
         {
             made = tempfile::tempfile_in(&self.directory);
         }
@@ -128,7 +127,7 @@ mod tests {
         let top = tempfile::tempdir().expect("a directory");
         let file = top.path().join("file");
         std::fs::write(&file, "").expect("a file");
-        for (directory, is_made) in [(top.path().join("a/b"), true), (file.join("c"), false)] {
+        for (directory, is_made) in [(top.path().join("a"), true), (file.join("c"), false)] {
             let settings = Settings { tmpdir: directory.clone(), ..Settings::default() };
             Spooling::new(&settings).create(&control).expect("a spool");
             assert_eq!(directory.is_dir(), is_made);

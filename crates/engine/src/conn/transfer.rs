@@ -106,7 +106,7 @@ impl Connection {
                 let (file, length) = storage.file().unzip();
                 Transfer { file, length: length.unwrap_or_default(), ..transfer }
             }
-            State::Sending { keep_alive } => {
+            State::Sending { keep_alive, .. } => {
                 let kind = if *keep_alive { Kind::Response } else { Kind::LastResponse };
                 let transfer = Transfer::new(kind, [received, self.write_buf.bytes(), rest]);
                 match self.write_buf.file() {
@@ -160,7 +160,7 @@ impl Connection {
                 let part =
                     |file| FilePart { _tracked: None, file, offset, left: length, ends_chunk, is_spool };
                 self.write_buf.load(&buf.decoded, file.map(part));
-                self.state = State::Sending { keep_alive: kind == Kind::Response };
+                self.state = State::Sending { keep_alive: kind == Kind::Response, _kept: None };
                 // Nobody knows here whether the client is still sending: then the close has to linger.
                 self.last_read_was_full = kind == Kind::LastResponse;
                 buf.decoded.clear();

@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 
-use super::spool::{Kept, Tracked};
+use super::spool::Tracked;
 
 /// What is sent of a file before other connections get a turn, in bytes.
 const FILE_SLICE: usize = 2 * 1024 * 1024;
@@ -36,10 +36,10 @@ pub(crate) struct WriteBuf {
     bytes: Vec<u8>,
     sent: usize,
     file: Option<Box<FilePart>>,
-    /// The room that the bytes have in memory, once nothing is added.
-    kept: Option<Kept>,
     /// The last flush stopped to let others have a turn, not because the socket was full.
     more: bool,
+    /// The spool has no room, or cannot be written.
+    pub spool_ended: bool,
 }
 
 impl WriteBuf {
@@ -64,8 +64,8 @@ impl WriteBuf {
         self.bytes.clear();
         self.sent = 0;
         self.file = None;
-        self.kept = None;
         self.more = false;
+        self.spool_ended = false;
     }
 
     /// Adds the slices, without their first `sent` bytes. Fails with OutOfMemory, and then nothing of them was added.
@@ -134,11 +134,6 @@ impl WriteBuf {
     /// Whether a file of the application's follows the bytes.
     pub fn has_file(&self) -> bool {
         self.file.as_ref().is_some_and(|part| !part.is_spool)
-    }
-
-    /// Notes the room that the bytes have in memory.
-    pub fn set_kept(&mut self, kept: Kept) {
-        self.kept = Some(kept);
     }
 
     /// The bytes that are left, before the [file](Self::file), or after it if that is a spool.

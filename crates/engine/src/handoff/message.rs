@@ -141,7 +141,7 @@ fn rewound(fd: Option<OwnedFd>) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conn::{Content, Spooling, WriteBuf, READS_PER_TURN};
+    use crate::conn::{Content, Disk, Spooling, WriteBuf};
     use crate::control::Control;
     use crate::request_state::RequestSettings;
     use fastrack_sys::message_queue;
@@ -187,8 +187,9 @@ mod tests {
 
     /// Reads all that is there, and writes what is long to a file.
     fn read(connection: &mut Connection, settings: &Settings, pool: &mut ReadBufPool) -> Step {
+        let disk = Disk::new(Spooling::new(settings)).expect("a waker");
         loop {
-            let step = connection.read(settings, pool, READS_PER_TURN);
+            let step = connection.read(settings, pool, &disk);
             if step != Step::Wait {
                 return step;
             }
@@ -301,7 +302,7 @@ mod tests {
             unsent.push(&[IoSlice::new(b"spooled")], 0).expect("room");
             assert!(unsent.spool(u64::MAX, || spooling.create(&control)).expect("written"));
             unsent.push(&[IoSlice::new(&after)], 0).expect("room");
-            connection.send_later(unsent, true);
+            connection.send_later((unsent, None), true);
             send(sender.as_fd(), &connection, &settings).expect("send");
             drop(connection);
             let (mut other, _) = receive(receiver.as_fd(), &settings, &mut pool).expect("receive");

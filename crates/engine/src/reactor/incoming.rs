@@ -8,7 +8,7 @@ use fastrack_sys::monotonic_millis;
 use super::table::EVENTS_PER_TURN;
 use super::{Next, Reactor};
 use crate::accept::Client;
-use crate::conn::{Connection, Phase, Step, READS_PER_TURN};
+use crate::conn::{Connection, Phase, Step};
 use crate::request_state::Count;
 
 impl Reactor {
@@ -86,9 +86,7 @@ impl Reactor {
     }
 
     pub fn read(&mut self, connection: &mut Connection) -> Step {
-        // Each new client of many would otherwise bring a megabyte.
-        let reads = if self.table.disk().is_full() { 1 } else { READS_PER_TURN };
-        let step = connection.read(&self.settings, &mut self.read_bufs, reads);
+        let step = connection.read(&self.settings, &mut self.read_bufs, self.table.disk());
         self.control.counters().add(Count::BytesIn, connection.take_received());
         step
     }

@@ -148,11 +148,16 @@ impl Table {
             return Ok(());
         }
         self.polled_at = monotonic_millis();
-        for event in self.polled.iter().filter(|event| event.token != DISK) {
+        let mut has_written = false;
+        for event in self.polled.iter() {
             let (key, since) = (event.token as usize, self.polled_at);
-            queue_event(&mut self.places, &mut self.events, key, event.ended, since);
+            if event.token == DISK {
+                has_written = true;
+            } else {
+                queue_event(&mut self.places, &mut self.events, key, event.ended, since);
+            }
         }
-        if self.polled.iter().any(|event| event.token == DISK) {
+        if has_written {
             let written = self.disk.take_done();
             written
                 .into_iter()
@@ -203,7 +208,7 @@ impl Table {
             Ok(key) => key,
             Err(error) => return Err((connection, error)),
         };
-        if let Some(write) = connection.begin_write(key) {
+        if let Some(write) = (phase == Phase::Body).then(|| connection.begin_write(key)).flatten() {
             self.disk.begin(write, control);
         }
         let Some(place) = self.places.get_mut(key) else { return Ok(()) };

@@ -115,7 +115,7 @@ fn a_connection_that_can_no_longer_be_watched_is_closed() {
     reactor.table.poller().remove(&*connection).expect("watched");
     let mut write_buf = WriteBuf::default();
     write_buf.push(&[std::io::IoSlice::new(b"rest")], 0).expect("room");
-    connection.send_later(write_buf, true);
+    connection.send_later((write_buf, None), true);
     reactor.park(connection, u64::MAX);
     assert!(reactor.is_done() && reactor.next_deadline().is_none());
     assert_eq!(reactor.control.tracked_fds(), 0);
@@ -193,7 +193,7 @@ fn sending(reactor: &mut Reactor, deadline: u64) -> UnixStream {
     let (client, mut connection) = pair();
     let mut write_buf = WriteBuf::default();
     write_buf.push(&[std::io::IoSlice::new(&vec![b'r'; 1_000_000])], 0).expect("room");
-    connection.send_later(write_buf, true);
+    connection.send_later((write_buf, None), true);
     reactor.park(connection, deadline);
     client
 }
