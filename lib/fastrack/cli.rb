@@ -8,6 +8,7 @@ require_relative "configuration/app_environment"
 require_relative "error"
 require_relative "launcher"
 require_relative "process/settings"
+require_relative "rack/temporary_folder"
 require_relative "upgrade/old_master"
 require_relative "version"
 
@@ -99,7 +100,7 @@ module Fastrack
       require_relative "native"
       load_app(app, configuration)
       puts "app: loaded"
-      [*configuration.oversights, *ProcessSettings.shortage].each { |line| puts line }
+      [*configuration.oversights, *ProcessSettings.shortage, *TemporaryFolder.shortage].each { |line| puts line }
     end
 
     def load_app(app, configuration)

@@ -169,15 +169,6 @@ RSpec.describe "C4 Responses that are longer than what slow readers take", once:
       eventually(20, -> { server.log }) { server.log.scan(line).size == 1 }
     end
 
-    it "have the worker wait for the client, arrive whole, and leave a line in the log: no such folder" do
-      serve_long(env: { "TMPDIR" => folder })
-      # The worker has looked for it by then.
-      server.await_ready
-      FileUtils.rm_rf(folder)
-      expect_waiting_and_whole
-      expect_a_line("No such file or directory")
-    end
-
     it "have the worker wait for the client, arrive whole, and leave a line in the log: no room" do
       mounted = system("mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", folder, %i[out err] => File::NULL)
       skip "needs root, and a kernel that lets it mount" unless mounted

@@ -2,6 +2,7 @@
 
 require "stringio"
 require "tempfile"
+require_relative "temporary_folder"
 
 module Fastrack
   # rack.input of all requests without a body. They share one object, so nothing that an app does may change it: it stays
@@ -48,16 +49,25 @@ module Fastrack
     # @return [Tempfile] the same file; binary, and already unlinked, so that a crash leaves nothing behind
     def self.call(descriptor)
       file = File.for_fd(descriptor, "r+b")
-      # Whatever the app has made of Encoding.default_external.
-      tempfile = Tempfile.new("fastrack", binmode: true)
-      tempfile.unlink
-      tempfile.reopen(file)
-      whole = tempfile.tap(&:binmode)
+      whole = wrap(file)
     ensure
-      file&.close
       # Another thread of the app's may have raised in this one.
-      tempfile&.close unless whole
+      file&.close unless whole
     end
+
+    # Tempfile.new would make another file, for which there may be no folder any more. This is what Tempfile#unlink leaves.
+    def self.wrap(file)
+      Tempfile.allocate.tap do |tempfile|
+        tempfile.__setobj__(file)
+        values = { :@unlinked => true, :@mode => File::RDWR, :@opts => {}, :@tmpfile => file, :@finalizer_manager => finalizer }
+        values.each { |name, value| tempfile.instance_variable_set(name, value) }
+      end
+    end
+    private_class_method :wrap
+
+    # In newer Rubies copies of a Tempfile share one, which removes the file when the last of them is gone. This file has no name.
+    def self.finalizer = (Tempfile::FinalizerManager.new(nil).tap { |manager| manager.unlinked = true } if defined?(Tempfile::FinalizerManager))
+    private_class_method :finalizer
   end
 
   # rack.input when the app is called before the whole body has arrived (StreamBody=true). It reads from the client; other
@@ -201,7 +211,7 @@ module Fastrack
     # Reads more from the client, and keeps a copy.
     def receive(most)
       data = @source.read(most) or return
-      @file ||= Tempfile.new("fastrack", binmode: true).tap(&:unlink)
+      @file ||= Tempfile.new("fastrack", TemporaryFolder.path, binmode: true).tap(&:unlink)
       @file.pwrite(data, @kept)
       @kept += data.bytesize
       data

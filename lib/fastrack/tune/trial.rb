@@ -5,6 +5,7 @@ require "tmpdir"
 require_relative "../error"
 require_relative "../memory/limit"
 require_relative "../process/proc_stat"
+require_relative "../rack/temporary_folder"
 require_relative "load"
 require_relative "other_load"
 
@@ -42,7 +43,7 @@ module Fastrack
       # @return [Result]
       # @raise [Error] when the app does not boot, or does not answer
       def run
-        Dir.mktmpdir("fastrack-tune") do |dir|
+        Dir.mktmpdir("fastrack-tune", TemporaryFolder.path) do |dir|
           boot(dir)
           measure
         ensure

@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-require "tmpdir"
 require_relative "../log"
 require_relative "../rack/env_template"
 require_relative "../rack/error_page"
 require_relative "../rack/exception_report"
+require_relative "../rack/temporary_folder"
 require_relative "../gc/oob_gc"
 require_relative "memory_check"
 
@@ -57,7 +57,7 @@ module Fastrack
         access_log: @launcher.access_log&.fileno, access_log_format: @configuration.access_log_format,
         error_page: ErrorPage.for(@configuration.lowlevel_error_handler),
         decode_path: @configuration.path_info == "decoded",
-        tmpdir: Dir.tmpdir,
+        tmpdir: TemporaryFolder.path,
         listeners: known_listeners.map(&:identity),
         after_response: after_response
       }

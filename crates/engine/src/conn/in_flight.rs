@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::queue_time::queue_time;
 use super::read_buf::KEPT;
 use super::request::Request;
-use super::spool::Spooling;
+use super::spool::{Kept, Spooling, SHORT_REST};
 use super::unsent::Unsent;
 use super::write_buf::WriteBuf;
 use crate::control::Control;
@@ -23,6 +23,8 @@ pub(crate) struct InFlight {
     unsent: Arc<Unsent>,
     is_lent: bool,
     spooling: Spooling,
+    /// The room in memory for what the client has not taken, once the application has passed all of the response.
+    kept: Option<Kept>,
     /// Why what the client has not taken could not be spooled.
     spool_failure: Option<io::Error>,
     /// There was no memory for what the client has not taken of the response.
@@ -68,6 +70,7 @@ impl InFlight {
             unsent,
             is_lent: false,
             spooling,
+            kept: None,
             spool_failure: None,
             out_of_memory: false,
             large: 0,
@@ -129,8 +132,9 @@ impl InFlight {
         (result, ended)
     }
 
-    pub fn take_unsent(&mut self) -> WriteBuf {
-        std::mem::take(&mut self.write_buf)
+    /// What the client has not taken, and its room in memory.
+    pub fn take_unsent(&mut self) -> (WriteBuf, Option<Kept>) {
+        (std::mem::take(&mut self.write_buf), self.kept.take())
     }
 
     /// Whether what is passed is to be sent at once: the helper has looked at the request.
@@ -160,14 +164,34 @@ impl InFlight {
     pub fn spool(&mut self, control: &Arc<Control>) -> bool {
         let InFlight { write_buf, spooling, spool_failure, .. } = self;
         // After a failure the disk is left alone for the rest of the response.
-        if spool_failure.is_some() || spooling.most == 0 {
+        if write_buf.spool_ended || spooling.most == 0 {
             return false;
         }
         let spooled = write_buf.spool(spooling.most, || spooling.create(control));
-        spooled.unwrap_or_else(|error| {
+        let is_spooled = spooled.unwrap_or_else(|error| {
             *spool_failure = Some(error);
             false
-        })
+        });
+        write_buf.spool_ended = !is_spooled;
+        is_spooled
+    }
+
+    /// The application has passed the whole response: whether what the client has not taken of it stays where it is. It does not if
+    /// it belongs into the spool, or if memory has no room for it.
+    pub fn keeps_rest(&mut self) -> bool {
+        let InFlight { write_buf, spooling, kept, .. } = self;
+        if write_buf.bytes().is_empty() {
+            write_buf.shrink(0);
+            return true;
+        }
+        if write_buf.has_spool() && !write_buf.spool_ended {
+            return false;
+        }
+        if write_buf.len() <= SHORT_REST || write_buf.has_file() {
+            return true;
+        }
+        *kept = spooling.keep(write_buf.capacity());
+        kept.is_some()
     }
 
     /// What to log if the response could not be spooled.

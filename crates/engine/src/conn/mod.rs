@@ -10,6 +10,7 @@
 //! ```
 
 mod body;
+mod disk;
 mod in_flight;
 mod queue_time;
 mod read_buf;
@@ -26,22 +27,23 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fastrack_http::{Error, Framing, Head};
+use fastrack_http::{Error, Framing, Head, Status};
 use fastrack_sys::append;
 
 use crate::accept::Client;
 use crate::control::Control;
 use crate::settings::Settings;
-use body::{BodyReader, BufferedBody};
+use body::{BodyReader, BufferedBody, Storage};
 
 pub use body::{BodyError, BodyRead, BodyStream, ReadAhead};
+pub(crate) use disk::{Disk, Write};
 pub(crate) use in_flight::{InFlight, Sent};
 pub(crate) use queue_time::queue_time;
 pub(crate) use read_buf::{ReadBuf, ReadBufPool};
 pub use request::{Content, Request};
 pub(crate) use response_writer::Stage;
 pub use response_writer::{Progress, ResponseWriter};
-pub(crate) use spool::Spooling;
+pub(crate) use spool::{Kept, Spooling};
 pub(crate) use transfer::{Kind, Loaded, Transfer};
 pub(crate) use unsent::Unsent;
 pub(crate) use write_buf::WriteBuf;
@@ -72,6 +74,7 @@ enum State {
     Sending {
         keep_alive: bool,
         resets: bool,
+        _kept: Option<Kept>,
     },
     /// The response has been sent, and what the client still sends is discarded. Closing now could lose the response
     /// (RFC 9112 §9.6).
@@ -156,10 +159,9 @@ impl Connection {
                 beyond = after;
                 Content::Memory(body)
             }
-            State::Body(BufferedBody::Decoded { file: Some(file), length, .. }) => {
-                Content::File(file, *length)
+            State::Body(BufferedBody::Decoded { storage, .. }) => {
+                storage.file().map_or(Content::Memory(decoded), |(file, length)| Content::File(file, length))
             }
-            State::Body(BufferedBody::Decoded { .. }) => Content::Memory(decoded),
             State::Stream(reader) => Content::Stream(BodyStream::new(self.fd.as_fd(), reader)),
             _ => Content::None,
         };
@@ -252,10 +254,10 @@ impl Connection {
 
     /// Keeps the rest of the response to be sent when the client takes it. If the end of this process `resets` the connection until
     /// then, [`end_in_order`](Self::end_in_order) must follow.
-    pub fn send_later(&mut self, unsent: WriteBuf, keep_alive: bool, resets: bool) {
+    pub fn send_later(&mut self, (unsent, _kept): (WriteBuf, Option<Kept>), keep_alive: bool, resets: bool) {
         self.discard_request();
         self.write_buf = unsent;
-        self.state = State::Sending { keep_alive, resets };
+        self.state = State::Sending { keep_alive, resets, _kept };
     }
 
     /// The response has been sent: from now on nothing resets the connection.
@@ -281,10 +283,70 @@ impl Connection {
 
     /// How much memory an incomplete body takes, in bytes.
     pub fn body_memory(&self) -> usize {
+        let in_flight = self.storage().map_or(0, Storage::in_flight);
         match (&self.state, &self.read_buf) {
-            (State::Body(_), Some(buf)) => buf.bytes.capacity() + buf.decoded.capacity(),
+            (State::Body(_), Some(buf)) => buf.bytes.capacity() + buf.decoded.capacity() + in_flight,
             _ => 0,
         }
+    }
+
+    fn storage(&self) -> Option<&Storage> {
+        if let State::Body(body) = &self.state {
+            body.storage()
+        } else {
+            None
+        }
+    }
+
+    /// Whether a part of the body has to be written to a file before more is received.
+    fn has_write_due(&self) -> bool {
+        self.storage().is_some_and(Storage::is_due)
+    }
+
+    pub fn is_being_written(&self) -> bool {
+        self.storage().is_some_and(Storage::is_being_written)
+    }
+
+    /// What is to be written before the body goes on, for this connection's key.
+    pub fn begin_write(&mut self, key: usize) -> Option<Arc<Write>> {
+        match (&mut self.state, &mut self.read_buf) {
+            (State::Body(body), Some(buf)) => body.begin_write(key, buf),
+            _ => None,
+        }
+    }
+
+    /// What has become of the last write. Ready if the body is complete; None if more of it is to be received.
+    pub fn end_write(&mut self) -> Option<Step> {
+        let (State::Body(body), Some(buf)) = (&mut self.state, &mut self.read_buf) else { return None };
+        match body.end_write(buf) {
+            Ok(None) => {
+                // The event may have been that of an arrival.
+                self.last_read_was_full = true;
+                Some(Step::Wait)
+            }
+            Ok(Some(Status::Complete)) => Some(Step::Ready),
+            Ok(Some(Status::Partial)) => None,
+            Err(error) => Some(Step::Refuse(error)),
+        }
+    }
+
+    /// Writes what is due, as the disk thread would. None if nothing is; else what [`end_write`](Self::end_write) returns.
+    #[cfg(test)]
+    pub fn write_due(&mut self) -> Option<Option<Step>> {
+        let settings = Settings::default();
+        let control = Control::new(-1, [], &settings.requests).expect("a control");
+        self.begin_write(0)?.carry_out(&Spooling::new(&settings), &Arc::new(control));
+        Some(self.end_write())
+    }
+
+    /// Whether its body goes to a file.
+    pub fn has_long_body(&self) -> bool {
+        self.storage().is_some_and(Storage::is_long)
+    }
+
+    /// Nothing is received for now, though the kernel may have more.
+    pub fn put_off_reading(&mut self) {
+        self.last_read_was_full = false;
     }
 
     /// How long the body is to be, in bytes, if the head says so.
@@ -295,10 +357,10 @@ impl Connection {
         }
     }
 
-    /// Moves what has been received of an incomplete body to a file.
-    pub fn spool_body(&mut self, settings: &Settings) -> Result<(), Error> {
+    /// Has what has been received of an incomplete body moved to a file.
+    pub fn spool_body(&mut self) -> Result<(), Error> {
         match (&mut self.state, &mut self.read_buf) {
-            (State::Body(body), Some(buf)) => body.spool(buf, settings),
+            (State::Body(body), Some(buf)) => body.spool(buf),
             _ => Ok(()),
         }
     }
@@ -317,6 +379,7 @@ impl Connection {
         match self.state {
             // Nothing is read meanwhile: the poller reports again afterwards what has arrived.
             State::Sending { .. } => self.write_buf.has_more_to_send(),
+            State::Body(_) if self.is_being_written() => false,
             _ => self.last_read_was_full,
         }
     }
@@ -333,10 +396,7 @@ impl Connection {
 
     /// The files that it has open: of a body that is read, or of a response that is sent.
     pub fn files(&self) -> impl Iterator<Item = RawFd> + '_ {
-        let body = match &self.state {
-            State::Body(BufferedBody::Decoded { file, .. }) => file.as_ref(),
-            _ => None,
-        };
+        let body = self.storage().and_then(Storage::file).map(|(file, _)| file);
         let response = self.write_buf.file().map(|part| &part.file);
         body.into_iter().chain(response).map(AsRawFd::as_raw_fd)
     }

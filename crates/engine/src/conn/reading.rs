@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use fastrack_http::{percent_decode, Error, Expectation, Status};
 
 use super::body::{send_continue, will_stream, BufferedBody};
+use super::disk::Disk;
 use super::read_buf::{receive, ReadBufPool, Received, READ_SIZE};
 use super::{Connection, Phase, State, Step};
 use crate::settings::Settings;
@@ -14,8 +15,8 @@ use crate::settings::Settings;
 const READS_PER_TURN: usize = if cfg!(test) { 4 } else { 16 };
 
 impl Connection {
-    /// Reads until the request is complete, or the kernel has no more of it, or the turn is over.
-    pub fn read(&mut self, settings: &Settings, pool: &mut ReadBufPool) -> Step {
+    /// Reads until the request is complete, or the kernel has no more of it, or a part of it is to be written to a file, or the turn is over.
+    pub fn read(&mut self, settings: &Settings, pool: &mut ReadBufPool, disk: &Disk) -> Step {
         for _ in 0..READS_PER_TURN {
             let most = self.next_read();
             let buf = self.read_buf.get_or_insert_with(|| pool.take());
@@ -33,8 +34,12 @@ impl Connection {
             self.received += got as u64;
             self.last_read_was_full = got == most;
             match self.take_in(got, settings) {
+                // The rest is received once that is done.
+                Ok(Status::Partial) if self.has_write_due() => return Step::Wait,
                 // The kernel has no more, and there is no end of the stream to be read.
                 Ok(Status::Partial) if !self.last_read_was_full && !self.ended => return Step::Wait,
+                // Each new client of many would otherwise bring a megabyte.
+                Ok(Status::Partial) if disk.is_full() => break,
                 Ok(Status::Partial) => {}
                 Ok(Status::Complete) => return Step::Ready,
                 Err(error) => return Step::Refuse(error),
@@ -112,11 +117,13 @@ mod tests {
 
     use super::*;
     use crate::accept::Client;
+    use crate::conn::Spooling;
 
     /// The poller has told of the end together with the bytes, and does not tell again.
     #[test]
     fn the_end_of_a_stream_is_read_however_many_turns_that_takes() {
         let settings = Settings::default();
+        let disk = Disk::new(Spooling::new(&settings)).expect("a waker");
         let mut pool = ReadBufPool::default();
         for reads in 1..=2 * READS_PER_TURN {
             let (mut client, server) = UnixStream::pair().expect("a pair");
@@ -126,7 +133,7 @@ mod tests {
             drop(client);
             connection.drain(u64::MAX);
             connection.ended = true;
-            while connection.read(&settings, &mut pool) != Step::Close {
+            while connection.read(&settings, &mut pool, &disk) != Step::Close {
                 assert!(connection.needs_another_turn(), "the end after {reads} reads is missed");
             }
         }

@@ -217,24 +217,24 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
-    /// Sends a head and the first `length` bytes of a file, which are a chunk and the last one if that `ends_chunk`. What
-    /// the socket does not take at once is sent without the application. Must not be called while blocked; nothing can be sent after it.
+    /// A head and the first `length` bytes of a file, which are a chunk and the last one if that `ends_chunk`, for
+    /// [`send_pushed`](Self::send_pushed). Must not be called while blocked; nothing can be sent after it.
     ///
     /// If the file turns out to be shorter the connection is reset.
-    pub fn send_file(
-        &mut self,
-        head: &[u8],
-        file: File,
-        length: u64,
-        ends_chunk: bool,
-    ) -> io::Result<Progress> {
+    pub fn push_file(&mut self, head: &[u8], file: File, length: u64, ends_chunk: bool) -> io::Result<()> {
         self.claim_response()?;
         let pushed = self.in_flight.write_buf().push(&[IoSlice::new(head)], 0);
         self.note(pushed.map(|()| 0))?;
         self.in_flight.sent.passed += head.len() as u64 + length;
         self.in_flight.write_buf().push_file(file, length, ends_chunk);
         self.stage = Stage::Begun;
-        self.flush_buffered()
+        Ok(())
+    }
+
+    /// Sends a file that was pushed. What the socket does not take at once is sent without the application.
+    pub fn send_pushed(&mut self) {
+        // A failure marks the response as broken.
+        let _ = self.flush_buffered();
     }
 
     /// Sends an interim response (RFC 9110 §15.2). It is skipped if the client is slow in taking what was sent
@@ -299,16 +299,18 @@ impl<'a> ResponseWriter<'a> {
         Ok(self.progress())
     }
 
-    /// The application has passed the whole response; what is buffered of it is sent without it.
-    pub fn finish(&mut self) {
+    /// The application has passed the whole response; what is buffered of it is sent without it. While there is no room for that this
+    /// returns Blocked, and is to be called again after a [wait](Self::wait) and a [flush](Self::flush).
+    pub fn finish(&mut self) -> Progress {
         self.release();
-        self.end(Stage::Finished);
         if self.in_flight.write_buf().is_empty() {
             self.end_in_order();
             self.in_flight.active().set_complete();
-        } else {
-            self.spool_end();
+        } else if !self.may_leave_rest() {
+            return Progress::Blocked;
         }
+        self.end(Stage::Finished);
+        Progress::Sent
     }
 
     /// Claims the client before a [hijack](Self::hand_over). False when a response has begun, or the helper has

@@ -1,13 +1,24 @@
 //! Where the rest of a response goes that the application has passed, and the client has not taken.
 
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use crate::control::Control;
 use crate::settings::{own_descriptors, Settings};
+
+/// Directories for temporary files that each system has.
+const COMMON: [&str; 2] = ["/tmp", "/var/tmp"];
+
+/// Most bytes of responses that a worker keeps in memory for clients to take, once the application has passed them.
+const MOST_IN_MEMORY: usize = 32 * 1024 * 1024;
+
+/// The rest of a response that is no longer than this stays in memory in any case: a connection that waits for a request takes as much.
+pub(super) const SHORT_REST: usize = 16 * 1024;
 
 /// Makes spools: files without a name, which vanish with the process.
 #[derive(Clone, Debug)]
@@ -17,23 +28,48 @@ pub(crate) struct Spooling {
     pub most: u64,
     /// A descriptor with this number or a greater one is left to the application: the kernel gives the lowest that is free.
     reserved: usize,
+    /// Bytes of responses that are [kept](Self::keep) in memory.
+    in_memory: Arc<AtomicUsize>,
 }
 
 impl Spooling {
     pub fn new(settings: &Settings) -> Self {
         // To write more would end the process (SIGXFSZ, setrlimit(2)).
         let most = settings.max_response_spool.min(fastrack_sys::file_size_limit());
-        Spooling { directory: settings.tmpdir.clone(), most, reserved: own_descriptors() }
+        Spooling {
+            directory: settings.tmpdir.clone(),
+            most,
+            reserved: own_descriptors(),
+            in_memory: Arc::default(),
+        }
     }
 
     pub fn create(&self, control: &Arc<Control>) -> io::Result<(File, Tracked)> {
-        let file = tempfile::tempfile_in(&self.directory)?;
+        let file = self.new_file()?;
         let fd = file.as_raw_fd();
         if usize::try_from(fd).is_ok_and(|fd| fd >= self.reserved) {
             return Err(fastrack_sys::too_many_open_files());
         }
         control.track_fd(fd);
         Ok((file, Tracked { fd, control: Arc::clone(control) }))
+    }
+
+    /// The directory is made again if somebody has removed it. If it is of no use any more, another one will do.
+    fn new_file(&self) -> io::Result<File> {
+        let mut made = tempfile::tempfile_in(&self.directory);
+        let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        if made.as_ref().is_err_and(is_gone) && DirBuilder::new().mode(0o700).create(&self.directory).is_ok()
+        {
+            made = tempfile::tempfile_in(&self.directory);
+        }
+        made.or_else(|error| COMMON.iter().find_map(|other| tempfile::tempfile_in(other).ok()).ok_or(error))
+    }
+
+    /// Room in memory for the rest of a response. None if that would be too much, with those of all other clients.
+    pub fn keep(&self, bytes: usize) -> Option<Kept> {
+        let room = |kept: usize| kept.checked_add(bytes).filter(|kept| *kept <= MOST_IN_MEMORY);
+        self.in_memory.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok()?;
+        Some(Kept { bytes, in_memory: Arc::clone(&self.in_memory) })
     }
 
     /// What the log says when a spool cannot be made or written.
@@ -58,6 +94,19 @@ impl Drop for Tracked {
     }
 }
 
+/// Room in memory for the rest of a response, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    bytes: usize,
+    in_memory: Arc<AtomicUsize>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.in_memory.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,5 +119,28 @@ mod tests {
         spooling.create(&control).expect("there are enough");
         let error = Spooling { reserved: 0, ..spooling }.create(&control).expect_err("none is left");
         assert!(fastrack_sys::is_out_of_fds(&error) && control.tracked_fds() == 0);
+    }
+
+    #[test]
+    fn a_directory_that_was_removed_is_made_again_and_one_that_cannot_be_is_replaced() {
+        let control = Arc::new(Control::new(-1, [], &RequestSettings::default()).expect("a control"));
+        let top = tempfile::tempdir().expect("a directory");
+        let file = top.path().join("file");
+        std::fs::write(&file, "").expect("a file");
+        for (directory, is_made) in [(top.path().join("a"), true), (file.join("c"), false)] {
+            let settings = Settings { tmpdir: directory.clone(), ..Settings::default() };
+            Spooling::new(&settings).create(&control).expect("a spool");
+            assert_eq!(directory.is_dir(), is_made);
+        }
+    }
+
+    #[test]
+    fn all_responses_share_the_room_in_memory_and_give_it_back() {
+        let spooling = Spooling::new(&Settings::default());
+        let most = spooling.keep(MOST_IN_MEMORY).expect("all of it");
+        assert!(spooling.clone().keep(1).is_none() && spooling.keep(usize::MAX).is_none());
+        drop(most);
+        let halves = [(); 2].map(|()| spooling.keep(MOST_IN_MEMORY / 2));
+        assert!(halves.iter().all(Option::is_some) && spooling.keep(1).is_none());
     }
 }

@@ -77,7 +77,7 @@ impl<'a> Transfer<'a> {
 }
 
 impl Connection {
-    /// What another process needs to go on; None while the application reads the body.
+    /// What another process needs to go on; None while the application reads the body, or the disk thread writes it.
     pub fn transfer(&self) -> Option<Transfer<'_>> {
         let buf = self.read_buf.as_deref();
         let [received, decoded, rest] =
@@ -91,13 +91,20 @@ impl Connection {
                 let kind = if received.len() < head + length { Kind::PartOfBody } else { Kind::Request };
                 Transfer::new(kind, [received, &[], &[]])
             }
-            State::Body(BufferedBody::Decoded { frame, file, length }) => {
+            // It is complete soon.
+            State::Body(BufferedBody::Decoded { storage, .. })
+                if storage.is_being_written() || storage.is_due() =>
+            {
+                return None
+            }
+            State::Body(BufferedBody::Decoded { frame, storage }) => {
                 let mut transfer = Transfer::new(Kind::WholeBody, [received, decoded, rest]);
                 if let Some(replay) = frame.replay() {
                     transfer.kind = Kind::PartOfBody;
                     transfer.parts[2] = Cow::Owned(replay);
                 }
-                Transfer { file: file.as_ref(), length: *length, ..transfer }
+                let (file, length) = storage.file().unzip();
+                Transfer { file, length: length.unwrap_or_default(), ..transfer }
             }
             State::Sending { keep_alive, .. } => {
                 let kind = if *keep_alive { Kind::Response } else { Kind::LastResponse };
@@ -157,7 +164,7 @@ impl Connection {
                 self.write_buf.load(&buf.decoded, file.map(part));
                 // Nobody knows here whether the end of the process resets it: then its end in order undoes that.
                 let is_last = kind == Kind::LastResponse;
-                self.state = State::Sending { keep_alive: !is_last, resets: is_last };
+                self.state = State::Sending { keep_alive: !is_last, resets: is_last, _kept: None };
                 // Nobody knows here whether the client is still sending: then the close has to linger.
                 self.last_read_was_full = is_last;
                 buf.decoded.clear();

@@ -38,6 +38,8 @@ pub(crate) struct WriteBuf {
     file: Option<Box<FilePart>>,
     /// The last flush stopped to let others have a turn, not because the socket was full.
     more: bool,
+    /// The spool has no room, or cannot be written.
+    pub spool_ended: bool,
 }
 
 impl WriteBuf {
@@ -63,6 +65,7 @@ impl WriteBuf {
         self.sent = 0;
         self.file = None;
         self.more = false;
+        self.spool_ended = false;
     }
 
     /// Adds the slices, without their first `sent` bytes. Fails with OutOfMemory, and then nothing of them was added.
@@ -126,6 +129,11 @@ impl WriteBuf {
     /// Whether a part of what was passed is in a file, and is sent before the bytes.
     pub fn has_spool(&self) -> bool {
         self.file.as_ref().is_some_and(|part| part.is_spool)
+    }
+
+    /// Whether a file of the application's follows the bytes.
+    pub fn has_file(&self) -> bool {
+        self.file.as_ref().is_some_and(|part| !part.is_spool)
     }
 
     /// The bytes that are left, before the [file](Self::file), or after it if that is a spool.

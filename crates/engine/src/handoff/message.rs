@@ -141,7 +141,7 @@ fn rewound(fd: Option<OwnedFd>) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conn::{Content, Spooling, WriteBuf};
+    use crate::conn::{Content, Disk, Spooling, WriteBuf};
     use crate::control::Control;
     use crate::request_state::RequestSettings;
     use fastrack_sys::message_queue;
@@ -172,18 +172,34 @@ mod tests {
             move || client.write_all(&request).map(|()| client)
         });
         let step = loop {
-            match connection.read(&settings, &mut pool) {
-                Step::Wait if !writer.is_finished() => std::thread::yield_now(),
+            let is_last = writer.is_finished();
+            match read(&mut connection, &settings, &mut pool) {
+                Step::Wait if !is_last => std::thread::yield_now(),
                 step => break step,
             }
         };
-        // The writer may have finished after that read.
-        let step = if step == Step::Wait { connection.read(&settings, &mut pool) } else { step };
         send(sender.as_fd(), &connection, &knowing(&[6, 7])).expect("send");
         let (other, received) = receive(receiver.as_fd(), &settings, &mut pool).expect("receive");
         assert_eq!(step, received);
         assert_eq!((other.listener, other.served, other.peer), (2, 3, peer));
         (other, received, writer.join().expect("no panic").expect("written"))
+    }
+
+    /// Reads all that is there, and writes what is long to a file.
+    fn read(connection: &mut Connection, settings: &Settings, pool: &mut ReadBufPool) -> Step {
+        let disk = Disk::new(Spooling::new(settings)).expect("a waker");
+        loop {
+            let step = connection.read(settings, pool, &disk);
+            if step != Step::Wait {
+                return step;
+            }
+            match connection.write_due() {
+                Some(None) => {}
+                Some(Some(step)) => return step,
+                None if connection.needs_another_turn() => {}
+                None => return Step::Wait,
+            }
+        }
     }
 
     fn body_of(connection: &Connection) -> Vec<u8> {
@@ -264,7 +280,7 @@ mod tests {
                 let rest = request[cut..].to_vec();
                 let writer = std::thread::spawn(move || client.write_all(&rest).map(|()| client));
                 while step == Step::Wait {
-                    step = connection.read(&settings, &mut ReadBufPool::default());
+                    step = read(&mut connection, &settings, &mut ReadBufPool::default());
                 }
                 assert_eq!(step, Step::Ready, "{cut}");
                 assert!(body_of(&connection) == body, "{cut}");
@@ -286,7 +302,7 @@ mod tests {
             unsent.push(&[IoSlice::new(b"spooled")], 0).expect("room");
             assert!(unsent.spool(u64::MAX, || spooling.create(&control)).expect("written"));
             unsent.push(&[IoSlice::new(&after)], 0).expect("room");
-            connection.send_later(unsent, true, false);
+            connection.send_later((unsent, None), true, false);
             send(sender.as_fd(), &connection, &settings).expect("send");
             drop(connection);
             let (mut other, _) = receive(receiver.as_fd(), &settings, &mut pool).expect("receive");

@@ -130,6 +130,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::accept::Listeners;
     use crate::baton::is_busy;
+    use crate::conn::Spooling;
     use crate::control::Control;
     use crate::patience::patience;
     use crate::reactor::{Lead, Table};
@@ -141,7 +142,7 @@ pub(crate) mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     pub fn shared() -> Shared {
-        let table = Table::new().expect("a poller");
+        let table = Table::new(Spooling::new(&Settings::default())).expect("a poller");
         let set = table.poller().as_fd().try_clone_to_owned().expect("a copy");
         let control = Arc::new(Control::new(-1, [], &RequestSettings::default()).expect("a control"));
         let lead = Lead::new(Listeners::new(Vec::new()), Arc::new(Poller::new().expect("a poller")), None);

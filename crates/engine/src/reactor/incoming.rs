@@ -62,6 +62,12 @@ impl Reactor {
         if before == Phase::Sending {
             return self.send_more(connection, deadline);
         }
+        if before == Phase::Body {
+            if let Some(step) = self.go_on_with_body(&mut connection) {
+                let deadline = self.deadline(Phase::Body);
+                return self.proceed(connection, step, deadline);
+            }
+        }
         let step = self.read(&mut connection);
         if step == Step::Ready {
             return Next::Ready(connection);
@@ -75,8 +81,13 @@ impl Reactor {
         self.proceed(connection, step, deadline)
     }
 
+    /// Sees to what is being written of a body. None if more of it can be received.
+    fn go_on_with_body(&mut self, connection: &mut Connection) -> Option<Step> {
+        connection.end_write().or_else(|| self.table.put_off(connection).then_some(Step::Wait))
+    }
+
     pub fn read(&mut self, connection: &mut Connection) -> Step {
-        let step = connection.read(&self.settings, &mut self.read_bufs);
+        let step = connection.read(&self.settings, &mut self.read_bufs, self.table.disk());
         self.control.counters().add(Count::BytesIn, connection.take_received());
         step
     }

@@ -102,7 +102,8 @@ impl Reactor {
             }
         }
         let mut result = Ok(());
-        if self.has_connections() {
+        // Else what the disk has done for a client that has left would end each wait.
+        if self.has_connections() || self.table.disk().has_news() {
             result = self.poll();
         }
         if self.lead.schedule.may_give() && self.share() {

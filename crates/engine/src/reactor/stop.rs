@@ -23,6 +23,9 @@ const STOP_TIME_LINGER: u64 = 2_000;
 
 const ROOM_TIME: u64 = 100;
 
+/// How long the process that ends waits for bodies that are being written, in milliseconds.
+const WRITE_TIME: u64 = 200;
+
 /// How often to look whether a successor is there for a response, in milliseconds.
 const SUCCESSOR_LOOK: u64 = 100;
 
@@ -182,11 +185,13 @@ impl Reactor {
         self.put_off();
         self.follow(&|| false);
         self.handed_off = true;
+        self.table.disk().wait(WRITE_TIME);
         self.queue_handle.iter().for_each(|queue_handle| queue_handle.set_serving(false));
         // Responses first: busy workers also go on with what is at the head of the queue and needs no application.
         let parked = self.table.keys().into_iter().filter_map(|key| self.table.take(key));
-        let (first, last): (Vec<_>, Vec<_>) =
-            parked.map(|(connection, _)| connection).partition(|one| one.phase() == Phase::Sending);
+        let (first, last): (Vec<_>, Vec<_>) = parked
+            .map(|(connection, _)| after_write(connection))
+            .partition(|one| one.phase() == Phase::Sending);
         let ready = std::mem::take(&mut self.ready);
         for connection in first.into_iter().chain(ready).chain(last) {
             self.give_or_abort(connection);
@@ -213,6 +218,12 @@ impl Reactor {
         drain(connection.as_fd());
         self.release(connection);
     }
+}
+
+/// A connection whose body may have been written meanwhile. One that is not written, or not whole, shows that to whoever gives it.
+fn after_write(mut connection: Box<Connection>) -> Box<Connection> {
+    let _ = connection.end_write();
+    connection
 }
 
 #[cfg(test)]

@@ -5,20 +5,27 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, RawFd};
+use std::sync::Arc;
 
 use slab::Slab;
 
 use fastrack_sys::{monotonic_millis, Events, Poller};
 
 use super::unwatched::Unwatched;
-use crate::conn::{Connection, Phase};
+use crate::conn::{Connection, Disk, Phase, Spooling};
 use crate::control::Control;
 use crate::request_state::{Count, Counters};
 
 /// Events handled without a request becoming ready, before others get a turn, and before the poller is asked for newer ones:
 /// each may bring a megabyte.
 pub(super) const EVENTS_PER_TURN: usize = 16;
+
+/// The most memory that all incomplete bodies of a worker take, in bytes. Beyond that they go to files.
+const BODY_MEMORY: usize = 64 * 1024 * 1024;
+
+/// The disk thread's token in the poller: greater than any key.
+const DISK: u64 = u32::MAX as u64;
 
 #[derive(Debug, Default)]
 struct Place {
@@ -62,14 +69,21 @@ pub(crate) struct Table {
     /// How many connections are parked in each phase.
     parked: [u64; Phase::ALL],
     pub(super) unwatched: Unwatched,
+    disk: Disk,
+    /// Keys of the connections that are to receive more of their bodies once the disk has written something.
+    put_off: Vec<usize>,
 }
 
 impl Table {
-    pub fn new() -> io::Result<Self> {
+    pub fn new(spooling: Spooling) -> io::Result<Self> {
+        let (poller, disk) = (Poller::new()?, Disk::new(spooling)?);
+        poller.watch(disk.waker(), DISK)?;
         Ok(Table {
             places: Slab::new(),
             deadlines: BTreeSet::new(),
-            poller: Poller::new()?,
+            poller,
+            disk,
+            put_off: Vec::new(),
             polled: Events::default(),
             polled_at: 0,
             events: VecDeque::new(),
@@ -88,8 +102,33 @@ impl Table {
         self.places.len()
     }
 
+    pub(super) fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
+    /// The descriptors that a forked child inherits, without those of connections.
+    pub fn inherited_fds(&self) -> impl Iterator<Item = RawFd> + use<> {
+        self.poller.inherited_fds().chain(self.disk.inherited_fds())
+    }
+
+    #[cfg(test)]
     pub(super) fn body_memory(&self) -> usize {
         self.memory
+    }
+
+    /// Whether so much `more` memory would be too much, for all bodies together.
+    pub(super) fn is_too_much(&self, more: usize) -> bool {
+        more > 0 && self.memory + more > BODY_MEMORY
+    }
+
+    /// Whether no more of this connection's body is to be received until the disk has written something.
+    pub(super) fn put_off(&mut self, connection: &mut Connection) -> bool {
+        if !self.disk.is_full() || !connection.has_long_body() && !self.is_too_much(1) {
+            return false;
+        }
+        connection.put_off_reading();
+        self.put_off.extend(connection.key);
+        true
     }
 
     pub(super) fn events(&self) -> usize {
@@ -103,14 +142,27 @@ impl Table {
         }
         self.handled = 0;
         self.watch_again();
+        self.disk.clear_news();
         self.poller.wait(&mut self.polled, Some(0))?;
         if self.polled.is_empty() {
             return Ok(());
         }
         self.polled_at = monotonic_millis();
+        let mut has_written = false;
         for event in self.polled.iter() {
             let (key, since) = (event.token as usize, self.polled_at);
-            queue_event(&mut self.places, &mut self.events, key, event.ended, since);
+            if event.token == DISK {
+                has_written = true;
+            } else {
+                queue_event(&mut self.places, &mut self.events, key, event.ended, since);
+            }
+        }
+        if has_written {
+            let written = self.disk.take_done();
+            written
+                .into_iter()
+                .chain(std::mem::take(&mut self.put_off))
+                .for_each(|key| self.queue_event(key));
         }
         Ok(())
     }
@@ -149,13 +201,16 @@ impl Table {
         &mut self,
         mut connection: Box<Connection>,
         deadline: u64,
-        control: &Control,
+        control: &Arc<Control>,
     ) -> Result<(), (Box<Connection>, io::Error)> {
         let phase = connection.phase();
         let key = match self.watch(&mut connection, phase, control) {
             Ok(key) => key,
             Err(error) => return Err((connection, error)),
         };
+        if let Some(write) = (phase == Phase::Body).then(|| connection.begin_write(key)).flatten() {
+            self.disk.begin(write, control);
+        }
         let Some(place) = self.places.get_mut(key) else { return Ok(()) };
         let has_event = std::mem::take(&mut place.missed) || connection.needs_another_turn();
         place.memory = connection.body_memory();
@@ -334,10 +389,16 @@ mod tests {
     use super::*;
     use crate::accept::Client;
     use crate::request_state::RequestSettings;
+    use crate::settings::Settings;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
-    fn connected(table: &mut Table, control: &Control, deadline: u64) -> (UnixStream, usize) {
+    fn table() -> (Table, Arc<Control>) {
+        let control = Control::new(-1, [], &RequestSettings::default()).expect("a control");
+        (Table::new(Spooling::new(&Settings::default())).expect("a poller"), Arc::new(control))
+    }
+
+    fn connected(table: &mut Table, control: &Arc<Control>, deadline: u64) -> (UnixStream, usize) {
         let (client, server) = UnixStream::pair().expect("a pair");
         let before = table.keys();
         let connection = Connection::new(Client { fd: server.into(), peer: None, listener: 0 });
@@ -348,8 +409,7 @@ mod tests {
 
     #[test]
     fn a_deadline_that_was_put_off_is_not_due_before_its_time() {
-        let control = Control::new(-1, [], &RequestSettings::default()).expect("a control");
-        let mut table = Table::new().expect("a poller");
+        let (mut table, control) = table();
         let (_one, first) = connected(&mut table, &control, 100);
         let (_two, second) = connected(&mut table, &control, 200);
         let (connection, deadline) = table.take(first).expect("parked");
@@ -368,8 +428,7 @@ mod tests {
 
     #[test]
     fn an_event_that_comes_too_late_says_nothing_of_the_next_one_in_its_place() {
-        let control = Control::new(-1, [], &RequestSettings::default()).expect("a control");
-        let mut table = Table::new().expect("a poller");
+        let (mut table, control) = table();
         let (_one, key) = connected(&mut table, &control, 1);
         for _ in 0..2 {
             queue_event(&mut table.places, &mut table.events, key, true, 7);
@@ -385,8 +444,7 @@ mod tests {
 
     #[test]
     fn an_event_while_taken_out_is_returned_when_it_is_parked_again() {
-        let control = Control::new(-1, [], &RequestSettings::default()).expect("a control");
-        let mut table = Table::new().expect("a poller");
+        let (mut table, control) = table();
         let (mut client, key) = connected(&mut table, &control, 1);
         let (connection, _) = table.take(key).expect("parked");
         client.write_all(b"x").expect("write");

@@ -8,9 +8,6 @@ use super::linger::SILENCE;
 use super::Reactor;
 use crate::conn::{Connection, Phase};
 
-/// The most memory that all incomplete bodies of a worker take, in bytes. Beyond that they go to files.
-const BODY_MEMORY: usize = 64 * 1024 * 1024;
-
 impl Reactor {
     pub(super) fn deadline(&self, phase: Phase) -> u64 {
         self.deadline_from(phase, monotonic_millis())
@@ -40,9 +37,8 @@ impl Reactor {
         if self.handed_off {
             return self.give_or_abort(connection);
         }
-        let memory = connection.body_memory();
-        if memory > 0 && self.table.body_memory() + memory > BODY_MEMORY {
-            if let Err(error) = connection.spool_body(&self.settings) {
+        if self.table.is_too_much(connection.body_memory()) {
+            if let Err(error) = connection.spool_body() {
                 return self.refuse(connection, error);
             }
         }
@@ -110,6 +106,13 @@ impl Reactor {
                     self.keep(connection, later);
                     later > deadline
                 })
+            }
+            // It is the disk that is slow.
+            Phase::Body
+                if !self.is_stopping() && (connection.is_being_written() || self.table.disk().is_full()) =>
+            {
+                self.park_anew(connection);
+                true
             }
             _ if self.is_stopping() && deadline < connection.deadline => {
                 self.hand_off_late(connection, deadline)

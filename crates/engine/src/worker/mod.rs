@@ -67,7 +67,8 @@ impl Engine {
         if let Some(master) = &master {
             poller.add(master, Token::Master.number())?;
         }
-        let table = Table::new()?;
+        let spooling = Spooling::new(&settings);
+        let table = Table::new(spooling.clone())?;
         poller.add(table.poller(), Token::Connections.number())?;
         let queue_handle = queue.map(SharedQueue::handle).transpose()?.flatten();
         if let Some(queue_handle) = &queue_handle {
@@ -91,7 +92,7 @@ impl Engine {
         }
         let fds = listeners.raw_fds().chain(queue_handle.iter().flat_map(QueueHandle::raw_fds));
         let fds = fds.chain(timer.inherited_fds()).chain(watched_fd).chain(app_threads.inherited_fds());
-        let fds = fds.chain(poller.inherited_fds()).chain(table.poller().inherited_fds());
+        let fds = fds.chain(poller.inherited_fds()).chain(table.inherited_fds());
         let mut control = Control::new(poller.raw_fd(), fds, watch)?;
         let waker = (!app_threads.is_alone()).then(Waker::new).transpose()?.map(Arc::new);
         if let Some(waker) = &waker {
@@ -100,7 +101,6 @@ impl Engine {
         }
         let control = Arc::new(control);
         let watch = settings.requests.clone();
-        let spooling = Spooling::new(&settings);
         let unsent = control.all_requests().iter().map(|requests| Unsent::of(requests)).collect();
         let backlog = Backlog::new(listeners.shared());
         let lead = Lead::new(listeners, Arc::clone(&poller), master);

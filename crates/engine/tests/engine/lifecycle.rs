@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::mpsc::{channel, Sender};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::support::{closing, patience, read_all, until, Worker};
 use fastrack_engine::{App, Control, Engine, Finish, Flow, Listener, Request, ResponseWriter, Settings};
@@ -202,24 +202,22 @@ impl<F: FnOnce()> App for Warned<F> {
     }
 }
 
-/// A worker that logs a warning, because there is no directory for a large body; and a client that is waiting.
+/// A worker that logs a warning, because a request has waited for too long; and a client that is waiting.
 fn warned(on_line: impl FnOnce(TcpStream, &Control) + Send + 'static) -> Finish {
     let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
     let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
-    let settings = Settings { tmpdir: "/nowhere/at/all".into(), ..closing() };
+    let settings = Settings { max_queue_time: 1_000, ..closing() };
     let engine = Engine::new(vec![listener], None, settings, None).expect("an engine");
     let control = engine.control();
     let connect = || TcpStream::connect(socket.local_addr().expect("an address")).expect("connect");
-    let (mut other, mut large) = (connect(), connect());
+    let (mut other, mut late) = (connect(), connect());
     other.write_all(b"ba").expect("write");
-    large.write_all(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2000000\r\n\r\n").expect("write");
+    let ago = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs() - 10;
+    write!(late, "GET / HTTP/1.1\r\nHost: h\r\nX-Request-Start: t={ago}\r\n\r\n").expect("write");
     let (tell, told) = channel();
     std::thread::spawn(move || {
         let _ = tell.send(engine.run(&mut Warned(Some(|| on_line(other, &control))), None));
     });
-    // It is refused before all of it has left.
-    let _ = large.write_all(&[b'x'; 2_000_000]);
-    drop(large);
     told.recv_timeout(patience()).expect("the engine returns")
 }
 

@@ -60,6 +60,12 @@ impl Echo {
         }
         body
     }
+
+    fn finish(writer: &mut ResponseWriter<'_>) {
+        while writer.finish() == Progress::Blocked {
+            let _ = writer.wait().and_then(|()| writer.flush());
+        }
+    }
 }
 
 impl App for Echo {
@@ -90,19 +96,19 @@ impl App for Echo {
                 if path == "/quiet" {
                     self.hold();
                 }
-                writer.finish();
+                Self::finish(writer);
             }
             "/array" => {
                 let head = b"HTTP/1.1 200 OK\r\nContent-Length: 8000000\r\n\r\n";
                 let _ = writer.send(&[IoSlice::new(head), IoSlice::new(&vec![b'x'; 8_000_000])]);
-                writer.finish();
+                Self::finish(writer);
             }
             _ => {
                 if path == "/hold" {
                     self.hold();
                 }
                 Self::send(writer, answer.as_bytes());
-                writer.finish();
+                Self::finish(writer);
             }
         }
         let method = text(request.head.method.of_buffer(request.bytes));

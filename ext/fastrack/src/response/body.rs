@@ -6,7 +6,7 @@ use rb_sys::*;
 
 use fastrack_http::{chunk_size_line, Coding, Length, LAST_CHUNK};
 
-use crate::response::sender::{limit, send_buffered, Batch, Encoding, Sender};
+use crate::response::sender::{finish_waiting, limit, send_buffered, Batch, Encoding, Sender};
 use crate::ruby::{all_strings, bytes, interned, is_array, raise, total_length, NIL};
 
 /// In bytes. A body that is no longer is copied behind its head: one plain write(2) is cheapest.
@@ -66,7 +66,8 @@ impl Sender<'_, '_, '_> {
             // On a connection that is kept, the client would take the next response for the rest.
             return self.in_flight.writer.abandon();
         }
-        self.in_flight.writer.finish();
+        // SAFETY: as this function's.
+        unsafe { finish_waiting(self.in_flight) };
     }
 
     /// Switches to the other protocol of a 101. Raises TypeError if nobody is there to speak it.
@@ -90,7 +91,7 @@ impl Sender<'_, '_, '_> {
         }
     }
 
-    /// All parts are there: head and body leave together, and nothing waits for the client.
+    /// All parts are there: head and body leave together. What the client does not take at once is copied.
     unsafe fn send_array(&mut self, parts: VALUE) {
         // SAFETY: under protect. The Array is on the stack and keeps the parts alive; nothing calls Ruby while their
         // bytes are borrowed.

@@ -9,7 +9,10 @@ use rb_sys::*;
 use fastrack_http::{chunk_size_line, Length};
 
 use crate::response::sender::{Encoding, Sender};
-use crate::ruby::{bytes, call, interned, is_string};
+use crate::ruby::{bytes, call, interned, is_string, without_gvl};
+
+/// A file of no more bytes than this is sent with the GVL. A longer one may take the disk as long as other threads could use that.
+const QUICK: u64 = 64 * 1024;
 
 impl Sender<'_, '_, '_> {
     /// Sends the file that the body's `to_path` names (Rack SPEC, "Enumerable Body"). False if that is not possible:
@@ -42,11 +45,16 @@ impl Sender<'_, '_, '_> {
             self.buffers.encoded.extend_from_slice(chunk_size_line(length, &mut [0; 18]));
         }
         let writer = &mut *self.in_flight.writer;
-        if !writer.is_broken() {
-            // A failure marks the writer as broken.
-            let _ = writer.send_file(&self.buffers.encoded, file, length, chunked);
+        if !writer.is_broken() && writer.push_file(&self.buffers.encoded, file, length, chunked).is_ok() {
+            if length > QUICK {
+                // If that does not run, because of an interrupt, the engine sends all of it.
+                without_gvl(&mut || writer.send_pushed());
+            } else {
+                writer.send_pushed();
+            }
         }
-        writer.finish();
+        // What is left is in the file.
+        let _ = writer.finish();
         true
     }
 

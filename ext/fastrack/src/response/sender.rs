@@ -133,6 +133,28 @@ pub(crate) unsafe fn send_waiting(in_flight: &mut InFlight<'_, '_>, slices: &[Io
     }
 }
 
+/// Ends a response: the client takes the rest later. What memory has no room for goes to a file first, without the GVL. Where that
+/// is not possible either, this waits for the client.
+///
+/// # Safety
+/// The request may be over if this raises.
+pub(crate) unsafe fn finish_waiting(in_flight: &mut InFlight<'_, '_>) {
+    let thread = in_flight.thread;
+    let writer = &mut *in_flight.writer;
+    let mut has_waited = false;
+    while writer.finish() == Progress::Blocked {
+        if has_waited {
+            // SAFETY: as this function's.
+            unsafe { thread.check_interrupts() };
+        }
+        without_gvl(&mut || {
+            // A failure marks the writer as broken.
+            let _ = writer.wait().and_then(|()| writer.flush());
+        });
+        has_waited = true;
+    }
+}
+
 /// Sends slices without waiting: the engine sends later what the client does not take at once. Raises nothing, as
 /// [`send_waiting`].
 pub(crate) fn send_buffered(writer: &mut ResponseWriter<'_>, slices: &[IoSlice<'_>]) {

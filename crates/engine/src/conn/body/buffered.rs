@@ -4,16 +4,16 @@
 //! decoded beside it. A larger one goes to an unlinked file, which vanishes with the process.
 
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::sync::Arc;
 
 use fastrack_http::{Error, Framing, Status};
-use fastrack_sys::{append, has_free_fds, is_out_of_fds};
+use fastrack_sys::append;
 
 use super::framing::{check_beyond, may_be_followed, Frame, BEYOND};
+use super::storage::{Storage, IN_MEMORY};
+use crate::conn::disk::Write;
 use crate::conn::read_buf::{ReadBuf, READ_SIZE};
 use crate::settings::Settings;
-
-const IN_MEMORY: usize = 1024 * 1024;
 
 #[derive(Debug)]
 pub(in crate::conn) enum BufferedBody {
@@ -21,59 +21,59 @@ pub(in crate::conn) enum BufferedBody {
     None,
     /// So many bytes after the head.
     InPlace(usize),
-    /// Decoded to memory, or to a file as it arrives: its length there.
-    Decoded { frame: Frame, file: Option<File>, length: u64 },
+    /// Decoded to memory, and to a file if it is long.
+    Decoded { frame: Frame, storage: Storage },
 }
 
 impl BufferedBody {
     pub fn of(buf: &ReadBuf, settings: &Settings) -> Result<Self, Error> {
         let frame = Frame::of(&buf.head);
         frame.check_length(settings.max_body)?;
-        let file = match frame {
+        let storage = match frame {
             Frame::Length(0) => return Ok(BufferedBody::None),
             Frame::Length(length) if length <= IN_MEMORY as u64 => {
                 return Ok(BufferedBody::InPlace(length as usize))
             }
-            Frame::Length(_) => Some(new_file(settings).map_err(storage_error)?),
-            Frame::Chunked(..) => None,
+            Frame::Length(length) => Storage::new(Some(length)),
+            Frame::Chunked(..) => Storage::new(None),
         };
-        Ok(BufferedBody::Decoded { frame, file, length: 0 })
+        Ok(BufferedBody::Decoded { frame, storage })
     }
 
     /// A body that another process has received.
     pub fn complete(file: Option<File>, length: u64) -> Self {
-        BufferedBody::Decoded { frame: Frame::Length(0), file, length }
+        BufferedBody::Decoded { frame: Frame::Length(0), storage: Storage::new(None).loaded(file, length) }
     }
 
     /// A body of which another process has received the beginning. What is in a file is so long; `replay` is that of
     /// its [frame](Frame::replay).
     pub fn resume(buf: &ReadBuf, file: Option<File>, length: u64, replay: &[u8]) -> Result<Self, Error> {
         let mut frame = Frame::of(&buf.head);
-        if let (Frame::Length(whole), None) = (&frame, &file) {
-            return Ok(BufferedBody::InPlace(usize::try_from(*whole).map_err(|_| Error::BodyTooLarge)?));
-        }
+        let storage = match frame {
+            Frame::Length(whole) if whole <= IN_MEMORY as u64 && file.is_none() && buf.decoded.is_empty() => {
+                return Ok(BufferedBody::InPlace(whole as usize));
+            }
+            Frame::Length(whole) => Storage::new(Some(whole)),
+            Frame::Chunked(..) => Storage::new(None),
+        };
         frame.resume(length + buf.decoded.len() as u64, replay)?;
-        if let Some(mut file) = file.as_ref() {
-            file.seek(SeekFrom::Start(length)).map_err(storage_error)?;
-        }
-        Ok(BufferedBody::Decoded { frame, file, length })
+        Ok(BufferedBody::Decoded { frame, storage: storage.loaded(file, length) })
     }
 
-    /// Moves what has been received of an incomplete body to a file.
-    pub fn spool(&mut self, buf: &mut ReadBuf, settings: &Settings) -> Result<(), Error> {
+    /// Has what has been received of an incomplete body moved to a file.
+    pub fn spool(&mut self, buf: &mut ReadBuf) -> Result<(), Error> {
         if let BufferedBody::InPlace(whole) = *self {
             let received = &buf.bytes[buf.head.len..];
-            let mut file = new_file(settings).map_err(storage_error)?;
-            file.write_all(received).map_err(storage_error)?;
-            let length = received.len() as u64;
-            let frame = Frame::Length(whole as u64 - length.min(whole as u64));
-            *self = BufferedBody::Decoded { frame, file: Some(file), length };
+            append(&mut buf.decoded, received).map_err(|_| Error::Memory)?;
+            let frame = Frame::Length((whole as u64).saturating_sub(received.len() as u64));
+            *self = BufferedBody::Decoded { frame, storage: Storage::new(None) };
             buf.bytes.truncate(buf.head.len);
-        } else if let BufferedBody::Decoded { file, length, .. } = self {
-            *length += buf.decoded.len() as u64;
-            store(file, &mut buf.decoded, Status::Partial, settings)?;
         }
-        buf.decoded = Vec::new();
+        let BufferedBody::Decoded { storage, .. } = self else { return Ok(()) };
+        storage.hurry(buf.decoded.len());
+        if buf.decoded.is_empty() {
+            buf.decoded = Vec::new();
+        }
         let mut head = Vec::new();
         // Shrinking may also need memory. Without any, it stays.
         if head.try_reserve_exact(buf.bytes.len()).is_ok() {
@@ -81,6 +81,31 @@ impl BufferedBody {
             buf.bytes = head;
         }
         Ok(())
+    }
+
+    /// What is to be written before the body goes on, for the connection with this key.
+    pub fn begin_write(&mut self, key: usize, buf: &mut ReadBuf) -> Option<Arc<Write>> {
+        let BufferedBody::Decoded { storage, .. } = self else { return None };
+        storage.is_due().then(|| storage.begin_write(key, &mut buf.decoded))
+    }
+
+    /// Whether all that was to be written has been, and if so, whether that is the whole body.
+    pub fn end_write(&mut self, buf: &mut ReadBuf) -> Result<Option<Status>, Error> {
+        let BufferedBody::Decoded { frame, storage } = self else { return Ok(Some(Status::Partial)) };
+        let is_whole = storage.is_being_written() && frame.is_at_end();
+        Ok(storage.end_write(&mut buf.decoded)?.then_some(if is_whole {
+            Status::Complete
+        } else {
+            Status::Partial
+        }))
+    }
+
+    /// Its file, if it has one or gets one.
+    pub fn storage(&self) -> Option<&Storage> {
+        match self {
+            BufferedBody::Decoded { storage, .. } => Some(storage),
+            _ => None,
+        }
     }
 
     pub fn next_read(&self, buf: &ReadBuf) -> usize {
@@ -103,52 +128,16 @@ impl BufferedBody {
                 Some(beyond) => check_beyond(beyond, may_be_followed)?,
                 None => return Ok(Status::Partial),
             },
-            BufferedBody::Decoded { frame, file, length } => {
+            BufferedBody::Decoded { frame, storage } => {
                 let (status, used) = frame.take(received, settings.max_body, &mut buf.decoded)?;
                 if status == Status::Complete {
                     check_beyond(&received[used..], may_be_followed)?;
                     append(&mut buf.rest, &received[used..]).map_err(|_| Error::Memory)?;
                 }
                 buf.bytes.truncate(buf.head.len);
-                if file.is_some() || buf.decoded.len() > IN_MEMORY {
-                    *length += buf.decoded.len() as u64;
-                    store(file, &mut buf.decoded, status, settings)?;
-                }
-                return Ok(status);
+                return Ok(storage.note(status, buf.decoded.len()));
             }
         }
         Ok(Status::Complete)
-    }
-}
-
-/// Moves decoded data to the file.
-fn store(
-    file: &mut Option<File>,
-    decoded: &mut Vec<u8>,
-    status: Status,
-    settings: &Settings,
-) -> Result<(), Error> {
-    let file = match file {
-        Some(file) => file,
-        None => file.insert(new_file(settings).map_err(storage_error)?),
-    };
-    file.write_all(decoded).map_err(storage_error)?;
-    decoded.clear();
-    if status == Status::Complete {
-        file.rewind().map_err(storage_error)?;
-    }
-    Ok(())
-}
-
-fn new_file(settings: &Settings) -> io::Result<File> {
-    tempfile::tempfile_in(&settings.tmpdir)
-}
-
-fn storage_error(error: io::Error) -> Error {
-    // An error with a path beside it has no number.
-    if is_out_of_fds(&error) || error.raw_os_error().is_none() && !has_free_fds() {
-        Error::Descriptors
-    } else {
-        Error::Storage
     }
 }

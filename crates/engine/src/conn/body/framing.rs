@@ -47,6 +47,11 @@ impl Frame {
         }
     }
 
+    /// Whether nothing of the body is still to come.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.replay().is_none()
+    }
+
     /// Another process has taken this number of bytes of the body's data.
     pub(super) fn resume(&mut self, taken: u64, replay: &[u8]) -> Result<(), Error> {
         match self {

@@ -71,11 +71,8 @@ impl ResponseWriter<'_> {
         self.may_spool && !self.control.is_closed() && self.in_flight.spool(self.control)
     }
 
-    /// The application has passed all of the response. If it has a spool, the rest also goes there: it takes no memory while
-    /// the client takes its time.
-    pub(super) fn spool_end(&mut self) {
-        if self.in_flight.write_buf().has_spool() && !self.is_broken() && self.spool() {
-            self.in_flight.write_buf().shrink(0);
-        }
+    /// Whether the client may take its time for what is left. A forked child leaves its parent's bytes alone.
+    pub(super) fn may_leave_rest(&mut self) -> bool {
+        self.is_broken() || self.control.is_closed() || self.in_flight.keeps_rest()
     }
 }

@@ -1,0 +1,114 @@
+//! The file of a long body. The disk thread writes to it ([`Disk`](crate::conn::disk::Disk)).
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use fastrack_http::{Error, Status};
+use fastrack_sys::{has_free_fds, is_out_of_fds};
+
+use crate::conn::disk::{BodyFile, Write};
+
+/// A longer body goes to a file, in bytes.
+pub(super) const IN_MEMORY: usize = 1024 * 1024;
+
+/// So much of a body is written at a time, in bytes: the wake-ups for it cost a twentieth of what the copies cost.
+const WRITE_SIZE: usize = if cfg!(test) { 64 * 1024 } else { 512 * 1024 };
+
+/// Where the data of a body goes.
+#[derive(Debug, Default)]
+pub(in crate::conn) struct Storage {
+    /// All of it goes to the file.
+    is_long: bool,
+    /// None before the first write.
+    file: Option<Arc<BodyFile>>,
+    /// Bytes in the file.
+    length: u64,
+    /// What is in memory is to be written.
+    is_due: bool,
+    /// On its way to the file. Nothing is received meanwhile.
+    write: Option<Arc<Write>>,
+}
+
+impl Storage {
+    /// For a body of this length, if that is known.
+    pub fn new(length: Option<u64>) -> Self {
+        Storage { is_long: length.is_some_and(|length| length > IN_MEMORY as u64), ..Storage::default() }
+    }
+
+    /// What another process has written.
+    pub fn loaded(self, file: Option<File>, length: u64) -> Self {
+        let file = file.map(|file| Arc::new(BodyFile::loaded(file)));
+        Storage { is_long: self.is_long || file.is_some(), file, length, ..self }
+    }
+
+    /// The file and the number of bytes in it.
+    pub fn file(&self) -> Option<(&File, u64)> {
+        self.file.as_ref().map(|file| (file.file(), self.length))
+    }
+
+    /// There are `decoded` bytes in memory, and the `status` says whether there are more to come. Partial, too, if they must be written
+    /// first.
+    pub fn note(&mut self, status: Status, decoded: usize) -> Status {
+        self.is_long |= decoded > IN_MEMORY;
+        let is_enough = decoded >= WRITE_SIZE || status == Status::Complete && decoded > 0;
+        self.is_due |= self.is_long && is_enough;
+        if self.is_due {
+            Status::Partial
+        } else {
+            status
+        }
+    }
+
+    /// Has what is in memory written, be it little.
+    pub fn hurry(&mut self, decoded: usize) {
+        self.is_long = true;
+        self.is_due = decoded > 0 && self.write.is_none();
+    }
+
+    pub fn is_long(&self) -> bool {
+        self.is_long
+    }
+
+    pub fn is_due(&self) -> bool {
+        self.is_due
+    }
+
+    pub fn is_being_written(&self) -> bool {
+        self.write.is_some()
+    }
+
+    /// Bytes on their way to the file.
+    pub fn in_flight(&self) -> usize {
+        self.write.as_ref().map_or(0, |write| write.len())
+    }
+
+    /// What is to be written, for the connection with this key.
+    pub fn begin_write(&mut self, key: usize, decoded: &mut Vec<u8>) -> Arc<Write> {
+        self.is_due = false;
+        let write = Arc::new(Write::new(key, self.file.clone(), self.length, std::mem::take(decoded)));
+        self.write = Some(Arc::clone(&write));
+        write
+    }
+
+    /// Whether everything that was to be written has been. Gives the buffer back.
+    pub fn end_write(&mut self, decoded: &mut Vec<u8>) -> Result<bool, Error> {
+        let Some(write) = &self.write else { return Ok(!self.is_due) };
+        let Some(result) = write.result() else { return Ok(false) };
+        self.file = Some(result.map_err(storage_error)?);
+        self.length += write.len() as u64;
+        let buffer = self.write.take().and_then(Arc::into_inner).map(Write::into_buffer);
+        // A small one was written for lack of memory.
+        *decoded = buffer.filter(|buffer| buffer.capacity() >= WRITE_SIZE).unwrap_or_default();
+        Ok(true)
+    }
+}
+
+fn storage_error(error: &io::Error) -> Error {
+    // An error with a path beside it has no number.
+    if is_out_of_fds(error) || error.raw_os_error().is_none() && !has_free_fds() {
+        Error::Descriptors
+    } else {
+        Error::Storage
+    }
+}

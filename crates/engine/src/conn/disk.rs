@@ -1,0 +1,242 @@
+//! Writes the bodies of requests to files, on a thread of its own: a slow disk holds up their clients and nobody else.
+//!
+//! A connection gives away what has come of its body, and receives nothing until that is in the file. Then its key is
+//! [done](Disk::take_done), which the poller of all connections reports.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::RawFd;
+use std::os::unix::fs::FileExt;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+
+use fastrack_sys::{spawn_thread, Waker};
+
+use super::spool::{Spooling, Tracked};
+use crate::control::Control;
+
+/// Where more bytes than this wait for the disk, no further body is received.
+const MOST_WAITING: usize = 32 * 1024 * 1024;
+
+/// A body's file, without a name.
+#[derive(Debug)]
+pub(crate) struct BodyFile {
+    /// Before the file, because it is dropped before.
+    _tracked: Option<Tracked>,
+    file: File,
+}
+
+impl BodyFile {
+    /// One that another process has made.
+    pub fn loaded(file: File) -> Self {
+        BodyFile { _tracked: None, file }
+    }
+
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+/// Bytes of a body on their way to its file.
+#[derive(Debug)]
+pub(crate) struct Write {
+    /// That of the connection.
+    key: usize,
+    /// Made by the write if there is none yet.
+    file: Option<Arc<BodyFile>>,
+    at: u64,
+    bytes: Vec<u8>,
+    result: OnceLock<io::Result<Arc<BodyFile>>>,
+}
+
+impl Write {
+    pub fn new(key: usize, file: Option<Arc<BodyFile>>, at: u64, bytes: Vec<u8>) -> Self {
+        Write { key, file, at, bytes, result: OnceLock::new() }
+    }
+
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// None until it is over. Else the file, or why there is none.
+    pub fn result(&self) -> Option<Result<Arc<BodyFile>, &io::Error>> {
+        self.result.get().map(|result| result.as_ref().map(Arc::clone))
+    }
+
+    /// Its buffer, empty.
+    pub fn into_buffer(mut self) -> Vec<u8> {
+        self.bytes.clear();
+        self.bytes
+    }
+
+    /// Writes. The file's position stays at the start, where the application reads.
+    pub fn carry_out(&self, spooling: &Spooling, control: &Arc<Control>) {
+        let written = || {
+            let file = match &self.file {
+                Some(file) => Arc::clone(file),
+                None => {
+                    let (file, tracked) = spooling.create(control)?;
+                    Arc::new(BodyFile { _tracked: Some(tracked), file })
+                }
+            };
+            file.file.write_all_at(&self.bytes, self.at)?;
+            Ok(file)
+        };
+        let _ = self.result.set(written());
+    }
+}
+
+/// The thread, and what it has to do. It is started by the first write.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    spooling: Spooling,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    pid: u32,
+}
+
+#[derive(Debug)]
+struct Shared {
+    work: Mutex<Work>,
+    begins: Condvar,
+    /// Bytes that have not been written yet.
+    waiting: AtomicUsize,
+    /// The waker has been called since the last look at it.
+    has_news: AtomicBool,
+    waker: Waker,
+}
+
+#[derive(Debug, Default)]
+struct Work {
+    writes: VecDeque<Arc<Write>>,
+    done: Vec<usize>,
+    is_over: bool,
+}
+
+impl Disk {
+    pub fn new(spooling: Spooling) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            work: Mutex::default(),
+            begins: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            has_news: AtomicBool::new(false),
+            waker: Waker::new()?,
+        });
+        Ok(Disk { spooling, shared, thread: None, pid: std::process::id() })
+    }
+
+    /// Wakes whoever polls the connections when something is done.
+    pub fn waker(&self) -> &Waker {
+        &self.shared.waker
+    }
+
+    pub fn inherited_fds(&self) -> impl Iterator<Item = RawFd> + use<> {
+        self.shared.waker.raw_fds()
+    }
+
+    pub fn begin(&mut self, write: Arc<Write>, control: &Arc<Control>) {
+        self.shared.waiting.fetch_add(write.len(), Ordering::Relaxed);
+        if let Err(error) = self.start(control) {
+            let _ = write.result.set(Err(error));
+            return self.shared.end(write);
+        }
+        self.shared.work().writes.push_back(write);
+        self.shared.begins.notify_one();
+    }
+
+    fn start(&mut self, control: &Arc<Control>) -> io::Result<()> {
+        if self.thread.is_some() {
+            return Ok(());
+        }
+        let (shared, spooling, control) =
+            (Arc::clone(&self.shared), self.spooling.clone(), Arc::clone(control));
+        let work = move || {
+            if catch_unwind(AssertUnwindSafe(|| shared.run(&spooling, &control))).is_err() {
+                // The message is out. Clients would wait for ever: the master starts another worker.
+                std::process::abort();
+            }
+        };
+        self.thread = Some(spawn_thread("fastrack disk", work)?);
+        Ok(())
+    }
+
+    /// Whether the poller of all connections reports the waker.
+    pub fn has_news(&self) -> bool {
+        self.shared.has_news.load(Ordering::Acquire)
+    }
+
+    /// The poller is about to be asked.
+    pub fn clear_news(&self) {
+        self.shared.has_news.store(false, Ordering::Release);
+    }
+
+    /// The keys of connections whose writes are over.
+    pub fn take_done(&self) -> Vec<usize> {
+        std::mem::take(&mut self.shared.work().done)
+    }
+
+    /// Whether so much waits for the disk that nothing more is to be received for it.
+    pub fn is_full(&self) -> bool {
+        self.shared.waiting.load(Ordering::Relaxed) > MOST_WAITING
+    }
+
+    /// Waits until everything has been written, for some milliseconds at most.
+    pub fn wait(&self, millis: u64) {
+        let end = fastrack_sys::monotonic_millis() + millis;
+        while self.shared.waiting.load(Ordering::Relaxed) > 0 && fastrack_sys::monotonic_millis() < end {
+            fastrack_sys::sleep(1);
+        }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        if self.pid != std::process::id() {
+            // A fork does not copy the thread, which may have had the lock.
+            return std::mem::forget(thread);
+        }
+        self.shared.work().is_over = true;
+        self.shared.begins.notify_one();
+        // It cannot have panicked: that ends the process.
+        let _ = thread.join();
+    }
+}
+
+impl Shared {
+    fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, spooling: &Spooling, control: &Arc<Control>) {
+        while let Some(write) = self.next() {
+            // Else its connection has been closed meanwhile.
+            if Arc::strong_count(&write) > 1 {
+                write.carry_out(spooling, control);
+            }
+            self.end(write);
+        }
+    }
+
+    /// None when the engine is dropped.
+    fn next(&self) -> Option<Arc<Write>> {
+        let idle = |work: &mut Work| work.writes.is_empty() && !work.is_over;
+        let work = self.begins.wait_while(self.work(), idle).unwrap_or_else(PoisonError::into_inner);
+        let mut work = work;
+        work.writes.pop_front().filter(|_| !work.is_over)
+    }
+
+    fn end(&self, write: Arc<Write>) {
+        let (key, length) = (write.key, write.len());
+        // Before the connection looks, which takes the buffer back.
+        drop(write);
+        self.work().done.push(key);
+        self.waiting.fetch_sub(length, Ordering::Relaxed);
+        self.waker.call();
+        // After the call: whoever clears this sees the call when it asks the poller.
+        self.has_news.store(true, Ordering::SeqCst);
+    }
+}

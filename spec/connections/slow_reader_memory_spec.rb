@@ -1,0 +1,67 @@
+# frozen_string_literal: true
+
+RSpec.describe "D19 The memory that slow readers take", alone: "figures of memory", once: "the engine keeps what they have not taken" do
+  # /string/MB, /array/MB and /file/MB have bodies of so many MB, /each/KB one of so many KB in parts. /gc frees what the app has left.
+  let(:app) { <<~'RUBY' }
+    part = "x" * 65_536
+    file = Struct.new(:to_path) { def each = raise }
+    run(lambda { |env|
+      _, what, size = env["PATH_INFO"].split("/")
+      body = case what
+             when "string" then ["x" * (size.to_i << 20)]
+             when "array" then Array.new(size.to_i << 4) { part.dup }
+             when "file" then file.new(File.join(__dir__, "file").tap { |path| File.write(path, part * (size.to_i << 4)) unless File.exist?(path) })
+             when "each" then Enumerator.new { |parts| (size.to_i >> 6).times { parts << part } }
+             else [Process.pid.to_s].tap { GC.start }
+             end
+      [200, { "content-type" => "text/plain" }, body]
+    })
+  RUBY
+
+  # In MB: without files that are mapped, and without memory that is shared.
+  def resident(pid) = File.read("/proc/#{pid}/status")[/^RssAnon:\s+(\d+)/, 1].to_i >> 10
+
+  # A client that has its response's head, and reads nothing more. Unix sockets hold 0.2 MB of it.
+  def reader(path)
+    UNIXSocket.new(@socket).tap do |socket|
+      socket.write("GET #{path} HTTP/1.0\r\n\r\n")
+      head = +""
+      head << socket.readpartial(1) until head.end_with?("\r\n\r\n")
+    end
+  end
+
+  # By how many MB the only worker grows while so many clients read nothing of their responses.
+  def growth(count, path, **options)
+    Dir.mktmpdir do |folder|
+      @socket = File.join(folder, "app.sock")
+      server = Server.start(ru: app, options: { MaxWorkers: 1, Path: @socket, **options })
+      worker = server.await_workers(1).first
+      reader("/gc").close
+      before = resident(worker)
+      readers = Array.new(count) { reader(path) }
+      reader("/gc").close
+      least = resident(worker) - before
+      # What was freed goes back to the system a second later.
+      60.times { least = [least, resident(worker) - before].min.tap { sleep 0.05 } }
+      readers.each(&:close)
+      warn "GROWTH #{path} #{least}" if ENV["SHOW"]
+      least
+    end
+  end
+
+  { "24 of a String of 16 MB" => [24, "/string/16"], "20 of an Array of 20 MB" => [20, "/array/20"],
+    "200 of 0.9 MB in parts" => [200, "/each/960"] }.each do |which, (count, path)|
+    it "is less than 64 MB in a worker: #{which}" do
+      expect(growth(count, path)).to be < 64
+    end
+  end
+
+  # Each thread's stack may still refer to its last String.
+  it "is no more where several threads answer them" do
+    expect(growth(24, "/string/16", MaxThreads: 3)).to be < 64 + (3 * 16)
+  end
+
+  it "is next to nothing for files" do
+    expect(growth(24, "/file/16")).to be < 16
+  end
+end
