@@ -5,6 +5,7 @@ require_relative "configuration/options"
 require_relative "error"
 require_relative "listener/address"
 require_relative "log"
+require_relative "text"
 require_relative "upgrade/start_command"
 
 module Fastrack
@@ -106,7 +107,7 @@ module Fastrack
     def oversights = [usual_workers, unread_files, idle_queue].compact
 
     # @return [Array<String>] absolute paths: the server's, and the one that rackup writes
-    def pid_files = [pid, @given[:pid]].compact.map { |path| File.expand_path(path) }.uniq
+    def pid_files = [pid, @given[:pid]].compact.map { |path| Text.expand(path) }.uniq
 
     # @return [String, nil] for the log, if workers have several threads: RAILS_MAX_THREADS may have been meant for another
     #   server
@@ -266,7 +267,7 @@ module Fastrack
     def default_files(environment)
       stage = @given[:environment] || environment["RACK_ENV"] || environment["RAILS_ENV"] || "development"
       names = @given.key?(:user_supplied_options) ? CONFIG_FILES : CONFIG_FILES.first(1)
-      names.map { |name| name.sub("ENVIRONMENT", stage) }.select { |name| File.file?(name) }
+      names.map { |name| name.sub("ENVIRONMENT") { Text.utf8(stage) } }.select { |name| File.file?(name) }
     end
 
     # A ConfigFile goes before options, as in Rhebok; but not before what is typed to `bin/rails server`, and a puma.rb not before what
@@ -285,7 +286,7 @@ module Fastrack
 
     # Rails also counts PORT, HOST and BINDING as what its user has supplied.
     def typed?(name)
-      TYPED.key?(name) && StartCommand.current.command.any? { |word| TYPED[name].match?(word) }
+      TYPED.key?(name) && StartCommand.current.command.any? { |word| TYPED[name].match?(word.b) }
     end
 
     # @return [ConfigFile, nil]
@@ -295,7 +296,7 @@ module Fastrack
 
       text = "loading from config_file:#{path}"
       @output ? @output.puts(text) : Log.say(text)
-      @file = File.expand_path(path, StartCommand.logical_directory)
+      @file = Text.expand(path, StartCommand.logical_directory)
       config = evaluate(path, environment)
       config.__useless__.each { |line| warn_of(line) }
       @puma = config.__puma__

@@ -49,7 +49,7 @@ module Fastrack
       old_master = OldMaster.take_over
       @queue = OldMaster.take_over_queue(@configuration.hand_over)
       @listener_set = ListenerSet.new(@configuration)
-      @pid_file = @configuration.pid && PidFile.new(@configuration.pid)
+      @pid_file = @configuration.pid && PidFile.new(Text.expand(@configuration.pid))
       @interactive = @configuration.development? && !supervised? && ProcessSettings.foreground?
       app = loadable ? preload(app) : loaded(app)
       @loaded = app.respond_to?(:call)

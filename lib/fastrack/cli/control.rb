@@ -6,6 +6,7 @@ require "stringio"
 require_relative "../configuration"
 require_relative "../error"
 require_relative "../process/pid_file"
+require_relative "../text"
 require_relative "folder_server"
 require_relative "outcome"
 require_relative "proc_status"
@@ -41,7 +42,7 @@ module Fastrack
     def initialize(arguments, options, overrides)
       @arguments = arguments
       silent = StringIO.new
-      given = overrides.slice(:Pid, :ControlPath).select { |_, path| path }.transform_values { |path| File.expand_path(path) }
+      given = overrides.slice(:Pid, :ControlPath).select { |_, path| path }.transform_values { |path| Text.expand(path) }
       configuration = Configuration.new(options, overrides: overrides.merge(given), output: silent, warnings: silent)
       enter(configuration.working_directory)
       @path = configuration.control&.path

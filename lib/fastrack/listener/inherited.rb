@@ -4,6 +4,7 @@ require "socket"
 require_relative "../error"
 require_relative "../listener"
 require_relative "../log"
+require_relative "../text"
 
 module Fastrack
   # Listeners that were open before this process started: those of start_server, of systemd, or of the old master.
@@ -126,11 +127,11 @@ module Fastrack
     # @return [Array<Listener>]
     # @raise [ListenError]
     def parse(text, variable, **settings)
-      text.split(";").map do |pair|
+      text.b.split(";").map do |pair|
         match = PAIR.match(pair) or raise ListenError, "#{variable}: #{pair.inspect} is not of the form address=descriptor"
         listener(match[:address], InheritedListeners.socket(match[:number].to_i), **settings)
       rescue SystemCallError, SocketError, ArgumentError
-        raise ListenError, "#{variable}: descriptor #{match[:number]} for #{match[:address]} is not a listening socket"
+        raise ListenError, "#{variable}: descriptor #{match[:number]} for #{Text.utf8(match[:address])} is not a listening socket"
       end
     end
 

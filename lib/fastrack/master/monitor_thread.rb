@@ -4,6 +4,7 @@ require "etc"
 require_relative "../error"
 require_relative "../log"
 require_relative "../process/start_lines"
+require_relative "../text"
 require_relative "../version"
 require_relative "shutdown"
 
@@ -27,7 +28,7 @@ module Fastrack
     end
 
     # @return [Array<String>] what its page says that it is the page of
-    def self.names = [VERSION, StartLines.ruby, Etc.uname[:nodename]].map { |name| name.dup.force_encoding(Encoding::UTF_8).scrub }
+    def self.names = [VERSION, StartLines.ruby, Etc.uname[:nodename]].map { |name| Text.utf8(name).scrub }
     private_class_method :names
 
     # @param monitor [Monitor]

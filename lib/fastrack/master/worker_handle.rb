@@ -244,7 +244,7 @@ module Fastrack
     # @param now [Float] monotonic seconds
     # @return [Float, nil] since when, as far as calls of this tell, its process has been stopped (SIGSTOP, a debugger)
     def suspended_since(now)
-      found = File.read("/proc/#{@pid}/status").scan(SUSPENSION)
+      found = File.binread("/proc/#{@pid}/status").scan(SUSPENSION)
       # One that is traced stops all the time, and goes on.
       since = @suspension == found ? @suspended_since : now
       @suspension = found

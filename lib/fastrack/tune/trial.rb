@@ -5,6 +5,7 @@ require "tmpdir"
 require_relative "../error"
 require_relative "../memory/limit"
 require_relative "../process/proc_stat"
+require_relative "../text"
 require_relative "load"
 require_relative "other_load"
 
@@ -78,7 +79,7 @@ module Fastrack
         Integer(log[/^Fastrack starts Listening on 127\.0\.0\.1:(\d+)/, 1])
       end
 
-      def log = File.read(@log)
+      def log = Text.utf8(File.binread(@log)).scrub
 
       def measure
         start = own
