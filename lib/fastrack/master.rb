@@ -11,6 +11,7 @@ require_relative "master/workers"
 require_relative "process/orphans"
 require_relative "process/sd_notify"
 require_relative "process/settings"
+require_relative "repeats"
 require_relative "upgrade"
 require_relative "worker/control_channel"
 
@@ -36,6 +37,7 @@ module Fastrack
       @signals = SignalQueue.new(SIGNALS)
       # Only the master has the writing end. When it dies, however that happens, workers read the end of file.
       @death_pipe = IO.pipe
+      Log.repeats = Repeats.new
       @hooks = MasterHooks.new(launcher, @signals)
       @workers = Workers.new(launcher, app, @signals, @death_pipe, @hooks)
       @worker_timeout = WorkerTimeout.new(@workers)
@@ -117,6 +119,7 @@ module Fastrack
       @workers.detach
       @upgrade&.close
       @monitor&.close
+      Log.repeats = nil
       ForkGuard.uninstall
       @signals.uninstall(quiet: @signalled ? REPEATED : [], once: @signalled && !@interrupted && !configuration.development? ? ["INT"] : [])
       @signals.close

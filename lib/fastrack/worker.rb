@@ -4,6 +4,7 @@ require_relative "configuration/unicorn_api"
 require_relative "gc/figures"
 require_relative "log"
 require_relative "process/guards"
+require_relative "text"
 require_relative "worker/control_channel"
 require_relative "worker/engine_settings"
 require_relative "worker/mold"
@@ -242,7 +243,8 @@ module Fastrack
       yield
       0
     rescue SystemExit => e
-      Log.line("exit(#{e.status}) was called in #{name}#{", at #{e.backtrace.first}" if e.backtrace}")
+      at = e.backtrace&.first&.then { |frame| ", at #{Text.utf8(frame)}" }
+      Log.repeated([:exit_called, e.status, at]) { "exit(#{e.status}) was called in #{name}#{at}" }
       e.status
     end
 

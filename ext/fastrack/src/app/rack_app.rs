@@ -14,7 +14,7 @@ use crate::response::{
     switch_protocol, take_headers, take_triple, unsent_body, BodyMode, Encoding, ResponseBuffers, Sender,
 };
 use crate::ruby::{
-    call, call_if_defined, forget_activity, interned, is_app_error, log_line, protect, report,
+    call, call_if_defined, forget_activity, interned, is_app_error, is_fatal, log_line, protect, report,
     report_activity, warn, without_gvl, GcClock, Raised, NIL,
 };
 
@@ -186,7 +186,12 @@ impl RackApp {
             Ok(_) => {}
             Err(Raised::Panic(message)) => warn(&format!("a request failed inside Fastrack: {message}")),
             Err(Raised::Ruby(error)) if is_app_error(&error) => report(&error, env),
-            Err(Raised::Ruby(error)) => self.pending = Some(error),
+            Err(Raised::Ruby(error)) => {
+                if is_fatal(&error) {
+                    report(&error, env);
+                }
+                self.pending = Some(error);
+            }
         }
     }
 
