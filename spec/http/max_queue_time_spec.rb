@@ -14,21 +14,28 @@ RSpec.describe "MaxQueueTime", once: "measured and answered without Ruby" do
     expect([refused.status, refused.headers["retry-after"], refused.headers["connection"], refused.body])
       .to eq([503, "1", "close", "503 Service Unavailable: the server is overloaded\n"])
     expect(server.get("/").body).to eq("2")
-    server.await_log(/^fastrack: requests have waited for more than 60 s, their clients get 503/)
+    server.await_log(/^fastrack: 1 request has waited for more than 60 s, and got 503/)
     metrics = MonitorClient.new(server.file("app.control")).metrics
     expect(metrics).to include("fastrack_overloaded_requests_total" => 1, "fastrack_refused_requests_total" => 1)
   end
 
+  it "tells how many it has refused, by the next request at the latest" do
+    server = Server.start(ru: ru, options: { MaxWorkers: 1, MaxQueueTime: 60 })
+    5.times { expect(server.get("/", started(100)).status).to eq(503) }
+    told = -> { server.log.scan(/^fastrack: (\d+) requests? ha(?:s|ve) waited for more than 60 s, and got 503/).flatten.sum(&:to_i) }
+    Eventually.eventually(Server::DEADLINE, -> { server.log }) { server.get("/").status == 200 && told.call == 5 }
+  end
+
   { "new" => nil, "kept" => "GET / HTTP/1.1\r\nHost: h\r\n\r\n" }.each do |kind, first|
     it "refuses, by its own clock, what has waited on a #{kind} connection" do
-      server = Server.start(ru: ru, options: { MaxWorkers: 1, MaxQueueTime: 0.1 })
+      server = Server.start(ru: ru, options: { MaxWorkers: 1, MaxQueueTime: 1 })
       HttpPeer.open(server) do |peer|
         peer.write(first).read_until(/\r\n\r\n1/) if first
         holding = SlowRequest.new(server)
         peer.write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi")
         Eventually.eventually { peer.taken? } if first
         # What the request waits is what the limit is for.
-        sleep 0.4
+        sleep 1.4
         holding.finish
         expect(peer.read_to_end).to match(%r{HTTP/1.1 503 })
       end

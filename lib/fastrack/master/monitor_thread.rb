@@ -60,8 +60,7 @@ module Fastrack
     # @param handle [WorkerHandle]
     # @param exited [WorkerExit]
     def exited(handle, exited)
-      # What follows the ? of a target may be secret: the log has it, the monitor shows none of it.
-      guarded { @monitor.exited(handle.nr, handle.pid, handle.cause.to_s, exited.to_s.sub(/\?\S*/, "")) }
+      guarded { @monitor.exited(handle.nr, handle.pid, handle.cause.to_s, exited.to_s) }
     end
 
     # Ends it. In a process that was forked, this only closes what that has inherited.
@@ -89,7 +88,7 @@ module Fastrack
       return @rows if @listeners.equal?(@launcher.listeners)
 
       @listeners = @launcher.listeners
-      @rows = @listeners.map { |one| [one.to_s, one.identity, (Integer(one.server_port, 10) if one.tcp?)] }
+      @rows = @listeners.map { |one| [one.to_s.scrub, one.identity, (Integer(one.server_port, 10) if one.tcp?)] }
     end
   end
 end
