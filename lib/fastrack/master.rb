@@ -2,6 +2,7 @@
 
 require_relative "error"
 require_relative "log"
+require_relative "master/developer_interrupt"
 require_relative "master/hooks"
 require_relative "master/refork"
 require_relative "master/shutdown"
@@ -47,7 +48,8 @@ module Fastrack
       @sd_notify = SdNotify.new if ENV["NOTIFY_SOCKET"]
       # While a hook keeps the master from its loop.
       @signals.limit.meanwhile = @sd_notify&.method(:step)
-      @chores = [@sd_notify, Orphans.start, launcher.configuration.puma&.restarter(launcher)].compact
+      @developer_interrupt = DeveloperInterrupt.new(@workers, method(:end_quickly))
+      @chores = [@sd_notify, @developer_interrupt, Orphans.start, launcher.configuration.puma&.restarter(launcher)].compact
       @generation = 1
       @announced = 0
       @again = false
@@ -172,7 +174,8 @@ module Fastrack
     end
 
     def handle_signal(name)
-      name = "TERM" if name == "HUP" && terminal_closed?
+      return terminal_gone if name == "HUP" && terminal_closed?
+
       case name
       when "TERM", STOP then finish(name)
       when "QUIT" then @launcher.interactive? ? @workers.each(&:log_backtraces) : shut_down(Shutdown::Graceful, name)
@@ -189,13 +192,24 @@ module Fastrack
       shut_down(@shutdown.is_a?(Shutdown::Phased) ? Shutdown::Graceful : Shutdown::Drain, name, cancel: "TERM")
     end
 
+    # Nobody waits for a developer's requests any more, which may take for ever.
+    def terminal_gone
+      configuration.development? ? shut_down(Shutdown::Quick, "HUP", cancel: "TERM") : finish("TERM")
+    end
+
     # Graceful at first: Puma's plugins send it when a process of theirs has ended, and some supervisors send it to stop. Who sends it
     # again cannot wait, nor can a developer.
     def interrupt
-      return shut_down(Shutdown::Quick, "INT", cancel: "INT") if @interrupted || configuration.development?
+      return @developer_interrupt.begin(now) if configuration.development? && @launcher.interactive? && @workers.each.any?(&:busy?)
+      return end_quickly if @interrupted || configuration.development?
 
       @interrupted = true
       finish("INT")
+    end
+
+    def end_quickly
+      @signalled = true
+      shut_down(Shutdown::Quick, "INT", cancel: "INT")
     end
 
     # Puma's USR1 is another one.

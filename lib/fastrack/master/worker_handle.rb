@@ -208,6 +208,15 @@ module Fastrack
       now + STOP_INTERVAL
     end
 
+    # Asks it whether a debugger handles INT there.
+    def ask_for_interrupt
+      @interrupt_taken = nil
+      signal(Worker::INTERRUPT_SIGNAL)
+    end
+
+    # @return [Boolean, nil] its answer; nil: there is none yet
+    attr_accessor :interrupt_taken
+
     # Has it log where its threads are, for a developer.
     def log_backtraces = signal(Worker::BACKTRACE_SIGNAL)
 

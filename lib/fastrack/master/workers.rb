@@ -193,6 +193,7 @@ module Fastrack
           when ControlChannel::READY then ready(handle, drain)
           when ControlChannel::ENDING then handle.ending
           when ControlChannel::MOLD then handle.molded.then { handle.stop if may_exit }
+          when ControlChannel::INTERRUPT_TAKEN, ControlChannel::INTERRUPT_LEFT then handle.interrupt_taken = message == ControlChannel::INTERRUPT_TAKEN
           when ControlChannel::FORBID then @forbidden_by ||= handle.name
           when ControlChannel::OUTGROWN, ControlChannel::TOO_LARGE then outgrown(handle, message)
           when ControlChannel::LIMIT_REACHED then handle.answer(may_exit || handle.stopping? || (spare? && handle.retiring != :mold))

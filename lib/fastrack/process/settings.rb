@@ -53,6 +53,14 @@ module Fastrack
         nil
       end
 
+      # Whether something reads a line from the terminal, and echoes itself what is typed (readline(3), Reline).
+      def line_edited?
+        !STDIN.echo?
+      rescue SystemCallError, IOError, NoMethodError
+        # It is no terminal, or nobody has asked for its mode (console_mode).
+        false
+      end
+
       # Whether this process gets the terminal's signals: INT, and WINCH when the window changes its size.
       def foreground?
         group, _, _, terminals_group = ProcStat.of("self").drop(2)
