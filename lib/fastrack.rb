@@ -22,7 +22,7 @@ module Fastrack
     def forbid_refork!
       return if @refork_forbidden
 
-      @refork_forbidden = caller(1, 1).first[/\A.*?:\d+/]
+      @refork_forbidden = Text.utf8(caller(1, 1).first.b[/\A.*?:\d+/])
       @refork_forbids&.call
     end
 

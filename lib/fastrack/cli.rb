@@ -2,6 +2,7 @@
 
 require_relative "cli/app_file"
 require_relative "cli/arguments"
+require_relative "backtrace"
 require_relative "cli/daemon"
 require_relative "configuration"
 require_relative "configuration/app_environment"
@@ -108,7 +109,7 @@ module Fastrack
     rescue Error
       raise
     rescue StandardError, ScriptError => e
-      raise Error, "the app does not load: #{e.full_message(highlight: false, order: :top)}".chomp
+      raise Error, "the app does not load: #{Backtrace.text(e)}"
     end
   end
 end

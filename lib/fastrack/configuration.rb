@@ -6,6 +6,7 @@ require_relative "configuration/options"
 require_relative "error"
 require_relative "listener/address"
 require_relative "log"
+require_relative "text"
 require_relative "upgrade/start_command"
 
 module Fastrack
@@ -22,13 +23,21 @@ module Fastrack
 
     # Keys that rackup, Rails and Sinatra pass to every handler and that mean nothing to this one.
     FOREIGN_KEYS = %i[
-      DoNotReverseLookup Silent Verbose app builder caching command config daemonize debug debugger early_hints
-      environment eval heapfile ignore_options include log_stdout log_to_stdout options pid profile_file profile_mode
+      DoNotReverseLookup Silent Verbose app builder caching command config daemonize debug debugger development early_hints
+      environment eval heapfile ignore_options include log_stdout log_to_stdout options picked pid profile_file profile_mode
       quiet require restart_cmd server user_supplied_options using warn
     ].freeze
 
     # The flags of `bin/rails server` that go before a ConfigFile.
-    TYPED = { Port: /\A(?:-p|--port\b)/, Host: /\A(?:-b|--binding\b)/, Pid: /\A(?:-P|--pid\b)/ }.freeze
+    TYPED = { Port: /\A(?:-p|--port\b)/, Host: /\A(?:-b|--binding\b)/, Pid: /\A(?:-P|--pid\b)/ }
+            .then { |flags| { **flags, Listen: flags[:Host] } }.freeze
+
+    # The flags, for messages.
+    FLAGS = { Port: "-p", Host: "-b", Pid: "-P" }.freeze
+
+    # A Host that is a whole address, as Puma's users give it to `bin/rails server -b`: a path, a URL, host:port.
+    WHOLE_ADDRESS = %r{/|\A~|\A[^:]+:\d+\z|\A\[.*\]:\d+\z|\.sock\z|\Aunix:}.freeze
+    ONLY_HOST = %r{\Atcp://(?<host>[^:/]+|\[.*\])/?\z}.freeze
 
     # What Listen replaces.
     PLACE = %i[Host Port Path].freeze
@@ -107,7 +116,7 @@ module Fastrack
     def oversights = [usual_workers, unread_files, idle_queue].compact
 
     # @return [Array<String>] absolute paths: the server's, and the one that rackup writes
-    def pid_files = [pid, @given[:pid]].compact.map { |path| File.expand_path(path) }.uniq
+    def pid_files = [pid, @given[:pid]].compact.map { |path| Text.expand(path) }.uniq
 
     # @return [String, nil] for the log, if workers have several threads: RAILS_MAX_THREADS may have been meant for another
     #   server
@@ -235,7 +244,23 @@ module Fastrack
     end
 
     def coerce(values)
-      values.to_h { |option, key, value| [option.name, option.coerce(value, "option #{key == :pid ? :Pid : key}")] }
+      values.to_h do |option, key, value|
+        source = flag(option.name) || "option #{key == :pid ? :Pid : key}"
+        option.name == :Host ? host_or_address(value, source) : [option.name, option.coerce(value, source)]
+      end
+    end
+
+    # @return [String, nil] what the user of `bin/rails server` has typed
+    def flag(name) = (FLAGS[name] if @given.key?(:user_supplied_options) && typed?(name))
+
+    # @return [Array] the option that it is, and its value
+    def host_or_address(value, source)
+      text = Option::BY_NAME[:Host].coerce(value, source)
+      only = ONLY_HOST.match(text.b)
+      return [:Host, Text.utf8(only[:host])] if only
+      return [:Host, text] unless WHOLE_ADDRESS.match?(text.b)
+
+      [:Listen, Option::BY_NAME[:Listen].coerce(text, source)]
     end
 
     # @return [Hash{Symbol => String}] the variable for each option that one counts for.
@@ -256,18 +281,20 @@ module Fastrack
       Option::BY_NAME[name].coerce(value, variable)
     end
 
-    # rackup's default is none of its user's choice: Rhebok's production has it, too.
+    # rackup sets RACK_ENV to development wherever its user has not said anything, in Rhebok's production too, whose server was named.
     def development_in?(environment)
+      return true if @given[:development]
+
       names = %w[RACK_ENV RAILS_ENV APP_ENV]
       return false unless environment.values_at(*names).compact.uniq == [AppEnvironment::DEFAULT]
 
-      @given.key?(:user_supplied_options) || AppEnvironment.development_chosen?(*names)
+      @given.key?(:user_supplied_options) || @given.key?(:picked) || AppEnvironment.development_chosen?(*names)
     end
 
     def default_files(environment)
       stage = @given[:environment] || AppEnvironment.name(environment)
       names = @given.key?(:user_supplied_options) ? CONFIG_FILES : CONFIG_FILES.first(1)
-      names.map { |name| name.sub("ENVIRONMENT", stage) }.select { |name| File.file?(name) }
+      names.map { |name| name.sub("ENVIRONMENT") { Text.utf8(stage) } }.select { |name| File.file?(name) }
     end
 
     # A ConfigFile goes before options, as in Rhebok; but not before what is typed to `bin/rails server`, and a puma.rb not before what
@@ -286,7 +313,7 @@ module Fastrack
 
     # Rails also counts PORT, HOST and BINDING as what its user has supplied.
     def typed?(name)
-      TYPED.key?(name) && StartCommand.current.command.any? { |word| TYPED[name].match?(word) }
+      TYPED.key?(name) && StartCommand.current.command.any? { |word| TYPED[name].match?(word.b) }
     end
 
     # @return [ConfigFile, nil]
@@ -296,7 +323,7 @@ module Fastrack
 
       text = "loading from config_file:#{path}"
       @output ? @output.puts(text) : Log.say(text)
-      @file = File.expand_path(path, StartCommand.logical_directory)
+      @file = Text.expand(path, StartCommand.logical_directory)
       config = evaluate(path, environment)
       config.__useless__.each { |line| warn_of(line) }
       @puma = config.__puma__
@@ -307,9 +334,9 @@ module Fastrack
     def evaluate(path, environment)
       command = @given[:command]
       # As under Puma: rackup and Rails say where `port` listens, and which environment it is.
-      host = command ? nil : @given[:Host]
+      host = command ? nil : (@chosen[:Host] || @assumed[:Host])
       context = { environment: environment, fixed: !@given[:environment].nil?, **(host ? { host: host } : {}) }
-      @puma_file = command&.fetch(:puma) || PUMA_FILE.match?(path)
+      @puma_file = command&.fetch(:puma) || PUMA_FILE.match?(path.b)
       (@puma_file ? PumaFile : ConfigFile).evaluate(path, **context)
     end
 

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "handler"
+
 module Fastrack
   # Where nobody has named a server, this one is taken before WEBrick. The Gemfile's `gem "rhebok-rs"` in place of `gem "puma"` is then all
   # that a Rails app needs for `bin/rails server` and for its system tests.
@@ -10,7 +12,9 @@ module Fastrack
     # @param names [Array<String, Symbol>, String, Symbol] one name alone is what somebody has chosen
     def pick(names)
       better, last = Array(names).map(&:to_s).partition { |name| name != "webrick" }
-      super(better.any? && last.any? ? [*better, "fastrack", *last] : names)
+      return super unless better.any? && last.any?
+
+      super([*better, "fastrack", *last]).tap { |server| Handler.picked = true if server.to_s.end_with?("Handler::Fastrack") }
     end
 
     # For Rails::Server, which says where it takes the server to listen. The server's own lines know better.

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "text"
+
 module Fastrack
   # Why the server cannot start, for its user: one line, shown without a backtrace.
   class Error < StandardError
@@ -11,7 +13,7 @@ module Fastrack
     # @param error [Exception]
     # @return [String] one line
     def self.reason(error)
-      error.is_a?(Error) ? error.message : "#{error.message.lines.first.to_s.chomp} (#{error.class})"
+      error.is_a?(Error) ? Text.utf8(error.message) : "#{Text.utf8(error.message.lines.first.to_s.chomp)} (#{error.class})"
     rescue *FOREIGN
       # Its message is a method of the app's.
       error.class.to_s
@@ -23,7 +25,7 @@ module Fastrack
       # Ruby can be built and started without the gem.
       return "" unless defined?(DidYouMean::SpellChecker)
 
-      nearest = DidYouMean::SpellChecker.new(dictionary: names).correct(name).first
+      nearest = DidYouMean::SpellChecker.new(dictionary: names).correct(Text.utf8(name.to_s).scrub).first
       nearest ? "; did you mean #{nearest}?" : ""
     end
   end

@@ -17,7 +17,7 @@ module Fastrack
       # @raise [SystemExit] with status 1 when it cannot start; the reason is one line on stderr
       def run(app, options = {}, **keywords)
         AppEnvironment.settle_rackup
-        launcher = Launcher.new(app, options.merge(keywords))
+        launcher = Launcher.new(app, { **options.merge(keywords), **start_of(app) })
         Handler.launcher = launcher
         yield launcher if block_given?
         launcher.run
@@ -26,6 +26,14 @@ module Fastrack
       ensure
         Handler.launcher = nil
       end
+
+      # @return [Hash] of how it was started what the configuration wants to know
+      def start_of(app)
+        # `ruby app.rb` of a Sinatra app sets no variable that says so.
+        development = app.respond_to?(:development?) && app.development?
+        { **(Handler.picked ? { picked: true } : {}), **(development ? { development: true } : {}) }
+      end
+      private :start_of
 
       # Stops the server of this process. rackup calls it on INT.
       def shutdown = Handler.launcher ? Handler.launcher.stop : exit
@@ -38,6 +46,10 @@ module Fastrack
       # @!visibility private
       # Handler's own counts, not those of its subclasses.
       attr_accessor :launcher
+
+      # @!visibility private
+      # Whether nobody has named this server: see DefaultServer.
+      attr_accessor :picked
     end
   end
 end

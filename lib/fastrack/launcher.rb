@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "backtrace"
 require_relative "configuration"
 require_relative "configuration/unicorn_api"
 require_relative "error"
@@ -11,6 +12,7 @@ require_relative "process/last_words"
 require_relative "process/pid_file"
 require_relative "process/settings"
 require_relative "process/start_lines"
+require_relative "text"
 require_relative "upgrade/old_master"
 require_relative "upgrade/start_command"
 
@@ -218,9 +220,11 @@ module Fastrack
     # @return [#call, AppFile] an AppFile if each worker is to load it
     def preload(app)
       @configuration.preload_app ? @configuration.load_app(app) : app
-    rescue Exception # rubocop:disable Lint/RescueException -- it is raised again
+    rescue Exception => e # rubocop:disable Lint/RescueException -- it is raised again
       @listener_set.close
-      raise
+      raise if e.is_a?(Error) || !(StandardError === e || ScriptError === e)
+
+      raise Error, "the app does not load: #{Backtrace.text(e)}"
     end
 
     def loaded(app)

@@ -3,6 +3,7 @@
 require "socket"
 require_relative "log"
 require_relative "process/safe_file"
+require_relative "text"
 
 module Fastrack
   # A listening socket, and the names that apps and log lines have for it. The master keeps it for as long as the server
@@ -25,7 +26,7 @@ module Fastrack
       @address = socket.local_address
       @identity = socket.stat.ino
       # As bound: the working directory may change.
-      @path = File.expand_path(@address.unix_path) unless tcp? || @address.unix_path.start_with?("\0")
+      @path = Text.expand(unix_name) unless tcp? || unix_name.start_with?("\0")
       @file = @path && SafeFile.at(@path) { file_at(@path) }
       @socket.close_on_exec = true
       return unless tcp?
@@ -51,10 +52,10 @@ module Fastrack
     def backlog_limit = (@socket.getsockopt(:TCP, :INFO).data.unpack1("@28L") if tcp? && Socket.const_defined?(:TCP_INFO))
 
     # @return [String] the address in the listening line
-    def to_s = tcp? ? "#{server_name}:#{server_port}" : ":unix:#{@address.unix_path}"
+    def to_s = tcp? ? "#{server_name}:#{server_port}" : ":unix:#{unix_name}"
 
     # @return [String] what a developer opens
-    def url = tcp? ? "http://#{self}" : "unix://#{@path || @address.unix_path}"
+    def url = tcp? ? "http://#{self}" : "unix://#{@path || unix_name}"
 
     # Gives it another descriptor of its socket, where it was closed.
     #
@@ -91,6 +92,8 @@ module Fastrack
     end
 
     private
+
+    def unix_name = Text.utf8(@address.unix_path)
 
     # What tells a file from any other that may get its name: inodes are used again.
     def file_at(path)

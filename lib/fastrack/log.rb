@@ -2,6 +2,7 @@
 
 require "fcntl"
 require "socket"
+require_relative "backtrace"
 require_relative "error"
 require_relative "process/safe_file"
 
@@ -97,6 +98,8 @@ module Fastrack
     class << self
       # @return [LogFormat, nil] nil: lines are written as they are
       attr_accessor :style
+      # @return [Repeats, nil] nil: all is said each time
+      attr_accessor :repeats
     end
 
     module_function
@@ -152,12 +155,24 @@ module Fastrack
     # Writes a line to an object of which Ruby asks no more than `write`.
     def put(stream, text) = stream.respond_to?(:puts) ? stream.puts(text) : stream.write("#{text.chomp}\n")
 
-    # Logs an exception with its backtrace and causes.
+    # Logs an exception with the app's frames and causes; one that comes again and again in one line, with where it was raised.
     def exception(text, error)
-      line("#{text}: #{error.full_message(highlight: false, order: :top)}".chomp, :error)
-    rescue *Error::FOREIGN
-      # Its message is a method of the app's.
-      line("#{text}: #{error.class}", :error)
+      reason = Error.reason(error)
+      at = Array(error.backtrace).first&.then { |frame| Text.utf8(frame) }
+      # Numbers are those of workers, processes and objects.
+      repeated([text, reason].map { |part| part.b.gsub(/0x\h+|\d+/n, "") } << at, :error) do |count|
+        count == 1 ? "#{text}: #{Backtrace.text(error)}" : "#{text}: #{reason}#{", at #{at}" if at}"
+      end
+    end
+
+    # Writes a line that may come again and again: the first time, and then at growing intervals.
+    #
+    # @param key [Object] see Repeats#count
+    # @yieldparam count [Integer] how often it has come
+    # @yieldreturn [String] the line, to which the count is added
+    def repeated(key, level = :info)
+      count = Log.repeats ? Log.repeats.count(key) : 1
+      line("#{yield count}#{" (#{count} times so far)" if count > 1}", level) if count
     end
   end
 

@@ -2,6 +2,7 @@
 
 require_relative "error"
 require_relative "log"
+require_relative "master/developer_interrupt"
 require_relative "master/hooks"
 require_relative "master/orders"
 require_relative "master/refork"
@@ -13,6 +14,7 @@ require_relative "process/last_words"
 require_relative "process/orphans"
 require_relative "process/sd_notify"
 require_relative "process/settings"
+require_relative "repeats"
 require_relative "upgrade"
 require_relative "worker/control_channel"
 
@@ -39,6 +41,7 @@ module Fastrack
       # Only the master has the writing end. When it dies, however that happens, workers read the end of file.
       @death_pipe = IO.pipe
       LastWords.open
+      Log.repeats = Repeats.new
       @hooks = MasterHooks.new(launcher, @signals)
       @orders = Orders.new { publish }
       @workers = Workers.new(launcher, app, @signals, @death_pipe, @hooks, @orders)
@@ -49,7 +52,8 @@ module Fastrack
       @sd_notify = SdNotify.new if ENV["NOTIFY_SOCKET"]
       # While a hook keeps the master from its loop.
       @signals.limit.meanwhile = @sd_notify&.method(:step)
-      @chores = [@sd_notify, Orphans.start, launcher.configuration.puma&.restarter(launcher)].compact
+      @developer_interrupt = DeveloperInterrupt.new(@workers, method(:end_quickly))
+      @chores = [@sd_notify, @developer_interrupt, Orphans.start, launcher.configuration.puma&.restarter(launcher)].compact
       @generation = 1
       @announced = 0
       @again = false
@@ -125,6 +129,7 @@ module Fastrack
       @workers.detach
       @upgrade&.close
       @monitor&.close
+      Log.repeats = nil
       ForkGuard.uninstall
       @signals.uninstall(quiet: @signalled ? REPEATED : [], once: @signalled && !@interrupted && !configuration.development? ? ["INT"] : [])
       @signals.close
@@ -177,7 +182,8 @@ module Fastrack
     end
 
     def handle_signal(name)
-      name = "TERM" if name == "HUP" && terminal_closed?
+      return terminal_gone if name == "HUP" && terminal_closed?
+
       case name
       when "TERM", STOP then finish(name)
       when "QUIT" then @launcher.interactive? ? @workers.each(&:log_backtraces) : shut_down(Shutdown::Graceful, name)
@@ -202,13 +208,24 @@ module Fastrack
       shut_down(@shutdown.is_a?(Shutdown::Phased) ? Shutdown::Graceful : Shutdown::Drain, name, cancel: "TERM")
     end
 
+    # Nobody waits for a developer's requests any more, which may take for ever.
+    def terminal_gone
+      configuration.development? ? shut_down(Shutdown::Quick, "HUP", cancel: "TERM") : finish("TERM")
+    end
+
     # Graceful at first: Puma's plugins send it when a process of theirs has ended, and some supervisors send it to stop. Who sends it
     # again cannot wait, nor can a developer.
     def interrupt
-      return shut_down(Shutdown::Quick, "INT", cancel: "INT") if @interrupted || configuration.development?
+      return @developer_interrupt.begin(now) if configuration.development? && @launcher.interactive? && @workers.each.any?(&:busy?)
+      return end_quickly if @interrupted || configuration.development?
 
       @interrupted = true
       finish("INT")
+    end
+
+    def end_quickly
+      @signalled = true
+      shut_down(Shutdown::Quick, "INT", cancel: "INT")
     end
 
     # Puma's USR1 is another one.

@@ -5,6 +5,7 @@ require_relative "gc/figures"
 require_relative "log"
 require_relative "process/guards"
 require_relative "process/last_words"
+require_relative "text"
 require_relative "worker/control_channel"
 require_relative "worker/engine_settings"
 require_relative "worker/mold"
@@ -23,6 +24,9 @@ module Fastrack
 
     # Drains, sent by the master only. Its default is to be ignored, so that it is safe before there is a handler.
     DRAIN_SIGNAL = "URG"
+
+    # Asks whether something in the app handles INT. The master sends it, in development.
+    INTERRUPT_SIGNAL = "USR2"
 
     # Reopens log files. The master sends it after it has reopened its own.
     LOG_SIGNAL = "USR1"
@@ -67,7 +71,7 @@ module Fastrack
     # @param death_pipe [IO] at end of file when the master is dead
     # @return [Integer] the exit status
     def live(channel, signals, pending, death_pipe)
-      take_signals(signals, pending)
+      take_signals(signals, pending, channel)
       ForkGuard.install { [@engine, death_pipe, channel, *@launcher.listeners, @launcher.queue].compact }
       Fastrack.refork_forbids = -> { channel.write(ControlChannel::FORBID) }
       status = status_of do
@@ -89,13 +93,15 @@ module Fastrack
     # For the log.
     def name = "worker #{@nr} (pid #{Process.pid})"
 
-    def take_signals(signals, pending)
+    def take_signals(signals, pending, channel)
       @pid = Process.pid
       stop_signals = STOP_SIGNALS.last == stop_signal ? STOP_SIGNALS : [stop_signal]
       (STOP_SIGNALS + MASTER_SIGNALS).each { |name| stop_signals.include?(name) ? take(name) { stop } : take(name) }
+      @interrupt_handler = take("INT")
       # Not in the handler itself: it cannot wait for a stream's lock.
       take(LOG_SIGNAL) { @engine && !@threads ? @engine.pause : Thread.new { LogFiles.reopen } }
       take(DRAIN_SIGNAL) { @engine&.drain }
+      take(INTERRUPT_SIGNAL) { channel.write(interrupt_taken? ? ControlChannel::INTERRUPT_TAKEN : ControlChannel::INTERRUPT_LEFT) }
       take(Engine::THREAD_DUMP_SIGNAL) { dump_threads(ThreadDump.text) }
       take(BACKTRACE_SIGNAL) { Log.line("#{name} is at:\n#{ThreadDump.text.chomp}") }
       trap("CHLD", "DEFAULT")
@@ -105,8 +111,10 @@ module Fastrack
     end
 
     # A process that the app forks inherits the handlers. There the signals do what they do by default.
+    #
+    # @return [Proc] the handler
     def take(name)
-      trap(name) do
+      handler = proc do
         if Process.pid == @pid
           yield if block_given?
         else
@@ -114,6 +122,14 @@ module Fastrack
           Process.kill(name, Process.pid)
         end
       end
+      handler.tap { trap(name, handler) }
+    end
+
+    # By the handler that is there: a debugger has its own while it has a prompt.
+    def interrupt_taken?
+      found = trap("INT") { nil }
+      trap("INT", found || "DEFAULT")
+      !found.equal?(@interrupt_handler)
     end
 
     # Also in a signal handler. Without an engine there are no requests yet, and a hook may run for a long time.
@@ -246,7 +262,8 @@ module Fastrack
       yield
       0
     rescue SystemExit => e
-      Log.line("exit(#{e.status}) was called in #{name}#{", at #{e.backtrace.first}" if e.backtrace}")
+      at = e.backtrace&.first&.then { |frame| ", at #{Text.utf8(frame)}" }
+      Log.repeated([:exit_called, e.status, at]) { "exit(#{e.status}) was called in #{name}#{at}" }
       e.status
     end
 

@@ -30,16 +30,22 @@ RSpec.describe "A new Rails app", skip: AppRequirements.missing("Rails 7.2 with 
     output
   end
 
-  # What the generator, which is run twice in a folder, makes of a file there. Without an app, that is quick.
+  # What the generator, which is run twice in a folder, makes of a file there, and what it leaves when it is undone. Without an app, that is quick.
   def generated(text, name, folder)
     file = Folder.write(@dir, File.join("files", File.basename(name), folder, name), text)
     run("ruby", "-I", Server::LIB, "-e", <<~'RUBY', file.delete_suffix("/#{name}"), chdir: @dir)
       require "rails/generators"
       require "generators/fastrack/install/install_generator"
-      2.times { Fastrack::Generators::InstallGenerator.start(%w[--force --quiet], destination_root: ARGV.first) }
+      generator = Fastrack::Generators::InstallGenerator
+      2.times { generator.start(%w[--force --quiet], destination_root: ARGV.first) }
+      FileUtils.cp_r("#{ARGV.first}/.", "#{ARGV.first}-generated")
+      generator.start(%w[--quiet], destination_root: ARGV.first, behavior: :revoke)
     RUBY
-    File.read(file)
+    [File.read(file.sub(%r{/(?=#{Regexp.escape(name)}\z)}, "-generated/")), files(file.delete_suffix("/#{name}"))]
   end
+
+  # Texts by name.
+  def files(folder) = Dir.glob("**/*", base: folder).select { |name| File.file?(File.join(folder, name)) }.to_h { |name| [name, File.read(File.join(folder, name))] }
 
   # Bundler and Rails take a while to start.
   def serve(*words, env: {})
@@ -71,6 +77,7 @@ RSpec.describe "A new Rails app", skip: AppRequirements.missing("Rails 7.2 with 
   describe "with bin/rails generate fastrack:install" do
     before(:context) do
       FileUtils.rm_f(%w[Procfile bin/dev].map { |name| path(name) })
+      @before = files(@app).reject { |name, _| name.match?(%r{\A(?:tmp|log|storage)/}) }
       @output = run("bin/rails", "generate", "fastrack:install")
     end
 
@@ -80,14 +87,19 @@ RSpec.describe "A new Rails app", skip: AppRequirements.missing("Rails 7.2 with 
       expect([File.read(path("bin/dev")), File.executable?(path("bin/dev"))]).to match([/^exec bin\/rails server -u fastrack "\$@"$/, true])
     end
 
-    it "has the workers, threads and plugins of config/puma.rb, and its hooks" do
+    it "has the workers, threads and plugins of config/puma.rb, its hooks and comments, and no two words for one thing" do
       text = File.read(path("config/fastrack.rb"))
       expect(text).to include('max_workers ENV.fetch("WEB_CONCURRENCY", 1)', "threads threads_count, threads_count\n", "plugin :tmp_restart\n")
-      # Those of Puma's file are its comments.
-      expect(text).not_to include("This configuration file will be evaluated by Puma")
-      puma = "count = 2 # of them\nworkers count\nbefore_fork { puts '# no comment' } # here\nplugin :solid_queue if ENV['QUEUE']\n"
+      expect(text).to end_with(File.read(path("config/puma.rb")))
+      expect(text.scan(/^pid(?:file)? .*/)).to eq(['pidfile ENV["PIDFILE"] if ENV["PIDFILE"]'])
+      puma = "# frozen_string_literal: true\n\ncount = 2 # of them\nworkers count\nbefore_fork { puts '# no comment' } # here\n"
       generated(puma, "config/puma.rb", "carried")
-      expect(File.read(File.join(@dir, "files/puma.rb/carried/config/fastrack.rb"))).to end_with(puma.gsub(/ # of them| # here/, ""))
+      text = File.read(File.join(@dir, "files/puma.rb/carried-generated/config/fastrack.rb"))
+      expect(text).to end_with(puma.lines.drop(2).join)
+      expect([text.scan(/^.*frozen_string_literal/).size, text.scan(/^ *(?:max_)?workers\b.*/)]).to eq([1, ["workers count"]])
+      generated("workers 4 if ENV['MANY']\n", "config/puma.rb", "sometimes")
+      text = File.read(File.join(@dir, "files/puma.rb/sometimes-generated/config/fastrack.rb"))
+      expect(text.scan(/^ *(?:max_)?workers\b.*/)).to eq(['workers ENV.fetch("WEB_CONCURRENCY", 1)', "workers 4 if ENV['MANY']"])
     end
 
     it "is served with what the Procfile says" do
@@ -104,7 +116,8 @@ RSpec.describe "A new Rails app", skip: AppRequirements.missing("Rails 7.2 with 
     end
 
     {
-      "Procfile" => [["web: bundle exec puma -C config/puma.rb\nworker: bin/jobs\n", "web: bundle exec fastrack -e ${RAILS_ENV:-${RACK_ENV:-production}}\nworker: bin/jobs\n"],
+      "Procfile" => [["web: bundle exec puma -C config/puma.rb\nworker: bin/jobs\n",
+                      "# before fastrack:install: web: bundle exec puma -C config/puma.rb\nweb: bundle exec fastrack -e ${RAILS_ENV:-${RACK_ENV:-production}}\nworker: bin/jobs\n"],
                      ["worker: bin/jobs\n", "worker: bin/jobs\nweb: bundle exec fastrack -e ${RAILS_ENV:-${RACK_ENV:-production}}\n"]],
       "Procfile.dev" => [["web: env RUBY_DEBUG_OPEN=true bin/rails server\ncss: bin/rails tailwindcss:watch\n",
                           "web: env RUBY_DEBUG_OPEN=true bin/rails server -u fastrack\ncss: bin/rails tailwindcss:watch\n"],
@@ -115,10 +128,15 @@ RSpec.describe "A new Rails app", skip: AppRequirements.missing("Rails 7.2 with 
       "bin/dev" => [["#!/usr/bin/env ruby\nexec \"./bin/rails\", \"server\", *ARGV\n",
                      "#!/usr/bin/env ruby\nexec \"./bin/rails\", \"server\", \"-u\", \"fastrack\", *ARGV\n"]]
     }.each do |name, texts|
-      it "changes the line that is there in #{name}, once" do
+      it "changes the line that is there in #{name}, once, and back" do
         found = texts.map.with_index { |(before, _), number| generated(before, name, "app#{number}") }
-        expect(found).to eq(texts.map(&:last))
+        expect(found).to eq(texts.map { |before, after| [after, { name => before }] })
       end
+    end
+
+    it "is undone by bin/rails destroy fastrack:install" do
+      run("bin/rails", "destroy", "fastrack:install")
+      expect(files(@app).reject { |name, _| name.match?(%r{\A(?:tmp|log|storage)/}) }).to eq(@before)
     end
   end
 end

@@ -149,6 +149,18 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
       expect(server.log).to include("Exiting")
     end
 
+    it "serves at a path, or a URL, and says which flag is wrong" do
+      Dir.mktmpdir do |dir|
+        server = @app.rails_server(["-e", "production", "-b", "#{dir}/rails.sock"])
+        expect([server.path, server.get("/notes").status]).to eq(["#{dir}/rails.sock", 200])
+        server.stop
+      end
+      server = @app.rails_server(%w[-e production -b tcp://127.0.0.1:0])
+      expect([server.host, server.get("/notes").status]).to eq(["127.0.0.1", 200])
+      server.stop
+      expect { @app.rails_server(%w[-e production -b ssl://127.0.0.1:0]) }.to raise_error(Server::Failed, /^fastrack: -b must be without TLS;/)
+    end
+
     it "serves in development, and has its pid file until the end" do
       server = @app.rails_server(%w[-p 0], env: { "WEB_CONCURRENCY" => "1" })
       pid_file = @app.path("tmp/pids/server.pid")

@@ -48,11 +48,12 @@ RSpec.describe "In development", once: "options, the terminal and signals, which
 
   describe "at a terminal" do
     # A server in the foreground of a terminal of its own, as a shell starts it.
-    def at_terminal(*arguments)
-      PTY.spawn(Server::CLEAN_ENVIRONMENT.merge("TERM" => "dumb", "PWD" => @dir), RbConfig.ruby, "-w", Server::COMMAND, "-p", "0", *arguments,
+    def at_terminal(*arguments, terminal: "dumb")
+      PTY.spawn(Server::CLEAN_ENVIRONMENT.merge("TERM" => terminal, "PWD" => @dir), RbConfig.ruby, "-w", Server::COMMAND, "-p", "0", *arguments,
                 chdir: @dir) do |output, input, pid|
         @screen = +""
         @output = output
+        @input = input
         @pid = pid
         read_until(/Fastrack is ready/)
         @port = @screen[/Listening on localhost:(\d+)/, 1].to_i
@@ -72,7 +73,9 @@ RSpec.describe "In development", once: "options, the terminal and signals, which
 
     def read_until(pattern)
       eventually(20, -> { "no #{pattern.inspect} in:\n#{@screen}" }) do
-        @screen << @output.read_nonblock(65_536, exception: false).to_s if @output.wait_readable(0.05)
+        @screen << (fresh = @output.wait_readable(0.05) ? @output.read_nonblock(65_536, exception: false).to_s : "")
+        # Reline asks a terminal where its cursor is.
+        fresh.scan("\e[6n") { @input.write("\e[1;1R") }
         pattern.match?(@screen)
       rescue Errno::EIO
         pattern.match?(@screen)
@@ -111,6 +114,32 @@ RSpec.describe "In development", once: "options, the terminal and signals, which
         ended
         expect([@status.exitstatus, input.echo?]).to eq([0, true])
         socket.close
+      end
+    end
+
+    it "Ctrl-C at the prompt of `debugger` is for its line, and the server goes on until there is no prompt" do
+      skip "there is no gem debug with a terminal's line editor" unless Gem::Specification.any? { |gem| gem.name == "debug" } && Gem.ruby_version >= Gem::Version.new("3.1")
+      write("config.ru", "require 'debug/prelude'\nrun lambda { |env|\n  secret = 41\n  env['PATH_INFO'] == '/' ? debugger : (puts 'asleep'; sleep)\n  [200, {}, [secret.to_s]]\n}")
+      at_terminal(terminal: "xterm") do |input|
+        socket = ask
+        read_until(/\(rdbg\) /)
+        input.write("garbage")
+        read_until(/garbage/)
+        input.write("\C-c")
+        read_until(/\^C.*\(rdbg\) /m)
+        # Longer than the server takes to find out whose it was.
+        input.write("sleep 3; p 'still ' + 'here'\n")
+        read_until(/still here/)
+        input.write("continue\n")
+        read_until(/"GET \//)
+        expect(socket.read).to end_with("41")
+        socket.close
+        socket = ask("/sleep")
+        read_until(/asleep/)
+        input.write("\C-c")
+        ended
+        socket.close
+        expect(@status.exitstatus).to eq(0)
       end
     end
 

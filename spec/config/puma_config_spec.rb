@@ -13,6 +13,14 @@ RSpec.describe "A puma.rb", once: "the words are the same in every Ruby" do
     expect(titles).to contain_exactly("fastrack master [shop]", "fastrack worker[0] [shop]", "fastrack worker[1] [shop]")
   end
 
+  it "mounts the app where SCRIPT_NAME says, as Puma does, and another file does not" do
+    write("config.ru", "run ->(env) { [200, {}, [env.values_at('SCRIPT_NAME', 'PATH_INFO').join(' ')]] }")
+    write("puma.rb", "port 0, '127.0.0.1'")
+    write("other.rb", "listen '127.0.0.1:0'\nmax_workers 1")
+    expect(%w[puma.rb other.rb].map { |file| ready("-c", file, env: { "SCRIPT_NAME" => "/shop" }).get("/shop/cart").body })
+      .to eq(["/shop /shop/cart", " /shop/cart"])
+  end
+
   it "has its hooks called in the process and in the order that Puma has" do
     write("config/puma.rb", <<~RUBY)
       port 0, "127.0.0.1"

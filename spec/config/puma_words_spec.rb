@@ -155,6 +155,16 @@ RSpec.describe "The words of a puma.rb", once: "a file of words" do
     expect(configure(text, { **rails, Port: 5000, user_supplied_options: [:Port] }).addresses.map(&:to_s)).to eq(["localhost:5000"])
   end
 
+  it "go behind a whole address that the user of Rails has chosen as host" do
+    rails = { Port: 3000, environment: "development", user_supplied_options: [:Host] }
+    found = { "/run/a.sock" => "/run/a.sock", "./a.sock" => "./a.sock", "unix:///run/a.sock" => "/run/a.sock", "tcp://127.0.0.1:4001" => "127.0.0.1:4001",
+              "tcp://127.0.0.1" => "127.0.0.1:3000", "127.0.0.1:4001" => "127.0.0.1:4001", "[::1]:4001" => "[::1]:4001", "::1" => "[::1]:3000" }
+    hosts = found.keys.to_h { |host| [host, configure("port 3000", { **rails, Host: host }).addresses.join(" ")] }
+    expect(hosts).to eq(found)
+    expect { configure("port 3000", { **rails, Host: "ssl://127.0.0.1" }) }
+      .to raise_error(Fastrack::ConfigurationError, 'option Host must be without TLS; terminate that in a proxy in front; got "ssl://127.0.0.1"')
+  end
+
   it "files are Puma's by their name" do
     %w[puma.rb puma_staging.rb config/puma/production.rb].each do |name|
       write(name, "persistent_timeout 7")

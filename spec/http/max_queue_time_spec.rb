@@ -14,9 +14,16 @@ RSpec.describe "MaxQueueTime", once: "measured and answered without Ruby" do
     expect([refused.status, refused.headers["retry-after"], refused.headers["connection"], refused.body])
       .to eq([503, "1", "close", "503 Service Unavailable: the server is overloaded\n"])
     expect(server.get("/").body).to eq("2")
-    server.await_log(/^fastrack: requests have waited for more than 60 s, their clients get 503/)
+    server.await_log(/^fastrack: 1 request has waited for more than 60 s, and got 503/)
     metrics = MonitorClient.new(server.file("app.control")).metrics
     expect(metrics).to include("fastrack_overloaded_requests_total" => 1, "fastrack_refused_requests_total" => 1)
+  end
+
+  it "tells how many it has refused, by the next request at the latest" do
+    server = Server.start(ru: ru, options: { MaxWorkers: 1, MaxQueueTime: 60 })
+    5.times { expect(server.get("/", started(100)).status).to eq(503) }
+    told = -> { server.log.scan(/^fastrack: (\d+) requests? ha(?:s|ve) waited for more than 60 s, and got 503/).flatten.sum(&:to_i) }
+    Eventually.eventually(Server::DEADLINE, -> { server.log }) { server.get("/").status == 200 && told.call == 5 }
   end
 
   # What a client may say of the time of its request: it makes no wait shorter.

@@ -101,7 +101,7 @@ RSpec.describe "LogFormat", once: "text and files" do
   end
 
   it "quotes any text for JSON" do
-    ["a\"b\\c\n\u2028\u0000\u001b", "gr\u00fcn", "\xff".b, ""].each do |text|
+    ["a\"b\\c\n\u2028\u0000\u001b", "gr\u00fcn", "gr\u00fcn".b, "gr\u00fcn".dup.force_encoding("US-ASCII"), "\xff".b, ""].each do |text|
       expect(JSON.parse("[#{Fastrack::LogFormat.quote(text)}]")).to eq([text.dup.force_encoding("UTF-8").scrub("\ufffd")])
     end
   end

@@ -89,8 +89,8 @@ RSpec.describe "Signals", once: "processes and signals" do
   # What a terminal's end does to a server in it, seen from outside: its log is a file, as it outlives the terminal.
   describe "HUP, WINCH and the terminal" do
     # Starts the command in a terminal of its own. The block gets what closes that, its first process, what gives the log, and its screen.
-    def in_terminal(command, directory = Dir.mktmpdir)
-      File.write(File.join(directory, "config.ru"), Rackups::PID)
+    def in_terminal(command, directory = Dir.mktmpdir, ru: Rackups::PID)
+      File.write(File.join(directory, "config.ru"), ru)
       log = -> { File.file?("#{directory}/log") ? File.read("#{directory}/log") : "" }
       reader, writer, pid = PTY.spawn(Server::CLEAN_ENVIRONMENT, "sh", "-c", command, chdir: directory)
       Process.detach(pid)
@@ -114,6 +114,24 @@ RSpec.describe "Signals", once: "processes and signals" do
           close.call
           eventually(20, log) { !ProcessTable.alive?(master) }
           expect(log.call).to include("HUP: the terminal is closed, stopping")
+        end
+      end
+    end
+
+    { "development" => "sleep", "production" => "sleep 0.5; File.write('done', '')" }.each do |environment, work|
+      it "D8 #{environment == "development" ? "ends at once" : "finishes requests"} in #{environment} when the terminal is closed" do
+        ru = "run ->(_env) { File.write('begun', ''); #{work}; [200, {}, []] }"
+        in_terminal("exec #{server.sub(" -b", " -E #{environment} -b")}", ru: ru) do |close, master, log|
+          folder = File.readlink("/proc/#{master}/cwd")
+          client = UNIXSocket.new("#{folder}/app.sock")
+          client.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+          eventually(20, log) { File.exist?("#{folder}/begun") }
+          close.call
+          # Far less than GracefulTimeout, which is 30 s.
+          eventually(10, log) { !ProcessTable.alive?(master) }
+          expect(File.exist?("#{folder}/done")).to be(environment == "production")
+        ensure
+          client&.close
         end
       end
     end

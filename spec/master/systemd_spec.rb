@@ -33,10 +33,12 @@ RSpec.describe "Under systemd", once: "sockets and processes" do
       sockets.each(&:close)
     end
 
-    it "C6 sockets for another process are not taken" do
+    it "C6 sockets for another process, as for a shell in between, are not taken, and a line says so" do
       TCPServer.open("127.0.0.1", 0) do |socket|
         server = start([socket], options: { Host: "127.0.0.1", Port: 0, MaxWorkers: 1 }, env: { "LISTEN_PID" => "1" })
         expect(server.port).not_to eq(socket.addr[1])
+        line = /^fastrack: systemd's sockets \(LISTEN_FDS\) are for process "1", and this is process #{server.master}, /
+        expect(server.log.scan(line).size).to eq(1)
         expect(server.get.status).to eq(200)
         server.stop
       end

@@ -65,7 +65,7 @@ class Server
 
     def show_logs
       @started.each do |_, server|
-        warn "--- log of server #{server.pid} (#{server.command.join(" ")})", server.log[-20_000..] || server.log
+        warn "--- log of server #{server.pid} (#{server.command.map(&:inspect).join(" ")})", server.log[-20_000..] || server.log
       end
     end
 

@@ -77,7 +77,7 @@ RSpec.describe "Workers with several requests" do
       KeptPeer.new(server).ask("/wait?#{name}").tap { eventually { holders.size > before } }
     end
     Process.kill(:KILL, worker)
-    eventually { server.log.match?(%r{worker 0 \(pid #{worker}\) was killed by SIGKILL while serving GET /wait\?first }) }
+    eventually { server.log.match?(%r{worker 0 \(pid #{worker}\) was killed by SIGKILL while serving GET /wait }) }
   end
 
   it "wait for all their requests when there is to be one worker less (TTOU)" do

@@ -51,11 +51,10 @@ impl Worker {
         }
     }
 
-    /// The request that it answers: method and path, without what follows a `?`, which may be secret; and its seconds.
+    /// The request that it answers: method and path; and its seconds.
     pub fn request(&self, now: f64) -> Option<(String, f64)> {
         let entry = self.entry.as_ref().filter(|entry| entry.state != State::Waiting)?;
-        let path = entry.line.split(|byte| *byte == b'?').next().unwrap_or_default();
-        let path = path.escape_ascii().to_string();
+        let path = entry.line.escape_ascii().to_string();
         let text = if entry.in_callbacks { format!("callbacks of {path}") } else { path };
         Some((text, (now - entry.started as f64 / 1000.0).max(0.0)))
     }

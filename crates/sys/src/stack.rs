@@ -20,7 +20,9 @@ mod linux {
     const MARGIN: usize = 256 * 1024;
 
     pub(super) fn release() {
-        let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return };
+        // Names of files need not be UTF-8.
+        let Ok(maps) = std::fs::read("/proc/self/maps") else { return };
+        let maps = String::from_utf8_lossy(&maps).into_owned();
         let here = std::ptr::from_ref(&maps).addr();
         let Some(unused) = maps.lines().find_map(stack).and_then(|stack| below(&stack, here)) else { return };
         let start = std::ptr::without_provenance_mut(unused.start);

@@ -2,6 +2,7 @@
 
 require "rack"
 require_relative "../error"
+require_relative "../text"
 require_relative "help"
 
 module Fastrack
@@ -25,7 +26,7 @@ module Fastrack
     # @return [#call]
     # @raise [Error] when there is no such file or no app in it; and whatever the file raises
     def load(default_middleware: true, path: nil)
-      file = File.expand_path(@path || path || "config.ru")
+      file = Text.expand(@path || path || "config.ru")
       raise Error, "there is no #{file}#{suggestion}" unless File.file?(file)
 
       # Rack 2 also returns the options in the file.
@@ -42,6 +43,6 @@ module Fastrack
     private
 
     # For a command that was meant.
-    def suggestion = @path.to_s.match?(/\A[\w-]+\z/) ? Error.suggestion(@path, Help::WORDS) : ""
+    def suggestion = @path.to_s.b.match?(/\A[\w-]+\z/) ? Error.suggestion(@path, Help::WORDS) : ""
   end
 end

@@ -4,6 +4,7 @@ require "optparse"
 require_relative "../configuration/options"
 require_relative "../error"
 require_relative "../listener/address"
+require_relative "../text"
 require_relative "help"
 require_relative "puma_flags"
 
@@ -40,16 +41,16 @@ module Fastrack
       @action = :serve
       @settings = {}
       @addresses = []
-      rest = parser("", SERVING | CONTROL.values.flatten).parse(with_change(Help.words(arguments)))
+      rest = parser("", SERVING | CONTROL.values.flatten).parse(with_change(arguments.map(&:b)))
       @command = rest.first if Help::COMMANDS.key?(rest.first)
       return if %i[help version].include?(@action)
 
       @action = :check if @command == "check" && rest.shift
       @action = rest.shift.sub("phased-restart", "reload").to_sym if CONTROL.key?(@command)
-      @app_file = rest.shift unless control?
-      raise Error, "only one app: #{rest.join(" ")} is not expected" unless rest.empty?
+      @app_file = rest.shift&.then { |path| Text.utf8(path) } unless control?
+      raise Error, "only one app: #{Text.utf8(rest.join(" "))} is not expected" unless rest.empty?
     rescue OptionParser::ParseError => e
-      raise Error, e.message
+      raise Error, Text.utf8(e.message)
     end
 
     # Whether it is a command for a running server.
@@ -120,7 +121,7 @@ module Fastrack
         options.on(short, long, "listen on tcp://HOST:PORT, HOST:PORT or PATH; may be repeated") do |text|
           @addresses.concat(Address.list(text))
         rescue ArgumentError => e
-          raise Error, "#{short} #{e.message}; got #{text.inspect}"
+          raise Error, "#{short} #{e.message}; got #{Text.utf8(text).inspect}"
         end
       end
       option(options, :Host, "-o", "--host HOST", "address to listen on")
@@ -149,7 +150,7 @@ module Fastrack
       option(options, :Pid, "-P", "--pid FILE", "pid file of the master")
       options.on("--control PATH", "socket of the server's monitor") { |path| set("ControlPath", path) }
       options.on("-e", "-E", "--environment NAME", "environment (default: RACK_ENV, RAILS_ENV or development)") do |name|
-        @environment = name
+        @environment = Text.utf8(name)
       end
       options.on("-O", "--option NAME=VALUE", "set any option by its name: see docs/options.md") do |text|
         name, value = text.split("=", 2)
@@ -165,9 +166,9 @@ module Fastrack
 
     def set(name, value)
       option = Option.find(name)
-      raise Error, "unknown option #{name}#{Error.suggestion(name, Option::BY_NAME.keys)}" unless option
+      raise Error, "unknown option #{Text.utf8(name.to_s)}#{Error.suggestion(name, Option::BY_NAME.keys)}" unless option
 
-      @settings[option.name] = option.coerce(value, "-O #{name}")
+      @settings[option.name] = option.coerce(value, "-O #{Text.utf8(name)}")
     end
   end
 end

@@ -5,6 +5,7 @@ require_relative "../configuration"
 require_relative "../configuration/usual_control"
 require_relative "../error"
 require_relative "../process/pid_file"
+require_relative "../text"
 require_relative "folder_server"
 require_relative "monitor_client"
 require_relative "status_table"
@@ -40,7 +41,7 @@ module Fastrack
     def initialize(arguments, options, overrides)
       @arguments = arguments
       silent = StringIO.new
-      given = overrides.slice(:Pid, :ControlPath).select { |_, path| path }.transform_values { |path| File.expand_path(path) }
+      given = overrides.slice(:Pid, :ControlPath).select { |_, path| path }.transform_values { |path| Text.expand(path) }
       configuration = Configuration.new(options, overrides: overrides.merge(given), output: silent, warnings: silent)
       enter(configuration.working_directory)
       # A server in the same directory may be another one than that of this configuration.

@@ -101,10 +101,6 @@ module Fastrack
     # Commands: an argument that is no file may be a misspelled one.
     WORDS = [*COMMANDS.keys, "tune"].freeze
 
-    # @param arguments [Array<String>]
-    # @return [Array<String>] those that are no text in the locale's encoding as bytes: they may be a path
-    def self.words(arguments) = arguments.map { |one| one.valid_encoding? ? one : one.b }
-
     # Options with their help, wrapped to 80 columns.
     class Options < OptionParser
       # Columns of the text beside an option.

@@ -2,6 +2,7 @@
 
 require_relative "../configuration/options"
 require_relative "../error"
+require_relative "../text"
 
 module Fastrack
   # Puma's flags for the `fastrack` command: those that are an option here, and what to write in the place of others.
@@ -38,8 +39,8 @@ module Fastrack
       OPTIONS.each { |flag, name| option(options, name, flag, Option::BY_NAME.fetch(name).help) }
       options.on("--log-requests", "write an access log to stdout") { set("AccessLog", "-") }
       options.on("--control-url URL", "unix://PATH or tcp://127.0.0.1:PORT of the monitor") { |url| control_url(url) }
-      options.on("-I PATH", "add directories to the load path, separated by colons") { |path| load_path.concat(path.split(":")) }
-      options.on("-r", "--require LIBRARY", "require a library before the app") { |library| libraries << library }
+      options.on("-I PATH", "add directories to the load path, separated by colons") { |path| load_path.concat(path.split(":").map { |folder| Text.utf8(folder) }) }
+      options.on("-r", "--require LIBRARY", "require a library before the app") { |library| libraries << Text.utf8(library) }
       options.on("-V", "show the version") { @action = :version }
       WITHOUT_EFFECT.each { |flags| options.on(*flags, "no effect, always so") { nil } }
       INSTEAD.each { |flags, text| options.on(*flags, text) { raise Error, "#{flags.join(", ")} is not for this command: #{text}" } }
@@ -49,7 +50,7 @@ module Fastrack
       case url
       when %r{\Aunix://(.+)} then set("ControlPath", Regexp.last_match(1))
       when %r{\Atcp://} then set("ControlListen", url)
-      else raise Error, "--control-url must be unix://PATH or tcp://127.0.0.1:PORT; got #{url.inspect}"
+      else raise Error, "--control-url must be unix://PATH or tcp://127.0.0.1:PORT; got #{Text.utf8(url).inspect}"
       end
     end
   end

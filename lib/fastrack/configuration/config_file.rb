@@ -3,6 +3,7 @@
 require_relative "../error"
 require_relative "../listener/address"
 require_relative "../process/safe_file"
+require_relative "../text"
 require_relative "app_environment"
 require_relative "options"
 
@@ -48,14 +49,14 @@ module Fastrack
       # @raise [ConfigurationError] when it cannot be read or raises, whatever it is; the message has the line
       # @raise [SystemExit] when it calls exit
       def evaluate(path, **context)
-        config = new(File.expand_path(path), **context)
+        config = new(Text.expand(path), **context)
         read_into(config, path)
         config.__finish__
       end
 
       # @!visibility private
       def read_into(config, path)
-        file = File.expand_path(path)
+        file = Text.expand(path)
         config.instance_eval(text_of(path, file), file)
       rescue SystemExit, SignalException
         raise
@@ -80,11 +81,11 @@ module Fastrack
       # The innermost line of the file in the backtrace. A SyntaxError has it in its message.
       def place(error, file)
         lines = error.is_a?(SyntaxError) ? error.message.lines : Array(error.backtrace)
-        lines.filter_map { |line| line[/\A#{Regexp.escape(file)}:\d+/] }.first || file
+        lines.filter_map { |line| Text.utf8(line.b[/\A#{Regexp.escape(file.b)}:\d+/n].to_s) }.reject(&:empty?).first || file
       end
 
       def summary(error, file)
-        Error.reason(error).lines.first.to_s.chomp.sub(/\A#{Regexp.escape(file)}:\d+: /, "")
+        Text.utf8(Error.reason(error).lines.first.to_s.chomp.b.sub(/\A#{Regexp.escape(file.b)}:\d+: /n, ""))
       end
     end
 

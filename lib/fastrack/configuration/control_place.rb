@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../error"
+require_relative "../text"
 
 module Fastrack
   # Where the monitor is to be found; Monitor.start takes it as an Array.
@@ -13,7 +14,7 @@ module Fastrack
     # @raise [ConfigurationError]
     def initialize(configuration)
       super(path_of(configuration), configuration.control_listen, configuration.control_token)
-      if path && configuration.addresses.any? { |address| address.path && File.expand_path(address.path) == path }
+      if path && configuration.addresses.any? { |address| address.path && Text.expand(address.path) == path }
         raise ConfigurationError, "#{configuration.source(:ControlPath)}: the server itself listens at #{path}"
       end
       return unless address && !token
@@ -29,9 +30,9 @@ module Fastrack
 
     def path_of(configuration)
       return if configuration.control_path == false
-      return File.expand_path(configuration.control_path) if configuration.control_path
+      return Text.expand(configuration.control_path) if configuration.control_path
 
-      configuration.pid && "#{File.expand_path(configuration.pid).delete_suffix(".pid")}.control"
+      configuration.pid && "#{Text.expand(configuration.pid).delete_suffix(".pid")}.control"
     end
   end
 end

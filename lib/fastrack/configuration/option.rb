@@ -3,6 +3,7 @@
 require "etc"
 require_relative "../error"
 require_relative "../log"
+require_relative "../text"
 
 module Fastrack
   # The user and group that workers run as: the user's name, and the numbers of both.
@@ -66,8 +67,9 @@ module Fastrack
     # @param source [String] where the value was written, for the message
     # @raise [ConfigurationError] when the value does not fit the type
     def coerce(value, source = "option #{name}")
-      @type.call(value, *@arguments)
+      @type.call(value.is_a?(String) ? value.b : value, *@arguments)
     rescue ArgumentError => e
+      value = Text.utf8(value) if value.is_a?(String)
       given = value == true ? "no value was given" : "got #{value.inspect[0, 200]}"
       # A token is in no log, not even one that does not fit.
       raise ConfigurationError, "#{source} #{e.message}#{"; #{given}" unless @name == :ControlToken}"
@@ -173,15 +175,15 @@ module Fastrack
       # @return [String] frozen
       def text(value)
         string = value.respond_to?(:to_path) ? value.to_path : value
-        must(string, string.is_a?(String) && !string.empty? && !string.include?("\0"), "some text").dup.freeze
+        Text.utf8(must(string, string.is_a?(String) && !string.empty? && !string.include?("\0"), "some text")).dup.freeze
       end
 
       # @return [String] frozen
       def path(value)
-        text(value).tap { |path| File.expand_path(path) }
+        text(value).tap { |path| Text.expand(path, "/") }
       rescue ArgumentError => e
         # "~name/": there is no such user.
-        raise ArgumentError, e.message.start_with?("must be") ? e.message : "must be a path; #{e.message}"
+        raise ArgumentError, e.message.start_with?("must be") ? e.message : "must be a path; #{Text.utf8(e.message)}"
       end
 
       # @return [String, false] frozen; false for none
@@ -210,7 +212,7 @@ module Fastrack
       end
 
       # @return [String] one of `choices`
-      def choice(value, *choices) = must(value.to_s, choices.include?(value.to_s), choices.join(" or "))
+      def choice(value, *choices) = must(Text.utf8(value.to_s), choices.include?(value.to_s), choices.join(" or "))
 
       # @return [#call]
       def callable(value) = must(value, value.respond_to?(:call), "a block or anything that can be called")
@@ -225,7 +227,7 @@ module Fastrack
       # @param value [String, Array<String>] "user", "user:group" or ["user", "group"]
       # @return [UserGroup]
       def user_group(value)
-        names = value.is_a?(String) ? value.split(":", 2) : value
+        names = value.is_a?(String) ? value.split(":", 2).map { |name| Text.utf8(name) } : value
         UserGroup.find(*must(names, names.is_a?(Array) && names.size.between?(1, 2) && names.all?(String), "a user, or user:group"))
       end
 

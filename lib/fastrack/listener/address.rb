@@ -4,6 +4,7 @@ require_relative "../configuration/option"
 require_relative "../error"
 require_relative "../listener"
 require_relative "../log"
+require_relative "../text"
 require_relative "tcp"
 require_relative "unix"
 
@@ -40,7 +41,7 @@ module Fastrack
       # @return [Address]
       # @raise [ArgumentError] with what was expected
       def parse(place, settings = {})
-        text = place.respond_to?(:to_path) ? place.to_path : place.to_s
+        text = (place.respond_to?(:to_path) ? place.to_path : place.to_s).b
         raise ArgumentError, "must be without TLS; terminate that in a proxy in front" if TLS.match?(text)
         raise ArgumentError, "must name a file: abstract sockets have none, which nginx takes" if ABSTRACT.match?(text)
 
@@ -49,7 +50,7 @@ module Fastrack
           settings = match[:settings].split("&").to_h { |pair| [*pair.split("=", 2), "true"].first(2) }.merge(settings)
         end
         if (match = PORT.match(text))
-          host = match[:host].to_s.sub(/\A\*?\z/, "0.0.0.0")
+          host = Text.utf8(match[:host].to_s.sub(/\A\*?\z/, "0.0.0.0"))
           new(host: host, port: Option::Types.integer(match[:port], 0..65_535), **typed(settings))
         elsif (match = PATH.match(text) || IN_HOME.match(text))
           new(path: Option::Types.text(match[:path]), **typed(settings))
@@ -62,7 +63,7 @@ module Fastrack
       # @return [Array<Address>] frozen
       # @raise [ArgumentError] with what was expected
       def list(value)
-        list = value.is_a?(String) ? value.split(",") : Array(value)
+        list = value.is_a?(String) ? value.b.split(",") : Array(value)
         raise ArgumentError, "must be #{FORMS}" if list.empty?
 
         list.map { |one| one.is_a?(Address) ? one : parse(one) }.freeze
@@ -72,7 +73,7 @@ module Fastrack
 
       def typed(settings)
         settings.to_h { |key, value| [SPELLINGS.fetch(key.to_sym, key.to_sym), value] }.filter_map do |key, value|
-          type, *limits = SETTINGS.fetch(key) { raise ArgumentError, "has no setting #{key}#{Error.suggestion(key, SETTINGS.keys)}" }
+          type, *limits = SETTINGS.fetch(key) { raise ArgumentError, "has no setting #{Text.utf8(key.to_s)}#{Error.suggestion(key, SETTINGS.keys)}" }
           value = { true => 1, false => 0 }.fetch(value, value) if key == :tcp_defer_accept
           [key, Option::Types.public_send(type, value, *limits)] unless type.nil? || value.nil?
         rescue ArgumentError => e
@@ -99,9 +100,9 @@ module Fastrack
     # @return [String] the absolute path
     # @raise [ListenError] when it begins with a user ("~name") who does not exist
     def file
-      File.expand_path(@path)
+      Text.expand(@path)
     rescue ArgumentError => e
-      raise ListenError, "cannot listen on #{@path}: #{e.message}"
+      raise ListenError, "cannot listen on #{@path}: #{Text.utf8(e.message)}"
     end
 
     # How often to try while the address is in use, at least once; -1: without end.

@@ -4,6 +4,7 @@ require "socket"
 require_relative "../error"
 require_relative "../listener"
 require_relative "../log"
+require_relative "../text"
 
 module Fastrack
   # Listeners that were open before this process started: those of start_server, of systemd, or of the old master.
@@ -126,11 +127,11 @@ module Fastrack
     # @return [Array<Listener>]
     # @raise [ListenError]
     def parse(text, variable, **settings)
-      text.split(";").map do |pair|
+      text.b.split(";").map do |pair|
         match = PAIR.match(pair) or raise ListenError, "#{variable}: #{pair.inspect} is not of the form address=descriptor"
         listener(match[:address], InheritedListeners.socket(match[:number].to_i), **settings)
       rescue SystemCallError, SocketError, ArgumentError
-        raise ListenError, "#{variable}: descriptor #{match[:number]} for #{match[:address]} is not a listening socket"
+        raise ListenError, "#{variable}: descriptor #{match[:number]} for #{Text.utf8(match[:address])} is not a listening socket"
       end
     end
 
@@ -151,16 +152,24 @@ module Fastrack
   module SystemdSockets
     VARIABLES = %w[LISTEN_FDS LISTEN_PID LISTEN_FDNAMES].freeze
 
+    # A shell, or `fastrack -d`, stands between systemd and the server.
+    NOT_OURS = "systemd's sockets (LISTEN_FDS) are for process %<given>s, and this is process %<own>d, which does not use them: start it " \
+               "without a shell, or by `exec`, and not in the background"
+
     module_function
 
     # @param environment [Hash, ENV] loses the variables
     # @return [Array<Listener>] empty without a socket unit
     # @raise [ListenError] when a descriptor is not a listening stream socket
     def take_over(environment = ENV)
-      return [] unless environment["LISTEN_PID"].to_i == Process.pid
+      given = environment["LISTEN_PID"].to_s
+      unless given.to_i == Process.pid
+        Log.line(NOT_OURS % { given: Text.utf8(given).inspect, own: Process.pid }, :warn) if environment["LISTEN_FDS"].to_i.positive? && !given.empty?
+        return []
+      end
 
       count, _, names = VARIABLES.map { |name| environment.delete(name) }
-      names = names.to_s.split(":")
+      names = names.to_s.b.split(":").map { |name| Text.utf8(name) }
       Array.new(count.to_i) { |index| listener(3 + index, names[index]) }
     end
 

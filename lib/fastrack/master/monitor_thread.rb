@@ -6,6 +6,7 @@ require_relative "../error"
 require_relative "../log"
 require_relative "../process/safe_file"
 require_relative "../process/start_lines"
+require_relative "../text"
 require_relative "../version"
 require_relative "shutdown"
 
@@ -35,7 +36,7 @@ module Fastrack
     end
 
     # @return [Array<String>] what its page says that it is the page of
-    def self.names = [VERSION, StartLines.ruby, Etc.uname[:nodename]].map { |name| name.dup.force_encoding(Encoding::UTF_8).scrub }
+    def self.names = [VERSION, StartLines.ruby, Etc.uname[:nodename]].map { |name| Text.utf8(name).scrub }
     private_class_method :names
 
     # @param monitor [Monitor]
@@ -69,8 +70,7 @@ module Fastrack
     # @param handle [WorkerHandle]
     # @param exited [WorkerExit]
     def exited(handle, exited)
-      # What follows the ? of a target may be secret: the log has it, the monitor shows none of it.
-      guarded { @monitor.exited(handle.nr, handle.pid, handle.cause.to_s, exited.to_s.sub(/\?\S*/, "")) }
+      guarded { @monitor.exited(handle.nr, handle.pid, handle.cause.to_s, exited.to_s) }
     end
 
     # Ends it. In a process that was forked, this only closes what that has inherited.
@@ -98,7 +98,7 @@ module Fastrack
       return @rows if @listeners.equal?(@launcher.listeners)
 
       @listeners = @launcher.listeners
-      @rows = @listeners.map { |one| [one.to_s, one.identity, one.tcp?, one.backlog_limit] }
+      @rows = @listeners.map { |one| [one.to_s.scrub, one.identity, one.tcp?, one.backlog_limit] }
     end
   end
 end

@@ -216,6 +216,15 @@ module Fastrack
       now + STOP_INTERVAL
     end
 
+    # Asks it whether a debugger handles INT there.
+    def ask_for_interrupt
+      @interrupt_taken = nil
+      signal(Worker::INTERRUPT_SIGNAL)
+    end
+
+    # @return [Boolean, nil] its answer; nil: there is none yet
+    attr_accessor :interrupt_taken
+
     # Has it log where its threads are, for a developer.
     def log_backtraces = signal(Worker::BACKTRACE_SIGNAL)
 
@@ -252,7 +261,7 @@ module Fastrack
     # @param now [Float] monotonic seconds
     # @return [Float, nil] since when, as far as calls of this tell, its process has been stopped (SIGSTOP, a debugger)
     def suspended_since(now)
-      found = File.read("/proc/#{@pid}/status").scan(SUSPENSION)
+      found = File.binread("/proc/#{@pid}/status").scan(SUSPENSION)
       # One that is traced stops all the time, and goes on.
       since = @suspension == found ? @suspended_since : now
       @suspension = found

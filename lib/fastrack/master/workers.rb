@@ -184,7 +184,7 @@ module Fastrack
         yield handle, exited
         @hooks.call_hook(:after_worker_exit, handle, exited.status)
         @launcher.queue&.worker_exited(handle.pid)
-        Log.line("#{handle.name} #{exited}", exited.failed? ? :error : :info) if exited.notable?
+        log_exit(handle, exited) if exited.notable?
         failed(handle, exited) if exited.failed? && !tried
         true
       end
@@ -204,6 +204,7 @@ module Fastrack
           when ControlChannel::READY then ready(handle, drain)
           when ControlChannel::ENDING then handle.ending
           when ControlChannel::MOLD then handle.molded.then { handle.stop if may_exit }
+          when ControlChannel::INTERRUPT_TAKEN, ControlChannel::INTERRUPT_LEFT then handle.interrupt_taken = message == ControlChannel::INTERRUPT_TAKEN
           when ControlChannel::FORBID then @forbidden_by ||= handle.name
           when ControlChannel::OUTGROWN, ControlChannel::TOO_LARGE then outgrown(handle, message)
           when ControlChannel::LIMIT_REACHED then handle.answer(may_exit || handle.stopping? || (spare? && handle.retiring != :mold))
@@ -295,10 +296,21 @@ module Fastrack
       @failures += 1
       @orders.failed("HUP", reason) if generation == @newest
       tell_of_old(nr, generation)
-      return unless @proven && (@failures % ATTEMPTS).zero?
+      return unless @proven && (@failures % ATTEMPTS).zero? && power_of_two?(@failures / ATTEMPTS)
 
       Log.line("the last #{@failures} workers failed to boot: #{@handles.count(&:serving?)} of #{@size} serve; trying again " \
                "every #{format("%g", configuration.err_respawn_interval)} s")
+    end
+
+    # The line comes less and less often.
+    def power_of_two?(number) = (number & (number - 1)).zero?
+
+    # Where none boots there are as many exits as tries. One that has served names its request.
+    def log_exit(handle, exited)
+      text = "#{handle.name} #{exited}"
+      return Log.line(text, exited.failed? ? :error : :info) if handle.ready? || !exited.failed?
+
+      Log.repeated([:exit, exited.to_s.gsub(/\d+\.\d+ s/, "")], :error) { text }
     end
 
     # Once for each generation.

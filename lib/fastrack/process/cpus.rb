@@ -25,7 +25,7 @@ module Fastrack
     #
     # @return [Array<String>] where its files may be, and those of the groups above it
     def directories
-      File.readlines(@membership, chomp: true).flat_map do |line|
+      File.binread(@membership).lines(chomp: true).flat_map do |line|
         _, controllers, path = line.split(":", 3)
         next [] unless path && (controllers.empty? || controllers.split(",").include?(@controller))
 

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../log"
+require_relative "../text"
 require_relative "orphans"
 
 module Fastrack
@@ -132,7 +133,7 @@ module Fastrack
       def removable(paths)
         return paths if Process.pid == @owner
 
-        paths.reject { |path| @paths.include?(File.absolute_path(path)) }
+        paths.reject { |path| @paths.include?(Text.absolute(path)) }
       end
     end
 
@@ -280,9 +281,9 @@ module Fastrack
 
       # Whether it can be run, as far as can be known before. Special characters are the shell's, which can.
       def program?(words)
-        name = [words.first].flatten.first.to_s
-        name = name[%r{\A\s*([\w./+-]+)(?:\s[\w\s./:,+-]*)?\z}, 1] || "sh" if words == [name]
-        folders = name.include?("/") ? [""] : ENV.fetch("PATH", "/bin").split(":")
+        name = [words.first].flatten.first.to_s.b
+        name = name[%r{\A\s*([\w./+-]+)(?:\s[\w\s./:,+-]*)?\z}, 1] || "sh" if words.one? && words.first.is_a?(String)
+        folders = name.include?("/") ? [""] : ENV.fetch("PATH", "/bin").b.split(":")
         folders.any? { |folder| File.executable?(folder.empty? ? name : File.join(folder, name)) }
       end
     end

@@ -2,6 +2,7 @@
 
 require_relative "../error"
 require_relative "../log"
+require_relative "../text"
 
 module Fastrack
   # The server's lines where they are to look otherwise than they do by default (LogFormat), or go to a logger.
@@ -32,6 +33,8 @@ module Fastrack
     # @param text [String]
     # @return [String] as a string in JSON
     def self.quote(text)
+      # The locale's name for what is not known.
+      text = Text.utf8(text) if [Encoding::US_ASCII, Encoding::BINARY].include?(text.encoding)
       text = text.encode(Encoding::UTF_8, invalid: :replace, undef: :replace).scrub
       "\"#{text.gsub(SPECIAL) { |char| "\"\\".include?(char) ? "\\#{char}" : format("\\u%04x", char.ord) }}\""
     end

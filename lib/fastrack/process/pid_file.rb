@@ -96,7 +96,7 @@ module Fastrack
     # @param path [String]
     def initialize(path)
       # Absolute: the working directory may change, in at_exit hooks too.
-      @path = File.expand_path(path)
+      @path = Text.expand(path)
       @name = @path
     end
 

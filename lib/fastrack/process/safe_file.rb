@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "fcntl"
+require_relative "../text"
 
 module Fastrack
   # Opens, makes, renames and removes the files of the master: logs, pid file, state file, sockets.
@@ -46,11 +47,11 @@ module Fastrack
       # @return what the block returns
       # @raise [SystemCallError] Refused, for example
       def at(path, follow: false)
-        path = File.expand_path(path)
+        path = Text.expand(path)
         return yield(path) unless app_user && Process.euid.zero?
 
         app_user.at(path, follow) do |found|
-          yield found
+          yield found.is_a?(String) ? Text.utf8(found) : found
         rescue Errno::EACCES
           raise if Process.euid.zero?
 

@@ -10,7 +10,7 @@ module Fastrack
     def initialize(environment = ENV)
       path = environment["NOTIFY_SOCKET"].to_s
       # "@" stands for the null byte of an abstract name (unix(7)). Other forms (vsock) are for virtual machines.
-      @address = path.sub(/\A@/, "\0") if path.start_with?("/", "@")
+      @address = path.start_with?("@") ? "\0#{path.delete_prefix("@")}" : path if path.start_with?("/", "@")
       @watchdog_usec = environment["WATCHDOG_USEC"].to_i
       @watchdog_pid = environment["WATCHDOG_PID"]&.to_i
       @pinged_at = nil

@@ -3,6 +3,7 @@
 require_relative "../configuration/options"
 require_relative "../error"
 require_relative "../log"
+require_relative "../text"
 require_relative "../upgrade/start_command"
 require_relative "proc_stat"
 require_relative "safe_file"
@@ -32,7 +33,7 @@ module Fastrack
         Dir.pwd
       rescue Errno::ENOENT
         start = StartCommand.current.directory
-        places = [configuration.working_directory&.then { |given| File.expand_path(given, start) }, start].compact
+        places = [configuration.working_directory&.then { |given| Text.expand(given, start) }, start].compact
         found = places.find { |place| File.directory?(place) }
         raise Error, "the directory #{start} is gone, in which the server was started#{" (so is #{places.first})" if places.size > 1}" unless found
 
@@ -50,6 +51,14 @@ module Fastrack
       rescue SystemCallError, LoadError
         # It is no terminal.
         nil
+      end
+
+      # Whether something reads a line from the terminal, and echoes itself what is typed (readline(3), Reline).
+      def line_edited?
+        !STDIN.echo?
+      rescue SystemCallError, IOError, NoMethodError
+        # It is no terminal, or nobody has asked for its mode (console_mode).
+        false
       end
 
       # Whether this process gets the terminal's signals: INT, and WINCH when the window changes its size.
@@ -159,14 +168,14 @@ module Fastrack
     # A relative path starts where the server was started, also after a reload.
     def directory
       given = @configuration.working_directory
-      given ? File.expand_path(given, StartCommand.current.directory) : Dir.pwd
+      given ? Text.expand(given, StartCommand.current.directory) : Text.utf8(Dir.pwd)
     end
 
     def open_file(name)
       given = @configuration.public_send(Option::BY_NAME[name].word)
       return if given.nil? || given == "-"
 
-      path = File.expand_path(given, directory)
+      path = Text.expand(given, directory)
       # Workers reopen it after a rotation.
       user = @configuration.user if Process.euid.zero?
       @files[name] = SafeFile.append(path, user && [user.uid, user.gid], fifo: true)

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../configuration/config_file"
+require_relative "../text"
 require_relative "settings"
 require_relative "words"
 
@@ -46,7 +47,7 @@ module Fastrack
     # As in Puma, files that this one loads come later, and so do the blocks of `single` and `cluster`.
     def __finish__
       while (path = @__loads__.shift)
-        @__files__ << File.expand_path(path)
+        @__files__ << Text.expand(path)
         self.class.read_into(self, path)
       end
       @__modes__.each { |mode, block| block.call if mode == (__clustered__? ? :cluster : :single) }
@@ -76,7 +77,7 @@ module Fastrack
     end
 
     def state_path(path)
-      @__puma__.state = [File.expand_path(path.to_s), @__puma__.state&.last]
+      @__puma__.state = [Text.expand(path.to_s), @__puma__.state&.last]
     end
 
     def state_permission(mode)

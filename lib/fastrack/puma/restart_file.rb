@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../log"
+require_relative "../text"
 
 module Fastrack
   # Restarts the server when a file is touched (plugin :tmp_restart).
@@ -11,7 +12,7 @@ module Fastrack
     # @param path [String]
     # @param launcher [Launcher]
     def initialize(path, launcher)
-      @path = File.expand_path(path)
+      @path = Text.expand(path)
       @name = path
       @launcher = launcher
       @seen = mtime

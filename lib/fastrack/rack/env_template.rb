@@ -17,12 +17,13 @@ module Fastrack
     # @param listener [Listener] where the requests arrive
     # @param rhebok [Boolean] whether a unix socket's names are Rhebok's
     # @param multithread [Boolean] whether several threads call the app
+    # @param script_name [String] where the app is mounted; it stays in PATH_INFO, as under Puma
     # @param early_hints [Boolean] whether the app may send 103 with headers
     # @return [Hash{String => Object}] frozen, like its strings. For true the engine puts what acts on its own request only:
     #   OwnCall::Hijack and the like
-    def for(listener, early_hints: false, multithread: false, rhebok: false)
+    def for(listener, script_name: "", early_hints: false, multithread: false, rhebok: false)
       {
-        "REQUEST_METHOD" => "GET", "SCRIPT_NAME" => "", "QUERY_STRING" => "", "SERVER_PROTOCOL" => "HTTP/1.1",
+        "REQUEST_METHOD" => "GET", "SCRIPT_NAME" => script_name, "QUERY_STRING" => "", "SERVER_PROTOCOL" => "HTTP/1.1",
         **(rhebok ? RHEBOKS_UNIX : UNIX),
         **(listener.tcp? ? { "SERVER_NAME" => listener.server_name, "SERVER_PORT" => listener.server_port } : {}),
         **for_rack_version, "rack.after_reply" => [], "rack.hijack?" => true, "rack.hijack" => true,

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "../backtrace"
+
 module Fastrack
   # The response when the app raises, if it is not to be the engine's plain 500.
   module ErrorPage
@@ -18,7 +20,7 @@ module Fastrack
     # @param error [Exception]
     # @return [Array(Integer, Hash, Array<String>)] what rack.errors also gets; as text that no browser renders as HTML
     def self.backtrace(error)
-      text = error.full_message(highlight: false, order: :top)
+      text = Backtrace.full(error)
       headers = { "content-type" => "text/plain; charset=utf-8", "x-content-type-options" => "nosniff" }
       [500, headers, ["500 Internal Server Error: the application failed\n\n", text]]
     end

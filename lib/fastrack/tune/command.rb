@@ -6,6 +6,7 @@ require_relative "../configuration/options"
 require_relative "../error"
 require_relative "../memory/limit"
 require_relative "../process/cpus"
+require_relative "../text"
 require_relative "forecast"
 require_relative "report"
 require_relative "trial"
@@ -30,11 +31,11 @@ module Fastrack
       def initialize(arguments)
         @options = { paths: ["/"], seconds: 10.0, threads: 1 }
         # By the options' long names, what their blocks return.
-        rest = parser.parse(Help.words(arguments), into: @options)
+        rest = parser.parse(arguments.map(&:b), into: @options)
         @app_file = rest.shift
-        raise Error, "only one app: #{rest.join(" ")} is not expected" unless rest.empty?
+        raise Error, "only one app: #{Text.utf8(rest.join(" "))} is not expected" unless rest.empty?
       rescue OptionParser::ParseError => e
-        raise Error, e.message
+        raise Error, Text.utf8(e.message)
       end
 
       def run(output, progress)
@@ -62,17 +63,17 @@ module Fastrack
         options.on("--memory SIZE", "available memory, such as 512M (default: the cgroup's limit, or the machine's memory)") do |text|
           Option::Types.size(text) or raise Error, "--memory must be more than 0"
         rescue ArgumentError => e
-          raise Error, "--memory #{e.message}; got #{text.inspect}"
+          raise Error, "--memory #{e.message}; got #{Text.utf8(text).inspect}"
         end
         options.on("--cpus NUMBER", Float, "CPUs (default: those that this process may use)") { |number| positive(number, "--cpus") }
       end
 
       def add_load(options)
         options.on("--paths LIST", "paths to request, separated by commas, or a file with one per line (default: /)") do |text|
-          list = text.start_with?("/") && !File.file?(text) ? text.split(",") : File.readlines(text, chomp: true).grep(%r{\A/})
-          list.empty? ? raise(Error, "--paths: #{text} has no path in it") : list
+          list = text.start_with?("/") && !File.file?(text) ? text.split(",") : File.binread(text).lines(chomp: true).grep(%r{\A/})
+          list.empty? ? raise(Error, "--paths: #{Text.utf8(text)} has no path in it") : list.map { |path| Text.utf8(path).scrub }
         rescue SystemCallError => e
-          raise Error, "--paths: #{e.message}"
+          raise Error, "--paths: #{Text.utf8(e.message)}"
         end
         options.on("--threads NUMBER", Integer, "also try this number of threads per worker; the app must be thread-safe") { |number| number.clamp(1, Option::MOST_THREADS) }
         options.on("--seconds NUMBER", Float, "how long to measure (default: 10)") { |number| positive(number, "--seconds") }

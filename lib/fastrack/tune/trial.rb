@@ -6,6 +6,7 @@ require_relative "../error"
 require_relative "../memory/limit"
 require_relative "../process/proc_stat"
 require_relative "../rack/temporary_folder"
+require_relative "../text"
 require_relative "load"
 require_relative "other_load"
 
@@ -79,7 +80,7 @@ module Fastrack
         Integer(log[/^Fastrack starts Listening on 127\.0\.0\.1:(\d+)/, 1])
       end
 
-      def log = File.read(@log)
+      def log = Text.utf8(File.binread(@log)).scrub
 
       def measure
         start = own

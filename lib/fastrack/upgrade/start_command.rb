@@ -2,6 +2,7 @@
 
 require "rbconfig"
 require_relative "../process/pid_file"
+require_relative "../text"
 
 module Fastrack
   # The command, directory and environment that this process was started with, to start a new master. They are read early:
@@ -29,7 +30,7 @@ module Fastrack
       # @return [String] the shell's name for the working directory, if it is right: its symbolic links may lead elsewhere later
       def logical_directory(environment = ENV)
         given = environment["PWD"].to_s
-        given.start_with?("/") && File.identical?(given, ".") ? given : Dir.pwd
+        Text.utf8(given.start_with?("/") && File.identical?(given, ".") ? given : Dir.pwd)
       end
     end
 
@@ -39,7 +40,7 @@ module Fastrack
       words = list("cmdline")
       @intact = running?(words)
       environment = intact? ? initial_environment : current_environment
-      @directory = self.class.logical_directory(environment).freeze
+      @directory = self.class.logical_directory(environment).dup.freeze
       words = rebuilt(words.first) unless intact?
       bundled = bundled?(environment)
       @environment = (bundled ? without_bundler(environment) : environment).freeze
@@ -68,7 +69,7 @@ module Fastrack
 
     # The kernel ends each string with a null byte.
     def list(name)
-      File.binread(File.join(@proc_dir, name)).force_encoding(Encoding.default_external).chomp("\0").split("\0", -1)
+      File.binread(File.join(@proc_dir, name)).chomp("\0").split("\0", -1).map { |text| Text.utf8(text) }
     rescue SystemCallError
       []
     end
@@ -83,12 +84,12 @@ module Fastrack
     def which(word)
       return word if word.include?("/") && File.executable?(word)
 
-      ENV.fetch("PATH", "").split(File::PATH_SEPARATOR).map { |dir| File.join(dir, word) }
+      ENV.fetch("PATH", "").b.split(File::PATH_SEPARATOR).map { |dir| File.join(Text.utf8(dir), Text.utf8(word)) }
          .find { |path| File.file?(path) && File.executable?(path) }
     end
 
     def initial_environment
-      list("environ").filter_map { |pair| pair.split("=", 2) if pair.include?("=") }.to_h
+      list("environ").filter_map { |pair| pair.partition("=").values_at(0, 2) if pair.include?("=") }.to_h
     end
 
     # rackup's default is not passed on as what the user has said.
@@ -100,7 +101,8 @@ module Fastrack
       gemfile, program = environment.values_at("BUNDLE_GEMFILE", "BUNDLE_BIN_PATH")
       return false unless gemfile && program && File.file?(program) && environment.any? { |name, _| name.start_with?(SAVED) }
 
-      "#{File.realpath(@directory)}/".start_with?("#{File.dirname(File.realpath(gemfile))}/")
+      folders = [@directory, File.dirname(File.realpath(gemfile))].map { |folder| "#{File.realpath(folder)}/".b }
+      folders.first.start_with?(folders.last)
     rescue SystemCallError
       false
     end
@@ -112,8 +114,9 @@ module Fastrack
 
     # The process title that `bundle exec` sets has all arguments, also those that were removed from ARGV.
     def rebuilt(title)
-      words = [$PROGRAM_NAME, *ARGV]
-      words = title.split if title && title != words.join(" ") && which(title.split.first.to_s)
+      words = [$PROGRAM_NAME, *ARGV].map { |word| Text.utf8(word) }
+      titled = title.to_s.b.split.map { |word| Text.utf8(word) }
+      words = titled if titled.any? && title != words.join(" ") && which(titled.first)
       # A program that was found in PATH is looked up there again: it may be a new version.
       [RbConfig.ruby, "-S", name_in_path(words.first), *words.drop(1)]
     end

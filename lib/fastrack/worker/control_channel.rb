@@ -22,6 +22,9 @@ module Fastrack
     TOO_LARGE = "f"
     # Worker: the app forbids to fork from workers.
     FORBID = "n"
+    # Worker: whether something in the app, such as a debugger, handles INT.
+    INTERRUPT_TAKEN = "t"
+    INTERRUPT_LEFT = "i"
     # The answers to LIMIT_REACHED: exit, a replacement takes over; or keep serving until a signal comes.
     GO = "g"
     STAY = "s"

@@ -124,7 +124,9 @@ module Fastrack
     end
 
     def env_facts
-      { multithread: @configuration.max_threads > 1, rhebok: @configuration.rhebok?, early_hints: @configuration.early_hints }
+      # Puma's users set it; Rhebok and Unicorn do not know it.
+      mounted = @configuration.puma ? { script_name: ENV["SCRIPT_NAME"].to_s.b.freeze } : {}
+      { multithread: @configuration.max_threads > 1, rhebok: @configuration.rhebok?, early_hints: @configuration.early_hints, **mounted }
     end
 
     # Closed ones also count: connections from them may still be kept alive.

@@ -4,6 +4,7 @@ require_relative "../error"
 require_relative "../log"
 require_relative "../master/signal_queue"
 require_relative "../process/guards"
+require_relative "../text"
 require_relative "control_channel"
 
 module Fastrack
@@ -87,7 +88,7 @@ module Fastrack
       end
       return if lost.empty?
 
-      names = lost.map { |thread| thread.name || thread.inspect[/\S+:\d+(?= )/] }
+      names = lost.map { |thread| Text.utf8(thread.name || thread.inspect.b[/\S+:\d+(?= )/].to_s) }
       Log.line("refork: workers will be without #{Log.count(lost.size, "thread")} of the app's, unless after_fork begins them: #{names.join(", ")}")
     end
 

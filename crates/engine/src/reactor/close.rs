@@ -73,10 +73,6 @@ impl Reactor {
                 fastrack_sys::fd_limit()
             ),
             Error::Memory => "no memory for a request, its client got 503: raise `ulimit -v`".into(),
-            Error::Overload => format!(
-                "requests have waited for more than {} s, their clients get 503: more workers, or fewer requests",
-                self.settings.max_queue_time as f64 / 1000.0
-            ),
             _ => return,
         });
     }

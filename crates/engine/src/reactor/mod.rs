@@ -113,6 +113,8 @@ pub(crate) struct Reactor {
     last_failure: u64,
     /// The second in which the last warning of a client that was turned away was logged.
     last_refusal: u64,
+    /// Requests that had waited for too long, and that the log does not know of yet.
+    shed: u64,
     /// There was no memory for a request or a response.
     lacks_memory: bool,
     /// Pauses of the application, in a row, each of which has left clients to others.
@@ -163,6 +165,7 @@ impl Reactor {
             warnings: Vec::new(),
             last_failure: 0,
             last_refusal: 0,
+            shed: 0,
             lacks_memory: false,
             left_in_a_row: 0,
             usual_pauses: 0,

@@ -333,9 +333,9 @@ impl ActiveRequest {
         Ok(claim)
     }
 
-    /// Describes the request, or its callbacks, for the log: method and target, time taken, request id.
+    /// Describes the request, or its callbacks, for the log: method and path, time taken, request id.
     pub fn describe(&self, now: u64) -> String {
-        let (line, id) = self.slot.texts();
+        let (line, id) = self.slot.texts_without_query();
         let seconds = now.saturating_sub(self.slot.started.get()) as f64 / 1000.0;
         let id = if id.is_empty() { String::new() } else { format!(", request id {}", id.escape_ascii()) };
         let (prefix, has) = if self.slot.is_in_callbacks() { ("callbacks of ", "have") } else { ("", "has") };

@@ -22,7 +22,7 @@ pub struct Entry {
     pub in_callbacks: bool,
     /// Requests that this worker answered before this one.
     pub requests: u64,
-    /// Method and target, truncated if long; empty if it changed while being read.
+    /// Method and path, truncated if long; empty if it changed while being read.
     pub line: Vec<u8>,
     /// Its X-Request-ID, if any.
     pub id: Vec<u8>,
@@ -194,7 +194,7 @@ impl ThreadSlot {
     /// None without a worker.
     fn read(&self) -> Option<Entry> {
         let state = Some(self.state.get()).filter(|state| *state != State::Free)?;
-        let (line, id) = self.sequence.read(|| self.texts()).unwrap_or_default();
+        let (line, id) = self.sequence.read(|| self.texts_without_query()).unwrap_or_default();
         Some(Entry {
             state,
             started: self.started.get(),
@@ -230,7 +230,7 @@ mod tests {
         let worker = WorkerId { nr: 2, pid: 77, generation: 3 };
         board.assign(index, worker);
         let one = begin(slot, b"GET /a?b=c HTTP/1.1\r\nHost: h\r\nX-Request-ID: abc-123456789\r\n\r\n");
-        let line = b"GET /a?b=c".to_vec();
+        let line = b"GET /a".to_vec();
         let serving = Entry {
             state: State::Serving,
             started: 5,

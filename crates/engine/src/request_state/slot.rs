@@ -107,6 +107,13 @@ impl ThreadSlot {
     pub fn texts(&self) -> (Vec<u8>, Vec<u8>) {
         (self.line.get(), self.id.get())
     }
+
+    /// The same for whoever looks at the log, or at the server. What follows the `?` of the target may be secret.
+    pub fn texts_without_query(&self) -> (Vec<u8>, Vec<u8>) {
+        let (mut line, id) = self.texts();
+        line.truncate(line.iter().position(|byte| *byte == b'?').unwrap_or(line.len()));
+        (line, id)
+    }
 }
 
 /// Method and target are adjacent (RFC 9112 §3).

@@ -16,8 +16,8 @@ use crate::response::{
     CONTINUE, NO_FINAL_STATUS,
 };
 use crate::ruby::{
-    call, call_if_defined, forget_activity, interned, is_app_error, log_line, protect, raise, report,
-    report_activity, warn, without_gvl, GcClock, Raised, NIL,
+    call, call_if_defined, forget_activity, interned, is_app_error, is_fatal, log_line, protect, raise,
+    report, report_activity, warn, without_gvl, GcClock, Raised, NIL,
 };
 
 /// What Engine.new was told about the app. The engine's object marks the values, and they never move.
@@ -207,7 +207,12 @@ impl RackApp {
             Ok(_) => {}
             Err(Raised::Panic(message)) => warn(&format!("a request failed inside Fastrack: {message}")),
             Err(Raised::Ruby(error)) if is_app_error(&error) => report(&error, env),
-            Err(Raised::Ruby(error)) => self.pending = Some(error),
+            Err(Raised::Ruby(error)) => {
+                if is_fatal(&error) {
+                    report(&error, env);
+                }
+                self.pending = Some(error);
+            }
         }
     }
 

@@ -56,6 +56,14 @@ pub(crate) fn is_app_error(error: &Error) -> bool {
         }
 }
 
+/// Whether it is Ruby's `fatal`, as of threads that wait for each other for ever: an error of the application's that the process
+/// does not outlive.
+pub(crate) fn is_fatal(error: &Error) -> bool {
+    let exception = exception(error);
+    // SAFETY: `error` is on the stack and keeps the exception alive; this does not raise.
+    exception != NIL && unsafe { rb_obj_is_kind_of(exception, rb_eFatal) == Qtrue as VALUE }
+}
+
 /// Writes an exception with its backtrace to rack.errors (Rack SPEC, "The Error Stream"); to the log if `env` is nil or
 /// has none.
 pub(crate) fn report(error: &Error, env: VALUE) {

@@ -1,17 +1,24 @@
 # frozen_string_literal: true
 
 require "rails/generators/base"
-require "ripper"
 require "fastrack/configuration"
 
 module Fastrack
   # Rails finds and loads this: `bin/rails generate fastrack:install`.
   module Generators
     # Writes config/fastrack.rb, the Procfile's line for the web process, and the server of bin/dev and the Dockerfile.
+    # `bin/rails destroy fastrack:install` takes all of it back.
     class InstallGenerator < ::Rails::Generators::Base
       desc "Writes config/fastrack.rb, and has the Procfile, bin/dev and Rails' Dockerfile start Fastrack."
 
       COMMAND = "bundle exec fastrack -e ${RAILS_ENV:-${RACK_ENV:-production}}"
+      WEB = "web: #{COMMAND}\n"
+
+      # What the Procfile had.
+      BEFORE = "# before fastrack:install: "
+
+      DEV = "#!/bin/sh\nexec bin/rails server -u fastrack \"$@\"\n"
+      HANDLER = "ENV RACKUP_HANDLER=\"fastrack\" RACK_HANDLER=\"fastrack\"\n"
 
       HEAD = <<~RUBY
         # frozen_string_literal: true
@@ -35,33 +42,39 @@ module Fastrack
       RUBY
 
       def create_config_file
-        create_file "config/fastrack.rb", [head, (database_hook if database? && !puma_code&.match?(/^\s*before_fork\b/)), carried].compact.join("\n")
-        tell_of_puma if puma_code
+        create_file "config/fastrack.rb", [head, (database_hook if database? && !puma_file&.match?(/^\s*before_fork\b/)), carried].compact.join("\n")
+        tell_of_puma if puma_file && behavior == :invoke
       end
 
       def change_procfile
-        return create_file("Procfile", "web: #{COMMAND}\n") unless File.exist?(in_app("Procfile"))
-        return append_to_file("Procfile", "web: #{COMMAND}\n") unless File.read(in_app("Procfile")).match?(/^web:/)
+        return restore("Procfile") { |text| text.sub(/^#{BEFORE}(web:.*\n)web:.*\n/, "\\1").sub(WEB, "") } if behavior == :revoke
+        return create_file("Procfile", WEB) unless File.exist?(in_app("Procfile"))
 
-        gsub_file "Procfile", /^web:.*$/, "web: #{COMMAND}"
+        text = File.read(in_app("Procfile"))
+        return append_to_file("Procfile", WEB) unless text.match?(/^web:/)
+
+        gsub_file "Procfile", /^(web:.*)$/, "#{BEFORE}\\1\n#{WEB.chomp}" unless text.include?(WEB.chomp)
       end
 
       # What it starts: Procfile.dev (foreman), or bin/rails itself (Rails 8).
       def change_bin_dev
+        return %w[Procfile.dev bin/dev].each { |name| restore(name) { |text| text.sub(DEV, "").sub(/ -u fastrack|, "-u", "fastrack"/, "") } } if behavior == :revoke
+
         found = %w[Procfile.dev bin/dev].find { |name| File.exist?(in_app(name)) && File.read(in_app(name)).match?(SERVER) }
         return gsub_file(found, SERVER) { |line| with_server(line) } if found
         return say_status(:note, "bin/dev starts no `bin/rails server`: add `-u fastrack` where it does", :yellow) if File.exist?(in_app("bin/dev"))
 
-        create_file "bin/dev", "#!/bin/sh\nexec bin/rails server -u fastrack \"$@\"\n"
+        create_file "bin/dev", DEV
         chmod "bin/dev", 0o755
       end
 
       # By variables, rackup's and Rack 2's: the entrypoint prepares the database for a command that ends with `bin/rails server`, and for
       # no other.
       def change_dockerfile
+        return restore("Dockerfile") { |text| text.sub(HANDLER, "") } if behavior == :revoke
         return unless File.exist?(in_app("Dockerfile")) && !File.read(in_app("Dockerfile")).match?(/RACK(?:UP)?_HANDLER|fastrack/)
 
-        gsub_file "Dockerfile", /^CMD .*bin\/rails", "s(?:erver)?"/, "ENV RACKUP_HANDLER=\"fastrack\" RACK_HANDLER=\"fastrack\"\n\\0"
+        gsub_file "Dockerfile", /^CMD .*bin\/rails", "s(?:erver)?"/, "#{HANDLER}\\0"
       end
 
       private
@@ -76,27 +89,46 @@ module Fastrack
 
       def in_app(name) = File.expand_path(name, destination_root)
 
-      # Where Puma's file has no number of workers, it means one.
-      def head
-        default, workers, requests = "as many as there are CPUs, and 1 in development", 'ENV["WEB_CONCURRENCY"]', "# max_request_per_child 1000"
-        default, workers, requests = "1, as under Puma", 'ENV.fetch("WEB_CONCURRENCY", 1)', "max_request_per_child 0" if puma_code
-        format(HEAD, default: default, workers: workers, requests: requests)
+      # Takes back what was written into a file; one in which nothing else is goes.
+      #
+      # @yieldparam text [String]
+      # @yieldreturn [String] as it was
+      def restore(name)
+        return unless File.exist?(in_app(name))
+
+        text = File.read(in_app(name))
+        before = yield text
+        return if before == text
+
+        say_status(before.empty? ? :remove : :restore, name, :red)
+        return if options[:pretend]
+
+        before.empty? ? File.delete(in_app(name)) : File.write(in_app(name), before)
       end
 
-      # config/puma.rb without its comments.
-      def puma_code
+      # Where Puma's file has no number of workers, it means one. What it sets is not set twice.
+      def head
+        default, workers, requests = "as many as there are CPUs, and 1 in development", 'ENV["WEB_CONCURRENCY"]', "# max_request_per_child 1000"
+        default, workers, requests = "1, as under Puma", 'ENV.fetch("WEB_CONCURRENCY", 1)', "max_request_per_child 0" if puma_file
+        text = format(HEAD, default: default, workers: workers, requests: requests)
+        text = text.sub(/^# Processes\..*?\n\n/m, "") if puma_file&.match?(/^workers\b(?!.*\b(?:if|unless)\b)/)
+        text = text.sub("max_workers ", "workers ") if puma_file&.match?(/^\s*workers\b/)
+        puma_file&.match?(/^\s*pidfile\b/) ? text.sub(/^pid .*\n/, "").sub(/\n+\z/, "\n") : text
+      end
+
+      # config/puma.rb, without what this file begins with.
+      def puma_file
         return unless File.exist?(in_app("config/puma.rb"))
 
-        tokens = Ripper.lex(File.read(in_app("config/puma.rb")))
-        @puma_code ||= tokens.map { |_, type, text| type == :on_comment ? "\n" : text }.join.gsub(/[ \t]+$/, "").gsub(/\n{2,}/, "\n").lstrip
+        @puma_file ||= File.read(in_app("config/puma.rb")).sub(/\A# frozen_string_literal:.*\n\n*/, "")
       end
 
       def carried
-        "# What config/puma.rb had: Puma's words work here, too.\n#{puma_code}" if puma_code
+        "# What config/puma.rb had: Puma's words work here, too.\n#{puma_file}" if puma_file
       end
 
       def tell_of_puma
-        words = puma_code.scan(/^\s*((?:plugin :)?\w+[!?]?)/).flatten.uniq.select { |word| PumaFile.word?(word[/\A\w+/].to_sym) }
+        words = puma_file.scan(/^\s*((?:plugin :)?\w+[!?]?)/).flatten.uniq.select { |word| PumaFile.word?(word[/\A\w+/].to_sym) }
         say_status :carried, "#{words.join(", ")} from config/puma.rb, which is no longer read; delete it", :yellow
         ConfigFile.evaluate(in_app("config/fastrack.rb"), environment: {})
       rescue ConfigurationError => e

@@ -24,7 +24,7 @@ module Puma
   class Plugin
     # The class is called by the file that calls this: puma/plugin/NAME.rb.
     def self.create(&body)
-      name = caller_locations(1, 1).first.path[%r{puma/plugin/([^/]*)\.rb\z}, 1]
+      name = caller_locations(1, 1).first.path.b[%r{puma/plugin/([^/]*)\.rb\z}, 1]
       Plugins.register(name, Class.new(self, &body))
     end
   end

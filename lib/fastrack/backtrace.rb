@@ -1,0 +1,63 @@
+# frozen_string_literal: true
+
+require "rbconfig"
+require_relative "error"
+require_relative "text"
+
+module Fastrack
+  # What an exception says, and where it was raised, for the log.
+  module Backtrace
+    # A frame in Exception#full_message, but for the innermost one: that is in the line of the message.
+    FRAME = /\A\tfrom /.freeze
+
+    module_function
+
+    # @param error [Exception]
+    # @return [String] UTF-8, with the app's frames, those of its causes too; with all frames if BACKTRACE is set
+    def text(error)
+      text = full(error).scrub
+      ENV["BACKTRACE"].to_s.empty? ? shortened("#{text}\n") : text
+    end
+
+    # @return [String] with all frames
+    def full(error)
+      Text.utf8(error.full_message(highlight: false, order: :top)).chomp
+    rescue *Error::FOREIGN
+      # Its message is a method of the app's, or of another encoding than a path.
+      first, *frames = Array(error.backtrace).map { |frame| Text.utf8(frame) }
+      ["#{"#{first}: " if first}#{Error.reason(error)}", *frames.map { |frame| "\tfrom #{frame}" }].join("\n")
+    end
+
+    # Without the frames that are not the app's, unless there are no others. Causes have backtraces of their own.
+    def shortened(text)
+      innermost = ""
+      text.lines.chunk { |line| line.match?(FRAME) }.flat_map do |frames, lines|
+        next own(lines, innermost) if frames
+
+        innermost = lines.first
+        lines
+      end.join.chomp
+    end
+
+    def own(frames, innermost)
+      kept = frames.reject { |frame| foreign?(frame.sub(FRAME, "")) }
+      return frames if kept == frames || (kept.empty? && foreign?(innermost))
+
+      [*kept, "\t... #{frames.size - kept.size} more of gems, Ruby and Fastrack (BACKTRACE=1 shows them)\n"]
+    end
+
+    def foreign?(frame) = frame.start_with?(*foreign)
+
+    # Where the code of Fastrack, of gems and of Ruby is, and the commands that start it. Not looked up before an app may have set up
+    # Bundler, which changes Gem.path.
+    def foreign
+      @foreign ||= begin
+        gems = defined?(Gem) ? Gem.path.product(%w[gems bundler/gems bin]).map { |parts| File.join(*parts) } : []
+        ruby = RbConfig::CONFIG.values_at("rubylibdir", "sitedir", "vendordir", "bindir").compact
+        own = %w[lib exe].map { |folder| File.expand_path("../../#{folder}", __dir__) }
+        ["<internal:", *[*own, *gems, *ruby].map { |path| "#{Text.utf8(path).scrub}/" }]
+      end
+    end
+    private_class_method :shortened, :own, :foreign?, :foreign
+  end
+end
