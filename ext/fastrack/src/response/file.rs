@@ -9,7 +9,7 @@ use rb_sys::*;
 use fastrack_http::{chunk_size_line, Length};
 
 use crate::response::sender::{Encoding, Sender};
-use crate::ruby::{bytes, call, interned, is_string};
+use crate::ruby::{bytes, call, interned, is_string, NIL};
 
 impl Sender<'_, '_, '_> {
     /// Sends the file that the body's `to_path` names (Rack SPEC, "Enumerable Body"). False if that is not possible:
@@ -21,8 +21,11 @@ impl Sender<'_, '_, '_> {
             if rb_respond_to(body, to_path) == 0 {
                 return false;
             }
-            let path = call(body, to_path, &[]);
-            self.in_flight.check_own();
+            let mut path = call(body, to_path, &[]);
+            if !is_string(path) && path != NIL && rb_respond_to(path, to_path) != 0 {
+                // A Pathname.
+                path = call(path, to_path, &[]);
+            }
             if !is_string(path) {
                 return false;
             }
