@@ -14,7 +14,7 @@ RSpec.describe "D17 a body that says more of itself than is so" do
   HttpApps::Shaping::SHAPES.each_key do |name|
     next if name == "to-ary-exits"
 
-    { "/#{name}" => "", "/sized/#{name}" => " with a Content-Length", "/proxied/#{name}" => " inside a Rack::BodyProxy",
+    { "/#{name}" => "", "/response/#{name}" => " inside a Rack::Response", "/sized/#{name}" => " with a Content-Length", "/proxied/#{name}" => " inside a Rack::BodyProxy",
       "/sized/proxied/#{name}" => " inside a Rack::BodyProxy, with a Content-Length" }.each do |path, how|
       it "D17 is served and closed once: #{name}#{how}" do
         bytes, ending = HttpPeer.exchange(server, message("GET #{path} HTTP/1.1", "Host: a", "Connection: close"))

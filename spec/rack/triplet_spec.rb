@@ -27,6 +27,8 @@ RSpec.describe "C5 what the app returns" do
         when "/singleton" then [200, { "x-given" => "two" }.tap { |one| one.define_singleton_method(:each) { |&block| block.call("x-own", "one") } }, ["own"]]
         when "/plain" then [200, Class.new(Hash).new.update("x-given" => "two"), ["plain"]]
         when "/emptied" then Emptying.new(201).then { |status| status.result = [status, { "x-given" => "two" }, %w[emp tied]] }
+        # Hanami's.
+        when "/response" then Class.new(Rack::Response) { alias_method :to_ary, :to_a }.new("response")
         when "/hints"
           env["rack.early_hints"].call(Own.new.update("link" => "</a>"))
           [200, {}, ["hints"]]
@@ -41,6 +43,11 @@ RSpec.describe "C5 what the app returns" do
       response = server.get(path)
       expect([response.status, response.headers.to_h.values_at("x-own", "x-given")]).to eq([200, values])
     end
+  end
+
+  it "C5 may be an object with to_ary" do
+    response = server.get("/response")
+    expect([response.status, response.body]).to eq([200, "response"])
   end
 
   it "C5 the early hints of such a Hash go by its each, too" do

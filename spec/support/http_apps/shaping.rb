@@ -6,7 +6,7 @@ require_relative "../http_journal"
 
 module HttpApps
   # Bodies that answer yes to `respond_to?` for more than `each`, and do not mean it. The path is a body's name, and before it how
-  # it is sent: `sized` with a Content-Length, `proxied` inside a Rack::BodyProxy.
+  # it is sent: `sized` with a Content-Length, `proxied` inside a Rack::BodyProxy, `response` inside a Rack::Response.
   class Shaping
     # A body of two parts, which notes in the journal what is done to it.
     class Body
@@ -42,6 +42,12 @@ module HttpApps
       end
     }.transform_values { |shape| Class.new(Body, &shape) }.freeze
 
+    # As Grape::ServeStream::SendfileResponse is one: to_path is its body's.
+    class Response < Rack::Response
+      def respond_to?(name, all = false) = name == :to_path ? @body.respond_to?(:to_path, all) : super
+      def to_path = @body.to_path
+    end
+
     TYPE = { "content-type" => "text/plain" }.freeze
 
     def initialize = @journal = HttpJournal.new
@@ -52,6 +58,7 @@ module HttpApps
 
       body = shape.new(@journal, env["PATH_INFO"])
       body = Rack::BodyProxy.new(body) { @journal.write("#{env["PATH_INFO"]} proxy") } if ways.include?("proxied")
+      body = Response.new.tap { |response| response.body = body } if ways.include?("response")
       [200, ways.include?("sized") ? { **TYPE, "content-length" => "6" } : TYPE.dup, body]
     end
   end
