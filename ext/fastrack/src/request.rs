@@ -2,11 +2,10 @@
 
 mod app_threads;
 mod callbacks;
-mod continuation;
 mod in_flight;
 mod socket;
 
-pub(crate) use app_threads::{no_request, AppThreads};
+pub(crate) use app_threads::no_request;
 pub(crate) use callbacks::Callbacks;
 pub(crate) use in_flight::{AppThread, InFlight, Stage};
 pub(crate) use socket::{read_ahead, socket_object};

@@ -114,7 +114,6 @@ impl RackApp {
             in_flight.end_scopes();
             while let Some(object) = in_flight.take_open() {
                 call_if_defined(object, interned().id.close);
-                in_flight.check_own();
             }
             self.callbacks.collect(in_flight, self.settings.rack_3);
             in_flight.stage = Stage::Done;
@@ -129,7 +128,6 @@ impl RackApp {
             // Until the end of the call only the app's methods use the request.
             self.thread.begin_call(&raw mut *in_flight);
             let result = call(self.app, interned().id.call, &[env]);
-            in_flight.check_own();
             self.thread.end_call();
             if in_flight.hijacked != NIL {
                 in_flight.body = unsent_body(result);
@@ -148,7 +146,6 @@ impl RackApp {
             }
             head.start(code);
             let server_headers = take_headers(in_flight.headers, head, &mut in_flight.block);
-            in_flight.check_own();
             if server_headers.protocol != NIL {
                 switch_protocol(server_headers.protocol, in_flight.env, head);
             }
@@ -173,12 +170,10 @@ impl RackApp {
             // SAFETY: under protect. This closure borrows everything, and owns nothing.
             unsafe {
                 let result = call(page, interned().id.call, &[in_flight.error, env]);
-                in_flight.check_own();
                 let code = take_triple(result, in_flight);
                 self.send_response(code, in_flight);
             }
         });
-        in_flight.check_own();
         self.handle(result, env);
         self.close_all(in_flight);
     }
@@ -189,7 +184,6 @@ impl RackApp {
         while let Some(object) = in_flight.take_open() {
             // SAFETY: under protect, and owning nothing.
             let closed = protect(|| unsafe { call_if_defined(object, interned().id.close) });
-            in_flight.check_own();
             in_flight.note_error(&closed);
             self.handle(closed, in_flight.env);
         }
@@ -257,7 +251,6 @@ impl App for RackApp {
         let mut in_flight = InFlight::new(request, writer, self.thread);
         // SAFETY: under protect. The closure borrows everything, and owns nothing.
         let result = protect(|| unsafe { self.respond(&mut in_flight) });
-        in_flight.check_own();
         self.thread.end_call();
         let is_app_error = in_flight.note_error(&result);
         self.handle(result, in_flight.env);
@@ -293,11 +286,7 @@ impl App for RackApp {
 
     fn call_callbacks(&mut self) -> Flow {
         let callbacks = std::mem::replace(&mut self.callbacks, Callbacks::NONE);
-        let number = self.thread.request();
-        callbacks.call(|result, env| {
-            self.thread.check_own(number);
-            self.handle(result, env);
-        });
+        callbacks.call(|result, env| self.handle(result, env));
         self.thread.end_request();
         self.check_interrupts()
     }

@@ -4,7 +4,6 @@
 //! and only in the thread that answers it.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::thread::{self, ThreadId};
 
 use magnus::rb_sys::{AsRawValue, FromRawValue};
 use magnus::{method, prelude::*, Error, RModule, Ruby, TryConvert, Value};
@@ -21,8 +20,8 @@ struct BodySource {
     ///
     /// INVARIANT: what it points to stays there until [`SourceScope::end`].
     stream: AtomicPtr<BodyStream<'static>>,
-    /// The thread that answers the request.
-    thread: ThreadId,
+    /// The Ruby thread that answers the request. It is not freed before that is done.
+    thread: VALUE,
 }
 
 pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
@@ -45,7 +44,7 @@ impl SourceScope {
         // SAFETY: as this function's; the source is on the stack until the input holds it. The GVL is held.
         unsafe {
             let pointer = (&raw const *stream).cast_mut().cast::<BodyStream<'static>>();
-            let source = BodySource { stream: AtomicPtr::new(pointer), thread: thread::current().id() };
+            let source = BodySource { stream: AtomicPtr::new(pointer), thread: rb_thread_current() };
             self.0 = Ruby::get_unchecked().obj_wrap(source).as_raw();
             let rack_3 = if rack_3 { Qtrue as VALUE } else { Qfalse as VALUE };
             call(interned().streamed_body, interned().id.call, &[self.0, rack_3])
@@ -107,7 +106,9 @@ impl BodySource {
         if pointer.is_null() {
             return Err(io_error(ruby, "the body can be read only until its request has been answered"));
         }
-        if self.thread != thread::current().id() {
+        // Not the native thread, which changes with RUBY_MN_THREADS=1.
+        // SAFETY: needs the GVL, of which `ruby` is the proof.
+        if self.thread != unsafe { rb_thread_current() } {
             return Err(io_error(ruby, "the body can be read only in the thread that answers its request"));
         }
         // SAFETY: not null, so the scope has not ended. Only this thread ends it, which takes Ruby code that runs here:

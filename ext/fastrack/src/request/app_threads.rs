@@ -1,4 +1,4 @@
-//! The Ruby threads that run an engine's app, and which of them has a request.
+//! The Ruby threads that run apps, and which of them has a request.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,43 +11,48 @@ use fastrack_engine::Control;
 use crate::request::in_flight::{AppThread, InFlight};
 use crate::ruby::io_error;
 
-/// The Ruby threads that run one engine's app.
-#[derive(Debug, Default)]
-pub(crate) struct AppThreads(Mutex<Vec<&'static AppThread>>);
+/// All entries, those in use and those that wait for another thread. So there are never more than threads have run apps at
+/// a time, however many engines come and go.
+static ALL: Mutex<Vec<&'static AppThread>> = Mutex::new(Vec::new());
 
-/// Those of all engines.
-static ALL: AppThreads = AppThreads(Mutex::new(Vec::new()));
+fn all() -> MutexGuard<'static, Vec<&'static AppThread>> {
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-impl AppThreads {
-    /// An entry for the current thread, until it [leaves](Self::leave).
-    pub fn enter(&self, ruby: &Ruby, control: &Arc<Control>) -> &'static AppThread {
-        let current = current_thread(ruby);
-        let mut threads = self.lock();
-        let is_free = |entry: &&&AppThread| [0, current].contains(&entry.thread.load(Ordering::Relaxed));
-        let free = threads.iter().find(is_free).copied();
-        let entry = free.unwrap_or_else(|| {
-            let entry: &AppThread = Box::leak(Box::new(AppThread::new(control)));
-            threads.push(entry);
-            ALL.lock().push(entry);
-            entry
-        });
-        entry.thread.store(current, Ordering::Relaxed);
-        entry
+/// The current thread's entry, while it runs an engine's app.
+pub(crate) struct Entered(&'static AppThread);
+
+impl Entered {
+    pub fn thread(&self) -> &'static AppThread {
+        self.0
     }
+}
 
-    pub fn leave(&self, entry: &AppThread) {
-        entry.thread.store(0, Ordering::Relaxed);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<&'static AppThread>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.end_request();
+        self.0.thread.store(0, Ordering::Relaxed);
     }
 }
 
 impl AppThread {
+    /// An entry for the current thread and the engine of this `control`.
+    pub fn enter(ruby: &Ruby, control: &Arc<Control>) -> Entered {
+        let mut all = all();
+        let free = all.iter().find(|entry| entry.thread.load(Ordering::Relaxed) == 0).copied();
+        let entry = free.unwrap_or_else(|| {
+            let entry: &AppThread = Box::leak(Box::default());
+            all.push(entry);
+            entry
+        });
+        entry.set_control(control);
+        entry.thread.store(current_thread(ruby), Ordering::Relaxed);
+        Entered(entry)
+    }
+
     /// The thread that has the request with this number; None when that is over.
     pub fn of_request(number: usize) -> Option<&'static AppThread> {
-        ALL.lock().iter().find(|entry| entry.request() == number).copied()
+        all().iter().find(|entry| entry.request() == number).copied()
     }
 
     /// Works on this thread's request, for which it is calling the app. Ruby code that the work runs does not find the

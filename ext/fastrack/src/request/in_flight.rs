@@ -1,14 +1,13 @@
 //! One request in progress, and the Ruby thread that answers it.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rb_sys::*;
 
 use fastrack_engine::{Control, Request, ResponseWriter};
 
 use crate::env::SourceScope;
-use crate::request::continuation::end_process;
 use crate::ruby::{exception, is_app_error, raise, Raised, ScopedRef, NIL};
 
 /// All that belongs to one request in progress. Values are nil where there is none.
@@ -76,11 +75,6 @@ impl<'a, 'e> InFlight<'a, 'e> {
         }
     }
 
-    /// To be called after what may run code of the app: see [`AppThread::check_own`].
-    pub fn check_own(&self) {
-        self.thread.check_own(self.number);
-    }
-
     /// The iteration is over: its block finds nothing any more.
     pub fn end_block(&mut self) {
         self.block.end();
@@ -137,16 +131,25 @@ pub(crate) struct AppThread {
     /// The number of its request, until its callbacks are also over; else 0.
     request: AtomicUsize,
     /// Its engine's.
-    control: Weak<Control>,
+    control: Mutex<Weak<Control>>,
 }
 
 /// The number of the last request of this process.
 static REQUESTS: AtomicUsize = AtomicUsize::new(0);
 
 impl AppThread {
-    /// One that runs this engine's app, and no other's.
-    pub(super) fn new(control: &Arc<Control>) -> Self {
-        AppThread { control: Arc::downgrade(control), ..AppThread::default() }
+    /// From now on this runs the app of that engine.
+    pub(super) fn set_control(&self, control: &Arc<Control>) {
+        *self.weak_control() = Arc::downgrade(control);
+    }
+
+    fn weak_control(&self) -> MutexGuard<'_, Weak<Control>> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// None once its engine was released.
+    fn control(&self) -> Option<Arc<Control>> {
+        self.weak_control().upgrade()
     }
 
     /// A request begins. Returns its number.
@@ -166,22 +169,14 @@ impl AppThread {
         self.request.load(Ordering::Relaxed)
     }
 
-    /// Ends the process if this thread has another request than that with this number: then a continuation has brought
-    /// the stack back that an earlier request had, with connections that are closed.
-    pub fn check_own(&self, number: usize) {
-        if self.request() != number {
-            end_process();
-        }
-    }
-
     /// Whether the client whose request this thread has has left.
     pub fn is_client_gone(&self) -> bool {
-        self.control.upgrade().is_none_or(|control| control.is_client_gone(self.number()))
+        self.control().is_none_or(|control| control.is_client_gone(self.number()))
     }
 
     /// Sets the time limit of the request that this thread has, in milliseconds from now; 0 is none.
     pub fn allow(&self, millis: u64) {
-        self.control.upgrade().into_iter().for_each(|control| control.allow(self.number(), millis));
+        self.control().into_iter().for_each(|control| control.allow(self.number(), millis));
     }
 
     pub fn number(&self) -> usize {

@@ -7,7 +7,7 @@ use rb_sys::*;
 use fastrack_http::{chunk_size_line, Coding, Length, LAST_CHUNK};
 
 use crate::response::sender::{finish_waiting, limit, send_buffered, Batch, Encoding, Sender};
-use crate::ruby::{all_strings, bytes, interned, is_array, raise, total_length, NIL};
+use crate::ruby::{all_strings, bytes, call, interned, is_array, raise, total_length, NIL};
 
 /// In bytes. A body that is no longer is copied behind its head: one plain write(2) is cheapest.
 const SHORT: usize = 8 * 1024;
@@ -43,14 +43,7 @@ impl Sender<'_, '_, '_> {
                 return self.hijack(hijack);
             } else if is_array(body) {
                 self.send_parts(body);
-            } else if rack_3 && rb_respond_to(body, id.to_ary) != 0 {
-                // By the SPEC to_ary closes the body itself.
-                self.in_flight.body = NIL;
-                let parts = rb_check_array_type(body);
-                self.in_flight.check_own();
-                if parts == NIL {
-                    raise(rb_eTypeError, c"to_ary of a body must return an Array");
-                }
+            } else if let Some(parts) = self.whole_body(body) {
                 self.send_parts(parts);
             } else if self.send_file(body) {
                 return;
@@ -68,6 +61,29 @@ impl Sender<'_, '_, '_> {
         }
         // SAFETY: as this function's.
         unsafe { finish_waiting(self.in_flight) };
+    }
+
+    /// The Array that `to_ary` of a body gives; None: the body's `each` is to be called. As in Puma, `to_ary` is asked only where it
+    /// tells the length, and only an Array is an answer: Rails' `Response::Buffer` always has the method, and answers with the
+    /// Enumerator that an action streams.
+    ///
+    /// What it raises is no answer either: Puma would answer 500, and Rails 7.1 to 8.0 raises for each body with an `each` of its own.
+    unsafe fn whole_body(&mut self, body: VALUE) -> Option<VALUE> {
+        // SAFETY: as this function's.
+        unsafe {
+            let asks = self.mode.rack_3 && self.buffers.head.is_unframed();
+            if !asks || rb_respond_to(body, interned().id.to_ary) == 0 {
+                return None;
+            }
+            let end = 0 as VALUE;
+            let parts = rb_rescue2(Some(to_ary), body, Some(no_array), NIL, rb_eStandardError, end);
+            if !is_array(parts) {
+                return None;
+            }
+            // By the SPEC to_ary has closed the body.
+            self.in_flight.body = NIL;
+            Some(parts)
+        }
     }
 
     /// Switches to the other protocol of a 101. Raises TypeError if nobody is there to speak it.
@@ -131,6 +147,15 @@ impl Sender<'_, '_, '_> {
             send_buffered(self.in_flight.writer, batch.slices());
         }
     }
+}
+
+unsafe extern "C" fn to_ary(body: VALUE) -> VALUE {
+    // SAFETY: under the protect of `whole_body`'s caller, and owning nothing.
+    unsafe { call(body, interned().id.to_ary, &[]) }
+}
+
+unsafe extern "C" fn no_array(_: VALUE, _exception: VALUE) -> VALUE {
+    NIL
 }
 
 /// Whether a body can only be called.

@@ -34,7 +34,6 @@ impl Sender<'_, '_, '_> {
             let data = block.begin(&mut parts);
             rb_block_call(body, interned().id.each, 0, std::ptr::null(), Some(yielded_part), data);
             let Parts { started, panicked, is_wrong, .. } = parts;
-            self.in_flight.check_own();
             self.in_flight.end_block();
             if panicked {
                 self.in_flight.writer.abandon();

@@ -9,7 +9,7 @@ use rb_sys::*;
 use fastrack_http::{chunk_size_line, Length};
 
 use crate::response::sender::{Encoding, Sender};
-use crate::ruby::{bytes, call, interned, is_string, without_gvl};
+use crate::ruby::{bytes, call, interned, is_string, without_gvl, NIL};
 
 /// A file of no more bytes than this is sent with the GVL. A longer one may take the disk as long as other threads could use that.
 const QUICK: u64 = 64 * 1024;
@@ -24,8 +24,11 @@ impl Sender<'_, '_, '_> {
             if rb_respond_to(body, to_path) == 0 {
                 return false;
             }
-            let path = call(body, to_path, &[]);
-            self.in_flight.check_own();
+            let mut path = call(body, to_path, &[]);
+            if !is_string(path) && path != NIL && rb_respond_to(path, to_path) != 0 {
+                // A Pathname.
+                path = call(path, to_path, &[]);
+            }
             if !is_string(path) {
                 return false;
             }

@@ -33,7 +33,7 @@ pub(crate) unsafe fn take_headers(
     // SAFETY: as this function's. rb_hash_foreach calls back only while it runs; a Ruby block, which can be kept, gets
     // a scoped reference. Nothing else uses `fields` until they are done.
     unsafe {
-        if RB_TYPE_P(headers, ruby_value_type::RUBY_T_HASH) {
+        if iterates_as_hash(headers) {
             rb_hash_foreach(headers, Some(hash_entry), (&raw mut fields) as VALUE);
         } else {
             *block = ScopedRef::new();
@@ -50,6 +50,18 @@ pub(crate) unsafe fn take_headers(
     }
     fields.head.end_fields();
     fields.server_headers
+}
+
+/// Whether this is a Hash whose `each` is Ruby's.
+unsafe fn iterates_as_hash(headers: VALUE) -> bool {
+    // SAFETY: as this function's; a Hash is an object on the heap, which begins with an RBasic.
+    unsafe {
+        if !RB_TYPE_P(headers, ruby_value_type::RUBY_T_HASH) {
+            return false;
+        }
+        let class = (*(headers as *const RBasic)).klass;
+        class == rb_cHash || rb_method_basic_definition_p(class, interned().id.each) != 0
+    }
 }
 
 unsafe fn refuse(name: VALUE, error: FieldError) -> ! {
@@ -69,7 +81,7 @@ unsafe extern "C" fn hash_entry(name: VALUE, value: VALUE, data: VALUE) -> c_int
     st_retval::ST_CONTINUE as c_int
 }
 
-/// For headers that are no Hash: each yields a pair, or two values.
+/// For headers with an `each` of their own, which yields a pair, or two values.
 unsafe extern "C" fn yielded_pair(
     first: VALUE,
     data: VALUE,

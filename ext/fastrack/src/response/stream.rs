@@ -37,7 +37,6 @@ impl Sender<'_, '_, '_> {
             }
             self.in_flight.stream = socket_object(self.in_flight);
             call(callable, interned().id.call, &[self.in_flight.stream]);
-            self.in_flight.check_own();
         }
         // The app has the socket now, and may go on with it in another thread.
         self.in_flight.stream = NIL;

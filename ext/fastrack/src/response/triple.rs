@@ -21,11 +21,13 @@ pub(crate) unsafe fn take_triple(result: VALUE, in_flight: &mut InFlight<'_, '_>
         if array == NIL || RARRAY_LEN(array) != 3 {
             raise(rb_eTypeError, c"the application must return [status, headers, body]");
         }
-        // First, so that it is closed whatever goes wrong from here on.
-        in_flight.body = RARRAY_AREF(array, 2);
-        let code = code(RARRAY_AREF(array, 0));
-        in_flight.status = RARRAY_AREF(array, 0);
-        in_flight.headers = RARRAY_AREF(array, 1);
+        let [status, headers, body] = [0, 1, 2].map(|index| RARRAY_AREF(array, index));
+        // Before `to_i`, so that the body is closed whatever goes wrong from here on.
+        in_flight.body = body;
+        // `to_i` may change the Array: nothing is read from it any more.
+        let code = code(status);
+        in_flight.status = status;
+        in_flight.headers = headers;
         code
     }
 }

@@ -14,7 +14,7 @@ use fastrack_engine::{Control, Ending, Engine, Finish, Forking, GcPause};
 use fastrack_sys::borrow_fd;
 
 use crate::app::{AppSettings, RackApp};
-use crate::request::AppThreads;
+use crate::request::AppThread;
 use crate::ruby::{system_error, GcClock};
 use crate::worker::settings::{app_settings, engine_settings, listeners, optional};
 use crate::worker::shared_queue::RubySharedQueue;
@@ -35,7 +35,6 @@ struct RubyEngine {
     /// These would keep descriptors open; None once the engine was released.
     ending: RefCell<Option<Arc<Ending>>>,
     forking: RefCell<Option<Arc<Forking>>>,
-    threads: AppThreads,
     app_settings: AppSettings,
     pid: u32,
 }
@@ -105,7 +104,6 @@ impl RubyEngine {
             engine: RefCell::new(Some(engine)),
             running: Cell::new(false),
             pause: Cell::new(None),
-            threads: AppThreads::default(),
             app_settings,
             pid: std::process::id(),
         });
@@ -188,10 +186,9 @@ impl RubyEngine {
         app: Value,
         run: impl FnOnce(&mut RackApp) -> Finish,
     ) -> (Finish, Option<Error>) {
-        let thread = self.threads.enter(ruby, &self.control);
-        let mut app = RackApp::new(app.as_raw(), self.app_settings, thread);
+        let entered = AppThread::enter(ruby, &self.control);
+        let mut app = RackApp::new(app.as_raw(), self.app_settings, entered.thread());
         let finish = run(&mut app);
-        self.threads.leave(thread);
         (finish, app.take_pending())
     }
 
