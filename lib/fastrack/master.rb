@@ -40,8 +40,7 @@ module Fastrack
       @signals = SignalQueue.new(SIGNALS)
       # Only the master has the writing end. When it dies, however that happens, workers read the end of file.
       @death_pipe = IO.pipe
-      LastWords.open
-      Log.repeats = Repeats.new
+      keep_words
       @hooks = MasterHooks.new(launcher, @signals)
       @orders = Orders.new { publish }
       @workers = Workers.new(launcher, app, @signals, @death_pipe, @hooks, @orders)
@@ -57,7 +56,6 @@ module Fastrack
       @generation = 1
       @announced = 0
       @again = false
-      @told_by = @told_at = nil
     end
 
     # Returns when the server was told to stop and all workers are gone.
@@ -94,6 +92,12 @@ module Fastrack
     def worker_processes = @workers.size
 
     private
+
+    # What processes say on their way out, and what is not to be said twice.
+    def keep_words
+      LastWords.open
+      Log.repeats = Repeats.new
+    end
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
