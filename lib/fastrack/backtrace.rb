@@ -24,8 +24,15 @@ module Fastrack
       Text.utf8(error.full_message(highlight: false, order: :top)).chomp
     rescue *Error::FOREIGN
       # Its message is a method of the app's, or of another encoding than a path.
-      first, *frames = Array(error.backtrace).map { |frame| Text.utf8(frame) }
+      first, *frames = frames(error)
       ["#{"#{first}: " if first}#{Error.reason(error)}", *frames.map { |frame| "\tfrom #{frame}" }].join("\n")
+    end
+
+    # @return [Array<String>] UTF-8; none where the method is the app's, and fails
+    def frames(error)
+      Array(error.backtrace).map { |frame| Text.utf8(frame) }
+    rescue *Error::FOREIGN
+      []
     end
 
     # Without the frames that are not the app's, unless there are no others. Causes have backtraces of their own.

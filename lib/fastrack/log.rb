@@ -158,7 +158,7 @@ module Fastrack
     # Logs an exception with the app's frames and causes; one that comes again and again in one line, with where it was raised.
     def exception(text, error)
       reason = Error.reason(error)
-      at = Array(error.backtrace).first&.then { |frame| Text.utf8(frame) }
+      at = Backtrace.frames(error).first
       # Numbers are those of workers, processes and objects.
       repeated([text, reason].map { |part| part.b.gsub(/0x\h+|\d+/n, "") } << at, :error) do |count|
         count == 1 ? "#{text}: #{Backtrace.text(error)}" : "#{text}: #{reason}#{", at #{at}" if at}"

@@ -15,7 +15,11 @@ module Fastrack
     # @param directory [String, nil] nil: the working directory, which may be gone where the path is absolute
     # @return [String]
     # @raise [ArgumentError] as File.expand_path
-    def expand(path, directory = nil) = expanded(path, directory, "/", "~") { |*arguments| File.expand_path(*arguments) }
+    def expand(path, directory = nil)
+      path = utf8(File.path(path))
+      path = "#{utf8(Dir.home)}#{path[1..]}" if path == "~" || path.start_with?("~/")
+      expanded(path, directory, "/", "~") { |*arguments| File.expand_path(*arguments) }
+    end
 
     # As File.absolute_path.
     def absolute(path) = expanded(path, nil, "/") { |*arguments| File.absolute_path(*arguments) }

@@ -20,7 +20,7 @@ module Fastrack
     STOP_SIGNALS = %w[TERM QUIT].freeze
     # These are the master's: a terminal sends them to all processes. They are handled, not ignored, because commands that
     # the app starts would inherit that.
-    MASTER_SIGNALS = %w[INT HUP USR2 TTIN TTOU WINCH].freeze
+    MASTER_SIGNALS = %w[INT HUP TTIN TTOU WINCH].freeze
 
     # Drains, sent by the master only. Its default is to be ignored, so that it is safe before there is a handler.
     DRAIN_SIGNAL = "URG"

@@ -18,8 +18,8 @@ RSpec.describe "Bytes that are not valid in the locale's encoding", exec: "the l
     RUBY
   end
 
-  def run_in(folder, *arguments)
-    output, status = Open3.capture2e(Server::CLEAN_ENVIRONMENT.merge(locale), RbConfig.ruby, "-w", Server::COMMAND, *arguments, chdir: folder)
+  def run_in(folder, *arguments, env: {})
+    output, status = Open3.capture2e(Server::CLEAN_ENVIRONMENT.merge(locale, env), RbConfig.ruby, "-w", Server::COMMAND, *arguments, chdir: folder)
     [output.b, status.exitstatus]
   end
 
@@ -67,6 +67,7 @@ RSpec.describe "Bytes that are not valid in the locale's encoding", exec: "the l
         odd_server.await_ready
         expect(run_in(@folder, "check", *@words)).to match([a_string_including("app: loaded"), 0])
         expect(run_in(@folder, "status", *@words)).to match([a_string_including("serving"), 0])
+        expect(run_in(@folder, "check", "-P", "~/\u00e9.pid", "config.ru", env: { "HOME" => @folder }).last).to eq(0)
       end
 
       it "may be in an exception's message, in a request, and in the path of an app that takes too long" do

@@ -163,7 +163,7 @@ RSpec.describe "the documentation", once: "pages against the code" do
 
     expect(of.call(1)).to match_array(Fastrack::Master::SIGNALS)
     expect(of.call(2)).to match_array([*Fastrack::Worker::STOP_SIGNALS, Fastrack::Worker::LOG_SIGNAL, Fastrack::Worker::DRAIN_SIGNAL,
-                                       Fastrack::Worker::BACKTRACE_SIGNAL,
+                                       Fastrack::Worker::BACKTRACE_SIGNAL, Fastrack::Worker::INTERRUPT_SIGNAL,
                                        *Fastrack::Worker::MASTER_SIGNALS])
     ignored = signals.select { |cells| cells[2] == "Ignored." }.map(&:first)
     expect(ignored).to match_array(Fastrack::Worker::MASTER_SIGNALS)

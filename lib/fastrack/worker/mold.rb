@@ -56,7 +56,7 @@ module Fastrack
 
     private
 
-    OWN_SIGNALS = %w[USR1 URG PWR].freeze
+    OWN_SIGNALS = %w[USR1 USR2 URG PWR].freeze
     private_constant :OWN_SIGNALS
 
     # Threads of native code: a fork would leave them out, with what they hold.
