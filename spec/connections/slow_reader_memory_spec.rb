@@ -44,7 +44,6 @@ RSpec.describe "D19 The memory that slow readers take", alone: "figures of memor
       # What was freed goes back to the system a second later.
       60.times { least = [least, resident(worker) - before].min.tap { sleep 0.05 } }
       readers.each(&:close)
-      warn "GROWTH #{path} #{least}" if ENV["SHOW"]
       least
     end
   end

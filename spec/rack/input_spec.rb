@@ -119,9 +119,9 @@ RSpec.describe "B-status the option MaxBodySize" do
 
   it "leaves no file open when another thread of the app's raises while it is made" do
     require "fastrack/rack/input"
-    allow(Tempfile).to receive(:new).and_return(made = Tempfile.new)
-    allow(made).to receive(:binmode).and_raise("late")
-    expect { Fastrack::SpooledBody.call(IO.sysopen(File::NULL, File::RDWR)) }.to raise_error("late")
-    expect(made).to be_closed
+    allow(Tempfile).to receive(:allocate).and_raise("late")
+    descriptor = IO.sysopen(File::NULL, File::RDWR)
+    expect { Fastrack::SpooledBody.call(descriptor) }.to raise_error("late")
+    expect { IO.for_fd(descriptor) }.to raise_error(Errno::EBADF)
   end
 end
