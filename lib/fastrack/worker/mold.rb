@@ -19,6 +19,10 @@ module Fastrack
     # Collections that make an object old, which later ones of the children then skip.
     SURVIVALS = 4
 
+    # Since Ruby 3.4 a full mark forgets all methods that code has looked up (cc_is_active in iseq.c is never true): running that code again
+    # writes to it. bench/marks measures it.
+    FORGETFUL = RUBY_VERSION >= "3.4"
+
     # @param launcher [Launcher]
     # @param app [#call] as the master has it
     # @param channel [ControlChannel] to the master
@@ -97,10 +101,10 @@ module Fastrack
     # Garbage would be swept in each child, in pages of its own. Young objects are enough: what the mold writes to it does not share with
     # the master any more, and a full mark writes to the code of all methods (Ruby 3.3), compaction to nearly everything. But where the
     # worker had a full mark it has the code for itself already, and its children would have one soon, each for itself: another one
-    # here costs nothing, and gives their heaps room. What is free between two blocks of malloc would also cost each child a page.
+    # here costs nothing, and gives their heaps room: unless they would have to look up all methods again for it. What is free between two blocks of malloc would also cost each child a page.
     def shrink(marked)
       SURVIVALS.times { GC.start(full_mark: false) }
-      GC.start if marked
+      GC.start if marked && !FORGETFUL
       Fastrack.trim_heap
       Fastrack.fill_heap_holes
     end
