@@ -25,6 +25,14 @@ mount --bind -o ro "$cargo_home" "$root/opt/cargo"
 
 # Debian's programs start /usr/bin/ruby, and its pure-Ruby gems are for all its Rubies.
 [ "$lane" != ruby34 ] || ln -sf ruby3.4 "$root/usr/bin/ruby"
+ruby=()
+if [ "$lane" = ruby40 ]; then
+  mkdir -p "$root$FASTRACK_RUBY40"
+  mount --bind -o ro "$FASTRACK_RUBY40" "$root$FASTRACK_RUBY40"
+  ln -sf "$FASTRACK_RUBY40/bin/ruby" "$root/usr/bin/ruby"
+  own_gems=$(chroot "$root" /usr/bin/ruby --disable-gems -rrbconfig -e 'c = RbConfig::CONFIG; puts File.join(c["rubylibprefix"], "gems", c["ruby_version"])')
+  ruby=("GEM_PATH=$own_gems:/usr/share/rubygems-integration/all")
+fi
 
 cd "$root$repo"
 # shellcheck disable=SC2016
@@ -32,5 +40,5 @@ exec chroot "$root" /usr/bin/env -i \
   PATH=/opt/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
   HOME=/root LANG=C.UTF-8 TERM="${TERM:-dumb}" ${CI:+CI="$CI"} ${SPEC_OPTS:+SPEC_OPTS="$SPEC_OPTS"} \
   ${TEST_PATIENCE:+TEST_PATIENCE="$TEST_PATIENCE"} ${TEST_PROCESSES:+TEST_PROCESSES="$TEST_PROCESSES"} \
-  CARGO_HOME=/opt/cargo CARGO_NET_OFFLINE=true FASTRACK_LANE="$lane" FASTRACK_NO_INSTALL=yes \
+  CARGO_HOME=/opt/cargo CARGO_NET_OFFLINE=true FASTRACK_LANE="$lane" FASTRACK_NO_INSTALL=yes ${ruby[@]+"${ruby[@]}"} \
   /bin/sh -c 'cd "$1" && shift && exec "$@"' sh "$repo" "$@"

@@ -35,6 +35,13 @@ can_have_root() {
   unshare -m true 2>/dev/null || unavailable "no mount namespaces (unshare -m)"
 }
 
+# Whether there is a Ruby to bring along.
+can_have_ruby() {
+  [ -n "${FASTRACK_RUBY40:-}" ] || unavailable "it takes a Ruby of yours: FASTRACK_RUBY40=PREFIX, where PREFIX/bin/ruby is"
+  case $FASTRACK_RUBY40 in /*) ;; *) unavailable "FASTRACK_RUBY40 must be an absolute path" ;; esac
+  [ -x "$FASTRACK_RUBY40/bin/ruby" ] || unavailable "there is no $FASTRACK_RUBY40/bin/ruby"
+}
+
 # Makes the root if it is not there. A half-made one is never taken for a whole one: it gets its name last.
 ensure_root() {
   local root making log

@@ -4,6 +4,7 @@ require_relative "cli/app_file"
 require_relative "cli/arguments"
 require_relative "cli/daemon"
 require_relative "configuration"
+require_relative "configuration/app_environment"
 require_relative "error"
 require_relative "launcher"
 require_relative "process/settings"
@@ -21,7 +22,8 @@ module Fastrack
 
       new(Arguments.new(arguments)).run
     rescue Error => e
-      warn "fastrack: #{e.message}"
+      # What users have typed may be in it, which a terminal would take for orders.
+      warn "fastrack: #{e.message.scrub("?").gsub(/[^[:print:]\n\t]/, "?")}"
       1
     end
 
@@ -59,9 +61,10 @@ module Fastrack
 
     private
 
-    # Set as rackup does it, for the app to read.
+    # For the ConfigFile and the app to read.
     def environment
-      ENV["RACK_ENV"] = @arguments.environment || ENV["RACK_ENV"] || ENV["RAILS_ENV"] || "development"
+      AppEnvironment.settle(@arguments.environment, default: AppEnvironment::DEFAULT)
+      AppEnvironment.name
     end
 
     def app

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "configuration/app_environment"
 require_relative "configuration/config_file"
 require_relative "configuration/options"
 require_relative "error"
@@ -137,6 +138,9 @@ module Fastrack
       @control ||= find_control
     end
 
+    # @return [Boolean] whether there is a monitor where no place is named: not for Rhebok's users
+    def usual_control? = control&.path.nil? && control_path != false && @given.key?(:user_supplied_options)
+
     # @return [PumaSettings, nil] what Puma's words set besides options
     attr_reader :puma
     # @return [String, nil] the ConfigFile that was read, absolute
@@ -252,19 +256,16 @@ module Fastrack
       Option::BY_NAME[name].coerce(value, variable)
     end
 
-    # rackup sets RACK_ENV to development wherever its user has not said anything, in Rhebok's production too. Under `bundle
-    # exec` only the command tells who has set it.
+    # rackup's default is none of its user's choice: Rhebok's production has it, too.
     def development_in?(environment)
       names = %w[RACK_ENV RAILS_ENV APP_ENV]
-      return false unless environment.values_at(*names).compact.uniq == ["development"]
+      return false unless environment.values_at(*names).compact.uniq == [AppEnvironment::DEFAULT]
 
-      start = StartCommand.current
-      @given.key?(:user_supplied_options) || start.command.any? { |word| word.end_with?("development") } ||
-        (start.intact? && start.environment.values_at(*names).any?)
+      @given.key?(:user_supplied_options) || AppEnvironment.development_chosen?(*names)
     end
 
     def default_files(environment)
-      stage = @given[:environment] || environment["RACK_ENV"] || environment["RAILS_ENV"] || "development"
+      stage = @given[:environment] || AppEnvironment.name(environment)
       names = @given.key?(:user_supplied_options) ? CONFIG_FILES : CONFIG_FILES.first(1)
       names.map { |name| name.sub("ENVIRONMENT", stage) }.select { |name| File.file?(name) }
     end

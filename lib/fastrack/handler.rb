@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "configuration/app_environment"
 require_relative "configuration/options"
 require_relative "error"
 require_relative "launcher"
@@ -15,6 +16,7 @@ module Fastrack
       # @yieldparam launcher [Launcher] which can stop the server
       # @raise [SystemExit] with status 1 when it cannot start; the reason is one line on stderr
       def run(app, options = {}, **keywords)
+        AppEnvironment.settle_rackup
         launcher = Launcher.new(app, options.merge(keywords))
         Handler.launcher = launcher
         yield launcher if block_given?

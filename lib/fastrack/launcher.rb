@@ -7,6 +7,7 @@ require_relative "listener/set"
 require_relative "log"
 require_relative "master"
 require_relative "process/guards"
+require_relative "process/last_words"
 require_relative "process/pid_file"
 require_relative "process/settings"
 require_relative "process/start_lines"
@@ -38,6 +39,7 @@ module Fastrack
       raise Error, "the app does not respond to call: #{app.inspect[0, 200]}" unless loadable || app.respond_to?(:call)
 
       @master_pid = Process.pid
+      LastWords.take_over
       StartCommand.current.daemonized if options[:daemonize]
       @configuration = Configuration.new(options, overrides: overrides)
       @process_settings = ProcessSettings.new(@configuration)
@@ -54,6 +56,9 @@ module Fastrack
       app = loadable ? preload(app) : loaded(app)
       @loaded = app.respond_to?(:call)
       @master = Master.new(self, app, old_master)
+    rescue Exception => e # rubocop:disable Lint/RescueException -- it is raised again
+      LastWords.say_to_old(e)
+      raise
     end
 
     # @return [Boolean] whether a developer sits in front of it
@@ -169,6 +174,9 @@ module Fastrack
     def serve(&listening)
       console = ProcessSettings.console_mode if interactive?
       @master.run { prepare(&listening) }
+    rescue Exception => e # rubocop:disable Lint/RescueException -- it is raised again
+      LastWords.say_to_old(e)
+      raise
     ensure
       console&.call
       Process.setproctitle($PROGRAM_NAME)

@@ -26,7 +26,7 @@ module Fastrack
       @identity = socket.stat.ino
       # As bound: the working directory may change.
       @path = File.expand_path(@address.unix_path) unless tcp? || @address.unix_path.start_with?("\0")
-      @file = @path && file_at(@path)
+      @file = @path && SafeFile.at(@path) { file_at(@path) }
       @socket.close_on_exec = true
       return unless tcp?
 
@@ -82,8 +82,8 @@ module Fastrack
     def remove_file
       return unless @file
 
-      UNIXListener.alone_in(File.dirname(@path)) do
-        SafeFile.at(@path) { |place| File.unlink(place.name) if file_at(place.name) == @file && !UNIXListener.in_use?(@path) }
+      SafeFile.at(@path) do
+        UNIXListener.alone_in(File.dirname(@path)) { File.unlink(@path) if file_at(@path) == @file && !UNIXListener.in_use?(@path) }
       end
     rescue SystemCallError
       # It is already gone, or we may not remove it.

@@ -3,11 +3,13 @@
 require_relative "error"
 require_relative "log"
 require_relative "master/hooks"
+require_relative "master/orders"
 require_relative "master/refork"
 require_relative "master/shutdown"
 require_relative "master/signal_queue"
 require_relative "master/worker_timeout"
 require_relative "master/workers"
+require_relative "process/last_words"
 require_relative "process/orphans"
 require_relative "process/sd_notify"
 require_relative "process/settings"
@@ -36,11 +38,13 @@ module Fastrack
       @signals = SignalQueue.new(SIGNALS)
       # Only the master has the writing end. When it dies, however that happens, workers read the end of file.
       @death_pipe = IO.pipe
+      LastWords.open
       @hooks = MasterHooks.new(launcher, @signals)
-      @workers = Workers.new(launcher, app, @signals, @death_pipe, @hooks)
+      @orders = Orders.new { publish }
+      @workers = Workers.new(launcher, app, @signals, @death_pipe, @hooks, @orders)
       @worker_timeout = WorkerTimeout.new(@workers)
-      @refork = Refork.new(launcher, @workers)
-      @upgrade = old_master && Upgrade.new(launcher, old_master)
+      @refork = Refork.new(launcher, @workers, @orders)
+      @upgrade = old_master && Upgrade.new(launcher, @orders, old_master)
       @main_pid_changed = !old_master.nil?
       @sd_notify = SdNotify.new if ENV["NOTIFY_SOCKET"]
       # While a hook keeps the master from its loop.
@@ -97,8 +101,11 @@ module Fastrack
        @monitor].compact
     end
 
+    # For the monitor, which answers while this process is busy.
+    def publish = @monitor&.publish(@generation, @announced.positive?, @shutdown, @orders, @upgrade&.other_master)
+
     def start_monitor
-      return unless configuration.control
+      return unless configuration.control || configuration.usual_control?
 
       require_relative "master/monitor_thread"
       # Until this server is ready, what it replaces answers.
@@ -114,6 +121,7 @@ module Fastrack
     # After an exception workers may still run. They exit because the death pipe is closed.
     def close
       @death_pipe.each(&:close)
+      LastWords.close
       @workers.detach
       @upgrade&.close
       @monitor&.close
@@ -128,7 +136,7 @@ module Fastrack
         handle_upgrade(@upgrade&.reap)
         @workers.reap { |handle, exited| [@monitor, (@refork unless shutting_down?)].each { |one| one&.exited(handle, exited) } }
         step(now)
-        @monitor&.publish(@generation, @announced.positive?, @shutdown)
+        publish
         break if shutting_down? && @workers.empty?
 
         read_messages(wait)
@@ -177,8 +185,16 @@ module Fastrack
       when "USR1" then configuration.spawn_interval.positive? ? shut_down(Shutdown::Phased, name) : reopen_logs
       when Worker::BACKTRACE_SIGNAL then @workers.each(&:log_backtraces)
       when "CHLD" then nil
-      else @shutdown ? Log.line("#{name} is ignored: the server is stopping") : change(name)
+      else @shutdown ? ignore(name) : change(name)
       end
+    end
+
+    def ignore(name)
+      Log.line("#{name} is ignored: the server is stopping")
+      return unless Orders::SIGNALS.include?(name)
+
+      @orders.begin(name)
+      @orders.refused(name, "the server is stopping")
     end
 
     # A new master that is still booting also gets TERM: the signal is for the whole server.
@@ -237,6 +253,7 @@ module Fastrack
     end
 
     def reload
+      @orders.begin("HUP")
       @sd_notify&.reloading
       auto, place = configuration.auto_workers?, configuration.control&.to_a
       removed = @launcher.reload { |seconds, reading| @signals.bounded(seconds, &reading) }
@@ -248,7 +265,9 @@ module Fastrack
       @generation += 1
       Log.line("HUP: replacing #{Log.count(@workers.size, "worker")} (generation #{@generation})")
     rescue Exception => e # rubocop:disable Lint/RescueException -- no ConfigFile ends the server
-      Log.line("HUP changes nothing: #{e.is_a?(SystemExit) ? "the ConfigFile calls exit" : Error.reason(e)}", :error)
+      reason = e.is_a?(SystemExit) ? "the ConfigFile calls exit" : Error.reason(e)
+      Log.line("HUP changes nothing: #{reason}", :error)
+      @orders.refused("HUP", reason)
       notify_ready
     end
 
@@ -261,7 +280,7 @@ module Fastrack
 
     def upgrade
       pending = @signals.size
-      @upgrade ||= Upgrade.new(@launcher)
+      @upgrade ||= Upgrade.new(@launcher, @orders)
       @sd_notify&.reloading if @upgrade.start(now) { @signals.leave_to_program(pending) }
     end
 
@@ -306,6 +325,7 @@ module Fastrack
       return if @announced == @generation || !@workers.complete?(@generation)
 
       @announced = @generation
+      @orders.done("HUP")
       @sd_notify&.main_pid(Process.pid) if @main_pid_changed
       @main_pid_changed = false
       notify_ready
@@ -332,6 +352,7 @@ module Fastrack
         resize_as_configured
         @monitor&.listen
         notify_ready
+      when :heir then @monitor&.listen
       end
     end
   end

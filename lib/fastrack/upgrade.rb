@@ -3,6 +3,7 @@
 require_relative "error"
 require_relative "listener/inherited"
 require_relative "log"
+require_relative "process/last_words"
 require_relative "upgrade/new_master"
 require_relative "worker/control_channel"
 
@@ -15,9 +16,11 @@ module Fastrack
     private_constant :KEPT
 
     # @param launcher [Launcher]
+    # @param orders [Orders] gets what comes of USR2
     # @param old [OldMaster, nil]
-    def initialize(launcher, old = nil)
+    def initialize(launcher, orders, old = nil)
       @launcher = launcher
+      @orders = orders
       @old = old
       @new = nil
       @cancelled = false
@@ -26,6 +29,9 @@ module Fastrack
 
     # @return [Array<ControlChannel>]
     def channels = [@old, @new].compact.map(&:channel).reject(&:closed?)
+
+    # @return [Integer, nil] the pid of the other one, new or old, as far as it is known
+    def other_master = (@new || @old)&.pid
 
     # @return [Float, nil] monotonic seconds when #step has something to do
     def due_at = @new&.due_at
@@ -36,9 +42,13 @@ module Fastrack
     # @yield in the new master's process, before its program replaces this one
     # @return [Boolean] whether it has been started
     def start(now, &in_child)
+      @orders.begin("USR2")
       obstacle = why_not
-      Log.line("USR2 is ignored: #{obstacle}") if obstacle
-      obstacle.nil? && launch(now, in_child)
+      return launch(now, in_child) if obstacle.nil?
+
+      Log.line("USR2 is ignored: #{obstacle}")
+      @orders.refused("USR2", obstacle)
+      false
     end
 
     # All of this master's workers serve, which the old master waits for.
@@ -77,7 +87,7 @@ module Fastrack
     # Reads the messages of both masters.
     #
     # @param ready [Array<ControlChannel>] those that are readable
-    # @return [Array<Symbol>] :quit or :stop for this master, :alone when the new one is gone
+    # @return [Array<Symbol>] :quit or :stop for this master, :alone when the new one is gone, :heir when the old one is
     def read(ready) = [read_new(ready), read_old(ready)].compact
 
     # At the end of this master. The channels stay open as long as the process, at_exit hooks included: for the other
@@ -95,10 +105,12 @@ module Fastrack
       @launcher.pid_file&.set_aside
       @new = NewMaster.start(@launcher, now, &in_child)
       Log.line("starting a new master (pid #{@new.pid})")
+      @orders.started("USR2", @new.pid)
       true
     rescue Exception => e # rubocop:disable Lint/RescueException -- a wrapper of Process._fork, for example
       @launcher.pid_file&.take_back
       Log.line("cannot start a new master, this one carries on: #{Error.reason(e)}", :error)
+      @orders.refused("USR2", Error.reason(e))
       false
     end
 
@@ -119,6 +131,7 @@ module Fastrack
 
       @new.ready
       Log.line("the new master (pid #{@new.pid}) is ready")
+      @orders.done("USR2")
       :quit if messages.include?(ControlChannel::READY_AND_QUIT)
     end
 
@@ -130,6 +143,8 @@ module Fastrack
       @launcher.configuration.puma&.write_state
       # Logged last: by then both files are restored.
       Log.line("the new master (pid #{lost.pid}) #{lost.ending}; this one carries on")
+      words = LastWords.of(lost.pid)
+      @orders.failed("USR2", "the new master (pid #{lost.pid}) #{lost.ending}#{": #{words}" if words}")
       :alone
     end
 
@@ -145,7 +160,7 @@ module Fastrack
       @launcher.pid_file&.restore_missing
       @launcher.pid_file&.remove_aside
       Log.line("the old master has ended#{@ready_at && format(", %.1f s after this one was ready", now - @ready_at)}")
-      nil
+      :heir
     end
   end
 end

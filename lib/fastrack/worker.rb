@@ -4,6 +4,7 @@ require_relative "configuration/unicorn_api"
 require_relative "gc/figures"
 require_relative "log"
 require_relative "process/guards"
+require_relative "process/last_words"
 require_relative "worker/control_channel"
 require_relative "worker/engine_settings"
 require_relative "worker/mold"
@@ -78,6 +79,7 @@ module Fastrack
       [status, status_of { clean_up(channel) }, @lost ? 1 : 0].max.tap { |worst| QuickExit.install(worst) }
     rescue Exception => e # rubocop:disable Lint/RescueException -- nothing above would show it
       Log.exception("worker #{@nr} failed", e)
+      LastWords.say(e)
       Log.flush
       exit!(1)
     end
@@ -150,7 +152,8 @@ module Fastrack
       # As soon as there is an engine other workers hand their connections over to it: this worker must serve them before it
       # ends.
       @creates_engine = true
-      @engine = settings.engine(slot: @scoreboard_entry, master_fd: death_pipe.fileno, nr: @nr)
+      @memory_note = MemoryNote.for(@scoreboard_entry)
+      @engine = settings.engine(slot: @scoreboard_entry, master_fd: death_pipe.fileno, nr: @nr, memory_note: @memory_note)
       @engine.stop if @must_stop
       @engine.catch_fatal_signals
       ExitGuard.install { @engine.prepare_exit }
@@ -177,6 +180,7 @@ module Fastrack
       start_threads
       @configuration.call_hook(:after_worker_ready, @launcher, self)
       @orphan_guard.kill.join
+      @memory_note&.write
       channel.write(ControlChannel::READY)
       return unless run(@request_limit) == :limit
 
@@ -285,7 +289,7 @@ module Fastrack
       end_threads
       # Its helper thread ends, and its descriptors are closed.
       @engine.release
-      Mold.new(@launcher, @loaded, channel, death_pipe).run(self, marked: full_marks != @full_marks)
+      Mold.new(@launcher, @loaded, channel, death_pipe).run(self, marked: full_marks != @full_marks) { @memory_note&.write }
     end
 
     def full_marks = GCFigures.stat(:major_gc_count)

@@ -76,7 +76,7 @@ RSpec.describe "A new Rails app", skip: AppRequirements.missing("Rails 7.2 with 
 
     it "has the file, the Procfile's line and bin/dev, and is told of config/puma.rb" do
       expect(@output).to match(%r{carried +threads, port, plugin :tmp_restart, pidfile from config/puma\.rb, which is no longer read; delete it$})
-      expect(File.read(path("Procfile"))).to eq("web: bundle exec fastrack -e ${RACK_ENV:-production}\n")
+      expect(File.read(path("Procfile"))).to eq("web: bundle exec fastrack -e ${RAILS_ENV:-${RACK_ENV:-production}}\n")
       expect([File.read(path("bin/dev")), File.executable?(path("bin/dev"))]).to match([/^exec bin\/rails server -u fastrack "\$@"$/, true])
     end
 
@@ -104,8 +104,8 @@ RSpec.describe "A new Rails app", skip: AppRequirements.missing("Rails 7.2 with 
     end
 
     {
-      "Procfile" => [["web: bundle exec puma -C config/puma.rb\nworker: bin/jobs\n", "web: bundle exec fastrack -e ${RACK_ENV:-production}\nworker: bin/jobs\n"],
-                     ["worker: bin/jobs\n", "worker: bin/jobs\nweb: bundle exec fastrack -e ${RACK_ENV:-production}\n"]],
+      "Procfile" => [["web: bundle exec puma -C config/puma.rb\nworker: bin/jobs\n", "web: bundle exec fastrack -e ${RAILS_ENV:-${RACK_ENV:-production}}\nworker: bin/jobs\n"],
+                     ["worker: bin/jobs\n", "worker: bin/jobs\nweb: bundle exec fastrack -e ${RAILS_ENV:-${RACK_ENV:-production}}\n"]],
       "Procfile.dev" => [["web: env RUBY_DEBUG_OPEN=true bin/rails server\ncss: bin/rails tailwindcss:watch\n",
                           "web: env RUBY_DEBUG_OPEN=true bin/rails server -u fastrack\ncss: bin/rails tailwindcss:watch\n"],
                          ["web: bin/rails s -p 3000\n", "web: bin/rails s -u fastrack -p 3000\n"]],

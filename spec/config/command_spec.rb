@@ -55,12 +55,15 @@ RSpec.describe "The fastrack command", once: "options and their defaults are the
     expect(server.await_workers(2).size).to eq(2)
   end
 
-  it "-e sets RACK_ENV, before RACK_ENV, RAILS_ENV and development" do
-    write("config.ru", "run ->(_env) { [200, {}, [ENV['RACK_ENV']]] }\nsrand")
+  it "-e sets RACK_ENV and RAILS_ENV; without it one of them sets the other, and without any both are development" do
+    write("config.ru", "run ->(_env) { [200, {}, [ENV.values_at('RACK_ENV', 'RAILS_ENV').join(' ')]] }\nsrand")
     environment = ->(*arguments, **env) { serve("-b", "127.0.0.1:0", "-w", "1", *arguments, env: env.transform_keys(&:to_s)).get.body }
-    expect(environment.call("-e", "production", RACK_ENV: "staging", RAILS_ENV: "test")).to eq("production")
-    expect(environment.call(RACK_ENV: "staging", RAILS_ENV: "test")).to eq("staging")
-    expect(environment.call(RAILS_ENV: "test")).to eq("test")
+    expect(environment.call("-e", "production", RACK_ENV: "staging", RAILS_ENV: "test")).to eq("production production")
+    # A set of rackup's middleware is no environment of Rails'.
+    expect(environment.call("-e", "deployment", RAILS_ENV: "test")).to eq("deployment test")
+    expect(environment.call(RACK_ENV: "staging", RAILS_ENV: "test")).to eq("staging test")
+    expect([environment.call(RAILS_ENV: "test"), environment.call(RACK_ENV: "test")]).to eq(["test test"] * 2)
+    expect(environment.call).to eq("development development")
   end
 
   # A response that Rack::Lint of every Rack refuses.

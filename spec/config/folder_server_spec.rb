@@ -22,13 +22,13 @@ RSpec.describe "Commands for the server of the folder", linux: "it is found by /
 
   it "find it without a pid file: status, workers +1, restart, stop" do
     server = running
-    expect(fastrack("status")).to match([/^Fastrack   pid #{server.master}  running  up .*^ +0 +#{server.workers.first} /m, 0])
+    expect(fastrack("status")).to match([/^Fastrack \S+  pid #{server.master}  serving  .*^ +0 +#{server.workers.first} /m, 0])
     fastrack("workers", "+1")
     server.await_workers(2)
     old = server.master
     fastrack("restart")
     eventually { server.master != old && !ProcessTable.alive?(old) }
-    expect([fastrack("status"), fastrack("stop").last]).to match([[/^Fastrack   pid #{server.master}  running/, 0], 0])
+    expect([fastrack("status"), fastrack("stop").last]).to match([[/^Fastrack \S+  pid #{server.master}  serving/, 0], 0])
     expect(server.processes).to be_empty
   end
 
@@ -36,7 +36,7 @@ RSpec.describe "Commands for the server of the folder", linux: "it is found by /
     write("app/config.ru", Rackups::PID)
     write("puma.rb", "directory File.join(__dir__, 'app')\ntag 'shop'\nworkers 1")
     server = running("-C", "puma.rb")
-    expect(fastrack("status", "-C", "puma.rb")).to match([/^Fastrack   pid #{server.master}  running/, 0])
+    expect(fastrack("status", "-C", "puma.rb")).to match([/^Fastrack \S+  pid #{server.master}  serving/, 0])
   end
 
   it "find none in another folder, nor where the configuration names another one" do
@@ -57,6 +57,50 @@ RSpec.describe "Commands for the server of the folder", linux: "it is found by /
     File.chmod(0o755, @dir)
     pid = impostor(65_534)
     expect([fastrack("stop"), Process.wait(pid, Process::WNOHANG)]).to match([[/\Afastrack: no server found: /, 1], nil])
+  ensure
+    pid && Process.kill(:KILL, pid) && Process.wait(pid)
+  end
+
+  it "find root the server of the user whose folder it is" do
+    skip "only root can be another user" unless Process.euid.zero? && system("setpriv", "--version", out: File::NULL)
+
+    File.chown(65_534, 65_534, @dir)
+    server = Server.ready(ru: "", command: ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *in_folder("-b", "127.0.0.1:0", "-w", "1")])
+    expect(fastrack("status")).to match([/^Fastrack \S+  pid #{server.master}  serving/, 0])
+    expect([fastrack("restart"), fastrack("stop")]).to match([[/^ready in/, 0], [/^stopped in/, 0]])
+    expect(server.processes).to be_empty
+  end
+
+  it "are not for a server in a folder that is called `app (deleted)`, beside app" do
+    write("app (deleted)/config.ru", Rackups::PID)
+    FileUtils.mkdir(path("app"))
+    server = running("-O", "WorkingDirectory=app (deleted)")
+    expect(fastrack("stop", "-O", "WorkingDirectory=app").first).to start_with("fastrack: no server found: ")
+    FileUtils.mv(path("app (deleted)"), path("old"))
+    FileUtils.mv(path("app"), path("app (deleted)"))
+    expect(fastrack("status", "-O", "WorkingDirectory=old")).to match([/  pid #{server.master}  /, 0])
+  end
+
+  # What Puma's and Rails' users have there, and a container's pid that is another process's here.
+  it "are not for a process that only a pid file names" do
+    other = spawn("sleep", "600")
+    [other, 1].each do |pid|
+      write("tmp/pids/server.pid", "#{pid}\n")
+      place = %w[-P tmp/pids/server.pid]
+      [%w[stop], %w[restart], %w[status], ["stop", *place], ["restart", *place], ["reload", *place], ["status", *place], ["workers", "+1", *place]].each do |words|
+        expect(fastrack(*words)).to match([%r{\Afastrack: no server runs: .*tmp/pids/server\.pid has no running process$}, 1])
+      end
+    end
+    expect(Process.wait(other, Process::WNOHANG)).to be_nil
+  ensure
+    other && Process.kill(:KILL, other) && Process.wait(other)
+  end
+
+  it "are not for a process that calls itself a master, and is younger than the pid file that names it" do
+    pid = impostor(Process.euid)
+    write("app.pid", "#{pid}\n")
+    File.utime(Time.now - 3600, Time.now - 3600, path("app.pid"))
+    expect([fastrack("stop", "-P", "app.pid"), Process.wait(pid, Process::WNOHANG)]).to match([[/\Afastrack: no server runs: /, 1], nil])
   ensure
     pid && Process.kill(:KILL, pid) && Process.wait(pid)
   end

@@ -3,7 +3,7 @@
 require_relative "../spec_helper"
 require_relative "../support/command_folder"
 
-RSpec.describe "What comes of a restart, a reload or a stop", linux: "it is seen in /proc", once: "processes and a log" do
+RSpec.describe "What comes of a restart, a reload or a stop", linux: "there is a monitor", once: "processes and what their monitor tells" do
   include CommandFolder
 
   # Answers with a version.
@@ -39,11 +39,11 @@ RSpec.describe "What comes of a restart, a reload or a stop", linux: "it is seen
     expect(server.get.body).to eq("new")
   end
 
-  it "is told by `fastrack restart` with status 1 and the log where the new code does not boot" do
+  it "is told by `fastrack restart` with status 1 and the exception where the new code does not boot" do
     server = running
     write("config.ru", "raise 'no luck'")
     output, status = fastrack("restart")
-    expect([output, status]).to match([/^fastrack: USR2 has failed: the old code serves on \(pid #{server.pid}\)\. From its log:$.*no luck/m, 1])
+    expect([output, status]).to match([/^fastrack: USR2 has failed: the old code serves on \(pid #{server.pid}\): the new master \(pid \d+\) exited with status 1 before it was ready: no luck/, 1])
     expect(server.get.body).to eq("old")
   end
 
@@ -53,7 +53,7 @@ RSpec.describe "What comes of a restart, a reload or a stop", linux: "it is seen
       expect(fastrack("restart")).to match([/\nready in \d+\.\d s\n\z/, 0])
       eventually { ask == "new" }
       write("config.ru", "raise 'no luck'")
-      expect(fastrack("restart")).to match([/USR2 has failed: the old code serves on \(pid (?!#{pid}\))\d+\)\. Its log says why$/, 1])
+      expect(fastrack("restart")).to match([/USR2 has failed: the old code serves on \(pid (?!#{pid}\))\d+\): .*: no luck \(RuntimeError\)$/, 1])
       expect(ask).to eq("new")
     end
   end
@@ -65,18 +65,18 @@ RSpec.describe "What comes of a restart, a reload or a stop", linux: "it is seen
     expect(fastrack("reload")).to match([/\AHUP sent to #{server.pid}\nready in \d+\.\d s\n\z/, 0])
     expect(server.get.body).to eq("new")
     write("config/fastrack.rb", "raise 'no luck' unless $PROGRAM_NAME.end_with?('fastrack') && ARGV.first == 'reload'\npreload_app false")
-    expect(fastrack("reload")).to match([/HUP has failed: the old code serves on .*HUP changes nothing: .*no luck/m, 1])
+    expect(fastrack("reload")).to match([/HUP has failed: the old code serves on .*: ConfigFile config\/fastrack\.rb:1: no luck/, 1])
   end
 
   it "is told by `fastrack reload` with status 1 where new workers do not boot, with a log or without" do
     server = running("-O", "PreloadApp=false")
     write("config.ru", "raise 'no luck'")
-    expect(fastrack("reload", "-O", "PreloadApp=false")).to match([/HUP has failed: the old code serves on .*no luck.*the new one does not boot/m, 1])
+    expect(fastrack("reload", "-O", "PreloadApp=false")).to match([/HUP has failed: the old code serves on .*worker 0 \(pid \d+\) exited with status 1 before it was ready: no luck/, 1])
     expect(server.get.body).to eq("old")
     server.stop
     piped("-O", "PreloadApp=false") do
       write("config.ru", "raise 'no luck'")
-      expect(fastrack("reload", "-O", "PreloadApp=false")).to match([/HUP has failed: the old code serves on .*Its log says why$/, 1])
+      expect(fastrack("reload", "-O", "PreloadApp=false")).to match([/HUP has failed: the old code serves on .*: no luck \(RuntimeError\)$/, 1])
     end
   end
 
@@ -87,13 +87,17 @@ RSpec.describe "What comes of a restart, a reload or a stop", linux: "it is seen
   end
 
   it "is not waited for with --no-wait" do
-    server = running
+    write("config.ru", Rackups::GATE)
+    server = ready("-b", "127.0.0.1:0", "-w", "1")
     write("config.ru", "raise 'no luck'")
     expect(fastrack("restart", "--no-wait")).to eq(["USR2 sent to #{server.pid}; see the server's log for the result\n", 0])
-    server.await_log("this one carries on").signal(:STOP)
+    server.await_log("this one carries on")
+    slow = Thread.new { server.get("/slow") }
+    eventually { lines("started").any? }
     expect(fastrack("stop", "--no-wait")).to eq(["TERM sent to #{server.pid}; see the server's log for the result\n", 0])
-  ensure
-    server.signal(:CONT)
+    expect(slow).to be_alive
+    write("go", "")
+    slow.join
   end
 
   # How the command has ended, and how many processes of the server were left then.
@@ -128,7 +132,87 @@ RSpec.describe "What comes of a restart, a reload or a stop", linux: "it is seen
     server = ready(*%w[-b 127.0.0.1:0 -w 1 -P app.pid -O GracefulTimeout=0])
     eventually { File.socket?(path("app.control")) }
     expect(stopped(server, "-P", "app.pid"))
-      .to match([/^fastrack: TERM has failed: it still runs \(.*, pid #{server.pid}\) after 5 s .*From its log:$.*TERM/m, 1, 1])
+      .to match([/^fastrack: TERM has failed: it still runs \(fastrack master, pid #{server.pid}\) after 5 s$/, 1, 1])
+  ensure
     server.signal(:KILL)
+  end
+
+  # The recipe of Unicorn's users: the new master's first fork ends the old one.
+  recipe = <<~'RUBY'
+    worker_processes 1
+    pid "app.pid"
+    err_respawn_interval 0.05
+    before_fork do |server, _worker|
+      old = "#{server.pid}.oldbin"
+      Process.kill(:QUIT, File.read(old).to_i) if File.exist?(old)
+    end
+  RUBY
+
+  it "is told by `fastrack restart` where the new master itself ends the old one: it waits for the new workers" do
+    write("unicorn.rb", recipe)
+    version("old")
+    ready("-b", "127.0.0.1:0", "-c", "unicorn.rb").then do |server|
+      write("unicorn.rb", "#{recipe}after_fork { sleep 0.01 until File.exist?('#{path("go")}') }")
+      version("new")
+      restart = Thread.new { fastrack("restart", "-c", "unicorn.rb") }
+      # The old master is gone, and nobody serves yet.
+      eventually { !ProcessTable.alive?(server.pid) && fastrack("status", "-c", "unicorn.rb").first.include?("booting") }
+      expect(restart).to be_alive
+      write("go", "")
+      expect(restart.value).to match([/^ready in/, 0])
+      expect(server.get.body).to eq("new")
+    end
+  end
+
+  it "is told by `fastrack restart` with status 1 where the new master ends the old one, and its workers fail: nobody serves" do
+    write("unicorn.rb", recipe)
+    running("-c", "unicorn.rb")
+    write("unicorn.rb", "#{recipe}after_fork { raise 'no luck' }")
+    expect(fastrack("restart", "-c", "unicorn.rb")).to match([/^fastrack: USR2 has failed: the server is gone/, 1])
+    expect(fastrack("status", "-c", "unicorn.rb").last).to eq(1)
+  end
+
+  it "is told by each of two `fastrack restart`: the one right behind the other comes to nothing" do
+    write("config.ru", Rackups::GATE)
+    server = ready("-b", "127.0.0.1:0", "-w", "1", "-P", "app.pid")
+    slow = Thread.new { server.get("/slow") }
+    eventually { lines("started").any? }
+    expect(fastrack("restart", "-P", "app.pid")).to match([/^ready in/, 0])
+    write("config.ru", "raise 'no luck'")
+    expect(fastrack("restart", "-P", "app.pid")).to match([/^fastrack: USR2 has failed: the old code serves on \(pid (?!#{server.pid}\)).*: the old master is still running$/, 1])
+    write("go", "")
+    expect(slow.value.status).to eq(200)
+  end
+
+  it "is that nobody serves, say status, /status.json, /readyz and the exit status alike, when no worker is ready" do
+    server = running("-P", "app.pid", "-O", "PreloadApp=false", "-w", "2")
+    monitor = MonitorClient.new(path("app.control"))
+    monitor.await { |status| status["serves"] && status["workers_ready"] == 2 }
+    write("config.ru", "raise 'no luck'")
+    server.workers.each { |pid| server.signal(:KILL, to: pid) }
+    monitor.await { |status| !status["serves"] }
+    expect(fastrack("status", "-P", "app.pid")).to match([/  down  .*^workers \d of 2/m, 1])
+    expect([monitor.get("/readyz").status, monitor.status["phase"]]).to eq([503, "down"])
+  end
+
+  describe "of a server without a monitor" do
+    def alone(*arguments)
+      running("-P", "app.pid", "--control", "none", *arguments)
+    end
+
+    it "is not to be had: status, restart and reload say so with status 1, and nothing is sent without --no-wait" do
+      server = alone
+      place = %w[-P app.pid --control none]
+      expect(fastrack("status", *place)).to eq(["fastrack: process #{server.pid} is a master without a monitor, which would know its state: set pid or control_path\n", 1])
+      %w[restart reload].each { |command| expect(fastrack(command, *place)).to match([/\Afastrack: process #{server.pid} is a master without a monitor, .* or add --no-wait$/, 1]) }
+      version("new")
+      expect(fastrack("restart", "--no-wait", *place)).to match([/\AUSR2 sent to #{server.pid}; see/, 0])
+      expect(server.wait.exitstatus).to eq(0)
+      expect(server.get.body).to eq("new")
+    end
+
+    it "is told of a stop, which is seen by its process" do
+      expect(stopped(alone, *%w[-P app.pid --control none])).to match([/^stopped in/, 0, 0])
+    end
   end
 end

@@ -130,13 +130,14 @@ RSpec.describe "The words of a puma.rb", once: "a file of words" do
     expect(configure("workers 2", {}, "WEB_CONCURRENCY" => "0").max_workers).to eq(2)
   end
 
-  it "environment sets RACK_ENV, unless the command line does" do
+  it "environment sets RACK_ENV, and RAILS_ENV if that is unset, unless the command line does" do
     environment = { "RACK_ENV" => "development" }
     configure("environment 'staging'", {}, environment)
-    expect(environment).to eq("RACK_ENV" => "staging")
+    expect(environment).to eq("RACK_ENV" => "staging", "RAILS_ENV" => "staging")
     configure("environment 'test'", { environment: "production" }, environment)
     configure("environment ENV['NO_SUCH_VARIABLE']", {}, environment)
-    expect(environment).to eq("RACK_ENV" => "staging")
+    configure("environment 'test'", {}, rails = { "RAILS_ENV" => "production" })
+    expect([environment.values.uniq, rails]).to eq([["staging"], { "RAILS_ENV" => "production", "RACK_ENV" => "test" }])
   end
 
   it "load reads other files after this one" do

@@ -90,6 +90,18 @@ RSpec.describe "C4 Keep-alive", once: "bytes and timers of the engine" do
       end
     end
 
+    it "KeepAlive=false answers the first of several requests, in one packet or in two" do
+      serve_kept(options: { KeepAlive: false })
+      first, second = KeptPeer.request("/body", verb: "POST", body: "abc"), KeptPeer.request("/status/404")
+      [[first + second], [first, second]].each do |packets|
+        one = peer
+        packets.each { |packet| one.write(packet) }
+        one.read_to_end
+        expect([HttpResponse.all(one.received).map(&:status), one.ending]).to eq([[200], :closed])
+      end
+      expect(calls_of("/status/404")).to eq(0)
+    end
+
     it "KeepAliveRequests counts on when another worker goes on with the connection" do
       serve_kept(workers: 2, options: { KeepAliveRequests: 4 })
       one = peer

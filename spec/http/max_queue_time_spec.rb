@@ -19,16 +19,18 @@ RSpec.describe "MaxQueueTime", once: "measured and answered without Ruby" do
     expect(metrics).to include("fastrack_overloaded_requests_total" => 1, "fastrack_refused_requests_total" => 1)
   end
 
-  { "new" => nil, "kept" => "GET / HTTP/1.1\r\nHost: h\r\n\r\n" }.each do |kind, first|
-    it "refuses, by its own clock, what has waited on a #{kind} connection" do
-      server = Server.start(ru: ru, options: { MaxWorkers: 1, MaxQueueTime: 0.1 })
+  # What a client may say of the time of its request: it makes no wait shorter.
+  [["new", nil, nil], ["kept", "GET / HTTP/1.1\r\nHost: h\r\n\r\n", nil], ["new", nil, -1]].each do |kind, first, said|
+    it "refuses, by its own clock, what has waited on a #{kind} connection#{", whatever its client says" if said}" do
+      server = Server.start(ru: ru, options: { MaxWorkers: 1, MaxQueueTime: 0.5 })
       HttpPeer.open(server) do |peer|
         peer.write(first).read_until(/\r\n\r\n1/) if first
         holding = SlowRequest.new(server)
-        peer.write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi")
+        fields = said ? started(said).map { |field| field.join(": ") } : []
+        peer.write([["POST / HTTP/1.1", "Host: h", "Content-Length: 2", *fields].join("\r\n"), "hi"].join("\r\n\r\n"))
         Eventually.eventually { peer.taken? } if first
         # What the request waits is what the limit is for.
-        sleep 0.4
+        sleep 1.2
         holding.finish
         expect(peer.read_to_end).to match(%r{HTTP/1.1 503 })
       end

@@ -11,7 +11,7 @@ RSpec.describe "B-framing the rules of the parser", once: "bytes on the wire" do
   seen_by_app = lambda do |response|
     echoed = HttpApps::Echo.read(response)
     env = echoed.fetch("env")
-    keys = { "method" => "REQUEST_METHOD", "path" => "PATH_INFO", "query" => "QUERY_STRING", "host" => "HTTP_HOST", "x" => "HTTP_X" }
+    keys = { "method" => "REQUEST_METHOD", "uri" => "REQUEST_URI", "path" => "PATH_INFO", "query" => "QUERY_STRING", "host" => "HTTP_HOST", "x" => "HTTP_X" }
     # Before Rack 3.1 the path of `OPTIONS *` is empty: Rack::Lint refuses the asterisk.
     env["PATH_INFO"] = "*" if env.values_at("PATH_INFO", "REQUEST_URI") == ["", "*"]
     keys.transform_values { |key| env[key] }.merge("body" => echoed.fetch("body"))

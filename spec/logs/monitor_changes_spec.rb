@@ -76,7 +76,7 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
     failing = Class.new { def method_missing(name, *) = raise(FrozenError, "no #{name}") }.new
     allow(Fastrack::Log).to receive(:line)
     thread = Fastrack::MonitorThread.new(nil, [], failing)
-    3.times { thread.publish(1, true, nil) }
+    3.times { thread.publish(1, true, nil, [], nil) }
     [thread.listen, thread.exited(nil, nil), thread.close]
     expect(Fastrack::Log).to have_received(:line).with(/\Athe monitor fails: .*\((?:NoMethodError|FrozenError)\)\z/, :error).once
   end

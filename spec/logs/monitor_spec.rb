@@ -116,14 +116,14 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
       expect([server.status.exitstatus, server.log]).to match([1, /ControlPath: the server itself listens at .*both\.sock/])
     end
 
-    it "starts without one where its path is too long, with one line, and `fastrack status` finds it all the same" do
+    it "starts without one where its path is too long, with one line, and `fastrack status` says so" do
       Dir.mkdir(long = File.join(@dir, "x" * 100))
       server = serve(options: { Pid: pid_file = File.join(long, "app.pid") })
       server.await_log(/bytes too long for a socket$/).await_ready
       server.signal(:HUP)
       server.await_ready(2)
       expect([server.log.scan("no monitor at").size, server.get.status]).to eq([1, 200])
-      expect(fastrack("status", "-P", pid_file)).to match([/^Fastrack   pid #{server.master}  running  up /, 0])
+      expect(fastrack("status", "-P", pid_file)).to match([/\Afastrack: process #{server.master} is a master without a monitor/, 1])
       server.stop
     end
   end

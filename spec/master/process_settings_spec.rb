@@ -82,7 +82,8 @@ RSpec.describe "The server's process", once: "settings of processes" do
     let(:nobody) { Etc.getpwnam("nobody") }
 
     it "C2 has workers that are the user's once after_fork has run, and a master that is root's" do
-      server = Server.start(ru: ru.sub(/^ +File.write.*\n/, ""), options: { MaxWorkers: 1 }, config: <<~RUBY)
+      # The log is in a folder of the user's.
+      server = Server.start(ru: ru.sub(/^ +File.write.*\n/, ""), options: { MaxWorkers: 1 }, wrapper: ["sh", "-c", 'chown nobody . && exec "$@"', "sh"], config: <<~RUBY)
         user "nobody"
         stderr_path "err.log"
         after_fork { File.write("hook", Process.euid.to_s) }

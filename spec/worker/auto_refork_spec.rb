@@ -31,10 +31,11 @@ RSpec.describe "`refork true`", linux: "a subreaper (prctl(2))", once: "the mast
   it "waits until the workers' memory grows no more and is a tenth of the whole, and ends with six generations" do
     require_relative "../../lib/fastrack/master/auto_refork"
     requests = own = whole = now = 0
-    handle = Struct.new(:pid) { def serving? = true }.new(0)
+    handle = double(serving?: true)
+    allow(handle).to receive(:memory) { double(pss: 0, private: own) }
     workers = double(size: 2, each: [handle], scoreboard: double)
     allow(workers.scoreboard).to receive(:totals) { { requests: requests } }
-    allow(Fastrack::ProcessMemory).to receive(:of) { |pid| pid.zero? ? double(pss: 0, private: own) : double(pss: whole, private: 0) }
+    allow(Fastrack::ProcessMemory).to receive(:of).with("self") { double(pss: whole) }
     auto = Fastrack::AutoRefork.new(workers)
     look = ->(*figures) { (requests, own, whole = figures) && auto.due?(now += 2) }
     expect([[99, 20, 100], [100, 20, 100], [120, 20, 100], [125, 22, 100], [160, 9, 100], [200, 9, 100], [250, 11, 100], [320, 11, 100]].map { |one| look[*one] })

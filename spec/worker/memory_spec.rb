@@ -117,13 +117,14 @@ RSpec.describe "The memory of workers", exec: "figures of memory", once: "cgroup
     it "does not count against a worker what it shares with a large master since its fork" do
       handle = Struct.new(:pid, :nr, :requests, :spawned_at, :recycled) do
         def serving? = true
+        def memory = Fastrack::ProcessMemory.of(pid)
         def recycle(_) = (self.recycled = true)
       end
       workers = [1, 2].map { |pid| handle.new(pid, pid, 1, 0.0) }
       # The second one was forked when the master had grown by 300 MB.
       anonymous = { 1 => 10, 2 => 310, Process.pid => 310 }.transform_values { |mb| mb << 20 }
       allow(Fastrack::ProcessMemory).to receive(:resident) { |pid| [anonymous[pid] + 1, anonymous[pid]] }
-      allow(Fastrack::ProcessMemory).to receive(:of) { |pid| Fastrack::ProcessMemory.new(160 << 20, (pid == Process.pid ? 300 : 10) << 20) }
+      allow(Fastrack::ProcessMemory).to receive(:of) { |pid| Fastrack::ProcessMemory.new(160 << 20, (pid == "self" ? 300 : 10) << 20) }
       said = []
       allow(Fastrack::Log).to receive(:line) { |text| said << text }
       guard = Fastrack::MemoryGuard.new(workers, Fastrack::MemoryLimit.new(200 << 20, "MaxMemory"), auto: false)
@@ -229,7 +230,7 @@ RSpec.describe "The memory of workers", exec: "figures of memory", once: "cgroup
   end
 
   it "is no end of the master when a worker dies while it is measured" do
-    gone = Struct.new(:pid, :requests, :serving?).new(Process.spawn("true").tap { |pid| Process.wait(pid) }, 5, true)
+    gone = Struct.new(:pid, :requests, :serving?, :memory).new(Process.spawn("true").tap { |pid| Process.wait(pid) }, 5, true)
     expect(Fastrack::MemoryGuard.new([gone], Fastrack::MemoryLimit.new(500 << 20, "MaxMemory"), auto: true).fit).to be_nil
   end
 end

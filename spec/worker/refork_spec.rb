@@ -89,6 +89,30 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     end
   end
 
+  it "has workers come from the master again when they share nothing with the mold any more" do
+    # /keep makes 40 MB, and /change writes to all of it.
+    app = <<~'RUBY'
+      $kept = nil
+      run lambda { |env|
+        $kept ||= Array.new(40) { "x" * (1 << 20) } if env["PATH_INFO"] == "/keep"
+        $kept&.each { |text| 0.step(text.bytesize - 1, 4096) { |at| text.setbyte(at, 121) } } if env["PATH_INFO"] == "/change"
+        sleep 0.05
+        [200, {}, ["#{Process.pid} #{$kept ? $kept.first[0] : "-"}"]]
+      }
+    RUBY
+    server = Server.ready(ru: app, fastrack: true, options: { MaxWorkers: 3, MaxRequestPerChild: 0 })
+    answers = ->(path) { Array.new(9) { Thread.new { server.get(path).body.split } }.map(&:value).to_h }
+    eventually(60) { answers.call("/keep").size == 3 }
+    server.signal(:URG)
+    server.await_log("refork: generation 2 from worker")
+    loop = ClientLoop.run(server, kept: true) do
+      eventually(60) { answers.call("/change").size && answers.call("/").values.uniq == ["y"] }
+      server.await_log(/refork: generation 3 from the master: 3 workers \d+ MB -> \d+ MB$/)
+    end
+    expect([loop.failures, answers.call("/").values.uniq, roles(server).keys]).to eq([[], ["-"], ["worker"]])
+    expect(server.log).to match(/given up: the mold \(pid \d+\) has 4\d MB for itself, and had 4\d MB as a worker: .*; workers are forked from the master$/)
+  end
+
   { TERM: {}, USR1: { SpawnInterval: 0.1 }, KILL: {} }.each do |signal, options|
     it "leaves no mold behind when the server gets #{signal}" do
       server, = reforked(**options)

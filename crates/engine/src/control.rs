@@ -282,7 +282,7 @@ impl Control {
 
     #[cfg(test)]
     pub(crate) fn tracked_fds(&self) -> usize {
-        self.inherited.drain().count()
+        self.inherited.iter().count()
     }
 }
 

@@ -50,8 +50,8 @@ pub use helper::Ending;
 
 pub use reactor::Finish;
 pub use request_state::{
-    Activity, Cause, Connections, Counts, Entry, ExitStatus, GcTime, Histogram, QueueLength, RequestSettings,
-    Scoreboard, Slot, State, ThreadDumper, WorkerId, BUCKETS, MAX_THREADS,
+    Activity, Cause, Connections, Counts, Entry, ExitStatus, GcTime, Histogram, Memory, QueueLength,
+    RequestSettings, Scoreboard, Slot, State, ThreadDumper, WorkerId, BUCKETS, MAX_THREADS,
 };
 pub use settings::Settings;
 pub use worker::{Engine, Forking, GcPause};

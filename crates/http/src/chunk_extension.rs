@@ -18,7 +18,9 @@ pub(crate) enum Extension {
     /// A value in quotes, and what follows a backslash in one.
     Quoted,
     Escaped,
-    /// After a value: white space, then the next semicolon.
+    /// After the closing quote of a value.
+    EndQuote,
+    /// White space after a value: more of it, then the next semicolon.
     AfterValue,
 }
 
@@ -28,13 +30,13 @@ impl Extension {
         use Extension::*;
         let text = matches!(byte, b'\t' | b' '..=b'~' | 0x80..=0xff);
         Some(match (self, byte) {
-            (Name | AfterName | Token | AfterValue, b';') => Start,
+            (Name | AfterName | Token | EndQuote | AfterValue, b';') => Start,
             (Start | AfterName | Equals | AfterValue, b' ' | b'\t') => self,
             (Name, b' ' | b'\t') => AfterName,
-            (Token, b' ' | b'\t') => AfterValue,
+            (Token | EndQuote, b' ' | b'\t') => AfterValue,
             (Name | AfterName, b'=') => Equals,
             (Equals, b'"') => Quoted,
-            (Quoted, b'"') => AfterValue,
+            (Quoted, b'"') => EndQuote,
             (Quoted, b'\\') => Escaped,
             (Quoted | Escaped, _) if text => Quoted,
             (Start | Name, byte) if is_tchar(byte) => Name,
@@ -53,13 +55,14 @@ impl Extension {
             Extension::Token => "a=a",
             Extension::Quoted => "a=\"",
             Extension::Escaped => "a=\"\\",
+            Extension::EndQuote => "a=\"\"",
             Extension::AfterValue => "a=a ",
         }
     }
 
     /// Whether the size line may end here.
     pub fn may_end(self) -> bool {
-        matches!(self, Extension::Name | Extension::Token | Extension::AfterValue)
+        matches!(self, Extension::Name | Extension::Token | Extension::EndQuote)
     }
 }
 
@@ -86,6 +89,10 @@ mod tests {
             "bad[=x",
             "a=[",
             "a b",
+            "a ",
+            "a=b ",
+            "a=b\t",
+            "a=\"b\" ",
             "a=b c",
             "a=\"b",
             "a=\"b\\\"",

@@ -186,7 +186,7 @@ mod tests {
         let input = b"3;e\r\nabc\r\n1 \r\n".as_slice();
         assert_eq!(decode(&[input]), Err(Error::Chunk));
         let input =
-            b"00b;e ; f=g ;h = \"i\\\"\" \r\nhello world\r\n1\r\n!\r\n0\r\nA: b\r\nC:d\r\n\r\n".as_slice();
+            b"00b;e ; f=g ;h = \"i\\\"\" ;j\r\nhello world\r\n1\r\n!\r\n0\r\nA: b\r\nC:d\r\n\r\n".as_slice();
         for cut in 0..=input.len() {
             let mut before = ChunkedDecoder::default();
             let mut body = Vec::new();

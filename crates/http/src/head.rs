@@ -61,7 +61,7 @@ impl ConnectionOption {
 pub struct Head {
     /// The method.
     pub method: Span,
-    /// The request target as it was sent.
+    /// The request target as it was sent, without a fragment.
     pub target: Span,
     /// The path of the target, still percent-encoded; empty for `/`.
     path: Span,
@@ -156,7 +156,7 @@ impl Head {
         if target.path == b"*" && method != b"OPTIONS" {
             return Err(Error::Target);
         }
-        self.target = Span::of(raw, buffer);
+        self.target = Span::of(&raw[..raw.len() - target.fragment], buffer);
         self.path = Span::of(target.path, buffer);
         self.query = Span::of(target.query, buffer);
         self.authority = target.authority.map(|authority| Span::of(authority, buffer));
@@ -238,6 +238,12 @@ impl Head {
         }
     }
 
+    /// The request line as it was sent, without its line end.
+    pub fn request_line<'b>(&self, buffer: &'b [u8]) -> &'b [u8] {
+        let end = self.fields.first().map_or(self.len - 4, |field| field.name.start() - 2);
+        buffer.get(self.method.start()..end).unwrap_or_default()
+    }
+
     /// The path of the target, still percent-encoded.
     pub fn path<'b>(&self, buffer: &'b [u8]) -> &'b [u8] {
         match self.path.of_buffer(buffer) {
@@ -270,6 +276,7 @@ mod tests {
         let at = |span: Span| std::str::from_utf8(span.of_buffer(BROWSER.as_bytes())).expect("utf-8");
         assert_eq!(status, Status::Complete);
         assert_eq!((at(head.method), at(head.target)), ("GET", "/a?b"));
+        assert_eq!(head.request_line(BROWSER.as_bytes()), b"GET /a?b HTTP/1.1");
         assert_eq!(head.version, Version::Http11);
         assert_eq!(&BROWSER[head.len..], "rest");
         let fields: Vec<_> =
@@ -291,6 +298,12 @@ mod tests {
         };
         assert_eq!(parts("/a%20b?c=d"), ("/a%20b".into(), "c=d".into(), None));
         assert_eq!(parts("http://a:1?c"), ("/".into(), "c".into(), Some("a:1".into())));
+        for (sent, target) in [("/a?b#c?d", "/a?b"), ("/#", "/"), ("/?#", "/?"), ("http://a#b", "http://a")] {
+            let text = format!("\r\nGET {sent} HTTP/1.0\r\n\r\n");
+            let (_, head) = parse(&text).expect("valid");
+            assert_eq!(head.target.of_buffer(text.as_bytes()), target.as_bytes());
+            assert_eq!(head.request_line(text.as_bytes()), format!("GET {sent} HTTP/1.0").as_bytes());
+        }
         assert_eq!(refused("GET a HTTP/1.1\r\nHost: h\r\n\r\n"), Some(Error::Target));
     }
 

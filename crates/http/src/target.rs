@@ -14,23 +14,25 @@ pub struct Target<'a> {
     pub path: &'a [u8],
     /// The part between `?` and `#`, or empty.
     pub query: &'a [u8],
+    /// How many bytes at the end of the target are `#` and the fragment.
+    pub fragment: usize,
     /// The authority of an absolute-form target; it overrides Host (RFC 9112 §3.2.2).
     pub authority: Option<&'a [u8]>,
 }
 
 impl<'a> Target<'a> {
-    /// Splits a target. A fragment, which is not allowed in one, is dropped, as in Rhebok and Puma.
+    /// Splits a target. A fragment, which is not allowed in one, is dropped, as in Puma and Unicorn.
     pub fn parse(raw: &'a [u8]) -> Result<Self, Error> {
         match raw {
             [b'/', ..] => Ok(Self::split(raw, None)),
-            b"*" => Ok(Target { path: raw, query: b"", authority: None }),
+            b"*" => Ok(Target { path: raw, query: b"", fragment: 0, authority: None }),
             _ => Self::absolute(raw),
         }
     }
 
     fn split(raw: &'a [u8], authority: Option<&'a [u8]>) -> Self {
         let Some(at) = memchr2(b'?', b'#', raw) else {
-            return Target { path: raw, query: b"", authority };
+            return Target { path: raw, query: b"", fragment: 0, authority };
         };
         let (path, rest) = raw.split_at(at);
         let query = if rest[0] == b'?' {
@@ -39,7 +41,8 @@ impl<'a> Target<'a> {
         } else {
             b""
         };
-        Target { path, query, authority }
+        let has_query = usize::from(rest[0] == b'?');
+        Target { path, query, fragment: rest.len() - has_query - query.len(), authority }
     }
 
     fn absolute(raw: &'a [u8]) -> Result<Self, Error> {

@@ -4,11 +4,13 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use fastrack_sys::effective_user;
 use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::header::{HeaderMap, HeaderValue, ACCEPT, AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode, Uri};
+use serde_json::json;
+use tokio::net::UnixStream;
 
-use crate::master::Phase;
 use crate::metrics;
 use crate::status;
 use crate::view::Viewer;
@@ -32,8 +34,10 @@ pub struct Answers {
 /// Where a request came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
-    /// The unix socket, which only its owner can open.
+    /// The unix socket, from root or from the user that the master runs as.
     Unix,
+    /// The unix socket, from another user: a master of root's may have it in a folder of its app's user.
+    OtherUser,
     /// TCP, from this machine, for whoever has the token: to look, not to touch.
     Local,
     /// TCP, from another machine: the same.
@@ -41,6 +45,16 @@ pub enum Door {
 }
 
 impl Door {
+    /// That of a client of the unix socket (unix(7), SO_PEERCRED).
+    pub fn of_user(client: &UnixStream) -> Self {
+        let own = client.peer_cred().is_ok_and(|peer| peer.uid() == 0 || peer.uid() == effective_user());
+        if own {
+            Door::Unix
+        } else {
+            Door::OtherUser
+        }
+    }
+
     /// That of a TCP client with this address.
     pub fn of(client: IpAddr) -> Self {
         if client.to_canonical().is_loopback() {
@@ -57,6 +71,9 @@ impl Answers {
     }
 
     pub fn answer(&self, request: &Request<Incoming>, door: Door) -> Response<Content> {
+        if door == Door::OtherUser {
+            return text(StatusCode::FORBIDDEN, "ask as root or as the user that the master runs as\n");
+        }
         if door != Door::Unix && !knows_token(self.token.as_deref(), request.headers(), request.uri(), door) {
             let mut refusal = text(StatusCode::UNAUTHORIZED, UNKNOWN);
             // RFC 9110 section 15.5.2 demands it.
@@ -98,13 +115,13 @@ impl Answers {
 
     fn readiness(&self) -> Response<Content> {
         let view = self.viewer.view();
-        let (phase, ready) = (view.master.phase, view.ready());
-        let leaving = matches!(phase, Phase::Draining | Phase::Stopping);
-        let status = if leaving || ready == 0 { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
-        text(status, format!("{}, {ready} of {} workers ready\n", phase.name(), view.master.wanted))
+        let status = if view.serves() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        let (phase, ready) = (view.phase().name(), view.ready());
+        text(status, format!("{phase}, {ready} of {} workers ready\n", view.master.wanted))
     }
 
-    /// By the signals that an operator would send: the master handles them when it gets to it.
+    /// By the signals that an operator would send: the master handles them when it gets to it. The answer says which master has got
+    /// the signal, and the number of the last order before it. So the client finds the order that follows in the status.
     fn act(&self, path: &str, headers: &HeaderMap, door: Door) -> Response<Content> {
         let Some((name, signal)) = signal(path) else {
             return text(
@@ -116,12 +133,10 @@ impl Answers {
         if door != Door::Unix || headers.contains_key(ORIGIN) {
             return text(StatusCode::FORBIDDEN, "this is for the unix socket, and not for browsers\n");
         }
+        let after = self.viewer.last_order();
         fastrack_sys::signal_self(signal);
-        response(
-            StatusCode::ACCEPTED,
-            "application/json",
-            Content(Some(format!("{{\"sent\":\"{name}\"}}\n").into())),
-        )
+        let sent = json!({ "sent": name, "pid": std::process::id(), "after": after });
+        response(StatusCode::ACCEPTED, "application/json", Content(Some(format!("{sent}\n").into())))
     }
 }
 

@@ -35,6 +35,6 @@ mod view;
 #[path = "../../sys/tests/patience/mod.rs"]
 mod patience;
 
-pub use master::{Exit, ListenerInfo, MasterState, MoldState, Phase, WorkerPhase, WorkerState};
+pub use master::{Exit, ListenerInfo, MasterState, MoldState, Order, Phase, WorkerPhase, WorkerState};
 pub use monitor::{Monitor, PATIENCE};
 pub use settings::Settings;

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use fastrack_engine::Memory;
+
 /// Exits of workers that are remembered.
 const EXITS: usize = 20;
 
@@ -14,6 +16,8 @@ pub enum Phase {
     Booting,
     /// It serves.
     Serving,
+    /// It has served, and no worker is ready now. The monitor finds that out by itself.
+    Down,
     /// It was told to stop, and serves on for DrainDelay.
     Draining,
     /// It finishes its requests.
@@ -22,13 +26,15 @@ pub enum Phase {
 
 impl Phase {
     /// All of them.
-    pub const ALL: [Phase; 4] = [Phase::Booting, Phase::Serving, Phase::Draining, Phase::Stopping];
+    pub const ALL: [Phase; 5] =
+        [Phase::Booting, Phase::Serving, Phase::Down, Phase::Draining, Phase::Stopping];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Booting => "booting",
             Phase::Serving => "serving",
+            Phase::Down => "down",
             Phase::Draining => "draining",
             Phase::Stopping => "stopping",
         }
@@ -72,6 +78,23 @@ pub struct MoldState {
     pub generation: u64,
     /// How many requests that had answered.
     pub requests: u64,
+    /// What it takes, if it has said so.
+    pub memory: Option<Memory>,
+}
+
+/// What has come of an order to start processes: HUP, USR2 or URG.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// Orders that this master has had up to this one.
+    pub number: u64,
+    /// Its signal.
+    pub signal: String,
+    /// `begun`, `done` or `failed`.
+    pub state: String,
+    /// Why it has failed.
+    pub reason: Option<String>,
+    /// The new master that it has started.
+    pub pid: Option<u32>,
 }
 
 /// Where the server listens.
@@ -113,6 +136,10 @@ pub struct MasterState {
     pub wanted: usize,
     /// Seconds that the server allows itself to stop: DrainDelay and GracefulTimeout.
     pub stop_seconds: f64,
+    /// During USR2: the old master or the new one.
+    pub other_master: Option<u32>,
+    /// The last orders, the last one at the end.
+    pub orders: Arc<[Order]>,
     /// Those there are.
     pub workers: Arc<[WorkerState]>,
     /// What they are forked from; None: this process.

@@ -144,7 +144,7 @@ fn server(writer: &mut Writer, view: &View) -> Result<(), Error> {
     let version = vec![("version", escaped(&view.settings.version))];
     writer.gauges("build", "Always 1; the label has the version", [(version, 1.0)])?;
     let phases = Phase::ALL.map(|phase| {
-        let is = if phase == view.master.phase { 1.0 } else { 0.0 };
+        let is = if phase == view.phase() { 1.0 } else { 0.0 };
         (vec![("phase", phase.name().to_owned())], is)
     });
     writer.gauges("phase", "1 for what the server is at", phases)?;

@@ -202,7 +202,10 @@ fn run(
                     doors.open(complaints);
                     let _ = done.try_send(());
                 }
-                Event::Unix(stream) => clients.add(stream, Door::Unix).await,
+                Event::Unix(stream) => {
+                    let door = Door::of_user(&stream);
+                    clients.add(stream, door).await;
+                }
                 Event::Tcp(stream, door) => clients.add(stream, door).await,
                 Event::Failure => sleep(PAUSE).await,
                 Event::End => {
@@ -258,7 +261,7 @@ impl Doors {
             return Ok(());
         }
         self.unix = None;
-        let (place, listener) = Place::take(path, self.settings.patient)?;
+        let (place, listener) = Place::take(path, self.settings.user.as_ref(), self.settings.patient)?;
         self.unix = Some((place, UnixListener::from_std(listener)?));
         Ok(())
     }
@@ -309,7 +312,10 @@ impl Doors {
         sleep(Duration::from_millis(1)).await;
         for _ in 0..MOST_CLIENTS {
             match poll_fn(|context| Poll::Ready(self.poll_clients(context))).await {
-                Poll::Ready(Event::Unix(stream)) => clients.add(stream, Door::Unix).await,
+                Poll::Ready(Event::Unix(stream)) => {
+                    let door = Door::of_user(&stream);
+                    clients.add(stream, door).await;
+                }
                 Poll::Ready(Event::Tcp(stream, door)) => clients.add(stream, door).await,
                 _ => break,
             }

@@ -7,6 +7,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use fastrack_sys::{Access, AppUser};
+
 /// In bytes: sun_path without its end (unix(7)).
 const LONGEST: usize = 107;
 
@@ -17,21 +19,23 @@ type Identity = (u64, u64, i64, i64);
 #[derive(Debug)]
 pub struct Place {
     path: PathBuf,
+    /// The user whose folder it may be in. None: this process acts as itself.
+    user: Option<AppUser>,
     file: Identity,
 }
 
 impl Place {
     /// Listens there. A socket that is there is replaced in one step: that of a killed master, or, if this one `replaces` another, that
     /// one's.
-    pub fn take(path: &Path, replaces: bool) -> io::Result<(Self, UnixListener)> {
+    pub fn take(path: &Path, user: Option<&AppUser>, replaces: bool) -> io::Result<(Self, UnixListener)> {
         let length = beside(path).as_os_str().len();
         if length > LONGEST {
             let text = format!("the path is {} bytes too long for a socket", length - LONGEST);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let (file, listener) = at(path, |path| Self::make(path, replaces))?;
+        let (file, listener) = at(path, user, |path| Self::make(path, replaces))?;
         listener.set_nonblocking(true)?;
-        Ok((Place { path: path.to_owned(), file }, listener))
+        Ok((Place { path: path.to_owned(), user: user.cloned(), file }, listener))
     }
 
     fn make(path: &Path, replaces: bool) -> io::Result<(Identity, UnixListener)> {
@@ -59,7 +63,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let _ = at(&self.path, |path| {
+        let _ = at(&self.path, self.user.as_ref(), |path| {
             if identity(path)? == self.file {
                 fs::remove_file(path)?;
             }
@@ -75,11 +79,12 @@ fn beside(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Calls it with a path by which no folder is exchanged meanwhile. In root's master, that is.
-fn at<T>(path: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
-    match fastrack_sys::Place::pinned(path)? {
-        Some(place) => act(&place.path()),
-        None => act(path),
+/// Acts on the file as the user who can change where its path leads, or as root where nobody else can.
+fn at<T>(path: &Path, user: Option<&AppUser>, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    let Some(user) = user else { return act(path) };
+    match user.access(path, false)? {
+        Access::Root(path) => act(&path),
+        Access::User | Access::OwnDescriptor(_) => user.act(|| act(path))?,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 
+use fastrack_engine::Memory;
 use fastrack_sys::{monotonic_micros, page_size, ProcStat};
 
 /// What a process uses, in bytes and seconds.
@@ -10,14 +11,8 @@ use fastrack_sys::{monotonic_micros, page_size, ProcStat};
 pub struct Usage {
     pub cpu_seconds: f64,
     pub resident: u64,
-    /// Its share of the memory that it has in common with others (PSS), and what it has alone.
+    /// None if the kernel does not tell.
     pub memory: Option<Memory>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
-    pub proportional: u64,
-    pub private: u64,
 }
 
 /// proc(5) gives CPU time in hundredths of a second on all that Linux runs on today (USER_HZ).

@@ -3,11 +3,15 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use fastrack_sys::AppUser;
+
 /// What does not change.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where to have a unix socket.
     pub path: Option<PathBuf>,
+    /// The app's user, in a master of root's: the socket may be in a folder of that user's.
+    pub user: Option<AppUser>,
     /// An address to listen on, for whoever knows the token.
     pub listen: Option<SocketAddr>,
     /// What its clients have to know.

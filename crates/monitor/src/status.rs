@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use fastrack_engine::{Connections, Counts, Histogram, BUCKETS};
 use serde_json::{json, Value};
 
+use crate::master::Order;
 use crate::process::Usage;
 use crate::view::{states, View, Worker, CLASSES};
 
@@ -23,7 +24,8 @@ pub fn json(view: &View) -> Value {
         "ruby": view.settings.ruby,
         "host": view.settings.host,
         "pid": std::process::id(),
-        "phase": view.master.phase.name(),
+        "phase": view.phase().name(),
+        "serves": view.serves(),
         "generation": view.master.generation,
         "uptime": rounded(view.now - view.settings.started_at),
         "now": view.now,
@@ -42,6 +44,8 @@ pub fn json(view: &View) -> Value {
         "workers_wanted": view.master.wanted,
         "workers_ready": view.ready(),
         "stop_seconds": view.master.stop_seconds,
+        "other_master": view.master.other_master,
+        "orders": view.master.orders.iter().map(order).collect::<Vec<_>>(),
         "listeners": listeners.collect::<Vec<_>>(),
         "listen_overflows": view.overflows,
         "master": usage(view.usage),
@@ -54,6 +58,10 @@ pub fn json(view: &View) -> Value {
         "last_exits": exits.collect::<Vec<_>>(),
         "monitor": { "cpu_seconds": view.own_cpu_seconds },
     })
+}
+
+fn order(order: &Order) -> Value {
+    json!({ "number": order.number, "signal": order.signal, "state": order.state, "reason": order.reason, "pid": order.pid })
 }
 
 fn worker(worker: &Worker, now: f64) -> Value {

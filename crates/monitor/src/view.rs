@@ -7,7 +7,7 @@ use fastrack_engine::{Cause, Connections, Counts, Entry, Scoreboard, State};
 use fastrack_sys::monotonic_micros;
 
 use crate::backlog::backlogs;
-use crate::master::{Exit, ListenerInfo, MasterState, Notes, WorkerPhase, WorkerState};
+use crate::master::{Exit, ListenerInfo, MasterState, Notes, Phase, WorkerPhase, WorkerState};
 use crate::process::{listen_overflows, own_cpu_seconds, usage, MemoryBook, Usage};
 use crate::settings::Settings;
 
@@ -83,6 +83,19 @@ pub struct View {
 }
 
 impl View {
+    /// What the server is at, as each answer says it.
+    pub fn phase(&self) -> Phase {
+        match self.master.phase {
+            Phase::Serving if self.ready() == 0 => Phase::Down,
+            phase => phase,
+        }
+    }
+
+    /// Whether clients are served, and are to come.
+    pub fn serves(&self) -> bool {
+        self.ready() > 0 && !matches!(self.master.phase, Phase::Draining | Phase::Stopping)
+    }
+
     /// Workers that serve, whether idle or busy.
     pub fn ready(&self) -> usize {
         self.workers.iter().filter(|worker| matches!(worker.state(), "idle" | "busy")).count()
@@ -101,6 +114,11 @@ pub struct Viewer {
 impl Viewer {
     pub fn new(settings: Arc<Settings>, notes: Arc<Notes>, scoreboard: Scoreboard) -> Self {
         Viewer { settings, notes, scoreboard, last: Mutex::default() }
+    }
+
+    /// The number of the last order that the master has told of; 0: it has had none.
+    pub fn last_order(&self) -> u64 {
+        self.notes.read().0.orders.last().map_or(0, |order| order.number)
     }
 
     /// The present, or what it was a moment ago.
@@ -130,18 +148,26 @@ impl Viewer {
         let memory = book.of(&pids);
         let mut usages = pids.iter().zip(memory).map(|(pid, memory)| Some(Usage { memory, ..usage(*pid)? }));
         let usage = usages.next().flatten();
-        let mold = master.mold.and_then(|_| usages.next().flatten());
+        let mold = master.mold.and_then(|mold| {
+            let usage = usages.next().flatten()?;
+            Some(Usage { memory: usage.memory.or(mold.memory), ..usage })
+        });
         let entry = |worker: &WorkerState| self.scoreboard.read(worker.slot?);
         let in_app = |worker: &WorkerState| Some(self.scoreboard.counts(worker.slot?)?.connections.in_app);
         let busy = |worker: &WorkerState| self.scoreboard.busy(worker.slot?, now / 1000);
         let by_number = self.scoreboard.requests_by_number();
-        let workers = master.workers.iter().zip(usages).map(|(worker, usage)| Worker {
-            master: worker.clone(),
-            entry: entry(worker),
-            in_app: in_app(worker),
-            slot_requests: by_number.get(worker.nr).copied(),
-            busy: busy(worker),
-            usage,
+        let workers = master.workers.iter().zip(usages).map(|(worker, usage)| {
+            let entry = entry(worker);
+            // Of another user's process the kernel may not tell.
+            let said = entry.as_ref().and_then(|entry| entry.memory);
+            Worker {
+                master: worker.clone(),
+                in_app: in_app(worker),
+                slot_requests: by_number.get(worker.nr).copied(),
+                busy: busy(worker),
+                usage: usage.map(|usage| Usage { memory: usage.memory.or(said), ..usage }),
+                entry,
+            }
         });
         let mut workers: Vec<_> = workers.collect();
         // The older one of two that have a number while one replaces the other comes first.

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use fastrack_engine::{Scoreboard, WorkerId};
-use fastrack_monitor::{MasterState, MoldState, Monitor, Phase, Settings, WorkerPhase, WorkerState};
+use fastrack_monitor::{MasterState, MoldState, Monitor, Order, Phase, Settings, WorkerPhase, WorkerState};
 use patience::{eventually, patience};
 
 #[path = "../../sys/tests/patience/mod.rs"]
@@ -23,6 +23,7 @@ fn start(path: &Path, scoreboard: &Scoreboard) -> Monitor {
 fn start_beside(path: &Path, scoreboard: &Scoreboard, replaces: bool) -> Monitor {
     let settings = Settings {
         path: Some(path.to_owned()),
+        user: None,
         listen: None,
         token: None,
         version: "1.2.3".into(),
@@ -50,6 +51,16 @@ fn ask_as(path: &Path, request: &str, host: &str) -> std::io::Result<String> {
     Ok(answer)
 }
 
+fn order(number: u64) -> Order {
+    Order {
+        number,
+        signal: "USR2".into(),
+        state: "failed".into(),
+        reason: Some("no luck".into()),
+        pid: Some(9),
+    }
+}
+
 #[test]
 fn it_tells_what_the_master_and_the_scoreboard_say() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -71,8 +82,10 @@ fn it_tells_what_the_master_and_the_scoreboard_say() {
         generation: 3,
         wanted: 1,
         stop_seconds: 30.0,
+        other_master: None,
+        orders: [order(7)].into(),
         workers: [worker].into(),
-        mold: Some(MoldState { pid: std::process::id(), generation: 2, requests: 312 }),
+        mold: Some(MoldState { pid: std::process::id(), generation: 2, requests: 312, memory: None }),
         listeners: [].into(),
     });
     let page = eventually(|| ask(&path, "GET /metrics").ok());
@@ -193,4 +206,47 @@ fn no_name_of_a_listener_breaks_the_metrics() {
     let page = eventually(|| ask(&path, "GET /metrics").ok());
     let line = r#"fastrack_listen_backlog{listener="unix:a\"b\\c\nd"} 0.0"#;
     assert!(page.lines().any(|found| found == line), "{page}");
+}
+
+#[test]
+fn all_answers_agree_that_a_server_without_a_ready_worker_serves_nobody() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("control");
+    let scoreboard = Scoreboard::new().expect("memory");
+    let monitor = start(&path, &scoreboard);
+    // No process has this pid.
+    let worker = WorkerState {
+        nr: 0,
+        pid: u32::MAX,
+        generation: 1,
+        phase: WorkerPhase::Serving,
+        spawned_at: 1.0,
+        slot: None,
+    };
+    monitor.publish(MasterState {
+        phase: Phase::Serving,
+        wanted: 1,
+        workers: [worker].into(),
+        orders: [order(7)].into(),
+        ..MasterState::default()
+    });
+    let status = eventually(|| {
+        ask(&path, "GET /status.json").ok().filter(|status| status.contains("\"phase\":\"down\""))
+    });
+    assert!(status.contains("\"serves\":false"), "{status}");
+    assert!(
+        status.contains(r#"{"number":7,"pid":9,"reason":"no luck","signal":"USR2","state":"failed"}"#),
+        "{status}"
+    );
+    let ready = ask(&path, "GET /readyz").expect("an answer");
+    assert!(
+        ready.starts_with("HTTP/1.1 503 ") && ready.ends_with("\r\ndown, 0 of 1 workers ready\n"),
+        "{ready}"
+    );
+    let page = ask(&path, "GET /metrics").expect("an answer");
+    assert!(page.contains("\nfastrack_phase{phase=\"down\"} 1.0\n"), "{page}");
+    // By default that signal does nothing. The answer names the last order before it.
+    let sent = ask(&path, "POST /refork").expect("an answer");
+    let expected = format!(r#"{{"after":7,"pid":{},"sent":"URG"}}"#, std::process::id());
+    assert!(sent.starts_with("HTTP/1.1 202 ") && sent.trim_end().ends_with(&expected), "{sent}");
 }

@@ -3,6 +3,7 @@
 //! All system calls that differ between Unixes are in this crate, and so is all `unsafe` code that does not call Ruby.
 //! Safe calls come from rustix and nix; libc is used for what neither has.
 
+mod app_user;
 mod clock;
 mod fatal_signals;
 mod fd;
@@ -24,13 +25,13 @@ mod stack;
 mod stderr;
 mod thread;
 mod thread_id;
-mod trusted_path;
 mod wakeup;
 
 #[cfg(test)]
 #[path = "../tests/patience/mod.rs"]
 mod patience;
 
+pub use app_user::{Access, AppUser};
 pub use clock::{
     epoch_micros, epoch_millis, epoch_seconds, monotonic_micros, monotonic_millis, thread_cpu_micros,
     tick_millis,
@@ -50,8 +51,8 @@ pub use poller::{Event, Events, Poller};
 pub use priority::{take_short_turns, turn_of, LowPriority};
 pub use proc_stat::ProcStat;
 pub use process::{
-    adopt_orphans, adopts_orphans, exit_at_once, exported, is_alive, is_running, is_sibling, page_size,
-    share_malloc_arena, trim_heap,
+    adopt_orphans, adopts_orphans, effective_user, exit_at_once, exported, is_alive, is_running, is_sibling,
+    page_size, share_malloc_arena, trim_heap,
 };
 pub use processors::Processors;
 pub use sendfile::{open_regular, send_file};
@@ -62,12 +63,12 @@ pub use signals::{
 };
 pub use socket::{
     accept, bind_private, discard_input, has_peer_closed, is_clients_error, is_connection, is_listened_at,
-    is_peer_gone, is_readable, is_writable, millis_since_data, recv, reset_now, reset_on_close, send,
-    send_more, shutdown_both, shutdown_write, sleep, wait_readable, wait_writable, writev,
+    is_peer_gone, is_readable, is_writable, millis_since_data, no_reset_on_close, recv, reset_now,
+    reset_on_close, send, send_more, shutdown_both, shutdown_write, sleep, wait_readable, wait_writable,
+    writev,
 };
 pub use stack::release_stack;
 pub use stderr::{load_backtrace, write_backtrace, write_stderr, write_stderr_all};
 pub use thread::spawn_thread;
 pub use thread_id::ThreadId;
-pub use trusted_path::{find_place, Place};
 pub use wakeup::{Timer, Waker};

@@ -10,6 +10,11 @@ pub fn exit_at_once(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
+/// The effective user of this thread (geteuid(2)).
+pub fn effective_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// Whether a process with this pid runs. One that has ended and was not reaped does not, where proc(5) tells.
 pub fn is_alive(pid: u32) -> bool {
     is_running(pid) && !ProcStat::of_process(pid).is_some_and(|stat| stat.has_ended())

@@ -134,6 +134,11 @@ pub fn reset_on_close(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(fd, Some(Duration::ZERO))?)
 }
 
+/// Undoes [`reset_on_close`].
+pub fn no_reset_on_close(fd: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(sockopt::set_socket_linger(fd, None)?)
+}
+
 /// Ends the connection now, with a reset where the socket is TCP's (connect(2) to no address), though the descriptor stays
 /// open.
 pub fn reset_now(fd: BorrowedFd<'_>) -> io::Result<()> {
@@ -282,14 +287,19 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_is_seen_as_an_error_not_as_the_end() {
+    fn a_reset_is_seen_as_an_error_not_as_the_end_unless_it_was_undone() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
-        let mut client = TcpStream::connect(listener.local_addr().expect("addr")).expect("connect");
-        let (server, _) = listener.accept().expect("accept");
-        reset_on_close(server.as_fd()).expect("linger");
-        drop(server);
-        let error = client.read(&mut [0; 1]).expect_err("a reset");
-        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+        for is_undone in [false, true] {
+            let mut client = TcpStream::connect(listener.local_addr().expect("addr")).expect("connect");
+            let (server, _) = listener.accept().expect("accept");
+            reset_on_close(server.as_fd()).expect("linger");
+            if is_undone {
+                no_reset_on_close(server.as_fd()).expect("no linger");
+            }
+            drop(server);
+            let end = client.read(&mut [0; 1]).map_err(|error| error.kind());
+            assert_eq!(end, if is_undone { Ok(0) } else { Err(io::ErrorKind::ConnectionReset) });
+        }
     }
 
     #[cfg(not(portable))]

@@ -1,10 +1,10 @@
 //! The Ruby classes that a master and its workers use.
 
+mod app_user;
 mod child_process;
 mod engine;
 mod monitor;
 mod own_calls;
-mod place;
 mod scoreboard;
 mod settings;
 mod shared_queue;
@@ -26,7 +26,7 @@ pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     module.define_singleton_method("share_malloc_arena", function!(fastrack_sys::share_malloc_arena, 0))?;
     module.define_singleton_method("replace_file", function!(replace_file, 2))?;
     module.define_singleton_method("make_objects", function!(make_objects, 2))?;
-    place::init(module)?;
+    app_user::init(ruby, module)?;
     shared_queue::init(ruby, module)?;
     scoreboard::init(ruby, module)?;
     monitor::init(ruby, module)?;

@@ -40,7 +40,7 @@ module Fastrack
       @action = :serve
       @settings = {}
       @addresses = []
-      rest = parser("", SERVING | CONTROL.values.flatten).parse(with_change(arguments))
+      rest = parser("", SERVING | CONTROL.values.flatten).parse(with_change(Help.words(arguments)))
       @command = rest.first if Help::COMMANDS.key?(rest.first)
       return if %i[help version].include?(@action)
 
@@ -152,7 +152,10 @@ module Fastrack
         @environment = name
       end
       options.on("-O", "--option NAME=VALUE", "set any option by its name: see docs/options.md") do |text|
-        set(*text.split("=", 2))
+        name, value = text.split("=", 2)
+        raise Error, "-O needs NAME=VALUE; got #{text.inspect}" if name.to_s.empty?
+
+        set(name, value.nil? || value)
       end
     end
 
@@ -160,7 +163,7 @@ module Fastrack
       options.on(*description) { |value| @settings[name] = Option::BY_NAME.fetch(name).coerce(value, description.first) }
     end
 
-    def set(name, value = true)
+    def set(name, value)
       option = Option.find(name)
       raise Error, "unknown option #{name}#{Error.suggestion(name, Option::BY_NAME.keys)}" unless option
 

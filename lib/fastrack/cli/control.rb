@@ -1,20 +1,19 @@
 # frozen_string_literal: true
 
-require "json"
-require "socket"
 require "stringio"
 require_relative "../configuration"
+require_relative "../configuration/usual_control"
 require_relative "../error"
 require_relative "../process/pid_file"
 require_relative "folder_server"
-require_relative "outcome"
-require_relative "proc_status"
+require_relative "monitor_client"
 require_relative "status_table"
-require_relative "stop_outcome"
+require_relative "waiting"
 
 module Fastrack
-  # The commands for a running server. They ask its monitor, by the unix socket; where there is none, the pid file and /proc
-  # have to do. Where nothing names the server, it is the one that runs in the current directory.
+  # The commands for a running server. They ask its monitor, by the unix socket. Where there is none, orders are signals, to a process that
+  # is known to be a master: by its pid file, or by its title and directory. Where nothing names the server, it is the one that runs in the
+  # current directory.
   class Control
     # What the monitor is asked, and the signal that does the same.
     ORDERS = {
@@ -44,10 +43,10 @@ module Fastrack
       given = overrides.slice(:Pid, :ControlPath).select { |_, path| path }.transform_values { |path| File.expand_path(path) }
       configuration = Configuration.new(options, overrides: overrides.merge(given), output: silent, warnings: silent)
       enter(configuration.working_directory)
-      @path = configuration.control&.path
-      @pid_file = configuration.pid || (USUAL_PID if File.file?(USUAL_PID))
       # A server in the same directory may be another one than that of this configuration.
       @configuration = configuration
+      @path = configuration.control&.path
+      @pid_file = configuration.pid || (USUAL_PID if File.file?(USUAL_PID))
       @named = !(@path || configuration.pid).nil?
       @path ||= "#{@pid_file.delete_suffix(".pid")}.control" if @pid_file && configuration.control_path != false
     end
@@ -60,7 +59,6 @@ module Fastrack
       when :workers then change_workers(@arguments.change)
       when *STARTS then start(@arguments.action)
       when :stop then stop
-      else puts order(@arguments.action)
       end
       @arguments.action == :status && !@serves ? 1 : 0
     rescue Interrupt
@@ -74,6 +72,36 @@ module Fastrack
       Dir.chdir(directory) if directory
     rescue SystemCallError => e
       raise Error, "cannot enter #{directory} (WorkingDirectory): #{SafeFile.reason(e)}"
+    end
+
+    # @return [MonitorClient, nil] that of the server; nil if it has no monitor
+    # @raise [Error] when there is no server
+    def monitor
+      @monitor ||= answering(@path) || answering(usual(pid))
+    end
+
+    # @param path [String, nil]
+    # @return [MonitorClient, nil]
+    def answering(path) = path && MonitorClient.new(path).then { |client| client if client.status }
+
+    # @param master [Integer] a pid
+    # @return [String, nil] where its monitor is if nothing names another place
+    def usual(master)
+      UsualControl.of(master)
+    rescue SystemCallError
+      nil
+    end
+
+    # @return [Hash] as /status.json
+    # @raise [Error]
+    def look
+      found = monitor&.status
+      # A new master may have another place.
+      found ||= (@monitor = nil) || monitor&.status
+      raise Error, "process #{pid} is a master without a monitor, which would know its state: set pid or control_path" unless found
+
+      @serves = found["serves"]
+      found
     end
 
     def status
@@ -93,76 +121,77 @@ module Fastrack
       end
     end
 
-    # @return [Hash] as /status.json
-    def look
-      found = told || ProcStatus.of(pid)
-      @serves = %w[serving running].include?(found["phase"])
-      found
-    end
-
-    # @return [Hash, nil] nil if there is no monitor
-    def told
-      ask("GET", "/status.json")&.then { |answer| JSON.parse(answer) }
-    rescue JSON::ParserError
-      raise Error, "the monitor at #{@path} has answered with a part of its status"
-    end
-
     # One at a time: signals of one kind that wait are one.
     def change_workers(change)
       change.abs.times do |index|
-        before = look["workers_wanted"]
-        puts order(change.positive? ? :more : :less)
+        before = look["workers_wanted"] unless change.abs == 1
+        order(change.positive? ? :more : :less)
         next if index == change.abs - 1
 
         50.times { look["workers_wanted"] == before ? sleep(0.1) : break }
       end
     end
 
+    # @return [Hash, nil] see MonitorClient#order; nil if it was sent as a signal
     def order(name)
-      path, signal = ORDERS.fetch(name)
+      target, signal = ORDERS.fetch(name)
+      sent = monitor&.order(target)
       # Once: a server that stops cannot be found again.
-      master = pid unless ask("POST", path)
-      Process.kill(signal, master) if master
-      "#{signal} sent#{" to #{master}" if master}#{"; see the server's log for the result" unless [*STARTS, :stop].include?(name) && !@arguments.no_wait?}"
+      master = sent ? sent["pid"] : pid
+      Process.kill(signal, master) unless sent
+      puts "#{signal} sent to #{master}#{"; see the server's log for the result" unless waits?(name)}"
+      $stdout.flush
+      sent
     rescue Errno::EPERM
       raise Error, "process #{master} belongs to another user"
     rescue Errno::ESRCH
       raise Error, "process #{master} has just ended"
     end
 
+    def waits?(name) = [*STARTS, :stop].include?(name) && !@arguments.no_wait?
+
     # Has new workers, or a new master, start.
     #
     # @raise [Error] when they do not serve
     def start(name)
       signal = ORDERS.fetch(name).last
-      master = told&.fetch("pid") || pid
-      raise Error, "process 1 starts no new master, as its end is that of its container: replace the container" if signal == "USR2" && master == 1
+      refuse_process_one(signal)
+      if waits?(name) && !monitor
+        raise Error, "process #{pid} is a master without a monitor, which would know the outcome: set pid or control_path, or add --no-wait"
+      end
 
-      outcome = Outcome.new(master, signal, limit(signal)) unless @arguments.no_wait?
-      puts order(name)
+      sent = order(name)
       puts NO_NEW_CODE if signal == "HUP" && @configuration.preload_app
       $stdout.flush
-      puts format("ready in %.1f s", outcome.await) if outcome&.visible?
+      puts format("ready in %.1f s", StartWaiting.new(sent, limit(signal), log) { |master| place_of(master) }.await) if waits?(name)
     end
+
+    # Its end is that of its container, and so is that of USR2, which is refused.
+    def refuse_process_one(signal)
+      return unless signal == "USR2" && (monitor ? monitor.status&.fetch("pid") : pid) == 1
+
+      raise Error, "process 1 starts no new master, as its end is that of its container: replace the container"
+    end
+
+    # @param master [Integer] a pid
+    # @return [MonitorClient, nil] where that master's monitor is, or one that has taken its place
+    def place_of(master) = monitor.path == @path ? monitor : usual(master)&.then { |path| MonitorClient.new(path) }
 
     # Has the server end.
     #
     # @raise [Error] when it does not
     def stop
-      answers = told
-      master = answers&.fetch("pid") || pid
-      seconds = answers&.fetch("stop_seconds", nil) || limit("TERM")
-      outcome = StopOutcome.new(master, seconds, answers: !answers.nil?) { answers ? answering? : PidFile.running?(master) }
-      puts order(:stop)
-      return if @arguments.no_wait?
-
-      $stdout.flush
-      puts format("stopped in %.1f s", outcome.await)
+      answer = monitor&.status
+      masters = answer ? monitor.visible(answer) : [pid]
+      seconds = answer ? answer["stop_seconds"] : limit("TERM")
+      waiting = StopWaiting.new(masters, seconds, log) { answering? }
+      order(:stop)
+      puts format("stopped in %.1f s", waiting.await) if waits?(:stop)
     end
 
     # Whether there is still a monitor. One that is about to end may cut a connection.
     def answering?
-      !told.nil?
+      !monitor.status.nil?
     rescue Error
       true
     end
@@ -175,41 +204,11 @@ module Fastrack
       @configuration.worker_boot_timeout * [@configuration.max_workers, 1].max
     end
 
-    # @return [String, nil] the body; nil if there is no monitor
-    def ask(verb, target)
-      return unless @path
-
-      head, body = exchange("#{verb} #{target} HTTP/1.0\r\nHost: localhost\r\n\r\n").split("\r\n\r\n", 2)
-      status = head.to_s[%r{\AHTTP/1\.\d (\d+)}, 1].to_i
-      return body.to_s if status.between?(200, 299)
-
-      raise Error, "the monitor at #{@path} answers: #{status.zero? ? "nothing" : body.to_s.strip}"
-    rescue Errno::ENOENT, Errno::ECONNREFUSED, ArgumentError
-      # No socket can have a path that is so long (ArgumentError).
-      nil
-    rescue SystemCallError => e
-      raise Error, "the monitor at #{@path}: #{SafeFile.reason(e)}"
-    end
-
-    # The answer may take five seconds.
-    def exchange(request)
-      answer = +""
-      UNIXSocket.open(@path) do |socket|
-        socket.write(request)
-        deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 5
-        loop do
-          # A master that is stopped (SIGSTOP) is connected to, and says nothing.
-          left = deadline - Process.clock_gettime(Process::CLOCK_MONOTONIC)
-          raise Error, "the monitor at #{@path} does not answer" unless left.positive? && socket.wait_readable(left)
-
-          answer << socket.readpartial(65_536)
-        end
-      end
-    rescue EOFError
-      answer
-    end
+    # @return [String, nil]
+    def log = @configuration.stderr_path
 
     # @return [Integer]
+    # @raise [Error] when there is none
     def pid
       found = (@pid_file && PidFile.owner(@pid_file)) || (FolderServer.pid unless @named)
       return found if found

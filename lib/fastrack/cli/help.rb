@@ -41,7 +41,7 @@ module Fastrack
 
       Tells a running server to read its configuration file again and to replace its
       workers one by one (HUP). Loads new code only with `preload_app false`. Waits
-      until the new workers serve. If they fail, prints the log and exits with 1.
+      until the new workers serve. If they fail, says why and exits with 1.
 
       #{FOUND}
     TEXT
@@ -68,7 +68,7 @@ module Fastrack
 
         Tells a running server to start a new master with new code, which takes over
         when it is ready (USR2). No request is lost. Waits until the new master serves.
-        If it fails, the old one serves on; prints the log and exits with 1.
+        If it fails, the old one serves on; says why and exits with 1.
 
         #{FOUND}
       TEXT
@@ -77,8 +77,8 @@ module Fastrack
 
         Has a running server fork its workers anew, one by one, from the one that has
         served most, so that they share its memory (URG). Code and configuration stay.
-        Waits until they serve; the status is 1, with what the log says, if it does not
-        come to it. See docs/memory.md.
+        Waits until they serve; if it does not come to it, says why and exits with 1.
+        See docs/memory.md.
 
         #{FOUND}
       TEXT
@@ -86,8 +86,8 @@ module Fastrack
         Usage: fastrack stop [options]
 
         Tells a running server to finish all requests and exit (TERM). Waits until it
-        is gone. If it still runs 5 s after DrainDelay and GracefulTimeout, prints the
-        log and exits with 1.
+        is gone. If it still runs 5 s after DrainDelay and GracefulTimeout, says so and
+        exits with 1.
 
         #{FOUND}
       TEXT
@@ -103,6 +103,10 @@ module Fastrack
 
     # Commands: an argument that is no file may be a misspelled one.
     WORDS = [*COMMANDS.keys, "tune", "man", "completion"].freeze
+
+    # @param arguments [Array<String>]
+    # @return [Array<String>] those that are no text in the locale's encoding as bytes: they may be a path
+    def self.words(arguments) = arguments.map { |one| one.valid_encoding? ? one : one.b }
 
     # Options with their help, wrapped to 80 columns.
     class Options < OptionParser

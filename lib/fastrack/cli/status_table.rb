@@ -67,12 +67,13 @@ module Fastrack
 
     def summary(before, now)
       workers = now["workers"]
-      memory = [now["master"], now["mold"], *workers].compact.sum { |one| one["pss"] || one["rss"] || 0 }
+      processes = [now["master"], now["mold"], *workers].compact
+      memory = bytes(processes.sum { |one| one["pss"].to_i })
       states = workers.map { |worker| worker["state"] }.tally.map { |state, count| "#{count} #{state}" }.join(", ")
       queues = now["listeners"].map { |one| [one["backlog"] || "?", one["limit"]].compact.join("/") }.join(" ")
       parts = ["workers #{workers.size}#{" of #{now["workers_wanted"]}" if now["workers_wanted"]}: #{states}",
                ("#{rate(before["requests"], now["requests"])} req/s" if now["requests"]),
-               ("backlog #{queues}" unless queues.empty?), "memory #{bytes(memory)}"]
+               ("backlog #{queues}" unless queues.empty?), "memory #{"at least " if processes.any? { |one| unknown?(one) }}#{memory}"]
       waits = now["listeners"].any? { |one| one["backlog"].to_i.positive? }
       painted(parts.compact.join("  "), (full?(now) ? /\d+ busy/ : nil) => "busy", (waits ? /backlog \S+(?: \S+)*/ : nil) => "bad")
     end
@@ -88,7 +89,7 @@ module Fastrack
       state = worker["state"].to_s
       fixed = [worker["nr"].to_s.rjust(3), worker["pid"].to_s.rjust(7), state.ljust(8),
                (busy ? "#{busy.clamp(0, 999)}%" : "").rjust(4), rate(old["requests"], worker["requests"]).rjust(7),
-               worker["requests"].to_s.rjust(9), worker["slot_requests"].to_s.rjust(9), bytes(worker["pss"] || worker["rss"]).rjust(7),
+               worker["requests"].to_s.rjust(9), worker["slot_requests"].to_s.rjust(9), memory(worker).rjust(7),
                bytes(worker["private"]).rjust(7), time(worker["uptime"]).rjust(7)]
       painted(fixed.join(" ").rstrip, /(?<= )#{Regexp.escape(state)}(?= |\z)/ => state)
     end
@@ -98,7 +99,7 @@ module Fastrack
       return if mold.nil?
 
       fit("mold #{mold["pid"].to_s.rjust(6)} generation #{mold["generation"]} after #{mold["requests"]} requests".ljust(56) +
-          [mold["pss"], mold["private"]].map { |size| bytes(size).rjust(8) }.join)
+          [memory(mold), bytes(mold["private"])].map { |size| size.rjust(8) }.join)
     end
 
     def request(worker)
@@ -113,6 +114,11 @@ module Fastrack
     end
 
     def rate(before, now) = before && now && now >= before ? format("%.1f", (now - before) / @seconds) : ""
+
+    # Whether the kernel does not tell what the process takes, without what others have as well.
+    def unknown?(process) = process["rss"] && process["pss"].nil?
+
+    def memory(process) = unknown?(process) ? "?" : bytes(process["pss"])
 
     def bytes(count)
       return "" unless count

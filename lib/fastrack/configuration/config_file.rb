@@ -3,6 +3,7 @@
 require_relative "../error"
 require_relative "../listener/address"
 require_relative "../process/safe_file"
+require_relative "app_environment"
 require_relative "options"
 
 module Fastrack
@@ -172,6 +173,16 @@ module Fastrack
       raise ConfigurationError, "listen #{e.message}; got #{[place, *settings].join(" ")[0, 200].inspect}"
     end
 
+    # @param name [String, nil] Puma's word if there is one: it sets the environment
+    # @return [String] the app's environment, which `-e`, RACK_ENV or RAILS_ENV names
+    def environment(name = nil)
+      method_missing(:environment, name) unless name.to_s.empty?
+      AppEnvironment.name(__variables__)
+    end
+
+    # @return [Boolean]
+    def production? = environment == "production"
+
     # Puma's word. Threads that are not needed sleep, so that there is no use for a minimum.
     #
     # @param min [Integer, String, nil]
@@ -189,6 +200,9 @@ module Fastrack
     end
 
     private
+
+    # @return [Hash, ENV]
+    def __variables__ = @__context__.fetch(:environment, ENV)
 
     # nil means that the word is not there: `max_workers ENV["WEB_CONCURRENCY"]`.
     #

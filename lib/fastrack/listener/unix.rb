@@ -20,9 +20,11 @@ module Fastrack
     # @return [Listener]
     # @raise [AddressInUseError, ListenError]
     def open(path, backlog:, mode: MODE, output: Log::STDOUT)
-      alone_in(File.dirname(path)) do
-        SafeFile.at(path) { |place| remove_stale(path, place.name, output) }
-        Listener.new(listen(path, backlog, mode))
+      SafeFile.at(path) do
+        alone_in(File.dirname(path)) do
+          remove_stale(path, output)
+          Listener.new(listen(path, backlog, mode))
+        end
       end
     rescue SystemCallError => e
       raise ListenError, "cannot listen on #{path}: #{SafeFile.reason(e)}"
@@ -42,15 +44,14 @@ module Fastrack
 
     # Removes nothing but a socket: another kind of file means that the path is wrong.
     #
-    # @param name [String] see SafeFile::Place
-    def remove_stale(path, name, output)
-      return unless File.exist?(name) || File.symlink?(name)
-      raise ListenError, "cannot listen on #{path}: it exists and is not a socket" unless File.socket?(name)
+    def remove_stale(path, output)
+      return unless File.exist?(path) || File.symlink?(path)
+      raise ListenError, "cannot listen on #{path}: it exists and is not a socket" unless File.socket?(path)
       raise AddressInUseError, "cannot listen on #{path}: the path is in use" if in_use?(path)
 
       output.puts "removing existing socket file:#{path}"
       output.flush
-      File.unlink(name)
+      File.unlink(path)
     rescue Errno::ENOENT
       # A server that is shutting down has just removed it.
       nil

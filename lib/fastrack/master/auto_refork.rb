@@ -68,11 +68,11 @@ module Fastrack
     def answered = @workers.scoreboard.totals[:requests]
 
     # Bytes that workers have each for itself.
-    def own = @workers.each.select(&:serving?).sum { |handle| ProcessMemory.of(handle.pid).private }
+    def own = @workers.each.select(&:serving?).filter_map(&:memory).sum(&:private)
 
     # What all processes take, for each worker: their number may change.
     def whole
-      [Process.pid, *@workers.each.map(&:pid)].sum { |pid| ProcessMemory.of(pid).pss } / [@workers.size, 1].max
+      ProcessMemory.pss(@workers.each) / [@workers.size, 1].max
     end
 
     def worth?

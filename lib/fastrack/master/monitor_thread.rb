@@ -1,8 +1,10 @@
 # frozen_string_literal: true
 
 require "etc"
+require_relative "../configuration/usual_control"
 require_relative "../error"
 require_relative "../log"
+require_relative "../process/safe_file"
 require_relative "../process/start_lines"
 require_relative "../version"
 require_relative "shutdown"
@@ -17,10 +19,16 @@ module Fastrack
     # @return [MonitorThread, nil] nil, and a line in the log, where there can be none
     def self.start(launcher, workers, replaces:)
       configuration = launcher.configuration
+      path, address, token = configuration.control.to_a
+      # That is a place of its own, which no old master has.
+      usual = UsualControl.make if configuration.usual_control?
+      return if [path, usual, address].none?
+
       # A supervisor starts the new server beside the old one.
       takes_over = replaces || launcher.supervised?
-      monitor = Monitor.start(workers.scoreboard, configuration.control.to_a, names, configuration.max_threads, takes_over)
-      new(launcher, workers, monitor).tap { |thread| thread.listen unless replaces }
+      place = [path || usual, address, token]
+      monitor = Monitor.start(workers.scoreboard, place, names, configuration.max_threads, takes_over, SafeFile.app_user)
+      new(launcher, workers, monitor).tap { |thread| thread.listen unless replaces && usual.nil? }
     rescue StandardError => e
       Log.line("no monitor here: #{e.message}") if configuration.control_path || configuration.control_listen
       nil
@@ -43,13 +51,15 @@ module Fastrack
     # @param generation [Integer]
     # @param booted [Boolean] whether all workers have been ready
     # @param shutdown [Shutdown, nil]
-    def publish(generation, booted, shutdown)
+    # @param orders [Orders]
+    # @param other_master [Integer, nil]
+    def publish(generation, booted, shutdown, orders, other_master)
       guarded do
         rows = @workers.each.reject(&:mold?).map { |one| [one.nr, one.pid, one.generation, one.state.to_s, one.spawned_at, one.slot] }
-        mold = @workers.each.select(&:mold?).map { |one| [one.pid, one.generation, one.served] }.last
+        mold = @workers.each.select(&:mold?).map { |one| [one.pid, one.generation, one.served, one.noted_memory&.to_a] }.last
         configuration = @launcher.configuration
         seconds = (configuration.drain_delay + configuration.graceful_timeout).to_f
-        @monitor.publish([phase(booted, shutdown), generation, @workers.size, seconds], rows, mold, listeners)
+        @monitor.publish([phase(booted, shutdown), generation, @workers.size, seconds, other_master], rows, mold, listeners, orders.to_a)
         while (line = @monitor.complaint)
           Log.line(line)
         end

@@ -10,13 +10,24 @@ module Fastrack
   #
   #     retiring --its successor serves--> mold --its first worker has served a while--> replacing --all workers are its--> done
   #
-  # Whatever goes wrong, workers are forked from the master, or from the mold of before.
+  # Whatever goes wrong, workers are forked from the master, or from the mold of before. So they are when they have come to share next to
+  # nothing with the mold any more, as after a collection that writes to all objects:
+  #
+  #     done --the mold has for itself what it had as a worker--> ending --all workers are the master's--> (none)
   class Refork
+    # Seconds from a refork to the first look at what the mold has for itself, and from one look to the next, twice as long each time.
+    LOOKS = (4..60).freeze
+
+    # What the mold has for itself, as a part of the whole, is worth a line from that on.
+    SHARE = 0.1
+
     # @param launcher [Launcher]
     # @param workers [Workers]
-    def initialize(launcher, workers)
+    # @param orders [Orders] gets what comes of URG
+    def initialize(launcher, workers, orders)
       @launcher = launcher
       @workers = workers
+      @orders = orders
     end
 
     # Begins, unless something forbids it, which it logs.
@@ -25,15 +36,18 @@ module Fastrack
     # @param auto [Boolean] whether nobody has asked for it: then the line comes once
     # @return [Boolean] whether it has begun
     def begin(obstacle, auto: false)
+      @orders.begin("URG") unless auto
       obstacle ||= self.obstacle
       Log.line("refork: nothing happens: #{obstacle}") unless obstacle.nil? || (auto && obstacle == @told)
       @told = obstacle
+      @orders.refused("URG", obstacle) if obstacle && !auto
       return false if obstacle
 
       @auto&.begun
       @candidate = candidate
       @requests = @candidate.requests
       @before = memory
+      @own = @candidate.memory&.private.to_i
       @candidate.retire(:mold)
       true
     end
@@ -54,7 +68,7 @@ module Fastrack
 
     # @return [Float, nil] monotonic seconds when #step or #due? has something to do
     def due_at
-      begun? ? @trial&.due_at : @auto&.due_at
+      begun? ? @trial&.due_at : [@auto&.due_at, (@look_at if @mold)].compact.min
     end
 
     # @param generation [Integer] the workers'
@@ -65,7 +79,9 @@ module Fastrack
       # One that was promoted for nothing, or before.
       @workers.each { |handle| handle.stop if handle.mold? && ![@workers.mold, @candidate, @trial&.mold].include?(handle) }
       @trial, @candidate = ReforkTrial.new(@workers, @candidate), nil if @candidate&.mold?
-      report if @generation && replaced?
+      report(now) if @generation && replaced?
+      return true if !begun? && @mold && lost?(now) && let_go(generation)
+
       objection = @trial&.step(now)
       objection.nil? ? false : judge(objection, generation)
     end
@@ -79,12 +95,15 @@ module Fastrack
         @trial || exited.failed? ? give_up("#{handle.name} #{exited}; workers are forked as before") : give_up
       elsif handle.equal?(@mold)
         Log.line("refork: given up: #{handle.name} #{exited}; workers are forked from the master", :error)
-        drop
+        drop("#{handle.name} #{exited}")
       end
     end
 
     # From now on workers are forked from the master.
-    def drop
+    #
+    # @param reason [String]
+    def drop(reason = "the workers are being replaced")
+      @orders.failed("URG", reason)
       @workers.end_trial(false)
       @workers.mold = @candidate = @trial = @mold = @generation = nil
     end
@@ -94,6 +113,8 @@ module Fastrack
     def judge(objection, generation)
       return give_up("#{objection}; workers are forked as before") unless objection.empty?
 
+      # A mold's worker has what that had as well.
+      @learned = @own + (@mold ? @learned : 0)
       @workers.mold = @mold = @trial.mold
       @workers.end_trial(true)
       @trial = nil
@@ -107,6 +128,7 @@ module Fastrack
     # @return [false]
     def give_up(reason = nil)
       Log.line("refork: given up: #{reason}", :error) if reason
+      @orders.failed("URG", reason || "the worker that was to be the mold has ended")
       @workers.end_trial(false)
       @candidate = @trial = @auto = nil
       false
@@ -116,7 +138,7 @@ module Fastrack
       @configuration = configuration
       @auto = nil
       return unless configuration.refork
-      return Log.line("#{configuration.source(:Refork)} has no effect: this system has no /proc") unless ProcessMemory.known?
+      return Log.line("#{configuration.source(:Refork)} has no effect: #{ProcessMemory::UNKNOWN}") unless ProcessMemory.known?
 
       require_relative "auto_refork"
       @auto = AutoRefork.new(@workers)
@@ -124,7 +146,7 @@ module Fastrack
 
     def obey(reason)
       Log.line("refork: given up: #{reason}; workers are forked from the master")
-      drop
+      drop(reason)
     end
 
     def trial_exited(handle, exited)
@@ -145,6 +167,7 @@ module Fastrack
     def obstacle
       return forbidden if forbidden
       return "there is one in progress" if begun?
+      return ProcessMemory::UNKNOWN unless ProcessMemory.known?
       return "each worker loads the app (PreloadApp)" unless @launcher.preloaded?
       return "it takes two workers at least" if @workers.size < 2
       return "no worker has served a request yet" unless @workers.each.any? { |handle| handle.serving? && handle.requests.positive? }
@@ -163,14 +186,36 @@ module Fastrack
     end
 
     # What all processes take.
-    def memory
-      ProcessMemory.format([Process.pid, *@workers.each.map(&:pid)].sum { |pid| ProcessMemory.of(pid).pss })
+    def memory = ProcessMemory.format(ProcessMemory.pss(@workers.each))
+
+    def report(now)
+      from = @mold ? "worker #{@mold.nr} (pid #{@mold.pid}, #{Log.count(@requests, "request")})" : "the master"
+      Log.line("refork: generation #{@generation} from #{from}: #{Log.count(@workers.size, "worker")} #{@before} -> #{memory}")
+      @orders.done("URG") if @mold
+      @generation = nil
+      @pause = LOOKS.begin
+      @look_at = now + @pause
     end
 
-    def report
-      Log.line("refork: generation #{@generation} from worker #{@mold.nr} (pid #{@mold.pid}, #{Log.count(@requests, "request")}): " \
-               "#{Log.count(@workers.size, "worker")} #{@before} -> #{memory}")
-      @generation = nil
+    # What the mold has for itself is what it costs, and the rest of what it had of its own as a worker is what each of its workers saves.
+    def lost?(now)
+      return false if now < @look_at
+
+      @pause = [@pause * 2, LOOKS.end].min
+      @look_at = now + @pause
+      @cost = ProcessMemory.of(@mold.pid)&.private.to_i
+      @cost > (@learned - @cost) * @workers.size && @cost > ProcessMemory.pss(@workers.each) * SHARE
+    end
+
+    # @return [true]
+    def let_go(generation)
+      Log.line("refork: given up: #{@mold.name} has #{ProcessMemory.format(@cost)} for itself, and had #{ProcessMemory.format(@learned)} as a worker: " \
+               "its workers share next to nothing of that any more; workers are forked from the master", :error)
+      @before = memory
+      drop
+      @auto = nil
+      @generation = generation + 1
+      true
     end
   end
 end

@@ -68,8 +68,9 @@ module Fastrack
     def objection(trial)
       others = @workers.each.select { |handle| handle.serving? && handle != trial && handle.requests >= [trial.requests, REQUESTS].max }
       usual = others.min_by(&:requests) or return ""
-      own, its = [trial, usual].map { |handle| ProcessMemory.of(handle.pid).private }
-      return "" if own < its
+      own, its = [trial, usual].map { |handle| handle.memory&.private }
+      # One that has just ended has none.
+      return "" if own.nil? || its.nil? || own < its
 
       "#{trial.name}, the mold's first, has #{ProcessMemory.format(own)} of its own after #{Log.count(trial.requests, "request")}; " \
         "#{usual.name} has #{ProcessMemory.format(its)} after #{usual.requests}"

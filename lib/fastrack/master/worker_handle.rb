@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../memory/limit"
 require_relative "../worker"
 require_relative "../worker/control_channel"
 require_relative "worker_exit"
@@ -98,6 +99,7 @@ module Fastrack
       @molded = true
       @state = :mold
       @served = requests
+      @memory = noted_memory
       @stopping_since = @told_at = nil
       release_entry
     end
@@ -121,6 +123,12 @@ module Fastrack
 
     # @return [Integer] how many it has answered
     def requests = scoreboard(:read)&.fetch(:requests) || 0
+
+    # @return [ProcessMemory, nil] what it takes; nil if that is unknown, as of one that has ended, or that boots as another user's
+    def memory = ProcessMemory.of(@pid) || noted_memory
+
+    # @return [ProcessMemory, nil] what it has said itself: see MemoryNote
+    def noted_memory = @memory || scoreboard(:read)&.fetch(:memory)&.then { |figures| ProcessMemory.new(*figures) }
 
     def busy? = !current.nil?
 

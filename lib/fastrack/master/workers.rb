@@ -16,6 +16,9 @@ module Fastrack
     # How often all slots fail to boot, one time after the other, until a server that has never served gives up.
     ATTEMPTS = 10
 
+    READY_TEXT = " before it was ready"
+    private_constant :READY_TEXT
+
     # Workers that are being replaced and have not exited: there may be this many processes beyond #size, besides the master.
     STOPPING = 2
 
@@ -33,12 +36,14 @@ module Fastrack
     # @param signals [SignalQueue] the master's
     # @param death_pipe [Array(IO, IO)] see Master
     # @param hooks [MasterHooks]
-    def initialize(launcher, app, signals, death_pipe, hooks)
+    # @param orders [Orders] gets what new workers fail for
+    def initialize(launcher, app, signals, death_pipe, hooks, orders)
       @launcher = launcher
       @app = app
       @signals = signals
       @death_pipe = death_pipe
       @hooks = hooks
+      @orders = orders
       @size = launcher.configuration.max_workers
       @handles = []
       @spawning = []
@@ -56,6 +61,7 @@ module Fastrack
     # @raise [Error] when no worker has ever got ready, for too many times
     def fill_slot(generation)
       started = now
+      @newest = generation
       nr = next_slot(generation)
       return if nr.nil? || started < @not_before
 
@@ -63,7 +69,7 @@ module Fastrack
 
       handle = spawn(nr, generation)
       wait_until(handle ? started + configuration.spawn_interval : now + configuration.err_respawn_interval)
-      count_failure(nr, generation) unless handle
+      count_failure(nr, generation, "worker #{nr} cannot be spawned: #{@spawn_failure}") unless handle
     end
 
     # @param generation [Integer]
@@ -260,7 +266,7 @@ module Fastrack
     def outgrown(handle, message)
       limit = configuration.max_memory_per_child or return
       require_relative "../memory/limit"
-      text = "worker #{handle.nr} (pid #{handle.pid}) takes #{ProcessMemory.format(ProcessMemory.of(handle.pid).pss)} of memory after " \
+      text = "worker #{handle.nr} (pid #{handle.pid}) takes #{ProcessMemory.format((handle.memory&.pss).to_i)} of memory after " \
              "#{Log.count(handle.requests, "request")}; MaxMemoryPerChild is #{ProcessMemory.format(limit)}: "
       if message == ControlChannel::OUTGROWN
         handle.recycle(:memory)
@@ -273,11 +279,16 @@ module Fastrack
 
     def failed(handle, exited)
       wait_until((exited.sudden? ? handle.spawned_at : now) + configuration.err_respawn_interval)
-      count_failure(handle.nr, handle.generation) unless handle.ready?
+      return if handle.ready?
+
+      words = LastWords.of(handle.pid)
+      count_failure(handle.nr, handle.generation, "#{handle.name} #{exited.to_s.delete_suffix(READY_TEXT)}#{READY_TEXT}#{": #{words}" if words}")
     end
 
-    def count_failure(nr, generation)
+    # @param reason [String]
+    def count_failure(nr, generation, reason)
       @failures += 1
+      @orders.failed("HUP", reason) if generation == @newest
       tell_of_old(nr, generation)
       return unless @proven && (@failures % ATTEMPTS).zero?
 
@@ -317,6 +328,7 @@ module Fastrack
       # It may succeed later: memory and pids become free, a database that a hook needs comes back.
       @scoreboard.release(slot) if slot && handle.nil?
       Log.exception("cannot spawn worker #{nr}", e)
+      @spawn_failure = Error.reason(e)
       handle
     end
 

@@ -8,9 +8,26 @@ module Fastrack
   # its own pages, which its end sets free, and which one more like it takes.
   ProcessMemory = Struct.new(:pss, :private)
 
+  # What the log says where the system does not tell.
+  ProcessMemory::UNKNOWN = "this system does not tell what a process has for itself (/proc/PID/smaps_rollup)"
+
   class << ProcessMemory
+    # The bit of CAP_SYS_PTRACE (linux/capability.h).
+    SYS_PTRACE = 19
+    private_constant :SYS_PTRACE
+
     # Whether this system tells.
-    def known? = File.readable?("/proc/self/statm")
+    def known? = File.readable?("/proc/self/smaps_rollup")
+
+    # Whether that process may not look at this one (ptrace(2), access mode checking): a master of root's without CAP_SYS_PTRACE, as in
+    # Docker, at a worker of another user's. What has changed its user, or may do more than its user, is root's in /proc.
+    def hidden_from?(pid)
+      return false if ["self", pid].all? { |one| File.stat("/proc/#{one}").owned? }
+
+      File.read("/proc/#{pid}/status")[/^CapEff:\s+(\h+)/, 1].hex[SYS_PTRACE].zero?
+    rescue SystemCallError
+      true
+    end
 
     # Cheap: the kernel keeps these figures.
     #
@@ -26,15 +43,18 @@ module Fastrack
     # Dear: the kernel walks all of its pages, which takes milliseconds for 100 MB, where #resident takes microseconds. A page that
     # several processes share counts in parts for each.
     #
-    # @return [ProcessMemory]
+    # @return [ProcessMemory, nil] nil for one that is gone, or that this process may not look at: see WorkerHandle#memory
     def of(pid)
       found = File.read("/proc/#{pid}/smaps_rollup").scan(/^(\w+): +(\d+) kB/).to_h.transform_values { |kb| kb.to_i * 1024 }
       swap = found.fetch("SwapPss", 0)
       new(found.fetch("Pss") + swap, found.fetch("Private_Clean") + found.fetch("Private_Dirty") + swap)
     rescue SystemCallError, KeyError
-      # It is gone; or it runs as another user, and this one may not look (ptrace(2), access mode checking).
-      new(*[resident(pid).last] * 2)
+      nil
     end
+
+    # @param handles [Enumerable<WorkerHandle>]
+    # @return [Integer] bytes of PSS that this process and those take
+    def pss(handles) = [of("self"), *handles.map(&:memory)].compact.sum(&:pss)
 
     # @return [String] for the log
     def format(bytes)
@@ -70,12 +90,12 @@ module Fastrack
       "#{ProcessMemory.format(@bytes)} (#{@source})"
     end
 
-    # @param pids [Array<Integer>] the master's and the workers'
-    # @param exact [Boolean] else it may be less, as long as what is returned is within the limit: PSS is dear to ask for
+    # @param handles [Array<WorkerHandle>] the workers, beside which this process is the master
+    # @param exact [Boolean] else it may be more, as long as what is returned is within the limit: PSS is dear to ask for
     # @return [Integer] bytes
-    def used(pids, exact: false)
-      most = pids.sum { |pid| ProcessMemory.resident(pid).first } unless exact
-      most && most <= @bytes ? most : pids.sum { |pid| ProcessMemory.of(pid).pss }
+    def used(handles, exact: false)
+      most = [Process.pid, *handles.map(&:pid)].sum { |pid| ProcessMemory.resident(pid).first } unless exact
+      most && most <= @bytes ? most : ProcessMemory.pss(handles)
     end
 
     # How many processes the kernel has killed for it so far.
@@ -106,7 +126,7 @@ module Fastrack
         @prefix = prefix
       end
 
-      def used(_pids, **)
+      def used(_handles, **)
         cache = Cgroup.read(@stat).to_s.scan(/^#{@prefix}(?:active_file|inactive_file|slab_reclaimable) (\d+)$/).flatten.sum(&:to_i)
         [Cgroup.read(@usage).to_i - cache, 0].max
       end
@@ -124,7 +144,7 @@ module Fastrack
         super((total * SHARE).to_i, "#{(SHARE * 100).round} % of the machine's #{ProcessMemory.format(total)}")
       end
 
-      def used(_pids, **)
+      def used(_handles, **)
         read("MemTotal") - read("MemAvailable")
       end
 

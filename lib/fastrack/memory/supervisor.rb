@@ -58,7 +58,9 @@ module Fastrack
 
     def create(configuration)
       unless ProcessMemory.known?
-        Log.line("#{configuration.source(:MaxMemory)} has no effect: this system has no /proc") if configuration.max_memory
+        { MaxMemory: configuration.max_memory, MaxMemoryPerChild: configuration.max_memory_per_child }.compact.each_key do |name|
+          Log.line("#{configuration.source(name)} has no effect: #{ProcessMemory::UNKNOWN}")
+        end
         return []
       end
 
@@ -107,7 +109,7 @@ module Fastrack
 
     # @return [Integer] bytes
     def used(**how)
-      @limit.used([Process.pid, *@workers.each.map(&:pid)], **how)
+      @limit.used(@workers.each.to_a, **how)
     end
 
     # How many workers fit, as measured in those that have served: (limit - what is not the workers' own) / what the largest has for itself.
@@ -115,8 +117,7 @@ module Fastrack
     # @return [Array(Integer, String), nil] workers, and the figures; nil before a worker has served
     def fit
       handles = serving
-      # One that has just died has none.
-      own = handles.map { |handle| ProcessMemory.of(handle.pid).private }.select(&:positive?)
+      own = handles.filter_map { |handle| handle.memory&.private }
       return if own.empty? || handles.sum(&:requests).zero?
 
       rest = [used(exact: true) - own.sum, 0].max
@@ -239,7 +240,7 @@ module Fastrack
     end
 
     def advice(handles)
-      workers = handles.sum { |handle| ProcessMemory.of(handle.pid).private }
+      workers = handles.filter_map(&:memory).sum(&:private)
       if ProcessMemory.resident(Process.pid).last > [workers, @limit.bytes / 2].max
         "the master is what is large: recycling gains nothing, a restart (USR2) does if it has grown"
       else
@@ -265,7 +266,7 @@ module Fastrack
     # @param cpus [Integer]
     # @return [Array(Integer, String)] workers, and the figures
     def self.start(limit, cpus)
-      used = limit.used([Process.pid])
+      used = limit.used([])
       master = [ProcessMemory.resident(Process.pid).first, 1].max
       allowed = ((limit.bytes - used) / master).clamp(1..)
       [[cpus, allowed].min, "limit #{limit}, in use #{ProcessMemory.format(used)}, master #{ProcessMemory.format(master)}"]

@@ -3,6 +3,7 @@
 require_relative "../error"
 require_relative "../log"
 require_relative "proc_stat"
+require_relative "master_title"
 require_relative "safe_file"
 
 module Fastrack
@@ -17,8 +18,8 @@ module Fastrack
     # @yieldparam file [File]
     # @return what the block returns; nil without a file
     def self.look(path)
-      SafeFile.at(path) do |place|
-        file = open(place)
+      SafeFile.at(path) do |found|
+        file = open(found)
         yield file
       ensure
         file&.close
@@ -27,11 +28,10 @@ module Fastrack
       nil
     end
 
-    # @param place [SafeFile::Place]
     # @return [File]
     # @raise [SystemCallError] also if it is a FIFO or a device, of which there is no end
-    def self.open(place)
-      file = File.new(place.name, File::RDONLY | File::NONBLOCK | place.nofollow)
+    def self.open(path)
+      file = File.new(path, File::RDONLY | File::NONBLOCK)
       return file if file.stat.file? || file.stat.directory?
 
       file.close
@@ -52,13 +52,35 @@ module Fastrack
       true
     end
 
-    # @return [Integer, nil] the process that the file is of; nil if that is gone, whatever process has its number by now
+    # @return [Integer, nil] the master that the file is of: a process that has it locked, or, where the file system has no locks, one
+    #   with a master's title that is older than the file, and belongs to the file's owner. A number alone names any process.
     def self.owner(path)
       look(path) do |file|
         pid = number(file)
-        pid if pid&.positive? && running?(pid) && (!reused?(pid, file.mtime) || !file.flock(File::LOCK_SH | File::LOCK_NB))
+        pid if pid&.positive? && running?(pid) && (locked_by?(pid, file) || titled?(pid, file))
       end
     end
+
+    # See proc(5). Devices are left out: some file systems show users another number.
+    def self.locked_by?(pid, file)
+      return false if file.flock(File::LOCK_SH | File::LOCK_NB)
+      # Other systems have no such file. Whoever has the lock has written the pid.
+      return true unless File.readable?("/proc/locks")
+
+      File.foreach("/proc/locks").any? do |line|
+        _, kind, _, _, holder, place = line.split
+        kind == "FLOCK" && holder.to_i == pid && place.to_s.split(":").last.to_i == file.stat.ino
+      end
+    rescue SystemCallError
+      false
+    end
+
+    def self.titled?(pid, file)
+      MasterTitle.of?(pid) && !reused?(pid, file.mtime) && File.stat("/proc/#{pid}").uid == file.stat.uid
+    rescue SystemCallError
+      false
+    end
+    private_class_method :locked_by?, :titled?
 
     # Whether the process is younger than the file, so that the pid in it was another's.
     def self.reused?(pid, written)
@@ -82,7 +104,7 @@ module Fastrack
     #
     # @raise [Error] when it is the file of another running process, or cannot be written
     def claim
-      SafeFile.at(@path) { |place| claim_at(place) }
+      SafeFile.at(@path) { |found| claim_at(found) }
     rescue SystemCallError => e
       raise Error, "pid file #{@path}: #{SafeFile.reason(e)}"
     end
@@ -92,7 +114,7 @@ module Fastrack
 
     # Writes it again if it is gone or empty.
     def restore_missing
-      SafeFile.at(@path) { |place| write(place) } if @name == @path && self.class.read(@path).nil?
+      SafeFile.at(@path) { |found| write(found) } if @name == @path && self.class.read(@path).nil?
     rescue SystemCallError => e
       Log.line("pid file #{@path}: #{SafeFile.reason(e)}", :error)
     end
@@ -101,30 +123,30 @@ module Fastrack
     #
     # @raise [SystemCallError]
     def set_aside
-      SafeFile.at(@path) { |place| File.rename(place.name, place.name + SUFFIX) if own?(place) }
+      SafeFile.at(@path) { |found| File.rename(found, found + SUFFIX) if own?(found) }
       @name = aside
     end
 
     # Takes the name back.
     def take_back
-      SafeFile.at(aside) { |place| File.rename(place.name, place.name.delete_suffix(SUFFIX)) if own?(place) }
+      SafeFile.at(aside) { |found| File.rename(found, found.delete_suffix(SUFFIX)) if own?(found) }
       @name = @path
     rescue SystemCallError => e
       Log.line("pid file #{@path}: #{SafeFile.reason(e)}", :error)
     end
 
     # Removes the old master's, in case that was killed.
-    def remove_aside = quietly { SafeFile.at(aside) { |place| File.unlink(place.name) } }
+    def remove_aside = quietly { SafeFile.at(aside) { |found| File.unlink(found) } }
 
     # Removes it, unless another process has taken it over.
-    def remove = quietly { SafeFile.at(@name) { |place| File.unlink(place.name) if own?(place) } }
+    def remove = quietly { SafeFile.at(@name) { |found| File.unlink(found) if own?(found) } }
 
     private
 
     def aside = @path + SUFFIX
 
-    def own?(place)
-      file = self.class.open(place)
+    def own?(path)
+      file = self.class.open(path)
       self.class.number(file) == Process.pid
     rescue SystemCallError
       false
@@ -132,11 +154,11 @@ module Fastrack
       file&.close
     end
 
-    def claim_at(place)
-      old = open_old(place)
-      owner = old && vacant(old, place)
+    def claim_at(path)
+      old = open_old(path)
+      owner = old && vacant(old, path)
       # A link that leads nowhere, or is not followed, is in the way.
-      write(place, old || File.symlink?(place.name) ? :rename : :link)
+      write(path, old || File.symlink?(path) ? :rename : :link)
       # rackup has already written it for this process.
       Log.line("pid file #{@path}: replacing that of process #{owner}, which is gone") if owner && owner != Process.pid
     rescue Errno::EEXIST
@@ -146,17 +168,18 @@ module Fastrack
       old&.close
     end
 
-    def open_old(place)
-      self.class.open(place) unless place.pinned && File.symlink?(place.name)
+    # A link that the app's user may have put there is replaced. What it leads to is no pid file.
+    def open_old(path)
+      self.class.open(path) unless SafeFile.app_user && File.symlink?(path)
     rescue Errno::ENOENT
       nil
     end
 
     # @return [Integer, nil] the pid in an old file, whose process is gone
-    def vacant(old, place)
+    def vacant(old, path)
       locked = lock(old)
       # Another server has replaced it just now.
-      raise Errno::EEXIST unless File.identical?(old, place.name)
+      raise Errno::EEXIST unless File.identical?(old, path)
 
       owner = self.class.number(old)
       gone = owner.nil? || owner == Process.pid || !owner.positive? || !self.class.running?(owner) || self.class.reused?(owner, old.mtime)
@@ -175,14 +198,14 @@ module Fastrack
     # In one step, so that nobody reads half a number, and locked before.
     #
     # @param how [Symbol] :link fails if there is one by now
-    def write(place, how = :rename)
-      temporary = "#{place.name}.#{Process.pid}"
+    def write(path, how = :rename)
+      temporary = "#{path}.#{Process.pid}"
       # A killed process of that number may have left it.
       quietly { File.unlink(temporary) }
       file = File.new(temporary, File::WRONLY | File::CREAT | File::EXCL | File::NOFOLLOW).tap { |new| lock(new) }
       file.write("#{Process.pid}\n")
       file.flush
-      move(how, temporary, place.name)
+      move(how, temporary, path)
       @lock&.close
       @lock = file
     rescue SystemCallError

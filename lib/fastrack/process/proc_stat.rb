@@ -34,6 +34,19 @@ module Fastrack
     # @raise [SystemCallError, NameError] where there is no such process, or no such clock
     def age(pid) = Process.clock_gettime(Process::CLOCK_BOOTTIME) - (of(pid)[19].to_i / TICKS)
 
+    # @return [String, nil] when a process was started, in ticks after the machine: with its pid that is one process for ever
+    def start(pid) = of_living(pid)&.at(19)
+
+    # @return [Boolean] false also for one that has ended and is not reaped
+    def running?(pid)
+      Process.kill(0, pid)
+      of_living(pid)&.first != "Z"
+    rescue Errno::EPERM
+      true
+    rescue SystemCallError, RangeError
+      false
+    end
+
     def of_living(pid)
       of(pid)
     rescue SystemCallError

@@ -3,9 +3,12 @@
 require "fcntl"
 
 module Fastrack
-  # How the master opens, makes, renames and removes files. One that root runs follows no link, and changes no file, by which the
-  # user of its app would get what is not his: he may write to the folders of logs, pid files and sockets. Other masters have
-  # nothing to give away, and follow all links. None waits for the reader of a FIFO.
+  # Opens, makes, renames and removes the files of the master: logs, pid file, state file, sockets.
+  #
+  # The user of the app may lay out links and files in folders where he may write. A master that root runs acts on such a path with
+  # that user's effective ids, so that the kernel refuses what is not his. Root acts as root where each folder on the way is root's
+  # and the user may not write to it; then nobody can change where the path leads between two calls. Masters of other users, and
+  # root without the option User, act as themselves. No file waits for the reader of a FIFO.
   module SafeFile
     # Why a file is not touched.
     class Refused < Errno::EPERM
@@ -19,54 +22,55 @@ module Fastrack
       end
     end
 
-    # A file's name in a folder that stays the same, whatever happens to the path.
-    #
-    # @attr name [String]
-    # @attr pinned [Boolean] false: it is the path itself, and links are followed
-    # @attr laid_by_root [Boolean] whether nobody else can have put the file there
-    # @attr in_proc [Boolean] whether it is such as /proc/self/fd/1, which is a link
-    Place = Struct.new(:name, :pinned, :laid_by_root, :in_proc) do
-      # @return [Integer] for open(2)
-      def nofollow = pinned && !in_proc ? File::NOFOLLOW : 0
-    end
-
     # Linux has it, Ruby does not name it (open(2)).
     O_PATH = 0o10000000
     APPEND = File::WRONLY | File::APPEND
     private_constant :O_PATH, :APPEND
 
     class << self
-      # @return [Integer, nil] number of the app's user: a link of anybody's may lead to what is his
-      attr_accessor :user
+      # @return [AppUser, nil] for whose sake root is careful
+      attr_reader :app_user
 
-      # @param last [Boolean] whether the file itself may be a link
-      # @param user [Integer, nil] whom it will belong to
-      # @yieldparam place [Place]
+      # @param user [UserGroup, nil] of the option User
+      # @raise [SystemCallError] if the user's groups cannot be had
+      def user=(user)
+        @name = user&.name
+        @app_user = careful?(user) ? AppUser.new(user.name, user.uid, user.gid) : nil
+      end
+
+      # Calls the block with the ids that are right for the path.
+      #
+      # @param follow [Boolean] whether the file itself may be a link of root's
+      # @yieldparam found [String, Integer] the path; where root acts, without links. With `follow` also the number of a descriptor
+      #   of this process, to which /dev/stdout leads, for example.
       # @return what the block returns
       # @raise [SystemCallError] Refused, for example
-      def at(path, last: false, user: @user)
+      def at(path, follow: false)
         path = File.expand_path(path)
-        return yield(Place.new(path, false, false, false)) unless Process.euid.zero? && File.directory?("/proc/self/fd")
+        return yield(path) unless app_user && Process.euid.zero?
 
-        folder, name, *facts = find(path, last, user)
-        yield Place.new("/proc/self/fd/#{folder.fileno}/#{name}", true, *facts)
-      ensure
-        folder&.close
+        app_user.at(path, follow) do |found|
+          yield found
+        rescue Errno::EACCES
+          raise if Process.euid.zero?
+
+          raise Refused, "permission denied to user #{@name}, who can change where the path leads"
+        end
       end
 
       # Opens a log, and makes it if there is none.
       #
-      # @param owner [Array(Integer, Integer), nil] user and group that it gets, unless somebody else may have chosen the file
+      # @param owner [Array(Integer, Integer), nil] user and group that root gives a new log to
       # @param fifo [Boolean] whether it may be a FIFO that nobody reads
-      # @return [File]
+      # @return [IO] a File with this path, except for a descriptor of this process
       # @raise [SystemCallError]
       def append(path, owner = nil, fifo: false)
-        user = owner ? owner.first : @user
-        at(path, last: true, user: user) do |place|
-          file, made = make_or_open(place, fifo)
-          refuse_other_names(file, path, user) unless !place.pinned || place.laid_by_root || made
-          give(file, owner) if owner && (made || !place.pinned || (place.laid_by_root && file.stat.file?))
-          place.pinned ? named(path, file) : file
+        at(path, follow: true) do |found|
+          next IO.for_fd(found, APPEND, autoclose: false).dup if found.is_a?(Integer)
+
+          file, made = make_or_open(found, fifo)
+          file.chown(*owner) if made && owner && Process.euid.zero?
+          found == path ? file : named(path, file)
         rescue SystemCallError
           file&.close
           raise
@@ -78,10 +82,10 @@ module Fastrack
       # @param mode [Integer] of one that is made
       # @raise [SystemCallError]
       def write(path, text, mode)
-        at(path) do |place|
-          File.unlink(place.name) if place.pinned && (File.exist?(place.name) || File.symlink?(place.name))
-          how = place.pinned ? File::EXCL | File::NOFOLLOW : File::TRUNC | File::NONBLOCK
-          File.open(place.name, File::WRONLY | File::CREAT | how, mode) { |file| file.write(text) }
+        at(path) do |found|
+          File.unlink(found) if app_user && (File.exist?(found) || File.symlink?(found))
+          how = app_user ? File::EXCL : File::TRUNC | File::NONBLOCK
+          File.open(found, File::WRONLY | File::CREAT | how, mode) { |file| file.write(text) }
         end
       end
 
@@ -91,18 +95,10 @@ module Fastrack
       # @param socket [Socket]
       # @raise [SystemCallError]
       def bind(socket, path, mode)
-        at(path) do |place|
-          # The file gets it from the socket (`unix_bind_bsd` in the kernel): no other socket of root's has it.
-          File.for_fd(socket.fileno, autoclose: false).chmod(0) if place.pinned
+        at(path) do
+          # By its own path, which getsockname(2) tells the app and a new master.
           socket.bind(Addrinfo.unix(path))
-          next File.chmod(mode, path) unless place.pinned
-
-          file = File.new(place.name, O_PATH | File::NOFOLLOW)
-          raise Refused, "somebody has exchanged the socket" unless bound?(file.stat)
-
-          File.chmod(mode, "/proc/self/fd/#{file.fileno}")
-        ensure
-          file&.close
+          File.chmod(mode, path)
         end
       end
 
@@ -117,49 +113,31 @@ module Fastrack
 
       private
 
-      def bound?(stat) = stat.socket? && stat.owned? && stat.nlink == 1 && (stat.mode & 0o7777).zero?
+      def careful?(user)
+        return false unless user && !user.uid.zero? && Process.euid.zero?
 
-      def find(path, last, user)
         require_relative "../native"
-        found = Fastrack.find_place(path, last, user&.nonzero?)
-        raise Refused, found if found.is_a?(String)
-        raise SystemCallError.new(path, found) if found.is_a?(Integer)
-
-        [IO.for_fd(found.shift), *found]
+        true
       end
 
-      def make_or_open(place, fifo)
-        made = File.new(place.name, APPEND | File::CREAT | File::EXCL) if place.pinned
-        return [made, true] if made
-
-        open_log(place, fifo, File::CREAT)
+      def make_or_open(path, fifo)
+        [File.new(path, APPEND | File::CREAT | File::EXCL), true]
       rescue Errno::EEXIST
-        open_log(place, fifo)
+        [open_log(path, fifo), false]
       end
 
-      def open_log(place, fifo, create = 0)
+      def open_log(path, fifo)
         # Also for reading it waits for no reader, who may come and go.
-        access = fifo && File.pipe?(place.name) ? File::RDWR | File::APPEND : APPEND
-        file = File.new(place.name, access | create | File::NONBLOCK | place.nofollow)
+        access = fifo && File.pipe?(path) ? File::RDWR | File::APPEND : APPEND
+        # A link that leads nowhere yet.
+        create = File.exist?(path) ? 0 : File::CREAT
+        file = File.new(path, access | create | File::NONBLOCK)
         file.fcntl(Fcntl::F_SETFL, file.fcntl(Fcntl::F_GETFL) & ~File::NONBLOCK)
-        [file, false]
+        file
       end
 
-      # A further name may have been given to any file (link(2)).
-      def refuse_other_names(file, path, user)
-        return if file.stat.nlink < 2 || file.stat.uid == user&.nonzero?
-
-        raise Refused, "#{path} is a further name (hard link) of a file that is not the user's"
-      end
-
-      def give(file, owner)
-        file.chown(*owner) unless owner == file.stat.then { |stat| [stat.uid, stat.gid] }
-      rescue Errno::EPERM
-        # Only root may. It could be opened as it is.
-        nil
-      end
-
-      # The same file by an object with the right path. Nothing is opened by O_PATH.
+      # The same file by an object with the path that was asked for, which may lead elsewhere at the next rotation. Nothing is opened
+      # by O_PATH.
       def named(path, file)
         File.new(path, O_PATH | APPEND).tap { |other| Fastrack.replace_file(other.fileno, file.fileno) }
       ensure

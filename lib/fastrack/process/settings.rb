@@ -86,7 +86,7 @@ module Fastrack
     def apply
       check_user
       check_directory
-      SafeFile.user = @configuration.user&.uid
+      SafeFile.user = @configuration.user
       %i[StdoutPath StderrPath AccessLog].each { |name| open_file(name) }
       enter_directory
       File.umask(@configuration.umask) if @configuration.umask

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../configuration/usual_control"
 require_relative "../log"
 require_relative "../version"
 
@@ -12,7 +13,7 @@ module Fastrack
     # @return [Array<String>]
     def for(configuration)
       ["Fastrack #{VERSION}, #{ruby}, #{environment}: #{workers(configuration)}", "* ConfigFile: #{configuration.file || "none"}",
-       "* Monitor: #{monitor(configuration.control)}"]
+       "* Monitor: #{monitor(configuration)}"]
     end
 
     def ruby
@@ -27,8 +28,9 @@ module Fastrack
       "#{Log.count(configuration.max_workers, "worker")}#{" (auto)" if configuration.auto_workers?} of #{Log.count(configuration.max_threads, "thread")}"
     end
 
-    def monitor(place)
-      [place&.path, place&.address].compact.then { |places| places.empty? ? "none" : places.join(", ") }
+    def monitor(configuration)
+      usual = UsualControl.make if configuration.usual_control?
+      [configuration.control&.path || usual, configuration.control&.address].compact.then { |places| places.empty? ? "none" : places.join(", ") }
     end
     private_class_method :environment, :workers, :monitor
   end

@@ -58,12 +58,13 @@ module Fastrack
     # @param path [String] another file, from the working directory
     def load(path) = @__loads__ << path
 
-    # As in Puma, the command line has the last word, and the app reads RACK_ENV. `environment ENV["RACK_ENV"]` may be nil.
-    def environment(name)
-      return if name.to_s.empty?
+    # As in Puma, the command line has the last word. `environment ENV["RACK_ENV"]` may be nil.
+    def environment(name = nil)
+      return super() if name.to_s.empty?
 
       @__puma__.options[:environment] = name.to_s
-      @__environment__["RACK_ENV"] = name.to_s unless @__fixed__
+      AppEnvironment.override(name.to_s, @__environment__) unless @__fixed__
+      super()
     end
 
     def rackup(path)
@@ -157,6 +158,8 @@ module Fastrack
     end
 
     private
+
+    def __variables__ = @__environment__
 
     def __option__(name, value, word) = Option::BY_NAME.fetch(name).then { |option| __set__(option, value, word, option.word) }
 

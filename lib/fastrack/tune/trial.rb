@@ -122,9 +122,13 @@ module Fastrack
                    cpu: cpu / requests, waiting: [waiting, 0].max, answers: @answers, left_out: @answers.keys - @paths, others: others.cpus)
       end
 
-      def own = @workers.map { |pid| ProcessMemory.of(pid).private }
+      def own = @workers.map { |pid| memory(pid).private }
 
-      def total = [@pid, *@workers].sum { |pid| ProcessMemory.of(pid).pss }
+      def total = [@pid, *@workers].sum { |pid| memory(pid).pss }
+
+      def memory(pid)
+        ProcessMemory.of(pid) || raise(Error, "the memory of process #{pid} cannot be looked at: has it ended, or is it another user's?\n#{log}")
+      end
 
       # Seconds in which the workers have computed, and in which they could have.
       def clocks

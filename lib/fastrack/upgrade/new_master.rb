@@ -3,6 +3,7 @@
 require_relative "../listener/inherited"
 require_relative "../log"
 require_relative "../process/guards"
+require_relative "../process/last_words"
 require_relative "../process/settings"
 require_relative "../worker/control_channel"
 require_relative "old_master"
@@ -19,7 +20,7 @@ module Fastrack
 
     # Variables with this process's descriptors or pid.
     STALE_VARIABLES = [
-      InheritedListeners::VARIABLE, OldMaster::VARIABLE, OldMaster::QUEUE_VARIABLE, *SystemdSockets::VARIABLES
+      InheritedListeners::VARIABLE, OldMaster::VARIABLE, OldMaster::QUEUE_VARIABLE, LastWords::VARIABLE, *SystemdSockets::VARIABLES
     ].freeze
 
     class << self
@@ -74,12 +75,13 @@ module Fastrack
       def pass_on(launcher, channel)
         ENV[InheritedListeners::VARIABLE] = InheritedListeners.describe(launcher.listeners, supervised: launcher.supervised?)
         ENV[OldMaster::VARIABLE] = channel.to_io.fileno.to_s
+        ENV[LastWords::VARIABLE] = LastWords.writer.fileno.to_s
         ENV[OldMaster::QUEUE_VARIABLE] = "#{SharedQueue::LAYOUT}:#{launcher.queue.fds.join(",")}" if launcher.queue
       end
 
       # No others are inherited, so that none pile up from one upgrade to the next.
       def descriptors(launcher, channel)
-        numbers = [*launcher.listeners.map(&:fileno), *launcher.queue&.fds, channel.to_io.fileno]
+        numbers = [*launcher.listeners.map(&:fileno), *launcher.queue&.fds, channel.to_io.fileno, LastWords.writer.fileno]
         numbers.to_h { |number| [number, number] }.merge(close_others: true)
       end
     end

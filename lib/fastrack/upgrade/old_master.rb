@@ -56,9 +56,13 @@ module Fastrack
     # @return [ControlChannel]
     attr_reader :channel
 
+    # @return [Integer, nil] nil if it is not the parent of this process: rackup's --daemonize forks
+    attr_reader :pid
+
     # @param channel [ControlChannel]
     def initialize(channel)
       @channel = channel
+      @pid = Process.ppid unless Process.ppid == 1
     end
 
     # All workers serve.

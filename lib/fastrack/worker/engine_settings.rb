@@ -39,8 +39,10 @@ module Fastrack
     # @param slot [Array(Scoreboard, Integer), nil]
     # @param nr [Integer] the worker's number
     # @param master_fd [Integer] at end of file when the master is dead
+    # @param memory_note [MemoryNote, nil]
     # @return [Engine]
-    def engine(slot:, master_fd:, nr: 0)
+    def engine(slot:, master_fd:, nr: 0, memory_note: nil)
+      @memory_note = memory_note
       @engine = Engine.new(listeners, { **settings, slot: slot, master_fd: master_fd, nr: nr })
     end
 
@@ -62,7 +64,7 @@ module Fastrack
     end
 
     def after_response
-      calls = [out_of_band, memory_check, oob_gc].compact
+      calls = [out_of_band, @memory_note, memory_check, oob_gc].compact
       calls.size > 1 ? -> { calls.each(&:call) } : calls.first
     end
 
@@ -84,7 +86,7 @@ module Fastrack
 
     def memory_check
       limit = @configuration.max_memory_per_child or return
-      MemoryCheck.new(limit, @channel).method(:call).to_proc if ProcessMemory.known?
+      MemoryCheck.new(limit, @channel, @memory_note) if ProcessMemory.known?
     end
 
     # A puma.rb's hook. As in Puma, it begins when no thread has a request, and runs once at a time.

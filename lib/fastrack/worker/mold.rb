@@ -34,6 +34,7 @@ module Fastrack
     #
     # @param worker [Worker] what this process was
     # @param marked [Boolean] whether it has had a full mark since its fork
+    # @yield when it is about to wait for orders
     def run(worker, marked:)
       @launcher.configuration.call_hook(:before_refork, @launcher, worker)
       threads = foreign_threads
@@ -47,6 +48,7 @@ module Fastrack
       note_threads
       @launcher.configuration.call_hook(:before_fork, @launcher, worker)
       shrink(marked)
+      yield
       @channel.write(ControlChannel::MOLD)
       obey
     end

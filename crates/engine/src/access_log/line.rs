@@ -148,7 +148,7 @@ impl Texts {
         out.extend_from_slice(b" - - [");
         out.extend_from_slice(&self.combined);
         out.extend_from_slice(b"] \"");
-        quoted(request_line(line), MOST.method + MOST.target, out);
+        quoted(line.head.request_line(line.bytes), MOST.method + MOST.target, out);
         out.extend_from_slice(b"\" ");
         number(line.status.into(), out);
         out.push(b' ');
@@ -220,14 +220,6 @@ fn fill(out: &mut [u8], parts: &[&[u8]]) {
         place.copy_from_slice(part);
         rest = after;
     }
-}
-
-/// Method, target and version are adjacent (RFC 9112 §3).
-fn request_line<'a>(line: &Line<'a>) -> &'a [u8] {
-    const VERSION: usize = " HTTP/1.1".len();
-    let target = Range::from(line.head.target);
-    let start = Range::from(line.head.method).start;
-    line.bytes.get(start..target.end + VERSION).unwrap_or_default()
 }
 
 fn field<'a>(line: &Line<'a>, name: KnownName) -> Option<&'a [u8]> {

@@ -29,6 +29,8 @@ pub(crate) struct InFlight {
     out_of_memory: bool,
     /// Bytes of a large response.
     large: usize,
+    /// The end of this process resets the connection: see [`ResponseWriter::end_by_close`](super::ResponseWriter::end_by_close).
+    pub resets: bool,
     pub sent: Sent,
 }
 
@@ -69,6 +71,7 @@ impl InFlight {
             spool_failure: None,
             out_of_memory: false,
             large: 0,
+            resets: false,
             sent: Sent::default(),
         }
     }
@@ -198,5 +201,6 @@ impl InFlight {
     pub fn reset(&mut self) {
         self.write_buf.clear();
         self.write_buf.shrink(KEPT);
+        self.resets = false;
     }
 }

@@ -46,9 +46,6 @@ pub(crate) use transfer::{Kind, Loaded, Transfer};
 pub(crate) use unsent::Unsent;
 pub(crate) use write_buf::WriteBuf;
 
-/// How much a refused client may still send, in bytes: enough for what was under way.
-const DRAINED: usize = 1024 * 1024;
-
 /// What reading came to.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -58,7 +55,7 @@ pub(crate) enum Step {
     Wait,
     /// The request is wrong.
     Refuse(Error),
-    /// The client is gone, or has been drained.
+    /// The client is gone.
     Close,
 }
 
@@ -70,12 +67,18 @@ enum State {
     Unread,
     /// The application reads the body, or has read what it wanted of it.
     Stream(Box<Mutex<BodyReader>>),
-    /// The client has not taken the whole response yet. Then the connection is kept alive, or closed.
+    /// The client has not taken the whole response yet. Then the connection is kept alive, or closed. Until then, it may be that the
+    /// end of this process [resets](ResponseWriter::end_by_close) it.
     Sending {
         keep_alive: bool,
+        resets: bool,
     },
-    /// Refused; this number of bytes may still come. Closing now could lose the response (RFC 9112 §9.6).
-    Draining(usize),
+    /// The response has been sent, and what the client still sends is discarded. Closing now could lose the response
+    /// (RFC 9112 §9.6).
+    Draining {
+        /// When the connection ends at the latest, in milliseconds of the monotonic clock.
+        latest: u64,
+    },
 }
 
 /// What a connection is waiting for.
@@ -242,16 +245,25 @@ impl Connection {
     /// Whether the whole response has been sent, and if so, whether the connection is kept alive.
     pub fn is_sent(&self) -> Option<bool> {
         match self.state {
-            State::Sending { keep_alive } if self.write_buf.is_empty() => Some(keep_alive),
+            State::Sending { keep_alive, .. } if self.write_buf.is_empty() => Some(keep_alive),
             _ => None,
         }
     }
 
-    /// Keeps the rest of the response to be sent when the client takes it.
-    pub fn send_later(&mut self, unsent: WriteBuf, keep_alive: bool) {
+    /// Keeps the rest of the response to be sent when the client takes it. If the end of this process `resets` the connection until
+    /// then, [`end_in_order`](Self::end_in_order) must follow.
+    pub fn send_later(&mut self, unsent: WriteBuf, keep_alive: bool, resets: bool) {
         self.discard_request();
         self.write_buf = unsent;
-        self.state = State::Sending { keep_alive };
+        self.state = State::Sending { keep_alive, resets };
+    }
+
+    /// The response has been sent: from now on nothing resets the connection.
+    pub fn end_in_order(&mut self) {
+        if matches!(self.state, State::Sending { resets: true, .. }) {
+            // It fails only if the client is gone.
+            let _ = fastrack_sys::no_reset_on_close(self.fd.as_fd());
+        }
     }
 
     pub fn phase(&self) -> Phase {
@@ -263,7 +275,7 @@ impl Connection {
             State::Head => Phase::Idle,
             State::Body(_) | State::Unread | State::Stream(_) => Phase::Body,
             State::Sending { .. } => Phase::Sending,
-            State::Draining(_) => Phase::Draining,
+            State::Draining { .. } => Phase::Draining,
         }
     }
 
@@ -329,17 +341,32 @@ impl Connection {
         body.into_iter().chain(response).map(AsRawFd::as_raw_fd)
     }
 
-    /// Shuts down the sending side; from now on reads and discards.
-    pub fn drain(&mut self) {
-        self.state = State::Draining(DRAINED);
+    /// Shuts down the sending side. From now on input is discarded, until `latest` in milliseconds of the monotonic clock.
+    pub fn drain(&mut self, latest: u64) {
+        self.state = State::Draining { latest };
         self.read_buf.iter_mut().for_each(|buf| buf.bytes.clear());
         // If the client is gone the next read will tell.
         let _ = fastrack_sys::shutdown_write(self.fd.as_fd());
     }
 
+    /// Until when input is [discarded](Self::drain); None if it is not.
+    pub fn drains_until(&self) -> Option<u64> {
+        match self.state {
+            State::Draining { latest } => Some(latest),
+            _ => None,
+        }
+    }
+
+    /// Has the time in which input is discarded end at this time, unless it ends before.
+    pub fn drain_no_later(&mut self, time: u64) {
+        if let State::Draining { latest } = &mut self.state {
+            *latest = time.min(*latest);
+        }
+    }
+
     pub fn release_empty_buffer(&mut self, pool: &mut ReadBufPool) {
         let empty = self.read_buf.as_ref().is_some_and(|buf| buf.bytes.is_empty());
-        if empty && matches!(self.state, State::Head) {
+        if empty && matches!(self.state, State::Head | State::Draining { .. }) {
             self.release_buffer(pool);
         }
     }

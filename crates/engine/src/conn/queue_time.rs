@@ -1,8 +1,8 @@
 //! How long a request has waited until the application is called.
 //!
-//! A router that says when it got the request knows best: `X-Request-Start`, or `X-Queue-Start`, which have the time since
-//! 1970 in seconds, milliseconds or microseconds, with or without `t=`. Else it is the time since the request was there to
-//! be read, as far as this server can know.
+//! A router may say when it got the request: `X-Request-Start`, or `X-Queue-Start`, which have the time since 1970 in seconds,
+//! milliseconds or microseconds, with or without `t=`. This server knows since when the request was there to be read. The longer
+//! of both times counts: a client that sends such a field makes its own wait no shorter.
 
 use fastrack_http::{Head, KnownName};
 use fastrack_sys::epoch_micros;
@@ -11,22 +11,18 @@ use fastrack_sys::epoch_micros;
 /// milliseconds, and so on.
 const EARLIEST: f64 = 946_684_800.0;
 
-/// More than this is no queue but a wrong clock, in microseconds: an hour.
-const LONGEST: f64 = 3_600e6;
+/// More than this is no queue but a wrong clock, in microseconds: a day.
+const LONGEST: f64 = 86_400e6;
 
 /// How long the request has waited, in microseconds. `arrived` is when it was there to be read, or 0 where that is not
 /// known; it and `now` are in milliseconds of the monotonic clock.
 #[inline]
 pub(crate) fn queue_time(head: &Head, bytes: &[u8], arrived: u64, now: u64) -> u64 {
+    let own = if arrived == 0 { 0 } else { now.saturating_sub(arrived) * 1000 };
     if head.has(KnownName::XRequestStart) || head.has(KnownName::XQueueStart) {
-        if let Some(time) = since_router(head, bytes, epoch_micros()) {
-            return time;
-        }
+        return own.max(since_router(head, bytes, epoch_micros()).unwrap_or_default());
     }
-    if arrived == 0 {
-        return 0;
-    }
-    now.saturating_sub(arrived) * 1000
+    own
 }
 
 #[cold]
@@ -95,14 +91,30 @@ mod tests {
             "inf",
             "NaN",
             "t=1512379168.001",
-            "t=1512370000",
+            "t=1512292767.9",
             "1.2.3",
             "t=t=1",
         ] {
             assert_eq!(waited(&format!("X-Request-Start: {value}\r\n")), None, "{value}");
         }
         assert_eq!(waited(&format!("X-Request-Start: {}\r\n", "9".repeat(40))), None);
+        assert_eq!(waited("X-Request-Start: t=1512292768\r\n"), Some(86_400_000_000));
         assert_eq!(waited("X-Request-Start: x\r\nX-Queue-Start: t=1512379167.5\r\n"), Some(500_000));
+    }
+
+    #[test]
+    fn a_field_makes_a_wait_longer_and_never_shorter() {
+        let micros = |ahead: i64| epoch_micros().saturating_add_signed(ahead * 1_000_000);
+        for (ahead, expected) in [(0, 5_000), (2, 5_000), (-60, 60_000_000)] {
+            for name in ["X-Request-Start", "X-Queue-Start"] {
+                let (head, bytes) = head(&format!("{name}: t={}\r\n", micros(ahead)));
+                let waited = queue_time(&head, &bytes, 1_007, 1_012);
+                // The clock goes on.
+                assert!((expected..expected + 5_000_000).contains(&waited), "{ahead}: {waited}");
+            }
+        }
+        let (head, bytes) = head(&format!("X-Request-Start: t={}\r\n", micros(0)));
+        assert_eq!(queue_time(&head, &bytes, 7, 60_007), 60_000_000);
     }
 
     #[test]

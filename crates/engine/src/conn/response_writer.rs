@@ -59,6 +59,9 @@ pub struct ResponseWriter<'a> {
     more_follows: bool,
     /// The request's body, if the application reads it while it arrives.
     body: Option<BodyStream<'a>>,
+    is_tcp: bool,
+    /// The client is still to be told of a [cut](Self::end_by_close).
+    ends_by_close: bool,
 }
 
 impl<'a> ResponseWriter<'a> {
@@ -91,6 +94,8 @@ impl<'a> ResponseWriter<'a> {
             persistence,
             more_follows: false,
             body: if let Content::Stream(body) = request.content { Some(body) } else { None },
+            is_tcp: request.peer.is_some(),
+            ends_by_close: false,
         }
     }
 
@@ -115,6 +120,22 @@ impl<'a> ResponseWriter<'a> {
     /// Has the connection closed after this response.
     pub fn close(&mut self) {
         self.persistence = Persistence::Close;
+    }
+
+    /// Only the close of the connection ends this response, of which nothing has been sent. Until all of it has been, the end of the
+    /// process resets the connection (SO_LINGER, socket(7)), whatever ends the process: the client would take the part for the
+    /// whole. No effect on unix sockets.
+    pub fn end_by_close(&mut self) {
+        self.close();
+        self.ends_by_close = self.is_tcp;
+    }
+
+    /// The response is whole, as far as this process sends it.
+    fn end_in_order(&mut self) {
+        if std::mem::take(&mut self.in_flight.resets) {
+            // It fails only where that also did.
+            let _ = fastrack_sys::no_reset_on_close(self.fd);
+        }
     }
 
     /// The status of the response that is sent next, and the length of its head in bytes.
@@ -253,6 +274,10 @@ impl<'a> ResponseWriter<'a> {
             self.stage = Stage::Broken;
             return Err(io::ErrorKind::TimedOut.into());
         }
+        // Not before: an answer of the helper's would be lost.
+        if std::mem::take(&mut self.ends_by_close) {
+            self.in_flight.resets = fastrack_sys::reset_on_close(self.fd).is_ok();
+        }
         Ok(())
     }
 
@@ -279,6 +304,7 @@ impl<'a> ResponseWriter<'a> {
         self.release();
         self.end(Stage::Finished);
         if self.in_flight.write_buf().is_empty() {
+            self.end_in_order();
             self.in_flight.active().set_complete();
         } else {
             self.spool_end();
@@ -295,6 +321,7 @@ impl<'a> ResponseWriter<'a> {
     pub fn hand_over(&mut self) {
         self.release();
         self.end(Stage::Hijacked);
+        self.end_in_order();
         self.in_flight.active().set_complete();
     }
 

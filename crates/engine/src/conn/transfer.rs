@@ -8,7 +8,7 @@ use fastrack_http::{percent_decode, Error, Status};
 use super::body::BufferedBody;
 use super::read_buf::{ReadBuf, ReadBufPool};
 use super::write_buf::FilePart;
-use super::{Connection, State, Step, DRAINED};
+use super::{Connection, State, Step};
 use crate::settings::Settings;
 
 /// How far a connection is. The numbers are those in a handoff message.
@@ -52,7 +52,7 @@ pub(crate) struct Transfer<'a> {
     /// brings a decoder to where this one is, for a part of a body.
     pub parts: [Cow<'a, [u8]>; 3],
     /// What is in a file: the body, or a part of the rest of a response, after the bytes or [before](Self::is_spool) them.
-    /// Where it begins, and its length.
+    /// Where it begins, and its length. Without a file, `length` is until when input is [discarded](Connection::drain).
     pub file: Option<&'a File>,
     pub offset: u64,
     pub length: u64,
@@ -99,7 +99,7 @@ impl Connection {
                 }
                 Transfer { file: file.as_ref(), length: *length, ..transfer }
             }
-            State::Sending { keep_alive } => {
+            State::Sending { keep_alive, .. } => {
                 let kind = if *keep_alive { Kind::Response } else { Kind::LastResponse };
                 let transfer = Transfer::new(kind, [received, self.write_buf.bytes(), rest]);
                 match self.write_buf.file() {
@@ -114,7 +114,9 @@ impl Connection {
                     },
                 }
             }
-            State::Draining(_) => Transfer::new(Kind::Draining, [&[]; 3]),
+            State::Draining { latest } => {
+                Transfer { length: *latest, ..Transfer::new(Kind::Draining, [&[]; 3]) }
+            }
             State::Stream(_) => return None,
         })
     }
@@ -153,12 +155,14 @@ impl Connection {
                 let part =
                     |file| FilePart { _tracked: None, file, offset, left: length, ends_chunk, is_spool };
                 self.write_buf.load(&buf.decoded, file.map(part));
-                self.state = State::Sending { keep_alive: kind == Kind::Response };
+                // Nobody knows here whether the end of the process resets it: then its end in order undoes that.
+                let is_last = kind == Kind::LastResponse;
+                self.state = State::Sending { keep_alive: !is_last, resets: is_last };
                 // Nobody knows here whether the client is still sending: then the close has to linger.
-                self.last_read_was_full = kind == Kind::LastResponse;
+                self.last_read_was_full = is_last;
                 buf.decoded.clear();
             }
-            Kind::Draining => self.state = State::Draining(DRAINED),
+            Kind::Draining => self.state = State::Draining { latest: length },
         }
         if buf.bytes.is_empty() && buf.rest.is_empty() {
             pool.give_back(buf);

@@ -286,7 +286,7 @@ mod tests {
             unsent.push(&[IoSlice::new(b"spooled")], 0).expect("room");
             assert!(unsent.spool(u64::MAX, || spooling.create(&control)).expect("written"));
             unsent.push(&[IoSlice::new(&after)], 0).expect("room");
-            connection.send_later(unsent, true);
+            connection.send_later(unsent, true, false);
             send(sender.as_fd(), &connection, &settings).expect("send");
             drop(connection);
             let (mut other, _) = receive(receiver.as_fd(), &settings, &mut pool).expect("receive");

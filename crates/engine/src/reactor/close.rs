@@ -90,13 +90,6 @@ impl Reactor {
         }
     }
 
-    /// Shuts down the sending side, then reads and discards until the client closes: a close with unread data would
-    /// reset the connection, and the client could lose the response.
-    pub(super) fn lingering_close(&mut self, mut connection: Box<Connection>) {
-        connection.drain();
-        self.park_anew(connection);
-    }
-
     /// Closes this process's descriptor of a connection, which lives on if another process has one.
     pub(super) fn release(&mut self, mut connection: Box<Connection>) {
         connection.release_buffer(&mut self.read_bufs);

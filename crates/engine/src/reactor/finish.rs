@@ -29,7 +29,8 @@ impl Reactor {
                 return self.response_sent(connection, keep_alive, now);
             }
             Stage::Finished => {
-                connection.send_later(in_flight.take_unsent(), keep_alive);
+                let resets = std::mem::take(&mut in_flight.resets);
+                connection.send_later(in_flight.take_unsent(), keep_alive, resets);
                 self.park_anew(connection);
             }
             Stage::Hijacked => self.close(connection),
@@ -92,9 +93,7 @@ impl Reactor {
         if !keep_alive {
             // A client that did not expect the close may have sent another request meanwhile. Closing with that
             // unread would reset the connection, and the client could lose the response (RFC 9112 §9.6).
-            let has_sent_more = self.settings.keep_alive
-                && connection.is_persistent()
-                && fastrack_sys::is_readable(connection.as_fd());
+            let has_sent_more = connection.is_persistent() && fastrack_sys::is_readable(connection.as_fd());
             if connection.last_read_was_full() || has_sent_more {
                 self.lingering_close(connection);
             } else {
@@ -123,6 +122,7 @@ impl Reactor {
         self.control.counters().add(Count::BytesOut, sent as u64);
         if let Some(keep_alive) = connection.is_sent() {
             self.control.set_sending(connection.raw_fd(), false);
+            connection.end_in_order();
             self.freed += connection.release_write_buf();
             // The client was slow: others come first.
             return self.response_sent(connection, keep_alive, monotonic_millis());

@@ -69,6 +69,7 @@ impl Reactor {
         // The deadline is for the whole head, so that nobody can keep a connection by sending one byte by byte.
         let deadline = match (before, connection.phase()) {
             (Phase::Idle, Phase::Head) | (_, Phase::Body) => self.deadline(connection.phase()),
+            (_, Phase::Draining) => self.linger_deadline(&connection),
             _ => deadline,
         };
         self.proceed(connection, step, deadline)
@@ -123,7 +124,7 @@ impl Reactor {
         if before == Phase::Sending {
             return self.send_more(connection, deadline);
         }
-        let is_arriving = matches!(before, Phase::Head | Phase::Body) && step == Step::Wait;
+        let is_arriving = matches!(before, Phase::Head | Phase::Body | Phase::Draining) && step == Step::Wait;
         if !is_arriving || !fastrack_sys::is_readable(connection.as_fd()) {
             return self.proceed(connection, step, deadline);
         }
@@ -132,6 +133,7 @@ impl Reactor {
         let is_late = deadline <= monotonic_millis();
         let deadline = match connection.phase() {
             Phase::Body => self.deadline(Phase::Body),
+            Phase::Draining => self.linger_deadline(&connection),
             phase if is_late => self.deadline(phase),
             _ => deadline,
         };

@@ -26,8 +26,7 @@ impl Reactor {
         if self.lead.left == Some(0) {
             return Some(Finish::Limit);
         }
-        let is_stopping = self.is_stopping() && self.lead.schedule.first.is_none();
-        if is_stopping && self.is_stopped() && self.is_rest_done() {
+        if self.is_stopping() && self.is_stopped() && self.is_rest_done() {
             return Some(if self.lead.lost { Finish::Lost } else { Finish::Stopped });
         }
         self.control.take_pause().then_some(Finish::Paused)

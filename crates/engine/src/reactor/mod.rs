@@ -11,6 +11,7 @@ mod give;
 mod incoming;
 mod lead;
 mod leading;
+mod linger;
 mod next_action;
 mod queue_limit;
 mod request_length;
@@ -249,11 +250,12 @@ impl Reactor {
 
     /// The files of all connections.
     pub fn files(&self) -> impl Iterator<Item = RawFd> + '_ {
-        self.table.connections().chain(&self.ready).flat_map(|connection| connection.files())
+        let first = self.lead.schedule.first.as_ref();
+        self.table.connections().chain(&self.ready).chain(first).flat_map(|connection| connection.files())
     }
 
     pub fn is_done(&self) -> bool {
-        self.table.len() == 0 && self.ready.is_empty()
+        self.table.len() == 0 && self.ready.is_empty() && self.lead.schedule.first.is_none()
     }
 
     pub fn is_stopping(&self) -> bool {

@@ -12,17 +12,15 @@ use crate::settings::SHORTAGE_PAUSE;
 /// in nginx. A connection that is closed would make no room, because other processes take that.
 const SYSTEM_PAUSE: u64 = 500;
 
-/// Connections in these phases can be closed: no request has begun.
-const UNUSED: &[Phase] = &[Phase::Idle, Phase::Fresh];
-
-/// Those in these come next: clients that send their head byte by byte would keep everybody out. They are told by 408. What is being
-/// sent, and a body that is being received, is never cut.
-const UNFINISHED: &[Phase] = &[Phase::Head, Phase::Draining];
+/// Connections that can be closed, by their phases, in this order: those that have had their last response, those without a
+/// request, and those with a part of a head. The last are told by 408: clients that send it byte by byte would keep everybody out. A
+/// response that is being sent, and a body that is being received, is never cut.
+const ROOM: [&[Phase]; 3] = [&[Phase::Draining], &[Phase::Idle, Phase::Fresh], &[Phase::Head]];
 
 impl Reactor {
     /// Closes the connection with the earliest deadline of those that can make room; false if there is none.
     pub fn make_room(&mut self) -> bool {
-        let key = self.table.first_in(UNUSED).or_else(|| self.table.first_in(UNFINISHED));
+        let key = ROOM.iter().find_map(|phases| self.table.first_in(phases));
         key.into_iter().for_each(|key| self.time_out(key));
         key.is_some()
     }
@@ -62,11 +60,7 @@ impl Reactor {
             self.accept_pause = 0;
         }
         let is_full = self.table.len() >= self.capacity;
-        if is_full
-            && self.accept_pause == 0
-            && !self.table.has_any_in(UNUSED)
-            && !self.table.has_any_in(UNFINISHED)
-        {
+        if is_full && self.accept_pause == 0 && !ROOM.iter().any(|phases| self.table.has_any_in(phases)) {
             self.pause_accepting(SHORTAGE_PAUSE);
         }
         self.accept_pause == 0

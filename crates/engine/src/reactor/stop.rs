@@ -17,6 +17,10 @@ use crate::settings::{STOP_TIME, STOP_TIME_IDLE};
 /// yet, and those that have sent a part of a head if another worker can take it.
 const STOP_TIME_HEAD: u64 = 1_000;
 
+/// How long clients get here that have their last response and still send, in milliseconds: what was under way arrives, and no stop
+/// waits for an upload that nobody reads.
+const STOP_TIME_LINGER: u64 = 2_000;
+
 const ROOM_TIME: u64 = 100;
 
 /// How often to look whether a successor is there for a response, in milliseconds.
@@ -54,7 +58,8 @@ impl Reactor {
         let now = monotonic_millis();
         let is_early = matches!(connection.phase(), Phase::Fresh | Phase::Head) && now < self.head_deadline;
         let given = if is_early { Err(connection) } else { self.hand_off(connection) };
-        let Err(connection) = given else { return };
+        let Err(mut connection) = given else { return };
+        connection.drain_no_later(now + STOP_TIME_LINGER);
         let has_successor = self.ask_member(QueueHandle::has_successor);
         let latest = match connection.phase() {
             Phase::Idle => return self.close_idle(connection),
@@ -63,7 +68,8 @@ impl Reactor {
             Phase::Head => (now + STOP_TIME).min(self.stop_deadline.unwrap_or_default()),
             Phase::Body => now + STOP_TIME,
             Phase::Sending if has_successor => now + SUCCESSOR_LOOK,
-            Phase::Sending | Phase::Draining => u64::MAX,
+            Phase::Sending => u64::MAX,
+            Phase::Draining => connection.drains_until().unwrap_or_default(),
         };
         let deadline = latest.min(connection.deadline);
         self.keep(connection, deadline);
@@ -173,6 +179,7 @@ impl Reactor {
     /// this one's successor; so do those that a thread comes back with afterwards. Where that cannot be, uploads are answered
     /// with 502, and the others are closed.
     pub fn hand_off_all(&mut self) {
+        self.put_off();
         self.follow(&|| false);
         self.handed_off = true;
         self.queue_handle.iter().for_each(|queue_handle| queue_handle.set_serving(false));
@@ -205,5 +212,68 @@ impl Reactor {
         let _ = fastrack_sys::shutdown_write(connection.as_fd());
         drain(connection.as_fd());
         self.release(connection);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+
+    use super::*;
+    use crate::handoff::SharedQueue;
+    use crate::reactor::tests::{pair, reactor, REQUEST};
+
+    /// A reactor with a request that is to be served next and one that waits, its clients, and another worker.
+    fn with_first() -> (Reactor, QueueHandle, [impl Sized; 2]) {
+        let queue = SharedQueue::new().expect("a queue");
+        let queue_handle = || queue.handle().expect("a member").expect("free");
+        let (mut reactor, other) =
+            (Reactor { queue_handle: Some(queue_handle()), ..reactor() }, queue_handle());
+        other.set_serving(true);
+        let clients = [false, true].map(|is_first| {
+            let (mut client, mut connection) = pair();
+            client.write_all(REQUEST).expect("write");
+            assert_eq!(reactor.read(&mut connection), Step::Ready);
+            if is_first {
+                reactor.take_in(connection, Step::Ready);
+            } else {
+                reactor.queue(connection);
+            }
+            client
+        });
+        (reactor, other, clients)
+    }
+
+    #[test]
+    fn the_request_that_was_to_be_served_next_is_handed_off_like_all_others() {
+        let ends: [fn(&mut Reactor); 2] =
+            [Reactor::hand_off_all, |reactor| reactor.fail(&io::Error::from_raw_os_error(9))];
+        for end in ends {
+            let (mut reactor, other, clients) = with_first();
+            assert!(!reactor.is_done());
+            end(&mut reactor);
+            assert_eq!((other.queued(), reactor.is_done()), (2, true));
+            drop(clients);
+        }
+    }
+
+    #[test]
+    fn a_child_that_is_forked_lets_go_of_that_requests_file_too() {
+        let mut reactor = reactor();
+        let (mut client, mut connection) = pair();
+        client.write_all(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2000000\r\n\r\n").expect("write");
+        assert_eq!(reactor.read(&mut connection), Step::Wait);
+        reactor.take_in(connection, Step::Ready);
+        assert_eq!(reactor.files().count(), 1);
+    }
+
+    #[test]
+    fn a_worker_that_stops_is_not_done_before_the_request_that_is_to_be_served_next() {
+        let (mut reactor, _other, _clients) = with_first();
+        drop(reactor.take_ready());
+        reactor.begin_stop();
+        assert!(!reactor.is_stopped() && reactor.finished().is_none());
+        drop(reactor.lead.schedule.first.take());
+        assert!(reactor.is_stopped());
     }
 }

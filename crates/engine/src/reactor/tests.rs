@@ -18,7 +18,7 @@ pub(super) fn reactor() -> Reactor {
     Reactor::new(Settings::default(), Arc::new(control), table, None, lead)
 }
 
-fn pair() -> (UnixStream, Box<Connection>) {
+pub(super) fn pair() -> (UnixStream, Box<Connection>) {
     let (client, server) = UnixStream::pair().expect("a pair");
     server.set_nonblocking(true).expect("nonblocking");
     (client, connection(server.into()))
@@ -115,7 +115,7 @@ fn a_connection_that_can_no_longer_be_watched_is_closed() {
     reactor.table.poller().remove(&*connection).expect("watched");
     let mut write_buf = WriteBuf::default();
     write_buf.push(&[std::io::IoSlice::new(b"rest")], 0).expect("room");
-    connection.send_later(write_buf, true);
+    connection.send_later(write_buf, true, false);
     reactor.park(connection, u64::MAX);
     assert!(reactor.is_done() && reactor.next_deadline().is_none());
     assert_eq!(reactor.control.tracked_fds(), 0);
@@ -193,7 +193,7 @@ fn sending(reactor: &mut Reactor, deadline: u64) -> UnixStream {
     let (client, mut connection) = pair();
     let mut write_buf = WriteBuf::default();
     write_buf.push(&[std::io::IoSlice::new(&vec![b'r'; 1_000_000])], 0).expect("room");
-    connection.send_later(write_buf, true);
+    connection.send_later(write_buf, true, false);
     reactor.park(connection, deadline);
     client
 }

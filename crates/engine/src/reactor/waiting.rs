@@ -4,10 +4,9 @@ use fastrack_http::Error;
 use fastrack_sys::monotonic_millis;
 use std::os::fd::AsFd;
 
+use super::linger::SILENCE;
 use super::Reactor;
 use crate::conn::{Connection, Phase};
-
-const DRAIN_TIME: u64 = 2_000;
 
 /// The most memory that all incomplete bodies of a worker take, in bytes. Beyond that they go to files.
 const BODY_MEMORY: usize = 64 * 1024 * 1024;
@@ -23,7 +22,7 @@ impl Reactor {
             Phase::Idle => self.settings.keep_alive_timeout,
             Phase::Body => self.settings.body_timeout,
             Phase::Sending => self.settings.write_timeout,
-            Phase::Draining => DRAIN_TIME,
+            Phase::Draining => SILENCE,
         };
         now.saturating_add(time)
     }
@@ -92,6 +91,12 @@ impl Reactor {
             Phase::Fresh | Phase::Idle if fastrack_sys::is_readable(connection.as_fd()) => {
                 connection.deadline = self.deadline(Phase::Head);
                 let deadline = connection.deadline;
+                self.keep(connection, deadline);
+                self.table.queue_event(key);
+                true
+            }
+            Phase::Draining if self.is_still_sending(&connection, deadline) => {
+                let deadline = self.linger_deadline(&connection);
                 self.keep(connection, deadline);
                 self.table.queue_event(key);
                 true

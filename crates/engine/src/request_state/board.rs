@@ -36,6 +36,7 @@ unsafe impl Shareable for Board {}
 #[repr(C, align(4096))]
 pub(super) struct WorkerSlot {
     pub worker: WorkerWords,
+    pub memory: MemoryWords,
     /// The worker's, and those of the workers that had the slot before.
     pub counters: CounterWords,
     /// For how long those had been in the application, in milliseconds.
@@ -52,6 +53,13 @@ pub(super) struct WorkerWords {
     pub generation: Word,
     /// Published last; 0 before the worker was forked.
     pub pid: Word,
+}
+
+/// What it has found that its process takes: a [`Memory`](super::scoreboard::Memory). Zeroes where it has not looked.
+#[repr(C)]
+pub(super) struct MemoryWords {
+    pub proportional: Word,
+    pub private: Word,
 }
 
 /// What one thread is doing. It has cache lines (64 bytes) of its own.

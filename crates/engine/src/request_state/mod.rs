@@ -27,7 +27,7 @@ pub(crate) use counters::Counters;
 pub(crate) use counts::Count;
 pub use counts::{Connections, Counts, GcTime, Histogram, BUCKETS};
 pub(crate) use last_response::{drain, LastResponse};
-pub use scoreboard::{Entry, QueueLength, Scoreboard, WorkerId};
+pub use scoreboard::{Entry, Memory, QueueLength, Scoreboard, WorkerId};
 pub use settings::{RequestSettings, ThreadDumper};
 pub use slot::Slot;
 pub(crate) use unsent::SendUnsent;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use fastrack_sys::SharedMemory;
 
-use super::board::{Board, State, ThreadSlot, WorkerWords, NEVER, SLOTS};
+use super::board::{Board, MemoryWords, State, ThreadSlot, WorkerWords, NEVER, SLOTS};
 use super::slot::Slot;
 
 /// A slot as the master reads it.
@@ -28,6 +28,17 @@ pub struct Entry {
     pub id: Vec<u8>,
     /// Which worker it is; None before it was forked.
     pub worker: Option<WorkerId>,
+    /// What its process takes, if it has said so.
+    pub memory: Option<Memory>,
+}
+
+/// What a process takes, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// What it has alone, and its share of what it has in common with others (PSS).
+    pub proportional: u64,
+    /// What it has alone.
+    pub private: u64,
 }
 
 /// What the master calls a worker.
@@ -90,6 +101,14 @@ impl Scoreboard {
         }
     }
 
+    /// The slot's worker says what it takes: where the kernel does not tell the master.
+    pub fn note_memory(&self, index: usize, memory: Memory) {
+        if let Some(slot) = self.board.slots.get(index) {
+            slot.memory.private.set(memory.private);
+            slot.memory.proportional.publish(memory.proportional);
+        }
+    }
+
     /// Frees the slot of a worker that is gone. Its requests remain in the total of its number.
     pub fn release(&self, index: usize) {
         let (Some(slot), Some(entry)) = (self.board.slots.get(index), self.read(index)) else { return };
@@ -135,6 +154,7 @@ impl Scoreboard {
             first.requests = requests;
         }
         first.worker = slot.worker.get();
+        first.memory = slot.memory.get();
         Some(first)
     }
 
@@ -163,6 +183,13 @@ impl WorkerWords {
     }
 }
 
+impl MemoryWords {
+    fn get(&self) -> Option<Memory> {
+        let proportional = Some(self.proportional.published()).filter(|bytes| *bytes != 0)?;
+        Some(Memory { proportional, private: self.private.get() })
+    }
+}
+
 impl ThreadSlot {
     /// None without a worker.
     fn read(&self) -> Option<Entry> {
@@ -177,6 +204,7 @@ impl ThreadSlot {
             line,
             id,
             worker: None,
+            memory: None,
         })
     }
 }
@@ -212,6 +240,7 @@ mod tests {
             line,
             id: b"abc-123456789".to_vec(),
             worker: Some(worker),
+            memory: None,
         };
         assert_eq!(board.read(index), Some(serving));
         assert_eq!(slot.texts(), (b"GET /a?b=c".to_vec(), b"abc-123456789".to_vec()));
@@ -225,10 +254,13 @@ mod tests {
             (&b"HEAD /"[..], &b""[..], None)
         );
         assert_ne!(one, two);
+        let memory = Memory { proportional: 9, private: 4 };
+        board.note_memory(index, memory);
+        assert_eq!(board.read(index).and_then(|entry| entry.memory), Some(memory));
         board.release(index);
         assert_eq!(board.read(index), None);
         assert_eq!(board.reserve(), Some(index));
-        assert_eq!(board.read(index).map(|entry| entry.worker), Some(None));
+        assert_eq!(board.read(index).map(|entry| (entry.worker, entry.memory)), Some((None, None)));
     }
 
     #[test]

@@ -36,6 +36,7 @@ impl WorkerSlot {
     /// A worker is about to be forked.
     pub fn begin(&self) {
         self.worker.pid.set(0);
+        self.memory.proportional.set(0);
         self.other_threads.set(0);
         self.counters.begin();
         self.busy_before.set(self.counters.busy());

@@ -73,15 +73,71 @@ impl<'e> AppThread<'e> {
         mut connection: Box<Connection>,
         app: &mut impl App,
     ) -> Option<LockedReactor<'e>> {
-        let (fd, control) = (connection.raw_fd(), &self.engine.control);
-        control.track_fd(fd);
+        // The application may fork now, and before this client's request has its turn.
+        self.engine.control.track_fd(connection.raw_fd());
         let mut reactor = self.unlocked(reactor, || {
             // Whatever comes of it, the next read tells.
             app.block(&mut || drop(fastrack_sys::wait_readable(connection.as_fd(), LOCAL_PATIENCE)))
         })?;
-        control.untrack_fd(fd);
         let step = reactor.read(&mut connection);
         reactor.take_in(connection, step);
         Some(reactor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+    use crate::accept::Listener;
+    use crate::app::Flow;
+    use crate::conn::{Request, ResponseWriter};
+    use crate::settings::Settings;
+    use crate::worker::Engine;
+
+    /// Its client sends a request while the worker waits for that, and there is something to log before it is served.
+    struct Logging<'e> {
+        engine: &'e Engine,
+        client: UnixStream,
+        /// How many descriptors a child would let go of that is forked before the client connects, and while a line is logged.
+        inherited: [usize; 2],
+    }
+
+    impl App for Logging<'_> {
+        fn call(&mut self, _: &Request<'_>, _: &mut ResponseWriter<'_>) -> Flow {
+            self.engine.control.stop();
+            Flow::Break
+        }
+
+        fn block(&mut self, wait: &mut (dyn FnMut() + Send)) -> Flow {
+            self.engine.reactor().warn("a line".into());
+            self.client.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
+            wait();
+            Flow::Continue
+        }
+
+        fn warn(&mut self, _: &str) {
+            self.inherited[1] = self.engine.control.tracked_fds();
+        }
+    }
+
+    #[test]
+    fn a_child_that_is_forked_while_a_line_is_logged_lets_go_of_the_client_that_is_served_next() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let listener = UnixListener::bind(&path).expect("bind");
+        let listener = Listener::from_fd(listener.as_fd(), false).expect("a listener");
+        let engine = Engine::new(vec![listener], None, Settings::default(), None).expect("an engine");
+        let mut client = UnixStream::connect(&path).expect("connect");
+        let own = client.try_clone().expect("a copy");
+        let before = engine.control.tracked_fds();
+        let mut app = Logging { engine: &engine, client: own, inherited: [before, 0] };
+        engine.run(&mut app, Some(1));
+        let [before, while_logging] = app.inherited;
+        assert_eq!(while_logging, before + 1);
+        client.set_read_timeout(Some(crate::patience::patience())).expect("a timeout");
+        assert!(client.read(&mut [0; 12]).expect("a response") > 0);
     }
 }

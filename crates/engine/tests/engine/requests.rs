@@ -65,10 +65,10 @@ fn what_is_wrong_is_answered_and_never_reaches_the_application() {
         ("GET / HTTP/1.1\r\n\r\n", "400"),
         ("garbage\r\n\r\n", "400"),
         ("GET / HTTP/3.0\r\nHost: h\r\n\r\n", "505"),
-        ("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabcd", "400"),
+        ("POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabcd", "400"),
         ("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 11\r\n\r\n", "413"),
         ("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nb\r\nhello world\r\n", "413"),
-        ("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\nGET /", "400"),
+        ("POST / HTTP/1.0\r\nContent-Length: 1\r\n\r\naGET /", "400"),
         ("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nx", "400"),
         ("GET / HTTP/1.1\r\nHost: h\r\nExpect: x\r\n\r\n", "417"),
     ];
@@ -86,6 +86,23 @@ fn a_refusal_is_read_even_by_a_client_that_is_still_sending() {
     let mut request = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 500000\r\n\r\n".to_vec();
     request.resize(request.len() + 500_000, b'x');
     assert_eq!(status(&worker.writer(&request)), "413");
+    worker.stop();
+}
+
+#[test]
+fn a_server_that_keeps_no_connection_answers_the_first_of_several_requests_however_they_come() {
+    let mut worker = Worker::start(closing(), None);
+    for framing in ["Content-Length: 1\r\n\r\na", "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n"] {
+        let next = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+        let response = worker.writer(format!("POST / HTTP/1.1\r\nHost: h\r\n{framing}{next}").as_bytes());
+        assert_eq!(status(&response), "200");
+        let mut stream = worker.connect();
+        write!(stream, "POST /hold HTTP/1.1\r\nHost: h\r\n{framing}").expect("write");
+        while worker.next_seen().path != "/held" {}
+        stream.write_all(next.as_bytes()).expect("write");
+        worker.release_held();
+        assert_eq!(status(&read_all(stream)), "200");
+    }
     worker.stop();
 }
 

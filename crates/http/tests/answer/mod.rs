@@ -57,6 +57,7 @@ fn seen(head: &Head, buffer: &[u8], body: Vec<u8>) -> BTreeMap<String, Vec<u8>> 
     let host = head.authority.map_or_else(|| values(b"host"), |place| place.of_buffer(buffer).to_vec());
     BTreeMap::from([
         ("method".into(), head.method.of_buffer(buffer).to_vec()),
+        ("uri".into(), head.target.of_buffer(buffer).to_vec()),
         ("path".into(), head.path(buffer).to_vec()),
         ("query".into(), head.query.of_buffer(buffer).to_vec()),
         ("host".into(), host),

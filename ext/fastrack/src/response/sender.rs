@@ -63,12 +63,15 @@ impl Sender<'_, '_, '_> {
     pub fn encode_head(&mut self) {
         let has_body = !self.has_no_body();
         let ResponseBuffers { head, .. } = &self.buffers;
-        let must_close = head.wants_close() || head.code() < 200 || has_body && head.ends_by_close();
+        let (code, ends_by_close) = (head.code(), has_body && head.ends_by_close());
+        let must_close = head.wants_close() || code < 200;
         self.remaining = match head.length() {
             Length::Known(length) if has_body => Some(length),
             _ => None,
         };
-        if must_close {
+        if ends_by_close {
+            self.in_flight.writer.end_by_close();
+        } else if must_close {
             self.in_flight.writer.close();
         }
         let persistence = self.in_flight.writer.persistence();

@@ -21,9 +21,13 @@ impl Sender<'_, '_, '_> {
 
     /// Sends the head, and calls `callable` with the socket.
     pub unsafe fn stream(&mut self, callable: VALUE) {
-        self.in_flight.writer.close();
-        self.in_flight.writer.unbuffer();
         let is_upgrade = self.buffers.head.code() == 101;
+        if is_upgrade {
+            self.in_flight.writer.close();
+        } else {
+            self.in_flight.writer.end_by_close();
+        }
+        self.in_flight.writer.unbuffer();
         self.write_head(if is_upgrade { Persistence::Upgraded } else { Persistence::Close });
         // SAFETY: as this function's.
         unsafe {

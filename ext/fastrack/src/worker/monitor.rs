@@ -6,12 +6,15 @@ use std::time::{Duration, Instant};
 
 use magnus::{function, method, prelude::*, Error, RModule, Ruby};
 
+use fastrack_engine::Memory;
 use fastrack_monitor::{
-    Exit, ListenerInfo, MasterState, MoldState, Monitor, Phase, Settings, WorkerPhase, WorkerState, PATIENCE,
+    Exit, ListenerInfo, MasterState, MoldState, Monitor, Order, Phase, Settings, WorkerPhase, WorkerState,
+    PATIENCE,
 };
 use fastrack_sys::epoch_seconds;
 use rb_sys::rb_thread_check_ints;
 
+use super::app_user::RubyAppUser;
 use super::scoreboard::RubyScoreboard;
 use crate::ruby::{protect, system_error, without_gvl};
 
@@ -25,10 +28,14 @@ struct RubyMonitor(RefCell<Monitor>);
 /// Number, pid, generation, state, time of the fork, slot.
 type Worker = (usize, u32, u64, String, f64, Option<usize>);
 
-/// Phase, generation, workers wanted, seconds for a stop.
-type Server = (String, u64, usize, f64);
-/// Pid, generation, requests.
-type Mold = (u32, u64, u64);
+/// Phase, generation, workers wanted, seconds for a stop, the other master's pid.
+type Server = (String, u64, usize, f64, Option<u32>);
+
+/// Number, signal, state, reason, the new master's pid.
+type OrderRow = (u64, String, String, Option<String>, Option<u32>);
+
+/// Pid, generation, requests, its memory in bytes (PSS, private).
+type Mold = (u32, u64, u64, Option<(u64, u64)>);
 
 /// Name, inode, whether it is TCP, limit of its backlog.
 type Listener = (String, u64, bool, Option<u32>);
@@ -36,9 +43,9 @@ type Listener = (String, u64, bool, Option<u32>);
 pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let class = module.define_class("Monitor", ruby.class_object())?;
     class.undef_default_alloc_func();
-    class.define_singleton_method("start", function!(RubyMonitor::start, 5))?;
+    class.define_singleton_method("start", function!(RubyMonitor::start, 6))?;
     class.define_method("listen", method!(RubyMonitor::listen, 0))?;
-    class.define_method("publish", method!(RubyMonitor::publish, 4))?;
+    class.define_method("publish", method!(RubyMonitor::publish, 5))?;
     class.define_method("exited", method!(RubyMonitor::exited, 4))?;
     class.define_method("complaint", method!(RubyMonitor::complaint, 0))?;
     class.define_method("close", method!(RubyMonitor::close, 0))?;
@@ -46,8 +53,8 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
 }
 
 impl RubyMonitor {
-    /// `Monitor.start(scoreboard, [path, "host:port", token], [version, ruby, host], threads, replaces)`: starts the thread, which listens
-    /// nowhere yet. `replaces` says that an old master may still be at that port.
+    /// `Monitor.start(scoreboard, [path, "host:port", token], [version, ruby, host], threads, replaces, user)`: starts the thread, which listens
+    /// nowhere yet. `replaces` says that an old master may still be at that port. `user` is an AppUser or nil.
     fn start(
         ruby: &Ruby,
         scoreboard: &RubyScoreboard,
@@ -55,13 +62,25 @@ impl RubyMonitor {
         (version, ruby_version, host): (String, String, String),
         threads: usize,
         patient: bool,
+        user: Option<&RubyAppUser>,
     ) -> Result<Self, Error> {
         let listen = listen.map(|address| address.parse()).transpose();
         let listen = listen.map_err(|_| Error::new(ruby.exception_arg_error(), "not an address and port"))?;
         let started_at = fastrack_sys::monotonic_micros() as f64 / 1e6;
         let scoreboard = &scoreboard.0;
-        let settings =
-            Settings { path, listen, token, version, ruby: ruby_version, host, threads, started_at, patient };
+        let user = user.map(|user| user.0.clone());
+        let settings = Settings {
+            path,
+            user,
+            listen,
+            token,
+            version,
+            ruby: ruby_version,
+            host,
+            threads,
+            started_at,
+            patient,
+        };
         let monitor = waiting(ruby, || Some(Monitor::start(settings.clone(), scoreboard.clone())))?;
         let monitor = monitor.map_err(|error| system_error(ruby, "the monitor", &error))?;
         Ok(RubyMonitor(RefCell::new(monitor)))
@@ -78,14 +97,35 @@ impl RubyMonitor {
         waiting(ruby, move || (monitor.await_listening(SLICE) || Instant::now() > end).then_some(()))
     }
 
-    /// `publish(server, workers, mold, listeners)`: how things are now.
-    fn publish(&self, server: Server, workers: Vec<Worker>, mold: Option<Mold>, listeners: Vec<Listener>) {
-        let (phase, generation, wanted, stop_seconds) = server;
+    /// `publish(server, workers, mold, listeners, orders)`: how things are now.
+    fn publish(
+        &self,
+        server: Server,
+        workers: Vec<Worker>,
+        mold: Option<Mold>,
+        listeners: Vec<Listener>,
+        orders: Vec<OrderRow>,
+    ) {
+        let (phase, generation, wanted, stop_seconds, other_master) = server;
         let phase = Phase::ALL.into_iter().find(|one| one.name() == phase).unwrap_or_default();
         let workers = workers.into_iter().map(worker).collect();
         let listeners = listeners.into_iter().map(listener).collect();
-        let mold = mold.map(|(pid, generation, requests)| MoldState { pid, generation, requests });
-        let state = MasterState { phase, generation, wanted, stop_seconds, workers, mold, listeners };
+        let orders = orders.into_iter().map(order).collect();
+        let mold = mold.map(|(pid, generation, requests, memory)| {
+            let memory = memory.map(|(proportional, private)| Memory { proportional, private });
+            MoldState { pid, generation, requests, memory }
+        });
+        let state = MasterState {
+            phase,
+            generation,
+            wanted,
+            stop_seconds,
+            other_master,
+            orders,
+            workers,
+            mold,
+            listeners,
+        };
         self.0.borrow().publish(state);
     }
 
@@ -130,6 +170,10 @@ fn worker((nr, pid, generation, state, spawned_at, slot): Worker) -> WorkerState
         _ => WorkerPhase::Stopping,
     };
     WorkerState { nr, pid, generation, phase, spawned_at, slot }
+}
+
+fn order((number, signal, state, reason, pid): OrderRow) -> Order {
+    Order { number, signal, state, reason, pid }
 }
 
 fn listener((name, inode, is_tcp, limit): Listener) -> ListenerInfo {

@@ -2,7 +2,9 @@
 
 use magnus::{function, method, prelude::*, typed_data::Obj, Error, RHash, RModule, Ruby};
 
-use fastrack_engine::{Cause, Counts, Entry, ExitStatus, Histogram, Scoreboard, State, WorkerId, BUCKETS};
+use fastrack_engine::{
+    Cause, Counts, Entry, ExitStatus, Histogram, Memory, Scoreboard, State, WorkerId, BUCKETS,
+};
 
 use crate::ruby::system_error;
 use crate::worker::shared_queue::RubySharedQueue;
@@ -18,6 +20,7 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.define_singleton_method("new", function!(RubyScoreboard::new, 1))?;
     class.define_method("reserve", method!(RubyScoreboard::reserve, 0))?;
     class.define_method("assign", method!(RubyScoreboard::assign, 4))?;
+    class.define_method("note_memory", method!(RubyScoreboard::note_memory, 3))?;
     class.define_method("used", method!(|this: &RubyScoreboard| this.0.used(), 0))?;
     class.define_method("release", method!(RubyScoreboard::release, 1))?;
     class.define_method("read", method!(RubyScoreboard::read, 1))?;
@@ -51,6 +54,11 @@ impl RubyScoreboard {
         self.0.assign(slot, WorkerId { nr, pid, generation });
     }
 
+    /// `note_memory(slot, pss, private)`: its worker says what it takes, in bytes.
+    fn note_memory(&self, slot: usize, proportional: u64, private: u64) {
+        self.0.note_memory(slot, Memory { proportional, private });
+    }
+
     /// `release(slot)`: its worker has ended.
     fn release(&self, slot: usize) {
         self.0.release(slot);
@@ -59,7 +67,7 @@ impl RubyScoreboard {
     /// `read(slot)`: nil for a slot without a worker, else a Hash: `state` (:waiting, :serving, :ending), `requests`
     /// (how many were answered); and of the last request `started` and `deadline` in monotonic seconds (nil: no limit),
     /// `callbacks` (whether it is at those), `line` (method and target, escaped) and `id`, both nil if there is none;
-    /// and of the worker `nr`, `pid` and `generation`, nil before it was forked.
+    /// and of the worker `nr`, `pid` and `generation`, nil before it was forked, and `memory`: [pss, private], nil if it has not said so.
     fn read(ruby: &Ruby, this: &Self, slot: usize) -> Result<Option<RHash>, Error> {
         this.0.read(slot).map(|entry| hash(ruby, &entry)).transpose()
     }
@@ -112,6 +120,8 @@ fn hash(ruby: &Ruby, entry: &Entry) -> Result<RHash, Error> {
     hash.aset(ruby.to_symbol("nr"), entry.worker.map(|worker| worker.nr))?;
     hash.aset(ruby.to_symbol("pid"), entry.worker.map(|worker| worker.pid))?;
     hash.aset(ruby.to_symbol("generation"), entry.worker.map(|worker| worker.generation))?;
+    let memory = entry.memory.map(|memory| (memory.proportional, memory.private));
+    hash.aset(ruby.to_symbol("memory"), memory)?;
     Ok(hash)
 }
 

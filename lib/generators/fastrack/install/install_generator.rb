@@ -11,7 +11,7 @@ module Fastrack
     class InstallGenerator < ::Rails::Generators::Base
       desc "Writes config/fastrack.rb, and has the Procfile, bin/dev and Rails' Dockerfile start Fastrack."
 
-      COMMAND = "bundle exec fastrack -e ${RACK_ENV:-production}"
+      COMMAND = "bundle exec fastrack -e ${RAILS_ENV:-${RACK_ENV:-production}}"
 
       HEAD = <<~RUBY
         # frozen_string_literal: true
@@ -23,7 +23,7 @@ module Fastrack
         max_workers %<workers>s
 
         # Seconds that a request may take; then its client gets a 504, and the log the backtraces.
-        request_timeout ENV.fetch("RAILS_ENV", "development") == "development" ? 0 : 60
+        request_timeout environment == "development" ? 0 : 60
 
         # Requests after which a worker is replaced; 0: never.
         %<requests>s

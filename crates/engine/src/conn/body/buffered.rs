@@ -93,7 +93,7 @@ impl BufferedBody {
 
     /// Takes in what was received after the head.
     pub fn take_in(&mut self, buf: &mut ReadBuf, settings: &Settings) -> Result<Status, Error> {
-        let may_be_followed = may_be_followed(buf, settings);
+        let may_be_followed = may_be_followed(buf);
         let received = &buf.bytes[buf.head.len..];
         match self {
             // Another request (RFC 9112 §9.3.2), or nothing that anybody reads.

@@ -98,9 +98,10 @@ fn check_length(length: u64, max: Option<u64>) -> Result<(), Error> {
     }
 }
 
-/// Whether another request may follow on this connection.
-pub(super) fn may_be_followed(buf: &ReadBuf, settings: &Settings) -> bool {
-    settings.keep_alive && buf.head.is_persistent()
+/// Whether another request may follow on this connection, as far as its client knows (RFC 9112 §9.3.2). A server that closes after
+/// the response leaves it unanswered.
+pub(super) fn may_be_followed(buf: &ReadBuf) -> bool {
+    buf.head.is_persistent()
 }
 
 /// Checks what was received after a body. On a connection that goes on it is the next request. On one that closes

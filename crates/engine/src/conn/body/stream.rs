@@ -106,7 +106,7 @@ impl BodyReader {
             failure: None,
             awaits_continue: received.is_empty() && buf.head.expectation == Expectation::Continue,
             received,
-            may_be_followed: may_be_followed(buf, settings),
+            may_be_followed: may_be_followed(buf),
             max: settings.max_body,
             timeout: settings.body_timeout,
             stalled: None,

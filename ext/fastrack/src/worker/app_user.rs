@@ -1,0 +1,51 @@
+//! Fastrack::AppUser: as whom root's master acts on files.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use magnus::{function, method, prelude::*, Error, IntoValue, RModule, Ruby, Value};
+
+use fastrack_sys::{Access, AppUser};
+
+/// The Ruby object.
+#[magnus::wrap(class = "Fastrack::AppUser", free_immediately)]
+pub(super) struct RubyAppUser(pub(super) AppUser);
+
+pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
+    let class = module.define_class("AppUser", ruby.class_object())?;
+    class.undef_default_alloc_func();
+    class.define_singleton_method("new", function!(RubyAppUser::new, 3))?;
+    class.define_method("at", method!(RubyAppUser::at, 2))?;
+    Ok(())
+}
+
+impl RubyAppUser {
+    /// `AppUser.new(name, uid, gid)`: raises SystemCallError.
+    fn new(ruby: &Ruby, name: String, uid: u32, gid: u32) -> Result<Self, Error> {
+        AppUser::new(&name, uid, gid).map(RubyAppUser).map_err(|error| errno(ruby, &error, &name))
+    }
+
+    /// `at(path, follow) { |found| }`: calls the block with the user's effective ids if the user can change where the absolute path leads,
+    /// else with root's. The block gets the path, or the number of this process's descriptor that root's link leads to. With
+    /// `follow` the file itself may be a link of root's. Returns what the block returns; raises SystemCallError.
+    fn at(ruby: &Ruby, this: &Self, path: PathBuf, follow: bool) -> Result<Value, Error> {
+        let text = |path: &PathBuf| ruby.str_from_slice(path.as_os_str().as_bytes()).into_value_with(ruby);
+        // The block's exceptions come back as values.
+        let call = |found: Value| ruby.yield_values::<_, Value>((found,));
+        let result = match this.0.access(&path, follow) {
+            Ok(Access::Root(found)) => Ok(call(text(&found))),
+            Ok(Access::OwnDescriptor(fd)) => Ok(call(fd.into_value_with(ruby))),
+            Ok(Access::User) => this.0.act(|| call(text(&path))),
+            Err(error) => Err(error),
+        };
+        result.unwrap_or_else(|error| Err(errno(ruby, &error, &path.to_string_lossy())))
+    }
+}
+
+fn errno(ruby: &Ruby, error: &std::io::Error, what: &str) -> Error {
+    let number = error.raw_os_error().unwrap_or(0);
+    match ruby.exception_system_call_error().new_instance((what, number)) {
+        Ok(exception) => exception.into(),
+        Err(error) => error,
+    }
+}

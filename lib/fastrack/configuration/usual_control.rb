@@ -1,0 +1,50 @@
+# frozen_string_literal: true
+
+require_relative "../process/proc_stat"
+
+module Fastrack
+  # The monitor's socket where neither a pid file nor ControlPath names one: in a folder of the server's user, by the master's pid. So
+  # commands that find the server by its directory can ask it, too.
+  module UsualControl
+    class << self
+      # @return [String, nil] this process's; nil where there can be none
+      def path = own?(folder_of(Process.euid)) ? in_folder(Process.euid, Process.pid) : nil
+
+      # Makes the folder, and removes the sockets of servers that were killed.
+      #
+      # @return [String, nil] see #path
+      def make
+        folder = folder_of(Process.euid)
+        Dir.mkdir(folder, 0o700) if File.directory?("/proc/self") && !File.exist?(folder)
+        path&.tap { Dir.glob("#{folder}/*.control") { |file| File.unlink(file) unless ProcStat.running?(File.basename(file).to_i) } }
+      rescue SystemCallError
+        nil
+      end
+
+      # @param pid [Integer] a master's, as this process sees it
+      # @return [String] where its monitor is, if it is there; by the master's own view of files and pids, which may be a container's
+      # @raise [SystemCallError] when there is no such process
+      def of(pid)
+        status = File.read("/proc/#{pid}/status")
+        user = status[/^Uid:\s+\d+\s+(\d+)/, 1].to_i
+        name = in_folder(user, status[/^NSpid:.*?(\d+)$/, 1] || pid)
+        [name, "/proc/#{pid}/root#{name}"].find { |path| own?(File.dirname(path), user) && File.socket?(path) } || name
+      end
+
+      private
+
+      # Root's is where no other user can put anything (SafeFile). Not TMPDIR, which commands need not have in common with the server.
+      def folder_of(user) = user.zero? ? "/run/fastrack" : "/tmp/fastrack-#{user}"
+
+      def in_folder(user, pid) = "#{folder_of(user)}/#{pid}.control"
+
+      # Whether nobody else can have put anything there.
+      def own?(folder, user = Process.euid)
+        found = File.lstat(folder)
+        found.directory? && found.uid == user && (found.mode & 0o077).zero?
+      rescue SystemCallError
+        false
+      end
+    end
+  end
+end

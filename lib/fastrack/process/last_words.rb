@@ -1,0 +1,69 @@
+# frozen_string_literal: true
+
+require_relative "../error"
+
+module Fastrack
+  # Why a worker or a new master could not start, in its exception's words. They come to the master by a pipe, for the status: a log may be
+  # anywhere.
+  module LastWords
+    # The pipe's descriptor in a new master.
+    VARIABLE = "FASTRACK_LAST_WORDS"
+
+    # Characters. All that comes at once fits into what a pipe takes in one piece (PIPE_BUF, pipe(7)).
+    LONGEST = 500
+
+    class << self
+      # In the master.
+      def open
+        @said = {}
+        @reader, @writer = IO.pipe
+      end
+
+      def close
+        [@reader, @writer].compact.each(&:close)
+        @reader = @writer = nil
+      end
+
+      # @return [IO, nil] for a new master
+      attr_reader :writer
+
+      # In a new master: the old one's pipe.
+      #
+      # @param environment [Hash, ENV]
+      def take_over(environment = ENV)
+        number = environment.delete(VARIABLE)
+        @old = number && IO.for_fd(Integer(number, 10), "w").tap { |pipe| pipe.close_on_exec = true }
+      rescue SystemCallError, ArgumentError
+        # The variable is not ours, or the descriptor got lost.
+        @old = nil
+      end
+
+      # In a worker.
+      #
+      # @param error [Exception]
+      def say(error) = write(@writer, error)
+
+      # In a new master.
+      def say_to_old(error) = write(@old, error)
+
+      # @param pid [Integer] of a process that has ended
+      # @return [String, nil] what it has said
+      def of(pid)
+        text = @reader&.read_nonblock(65_536).to_s.force_encoding(Encoding::UTF_8).scrub("?")
+        text.each_line(chomp: true) { |line| line.split(" ", 2).then { |name, words| @said[name.to_i] = words } }
+        @said.delete(pid)
+      rescue IO::WaitReadable, EOFError, IOError
+        @said.delete(pid)
+      end
+
+      private
+
+      def write(pipe, error)
+        pipe&.write_nonblock("#{Process.pid} #{Error.reason(error).scrub("?")[0, LONGEST].tr("\n", " ")}\n")
+      rescue *Error::FOREIGN
+        # It is full, or closed, or the message is none.
+        nil
+      end
+    end
+  end
+end
