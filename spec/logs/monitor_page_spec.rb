@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "support/page_script"
+require_relative "../../lib/fastrack/cli/status_table"
 
 # What the page makes of what the monitor tells, and what it is told for that.
 RSpec.describe "The monitor's page", linux: "a thread with descriptors of its own", once: "a thread without Ruby" do
@@ -111,6 +112,14 @@ RSpec.describe "The monitor's page", linux: "a thread with descriptors of its ow
       expect(coloured(PageScript.run(page, [status(0.0)])["facts"])).to eq([])
       expect(coloured(PageScript.run(page, [status(0.0, **crowd)])["facts"]))
         .to eq([["1 of 2", "workers ready", "bad"], ["4 of 4", "requests in the app", "busy"], ["9", "clients wait", "bad"], ["7", "of them in the backlog", "bad"]])
+    end
+
+    it "each thing that a server or worker is at in a colour, as the terminal does" do
+      source = ->(name) { File.read(File.join(Server::ROOT, "crates/monitor/src", name)) }
+      words = source.call("master.rs").scan(/Phase::\w+ => "(\w+)"/).flatten + source.call("metrics.rs")[/STATES: .* = (\[.*\]);/, 1].scan(/\w+/)
+      expect(words).to include("serving", "down", "dead")
+      expect(words.reject { |word| page.match?(/\.#{word}(?:, \.\w+)* \{ color:/) }).to eq([])
+      expect(words - Fastrack::StatusTable::COLOURS.keys).to eq([])
     end
 
     it "what goes wrong, of the last minute and in all" do

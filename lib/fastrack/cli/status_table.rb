@@ -11,7 +11,7 @@ module Fastrack
     # In 80 columns a request has no room beside that: it is in a line of its own.
     HEAD = " nr     pid state     cpu   req/s  requests   in slot  memory     own      up"
 
-    COLOURS = { "busy" => 33, "idle" => 32, "serving" => 32, "stopping" => 35, "booting" => 36, "draining" => 35, "dead" => 31, "bad" => 31 }.freeze
+    COLOURS = { "busy" => 33, "idle" => 32, "serving" => 32, "stopping" => 35, "booting" => 36, "draining" => 35, "dead" => 31, "down" => 31, "bad" => 31 }.freeze
 
     # Names of errors, and where the status counts them.
     ERRORS = { "5xx" => %w[responses 5xx], "timeouts" => %w[timed_out], "refused" => %w[refused], "overloaded" => %w[overloaded],
