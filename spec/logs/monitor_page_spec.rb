@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "support/page_script"
+require_relative "../../lib/fastrack/cli/status_table"
 
 # What the page makes of what the monitor tells, and what it is told for that.
 RSpec.describe "The monitor's page", linux: "a thread with descriptors of its own", once: "a thread without Ruby" do
@@ -32,11 +33,14 @@ RSpec.describe "The monitor's page", linux: "a thread with descriptors of its ow
     end
 
     it "how many requests are a worker's own, and how many its predecessors answered; so are Prometheus and the terminal" do
-      server = serve(options: { MaxWorkers: 1 })
+      server = serve(ru: "run ->(_env) { sleep(0.05) && [200, {}, []] }", options: { MaxWorkers: 1 })
       5.times { server.get }
-      server.await_ready.reload
-      status = monitor.await { |now| now["generation"] == 2 && now["workers"].size == 1 && now["phase"] == "serving" }
-      expect(status["workers"]).to match([include("requests" => 0, "slot_requests" => 5)])
+      # The second one gets the first one's place in the scoreboard.
+      status = [2, 3].map do |generation|
+        server.reload
+        monitor.await { |now| now["generation"] == generation && now["workers"].map { |one| one["generation"] } == [generation] && now["workers_ready"] == 1 }
+      end.last
+      expect(status["workers"]).to match([include("requests" => 0, "slot_requests" => 5, "busy_seconds" => 0)])
       2.times { server.get }
       status = monitor.await { |now| now["workers"].first["requests"] == 2 }
       expect([status["requests"], status["workers"].first["slot_requests"]]).to eq([7, 7])
@@ -108,6 +112,14 @@ RSpec.describe "The monitor's page", linux: "a thread with descriptors of its ow
       expect(coloured(PageScript.run(page, [status(0.0)])["facts"])).to eq([])
       expect(coloured(PageScript.run(page, [status(0.0, **crowd)])["facts"]))
         .to eq([["1 of 2", "workers ready", "bad"], ["4 of 4", "requests in the app", "busy"], ["9", "clients wait", "bad"], ["7", "of them in the backlog", "bad"]])
+    end
+
+    it "each thing that a server or worker is at in a colour, as the terminal does" do
+      source = ->(name) { File.read(File.join(Server::ROOT, "crates/monitor/src", name)) }
+      words = source.call("master.rs").scan(/Phase::\w+ => "(\w+)"/).flatten + source.call("metrics.rs")[/STATES: .* = (\[.*\]);/, 1].scan(/\w+/)
+      expect(words).to include("serving", "down", "dead")
+      expect(words.reject { |word| page.match?(/\.#{word}(?:, \.\w+)* \{ color:/) }).to eq([])
+      expect(words - Fastrack::StatusTable::COLOURS.keys).to eq([])
     end
 
     it "what goes wrong, of the last minute and in all" do

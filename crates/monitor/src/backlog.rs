@@ -1,7 +1,7 @@
-//! Connections that no worker has accepted, as the kernel's tables say.
+//! Connections that no worker has accepted, from the kernel's tables of sockets.
 //!
-//! The monitor's thread has none of the server's sockets open: a copy would keep a port open that the master has closed. getsockopt(2),
-//! and so the length in TCP_INFO, is out of its reach.
+//! TCP_INFO has the number, too, but getsockopt(2) takes the listener. The monitor's thread has no copy of one: the copy would keep a port
+//! open that the master has closed.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -80,8 +80,8 @@ impl UnixSocket {
     }
 }
 
-/// The kernel shows those that wait by nothing but the path. So two sockets of one path, as where a server has taken the file of another one
-/// that still runs, or with relative paths, count as unknown.
+/// The path alone ties a waiting connection to its listener. Where two listeners have one path, each number is unknown: relative paths may
+/// be the same, and a server may have replaced the socket's file of another server.
 fn unix(sockets: &[UnixSocket], inode: u64) -> Option<u32> {
     let path = &sockets.iter().find(|socket| socket.is_listening && socket.inode == inode)?.path;
     let same = || sockets.iter().filter(|socket| socket.path == *path);

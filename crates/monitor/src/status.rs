@@ -74,8 +74,8 @@ fn worker(worker: &Worker, now: f64) -> Value {
         "uptime": rounded(now - worker.master.spawned_at),
         "requests": worker.entry.as_ref().map(|entry| entry.requests),
         "slot_requests": worker.slot_requests,
-        "busy_seconds": worker.counts.as_ref().map(|counts| busy_millis(counts, worker.in_progress) as f64 / 1000.0),
-        "in_app": worker.counts.as_ref().map(|counts| counts.connections.in_app),
+        "busy_seconds": worker.busy.map(|millis| millis as f64 / 1000.0),
+        "in_app": worker.in_app,
         "request": request.as_ref().map(|(text, _)| text),
         "request_seconds": request.as_ref().map(|(_, seconds)| rounded(*seconds)),
     });
@@ -88,11 +88,6 @@ fn with(mut value: Value, more: Value) -> Value {
         value.extend(more);
     }
     value
-}
-
-/// What requests have taken, those in progress included: who looks twice learns how busy the worker was in between.
-fn busy_millis(counts: &Counts, in_progress: u64) -> u64 {
-    all_durations(counts).sum + in_progress
 }
 
 /// Of all statuses together.

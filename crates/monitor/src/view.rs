@@ -28,12 +28,12 @@ pub fn states(connections: &Connections) -> [(&'static str, u64); 5] {
 pub struct Worker {
     pub master: WorkerState,
     pub entry: Option<Entry>,
-    /// Those of its place in the scoreboard, former workers' included: differences count, sums are nobody's.
-    pub counts: Option<Counts>,
+    /// Requests that the application is answering.
+    pub in_app: Option<u64>,
     /// Requests of all workers that have had its number.
     pub slot_requests: Option<u64>,
-    /// Milliseconds that the requests which it answers have lasted by now.
-    pub in_progress: u64,
+    /// Milliseconds that its threads have been in the application, all together.
+    pub busy: Option<u64>,
     /// None if its process has ended.
     pub usage: Option<Usage>,
 }
@@ -152,16 +152,21 @@ impl Viewer {
             Some(Usage { memory: usage.memory.or(mold.memory), ..usage })
         });
         let entry = |worker: &WorkerState| self.scoreboard.read(worker.slot?);
-        let counts = |worker: &WorkerState| self.scoreboard.counts(worker.slot?);
+        let in_app = |worker: &WorkerState| Some(self.scoreboard.counts(worker.slot?)?.connections.in_app);
+        let busy = |worker: &WorkerState| self.scoreboard.busy(worker.slot?, now / 1000);
         let by_number = self.scoreboard.requests_by_number();
         let workers = master.workers.iter().zip(usages).map(|(worker, usage)| {
-            let (entry, counts) = (entry(worker), counts(worker));
+            let entry = entry(worker);
             // Of another user's process the kernel may not tell.
             let said = entry.as_ref().and_then(|entry| entry.memory);
-            let usage = usage.map(|usage| Usage { memory: usage.memory.or(said), ..usage });
-            let slot_requests = by_number.get(worker.nr).copied();
-            let in_progress = worker.slot.map_or(0, |slot| self.scoreboard.in_progress(slot, now / 1000));
-            Worker { master: worker.clone(), entry, counts, slot_requests, in_progress, usage }
+            Worker {
+                master: worker.clone(),
+                in_app: in_app(worker),
+                slot_requests: by_number.get(worker.nr).copied(),
+                busy: busy(worker),
+                usage: usage.map(|usage| Usage { memory: usage.memory.or(said), ..usage }),
+                entry,
+            }
         });
         let mut workers: Vec<_> = workers.collect();
         // The older one of two that have a number while one replaces the other comes first.

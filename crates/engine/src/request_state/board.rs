@@ -42,6 +42,8 @@ pub(super) struct WorkerSlot {
     pub memory: MemoryWords,
     /// The worker's, and those of the workers that had the slot before.
     pub counters: CounterWords,
+    /// For how long those had been in the application, in milliseconds.
+    pub busy_before: Word,
     /// How many threads there are besides the first.
     pub other_threads: Word,
     pub threads: [ThreadSlot; MAX_THREADS],

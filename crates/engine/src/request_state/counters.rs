@@ -37,6 +37,11 @@ impl CounterWords {
         self.singles[Count::Idle as usize..].iter().for_each(|number| number.set(0));
     }
 
+    /// For how long the application was at requests that are over, in milliseconds.
+    pub fn busy(&self) -> u64 {
+        self.durations.iter().chain([&self.lost]).map(|row| row.sum.get()).sum()
+    }
+
     /// `in_app` is how many requests the application is answering; None for a slot without a worker, which has no
     /// connections.
     pub fn read(&self, in_app: Option<u64>) -> Counts {

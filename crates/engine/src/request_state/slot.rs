@@ -39,6 +39,7 @@ impl WorkerSlot {
         self.memory.proportional.set(0);
         self.other_threads.set(0);
         self.counters.begin();
+        self.busy_before.set(self.counters.busy());
         self.threads[0].begin();
     }
 
@@ -55,12 +56,14 @@ impl WorkerSlot {
         (self.threads[0].state.get() != State::Free).then(serving)
     }
 
-    /// For how long the application has been answering the requests that it is at, all together, in milliseconds. Without their
-    /// callbacks, whose time is not counted as a request's either.
-    pub fn in_progress(&self, now: u64) -> u64 {
+    /// For how long the worker has been in the application, all threads together, in milliseconds: requests that are over, and those in
+    /// progress by now. Without callbacks, whose time is not counted as a request's.
+    pub fn busy(&self, now: u64) -> u64 {
         let is_serving =
             |thread: &&ThreadSlot| thread.state.get() == State::Serving && !thread.is_in_callbacks();
-        self.threads().iter().filter(is_serving).map(|thread| now.saturating_sub(thread.started.get())).sum()
+        let in_progress =
+            self.threads().iter().filter(is_serving).map(|thread| now.saturating_sub(thread.started.get()));
+        self.counters.busy().saturating_sub(self.busy_before.get()) + in_progress.sum::<u64>()
     }
 }
 

@@ -12,9 +12,10 @@ impl Scoreboard {
         Some(slot.counters.read(slot.serving()))
     }
 
-    /// For how long the requests that the worker of a slot is answering have lasted by now, all together, in milliseconds.
-    pub fn in_progress(&self, index: usize, now: u64) -> u64 {
-        self.board.slots.get(index).map_or(0, |slot| slot.in_progress(now))
+    /// For how long the present worker of a slot has been in the application, all its threads together, in milliseconds; requests in
+    /// progress count up to `now`. None if there is no such slot.
+    pub fn busy(&self, index: usize, now: u64) -> Option<u64> {
+        Some(self.board.slots.get(index)?.busy(now))
     }
 
     /// What all workers have done since the scoreboard was made, and their connections. Those in the shared queue also wait,
