@@ -40,7 +40,7 @@ module Fastrack
       @action = :serve
       @settings = {}
       @addresses = []
-      rest = parser("", SERVING | CONTROL.values.flatten).parse(with_change(Help.words(arguments)))
+      rest = parser("", SERVING | CONTROL.values.flatten).parse(with_change(Help.as_bytes(arguments)))
       @command = rest.first if Help::COMMANDS.key?(rest.first)
       return if %i[help version].include?(@action)
 

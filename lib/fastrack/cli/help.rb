@@ -103,7 +103,7 @@ module Fastrack
 
     # @param arguments [Array<String>]
     # @return [Array<String>] those that are no text in the locale's encoding as bytes: they may be a path
-    def self.words(arguments) = arguments.map { |one| one.valid_encoding? ? one : one.b }
+    def self.as_bytes(arguments) = arguments.map { |one| one.valid_encoding? ? one : one.b }
 
     # Options with their help, wrapped to 80 columns.
     class Options < OptionParser

@@ -30,7 +30,7 @@ module Fastrack
       def initialize(arguments)
         @options = { paths: ["/"], seconds: 10.0, threads: 1 }
         # By the options' long names, what their blocks return.
-        rest = parser.parse(Help.words(arguments), into: @options)
+        rest = parser.parse(Help.as_bytes(arguments), into: @options)
         @app_file = rest.shift
         raise Error, "only one app: #{rest.join(" ")} is not expected" unless rest.empty?
       rescue OptionParser::ParseError => e
