@@ -90,7 +90,7 @@ module ReforkHelpers
     server = serving(**options)
     mold = warmed(server)
     before = server.workers
-    expect(refork(server)).to match([/\AURG sent$/, 0])
+    expect(refork(server)).to match([/\AURG sent to \d+$/, 0])
     settled(server, before)
     [server, mold]
   end

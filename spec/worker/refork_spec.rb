@@ -133,7 +133,7 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
       server = serving(**(given.is_a?(Hash) ? given : {}))
       server.get(given) if given.is_a?(String)
       before = server.workers
-      expect(refork(server)).to match([/refork: nothing happens: #{Regexp.escape(reason)}/, 1])
+      expect(refork(server)).to match([/URG has failed: the old code serves on \(pid \d+\): #{Regexp.escape(reason)}/, 1])
       expect(server.workers).to eq(before)
     end
   end
@@ -142,6 +142,6 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     server = serving
     server.get("/thread")
     # The worker has ended then, as when it is recycled.
-    expect(refork(server)).to match([/refork: nothing happens: worker \d \(pid \d+\) has native threads that a fork would leave out \(\d+ \S+/, 1])
+    expect(refork(server)).to match([/URG has failed: the old code serves on \(pid \d+\): worker \d \(pid \d+\) has native threads that a fork would leave out \(\d+ \S+/, 1])
   end
 end

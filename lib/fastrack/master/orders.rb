@@ -16,9 +16,9 @@ module Fastrack
     # @attr pid [Integer, nil] of the new master
     Order = Struct.new(:number, :signal, :state, :reason, :pid)
 
-    # @yield when something has changed, before this goes on
-    def initialize(&changed)
-      @changed = changed
+    # @yield when one has begun, before that goes on: clients that give an order meanwhile are not to take this one for theirs
+    def initialize(&begun)
+      @begun = begun
       @orders = []
       @count = 0
     end
@@ -30,26 +30,25 @@ module Fastrack
     def begin(signal)
       @orders.shift if @orders.size == KEPT
       @orders << Order.new(@count += 1, signal, "begun")
-      @changed.call
+      @begun.call
     end
 
     # @param signal [String]
     # @param pid [Integer] of the new master that the last order of this kind has started
     def started(signal, pid)
       open(signal).last&.pid = pid
-      @changed.call
     end
 
     # All orders of this kind that have begun are done.
     #
-    # @param signals [Array<String>]
-    def done(*signals) = close(signals, "done")
+    # @param signal [String]
+    def done(signal) = finish(open(signal), "done")
 
     # They have failed, or come to nothing.
     #
     # @param signal [String]
     # @param reason [String]
-    def failed(signal, reason) = close([signal], "failed", reason)
+    def failed(signal, reason) = finish(open(signal), "failed", reason)
 
     # The last one has come to nothing; others of its kind go on.
     #
@@ -61,11 +60,8 @@ module Fastrack
 
     def open(signal) = @orders.select { |order| order.signal == signal && order.state == "begun" }
 
-    def close(signals, state, reason = nil) = finish(signals.flat_map { |signal| open(signal) }, state, reason)
-
-    def finish(orders, state, reason)
+    def finish(orders, state, reason = nil)
       orders.each { |order| order.state, order.reason = state, reason }
-      @changed.call if orders.any?
     end
   end
 end

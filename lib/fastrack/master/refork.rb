@@ -2,6 +2,7 @@
 
 require_relative "../log"
 require_relative "../memory/limit"
+require_relative "../process/last_words"
 require_relative "refork_trial"
 
 module Fastrack
@@ -92,7 +93,7 @@ module Fastrack
       if @trial && handle.equal?(@workers.trial) then trial_exited(handle, exited)
       elsif [@candidate, @trial&.mold].include?(handle)
         # A candidate that has ended in order has said why.
-        @trial || exited.failed? ? give_up("#{handle.name} #{exited}; workers are forked as before") : give_up
+        @trial || exited.failed? ? give_up("#{handle.name} #{exited}; workers are forked as before") : give_up(nil, LastWords.of(handle.pid))
       elsif handle.equal?(@mold)
         Log.line("refork: given up: #{handle.name} #{exited}; workers are forked from the master", :error)
         drop("#{handle.name} #{exited}")
@@ -125,10 +126,11 @@ module Fastrack
     # The mold that was there before stays, and so do its workers.
     #
     # @param reason [String, nil] for the log
+    # @param words [String, nil] what the worker itself has logged
     # @return [false]
-    def give_up(reason = nil)
+    def give_up(reason, words = nil)
       Log.line("refork: given up: #{reason}", :error) if reason
-      @orders.failed("URG", reason || "the worker that was to be the mold has ended")
+      @orders.failed("URG", reason || words || "the worker that was to be the mold has ended")
       @workers.end_trial(false)
       @candidate = @trial = @auto = nil
       false

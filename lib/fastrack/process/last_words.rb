@@ -3,7 +3,7 @@
 require_relative "../error"
 
 module Fastrack
-  # Why a worker or a new master could not start, in its exception's words. They come to the master by a pipe, for the status: a log may be
+  # Why a worker or a new master could not start, or a worker not become the mold, in its own words. They come to the master by a pipe, for the status: a log may be
   # anywhere.
   module LastWords
     # The pipe's descriptor in a new master.
@@ -40,10 +40,12 @@ module Fastrack
 
       # In a worker.
       #
-      # @param error [Exception]
-      def say(error) = write(@writer, error)
+      # @param words [Exception, String]
+      def say(words) = write(@writer, words)
 
       # In a new master.
+      #
+      # @param error [Exception]
       def say_to_old(error) = write(@old, error)
 
       # @param pid [Integer] of a process that has ended
@@ -58,8 +60,9 @@ module Fastrack
 
       private
 
-      def write(pipe, error)
-        pipe&.write_nonblock("#{Process.pid} #{Error.reason(error).scrub("?")[0, LONGEST].tr("\n", " ")}\n")
+      def write(pipe, words)
+        text = words.is_a?(String) ? words : Error.reason(words)
+        pipe&.write_nonblock("#{Process.pid} #{text.scrub("?")[0, LONGEST].tr("\n", " ")}\n")
       rescue *Error::FOREIGN
         # It is full, or closed, or the message is none.
         nil

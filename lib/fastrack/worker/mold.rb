@@ -4,6 +4,7 @@ require_relative "../error"
 require_relative "../log"
 require_relative "../master/signal_queue"
 require_relative "../process/guards"
+require_relative "../process/last_words"
 require_relative "../text"
 require_relative "control_channel"
 
@@ -81,8 +82,10 @@ module Fastrack
     end
 
     def refuse(worker, threads)
-      Log.line("refork: nothing happens: worker #{worker.nr} (pid #{Process.pid}) has native threads that a fork would leave out " \
-               "(#{threads.tally.map { |name, count| "#{count} #{name}" }.join(", ")})")
+      text = "worker #{worker.nr} (pid #{Process.pid}) has native threads that a fork would leave out " \
+             "(#{threads.tally.map { |name, count| "#{count} #{name}" }.join(", ")})"
+      Log.line("refork: nothing happens: #{text}")
+      LastWords.say(text)
     end
 
     # Ruby's own and Active Record's begin anew in a forked process, and so do those that say so, as for Puma. Others the app has to begin.
