@@ -29,7 +29,7 @@ fn is_explained(error: Error, theirs: &Reading, bytes: &[u8]) -> bool {
             let line = bytes.trim_ascii_start();
             !line[theirs.method.len() + 1..].starts_with(b"/")
         }
-        // expectation
+        // expectation-other
         Error::Expectation => {
             values(theirs, "expect").iter().any(|value| !value.eq_ignore_ascii_case(b"100-continue"))
         }
