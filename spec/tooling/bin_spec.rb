@@ -23,3 +23,14 @@ RSpec.describe "bin/serve", once: "a newcomer's script" do
     expect(server.await_workers(1)).to eq([server.get.body.to_i])
   end
 end
+
+RSpec.describe "bin/lane ruby40", once: "a script" do
+  { "no FASTRACK_RUBY40" => [nil, "it takes a Ruby of yours: FASTRACK_RUBY40=PREFIX, where PREFIX/bin/ruby is"],
+    "a relative one" => ["here", "FASTRACK_RUBY40 must be an absolute path"],
+    "one without Ruby" => ["/nowhere", "there is no /nowhere/bin/ruby"] }.each do |what, (prefix, reason)|
+    it "is not to be had with #{what}, which its status and its line say" do
+      output, status = Open3.capture2e({ "FASTRACK_RUBY40" => prefix }, "#{Server::ROOT}/bin/lane", "ruby40", "true")
+      expect([output, status.exitstatus]).to eq(["lane: lane ruby40 is not to be had here: #{reason}\n", 69])
+    end
+  end
+end

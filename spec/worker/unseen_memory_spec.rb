@@ -1,7 +1,9 @@
 # frozen_string_literal: true
 
 require_relative "../../lib/fastrack/cli/status_table"
+require_relative "../../lib/fastrack/configuration"
 require_relative "../../lib/fastrack/memory/limit"
+require_relative "../../lib/fastrack/memory/supervisor"
 require "stringio"
 
 # Docker gives root no CAP_SYS_PTRACE: the kernel tells it nothing of other users' processes but what they have in memory, and what is
@@ -85,5 +87,17 @@ RSpec.describe "A system that does not tell what a process has for itself", once
     expect(server.log.scan(/(\S+) has no effect: (.*)/)).to contain_exactly(*%w[max_memory max_memory_per_child refork].map { |word| [include(word), /smaps_rollup/] })
     server.signal(:URG)
     server.await_log(%r{refork: nothing happens: this system does not tell what a process has for itself \(/proc/PID/smaps_rollup\)$})
+  end
+
+  it "tells all the same what a cgroup takes, so that its limit is watched" do
+    limit = Fastrack::MemoryLimit::CgroupLimit.new(1 << 30, "/nowhere", "usage", "events")
+    allow(Fastrack::ProcessMemory).to receive(:known?).and_return(false)
+    allow(Fastrack::MemoryLimit::CgroupLimit).to receive(:find).and_return(limit, nil)
+    watched = Array.new(2) do
+      supervisor = Fastrack::MemorySupervisor.new([])
+      supervisor.begin(Fastrack::Configuration.new({ user_supplied_options: [], MaxWorkers: 1 }))
+      supervisor.due_at
+    end
+    expect(watched).to eq([0.0, nil])
   end
 end

@@ -57,17 +57,21 @@ module Fastrack
     end
 
     def create(configuration)
-      unless ProcessMemory.known?
-        { MaxMemory: configuration.max_memory, MaxMemoryPerChild: configuration.max_memory_per_child }.compact.each_key do |name|
-          Log.line("#{configuration.source(name)} has no effect: #{ProcessMemory::UNKNOWN}")
-        end
-        return []
-      end
+      return unmeasured(configuration) unless ProcessMemory.known?
 
       limit = self.limit(configuration) or return []
       auto = configuration.auto_workers?
       guard = MemoryGuard.new(@workers, limit, auto: auto)
       auto ? [guard, AutoWorkers.new(@workers, guard)] : [guard]
+    end
+
+    # Where the system does not tell what a process has for itself. What a cgroup takes it tells all the same.
+    def unmeasured(configuration)
+      { MaxMemory: configuration.max_memory, MaxMemoryPerChild: configuration.max_memory_per_child }.compact.each_key do |name|
+        Log.line("#{configuration.source(name)} has no effect: #{ProcessMemory::UNKNOWN}")
+      end
+      limit = MemoryLimit.find(configuration)
+      limit.is_a?(MemoryLimit::CgroupLimit) ? [MemoryGuard.new(@workers, limit, auto: false)] : []
     end
 
     # @return [MemoryLimit, nil]
