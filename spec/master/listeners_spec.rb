@@ -122,7 +122,7 @@ RSpec.describe "Listeners", once: "sockets" do
     it "B-ipv6 listens on ::1, and REMOTE_ADDR is the client's" do
       server = Server.start(ru: Rackups::ENV_LINES, options: { Host: "::1" })
       expect(server.log).to match(/ on \[::1\]:\d+ Pid/)
-      response = server.get
+      response = HttpResponse.ask(server.connect)
       expect([value(response, "SERVER_NAME"), value(response, "REMOTE_ADDR")]).to eq(['"[::1]"', '"::1"'])
     end
 

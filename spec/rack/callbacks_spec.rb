@@ -69,3 +69,24 @@ RSpec.describe "C5 what an app leaves to be called after its response" do
     end
   end
 end
+
+# With one thread alone as well, where no other thread could add to a list of a request that is over.
+RSpec.describe "D12 a callback list that the app has kept" do
+  { "env" => "env", "its lists" => "LISTS.call(env)" }.each do |what, kept|
+    it "D12 is its own request's: #{what} kept, and added to in the next request" do
+      serve(<<~RUBY)
+        LISTS = ->(env) { env.slice("rack.after_reply", "rack.response_finished") }
+        kept = nil
+        run(lambda do |env|
+          LISTS.call(kept).each_value { |list| list << ->(*) { File.write("late", "called") } } if env["PATH_INFO"] == "/add"
+          kept = #{kept}
+          seen = LISTS.call(env).values.map(&:size).inspect
+          [200, {}, [seen]]
+        end)
+      RUBY
+      bodies = %w[/ /add / /add /].map { |path| server.get(path).body }
+      expect(bodies).to all(match(/\A\[0(, 0)?\]\z/))
+      expect(server).not_to be_file("late")
+    end
+  end
+end

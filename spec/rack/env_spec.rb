@@ -51,8 +51,9 @@ RSpec.describe "A11 the env of a request" do
     expect(env_of("GET / HTTP/1.0")).to include("SERVER_PROTOCOL" => "HTTP/1.0")
   end
 
-  it "A11 has the listener's name and port as strings, whatever Host says" do
-    expect(get("/", "X-Forwarded-Host: other")).to include("SERVER_NAME" => "127.0.0.1", "SERVER_PORT" => server.port.to_s, "HTTP_HOST" => "example.org")
+  it "A11 has name and port as strings, those of Host, whatever a proxy's fields say" do
+    forwarded = ["X-Forwarded-Host: other", "X-Forwarded-Port: 81", "X-Forwarded-Proto: https"]
+    expect(get("/", *forwarded)).to include("SERVER_NAME" => "example.org", "SERVER_PORT" => "80", "HTTP_HOST" => "example.org", "rack.url_scheme" => "http")
   end
 
   it "A11 has the client's address and port" do

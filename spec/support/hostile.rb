@@ -91,7 +91,7 @@ module Hostile
 
   # What a client sees that asks for a path: the status, :cut when a response begins and does not end as it should, :nothing
   # when the connection ends without a byte.
-  def view(path, bytes: "GET #{path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+  def view(path, bytes: "GET #{path} HTTP/1.1\r\nHost: #{server.host}:#{server.port}\r\nConnection: close\r\n\r\n")
     received, = HttpPeer.exchange(server, bytes)
     status_of(received)
   end

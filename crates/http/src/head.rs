@@ -224,6 +224,14 @@ impl Head {
         self.known & name.bit() != 0
     }
 
+    /// The value of the first field of this name.
+    pub fn value(&self, name: KnownName) -> Option<Span> {
+        if !self.has(name) {
+            return None;
+        }
+        self.fields.iter().find(|field| field.known == Some(name)).map(|field| field.value)
+    }
+
     fn has_unknown(&self, name: &[u8], buffer: &[u8]) -> bool {
         self.fields
             .iter()

@@ -45,5 +45,5 @@ pub use reason::{has_no_body, reason};
 pub use response::{Length, Persistence, ResponseHead};
 pub use span::Span;
 pub use status::Status;
-pub use target::{percent_decode, Target};
+pub use target::{percent_decode, split_authority, Target};
 pub use transfer_codings::Coding;

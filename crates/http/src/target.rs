@@ -85,6 +85,15 @@ pub(crate) fn is_authority(bytes: &[u8]) -> bool {
     host_is_valid && is_port(port)
 }
 
+/// Host and port of a valid authority. The port is empty if there is none. An IPv6 address keeps its brackets.
+pub fn split_authority(bytes: &[u8]) -> (&[u8], &[u8]) {
+    // Only a port can be digits after a colon: those of an IPv6 address are followed by a bracket.
+    match bytes.iter().rposition(|byte| !byte.is_ascii_digit()) {
+        Some(colon) if bytes[colon] == b':' => (&bytes[..colon], &bytes[colon + 1..]),
+        _ => (bytes, b""),
+    }
+}
+
 /// Whether this is a colon and digits, or nothing.
 fn is_port(bytes: &[u8]) -> bool {
     match bytes {
@@ -151,6 +160,29 @@ mod tests {
         assert_eq!(parts("http://a:80/b?c"), ("/b", "c", Some("a:80")));
         assert_eq!(parts("HTTPS://a"), ("/", "", Some("a")));
         assert_eq!(parts("http://a?b"), ("/", "b", Some("a")));
+    }
+
+    #[test]
+    fn an_authority_is_split_at_the_colon_before_its_port() {
+        for (authority, host, port) in [
+            ("a", "a", ""),
+            ("a:", "a", ""),
+            ("a.b:80", "a.b", "80"),
+            ("80", "80", ""),
+            ("127.0.0.1", "127.0.0.1", ""),
+            ("127.0.0.1:1", "127.0.0.1", "1"),
+            ("[::1]", "[::1]", ""),
+            ("[::1]:", "[::1]", ""),
+            ("[2001:db8::192.0.2.1]:443", "[2001:db8::192.0.2.1]", "443"),
+            ("a%20b:8", "a%20b", "8"),
+        ] {
+            assert!(is_authority(authority.as_bytes()), "{authority}");
+            assert_eq!(
+                split_authority(authority.as_bytes()),
+                (host.as_bytes(), port.as_bytes()),
+                "{authority}"
+            );
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use fastrack_http::{Coding, Date, Head, Length, Limits, Persistence, ResponseHead};
+use fastrack_http::{split_authority, Coding, Date, Head, Length, Limits, Persistence, ResponseHead};
 
 mod answer;
 
@@ -157,6 +157,15 @@ fn some_fields() -> impl Strategy<Value = Vec<(String, String)>> {
     let name = "(a|A|b|date|server|connection|Connection|keep-alive|Upgrade|content-length|Content-Length|transfer-encoding|Transfer-Encoding|x y)";
     let value = "(|1|12|2|close|a, Close| b ,keep-alive|content-length|chunked|gzip|identity|gzip, chunked|chunked\ngzip|1\n2|\nx|a\r|x{50})";
     vec((name, value), 0..5)
+}
+
+proptest! {
+    #[test]
+    fn an_authority_is_its_host_and_its_port(host in "[a-z0-9._-]{1,20}|\\[[0-9a-f:.]{2,20}\\]", port in "[0-9]{0,6}") {
+        prop_assert_eq!(split_authority(host.as_bytes()), (host.as_bytes(), &b""[..]));
+        let both = format!("{host}:{port}");
+        prop_assert_eq!(split_authority(both.as_bytes()), (host.as_bytes(), port.as_bytes()));
+    }
 }
 
 proptest! {

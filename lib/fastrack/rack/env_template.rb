@@ -1,12 +1,16 @@
 # frozen_string_literal: true
 
+require_relative "../version"
 require_relative "input"
 
 module Fastrack
   # What each request's env is copied from: all that is known before the request, and what most requests have in common
-  # (GET, HTTP/1.1, no query), which the engine writes only where it is another.
+  # (HTTP/1.1, no query), which the engine writes only where it is another.
   module EnvTemplate
-    # What a unix socket has instead of a host, a port and a peer: Unicorn's and Puma's, for requests without Host.
+    # RFC 3875, 4.1.17.
+    SOFTWARE = "Fastrack/#{VERSION}"
+
+    # What a unix socket has instead of a host, a port and a peer: Unicorn's and Puma's. Host and port are for requests that name none.
     UNIX = { "SERVER_NAME" => "localhost", "SERVER_PORT" => "80", "REMOTE_ADDR" => "127.0.0.1", "REMOTE_PORT" => "0" }.freeze
 
     # Rhebok's.
@@ -23,7 +27,7 @@ module Fastrack
     #   OwnCall::Hijack and the like
     def for(listener, script_name: "", early_hints: false, multithread: false, rhebok: false)
       {
-        "REQUEST_METHOD" => "GET", "SCRIPT_NAME" => script_name, "QUERY_STRING" => "", "SERVER_PROTOCOL" => "HTTP/1.1",
+        "SCRIPT_NAME" => script_name, "QUERY_STRING" => "", "SERVER_PROTOCOL" => "HTTP/1.1", "SERVER_SOFTWARE" => SOFTWARE,
         **(rhebok ? RHEBOKS_UNIX : UNIX),
         **(listener.tcp? ? { "SERVER_NAME" => listener.server_name, "SERVER_PORT" => listener.server_port } : {}),
         **for_rack_version, "rack.after_reply" => [], "rack.hijack?" => true, "rack.hijack" => true,

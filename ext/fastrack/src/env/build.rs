@@ -7,9 +7,9 @@ use fastrack_http::{Framing, KnownName, Version};
 
 use crate::env::own_calls::{Offered, OwnCalls};
 use crate::env::remote_addr::RemoteAddrCache;
-use crate::env::templates::{EnvTemplates, TemplateKey, CALLBACK_KEYS};
+use crate::env::templates::{EnvTemplates, TemplateKey};
 use crate::env::values::FirstValues;
-use crate::env::{headers, protocol};
+use crate::env::{headers, protocol, server_name};
 use crate::ruby::{format_into, interned, string, NIL};
 
 /// Makes envs, and keeps what they have in common.
@@ -20,7 +20,8 @@ pub(crate) struct EnvBuilder {
     remote_addrs: RemoteAddrCache,
     /// Rack 3.1 or later.
     rack_3_1: bool,
-    lists: CallbackLists,
+    /// How many Arrays for callbacks envs have.
+    callbacks: usize,
     own_calls: OwnCalls,
 }
 
@@ -31,7 +32,7 @@ impl EnvBuilder {
             templates: EnvTemplates::new(templates),
             remote_addrs: RemoteAddrCache::new(),
             rack_3_1,
-            lists: CallbackLists::new(callbacks),
+            callbacks,
             own_calls: OwnCalls::new(&offered),
         }
     }
@@ -44,12 +45,14 @@ impl EnvBuilder {
         unsafe {
             let (template, has_header_keys) = self.templates.find(&TemplateKey::of(request.listener, head));
             let mut values = FirstValues::new();
-            self.lists.add(&mut values);
+            // Not shared, not even empty ones: an app may keep its request's, and add to it when that is over.
+            for _ in 0..self.callbacks {
+                values.push(rb_ary_new_capa(0));
+            }
             self.own_calls.make(number, |value| values.push(value));
             self.add_target_and_peer(&mut values, request);
-            if has_header_keys {
-                headers::add_known(&mut values, request);
-            }
+            let host = if has_header_keys { headers::add_known(&mut values, request) } else { NIL };
+            server_name::add(&mut values, request, host);
             add_rare(&mut values, request);
             let env = values.copy_into_dup(template);
             headers::set_others(env, request, has_header_keys);
@@ -85,6 +88,7 @@ impl EnvBuilder {
         let head = request.head;
         // SAFETY: under protect; all values are on the stack.
         unsafe {
+            values.push(string(head.method.of_buffer(request.bytes)));
             values.push(string(head.target.of_buffer(request.bytes)));
             values.push(string(self.path_info(request)));
             if let Some(peer) = request.peer {
@@ -99,7 +103,7 @@ impl EnvBuilder {
     }
 }
 
-/// In the order of a template's rare keys.
+/// In the order of a template's rare keys, after those of [`server_name`].
 unsafe fn add_rare(values: &mut FirstValues, request: &Request<'_>) {
     let interned = interned();
     let head = request.head;
@@ -109,10 +113,6 @@ unsafe fn add_rare(values: &mut FirstValues, request: &Request<'_>) {
             b"" => values.push_unchanged(),
             query => values.push(string(query)),
         }
-        match head.method.of_buffer(request.bytes) {
-            b"GET" => values.push_unchanged(),
-            method => values.push(interned.method(method).unwrap_or_else(|| string(method))),
-        }
         // Most have not waited, as far as the clock tells. The others' Floats are no objects on the heap (flonum).
         match request.queue_time {
             0 => values.push_unchanged(),
@@ -121,36 +121,6 @@ unsafe fn add_rare(values: &mut FirstValues, request: &Request<'_>) {
         match head.version {
             Version::Http11 => values.push_unchanged(),
             Version::Http10 => values.push(interned.http_10),
-        }
-    }
-}
-
-/// The Arrays that envs have for callbacks.
-///
-/// An app may freeze its request's, or keep it and add to it from a thread when the request is over: the callback must
-/// not be another request's. So each request gets new ones while there are other threads, and after one that has used
-/// them. The rest share: two new Arrays would be a thirtieth of a short request.
-struct CallbackLists {
-    shared: [VALUE; CALLBACK_KEYS],
-    len: usize,
-}
-
-impl CallbackLists {
-    fn new(len: usize) -> Self {
-        CallbackLists { shared: [NIL; CALLBACK_KEYS], len }
-    }
-
-    unsafe fn add(&mut self, values: &mut FirstValues) {
-        // SAFETY: as this function's; nil or Arrays that are on the stack.
-        unsafe {
-            let alone = rb_thread_alone() != 0;
-            for list in &mut self.shared[..self.len] {
-                if !alone || *list == NIL || RARRAY_LEN(*list) > 0 || rb_obj_frozen_p(*list) == Qtrue as VALUE
-                {
-                    *list = rb_ary_new();
-                }
-                values.push(*list);
-            }
         }
     }
 }

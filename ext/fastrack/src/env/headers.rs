@@ -6,16 +6,22 @@ use fastrack_engine::Request;
 use fastrack_http::{env_key, Field, KnownName, MAX_NAME};
 
 use crate::env::values::FirstValues;
-use crate::ruby::{interned, string, UNDEF};
+use crate::ruby::{interned, string, NIL, UNDEF};
 
 /// Adds the values of the common fields, in the order of the request's
-/// [`TemplateKey`](crate::env::templates::TemplateKey).
-pub(crate) unsafe fn add_known(values: &mut FirstValues, request: &Request<'_>) {
+/// [`TemplateKey`](crate::env::templates::TemplateKey). Returns that of Host; nil if there is none.
+pub(crate) unsafe fn add_known(values: &mut FirstValues, request: &Request<'_>) -> VALUE {
     let known = |field: &&Field| field.known.is_some_and(|name| name != KnownName::TransferEncoding);
+    let mut host = NIL;
     for field in request.head.fields.iter().filter(known) {
         // SAFETY: as this function's.
-        values.push(unsafe { value(field, request) });
+        let value = unsafe { value(field, request) };
+        if field.known == Some(KnownName::Host) {
+            host = value;
+        }
+        values.push(value);
     }
+    host
 }
 
 /// Sets the other fields: those with uncommon names if `has_known`, else all.

@@ -1,6 +1,6 @@
 //! REMOTE_ADDR and REMOTE_PORT: the client's address.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use rb_sys::*;
 
@@ -9,36 +9,49 @@ use crate::ruby::{format_into, string};
 /// How many ports are kept: behind a proxy, or on kept connections, the same ones come again and again.
 const PORTS: usize = 64;
 
-/// The Strings of the last address, and of the last port of each remainder by [`PORTS`]. They are frozen, since many
-/// envs share them.
+/// The text of the last address, and the Strings of the last port of each remainder by [`PORTS`], which are frozen: many envs
+/// share them. Each env has its own String of the address, which the app may change, as under Puma and Unicorn.
 ///
 /// INVARIANT: lives on the stack, where the GC sees the values in it.
 pub(crate) struct RemoteAddrCache {
-    address: Option<(IpAddr, VALUE)>,
+    ip: IpAddr,
+    text: [u8; LONGEST],
+    len: usize,
     ports: [Option<(u16, VALUE)>; PORTS],
 }
 
+/// In bytes; an IPv6 address that has an IPv4 address in it.
+const LONGEST: usize = 48;
+
 impl RemoteAddrCache {
     pub fn new() -> Self {
-        RemoteAddrCache { address: None, ports: [None; PORTS] }
+        let mut new = RemoteAddrCache {
+            ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            text: [0; LONGEST],
+            len: 0,
+            ports: [None; PORTS],
+        };
+        new.format(new.ip);
+        new
+    }
+
+    fn format(&mut self, ip: IpAddr) {
+        self.ip = ip;
+        self.len = format_into(&mut self.text, ip).len();
     }
 
     /// Address and port.
     pub unsafe fn strings(&mut self, peer: SocketAddr) -> (VALUE, VALUE) {
-        let mut text = [0; 48];
-        let address = match self.address {
-            Some((ip, string)) if ip == peer.ip() => string,
-            _ => {
-                // SAFETY: as this function's.
-                let string = unsafe { rb_obj_freeze(string(format_into(&mut text, peer.ip()))) };
-                self.address = Some((peer.ip(), string));
-                string
-            }
-        };
+        if self.ip != peer.ip() {
+            self.format(peer.ip());
+        }
+        // SAFETY: as this function's.
+        let address = unsafe { string(&self.text[..self.len]) };
         let place = &mut self.ports[usize::from(peer.port()) % PORTS];
         let port = match *place {
             Some((number, string)) if number == peer.port() => string,
             _ => {
+                let mut text = [0; 5];
                 // SAFETY: as this function's.
                 let string = unsafe { rb_obj_freeze(string(format_into(&mut text, peer.port()))) };
                 *place = Some((peer.port(), string));

@@ -6,6 +6,8 @@
 //!
 //! The entries of a template: [`callback_keys`], [`own_call_keys`], [`request_keys`], the header fields, [`rare_keys`], then the
 //! listener's constants.
+//!
+//! SERVER_NAME and SERVER_PORT are the listener's, for requests that name no host. A template with Host has the port of http.
 
 use rb_sys::*;
 
@@ -15,10 +17,10 @@ use crate::env::own_calls::own_call_keys;
 use crate::ruby::{interned, NIL};
 
 /// How many [`request_keys`] there are.
-pub(crate) const REQUEST_KEYS: usize = 4;
+pub(crate) const REQUEST_KEYS: usize = 5;
 
 /// How many [`rare_keys`] there are.
-pub(crate) const RARE_KEYS: usize = 4;
+pub(crate) const RARE_KEYS: usize = 5;
 
 /// How many [`callback_keys`] there are.
 pub(crate) const CALLBACK_KEYS: usize = 2;
@@ -38,14 +40,26 @@ pub(crate) fn callback_keys() -> [VALUE; CALLBACK_KEYS] {
 /// The entries that each request fills.
 fn request_keys() -> [VALUE; REQUEST_KEYS] {
     let interned = interned();
-    [interned.request_uri, interned.path_info, interned.remote_addr, interned.remote_port]
+    [
+        interned.request_method,
+        interned.request_uri,
+        interned.path_info,
+        interned.remote_addr,
+        interned.remote_port,
+    ]
 }
 
-/// The entries that many requests leave as the listener has them (GET, HTTP/1.1, no query). They come last, and the writing ends
-/// with the last one that is another.
+/// The entries that many requests leave as the template has them (HTTP/1.1, no port, no query). They come last, and the writing
+/// ends with the last one that is another.
 fn rare_keys() -> [VALUE; RARE_KEYS] {
     let interned = interned();
-    [interned.query_string, interned.request_method, interned.queue_time, interned.server_protocol]
+    [
+        interned.server_name,
+        interned.server_port,
+        interned.query_string,
+        interned.queue_time,
+        interned.server_protocol,
+    ]
 }
 
 /// What a template is made for: the listener, and the common header fields in their order, without Transfer-Encoding,
@@ -146,11 +160,15 @@ pub(crate) unsafe fn make_template(base: VALUE, fields: &[u8]) -> VALUE {
         // The listener's template has true for those that its requests get.
         let own_calls =
             own_call_keys().into_iter().filter(|key| rb_hash_lookup(base, *key) == Qtrue as VALUE);
+        let names_host = fields.contains(&(KnownName::Host as u8));
         let fields = fields.iter().map(|number| interned().known(*number));
         for key in callbacks.chain(own_calls).chain(request_keys()).chain(fields).chain(rare_keys()) {
             rb_hash_aset(made, key, NIL);
         }
         rb_hash_update_by(made, base, None);
+        if names_host {
+            rb_hash_aset(made, interned().server_port, interned().port_80);
+        }
         made
     }
 }

@@ -10,9 +10,6 @@ use fastrack_http::KnownName;
 
 use crate::ruby::protect::protect;
 
-/// Methods whose Strings are made once; others are made for each request.
-const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"];
-
 const KNOWN: usize = KnownName::ALL.len();
 
 macro_rules! interned {
@@ -24,7 +21,6 @@ macro_rules! interned {
         /// The Strings are frozen. All values are registered with the GC for good, and never move.
         pub(crate) struct Interned {
             known: [VALUE; KNOWN],
-            methods: [VALUE; METHODS.len()],
             pub id: Ids,
             $(pub $string: VALUE,)*
             $(pub $class: VALUE,)*
@@ -39,7 +35,6 @@ macro_rules! interned {
             fn new() -> Self {
                 Interned {
                     known: std::array::from_fn(|number| string(KnownName::ALL[number].key())),
-                    methods: METHODS.map(string),
                     id: Ids { $($id: id(stringify!($id)),)* },
                     $($string: string($text),)*
                     $($class: class($path),)*
@@ -52,11 +47,15 @@ macro_rules! interned {
 interned! {
     strings {
         http_10 = "HTTP/1.0",
+        port_80 = "80",
+        port_443 = "443",
         request_method = "REQUEST_METHOD",
         request_uri = "REQUEST_URI",
         path_info = "PATH_INFO",
         query_string = "QUERY_STRING",
         chunked = "chunked",
+        server_name = "SERVER_NAME",
+        server_port = "SERVER_PORT",
         server_protocol = "SERVER_PROTOCOL",
         remote_addr = "REMOTE_ADDR",
         remote_port = "REMOTE_PORT",
@@ -109,12 +108,6 @@ impl Interned {
     /// The env key of the common header field with this number.
     pub fn known(&self, number: u8) -> VALUE {
         self.known[usize::from(number)]
-    }
-
-    /// The String of a common method.
-    pub fn method(&self, method: &[u8]) -> Option<VALUE> {
-        let index = METHODS.iter().position(|known| known.as_bytes() == method)?;
-        Some(self.methods[index])
     }
 }
 
