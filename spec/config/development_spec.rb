@@ -127,8 +127,9 @@ RSpec.describe "In development", once: "options, the terminal and signals, which
         read_until(/garbage/)
         input.write("\C-c")
         read_until(/\^C.*\(rdbg\) /m)
-        # Longer than the server takes to find out whose it was.
-        input.write("sleep 3; p 'still ' + 'here'\n")
+        # Longer than the server takes to find out whose it was: nothing that can be seen says that it has.
+        sleep 2
+        input.write("p 'still ' + 'here'\n")
         read_until(/still here/)
         input.write("continue\n")
         read_until(/"GET \//)

@@ -7,11 +7,11 @@ module Fastrack
   # `binding.irb`) takes it at its prompt, for a line that is not to be. Then it is not for the server.
   class DeveloperInterrupt
     # Seconds that a debugger gets to be at its prompt again; where none was seen there at first, it may just have left it.
-    PAUSE = 1
+    PAUSE = 0.5
     SHORT_PAUSE = 0.3
 
     # Seconds that workers get to answer. One that does not is in no debugger: it hangs in native code.
-    PATIENCE = 1
+    PATIENCE = 3
 
     # @return [Float, nil] monotonic seconds when #step has something to do
     attr_reader :due_at
@@ -38,8 +38,8 @@ module Fastrack
       return (ask(now) if now >= @due_at) unless @asked
 
       answers = @asked.map(&:interrupt_taken)
-      # Whatever has its own handler for INT may also keep that after its prompt.
-      taken = answers.include?(true) && (@edited || ProcessSettings.line_edited?)
+      # Whatever has its own handler for INT may also keep that after its prompt. Whoever had one may have gone on, and be done.
+      taken = answers.include?(true) ? @edited || ProcessSettings.line_edited? : answers.empty? && @edited
       return unless taken || answers.none?(&:nil?) || now >= @due_at
 
       @due_at = @asked = nil
