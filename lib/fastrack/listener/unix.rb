@@ -5,6 +5,7 @@ require_relative "../error"
 require_relative "../listener"
 require_relative "../log"
 require_relative "../process/safe_file"
+require_relative "../text"
 
 module Fastrack
   # Opens the listener for a path.
@@ -75,10 +76,10 @@ module Fastrack
 
     # Whether a process has bound it and does not listen yet. A relative path in proc(5) starts in a directory unknown here.
     def bound?(path)
-      File.foreach("/proc/net/unix").any? do |line|
+      File.foreach("/proc/net/unix", mode: "rb").any? do |line|
         *_, flags, type, state, _, given = line.chomp.split(" ", 8)
         [flags, type, state] == %w[00000000 0001 01] && given &&
-          (given.start_with?("/") ? given == File.expand_path(path) : File.basename(given) == File.basename(path))
+          (given.start_with?("/") ? given == Text.expand(path).b : File.basename(given) == File.basename(path).b)
       end
     rescue SystemCallError
       false
