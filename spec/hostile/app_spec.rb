@@ -101,7 +101,7 @@ RSpec.describe "A hostile app" do
     "ends its process in a callback" => ["(env['rack.after_reply'] ||= []) << -> { exit! }", 200],
 
     # --- what it gives back
-    "gives an interim status, and no other" => [answer("[100, {}, []]"), 100],
+    "gives an interim status, and no other" => [answer("[100, {}, []]"), 500],
     "gives headers whose each raises" => [answer("[200, Class.new { def each = raise('no') }.new, []]"), 500],
     "gives header names that are none" => [answer("[200, { 'a b' => '1', '' => '2', \"a\\r\\nb\" => '3' }, ['x']]"), 500],
     "gives header values that are no Strings" => [answer("[200, { 'a' => nil, 'b' => 5, 'c' => Object.new }, ['x']]"), 200],

@@ -3,8 +3,8 @@
 require_relative "../error"
 
 module Fastrack
-  # Why a worker or a new master could not start, or a worker not become the mold, in its own words. They come to the master by a pipe, for the status: a log may be
-  # anywhere.
+  # Why a worker or a new master could not start, or a worker not become the mold, in its own words. They come to the master by a pipe,
+  # for the status: a log may be anywhere.
   module LastWords
     # The pipe's descriptor in a new master.
     VARIABLE = "FASTRACK_LAST_WORDS"
@@ -62,7 +62,8 @@ module Fastrack
 
       def write(pipe, words)
         text = words.is_a?(String) ? words : Error.reason(words)
-        pipe&.write_nonblock("#{Process.pid} #{text.scrub("?")[0, LONGEST].tr("\n", " ")}\n")
+        # Of an app that does not load, the backtrace is in the log.
+        pipe&.write_nonblock("#{Process.pid} #{text.scrub("?").lines.first.to_s.chomp[0, LONGEST]}\n")
       rescue *Error::FOREIGN
         # It is full, or closed, or the message is none.
         nil
