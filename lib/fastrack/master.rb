@@ -97,6 +97,7 @@ module Fastrack
     def keep_words
       LastWords.open
       Log.repeats = Repeats.new
+      ForkGuard.shared = [LastWords, Log.repeats]
     end
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
@@ -129,11 +130,12 @@ module Fastrack
     # After an exception workers may still run. They exit because the death pipe is closed.
     def close
       @death_pipe.each(&:close)
-      LastWords.close
+      ForkGuard.shared.each(&:close)
       @workers.detach
       @upgrade&.close
       @monitor&.close
       Log.repeats = nil
+      ForkGuard.shared = []
       ForkGuard.uninstall
       @signals.uninstall(quiet: @signalled ? REPEATED : [], once: @signalled && !@interrupted && !configuration.development? ? ["INT"] : [])
       @signals.close

@@ -7,7 +7,10 @@ RSpec.describe "The folder for monitors without a place of their own", linux: "i
 
   let(:folder) { File.join(@dir, "fastrack-#{Process.euid}") }
 
-  before { stub_const("Fastrack::UsualControl::PARENT", @dir) }
+  before do
+    stub_const("Fastrack::UsualControl::PARENT", @dir)
+    stub_const("Fastrack::UsualControl::ROOTS", folder)
+  end
 
   it "is made for the server's user alone, and has a name for each master" do
     expect([Fastrack::UsualControl.make, File.stat(folder).mode & 0o777]).to eq(["#{folder}/#{Process.pid}.control", 0o700])

@@ -26,7 +26,7 @@ RSpec.describe "the scoreboard", once: "shared memory" do
   it "names the request that has called exit!, which is an end without an error, and cuts its target where that is long" do
     server = serve
     before = server.workers
-    path = "/exit?#{"0" * 400}600"
+    path = "/exit/#{"0" * 400}600"
     client = request(server, path)
     pid = Eventually.eventually { (before - server.workers).first }
     expect(line_of(server, pid)).to match(/ exited while serving GET #{Regexp.escape(path[0, 204])}\S* for \d+\.\d s$/)

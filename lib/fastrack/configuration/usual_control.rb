@@ -6,6 +6,11 @@ module Fastrack
   # The monitor's socket where neither a pid file nor ControlPath names one: in a folder of the server's user, by the master's pid. So
   # commands that find the server by its directory can ask it, too.
   module UsualControl
+    # Root's folder, where no other user can put anything (SafeFile), and the folder that has other users'. Not TMPDIR, which commands need
+    # not have in common with the server.
+    ROOTS = "/run/fastrack"
+    PARENT = "/tmp"
+
     class << self
       # @return [String, nil] this process's; nil where there can be none
       def path = own?(folder_of(Process.euid)) ? in_folder(Process.euid, Process.pid) : nil
@@ -32,8 +37,7 @@ module Fastrack
 
       private
 
-      # Root's is where no other user can put anything (SafeFile). Not TMPDIR, which commands need not have in common with the server.
-      def folder_of(user) = user.zero? ? "/run/fastrack" : "/tmp/fastrack-#{user}"
+      def folder_of(user) = user.zero? ? ROOTS : "#{PARENT}/fastrack-#{user}"
 
       def in_folder(user, pid) = "#{folder_of(user)}/#{pid}.control"
 

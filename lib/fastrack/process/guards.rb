@@ -12,8 +12,12 @@ module Fastrack
   # Since Ruby 3.1 all of Ruby's forks go through Process._fork.
   module ForkGuard
     @lock = Mutex.new
+    @shared = []
 
     class << self
+      # @return [Array<#close>] what the server's own processes have in common, whatever else each of them has open
+      attr_accessor :shared
+
       # @param in_child [#call, nil] called in each child that the app forks, before the descriptors are closed
       # @yieldreturn [Array<#close>] all that the server has open in this process
       def install(in_child = nil, &descriptors)
@@ -106,7 +110,7 @@ module Fastrack
         return if own
 
         @in_child&.call
-        close_descriptors
+        [*descriptors, *@shared].each(&:close)
         uninstall
       end
     end

@@ -12,6 +12,9 @@ module Fastrack
     # Characters. All that comes at once fits into what a pipe takes in one piece (PIPE_BUF, pipe(7)).
     LONGEST = 500
 
+    # Processes whose words are kept until their end is seen: a worker's app may write there, too.
+    KEPT = 1024
+
     class << self
       # In the master.
       def open
@@ -53,6 +56,7 @@ module Fastrack
       def of(pid)
         text = @reader&.read_nonblock(65_536).to_s.force_encoding(Encoding::UTF_8).scrub("?")
         text.each_line(chomp: true) { |line| line.split(" ", 2).then { |name, words| @said[name.to_i] = words } }
+        @said.shift while @said.size > KEPT
         @said.delete(pid)
       rescue IO::WaitReadable, EOFError, IOError
         @said.delete(pid)
