@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "io/wait"
+
 module Fastrack
   # Counts what fails again and again, in the master and its workers, so that the log need not say it each time: once, and then at
   # intervals that grow.
