@@ -93,15 +93,16 @@ RSpec.describe "Faults", once: "processes, signals and files" do
   end
 
   it "B-faults no process to be had for a worker is logged, spaced, and tried again" do
-    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0.1 }, config: <<~RUBY)
+    server = Server.ready(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 0.1 }, config: <<~RUBY)
       Process.singleton_class.prepend(Module.new do
-        def _fork = File.exist?("no_fork") ? raise(Errno::EAGAIN, "fork(2)") : super
+        def _fork = File.exist?("no_fork") ? File.write("tries", "fork\n", mode: "a") && raise(Errno::EAGAIN, "fork(2)") : super
       end)
     RUBY
     before = server.await_workers(1)
     server.write("no_fork", "")
     server.signal(:KILL, to: before.first)
-    server.await_log(/cannot spawn worker 0: .*Resource temporarily unavailable/, 3)
+    server.await_log(/cannot spawn worker 0: .*Resource temporarily unavailable/)
+    Eventually.eventually { server.lines_of("tries").size >= 3 }
     server.remove("no_fork")
     expect(server.get.status).to eq(200)
   end
