@@ -220,6 +220,39 @@ RSpec.describe "A master of root's", if: Process.uid.zero? && RUBY_PLATFORM.incl
     end
   end
 
+  describe "by way of a link to a descriptor of a process of the user's" do
+    # It has the secret open for reading, as number 50.
+    before do
+      secret
+      File.chmod(0o644, secret)
+      @holder = spawn("setpriv", "--reuid=nobody", "--clear-groups", "sleep", "600", 50 => secret, %i[out err] => File::NULL)
+      eventually { File.read("/proc/#{@holder}/comm") == "sleep\n" }
+      link("/proc/#{@holder}/fd/50", "#{log}/file")
+    end
+
+    after { Process.kill(:KILL, @holder) && Process.wait(@holder) }
+
+    %i[StderrPath StdoutPath AccessLog].each do |option|
+      it "D9 opens no file of root's as #{option}" do
+        expect(fail_to_start(option => "#{log}/file")).to eq("fastrack: option #{option}: cannot write to #{log}/file: #{refusal}")
+      end
+    end
+
+    it "D9 writes to no file of root's as pid file, state file, control socket or listener" do
+      expect(fail_to_start(Path: "#{log}/file")).to eq("fastrack: cannot listen on #{log}/file: it exists and is not a socket")
+      server = start(options: { User: "nobody", ControlPath: "#{log}/file" })
+      server.await_log("no monitor at #{log}/file: it exists and is not a socket")
+      as_careful_root { Fastrack::SafeFile.write("#{log}/file", "text", 0o666) }
+      expect([File.lstat("#{log}/file").file?, File.stat("#{log}/file").uid]).to eq([true, user.uid])
+      File.unlink("#{log}/file")
+      link("/proc/#{@holder}/fd/50", "#{log}/file")
+      server = start(options: { Pid: "#{log}/file", User: "nobody" })
+      expect([File.lstat("#{log}/file").file?, File.read("#{log}/file")]).to eq([true, "#{server.master}\n"])
+    end
+
+    after { expect([File.read(secret), File.stat(secret).uid]).to eq(["root's", 0]) }
+  end
+
   it "D9 leaves no socket in a folder of root's that the user puts in the place of its own just before bind(2)" do
     secret
     socket = Socket.new(:UNIX, :STREAM)

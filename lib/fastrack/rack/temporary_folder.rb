@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "../text"
+
 module Fastrack
   # Where files without a name go: long bodies of requests, and what slow clients have not taken of responses.
   #
@@ -26,7 +28,7 @@ module Fastrack
       private
 
       def choices = (named + COMMON).uniq
-      def named = ENV.values_at(*VARIABLES).compact.reject(&:empty?).map { |folder| File.expand_path(folder) }
+      def named = ENV.values_at(*VARIABLES).compact.reject(&:empty?).map { |folder| Text.expand(folder) }
 
       def made?(folder)
         Dir.mkdir(folder, 0o700)
