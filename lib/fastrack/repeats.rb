@@ -53,7 +53,10 @@ module Fastrack
     # @return [Hash{Integer => Array}] how often it has come, when it was said, when it came last, seconds to the next line
     def take
       @reader.wait_readable(PATIENCE)
-      @reader.read_nonblock(KEPT * LENGTH).unpack(ENTRY * KEPT).each_slice(5).select(&:all?).to_h { |key, *entry| [key, entry] }.except(0)
+      # All that a pipe holds, and not more than it should.
+      found = @reader.read_nonblock(65_536)
+      found = "" if found.bytesize > KEPT * LENGTH || found.bytesize % LENGTH != 0
+      found.unpack(ENTRY * (found.bytesize / LENGTH)).each_slice(5).to_h { |key, *entry| [key, entry] }.except(0)
     rescue IO::WaitReadable, SystemCallError, IOError
       {}
     end
