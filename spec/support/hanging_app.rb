@@ -26,7 +26,7 @@ module HangingApp
       when "/sleep" then SLEEPING.call
       when "/loop" then LOOPING.call
       when "/native" then NATIVE.call
-      when "/exit" then exit!(0)
+      when %r{\A/exit} then exit!(0)
       when "/stop" then Process.kill(:STOP, Process.pid)
       when "/wait"
         File.write(File.join(HERE, "waiting"), Process.pid.to_s)
