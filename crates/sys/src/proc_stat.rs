@@ -10,7 +10,8 @@ pub struct ProcStat {
 impl ProcStat {
     /// A process's; None if there is no such process, or no proc(5).
     pub fn of_process(pid: u32) -> Option<Self> {
-        Self::read(&format!("/proc/{pid}/stat"))
+        // The portable build does without.
+        (!cfg!(portable)).then(|| Self::read(&format!("/proc/{pid}/stat"))).flatten()
     }
 
     /// That of a thread of this process.
@@ -19,9 +20,6 @@ impl ProcStat {
     }
 
     fn read(path: &str) -> Option<Self> {
-        if cfg!(portable) {
-            return None;
-        }
         let bytes = std::fs::read(path).ok()?;
         // The name before it is in parentheses, may contain some, and need not be UTF-8.
         let name_end = bytes.iter().rposition(|byte| *byte == b')')?;

@@ -228,9 +228,10 @@ fn after_write(mut connection: Box<Connection>) -> Box<Connection> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{self, Write};
+    use std::io::{self, IoSlice, Write};
 
     use super::*;
+    use crate::conn::{Spooling, WriteBuf};
     use crate::handoff::SharedQueue;
     use crate::reactor::tests::{pair, reactor, REQUEST};
 
@@ -271,9 +272,11 @@ mod tests {
     #[test]
     fn a_child_that_is_forked_lets_go_of_that_requests_file_too() {
         let mut reactor = reactor();
-        let (mut client, mut connection) = pair();
-        client.write_all(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2000000\r\n\r\n").expect("write");
-        assert_eq!(reactor.read(&mut connection), Step::Wait);
+        let (_client, mut connection) = pair();
+        let (spooling, mut unsent) = (Spooling::new(&reactor.settings), WriteBuf::default());
+        unsent.push(&[IoSlice::new(b"spooled")], 0).expect("room");
+        assert!(unsent.spool(u64::MAX, || spooling.create(&reactor.control)).expect("written"));
+        connection.send_later((unsent, None), true, false);
         reactor.take_in(connection, Step::Ready);
         assert_eq!(reactor.files().count(), 1);
     }

@@ -9,7 +9,9 @@ use libfuzzer_sys::fuzz_target;
 fn check_same(head: &Head, bytes: &[u8], pico: &PicoHead) {
     assert_eq!(head.len, pico.len);
     assert_eq!(head.method.of_buffer(bytes), pico.method);
-    assert_eq!(head.target.of_buffer(bytes), pico.target);
+    // It keeps the fragment: fragment.
+    let without_fragment = pico.target.split(|byte| *byte == b'#').next();
+    assert_eq!(Some(head.target.of_buffer(bytes)), without_fragment);
     assert_eq!(head.fields.len(), pico.fields.len());
     for (field, (name, value)) in head.fields.iter().zip(&pico.fields) {
         assert_eq!(Some(field.name.of_buffer(bytes)), name.as_deref());
