@@ -10,8 +10,7 @@ pub struct ProcStat {
 impl ProcStat {
     /// A process's; None if there is no such process, or no proc(5).
     pub fn of_process(pid: u32) -> Option<Self> {
-        // The portable build does without.
-        (!cfg!(portable)).then(|| Self::read(&format!("/proc/{pid}/stat"))).flatten()
+        Self::read(&format!("/proc/{pid}/stat"))
     }
 
     /// That of a thread of this process.
@@ -47,7 +46,7 @@ impl ProcStat {
     }
 }
 
-#[cfg(all(test, not(portable)))]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
 

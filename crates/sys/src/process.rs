@@ -17,13 +17,18 @@ pub fn effective_user() -> u32 {
 
 /// Whether a process with this pid runs. One that has ended and was not reaped does not, where proc(5) tells.
 pub fn is_alive(pid: u32) -> bool {
-    is_running(pid) && !ProcStat::of_process(pid).is_some_and(|stat| stat.has_ended())
+    is_running(pid) && !stat(pid).is_some_and(|stat| stat.has_ended())
 }
 
 /// Whether both processes have one parent; false where that cannot be known.
 pub fn is_sibling(pid: u32) -> bool {
     let parent = std::os::unix::process::parent_id();
-    ProcStat::of_process(pid).is_some_and(|stat| stat.number(4) == Some(parent.into()))
+    stat(pid).is_some_and(|stat| stat.number(4) == Some(parent.into()))
+}
+
+/// None in the portable build: other systems have no proc(5).
+fn stat(pid: u32) -> Option<ProcStat> {
+    (!cfg!(portable)).then(|| ProcStat::of_process(pid)).flatten()
 }
 
 /// The address of a function or variable that this program or one of its libraries exports (dlsym(3)).
