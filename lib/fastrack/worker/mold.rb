@@ -104,7 +104,8 @@ module Fastrack
     # Garbage would be swept in each child, in pages of its own. Young objects are enough: what the mold writes to it does not share with
     # the master any more, and a full mark writes to the code of all methods (Ruby 3.3), compaction to nearly everything. But where the
     # worker had a full mark it has the code for itself already, and its children would have one soon, each for itself: another one
-    # here costs nothing, and gives their heaps room: unless they would have to look up all methods again for it. What is free between two blocks of malloc would also cost each child a page.
+    # here costs nothing, and gives their heaps room: unless they would have to look up all methods again for it. What is free between two
+    # blocks of malloc would also cost each child a page.
     def shrink(marked)
       SURVIVALS.times { GC.start(full_mark: false) }
       GC.start if marked && !FORGETFUL
