@@ -156,6 +156,7 @@ module Fastrack
 
       @old.channel.close
       @old = nil
+      LastWords.close_old
       # Its at_exit hooks, rackup's for example, may have removed this master's file.
       @launcher.pid_file&.restore_missing
       @launcher.pid_file&.remove_aside

@@ -96,7 +96,7 @@ class Server
     env = CLEAN_ENVIRONMENT.merge(env.transform_keys(&:to_s))
     @pid = PRELOADS.lazy.filter_map { |one| one.start(@command, env, @dir, log_path) }.first if inherit.empty?
     @pid ||= spawn(GcMode.in_environment(env), *@command,
-                   chdir: @dir, in: File::NULL, out: log_path, err: %i[child out], pgroup: true, **inherit)
+                   chdir: @dir, in: File::NULL, out: log_path, err: %i[child out], pgroup: true, close_others: true, **inherit)
   end
 
   # Writes a file into the private directory and gives its path.

@@ -25,6 +25,13 @@ module Fastrack
       def close
         [@reader, @writer].compact.each(&:close)
         @reader = @writer = nil
+        close_old
+      end
+
+      # In a new master's children, and when the old master has ended.
+      def close_old
+        @old&.close
+        @old = nil
       end
 
       # @return [IO, nil] for a new master
