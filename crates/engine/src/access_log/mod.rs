@@ -1,7 +1,8 @@
 //! The access log: a line for each request that the application has answered.
 //!
-//! Lines are made while a request is finished, which costs little, and collected. A thread of its own writes them, a batch
-//! at a time: only that thread waits for a disk or a pipe. What does not fit meanwhile is dropped and counted.
+//! The engine formats a line while it finishes the request, which is cheap, and collects lines into a batch. A thread of the
+//! log's own writes one batch at a time, so that only this thread waits for a disk or a pipe. Lines that do not fit into memory
+//! meanwhile are dropped and counted.
 
 mod escape;
 mod line;
@@ -9,50 +10,48 @@ mod writer;
 
 use std::net::IpAddr;
 use std::os::fd::RawFd;
+use std::time::Duration;
 
 use crate::request_state::{Count, Counters};
 
 pub(crate) use line::Line;
-use line::{Format, Texts};
-use writer::Writer;
+use line::{Format, LineWriter};
+use writer::{Batch, Writer};
 
 /// The format of an access log's lines.
 pub use line::Format as LogFormat;
 
-/// Where the access log goes.
+/// The access log's file and format.
 #[derive(Clone, Copy, Debug)]
 pub struct AccessLogSettings {
-    /// A descriptor that others may replace (dup2(2)), and that stays open until the process ends: nobody waits for the thread
-    /// that writes.
+    /// A descriptor that stays open until the process ends, since nobody waits for the writing thread. dup2(2) may replace its
+    /// file.
     pub fd: RawFd,
-    /// How its lines look.
+    /// The format of a line.
     pub format: Format,
     /// The worker's number.
     pub worker: u64,
 }
 
-/// A batch that is as long as this goes to the writer at once, in bytes.
-const BATCH: usize = 32 * 1024;
+/// A batch of this size goes to the writer at once, in bytes.
+const BATCH_SIZE: usize = 32 * 1024;
 
-/// What is kept while the writer is stuck, in bytes.
-const MOST: usize = 1024 * 1024;
+/// The most memory for lines while the writer is stuck, in bytes.
+const BATCH_LIMIT: usize = 1024 * 1024;
 
-/// How old a line gets before it goes to the writer, in milliseconds.
-const AGE: u64 = 200;
+/// The age of a batch at which it goes to the writer, in milliseconds.
+const BATCH_AGE: u64 = 200;
 
 /// The least time between two warnings, in milliseconds.
-const QUIET: u64 = 60_000;
+const WARNING_INTERVAL: u64 = 60_000;
 
 #[derive(Debug)]
 pub(crate) struct AccessLog {
-    format: Format,
-    texts: Texts,
-    /// Whole lines, and how many.
-    lines: Vec<u8>,
-    count: u64,
-    /// When the first of these was added, in milliseconds of the monotonic clock.
+    line_writer: LineWriter,
+    batch: Batch,
+    /// The time of the batch's first line, in milliseconds of the monotonic clock.
     since: u64,
-    /// Lines that were dropped, and not yet reported.
+    /// Lines that were dropped since the last warning.
     dropped: u64,
     next_warning: u64,
     writer: Writer,
@@ -61,10 +60,8 @@ pub(crate) struct AccessLog {
 impl AccessLog {
     pub fn start(settings: &AccessLogSettings, counters: &Counters) -> std::io::Result<Self> {
         Ok(AccessLog {
-            format: settings.format,
-            texts: Texts::new(settings.worker),
-            lines: Vec::new(),
-            count: 0,
+            line_writer: LineWriter::new(settings.format, settings.worker),
+            batch: Batch::default(),
             since: 0,
             dropped: 0,
             next_warning: 0,
@@ -72,25 +69,26 @@ impl AccessLog {
         })
     }
 
-    /// Adds a line, at this time of the monotonic clock in milliseconds.
+    /// Adds a line. `now` is in milliseconds of the monotonic clock.
     pub fn add(&mut self, line: &Line<'_>, address: Option<IpAddr>, now: u64, counters: &Counters) {
-        if self.lines.is_empty() {
+        if self.batch.count == 0 {
             self.since = now;
-        } else if self.lines.len() >= BATCH || now >= self.since + AGE {
+        } else if self.batch.lines.len() >= BATCH_SIZE || now >= self.since + BATCH_AGE {
             self.flush(now, counters);
         }
-        if self.lines.len() >= MOST || fastrack_sys::reserve(&mut self.lines, line::LONGEST).is_err() {
+        let lines = &mut self.batch.lines;
+        if lines.len() >= BATCH_LIMIT || fastrack_sys::reserve(lines, line::LINE_LIMIT).is_err() {
             self.dropped += 1;
             counters.add(Count::LogLinesDropped, 1);
             return;
         }
-        self.texts.write(self.format, line, address, &mut self.lines);
-        self.count += 1;
+        self.line_writer.write(line, address, lines);
+        self.batch.count += 1;
     }
 
-    /// When the next batch is due, in milliseconds of the monotonic clock.
+    /// The time at which the batch goes to the writer, in milliseconds of the monotonic clock.
     pub fn due(&self) -> Option<u64> {
-        (!self.lines.is_empty()).then_some(self.since + AGE)
+        (self.batch.count > 0).then_some(self.since + BATCH_AGE)
     }
 
     pub fn flush_if_due(&mut self, now: u64, counters: &Counters) {
@@ -99,14 +97,11 @@ impl AccessLog {
         }
     }
 
-    /// Gives the lines to the writer, unless that is still at the last ones.
+    /// Gives the batch to the writer. While the writer is busy, the batch stays for another `BATCH_AGE`.
     fn flush(&mut self, now: u64, counters: &Counters) {
-        if !self.writer.give(&mut self.lines, self.count) {
-            // Not with each line.
+        if !self.writer.give(&mut self.batch) {
             self.since = now;
-            return;
         }
-        self.count = 0;
         self.count_failed(counters);
     }
 
@@ -116,31 +111,31 @@ impl AccessLog {
         counters.add(Count::LogLinesDropped, failed);
     }
 
-    /// Writes all lines that wait, for `millis` milliseconds at most. The rest is lost: the process
-    /// ends.
+    /// Writes all lines, within `millis` milliseconds. The process ends after that, and the remaining lines are lost.
     pub fn flush_within(&mut self, millis: u64, counters: &Counters) {
         let end = fastrack_sys::monotonic_millis() + millis;
-        while !self.lines.is_empty() || !self.writer.is_done() {
-            if !self.lines.is_empty() {
+        while !self.writer.is_done() || self.batch.count > 0 {
+            if self.batch.count > 0 {
                 self.flush(end, counters);
             }
             if fastrack_sys::monotonic_millis() >= end {
-                counters.add(Count::LogLinesDropped, std::mem::take(&mut self.count) + self.writer.give_up());
+                let lost = std::mem::take(&mut self.batch.count) + self.writer.pending();
+                counters.add(Count::LogLinesDropped, lost);
                 break;
             }
-            self.writer.wait(1);
+            self.writer.wait(Duration::from_millis(1));
         }
         self.count_failed(counters);
     }
 
-    /// What is to be said of lines that were dropped, now and then.
+    /// A warning about dropped lines, once in a while.
     pub fn take_warning(&mut self, now: u64) -> Option<String> {
         if self.dropped == 0 || now < self.next_warning {
             return None;
         }
-        self.next_warning = now + QUIET;
+        self.next_warning = now + WARNING_INTERVAL;
         let dropped = std::mem::take(&mut self.dropped);
-        let reason = self.writer.error().map_or("it is stuck".into(), |error| error.to_string());
+        let reason = self.writer.take_error().map_or("it is stuck".into(), |error| error.to_string());
         Some(format!("the access log has not taken {dropped} lines, which are dropped: {reason}"))
     }
 }

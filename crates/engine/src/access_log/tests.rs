@@ -79,7 +79,7 @@ fn nobody_waits_for_a_log_that_takes_nothing_and_what_is_lost_is_counted() {
         added += 1;
         assert!(added < 100_000);
     }
-    assert!(log.lines.len() < MOST + line::LONGEST);
+    assert!(log.batch.lines.len() < BATCH_LIMIT + line::LINE_LIMIT);
     let warning = log.take_warning(7).expect("a warning");
     assert!(warning.contains("10 lines"), "{warning}");
     assert_eq!(log.take_warning(8), None);
@@ -97,7 +97,7 @@ fn a_log_whose_reader_is_gone_costs_its_lines_and_nothing_else() {
     let (ours, theirs) = UnixStream::pair().expect("a pair");
     drop(theirs);
     let mut log = started(ours.as_raw_fd(), Format::Combined, &counters);
-    for now in [5, 5 + 2 * AGE] {
+    for now in [5, 5 + 2 * BATCH_AGE] {
         log.add(&line(&head, REQUEST), None, now, &counters);
         log.flush_within(patience().as_millis() as u64, &counters);
     }
@@ -134,7 +134,7 @@ fn no_line_is_longer_than_a_pipe_takes_at_once() {
     );
     let head = head(bytes.as_bytes());
     for format in [Format::Combined, Format::Json] {
-        let mut texts = Texts::new(u64::MAX);
+        let mut writer = LineWriter::new(format, u64::MAX);
         let mut out = Vec::new();
         let line = Line {
             time: u64::MAX,
@@ -143,8 +143,8 @@ fn no_line_is_longer_than_a_pipe_takes_at_once() {
             length: u64::MAX,
             ..line(&head, bytes.as_bytes())
         };
-        texts.write(format, &line, Some(std::net::Ipv6Addr::LOCALHOST.into()), &mut out);
-        assert!(out.len() > 3_000 && out.len() <= line::LONGEST && out.ends_with(b"\n"), "{}", out.len());
+        writer.write(&line, Some(std::net::Ipv6Addr::LOCALHOST.into()), &mut out);
+        assert!(out.len() > 3_000 && out.len() <= line::LINE_LIMIT && out.ends_with(b"\n"), "{}", out.len());
         assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
     }
     drop(counters);
@@ -190,31 +190,27 @@ proptest! {
         prop_assume!(matches!(head.parse(&bytes, fastrack_http::Limits::default()), Ok(fastrack_http::Status::Complete)));
         let ((status, length), (time, duration, queue_time)) = (numbers, times);
         let line = Line { head: &head, bytes: &bytes, status, length, time, duration, queue_time };
-        let (mut texts, mut out) = (Texts::new(7), Vec::new());
-        // The same again: most of a line is kept for the next one.
-        for _ in 0..2 {
-            out.clear();
-            texts.write(Format::Json, &line, address, &mut out);
-            prop_assert!(out.ends_with(b"\x7d\n") && out.iter().filter(|byte| **byte < b' ').count() == 1);
-            let found: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
-            let (mut date, said) = (fastrack_http::DateCache::default(), found["time"].as_str().expect("a time"));
-            let date = std::str::from_utf8(date.at(time / 1000)).expect("text");
-            let months = "JanFebMarAprMayJunJulAugSepOctNovDec";
-            let month = &months[said[5..7].parse::<usize>().expect("a month") * 3 - 3..][..3];
-            let shown = format!("{} {month} {} {}", &said[8..10], &said[..4], &said[11..19]);
-            prop_assert_eq!(shown, &date[5..25]);
-            prop_assert_eq!(&said[19..], format!(".{:03}Z", time % 1000));
-            prop_assert_eq!((micros(&found["duration"]), micros(&found["queue_time"])), (duration, queue_time));
-            prop_assert_eq!((&found["status"], &found["bytes"]), (&status.into(), &length.into()));
-            prop_assert_eq!((&found["worker"], &found["pid"]), (&7.into(), &std::process::id().into()));
-            prop_assert_eq!(&found["remote_addr"], &serde_json::json!(address.map(|address| address.to_string())));
-            let without_fragment = target.split('#').next();
-            prop_assert_eq!(found["method"].as_str(), Some(method.as_str()));
-            prop_assert_eq!(found["target"].as_str(), without_fragment);
-            for (key, name) in [("request_id", "X-Request-Id"), ("user_agent", "User-Agent"), ("referer", "Referer")] {
-                prop_assert_eq!(&found[key], &value_of(&head, &bytes, name));
-            }
-            prop_assert_eq!(found.as_object().expect("an object").len(), 13);
+        let (mut writer, mut out) = (LineWriter::new(Format::Json, 7), Vec::new());
+        writer.write(&line, address, &mut out);
+        prop_assert!(out.ends_with(b"\x7d\n") && out.iter().filter(|byte| **byte < b' ').count() == 1);
+        let found: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
+        let (mut date, said) = (fastrack_http::DateCache::default(), found["time"].as_str().expect("a time"));
+        let date = std::str::from_utf8(date.at(time / 1000)).expect("text");
+        let months = "JanFebMarAprMayJunJulAugSepOctNovDec";
+        let month = &months[said[5..7].parse::<usize>().expect("a month") * 3 - 3..][..3];
+        let shown = format!("{} {month} {} {}", &said[8..10], &said[..4], &said[11..19]);
+        prop_assert_eq!(shown, &date[5..25]);
+        prop_assert_eq!(&said[19..], format!(".{:03}Z", time % 1000));
+        prop_assert_eq!((micros(&found["duration"]), micros(&found["queue_time"])), (duration, queue_time));
+        prop_assert_eq!((&found["status"], &found["bytes"]), (&status.into(), &length.into()));
+        prop_assert_eq!((&found["worker"], &found["pid"]), (&7.into(), &std::process::id().into()));
+        prop_assert_eq!(&found["remote_addr"], &serde_json::json!(address.map(|address| address.to_string())));
+        let without_fragment = target.split('#').next();
+        prop_assert_eq!(found["method"].as_str(), Some(method.as_str()));
+        prop_assert_eq!(found["target"].as_str(), without_fragment);
+        for (key, name) in [("request_id", "X-Request-Id"), ("user_agent", "User-Agent"), ("referer", "Referer")] {
+            prop_assert_eq!(&found[key], &value_of(&head, &bytes, name));
         }
+        prop_assert_eq!(found.as_object().expect("an object").len(), 13);
     }
 }

@@ -2,153 +2,151 @@
 
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
+use std::time::Duration;
 
-use super::line::LONGEST;
+use super::line::LINE_LIMIT;
 use crate::request_state::{Count, Counters};
 use fastrack_sys::{borrow_fd, is_regular, spawn_thread, write_once};
 
+/// Whole lines.
 #[derive(Debug, Default)]
-struct Desk {
-    /// Lines to be written, and how many; the number stays while they are being written.
+pub(super) struct Batch {
+    pub lines: Vec<u8>,
+    pub count: u64,
+}
+
+/// The thread's answer to a batch.
+#[derive(Debug)]
+struct Written {
+    /// The batch's buffer, for the next one.
     lines: Vec<u8>,
-    count: u64,
-    /// The thread writes.
-    is_writing: bool,
-    /// An empty buffer, to be used again.
-    spare: Vec<u8>,
-    /// Lines that could not be written, and why.
-    failed: u64,
-    error: Option<io::ErrorKind>,
-    over: bool,
+    /// Lines that could not be written, and the reason.
+    failure: Option<(u64, io::ErrorKind)>,
 }
 
-#[derive(Debug, Default)]
-struct Shared {
-    desk: Mutex<Desk>,
-    /// There is something to write, or it has been written.
-    changed: Condvar,
-}
-
-impl Shared {
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        // Whoever has it locked does nothing that could fail.
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(&self, desk: MutexGuard<'a, Desk>) -> MutexGuard<'a, Desk> {
-        self.changed.wait(desk).unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
+/// The engine's side of the thread. The thread gets one batch at a time.
 #[derive(Debug)]
 pub(super) struct Writer {
-    shared: Arc<Shared>,
-    // Never joined: it may wait for a disk for ever.
-    _thread: JoinHandle<()>,
+    /// None after `drop`.
+    channels: Option<(SyncSender<Batch>, Receiver<Written>)>,
+    /// Lines of the batch that the thread has. None: the thread waits.
+    pending: Option<u64>,
+    spare: Vec<u8>,
+    /// Lines that could not be written, since `take_failed` was last called.
+    failed: u64,
+    error: Option<io::ErrorKind>,
     pid: u32,
 }
 
 impl Writer {
-    /// Starts the thread, with all signals blocked in it. To be called after the last fork of this process's own.
-    /// The thread counts the lines that it has written.
+    /// Starts the thread, with all signals blocked in the thread. The process must not fork itself later. The thread counts the
+    /// lines that are written. Nobody joins the thread, since a disk may keep it waiting for ever.
+    ///
+    /// # Errors
+    ///
+    /// The system has no thread to give (pthread_create(3)).
     pub fn start(fd: RawFd, counters: Counters) -> io::Result<Self> {
-        let shared = Arc::<Shared>::default();
-        let its = Arc::clone(&shared);
-        let thread = spawn_thread("fastrack log", move || run(&its, fd, &counters))?;
-        Ok(Writer { shared, _thread: thread, pid: std::process::id() })
+        let (batches, waiting) = sync_channel(1);
+        let (answers, written) = sync_channel(1);
+        drop(spawn_thread("fastrack log", move || run(&waiting, &answers, fd, &counters))?);
+        Ok(Writer {
+            channels: Some((batches, written)),
+            pending: None,
+            spare: Vec::new(),
+            failed: 0,
+            error: None,
+            pid: std::process::id(),
+        })
     }
 
-    /// Takes the lines, and leaves an empty buffer. False if the last ones are still being written.
-    pub fn give(&mut self, lines: &mut Vec<u8>, count: u64) -> bool {
-        // A fork may have copied the lock while the thread had it, and has not copied the thread.
-        if self.pid != std::process::id() {
+    /// Takes the batch, and leaves an empty one. False: the thread still writes the last one.
+    pub fn give(&mut self, batch: &mut Batch) -> bool {
+        if !self.is_done() {
             return false;
         }
-        let Ok(mut desk) = self.shared.desk.try_lock() else { return false };
-        if desk.is_writing || !desk.lines.is_empty() {
-            return false;
+        let given = std::mem::replace(batch, Batch { lines: std::mem::take(&mut self.spare), count: 0 });
+        let count = given.count;
+        let is_sent = self.channels.as_ref().is_some_and(|(batches, _)| batches.try_send(given).is_ok());
+        if is_sent {
+            self.pending = Some(count);
+        } else {
+            // The thread has panicked.
+            self.fail(count, io::ErrorKind::BrokenPipe);
         }
-        let spare = std::mem::take(&mut desk.spare);
-        desk.lines = std::mem::replace(lines, spare);
-        desk.count = count;
-        drop(desk);
-        self.shared.changed.notify_all();
         true
     }
 
-    /// Whether all has been written.
-    pub fn is_done(&self) -> bool {
-        let desk = self.shared.desk();
-        !desk.is_writing && desk.lines.is_empty()
+    /// Whether the thread waits for a batch. In a forked child, which has no such thread, it never does.
+    pub fn is_done(&mut self) -> bool {
+        self.wait(Duration::ZERO);
+        self.pending.is_none() && self.pid == std::process::id()
     }
 
-    /// Waits for `millis` milliseconds, or until something has been written.
-    pub fn wait(&self, millis: u64) {
-        let time = std::time::Duration::from_millis(millis);
-        drop(self.shared.changed.wait_timeout(self.shared.desk(), time));
+    /// Waits until the thread has written the batch, for `time` at most.
+    pub fn wait(&mut self, time: Duration) {
+        if self.pending.is_none() || self.pid != std::process::id() {
+            return;
+        }
+        let written = self.channels.as_ref().and_then(|(_, written)| written.recv_timeout(time).ok());
+        if let Some(Written { mut lines, failure }) = written {
+            self.pending = None;
+            lines.clear();
+            self.spare = lines;
+            if let Some((lines, error)) = failure {
+                self.fail(lines, error);
+            }
+        }
     }
 
-    /// How many lines the thread has yet to write, or is at. It counts them no more, whatever becomes of them.
-    pub fn give_up(&self) -> u64 {
-        std::mem::take(&mut self.shared.desk().count)
+    fn fail(&mut self, lines: u64, error: io::ErrorKind) {
+        self.failed += lines;
+        self.error = Some(error);
     }
 
-    /// How many lines could not be written since the last call of this.
-    pub fn take_failed(&self) -> u64 {
-        std::mem::take(&mut self.shared.desk().failed)
+    /// Lines that the thread has yet to write.
+    pub fn pending(&self) -> u64 {
+        self.pending.unwrap_or(0)
     }
 
-    /// Why lines could not be written.
-    pub fn error(&self) -> Option<io::ErrorKind> {
-        self.shared.desk().error.take()
+    /// Lines that could not be written, since the last call.
+    pub fn take_failed(&mut self) -> u64 {
+        std::mem::take(&mut self.failed)
+    }
+
+    /// The reason of the last failure, once.
+    pub fn take_error(&mut self) -> Option<io::ErrorKind> {
+        self.error.take()
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        if self.pid == std::process::id() {
-            self.shared.desk().over = true;
-            self.shared.changed.notify_all();
+        // At a fork the thread may have had a lock of the channels: a forked child leaks its copies.
+        if self.pid != std::process::id() {
+            std::mem::forget(self.channels.take());
         }
     }
 }
 
-fn run(shared: &Shared, fd: RawFd, counters: &Counters) {
-    let mut desk = shared.desk();
+fn run(batches: &Receiver<Batch>, written: &SyncSender<Written>, fd: RawFd, counters: &Counters) {
     let mut is_torn = false;
-    loop {
-        if !desk.lines.is_empty() {
-            desk.is_writing = true;
-            let mut lines = std::mem::take(&mut desk.lines);
-            drop(desk);
-            let failure = write(&lines, fd, &mut is_torn);
-            lines.clear();
-            desk = shared.desk();
-            desk.is_writing = false;
-            desk.spare = lines;
-            let count = std::mem::take(&mut desk.count);
-            let failed = failure.map_or(0, |(failed, _)| failed.min(count));
-            counters.add(Count::LogLines, count - failed);
-            desk.failed += failed;
-            desk.error = failure.map(|(_, error)| error).or(desk.error);
-            shared.changed.notify_all();
-        } else if desk.over {
+    while let Ok(Batch { lines, count }) = batches.recv() {
+        let failure = write(&lines, fd, &mut is_torn);
+        counters.add(Count::LogLines, count - failure.map_or(0, |(failed, _)| failed.min(count)));
+        if written.send(Written { lines, failure }).is_err() {
             return;
-        } else {
-            desk = shared.wait(desk);
         }
     }
 }
 
-/// Writes whole lines, each part of them with one write(2): those of several workers do not mix. Returns how many could not
-/// be written, and why. A full disk may take a part of a line: it ends before the next one.
+/// Writes whole lines, each group of them with one write(2): lines of several workers do not mix. Returns how many lines could not
+/// be written, and why. A full disk may take a part of a line: a line feed then ends the part before the next line.
 fn write(lines: &[u8], fd: RawFd, is_torn: &mut bool) -> Option<(u64, io::ErrorKind)> {
-    // SAFETY: it stays open until the process ends, as the settings demand: this thread may outlive the engine.
+    // SAFETY: the descriptor stays open until the process ends, see `AccessLogSettings`: this thread may outlive the engine.
     let file = match unsafe { borrow_fd(fd) } {
         Ok(file) => file,
-        Err(error) => return Some((count(lines), error.kind())),
+        Err(error) => return Some((line_count(lines), error.kind())),
     };
     let is_file = is_regular(file);
     if *is_torn {
@@ -166,19 +164,19 @@ fn write(lines: &[u8], fd: RawFd, is_torn: &mut bool) -> Option<(u64, io::ErrorK
             }
             Err(error) => {
                 *is_torn |= lines.len() > rest.len() && lines[lines.len() - rest.len() - 1] != b'\n';
-                return Some((count(rest), error.kind()));
+                return Some((line_count(rest), error.kind()));
             }
         }
     }
     None
 }
 
-/// As many lines from the beginning as a pipe takes as a whole. No line is longer.
+/// The length of the lines that a pipe takes as a whole.
 fn whole_lines(lines: &[u8]) -> usize {
-    let most = lines.len().min(LONGEST);
-    lines[..most].iter().rposition(|byte| *byte == b'\n').map_or(most, |at| at + 1)
+    let end = lines.len().min(LINE_LIMIT);
+    lines[..end].iter().rposition(|byte| *byte == b'\n').map_or(end, |at| at + 1)
 }
 
-fn count(lines: &[u8]) -> u64 {
+fn line_count(lines: &[u8]) -> u64 {
     lines.iter().filter(|byte| **byte == b'\n').count() as u64
 }
