@@ -138,6 +138,41 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     end
   end
 
+  it "has a worker become the mold whose last request is also the last one of its limit, and knows all that the mold forks" do
+    server = serving(MinRequestPerChild: 21, MaxRequestPerChild: 21)
+    mold = nil
+    before = server.workers
+    peer = KeptPeer.new(server)
+    20.times { mold = peer.get("/keep").body.to_i }
+    last = Thread.new { peer.get("/until-stopped").status }
+    expect([refork(server), last.value]).to match([[/\AURG sent to/, 0], 200])
+    settled(server, before)
+    2.times do
+      lost = roles(server)["worker"].first
+      server.signal(:KILL, to: lost)
+      eventually { (workers = roles(server)["worker"]) && workers.size == 3 && !workers.include?(lost) }
+      status, = Open3.capture2(RbConfig.ruby, Server::COMMAND, "status", "--json", "--control", "control", chdir: server.dir)
+      expect(JSON.parse(status)["workers"].map { |worker| worker["pid"] }).to match_array(roles(server)["worker"])
+    end
+    expect([roles(server)["mold"], server.log]).to match([[mold], /\A(?!.*(?:forks no worker|given up|Error))/m])
+    peer.close
+  end
+
+  it "hears of an app that forbids it in the before_fork of the mold's first worker" do
+    config = <<~'RUBY'
+      mold, calls = nil, 0
+      before_refork { mold = Process.pid }
+      # The mold also calls it once for itself.
+      before_fork { |*| Fastrack.forbid_refork! if mold == Process.pid && (calls += 1) == 2 }
+    RUBY
+    server = serving(config: config, ErrRespawnInterval: 0.1)
+    mold = warmed(server)
+    refork(server)
+    settled(server, [mold], molds: 0)
+    expect(server.log).to match(/\A(?!.*forks no worker).*the app forbids it \(the mold \(pid #{mold}\)\)/m)
+    expect(refork(server)).to match([/the app forbids it/, 1])
+  end
+
   it "says which native threads there are" do
     server = serving
     server.get("/thread")

@@ -17,12 +17,12 @@ module Fastrack
     # @param mold [WorkerHandle]
     # @param worker [Worker] as it would be forked here
     # @param pair [Array(ControlChannel, ControlChannel)] the second is the worker's
+    # @yieldparam message [String] each message of the mold's that is no answer
     # @return [Array(Integer, ControlChannel)] its pid, and this end
     # @raise [StandardError] when there is no worker, or nobody knows: then it ends, as its channel does
-    def call(mold, worker, pair)
+    def call(mold, worker, pair, &other)
       ours, theirs = pair
-      mold.channel.order([worker.nr, *worker.scoreboard_entry&.last].join(" "), [theirs.to_io, *descriptors])
-      pid = mold.channel.await_answer(TIME)
+      pid = mold.channel.order(worker.nr, worker.scoreboard_entry&.last, [theirs.to_io, *descriptors], TIME, &other)
       raise Error, "it could not fork" unless pid.positive?
 
       Orphans.own(pid)

@@ -52,6 +52,7 @@ module Fastrack
       @killed = nil
       @draining = false
       @ended = false
+      @promoted = false
     end
 
     # The master has this handle: the worker may begin.
@@ -87,6 +88,7 @@ module Fastrack
 
     # Has it become the mold when it has served.
     def promote
+      @promoted = true
       @channel.write(ControlChannel::PROMOTE)
       stop(:refork)
     end
@@ -175,8 +177,10 @@ module Fastrack
     # False once it has exited, or is about to.
     def connected? = !@channel.closed?
 
-    # Answers LIMIT_REACHED.
+    # Answers LIMIT_REACHED. One that is promoted has been told to stop, and reads that instead.
     def answer(may_exit)
+      return if @promoted
+
       if may_exit
         @channel.write(ControlChannel::GO)
         # It may have stopped waiting for the answer.

@@ -197,19 +197,7 @@ module Fastrack
     # @param may_exit [Boolean] whether workers may exit at their request limit without a replacement
     def read(ready, drain:, may_exit:)
       @handles.each do |handle|
-        next unless ready.include?(handle.channel)
-
-        handle.messages.each do |message|
-          case message
-          when ControlChannel::READY then ready(handle, drain)
-          when ControlChannel::ENDING then handle.ending
-          when ControlChannel::MOLD then handle.molded.then { handle.stop if may_exit }
-          when ControlChannel::INTERRUPT_TAKEN, ControlChannel::INTERRUPT_LEFT then handle.interrupt_taken = message == ControlChannel::INTERRUPT_TAKEN
-          when ControlChannel::FORBID then @forbidden_by ||= handle.name
-          when ControlChannel::OUTGROWN, ControlChannel::TOO_LARGE then outgrown(handle, message)
-          when ControlChannel::LIMIT_REACHED then handle.answer(may_exit || handle.stopping? || (spare? && handle.retiring != :mold))
-          end
-        end
+        handle.messages.each { |message| receive(message, handle, drain, may_exit) } if ready.include?(handle.channel)
       end
     end
 
@@ -228,6 +216,18 @@ module Fastrack
     private
 
     def configuration = @launcher.configuration
+
+    def receive(message, handle, drain, may_exit)
+      case message
+      when ControlChannel::READY then ready(handle, drain)
+      when ControlChannel::ENDING then handle.ending
+      when ControlChannel::MOLD then handle.molded.then { handle.stop if may_exit }
+      when ControlChannel::INTERRUPT_TAKEN, ControlChannel::INTERRUPT_LEFT then handle.interrupt_taken = message == ControlChannel::INTERRUPT_TAKEN
+      when ControlChannel::FORBID then @forbidden_by ||= handle.name
+      when ControlChannel::OUTGROWN, ControlChannel::TOO_LARGE then outgrown(handle, message)
+      when ControlChannel::LIMIT_REACHED then handle.answer(may_exit || handle.stopping? || (spare? && handle.retiring != :mold))
+      end
+    end
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
@@ -358,7 +358,10 @@ module Fastrack
     # @return [WorkerHandle, nil] nil when the mold fails, which is the end of it
     def from_mold(mold, worker, generation)
       @spawning = ControlChannel.pair
-      register(worker, generation, *@signals.bounded(MoldFork::TIME + 1, grace: TimeLimit::MOMENT) { @mold_fork.call(mold, worker, @spawning) })
+      found = @signals.bounded(MoldFork::TIME + 1, grace: TimeLimit::MOMENT) do
+        @mold_fork.call(mold, worker, @spawning) { |message| receive(message, mold, false, false) }
+      end
+      register(worker, generation, *found)
     rescue StandardError, TimeLimit::Unfinished => e
       Log.line("refork: #{mold.name} forks no worker: #{Error.reason(e)}", :error)
       # At the end of the channel it ends, or has been killed: then its status says by what.

@@ -119,10 +119,8 @@ module Fastrack
         handle_signals
         next unless ready.include?(@channel) || ready.include?(@death_pipe)
 
-        order, descriptors = @channel.take_order
-        return if order.nil?
-
-        fork_worker(order.split.map(&:to_i), descriptors)
+        order = @channel.take_order or return
+        fork_worker(order)
       end
     end
 
@@ -136,15 +134,15 @@ module Fastrack
     end
 
     # Without an answer that is a pid the master forks the worker itself.
-    def fork_worker((nr, slot), descriptors)
-      worker = Worker.new(nr, @launcher, @app, slot && [@scoreboard, slot])
+    def fork_worker(order)
+      worker = Worker.new(order.nr, @launcher, @app, order.slot && [@scoreboard, order.slot])
       @launcher.configuration.call_hook(:before_fork, @launcher, worker)
-      @channel.answer(fork_twice { begin_worker(worker, *descriptors) })
+      @channel.forked(order, fork_twice { begin_worker(worker, *order.descriptors) })
     rescue StandardError, ScriptError => e
-      Log.exception("the mold cannot fork worker #{nr}", e)
-      @channel.answer(0)
+      Log.exception("the mold cannot fork worker #{order.nr}", e)
+      @channel.forked(order, 0)
     ensure
-      descriptors.each(&:close)
+      order.descriptors.each(&:close)
     end
 
     # The child of a child whose end makes it the master's, which is a subreaper.
