@@ -153,6 +153,7 @@ module Fastrack
       # Until then all workers have the same random numbers. Limits are drawn before a hook can seed all workers alike.
       srand
       @full_marks = full_marks
+      @hijacked = hijacked
       @orphan_guard = OrphanGuard.start(death_pipe, channel, name)
       @request_limit = @configuration.draw_request_limit
       settings = EngineSettings.new(@launcher, channel, gc_interval: @configuration.draw_gc_interval)
@@ -307,8 +308,11 @@ module Fastrack
       end_threads
       # Its helper thread ends, and its descriptors are closed.
       @engine.release
-      Mold.new(@launcher, @loaded, channel, death_pipe).run(self, marked: full_marks != @full_marks) { @memory_note&.write }
+      Mold.new(@launcher, @loaded, channel, death_pipe).run(self, marked: full_marks != @full_marks, hijacked: hijacked != @hijacked) { @memory_note&.write }
     end
+
+    # @return [Integer, nil] how many connections the app has taken over
+    def hijacked = @scoreboard_entry&.then { |board, slot| board.counts(slot)&.fetch(:hijacked) }
 
     def full_marks = GCFigures.stat(:major_gc_count)
 

@@ -15,6 +15,7 @@ module ReforkHelpers
       when "/until-stopped"
         stop = trap("QUIT") { ($stopped = true) && stop.call }
         sleep 0.01 until $stopped
+        $socket = env["rack.hijack"].call if env["QUERY_STRING"] == "hijack"
       when "/abort" then Process.kill(:ABRT, Process.pid) && sleep
       when "/forbid" then Fastrack.forbid_refork!
       when "/threads"

@@ -173,6 +173,32 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     expect(refork(server)).to match([/the app forbids it/, 1])
   end
 
+  it "makes no mold of a worker whose app has taken over a connection at last" do
+    server = serving
+    peer = KeptPeer.new(server)
+    mold = Array.new(20) { peer.get("/keep").body.to_i }.last
+    asked = Thread.new { peer.get("/until-stopped?hijack") }
+    output, status = refork(server)
+    expect([output, status]).to match([/worker \d \(pid #{mold}\) has hijacked connections, which a fork would have, too$/, 1])
+    expect(roles(server).keys).to eq(["worker"])
+    asked.kill
+  end
+
+  it "has workers come from the master again when two of the mold's do not boot" do
+    config = <<~'RUBY'
+      molded = false
+      before_refork { molded = true }
+      after_fork { |*| raise "no memory of this" if molded && File.exist?("broken") }
+    RUBY
+    server, mold = reforked(config: config, ErrRespawnInterval: 0.1)
+    before = roles(server)["worker"]
+    File.write("#{server.dir}/broken", "")
+    before.each { |pid| server.signal(:KILL, to: pid) }
+    settled(server, before, molds: 0)
+    expect(server.log).to match(/refork: given up: the last 2 workers of the mold \(pid #{mold}\) failed to boot; workers are forked from the master$/)
+    expect(remembered(server).uniq).to eq([nil])
+  end
+
   it "says which native threads there are" do
     server = serving
     server.get("/thread")

@@ -22,6 +22,9 @@ module Fastrack
     # What the mold has for itself, as a part of the whole, is worth a line from that on.
     SHARE = 0.1
 
+    # Workers of a mold that may fail to boot, one after the other: the app or the mold may be the reason.
+    FAILED_BOOTS = 2
+
     # @param launcher [Launcher]
     # @param workers [Workers]
     # @param orders [Orders] gets what comes of URG
@@ -94,9 +97,9 @@ module Fastrack
       elsif [@candidate, @trial&.mold].include?(handle)
         # A candidate that has ended in order has said why.
         @trial || exited.failed? ? give_up("#{handle.name} #{exited}; workers are forked as before") : give_up(nil, LastWords.of(handle.pid))
-      elsif handle.equal?(@mold)
-        Log.line("refork: given up: #{handle.name} #{exited}; workers are forked from the master", :error)
-        drop("#{handle.name} #{exited}")
+      elsif handle.equal?(@mold) then mold_lost("#{handle.name} #{exited}")
+      elsif @mold&.failed_boots == FAILED_BOOTS
+        mold_lost("the last #{FAILED_BOOTS} workers of #{@mold.name} failed to boot")
       end
     end
 
@@ -148,6 +151,11 @@ module Fastrack
 
     def obey(reason)
       Log.line("refork: given up: #{reason}; workers are forked from the master")
+      drop(reason)
+    end
+
+    def mold_lost(reason)
+      Log.line("refork: given up: #{reason}; workers are forked from the master", :error)
       drop(reason)
     end
 

@@ -53,6 +53,7 @@ module Fastrack
       @draining = false
       @ended = false
       @promoted = false
+      @failed_boots = 0
     end
 
     # The master has this handle: the worker may begin.
@@ -95,6 +96,12 @@ module Fastrack
 
     # @return [Integer, nil] how many requests the mold had answered
     attr_reader :served
+
+    # @return [WorkerHandle, nil] the mold that this worker was forked from; nil: the master
+    attr_accessor :origin
+
+    # @return [Integer] how many workers of this mold failed to boot, one after the other
+    attr_accessor :failed_boots
 
     # It waits for orders. Its worker has ended.
     def molded

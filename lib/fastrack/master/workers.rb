@@ -181,6 +181,7 @@ module Fastrack
         exited = handle.reap(now) or next
         # Nobody forks one like it again.
         tried = handle.equal?(@trial)
+        handle.origin&.failed_boots += 1 if exited.failed? && !handle.ready?
         yield handle, exited
         @hooks.call_hook(:after_worker_exit, handle, exited.status)
         @launcher.queue&.worker_exited(handle.pid)
@@ -265,6 +266,7 @@ module Fastrack
     def ready(handle, drain)
       @proven = true
       @failures = 0
+      handle.origin&.failed_boots = 0
       handle.ready(drain: drain)
     end
 
@@ -361,7 +363,7 @@ module Fastrack
       found = @signals.bounded(MoldFork::TIME + 1, grace: TimeLimit::MOMENT) do
         @mold_fork.call(mold, worker, @spawning) { |message| receive(message, mold, false, false) }
       end
-      register(worker, generation, *found)
+      register(worker, generation, *found).tap { |handle| handle.origin = mold }
     rescue StandardError, TimeLimit::Unfinished => e
       Log.line("refork: #{mold.name} forks no worker: #{Error.reason(e)}", :error)
       # At the end of the channel it ends, or has been killed: then its status says by what.

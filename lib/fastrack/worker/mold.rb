@@ -40,11 +40,14 @@ module Fastrack
     #
     # @param worker [Worker] what this process was
     # @param marked [Boolean] whether it has had a full mark since its fork
+    # @param hijacked [Boolean] whether the app may have sockets of clients
     # @yield when it is about to wait for orders
-    def run(worker, marked:)
+    def run(worker, marked:, hijacked:)
       @launcher.configuration.call_hook(:before_refork, @launcher, worker)
+      return refuse(worker, "has hijacked connections, which a fork would have, too") if hijacked
+
       threads = foreign_threads
-      return refuse(worker, threads) if threads.any?
+      return refuse(worker, "has native threads that a fork would leave out (#{counted(threads)})") if threads.any?
 
       # The children of this process are to be workers: all that is theirs to handle is queued until they do.
       @signals = SignalQueue.new([*Worker::STOP_SIGNALS, *Worker::MASTER_SIGNALS, *OWN_SIGNALS])
@@ -52,6 +55,7 @@ module Fastrack
       ForkGuard.install { [@signals, @death_pipe, @channel] }
       Process.setproctitle(@launcher.title("mold"))
       note_threads
+      end_threads
       @launcher.configuration.call_hook(:before_fork, @launcher, worker)
       shrink(marked)
       yield
@@ -81,9 +85,10 @@ module Fastrack
       end
     end
 
-    def refuse(worker, threads)
-      text = "worker #{worker.nr} (pid #{Process.pid}) has native threads that a fork would leave out " \
-             "(#{threads.tally.map { |name, count| "#{count} #{name}" }.join(", ")})"
+    def counted(names) = names.tally.map { |name, count| "#{count} #{name}" }.join(", ")
+
+    def refuse(worker, reason)
+      text = "worker #{worker.nr} (pid #{Process.pid}) #{reason}"
       Log.line("refork: nothing happens: #{text}")
       LastWords.say(text)
     end
@@ -97,6 +102,17 @@ module Fastrack
 
       names = lost.map { |thread| Text.utf8(thread.name || thread.inspect.b[/\S+:\d+(?= )/].to_s) }
       Log.line("refork: workers will be without #{Log.count(lost.size, "thread")} of the app's, unless after_fork begins them: #{names.join(", ")}")
+    end
+
+    # A thread of the app's would go on beside those of its workers: a reporter would report twice, and a scheduler run each job twice.
+    def end_threads
+      others = Thread.list - [Thread.current]
+      others.each(&:kill)
+      ends = now + TIME_TO_END
+      others.each { |thread| thread.join([ends - now, 0].max) }
+    rescue StandardError, ScriptError
+      # A thread ended by an exception, which `join` raises again.
+      retry
     end
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
