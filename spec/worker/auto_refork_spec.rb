@@ -50,5 +50,10 @@ RSpec.describe "`refork true`", linux: "a subreaper (prctl(2))", once: "the mast
     (auto = Fastrack::AutoRefork.new(workers)).begun
     expect(Fastrack::Log).to receive(:line).with(/that was the last one: it has saved 4 % /)
     expect([400, 40_000].map { |count| look[requests + count, 40, 96] } + [auto.due_at]).to eq([false, false, nil])
+    # One that has come to nothing saves nothing, and is none of the six.
+    (auto = Fastrack::AutoRefork.new(workers)).begun
+    auto.undone
+    served = requests
+    expect([200, 400, 700].map { |count| look[served + count, 40, 100] }).to eq([false, true, true])
   end
 end

@@ -173,6 +173,25 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     expect(refork(server)).to match([/the app forbids it/, 1])
   end
 
+  { TERM: "exited", KILL: "was killed by SIGKILL" }.each do |signal, how|
+    it "says that the worker that was to be the mold has ended by #{signal}, and the next command succeeds" do
+      server = serving(config: "after_fork { |*| sleep 0.01 while File.exist?('hold') }", ErrRespawnInterval: 0.1)
+      mold = warmed(server)
+      File.write("#{server.dir}/hold", "")
+      asked = Thread.new { refork(server) }
+      # Its successor boots.
+      eventually(20) { roles(server)["worker"]&.size == 4 }
+      server.signal(signal, to: mold)
+      eventually { !ProcessTable.alive?(mold) }
+      File.delete("#{server.dir}/hold")
+      text = /worker \d \(pid #{mold}\) #{how}; workers are forked as before$/
+      expect([asked.value, server.log]).to match([[/URG has failed: .*#{text}/, 1], /refork: given up: #{text}/])
+      eventually { roles(server)["worker"]&.size == 3 }
+      warmed(server)
+      expect(refork(server)).to match([/\AURG sent to \d+$/, 0])
+    end
+  end
+
   it "makes no mold of a worker whose app has taken over a connection at last" do
     server = serving
     peer = KeptPeer.new(server)

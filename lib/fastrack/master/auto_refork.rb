@@ -63,6 +63,14 @@ module Fastrack
       @due_at = nil if @generation == MOST
     end
 
+    # The one that has begun has come to nothing, and not for want of a gain.
+    def undone
+      @generation -= 1
+      @target = FIRST * (FACTOR**@generation)
+      @whole = nil
+      @due_at = 0.0
+    end
+
     private
 
     def answered = @workers.scoreboard.totals[:requests]

@@ -94,9 +94,7 @@ module Fastrack
     # @param exited [WorkerExit]
     def exited(handle, exited)
       if @trial && handle.equal?(@workers.trial) then trial_exited(handle, exited)
-      elsif [@candidate, @trial&.mold].include?(handle)
-        # A candidate that has ended in order has said why.
-        @trial || exited.failed? ? give_up("#{handle.name} #{exited}; workers are forked as before") : give_up(nil, LastWords.of(handle.pid))
+      elsif [@candidate, @trial&.mold].include?(handle) then candidate_lost(handle, exited)
       elsif handle.equal?(@mold) then mold_lost("#{handle.name} #{exited}")
       elsif @mold&.failed_boots == FAILED_BOOTS
         mold_lost("the last #{FAILED_BOOTS} workers of #{@mold.name} failed to boot")
@@ -133,7 +131,7 @@ module Fastrack
     # @return [false]
     def give_up(reason, words = nil)
       Log.line("refork: given up: #{reason}", :error) if reason
-      @orders.failed("URG", reason || words || "the worker that was to be the mold has ended")
+      @orders.failed("URG", reason || words)
       @workers.end_trial(false)
       @candidate = @trial = @auto = nil
       false
@@ -152,6 +150,17 @@ module Fastrack
     def obey(reason)
       Log.line("refork: given up: #{reason}; workers are forked from the master")
       drop(reason)
+    end
+
+    # Ended by itself, for a reason that it has logged; or by somebody else, so that another one may succeed later.
+    def candidate_lost(handle, exited)
+      text = "#{handle.name} #{exited}; workers are forked as before"
+      words = LastWords.of(handle.pid)
+      return give_up(exited.failed? ? text : nil, words) if words
+
+      auto = @auto
+      give_up(text)
+      @auto = auto&.tap(&:undone)
     end
 
     def mold_lost(reason)
