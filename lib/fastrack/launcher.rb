@@ -139,6 +139,9 @@ module Fastrack
     # @param descriptors [Array<IO>] of the listeners, and the shared queue's
     # @param master [Integer] its pid
     def take_over(descriptors, master)
+      # Those that the mold opened in an after_fork, as a worker.
+      listeners.reject! { |listener| @worker_listeners&.include?(listener) }
+      @worker_listeners = nil
       listeners.each { |listener| listener.renew(descriptors.shift) }
       # It duplicates its own.
       @queue &&= SharedQueue.of_master(descriptors.map(&:fileno), master)

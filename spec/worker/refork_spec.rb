@@ -192,6 +192,16 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     end
   end
 
+  it "has workers listen at addresses of their own, as those of the master" do
+    server = serving(config: "after_fork { |server, worker| server.listen(File.expand_path(%(own\#{worker.nr}.sock))) }")
+    mold = warmed(server)
+    before = server.workers
+    expect(refork(server)).to match([/\AURG sent to \d+$/, 0])
+    found = settled(server, before)
+    pids = Array.new(3) { |nr| UNIXSocket.open("#{server.dir}/own#{nr}.sock") { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") && socket.read[/^\d+/].to_i } }
+    expect([pids, found["mold"]]).to match([match_array(found["worker"]), [mold]])
+  end
+
   it "makes no mold of a worker whose app has taken over a connection at last" do
     server = serving
     peer = KeptPeer.new(server)
