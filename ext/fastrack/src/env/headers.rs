@@ -3,7 +3,7 @@
 use rb_sys::*;
 
 use fastrack_engine::Request;
-use fastrack_http::{env_key, Field, KnownName, MAX_NAME};
+use fastrack_http::{env_key, Field, KnownName, MAX_FIELD_NAME_LEN};
 
 use crate::env::values::FirstValues;
 use crate::ruby::{interned, string, NIL, UNDEF};
@@ -28,7 +28,7 @@ pub(crate) unsafe fn add_known(values: &mut FirstValues, request: &Request<'_>) 
 pub(crate) unsafe fn set_others(env: VALUE, request: &Request<'_>, has_known: bool) {
     // SAFETY: as this function's; the iterators own nothing.
     unsafe {
-        if request.head.clashes {
+        if request.head.has_duplicate_env_keys {
             return set_clashing(env, request);
         }
         for field in &request.head.fields {
@@ -52,7 +52,7 @@ unsafe fn key(field: &Field, request: &Request<'_>) -> VALUE {
     if let Some(known) = field.known {
         return interned().key(known);
     }
-    let mut buffer = [0; MAX_NAME + 5];
+    let mut buffer = [0; MAX_FIELD_NAME_LEN + 5];
     // A request with a longer name was refused.
     let key = env_key(field.name.of_buffer(request.bytes), &mut buffer).unwrap_or_default();
     // SAFETY: under protect; a key starts with HTTP_, so its pointer is not dangling.

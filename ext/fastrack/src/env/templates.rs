@@ -75,7 +75,7 @@ impl TemplateKey {
     /// It has no header fields if names clash, or there are too many.
     pub fn of(listener: usize, head: &Head) -> Self {
         let mut key = TemplateKey { listener, names: [0; MAX_HEADERS], len: 0 };
-        if head.clashes || head.fields.len() > MAX_HEADERS {
+        if head.has_duplicate_env_keys || head.fields.len() > MAX_HEADERS {
             return key;
         }
         for known in head.fields.iter().filter_map(|field| field.known) {
